@@ -1,0 +1,96 @@
+// Package event turns everything that can happen to the agent into values: the only input of the controller's loop.
+//
+// Invariant: an event is immutable and complete; replaying the same events in the same order into a fresh controller
+// yields the same transactions.
+package event
+
+import (
+	"net/netip"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Event is one of *Update, *SyncStatus, *External, *Located, *VPPStatus, *Committed, *Tick.
+type Event interface{ event() }
+
+// Update is a batch of changes of Kubernetes-side objects from one source, in order.
+type Update struct {
+	Source  string // name of the source: "kube", "manifest", …
+	Changes []Change
+	At      time.Time // when the source saw it; zero if unknown
+}
+
+// Change is one object put (Object not nil), removed (Object nil), or refused (Err not nil: the object did not parse or
+// validate; it is kept out, and an earlier good version of it is removed — the object exists but cannot be served).
+type Change struct {
+	Ref    model.Ref
+	Object model.Object
+	Err    error  // names the object and the field
+	Origin string // file:line or API server resource; for messages
+}
+
+// Sync is the state of a source.
+type Sync uint8
+
+// A source starts in WaitForReady, delivers its snapshot in ResyncInProgress and stays InSync until it loses its origin.
+const (
+	WaitForReady Sync = iota
+	ResyncInProgress
+	InSync
+)
+
+// String is Felix' spelling: wait-for-ready, resync, in-sync.
+func (s Sync) String() string {
+	switch s {
+	case ResyncInProgress:
+		return "resync"
+	case InSync:
+		return "in-sync"
+	}
+	return "wait-for-ready"
+}
+
+// SyncStatus says how far a source is. Nothing is programmed before every source was InSync once.
+type SyncStatus struct {
+	Source string
+	Status Sync
+	Err    error // why it is not in sync; nil if nothing is wrong
+}
+
+// External is a change of keyed values by an external configuration source (etcd, gRPC, …).
+type External struct {
+	Source string
+	Values map[string]proto.Message // nil message: delete
+	Resync bool                     // Values is everything that source wants
+}
+
+// Located tells where addresses are in VPP, as asked for by a transaction's Locate.
+type Located struct {
+	Pods      map[netip.Addr]string // interface behind the host route of the pod's address, or the one tagged with it
+	Uplink    string                // interface to the outside: holds the node's address, or is behind the default route
+	Overlay   string                // interface towards the other nodes' pods; "" or Uplink if there is no separate one
+	Host      string                // interface towards the node's own network stack; "" if there is none
+	UplinkIPs []netip.Prefix
+}
+
+// VPPStatus tells that the connection to VPP came up or went away.
+type VPPStatus struct {
+	Connected  bool
+	Version    string // "" unknown
+	Generation uint64 // counts connections, from 1
+	Err        error
+}
+
+// Tick is time, as far as the loop may know it.
+type Tick struct{ Now time.Time }
+
+func (*Update) event()     {}
+func (*SyncStatus) event() {}
+func (*External) event()   {}
+func (*Located) event()    {}
+func (*VPPStatus) event()  {}
+func (*Committed) event()  {}
+func (*Tick) event()       {}

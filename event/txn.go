@@ -1,0 +1,103 @@
+package event
+
+import (
+	"net/netip"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// ResyncKind says what a transaction is measured against.
+type ResyncKind uint8
+
+// The kinds of ligato's scheduler.
+const (
+	NoResync   ResyncKind = iota
+	Full                  // Values is everything wanted; VPP is dumped and made equal
+	Upstream              // Values is everything wanted; what the agent remembers of VPP is trusted
+	Downstream            // Values is ignored; VPP is dumped and repaired
+)
+
+// String is the word used in logs and history.
+func (k ResyncKind) String() string {
+	return [...]string{"update", "full-resync", "upstream-resync", "downstream-resync"}[k]
+}
+
+// Txn is one transaction from the controller to the VPP agent: the currency is key → message.
+type Txn struct {
+	Seq    uint64 // 1, 2, 3 …
+	Cause  string // why, in the words of the log line: "service/default/web", "resync", …
+	Resync ResyncKind
+	Values map[string]proto.Message // nil message: delete
+	Locate *Locate                  // what to look up in VPP after this transaction; nil: nothing
+	// Triggered is the oldest last-change-trigger-time behind this transaction, for the latency metric; zero if none.
+	Triggered time.Time
+}
+
+// Empty tells that the transaction neither changes, checks nor asks anything.
+func (t *Txn) Empty() bool {
+	return t == nil || (len(t.Values) == 0 && t.Resync == NoResync && t.Locate == nil)
+}
+
+// Locate asks where things are in VPP. The answer is one Located event.
+type Locate struct {
+	Pods     map[netip.Addr]string // address of a local pod → "namespace/name" (to match an interface tag)
+	NodeIPs  []netip.Addr          // addresses of this node: who holds them is the uplink
+	Remote   []netip.Prefix        // pod CIDRs of other nodes: who leads there is the overlay
+	Override Located               // names given by configuration win over what is found
+}
+
+// State is the state of a value in VPP; names and numbers are ligato.kvscheduler.ValueState.
+type State uint8
+
+// The states a value can be in.
+const (
+	Nonexistent State = 0
+	Removed     State = 3
+	Configured  State = 4
+	Pending     State = 7 // a dependency is missing; Details names it
+	Invalid     State = 8 // Validate or the guard refused it; Err names the field
+	Failed      State = 9 // VPP refused it and no retry is planned
+	Retrying    State = 10
+)
+
+// String is ligato's spelling.
+func (s State) String() string {
+	switch s {
+	case Removed:
+		return "REMOVED"
+	case Configured:
+		return "CONFIGURED"
+	case Pending:
+		return "PENDING"
+	case Invalid:
+		return "INVALID"
+	case Failed:
+		return "FAILED"
+	case Retrying:
+		return "RETRYING"
+	}
+	return "NONEXISTENT"
+}
+
+// ValueStatus is the state of one value after a transaction.
+type ValueStatus struct {
+	Key     string
+	State   State
+	Err     string   // "" if none
+	Details []string // pending: the keys waited for
+}
+
+// Committed is the result of a transaction, or of the VPP agent's own retry or repair (Seq 0).
+type Committed struct {
+	Seq                uint64
+	Cause              string
+	Resync             ResyncKind
+	Add, Mod, Del      int           // values
+	Writes             int           // binary-API messages that change VPP
+	Statuses           []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
+	Took               time.Duration
+	Triggered          time.Time // copied from the transaction
+	Err                error     // the transaction could not run at all (VPP away): it is kept and repeated
+	SessionsTerminated int       // NAT sessions VPP cut by removals, if known
+}

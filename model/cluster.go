@@ -1,0 +1,74 @@
+package model
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// PodID names a Pod within a cluster.
+type PodID struct {
+	Name      string
+	Namespace string
+}
+
+// String is "namespace/name".
+func (id PodID) String() string { return id.Namespace + "/" + id.Name }
+
+// Compare orders by namespace, then name.
+func (id PodID) Compare(o PodID) int {
+	return compareNames(id.Namespace, id.Name, o.Namespace, o.Name)
+}
+
+func compareNames(ns1, n1, ns2, n2 string) int {
+	if c := strings.Compare(ns1, ns2); c != 0 {
+		return c
+	}
+	return strings.Compare(n1, n2)
+}
+
+// NamedPort is a container port of a pod that has a name.
+type NamedPort struct {
+	Name     string
+	Protocol Protocol
+	Port     uint16
+}
+
+// Pod is core/v1 Pod as far as a data plane can feel it.
+type Pod struct {
+	ID             PodID
+	Labels         map[string]string
+	NodeName       string // "" not scheduled
+	IPs            []netip.Addr
+	HostNetwork    bool
+	Finished       bool // phase Succeeded or Failed: its addresses may be reused
+	Ports          []NamedPort
+	ServiceAccount string
+}
+
+// Node is core/v1 Node as far as a data plane can feel it.
+type Node struct {
+	Name        string
+	Labels      map[string]string
+	Zone        string       // label topology.kubernetes.io/zone
+	InternalIPs []netip.Addr // status.addresses of type InternalIP, in order
+	ExternalIPs []netip.Addr // status.addresses of type ExternalIP, in order
+	PodCIDRs    []netip.Prefix
+}
+
+// Addrs are all addresses of the node, internal ones first, in the order of its status.
+func (n *Node) Addrs() []netip.Addr {
+	all := make([]netip.Addr, 0, len(n.InternalIPs)+len(n.ExternalIPs))
+	return append(append(all, n.InternalIPs...), n.ExternalIPs...)
+}
+
+// Namespace is core/v1 Namespace.
+type Namespace struct {
+	Name   string
+	Labels map[string]string
+}
+
+// ServiceCIDR is networking.k8s.io/v1 ServiceCIDR: ranges cluster IPs are allocated from.
+type ServiceCIDR struct {
+	Name  string
+	CIDRs []netip.Prefix
+}

@@ -1,0 +1,50 @@
+package model
+
+// Kind names the kind of an object of the stream from a source, in Kubernetes' spelling.
+type Kind string
+
+// The kinds a source delivers.
+const (
+	KindService       Kind = "Service"
+	KindEndpointSlice Kind = "EndpointSlice"
+	KindPod           Kind = "Pod"
+	KindNode          Kind = "Node"
+	KindNamespace     Kind = "Namespace"
+	KindServiceCIDR   Kind = "ServiceCIDR"
+)
+
+// Ref names an object of any kind; Namespace is "" for cluster-scoped ones.
+type Ref struct {
+	Kind      Kind
+	Namespace string
+	Name      string
+}
+
+// String is "Kind namespace/name", or "Kind name" for cluster-scoped objects.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return string(r.Kind) + " " + r.Name
+	}
+	return string(r.Kind) + " " + r.Namespace + "/" + r.Name
+}
+
+// Object is one of *Service, *EndpointSlice, *Pod, *Node, *Namespace, *ServiceCIDR.
+type Object interface{ Ref() Ref }
+
+// Ref implements Object.
+func (s *Service) Ref() Ref { return Ref{KindService, s.ID.Namespace, s.ID.Name} }
+
+// Ref implements Object.
+func (s *EndpointSlice) Ref() Ref { return Ref{KindEndpointSlice, s.ID.Namespace, s.ID.Name} }
+
+// Ref implements Object.
+func (p *Pod) Ref() Ref { return Ref{KindPod, p.ID.Namespace, p.ID.Name} }
+
+// Ref implements Object.
+func (n *Node) Ref() Ref { return Ref{Kind: KindNode, Name: n.Name} }
+
+// Ref implements Object.
+func (n *Namespace) Ref() Ref { return Ref{Kind: KindNamespace, Name: n.Name} }
+
+// Ref implements Object.
+func (c *ServiceCIDR) Ref() Ref { return Ref{Kind: KindServiceCIDR, Name: c.Name} }
