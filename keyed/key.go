@@ -1,0 +1,200 @@
+package keyed
+
+import (
+	"net"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+// Key returns the canonical key of a message, "" if its type has no model.
+//
+// As ligato joins prefix and name with path.Join, names are cleaned as paths:
+// the label "a//b/../c" has the key .../dnat44/a/c. An empty name, or one that
+// leads upwards, gives a key outside the model's prefix: see Check.
+func Key(m proto.Message) string {
+	switch m := m.(type) {
+	case *nat.DNat44: // first and apart: the one there are thousands of
+		return clean(dnat44Prefix + m.GetLabel())
+	case *nat.Nat44Global:
+		return Nat44GlobalKey
+	case *contivnat.Nat44Settings:
+		return Nat44SettingsKey
+	case *l3.IPScanNeighbor:
+		return IPScanNeighborKey
+	case *l3.ProxyARP:
+		return ProxyARPKey
+	}
+	var buf [128]byte // on the stack: only the string is allocated
+	b := appendNAT(buf[:0], m)
+	if len(b) == 0 {
+		b = appendL3(b, m)
+	}
+	if len(b) == 0 {
+		b = appendL2(b, m)
+	}
+	return clean(string(b))
+}
+
+// appendNAT appends prefix and name of a NAT value; nothing for other types.
+func appendNAT(b []byte, m proto.Message) []byte {
+	switch m := m.(type) {
+	case *nat.Nat44Interface:
+		return append(append(b, nat44InterfacePrefix...), m.GetName()...)
+	case *nat.Nat44AddressPool:
+		b = append(b, nat44PoolPrefix...)
+		if name := m.GetName(); name != "" {
+			return append(b, name...)
+		}
+		b = appendUint(append(b, "vrf/"...), m.GetVrfId())
+		b = append(append(b, "/address/"...), m.GetFirstIp()...)
+		if last := m.GetLastIp(); last != "" && last != m.GetFirstIp() {
+			b = append(append(b, '-'), last...)
+		}
+		return b
+	case *nat.Nat44VrfTable:
+		return appendUint(append(b, nat44VrfPrefix+"vrfid/"...), m.GetSrcVrfId())
+	case *nat.Nat44VrfRoute:
+		b = appendUint(append(b, nat44VrfRoutePrefix+"vrfid/"...), m.GetSrcVrfId())
+		return appendUint(append(b, "/destvrfid/"...), m.GetDestVrfId())
+	}
+	return b
+}
+
+// appendL3 appends prefix and name of a routing value; nothing for other types.
+func appendL3(b []byte, m proto.Message) []byte {
+	switch m := m.(type) {
+	case *l3.Route:
+		return appendRoute(b, m.GetOutgoingInterface(), m.GetVrfId(), m.GetDstNetwork(), m.GetNextHopAddr())
+	case *contivl3.RejectRoute:
+		b = appendUint(append(b, rejectRoutePrefix+"vrf/"...), m.GetVrfId())
+		return appendNetwork(append(b, "/dst/"...), m.GetDstNetwork())
+	case *l3.ARPEntry:
+		return appendPair(append(b, arpPrefix...), m.GetInterface(), "/", m.GetIpAddress())
+	case *l3.VrfTable:
+		b = appendUint(append(b, vrfTablePrefix+"id/"...), m.GetId())
+		return append(append(b, "/protocol/"...), m.GetProtocol().String()...)
+	case *l3.L3XConnect:
+		return appendPair(append(b, l3xconnectPrefix...), m.GetInterface(), "/protocol/", m.GetProtocol().String())
+	case *l3.DHCPProxy:
+		b = appendPair(append(b, dhcpProxyPrefix...), family(m.GetSourceIpAddress()), "/rx-vrf/", "")
+		return appendUint(b, m.GetRxVrfId())
+	case *l3.TeibEntry:
+		return appendPair(append(b, teibPrefix...), m.GetInterface(), "/peer/", m.GetPeerAddr())
+	case *l3.VRRPEntry:
+		b = appendPair(append(b, vrrpPrefix...), m.GetInterface(), "/vrid/", "")
+		return appendUint(b, m.GetVrId())
+	}
+	return b
+}
+
+// appendL2 appends prefix and name of an interface, a bridge or an ACL; nothing
+// for other types.
+func appendL2(b []byte, m proto.Message) []byte {
+	switch m := m.(type) {
+	case *interfaces.Interface:
+		return append(append(b, interfacePrefix...), m.GetName()...)
+	case *interfaces.Span:
+		return appendPair(append(b, spanPrefix...), m.GetInterfaceFrom(), "/to/", m.GetInterfaceTo())
+	case *acl.ACL:
+		return append(append(b, aclPrefix...), m.GetName()...)
+	case *l2.BridgeDomain:
+		return append(append(b, bridgeDomainPrefix...), m.GetName()...)
+	case *l2.FIBEntry:
+		return appendPair(append(b, l2FIBPrefix...), m.GetBridgeDomain(), "/mac/", m.GetPhysAddress())
+	case *l2.XConnectPair:
+		return append(append(b, xconnectPrefix...), m.GetReceiveInterface()...)
+	}
+	return b
+}
+
+// appendRoute appends the key of a route. The gateway is taken as it is
+// written, the destination is not: ligato does so, and the keys are shared.
+func appendRoute(b []byte, iface string, vrf uint32, dst, gateway string) []byte {
+	b = append(b, routePrefix...)
+	if iface != "" {
+		b = append(append(append(b, "if/"...), iface...), '/')
+	}
+	b = appendUint(append(b, "vrf/"...), vrf)
+	b = appendNetwork(append(b, "/dst/"...), dst)
+	if gateway != "" {
+		b = append(append(b, "/gw/"...), gateway...)
+	}
+	return b
+}
+
+// appendNetwork appends a prefix in canonical form, without host bits. What is
+// no prefix becomes "<invalid>/0", and a reference to an address that is yet to
+// be allocated ("alloc:...") stays as it is.
+func appendNetwork(b []byte, network string) []byte {
+	if strings.HasPrefix(network, "alloc:") {
+		return append(b, network...)
+	}
+	p, err := netip.ParsePrefix(network)
+	if err != nil {
+		return appendLenientNetwork(b, network)
+	}
+	if !p.Addr().Is4In6() {
+		return p.Masked().AppendTo(b)
+	}
+	// An IPv4-mapped address is printed as IPv4 with the length for IPv6.
+	b = p.Masked().Addr().Unmap().AppendTo(b)
+	return strconv.AppendInt(append(b, '/'), int64(p.Bits()), 10)
+}
+
+// appendLenientNetwork is for what netip refuses and ligato, which uses package
+// net, does not: leading zeros in the length.
+func appendLenientNetwork(b []byte, network string) []byte {
+	_, n, err := net.ParseCIDR(network)
+	if err != nil {
+		return append(b, "<invalid>/0"...)
+	}
+	ones, _ := n.Mask.Size()
+	b = append(append(b, n.IP.String()...), '/')
+	return strconv.AppendInt(b, int64(ones), 10)
+}
+
+// family is IPv4, IPv6 or <invalid>, as ligato spells it in keys.
+func family(addr string) string {
+	switch ip := net.ParseIP(addr); {
+	case ip == nil:
+		return "<invalid>"
+	case ip.To4() != nil:
+		return "IPv4"
+	default:
+		return "IPv6"
+	}
+}
+
+func appendUint(b []byte, n uint32) []byte { return strconv.AppendUint(b, uint64(n), 10) }
+
+func appendPair(b []byte, first, between, second string) []byte {
+	return append(append(append(b, first...), between...), second...)
+}
+
+// clean is path.Clean, but cheap for what is clean already. Keys start with a
+// class, never with a slash or a dot, so that only what follows a slash counts.
+func clean(key string) string {
+	for i := 0; i < len(key); i++ {
+		if key[i] != '/' {
+			continue
+		}
+		rest := key[i+1:]
+		if rest == "" || rest[0] == '/' || rest == "." || rest == ".." ||
+			strings.HasPrefix(rest, "./") || strings.HasPrefix(rest, "../") {
+			return path.Clean(key)
+		}
+	}
+	return key
+}

@@ -1,0 +1,325 @@
+package keyed_test
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+// golden holds keys the real ligato v3 gives; where "ours" is set, the model is
+// our own or the case is not among ligato's vectors.
+var golden = []struct {
+	m    proto.Message
+	key  string
+	ours bool
+}{
+	{m: &nat.Nat44Global{}, key: "config/vpp/nat/v2/nat44-global"},
+	{m: &nat.Nat44Interface{Name: "tap-vpp2"}, key: "config/vpp/nat/v2/nat44-interface/tap-vpp2"},
+	{m: &nat.DNat44{Label: "default/kubernetes"}, key: "config/vpp/nat/v2/dnat44/default/kubernetes"},
+	{m: &nat.DNat44{Label: "a//b/../c"}, key: "config/vpp/nat/v2/dnat44/a/c"},
+	{m: &nat.Nat44AddressPool{Name: "pool1", VrfId: 1, FirstIp: "10.0.0.1"}, key: "config/vpp/nat/v2/nat44-pool/pool1"},
+	{m: &nat.Nat44AddressPool{VrfId: 1, FirstIp: "10.0.0.1", LastIp: "10.0.0.9"}, key: "config/vpp/nat/v2/nat44-pool/vrf/1/address/10.0.0.1-10.0.0.9"},
+	{m: &nat.Nat44AddressPool{VrfId: 4294967295, FirstIp: "10.0.0.1", LastIp: "10.0.0.1"}, key: "config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.0.0.1"},
+	{m: &nat.Nat44AddressPool{FirstIp: "10.0.0.1"}, key: "config/vpp/nat/v2/nat44-pool/vrf/0/address/10.0.0.1", ours: true},
+	{m: &nat.Nat44VrfTable{SrcVrfId: 1}, key: "config/vpp/nat/v2/nat44-vrf/vrfid/1"},
+	{m: &nat.Nat44VrfRoute{SrcVrfId: 1, DestVrfId: 2}, key: "config/vpp/nat/v2/nat44-vrf-route/vrfid/1/destvrfid/2"},
+	{m: &acl.ACL{Name: "contiv/vpp-policy-TAP1-IN"}, key: "config/vpp/acls/v2/acl/contiv/vpp-policy-TAP1-IN"},
+	{m: &interfaces.Interface{Name: "GigabitEthernet0/8/0"}, key: "config/vpp/v2/interfaces/GigabitEthernet0/8/0"},
+	{m: &interfaces.Span{InterfaceFrom: "a", InterfaceTo: "b"}, key: "config/vpp/v2/span/a/to/b", ours: true},
+	{m: &l3.Route{VrfId: 1, DstNetwork: "10.1.2.3/24"}, key: "config/vpp/v2/route/vrf/1/dst/10.1.2.0/24"},
+	{m: &l3.Route{OutgoingInterface: "vxlanBVI", DstNetwork: "10.1.0.0/16", NextHopAddr: "192.168.16.1"}, key: "config/vpp/v2/route/if/vxlanBVI/vrf/0/dst/10.1.0.0/16/gw/192.168.16.1"},
+	{m: &l3.Route{DstNetwork: "2001:DB8:0::5/48", NextHopAddr: "FE80::1"}, key: "config/vpp/v2/route/vrf/0/dst/2001:db8::/48/gw/FE80::1"},
+	{m: &l3.Route{DstNetwork: "nonsense"}, key: "config/vpp/v2/route/vrf/0/dst/<invalid>/0"},
+	{m: &l3.Route{}, key: "config/vpp/v2/route/vrf/0/dst/<invalid>/0", ours: true},
+	{m: &l3.Route{DstNetwork: "10.1.2.3"}, key: "config/vpp/v2/route/vrf/0/dst/<invalid>/0", ours: true},
+	{m: &l3.Route{DstNetwork: "fe80::1%eth0/64"}, key: "config/vpp/v2/route/vrf/0/dst/<invalid>/0", ours: true},
+	{m: &l3.Route{DstNetwork: "10.1.2.3/024"}, key: "config/vpp/v2/route/vrf/0/dst/10.1.2.0/24", ours: true},
+	{m: &l3.Route{DstNetwork: "::ffff:10.1.2.3/120"}, key: "config/vpp/v2/route/vrf/0/dst/10.1.2.0/120", ours: true},
+	{m: &l3.Route{DstNetwork: "alloc:net1/tap1"}, key: "config/vpp/v2/route/vrf/0/dst/alloc:net1/tap1", ours: true},
+	{m: &l3.VrfTable{Id: 2, Protocol: l3.VrfTable_IPV6}, key: "config/vpp/v2/vrf-table/id/2/protocol/IPV6"},
+	{m: &l3.ARPEntry{Interface: "tap1", IpAddress: "10.1.1.2"}, key: "config/vpp/v2/arp/tap1/10.1.1.2"},
+	{m: &l3.ProxyARP{}, key: "config/vpp/v2/proxyarp-global"},
+	{m: &l3.IPScanNeighbor{}, key: "config/vpp/v2/ipscanneigh-global"},
+	{m: &l3.DHCPProxy{SourceIpAddress: "10.0.0.1", RxVrfId: 3}, key: "config/vpp/v2/dhcp-proxy/IPv4/rx-vrf/3"},
+	{m: &l3.DHCPProxy{SourceIpAddress: "2001:db8::1"}, key: "config/vpp/v2/dhcp-proxy/IPv6/rx-vrf/0", ours: true},
+	{m: &l3.L3XConnect{Interface: "a", Protocol: l3.L3XConnect_IPV6}, key: "config/vpp/v2/l3xconnect/a/protocol/IPV6", ours: true},
+	{m: &l3.TeibEntry{Interface: "gre0", PeerAddr: "10.0.0.2"}, key: "config/vpp/v2/teib/gre0/peer/10.0.0.2", ours: true},
+	{m: &l3.VRRPEntry{Interface: "a", VrId: 7}, key: "config/vpp/v2/vrrp/a/vrid/7", ours: true},
+	{m: &l2.BridgeDomain{Name: "vxlanBD"}, key: "config/vpp/l2/v2/bridge-domain/vxlanBD"},
+	{m: &l2.FIBEntry{BridgeDomain: "vxlanBD", PhysAddress: "12:2b:c0:a8:10:02"}, key: "config/vpp/l2/v2/fib/vxlanBD/mac/12:2b:c0:a8:10:02"},
+	{m: &l2.XConnectPair{ReceiveInterface: "a"}, key: "config/vpp/l2/v2/xconnect/a"},
+	{m: &contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.96.0.10/32"}, key: "config/contiv/vpp/v1/reject-route/vrf/1/dst/10.96.0.10/32", ours: true},
+	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
+}
+
+func TestKeyGolden(t *testing.T) {
+	for _, tc := range golden {
+		if got := keyed.Key(tc.m); got != tc.key {
+			t.Errorf("Key(%T %v) = %q, want %q", tc.m, tc.m, got, tc.key)
+		}
+		if err := keyed.Check(tc.key, tc.m); err != nil {
+			t.Errorf("Check(%q): %v", tc.key, err)
+		}
+	}
+}
+
+func TestKeyUnmodelled(t *testing.T) {
+	for _, m := range []proto.Message{nil, &kvscheduler.ValueStatus{Key: "x"}, &nat.DNat44_StaticMapping{}} {
+		if got := keyed.Key(m); got != "" {
+			t.Errorf("Key(%T) = %q, want none", m, got)
+		}
+	}
+}
+
+func TestEveryModelHasGoldenKey(t *testing.T) {
+	seen := map[string]bool{}
+	for _, tc := range golden {
+		model, _, ok := keyed.Lookup(tc.key)
+		if !ok {
+			t.Errorf("Lookup(%q): no model", tc.key)
+			continue
+		}
+		if got, want := model.New().ProtoReflect().Descriptor(), tc.m.ProtoReflect().Descriptor(); got != want {
+			t.Errorf("Lookup(%q).New() is a %s, want %s", tc.key, got.FullName(), want.FullName())
+		}
+		seen[model.Name] = true
+	}
+	for _, m := range keyed.Models() {
+		if !seen[m.Name] {
+			t.Errorf("model %s has no golden key", m.Name)
+		}
+	}
+}
+
+// The class, module, version and type of a model make its prefix, and prefixes
+// do not overlap: Lookup relies on both.
+func TestModels(t *testing.T) {
+	models := keyed.Models()
+	if !slices.IsSortedFunc(models, func(a, b keyed.Model) int { return cmp.Compare(a.Prefix, b.Prefix) }) {
+		t.Error("models are not sorted by prefix")
+	}
+	names := map[string]bool{}
+	for i, m := range models {
+		prefix := path.Join("config", strings.ReplaceAll(m.Module, ".", "/"), m.Version, m.Type)
+		if strings.TrimSuffix(m.Prefix, "/") != prefix || m.Name != m.Module+"."+m.Type {
+			t.Errorf("model %+v: prefix %q does not follow from its names", m, m.Prefix)
+		}
+		if names[m.Name] || names[m.Proto] {
+			t.Errorf("model %s or %s twice", m.Name, m.Proto)
+		}
+		names[m.Name], names[m.Proto] = true, true
+		for j, other := range models {
+			if i != j && strings.HasPrefix(other.Prefix, m.Prefix) {
+				t.Errorf("prefix %q starts %q", m.Prefix, other.Prefix)
+			}
+		}
+		if got := keyed.Key(m.New()); !strings.HasPrefix(got+"/", m.Prefix) {
+			t.Errorf("Key of empty %s = %q, not under %q", m.Proto, got, m.Prefix)
+		}
+	}
+}
+
+func TestModelNames(t *testing.T) {
+	want := []string{
+		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
+		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
+		"vpp.acls.acl ligato.vpp.acl.ACL",
+		"vpp.arp ligato.vpp.l3.ARPEntry",
+		"vpp.dhcp-proxy ligato.vpp.l3.DHCPProxy",
+		"vpp.interfaces ligato.vpp.interfaces.Interface",
+		"vpp.ipscanneigh-global ligato.vpp.l3.IPScanNeighbor",
+		"vpp.l2.bridge-domain ligato.vpp.l2.BridgeDomain",
+		"vpp.l2.fib ligato.vpp.l2.FIBEntry",
+		"vpp.l2.xconnect ligato.vpp.l2.XConnectPair",
+		"vpp.l3xconnect ligato.vpp.l3.L3XConnect",
+		"vpp.nat.dnat44 ligato.vpp.nat.DNat44",
+		"vpp.nat.nat44-global ligato.vpp.nat.Nat44Global",
+		"vpp.nat.nat44-interface ligato.vpp.nat.Nat44Interface",
+		"vpp.nat.nat44-pool ligato.vpp.nat.Nat44AddressPool",
+		"vpp.nat.nat44-vrf ligato.vpp.nat.Nat44VrfTable",
+		"vpp.nat.nat44-vrf-route ligato.vpp.nat.Nat44VrfRoute",
+		"vpp.proxyarp-global ligato.vpp.l3.ProxyARP",
+		"vpp.route ligato.vpp.l3.Route",
+		"vpp.span ligato.vpp.interfaces.Span",
+		"vpp.teib ligato.vpp.l3.TeibEntry",
+		"vpp.vrf-table ligato.vpp.l3.VrfTable",
+		"vpp.vrrp ligato.vpp.l3.VRRPEntry",
+	}
+	var got []string
+	for _, m := range keyed.Models() {
+		got = append(got, m.Name+" "+m.Proto)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("models:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, tc := range []struct{ key, model, name string }{
+		{"config/vpp/nat/v2/dnat44/default/web", "vpp.nat.dnat44", "default/web"},
+		{"config/vpp/nat/v2/nat44-vrf/vrfid/1", "vpp.nat.nat44-vrf", "vrfid/1"},
+		{"config/vpp/nat/v2/nat44-vrf-route/vrfid/1/destvrfid/2", "vpp.nat.nat44-vrf-route", "vrfid/1/destvrfid/2"},
+		{"config/vpp/nat/v2/nat44-global", "vpp.nat.nat44-global", ""},
+		{"config/vpp/nat/v2/nat44-global/", "", ""},
+		{"config/vpp/nat/v2/nat44-globals", "", ""},
+		{"config/vpp/nat/v2/dnat44/", "", ""},
+		{"config/vpp/nat/v2/dnat44", "", ""},
+		{"config/vpp/nat/v2/", "", ""},
+		{"config/vpp/v2/zzz/a", "", ""},
+		{"/config/vpp/nat/v2/dnat44/a", "", ""},
+		{"", "", ""},
+		{"zzz", "", ""},
+	} {
+		m, name, ok := keyed.Lookup(tc.key)
+		if m.Name != tc.model || name != tc.name || ok != (tc.model != "") {
+			t.Errorf("Lookup(%q) = %q, %q, %v; want %q, %q", tc.key, m.Name, name, ok, tc.model, tc.name)
+		}
+		if ok && m.Key(name) != tc.key {
+			t.Errorf("Lookup(%q): model.Key(%q) = %q", tc.key, name, m.Key(name))
+		}
+	}
+}
+
+func TestReferences(t *testing.T) {
+	for got, want := range map[string]string{
+		keyed.InterfaceKey("GigabitEthernet0/8/0"): keyed.Key(&interfaces.Interface{Name: "GigabitEthernet0/8/0"}),
+		keyed.DNat44Key("a//b/../c"):               keyed.Key(&nat.DNat44{Label: "a//b/../c"}),
+		keyed.Nat44InterfaceKey("tap1"):            keyed.Key(&nat.Nat44Interface{Name: "tap1"}),
+		keyed.Nat44PoolKey("pool1"):                keyed.Key(&nat.Nat44AddressPool{Name: "pool1"}),
+		keyed.ACLKey("a/b"):                        keyed.Key(&acl.ACL{Name: "a/b"}),
+		keyed.BridgeDomainKey("bd"):                keyed.Key(&l2.BridgeDomain{Name: "bd"}),
+		keyed.ARPKey("tap1", "10.1.1.2"):           keyed.Key(&l3.ARPEntry{Interface: "tap1", IpAddress: "10.1.1.2"}),
+		keyed.VrfTableKey(2, l3.VrfTable_IPV6):     keyed.Key(&l3.VrfTable{Id: 2, Protocol: l3.VrfTable_IPV6}),
+		keyed.RejectRouteKey(1, "10.9.9.9/24"):     keyed.Key(&contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.9.9.0/24"}),
+		keyed.RouteKey("tap1", 1, "10.1.2.3/24", "10.1.2.1"): keyed.Key(&l3.Route{
+			OutgoingInterface: "tap1", VrfId: 1, DstNetwork: "10.1.2.0/24", NextHopAddr: "10.1.2.1",
+		}),
+		keyed.RouteKey("", 0, "0.0.0.0/0", ""): keyed.Key(&l3.Route{DstNetwork: "0.0.0.0/0"}),
+
+		keyed.InterfaceAddressKey("tap1", "10.0.0.1/24"):             "vpp/interface/tap1/address/static/10.0.0.1/24",
+		keyed.InterfaceVrfKey("tap1", 1, false):                      "vpp/interface/tap1/vrf/1/ip-version/v4",
+		keyed.InterfaceVrfKey("tap1", 1, true):                       "vpp/interface/tap1/vrf/1/ip-version/v6",
+		keyed.InterfaceHasAddressKey("x"):                            "vpp/interface/x/has-IP-address",
+		keyed.ACLInterfaceKey("acl1", "tap1", true):                  "vpp/acl/acl1/interface/ingress/tap1",
+		keyed.ACLInterfaceKey("acl1", "tap1", false):                 "vpp/acl/acl1/interface/egress/tap1",
+		keyed.BridgeDomainInterfaceKey("bd", "if"):                   "vpp/bd/bd/interface/if",
+		keyed.Nat44EndpointDependentKey:                              "vpp/nat44/endpoint-dependent",
+		keyed.Nat44InterfaceFeatureKey("tap1", true):                 "vpp/nat44/interface/tap1/feature/in",
+		keyed.Nat44InterfaceFeatureKey("tap1", false):                "vpp/nat44/interface/tap1/feature/out",
+		keyed.Nat44AddressKey("1.2.3.4", true):                       "vpp/nat44/address/1.2.3.4/twice-nat/on",
+		keyed.Nat44AddressKey("1.2.3.4", false):                      "vpp/nat44/address/1.2.3.4/twice-nat/off",
+		keyed.Nat44TwiceNATPoolKey(0, "1.1.1.1", "1.1.1.9"):          "vpp/nat44/twiceNAT-pool/vrf/0/addresses/1.1.1.1-1.1.1.9",
+		keyed.Nat44TwiceNATPoolKey(4294967295, "1.1.1.1", "1.1.1.1"): "vpp/nat44/twiceNAT-pool/vrf/4294967295/addresses/1.1.1.1",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// FuzzRouteKey compares the key of a route with its definition, written down as
+// literally as ligato's name template has it.
+func FuzzRouteKey(f *testing.F) {
+	f.Add("", uint32(0), "10.1.2.3/24", "")
+	f.Add("tap1", uint32(7), "2001:DB8::1/48", "FE80::1")
+	f.Add("a/../b", uint32(1), "::ffff:1.2.3.4/96", "..")
+	f.Add("if", uint32(1), "10.0.0.0/08", "/")
+	f.Add(".", uint32(1), "alloc:../..", "x")
+	f.Fuzz(func(t *testing.T, iface string, vrf uint32, dst, gw string) {
+		name := fmt.Sprintf("vrf/%d/", vrf)
+		if iface != "" {
+			name = "if/" + iface + "/" + name
+		}
+		if _, n, err := net.ParseCIDR(dst); strings.HasPrefix(dst, "alloc:") {
+			name += "dst/" + dst + "/"
+		} else if err != nil {
+			name += "dst/<invalid>/0/"
+		} else {
+			ones, _ := n.Mask.Size()
+			name += fmt.Sprintf("dst/%s/%d/", n.IP, ones)
+		}
+		if gw != "" {
+			name += "gw/" + gw
+		}
+		want := path.Join("config/vpp/v2/route/", name)
+		got := keyed.Key(&l3.Route{OutgoingInterface: iface, VrfId: vrf, DstNetwork: dst, NextHopAddr: gw})
+		if got != want {
+			t.Errorf("key %q, want %q", got, want)
+		}
+	})
+}
+
+// FuzzKeyCleaned compares cleaning with path.Join for arbitrary names.
+func FuzzKeyCleaned(f *testing.F) {
+	for _, label := range []string{"default/web", "a//b/../c", "", "..", "../nat44-global", "a/", "a/.", "a/..b", "./a", "...", "a/./b"} {
+		f.Add(label)
+	}
+	f.Fuzz(func(t *testing.T, label string) {
+		want := path.Join("config/vpp/nat/v2/dnat44/", label)
+		if got := keyed.DNat44Key(label); got != want {
+			t.Errorf("DNat44Key(%q) = %q, want %q", label, got, want)
+		}
+		if got := keyed.Key(&nat.DNat44{Label: label}); got != want {
+			t.Errorf("Key of label %q = %q, want %q", label, got, want)
+		}
+	})
+}
+
+func BenchmarkKey(b *testing.B) {
+	for _, m := range []proto.Message{
+		&nat.DNat44{Label: "default/web"},
+		&nat.Nat44Interface{Name: "tap-0123456789"},
+		&l3.Route{VrfId: 1, DstNetwork: "10.1.2.3/32", NextHopAddr: "10.1.2.3", OutgoingInterface: "tap-0123456789"},
+		&contivl3.RejectRoute{DstNetwork: "10.96.0.10/32"},
+		&nat.Nat44Global{},
+	} {
+		b.Run(string(m.ProtoReflect().Descriptor().Name()), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				keyed.Key(m)
+			}
+		})
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		keyed.Lookup("config/vpp/nat/v2/dnat44/default/web")
+	}
+}
+
+// One allocation, the key itself, however the value is named.
+func TestKeyAllocates(t *testing.T) {
+	for _, tc := range golden {
+		if path.Join(tc.key) != tc.key || tc.m.ProtoReflect().Descriptor().Name() == "DHCPProxy" {
+			continue
+		}
+		if r, ok := tc.m.(*l3.Route); ok && strings.Contains(tc.key, "invalid") || ok && strings.Contains(r.DstNetwork, "/0") {
+			continue // errors of the parser allocate
+		}
+		if d, ok := tc.m.(*nat.DNat44); ok && strings.Contains(d.Label, "..") {
+			continue // cleaning allocates
+		}
+		if n := testing.AllocsPerRun(10, func() { keyed.Key(tc.m) }); n > 1 {
+			t.Errorf("Key(%T %v): %v allocations, want at most 1", tc.m, tc.m, n)
+		}
+	}
+}

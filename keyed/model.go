@@ -1,0 +1,146 @@
+package keyed
+
+import (
+	"slices"
+	"sort"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+// Prefixes of the models with names. Nothing but a name follows one.
+const (
+	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
+	aclPrefix            = "config/vpp/acls/v2/acl/"
+	bridgeDomainPrefix   = "config/vpp/l2/v2/bridge-domain/"
+	l2FIBPrefix          = "config/vpp/l2/v2/fib/"
+	xconnectPrefix       = "config/vpp/l2/v2/xconnect/"
+	dnat44Prefix         = "config/vpp/nat/v2/dnat44/"
+	nat44InterfacePrefix = "config/vpp/nat/v2/nat44-interface/"
+	nat44PoolPrefix      = "config/vpp/nat/v2/nat44-pool/"
+	nat44VrfPrefix       = "config/vpp/nat/v2/nat44-vrf/"
+	nat44VrfRoutePrefix  = "config/vpp/nat/v2/nat44-vrf-route/"
+	arpPrefix            = "config/vpp/v2/arp/"
+	dhcpProxyPrefix      = "config/vpp/v2/dhcp-proxy/"
+	interfacePrefix      = "config/vpp/v2/interfaces/"
+	l3xconnectPrefix     = "config/vpp/v2/l3xconnect/"
+	routePrefix          = "config/vpp/v2/route/"
+	spanPrefix           = "config/vpp/v2/span/"
+	teibPrefix           = "config/vpp/v2/teib/"
+	vrfTablePrefix       = "config/vpp/v2/vrf-table/"
+	vrrpPrefix           = "config/vpp/v2/vrrp/"
+)
+
+// Keys of the models of which a node has at most one value.
+const (
+	Nat44SettingsKey  = "config/contiv/vpp/v1/nat44-settings"
+	Nat44GlobalKey    = "config/vpp/nat/v2/nat44-global"
+	IPScanNeighborKey = "config/vpp/v2/ipscanneigh-global"
+	ProxyARPKey       = "config/vpp/v2/proxyarp-global"
+)
+
+// Model is a kind of value: its names, its place among the keys, its type.
+type Model struct {
+	// Name is Module, a dot, and Type: "vpp.nat.dnat44".
+	Name string
+	// Module is the part of Prefix between class and version, with dots.
+	Module string
+	// Version of the key layout, "v2".
+	Version string
+	// Type is the kind within its module, "dnat44".
+	Type string
+	// Prefix of all keys; it ends with a slash unless there is only one key.
+	Prefix string
+	// Proto is the full name of the message, "ligato.vpp.nat.DNat44".
+	Proto string
+	// New returns an empty message.
+	New func() proto.Message
+}
+
+// Singleton tells whether a node has at most one such value, under Prefix.
+func (m Model) Singleton() bool { return !strings.HasSuffix(m.Prefix, "/") }
+
+// Key returns the key of the value with that name; the name of a singleton is
+// empty. Like Key of a message it cleans the name as a path.
+func (m Model) Key(name string) string {
+	if m.Singleton() {
+		return m.Prefix
+	}
+	return clean(m.Prefix + name)
+}
+
+// models is sorted by prefix and never written to. No prefix starts another.
+var models = []Model{
+	model[contivnat.Nat44Settings](Nat44SettingsKey),
+	model[contivl3.RejectRoute](rejectRoutePrefix),
+	model[acl.ACL](aclPrefix),
+	model[l2.BridgeDomain](bridgeDomainPrefix),
+	model[l2.FIBEntry](l2FIBPrefix),
+	model[l2.XConnectPair](xconnectPrefix),
+	model[nat.DNat44](dnat44Prefix),
+	model[nat.Nat44Global](Nat44GlobalKey),
+	model[nat.Nat44Interface](nat44InterfacePrefix),
+	model[nat.Nat44AddressPool](nat44PoolPrefix),
+	model[nat.Nat44VrfRoute](nat44VrfRoutePrefix),
+	model[nat.Nat44VrfTable](nat44VrfPrefix),
+	model[l3.ARPEntry](arpPrefix),
+	model[l3.DHCPProxy](dhcpProxyPrefix),
+	model[interfaces.Interface](interfacePrefix),
+	model[l3.IPScanNeighbor](IPScanNeighborKey),
+	model[l3.L3XConnect](l3xconnectPrefix),
+	model[l3.ProxyARP](ProxyARPKey),
+	model[l3.Route](routePrefix),
+	model[interfaces.Span](spanPrefix),
+	model[l3.TeibEntry](teibPrefix),
+	model[l3.VrfTable](vrfTablePrefix),
+	model[l3.VRRPEntry](vrrpPrefix),
+}
+
+// model derives everything about a kind of value from its prefix and type:
+// config/<module, slashes for dots>/<version>/<type>[/].
+func model[T any, P interface {
+	*T
+	proto.Message
+}](prefix string,
+) Model {
+	parts := strings.Split(strings.TrimSuffix(prefix, "/"), "/")
+	n := len(parts)
+	m := Model{
+		Module:  strings.Join(parts[1:n-2], "."),
+		Version: parts[n-2],
+		Type:    parts[n-1],
+		Prefix:  prefix,
+		Proto:   string(P(new(T)).ProtoReflect().Descriptor().FullName()),
+		New:     func() proto.Message { return P(new(T)) },
+	}
+	m.Name = m.Module + "." + m.Type
+	return m
+}
+
+// Models returns all models, sorted by prefix.
+func Models() []Model { return slices.Clone(models) }
+
+// Lookup returns the model a key belongs to and the name that follows the
+// prefix, empty for a singleton. It is false for keys of no model, among them a
+// bare prefix. The name is not parsed: that the value fits is for Check to say.
+func Lookup(key string) (m Model, name string, ok bool) {
+	// The last prefix that sorts before the key is the only one that can
+	// start it, because no prefix starts another.
+	i := sort.Search(len(models), func(i int) bool { return models[i].Prefix > key }) - 1
+	if i < 0 {
+		return Model{}, "", false
+	}
+	name, ok = strings.CutPrefix(key, models[i].Prefix)
+	if !ok || (name == "") != models[i].Singleton() {
+		return Model{}, "", false
+	}
+	return models[i], name, true
+}

@@ -1,0 +1,122 @@
+package keyed
+
+import (
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+)
+
+// The constructors below give the key of a value known by name only, for
+// references such as dependencies. They agree with Key of the value.
+
+// InterfaceKey is the key of the interface with that logical name.
+func InterfaceKey(name string) string { return clean(interfacePrefix + name) }
+
+// DNat44Key is the key of the DNat44 with that label.
+func DNat44Key(label string) string { return clean(dnat44Prefix + label) }
+
+// Nat44InterfaceKey is the key of NAT44 on the interface with that logical name.
+func Nat44InterfaceKey(name string) string { return clean(nat44InterfacePrefix + name) }
+
+// Nat44PoolKey is the key of the address pool with that name. Pools without a
+// name have the key Key gives.
+func Nat44PoolKey(name string) string { return clean(nat44PoolPrefix + name) }
+
+// ACLKey is the key of the access list with that name.
+func ACLKey(name string) string { return clean(aclPrefix + name) }
+
+// BridgeDomainKey is the key of the bridge domain with that name.
+func BridgeDomainKey(name string) string { return clean(bridgeDomainPrefix + name) }
+
+// ARPKey is the key of the neighbour addr on the interface iface.
+func ARPKey(iface, addr string) string { return clean(arpPrefix + iface + "/" + addr) }
+
+// VrfTableKey is the key of a VRF (FIB table).
+func VrfTableKey(id uint32, protocol l3.VrfTable_Protocol) string {
+	return vrfTablePrefix + "id/" + utoa(id) + "/protocol/" + protocol.String()
+}
+
+// RouteKey is the key of a route. The outgoing interface and the gateway may be
+// empty; dst is <address>/<prefix length> in any spelling.
+func RouteKey(iface string, vrf uint32, dst, gateway string) string {
+	var buf [128]byte
+	return clean(string(appendRoute(buf[:0], iface, vrf, dst, gateway)))
+}
+
+// RejectRouteKey is the key of a refused prefix, in any spelling.
+func RejectRouteKey(vrf uint32, dst string) string {
+	var buf [128]byte
+	b := appendUint(append(buf[:0], rejectRoutePrefix+"vrf/"...), vrf)
+	return clean(string(appendNetwork(append(b, "/dst/"...), dst)))
+}
+
+// Derived values are parts of a value with dependencies of their own. Their
+// keys have no model and are never stored; they name the part in a status.
+
+// Nat44EndpointDependentKey is derived from Nat44Global while nat44-ed runs.
+const Nat44EndpointDependentKey = "vpp/nat44/endpoint-dependent"
+
+// InterfaceAddressKey is derived from an interface for each static address,
+// given as <address>/<prefix length>.
+func InterfaceAddressKey(name, addr string) string {
+	return "vpp/interface/" + name + "/address/static/" + addr
+}
+
+// InterfaceVrfKey is derived from an interface for each address family in a VRF.
+func InterfaceVrfKey(name string, vrf uint32, ipv6 bool) string {
+	version := "v4"
+	if ipv6 {
+		version = "v6"
+	}
+	return "vpp/interface/" + name + "/vrf/" + utoa(vrf) + "/ip-version/" + version
+}
+
+// InterfaceHasAddressKey is derived from an interface that has any address.
+func InterfaceHasAddressKey(name string) string {
+	return "vpp/interface/" + name + "/has-IP-address"
+}
+
+// ACLInterfaceKey is derived from an access list for each interface it is bound
+// to; ingress in VPP's view, where packets enter VPP.
+func ACLInterfaceKey(acl, iface string, ingress bool) string {
+	direction := "egress"
+	if ingress {
+		direction = "ingress"
+	}
+	return "vpp/acl/" + acl + "/interface/" + direction + "/" + iface
+}
+
+// BridgeDomainInterfaceKey is derived from a bridge domain for each member.
+func BridgeDomainInterfaceKey(domain, iface string) string {
+	return "vpp/bd/" + domain + "/interface/" + iface
+}
+
+// Nat44InterfaceFeatureKey is derived from Nat44Global for each interface in it.
+func Nat44InterfaceFeatureKey(name string, inside bool) string {
+	feature := "out"
+	if inside {
+		feature = "in"
+	}
+	return "vpp/nat44/interface/" + name + "/feature/" + feature
+}
+
+// Nat44AddressKey is derived from Nat44Global for each address in it.
+func Nat44AddressKey(addr string, twiceNAT bool) string {
+	mode := "off"
+	if twiceNAT {
+		mode = "on"
+	}
+	return "vpp/nat44/address/" + addr + "/twice-nat/" + mode
+}
+
+// Nat44TwiceNATPoolKey is derived from a Nat44AddressPool for twice-NAT. An
+// empty last address means the pool is the first address alone.
+func Nat44TwiceNATPoolKey(vrf uint32, first, last string) string {
+	key := "vpp/nat44/twiceNAT-pool/vrf/" + utoa(vrf) + "/addresses/" + first
+	if last != "" && last != first {
+		key += "-" + last
+	}
+	return key
+}
+
+func utoa(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
