@@ -1,0 +1,99 @@
+package renderer
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// ServiceRendererAPI is what a renderer of services implements. Several may be active; each is given the same data.
+// All calls come from one goroutine. An error is reported on the service it is about, and the call is made again later.
+//
+// After Resync the renderer shall be in the state it would have reached by the other calls, whatever it was before.
+type ServiceRendererAPI interface {
+	// AddService is called for a service that was not there before.
+	AddService(service *ContivService) error
+
+	// UpdateService is called when anything in a service changed. Other services are given for renderers in which
+	// services share state; the slice must not be changed or kept.
+	UpdateService(oldService, newService *ContivService, otherExistingServices []*ContivService) error
+
+	// DeleteService is called for a service that is gone, or is not to be rendered any more.
+	DeleteService(service *ContivService, otherExistingServices []*ContivService) error
+
+	// UpdateNodePortServices is called when the addresses of the cluster's nodes changed, with all services that have
+	// a node port.
+	UpdateNodePortServices(nodeIPs *IPAddresses, npServices []*ContivService) error
+
+	// UpdateLocalFrontendIfs is called when the set of interfaces through which clients reach VPP changed.
+	UpdateLocalFrontendIfs(oldIfNames, newIfNames Interfaces) error
+
+	// UpdateLocalBackendIfs is called when the set of interfaces through which VPP reaches endpoints changed.
+	UpdateLocalBackendIfs(oldIfNames, newIfNames Interfaces) error
+
+	// Resync gives everything there is; whatever else the renderer has rendered must go.
+	Resync(resyncEv *ResyncEventData) error
+}
+
+// NodeRenderer is implemented by renderers that also need to know about the node itself. UpdateNode is called before
+// Resync, and whenever the state changed.
+type NodeRenderer interface {
+	UpdateNode(node NodeState) error
+}
+
+// NodeState is what is known about this node and its place in the cluster. Empty fields are unknown, or not there.
+type NodeState struct {
+	Name         string
+	IPs          []netip.Addr   // this node's addresses, internal ones first
+	PodCIDRs     []netip.Prefix // this node's
+	ServiceCIDRs []netip.Prefix // of the cluster, sorted
+	Uplink       string         // interface to the outside
+	UplinkIPs    []netip.Prefix // its addresses
+	Overlay      string         // interface towards pods of other nodes, if it is not the uplink
+	Host         string         // interface to the node's own network stack
+	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
+}
+
+// ResyncEventData is everything the processor knows.
+type ResyncEventData struct {
+	// NodeIPs are the addresses of all nodes of the cluster.
+	NodeIPs *IPAddresses
+
+	// Services are all services to be rendered, sorted by namespace and name.
+	Services []*ContivService
+
+	// FrontendIfs are the interfaces through which clients reach VPP.
+	FrontendIfs Interfaces
+
+	// BackendIfs are the interfaces through which VPP reaches endpoints.
+	BackendIfs Interfaces
+}
+
+// NewResyncEventData returns an empty state, ready to be filled.
+func NewResyncEventData() *ResyncEventData {
+	return &ResyncEventData{
+		NodeIPs:     NewIPAddresses(),
+		FrontendIfs: NewInterfaces(),
+		BackendIfs:  NewInterfaces(),
+	}
+}
+
+// String is one line for the node and one for each service.
+func (red ResyncEventData) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "nodes %s frontends %s backends %s services %d", red.NodeIPs, red.FrontendIfs, red.BackendIfs, len(red.Services))
+	for _, svc := range red.Services {
+		b.WriteString("\n  " + svc.String())
+	}
+	return b.String()
+}
+
+// Sink takes what a renderer wants in VPP. Set replaces everything the owner wanted before; nil values and nil notes
+// remove the owner. The maps and messages belong to the sink from then on. The controller implements it.
+type Sink interface {
+	Set(owner string, values map[string]proto.Message, notes []model.Note)
+}

@@ -1,0 +1,256 @@
+package renderer
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+)
+
+// ContivService is a Service with everything looked up: endpoints joined, addresses listed, no references left.
+type ContivService struct {
+	// ID is unique across all namespaces.
+	ID svcmodel.ID
+
+	// TrafficPolicy is spec.externalTrafficPolicy: it governs ExternalIPs and node ports, never ClusterIPs.
+	TrafficPolicy TrafficPolicyType
+
+	// SessionAffinityTimeout is how many seconds a client sticks to its backend; 0: no affinity.
+	SessionAffinityTimeout uint32
+
+	// ClusterIPs are the addresses inside the cluster. Node addresses for node ports are not here:
+	// they come with UpdateNodePortServices and Resync.
+	ClusterIPs *IPAddresses
+
+	// ExternalIPs are spec.externalIPs and the load balancer's addresses.
+	ExternalIPs *IPAddresses
+
+	// Ports are the exposed ports by name; a single port may be named "".
+	Ports map[string]*ServicePort
+
+	// Backends are the endpoints of each port that traffic of policy Cluster may reach, sorted by address and port.
+	// An endpoint serves the frontends of its own address family.
+	Backends map[string][]*ServiceBackend
+
+	// InternalTrafficPolicy is spec.internalTrafficPolicy: it governs ClusterIPs.
+	InternalTrafficPolicy TrafficPolicyType
+
+	// LocalBackends are the endpoints of each port that traffic of policy Local may reach. Nil: the Local ones of
+	// Backends. It differs when topology hints or terminating endpoints give the two policies different sets.
+	LocalBackends map[string][]*ServiceBackend
+
+	// LoadBalancerIPs is the part of ExternalIPs that LoadBalancerSourceRanges applies to; nil: none.
+	LoadBalancerIPs *IPAddresses
+
+	// LoadBalancerSourceRanges are the clients that may use LoadBalancerIPs, sorted; empty: everyone.
+	LoadBalancerSourceRanges []netip.Prefix
+
+	// Conflicts are frontends this service asks for that belong to another one, which sorts before it. They must not
+	// be rendered here. A frontend with the zero address stands for its port on every node address.
+	Conflicts map[Frontend]svcmodel.ID
+}
+
+// NewContivService returns a service without addresses, ports and backends, ready to be filled.
+func NewContivService() *ContivService {
+	return &ContivService{
+		ClusterIPs:  NewIPAddresses(),
+		ExternalIPs: NewIPAddresses(),
+		Ports:       map[string]*ServicePort{},
+		Backends:    map[string][]*ServiceBackend{},
+	}
+}
+
+// HasNodePort tells whether any port is exposed on node addresses, too.
+func (cs ContivService) HasNodePort() bool {
+	for _, port := range cs.Ports {
+		if port.NodePort != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// PortNames are the keys of Ports, sorted.
+func (cs *ContivService) PortNames() []string { return slices.Sorted(maps.Keys(cs.Ports)) }
+
+// Local are the endpoints of a port for traffic of policy Local: LocalBackends, or the Local ones of Backends.
+func (cs *ContivService) Local(port string) []*ServiceBackend {
+	if cs.LocalBackends != nil {
+		return cs.LocalBackends[port]
+	}
+	var local []*ServiceBackend
+	for _, b := range cs.Backends[port] {
+		if b.Local {
+			local = append(local, b)
+		}
+	}
+	return local
+}
+
+// ConflictWith names the service the frontend belongs to if that is another one. Pass node true for a node's address.
+func (cs *ContivService) ConflictWith(f Frontend, node bool) (svcmodel.ID, bool) {
+	if id, taken := cs.Conflicts[f]; taken || !node {
+		return id, taken
+	}
+	id, taken := cs.Conflicts[Frontend{Port: f.Port, Protocol: f.Protocol}]
+	return id, taken
+}
+
+// Equal tells whether both services look the same to every renderer. Nil equals only nil.
+func (cs *ContivService) Equal(o *ContivService) bool {
+	if cs == nil || o == nil {
+		return cs == o
+	}
+	return cs.ID == o.ID &&
+		cs.TrafficPolicy == o.TrafficPolicy &&
+		cs.InternalTrafficPolicy == o.InternalTrafficPolicy &&
+		cs.SessionAffinityTimeout == o.SessionAffinityTimeout &&
+		cs.ClusterIPs.Equal(o.ClusterIPs) &&
+		cs.ExternalIPs.Equal(o.ExternalIPs) &&
+		cs.LoadBalancerIPs.Equal(o.LoadBalancerIPs) &&
+		slices.Equal(cs.LoadBalancerSourceRanges, o.LoadBalancerSourceRanges) &&
+		maps.EqualFunc(cs.Ports, o.Ports, func(a, b *ServicePort) bool { return *a == *b }) &&
+		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
+		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
+		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
+		maps.Equal(cs.Conflicts, o.Conflicts)
+}
+
+func equalBackends(a, b []*ServiceBackend) bool {
+	return slices.EqualFunc(a, b, func(x, y *ServiceBackend) bool {
+		return x.Port == y.Port && x.Local == y.Local && x.HostNetwork == y.HostNetwork && x.IP.Equal(y.IP)
+	})
+}
+
+// String is one line, in a fixed order, for people.
+func (cs ContivService) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s cluster=%s external=%s policy=%s internal-policy=%s affinity=%ds",
+		cs.ID, cs.ClusterIPs, cs.ExternalIPs, cs.TrafficPolicy, cs.InternalTrafficPolicy, cs.SessionAffinityTimeout)
+	for _, name := range cs.PortNames() {
+		fmt.Fprintf(&b, " port %q %s -> %v", name, cs.Ports[name], cs.Backends[name])
+		if cs.LocalBackends != nil {
+			fmt.Fprintf(&b, " local %v", cs.LocalBackends[name])
+		}
+	}
+	if len(cs.LoadBalancerSourceRanges) > 0 {
+		fmt.Fprintf(&b, " load-balancer=%s sources=%v", cs.LoadBalancerIPs, cs.LoadBalancerSourceRanges)
+	}
+	for _, f := range slices.SortedFunc(maps.Keys(cs.Conflicts), Frontend.Compare) {
+		fmt.Fprintf(&b, " conflict %s of %s", f, cs.Conflicts[f])
+	}
+	return b.String()
+}
+
+// ServicePort is what is known about one port of a service.
+type ServicePort struct {
+	Protocol ProtocolType // transport
+	Port     uint16       // port on cluster and external addresses
+	NodePort uint16       // port on node addresses; 0: none
+}
+
+// String is "TCP 80", or "TCP 80 node-port 30080".
+func (sp ServicePort) String() string {
+	if sp.NodePort == 0 {
+		return fmt.Sprintf("%s %d", sp.Protocol, sp.Port)
+	}
+	return fmt.Sprintf("%s %d node-port %d", sp.Protocol, sp.Port, sp.NodePort)
+}
+
+// ServiceBackend is one endpoint of one port.
+type ServiceBackend struct {
+	IP          net.IP // address of the endpoint
+	Port        uint16 // port it listens on
+	Local       bool   // it runs on this node
+	HostNetwork bool   // its address is a node's own
+}
+
+// Addr is IP in the form the rest of the project uses, without a 4-in-6 prefix; the zero Addr if IP is not an address.
+func (sb *ServiceBackend) Addr() netip.Addr { return addrOf(sb.IP) }
+
+// String is "10.1.1.2:8080", with " local" and " host-network" where they apply.
+func (sb ServiceBackend) String() string {
+	s := netip.AddrPortFrom(sb.Addr(), sb.Port).String()
+	if sb.Local {
+		s += " local"
+	}
+	if sb.HostNetwork {
+		s += " host-network"
+	}
+	return s
+}
+
+// Frontend is what a client dials.
+type Frontend struct {
+	IP       netip.Addr // zero: every node address
+	Port     uint16
+	Protocol ProtocolType
+}
+
+// Compare orders by address, port and protocol.
+func (f Frontend) Compare(o Frontend) int {
+	if c := f.IP.Compare(o.IP); c != 0 {
+		return c
+	}
+	if f.Port != o.Port {
+		return int(f.Port) - int(o.Port)
+	}
+	return int(f.Protocol) - int(o.Protocol)
+}
+
+// String is "10.96.0.10:80/TCP"; "node:30080/TCP" for the port on every node address.
+func (f Frontend) String() string {
+	if !f.IP.IsValid() {
+		return fmt.Sprintf("node:%d/%s", f.Port, f.Protocol)
+	}
+	return netip.AddrPortFrom(f.IP, f.Port).String() + "/" + f.Protocol.String()
+}
+
+// ProtocolType is an IP protocol number.
+type ProtocolType int
+
+// The transports a service port may have.
+const (
+	TCP  ProtocolType = 6
+	UDP  ProtocolType = 17
+	SCTP ProtocolType = 132
+)
+
+// String is TCP, UDP or SCTP; another number prints as "protocol N".
+func (pt ProtocolType) String() string {
+	switch pt {
+	case TCP:
+		return "TCP"
+	case UDP:
+		return "UDP"
+	case SCTP:
+		return "SCTP"
+	}
+	return fmt.Sprintf("protocol %d", int(pt))
+}
+
+// TrafficPolicyType says which endpoints traffic may reach.
+type TrafficPolicyType int
+
+const (
+	// ClusterWide reaches every endpoint.
+	ClusterWide TrafficPolicyType = 0
+
+	// NodeLocal reaches the endpoints of the node the traffic is on.
+	NodeLocal TrafficPolicyType = 1
+)
+
+// String is "cluster-wide" or "node-local".
+func (tpt TrafficPolicyType) String() string {
+	switch tpt {
+	case ClusterWide:
+		return "cluster-wide"
+	case NodeLocal:
+		return "node-local"
+	}
+	return fmt.Sprintf("traffic policy %d", int(tpt))
+}

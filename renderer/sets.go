@@ -1,0 +1,148 @@
+package renderer
+
+import (
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// IPAddresses is a set of IP addresses. An IPv4 address is the same in its 4 and its 16 byte form. The zero value is an
+// empty set, and a nil pointer can be read as one; assignment shares the contents, Copy does not.
+type IPAddresses struct {
+	addrs []netip.Addr // sorted, free of duplicates
+}
+
+// NewIPAddresses returns a set of the given addresses; those that are not addresses (wrong length) are left out.
+func NewIPAddresses(addrs ...net.IP) *IPAddresses {
+	list := make([]netip.Addr, 0, len(addrs))
+	for _, ip := range addrs {
+		list = append(list, addrOf(ip))
+	}
+	return IPAddressesOf(list...)
+}
+
+// IPAddressesOf is NewIPAddresses for netip addresses; invalid ones are left out, zones dropped.
+func IPAddressesOf(addrs ...netip.Addr) *IPAddresses {
+	list := make([]netip.Addr, 0, len(addrs))
+	for _, a := range addrs {
+		if a.IsValid() {
+			list = append(list, a.Unmap().WithZone(""))
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return &IPAddresses{addrs: slices.Compact(list)}
+}
+
+// Add puts an address into the set; one that is not an address (wrong length) changes nothing.
+func (addrs *IPAddresses) Add(addr net.IP) {
+	a := addrOf(addr)
+	if !a.IsValid() {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(addrs.addrs, a, netip.Addr.Compare); !found {
+		addrs.addrs = slices.Insert(addrs.addrs, at, a)
+	}
+}
+
+// Del takes an address out of the set.
+func (addrs *IPAddresses) Del(addr net.IP) {
+	if addrs == nil {
+		return
+	}
+	if at, found := slices.BinarySearchFunc(addrs.addrs, addrOf(addr), netip.Addr.Compare); found {
+		addrs.addrs = slices.Delete(addrs.addrs, at, at+1)
+	}
+}
+
+// Has tells whether the address is in the set.
+func (addrs *IPAddresses) Has(addr net.IP) bool { return addrs.Contains(addrOf(addr)) }
+
+// Contains is Has for a netip address.
+func (addrs *IPAddresses) Contains(addr netip.Addr) bool {
+	if addrs == nil || !addr.IsValid() {
+		return false
+	}
+	_, found := slices.BinarySearchFunc(addrs.addrs, addr.Unmap(), netip.Addr.Compare)
+	return found
+}
+
+// Copy returns a set that shares nothing with this one.
+func (addrs *IPAddresses) Copy() *IPAddresses {
+	return &IPAddresses{addrs: slices.Clone(addrs.Addrs())}
+}
+
+// List is the set as a slice, IPv4 before IPv6 and then by value; the caller may keep and change it.
+func (addrs *IPAddresses) List() []net.IP {
+	list := make([]net.IP, 0, addrs.Len())
+	for _, a := range addrs.Addrs() {
+		list = append(list, a.AsSlice())
+	}
+	return list
+}
+
+// Addrs is List as netip addresses, not to be changed.
+func (addrs *IPAddresses) Addrs() []netip.Addr {
+	if addrs == nil {
+		return nil
+	}
+	return addrs.addrs
+}
+
+// Len is the number of addresses.
+func (addrs *IPAddresses) Len() int { return len(addrs.Addrs()) }
+
+// Equal tells whether both sets hold the same addresses; nil and empty are equal.
+func (addrs *IPAddresses) Equal(o *IPAddresses) bool { return slices.Equal(addrs.Addrs(), o.Addrs()) }
+
+// String is "[10.96.0.1 10.96.0.10]", in List's order.
+func (addrs IPAddresses) String() string {
+	words := make([]string, len(addrs.addrs))
+	for i, a := range addrs.addrs {
+		words[i] = a.String()
+	}
+	return "[" + strings.Join(words, " ") + "]"
+}
+
+func addrOf(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+// Interfaces is a set of names of VPP interfaces. A nil set can be read, not added to.
+type Interfaces map[string]struct{}
+
+// NewInterfaces returns a set of the given names.
+func NewInterfaces(ifNames ...string) Interfaces {
+	ifs := make(Interfaces, len(ifNames))
+	for _, name := range ifNames {
+		ifs.Add(name)
+	}
+	return ifs
+}
+
+// Add puts a name into the set.
+func (ifs Interfaces) Add(ifName string) { ifs[ifName] = struct{}{} }
+
+// Copy returns a set that shares nothing with this one.
+func (ifs Interfaces) Copy() Interfaces {
+	c := make(Interfaces, len(ifs))
+	maps.Copy(c, ifs)
+	return c
+}
+
+// Del takes a name out of the set.
+func (ifs Interfaces) Del(ifName string) { delete(ifs, ifName) }
+
+// Has tells whether the name is in the set.
+func (ifs Interfaces) Has(ifName string) bool {
+	_, has := ifs[ifName]
+	return has
+}
+
+// Names is the set as a sorted slice.
+func (ifs Interfaces) Names() []string { return slices.Sorted(maps.Keys(ifs)) }
+
+// String is "[tap0 tap1]", sorted.
+func (ifs Interfaces) String() string { return "[" + strings.Join(ifs.Names(), " ") + "]" }
