@@ -1,0 +1,61 @@
+# contiv-agent: `make` prints what there is.
+SHELL := /bin/bash -o pipefail
+GO    ?= go
+TOOL  := $(GO) tool -modfile=tools/go.mod
+BIN   := bin/contiv-agent
+# What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`.
+MANIFESTS ?= examples/guestbook
+NODE      ?= node-1
+ONCE      ?=
+COUNT     ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check bench vpp-test gen update stress fmt lint vuln man
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/contiv-agent
+	@mkdir -p bin
+	$(GO) build -o $(BIN) ./cmd/contiv-agent
+
+run: build ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync)
+	$(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once)
+
+test: ## the tests, race detector on
+	$(GO) test -race -shuffle=on ./...
+
+check: lint test ## what CI checks: format, vet, staticcheck, house rules, tests
+
+lint: ## gofumpt, vet, staticcheck
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+fmt: ## format the tree
+	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+
+vuln: ## known vulnerabilities in what we import (needs the vulnerability database)
+	$(TOOL) govulncheck ./...
+
+bench: ## benchmarks, with ratios; results go to bench/results
+	./bench/run.sh
+
+vpp-test: ## the scenarios on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
+	@if [ -z "$$CONTIV_VPP" ]; then \
+	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl and af_packet plugins)"; \
+	else \
+	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 20m -v -run 'TestVPP' ./test/realvpp/; \
+	fi
+
+gen: ## regenerate what is generated from proto/
+	./tools/gen.sh
+
+update: ## rewrite the golden files of the scenarios
+	$(GO) test ./test/scenario -update
+
+stress: ## the suite COUNT times, shuffled
+	$(GO) test -race -shuffle=on -count=$(COUNT) ./...
+
+man: build ## write the manual pages to docs/man
+	$(BIN) docs man docs/man

@@ -1,0 +1,305 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Processor turns Kubernetes objects into what the renderers want; plugins/service implements it.
+type Processor interface {
+	// Apply takes one change of an object.
+	Apply(event.Change)
+	// Located takes where VPP has the interfaces.
+	Located(*event.Located)
+	// Flush hands everything that changed to the renderers.
+	Flush() error
+	// Resync hands everything to the renderers.
+	Resync() error
+	// Locate is what should be looked up in VPP now; nil: nothing.
+	Locate(now time.Time) *event.Locate
+}
+
+// Config is what a controller needs to know; the zero value waits for no source.
+type Config struct {
+	Sources  []string      // all of them must be in sync once before anything is programmed
+	Recheck  time.Duration // how often VPP is compared with what is wanted; 0: only on reconnect
+	Observer Observer      // sees every step; the zero value observes nothing
+}
+
+// Observer are callbacks for logs and metrics, called from the loop: they must not block. Each may be nil.
+type Observer struct {
+	Refused   func(event.Change)     // an object was kept out
+	Committed func(*event.Committed) // a transaction ended
+	Source    func(*event.SyncStatus)
+	VPP       func(*event.VPPStatus)
+	Trouble   func(error) // a renderer reported an error
+}
+
+// phase says how far the start is.
+type phase uint8
+
+const (
+	waiting  phase = iota // some source is not in sync yet
+	locating              // the first Locate is under way
+	running               // the first full resync was sent
+)
+
+// Controller is the event loop's state. It is not safe for concurrent use: Run is the only goroutine that may call Step.
+type Controller struct {
+	cfg       Config
+	processor Processor
+	values    *Values
+	queries   chan func()
+
+	phase    phase
+	sources  map[string]*event.SyncStatus
+	inSync   map[string]bool // was in sync once
+	vpp      event.VPPStatus
+	located  *event.Located
+	statuses map[string]event.ValueStatus // of every value not simply CONFIGURED
+	refused  map[model.Ref]event.Change
+	trouble  error
+
+	seq       uint64
+	inFlight  uint64 // 0: none
+	causes    causes
+	triggered time.Time
+	now       time.Time
+	nextCheck time.Time
+	wantCheck bool
+	last      *event.Committed
+}
+
+// New returns a controller over a processor whose renderers write to values.
+func New(cfg Config, processor Processor, values *Values) *Controller {
+	c := &Controller{
+		cfg: cfg, processor: processor, values: values,
+		queries:  make(chan func()),
+		sources:  map[string]*event.SyncStatus{},
+		inSync:   map[string]bool{},
+		statuses: map[string]event.ValueStatus{},
+		refused:  map[model.Ref]event.Change{},
+	}
+	for _, name := range cfg.Sources {
+		c.sources[name] = &event.SyncStatus{Source: name}
+	}
+	return c
+}
+
+// Step takes one event and returns the transaction that follows from it, or nil. While a transaction is in flight,
+// changes accumulate; its Committed event releases the next.
+func (c *Controller) Step(ev event.Event) *event.Txn {
+	switch ev := ev.(type) {
+	case *event.Update:
+		c.update(ev)
+	case *event.SyncStatus:
+		c.sync(ev)
+	case *event.External:
+		c.values.SetExternal(ev.Source, ev.Values, ev.Resync)
+		c.causes.add(ev.Source)
+	case *event.Located:
+		c.located = ev
+		c.processor.Located(ev)
+		c.causes.add("interfaces")
+	case *event.VPPStatus:
+		c.vpp = *ev
+		notify(c.cfg.Observer.VPP, ev)
+	case *event.Committed:
+		c.committed(ev)
+	case *event.Tick:
+		c.tick(ev.Now)
+	default:
+		panic(fmt.Sprintf("controller: unknown event %T", ev))
+	}
+	return c.next()
+}
+
+func notify[T any](f func(T), v T) {
+	if f != nil {
+		f(v)
+	}
+}
+
+func (c *Controller) update(ev *event.Update) {
+	for _, ch := range ev.Changes {
+		if ch.Err != nil {
+			c.refused[ch.Ref] = ch
+			notify(c.cfg.Observer.Refused, ch)
+		} else {
+			delete(c.refused, ch.Ref)
+		}
+		c.processor.Apply(ch)
+		c.causes.add(causeOf(ch.Ref))
+		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
+			c.trigger(slice.TriggerTime)
+		}
+	}
+}
+
+// trigger remembers the oldest change that the next transaction answers.
+func (c *Controller) trigger(t time.Time) {
+	if c.phase == running && !t.IsZero() && (c.triggered.IsZero() || t.Before(c.triggered)) {
+		c.triggered = t
+	}
+}
+
+func (c *Controller) sync(ev *event.SyncStatus) {
+	c.sources[ev.Source] = ev
+	if ev.Status == event.InSync {
+		c.inSync[ev.Source] = true
+	}
+	notify(c.cfg.Observer.Source, ev)
+}
+
+func (c *Controller) tick(now time.Time) {
+	c.now = now
+	switch {
+	case c.cfg.Recheck <= 0 || c.phase != running:
+	case c.nextCheck.IsZero():
+		c.nextCheck = now.Add(c.cfg.Recheck)
+	case !now.Before(c.nextCheck):
+		c.wantCheck = true
+		c.nextCheck = now.Add(c.cfg.Recheck)
+	}
+}
+
+func (c *Controller) committed(ev *event.Committed) {
+	if ev.Seq != 0 && ev.Seq == c.inFlight {
+		c.inFlight = 0
+	}
+	for _, st := range ev.Statuses {
+		switch st.State {
+		case event.Configured, event.Removed, event.Nonexistent:
+			delete(c.statuses, st.Key)
+		default:
+			c.statuses[st.Key] = st
+		}
+	}
+	c.last = ev
+	notify(c.cfg.Observer.Committed, ev)
+}
+
+// ready tells that every source was in sync once.
+func (c *Controller) ready() bool {
+	for name := range c.sources {
+		if !c.inSync[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// next is the transaction that is due, if any.
+func (c *Controller) next() *event.Txn {
+	if c.inFlight != 0 || !c.ready() {
+		return nil
+	}
+	switch c.phase {
+	case waiting:
+		c.phase = locating
+		if ask := c.processor.Locate(c.now); ask != nil {
+			return c.send(&event.Txn{Cause: "locate", Locate: ask})
+		}
+		return c.first()
+	case locating:
+		if c.located == nil {
+			return nil
+		}
+		return c.first()
+	}
+	return c.change()
+}
+
+// first is the full resync that starts everything.
+func (c *Controller) first() *event.Txn {
+	c.phase = running
+	c.report(c.processor.Resync())
+	c.causes = causes{}
+	return c.send(&event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.processor.Locate(c.now)})
+}
+
+func (c *Controller) change() *event.Txn {
+	c.report(c.processor.Flush())
+	txn := &event.Txn{Values: c.values.changes(), Locate: c.processor.Locate(c.now)}
+	if c.wantCheck {
+		c.wantCheck = false
+		c.causes.add("recheck")
+		txn.Resync, txn.Values = event.Full, c.values.all()
+	}
+	if txn.Empty() {
+		c.causes = causes{}
+		c.triggered = time.Time{}
+		return nil
+	}
+	txn.Cause, txn.Triggered = c.causes.String(), c.triggered
+	if txn.Cause == "" {
+		txn.Cause = "locate"
+	}
+	c.causes, c.triggered = causes{}, time.Time{}
+	return c.send(txn)
+}
+
+func (c *Controller) report(err error) {
+	c.trouble = err
+	if err != nil {
+		notify(c.cfg.Observer.Trouble, err)
+	}
+}
+
+func (c *Controller) send(txn *event.Txn) *event.Txn {
+	c.seq++
+	txn.Seq, c.inFlight = c.seq, c.seq
+	return txn
+}
+
+// causes are the reasons of the next transaction: the first by name, the others by number.
+type causes struct {
+	first string
+	more  map[string]struct{}
+}
+
+func (c *causes) add(cause string) {
+	switch {
+	case c.first == "":
+		c.first = cause
+	case cause != c.first:
+		if c.more == nil {
+			c.more = map[string]struct{}{}
+		}
+		c.more[cause] = struct{}{}
+	}
+}
+
+// String is "service/default/web", or "service/default/web and 3 more".
+func (c *causes) String() string {
+	if len(c.more) == 0 {
+		return c.first
+	}
+	return fmt.Sprintf("%s and %d more", c.first, len(c.more))
+}
+
+func causeOf(ref model.Ref) string {
+	kind := map[model.Kind]string{
+		model.KindService: "service", model.KindEndpointSlice: "endpointslice", model.KindPod: "pod",
+		model.KindNode: "node", model.KindNamespace: "namespace", model.KindServiceCIDR: "servicecidr",
+	}[ref.Kind]
+	if ref.Namespace == "" {
+		return kind + "/" + ref.Name
+	}
+	return kind + "/" + ref.Namespace + "/" + ref.Name
+}
+
+// refusals are the objects kept out, sorted by reference.
+func (c *Controller) refusals() []event.Change {
+	out := make([]event.Change, 0, len(c.refused))
+	for _, ch := range c.refused {
+		out = append(out, ch)
+	}
+	slices.SortFunc(out, func(a, b event.Change) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return out
+}

@@ -1,0 +1,24 @@
+package controller
+
+import (
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+)
+
+// A source comes into sync, then one service changes: a full resync, then a transaction with one value.
+func ExampleController() {
+	processor := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, processor, processor.values)
+
+	c.Step(update("web", 80))
+	txn := c.Step(inSync("test"))
+	fmt.Println(txn.Seq, txn.Cause, txn.Resync, keyed.Values(txn.Values).Keys())
+	c.Step(done(txn))
+
+	txn = c.Step(update("web", 8080))
+	fmt.Println(txn.Seq, txn.Cause, txn.Resync, keyed.Values(txn.Values).Keys())
+	// Output:
+	// 1 first sync full-resync [config/vpp/nat/v2/dnat44/default/web]
+	// 2 service/default/web update [config/vpp/nat/v2/dnat44/default/web]
+}

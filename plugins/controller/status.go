@@ -1,0 +1,82 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Status is what the loop knows of itself, taken in one step.
+type Status struct {
+	Sources  []event.SyncStatus // sorted by name
+	VPP      event.VPPStatus
+	Located  *event.Located // nil: not looked up yet
+	Started  bool           // the first full resync was sent
+	InFlight uint64         // sequence number of the transaction under way; 0: none
+	Last     *event.Committed
+	Refused  []event.Change      // objects kept out, and why
+	Values   int                 // values wanted in VPP
+	Unwell   []event.ValueStatus // values not configured, and why; sorted by key
+	Trouble  error               // what the renderers last complained about
+}
+
+// Synced tells that every source is in sync, VPP is connected and nothing waits to be programmed.
+func (s *Status) Synced() bool {
+	for _, src := range s.Sources {
+		if src.Status != event.InSync {
+			return false
+		}
+	}
+	return s.VPP.Connected && s.Started && s.InFlight == 0 && s.Last != nil && s.Last.Err == nil
+}
+
+// Status is the controller's own view; call it inside Ask when Run is running.
+func (c *Controller) Status() Status {
+	st := Status{
+		VPP: c.vpp, Located: c.located, Started: c.phase == running, InFlight: c.inFlight, Last: c.last,
+		Refused: c.refusals(), Values: len(c.values.sent), Trouble: c.trouble,
+	}
+	for _, src := range c.sources {
+		st.Sources = append(st.Sources, *src)
+	}
+	slices.SortFunc(st.Sources, func(a, b event.SyncStatus) int { return strings.Compare(a.Source, b.Source) })
+	for _, v := range c.statuses {
+		st.Unwell = append(st.Unwell, v)
+	}
+	slices.SortFunc(st.Unwell, func(a, b event.ValueStatus) int { return strings.Compare(a.Key, b.Key) })
+	return st
+}
+
+// OwnerStatus is what became of everything one owner wants.
+type OwnerStatus struct {
+	Owner  string
+	Keys   []string
+	Notes  []model.Note
+	Unwell []event.ValueStatus // those of Keys that are not configured
+}
+
+// State is the worst state among the owner's values; Configured if all are well.
+func (o *OwnerStatus) State() event.State {
+	worst := event.Configured
+	for _, v := range o.Unwell {
+		worst = max(worst, v.State)
+	}
+	return worst
+}
+
+// Owners lists the owners whose names start with prefix; call it inside Ask when Run is running.
+func (c *Controller) Owners(prefix string) []OwnerStatus {
+	var out []OwnerStatus
+	for _, owned := range c.values.List(prefix) {
+		o := OwnerStatus{Owner: owned.Owner, Keys: owned.Keys, Notes: owned.Notes}
+		for _, key := range owned.Keys {
+			if v, bad := c.statuses[key]; bad {
+				o.Unwell = append(o.Unwell, v)
+			}
+		}
+		out = append(out, o)
+	}
+	return out
+}

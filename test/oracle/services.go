@@ -1,0 +1,195 @@
+// Package oracle turns Kubernetes objects and a packet into the fate the Kubernetes documents promise: a literal, slow
+// reading of the Service semantics (kube-proxy v1.36), written without looking at how the agent does it.
+//
+// Invariant: it shares no code with the agent beyond the nouns of package model; every answer scans all objects.
+package oracle
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Fate is what the client of a packet experiences.
+type Fate string
+
+// The fates.
+const (
+	Delivered Fate = "delivered"
+	Rejected  Fate = "rejected"
+	Dropped   Fate = "dropped"
+)
+
+// Class says who sends: a pod (P), the node itself or a host-network pod (H), or somebody outside (X).
+type Class byte
+
+// The classes of traffic.
+const (
+	Pod     Class = 'P'
+	Host    Class = 'H'
+	Outside Class = 'X'
+)
+
+// Packet is the first packet of a connection.
+type Packet struct {
+	Class Class
+	Node  string // where it enters the cluster
+	Src   netip.Addr
+	Dst   netip.AddrPort
+	Proto model.Protocol
+}
+
+// Expectation is what must happen.
+type Expectation struct {
+	Fate     Fate
+	Backends []netip.AddrPort // every backend that may be chosen, sorted; delivered only
+	// KeepsSource: the backend must see the client's own address (a pod calling itself is exempt).
+	KeepsSource bool
+	Why         string
+	// Service is the service that decided; zero if none did.
+	Service model.ServiceID
+	// External: the frontend was an external one (external IP, load balancer, node port).
+	External bool
+	// Policy is the traffic policy that governed.
+	Policy model.TrafficPolicy
+}
+
+// Cluster is everything there is, in any order.
+type Cluster struct {
+	Services []*model.Service
+	Slices   []*model.EndpointSlice
+	Nodes    []*model.Node
+	Pods     []*model.Pod
+	CIDRs    []netip.Prefix // service CIDRs
+}
+
+// Expect is the fate Kubernetes promises to the packet.
+func (c *Cluster) Expect(p Packet) Expectation {
+	if svc, port, external := c.frontend(p.Dst, p.Proto); svc != nil {
+		return c.balance(p, svc, port, external)
+	}
+	for _, svc := range c.Services {
+		if served(svc) && slices.Contains(svc.ClusterIPs, p.Dst.Addr()) {
+			return Expectation{Fate: Rejected, Why: "cluster IP without such a port", Service: svc.ID}
+		}
+	}
+	for _, cidr := range c.CIDRs {
+		if cidr.Contains(p.Dst.Addr()) {
+			return Expectation{Fate: Dropped, Why: "service CIDR, address not allocated"}
+		}
+	}
+	return Expectation{Fate: Delivered, Backends: []netip.AddrPort{p.Dst}, Why: "not a service address"}
+}
+
+// served tells whether the proxy looks at the service at all (rows 7, 8, 21).
+func served(s *model.Service) bool {
+	return s.Type != model.ExternalName && !s.Headless && s.ProxyName == ""
+}
+
+// frontend finds the service port behind an address; among services that share it, the first by name has it.
+func (c *Cluster) frontend(dst netip.AddrPort, proto model.Protocol) (*model.Service, model.ServicePort, bool) {
+	var found *model.Service
+	var foundPort model.ServicePort
+	var foundExternal bool
+	for _, svc := range c.Services {
+		if !served(svc) || found != nil && found.ID.Compare(svc.ID) <= 0 {
+			continue
+		}
+		for _, port := range svc.Ports {
+			if port.Protocol != proto {
+				continue
+			}
+			external, ok := c.matches(svc, port, dst)
+			if ok {
+				found, foundPort, foundExternal = svc, port, external
+				break
+			}
+		}
+	}
+	return found, foundPort, foundExternal
+}
+
+func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.AddrPort) (external, ok bool) {
+	if dst.Port() == port.Port {
+		if slices.Contains(svc.ClusterIPs, dst.Addr()) {
+			return false, true
+		}
+		if slices.Contains(svc.ExternalIPs, dst.Addr()) {
+			return true, true
+		}
+		for _, lb := range svc.LoadBalancerIPs {
+			if lb.Addr == dst.Addr() && !lb.Proxy {
+				return true, true
+			}
+		}
+	}
+	if port.NodePort != 0 && dst.Port() == port.NodePort {
+		for _, n := range c.Nodes {
+			if slices.Contains(n.Addrs(), dst.Addr()) {
+				return true, true
+			}
+		}
+	}
+	return false, false
+}
+
+// balance applies the traffic policies (rows 1, 12, 15, 15b, 15c, 16).
+func (c *Cluster) balance(p Packet, svc *model.Service, port model.ServicePort, external bool) Expectation {
+	everywhere := c.endpoints(svc, port, "")
+	here := c.endpoints(svc, port, c.balancer(p))
+	policy := svc.InternalTrafficPolicy
+	if external {
+		policy = svc.ExternalTrafficPolicy
+	}
+	e := Expectation{Service: svc.ID, External: external, Policy: policy}
+	set := everywhere
+	if policy == model.PolicyLocal && !(external && p.Class != Outside) {
+		set = here
+	}
+	switch {
+	case len(set) > 0:
+		e.Fate, e.Backends, e.Why = Delivered, set, "balanced"
+		e.KeepsSource = p.Class == Pod && (!external || policy == model.PolicyLocal) ||
+			p.Class == Outside && external && policy == model.PolicyLocal
+	case len(everywhere) > 0:
+		e.Fate, e.Why = Dropped, "Local policy, no endpoint on this node"
+	default:
+		e.Fate, e.Why = Rejected, "no endpoints"
+	}
+	return e
+}
+
+// balancer is the node whose proxy handles the packet: where it enters.
+func (c *Cluster) balancer(p Packet) string { return p.Node }
+
+// endpoints are the eligible endpoints of a service port: the ready ones, or, if no endpoint of the set is ready, those
+// serving while terminating (row 12). node "" is the cluster set, else the set on that node.
+func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string) []netip.AddrPort {
+	var ready, terminating []netip.AddrPort
+	for _, slice := range c.Slices {
+		if slice.Service != svc.ID || slice.IPv6 {
+			continue
+		}
+		for _, sp := range slice.Ports {
+			if sp.Name != port.Name || sp.Protocol != port.Protocol {
+				continue
+			}
+			for _, ep := range slice.Endpoints {
+				at := netip.AddrPortFrom(ep.Addr, sp.Port)
+				switch {
+				case node != "" && ep.NodeName != node:
+				case ep.Ready:
+					ready = append(ready, at)
+				case ep.Serving && ep.Terminating:
+					terminating = append(terminating, at)
+				}
+			}
+		}
+	}
+	if len(ready) == 0 {
+		ready = terminating
+	}
+	slices.SortFunc(ready, netip.AddrPort.Compare)
+	return slices.Compact(ready)
+}
