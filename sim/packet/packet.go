@@ -1,0 +1,190 @@
+// Package packet turns the headers of one packet into a plain value, a line of text and IPv4 bytes, and back.
+//
+// Invariant: a packet carries only what decides its fate (addresses, ports, flags, ICMP words and, for an ICMP error, the
+// packet complained about); for every valid packet Parse(p.String()) is p, and Unmarshal(p.Marshal()) is p with the default
+// TTL written out.
+package packet
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// TCP header flags (RFC 9293).
+const (
+	FIN uint8 = 1 << iota
+	SYN
+	RST
+	PSH
+	ACK
+	URG
+	ECE
+	CWR
+)
+
+// ICMP types (RFC 792) that mean something to a forwarding node.
+const (
+	EchoReply        uint8 = 0
+	Unreachable      uint8 = 3
+	SourceQuench     uint8 = 4
+	Redirect         uint8 = 5
+	AlternateAddress uint8 = 6
+	EchoRequest      uint8 = 8
+	TimeExceeded     uint8 = 11
+	ParameterProblem uint8 = 12
+)
+
+// Codes of ICMP Unreachable.
+const (
+	CodeNet             uint8 = 0
+	CodeHost            uint8 = 1
+	CodePort            uint8 = 3
+	CodeAdminProhibited uint8 = 13
+)
+
+const (
+	maxInner        = 1 // an error quotes a packet that is itself no error
+	defaultHopLimit = 64
+	ipv4HeaderLen   = 20
+	icmpHeaderLen   = 8
+	tcpHeaderLen    = 20
+	udpHeaderLen    = 8
+	sctpHeaderLen   = 12
+	dontFragment    = 0x4000
+)
+
+// Packet is one unfragmented packet. The zero value is not valid. Fields that do not belong to Proto are zero.
+type Packet struct {
+	Src, Dst         netip.Addr
+	Proto            model.Protocol
+	SrcPort, DstPort uint16  // TCP, UDP, SCTP
+	TCPFlags         uint8   // TCP: FIN | SYN | …
+	TTL              uint8   // 0 stands for 64, what hosts send
+	ICMPType         uint8   // ICMP
+	ICMPCode         uint8   // ICMP
+	ICMPID           uint16  // ICMP echo request and reply: the identifier
+	Inner            *Packet // ICMP errors: the packet complained about; nil otherwise
+}
+
+// NewTCP is the first packet of a TCP connection.
+func NewTCP(src, dst netip.AddrPort) Packet {
+	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.TCP, SrcPort: src.Port(), DstPort: dst.Port(), TCPFlags: SYN}
+}
+
+// NewUDP is a datagram.
+func NewUDP(src, dst netip.AddrPort) Packet {
+	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.UDP, SrcPort: src.Port(), DstPort: dst.Port()}
+}
+
+// NewPing is an echo request.
+func NewPing(src, dst netip.Addr, id uint16) Packet {
+	return Packet{Src: src, Dst: dst, Proto: model.ICMP, ICMPType: EchoRequest, ICMPID: id}
+}
+
+// Life is the TTL with its default applied.
+func (p *Packet) Life() uint8 {
+	if p.TTL == 0 {
+		return defaultHopLimit
+	}
+	return p.TTL
+}
+
+// HasPorts tells whether the protocol has ports this package knows.
+func (p *Packet) HasPorts() bool {
+	return p.Proto == model.TCP || p.Proto == model.UDP || p.Proto == model.SCTP
+}
+
+// IsICMPError tells whether the packet complains about another one.
+func (p *Packet) IsICMPError() bool { return p.Proto == model.ICMP && IsICMPErrorType(p.ICMPType) }
+
+// IsEcho tells whether the packet is an ICMP echo request or reply.
+func (p *Packet) IsEcho() bool {
+	return p.Proto == model.ICMP && (p.ICMPType == EchoRequest || p.ICMPType == EchoReply)
+}
+
+// IsICMPErrorType tells whether an ICMP type quotes a packet: 3, 4, 5, 6, 11 and 12.
+func IsICMPErrorType(t uint8) bool {
+	switch t {
+	case Unreachable, SourceQuench, Redirect, AlternateAddress, TimeExceeded, ParameterProblem:
+		return true
+	}
+	return false
+}
+
+// Clone is a copy that shares nothing with p.
+func (p *Packet) Clone() Packet {
+	c := *p
+	if p.Inner != nil {
+		inner := p.Inner.Clone()
+		c.Inner = &inner
+	}
+	return c
+}
+
+// Equal compares the packets, inner ones by content.
+func (p *Packet) Equal(o Packet) bool {
+	a, b := *p, o
+	a.Inner, b.Inner = nil, nil
+	if a != b || (p.Inner == nil) != (o.Inner == nil) {
+		return false
+	}
+	return p.Inner == nil || p.Inner.Equal(*o.Inner)
+}
+
+// Reply is what the addressee answers in the plainest case: SYN by SYN+ACK, FIN by FIN+ACK, other TCP by ACK, an echo
+// request by an echo reply, a datagram by a datagram. A reset and an ICMP error have no answer; theirs is a copy with the
+// addresses exchanged.
+func (p *Packet) Reply() Packet {
+	r := p.Clone()
+	r.Src, r.Dst = p.Dst, p.Src
+	r.SrcPort, r.DstPort = p.DstPort, p.SrcPort
+	r.TTL = 0
+	switch {
+	case p.Proto == model.TCP && p.TCPFlags&SYN != 0 && p.TCPFlags&ACK == 0:
+		r.TCPFlags = SYN | ACK
+	case p.Proto == model.TCP && p.TCPFlags&FIN != 0:
+		r.TCPFlags = FIN | ACK
+	case p.Proto == model.TCP && p.TCPFlags&RST == 0:
+		r.TCPFlags = ACK
+	case p.Proto == model.ICMP && p.ICMPType == EchoRequest:
+		r.ICMPType = EchoReply
+	}
+	return r
+}
+
+// ICMPError is the complaint of a router or host at address from about p, sent to p's source.
+func (p *Packet) ICMPError(from netip.Addr, icmpType, code uint8) Packet {
+	inner := p.Clone()
+	return Packet{Src: from, Dst: p.Src, Proto: model.ICMP, ICMPType: icmpType, ICMPCode: code, Inner: &inner}
+}
+
+// Validate says why a packet could not exist on a wire; nil if it could.
+func (p *Packet) Validate() error { return p.validate(maxInner) }
+
+func (p *Packet) validate(depth int) error {
+	switch {
+	case !p.Src.IsValid() || !p.Dst.IsValid():
+		return fmt.Errorf("packet without source or destination")
+	case p.Src.Is4() != p.Dst.Is4() || p.Src.Is4In6() || p.Dst.Is4In6() || p.Src.Zone() != "" || p.Dst.Zone() != "":
+		return fmt.Errorf("packet with addresses %s and %s: must be one family, without zones", p.Src, p.Dst)
+	case p.Proto == 0:
+		return fmt.Errorf("packet without protocol")
+	case !p.HasPorts() && (p.SrcPort != 0 || p.DstPort != 0):
+		return fmt.Errorf("%s packet with ports", p.Proto)
+	case p.Proto != model.TCP && p.TCPFlags != 0:
+		return fmt.Errorf("%s packet with TCP flags", p.Proto)
+	case p.Proto != model.ICMP && (p.ICMPType != 0 || p.ICMPCode != 0):
+		return fmt.Errorf("%s packet with an ICMP type", p.Proto)
+	case !p.IsEcho() && p.ICMPID != 0:
+		return fmt.Errorf("%s packet with an echo identifier", p.Proto)
+	case p.IsICMPError() != (p.Inner != nil):
+		return fmt.Errorf("an ICMP error quotes a packet, nothing else does")
+	case p.Inner != nil && depth == 0:
+		return fmt.Errorf("an ICMP error about an ICMP error")
+	case p.Inner != nil:
+		return p.Inner.validate(depth - 1)
+	}
+	return nil
+}

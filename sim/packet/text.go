@@ -1,0 +1,205 @@
+package packet
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+const flagLetters = "FSRPAUEC" // bit 0 first
+
+// String is one line, the inverse of Parse:
+//
+//	tcp 10.1.1.2:40000 -> 10.96.0.10:80 [S]
+//	udp 10.1.1.2:40000 -> 10.96.0.10:53 ttl 5
+//	icmp 10.1.1.2 -> 10.96.0.10 echo-request id 7
+//	icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (udp 10.1.1.2:40000 -> 10.96.0.10:53)
+//	proto-47 10.1.1.2 -> 10.1.1.3
+func (p Packet) String() string {
+	s := p.Flow()
+	if p.TTL != 0 {
+		s += " ttl " + strconv.Itoa(int(p.TTL))
+	}
+	if p.Inner != nil {
+		s += " about (" + p.Inner.String() + ")"
+	}
+	return s
+}
+
+// Flow is String without TTL and without the packet an ICMP error quotes.
+func (p Packet) Flow() string {
+	var b strings.Builder
+	b.WriteString(strings.ToLower(p.Proto.String()))
+	b.WriteByte(' ')
+	if p.HasPorts() {
+		b.WriteString(netip.AddrPortFrom(p.Src, p.SrcPort).String())
+		b.WriteString(" -> ")
+		b.WriteString(netip.AddrPortFrom(p.Dst, p.DstPort).String())
+	} else {
+		b.WriteString(p.Src.String())
+		b.WriteString(" -> ")
+		b.WriteString(p.Dst.String())
+	}
+	switch {
+	case p.Proto == model.TCP:
+		b.WriteString(" [" + FlagString(p.TCPFlags) + "]")
+	case p.IsEcho() && p.ICMPCode == 0:
+		name := " echo-request"
+		if p.ICMPType == EchoReply {
+			name = " echo-reply"
+		}
+		fmt.Fprintf(&b, "%s id %d", name, p.ICMPID)
+	case p.IsEcho():
+		fmt.Fprintf(&b, " type %d code %d id %d", p.ICMPType, p.ICMPCode, p.ICMPID)
+	case p.Proto == model.ICMP:
+		fmt.Fprintf(&b, " type %d code %d", p.ICMPType, p.ICMPCode)
+	}
+	return b.String()
+}
+
+// FlagString is the letters of the TCP flags that are set, FIN first: "SA" is SYN+ACK; "-" none.
+func FlagString(flags uint8) string {
+	if flags == 0 {
+		return "-"
+	}
+	var b strings.Builder
+	for i := range len(flagLetters) {
+		if flags&(1<<i) != 0 {
+			b.WriteByte(flagLetters[i])
+		}
+	}
+	return b.String()
+}
+
+// Parse is the inverse of String. TCP flags may be left out (none set).
+func Parse(s string) (Packet, error) {
+	head, inner, quoted := strings.Cut(s, " about (")
+	p, err := parseOne(head)
+	if err == nil && quoted {
+		if !strings.HasSuffix(inner, ")") {
+			err = fmt.Errorf("the quoted packet must end with )")
+		} else {
+			var in Packet
+			in, err = parseOne(strings.TrimSuffix(inner, ")"))
+			p.Inner = &in
+		}
+	}
+	if err == nil {
+		err = p.Validate()
+	}
+	if err != nil {
+		return Packet{}, fmt.Errorf("packet %q: %w", s, err)
+	}
+	return p, nil
+}
+
+func parseOne(s string) (Packet, error) {
+	words := strings.Fields(s)
+	if len(words) < 4 || words[2] != "->" {
+		return Packet{}, fmt.Errorf("must begin with <protocol> <source> -> <destination>")
+	}
+	proto, err := parseProtocol(words[0])
+	if err != nil {
+		return Packet{}, err
+	}
+	p := Packet{Proto: proto}
+	if p.Src, p.SrcPort, err = parseEnd(words[1], p.HasPorts()); err != nil {
+		return Packet{}, err
+	}
+	if p.Dst, p.DstPort, err = parseEnd(words[3], p.HasPorts()); err != nil {
+		return Packet{}, err
+	}
+	return p, p.parseRest(words[4:])
+}
+
+func parseProtocol(s string) (model.Protocol, error) {
+	if n, ok := strings.CutPrefix(s, "proto-"); ok {
+		v, err := strconv.ParseUint(n, 10, 8)
+		return model.Protocol(v), err
+	}
+	return model.ParseProtocol(strings.ToUpper(s))
+}
+
+func parseEnd(s string, port bool) (netip.Addr, uint16, error) {
+	if !port {
+		a, err := netip.ParseAddr(s)
+		return a, 0, err
+	}
+	ap, err := netip.ParseAddrPort(s)
+	return ap.Addr(), ap.Port(), err
+}
+
+// parseRest reads the words after the addresses: [flags], echo-request, echo-reply, and pairs of a name and a number.
+func (p *Packet) parseRest(words []string) error {
+	for len(words) > 0 {
+		switch w := words[0]; {
+		case strings.HasPrefix(w, "["):
+			flags, err := parseFlags(w)
+			if err != nil {
+				return err
+			}
+			p.TCPFlags = flags
+			words = words[1:]
+		case w == "echo-request" || w == "echo-reply":
+			p.ICMPType = EchoRequest
+			if w == "echo-reply" {
+				p.ICMPType = EchoReply
+			}
+			words = words[1:]
+		case len(words) < 2:
+			return fmt.Errorf("%q lacks a number", w)
+		default:
+			if err := p.set(w, words[1]); err != nil {
+				return err
+			}
+			words = words[2:]
+		}
+	}
+	return nil
+}
+
+func parseFlags(w string) (uint8, error) {
+	letters, ok := strings.CutSuffix(w[1:], "]")
+	if !ok {
+		return 0, fmt.Errorf("flags %q must end with ]", w)
+	}
+	if letters == "-" {
+		return 0, nil
+	}
+	var flags uint8
+	for _, c := range letters {
+		i := strings.IndexRune(flagLetters, c)
+		if i < 0 {
+			return 0, fmt.Errorf("flag %q: must be one of %s", c, flagLetters)
+		}
+		flags |= 1 << i
+	}
+	return flags, nil
+}
+
+func (p *Packet) set(name, number string) error {
+	bits := 8
+	if name == "id" {
+		bits = 16
+	}
+	v, err := strconv.ParseUint(number, 10, bits)
+	if err != nil {
+		return fmt.Errorf("%s %q: %w", name, number, err)
+	}
+	switch name {
+	case "ttl":
+		p.TTL = uint8(v)
+	case "type":
+		p.ICMPType = uint8(v)
+	case "code":
+		p.ICMPCode = uint8(v)
+	case "id":
+		p.ICMPID = uint16(v)
+	default:
+		return fmt.Errorf("unknown word %q", name)
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package packet
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Marshal is the packet as IPv4 bytes with all checksums right, without options and payload; an ICMP error quotes its
+// packet whole. It fails for packets that are not valid or not IPv4.
+func (p *Packet) Marshal() ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	if !p.Src.Is4() {
+		return nil, fmt.Errorf("%s: not IPv4", p)
+	}
+	body, err := p.body()
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, ipv4HeaderLen, ipv4HeaderLen+len(body))
+	b[0] = 0x45
+	binary.BigEndian.PutUint16(b[2:], uint16(ipv4HeaderLen+len(body)))
+	binary.BigEndian.PutUint16(b[6:], dontFragment)
+	b[8], b[9] = p.Life(), uint8(p.Proto)
+	src, dst := p.Src.As4(), p.Dst.As4()
+	copy(b[12:], src[:])
+	copy(b[16:], dst[:])
+	binary.BigEndian.PutUint16(b[10:], checksum(0, b))
+	return append(b, body...), nil
+}
+
+func (p *Packet) body() ([]byte, error) {
+	switch p.Proto {
+	case model.TCP:
+		b := make([]byte, tcpHeaderLen)
+		putPorts(b, p)
+		b[12], b[13] = tcpHeaderLen/4<<4, p.TCPFlags
+		binary.BigEndian.PutUint16(b[14:], 65535)
+		binary.BigEndian.PutUint16(b[16:], checksum(p.pseudo(len(b)), b))
+		return b, nil
+	case model.UDP:
+		b := make([]byte, udpHeaderLen)
+		putPorts(b, p)
+		binary.BigEndian.PutUint16(b[4:], uint16(len(b)))
+		sum := checksum(p.pseudo(len(b)), b)
+		if sum == 0 {
+			sum = 0xffff // 0 on the wire means: not computed
+		}
+		binary.BigEndian.PutUint16(b[6:], sum)
+		return b, nil
+	case model.SCTP:
+		b := make([]byte, sctpHeaderLen)
+		putPorts(b, p)
+		binary.LittleEndian.PutUint32(b[8:], castagnoli(b))
+		return b, nil
+	case model.ICMP:
+		b := make([]byte, icmpHeaderLen)
+		b[0], b[1] = p.ICMPType, p.ICMPCode
+		binary.BigEndian.PutUint16(b[4:], p.ICMPID)
+		if p.Inner != nil {
+			inner, err := p.Inner.Marshal()
+			if err != nil {
+				return nil, err
+			}
+			b = append(b, inner...)
+		}
+		binary.BigEndian.PutUint16(b[2:], checksum(0, b))
+		return b, nil
+	}
+	return nil, nil
+}
+
+func putPorts(b []byte, p *Packet) {
+	binary.BigEndian.PutUint16(b, p.SrcPort)
+	binary.BigEndian.PutUint16(b[2:], p.DstPort)
+}
+
+// Unmarshal is the inverse of Marshal. Options and payload are skipped; fragments, wrong checksums (headers that are cut
+// off inside an ICMP error excepted) and truncated headers are errors.
+func Unmarshal(b []byte) (Packet, error) {
+	p, err := unmarshal(b, maxInner)
+	if err != nil {
+		return Packet{}, fmt.Errorf("packet bytes: %w", err)
+	}
+	return p, nil
+}
+
+func unmarshal(b []byte, depth int) (Packet, error) {
+	if len(b) < ipv4HeaderLen || b[0]>>4 != 4 {
+		return Packet{}, fmt.Errorf("no IPv4 header")
+	}
+	hlen, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
+	quoted := depth < maxInner
+	switch {
+	case hlen < ipv4HeaderLen || len(b) < hlen || total < hlen:
+		return Packet{}, fmt.Errorf("bad header length")
+	case len(b) < total && !quoted:
+		return Packet{}, fmt.Errorf("%d bytes of %d", len(b), total)
+	case checksum(0, b[:hlen]) != 0:
+		return Packet{}, fmt.Errorf("wrong IPv4 header checksum")
+	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0:
+		return Packet{}, fmt.Errorf("a fragment")
+	}
+	p := Packet{
+		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])),
+		Proto: model.Protocol(b[9]), TTL: b[8],
+	}
+	whole := len(b) >= total
+	if whole {
+		b = b[:total]
+	}
+	if p.Proto == 0 || p.TTL == 0 {
+		return Packet{}, fmt.Errorf("protocol or TTL zero")
+	}
+	if err := p.readBody(b[hlen:], whole, depth); err != nil {
+		return Packet{}, err
+	}
+	return p, p.validate(depth)
+}
+
+// readBody reads the transport header; whole is false for a quoted packet that was cut off.
+func (p *Packet) readBody(b []byte, whole bool, depth int) error {
+	need := map[model.Protocol]int{
+		model.TCP: tcpHeaderLen, model.UDP: udpHeaderLen, model.SCTP: sctpHeaderLen, model.ICMP: icmpHeaderLen,
+	}[p.Proto]
+	if !whole && need > 8 {
+		need = 8 // what RFC 792 promises
+	}
+	if len(b) < need {
+		return fmt.Errorf("%s header cut off", p.Proto)
+	}
+	if p.HasPorts() {
+		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
+	}
+	if whole {
+		if err := p.verify(b); err != nil {
+			return err
+		}
+	}
+	switch {
+	case p.Proto == model.TCP && len(b) > 13:
+		p.TCPFlags = b[13]
+	case p.Proto == model.ICMP:
+		p.ICMPType, p.ICMPCode = b[0], b[1]
+		if p.IsEcho() {
+			p.ICMPID = binary.BigEndian.Uint16(b[4:])
+		}
+		if p.IsICMPError() {
+			if depth == 0 {
+				return fmt.Errorf("an ICMP error about an ICMP error")
+			}
+			inner, err := unmarshal(b[icmpHeaderLen:], depth-1)
+			if err != nil {
+				return fmt.Errorf("quoted: %w", err)
+			}
+			p.Inner = &inner
+		}
+	}
+	return nil
+}
+
+func (p *Packet) verify(b []byte) error {
+	ok := true
+	switch p.Proto {
+	case model.TCP:
+		ok = checksum(p.pseudo(len(b)), b) == 0
+	case model.UDP:
+		ok = binary.BigEndian.Uint16(b[6:]) == 0 || checksum(p.pseudo(len(b)), b) == 0
+	case model.ICMP:
+		ok = checksum(0, b) == 0
+	case model.SCTP:
+		ok = binary.LittleEndian.Uint32(b[8:]) == castagnoli(b)
+	}
+	if !ok {
+		return fmt.Errorf("wrong %s checksum", p.Proto)
+	}
+	return nil
+}
+
+// pseudo is the sum of the pseudo header of TCP and UDP over IPv4.
+func (p *Packet) pseudo(length int) uint32 {
+	src, dst := p.Src.As4(), p.Dst.As4()
+	return sum16(src[:]) + sum16(dst[:]) + uint32(p.Proto) + uint32(length)
+}
+
+func sum16(b []byte) uint32 {
+	var s uint32
+	for ; len(b) > 1; b = b[2:] {
+		s += uint32(b[0])<<8 | uint32(b[1])
+	}
+	if len(b) == 1 {
+		s += uint32(b[0]) << 8
+	}
+	return s
+}
+
+// checksum is the Internet checksum of b continued from start (RFC 1071).
+func checksum(start uint32, b []byte) uint16 {
+	s := start + sum16(b)
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	return ^uint16(s)
+}
+
+// castagnoli is the SCTP checksum: CRC32c with the checksum field taken as zero (RFC 9260 appendix A).
+func castagnoli(b []byte) uint32 {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := crc32.Update(0, table, b[:8])
+	sum = crc32.Update(sum, table, []byte{0, 0, 0, 0})
+	return crc32.Update(sum, table, b[sctpHeaderLen:])
+}
