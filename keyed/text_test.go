@@ -1,0 +1,217 @@
+package keyed_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+func mapping() *nat.DNat44 {
+	return &nat.DNat44{Label: "x", StMappings: []*nat.DNat44_StaticMapping{{
+		ExternalIp:   "10.96.0.1",
+		ExternalPort: 443,
+		LocalIps:     []*nat.DNat44_StaticMapping_LocalIP{{LocalIp: "10.0.0.1", LocalPort: 6443, Probability: 1}},
+		Protocol:     nat.DNat44_UDP,
+		TwiceNat:     nat.DNat44_StaticMapping_SELF,
+	}}}
+}
+
+// mappingJSON is what the real ligato v3 stores for mapping.
+const mappingJSON = `{"label":"x","stMappings":[{"externalIp":"10.96.0.1","externalPort":443,"localIps":[{"localIp":"10.0.0.1","localPort":6443,"probability":1}],"protocol":"UDP","twiceNat":"SELF"}]}`
+
+func TestMarshalJSONGolden(t *testing.T) {
+	got, err := keyed.MarshalJSON(mapping())
+	if err != nil || string(got) != mappingJSON {
+		t.Errorf("MarshalJSON = %s, %v; want %s", got, err, mappingJSON)
+	}
+	if _, err := keyed.MarshalJSON(&nat.DNat44{Label: "\xff"}); err == nil {
+		t.Error("MarshalJSON of text that is not UTF-8: no error")
+	}
+}
+
+func TestUnmarshalJSON(t *testing.T) {
+	const key = "config/vpp/nat/v2/dnat44/x"
+	for name, text := range map[string]string{
+		"stored":       mappingJSON,
+		"proto names":  `{"label":"x","st_mappings":[{"external_ip":"10.96.0.1","external_port":443,"local_ips":[{"local_ip":"10.0.0.1","local_port":6443,"probability":1}],"protocol":"UDP","twice_nat":"SELF"}]}`,
+		"enum numbers": strings.NewReplacer(`"UDP"`, "1", `"SELF"`, "2").Replace(mappingJSON),
+		"white space":  " " + strings.NewReplacer(":", " :\n", ",", ",\t").Replace(mappingJSON) + "\n",
+	} {
+		m, err := keyed.UnmarshalJSON(key, []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(proto.Message(mapping()), m, protocmp.Transform()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for name, tc := range map[string]struct {
+		key, text string
+		want      error
+	}{
+		"unknown field":  {key, `{"label":"x","colour":"red"}`, keyed.ErrSyntax},
+		"no JSON":        {key, `{"label"`, keyed.ErrSyntax},
+		"empty":          {key, ``, keyed.ErrSyntax},
+		"null":           {key, `null`, keyed.ErrSyntax},
+		"other label":    {key, `{"label":"y"}`, keyed.ErrKeyMismatch},
+		"unknown prefix": {"config/vpp/nat/v2/dnat99/x", `{}`, keyed.ErrNoModel},
+		"derived":        {keyed.Nat44EndpointDependentKey, `{}`, keyed.ErrNoModel},
+		"unclean key":    {"config/vpp/nat/v2/dnat44/a//b", `{"label":"a//b"}`, keyed.ErrKeyMismatch},
+	} {
+		if m, err := keyed.UnmarshalJSON(tc.key, []byte(tc.text)); !errors.Is(err, tc.want) {
+			t.Errorf("%s: UnmarshalJSON = %v, %v; want error %v", name, m, err, tc.want)
+		}
+	}
+}
+
+var lines = []struct {
+	line string
+	m    proto.Message
+}{
+	{"config/vpp/nat/v2/dnat44/x " + mappingJSON, mapping()},
+	{`config/vpp/nat/v2/nat44-global {}`, &nat.Nat44Global{}},
+	{`config/vpp/v2/route/vrf/0/dst/10.0.0.0/8/gw/FE80::1 {"dstNetwork":"10.1.2.3/8","nextHopAddr":"FE80::1"}`, &l3.Route{DstNetwork: "10.1.2.3/8", NextHopAddr: "FE80::1"}},
+	{`config/vpp/v2/interfaces/tap1 {"name":"tap1","type":"TAP","ipAddresses":["10.0.0.1/32"],"tap":{"version":2}}`, &interfaces.Interface{
+		Name: "tap1", Type: interfaces.Interface_TAP, IpAddresses: []string{"10.0.0.1/32"},
+		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{Version: 2}},
+	}},
+	{`"config/vpp/nat/v2/dnat44/a {b\n\"é" {"label":"a {b\n\"é"}`, &nat.DNat44{Label: "a {b\n\"é"}},
+	{`config/vpp/nat/v2/dnat44/gone -`, nil},
+}
+
+func TestFormatAndParseLine(t *testing.T) {
+	for _, tc := range lines {
+		key, m, err := keyed.ParseLine(tc.line)
+		if err != nil {
+			t.Errorf("ParseLine(%s): %v", tc.line, err)
+			continue
+		}
+		if diff := cmp.Diff(tc.m, m, protocmp.Transform()); diff != "" {
+			t.Errorf("ParseLine(%s) (-want +got):\n%s", tc.line, diff)
+		}
+		if got := keyed.Format(key, m); got != tc.line {
+			t.Errorf("Format:\ngot  %s\nwant %s", got, tc.line)
+		}
+	}
+	// A status may name what has no model; it is shown all the same.
+	const derived = `vpp/nat44/endpoint-dependent {"key":"k","state":"PENDING"}`
+	if got := keyed.Format(keyed.Nat44EndpointDependentKey, &kvscheduler.ValueStatus{Key: "k", State: kvscheduler.ValueState_PENDING}); got != derived {
+		t.Errorf("Format of a derived key = %s, want %s", got, derived)
+	}
+}
+
+func TestFormatUnencodable(t *testing.T) {
+	m := &nat.DNat44{Label: "\xff"}
+	line := keyed.Format(keyed.Key(m), m)
+	if !strings.HasPrefix(line, `"config/vpp/nat/v2/dnat44/\xff" !"`) {
+		t.Errorf("Format = %s", line)
+	}
+	if _, _, err := keyed.ParseLine(line); !errors.Is(err, keyed.ErrSyntax) {
+		t.Errorf("ParseLine(%s) = %v, want a syntax error", line, err)
+	}
+}
+
+func TestParseLineErrors(t *testing.T) {
+	for _, tc := range []struct {
+		line string
+		want error
+	}{
+		{"", keyed.ErrSyntax},
+		{" {}", keyed.ErrSyntax},
+		{"config/vpp/nat/v2/nat44-global", keyed.ErrSyntax},
+		{"config/vpp/nat/v2/nat44-global ", keyed.ErrSyntax},
+		{"config/vpp/nat/v2/nat44-global --", keyed.ErrSyntax},
+		{"config/vpp/nat/v2/dnat44/\x00 -", keyed.ErrSyntax},
+		{`"config/vpp/nat/v2/nat44-global {}`, keyed.ErrSyntax},
+		{`"config/vpp/nat/v2/nat44-global"{}`, keyed.ErrSyntax},
+		{"vpp/nat44/endpoint-dependent -", keyed.ErrNoModel},
+		{"a {}", keyed.ErrNoModel},
+		{`config/vpp/nat/v2/dnat44/x {"label":"y"}`, keyed.ErrKeyMismatch},
+	} {
+		if key, m, err := keyed.ParseLine(tc.line); !errors.Is(err, tc.want) {
+			t.Errorf("ParseLine(%q) = %q, %v, %v; want error %v", tc.line, key, m, err, tc.want)
+		}
+	}
+}
+
+// What parses is canonical after one Format: the line does not change again,
+// the value is the same, and its key is the one in the line.
+func FuzzParseLine(f *testing.F) {
+	for _, tc := range lines {
+		f.Add(tc.line)
+	}
+	f.Add(`"config/vpp/nat/v2/nat44-global" {"forwarding":true, "natInterfaces":[{}]}`)
+	f.Fuzz(func(t *testing.T, line string) {
+		key, m, err := keyed.ParseLine(line)
+		if err != nil {
+			return
+		}
+		text := keyed.Format(key, m)
+		if strings.ContainsAny(text, "\n\r") {
+			t.Fatalf("Format(%q) is more than a line: %q", line, text)
+		}
+		key2, m2, err := keyed.ParseLine(text)
+		if err != nil || key2 != key || !keyed.Equal(m, m2) {
+			t.Fatalf("ParseLine(%q) = %q, %v, %v; from %q", text, key2, m2, err, line)
+		}
+		if again := keyed.Format(key2, m2); again != text {
+			t.Fatalf("Format changed %q to %q", text, again)
+		}
+		if m != nil && keyed.Key(m) != key {
+			t.Fatalf("ParseLine(%q): value has key %q", line, keyed.Key(m))
+		}
+		if keyed.Hash(m) != keyed.Hash(m2) {
+			t.Fatalf("ParseLine(%q): hash changed", line)
+		}
+	})
+}
+
+// A key found by Lookup is one its model gives for the name, once cleaned.
+func FuzzLookup(f *testing.F) {
+	for _, tc := range golden {
+		f.Add(tc.key)
+	}
+	f.Add("config/vpp/nat/v2/dnat44/../nat44-global")
+	f.Fuzz(func(t *testing.T, key string) {
+		m, name, ok := keyed.Lookup(key)
+		var want []string
+		for _, model := range keyed.Models() {
+			if model.Singleton() && key == model.Prefix ||
+				!model.Singleton() && strings.HasPrefix(key, model.Prefix) && key != model.Prefix {
+				want = append(want, model.Name)
+			}
+		}
+		if ok != (len(want) == 1) || ok && want[0] != m.Name {
+			t.Fatalf("Lookup(%q) = %q, %v; want %v", key, m.Name, ok, want)
+		}
+		if ok && m.Prefix+name != key {
+			t.Fatalf("Lookup(%q): %q + %q", key, m.Prefix, name)
+		}
+	})
+}
+
+func BenchmarkFormat(b *testing.B) {
+	b.ReportAllocs()
+	m := mapping()
+	for b.Loop() {
+		keyed.Format("config/vpp/nat/v2/dnat44/x", m)
+	}
+}
+
+func BenchmarkParseLine(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := keyed.ParseLine(lines[0].line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
