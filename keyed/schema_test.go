@@ -15,28 +15,31 @@ import (
 	_ "github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// TestSchema compares names and numbers of every ligato message and enum with
-// testdata/ligato-v3.schema, the facts of the original, one line per field
-// (message, number, name, type) or enum value (enum, number, name). A change
-// here breaks what others have stored.
+// TestSchema compares names and numbers of every message and enum with
+// testdata/<package>.schema, one line per field (message, number, name, type)
+// or enum value (enum, number, name). ligato's are the facts of the original.
+// A line that changes breaks what others have stored; lines may be added to
+// contiv's.
 func TestSchema(t *testing.T) {
-	data, err := os.ReadFile("testdata/ligato-v3.schema")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Split(strings.TrimSpace(string(data)), "\n")
-	var got []string
-	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
-		if strings.HasPrefix(string(f.Package()), "ligato.") {
-			got = append(got, enumLines(f.Enums())...)
-			got = append(got, messageLines(f.Messages())...)
+	for _, root := range []string{"ligato", "contiv"} {
+		data, err := os.ReadFile("testdata/" + root + ".schema")
+		if err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
-	slices.Sort(got)
-	slices.Sort(want)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("schema differs from ligato v3 (-want +got):\n%s", diff)
+		want := strings.Split(strings.TrimSpace(string(data)), "\n")
+		var got []string
+		protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+			if strings.HasPrefix(string(f.Package()), root+".") {
+				got = append(got, enumLines(f.Enums())...)
+				got = append(got, messageLines(f.Messages())...)
+			}
+			return true
+		})
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s differs from its schema (-want +got):\n%s", root, diff)
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ var lines = []struct {
 		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{Version: 2}},
 	}},
 	{`"config/vpp/nat/v2/dnat44/a {b\n\"é" {"label":"a {b\n\"é"}`, &nat.DNat44{Label: "a {b\n\"é"}},
+	{`"config/vpp/nat/v2/dnat44/a\"b" {"label":"a\"b"}`, &nat.DNat44{Label: `a"b`}},
 	{`config/vpp/nat/v2/dnat44/gone -`, nil},
 }
 
