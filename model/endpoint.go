@@ -22,7 +22,7 @@ type EndpointPort struct {
 }
 
 // Endpoint is one endpoint of an EndpointSlice. Conditions have their defaults applied: nil ready means true,
-// nil serving means ready, nil terminating means false (discovery/v1).
+// nil serving means true, nil terminating means false (discovery/v1, and kube-proxy v1.36 reads them so).
 type Endpoint struct {
 	Addr        netip.Addr // the first address: further ones are ignored, as kube-proxy does
 	Ready       bool

@@ -13,6 +13,10 @@ const (
 	KindServiceCIDR   Kind = "ServiceCIDR"
 )
 
+// KindManifest is no kind of object: it names a piece of a manifest (a file, a document, a repeated definition) that a
+// source cannot use, for changes that are only ever refused or taken back.
+const KindManifest Kind = "Manifest"
+
 // Ref names an object of any kind; Namespace is "" for cluster-scoped ones.
 type Ref struct {
 	Kind      Kind

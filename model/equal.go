@@ -1,0 +1,25 @@
+package model
+
+import (
+	"reflect"
+	"time"
+)
+
+// Equal tells that a and b mean the same to a data plane. When an EndpointSlice was last touched (TriggerTime) is no part
+// of its meaning. Nil equals only nil; a typed nil pointer is not an Object and must not be passed.
+func Equal(a, b Object) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	x, isX := a.(*EndpointSlice)
+	y, isY := b.(*EndpointSlice)
+	if isX && isY && !x.TriggerTime.Equal(y.TriggerTime) {
+		cx, cy := *x, *y
+		cx.TriggerTime, cy.TriggerTime = time.Time{}, time.Time{}
+		a, b = &cx, &cy
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// AnnotationPrefix starts every annotation and label this project reads.
+const AnnotationPrefix = "contiv-agent.io/"
