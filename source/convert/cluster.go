@@ -1,0 +1,129 @@
+package convert
+
+import (
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// pod reads a Pod: where it is, which addresses it has, which of its ports have names.
+func pod(o *corev1.Pod) (*model.Pod, *problems) {
+	ps := &problems{ref: namespaced(model.KindPod, &o.ObjectMeta)}
+	ps.names(&o.ObjectMeta, subdomain)
+	p := &model.Pod{
+		ID:             model.PodID{Namespace: ps.ref.Namespace, Name: o.Name},
+		Labels:         cloned(o.Labels),
+		NodeName:       o.Spec.NodeName,
+		HostNetwork:    o.Spec.HostNetwork,
+		Finished:       o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
+		ServiceAccount: o.Spec.ServiceAccountName,
+	}
+	if p.NodeName != "" {
+		subdomain(ps, "spec.nodeName", p.NodeName)
+	}
+	var ips []string
+	for _, ip := range o.Status.PodIPs {
+		ips = append(ips, ip.IP)
+	}
+	field := "status.podIPs"
+	if len(ips) == 0 && o.Status.PodIP != "" {
+		field, ips = "status.podIP", []string{o.Status.PodIP}
+	} else if len(ips) > 0 && o.Status.PodIP != "" && o.Status.PodIP != ips[0] {
+		ps.add("status.podIP", "must be the first of status.podIPs", o.Status.PodIP)
+	}
+	p.IPs = ps.addrs(field, ips, func(f, s string) netip.Addr {
+		if field == "status.podIP" {
+			f = field
+		}
+		return ps.hostAddr(f, s)
+	})
+	ps.dualStack(field, addrFamilies(p.IPs))
+	p.Ports = ps.namedPorts(&o.Spec)
+	return p, ps
+}
+
+// namedPorts reads the named ports of containers and of sidecars (init containers that keep running). A name given twice
+// means its first bearer, as endpoint controllers see it.
+func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
+	var out []model.NamedPort
+	read := func(field string, c *corev1.Container) {
+		for i := range c.Ports {
+			in, f := &c.Ports[i], at(field+".ports", i)
+			p := model.NamedPort{
+				Name:     in.Name,
+				Protocol: ps.protocol(f+".protocol", in.Protocol),
+				Port:     ps.port(f+".containerPort", in.ContainerPort),
+			}
+			taken := slices.ContainsFunc(out, func(o model.NamedPort) bool { return o.Name == p.Name && o.Protocol == p.Protocol })
+			if p.Name != "" && !taken {
+				out = append(out, p)
+			}
+		}
+	}
+	for i := range spec.Containers {
+		read(at("spec.containers", i), &spec.Containers[i])
+	}
+	for i := range spec.InitContainers {
+		if r := spec.InitContainers[i].RestartPolicy; r != nil && *r == corev1.ContainerRestartPolicyAlways {
+			read(at("spec.initContainers", i), &spec.InitContainers[i])
+		}
+	}
+	return out
+}
+
+// node reads a Node: its addresses and the pod ranges routed to it.
+func node(o *corev1.Node) (*model.Node, *problems) {
+	ps := &problems{ref: model.Ref{Kind: model.KindNode, Name: o.Name}}
+	ps.names(&o.ObjectMeta, subdomain)
+	n := &model.Node{Name: o.Name, Labels: cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone]}
+	for i, a := range o.Status.Addresses {
+		var to *[]netip.Addr
+		switch a.Type {
+		case corev1.NodeInternalIP:
+			to = &n.InternalIPs
+		case corev1.NodeExternalIP:
+			to = &n.ExternalIPs
+		default:
+			continue
+		}
+		ip := ps.hostAddr(at("status.addresses", i)+".address", a.Address)
+		if ip.IsValid() && !slices.Contains(*to, ip) {
+			*to = append(*to, ip)
+		}
+	}
+	cidrs := o.Spec.PodCIDRs
+	if len(cidrs) == 0 && o.Spec.PodCIDR != "" {
+		if p := ps.prefix("spec.podCIDR", o.Spec.PodCIDR); p.IsValid() {
+			n.PodCIDRs = []netip.Prefix{p}
+		}
+		return n, ps
+	}
+	if len(cidrs) > 0 && o.Spec.PodCIDR != "" && o.Spec.PodCIDR != cidrs[0] {
+		ps.add("spec.podCIDR", "must be the first of spec.podCIDRs", o.Spec.PodCIDR)
+	}
+	n.PodCIDRs = ps.prefixes("spec.podCIDRs", cidrs)
+	ps.dualStack("spec.podCIDRs", prefixFamilies(n.PodCIDRs))
+	return n, ps
+}
+
+func namespace(o *corev1.Namespace) (*model.Namespace, *problems) {
+	ps := &problems{ref: model.Ref{Kind: model.KindNamespace, Name: o.Name}}
+	ps.names(&o.ObjectMeta, label)
+	return &model.Namespace{Name: o.Name, Labels: cloned(o.Labels)}, ps
+}
+
+// serviceCIDR reads a range cluster IPs come from.
+func serviceCIDR(o *networkingv1.ServiceCIDR) (*model.ServiceCIDR, *problems) {
+	ps := &problems{ref: model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}}
+	ps.names(&o.ObjectMeta, subdomain)
+	if len(o.Spec.CIDRs) == 0 {
+		ps.add("spec.cidrs", "must have at least one range", nil)
+	}
+	c := &model.ServiceCIDR{Name: o.Name, CIDRs: ps.prefixes("spec.cidrs", o.Spec.CIDRs)}
+	ps.dualStack("spec.cidrs", prefixFamilies(c.CIDRs))
+	return c, ps
+}

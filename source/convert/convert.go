@@ -1,0 +1,90 @@
+// Package convert turns Kubernetes API objects into model values, refusing what an API server would have refused.
+//
+// Invariant: conversion is pure and complete. An object is either converted whole, with the API server's defaults filled
+// in, or refused with one error that names every field that is wrong. Equal objects give equal values: lists whose order
+// means nothing are sorted and free of duplicates, empty lists are nil.
+//
+//	core/v1 Service                  → *model.Service
+//	discovery/v1 EndpointSlice       → *model.EndpointSlice (address type FQDN: nothing, and no error)
+//	core/v1 Pod, Node, Namespace     → *model.Pod, *model.Node, *model.Namespace
+//	networking/v1 ServiceCIDR        → *model.ServiceCIDR
+//
+// Where kube-proxy lives with a value the API server lets through (an endpoint port 0, an unreadable trigger time), so
+// does this package: the part is left out and the object kept.
+package convert
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// ErrUnknownKind is returned for objects of types this package has no model for.
+var ErrUnknownKind = errors.New("not a kind the agent reads")
+
+// Object converts obj. It returns nil and no error for an object that is fine and means nothing to a data plane (an
+// EndpointSlice of host names), an *Error for one that breaks the API's rules, and ErrUnknownKind for other types.
+// obj is only read, and nothing of the result points into it.
+func Object(obj runtime.Object) (model.Object, error) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		return finish(service(o))
+	case *discoveryv1.EndpointSlice:
+		return endpointSlice(o)
+	case *corev1.Pod:
+		return finish(pod(o))
+	case *corev1.Node:
+		return finish(node(o))
+	case *corev1.Namespace:
+		return finish(namespace(o))
+	case *networkingv1.ServiceCIDR:
+		return finish(serviceCIDR(o))
+	}
+	return nil, fmt.Errorf("%T: %w", obj, ErrUnknownKind)
+}
+
+// finish turns "converted, unless there are problems" into the two results of Object, keeping nil an untyped nil.
+func finish[T model.Object](o T, ps *problems) (model.Object, error) {
+	if err := ps.err(); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Ref names obj the way its converted form would, without converting it; ok is false for types Object does not know.
+func Ref(obj runtime.Object) (ref model.Ref, ok bool) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		return namespaced(model.KindService, &o.ObjectMeta), true
+	case *discoveryv1.EndpointSlice:
+		return namespaced(model.KindEndpointSlice, &o.ObjectMeta), true
+	case *corev1.Pod:
+		return namespaced(model.KindPod, &o.ObjectMeta), true
+	case *corev1.Node:
+		return model.Ref{Kind: model.KindNode, Name: o.Name}, true
+	case *corev1.Namespace:
+		return model.Ref{Kind: model.KindNamespace, Name: o.Name}, true
+	case *networkingv1.ServiceCIDR:
+		return model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}, true
+	}
+	return model.Ref{}, false
+}
+
+func namespaced(k model.Kind, m *metav1.ObjectMeta) model.Ref {
+	return model.Ref{Kind: k, Namespace: namespaceOf(m), Name: m.Name}
+}
+
+// namespaceOf is the namespace an API server would have put the object in: "default" if it says none.
+func namespaceOf(m *metav1.ObjectMeta) string {
+	if m.Namespace == "" {
+		return metav1.NamespaceDefault
+	}
+	return m.Namespace
+}

@@ -1,0 +1,263 @@
+package convert
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// ProxyNameLabel on a Service hands it to the proxy of that name.
+const ProxyNameLabel = "service.kubernetes.io/service-proxy-name"
+
+// service reads a Service. Source: core/v1 validation and defaults of Kubernetes 1.36.
+func service(o *corev1.Service) (*model.Service, *problems) {
+	ps := &problems{ref: namespaced(model.KindService, &o.ObjectMeta)}
+	ps.names(&o.ObjectMeta, label)
+	s := &model.Service{
+		ID:                       model.ServiceID{Namespace: ps.ref.Namespace, Name: o.Name},
+		Type:                     ps.serviceType(o.Spec.Type),
+		PublishNotReadyAddresses: o.Spec.PublishNotReadyAddresses,
+		Selectorless:             len(o.Spec.Selector) == 0,
+		ProxyName:                o.Labels[ProxyNameLabel],
+	}
+	ps.clusterIPs(s, &o.Spec)
+	ps.servicePorts(s, &o.Spec)
+	s.ExternalIPs = ps.addrs("spec.externalIPs", o.Spec.ExternalIPs, ps.hostAddr)
+	slices.SortFunc(s.ExternalIPs, netip.Addr.Compare)
+	ps.loadBalancer(s, o)
+	ps.policies(s, &o.Spec)
+	ps.affinity(s, &o.Spec)
+	if s.Type == model.ExternalName {
+		ps.externalName(o.Spec.ExternalName)
+	}
+	for k, v := range o.Annotations {
+		if strings.HasPrefix(k, model.AnnotationPrefix) {
+			if s.Annotations == nil {
+				s.Annotations = map[string]string{}
+			}
+			s.Annotations[k] = v
+		}
+	}
+	return s, ps
+}
+
+func (ps *problems) serviceType(t corev1.ServiceType) model.ServiceType {
+	switch t {
+	case "", corev1.ServiceTypeClusterIP:
+		return model.ClusterIP
+	case corev1.ServiceTypeNodePort:
+		return model.NodePort
+	case corev1.ServiceTypeLoadBalancer:
+		return model.LoadBalancer
+	case corev1.ServiceTypeExternalName:
+		return model.ExternalName
+	}
+	ps.add("spec.type", "must be ClusterIP, NodePort, LoadBalancer or ExternalName", string(t))
+	return model.ClusterIP
+}
+
+// clusterIPs reads spec.clusterIP and spec.clusterIPs, of which either may be left out. An ExternalName service has
+// none, whatever is written there: kube-proxy ignores them too.
+func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
+	if s.Type == model.ExternalName {
+		return
+	}
+	field, list := "spec.clusterIPs", spec.ClusterIPs
+	if len(list) == 0 && spec.ClusterIP != "" {
+		field, list = "spec.clusterIP", []string{spec.ClusterIP}
+	} else if len(list) > 0 && spec.ClusterIP != "" && spec.ClusterIP != list[0] {
+		ps.add("spec.clusterIP", "must be the first of spec.clusterIPs", spec.ClusterIP)
+	}
+	if slices.Contains(list, corev1.ClusterIPNone) {
+		if s.Headless = true; len(list) > 1 {
+			ps.add(field, "must have no address beside None", nil)
+		}
+		if s.Type != model.ClusterIP {
+			ps.add(field, "must not be None unless the type is ClusterIP", nil)
+		}
+		return
+	}
+	for i, ip := range list {
+		f := field
+		if field == "spec.clusterIPs" {
+			f = at(field, i)
+		}
+		a := ps.hostAddr(f, ip)
+		if !a.IsValid() {
+			continue
+		}
+		s.ClusterIPs = append(s.ClusterIPs, a)
+		if i < len(spec.IPFamilies) && (spec.IPFamilies[i] == corev1.IPv6Protocol) != a.Is6() {
+			ps.add(f, "must be of family "+string(spec.IPFamilies[i])+" as spec.ipFamilies says", ip)
+		}
+	}
+	ps.dualStack(field, addrFamilies(s.ClusterIPs))
+}
+
+// key of what must be unique among the ports of a service: numbers per protocol.
+type portKey struct {
+	protocol model.Protocol
+	port     uint16
+}
+
+func (ps *problems) servicePorts(s *model.Service, spec *corev1.ServiceSpec) {
+	if len(spec.Ports) == 0 && !s.Headless && s.Type != model.ExternalName {
+		ps.add("spec.ports", "must have at least one port", nil)
+	}
+	names, ports, nodePorts := map[string]bool{}, map[portKey]bool{}, map[portKey]bool{}
+	for i := range spec.Ports {
+		in, f := &spec.Ports[i], at("spec.ports", i)
+		ps.portName(f+".name", in.Name, names, len(spec.Ports) > 1)
+		p := model.ServicePort{
+			Name:     in.Name,
+			Protocol: ps.protocol(f+".protocol", in.Protocol),
+			Port:     ps.port(f+".port", in.Port),
+			NodePort: ps.optionalPort(f+".nodePort", in.NodePort),
+		}
+		ps.targetPort(f+".targetPort", in.TargetPort)
+		if p.NodePort != 0 && s.Type != model.NodePort && s.Type != model.LoadBalancer {
+			ps.add(f+".nodePort", "must not be set unless the type is NodePort or LoadBalancer", in.NodePort)
+		}
+		ps.unique(f+".port", ports, portKey{p.Protocol, p.Port})
+		ps.unique(f+".nodePort", nodePorts, portKey{p.Protocol, p.NodePort})
+		s.Ports = append(s.Ports, p)
+	}
+}
+
+func (ps *problems) portName(field, name string, seen map[string]bool, required bool) {
+	switch {
+	case name == "" && required:
+		ps.add(field, "is missing: it is required when there are several ports", nil)
+	case name == "":
+	case seen[name]:
+		ps.add(field, "must be unique within the service", name)
+	default:
+		label(ps, field, name)
+	}
+	seen[name] = true
+}
+
+// unique complains when a number was seen with the same protocol; parts that are missing or wrong are not compared.
+func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
+	if k.port == 0 || k.protocol == 0 {
+		return
+	}
+	if seen[k] {
+		ps.add(field, "must be unique per protocol within the service", k.protocol.String()+" "+itoa(k.port))
+	}
+	seen[k] = true
+}
+
+// targetPort is checked though not used: endpoint slices carry the resolved numbers. Zero values mean "same as port".
+func (ps *problems) targetPort(field string, t intstr.IntOrString) {
+	switch {
+	case t.Type == intstr.Int && t.IntVal != 0:
+		ps.port(field, t.IntVal)
+	case t.Type == intstr.String && t.StrVal != "":
+		if len(validation.IsValidPortName(t.StrVal)) > 0 {
+			ps.add(field, "must be a port number, or a port name: at most 15 lower-case letters, digits and '-', one of them a letter", t.StrVal)
+		}
+	}
+}
+
+// loadBalancer reads what makes a service of type LoadBalancer one.
+func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
+	if len(o.Spec.LoadBalancerSourceRanges) > 0 && s.Type != model.LoadBalancer {
+		ps.add("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
+	}
+	s.LoadBalancerSourceRanges = ps.prefixes("spec.loadBalancerSourceRanges", o.Spec.LoadBalancerSourceRanges)
+	slices.SortFunc(s.LoadBalancerSourceRanges, netip.Prefix.Compare)
+
+	ingress := o.Status.LoadBalancer.Ingress
+	if len(ingress) > 0 && s.Type != model.LoadBalancer {
+		ps.add("status.loadBalancer.ingress", "must not be set unless the type is LoadBalancer", nil)
+	}
+	for i, in := range ingress {
+		if in.IP == "" {
+			continue // a host name: resolved by clients, not by nodes
+		}
+		f := at("status.loadBalancer.ingress", i)
+		lb := model.LoadBalancerIP{Addr: ps.hostAddr(f+".ip", in.IP)}
+		if in.IPMode != nil {
+			lb.Proxy = *in.IPMode == corev1.LoadBalancerIPModeProxy
+			if !lb.Proxy && *in.IPMode != corev1.LoadBalancerIPModeVIP {
+				ps.add(f+".ipMode", "must be VIP or Proxy", string(*in.IPMode))
+			}
+		}
+		if !slices.Contains(s.LoadBalancerIPs, lb) {
+			s.LoadBalancerIPs = append(s.LoadBalancerIPs, lb)
+		}
+	}
+	// Set by the API server for these services only; elsewhere it has no effect, so it is not worth refusing.
+	if s.Type == model.LoadBalancer && o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
+		s.HealthCheckNodePort = ps.optionalPort("spec.healthCheckNodePort", o.Spec.HealthCheckNodePort)
+	}
+}
+
+func (ps *problems) policies(s *model.Service, spec *corev1.ServiceSpec) {
+	s.ExternalTrafficPolicy = ps.policy("spec.externalTrafficPolicy", string(spec.ExternalTrafficPolicy))
+	if p := spec.InternalTrafficPolicy; p != nil {
+		s.InternalTrafficPolicy = ps.policy("spec.internalTrafficPolicy", string(*p))
+	}
+	for i, f := range spec.IPFamilies {
+		if f != corev1.IPv4Protocol && f != corev1.IPv6Protocol {
+			ps.add(at("spec.ipFamilies", i), "must be IPv4 or IPv6", string(f))
+		}
+	}
+	if d := spec.TrafficDistribution; d != nil {
+		switch *d {
+		case "", corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+			corev1.ServiceTrafficDistributionPreferSameNode:
+			s.TrafficDistribution = *d
+		default:
+			ps.add("spec.trafficDistribution", "must be PreferSameZone, PreferSameNode or PreferClose", *d)
+		}
+	}
+}
+
+func (ps *problems) policy(field, value string) model.TrafficPolicy {
+	switch value {
+	case "", "Cluster":
+		return model.PolicyCluster
+	case "Local":
+		return model.PolicyLocal
+	}
+	ps.add(field, "must be Cluster or Local", value)
+	return model.PolicyCluster
+}
+
+// affinity reads session affinity; its timeout is 10800 s unless said otherwise, and a day at most.
+func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
+	switch spec.SessionAffinity {
+	case "", corev1.ServiceAffinityNone:
+		return
+	case corev1.ServiceAffinityClientIP:
+	default:
+		ps.add("spec.sessionAffinity", "must be None or ClientIP", string(spec.SessionAffinity))
+		return
+	}
+	seconds := corev1.DefaultClientIPServiceAffinitySeconds
+	if c := spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+		seconds = *c.ClientIP.TimeoutSeconds
+	}
+	if seconds < 1 || seconds > 86400 {
+		ps.add("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "must be 1 to 86400", seconds)
+		return
+	}
+	s.SessionAffinityTimeout = time.Duration(seconds) * time.Second
+}
+
+func (ps *problems) externalName(name string) {
+	if name == "" {
+		ps.add("spec.externalName", "is missing: it is required when the type is ExternalName", nil)
+		return
+	}
+	subdomain(ps, "spec.externalName", strings.TrimSuffix(name, "."))
+}

@@ -1,0 +1,163 @@
+package convert
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Limits of discovery/v1 EndpointSlice.
+const (
+	maxEndpoints = 1000
+	maxPorts     = 20000
+	maxHints     = 8
+)
+
+// endpointSlice reads an EndpointSlice; host names (address type FQDN) give nothing and no error.
+func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
+	ps := &problems{ref: namespaced(model.KindEndpointSlice, &o.ObjectMeta)}
+	if o.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil, nil
+	}
+	ps.names(&o.ObjectMeta, subdomain)
+	s := &model.EndpointSlice{
+		ID:   model.SliceID{Namespace: ps.ref.Namespace, Name: o.Name},
+		IPv6: o.AddressType == discoveryv1.AddressTypeIPv6,
+	}
+	if !s.IPv6 && o.AddressType != discoveryv1.AddressTypeIPv4 {
+		ps.add("addressType", "must be IPv4, IPv6 or FQDN", string(o.AddressType))
+	}
+	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+		s.Service = model.ServiceID{Namespace: ps.ref.Namespace, Name: name}
+	}
+	// Not an API field: what cannot be read as a time only costs a latency measurement.
+	if t, err := time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
+		s.TriggerTime = t.UTC()
+	}
+	s.Ports = ps.slicePorts(o.Ports)
+	s.Endpoints = ps.endpoints(o.Endpoints, s)
+	return finish(s, ps)
+}
+
+// slicePorts reads the ports that have a number. One without, or with 0, serves nothing and is left out as kube-proxy
+// does: it is legal in slices that belong to no Service.
+func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.EndpointPort {
+	if len(list) > maxPorts {
+		ps.add("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
+		return nil
+	}
+	var out []model.EndpointPort
+	seen := map[string]bool{}
+	for i := range list {
+		in, f := &list[i], at("ports", i)
+		p := model.EndpointPort{Protocol: model.TCP}
+		if in.Name != nil {
+			p.Name = *in.Name
+		}
+		if p.Name != "" {
+			label(ps, f+".name", p.Name)
+		}
+		if seen[p.Name] {
+			ps.add(f+".name", "must be unique within the slice", p.Name)
+		}
+		seen[p.Name] = true
+		if in.Protocol != nil {
+			p.Protocol = ps.protocol(f+".protocol", *in.Protocol)
+		}
+		if in.Port != nil && *in.Port != 0 {
+			p.Port = ps.port(f+".port", *in.Port)
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b model.EndpointPort) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (ps *problems) endpoints(list []discoveryv1.Endpoint, s *model.EndpointSlice) []model.Endpoint {
+	if len(list) > maxEndpoints {
+		ps.add("endpoints", "must have at most "+strconv.Itoa(maxEndpoints)+" entries", len(list))
+		return nil
+	}
+	var out []model.Endpoint
+	for i := range list {
+		out = append(out, ps.endpoint(at("endpoints", i), &list[i], s))
+	}
+	slices.SortStableFunc(out, func(a, b model.Endpoint) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), a.Pod.Compare(b.Pod))
+	})
+	return out
+}
+
+func (ps *problems) endpoint(f string, in *discoveryv1.Endpoint, s *model.EndpointSlice) model.Endpoint {
+	is := func(b *bool, missing bool) bool {
+		if b == nil {
+			return missing
+		}
+		return *b
+	}
+	e := model.Endpoint{
+		Addr:        ps.endpointAddrs(f+".addresses", in.Addresses, s),
+		Ready:       is(in.Conditions.Ready, true),
+		Serving:     is(in.Conditions.Serving, true),
+		Terminating: is(in.Conditions.Terminating, false),
+	}
+	if in.NodeName != nil && *in.NodeName != "" {
+		e.NodeName = *in.NodeName
+		subdomain(ps, f+".nodeName", e.NodeName)
+	}
+	if in.Zone != nil {
+		e.Zone = *in.Zone
+	}
+	if t := in.TargetRef; t != nil && t.Kind == "Pod" && t.Name != "" {
+		e.Pod = model.PodID{Name: t.Name, Namespace: cmp.Or(t.Namespace, s.ID.Namespace)}
+	}
+	if h := in.Hints; h != nil {
+		for _, z := range h.ForZones {
+			e.ForZones = append(e.ForZones, z.Name)
+		}
+		for _, n := range h.ForNodes {
+			e.ForNodes = append(e.ForNodes, n.Name)
+		}
+		e.ForZones, e.ForNodes = ps.hints(f+".hints.forZones", e.ForZones), ps.hints(f+".hints.forNodes", e.ForNodes)
+	}
+	return e
+}
+
+// endpointAddrs checks every address of an endpoint and returns the first, the only one kube-proxy uses.
+func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlice) (first netip.Addr) {
+	if len(list) == 0 || len(list) > 100 {
+		ps.add(f, "must have 1 to 100 entries", len(list))
+		return
+	}
+	for i, text := range list {
+		a := ps.hostAddr(at(f, i), text)
+		if a.IsValid() && a.Is6() != s.IPv6 {
+			ps.add(at(f, i), "must be of the slice's addressType", text)
+		}
+		if i == 0 {
+			first = a
+		}
+	}
+	return first
+}
+
+func (ps *problems) hints(f string, list []string) []string {
+	if len(list) > maxHints {
+		ps.add(f, "must have at most "+strconv.Itoa(maxHints)+" entries", len(list))
+	}
+	if slices.Contains(list, "") {
+		ps.add(f, "must not name an empty zone or node", nil)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func itoa(n uint16) string { return strconv.Itoa(int(n)) }
