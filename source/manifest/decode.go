@@ -1,0 +1,344 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
+)
+
+// Error is why a piece of a manifest is not used.
+type Error struct {
+	File string
+	Line int    // from 1
+	Text string // what and why, without the position
+	Err  error  // what it stands for: a *convert.Error, or nil
+}
+
+// Error is "file:line: text".
+func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
+
+// Unwrap is Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// entry is what one object, or one unusable piece, of a file amounts to: an object or an error.
+type entry struct {
+	ref    model.Ref
+	object model.Object
+	err    error
+	origin string // file:line
+	syntax bool   // the piece does not parse: what it may have said before is unknown, not gone
+}
+
+// parsed is a file as read.
+type parsed struct {
+	entries  []entry
+	warnings []string       // one sentence each, with position
+	ignored  map[string]int // kinds the agent does not read, with how many there are
+}
+
+// parse reads every document of a file.
+func parse(file string, data []byte) *parsed {
+	p := &parsed{ignored: map[string]int{}}
+	for _, d := range split(file, data) {
+		values, err := d.values()
+		if err != nil {
+			p.entries = append(p.entries, entry{ref: d.ref(""), err: err, origin: d.origin(err.Line), syntax: true})
+			continue
+		}
+		for i, v := range values {
+			name := ""
+			if i > 0 {
+				name = fmt.Sprintf(" value %d", i+1)
+			}
+			p.value(&v.position, name, v.tree, 0)
+		}
+	}
+	return p
+}
+
+func (d *document) origin(line int) string { return d.file + ":" + strconv.Itoa(line) }
+
+// ref names the document, or a part of it, where there is no object to name.
+func (d *document) ref(part string) model.Ref {
+	name := d.file
+	if d.index > 1 {
+		name += " document " + strconv.Itoa(d.index)
+	}
+	return model.Ref{Kind: model.KindManifest, Name: name + part}
+}
+
+type value struct {
+	position position
+	tree     any
+}
+
+// values reads the document as JSON (several values may follow each other) or YAML (one).
+func (d *document) values() ([]value, *Error) {
+	isJSON := filepath.Ext(d.file) == ".json"
+	if isJSON || bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) {
+		values, err := d.jsonValues()
+		if err == nil || isJSON {
+			return values, err
+		}
+	}
+	text, err := yaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		return nil, d.yamlError(err)
+	}
+	tree, err := decodeTree(json.NewDecoder(bytes.NewReader(text)))
+	if err != nil {
+		return nil, d.yamlError(err)
+	}
+	return []value{{position{doc: d}, tree}}, nil
+}
+
+func (d *document) jsonValues() ([]value, *Error) {
+	dec := json.NewDecoder(bytes.NewReader(d.text))
+	var out []value
+	for {
+		start := int(dec.InputOffset())
+		tree, err := decodeTree(dec)
+		if errors.Is(err, io.EOF) && len(out) > 0 {
+			return out, nil
+		}
+		if err != nil {
+			offset := int(dec.InputOffset())
+			if s, ok := errors.AsType[*json.SyntaxError](err); ok {
+				offset = int(s.Offset)
+			}
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				offset = len(d.text)
+			}
+			return nil, &Error{File: d.file, Line: d.lineAt(offset), Text: "not valid JSON: " + err.Error()}
+		}
+		end := int(dec.InputOffset())
+		part := &document{file: d.file, index: d.index, line: d.lineAt(start), text: d.text[start:end]}
+		out = append(out, value{position{doc: part}, tree})
+	}
+}
+
+// decodeTree reads one JSON value, keeping numbers as they are written.
+func decodeTree(dec *json.Decoder) (tree any, err error) {
+	dec.UseNumber()
+	err = dec.Decode(&tree)
+	return tree, err
+}
+
+// lineNumber finds the line in an error of the YAML parser, which tells it in text only.
+func lineNumber(text string) (line int, rest string) {
+	m := regexp.MustCompile(`line (\d+): `).FindStringSubmatchIndex(text)
+	if m == nil {
+		return 0, text
+	}
+	line, err := strconv.Atoi(text[m[2]:m[3]])
+	if err != nil {
+		return 0, text
+	}
+	return line, text[m[1]:]
+}
+
+func (d *document) yamlError(err error) *Error {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	line, text := lineNumber(strings.TrimPrefix(text, "yaml: "))
+	text, _, _ = strings.Cut(text, "\n")
+	e := &Error{File: d.file, Line: d.firstLine(), Text: "not valid YAML: " + text}
+	if line > 0 {
+		e.Line = d.line + line - 1
+	}
+	return e
+}
+
+// maxNesting bounds Lists in Lists.
+const maxNesting = 4
+
+// value takes one value of a document: an object or a List of them. part names it within the document.
+func (p *parsed) value(pos *position, part string, tree any, depth int) {
+	m, ok := tree.(map[string]any)
+	if !ok {
+		if tree != nil {
+			p.refuse(pos, part, "", "is not a Kubernetes object: it must be a mapping with apiVersion and kind")
+		}
+		return
+	}
+	apiVersion, hasVersion := m["apiVersion"].(string)
+	kind, hasKind := m["kind"].(string)
+	if !hasVersion || !hasKind || apiVersion == "" || kind == "" {
+		missing := "kind"
+		if !hasVersion || apiVersion == "" {
+			missing = "apiVersion"
+		}
+		p.refuse(pos, part, missing, "is not a Kubernetes object: "+missing+" is missing or not a string")
+		return
+	}
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		p.refuse(pos, part, "apiVersion", "is not a Kubernetes object: apiVersion must be group/version")
+		return
+	}
+	if element, ok := strings.CutSuffix(kind, "List"); ok {
+		if kind == "List" && gv.Group == "" || readVersion(gv.Group, element) != "" {
+			p.items(pos, part, m, apiVersion, element, depth)
+			return
+		}
+	}
+	p.object(pos, part, m, gv, kind)
+}
+
+// items takes the elements of a List; those of a typed list (ServiceList) may leave out what the list says already.
+func (p *parsed) items(pos *position, part string, list map[string]any, apiVersion, element string, depth int) {
+	items, ok := list["items"].([]any)
+	if !ok && list["items"] != nil {
+		p.refuse(pos, part, "items", "items must be a list")
+		return
+	}
+	if depth == maxNesting {
+		p.refuse(pos, part, "", "Lists are nested too deeply")
+		return
+	}
+	for i, item := range items {
+		if m, ok := item.(map[string]any); ok && element != "" {
+			if m["kind"] == nil && m["apiVersion"] == nil {
+				m["kind"], m["apiVersion"] = element, apiVersion
+			}
+		}
+		p.value(pos.item(i), fmt.Sprintf("%s item %d", part, i+1), item, depth+1)
+	}
+}
+
+// refuse records a piece that is no object at all.
+func (p *parsed) refuse(pos *position, part, field, why string) {
+	line := pos.line(field)
+	p.entries = append(p.entries, entry{
+		ref: pos.doc.ref(part), origin: pos.doc.origin(line),
+		err: &Error{File: pos.doc.file, Line: line, Text: why},
+	})
+}
+
+// readVersion is the version in which the agent reads a kind; "" if it does not read it.
+func readVersion(group, kind string) string {
+	switch group + "/" + kind {
+	case "/Service", "/Pod", "/Node", "/Namespace", "discovery.k8s.io/EndpointSlice", "networking.k8s.io/ServiceCIDR":
+		return "v1"
+	}
+	return ""
+}
+
+// blank is an empty object of a kind readVersion knows.
+func blank(kind model.Kind) runtime.Object {
+	switch kind {
+	case model.KindService:
+		return &corev1.Service{}
+	case model.KindEndpointSlice:
+		return &discoveryv1.EndpointSlice{}
+	case model.KindPod:
+		return &corev1.Pod{}
+	case model.KindNode:
+		return &corev1.Node{}
+	case model.KindNamespace:
+		return &corev1.Namespace{}
+	case model.KindServiceCIDR:
+		return &networkingv1.ServiceCIDR{}
+	}
+	panic("manifest: no blank object for kind " + string(kind))
+}
+
+// object takes one object.
+func (p *parsed) object(pos *position, part string, tree map[string]any, gv schema.GroupVersion, kind string) {
+	version := readVersion(gv.Group, kind)
+	if version == "" {
+		p.ignored[gv.String()+" "+kind]++
+		return
+	}
+	e := entry{ref: refOf(model.Kind(kind), tree)}
+	e.origin = pos.doc.origin(pos.line(""))
+	if e.ref.Name == "" {
+		e.ref = pos.doc.ref(part)
+	}
+	defer func() {
+		if e.object != nil || e.err != nil {
+			p.entries = append(p.entries, e)
+		}
+	}()
+	if gv.Version != version {
+		want := schema.GroupVersion{Group: gv.Group, Version: version}
+		e.err = p.located(pos, &convert.Error{Ref: refOf(model.Kind(kind), tree), Problems: []convert.Problem{{
+			Field: "apiVersion", Why: "must be " + want.String(), Value: strconv.Quote(gv.String()),
+		}}})
+		return
+	}
+	obj, err := p.decode(pos, tree, model.Kind(kind))
+	if err == nil {
+		e.object, err = convert.Object(obj)
+	}
+	if err != nil {
+		e.object, e.err = nil, p.located(pos, err)
+	}
+}
+
+// decode fills in the typed object; the error is a *convert.Error if types do not fit.
+func (p *parsed) decode(pos *position, tree map[string]any, kind model.Kind) (runtime.Object, error) {
+	obj := blank(kind)
+	var s fit
+	s.check("", reflect.TypeOf(obj).Elem(), tree)
+	if len(s.wrong) > 0 {
+		return nil, &convert.Error{Ref: refOf(kind, tree), Problems: s.wrong}
+	}
+	for _, path := range s.unknown {
+		p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored",
+			pos.doc.origin(pos.line(path)), refOf(kind, tree), path))
+	}
+	text, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	return obj, kjson.Unmarshal(text, obj)
+}
+
+// located puts the position in front of an error of conversion, and in front of each further field on another line.
+func (p *parsed) located(pos *position, err error) *Error {
+	out := &Error{File: pos.doc.file, Line: pos.line(""), Text: err.Error(), Err: err}
+	c, ok := errors.AsType[*convert.Error](err)
+	if !ok {
+		return out
+	}
+	out.Line = pos.line(c.Problems[0].Field)
+	out.Text = c.Ref.String() + ": " + c.Text(func(pr convert.Problem) string {
+		if line := pos.line(pr.Field); line != out.Line {
+			return fmt.Sprintf("line %d: %s", line, pr)
+		}
+		return pr.String()
+	})
+	return out
+}
+
+// refOf names an object that is not decoded yet; what is not a string is taken for missing.
+func refOf(kind model.Kind, tree map[string]any) model.Ref {
+	meta, _ := tree["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	ref := model.Ref{Kind: kind, Name: name}
+	if !slices.Contains([]model.Kind{model.KindNode, model.KindNamespace, model.KindServiceCIDR}, kind) {
+		if ref.Namespace, _ = meta["namespace"].(string); ref.Namespace == "" {
+			ref.Namespace = "default"
+		}
+	}
+	return ref
+}

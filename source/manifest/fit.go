@@ -1,0 +1,174 @@
+package manifest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv-agent/contiv-agent/source/convert"
+)
+
+// fit compares a tree of JSON values with the Go type it is meant for. Decoders stop at the first mismatch and do not
+// say which element of a list it was in; this finds all of them, with their paths.
+type fit struct {
+	wrong   []convert.Problem
+	unknown []string // paths of fields the type does not have
+}
+
+// check compares v with t. Null fits everything: it means "left out".
+func (s *fit) check(path string, t reflect.Type, v any) {
+	if v == nil {
+		return
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		s.custom(path, t, v)
+		return
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		s.check(path, t.Elem(), v)
+	case reflect.Struct:
+		s.object(path, t, v)
+	case reflect.Map:
+		s.mapping(path, t, v)
+	case reflect.Slice:
+		s.list(path, t, v)
+	case reflect.String:
+		if _, ok := v.(string); !ok {
+			s.mismatch(path, "a string", v)
+		}
+	case reflect.Bool:
+		if _, ok := v.(bool); !ok {
+			s.mismatch(path, "true or false", v)
+		}
+	case reflect.Int32, reflect.Int64, reflect.Int:
+		s.integer(path, t.Bits(), v)
+	case reflect.Float64:
+		if _, ok := v.(json.Number); !ok {
+			s.mismatch(path, "a number", v)
+		}
+	}
+}
+
+func (s *fit) object(path string, t reflect.Type, v any) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		s.mismatch(path, "a mapping", v)
+		return
+	}
+	fields := map[string]reflect.Type{}
+	jsonFields(t, fields)
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if f, ok := fields[k]; ok {
+			s.check(join(path, k), f, m[k])
+		} else {
+			s.unknown = append(s.unknown, join(path, k))
+		}
+	}
+}
+
+// jsonFields collects the fields of a struct by their JSON names; embedded ones count as the struct's own.
+func jsonFields(t reflect.Type, into map[string]reflect.Type) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case name == "" && f.Anonymous:
+			jsonFields(f.Type, into)
+		case name != "":
+			into[name] = f.Type
+		}
+	}
+}
+
+func (s *fit) mapping(path string, t reflect.Type, v any) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		s.mismatch(path, "a mapping", v)
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		s.check(path+"["+k+"]", t.Elem(), m[k])
+	}
+}
+
+func (s *fit) list(path string, t reflect.Type, v any) {
+	if t.Elem().Kind() == reflect.Uint8 {
+		if _, ok := v.(string); !ok {
+			s.mismatch(path, "a base64 string", v)
+		}
+		return
+	}
+	l, ok := v.([]any)
+	if !ok {
+		s.mismatch(path, "a list", v)
+		return
+	}
+	for i, e := range l {
+		s.check(fmt.Sprintf("%s[%d]", path, i), t.Elem(), e)
+	}
+}
+
+func (s *fit) integer(path string, bits int, v any) {
+	n, ok := v.(json.Number)
+	if !ok {
+		s.mismatch(path, "a whole number", v)
+		return
+	}
+	if _, err := strconv.ParseInt(n.String(), 10, bits); err != nil {
+		s.mismatch(path, "a whole number of at most "+strconv.Itoa(bits)+" bits", v)
+	}
+}
+
+// custom lets a type that reads itself say whether v fits.
+func (s *fit) custom(path string, t reflect.Type, v any) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		err = json.Unmarshal(text, reflect.New(t).Interface())
+	}
+	if err == nil {
+		return
+	}
+	switch t {
+	case reflect.TypeFor[intstr.IntOrString]():
+		s.mismatch(path, "a whole number or a string", v)
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		s.mismatch(path, "a time such as 2026-01-31T12:00:00Z", v)
+	case reflect.TypeFor[resource.Quantity]():
+		s.mismatch(path, "a quantity such as 100m or 1Gi", v)
+	default:
+		s.wrong = append(s.wrong, convert.Problem{Field: path, Why: "cannot be read: " + err.Error()})
+	}
+}
+
+func (s *fit) mismatch(path, want string, v any) {
+	shown := ""
+	switch v := v.(type) {
+	case string:
+		if shown = strconv.Quote(v); len(shown) > 48 {
+			shown = fmt.Sprintf("a string of %d characters", len(v))
+		}
+	case map[string]any:
+		shown = "a mapping"
+	case []any:
+		shown = "a list"
+	default:
+		shown = fmt.Sprint(v)
+	}
+	s.wrong = append(s.wrong, convert.Problem{Field: path, Why: "must be " + want, Value: shown})
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,149 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Stdin is the path that means standard input.
+const Stdin = "-"
+
+// maxFile bounds a file, in bytes: what is larger is no manifest.
+const maxFile = 256 << 20
+
+// Load reads everything paths say, once: folders (with the folders inside them; files named *.yaml, *.yml, *.json; nothing
+// whose name starts with a dot), files, and "-" for standard input. It returns one change per object, and one refused
+// change per piece that cannot be used, in the order of sorted paths and of documents in them. The error tells of paths
+// that are not there or cannot be read; the changes are then those of the others.
+func Load(paths ...string) ([]event.Change, error) {
+	files, err := list(paths, nil)
+	var read []*parsed
+	for _, f := range files {
+		data, ferr := readFile(f, os.Stdin)
+		if ferr != nil {
+			err = errors.Join(err, ferr)
+			continue
+		}
+		read = append(read, parse(display(f), data))
+	}
+	return merge(read), err
+}
+
+func display(path string) string {
+	if path == Stdin {
+		return "stdin"
+	}
+	return path
+}
+
+// list finds the files of paths, sorted and without repeats. Each folder is told to visit before it is read.
+func list(paths []string, visit func(folder string)) ([]string, error) {
+	var files []string
+	var errs []error
+	for _, p := range paths {
+		if p == Stdin {
+			files = append(files, p)
+			continue
+		}
+		info, err := os.Stat(p)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case info.IsDir():
+			found, err := listFolder(filepath.Clean(p), visit)
+			files = append(files, found...)
+			errs = append(errs, err)
+		default:
+			files = append(files, filepath.Clean(p))
+		}
+	}
+	slices.Sort(files)
+	return slices.Compact(files), errors.Join(errs...)
+}
+
+// listFolder finds the manifests in a folder and the folders inside it. Links to files are followed (a ConfigMap volume is
+// made of them), links to folders are not: they may lead back.
+func listFolder(folder string, visit func(string)) ([]string, error) {
+	if visit != nil {
+		visit(folder)
+	}
+	names, err := os.ReadDir(folder)
+	errs := []error{err}
+	var files []string
+	for _, e := range names {
+		path := filepath.Join(folder, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.IsDir():
+			found, err := listFolder(path, visit)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = nil // went away while we looked
+			}
+			files, errs = append(files, found...), append(errs, err)
+		case isManifest(e.Name()):
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				files = append(files, path)
+			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return files, errors.Join(errs...)
+}
+
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
+func readFile(path string, stdin io.Reader) ([]byte, error) {
+	r := stdin
+	if path != Stdin {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", display(path), err)
+	}
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("read %s: larger than %d bytes", display(path), maxFile)
+	}
+	return data, nil
+}
+
+// merge makes one list of what the files say, in their order. Of two definitions of an object the first one counts; the
+// second is refused under a name of its own, so that it does not take the first one away.
+func merge(files []*parsed) []event.Change {
+	var out []event.Change
+	first := map[model.Ref]string{}
+	for _, f := range files {
+		for i := range f.entries {
+			e := &f.entries[i]
+			origin, again := first[e.ref]
+			if !again {
+				first[e.ref] = e.origin
+				out = append(out, event.Change{Ref: e.ref, Object: e.object, Err: e.err, Origin: e.origin})
+				continue
+			}
+			out = append(out, event.Change{
+				Ref:    model.Ref{Kind: model.KindManifest, Name: e.origin + ": " + e.ref.String()},
+				Err:    fmt.Errorf("%s: %s: is defined at %s already; this definition is ignored", e.origin, e.ref, origin),
+				Origin: e.origin,
+			})
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package manifest
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// position finds the line of a field: path is a JSON path as convert.Problem has it. A field that is not there is where
+// its nearest parent is.
+type position struct {
+	doc    *document
+	root   *yaml.Node // nil until asked for; a zero Node if the text has no readable structure
+	prefix string     // path of the object within the document: "" or "items[3]"
+}
+
+func (p *position) line(path string) int {
+	if path == "" && p.prefix == "" {
+		return p.doc.firstLine()
+	}
+	if p.root == nil {
+		p.root = parseNodes(p.doc.text)
+	}
+	n, line := p.root, 0
+	for _, step := range append(steps(p.prefix), steps(path)...) {
+		child, at := child(n, step)
+		if child == nil {
+			break
+		}
+		n, line = child, at
+	}
+	if line == 0 {
+		return p.doc.firstLine()
+	}
+	return p.doc.line + line - 1
+}
+
+// item is the position of an element of a List.
+func (p *position) item(i int) *position {
+	if p.root == nil {
+		p.root = parseNodes(p.doc.text)
+	}
+	path := "items[" + strconv.Itoa(i) + "]"
+	if p.prefix != "" {
+		path = p.prefix + "." + path
+	}
+	return &position{doc: p.doc, root: p.root, prefix: path}
+}
+
+// parseNodes reads the structure of YAML or JSON text with its line numbers. Tabs are white space in JSON but not in
+// YAML; outside of strings they mean nothing, and inside they do not change lines.
+func parseNodes(text []byte) *yaml.Node {
+	n := &yaml.Node{}
+	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' {
+		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
+	}
+	if err := yaml.Unmarshal(text, n); err != nil || len(n.Content) == 0 {
+		return &yaml.Node{}
+	}
+	return n.Content[0]
+}
+
+// child is one step down: the value, and the line to show for it (that of its key in a mapping). nil if there is none.
+func child(n *yaml.Node, step string) (*yaml.Node, int) {
+	for range 8 { // an alias of an alias; more is nobody's manifest
+		if n.Kind != yaml.AliasNode || n.Alias == nil {
+			break
+		}
+		n = n.Alias
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == step {
+				return n.Content[i+1], n.Content[i].Line
+			}
+		}
+	case yaml.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(n.Content) {
+			return n.Content[i], n.Content[i].Line
+		}
+	}
+	return nil, 0
+}
+
+// steps cuts "a.b[3].c[x.y/z]" into a, b, 3, c, x.y/z.
+func steps(path string) []string {
+	var out []string
+	for path != "" {
+		if path[0] == '[' {
+			key, rest, _ := strings.Cut(path[1:], "]")
+			out, path = append(out, key), strings.TrimPrefix(rest, ".")
+			continue
+		}
+		end := strings.IndexAny(path, ".[")
+		if end < 0 {
+			return append(out, path)
+		}
+		out, path = append(out, path[:end]), strings.TrimPrefix(path[end:], ".")
+	}
+	return out
+}
