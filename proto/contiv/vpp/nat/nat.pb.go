@@ -29,7 +29,7 @@ const (
 type Nat44Settings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Most sessions per worker thread. Zero: VPP's default (64512 in 24.06 to
-	// 25.10). Fixed when NAT44 is enabled: a change clears all sessions.
+	// 25.10).
 	Sessions uint32 `protobuf:"varint,1,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	// Seconds an idle UDP session is kept. Zero: VPP's default (300).
 	Udp uint32 `protobuf:"varint,2,opt,name=udp,proto3" json:"udp,omitempty"`

@@ -840,7 +840,8 @@ func (x *AfpacketLink) GetLinuxInterface() string {
 // TapLink is an interface whose other end is in the host's kernel.
 type TapLink struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Version of VPP's tap driver, 1 or 2. VPP since 20.x has only 2. Zero: 1.
+	// Version of VPP's tap driver: 2 is the only one VPP 24.06 to 25.10 have.
+	// Zero counts as 1.
 	Version uint32 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Name of the host end. Empty: VPP makes one up.
 	HostIfName string `protobuf:"bytes,2,opt,name=host_if_name,json=hostIfName,proto3" json:"host_if_name,omitempty"`

@@ -958,7 +958,7 @@ type DNat44_StaticMapping_LocalIP struct {
 	VrfId uint32 `protobuf:"varint,1,opt,name=vrf_id,json=vrfId,proto3" json:"vrf_id,omitempty"`
 	// IPv4 address of the backend. Required.
 	LocalIp string `protobuf:"bytes,2,opt,name=local_ip,json=localIp,proto3" json:"local_ip,omitempty"`
-	// Port of the backend. Zero: the port the client dialled.
+	// Port of the backend. Zero: every port (address only).
 	LocalPort uint32 `protobuf:"varint,3,opt,name=local_port,json=localPort,proto3" json:"local_port,omitempty"`
 	// Relative weight, 1 to 255; VPP stores 8 bits of it, and of the sum.
 	// Zero: 1 if there is a single backend, otherwise never chosen.
