@@ -1,5 +1,7 @@
 package model
 
+import "strings"
+
 // Kind names the kind of an object of the stream from a source, in Kubernetes' spelling.
 type Kind string
 
@@ -52,3 +54,11 @@ func (n *Namespace) Ref() Ref { return Ref{Kind: KindNamespace, Name: n.Name} }
 
 // Ref implements Object.
 func (c *ServiceCIDR) Ref() Ref { return Ref{Kind: KindServiceCIDR, Name: c.Name} }
+
+// Compare orders by kind, namespace, name.
+func (r Ref) Compare(o Ref) int {
+	if c := strings.Compare(string(r.Kind), string(o.Kind)); c != 0 {
+		return c
+	}
+	return compareNames(r.Namespace, r.Name, o.Namespace, o.Name)
+}

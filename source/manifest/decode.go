@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -321,7 +322,9 @@ func (p *parsed) located(pos *position, err error) *Error {
 		return out
 	}
 	out.Line = pos.line(c.Problems[0].Field)
-	out.Text = c.Ref.String() + ": " + c.Text(func(pr convert.Problem) string {
+	ref := c.Ref
+	ref.Name = cmp.Or(ref.Name, "(no name)")
+	out.Text = ref.String() + ": " + c.Text(func(pr convert.Problem) string {
 		if line := pos.line(pr.Field); line != out.Line {
 			return fmt.Sprintf("line %d: %s", line, pr)
 		}
@@ -330,15 +333,22 @@ func (p *parsed) located(pos *position, err error) *Error {
 	return out
 }
 
-// refOf names an object that is not decoded yet; what is not a string is taken for missing.
+// refOf names an object that is not decoded yet; a name of the wrong type is shown as it is, a missing one is "".
 func refOf(kind model.Kind, tree map[string]any) model.Ref {
 	meta, _ := tree["metadata"].(map[string]any)
-	name, _ := meta["name"].(string)
-	ref := model.Ref{Kind: kind, Name: name}
+	ref := model.Ref{Kind: kind, Name: scalar(meta["name"])}
 	if !slices.Contains([]model.Kind{model.KindNode, model.KindNamespace, model.KindServiceCIDR}, kind) {
-		if ref.Namespace, _ = meta["namespace"].(string); ref.Namespace == "" {
-			ref.Namespace = "default"
-		}
+		ref.Namespace = cmp.Or(scalar(meta["namespace"]), "default")
 	}
 	return ref
+}
+
+func scalar(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool, json.Number:
+		return fmt.Sprint(v)
+	}
+	return ""
 }

@@ -43,7 +43,7 @@ func (s *fit) check(path string, t reflect.Type, v any) {
 		s.list(path, t, v)
 	case reflect.String:
 		if _, ok := v.(string); !ok {
-			s.mismatch(path, "a string", v)
+			s.notString(path, v)
 		}
 	case reflect.Bool:
 		if _, ok := v.(bool); !ok {
@@ -146,6 +146,16 @@ func (s *fit) custom(path string, t reflect.Type, v any) {
 		s.mismatch(path, "a quantity such as 100m or 1Gi", v)
 	default:
 		s.wrong = append(s.wrong, convert.Problem{Field: path, Why: "cannot be read: " + err.Error()})
+	}
+}
+
+// notString says how to make a string of what YAML takes for something else: y, on, 1.10.
+func (s *fit) notString(path string, v any) {
+	switch v.(type) {
+	case bool, json.Number:
+		s.mismatch(path, "a string, so it needs quotes", v)
+	default:
+		s.mismatch(path, "a string", v)
 	}
 }
 

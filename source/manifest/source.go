@@ -1,0 +1,167 @@
+package manifest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// Name is what this source calls itself in events.
+const Name = "manifest"
+
+// Config says what to read.
+type Config struct {
+	Paths    []string      // folders, files, and "-" for standard input; at least one
+	Stdin    io.Reader     // what "-" reads; nil: os.Stdin
+	Watch    bool          // go on after the first reading and follow changes of files and folders
+	Debounce time.Duration // how long files must be quiet before they are read again; 0: 50 ms
+	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+}
+
+// Validate reports everything wrong with the configuration.
+func (c *Config) Validate() error {
+	var errs []error
+	if len(c.Paths) == 0 {
+		errs = append(errs, errors.New("manifest: no paths given"))
+	}
+	if slices.Contains(c.Paths, "") {
+		errs = append(errs, errors.New("manifest: a path is empty"))
+	}
+	if c.Debounce < 0 {
+		errs = append(errs, errors.New("manifest: debounce must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// Source follows manifests. Create with New, start with Run; a Source runs once.
+type Source struct {
+	cfg   Config
+	log   *slog.Logger
+	tree  tree
+	sent  sent
+	emit  func(event.Event)
+	fault string // what the last sync status complained about
+}
+
+// New makes a source; cfg must be valid.
+func New(cfg Config) *Source {
+	if cfg.Stdin == nil {
+		cfg.Stdin = os.Stdin
+	}
+	if cfg.Debounce == 0 {
+		cfg.Debounce = 50 * time.Millisecond
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Source{cfg: cfg, log: log.With("source", Name), tree: tree{files: map[string]*file{}}, sent: sent{}}
+}
+
+// Run reads everything, hands it to emit as one update between the sync states resync and in-sync, and, if watching,
+// goes on with an update per change until ctx is done, whose error it returns. Without watching it returns nil after the
+// first reading. A path that is not there at the start is an error; later it is told by a sync status, and what was
+// read from there before stays. emit is only ever called from the goroutine of Run.
+func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
+	if err := s.cfg.Validate(); err != nil {
+		return err
+	}
+	s.emit = emit
+	emit(&event.SyncStatus{Source: Name, Status: event.WaitForReady})
+	var w *watcher
+	if s.cfg.Watch {
+		var err error
+		if w, err = newWatcher(s.cfg.Paths); err != nil {
+			return err
+		}
+		defer w.close()
+	}
+	if _, err := s.tree.scan(&s.cfg, w, nil); err != nil {
+		return err
+	}
+	emit(&event.SyncStatus{Source: Name, Status: event.ResyncInProgress})
+	s.publish()
+	emit(&event.SyncStatus{Source: Name, Status: event.InSync})
+	if w == nil {
+		return nil
+	}
+	return s.follow(ctx, w)
+}
+
+// follow reads again whenever files were touched and have been quiet for the debounce time. Writers that never rest are
+// read all the same after twenty of these.
+func (s *Source) follow(ctx context.Context, w *watcher) error {
+	touched := map[string]bool{}
+	quiet := time.NewTimer(time.Hour)
+	quiet.Stop()
+	var deadline time.Time
+	wake := func(d time.Duration) {
+		now := time.Now()
+		if deadline.IsZero() {
+			deadline = now.Add(20 * s.cfg.Debounce)
+		}
+		quiet.Reset(max(0, min(d, deadline.Sub(now))))
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case name, ok := <-w.touched:
+			if !ok {
+				return errors.New("manifest: the file watcher ended")
+			}
+			if s.tree.cares(name, s.cfg.Paths) {
+				touched[name] = true
+				wake(s.cfg.Debounce)
+			}
+		case <-quiet.C:
+			deadline = time.Time{}
+			again, err := s.tree.scan(&s.cfg, w, touched)
+			clear(touched)
+			s.publish()
+			s.report(err)
+			if again {
+				wake(10 * s.cfg.Debounce)
+			}
+		}
+	}
+}
+
+// report tells of a path that cannot be read any more, and of its return, once each.
+func (s *Source) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == s.fault {
+		return
+	}
+	s.fault = text
+	s.emit(&event.SyncStatus{Source: Name, Status: event.InSync, Err: err})
+}
+
+// publish emits what is new since the last time, if anything.
+func (s *Source) publish() {
+	for _, f := range s.tree.sorted() {
+		if f.told {
+			continue
+		}
+		f.told = true
+		for _, text := range f.parsed.warnings {
+			s.log.Warn(text)
+		}
+		for _, kind := range slices.Sorted(maps.Keys(f.parsed.ignored)) {
+			s.log.Debug("kind not read", "file", f.path, "kind", kind, "objects", f.parsed.ignored[kind])
+		}
+	}
+	if changes := s.sent.diff(s.tree.changes()); len(changes) > 0 {
+		s.emit(&event.Update{Source: Name, Changes: changes, At: time.Now()})
+	}
+}
