@@ -129,7 +129,7 @@ func (d *document) jsonValues() ([]value, *Error) {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				offset = len(d.text)
 			}
-			return nil, &Error{File: d.file, Line: d.lineAt(offset), Text: "not valid JSON: " + err.Error()}
+			return nil, d.unparsed(d.lineAt(offset), "JSON: "+err.Error())
 		}
 		end := int(dec.InputOffset())
 		part := &document{file: d.file, index: d.index, line: d.lineAt(start), text: d.text[start:end]}
@@ -161,11 +161,15 @@ func (d *document) yamlError(err error) *Error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	line, text := lineNumber(strings.TrimPrefix(text, "yaml: "))
 	text, _, _ = strings.Cut(text, "\n")
-	e := &Error{File: d.file, Line: d.firstLine(), Text: "not valid YAML: " + text}
 	if line > 0 {
-		e.Line = d.line + line - 1
+		return d.unparsed(d.line+line-1, "YAML: "+text)
 	}
-	return e
+	return d.unparsed(d.firstLine(), "YAML: "+text)
+}
+
+// unparsed says that the document is no YAML, or no JSON, from line on.
+func (d *document) unparsed(line int, why string) *Error {
+	return &Error{File: d.file, Line: line, Text: fmt.Sprintf("not valid %s; the document that begins on line %d is not used", why, d.firstLine())}
 }
 
 // maxNesting bounds Lists in Lists.
@@ -176,7 +180,7 @@ func (p *parsed) value(pos *position, part string, tree any, depth int) {
 	m, ok := tree.(map[string]any)
 	if !ok {
 		if tree != nil {
-			p.refuse(pos, part, "", "is not a Kubernetes object: it must be a mapping with apiVersion and kind")
+			p.refuse(pos, part, "", "not a Kubernetes object: it must be a mapping with apiVersion and kind")
 		}
 		return
 	}
@@ -187,12 +191,12 @@ func (p *parsed) value(pos *position, part string, tree any, depth int) {
 		if !hasVersion || apiVersion == "" {
 			missing = "apiVersion"
 		}
-		p.refuse(pos, part, missing, "is not a Kubernetes object: "+missing+" is missing or not a string")
+		p.refuse(pos, part, missing, "not a Kubernetes object: "+missing+" is missing or not a string")
 		return
 	}
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		p.refuse(pos, part, "apiVersion", "is not a Kubernetes object: apiVersion must be group/version")
+		p.refuse(pos, part, "apiVersion", "not a Kubernetes object: apiVersion must be group/version")
 		return
 	}
 	if element, ok := strings.CutSuffix(kind, "List"); ok {

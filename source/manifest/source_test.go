@@ -160,7 +160,7 @@ func TestWatch(t *testing.T) {
 		f.expect("+ Namespace b")
 		f.write("a.yaml", namespaceYAML+"---\napiVersion: v1\nkind: [", "a")
 		f.expect("! a.yaml:7: not valid YAML: did not find expected node content; " +
-			"the object last read from it stays as it was until it does")
+			"the document that begins on line 6 is not used; the object last read from it stays as it was until it parses")
 		f.quiet()
 		f.write("a.yaml", namespaceYAML+"---\n"+namespaceYAML, "a", "c")
 		f.expect("+ Namespace c\n- Manifest a.yaml document 2\n- Namespace b")
@@ -233,7 +233,7 @@ func TestRunOnce(t *testing.T) {
 	if err := s.Run(t.Context(), func(e event.Event) { got = append(got, f.lines(e)) }); err != nil {
 		t.Fatal(err)
 	}
-	want := "wait-for-ready|resync|+ Namespace a\n! stdin:6: not valid YAML: did not find expected node content|in-sync"
+	want := "wait-for-ready|resync|+ Namespace a\n! stdin:6: not valid YAML: did not find expected node content; the document that begins on line 6 is not used|in-sync"
 	if strings.Join(got, "|") != want {
 		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "|"), want)
 	}

@@ -166,9 +166,9 @@ func (p *parsed) keep(before *parsed) {
 	switch e := &p.entries[broken]; kept {
 	case 0:
 	case 1:
-		e.err = fmt.Errorf("%w; the object last read from it stays as it was until it does", e.err)
+		e.err = fmt.Errorf("%w; the object last read from it stays as it was until it parses", e.err)
 	default:
-		e.err = fmt.Errorf("%w; the %d objects last read from it stay as they were until it does", e.err, kept)
+		e.err = fmt.Errorf("%w; the %d objects last read from it stay as they were until it parses", e.err, kept)
 	}
 }
 
