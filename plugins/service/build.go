@@ -1,0 +1,286 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// surroundings are the facts about the cluster that the building of one service depends on.
+type surroundings struct {
+	node   string // this node
+	zone   string // its zone
+	isNode func(netip.Addr) bool
+}
+
+// skipReason is why a service is not rendered at all; "": it is.
+func skipReason(spec *model.Service, proxyName string) string {
+	switch {
+	case spec == nil:
+		return "there are endpoints only"
+	case spec.ProxyName != proxyName:
+		return fmt.Sprintf("it is left to proxy %q", spec.ProxyName)
+	case spec.Type == model.ExternalName:
+		return "it is an ExternalName"
+	case spec.Headless:
+		return "it is headless"
+	case len(spec.ClusterIPs) == 0:
+		return "it has no cluster IP yet"
+	}
+	return ""
+}
+
+// build joins a service with its slices, which must be sorted by name. Conflicts are not filled in.
+func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) (*renderer.ContivService, []model.Note) {
+	svc := &renderer.ContivService{
+		ID:                     spec.ID,
+		TrafficPolicy:          policyOf(spec.ExternalTrafficPolicy),
+		InternalTrafficPolicy:  policyOf(spec.InternalTrafficPolicy),
+		SessionAffinityTimeout: seconds(spec.SessionAffinityTimeout),
+		ClusterIPs:             renderer.IPAddressesOf(spec.ClusterIPs...),
+		Ports:                  make(map[string]*renderer.ServicePort, len(spec.Ports)),
+		Backends:               make(map[string][]*renderer.ServiceBackend, len(spec.Ports)),
+	}
+	notes := external(svc, spec)
+	ports := make([]renderer.ServicePort, 0, len(spec.Ports))
+	var local map[string][]*renderer.ServiceBackend
+	families := familiesOf(spec.ClusterIPs)
+	for _, port := range spec.Ports {
+		if _, twice := svc.Ports[port.Name]; twice {
+			notes = append(notes, note(spec, true, "port name %q is used twice: only the first is served", port.Name))
+			continue
+		}
+		ports = append(ports, renderer.ServicePort{
+			Protocol: renderer.ProtocolType(port.Protocol), Port: port.Port, NodePort: port.NodePort,
+		})
+		svc.Ports[port.Name] = &ports[len(ports)-1]
+		found := gather(port, parts, families, env.node)
+		all, here, derived := endpointsOf(found, env)
+		svc.Backends[port.Name] = all
+		if !derived && local == nil {
+			local = map[string][]*renderer.ServiceBackend{}
+		}
+		if local != nil {
+			local[port.Name] = here
+		}
+	}
+	if local != nil {
+		fillLocal(svc, local)
+	}
+	return svc, notes
+}
+
+// fillLocal completes the local sets of the ports that came before the first one that needed them.
+func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.ServiceBackend) {
+	for name := range svc.Ports {
+		if _, has := local[name]; !has {
+			local[name] = svc.Local(name)
+		}
+	}
+	svc.LocalBackends = local
+}
+
+// external fills in addresses that are not cluster IPs, of the families the service has a cluster IP in.
+func external(svc *renderer.ContivService, spec *model.Service) []model.Note {
+	var notes []model.Note
+	families := familiesOf(spec.ClusterIPs)
+	addrs := make([]netip.Addr, 0, len(spec.ExternalIPs)+len(spec.LoadBalancerIPs))
+	take := func(a netip.Addr, what string) bool {
+		if !families.has(a) {
+			notes = append(notes, note(spec, true, "%s %s is not served: there is no cluster IP of its family", what, a))
+			return false
+		}
+		addrs = append(addrs, a)
+		return true
+	}
+	for _, a := range spec.ExternalIPs {
+		take(a, "external IP")
+	}
+	var balancer []netip.Addr
+	if spec.Type == model.LoadBalancer {
+		for _, lb := range spec.LoadBalancerIPs {
+			if !lb.Proxy && take(lb.Addr, "load-balancer IP") {
+				balancer = append(balancer, lb.Addr)
+			}
+		}
+	}
+	svc.ExternalIPs = renderer.IPAddressesOf(addrs...)
+	if len(balancer) > 0 {
+		svc.LoadBalancerIPs = renderer.IPAddressesOf(balancer...)
+		svc.LoadBalancerSourceRanges = spec.LoadBalancerSourceRanges
+	}
+	return notes
+}
+
+// candidate is one endpoint of one port, as one slice names it.
+type candidate struct {
+	at    netip.AddrPort
+	ep    *model.Endpoint
+	local bool
+}
+
+// gather lists what the slices say about a port, sorted by address and port, each once. Of two slices that name the
+// same endpoint the more useful word counts: not terminating, then ready, then serving, then local.
+func gather(port model.ServicePort, parts []*model.EndpointSlice, fam families, node string) []candidate {
+	n := 0
+	for _, part := range parts {
+		n += len(part.Endpoints)
+	}
+	found := make([]candidate, 0, n)
+	for _, part := range parts {
+		number, has := portOf(part, port)
+		if !has {
+			continue
+		}
+		for i := range part.Endpoints {
+			ep := &part.Endpoints[i]
+			if ep.Addr.Is6() != part.IPv6 || !fam.has(ep.Addr) {
+				continue
+			}
+			found = append(found, candidate{netip.AddrPortFrom(ep.Addr, number), ep, node != "" && ep.NodeName == node})
+		}
+	}
+	slices.SortStableFunc(found, compareCandidates)
+	return slices.CompactFunc(found, func(a, b candidate) bool { return a.at == b.at })
+}
+
+func compareCandidates(a, b candidate) int {
+	if c := a.at.Compare(b.at); c != 0 {
+		return c
+	}
+	return cmp.Or(falseFirst(a.ep.Terminating, b.ep.Terminating), falseFirst(!a.ep.Ready, !b.ep.Ready),
+		falseFirst(!a.ep.Serving, !b.ep.Serving), falseFirst(!a.local, !b.local))
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// portOf is the number a slice has for a service's port: by name and protocol, never by number.
+func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
+	for _, p := range part.Ports {
+		if p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0 {
+			return p.Port, true
+		}
+	}
+	return 0, false
+}
+
+// endpointsOf makes the two sets of a port: for policy Cluster and for policy Local, and tells whether the second is
+// just the local part of the first. Address families are judged apart, as if each had a proxy of its own.
+func endpointsOf(found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
+	first6 := len(found)
+	for i, c := range found {
+		if c.at.Addr().Is6() {
+			first6 = i
+			break
+		}
+	}
+	slab := make([]renderer.ServiceBackend, 0, len(found))
+	bytes := make([]byte, 0, 4*first6+16*(len(found)-first6))
+	derived = true
+	for _, part := range [][]candidate{found[:first6], found[first6:]} {
+		wide, near := categorize(part, env)
+		for i, c := range part {
+			if !wide[i] && !near[i] {
+				continue
+			}
+			from := len(bytes)
+			bytes = append(bytes, c.at.Addr().AsSlice()...)
+			slab = append(slab, renderer.ServiceBackend{
+				IP: net.IP(bytes[from:len(bytes):len(bytes)]), Port: c.at.Port(), Local: c.local,
+				HostNetwork: env.isNode(c.at.Addr()),
+			})
+			b := &slab[len(slab)-1]
+			if wide[i] {
+				all = append(all, b)
+			}
+			if near[i] {
+				local = append(local, b)
+			}
+			derived = derived && near[i] == (wide[i] && c.local)
+		}
+	}
+	return all, local, derived
+}
+
+// categorize marks the endpoints that policy Cluster and policy Local may use. In each set, endpoints that terminate
+// but still serve count only if none is ready; topology hints narrow the ready ones of policy Cluster.
+func categorize(eps []candidate, env surroundings) (wide, near []bool) {
+	wide, near = make([]bool, len(eps)), make([]bool, len(eps))
+	fits := hints(eps, env)
+	var anyWide, anyNear bool
+	for i, c := range eps {
+		wide[i] = c.ep.Ready && fits(c.ep)
+		near[i] = c.ep.Ready && c.local
+		anyWide, anyNear = anyWide || wide[i], anyNear || near[i]
+	}
+	for i, c := range eps {
+		last := c.ep.Serving && c.ep.Terminating
+		wide[i] = wide[i] || !anyWide && last
+		near[i] = near[i] || !anyNear && last && c.local
+	}
+	return wide, near
+}
+
+// hints tells which ready endpoints this node shall use: those meant for the node if all name nodes and one names this
+// one, else those meant for the zone under the same condition, else all.
+func hints(eps []candidate, env surroundings) func(*model.Endpoint) bool {
+	allNodes, thisNode, allZones, thisZone := true, false, true, false
+	for _, c := range eps {
+		if !c.ep.Ready {
+			continue
+		}
+		allNodes = allNodes && len(c.ep.ForNodes) > 0
+		thisNode = thisNode || slices.Contains(c.ep.ForNodes, env.node)
+		allZones = allZones && len(c.ep.ForZones) > 0
+		thisZone = thisZone || slices.Contains(c.ep.ForZones, env.zone)
+	}
+	switch {
+	case allNodes && thisNode:
+		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForNodes, env.node) }
+	case allZones && thisZone && env.zone != "":
+		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForZones, env.zone) }
+	}
+	return func(*model.Endpoint) bool { return true }
+}
+
+// families is a set of address families.
+type families struct{ v4, v6 bool }
+
+func familiesOf(addrs []netip.Addr) families {
+	var f families
+	for _, a := range addrs {
+		f.v4 = f.v4 || a.Is4()
+		f.v6 = f.v6 || a.Is6()
+	}
+	return f
+}
+
+func (f families) has(a netip.Addr) bool { return a.Is4() && f.v4 || a.Is6() && f.v6 }
+
+func policyOf(p model.TrafficPolicy) renderer.TrafficPolicyType {
+	if p == model.PolicyLocal {
+		return renderer.NodeLocal
+	}
+	return renderer.ClusterWide
+}
+
+// seconds rounds up, so that an affinity stays one.
+func seconds(d time.Duration) uint32 { return uint32((d + time.Second - 1) / time.Second) }
+
+func note(obj model.Object, refused bool, format string, args ...any) model.Note {
+	return model.Note{Ref: obj.Ref(), Reason: fmt.Sprintf(format, args...), Refused: refused}
+}

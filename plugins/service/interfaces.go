@@ -1,0 +1,189 @@
+package service
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// pods are the Pods that have addresses of their own.
+type pods struct {
+	node    string
+	ips     map[model.PodID][]netip.Addr
+	at      map[netip.Addr][]model.PodID
+	local   map[model.PodID]struct{} // those of this node
+	changed bool                     // local ones, or what else Locate asks, since it last asked
+}
+
+func newPods(node string) pods {
+	return pods{
+		node: node, ips: map[model.PodID][]netip.Addr{}, at: map[netip.Addr][]model.PodID{}, local: map[model.PodID]struct{}{},
+		changed: true,
+	}
+}
+
+// set takes the present form of a pod (nil: it is gone) and tells whether that changes anything. A pod of the host
+// network or one that finished has no address.
+func (p *pods) set(id model.PodID, pod *model.Pod) bool {
+	var now []netip.Addr
+	isLocal := false
+	if pod != nil && !pod.HostNetwork && !pod.Finished {
+		now, isLocal = pod.IPs, p.node != "" && pod.NodeName == p.node
+	}
+	_, wasLocal := p.local[id]
+	if slices.Equal(now, p.ips[id]) && isLocal == wasLocal {
+		return false
+	}
+	p.changed = p.changed || isLocal || wasLocal
+	for _, a := range p.ips[id] {
+		if p.at[a] = slices.DeleteFunc(p.at[a], func(x model.PodID) bool { return x == id }); len(p.at[a]) == 0 {
+			delete(p.at, a)
+		}
+	}
+	delete(p.local, id)
+	delete(p.ips, id)
+	for _, a := range now {
+		p.at[a] = append(p.at[a], id)
+	}
+	if len(now) > 0 {
+		p.ips[id] = now
+	}
+	if isLocal && len(now) > 0 {
+		p.local[id] = struct{}{}
+	}
+	return true
+}
+
+// interfaces is what was asked of VPP and what it answered.
+type interfaces struct {
+	remote  []netip.Prefix // pod CIDRs of other nodes, sorted
+	located *event.Located // nil: no answer yet
+	waiting bool           // the last question has no answer yet
+	missing bool           // the last answer did not have everything
+	again   backoff
+}
+
+// Located takes VPP's answer: all of what was asked for and found. It replaces the answer before.
+func (p *Processor) Located(l *event.Located) {
+	p.located = l
+	p.waiting = false
+	p.stateDirty = true
+}
+
+// Locate is what to look up in VPP now: everything, whenever it changed, and again with growing pauses while something
+// was not found; nil: nothing. Now also tells the processor the time.
+func (p *Processor) Locate(now time.Time) *event.Locate {
+	p.now = now
+	if p.nodesDirty {
+		p.refreshNodes()
+	}
+	switch {
+	case p.pods.changed:
+		p.pods.changed = false
+		p.again = backoff{}
+	case !p.waiting && !p.missing:
+		p.again = backoff{}
+		return nil
+	case p.again.wait == 0: // the first pause begins when the first answer is not enough
+		p.again.failed(now)
+		return nil
+	case !p.again.due(now):
+		return nil
+	default:
+		p.again.failed(now)
+	}
+	p.waiting = true
+	ask := &event.Locate{
+		Pods: make(map[netip.Addr]string, len(p.pods.local)), NodeIPs: p.self.Addrs(), Remote: p.remote, Override: p.cfg.Override,
+	}
+	for id := range p.pods.local {
+		for _, a := range p.pods.ips[id] {
+			if name, twice := ask.Pods[a]; !twice || id.String() < name {
+				ask.Pods[a] = id.String()
+			}
+		}
+	}
+	return ask
+}
+
+// placeInterfaces recomputes the interface sets from the last answer and the present pods.
+func (p *Processor) placeInterfaces(remark func(bool, string, ...any)) {
+	front, back := renderer.NewInterfaces(), renderer.NewInterfaces()
+	p.missing = false
+	if p.located != nil {
+		p.placeNode(front, back, remark)
+		for id := range p.pods.local {
+			name := p.interfaceOf(id)
+			if name == "" {
+				p.missing = true
+				continue
+			}
+			front.Add(name)
+			if p.serves(id) {
+				back.Add(name)
+			}
+		}
+	}
+	if !maps.Equal(p.frontends, front) {
+		p.frontends = front
+	}
+	if !maps.Equal(p.backends, back) {
+		p.backends = back
+	}
+}
+
+// placeNode adds the interfaces that are not a pod's: clients come through all of them, endpoints are behind the host
+// interface and the one that leads to the other nodes.
+func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool, string, ...any)) {
+	uplink := cmp.Or(p.cfg.Override.Uplink, p.located.Uplink)
+	overlay := cmp.Or(p.cfg.Override.Overlay, p.located.Overlay)
+	host := cmp.Or(p.cfg.Override.Host, p.located.Host)
+	if overlay == uplink {
+		overlay = ""
+	}
+	p.state.Uplink, p.state.Overlay, p.state.Host = uplink, overlay, host
+	p.state.UplinkIPs = p.located.UplinkIPs
+	if uplink == "" {
+		p.missing = true
+		remark(false, "no uplink was found in VPP: services are not reachable from outside through it")
+	}
+	for _, name := range []string{uplink, overlay, host} {
+		if name != "" {
+			front.Add(name)
+		}
+	}
+	for _, name := range []string{cmp.Or(overlay, uplink), host} {
+		if name != "" {
+			back.Add(name)
+		}
+	}
+}
+
+// interfaceOf is the interface of a local pod: the one VPP reaches its first located address through; "": not found.
+func (p *Processor) interfaceOf(id model.PodID) string {
+	for _, a := range p.pods.ips[id] {
+		if name := p.located.Pods[a]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// serves tells whether a local pod is an endpoint of a rendered service, ready or not: one that starts or ends must not
+// make its interface change roles back and forth.
+func (p *Processor) serves(id model.PodID) bool {
+	for _, a := range p.pods.ips[id] {
+		for _, slice := range p.users[a] {
+			if s := p.services[p.slices[slice].Service]; s != nil && s.built != nil {
+				return true
+			}
+		}
+	}
+	return false
+}

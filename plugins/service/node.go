@@ -1,0 +1,135 @@
+package service
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// refreshNodes recomputes what follows from the Node and ServiceCIDR objects alone.
+func (p *Processor) refreshNodes() {
+	p.nodesDirty = false
+	p.stateDirty = true
+	wasRemote, wasSelf := p.remote, p.self.Addrs()
+	var addrs []netip.Addr
+	p.remote = nil
+	for name, node := range p.nodes {
+		addrs = append(addrs, node.Addrs()...)
+		if name != p.cfg.NodeName {
+			p.remote = append(p.remote, node.PodCIDRs...)
+		}
+	}
+	sortPrefixes(p.remote)
+	zone := p.self.Zone
+	p.self = model.Node{Name: p.cfg.NodeName}
+	if node := p.nodes[p.cfg.NodeName]; node != nil {
+		p.self = *node
+	}
+	ips := renderer.IPAddressesOf(addrs...)
+	for _, ip := range difference(p.claims.nodes, ips) {
+		for _, id := range p.users[ip] {
+			p.mark(p.get(p.slices[id].Service))
+		}
+	}
+	if !ips.Equal(p.claims.nodes) {
+		p.claims.setNodes(ips, p.mark)
+	}
+	if zone != p.self.Zone {
+		for _, s := range p.services {
+			p.mark(s)
+		}
+	}
+	p.pods.changed = p.pods.changed || !slices.Equal(wasRemote, p.remote) || !slices.Equal(wasSelf, p.self.Addrs())
+}
+
+// refreshState recomputes the node's state and the interface sets; all of it is a function of the objects.
+func (p *Processor) refreshState() {
+	p.nodeNotes = nil
+	remark := func(refused bool, format string, args ...any) {
+		p.nodeNotes = append(p.nodeNotes, model.Note{
+			Ref: model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, Reason: fmt.Sprintf(format, args...), Refused: refused,
+		})
+	}
+	if p.nodes[p.cfg.NodeName] == nil {
+		remark(false, "there is no such Node: its addresses and pod CIDRs are not known")
+	}
+	ranges := slices.Clone(p.cfg.ServiceCIDRs)
+	for _, r := range p.ranges {
+		ranges = append(ranges, r.CIDRs...)
+	}
+	sortPrefixes(ranges)
+	p.state = renderer.NodeState{
+		Name:         p.cfg.NodeName,
+		IPs:          p.self.Addrs(),
+		PodCIDRs:     p.self.PodCIDRs,
+		ServiceCIDRs: slices.Compact(ranges),
+		Loopback:     p.loopback(remark),
+	}
+	p.placeInterfaces(remark)
+}
+
+// loopback is the highest usable address of the node's first IPv4 pod CIDR that is free, or the configured one.
+func (p *Processor) loopback(remark func(bool, string, ...any)) netip.Addr {
+	if fixed := p.cfg.Loopback; fixed.IsValid() {
+		if by := p.occupant(fixed); by != "" {
+			remark(false, "NAT loopback %s is configured, but it is the address of %s", fixed, by)
+		}
+		return fixed
+	}
+	at := slices.IndexFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Addr().Is4() })
+	if at < 0 {
+		return netip.Addr{}
+	}
+	cidr := p.self.PodCIDRs[at].Masked()
+	wanted := lastAddr(cidr).Prev() // the last one is for broadcast
+	for a := wanted; cidr.Bits() < 31 && a != cidr.Addr(); a = a.Prev() {
+		if p.occupant(a) != "" {
+			continue
+		}
+		if a != wanted {
+			remark(false, "NAT loopback is %s, because %s is the address of %s", a, wanted, p.occupant(wanted))
+		}
+		return a
+	}
+	remark(true, "there is no NAT loopback: pod CIDR %s has no free address", cidr)
+	return netip.Addr{}
+}
+
+// occupant names who has an address; "": nobody that is known.
+func (p *Processor) occupant(a netip.Addr) string {
+	if owners := p.pods.at[a]; len(owners) > 0 {
+		return "Pod " + slices.MinFunc(owners, model.PodID.Compare).String()
+	}
+	if ids := p.users[a]; len(ids) > 0 {
+		service := p.slices[ids[0]].Service
+		for _, id := range ids {
+			if s := p.slices[id].Service; s.Compare(service) < 0 {
+				service = s
+			}
+		}
+		return "an endpoint of Service " + service.String()
+	}
+	if p.claims.nodes.Contains(a) {
+		return "a node"
+	}
+	return ""
+}
+
+func lastAddr(p netip.Prefix) netip.Addr {
+	b := p.Addr().As4()
+	for bit := p.Bits(); bit < 32; bit++ {
+		b[bit/8] |= 0x80 >> (bit % 8)
+	}
+	return netip.AddrFrom4(b)
+}
+
+func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Compare) }
+
+func equalStates(a, b renderer.NodeState) bool {
+	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
+		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
+		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback
+}

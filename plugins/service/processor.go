@@ -1,0 +1,328 @@
+package service
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Config is what a processor needs to know beside the cluster's objects.
+type Config struct {
+	NodeName     string         // this node; "" has no local endpoints
+	ProxyName    string         // label service.kubernetes.io/service-proxy-name of the Services to serve; "": those without it
+	Loopback     netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
+	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
+	Override     event.Located  // names of interfaces that are known and need not be found; "" ones are found
+}
+
+// Processor holds the objects and tells renderers what follows from them. It is not safe for concurrent use.
+type Processor struct {
+	cfg     Config
+	targets []*target
+	now     time.Time
+
+	services map[model.ServiceID]*service
+	slices   map[model.SliceID]*model.EndpointSlice
+	users    map[netip.Addr][]model.SliceID // slices that name an endpoint address
+	nodes    map[string]*model.Node
+	ranges   map[string]*model.ServiceCIDR
+	claims   *claims
+	pods
+	interfaces
+
+	dirty      map[*service]struct{}
+	nodesDirty bool
+	stateDirty bool
+	nodePorts  map[*service]struct{}     // built ones with a node port
+	all        []*renderer.ContivService // built ones, sorted by ID
+	self       model.Node                // this node; zero: not known
+	state      renderer.NodeState
+	frontends  renderer.Interfaces
+	backends   renderer.Interfaces
+	nodeNotes  []model.Note
+}
+
+// service is everything known about one Service.
+type service struct {
+	id      model.ServiceID
+	spec    *model.Service         // nil: only slices are there
+	parts   []*model.EndpointSlice // sorted by name
+	renamed bool                   // spec changed, so the claims may have
+	claimed []renderer.Frontend    // sorted
+	built   *renderer.ContivService
+	notes   []model.Note
+	told    []*renderer.ContivService // by target: what its renderer has accepted
+	errs    []error                   // by target: why it has not accepted built
+}
+
+func compareServices(a, b *service) int { return a.id.Compare(b.id) }
+
+// New returns a processor without objects. Nothing is told to renderers before the first Resync or Flush.
+func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
+	p := &Processor{
+		cfg:        cfg,
+		services:   map[model.ServiceID]*service{},
+		slices:     map[model.SliceID]*model.EndpointSlice{},
+		users:      map[netip.Addr][]model.SliceID{},
+		nodes:      map[string]*model.Node{},
+		ranges:     map[string]*model.ServiceCIDR{},
+		claims:     newClaims(),
+		pods:       newPods(cfg.NodeName),
+		dirty:      map[*service]struct{}{},
+		nodesDirty: true,
+		stateDirty: true,
+		nodePorts:  map[*service]struct{}{},
+		frontends:  renderer.NewInterfaces(),
+		backends:   renderer.NewInterfaces(),
+	}
+	for i, api := range renderers {
+		p.targets = append(p.targets, newTarget(i, api))
+	}
+	return p
+}
+
+// Apply takes one change of an object; kinds that do not concern services change nothing.
+func (p *Processor) Apply(ch event.Change) {
+	obj := ch.Object
+	if ch.Err != nil {
+		obj = nil
+	}
+	name := model.ServiceID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}
+	switch ch.Ref.Kind {
+	case model.KindService:
+		spec, _ := obj.(*model.Service)
+		p.setSpec(name, spec)
+	case model.KindEndpointSlice:
+		slice, _ := obj.(*model.EndpointSlice)
+		p.setSlice(model.SliceID(name), slice)
+	case model.KindPod:
+		pod, _ := obj.(*model.Pod)
+		p.stateDirty = p.pods.set(model.PodID(name), pod) || p.stateDirty
+	case model.KindNode:
+		node, _ := obj.(*model.Node)
+		p.nodesDirty = put(p.nodes, ch.Ref.Name, node) || p.nodesDirty
+	case model.KindServiceCIDR:
+		cidr, _ := obj.(*model.ServiceCIDR)
+		p.nodesDirty = put(p.ranges, ch.Ref.Name, cidr) || p.nodesDirty
+	}
+}
+
+// put stores or, given nil, removes, and tells whether that changed the map.
+func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
+	if v == nil {
+		_, had := m[key]
+		delete(m, key)
+		return had
+	}
+	m[key] = v
+	return true
+}
+
+func (p *Processor) get(id model.ServiceID) *service {
+	s := p.services[id]
+	if s == nil {
+		n := len(p.targets)
+		s = &service{id: id, told: make([]*renderer.ContivService, n), errs: make([]error, n)}
+		p.services[id] = s
+	}
+	return s
+}
+
+func (p *Processor) mark(s *service) { p.dirty[s] = struct{}{} }
+
+func (p *Processor) setSpec(id model.ServiceID, spec *model.Service) {
+	if spec == nil && p.services[id] == nil {
+		return
+	}
+	s := p.get(id)
+	s.spec, s.renamed = spec, true
+	p.mark(s)
+}
+
+func (p *Processor) setSlice(id model.SliceID, slice *model.EndpointSlice) {
+	old := p.slices[id]
+	if slice != nil && slice.Service.Name == "" {
+		slice = nil
+	}
+	if old == nil && slice == nil {
+		return
+	}
+	if old != nil && (slice == nil || slice.Service != old.Service) {
+		s := p.get(old.Service)
+		if at, found := s.find(id); found {
+			s.parts = slices.Delete(s.parts, at, at+1)
+		}
+		p.mark(s)
+	}
+	if slice != nil {
+		s := p.get(slice.Service)
+		if at, found := s.find(id); found {
+			s.parts[at] = slice
+		} else {
+			s.parts = slices.Insert(s.parts, at, slice)
+		}
+		p.mark(s)
+	}
+	put(p.slices, id, slice)
+	p.reindex(id, addresses(old), addresses(slice))
+}
+
+func (s *service) find(id model.SliceID) (int, bool) {
+	return slices.BinarySearchFunc(s.parts, id.Name, func(part *model.EndpointSlice, name string) int {
+		return cmp.Compare(part.ID.Name, name)
+	})
+}
+
+// addresses are a slice's endpoint addresses, sorted, each once.
+func addresses(slice *model.EndpointSlice) []netip.Addr {
+	if slice == nil {
+		return nil
+	}
+	out := make([]netip.Addr, len(slice.Endpoints))
+	for i := range slice.Endpoints {
+		out[i] = slice.Endpoints[i].Addr
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
+// reindex brings users up to date after a slice's addresses changed; both lists are sorted.
+func (p *Processor) reindex(id model.SliceID, old, now []netip.Addr) {
+	for len(old) > 0 || len(now) > 0 {
+		switch {
+		case len(now) == 0 || len(old) > 0 && old[0].Less(now[0]):
+			p.unuse(old[0], id)
+			old = old[1:]
+		case len(old) == 0 || now[0].Less(old[0]):
+			p.users[now[0]] = append(p.users[now[0]], id)
+			p.stateDirty = p.stateDirty || p.concerns(now[0])
+			now = now[1:]
+		default:
+			old, now = old[1:], now[1:]
+		}
+	}
+}
+
+func (p *Processor) unuse(a netip.Addr, id model.SliceID) {
+	if p.users[a] = slices.DeleteFunc(p.users[a], func(x model.SliceID) bool { return x == id }); len(p.users[a]) == 0 {
+		delete(p.users, a)
+	}
+	p.stateDirty = p.stateDirty || p.concerns(a)
+}
+
+// concerns tells whether the node's state or interface sets may depend on an endpoint having the address.
+func (p *Processor) concerns(a netip.Addr) bool {
+	return len(p.pods.at[a]) > 0 || slices.ContainsFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
+}
+
+// refresh rebuilds what is dirty, and returns that and the part of it that changed, sorted by ID.
+func (p *Processor) refresh() (dirty, changed []*service) {
+	if p.nodesDirty {
+		p.refreshNodes()
+	}
+	for s := range p.dirty {
+		if s.renamed {
+			p.reclaim(s)
+		}
+	}
+	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains}
+	dirty = slices.SortedFunc(maps.Keys(p.dirty), compareServices)
+	for _, s := range dirty {
+		if p.rebuild(s, env) {
+			changed = append(changed, s)
+		}
+	}
+	clear(p.dirty)
+	if p.stateDirty {
+		p.stateDirty = false
+		p.refreshState()
+	}
+	return dirty, changed
+}
+
+// reclaim brings the claims of a service up to date; they depend on nothing but its spec.
+func (p *Processor) reclaim(s *service) {
+	s.renamed = false
+	var want []renderer.Frontend
+	if skipReason(s.spec, p.cfg.ProxyName) == "" {
+		bare, _ := build(s.spec, nil, surroundings{})
+		want = frontendsOf(bare)
+	}
+	p.claims.set(s, want, p.mark)
+}
+
+// rebuild makes built anew, and tells whether it differs from before.
+func (p *Processor) rebuild(s *service, env surroundings) bool {
+	var now *renderer.ContivService
+	s.notes = nil
+	if skipReason(s.spec, p.cfg.ProxyName) == "" {
+		now, s.notes = build(s.spec, s.parts, env)
+		now.Conflicts = p.claims.conflicts(s)
+		for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
+			s.notes = append(s.notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
+		}
+	}
+	if now.Equal(s.built) {
+		return false
+	}
+	p.stateDirty = p.stateDirty || (now == nil) != (s.built == nil)
+	p.list(s, now)
+	s.built = now
+	if now != nil && now.HasNodePort() {
+		p.nodePorts[s] = struct{}{}
+	} else {
+		delete(p.nodePorts, s)
+	}
+	return true
+}
+
+// list puts the new form of a service into all, in place of the old one.
+func (p *Processor) list(s *service, now *renderer.ContivService) {
+	at, found := p.index(s.id)
+	switch {
+	case found && now == nil:
+		p.all = slices.Delete(p.all, at, at+1)
+	case found:
+		p.all[at] = now
+	case now != nil:
+		p.all = slices.Insert(p.all, at, now)
+	}
+}
+
+func (p *Processor) index(id model.ServiceID) (int, bool) {
+	return slices.BinarySearchFunc(p.all, id, func(svc *renderer.ContivService, id model.ServiceID) int {
+		return svc.ID.Compare(id)
+	})
+}
+
+// others calls f with every rendered service but one. The last of them stands in the place of the one left out, so the
+// view costs nothing to make; it is good until f returns.
+func (p *Processor) others(id model.ServiceID, f func([]*renderer.ContivService) error) error {
+	at, found := p.index(id)
+	if !found {
+		return f(p.all[:len(p.all):len(p.all)])
+	}
+	last := len(p.all) - 1
+	p.all[at], p.all[last] = p.all[last], p.all[at]
+	defer func() { p.all[at], p.all[last] = p.all[last], p.all[at] }()
+	return f(p.all[:last:last])
+}
+
+// forget drops services of which nothing is left, here and at the renderers.
+func (p *Processor) forget(list []*service) {
+	for _, s := range list {
+		gone := s.spec == nil && len(s.parts) == 0 && p.services[s.id] == s
+		for _, told := range s.told {
+			gone = gone && told == nil
+		}
+		if gone {
+			delete(p.services, s.id)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// A failed call is made again after firstRetry, then after twice as long each time, up to lastRetry.
+const (
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// backoff spaces repetitions; the zero value is due at once.
+type backoff struct {
+	at   time.Time
+	wait time.Duration
+}
+
+func (b *backoff) due(now time.Time) bool { return !now.Before(b.at) }
+
+func (b *backoff) failed(now time.Time) {
+	b.wait = min(max(2*b.wait, firstRetry), lastRetry)
+	b.at = now.Add(b.wait)
+}
+
+// target is a renderer and what it was told last.
+type target struct {
+	number    int // index in told and errs of services
+	api       renderer.ServiceRendererAPI
+	node      renderer.NodeRenderer // nil: it does not care
+	synced    bool                  // the last Resync went well
+	failed    map[*service]struct{}
+	err       error // of a call that is not about one service
+	retry     backoff
+	state     renderer.NodeState
+	nodeIPs   *renderer.IPAddresses
+	frontends renderer.Interfaces
+	backends  renderer.Interfaces
+}
+
+func newTarget(number int, api renderer.ServiceRendererAPI) *target {
+	t := &target{number: number, api: api, failed: map[*service]struct{}{}}
+	t.node, _ = api.(renderer.NodeRenderer)
+	return t
+}
+
+// Flush tells the renderers what changed, and repeats calls that failed when their time has come. The error joins those
+// of the calls made now; what fails keeps no other call from being made.
+func (p *Processor) Flush() error {
+	dirty, changed := p.refresh()
+	var errs []error
+	for _, t := range p.targets {
+		errs = append(errs, p.update(t, changed))
+	}
+	p.forget(dirty)
+	return errors.Join(errs...)
+}
+
+// Resync tells the renderers everything.
+func (p *Processor) Resync() error {
+	dirty, changed := p.refresh()
+	var errs []error
+	for _, t := range p.targets {
+		t.synced, t.retry = false, backoff{}
+		errs = append(errs, p.update(t, changed))
+	}
+	p.forget(dirty)
+	return errors.Join(errs...)
+}
+
+func (p *Processor) update(t *target, changed []*service) error {
+	due := t.retry.due(p.now)
+	if !t.synced {
+		if !due {
+			return nil
+		}
+		return p.resync(t)
+	}
+	var errs []error
+	work := changed
+	if due && len(t.failed) > 0 {
+		work = slices.SortedFunc(maps.Keys(t.failed), compareServices)
+		work = append(work, changed...) // told says what is left to do: a service may be in both
+	}
+	if t.err == nil || due {
+		t.err = p.updateNode(t)
+		errs = append(errs, t.err)
+	}
+	for _, s := range work {
+		errs = append(errs, p.deliver(t, s))
+	}
+	if t.err == nil || due {
+		err := p.updateNodePorts(t)
+		t.err = errors.Join(t.err, err)
+		errs = append(errs, err)
+	}
+	err := errors.Join(errs...)
+	switch {
+	case err != nil && (due || t.retry.wait == 0):
+		t.retry.failed(p.now)
+	case len(t.failed) == 0 && t.err == nil:
+		t.retry = backoff{}
+	}
+	return err
+}
+
+// deliver makes the call that brings a renderer from what it was told of a service to how the service is now.
+func (p *Processor) deliver(t *target, s *service) error {
+	old, now := s.told[t.number], s.built
+	var err error
+	switch {
+	case old == now || old.Equal(now):
+	case old == nil:
+		err = t.api.AddService(now)
+	case now == nil:
+		err = p.others(s.id, func(others []*renderer.ContivService) error { return t.api.DeleteService(old, others) })
+	default:
+		err = p.others(s.id, func(others []*renderer.ContivService) error { return t.api.UpdateService(old, now, others) })
+	}
+	if err != nil {
+		s.errs[t.number] = err
+		t.failed[s] = struct{}{}
+		return fmt.Errorf("service %s: %w", s.id, err)
+	}
+	s.told[t.number], s.errs[t.number] = now, nil
+	if _, repeated := t.failed[s]; repeated {
+		delete(t.failed, s)
+		p.forget([]*service{s})
+	}
+	return nil
+}
+
+func (p *Processor) updateNode(t *target) error {
+	var errs []error
+	if t.node != nil && !equalStates(t.state, p.state) {
+		if err := t.node.UpdateNode(p.state); err != nil {
+			errs = append(errs, fmt.Errorf("node state: %w", err))
+		} else {
+			t.state = p.state
+		}
+	}
+	swap := func(what string, was *renderer.Interfaces, now renderer.Interfaces, call func(a, b renderer.Interfaces) error) {
+		if maps.Equal(*was, now) {
+			return
+		}
+		if err := call(was.Copy(), now.Copy()); err != nil {
+			errs = append(errs, fmt.Errorf("%s interfaces: %w", what, err))
+			return
+		}
+		*was = now
+	}
+	swap("frontend", &t.frontends, p.frontends, t.api.UpdateLocalFrontendIfs)
+	swap("backend", &t.backends, p.backends, t.api.UpdateLocalBackendIfs)
+	return errors.Join(errs...)
+}
+
+func (p *Processor) updateNodePorts(t *target) error {
+	if t.nodeIPs.Equal(p.claims.nodes) {
+		return nil
+	}
+	services := make([]*renderer.ContivService, 0, len(p.nodePorts))
+	for _, s := range slices.SortedFunc(maps.Keys(p.nodePorts), compareServices) {
+		services = append(services, s.built)
+	}
+	if err := t.api.UpdateNodePortServices(p.claims.nodes.Copy(), services); err != nil {
+		return fmt.Errorf("node ports: %w", err)
+	}
+	t.nodeIPs = p.claims.nodes
+	return nil
+}
+
+// resync gives one renderer everything; what it gets is its own to keep.
+func (p *Processor) resync(t *target) error {
+	if err := p.resyncCalls(t); err != nil {
+		t.err = err
+		t.retry.failed(p.now)
+		return err
+	}
+	t.synced, t.err, t.retry = true, nil, backoff{}
+	t.state, t.nodeIPs, t.frontends, t.backends = p.state, p.claims.nodes, p.frontends, p.backends
+	clear(t.failed)
+	for _, s := range p.services {
+		s.told[t.number], s.errs[t.number] = s.built, nil
+	}
+	return nil
+}
+
+func (p *Processor) resyncCalls(t *target) error {
+	if t.node != nil {
+		if err := t.node.UpdateNode(p.state); err != nil {
+			return fmt.Errorf("resync: node state: %w", err)
+		}
+	}
+	err := t.api.Resync(&renderer.ResyncEventData{
+		NodeIPs:     p.claims.nodes.Copy(),
+		Services:    slices.Clone(p.all),
+		FrontendIfs: p.frontends.Copy(),
+		BackendIfs:  p.backends.Copy(),
+	})
+	if err != nil {
+		return fmt.Errorf("resync: %w", err)
+	}
+	return nil
+}

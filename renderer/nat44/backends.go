@@ -1,0 +1,114 @@
+package nat44
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// backend is an IPv4 endpoint on its way into a mapping.
+type backend struct {
+	at    netip.AddrPort
+	local bool
+}
+
+// locals are the endpoints of a port as VPP gets them: IPv4, sorted, each once, at most MaxBackends, weighed. The
+// messages are shared by all mappings of the port.
+func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
+	set := make([]backend, 0, len(list))
+	for _, b := range list {
+		if a := b.Addr(); a.Is4() {
+			set = append(set, backend{netip.AddrPortFrom(a, b.Port), b.Local})
+		}
+	}
+	slices.SortFunc(set, compareBackends)
+	set = slices.CompactFunc(set, func(a, b backend) bool { return a.at == b.at })
+	if n := len(set); n > MaxBackends {
+		s.note(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
+		set = pick(set, MaxBackends, s.node.Name)
+	}
+	weight := localWeight(set, s.cfg.LocalEndpointWeight)
+	messages := make([]nat.DNat44_StaticMapping_LocalIP, len(set))
+	out := make([]*nat.DNat44_StaticMapping_LocalIP, len(set))
+	for i, b := range set {
+		m := &messages[i]
+		m.LocalIp, m.LocalPort, m.Probability = b.at.Addr().String(), uint32(b.at.Port()), 1
+		if b.local {
+			m.Probability = weight
+		}
+		out[i] = m
+	}
+	return out
+}
+
+func compareBackends(a, b backend) int {
+	if c := a.at.Compare(b.at); c != 0 {
+		return c
+	}
+	switch {
+	case a.local == b.local:
+		return 0
+	case a.local:
+		return -1
+	}
+	return 1
+}
+
+// localWeight is the wanted weight of local endpoints, or the largest whose sum VPP can hold (rule A5); remote ones
+// weigh 1. It is at least 1, because a set is never larger than MaxBackends.
+func localWeight(set []backend, wanted uint8) uint32 {
+	local := 0
+	for _, b := range set {
+		if b.local {
+			local++
+		}
+	}
+	if local == 0 {
+		return 1
+	}
+	room := (maxWeight - (len(set) - local)) / local
+	return uint32(max(1, min(int(wanted), room)))
+}
+
+// pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart
+// from each other, so that together they use all. The order stays.
+func pick(set []backend, n int, node string) []backend {
+	type scored struct {
+		backend
+		score uint64
+	}
+	ranking := make([]scored, len(set))
+	for i, b := range set {
+		ranking[i] = scored{b, score(node, b.at)}
+	}
+	slices.SortFunc(ranking, func(a, b scored) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), compareBackends(a.backend, b.backend))
+	})
+	out := make([]backend, n)
+	for i, r := range ranking[:n] {
+		out[i] = r.backend
+	}
+	slices.SortFunc(out, compareBackends)
+	return out
+}
+
+// score is FNV-1a of node, address and port, its bits mixed by the finalizer of SplitMix64: FNV alone leaves the high
+// bits of similar inputs similar.
+func score(node string, at netip.AddrPort) uint64 {
+	h := uint64(14695981039346656037)
+	mix := func(b byte) { h = (h ^ uint64(b)) * 1099511628211 }
+	for i := range len(node) {
+		mix(node[i])
+	}
+	a := at.Addr().As4()
+	for _, b := range binary.BigEndian.AppendUint16(a[:], at.Port()) {
+		mix(b)
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}

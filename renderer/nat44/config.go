@@ -1,0 +1,73 @@
+package nat44
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Limits of VPP 24.06's load-balancing mappings (nat44_add_del_lb_static_mapping, nat44_lb_static_mapping_add_del_local).
+const (
+	// MaxBackends is how many endpoints one frontend may have: VPP counts locals in 8 bits, and two of the 255 are
+	// pads that keep a mapping load-balancing when it has a single endpoint (rules A2, A6).
+	MaxBackends = 253
+
+	// maxWeight is the largest sum of weights: VPP adds them up in 8 bits (rule A5).
+	maxWeight = 255
+)
+
+// PadNetwork is where the addresses of pads and of the drop target are (RFC 5737); its packets go nowhere.
+const PadNetwork = "192.0.2.0/24"
+
+// anyVRF makes an address pool serve every VRF.
+const anyVRF = 4294967295
+
+// defaultVXLANPort is IANA's.
+const defaultVXLANPort = 4789
+
+// IdentitiesLabel labels the identity mappings; no service has it, because theirs hold a slash.
+const IdentitiesLabel = "identities"
+
+// Config chooses what is left open by Kubernetes. The zero value is usable.
+type Config struct {
+	// LocalEndpointWeight is how much likelier an endpoint of this node is than one of another, 0 and 1: equally.
+	// It shrinks where the sum of weights would exceed VPP's 255.
+	LocalEndpointWeight uint8
+
+	// DisableSNAT keeps the addresses of pods in packets that leave the cluster.
+	DisableSNAT bool
+
+	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
+	VXLANPort uint16
+
+	// Sessions is the size of VPP's session table per worker; 0: VPP's default of 64512.
+	Sessions uint32
+
+	// Seconds an idle session is kept; 0: VPP's defaults of 300, 7440, 240 and 60.
+	TimeoutUDP, TimeoutTCPEstablished, TimeoutTCPTransitory, TimeoutICMP uint32
+}
+
+// minSessions and maxSessions bound what VPP can make a table of: a session costs about 250 bytes.
+const (
+	minSessions = 1 << 10
+	maxSessions = 1 << 28
+)
+
+// Validate names every field that cannot be honoured.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Sessions != 0 && (c.Sessions < minSessions || c.Sessions > maxSessions) {
+		errs = append(errs, fmt.Errorf("sessions %d: must be 0 or %d to %d", c.Sessions, minSessions, maxSessions))
+	}
+	for _, t := range []struct {
+		name    string
+		seconds uint32
+	}{
+		{"UDP", c.TimeoutUDP}, {"established TCP", c.TimeoutTCPEstablished},
+		{"transitory TCP", c.TimeoutTCPTransitory}, {"ICMP", c.TimeoutICMP},
+	} {
+		if t.seconds > 7*24*3600 {
+			errs = append(errs, fmt.Errorf("%s timeout %d s: must be at most a week", t.name, t.seconds))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,107 @@
+package nat44
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Node is everything VPP must have whatever the services are: NAT44 itself, its interfaces and address pools, and routes
+// that drop packets for unallocated cluster IPs and for pads.
+//
+// Roles of interfaces, measured on VPP 24.06 (nat44_interface_add_del_feature, nat44_ed_add_del_output_interface): all
+// are inside and outside at once (rule B12). With SNAT the uplink has the output feature instead, which does both
+// directions; the two exclude each other.
+func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg Config) (keyed.Values, []model.Note) {
+	values := keyed.Values{}
+	values.Put(&nat.Nat44Global{Forwarding: true}) // rule B13: without it everything but services is dropped
+	values.Put(&contivnat.Nat44Settings{
+		Sessions: cfg.Sessions, Udp: cfg.TimeoutUDP, TcpEstablished: cfg.TimeoutTCPEstablished,
+		TcpTransitory: cfg.TimeoutTCPTransitory, Icmp: cfg.TimeoutICMP,
+	})
+	for _, cidr := range node.ServiceCIDRs {
+		if cidr.Addr().Is4() {
+			values.Put(&contivl3.RejectRoute{DstNetwork: cidr.Masked().String(), Action: contivl3.RejectRoute_DROP})
+		}
+	}
+	values.Put(&contivl3.RejectRoute{DstNetwork: PadNetwork, Action: contivl3.RejectRoute_DROP})
+	if node.Loopback.Is4() {
+		values.Put(&nat.Nat44AddressPool{VrfId: anyVRF, FirstIp: node.Loopback.String(), TwiceNat: true})
+	}
+	address, notes := snat(node, cfg)
+	if address.IsValid() {
+		values.Put(&nat.Nat44AddressPool{VrfId: anyVRF, FirstIp: address.String()})
+		values.Put(identities(address, cfg))
+	}
+	for _, ifs := range []renderer.Interfaces{frontends, backends} {
+		for name := range ifs {
+			if name == node.Uplink && address.IsValid() {
+				values.Put(&nat.Nat44Interface{Name: name, OutputFeature: true})
+				continue
+			}
+			values.Put(&nat.Nat44Interface{Name: name, NatInside: true, NatOutside: true})
+		}
+	}
+	return values, notes
+}
+
+// snat is the address that pods have outside the cluster; the zero address: they keep their own, and the note says why.
+// It needs an overlay apart from the uplink: the output feature knows no exceptions, so traffic to pods of other nodes
+// would be translated, too.
+func snat(node renderer.NodeState, cfg Config) (netip.Addr, []model.Note) {
+	off := func(why string) (netip.Addr, []model.Note) {
+		return netip.Addr{}, []model.Note{{
+			Ref:    model.Ref{Kind: model.KindNode, Name: node.Name},
+			Reason: "pods keep their addresses outside the cluster: " + why,
+		}}
+	}
+	switch {
+	case cfg.DisableSNAT:
+		return netip.Addr{}, nil
+	case node.Uplink == "":
+		return off("VPP has no known uplink")
+	case node.Overlay == "" || node.Overlay == node.Uplink:
+		return off(fmt.Sprintf("pods of other nodes are behind the uplink %s as well, and nat44 cannot tell them from the rest", node.Uplink))
+	}
+	if a := uplinkAddr(node); a.IsValid() {
+		return a, nil
+	}
+	return off(fmt.Sprintf("uplink %s has no IPv4 address of the node", node.Uplink))
+}
+
+// uplinkAddr is the first IPv4 address of the node that its uplink has, else the uplink's first one.
+func uplinkAddr(node renderer.NodeState) netip.Addr {
+	has := func(a netip.Addr) bool {
+		return slices.ContainsFunc(node.UplinkIPs, func(p netip.Prefix) bool { return p.Addr() == a })
+	}
+	for _, a := range node.IPs {
+		if a.Is4() && has(a) {
+			return a
+		}
+	}
+	for _, p := range node.UplinkIPs {
+		if p.Addr().Is4() {
+			return p.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// identities exempts the overlay's own packets from SNAT: answers to them find no session otherwise.
+func identities(address netip.Addr, cfg Config) *nat.DNat44 {
+	port := uint32(cfg.VXLANPort)
+	if port == 0 {
+		port = defaultVXLANPort
+	}
+	return &nat.DNat44{
+		Label:      IdentitiesLabel,
+		IdMappings: []*nat.DNat44_IdentityMapping{{IpAddress: address.String(), Port: port, Protocol: nat.DNat44_UDP}},
+	}
+}

@@ -1,0 +1,218 @@
+package nat44
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Service is everything VPP must have for one service on the given node: a DNat44 if anything can be mapped, and a reject
+// route for each of its addresses. NodeIPs are those of all nodes. Of the node, name, addresses and loopback matter.
+func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
+	s := &rendering{
+		svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg,
+		seen: make(map[renderer.Frontend]struct{}, len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len())),
+	}
+	s.refuseFamilies()
+	for _, name := range svc.PortNames() {
+		s.port(name, svc.Ports[name])
+	}
+	values := keyed.Values{}
+	if len(s.mappings) > 0 {
+		slices.SortFunc(s.mappings, compareMappings)
+		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
+	}
+	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
+		for _, a := range addrs.Addrs() {
+			if a.Is4() && !nodeIPs.Contains(a) {
+				values.Put(&contivl3.RejectRoute{DstNetwork: a.String() + "/32"})
+			}
+		}
+	}
+	return values, s.notes
+}
+
+// rendering is one call of Service.
+type rendering struct {
+	svc      *renderer.ContivService
+	node     renderer.NodeState
+	nodeIPs  *renderer.IPAddresses
+	cfg      Config
+	seen     map[renderer.Frontend]struct{}
+	mappings []*nat.DNat44_StaticMapping
+	notes    []model.Note
+}
+
+// target is where a kind of traffic goes.
+type target struct {
+	locals []*nat.DNat44_StaticMapping_LocalIP // none: to be dropped
+	source nat.DNat44_StaticMapping_TwiceNatMode
+	reject bool // nothing to map to, so the reject route answers
+}
+
+func (s *rendering) note(refused bool, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	if slices.ContainsFunc(s.notes, func(n model.Note) bool { return n.Reason == reason }) {
+		return
+	}
+	s.notes = append(s.notes, model.Note{
+		Ref:    model.Ref{Kind: model.KindService, Namespace: s.svc.ID.Namespace, Name: s.svc.ID.Name},
+		Reason: reason, Refused: refused,
+	})
+}
+
+// refuseFamilies says which addresses are left out for being IPv6 (rule A10).
+func (s *rendering) refuseFamilies() {
+	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
+		for _, a := range addrs.Addrs() {
+			if a.Is6() {
+				s.note(true, "address %s is not served: nat44 has no IPv6", a)
+			}
+		}
+	}
+}
+
+// port renders one port of the service on every address.
+func (s *rendering) port(name string, port *renderer.ServicePort) {
+	if port.Protocol != renderer.TCP && port.Protocol != renderer.UDP {
+		s.note(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
+		return
+	}
+	cluster := s.locals(name, s.svc.Backends[name])
+	local := s.locals(name, s.svc.Local(name))
+	internal := s.internal(cluster, local)
+	for _, a := range s.svc.ClusterIPs.Addrs() {
+		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
+	}
+	var outside, inside target
+	if s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0 {
+		outside, inside = s.external(cluster, local), s.podsOnly(cluster)
+	}
+	for _, a := range s.svc.ExternalIPs.Addrs() {
+		if s.restricted(a) {
+			s.note(true, "load-balancer IP %s is not served: nat44 cannot check loadBalancerSourceRanges", a)
+			continue
+		}
+		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, inside))
+	}
+	if port.NodePort == 0 {
+		return
+	}
+	for _, a := range s.nodeIPs.Addrs() {
+		s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
+	}
+}
+
+// choose is inside for addresses of other nodes: only pods of this node meet them here, on their way out. Translating
+// them at once spares the detour over the other node, whose choice of endpoint the way back might miss.
+func (s *rendering) choose(a netip.Addr, outside, inside target) target {
+	if s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a) {
+		return inside
+	}
+	return outside
+}
+
+// internal is the target of cluster IPs. The source is kept, except in a call of an endpoint to itself (rule A8).
+func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
+	set := cluster
+	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
+		if set = local; len(local) == 0 && len(cluster) > 0 {
+			s.note(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
+			return target{}
+		}
+	}
+	return target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+}
+
+// external is the target of external addresses and this node's own. Policy Cluster hides the client, so that answers
+// of endpoints elsewhere come back through this node; policy Local shows it.
+func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
+	if s.svc.TrafficPolicy == renderer.ClusterWide {
+		return s.hidden(cluster)
+	}
+	set := local
+	if len(local) == 0 && len(cluster) > 0 {
+		s.note(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, "+
+			"clients from outside are not answered")
+		set = cluster
+	}
+	return target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+}
+
+// podsOnly is the target of other nodes' addresses: pods reach every endpoint under both policies.
+func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
+	if s.svc.TrafficPolicy == renderer.ClusterWide {
+		return s.hidden(cluster)
+	}
+	return target{locals: cluster, source: nat.DNat44_StaticMapping_SELF, reject: len(cluster) == 0}
+}
+
+// hidden replaces the client by the NAT loopback. Without one VPP would drop such packets ("out of ports", rule A8).
+func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
+	t := target{locals: set, source: nat.DNat44_StaticMapping_ENABLED, reject: len(set) == 0}
+	if !t.reject && !s.node.Loopback.Is4() {
+		s.note(false, "this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on other "+
+			"nodes may miss this node")
+		t.source = nat.DNat44_StaticMapping_SELF
+	}
+	return t
+}
+
+// restricted tells whether the address may be used by some clients only.
+func (s *rendering) restricted(a netip.Addr) bool {
+	if !s.svc.LoadBalancerIPs.Contains(a) {
+		return false
+	}
+	some := false
+	for _, r := range s.svc.LoadBalancerSourceRanges {
+		if r.Addr().Is4() != a.Is4() {
+			continue
+		}
+		if r.Bits() == 0 {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// add appends the mapping of one frontend, unless it belongs to another service or this one has it already.
+func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
+	if !f.IP.Is4() || to.reject {
+		return
+	}
+	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
+		return
+	}
+	if _, again := s.seen[f]; again {
+		return
+	}
+	s.seen[f] = struct{}{}
+	m := &nat.DNat44_StaticMapping{
+		ExternalIp: f.IP.String(), ExternalPort: uint32(f.Port), LocalIps: to.locals, Protocol: nat.DNat44_TCP,
+	}
+	if f.Protocol == renderer.UDP {
+		m.Protocol = nat.DNat44_UDP
+	}
+	if len(to.locals) > 0 {
+		m.TwiceNat = to.source
+		m.SessionAffinity = s.svc.SessionAffinityTimeout
+	}
+	s.mappings = append(s.mappings, m)
+}
+
+func compareMappings(a, b *nat.DNat44_StaticMapping) int {
+	if a.ExternalIp != b.ExternalIp {
+		x, _ := netip.ParseAddr(a.ExternalIp)
+		y, _ := netip.ParseAddr(b.ExternalIp)
+		return x.Compare(y)
+	}
+	return cmp.Or(cmp.Compare(a.ExternalPort, b.ExternalPort), cmp.Compare(a.Protocol, b.Protocol))
+}

@@ -1,0 +1,355 @@
+package nat44
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+var (
+	thisNode = netip.MustParseAddr("192.168.16.1")
+	nodeIPs  = renderer.IPAddressesOf(thisNode, netip.MustParseAddr("192.168.16.2"))
+)
+
+func node() renderer.NodeState {
+	return renderer.NodeState{
+		Name: "node-1", IPs: []netip.Addr{thisNode},
+		PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/108")},
+		Uplink:       "eth0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}, Overlay: "vxlan0", Host: "tap0",
+		Loopback: netip.MustParseAddr("10.1.1.254"),
+	}
+}
+
+// web is default/web with cluster IP 10.96.0.10 and port http, TCP 80.
+func web(change ...func(*renderer.ContivService)) *renderer.ContivService {
+	svc := renderer.NewContivService()
+	svc.ID = svcmodel.ID{Namespace: "default", Name: "web"}
+	svc.ClusterIPs.Add(net.ParseIP("10.96.0.10"))
+	svc.Ports["http"] = &renderer.ServicePort{Protocol: renderer.TCP, Port: 80}
+	for _, f := range change {
+		f(svc)
+	}
+	return svc
+}
+
+// endpoints gives port http endpoints: "10.1.1.2" runs on this node, "10.1.2.2" on another.
+func endpoints(ips ...string) func(*renderer.ContivService) {
+	return func(svc *renderer.ContivService) {
+		for _, ip := range ips {
+			svc.Backends["http"] = append(svc.Backends["http"], &renderer.ServiceBackend{
+				IP: net.ParseIP(ip), Port: 8080, Local: strings.HasPrefix(ip, "10.1.1."),
+			})
+		}
+	}
+}
+
+func externalIP(ip string) func(*renderer.ContivService) {
+	return func(svc *renderer.ContivService) { svc.ExternalIPs.Add(net.ParseIP(ip)) }
+}
+
+func nodePort(svc *renderer.ContivService)      { svc.Ports["http"].NodePort = 30080 }
+func externalLocal(svc *renderer.ContivService) { svc.TrafficPolicy = renderer.NodeLocal }
+func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = renderer.NodeLocal }
+
+// lines is a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", then the keys of other values,
+// then the notes.
+func lines(values keyed.Values, notes []model.Note) []string {
+	var out, rest []string
+	for _, key := range values.Keys() {
+		dnat, is := values[key].(*nat.DNat44)
+		if !is {
+			rest = append(rest, strings.TrimPrefix(strings.TrimPrefix(key, "config/contiv/vpp/v1/"), "config/vpp/nat/v2/"))
+			continue
+		}
+		for _, m := range dnat.StMappings {
+			line := fmt.Sprintf("%s:%d/%s %s", m.ExternalIp, m.ExternalPort, m.Protocol, m.TwiceNat)
+			if m.SessionAffinity != 0 {
+				line += fmt.Sprintf(" affinity=%d", m.SessionAffinity)
+			}
+			for _, l := range m.LocalIps {
+				line += fmt.Sprintf(" %s:%d*%d", l.LocalIp, l.LocalPort, l.Probability)
+			}
+			out = append(out, line)
+		}
+	}
+	out = append(out, rest...)
+	for _, n := range notes {
+		out = append(out, fmt.Sprintf("%s: %s (refused %t)", n.Ref, n.Reason, n.Refused))
+	}
+	return out
+}
+
+func render(svc *renderer.ContivService) []string {
+	return lines(Service(svc, node(), nodeIPs, Config{}))
+}
+
+const (
+	vipReject = "reject-route/vrf/0/dst/10.96.0.10/32"
+	extReject = "reject-route/vrf/0/dst/203.0.113.7/32"
+	noLocal   = "Service default/web: externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach " +
+		"endpoints of others, clients from outside are not answered (refused false)"
+)
+
+func TestFrontendRules(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		svc  *renderer.ContivService
+		want []string
+	}{
+		{"cluster IP: all endpoints, client kept", web(endpoints("10.1.1.2", "10.1.2.2")), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+		}},
+		{"cluster IP ignores externalTrafficPolicy", web(endpoints("10.1.1.2", "10.1.2.2"), externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+		}},
+		{"cluster IP, internal Local: local endpoints", web(endpoints("10.1.1.2", "10.1.2.2"), internalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject,
+		}},
+		{"cluster IP, internal Local, none here: silence", web(endpoints("10.1.2.2"), internalLocal), []string{
+			"10.96.0.10:80/TCP DISABLED", vipReject,
+			"Service default/web: cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here (refused false)",
+		}},
+		{"no endpoints: the reject route answers", web(nodePort, externalIP("203.0.113.7")), []string{vipReject, extReject}},
+		{"no endpoints and internal Local: rejected, too", web(internalLocal), []string{vipReject}},
+		{"external IP, Cluster: client hidden", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("203.0.113.7")), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"203.0.113.7:80/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject, extReject,
+		}},
+		{"external IP, Local: local endpoints, client kept", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"203.0.113.7:80/TCP SELF 10.1.1.2:8080*1", vipReject, extReject,
+		}},
+		{"external IP, Local, none here: for pods only", web(endpoints("10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1",
+			"203.0.113.7:80/TCP SELF 10.1.2.2:8080*1", vipReject, extReject, noLocal,
+		}},
+		{"node port, Cluster: on every node address", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"192.168.16.1:30080/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"192.168.16.2:30080/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+		}},
+		{"node port, Local: pods reach all through other nodes' addresses", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"192.168.16.1:30080/TCP SELF 10.1.1.2:8080*1",
+			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+		}},
+		{"node port, Local, none here", web(endpoints("10.1.2.2"), nodePort, externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1",
+			"192.168.16.1:30080/TCP SELF 10.1.2.2:8080*1",
+			"192.168.16.2:30080/TCP SELF 10.1.2.2:8080*1", vipReject, noLocal,
+		}},
+		{"external IP that is another node's", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("192.168.16.2"), externalLocal), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
+			"192.168.16.2:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+		}},
+		{"external IP that is this node's is never rejected as a whole", web(externalIP("192.168.16.1")), []string{vipReject}},
+		{"affinity", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), []string{
+			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*1", vipReject,
+		}},
+		{"the given local set wins", web(endpoints("10.1.2.2"), internalLocal, func(s *renderer.ContivService) {
+			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}
+		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.9:8080*1", vipReject}},
+		{"one mapping for a frontend asked for twice", web(endpoints("10.1.1.2"), externalIP("10.96.0.10")), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject,
+		}},
+		{"a frontend of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
+			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{IP: thisNode, Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
+		}), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1",
+			"192.168.16.2:30080/TCP ENABLED 10.1.1.2:8080*1", vipReject,
+		}},
+		{"a node port of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
+			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
+		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject}},
+		{"UDP", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.Ports["http"].Protocol = renderer.UDP }), []string{
+			"10.96.0.10:80/UDP SELF 10.1.1.2:8080*1", vipReject,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, render(tc.svc)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// Rule A9: VPP accepts a mapping of another protocol and never matches it.
+func TestA9SCTPIsRefused(t *testing.T) {
+	svc := web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) { s.Ports["http"].Protocol = renderer.SCTP })
+	want := []string{
+		vipReject,
+		`Service default/web: port "http" (SCTP 80) is not served: nat44 translates the ports of TCP and UDP only (refused true)`,
+	}
+	if diff := cmp.Diff(want, render(svc)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Rule A10: there is no IPv6; the IPv4 part of a dual-stack service is served.
+func TestA10IPv6IsRefused(t *testing.T) {
+	svc := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
+	want := []string{
+		"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject,
+		"Service default/web: address fd00::10 is not served: nat44 has no IPv6 (refused true)",
+	}
+	if diff := cmp.Diff(want, render(svc)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+func many(local, remote int) *renderer.ContivService {
+	return web(func(s *renderer.ContivService) {
+		for i := range local + remote {
+			s.Backends["http"] = append(s.Backends["http"], &renderer.ServiceBackend{
+				IP: net.IPv4(10, 1, byte(i/250), byte(1+i%250)), Port: 8080, Local: i < local,
+			})
+		}
+	})
+}
+
+func mapped(svc *renderer.ContivService, name string, cfg Config) (*nat.DNat44_StaticMapping, []model.Note) {
+	n := node()
+	n.Name = name
+	values, notes := Service(svc, n, nodeIPs, cfg)
+	return values[keyed.DNat44Key("default/web")].(*nat.DNat44).StMappings[0], notes
+}
+
+// Rule A6: VPP counts locals in 8 bits and dies of the 256th; two places are for pads.
+func TestA6AtMost253Backends(t *testing.T) {
+	exact, notes := mapped(many(0, 253), "node-1", Config{})
+	if len(exact.LocalIps) != 253 || len(notes) != 0 {
+		t.Fatalf("253 endpoints: %d used, notes %v", len(exact.LocalIps), notes)
+	}
+	one, notes := mapped(many(0, 300), "node-1", Config{})
+	want := `port "http" has 300 endpoints: this node uses 253 of them, the most nat44 can`
+	if len(one.LocalIps) != 253 || len(notes) != 1 || notes[0].Reason != want || notes[0].Refused {
+		t.Fatalf("300 endpoints: %d used, notes %v", len(one.LocalIps), notes)
+	}
+	// One endpoint less changes at most one of the others.
+	less := many(0, 300)
+	gone := less.Backends["http"][0].Addr().String()
+	less.Backends["http"] = less.Backends["http"][1:]
+	two, _ := mapped(less, "node-1", Config{})
+	if n := missing(one, two); n > 1 || n == 1 && !uses(one, gone) {
+		t.Errorf("%d endpoints were exchanged because of one", n)
+	}
+	// Nodes choose apart, so that together they use all.
+	other, _ := mapped(many(0, 300), "node-2", Config{})
+	if missing(one, other) == 0 {
+		t.Error("two nodes chose the same endpoints")
+	}
+}
+
+func uses(m *nat.DNat44_StaticMapping, ip string) bool {
+	return slices.ContainsFunc(m.LocalIps, func(l *nat.DNat44_StaticMapping_LocalIP) bool { return l.LocalIp == ip })
+}
+
+// missing counts the locals of a that b has not.
+func missing(a, b *nat.DNat44_StaticMapping) int {
+	n := 0
+	for _, l := range a.LocalIps {
+		if !uses(b, l.LocalIp) {
+			n++
+		}
+	}
+	return n
+}
+
+// Rule A5: VPP adds weights up in 8 bits; a sum of 256 kills it, a larger one starves endpoints.
+func TestA5WeightsFitIn255(t *testing.T) {
+	for _, tc := range []struct {
+		local, remote int
+		weight        uint8
+		want          uint32 // weight of a local endpoint
+	}{
+		{1, 1, 0, 1}, {1, 1, 1, 1}, {1, 1, 3, 3}, {1, 0, 3, 3}, {1, 1, 255, 254}, {2, 10, 200, 122},
+		{253, 0, 255, 1}, {252, 1, 255, 1}, {1, 252, 255, 3}, {0, 5, 255, 0}, {100, 100, 2, 1},
+	} {
+		t.Run(fmt.Sprint(tc.local, tc.remote, tc.weight), func(t *testing.T) {
+			m, _ := mapped(many(tc.local, tc.remote), "node-1", Config{LocalEndpointWeight: tc.weight})
+			sum := uint32(0)
+			for i, l := range m.LocalIps {
+				want := uint32(1)
+				if i < tc.local {
+					want = tc.want
+				}
+				if l.Probability != want {
+					t.Fatalf("weight of %s is %d, want %d", l.LocalIp, l.Probability, want)
+				}
+				sum += l.Probability
+			}
+			if sum == 0 || sum > 255 {
+				t.Errorf("weights add up to %d", sum)
+			}
+		})
+	}
+}
+
+// Rule A8: twice-NAT without a pool address drops packets as "out of ports".
+func TestA8NoLoopbackKeepsClients(t *testing.T) {
+	n := node()
+	n.Loopback = netip.Addr{}
+	got := lines(Service(web(endpoints("10.1.2.2"), externalIP("203.0.113.7")), n, nodeIPs, Config{}))
+	want := []string{
+		"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1", "203.0.113.7:80/TCP SELF 10.1.2.2:8080*1", vipReject, extReject,
+		"Service default/web: this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on " +
+			"other nodes may miss this node (refused false)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// Rule A2: one and two endpoints differ in nothing but the second, so that VPP's mapping can be changed in place.
+func TestA2OneEndpointIsNoSpecialCase(t *testing.T) {
+	one, _ := mapped(web(endpoints("10.1.1.2")), "node-1", Config{LocalEndpointWeight: 5})
+	two, _ := mapped(web(endpoints("10.1.1.2", "10.1.2.2")), "node-1", Config{LocalEndpointWeight: 5})
+	two.LocalIps = two.LocalIps[:1]
+	if !keyed.Equal(one, two) {
+		t.Errorf("a second endpoint changes more than it adds:\n%v\n%v", one, two)
+	}
+}
+
+func TestSourceRangesFailClosed(t *testing.T) {
+	ranges := func(prefixes ...string) func(*renderer.ContivService) {
+		return func(s *renderer.ContivService) {
+			s.LoadBalancerIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
+			for _, p := range prefixes {
+				s.LoadBalancerSourceRanges = append(s.LoadBalancerSourceRanges, netip.MustParsePrefix(p))
+			}
+		}
+	}
+	open := "203.0.113.7:80/TCP ENABLED 10.1.1.2:8080*1"
+	for name, tc := range map[string]struct {
+		ranges []string
+		served bool
+	}{
+		"none":               {nil, true},
+		"some":               {[]string{"10.0.0.0/8"}, false},
+		"everyone":           {[]string{"10.0.0.0/8", "0.0.0.0/0"}, true},
+		"other family alone": {[]string{"fd00::/8"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := render(web(endpoints("10.1.1.2"), externalIP("203.0.113.7"), ranges(tc.ranges...)))
+			if slices.Contains(got, open) != tc.served {
+				t.Errorf("served is not %t:\n%s", tc.served, strings.Join(got, "\n"))
+			}
+			refused := slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, "loadBalancerSourceRanges (refused true)") })
+			if refused == tc.served {
+				t.Errorf("refused is %t:\n%s", refused, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
