@@ -94,7 +94,9 @@ func (addrs *IPAddresses) Addrs() []netip.Addr {
 func (addrs *IPAddresses) Len() int { return len(addrs.Addrs()) }
 
 // Equal tells whether both sets hold the same addresses; nil and empty are equal.
-func (addrs *IPAddresses) Equal(o *IPAddresses) bool { return slices.Equal(addrs.Addrs(), o.Addrs()) }
+func (addrs *IPAddresses) Equal(o *IPAddresses) bool {
+	return addrs == o || slices.Equal(addrs.Addrs(), o.Addrs())
+}
 
 // String is "[10.96.0.1 10.96.0.10]", in List's order.
 func (addrs IPAddresses) String() string {

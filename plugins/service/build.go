@@ -17,6 +17,8 @@ type surroundings struct {
 	node   string // this node
 	zone   string // its zone
 	isNode func(netip.Addr) bool
+	// noExternalIPs: spec.externalIPs are not served.
+	noExternalIPs bool
 }
 
 // skipReason is why a service is not rendered at all; "": it is.
@@ -47,7 +49,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 		Ports:                  make(map[string]*renderer.ServicePort, len(spec.Ports)),
 		Backends:               make(map[string][]*renderer.ServiceBackend, len(spec.Ports)),
 	}
-	notes := external(svc, spec)
+	notes := external(svc, spec, env.noExternalIPs)
 	ports := make([]renderer.ServicePort, 0, len(spec.Ports))
 	var local map[string][]*renderer.ServiceBackend
 	families := familiesOf(spec.ClusterIPs)
@@ -87,7 +89,7 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 }
 
 // external fills in addresses that are not cluster IPs, of the families the service has a cluster IP in.
-func external(svc *renderer.ContivService, spec *model.Service) []model.Note {
+func external(svc *renderer.ContivService, spec *model.Service, noExternalIPs bool) []model.Note {
 	var notes []model.Note
 	families := familiesOf(spec.ClusterIPs)
 	addrs := make([]netip.Addr, 0, len(spec.ExternalIPs)+len(spec.LoadBalancerIPs))
@@ -100,6 +102,10 @@ func external(svc *renderer.ContivService, spec *model.Service) []model.Note {
 		return true
 	}
 	for _, a := range spec.ExternalIPs {
+		if noExternalIPs {
+			notes = append(notes, note(spec, true, "external IP %s is not served: external IPs are switched off", a))
+			continue
+		}
 		take(a, "external IP")
 	}
 	var balancer []netip.Addr

@@ -231,7 +231,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 			p.reclaim(s)
 		}
 	}
-	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains}
+	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs}
 	dirty = slices.SortedFunc(maps.Keys(p.dirty), compareServices)
 	for _, s := range dirty {
 		if p.rebuild(s, env) {
@@ -251,7 +251,7 @@ func (p *Processor) reclaim(s *service) {
 	s.renamed = false
 	var want []renderer.Frontend
 	if skipReason(s.spec, p.cfg.ProxyName) == "" {
-		bare, _ := build(s.spec, nil, surroundings{})
+		bare, _ := build(s.spec, nil, surroundings{noExternalIPs: p.cfg.NoExternalIPs})
 		want = frontendsOf(bare)
 	}
 	p.claims.set(s, want, p.mark)

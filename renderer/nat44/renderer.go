@@ -9,10 +9,10 @@ import (
 )
 
 // NodeOwner is the sink's owner of everything that belongs to no service.
-const NodeOwner = "node"
+const NodeOwner = "nat44/node"
 
-// ServiceOwner is the sink's owner of a service's values: "service/default/web".
-func ServiceOwner(id svcmodel.ID) string { return "service/" + id.String() }
+// ServiceOwner is the sink's owner of a service's values: "nat44/service/default/web".
+func ServiceOwner(id svcmodel.ID) string { return "nat44/service/" + id.String() }
 
 // Renderer feeds a sink from Service and Node. Its calls never fail: what cannot be rendered is a note.
 type Renderer struct {

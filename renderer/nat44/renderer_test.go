@@ -37,11 +37,11 @@ func TestRendererOwners(t *testing.T) {
 	r := New(Config{}, b)
 	_ = r.UpdateNode(node())
 	_ = r.AddService(web(endpoints("10.1.1.2")))
-	if got := slices.Sorted(maps.Keys(b)); !slices.Equal(got, []string{"node", "service/default/web"}) {
+	if got := slices.Sorted(maps.Keys(b)); !slices.Equal(got, []string{"nat44/node", "nat44/service/default/web"}) {
 		t.Errorf("owners %v", got)
 	}
 	_ = r.DeleteService(web(), nil)
-	if got := slices.Sorted(maps.Keys(b)); !slices.Equal(got, []string{"node"}) {
+	if got := slices.Sorted(maps.Keys(b)); !slices.Equal(got, []string{"nat44/node"}) {
 		t.Errorf("owners after delete %v", got)
 	}
 }
@@ -144,8 +144,8 @@ func TestIncrementalIsResync(t *testing.T) {
 				_ = f.UpdateNode(n)
 				_ = f.Resync(resyncOf(state, now))
 				got := maps.Clone(b)
-				if _, told := got["node"]; !told {
-					delete(fresh, "node")
+				if _, told := got[NodeOwner]; !told {
+					delete(fresh, NodeOwner)
 				}
 				if diff := cmp.Diff(fresh, got); diff != "" {
 					t.Fatalf("-resync +incremental\n%s", diff)
