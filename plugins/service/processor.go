@@ -19,6 +19,10 @@ type Config struct {
 	Loopback     netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
 	Override     event.Located  // names of interfaces that are known and need not be found; "" ones are found
+
+	// NoExternalIPs leaves spec.externalIPs unserved: whoever may write a Service may otherwise take any address
+	// (CVE-2020-8554).
+	NoExternalIPs bool
 }
 
 // Processor holds the objects and tells renderers what follows from them. It is not safe for concurrent use.
