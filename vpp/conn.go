@@ -1,0 +1,304 @@
+package vpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vpe"
+)
+
+const (
+	defaultSocket     = "/run/vpp/api.sock" // startup.conf socksvr { default }
+	defaultClientName = "contiv-agent"
+	defaultWindow     = 256
+	minWindow         = 1
+	maxWindow         = 4096 // a slot number is 12 bits of the context
+	defaultMaxBackoff = 5 * time.Second
+	minBackoff        = 20 * time.Millisecond
+	defaultProbe      = 10 * time.Second
+	defaultSilence    = time.Minute
+)
+
+// Config says how to reach VPP and what is wanted of it. The zero value connects to /run/vpp/api.sock.
+type Config struct {
+	// Socket is the path of VPP's binary-API socket; empty: /run/vpp/api.sock. Not used if Dial is set.
+	Socket string
+	// Dial makes the connection instead of dialling Socket: tests and offline tools use a net.Pipe.
+	Dial func(context.Context) (net.Conn, error)
+	// ClientName is the name VPP shows for us in "show api clients"; at most 63 bytes; empty: contiv-agent.
+	ClientName string
+	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Beyond 512 nothing is gained.
+	Window int
+	// MaxBackoff bounds the pause between attempts to connect, which starts at 20 ms and doubles; 0: 5 s.
+	MaxBackoff time.Duration
+	// Probe is how long the connection may be silent with nothing outstanding before a control_ping is sent; 0: 10 s;
+	// negative: never.
+	Probe time.Duration
+	// Silence is how long VPP may owe an answer without sending a single byte before it is taken for dead; 0: 1 min;
+	// negative: for ever. VPP's main thread may well stall for seconds. While somebody waits for a dump it does not apply.
+	Silence time.Duration
+	// Guard judges every message before it leaves; nil: a new one.
+	Guard *Guard
+	// Needs are the requests that will be used. Those VPP lacks, or has with another CRC (theirs or their replies'), are
+	// listed in State.Missing; the rest works.
+	Needs []api.Message
+	// OnConnect runs on each new connection before it is announced: the want_* requests that make VPP send events.
+	// A failure is told in State.Err, and the connection is used all the same.
+	OnConnect []Call
+	// Logger gets a line per change of state; nil: none.
+	Logger *slog.Logger
+	// OnState is told each change of state, in order, from the goroutine of Run; it may call Do. nil: nobody is told.
+	OnState func(State)
+	// Observe is told each answered call: message name, time from Do's send to the answer, error. It runs on the reader
+	// and must be quick. nil: nobody is told.
+	Observe func(message string, took time.Duration, err error)
+}
+
+// Validate reports every problem of the configuration at once.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Window < 0 || c.Window > maxWindow {
+		errs = append(errs, fmt.Errorf("vpp: window %d, want %d..%d", c.Window, minWindow, maxWindow))
+	}
+	if len(c.ClientName) > 63 {
+		errs = append(errs, fmt.Errorf("vpp: client name of %d bytes, want at most 63", len(c.ClientName)))
+	}
+	if c.MaxBackoff < 0 {
+		errs = append(errs, fmt.Errorf("vpp: max back-off %s is negative", c.MaxBackoff))
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) withDefaults() Config {
+	if c.Socket == "" {
+		c.Socket = defaultSocket
+	}
+	if c.Dial == nil {
+		path := c.Socket
+		c.Dial = func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", path)
+		}
+	}
+	if c.ClientName == "" {
+		c.ClientName = defaultClientName
+	}
+	if c.Window <= 0 {
+		c.Window = defaultWindow
+	}
+	c.Window = min(c.Window, maxWindow)
+	if c.MaxBackoff <= 0 {
+		c.MaxBackoff = defaultMaxBackoff
+	}
+	if c.Probe == 0 {
+		c.Probe = defaultProbe
+	}
+	if c.Silence == 0 {
+		c.Silence = defaultSilence
+	}
+	if c.Guard == nil {
+		c.Guard = NewGuard()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// State is what is known of the connection. The zero value: never connected.
+type State struct {
+	// Connected tells whether Do reaches VPP now.
+	Connected bool
+	// Generation counts connections, from 1. VPP may have lost everything between two of them.
+	Generation uint64
+	// Version is VPP's own name for itself (show_version, VPP 24.06), e.g. v24.06-release.
+	Version string
+	// PID is VPP's process id (control_ping_reply.vpe_pid): the same PID after a reconnect means VPP did not restart.
+	PID uint32
+	// Missing lists, sorted, what Needs asks for and VPP lacks, as name_crc.
+	Missing []string
+	// Err is why the connection is down, or what OnConnect could not do.
+	Err error
+}
+
+// Conn is a connection to VPP that comes back. Its methods are safe for concurrent use.
+type Conn struct {
+	cfg      Config
+	registry *registry
+	session  atomic.Pointer[session]
+	state    atomic.Pointer[State]
+	events   *dispatcher
+}
+
+// New makes a connection that is down until Run. An invalid cfg panics: Validate tells first.
+func New(cfg Config) *Conn {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	c := &Conn{cfg: cfg.withDefaults(), registry: newRegistry(), events: newDispatcher()}
+	c.state.Store(&State{})
+	return c
+}
+
+// State is the present state.
+func (c *Conn) State() State { return *c.state.Load() }
+
+// Guard is the guard of this connection.
+func (c *Conn) Guard() *Guard { return c.cfg.Guard }
+
+// Run keeps the connection until ctx ends and returns its error. Only one Run at a time.
+func (c *Conn) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { c.events.run(ctx) })
+	pause := minBackoff
+	for generation := uint64(1); ; {
+		began := time.Now()
+		s, err := c.connect(ctx)
+		if err == nil {
+			generation, err = c.live(ctx, s, generation)
+		}
+		if ctx.Err() != nil {
+			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
+			return ctx.Err()
+		}
+		if time.Since(began) > c.cfg.MaxBackoff { // it lived: VPP is not in a crash loop
+			pause = minBackoff
+		}
+		c.down(State{Generation: generation - 1, Err: err}, pause)
+		if !wait(ctx, pause) {
+			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
+			return ctx.Err()
+		}
+		pause = min(2*pause, c.cfg.MaxBackoff)
+	}
+}
+
+// live serves one connection from its announcement to its end, and returns the next generation's number.
+func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64, error) {
+	defer s.stop(nil)
+	st, err := c.greet(ctx, s)
+	if err != nil {
+		return generation, err
+	}
+	st.Generation = generation
+	c.session.Store(s)
+	c.announce(st)
+	c.cfg.Logger.Info("vpp connected", "version", st.Version, "pid", st.PID, "generation", generation, "missing", len(st.Missing))
+	select {
+	case <-s.gone:
+	case <-ctx.Done():
+		s.fail(context.Cause(ctx))
+	}
+	c.session.Store(nil)
+	return generation + 1, s.cause()
+}
+
+// connect dials and shakes hands.
+func (c *Conn) connect(ctx context.Context) (*session, error) {
+	nc, err := c.cfg.Dial(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dial vpp: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
+	defer stop()
+	if c.cfg.Silence > 0 {
+		_ = nc.SetDeadline(time.Now().Add(c.cfg.Silence)) // a transport without deadlines relies on ctx
+	}
+	w := newWire(nc)
+	table, index, err := w.handshake(c.cfg.ClientName)
+	if err != nil {
+		_ = nc.Close()
+		return nil, fmt.Errorf("vpp handshake: %w", err)
+	}
+	_ = nc.SetDeadline(time.Time{})
+	c.cfg.Guard.Reset()
+	s := newSession(&c.cfg, w, index, c.registry.bind(table), c.events)
+	s.start()
+	return s, nil
+}
+
+// greet learns who answers and runs OnConnect.
+func (c *Conn) greet(ctx context.Context, s *session) (State, error) {
+	st := State{Connected: true, Missing: s.api.missing(c.cfg.Needs)}
+	calls := append([]Call{{Msg: &memclnt.ControlPing{}}, {Msg: &vpe.ShowVersion{}}}, c.cfg.OnConnect...)
+	replies := s.do(ctx, calls)
+	if err := replies[0].Err; err != nil {
+		return st, fmt.Errorf("first control_ping: %w", err)
+	}
+	st.PID = replies[0].Msg.(*memclnt.ControlPingReply).VpePID
+	if v, ok := replies[1].Msg.(*vpe.ShowVersionReply); ok {
+		st.Version = v.Version
+	}
+	var errs []error
+	for i, r := range replies[1:] {
+		if errors.Is(r.Err, ErrDisconnected) {
+			return st, r.Err
+		}
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("on connect: %s: %w", calls[i+1].Msg.GetMessageName(), r.Err))
+		}
+	}
+	st.Err = errors.Join(errs...)
+	return st, nil
+}
+
+// down announces a lost or refused connection; attempts that fail the same way again are not news.
+func (c *Conn) down(st State, pause time.Duration) {
+	was := c.State()
+	if !was.Connected && was.Err != nil && st.Err != nil && was.Err.Error() == st.Err.Error() {
+		return
+	}
+	c.announce(st)
+	c.cfg.Logger.Warn("vpp disconnected", "err", st.Err, "retry", pause)
+}
+
+func (c *Conn) announce(st State) {
+	c.state.Store(&st)
+	if c.cfg.OnState != nil {
+		c.cfg.OnState(st)
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Do sends calls in order and returns one Reply per Call, in the same order. A call that cannot be sent (guard, missing
+// message) fails alone; the others go. Concurrent Do calls interleave, each keeping its order. Do returns when all is
+// answered, the connection is lost, or ctx ends; then what was sent takes effect in VPP and its late replies are dropped.
+// While VPP is away every Reply is ErrDisconnected at once: nothing is queued for a VPP that may have lost its memory.
+func (c *Conn) Do(ctx context.Context, calls ...Call) []Reply {
+	s := c.session.Load()
+	if s == nil {
+		return failed(len(calls), c.away())
+	}
+	return s.do(ctx, calls)
+}
+
+func (c *Conn) away() error {
+	if err := c.State().Err; err != nil && !errors.Is(err, ErrDisconnected) {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
+	}
+	return ErrDisconnected
+}
+
+// Events calls fn, in VPP's order, for every unsolicited message of the type of msg, on this connection and all later
+// ones. VPP sends events only to who asks: put the want_* request into Config.OnConnect. fn runs on a goroutine of Run's;
+// it may call Do. It may not be removed.
+func (c *Conn) Events(msg api.Message, fn func(api.Message)) { c.events.add(msg.GetMessageName(), fn) }

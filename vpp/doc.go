@@ -1,0 +1,14 @@
+// Package vpp turns calls into binary-API messages on one ordered, pipelined connection to VPP and replies back into values.
+//
+//	Do(calls…) ──▶ Guard.Check ──▶ encode ──▶ out buffer ──▶ writer ──▶ socket ──▶ VPP
+//	   ▲             (last word)     slot of the window        one write for all that gathered
+//	   │                                                                          │
+//	replies ◀── Guard.Observe ◀── decode, type check ◀── slot by context ◀── reader ◀┘
+//	                                     └── events (no context) ──▶ dispatcher ──▶ Events callbacks
+//
+// Run owns the connection: dial, handshake (message table, CRC check), OnConnect calls, serve until it breaks, again for
+// ever with back-off. Each connection is a generation with its own message ids, window and guard shadow.
+//
+// Invariant: every Call handed to Do gets exactly one Reply, in order: VPP's answer if the connection lives, or an error
+// at once when it does not; and no message leaves that the Guard knows to crash or silently corrupt VPP.
+package vpp

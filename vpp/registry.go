@@ -1,0 +1,216 @@
+package vpp
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.fd.io/govpp/api"
+)
+
+// registry knows the message types linked into the program.
+type registry struct {
+	byKey  map[string]reflect.Type // name_crc → struct type
+	byName map[string][]string     // name → name_crcs
+}
+
+// preferred is the root whose types win where several packages define one message.
+const preferred = "go.fd.io/govpp/binapi"
+
+func newRegistry() *registry {
+	r := &registry{byKey: map[string]reflect.Type{}, byName: map[string][]string{}}
+	for root, messages := range api.GetRegisteredMessages() {
+		for key, m := range messages {
+			if _, ok := r.byKey[key]; !ok {
+				name := m.GetMessageName()
+				r.byName[name] = append(r.byName[name], key)
+			} else if root != preferred {
+				continue
+			}
+			r.byKey[key] = reflect.TypeOf(m).Elem()
+		}
+	}
+	return r
+}
+
+// kind is one kind of message VPP may send or take, under this connection's id.
+type kind struct {
+	key    string // name_crc
+	name   string
+	id     uint16
+	typ    reflect.Type // struct type; nil: not linked in
+	event  bool         // its header holds no context
+	retval int          // index of the field Retval, -1: none
+	cursor int          // index of the field Cursor, -1: none
+}
+
+func (k *kind) new() api.Message { return reflect.New(k.typ).Interface().(api.Message) }
+
+// route is how one request is sent and answered on this connection.
+type route struct {
+	name    string
+	id      uint16
+	reply   *kind // nil: a dump, closed by control_ping
+	details *kind // nil: has none
+	odd     *kind // a reply of another name that VPP sends instead, in the layout of reply
+	cursor  int   // index of the request's field Cursor, -1: none
+	missing *MissingError
+}
+
+// oddReplies lists requests that VPP answers under another message's id, in the layout of the proper reply.
+func oddReply(request string) string {
+	switch request {
+	case "acl_stats_intf_counters_enable":
+		return "acl_del_reply" // acl.c: REPLY_MACRO with the wrong id, VPP 24.06 … 25.10
+	}
+	return ""
+}
+
+// messages binds the registry to one connection's ids.
+type messages struct {
+	registry *registry
+	table    map[string]uint16
+	byID     []*kind
+	byKey    map[string]*kind
+	ping     *kind // control_ping
+	pong     *kind // control_ping_reply
+	routes   map[reflect.Type]*route
+}
+
+func (r *registry) bind(table map[string]uint16) *messages {
+	m := &messages{registry: r, table: table, byKey: make(map[string]*kind, len(table)), routes: map[reflect.Type]*route{}}
+	for key, id := range table {
+		k := r.kind(key, id)
+		m.byKey[key] = k
+		for int(id) >= len(m.byID) {
+			m.byID = append(m.byID, make([]*kind, int(id)+1-len(m.byID))...)
+		}
+		m.byID[id] = k
+	}
+	m.ping, m.pong = m.named("control_ping"), m.named("control_ping_reply")
+	return m
+}
+
+func (r *registry) kind(key string, id uint16) *kind {
+	k := &kind{key: key, name: key, id: id, typ: r.byKey[key], retval: -1, cursor: -1}
+	if at := strings.LastIndexByte(key, '_'); at > 0 {
+		k.name = key[:at]
+	}
+	if k.typ == nil {
+		return k
+	}
+	k.retval, k.cursor = field(k.typ, "Retval", reflect.Int32), field(k.typ, "Cursor", reflect.Uint32)
+	switch k.new().GetMessageType() {
+	case api.EventMessage, api.OtherMessage:
+		k.event = true
+	}
+	return k
+}
+
+func field(t reflect.Type, name string, want reflect.Kind) int {
+	if f, ok := t.FieldByName(name); ok && f.Type.Kind() == want && len(f.Index) == 1 {
+		return f.Index[0]
+	}
+	return -1
+}
+
+func (m *messages) at(id uint16) *kind {
+	if int(id) < len(m.byID) {
+		return m.byID[id]
+	}
+	return nil
+}
+
+// named is a message we have a type for and VPP has under the same CRC; nil: none.
+func (m *messages) named(name string) *kind {
+	for _, key := range m.registry.byName[name] {
+		if k := m.byKey[key]; k != nil && k.typ != nil {
+			return k
+		}
+	}
+	return nil
+}
+
+// route finds, and remembers, how msg travels. The caller holds the session's lock.
+func (m *messages) route(msg api.Message) *route {
+	t := reflect.TypeOf(msg)
+	if r := m.routes[t]; r != nil {
+		return r
+	}
+	r := m.find(msg, t)
+	m.routes[t] = r
+	return r
+}
+
+func (m *messages) find(msg api.Message, t reflect.Type) *route {
+	name := msg.GetMessageName()
+	key := name + "_" + msg.GetCrcString()
+	r := &route{name: name, cursor: -1}
+	if t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
+		r.cursor = field(t.Elem(), "Cursor", reflect.Uint32)
+	}
+	id, ok := m.table[key]
+	if !ok {
+		r.missing = &MissingError{Message: name, Lacks: key}
+		return r
+	}
+	r.id = id
+	details := strings.TrimSuffix(strings.TrimSuffix(name, "_dump"), "_get") + "_details"
+	dump := len(m.registry.byName[name+"_reply"]) == 0
+	if dump || strings.HasSuffix(name, "_get") {
+		r.details = m.named(details)
+	}
+	if dump {
+		if r.details == nil || m.pong == nil {
+			r.missing = &MissingError{Message: name, Lacks: m.lacking(details)}
+		}
+		return r
+	}
+	if r.reply = m.named(name + "_reply"); r.reply == nil {
+		r.missing = &MissingError{Message: name, Lacks: m.lacking(name + "_reply")}
+	} else if len(m.registry.byName[details]) > 0 && strings.HasSuffix(name, "_get") && r.details == nil {
+		r.missing = &MissingError{Message: name, Lacks: m.lacking(details)}
+	}
+	if odd := oddReply(name); odd != "" {
+		r.odd = m.oddKind(odd)
+	}
+	return r
+}
+
+// oddKind finds a message by name alone: its own layout does not matter.
+func (m *messages) oddKind(name string) *kind {
+	for _, k := range m.byID {
+		if k != nil && k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+// lacking names a message VPP should have, with the CRC we know.
+func (m *messages) lacking(name string) string {
+	if keys := m.registry.byName[name]; len(keys) > 0 {
+		return keys[0]
+	}
+	return name
+}
+
+// missing lists what VPP lacks of needs, sorted, each once.
+func (m *messages) missing(needs []api.Message) []string {
+	var out []string
+	for _, msg := range needs {
+		if r := m.find(msg, reflect.TypeOf(msg)); r.missing != nil {
+			out = append(out, r.missing.Lacks)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (m *messages) describe(id uint16) string {
+	if k := m.at(id); k != nil {
+		return k.key
+	}
+	return "message " + strconv.Itoa(int(id))
+}
