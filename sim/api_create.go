@@ -1,0 +1,336 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/ethernet_types"
+	interfaces_ "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/memif"
+	"go.fd.io/govpp/binapi/tapv2"
+)
+
+const maxLoopback = 16 << 10
+
+// createMessages: making and deleting loopbacks, taps, af_packet interfaces and memifs.
+func createMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *interfaces_.CreateLoopback) *interfaces_.CreateLoopbackReply {
+		i, rv := q.createLoopback(m.MacAddress, false, 0)
+		return &interfaces_.CreateLoopbackReply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *interfaces_.CreateLoopbackInstance) *interfaces_.CreateLoopbackInstanceReply {
+		i, rv := q.createLoopback(m.MacAddress, m.IsSpecified, m.UserInstance)
+		return &interfaces_.CreateLoopbackInstanceReply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *interfaces_.DeleteLoopback) *interfaces_.DeleteLoopbackReply {
+		return &interfaces_.DeleteLoopbackReply{Retval: q.deleteKind(m.SwIfIndex, kindLoop)}
+	})
+	tapMessages(t)
+	afPacketMessages(t)
+	memifMessages(t)
+}
+
+// deleteKind deletes an interface if it is of that kind.
+func (v *VPP) deleteKind(i interface_types.InterfaceIndex, k kind) int32 {
+	f := v.ifs.get(uint32(i))
+	if f == nil || f.kind != k {
+		return rvInvalidSwIfIndex
+	}
+	if k == kindMemif {
+		v.memif.sockets[f.memif.socket].users--
+	}
+	v.destroy(f)
+	return 0
+}
+
+// freeID is the lowest instance no interface of the kind has.
+func (v *VPP) freeID(k kind) uint32 {
+	used := map[uint32]bool{}
+	for _, f := range v.ifs.all() {
+		if f.kind == k {
+			used[f.id] = true
+		}
+	}
+	for id := uint32(0); ; id++ {
+		if !used[id] {
+			return id
+		}
+	}
+}
+
+func (v *VPP) createLoopback(mac ethernet_types.MacAddress, given bool, id uint32) (interface_types.InterfaceIndex, int32) {
+	if !given {
+		id = v.freeID(kindLoop)
+	}
+	name := fmt.Sprintf("loop%d", id)
+	if id >= maxLoopback || v.ifs.byName[name] != nil {
+		return interface_types.InterfaceIndex(noIndex), rvInvalidRegistration
+	}
+	f := &iface{name: name, kind: kindLoop, devType: "Loopback", id: id, mac: mac, macGiven: true}
+	if f.mac == [6]byte{} {
+		f.mac, f.macGiven = [6]byte{0xde, 0xad, 0, 0, 0, byte(id)}, false
+	}
+	return ifIndex(v.create(f)), 0
+}
+
+// tapParams are what the dump of a tap shows beyond the interface.
+type tapParams struct {
+	host tapv2.SwInterfaceTapV2Details // the host side, as it is dumped
+}
+
+func tapMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *tapv2.TapCreateV3) *tapv2.TapCreateV3Reply {
+		i, rv := q.createTap(m)
+		return &tapv2.TapCreateV3Reply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *tapv2.TapCreateV2) *tapv2.TapCreateV2Reply {
+		i, rv := q.createTap(&tapv2.TapCreateV3{
+			ID: m.ID, UseRandomMac: m.UseRandomMac, MacAddress: m.MacAddress, TxRingSz: m.TxRingSz, RxRingSz: m.RxRingSz,
+			HostMtuSet: m.HostMtuSet, HostMtuSize: m.HostMtuSize, HostMacAddrSet: m.HostMacAddrSet, HostMacAddr: m.HostMacAddr,
+			HostIP4PrefixSet: m.HostIP4PrefixSet, HostIP4Prefix: m.HostIP4Prefix, HostIP6PrefixSet: m.HostIP6PrefixSet,
+			HostIP6Prefix: m.HostIP6Prefix, TapFlags: m.TapFlags, HostNamespaceSet: m.HostNamespaceSet, HostNamespace: m.HostNamespace,
+			HostIfNameSet: m.HostIfNameSet, HostIfName: m.HostIfName, HostBridgeSet: m.HostBridgeSet, HostBridge: m.HostBridge, Tag: m.Tag,
+		})
+		return &tapv2.TapCreateV2Reply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *tapv2.TapDeleteV2) *tapv2.TapDeleteV2Reply {
+		return &tapv2.TapDeleteV2Reply{Retval: q.deleteKind(m.SwIfIndex, kindTap)}
+	})
+	onDump(t, func(q *call, m *tapv2.SwInterfaceTapV2Dump, send func(*tapv2.SwInterfaceTapV2Details)) {
+		for _, f := range q.ifs.all() {
+			if f.kind == kindTap && (uint32(m.SwIfIndex) == noIndex || uint32(m.SwIfIndex) == f.index) {
+				d := f.tap.host
+				d.SwIfIndex, d.ID, d.DevName = f.index, f.id, f.name
+				send(&d)
+			}
+		}
+	})
+}
+
+func (v *VPP) createTap(m *tapv2.TapCreateV3) (interface_types.InterfaceIndex, int32) {
+	id := m.ID
+	if id == noIndex {
+		id = v.freeID(kindTap)
+	}
+	name := fmt.Sprintf("tap%d", id)
+	if v.ifs.byName[name] != nil {
+		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
+	}
+	f := &iface{name: name, kind: kindTap, devType: "virtio", id: id, mac: m.MacAddress, macGiven: !m.UseRandomMac, tag: cString(m.Tag)}
+	if m.UseRandomMac {
+		f.mac = derivedMAC(name)
+	}
+	f.tap.host = tapv2.SwInterfaceTapV2Details{
+		TxRingSz: cmp.Or(m.TxRingSz, 256), RxRingSz: cmp.Or(m.RxRingSz, 256), TapFlags: m.TapFlags, HostMacAddr: derivedMAC("host-" + name),
+		HostIfName: fmt.Sprintf("tap%d", id),
+	}
+	f.tap.setHost(m)
+	return ifIndex(v.create(f)), 0
+}
+
+// setHost applies the optional parts of the host side.
+func (p *tapParams) setHost(m *tapv2.TapCreateV3) {
+	h := &p.host
+	if m.HostMtuSet {
+		h.HostMtuSize = m.HostMtuSize
+	}
+	if m.HostMacAddrSet {
+		h.HostMacAddr = m.HostMacAddr
+	}
+	if m.HostIP4PrefixSet {
+		h.HostIP4Prefix = m.HostIP4Prefix
+	}
+	if m.HostIP6PrefixSet {
+		h.HostIP6Prefix = m.HostIP6Prefix
+	}
+	if m.HostNamespaceSet {
+		h.HostNamespace = cString(m.HostNamespace)
+	}
+	if m.HostIfNameSet {
+		h.HostIfName = cString(m.HostIfName)
+	}
+	if m.HostBridgeSet {
+		h.HostBridge = cString(m.HostBridge)
+	}
+}
+
+func afPacketMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *af_packet.AfPacketCreateV3) *af_packet.AfPacketCreateV3Reply {
+		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr)
+		return &af_packet.AfPacketCreateV3Reply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *af_packet.AfPacketCreateV2) *af_packet.AfPacketCreateV2Reply {
+		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr)
+		return &af_packet.AfPacketCreateV2Reply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *af_packet.AfPacketDelete) *af_packet.AfPacketDeleteReply {
+		f := q.ifs.byName["host-"+cString(m.HostIfName)]
+		if f == nil || f.kind != kindAfPacket {
+			return &af_packet.AfPacketDeleteReply{Retval: rvSyscallError1}
+		}
+		q.destroy(f)
+		return &af_packet.AfPacketDeleteReply{}
+	})
+	onDump(t, func(q *call, _ *af_packet.AfPacketDump, send func(*af_packet.AfPacketDetails)) {
+		for _, f := range q.ifs.all() {
+			if f.kind == kindAfPacket {
+				send(&af_packet.AfPacketDetails{SwIfIndex: ifIndex(f), HostIfName: f.host})
+			}
+		}
+	})
+}
+
+// createAfPacket of an existing one says so and gives its index.
+func (v *VPP) createAfPacket(host string, mac [6]byte, random bool) (interface_types.InterfaceIndex, int32) {
+	name := "host-" + host
+	if f := v.ifs.byName[name]; f != nil {
+		return ifIndex(f), rvIfAlreadyExists
+	}
+	if v.cfg.HostInterfaces != nil && !slices.Contains(v.cfg.HostInterfaces, host) {
+		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
+	}
+	f := &iface{name: name, kind: kindAfPacket, devType: "af-packet", host: host, mac: mac, macGiven: !random}
+	if random {
+		f.mac = derivedMAC(name)
+	}
+	return ifIndex(v.create(f)), 0
+}
+
+type memifParams struct {
+	socket, id uint32
+	role       memif.MemifRole
+	mode       memif.MemifMode
+	ring       uint32
+	buffer     uint16
+	copies     bool // no zero copy
+}
+
+type memifSocket struct {
+	filename string
+	users    int
+}
+
+type memifs struct {
+	sockets map[uint32]*memifSocket
+}
+
+func (m *memifs) init() {
+	m.sockets = map[uint32]*memifSocket{0: {filename: "/run/vpp/memif.sock"}}
+}
+
+func memifMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *memif.MemifCreateV2) *memif.MemifCreateV2Reply {
+		i, rv := q.createMemif(m)
+		return &memif.MemifCreateV2Reply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *memif.MemifCreate) *memif.MemifCreateReply {
+		i, rv := q.createMemif(&memif.MemifCreateV2{
+			Role: m.Role, Mode: m.Mode, ID: m.ID, SocketID: m.SocketID, RingSize: m.RingSize, BufferSize: m.BufferSize,
+			NoZeroCopy: m.NoZeroCopy, HwAddr: m.HwAddr,
+		})
+		return &memif.MemifCreateReply{Retval: rv, SwIfIndex: i}
+	})
+	onWrite(t, func(q *call, m *memif.MemifDelete) *memif.MemifDeleteReply {
+		return &memif.MemifDeleteReply{Retval: q.deleteKind(m.SwIfIndex, kindMemif)}
+	})
+	onDump(t, func(q *call, _ *memif.MemifDump, send func(*memif.MemifDetails)) {
+		for _, f := range q.ifs.all() {
+			if f.kind == kindMemif {
+				send(f.memifDetails())
+			}
+		}
+	})
+	onWrite(t, func(q *call, m *memif.MemifSocketFilenameAddDel) *memif.MemifSocketFilenameAddDelReply {
+		rv := rvInvalidArgument
+		if m.SocketID != 0 && m.SocketID != noIndex {
+			rv = q.memif.socketAddDel(m.IsAdd, m.SocketID, m.SocketFilename)
+		}
+		return &memif.MemifSocketFilenameAddDelReply{Retval: rv}
+	})
+	onWrite(t, func(q *call, m *memif.MemifSocketFilenameAddDelV2) *memif.MemifSocketFilenameAddDelV2Reply {
+		id := m.SocketID
+		if m.IsAdd && id == noIndex {
+			id = q.memif.freeSocket()
+		}
+		rv := rvInvalidArgument
+		if id != 0 {
+			rv = q.memif.socketAddDel(m.IsAdd, id, m.SocketFilename)
+		}
+		return &memif.MemifSocketFilenameAddDelV2Reply{Retval: rv, SocketID: id}
+	})
+	onDump(t, func(q *call, _ *memif.MemifSocketFilenameDump, send func(*memif.MemifSocketFilenameDetails)) {
+		for _, id := range slices.Sorted(maps.Keys(q.memif.sockets)) {
+			send(&memif.MemifSocketFilenameDetails{SocketID: id, SocketFilename: q.memif.sockets[id].filename})
+		}
+	})
+}
+
+func (m *memifs) freeSocket() uint32 {
+	for id := uint32(1); ; id++ {
+		if m.sockets[id] == nil {
+			return id
+		}
+	}
+}
+
+func (m *memifs) socketAddDel(add bool, id uint32, filename string) int32 {
+	filename, _, _ = strings.Cut(filename, "\x00")
+	s := m.sockets[id]
+	switch {
+	case id == noIndex:
+		return rvInvalidArgument
+	case !add && s == nil:
+		return rvInvalidArgument
+	case !add && s.users > 0:
+		return rvUnexpectedIfState
+	case !add:
+		delete(m.sockets, id)
+		return 0
+	case filename == "":
+		return rvInvalidArgument
+	}
+	if filename[0] != '/' && filename[0] != '@' && !strings.HasPrefix(filename, "abstract:") {
+		filename = "/run/vpp/" + filename
+	}
+	switch {
+	case s == nil:
+		m.sockets[id] = &memifSocket{filename: filename}
+	case s.filename != filename:
+		return rvEntryAlreadyExists
+	}
+	return 0
+}
+
+func (v *VPP) createMemif(m *memif.MemifCreateV2) (interface_types.InterfaceIndex, int32) {
+	none := interface_types.InterfaceIndex(noIndex)
+	ring := cmp.Or(m.RingSize, 1024)
+	s := v.memif.sockets[m.SocketID]
+	if bits.OnesCount32(ring) != 1 || s == nil {
+		return none, rvInvalidArgument
+	}
+	name := fmt.Sprintf("memif%d/%d", m.SocketID, m.ID)
+	if v.ifs.byName[name] != nil {
+		return none, rvSubIfAlreadyExists
+	}
+	f := &iface{name: name, kind: kindMemif, devType: "memif", mac: m.HwAddr, macGiven: true}
+	if f.mac == [6]byte{} {
+		f.mac, f.macGiven = derivedMAC(name), false
+	}
+	f.memif = memifParams{socket: m.SocketID, id: m.ID, role: m.Role, mode: m.Mode, ring: ring, buffer: cmp.Or(m.BufferSize, 2048), copies: m.NoZeroCopy}
+	s.users++
+	return ifIndex(v.create(f)), 0
+}
+
+func (f *iface) memifDetails() *memif.MemifDetails {
+	p := &f.memif
+	return &memif.MemifDetails{
+		SwIfIndex: ifIndex(f), HwAddr: f.mac, ID: p.id, Role: p.role, Mode: p.mode, ZeroCopy: !p.copies, SocketID: p.socket,
+		RingSize: p.ring, BufferSize: p.buffer, Flags: f.flags(), IfName: f.name,
+	}
+}

@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// ipMessages: ip and ip_neighbor.
+func ipMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *ip.IPTableAddDel) *ip.IPTableAddDelReply {
+		q.tableAddDel(m.IsAdd, &m.Table)
+		return &ip.IPTableAddDelReply{}
+	})
+	onDump(t, func(q *call, _ *ip.IPTableDump, send func(*ip.IPTableDetails)) { q.tableDump(send) })
+	onWrite(t, func(q *call, m *ip.IPRouteAddDel) *ip.IPRouteAddDelReply {
+		return &ip.IPRouteAddDelReply{Retval: q.routeAddDel(m.IsAdd, m.IsMultipath, &m.Route)}
+	})
+	onDump(t, func(q *call, m *ip.IPRouteDump, send func(*ip.IPRouteDetails)) {
+		q.routeDump(&m.Table, func(r ip.IPRoute) { send(&ip.IPRouteDetails{Route: r}) })
+	})
+	onRead(t, func(q *call, m *ip.IPRouteLookup) *ip.IPRouteLookupReply { return q.routeLookup(m) })
+	onDump(t, func(q *call, m *ip.IPAddressDump, send func(*ip.IPAddressDetails)) { q.addressDump(m, send) })
+	onDump(t, func(q *call, m *ip.IPDump, send func(*ip.IPDetails)) {
+		for _, f := range q.ifs.all() {
+			if f.takes(fam6(m.IsIPv6)) {
+				send(&ip.IPDetails{SwIfIndex: ifIndex(f), IsIPv6: m.IsIPv6})
+			}
+		}
+	})
+	onDump(t, func(q *call, m *ip.IPUnnumberedDump, send func(*ip.IPUnnumberedDetails)) {
+		for _, f := range q.ifs.all() {
+			if lender := q.ifs.get(f.unnumbered); lender != nil && (uint32(m.SwIfIndex) == noIndex || uint32(m.SwIfIndex) == f.index) {
+				send(&ip.IPUnnumberedDetails{SwIfIndex: ifIndex(f), IPSwIfIndex: ifIndex(lender)})
+			}
+		}
+	})
+	onWrite(t, func(q *call, m *ip.SwInterfaceIP4EnableDisable) *ip.SwInterfaceIP4EnableDisableReply {
+		return &ip.SwInterfaceIP4EnableDisableReply{Retval: q.ipEnable(uint32(m.SwIfIndex), ip4, m.Enable)}
+	})
+	onWrite(t, func(q *call, m *ip.SwInterfaceIP6EnableDisable) *ip.SwInterfaceIP6EnableDisableReply {
+		return &ip.SwInterfaceIP6EnableDisableReply{Retval: q.ipEnable(uint32(m.SwIfIndex), ip6, m.Enable)}
+	})
+	onWrite(t, func(q *call, m *ip_neighbor.IPNeighborAddDel) *ip_neighbor.IPNeighborAddDelReply {
+		return &ip_neighbor.IPNeighborAddDelReply{Retval: q.neighborAddDel(m), StatsIndex: noIndex}
+	})
+	onDump(t, func(q *call, m *ip_neighbor.IPNeighborDump, send func(*ip_neighbor.IPNeighborDetails)) {
+		q.neighborDump(m, send)
+	})
+}
+
+func fam6(is6 bool) int {
+	if is6 {
+		return ip6
+	}
+	return ip4
+}
+
+// tableAddDel ignores the default table, and the API holds a table at most once however often it adds it.
+func (v *VPP) tableAddDel(add bool, m *ip.IPTable) {
+	if m.TableID == 0 {
+		return
+	}
+	f := &v.fib[fam6(m.IsIP6)]
+	if !add {
+		f.unlock(m.TableID, srcAPI)
+		return
+	}
+	if t := f.lockOnce(m.TableID, srcAPI); t.name == "" {
+		t.name = strings.TrimRight(m.Name, "\x00")
+	}
+}
+
+func (v *VPP) tableDump(send func(*ip.IPTableDetails)) {
+	for fam := range v.fib {
+		for _, t := range v.fib[fam].tables {
+			send(&ip.IPTableDetails{Table: ip.IPTable{TableID: t.id, IsIP6: fam == ip6, Name: t.name}})
+		}
+	}
+}
+
+// routeAddDel is ip_route_add_del: without multipath the paths replace, and a deletion takes the whole route.
+func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
+	addr := fromAddress(m.Prefix.Address)
+	t := v.fib[family(addr)].find(m.TableID)
+	if t == nil {
+		return rvNoSuchFIB
+	}
+	var paths []path
+	for i := range m.Paths {
+		p := decodePath(&m.Paths[i])
+		if rv := v.checkPath(p); rv != 0 {
+			return rv
+		}
+		paths = append(paths, p)
+	}
+	prefix := fromPrefix(m.Prefix)
+	if !prefix.IsValid() {
+		return rvInvalidPrefixLength
+	}
+	if len(paths) == 0 && (add || multipath) {
+		return rvNoPathsInRoute
+	}
+	switch {
+	case multipath:
+		v.pathAddDel(t, prefix, add, paths)
+	case add:
+		t.set(prefix, srcAPI, paths)
+	default:
+		t.unset(prefix, srcAPI)
+	}
+	return 0
+}
+
+func (v *VPP) checkPath(p path) int32 {
+	switch {
+	case p.typ != PathNormal:
+		return 0
+	case p.swIf == noIndex && v.fib[ip4].find(p.table) == nil && v.fib[ip6].find(p.table) == nil:
+		return rvNoSuchFIB
+	case p.swIf != noIndex && v.ifs.get(p.swIf) == nil:
+		return rvNoMatchingInterface
+	}
+	return 0
+}
+
+// pathAddDel adds paths to, or removes them from, what the API said about a prefix.
+func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) {
+	var now []path
+	if e := t.entries[prefix.Masked()]; e != nil {
+		if s := e.source(srcAPI); s != nil {
+			now = slices.Clone(s.paths)
+		}
+	}
+	for _, p := range paths {
+		now = slices.DeleteFunc(now, func(o path) bool { return o.compare(p) == 0 })
+		if add {
+			now = append(now, p)
+		}
+	}
+	if len(now) == 0 {
+		t.unset(prefix, srcAPI)
+		return
+	}
+	t.set(prefix, srcAPI, now)
+}
+
+func encodeRoute(t *table, e *entry) ip.IPRoute {
+	r := ip.IPRoute{TableID: t.id, Prefix: toPrefix(e.given), NPaths: uint8(len(e.paths()))}
+	for _, p := range e.paths() {
+		if e.prefix.IsSingleIP() && p.typ == PathNormal && p.swIf != noIndex && !p.via.IsValid() {
+			p.via = e.prefix.Addr() // an attached host is its own next hop
+		}
+		r.Paths = append(r.Paths, p.encode(family(e.prefix.Addr())))
+	}
+	return r
+}
+
+func (v *VPP) routeDump(m *ip.IPTable, send func(ip.IPRoute)) {
+	t := v.fib[fam6(m.IsIP6)].find(m.TableID)
+	if t == nil {
+		return
+	}
+	for _, e := range t.byLength() {
+		send(encodeRoute(t, e))
+	}
+}
+
+func (v *VPP) routeLookup(m *ip.IPRouteLookup) *ip.IPRouteLookupReply {
+	prefix := fromPrefix(m.Prefix).Masked()
+	t := v.fib[family(fromAddress(m.Prefix.Address))].find(m.TableID)
+	switch {
+	case t == nil:
+		return &ip.IPRouteLookupReply{Retval: rvNoSuchFIB}
+	case !prefix.IsValid():
+		return &ip.IPRouteLookupReply{Retval: rvNoSuchEntry}
+	}
+	e := t.entries[prefix]
+	if m.Exact == 0 && e == nil {
+		e = t.covering(prefix)
+	}
+	if e == nil {
+		return &ip.IPRouteLookupReply{Retval: rvNoSuchEntry}
+	}
+	return &ip.IPRouteLookupReply{Route: encodeRoute(t, e)}
+}
+
+// covering is the entry of the longest prefix that holds all of p.
+func (t *table) covering(p netip.Prefix) *entry {
+	for bits := p.Bits(); bits >= 0; bits-- {
+		if t.lengths[bits] == 0 {
+			continue
+		}
+		c, _ := p.Addr().Prefix(bits) // bits are in range
+		if e := t.entries[c]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+func (v *VPP) addressDump(m *ip.IPAddressDump, send func(*ip.IPAddressDetails)) {
+	f := v.ifs.get(uint32(m.SwIfIndex))
+	if f == nil {
+		return
+	}
+	for _, p := range f.addrs {
+		if family(p.Addr()) == fam6(m.IsIPv6) {
+			send(&ip.IPAddressDetails{SwIfIndex: m.SwIfIndex, Prefix: ip_types.AddressWithPrefix(toPrefix(p))})
+		}
+	}
+}
+
+func (v *VPP) ipEnable(i uint32, fam int, on bool) int32 {
+	f := v.ifs.get(i)
+	if f == nil {
+		return rvInvalidSwIfIndex
+	}
+	f.ipOn[fam] = on
+	return 0
+}
+
+func (v *VPP) neighborAddDel(m *ip_neighbor.IPNeighborAddDel) int32 {
+	n := &m.Neighbor
+	if v.ifs.get(uint32(n.SwIfIndex)) == nil {
+		return rvInvalidSwIfIndex
+	}
+	k := neighborKey{swIf: uint32(n.SwIfIndex), addr: fromAddress(n.IPAddress)}
+	old, exists := v.neigh.byKey[k]
+	static := n.Flags&ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC != 0
+	switch {
+	case !m.IsAdd && !exists:
+		return rvNoSuchEntry
+	case !m.IsAdd:
+		v.delNeighbor(k)
+	case exists && old.static && !static:
+		return rvInvalidSwIfIndex // VPP's way to say that a dynamic entry may not replace a static one
+	default:
+		v.setNeighbor(k, neighbor{mac: n.MacAddress, static: static, noFIB: n.Flags&ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY != 0})
+	}
+	return 0
+}
+
+func (v *VPP) neighborDump(m *ip_neighbor.IPNeighborDump, send func(*ip_neighbor.IPNeighborDetails)) {
+	for _, k := range v.neigh.sorted() {
+		if uint32(m.SwIfIndex) != noIndex && uint32(m.SwIfIndex) != k.swIf || family(k.addr) != int(m.Af) {
+			continue
+		}
+		n := v.neigh.byKey[k]
+		d := ip_neighbor.IPNeighbor{SwIfIndex: ifIndex(v.ifs.get(k.swIf)), MacAddress: n.mac, IPAddress: toAddress(k.addr)}
+		if n.static {
+			d.Flags |= ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC
+		}
+		if n.noFIB {
+			d.Flags |= ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY
+		}
+		send(&ip_neighbor.IPNeighborDetails{Neighbor: d})
+	}
+}

@@ -1,0 +1,108 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"go.fd.io/govpp/binapi/af_packet"
+	interfaces_ "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/memif"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/tapv2"
+	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
+)
+
+// systemMessages: memclnt, vpe and vlib.
+func systemMessages(t *apiTable) {
+	onRead(t, func(q *call, _ *memclnt.ControlPing) *memclnt.ControlPingReply {
+		return &memclnt.ControlPingReply{ClientIndex: q.c.index, VpePID: q.pid()}
+	})
+	onRead(t, func(*call, *memclnt.APIVersions) *memclnt.APIVersionsReply {
+		return apiVersions()
+	})
+	onRead(t, func(q *call, _ *vpe.ShowVersion) *vpe.ShowVersionReply {
+		return &vpe.ShowVersionReply{Program: "vpe", Version: q.cfg.Version, BuildDate: "2024-06-26T14:00:00", BuildDirectory: "/sim"}
+	})
+	onRead(t, func(q *call, _ *vlib.ShowThreads) *vlib.ShowThreadsReply {
+		return q.threads()
+	})
+	onRead(t, func(q *call, m *vlib.CliInband) *vlib.CliInbandReply {
+		return q.cli(strings.TrimRight(m.Cmd, "\x00"))
+	})
+}
+
+// pid changes with every restart, as a process's does.
+func (v *VPP) pid() uint32 { return v.cfg.PID + uint32(v.epoch) }
+
+func (v *VPP) threads() *vlib.ShowThreadsReply {
+	list := []vlib.ThreadData{{Name: "vpp_main", PID: v.pid()}}
+	for i := range v.cfg.Workers {
+		n := uint32(i + 1)
+		list = append(list, vlib.ThreadData{ID: n, Name: fmt.Sprintf("vpp_wk_%d", i), Type: "workers", PID: v.pid() + n, CPUID: n, Core: n})
+	}
+	return &vlib.ShowThreadsReply{Count: uint32(len(list)), ThreadData: list}
+}
+
+// apiVersions are those of the API files the sim speaks.
+func apiVersions() *memclnt.APIVersionsReply {
+	files := [][2]string{
+		{memclnt.APIFile, memclnt.APIVersion}, {vpe.APIFile, vpe.APIVersion}, {vlib.APIFile, vlib.APIVersion},
+		{interfaces_.APIFile, interfaces_.APIVersion}, {ip.APIFile, ip.APIVersion}, {ip_neighbor.APIFile, ip_neighbor.APIVersion},
+		{tapv2.APIFile, tapv2.APIVersion}, {af_packet.APIFile, af_packet.APIVersion}, {memif.APIFile, memif.APIVersion},
+		{nat44_ed.APIFile, nat44_ed.APIVersion},
+	}
+	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}
+	for _, f := range files {
+		m := memclnt.ModuleVersion{Name: f[0] + ".api"}
+		_, _ = fmt.Sscanf(f[1], "%d.%d.%d", &m.Major, &m.Minor, &m.Patch)
+		reply.APIVersions = append(reply.APIVersions, m)
+	}
+	return reply
+}
+
+// cli knows a few show commands. An unknown one is answered with retval -1 and VPP's complaint.
+func (q *call) cli(cmd string) *vlib.CliInbandReply {
+	switch words := strings.Join(strings.Fields(cmd), " "); words {
+	case "show version":
+		return &vlib.CliInbandReply{Reply: "vpp v" + q.cfg.Version + " built by sim\n"}
+	case "show interface", "show int":
+		return &vlib.CliInbandReply{Reply: q.showInterfaces()}
+	case "show ip fib":
+		return &vlib.CliInbandReply{Reply: q.showFIB()}
+	case "show nat44 sessions":
+		return &vlib.CliInbandReply{Reply: q.showSessions()}
+	case "show features":
+		return &vlib.CliInbandReply{Reply: q.arcs.String()}
+	default:
+		return &vlib.CliInbandReply{Retval: rvUnspecified, Reply: fmt.Sprintf("%s: unknown input `%s'\n", firstWord(words), words)}
+	}
+}
+
+func firstWord(s string) string {
+	w, _, _ := strings.Cut(s, " ")
+	return w
+}
+
+func (v *VPP) showInterfaces() string {
+	var b strings.Builder
+	for _, f := range v.ifs.all() {
+		state := "down"
+		if f.up {
+			state = "up"
+		}
+		fmt.Fprintf(&b, "%-32s %5d %6s %d/%d/%d/%d\n", f.name, f.index, state, f.mtu[0], f.mtu[1], f.mtu[2], f.mtu[3])
+	}
+	return b.String()
+}
+
+func (v *VPP) showSessions() string {
+	var b strings.Builder
+	for _, s := range v.nat.Sessions() {
+		fmt.Fprintln(&b, s)
+	}
+	return b.String()
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// arcID is a feature arc.
+type arcID uint8
+
+const (
+	ip4Unicast arcID = iota
+	ip4Output
+	ip6Unicast
+	ip6Output
+	arcCount
+)
+
+// order is the order of the feature nodes on each arc, as `show features verbose` of VPP 24.06 has it; the nodes of nat44-ed, which
+// the engine runs in their own order, take one place between reassembly and cnat-snat. A feature is added to newArcs under
+// one of these names; its place follows from here.
+func order(a arcID) []string {
+	return [arcCount][]string{
+		ip4Unicast: {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "ip4-sv-reassembly-feature", "nat44-ed", "cnat-snat-ip4", "abf-input-ip4", "ip4-inacl"},
+		ip4Output:  {"ip4-sv-reassembly-output-feature", "nat44-ed-output", "acl-plugin-out-ip4-fa", "cnat-output-ip4", "gso-ip4", "ip4-outacl"},
+		ip6Unicast: {"cnat-input-ip6", "cnat-snat-ip6", "acl-plugin-in-ip6-fa"},
+		ip6Output:  {"acl-plugin-out-ip6-fa", "cnat-output-ip6", "gso-ip6", "ip6-outacl"},
+	}[a]
+}
+
+// feature is one kind of node an interface can have on an arc.
+type feature struct {
+	name string
+	// on tells whether the interface has it.
+	on func(swIf uint32) bool
+	// run processes a packet; false: the packet is no longer the arc's (dropped, or gone another way).
+	run func(f *flow) bool
+}
+
+// arcs are the features in the order they see packets.
+type arcs [arcCount][]feature
+
+// newArcs lists what the sim can do to packets on their way.
+func newArcs(v *VPP) arcs {
+	var a arcs
+	return a
+}
+
+// add puts a feature in its place. A name without a place is a mistake of the programmer.
+func (a *arcs) add(id arcID, f feature) {
+	place := func(name string) int { return slices.Index(order(id), name) }
+	if place(f.name) < 0 {
+		panic("sim: no place on the arc for " + f.name)
+	}
+	i := 0
+	for i < len(a[id]) && place(a[id][i].name) < place(f.name) {
+		i++
+	}
+	a[id] = slices.Insert(a[id], i, f)
+}
+
+// run sends a packet along an arc; false: it did not come to the end.
+func (a *arcs) run(id arcID, swIf uint32, f *flow) bool {
+	for i := range a[id] {
+		if n := &a[id][i]; n.on(swIf) && !n.run(f) {
+			return false
+		}
+	}
+	return true
+}
+
+// String lists the arcs.
+func (a *arcs) String() string {
+	var b strings.Builder
+	for id, name := range []string{"ip4-unicast", "ip4-output", "ip6-unicast", "ip6-output"} {
+		fmt.Fprintf(&b, "%s:\n", name)
+		for _, f := range a[id] {
+			fmt.Fprintf(&b, "  %s\n", f.name)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,393 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// source says who put a route, by VPP's priority: the smallest wins (vnet/fib/fib_source.h).
+type source uint8
+
+const (
+	srcSpecial   source = 0x00
+	srcInterface source = 0x03
+	srcAPI       source = 0x80
+	srcNAT       source = 0xd0 // "nat-low"
+	srcAdj       source = 0xd1 // neighbours; 0xd0 in VPP, but NAT's wins by being older
+	srcDefault   source = 0xfd
+)
+
+// PathType is how a path of a route forwards.
+type PathType uint8
+
+// The path types the sim forwards by (fib_types.api); further ones are kept and dropped on.
+const (
+	PathNormal   PathType = 0 // through Interface, or recursively through Via
+	PathLocal    PathType = 1 // VPP itself
+	PathDrop     PathType = 2
+	PathUnreach  PathType = 5 // ICMP host unreachable
+	PathProhibit PathType = 6 // ICMP administratively prohibited
+)
+
+// path is one way of a route.
+type path struct {
+	typ    PathType
+	swIf   uint32     // noIndex: none
+	via    netip.Addr // invalid: none
+	table  uint32     // of a recursive path
+	weight uint8      // ≥ 1
+	pref   uint8
+	glean  bool // the subnet of an interface address
+}
+
+func (p path) compare(o path) int {
+	return cmp.Or(cmp.Compare(p.pref, o.pref), cmp.Compare(p.typ, o.typ), cmp.Compare(p.swIf, o.swIf), p.via.Compare(o.via), cmp.Compare(p.table, o.table))
+}
+
+// text uses ifName for interfaces.
+func (p path) text(ifName func(uint32) string) string {
+	var s string
+	switch p.typ {
+	case PathNormal:
+		s = p.normalText(ifName)
+	case PathLocal:
+		s = "local"
+		if p.swIf != noIndex {
+			s += " " + ifName(p.swIf)
+		}
+	case PathDrop:
+		s = "drop"
+	case PathUnreach:
+		s = "icmp-unreach"
+	case PathProhibit:
+		s = "icmp-prohibit"
+	default:
+		s = fmt.Sprintf("path-type-%d", p.typ)
+	}
+	if p.weight > 1 {
+		s += fmt.Sprintf(" weight %d", p.weight)
+	}
+	if p.pref > 0 {
+		s += fmt.Sprintf(" preference %d", p.pref)
+	}
+	return s
+}
+
+func (p path) normalText(ifName func(uint32) string) string {
+	s := "via"
+	if p.via.IsValid() {
+		s += " " + p.via.String()
+	}
+	if p.swIf != noIndex {
+		return s + " " + ifName(p.swIf)
+	}
+	if p.table != 0 || !p.via.IsValid() {
+		return s + fmt.Sprintf(" table %d", p.table)
+	}
+	return s
+}
+
+// routeSource is what one source says about a prefix.
+type routeSource struct {
+	src   source
+	refs  int // several addresses of one subnet, several NAT mappings of one address
+	paths []path
+}
+
+// entry is a prefix with its sources, best first.
+type entry struct {
+	prefix netip.Prefix
+	// given is the prefix as its maker wrote it: VPP keeps the host bits and dumps them.
+	given   netip.Prefix
+	sources []routeSource
+}
+
+func (e *entry) paths() []path { return e.sources[0].paths }
+
+func (e *entry) source(s source) *routeSource {
+	for i := range e.sources {
+		if e.sources[i].src == s {
+			return &e.sources[i]
+		}
+	}
+	return nil
+}
+
+// table is one FIB.
+type table struct {
+	id      uint32
+	name    string
+	locks   map[source]int
+	entries map[netip.Prefix]*entry
+	lengths [129]int // entries per prefix length
+}
+
+// fib is the tables of a family, in the order of their making.
+type fib struct {
+	fam    int
+	tables []*table
+	gone   func(id uint32) // told when a table is deleted
+}
+
+func (f *fib) init(fam int, gone func(uint32)) {
+	*f = fib{fam: fam, gone: gone}
+	f.lock(0, srcSpecial)
+}
+
+func (f *fib) find(id uint32) *table {
+	for _, t := range f.tables {
+		if t.id == id {
+			return t
+		}
+	}
+	return nil
+}
+
+// lock finds or makes a table and holds it.
+func (f *fib) lock(id uint32, by source) *table {
+	t := f.find(id)
+	if t == nil {
+		t = &table{id: id, locks: map[source]int{}, entries: map[netip.Prefix]*entry{}}
+		f.tables = append(f.tables, t)
+		t.specials(f.fam)
+	}
+	t.locks[by]++
+	return t
+}
+
+// lockOnce is lock for a source that holds a table at most once, as the API does.
+func (f *fib) lockOnce(id uint32, by source) *table {
+	if t := f.find(id); t != nil && t.locks[by] > 0 {
+		return t
+	}
+	return f.lock(id, by)
+}
+
+// unlock lets go; a source's last hold takes its routes away, the very last hold the table (fib_table_unlock).
+func (f *fib) unlock(id uint32, by source) {
+	t := f.find(id)
+	if t == nil || t.locks[by] == 0 {
+		return
+	}
+	if t.locks[by]--; t.locks[by] > 0 {
+		return
+	}
+	delete(t.locks, by)
+	t.flush(by)
+	if len(t.locks) == 0 {
+		f.tables = slices.DeleteFunc(f.tables, func(o *table) bool { return o == t })
+		f.gone(id)
+	}
+}
+
+// specials are the routes every table starts with (ip4_fib.c, ip6_fib.c).
+func (t *table) specials(fam int) {
+	drop := []path{{typ: PathDrop, swIf: noIndex, weight: 1}}
+	if fam == ip6 {
+		t.set(netip.MustParsePrefix("::/0"), srcDefault, drop)
+		t.set(netip.MustParsePrefix("fe80::/10"), srcSpecial, []path{{typ: PathLocal, swIf: noIndex, weight: 1}})
+		return
+	}
+	t.set(netip.MustParsePrefix("0.0.0.0/0"), srcDefault, drop)
+	for _, p := range []string{"0.0.0.0/32", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"} {
+		t.set(netip.MustParsePrefix(p), srcSpecial, drop)
+	}
+}
+
+// set replaces what a source says about a prefix, which may have host bits.
+func (t *table) set(given netip.Prefix, src source, paths []path) {
+	p := given.Masked()
+	paths = slices.Clone(paths)
+	slices.SortStableFunc(paths, path.compare)
+	e := t.entries[p]
+	if e == nil {
+		e = &entry{prefix: p, given: given}
+		t.entries[p] = e
+		t.lengths[p.Bits()]++
+	}
+	if s := e.source(src); s != nil {
+		s.paths = paths
+		return
+	}
+	e.sources = append(e.sources, routeSource{src: src, paths: paths})
+	slices.SortFunc(e.sources, func(a, b routeSource) int { return cmp.Compare(a.src, b.src) })
+}
+
+// hold is set with a count of holders; release undoes it.
+func (t *table) hold(given netip.Prefix, src source, paths []path) {
+	p := given.Masked()
+	if e := t.entries[p]; e == nil || e.source(src) == nil {
+		t.set(given, src, paths)
+	}
+	t.entries[p].source(src).refs++
+}
+
+func (t *table) release(given netip.Prefix, src source) {
+	p := given.Masked()
+	e := t.entries[p]
+	if e == nil {
+		return
+	}
+	if s := e.source(src); s != nil {
+		if s.refs--; s.refs <= 0 {
+			t.unset(p, src)
+		}
+	}
+}
+
+// unset takes away what a source says; it tells whether it said anything.
+func (t *table) unset(given netip.Prefix, src source) bool {
+	p := given.Masked()
+	e := t.entries[p]
+	if e == nil {
+		return false
+	}
+	n := len(e.sources)
+	e.sources = slices.DeleteFunc(e.sources, func(s routeSource) bool { return s.src == src })
+	if len(e.sources) == 0 {
+		delete(t.entries, p)
+		t.lengths[p.Bits()]--
+	}
+	return len(e.sources) < n
+}
+
+func (t *table) flush(src source) {
+	for p, e := range t.entries {
+		if e.source(src) != nil {
+			t.unset(p, src)
+		}
+	}
+}
+
+// lookup is the entry of the longest prefix that holds a; tables always have one.
+func (t *table) lookup(a netip.Addr) *entry {
+	for bits := a.BitLen(); bits >= 0; bits-- {
+		if t.lengths[bits] == 0 {
+			continue
+		}
+		p, _ := a.Prefix(bits) // bits are in range
+		if e := t.entries[p]; e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// byLength are the entries by prefix length, as VPP walks them (inside a length its order is a hash's; here by address).
+func (t *table) byLength() []*entry {
+	list := t.sorted()
+	slices.SortStableFunc(list, func(a, b *entry) int { return cmp.Compare(a.prefix.Bits(), b.prefix.Bits()) })
+	return list
+}
+
+// sorted are the entries by prefix.
+func (t *table) sorted() []*entry {
+	list := make([]*entry, 0, len(t.entries))
+	for _, e := range t.entries {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b *entry) int {
+		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()))
+	})
+	return list
+}
+
+// bindTable moves an interface to a table that exists.
+func (v *VPP) bindTable(f *iface, fam int, id uint32) {
+	if old := f.table[fam]; old != 0 {
+		v.fib[fam].unlock(old, srcInterface)
+	}
+	if id != 0 {
+		v.fib[fam].lock(id, srcInterface)
+	}
+	old := f.table[fam]
+	f.table[fam] = id
+	if fam == ip4 {
+		v.nat.TableBound(f.index, old, id)
+	}
+}
+
+// connected are the routes of an interface address (ip4_add_interface_routes): the address itself is VPP's; its subnet is
+// attached, without its first and last address up to length 30, with the other end attached at length 31.
+func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
+	host := p.Addr().BitLen()
+	routes := map[netip.Prefix]path{}
+	if p.Bits() < host {
+		routes[p] = path{swIf: f.index, weight: 1, glean: true}
+	}
+	switch {
+	case !p.Addr().Is4():
+	case p.Bits() <= 30:
+		for _, a := range []netip.Addr{p.Masked().Addr(), lastAddr(p)} {
+			routes[netip.PrefixFrom(a, 32)] = path{typ: PathDrop, swIf: noIndex, weight: 1}
+		}
+	case p.Bits() == 31:
+		a := p.Addr().As4()
+		a[3] ^= 1
+		other := netip.AddrFrom4(a)
+		routes[netip.PrefixFrom(other, 32)] = path{swIf: f.index, via: other, weight: 1}
+	}
+	delete(routes, netip.PrefixFrom(p.Addr(), host))
+	return routes // the subnet with host bits, as VPP keeps it
+}
+
+func lastAddr(p netip.Prefix) netip.Addr {
+	a := p.Addr().As4()
+	for i := p.Bits(); i < 32; i++ {
+		a[i/8] |= 1 << (7 - i%8)
+	}
+	return netip.AddrFrom4(a)
+}
+
+func (v *VPP) addConnected(f *iface, p netip.Prefix) {
+	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
+	for r, via := range connected(f, p) {
+		t.hold(r, srcInterface, []path{via})
+	}
+	t.set(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface, []path{{typ: PathLocal, swIf: f.index, weight: 1}})
+}
+
+func (v *VPP) delConnected(f *iface, p netip.Prefix) {
+	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
+	t.unset(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface)
+	for r := range connected(f, p) {
+		t.release(r, srcInterface)
+	}
+}
+
+func (v *VPP) showFIB() string {
+	var b strings.Builder
+	for _, t := range v.fib[ip4].tables {
+		fmt.Fprintf(&b, "ipv4-VRF:%d\n", t.id)
+		for _, e := range t.sorted() {
+			fmt.Fprintf(&b, "%s\n", e.prefix)
+			for _, s := range e.sources {
+				fmt.Fprintf(&b, "  %s:", sourceName(s.src))
+				for _, p := range s.paths {
+					fmt.Fprintf(&b, " [%s]", p.text(v.ifs.name))
+				}
+				b.WriteByte('\n')
+			}
+		}
+	}
+	return b.String()
+}
+
+func sourceName(s source) string {
+	switch s {
+	case srcSpecial:
+		return "special"
+	case srcInterface:
+		return "interface"
+	case srcAPI:
+		return "API"
+	case srcNAT:
+		return "nat-low"
+	case srcAdj:
+		return "adjacency"
+	}
+	return "default-route"
+}

@@ -1,0 +1,409 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// Packet is one packet, without the payload.
+type Packet = packet.Packet
+
+// Origins of an Output.
+const (
+	Forwarded = "forwarded"
+	ICMPError = "icmp-error" // VPP complains about the packet sent
+	Answered  = "answered"   // VPP is the addressee and answers itself
+)
+
+// maxSteps ends what would go round for ever.
+const maxSteps = 64
+
+// Fate is what became of a packet.
+type Fate struct {
+	// Hops are the graph nodes that had something to say, in order. The last hop of a packet that went nowhere says why.
+	Hops []Hop
+	// Out is what leaves; empty: dropped.
+	Out []Output
+}
+
+// Hop is one graph node's say.
+type Hop struct {
+	Node string // VPP's name, e.g. nat44-ed-out2in
+	Text string
+}
+
+// String is "node: text".
+func (h Hop) String() string { return h.Node + ": " + h.Text }
+
+// Output is one packet that leaves.
+type Output struct {
+	Interface string // "" if Local
+	Packet    Packet
+	Local     bool   // handed to the node's own network stack
+	Origin    string // Forwarded, ICMPError or Answered
+}
+
+// flow is one packet on its way through the graph.
+type flow struct {
+	v      *VPP
+	p      Packet
+	rx, tx uint32
+	table  uint32 // for the next lookup
+	own    bool   // VPP made it: its TTL stays
+	origin string
+	steps  int
+	fate   *Fate
+}
+
+// Send lets a packet arrive on an interface and tells its fate. Session state is kept. The packet must be valid
+// (Packet.Validate) and of TTL at least 1 (0 stands for 64).
+func (v *VPP) Send(in string, p Packet) Fate {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.process(p, func(f *flow) { f.receive(in) })
+}
+
+// SendLocal lets the node's own stack behind VPP send a packet that VPP routes by its default table without any input feature.
+func (v *VPP) SendLocal(p Packet) Fate {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.process(p, func(f *flow) {
+		f.rx = 0 // local0
+		f.hop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "from the node's own stack: %s", &f.p)
+		f.lookup()
+	})
+}
+
+func (v *VPP) process(p Packet, start func(*flow)) Fate {
+	var fate Fate
+	f := &flow{v: v, p: p.Clone(), origin: Forwarded, tx: noIndex, fate: &fate}
+	if v.crashed != nil {
+		f.drop("vpp", "%v", v.crashed)
+		return fate
+	}
+	if err := p.Validate(); err != nil {
+		f.drop("ethernet-input", "not a packet: %v", err)
+		return fate
+	}
+	f.p.TTL = f.p.Life()
+	start(f)
+	if err := v.nat.Crashed(); err != nil {
+		v.crash(err)
+	}
+	if v.crashed != nil {
+		fate.Out = nil
+		f.hop("vpp", "%v", v.crashed)
+	}
+	return fate
+}
+
+// hop notes what a node did.
+func (f *flow) hop(node, format string, args ...any) {
+	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf(format, args...)})
+}
+
+// drop notes why the packet ends here; it is false for use as a verdict.
+func (f *flow) drop(node, format string, args ...any) bool {
+	f.hop(node, "drop: "+format, args...)
+	return false
+}
+
+func version(a netip.Addr) int {
+	if a.Is4() {
+		return 4
+	}
+	return 6
+}
+
+// receive is device input up to the lookup.
+func (f *flow) receive(in string) {
+	i := f.v.ifs.byName[in]
+	if i == nil {
+		f.drop("ethernet-input", "vpp has no interface %s", in)
+		return
+	}
+	fam := family(f.p.Dst)
+	f.rx, f.table = i.index, i.table[fam]
+	node := fmt.Sprintf("ip%d-input", version(f.p.Dst))
+	switch {
+	case !i.up:
+		f.drop("ethernet-input", "interface %s is down", in)
+		return
+	case !i.takes(fam):
+		f.drop(fmt.Sprintf("ip%d-not-enabled", version(f.p.Dst)), "%s has no IPv%d address and is not enabled for it", in, version(f.p.Dst))
+		return
+	}
+	f.hop(node, "from %s: %s", in, &f.p)
+	arc := ip4Unicast
+	if fam == ip6 {
+		arc = ip6Unicast
+	}
+	if f.v.arcs.run(arc, f.rx, f) {
+		f.lookup()
+	}
+}
+
+// next is where a resolved route sends a packet.
+type next struct {
+	path   path
+	prefix netip.Prefix
+	// chain are the prefixes a recursive route went through, for the text.
+	why string // of a drop
+}
+
+// lookup finds the route and follows it.
+func (f *flow) lookup() {
+	if f.steps++; f.steps > maxSteps {
+		f.drop(f.lookupNode(), "went round %d times", maxSteps)
+		return
+	}
+	n := f.v.resolve(f.table, f.p.Dst, f.hash(), 0)
+	switch {
+	case n.why != "":
+		f.drop(f.lookupNode(), "%s", n.why)
+	case n.path.typ == PathLocal:
+		f.hop(f.lookupNode(), "%s is VPP's own (%s)", f.p.Dst, n.prefix)
+		f.local()
+	case n.path.typ == PathUnreach:
+		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.complain("ip4-null", packet.Unreachable, packet.CodeHost)
+	case n.path.typ == PathProhibit:
+		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.complain("ip4-null", packet.Unreachable, codeHostProhibited)
+	case n.path.typ != PathNormal:
+		f.drop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+	default:
+		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.rewrite(n.path)
+	}
+}
+
+const codeHostProhibited = 10
+
+func (f *flow) lookupNode() string { return fmt.Sprintf("ip%d-lookup", version(f.p.Dst)) }
+
+// hash is what equal-cost paths are chosen by.
+func (f *flow) hash() uint32 {
+	h := fnv.New32a()
+	src, dst := f.p.Src.As16(), f.p.Dst.As16()
+	_, _ = h.Write(src[:])
+	_, _ = h.Write(dst[:])
+	_, _ = h.Write([]byte{byte(f.p.Proto), byte(f.p.SrcPort >> 8), byte(f.p.SrcPort), byte(f.p.DstPort >> 8), byte(f.p.DstPort)})
+	return h.Sum32()
+}
+
+// resolve follows the FIB from a table to a path that says where to go. Paths through interfaces that are down or gone, and
+// next hops that do not resolve, do not count; among the best preference the weights share the flows.
+func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) next {
+	t := v.fib[family(dst)].find(tableID)
+	if t == nil || depth > 8 {
+		return next{why: fmt.Sprintf("no table %d", tableID)}
+	}
+	e := t.lookup(dst)
+	if e == nil {
+		return next{why: fmt.Sprintf("no route to %s", dst)}
+	}
+	var usable []next
+	for _, p := range e.paths() {
+		n, ok := v.usable(p, e, dst, hash, depth)
+		if !ok || len(usable) > 0 && p.pref > usable[0].path.pref {
+			continue
+		}
+		usable = append(usable, n)
+	}
+	if len(usable) == 0 {
+		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, e.paths()[0].text(v.ifs.name))}
+	}
+	if len(usable) == 1 {
+		return usable[0]
+	}
+	return weigh(usable, hash)
+}
+
+func weigh(list []next, hash uint32) next {
+	sum := uint32(0)
+	for _, n := range list {
+		sum += uint32(n.path.weight)
+	}
+	at := hash % sum
+	for _, n := range list {
+		if at < uint32(n.path.weight) {
+			return n
+		}
+		at -= uint32(n.path.weight)
+	}
+	return list[0]
+}
+
+// usable resolves one path.
+func (v *VPP) usable(p path, e *entry, dst netip.Addr, hash uint32, depth int) (next, bool) {
+	if p.typ != PathNormal {
+		return next{path: p, prefix: e.prefix}, true
+	}
+	if p.swIf != noIndex {
+		f := v.ifs.get(p.swIf)
+		return next{path: p, prefix: e.prefix}, f != nil && f.up
+	}
+	to := dst
+	if p.via.IsValid() {
+		if to = p.via; e.prefix.Contains(to) && e.prefix.Bits() > 0 && depth > 0 {
+			return next{}, false // through itself
+		}
+	}
+	n := v.resolve(p.table, to, hash, depth+1)
+	if n.why != "" {
+		return next{}, false
+	}
+	if n.path.typ == PathNormal && !n.path.via.IsValid() && p.via.IsValid() {
+		n.path.via = p.via
+	}
+	n.prefix, n.path.weight, n.path.pref = e.prefix, p.weight, p.pref
+	return n, true
+}
+
+// rewrite sends the packet out of an interface.
+func (f *flow) rewrite(p path) {
+	f.tx = p.swIf
+	node := fmt.Sprintf("ip%d-rewrite", version(f.p.Dst))
+	if !f.own {
+		if f.p.TTL--; f.p.TTL == 0 {
+			f.complain(node, packet.TimeExceeded, 0)
+			return
+		}
+	}
+	arc := ip4Output
+	if f.p.Dst.Is6() {
+		arc = ip6Output
+	}
+	if !f.v.arcs.run(arc, f.tx, f) {
+		return
+	}
+	i := f.v.ifs.get(f.tx)
+	if i.kind == kindLoop {
+		f.drop(i.name+"-output", "a loopback has nobody behind it")
+		return
+	}
+	f.hop(i.name+"-tx", "%s", &f.p)
+	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, Origin: f.origin})
+}
+
+// complain is ip4-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the interface it came
+// in by, and routes the error like any other packet of its own. The quoted TTL is the one that arrived.
+func (f *flow) complain(node string, icmpType, code uint8) {
+	text := "icmp-error " + icmpName(icmpType, code)
+	if !f.p.Dst.Is4() {
+		f.drop(node, "%s (ICMPv6 errors are not modelled)", text)
+		return
+	}
+	rx := f.v.ifs.get(f.rx)
+	from, ok := f.v.sourceAddr(rx, f.p.Src)
+	switch {
+	case f.p.IsICMPError() || f.own:
+		f.drop(node, "%s about an error or a packet of VPP's own", text)
+		return
+	case !ok:
+		f.drop("ip4-icmp-error", "%s, but %s has no address to complain from", text, rx.name)
+		return
+	}
+	f.hop(node, "%s", text)
+	f.p.TTL = max(f.p.TTL, 1)
+	f.reply("ip4-icmp-error", ICMPError, f.p.ICMPError(from, icmpType, code))
+}
+
+// reply starts a packet of VPP's own on its way; it goes by the lookup of the interface the other one came in by.
+func (f *flow) reply(node, origin string, p Packet) {
+	f.p, f.own, f.origin, f.tx = p, true, origin, noIndex
+	f.p.TTL = f.p.Life()
+	f.table = f.v.ifs.get(f.rx).table[family(p.Dst)]
+	f.hop(node, "%s", &f.p)
+	f.lookup()
+}
+
+func icmpName(t, code uint8) string {
+	switch {
+	case t == packet.TimeExceeded:
+		return "time exceeded"
+	case t == packet.Unreachable && code == packet.CodeHost:
+		return "host unreachable"
+	case t == packet.Unreachable && code == packet.CodePort:
+		return "port unreachable"
+	case t == packet.Unreachable && code == codeHostProhibited:
+		return "host administratively prohibited"
+	}
+	return fmt.Sprintf("type %d code %d", t, code)
+}
+
+// local is ip4-local: the source must be routable and nobody's own; then the node's stack gets the packet, or VPP answers as it
+// does without one.
+func (f *flow) local() {
+	node := fmt.Sprintf("ip%d-local", version(f.p.Dst))
+	if f.own {
+		f.drop(node, "VPP complains to itself")
+		return
+	}
+	if f.rx != 0 && f.p.Dst.Is4() {
+		switch src := f.v.resolve(f.table, f.p.Src, 0, 0); {
+		case src.path.typ == PathLocal && src.why == "":
+			f.drop(node, "source %s is VPP's own (spoofed local-address packet)", f.p.Src)
+			return
+		case src.why != "" || src.path.typ != PathNormal:
+			f.drop(node, "no route to source %s (ip4 source lookup miss)", f.p.Src)
+			return
+		}
+	}
+	if f.v.cfg.PuntLocal {
+		f.hop(node, "to the node's own stack: %s", &f.p)
+		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, Origin: f.origin})
+		return
+	}
+	f.answer(node)
+}
+
+// answer is what a VPP without a host stack says: echo replies, port unreachable for UDP, a reset for TCP once the session
+// layer is on, silence otherwise.
+func (f *flow) answer(node string) {
+	switch {
+	case f.p.Proto == model.ICMP && f.p.ICMPType == packet.EchoRequest:
+		f.hop(node, "answered by VPP")
+		f.reply("ip4-icmp-echo-request", Answered, f.p.Reply())
+	case f.p.Proto == model.UDP && f.p.Dst.Is4():
+		f.hop(node, "no listener")
+		f.complain("ip4-udp-lookup", packet.Unreachable, packet.CodePort)
+	case f.p.Proto == model.TCP && f.v.sessionLayer && f.p.TCPFlags&packet.RST == 0:
+		r := f.p.Reply()
+		r.TCPFlags = packet.RST | packet.ACK
+		f.reply("tcp4-reset", Answered, r)
+	default:
+		f.drop(node, "unknown ip protocol")
+	}
+}
+
+// attached tells whether an address is reached through an interface, and which.
+func (v *VPP) attached(tableID uint32, dst netip.Addr) (uint32, bool) {
+	n := v.resolve(tableID, dst, 0, 0)
+	if n.why != "" || n.path.typ != PathNormal && n.path.typ != PathLocal || n.path.swIf == noIndex {
+		return noIndex, false
+	}
+	return n.path.swIf, true
+}
+
+// LocalAddrs are the addresses VPP answers to, sorted: those of its interfaces that are up.
+func (v *VPP) LocalAddrs() []netip.Addr {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var list []netip.Addr
+	for _, f := range v.ifs.all() {
+		for _, p := range f.addrs {
+			if f.up {
+				list = append(list, p.Addr())
+			}
+		}
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return list
+}

@@ -1,0 +1,366 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// noIndex is VPP's ~0: no interface, no table, any address.
+const noIndex = ^uint32(0)
+
+// The two families, as indices.
+const (
+	ip4 = iota
+	ip6
+)
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return ip4
+	}
+	return ip6
+}
+
+// Interface is one that AddInterface makes, as a CNI would have: it survives Restart and is nobody's configuration.
+type Interface struct {
+	// Name is VPP's, e.g. "tap3"; it also chooses the kind of device (tap, loop, memif, host-; anything else is hardware).
+	Name string
+	Tag  string
+	// Addresses have host bits: 10.1.0.1/24. An interface without addresses still takes IPv4 and IPv6, as an unnumbered one.
+	Addresses []netip.Prefix
+	VRF       uint32 // table of both families; it is made if need be
+	MTU       uint32 // 0: 9000
+	MAC       [6]byte
+	Down      bool
+}
+
+type kind uint8
+
+const (
+	kindHardware kind = iota
+	kindLocal
+	kindLoop
+	kindTap
+	kindAfPacket
+	kindMemif
+)
+
+// iface is one sw_interface.
+type iface struct {
+	index    uint32
+	name     string
+	tag      string
+	devType  string
+	kind     kind
+	mac      [6]byte
+	macGiven bool // not derived by VPP: part of the configuration
+	up       bool
+	mtu      [4]uint32 // L3, IP4, IP6, MPLS; 0: that of L3
+	linkMTU  uint16
+	table    [2]uint32 // table ids
+	addrs    []netip.Prefix
+	// ipOn is IPv4 and IPv6 enabled without an address.
+	ipOn       [2]bool
+	unnumbered uint32 // index of the interface whose addresses it uses; noIndex: none
+	foreign    bool
+	id         uint32 // instance of loop or tap
+	tap        tapParams
+	host       string // af_packet: Linux interface
+	memif      memifParams
+}
+
+// interfaces is the pool of sw_interfaces: a freed index is taken again, the last freed one first.
+type interfaces struct {
+	list   []*iface // by index; nil: free
+	free   []uint32
+	byName map[string]*iface
+}
+
+func (s *interfaces) init() { *s = interfaces{byName: map[string]*iface{}} }
+
+// get is nil if there is no such interface.
+func (s *interfaces) get(i uint32) *iface {
+	if uint64(i) < uint64(len(s.list)) {
+		return s.list[i]
+	}
+	return nil
+}
+
+func (s *interfaces) add(f *iface) {
+	if n := len(s.free); n > 0 {
+		f.index, s.free = s.free[n-1], s.free[:n-1]
+		s.list[f.index] = f
+	} else {
+		f.index = uint32(len(s.list))
+		s.list = append(s.list, f)
+	}
+	if f.kind != kindLocal {
+		f.mtu[0], f.linkMTU = cmp.Or(f.mtu[0], 9000), 9000
+	}
+	f.unnumbered = noIndex
+	s.byName[f.name] = f
+}
+
+func (s *interfaces) remove(f *iface) {
+	s.list[f.index] = nil
+	s.free = append(s.free, f.index)
+	delete(s.byName, f.name)
+}
+
+// all are the interfaces by index.
+func (s *interfaces) all() []*iface {
+	return slices.DeleteFunc(slices.Clone(s.list), func(f *iface) bool { return f == nil })
+}
+
+// sorted are the interfaces by name.
+func (s *interfaces) sorted() []*iface {
+	list := s.all()
+	slices.SortFunc(list, func(a, b *iface) int { return cmp.Compare(a.name, b.name) })
+	return list
+}
+
+// name is for texts.
+func (s *interfaces) name(i uint32) string {
+	if f := s.get(i); f != nil {
+		return f.name
+	}
+	if i == noIndex {
+		return "none"
+	}
+	return fmt.Sprintf("deleted:%d", i)
+}
+
+// takes tells whether the interface processes packets of the family (ip4-not-enabled otherwise).
+func (f *iface) takes(fam int) bool {
+	return f.ipOn[fam] || f.unnumbered != noIndex || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
+}
+
+// sourceAddr is the address VPP puts on a packet of its own to dst that is about the interface: one whose subnet holds dst, else
+// the first. Unnumbered interfaces lend.
+func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (netip.Addr, bool) {
+	addrs := f.addrs
+	if lender := v.ifs.get(f.unnumbered); lender != nil {
+		addrs = lender.addrs
+	}
+	var first netip.Addr
+	for _, p := range addrs {
+		switch {
+		case family(p.Addr()) != family(dst):
+		case p.Contains(dst):
+			return p.Addr(), true
+		case !first.IsValid():
+			first = p.Addr()
+		}
+	}
+	return first, first.IsValid()
+}
+
+// create adds an interface and tells the world.
+func (v *VPP) create(f *iface) *iface {
+	v.ifs.add(f)
+	v.event(f, false)
+	return f
+}
+
+// destroy removes an interface with its addresses, neighbours and NAT roles. Routes through it stay, unresolved.
+func (v *VPP) destroy(f *iface) {
+	v.setUp(f, false)
+	for _, p := range slices.Clone(f.addrs) {
+		v.delAddress(f, p)
+	}
+	for k := range v.neigh.byKey {
+		if k.swIf == f.index {
+			v.delNeighbor(k)
+		}
+	}
+	v.natInterfaceGone(f)
+	for fam := range v.fib {
+		v.bindTable(f, fam, 0)
+	}
+	for _, o := range v.ifs.all() {
+		if o.unnumbered == f.index {
+			o.unnumbered = noIndex
+		}
+	}
+	v.ifs.remove(f)
+	v.event(f, true)
+}
+
+// setUp changes the admin state; the routes of its addresses come and go with it.
+func (v *VPP) setUp(f *iface, up bool) {
+	if f.up == up {
+		return
+	}
+	f.up = up
+	for _, p := range f.addrs {
+		if up {
+			v.addConnected(f, p)
+		} else {
+			v.delConnected(f, p)
+		}
+	}
+	v.event(f, false)
+}
+
+// addAddress is ip4_add_del_interface_address and its IPv6 sister: overlapping subnets within a table are refused unless it is
+// another address of the same subnet and length on the same interface. The same address twice is in use, too.
+func (v *VPP) addAddress(f *iface, p netip.Prefix) int32 {
+	for _, o := range v.ifs.all() {
+		if o.table[family(p.Addr())] != f.table[family(p.Addr())] {
+			continue
+		}
+		for _, q := range o.addrs {
+			if family(q.Addr()) != family(p.Addr()) || !q.Overlaps(p) {
+				continue
+			}
+			if o == f && q.Bits() == p.Bits() && q.Addr() != p.Addr() {
+				continue
+			}
+			return rvAddressInUse
+		}
+	}
+	f.addrs = append(f.addrs, p)
+	if f.up {
+		v.addConnected(f, p)
+	}
+	v.natAddressChanged(f, p, true)
+	return 0
+}
+
+func (v *VPP) delAddress(f *iface, p netip.Prefix) int32 {
+	i := slices.Index(f.addrs, p)
+	if i < 0 {
+		return rvAddressNotFound
+	}
+	f.addrs = slices.Delete(f.addrs, i, i+1)
+	if f.up {
+		v.delConnected(f, p)
+	}
+	v.natAddressChanged(f, p, false)
+	return 0
+}
+
+// kindOf guesses the device from VPP's naming.
+func kindOf(name string) (kind, string) {
+	switch {
+	case strings.HasPrefix(name, "tap"):
+		return kindTap, "virtio"
+	case strings.HasPrefix(name, "loop"):
+		return kindLoop, "Loopback"
+	case strings.HasPrefix(name, "memif"):
+		return kindMemif, "memif"
+	case strings.HasPrefix(name, "host-"):
+		return kindAfPacket, "af-packet"
+	}
+	return kindHardware, "dpdk"
+}
+
+// foreign is what a CNI made, in order.
+type foreign struct {
+	ifs       []Interface
+	routes    []Route
+	neighbors []Neighbor
+}
+
+// AddInterface makes an interface as a CNI would have made it and returns its sw_if_index. An existing interface of that name is
+// left as it is.
+func (v *VPP) AddInterface(i Interface) uint32 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f := v.ifs.byName[i.Name]; f != nil {
+		return f.index
+	}
+	i.Addresses = slices.Clone(i.Addresses)
+	v.foreign.ifs = append(v.foreign.ifs, i)
+	f := v.makeForeign(i)
+	v.flushEvents()
+	return f.index
+}
+
+func (v *VPP) makeForeign(i Interface) *iface {
+	k, dev := kindOf(i.Name)
+	f := &iface{name: i.Name, tag: i.Tag, kind: k, devType: dev, mac: i.MAC, foreign: true}
+	f.mtu[0] = i.MTU
+	if f.mac == [6]byte{} {
+		f.mac = derivedMAC(i.Name)
+	}
+	switch k {
+	case kindLoop, kindTap:
+		_, _ = fmt.Sscanf(strings.TrimLeft(i.Name, "aloptp"), "%d", &f.id) // no number: instance 0
+	case kindAfPacket:
+		f.host = strings.TrimPrefix(i.Name, "host-")
+	case kindMemif:
+		_, _ = fmt.Sscanf(i.Name, "memif%d/%d", &f.memif.socket, &f.memif.id)
+	}
+	v.create(f)
+	f.ipOn = [2]bool{true, true}
+	for fam := range v.fib {
+		if i.VRF != 0 {
+			v.fib[fam].lockOnce(i.VRF, srcAPI)
+			v.bindTable(f, fam, i.VRF)
+		}
+	}
+	v.setUp(f, !i.Down)
+	for _, p := range i.Addresses {
+		v.addAddress(f, p)
+	}
+	return f
+}
+
+// RemoveInterface undoes AddInterface, as a CNI does when a pod goes. An unknown name is nothing to do.
+func (v *VPP) RemoveInterface(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.foreign.ifs = slices.DeleteFunc(v.foreign.ifs, func(i Interface) bool { return i.Name == name })
+	v.foreign.neighbors = slices.DeleteFunc(v.foreign.neighbors, func(n Neighbor) bool { return n.Interface == name })
+	if f := v.ifs.byName[name]; f != nil {
+		v.destroy(f)
+	}
+	v.flushEvents()
+}
+
+// SetInterfaceUp is a CNI or an operator changing the admin state behind our back. It does not survive Restart.
+func (v *VPP) SetInterfaceUp(name string, up bool) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f := v.ifs.byName[name]
+	if f == nil {
+		return fmt.Errorf("no interface %s", name)
+	}
+	v.setUp(f, up)
+	v.flushEvents()
+	return nil
+}
+
+// Interfaces are the names of all interfaces, sorted.
+func (v *VPP) Interfaces() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Sorted(maps.Keys(v.ifs.byName))
+}
+
+// applyForeign makes the CNI's things again after a restart.
+func (v *VPP) applyForeign() {
+	for _, i := range v.foreign.ifs {
+		v.makeForeign(i)
+	}
+	for _, r := range v.foreign.routes {
+		_ = v.applyRoute(r) // it could be made before; an interface that went meanwhile leaves its routes behind
+	}
+	for _, n := range v.foreign.neighbors {
+		_ = v.applyNeighbor(n)
+	}
+}
+
+// derivedMAC is a stable locally administered address.
+func derivedMAC(name string) [6]byte {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return [6]byte{0x02, 0xfe, byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
+}

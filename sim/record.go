@@ -1,0 +1,226 @@
+package sim
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/interface_types"
+)
+
+// Record is one request the VPP processed.
+type Record struct {
+	Seq  int // counts from 1 and survives ClearLog
+	Name string
+	// Text is the message with its fields that are not zero, in the order of the message; interfaces by name.
+	Text   string
+	Write  bool // the request changes configuration
+	Retval int32
+}
+
+// String is the text, with the retval where it is not zero.
+func (r Record) String() string {
+	if r.Retval == 0 {
+		return r.Text
+	}
+	return fmt.Sprintf("%s => %d", r.Text, r.Retval)
+}
+
+// record keeps the message itself; the text is made when somebody asks, since most records are never read.
+type record struct {
+	seq    int
+	h      *handler
+	req    api.Message
+	names  map[uint32]string
+	retval int32
+}
+
+type requestLog struct {
+	limit  int
+	seq    int
+	list   []*record
+	writes int
+}
+
+// forget takes the newest record back.
+func (l *requestLog) forget(r *record) {
+	l.list = l.list[:len(l.list)-1]
+	l.seq--
+	if r.h.write {
+		l.writes--
+	}
+}
+
+// record notes a request before it is processed: interface names are those of now.
+func (v *VPP) record(h *handler, req api.Message) *record {
+	l := &v.log
+	if len(l.list) >= 2*l.limit {
+		l.list = append(l.list[:0:0], l.list[l.limit:]...)
+	}
+	l.seq++
+	r := &record{seq: l.seq, h: h, req: req}
+	forEachIndex(reflect.ValueOf(req).Elem(), func(i uint32) {
+		if f := v.ifs.get(i); f != nil {
+			if r.names == nil {
+				r.names = map[uint32]string{}
+			}
+			r.names[i] = f.name
+		}
+	})
+	if h.write {
+		l.writes++
+	}
+	l.list = append(l.list, r)
+	return r
+}
+
+// Log is what was asked since ClearLog, oldest first, at most Config.LogLimit records.
+func (v *VPP) Log() []Record {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	list := v.log.list
+	if len(list) > v.log.limit {
+		list = list[len(list)-v.log.limit:]
+	}
+	out := make([]Record, len(list))
+	for i, r := range list {
+		out[i] = Record{Seq: r.seq, Name: r.h.name, Text: r.text(), Write: r.h.write, Retval: r.retval}
+	}
+	return out
+}
+
+// ClearLog forgets the records; Seq goes on.
+func (v *VPP) ClearLog() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.log.list, v.log.writes = nil, 0
+}
+
+// Writes counts the requests since ClearLog that change configuration, refused ones included.
+func (v *VPP) Writes() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.log.writes
+}
+
+// indexFields are the positions of a struct type's fields that hold an interface index, and of those to look into for more.
+type indexFields struct {
+	own    []int
+	nested []int
+}
+
+// indexCache remembers the fields per message type: reflection over types is far slower than over values.
+var indexCache sync.Map // reflect.Type → *indexFields
+
+func indexFieldsOf(t reflect.Type) *indexFields {
+	if f, ok := indexCache.Load(t); ok {
+		return f.(*indexFields)
+	}
+	f := &indexFields{}
+	for i := range t.NumField() {
+		switch ft := t.Field(i).Type; {
+		case ft == reflect.TypeFor[interface_types.InterfaceIndex]():
+			f.own = append(f.own, i)
+		case ft == reflect.TypeFor[[]fib_types.FibPath]():
+			f.nested = append(f.nested, i)
+		case ft.Kind() == reflect.Struct:
+			if in := indexFieldsOf(ft); len(in.own)+len(in.nested) > 0 {
+				f.nested = append(f.nested, i)
+			}
+		}
+	}
+	indexCache.Store(t, f)
+	return f
+}
+
+// forEachIndex visits the interface indices of a message.
+func forEachIndex(v reflect.Value, visit func(uint32)) {
+	if v.Kind() == reflect.Slice {
+		for _, p := range v.Interface().([]fib_types.FibPath) {
+			visit(p.SwIfIndex)
+		}
+		return
+	}
+	f := indexFieldsOf(v.Type())
+	for _, i := range f.own {
+		visit(uint32(v.Field(i).Uint()))
+	}
+	for _, i := range f.nested {
+		forEachIndex(v.Field(i), visit)
+	}
+}
+
+func (r *record) text() string {
+	var b strings.Builder
+	b.WriteString(r.h.name)
+	r.fields(&b, reflect.ValueOf(r.req).Elem())
+	return b.String()
+}
+
+func (r *record) fields(b *strings.Builder, v reflect.Value) {
+	for i := range v.NumField() {
+		f, ft := v.Field(i), v.Type().Field(i)
+		_, isIndex := f.Interface().(interface_types.InterfaceIndex)
+		if ft.Tag.Get("json") == "-" || f.IsZero() && !isIndex { // "-" are lengths of arrays
+			continue
+		}
+		if text := r.value(f); text != "" {
+			fmt.Fprintf(b, " %s=%s", fieldName(ft), text)
+		}
+	}
+}
+
+// fieldName is VPP's name, from the generated tag.
+func fieldName(f reflect.StructField) string {
+	_, rest, _ := strings.Cut(f.Tag.Get("binapi"), "name=")
+	name, _, _ := strings.Cut(rest, ",")
+	return name
+}
+
+func (r *record) value(f reflect.Value) string {
+	switch x := f.Interface().(type) {
+	case interface_types.InterfaceIndex:
+		return r.ifName(uint32(x))
+	case fib_types.FibPath:
+		return r.path(x)
+	case fmt.Stringer:
+		return x.String()
+	case string:
+		return strings.TrimRight(x, "\x00")
+	case bool, uint8, uint16, uint32, uint64, int32, float64:
+		return fmt.Sprint(x)
+	}
+	var b strings.Builder
+	switch f.Kind() {
+	case reflect.Struct:
+		r.fields(&b, f)
+		return "{" + strings.TrimPrefix(b.String(), " ") + "}"
+	case reflect.Slice, reflect.Array:
+		for i := range f.Len() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(r.value(f.Index(i)))
+		}
+		return "[" + b.String() + "]"
+	}
+	return fmt.Sprint(f.Interface())
+}
+
+func (r *record) ifName(i uint32) string {
+	if n, ok := r.names[i]; ok {
+		return n
+	}
+	if i == noIndex {
+		return "" // the usual "none"
+	}
+	return fmt.Sprintf("unknown:%d", i)
+}
+
+func (r *record) path(p fib_types.FibPath) string {
+	d := decodePath(&p)
+	return "{" + d.text(r.ifName) + "}"
+}

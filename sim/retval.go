@@ -1,0 +1,28 @@
+package sim
+
+// Return values of VPP 24.06 (vnet/error.h) that handlers of this package give.
+const (
+	rvUnspecified         int32 = -1
+	rvInvalidSwIfIndex    int32 = -2
+	rvNoSuchFIB           int32 = -3
+	rvNoSuchEntry         int32 = -6
+	rvInvalidValue        int32 = -7
+	rvInvalidSwIfIndex2   int32 = -10
+	rvSyscallError1       int32 = -11
+	rvFeatureDisabled     int32 = -30
+	rvInvalidRegistration int32 = -31
+	rvNoPathsInRoute      int32 = -52
+	rvNoMatchingInterface int32 = -54
+	rvAddressNotFound     int32 = -60
+	rvSubIfAlreadyExists  int32 = -68
+	rvInvalidInterface    int32 = -71
+	rvInvalidArgument     int32 = -73
+	rvUnexpectedIfState   int32 = -74
+	rvIfAlreadyExists     int32 = -79
+	rvAddressInUse        int32 = -105
+	rvAddressFoundOnIf    int32 = -114
+	rvEntryAlreadyExists  int32 = -116
+	rvUnsupported         int32 = -126
+	rvDuplicateIfAddress  int32 = -127
+	rvInvalidPrefixLength int32 = -171
+)

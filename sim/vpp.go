@@ -1,0 +1,216 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+)
+
+// Config says what kind of VPP it is. The zero value is a VPP 24.06 with one thread.
+type Config struct {
+	// Seed makes the random choices (load balancing, NAT ports) reproducible.
+	Seed uint64
+	// Now is the virtual clock's start; zero: 2024-06-26 00:00 UTC, the day 24.06 was released.
+	Now time.Time
+	// Version is what show_version says; "" is "24.06-release".
+	Version string
+	// PID is what control_ping and show_threads say; 0 is 24060. It grows by one with every Restart.
+	PID uint32
+	// Workers is the number of worker threads VPP claims to have. Packets are forwarded as with none.
+	Workers int
+	// PuntLocal hands packets for VPP's own addresses to the node's own stack (Output.Local), as with a host stack behind
+	// VPP; false: VPP answers them itself, as a bare one does (echo replies, port unreachable).
+	PuntLocal bool
+	// HostInterfaces are the Linux interfaces af_packet may attach to; nil: every name exists.
+	HostInterfaces []string
+	// LogLimit is how many records Log keeps, the newest ones; 0 is 1<<18.
+	LogLimit int
+}
+
+// VPP is a virtual VPP. Its methods may be called concurrently; requests and packets are processed one at a time, as VPP's
+// main thread does.
+type VPP struct {
+	cfg Config
+	api *apiTable // immutable
+
+	conns sync.WaitGroup // the goroutines of Serve and Dial
+
+	mu      sync.Mutex // guards all that follows
+	crashed error
+	epoch   int // how often it was restarted
+	clients map[*conn]struct{}
+	lastIdx uint32
+	events  []ifEvent // to be sent after the reply of the request that caused them
+	log     requestLog
+	fail    func(name string) (int32, bool)
+	choice  func(n int) int
+	state
+	foreign foreign
+}
+
+// state is what a restart loses.
+type state struct {
+	booted time.Time
+	now    time.Time
+	ifs    interfaces
+	fib    [2]fib // per family
+	neigh  neighbors
+	memif  memifs
+	nat    *nat44ed.Engine
+	random uint64 // state of the generator of Config.Seed
+	arcs   arcs
+	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
+	sessionLayer bool
+}
+
+// New is a running VPP with the interface local0 and the default tables.
+func New(cfg Config) *VPP {
+	if cfg.Now.IsZero() {
+		cfg.Now = time.Date(2024, 6, 26, 0, 0, 0, 0, time.UTC)
+	}
+	if cfg.Version == "" {
+		cfg.Version = "24.06-release"
+	}
+	if cfg.PID == 0 {
+		cfg.PID = 24060
+	}
+	if cfg.LogLimit <= 0 {
+		cfg.LogLimit = 1 << 18
+	}
+	v := &VPP{cfg: cfg, api: messages(), clients: map[*conn]struct{}{}}
+	v.log.limit = cfg.LogLimit
+	v.boot(cfg.Now)
+	return v
+}
+
+// boot builds the state of a VPP that has just started, without the foreign objects.
+func (v *VPP) boot(now time.Time) {
+	v.state = state{booted: now, now: now, random: v.cfg.Seed}
+	v.ifs.init()
+	v.fib[ip4].init(ip4, func(id uint32) { v.nat.TableDeleted(id) })
+	v.fib[ip6].init(ip6, func(uint32) {})
+	v.neigh.init()
+	v.memif.init()
+	v.bootNAT()
+	v.arcs = newArcs(v)
+	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
+}
+
+// Restart is VPP dying and starting again: its state is gone but for what AddInterface, AddRoute and AddNeighbor made, which the
+// CNI would make again; connections are cut, message ids differ, and it is no longer crashed. The clock goes on.
+func (v *VPP) Restart() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cut()
+	v.crashed = nil
+	v.epoch++
+	v.boot(v.now)
+	v.applyForeign()
+	v.events = nil
+}
+
+// Crashed is not nil after a message or packet that kills VPP; it names the trap. Until Restart everything is refused.
+func (v *VPP) Crashed() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.crashed
+}
+
+// crash stops VPP. v.mu is held.
+func (v *VPP) crash(err error) {
+	if v.crashed != nil {
+		return
+	}
+	v.crashed = fmt.Errorf("vpp crashed: %w", err)
+	v.cut()
+}
+
+// Fail installs a fault: f is asked before a request is processed. A retval other than zero refuses the request with it (a dump
+// comes back empty), drop closes the connection. nil ends it. f is called with the VPP locked and may not call its methods.
+func (v *VPP) Fail(f func(name string) (retval int32, drop bool)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fail = f
+}
+
+// Advance moves the virtual clock. Sessions and affinity time out by it, lazily, as in VPP.
+func (v *VPP) Advance(d time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.now = v.now.Add(d)
+}
+
+// Now is the virtual clock.
+func (v *VPP) Now() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.now
+}
+
+// SetChoice replaces the random pick among the locals of a load-balanced mapping: n is the number of eligible locals (weight
+// above zero), in mapping order; the result must be in 0..n-1. nil restores the seeded random pick by weight.
+func (v *VPP) SetChoice(choose func(n int) int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.choice = choose
+	v.nat.SetChoice(choose)
+}
+
+// Mark is a point in the life of the dynamic state, made by Snapshot.
+type Mark struct {
+	now    time.Time
+	random uint64
+	nat    nat44ed.Mark
+}
+
+// Snapshot marks sessions, affinity and the clock. It costs next to nothing.
+func (v *VPP) Snapshot() Mark {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot()}
+}
+
+// Restore goes back to a mark made since the last change of configuration; its cost is what happened since. Older marks than m
+// stay valid, younger ones do not.
+func (v *VPP) Restore(m Mark) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.now, v.random = m.now, m.random
+	v.nat.Restore(m.nat)
+}
+
+// Release forgets all marks: after Snapshot everything is noted down for a Restore until then.
+func (v *VPP) Release() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.nat.Release()
+}
+
+// Close cuts all connections and waits for their goroutines. The VPP itself lives on.
+func (v *VPP) Close() {
+	v.mu.Lock()
+	v.cut()
+	v.mu.Unlock()
+	v.conns.Wait()
+}
+
+// Start serves a new VPP on a unix socket in dir until ctx ends: for tests and programs that want no more. The returned wait
+// blocks until everything it started has ended (cancel ctx first).
+func Start(ctx context.Context, dir string, cfg Config) (v *VPP, socket string, wait func(), err error) {
+	socket = dir + "/api.sock"
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("listen for the binary API: %w", err)
+	}
+	v = New(cfg)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = v.Serve(ctx, l) // ends with ctx; a broken listener shows as refused connections
+	}()
+	return v, socket, func() { <-done }, nil
+}
