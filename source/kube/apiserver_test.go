@@ -1,0 +1,229 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// apiServer is as much of an API server as list and watch need: versions, history, bookmarks, and bad days.
+type apiServer struct {
+	*httptest.Server
+	streaming bool // lists may be streamed, as by Kubernetes 1.34 and later
+	absent    string
+
+	mu       sync.Mutex
+	version  int
+	objects  map[string]map[string]runtime.Object // resource → namespace/name → object
+	history  map[string][]watchEvent
+	watchers map[chan struct{}]bool // woken by every change; closed to drop the watch
+	oldest   int                    // watches from before are answered 410 Gone
+	down     bool                   // every request is answered 503
+	asked    []string               // resource?selectors of every request
+}
+
+type watchEvent struct {
+	Type    string         `json:"type"`
+	Object  runtime.Object `json:"object"`
+	version int
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	s := &apiServer{
+		objects: map[string]map[string]runtime.Object{}, history: map[string][]watchEvent{},
+		watchers: map[chan struct{}]bool{}, version: 100,
+	}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.drop()
+		s.Close()
+	})
+	return s
+}
+
+func (s *apiServer) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// apply stores objects, or removes them if gone, as one version each.
+func (s *apiServer) apply(gone bool, objects ...metav1.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range objects {
+		s.version++
+		o.SetResourceVersion(strconv.Itoa(s.version))
+		obj := o.(runtime.Object)
+		resource, kind := names(obj)
+		obj.GetObjectKind().SetGroupVersionKind(kind)
+		obj = obj.DeepCopyObject()
+		if s.objects[resource] == nil {
+			s.objects[resource] = map[string]runtime.Object{}
+		}
+		key, e := o.GetNamespace()+"/"+o.GetName(), watchEvent{"MODIFIED", obj, s.version}
+		switch _, known := s.objects[resource][key]; {
+		case gone:
+			e.Type = "DELETED"
+			delete(s.objects[resource], key)
+		case !known:
+			e.Type = "ADDED"
+			fallthrough
+		default:
+			s.objects[resource][key] = obj
+		}
+		s.history[resource] = append(s.history[resource], e)
+	}
+	s.wake()
+}
+
+func (s *apiServer) put(objects ...metav1.Object)    { s.apply(false, objects...) }
+func (s *apiServer) remove(objects ...metav1.Object) { s.apply(true, objects...) }
+
+func (s *apiServer) wake() {
+	for w := range s.watchers {
+		select {
+		case w <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// drop ends every watch without a word.
+func (s *apiServer) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for w := range s.watchers {
+		close(w)
+		delete(s.watchers, w)
+	}
+}
+
+// set changes the server's mood.
+func (s *apiServer) set(f func(*apiServer)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(s)
+}
+
+// forget drops all history: the next watch from an old version is 410 Gone.
+func (s *apiServer) forget() { s.set(func(s *apiServer) { s.version += 10; s.oldest = s.version }) }
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	q := r.URL.Query()
+	w.Header().Set("Content-Type", "application/json")
+	s.mu.Lock()
+	s.asked = append(s.asked, resource+"?"+q.Get("labelSelector")+q.Get("fieldSelector"))
+	down, streaming := s.down, s.streaming
+	s.mu.Unlock()
+	switch {
+	case down:
+		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "on fire")
+	case resource == s.absent:
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	case q.Get("watch") == "":
+		s.list(w, resource)
+	case q.Get("sendInitialEvents") == "true" && !streaming:
+		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch")
+	default:
+		s.watch(w, r, resource, q.Get("resourceVersion"), q.Get("sendInitialEvents") == "true")
+	}
+}
+
+func fail(w http.ResponseWriter, code int, reason metav1.StatusReason, text string) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(status(code, reason, text))
+}
+
+func status(code int, reason metav1.StatusReason, text string) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   "Failure", Code: int32(code), Reason: reason, Message: text,
+	}
+}
+
+func (s *apiServer) list(w http.ResponseWriter, resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	items := []runtime.Object{}
+	for _, o := range s.objects[resource] {
+		items = append(items, o)
+	}
+	kind, version := listKind(resource)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"kind": kind, "apiVersion": version, "items": items,
+		"metadata": map[string]string{"resourceVersion": strconv.Itoa(s.version)},
+	})
+}
+
+// watch streams events after a version until it is dropped.
+func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from string, initial bool) {
+	enc := json.NewEncoder(w)
+	woken := make(chan struct{}, 1)
+	s.mu.Lock()
+	at, _ := strconv.Atoi(from)
+	if at < s.oldest && !initial {
+		s.mu.Unlock()
+		_ = enc.Encode(watchEvent{Type: "ERROR", Object: status(http.StatusGone, metav1.StatusReasonExpired, "too old resource version")})
+		return
+	}
+	if initial {
+		for _, o := range s.objects[resource] {
+			_ = enc.Encode(watchEvent{Type: "ADDED", Object: o})
+		}
+		at = s.version
+		_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, at, true)})
+	}
+	s.watchers[woken] = true
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		for _, e := range s.history[resource] {
+			if e.version > at {
+				_ = enc.Encode(e)
+				at = e.version
+			}
+		}
+		if s.version > at { // others changed: say how far we are
+			at = s.version
+			_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, at, false)})
+		}
+		s.mu.Unlock()
+		w.(http.Flusher).Flush()
+		select {
+		case _, ok := <-woken:
+			if !ok {
+				return
+			}
+		case <-r.Context().Done():
+			s.set(func(s *apiServer) { delete(s.watchers, woken) })
+			return
+		}
+	}
+}
+
+func bookmark(resource string, version int, end bool) runtime.Object {
+	o := blank(resource)
+	m := o.(metav1.Object)
+	m.SetResourceVersion(fmt.Sprint(version))
+	if end {
+		m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	_, kind := names(o)
+	o.GetObjectKind().SetGroupVersionKind(kind)
+	return o
+}

@@ -1,0 +1,75 @@
+package kube
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+func writeKubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: here
+contexts:
+- {name: here, context: {cluster: c, user: u}}
+- {name: there, context: {cluster: d, user: u}}
+clusters:
+- {name: c, cluster: {server: %q}}
+- {name: d, cluster: {server: "https://192.168.16.9:6443"}}
+users:
+- {name: u, user: {token: abc}}
+`, server)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestConfigClient(t *testing.T) {
+	file := writeKubeconfig(t, "https://192.168.16.1:6443")
+	for _, c := range []struct {
+		cfg  Config
+		want string // host of the client; "" for an error
+	}{
+		{Config{Kubeconfig: file}, "192.168.16.1:6443"},
+		{Config{Kubeconfig: file, Context: "there"}, "192.168.16.9:6443"},
+		{Config{Kubeconfig: file, Server: "https://192.168.16.2:6443"}, "192.168.16.2:6443"},
+		{Config{Kubeconfig: file, Context: "nowhere"}, ""},
+		{Config{Kubeconfig: file + ".missing"}, ""},
+	} {
+		client, err := c.cfg.client()
+		switch {
+		case err != nil && c.want != "":
+			t.Errorf("%+v: %v", c.cfg, err)
+		case err == nil && c.want == "":
+			t.Errorf("%+v: no error", c.cfg)
+		case err == nil:
+			if got := client.CoreV1().RESTClient().Get().URL().Host; got != c.want {
+				t.Errorf("%+v: host %s, want %s", c.cfg, got, c.want)
+			}
+		}
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	for _, cfg := range []Config{
+		{Batch: -1}, {Client: fake.NewClientset(), Context: "x"}, {Server: "192.168.16.1:6443"}, {Server: "::"},
+	} {
+		if cfg.Validate() == nil {
+			t.Errorf("%+v: no error", cfg)
+		}
+		if New(cfg).Run(t.Context(), func(event.Event) { t.Error("emitted") }) == nil {
+			t.Errorf("%+v: Run does not refuse it", cfg)
+		}
+	}
+	if err := (&Config{Server: "https://192.168.16.1:6443"}).Validate(); err != nil {
+		t.Error(err)
+	}
+}

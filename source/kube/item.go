@@ -1,0 +1,96 @@
+package kube
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
+)
+
+// item is what an informer stores for an object: its name and version, and what became of it in conversion.
+type item struct {
+	metav1.ObjectMeta // name, namespace, version only: what informers ask for
+	ref               model.Ref
+	object            model.Object // nil if refused, or if it means nothing to a data plane
+	err               error        // why it was refused
+}
+
+// transform is a cache.TransformFunc from API objects to items; items pass unchanged, as informers demand.
+func transform(obj any) (any, error) {
+	switch o := obj.(type) {
+	case *item, cache.DeletedFinalStateUnknown:
+		return o, nil
+	case runtime.Object:
+		ref, ok := convert.Ref(o)
+		meta, isMeta := obj.(metav1.Object)
+		if !ok || !isMeta {
+			break
+		}
+		it := &item{ref: ref}
+		it.Name, it.Namespace, it.ResourceVersion = meta.GetName(), meta.GetNamespace(), meta.GetResourceVersion()
+		it.object, it.err = convert.Object(o)
+		return it, nil
+	}
+	return nil, fmt.Errorf("kube: %T is not an object this source asks for", obj)
+}
+
+// absent tells that there is nothing to be known of the object: it is not there, or means nothing.
+func (it *item) absent() bool { return it == nil || (it.object == nil && it.err == nil) }
+
+// same tells that two versions of an object mean the same.
+func same(a, b *item) bool {
+	switch {
+	case a.absent() || b.absent():
+		return a.absent() && b.absent()
+	case a.err != nil || b.err != nil:
+		return a.err != nil && b.err != nil && a.err.Error() == b.err.Error()
+	}
+	return model.Equal(a.object, b.object)
+}
+
+// change is the step to an object's new version.
+func (it *item) change(ref model.Ref) event.Change {
+	c := event.Change{Ref: ref, Origin: "API server"}
+	if !it.absent() {
+		c.Object, c.Err = it.object, it.err
+	}
+	return c
+}
+
+// batch collects steps until they are emitted: many steps of one object are one, and steps there and back are none.
+type batch struct {
+	order []model.Ref
+	steps map[model.Ref]step
+}
+
+type step struct{ before, after *item }
+
+func (b *batch) add(ref model.Ref, before, after *item) {
+	s, known := b.steps[ref]
+	if !known {
+		s.before = before
+		b.order = append(b.order, ref)
+	}
+	s.after = after
+	if b.steps == nil {
+		b.steps = map[model.Ref]step{}
+	}
+	b.steps[ref] = s
+}
+
+// take empties the batch and returns what is left of it, in the order in which objects first changed.
+func (b *batch) take() []event.Change {
+	var out []event.Change
+	for _, ref := range b.order {
+		if s := b.steps[ref]; !same(s.before, s.after) {
+			out = append(out, s.after.change(ref))
+		}
+	}
+	b.order, b.steps = nil, nil
+	return out
+}

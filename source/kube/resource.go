@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// resource is one kind of object to ask for.
+type resource struct {
+	name     string // plural, as in URLs and messages
+	example  runtime.Object
+	labels   string // label selector
+	fields   string // field selector
+	optional bool   // may be missing or forbidden: the agent does without
+	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// api is what all typed clients have in common.
+type api[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// of fills in how r is read from a typed client.
+func of[L runtime.Object](c api[L], r resource) resource {
+	r.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
+	r.watch = c.Watch
+	return r
+}
+
+// resources are all kinds, with kube-proxy's selectors: what is not proxied is not even sent.
+func resources(c kubernetes.Interface, nodeName string) []resource {
+	pods := ""
+	if nodeName != "" {
+		pods = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
+	}
+	core := c.CoreV1()
+	return []resource{
+		of(core.Services(""), resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
+		of(c.DiscoveryV1().EndpointSlices(""), resource{
+			name: "endpointslices", example: &discoveryv1.EndpointSlice{}, labels: "!" + corev1.IsHeadlessService,
+		}),
+		of(core.Nodes(), resource{name: "nodes", example: &corev1.Node{}}),
+		of(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}, fields: pods}),
+		of(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
+		of(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true}),
+	}
+}
+
+// informer makes a shared informer for r whose store holds items. health hears the result of every request.
+func (r *resource) informer(c kubernetes.Interface, health func(error)) cache.SharedIndexInformer {
+	selected := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = r.labels, r.fields }
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			selected(&o)
+			l, err := r.list(ctx, o)
+			health(err)
+			return l, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			selected(&o)
+			w, err := r.watch(ctx, o)
+			health(err)
+			return w, err
+		},
+	}
+	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c), r.example, 0, cache.Indexers{})
+	// Both fail only on an informer that runs already.
+	_ = i.SetTransform(transform)
+	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has heard of it
+	return i
+}

@@ -1,0 +1,436 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// blank is an empty object of a resource.
+func blank(resource string) runtime.Object {
+	switch resource {
+	case "services":
+		return &corev1.Service{}
+	case "endpointslices":
+		return &discoveryv1.EndpointSlice{}
+	case "nodes":
+		return &corev1.Node{}
+	case "pods":
+		return &corev1.Pod{}
+	case "namespaces":
+		return &corev1.Namespace{}
+	}
+	return &networkingv1.ServiceCIDR{}
+}
+
+func names(o runtime.Object) (resource string, kind schema.GroupVersionKind) {
+	switch o.(type) {
+	case *corev1.Service:
+		return "services", corev1.SchemeGroupVersion.WithKind("Service")
+	case *discoveryv1.EndpointSlice:
+		return "endpointslices", discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+	case *corev1.Node:
+		return "nodes", corev1.SchemeGroupVersion.WithKind("Node")
+	case *corev1.Pod:
+		return "pods", corev1.SchemeGroupVersion.WithKind("Pod")
+	case *corev1.Namespace:
+		return "namespaces", corev1.SchemeGroupVersion.WithKind("Namespace")
+	}
+	return "servicecidrs", networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR")
+}
+
+func listKind(resource string) (kind, apiVersion string) {
+	_, k := names(blank(resource))
+	return k.Kind + "List", k.GroupVersion().String()
+}
+
+func service(name, ip string, port int32) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: port}}},
+	}
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// follower is a running source and what it emits, in words.
+type follower struct {
+	t      *testing.T
+	events chan string
+	stop   func()
+}
+
+func follow(t *testing.T, c kubernetes.Interface) *follower {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &follower{t: t, events: make(chan string, 1000)}
+	ended := make(chan error, 1)
+	s := New(Config{Client: c, NodeName: "node-1", Batch: 30 * time.Millisecond})
+	go func() { ended <- s.Run(ctx, func(e event.Event) { f.events <- words(e) }) }()
+	stopped := false
+	f.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run ended with %v", err)
+		}
+	}
+	t.Cleanup(f.stop)
+	return f
+}
+
+// words is an event on one line; changes are sorted, for informers of different kinds race each other.
+func words(e event.Event) string {
+	switch e := e.(type) {
+	case *event.SyncStatus:
+		if e.Err != nil {
+			return e.Status.String() + ": " + e.Err.Error()
+		}
+		return e.Status.String()
+	case *event.Update:
+		var out []string
+		for _, c := range e.Changes {
+			switch {
+			case c.Err != nil:
+				out = append(out, "!"+c.Err.Error())
+			case c.Object != nil:
+				out = append(out, "+"+c.Ref.String())
+			default:
+				out = append(out, "-"+c.Ref.String())
+			}
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+func (f *follower) expect(want ...string) {
+	f.t.Helper()
+	for _, w := range want {
+		select {
+		case got := <-f.events:
+			if got != w {
+				f.t.Fatalf("event %q, want %q", got, w)
+			}
+		case <-time.After(20 * time.Second):
+			f.t.Fatalf("no event, want %q", w)
+		}
+	}
+}
+
+// expectFault waits for a status with an error that says why, letting partial ones pass (resources fail one by one).
+func (f *follower) expectFault(status, why string) {
+	f.t.Helper()
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case got := <-f.events:
+			if !strings.HasPrefix(got, status+": API server: ") {
+				f.t.Fatalf("event %q, want %s with an error", got, status)
+			}
+			if strings.Contains(got, why) {
+				return
+			}
+		case <-deadline:
+			f.t.Fatalf("no fault, want %s: %s", status, why)
+		}
+	}
+}
+
+// recovered waits for the status without error, letting shrinking faults pass.
+func (f *follower) recovered(status string) {
+	f.t.Helper()
+	for deadline := time.After(40 * time.Second); ; {
+		select {
+		case got := <-f.events:
+			if got == status {
+				return
+			}
+			if !strings.HasPrefix(got, status+": API server: ") {
+				f.t.Fatalf("event %q while recovering", got)
+			}
+		case <-deadline:
+			f.t.Fatal("never recovered")
+		}
+	}
+}
+
+func world() []metav1.Object {
+	return []metav1.Object{
+		namespace("default"), service("web", "10.96.0.10", 80),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Spec: corev1.NodeSpec{PodCIDR: "10.1.1.0/24"}},
+		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0"}, Spec: corev1.PodSpec{NodeName: "node-1"}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.1.2"}}},
+		},
+		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
+	}
+}
+
+const worldWords = "+EndpointSlice default/web-1 +Namespace default +Node node-1 +Pod default/web-0 +Service default/web +ServiceCIDR kubernetes"
+
+// each runs a test against both ways in which an API server hands out lists.
+func each(t *testing.T, f func(t *testing.T, s *apiServer)) {
+	for _, streaming := range []bool{false, true} {
+		t.Run(fmt.Sprintf("streaming=%v", streaming), func(t *testing.T) {
+			t.Parallel()
+			s := newAPIServer(t)
+			s.streaming = streaming
+			f(t, s)
+		})
+	}
+}
+
+func TestFollow(t *testing.T) {
+	each(t, func(t *testing.T, s *apiServer) {
+		s.put(world()...)
+		f := follow(t, s.client(t))
+		f.expect("wait-for-ready", "resync", worldWords, "in-sync")
+
+		s.put(service("db", "10.96.0.11", 5432))
+		f.expect("+Service default/db")
+		s.put(service("db", "10.96.0.11", 5433))
+		f.expect("+Service default/db")
+		s.put(service("db", "10.96.0.11", 0))
+		f.expect("!Service default/db: spec.ports[0].port: must be 1 to 65535 (0)")
+		s.put(service("db", "10.96.0.11", 5433))
+		f.expect("+Service default/db")
+		s.remove(service("db", "10.96.0.11", 5433))
+		f.expect("-Service default/db")
+
+		// What means nothing to a data plane is not emitted: labels of a service, a there and back within a batch.
+		labelled := service("web", "10.96.0.10", 80)
+		labelled.Labels = map[string]string{"team": "blue"}
+		s.put(labelled, service("brief", "10.96.0.12", 80))
+		s.remove(service("brief", "10.96.0.12", 80))
+		s.put(namespace("marker"))
+		f.expect("+Namespace marker")
+	})
+}
+
+func TestSelectors(t *testing.T) {
+	s := newAPIServer(t)
+	f := follow(t, s.client(t))
+	f.expect("wait-for-ready", "resync", "in-sync")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, want := range []string{
+		"services?spec.clusterIP!=None", "endpointslices?!service.kubernetes.io/headless", "pods?spec.nodeName=node-1",
+		"nodes?", "namespaces?", "servicecidrs?",
+	} {
+		if !slices.Contains(s.asked, want) {
+			t.Errorf("%s was not asked; asked were %v", want, s.asked)
+		}
+	}
+}
+
+// A dropped watch is opened again where it ended; nothing is lost or repeated.
+func TestWatchDropped(t *testing.T) {
+	each(t, func(t *testing.T, s *apiServer) {
+		s.put(world()...)
+		f := follow(t, s.client(t))
+		f.expect("wait-for-ready", "resync", worldWords, "in-sync")
+		for i := range 3 {
+			s.drop()
+			s.put(service("db", "10.96.0.11", int32(1000+i)))
+			f.expect("+Service default/db")
+		}
+	})
+}
+
+// 410 Gone means listing again: what was changed, added and removed meanwhile is emitted once, what was not is not.
+func TestGone(t *testing.T) {
+	each(t, func(t *testing.T, s *apiServer) {
+		s.put(world()...)
+		s.put(service("old", "10.96.0.11", 80), service("changing", "10.96.0.12", 80))
+		f := follow(t, s.client(t))
+		f.expect("wait-for-ready", "resync", worldWords[:len(worldWords)-len(" +Service default/web +ServiceCIDR kubernetes")]+
+			" +Service default/changing +Service default/old +Service default/web +ServiceCIDR kubernetes", "in-sync")
+
+		s.set(func(s *apiServer) { s.down = true }) // so that no watch sees the steps one by one
+		s.drop()
+		f.expectFault("in-sync", "services")
+		s.remove(service("old", "10.96.0.11", 80))
+		s.put(service("changing", "10.96.0.12", 81), service("new", "10.96.0.13", 80))
+		s.forget()
+		s.set(func(s *apiServer) { s.down = false })
+		for changes := ""; changes == ""; {
+			got := <-f.events
+			if !strings.HasPrefix(got, "in-sync") {
+				changes = got
+				if want := "+Service default/changing +Service default/new -Service default/old"; got != want {
+					t.Fatalf("after 410 Gone: %q, want %q", got, want)
+				}
+			}
+		}
+		s.put(namespace("marker"))
+		for {
+			if got := <-f.events; got == "+Namespace marker" {
+				return
+			} else if !strings.HasPrefix(got, "in-sync") {
+				t.Fatalf("after 410 Gone, again: %q", got)
+			}
+		}
+	})
+}
+
+// An API server that goes away is told in the status; the state stays, and recovery is told too.
+func TestServerAway(t *testing.T) {
+	s := newAPIServer(t)
+	s.put(world()...)
+	f := follow(t, s.client(t))
+	f.expect("wait-for-ready", "resync", worldWords, "in-sync")
+	s.set(func(s *apiServer) { s.down = true })
+	s.drop()
+	f.expectFault("in-sync", "endpointslices, namespaces, nodes, pods, servicecidrs, services: on fire")
+	s.set(func(s *apiServer) { s.down = false })
+	f.recovered("in-sync")
+}
+
+// An API server that is not there at the start is waited for, and the status says what is wrong.
+func TestServerLate(t *testing.T) {
+	s := newAPIServer(t)
+	s.put(world()...)
+	s.set(func(s *apiServer) { s.down = true })
+	f := follow(t, s.client(t))
+	f.expect("wait-for-ready")
+	f.expectFault("wait-for-ready", "services")
+	s.set(func(s *apiServer) { s.down = false })
+	for {
+		got := <-f.events
+		if got == worldWords {
+			break
+		}
+		if !strings.HasPrefix(got, "wait-for-ready") && !strings.HasPrefix(got, "resync") {
+			t.Fatalf("event %q before the snapshot", got)
+		}
+	}
+	f.expect("in-sync")
+}
+
+func TestNobodyListens(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	c, err := (&Config{Kubeconfig: writeKubeconfig(t, "http://"+l.Addr().String())}).client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := follow(t, c)
+	f.expect("wait-for-ready")
+	f.expectFault("wait-for-ready", "connection refused")
+}
+
+// An API server without ServiceCIDRs is complete without them.
+func TestWithoutServiceCIDRs(t *testing.T) {
+	s := newAPIServer(t)
+	s.absent = "servicecidrs"
+	s.put(world()...)
+	f := follow(t, s.client(t))
+	f.expect("wait-for-ready", "resync", strings.TrimSuffix(worldWords, " +ServiceCIDR kubernetes"), "in-sync")
+	s.put(namespace("marker"))
+	f.expect("+Namespace marker")
+}
+
+// client-go's own fake, which knows no versions and no streaming lists.
+func TestFakeClientset(t *testing.T) {
+	c := fake.NewClientset(service("web", "10.96.0.10", 80), namespace("Bad"))
+	f := follow(t, c)
+	f.expect("wait-for-ready", "resync",
+		"!Namespace Bad: metadata.name: must be a DNS label: at most 63 lower-case letters, digits and '-', "+
+			"with a letter or digit at both ends (\"Bad\") +Service default/web", "in-sync")
+}
+
+func TestTombstone(t *testing.T) {
+	s := New(Config{})
+	ctx := t.Context()
+	it, err := transform(service("web", "10.96.0.10", 80))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.handler(ctx, &resource{}).OnDelete(cache.DeletedFinalStateUnknown{Key: "default/web", Obj: it})
+	if m := <-s.in; m.before == nil || m.before.ref.String() != "Service default/web" || m.after != nil {
+		t.Errorf("tombstone passed on as %+v", m)
+	}
+}
+
+func TestTransform(t *testing.T) {
+	it, err := transform(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
+		Status:     corev1.NodeStatus{Images: make([]corev1.ContainerImage, 50)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i := it.(*item); i.ManagedFields != nil || i.Name != "n" || i.ResourceVersion != "7" || i.object == nil {
+		t.Errorf("item %+v", i)
+	}
+	if again, err := transform(it); err != nil || again != it {
+		t.Errorf("transforming an item: %v, %v", again, err)
+	}
+	if _, err := transform(&corev1.Secret{}); err == nil {
+		t.Error("a Secret is accepted")
+	}
+}
+
+func TestBatch(t *testing.T) {
+	v := func(port int32) *item {
+		it, err := transform(service("web", "10.96.0.10", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return it.(*item)
+	}
+	a, b := v(1), v(2)
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  string
+	}{
+		{"added", []step{{nil, a}}, "+Service default/web"},
+		{"added and removed", []step{{nil, a}, {a, nil}}, ""},
+		{"there and back", []step{{a, b}, {b, v(1)}}, ""},
+		{"removed and added alike", []step{{a, nil}, {nil, v(1)}}, ""},
+		{"removed and added otherwise", []step{{a, nil}, {nil, b}}, "+Service default/web"},
+		{"spoilt", []step{{a, v(0)}}, "!Service default/web: spec.ports[0].port: must be 1 to 65535 (0)"},
+		{"spoilt and mended", []step{{a, v(0)}, {v(0), a}}, ""},
+		{"still spoilt", []step{{v(0), v(0)}}, ""},
+		{"removed", []step{{a, nil}}, "-Service default/web"},
+	} {
+		var bt batch
+		for _, s := range c.steps {
+			bt.add(a.ref, s.before, s.after)
+		}
+		if got := words(&event.Update{Changes: bt.take()}); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if len(bt.take()) > 0 {
+			t.Errorf("%s: taken twice", c.name)
+		}
+	}
+}
