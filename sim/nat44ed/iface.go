@@ -1,0 +1,328 @@
+package nat44ed
+
+// node is one of the nodes NAT44-ED puts on an interface's arcs, in arc order.
+type node uint8
+
+const (
+	nodeClassify node = iota
+	nodePreOut2In
+	nodePreIn2Out
+	nodePreIn2OutOutput
+	nodeCount
+)
+
+// arc counts how often each node is on the interface's arcs. VPP's feature arcs take the same node twice and run it twice;
+// taking off a node that is not there does nothing.
+type arc [nodeCount]uint8
+
+func (e *Engine) feature(swIf uint32, n node, on bool) {
+	a := e.arcs[swIf]
+	if a == nil {
+		a = &arc{}
+		e.arcs[swIf] = a
+	}
+	switch {
+	case on:
+		a[n]++
+	case a[n] > 0:
+		a[n]--
+	}
+}
+
+// OnInput tells whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
+func (e *Engine) OnInput(swIf uint32) bool {
+	a := e.arcs[swIf]
+	return a != nil && a[nodeClassify]+a[nodePreOut2In]+a[nodePreIn2Out] > 0
+}
+
+// OnOutput is OnInput for the output arc.
+func (e *Engine) OnOutput(swIf uint32) bool {
+	a := e.arcs[swIf]
+	return a != nil && a[nodePreIn2OutOutput] > 0
+}
+
+// Nodes names the nodes on the interface's arcs as "show interface features" does, input and output arc, in order.
+func (e *Engine) Nodes(swIf uint32) (input, output []string) {
+	a := e.arcs[swIf]
+	if a == nil {
+		return nil, nil
+	}
+	for n, name := range []string{"nat44-ed-classify", "nat-pre-out2in", "nat-pre-in2out"} {
+		for range a[n] {
+			input = append(input, name)
+		}
+	}
+	for range a[nodePreIn2OutOutput] {
+		output = append(output, "nat-pre-in2out-output")
+	}
+	return input, output
+}
+
+type iface struct {
+	swIf            uint32
+	inside, outside bool
+}
+
+func preNode(inside bool) node {
+	if inside {
+		return nodePreIn2Out
+	}
+	return nodePreOut2In
+}
+
+func findIface(p *pool[iface], swIf uint32) (uint32, bool) {
+	for i := range p.all() {
+		if p.at(i).swIf == swIf {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// InterfaceAddDelFeature is nat44_interface_add_del_feature: Flags Inside means the inside role, anything else the outside
+// role. The caller has checked that the interface exists (-2 otherwise).
+//
+// Deleting a role the interface does not have takes the whole record away and leaves the node of the role it does have on
+// the arc, for ever (vpp.md 3.2 B11).
+func (e *Engine) InterfaceAddDelFeature(add bool, swIf uint32, flags Flags) int32 {
+	if !e.enabled {
+		return Unsupported
+	}
+	if add {
+		return e.addInterface(swIf, flags&Inside != 0)
+	}
+	return e.delInterface(swIf, flags&Inside != 0)
+}
+
+func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
+	if _, ok := findIface(&e.outIfaces, swIf); ok {
+		return ValueExist
+	}
+	i, ok := findIface(&e.ifaces, swIf)
+	switch {
+	case ok:
+		f := e.ifaces.at(i)
+		if f.inside && inside || f.outside && !inside {
+			return OK
+		}
+		e.feature(swIf, preNode(!inside), false)
+		e.feature(swIf, nodeClassify, true)
+	default:
+		e.feature(swIf, preNode(inside), true)
+		i = e.ifaces.get()
+		*e.ifaces.at(i) = iface{swIf: swIf}
+	}
+	table := e.net.Table(swIf)
+	e.refFIB(table)
+	if inside {
+		e.ifaces.at(i).inside = true
+		return OK
+	}
+	e.ifaces.at(i).outside = true
+	e.becomeOutside(table, swIf)
+	return OK
+}
+
+// becomeOutside and leaveOutside do what is common to the outside role and the output feature.
+func (e *Engine) becomeOutside(table, swIf uint32) {
+	e.refOutsideFIB(table, true)
+	e.receiveAll(swIf, true)
+	e.bindAddresses(swIf)
+}
+
+func (e *Engine) leaveOutside(table, swIf uint32) {
+	e.refOutsideFIB(table, false)
+	e.receiveAll(swIf, false)
+}
+
+func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
+	i, ok := findIface(&e.ifaces, swIf)
+	if !ok {
+		return NoSuchEntry
+	}
+	if f := e.ifaces.at(i); f.inside && f.outside {
+		e.feature(swIf, nodeClassify, false)
+		e.feature(swIf, preNode(!inside), true)
+		if inside {
+			f.inside = false
+		} else {
+			f.outside = false
+		}
+	} else {
+		e.feature(swIf, preNode(inside), false)
+		e.ifaces.put(i)
+	}
+	table := e.net.Table(swIf)
+	e.unrefFIB(table)
+	if !inside {
+		e.leaveOutside(table, swIf)
+	}
+	return OK
+}
+
+// AddDelOutputInterface is nat44_ed_add_del_output_interface: source NAT of what leaves by the interface. It excludes the
+// interface roles, and puts nat-pre-out2in on the input arc too.
+func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
+	if !e.enabled {
+		return Unsupported
+	}
+	table := e.net.Table(swIf)
+	i, ok := findIface(&e.outIfaces, swIf)
+	if !add {
+		if !ok {
+			return NoSuchEntry
+		}
+		e.feature(swIf, nodePreOut2In, false)
+		e.feature(swIf, nodePreIn2OutOutput, false)
+		e.outIfaces.put(i)
+		e.unrefFIB(table)
+		e.leaveOutside(table, swIf)
+		return OK
+	}
+	if _, role := findIface(&e.ifaces, swIf); ok || role {
+		return ValueExist
+	}
+	e.feature(swIf, nodePreOut2In, true)
+	e.feature(swIf, nodePreIn2OutOutput, true)
+	i = e.outIfaces.get()
+	*e.outIfaces.at(i) = iface{swIf: swIf, inside: true, outside: true}
+	e.refFIB(table)
+	e.becomeOutside(table, swIf)
+	return OK
+}
+
+// InterfaceDeleted must be called before an interface goes away.
+func (e *Engine) InterfaceDeleted(swIf uint32) {
+	if !e.enabled {
+		return
+	}
+	e.dropRoles(swIf)
+	if _, ok := findIface(&e.outIfaces, swIf); ok {
+		e.AddDelOutputInterface(false, swIf)
+	}
+}
+
+func (e *Engine) dropRoles(swIf uint32) {
+	i, ok := findIface(&e.ifaces, swIf)
+	if !ok {
+		return
+	}
+	f := *e.ifaces.at(i)
+	if f.inside {
+		e.delInterface(swIf, true)
+	}
+	if f.outside {
+		e.delInterface(swIf, false)
+	}
+}
+
+func (e *Engine) delAllInterfaces() {
+	for _, f := range e.ifaces.copyUsed() {
+		e.dropRoles(f.swIf)
+	}
+	e.ifaces = pool[iface]{}
+	for _, f := range e.outIfaces.copyUsed() {
+		e.AddDelOutputInterface(false, f.swIf)
+	}
+	e.outIfaces = pool[iface]{}
+}
+
+// Interfaces is nat44_interface_dump: interfaces with roles, in VPP's order.
+func (e *Engine) Interfaces() []Interface {
+	var out []Interface
+	for _, f := range e.ifaces.copyUsed() {
+		d := Interface{SwIf: f.swIf}
+		if f.inside {
+			d.Flags |= Inside
+		}
+		if f.outside {
+			d.Flags |= Outside
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// OutputInterfaces is nat44_ed_output_interface_get.
+func (e *Engine) OutputInterfaces() []uint32 {
+	var out []uint32
+	for _, f := range e.outIfaces.copyUsed() {
+		out = append(out, f.swIf)
+	}
+	return out
+}
+
+// fibRef counts the interfaces of a table.
+type fibRef struct {
+	table uint32
+	count uint32
+}
+
+func dropRef(refs []fibRef, i int) []fibRef { // VPP's vec_del1: the last one takes the place
+	refs[i] = refs[len(refs)-1]
+	return refs[:len(refs)-1]
+}
+
+func (e *Engine) refOutsideFIB(table uint32, add bool) {
+	for i := range e.outsideFIBs {
+		if r := &e.outsideFIBs[i]; r.table == table {
+			if add {
+				r.count++
+			} else if r.count--; r.count == 0 {
+				e.outsideFIBs = dropRef(e.outsideFIBs, i)
+			}
+			return
+		}
+	}
+	if add {
+		e.outsideFIBs = append(e.outsideFIBs, fibRef{table, 1})
+	}
+}
+
+// refFIB has VPP's slip: it appends an entry even when it has counted one up, so that a table has several entries.
+func (e *Engine) refFIB(table uint32) {
+	for i := range e.fibs {
+		if e.fibs[i].table == table {
+			e.fibs[i].count++
+		}
+	}
+	e.fibs = append(e.fibs, fibRef{table, 1})
+}
+
+// unrefFIB ends the sessions of a table whose first entry is used up: they count as expired when they are next used.
+func (e *Engine) unrefFIB(table uint32) {
+	for i := range e.fibs {
+		if e.fibs[i].table != table {
+			continue
+		}
+		if e.fibs[i].count--; e.fibs[i].count == 0 {
+			e.fibs = dropRef(e.fibs, i)
+			e.expireTable(table)
+		}
+		return
+	}
+}
+
+// TableBound must be called after an interface was bound to another table.
+func (e *Engine) TableBound(swIf, oldTable, newTable uint32) {
+	if !e.enabled || oldTable == newTable || len(e.outsideFIBs) == 0 {
+		return
+	}
+	outside := false
+	if i, ok := findIface(&e.ifaces, swIf); ok {
+		if !e.ifaces.at(i).outside {
+			return
+		}
+		outside = true
+	}
+	if _, ok := findIface(&e.outIfaces, swIf); ok {
+		outside = true
+	}
+	if outside {
+		e.refOutsideFIB(oldTable, false)
+		e.refOutsideFIB(newTable, true)
+	}
+}
+
+// TableDeleted must be called when a FIB table is deleted: sessions in it expire.
+func (e *Engine) TableDeleted(table uint32) { e.expireTable(table) }

@@ -1,0 +1,404 @@
+package nat44ed
+
+import "github.com/contiv-agent/contiv-agent/sim/packet"
+
+const (
+	errOutOfPorts    = "out of ports"
+	errICMPType      = "unsupported ICMP type"
+	errMaxSessions   = "maximum sessions exceeded"
+	errNonSYN        = "non-SYN packet try to create session"
+	errNotTranslated = "couldn't translate packet"
+	errNoTranslation = "no translation"
+
+	firstUserPort = 1024
+	userPorts     = 65536 - firstUserPort
+	portAttempts  = 10
+
+	dhcpServerPort = 67
+	dhcpClientPort = 68
+)
+
+func (w *work) in2outNode(slow bool) string {
+	switch {
+	case w.output && slow:
+		return "nat44-ed-in2out-output-slowpath"
+	case w.output:
+		return "nat44-ed-in2out-output"
+	case slow:
+		return "nat44-ed-in2out-slowpath"
+	}
+	return "nat44-ed-in2out"
+}
+
+// in2out is the fast path.
+func (w *work) in2out() {
+	node := w.in2outNode(false)
+	if !w.output && w.expiring(node) {
+		return
+	}
+	if w.output && w.bypassed() {
+		w.hop(node, "not translated: forwarding bypass session")
+		return
+	}
+	k, ok := w.lookupKey()
+	if !ok {
+		w.drop(node, errICMPType)
+		return
+	}
+	i, ok := w.live(node, k)
+	if !ok {
+		w.in2outSlow()
+		return
+	}
+	s := w.e.sessions.at(i)
+	f := &s.i2o
+	if s.i2o.match != k {
+		if s.flags&sessHairpin == 0 || s.o2i.match != k {
+			w.e.freeSession(i)
+			w.drop(node, errNotTranslated)
+			return
+		}
+		f = &s.o2i // between two inside hosts both flows come this way
+	}
+	w.translate(node, i, f, in2out, true)
+}
+
+// translate rewrites the packet by a flow of session i, which ends if that fails and the direction of the node is in2out.
+func (w *work) translate(node string, i uint32, f *flow, d direction, account bool) {
+	if !w.rewrite(f, d) {
+		if d == in2out {
+			w.e.freeSession(i)
+		}
+		w.drop(node, errNotTranslated)
+		return
+	}
+	if account {
+		w.account(i, d)
+	}
+	w.hop(node, w.changed())
+}
+
+// in2outSlow makes a session, or finds that the packet is not to be translated.
+func (w *work) in2outSlow() {
+	node := w.in2outNode(true)
+	if w.proto != protoTCP && w.proto != protoUDP && w.proto != protoICMP && w.proto != protoICM6 {
+		w.in2outOther(node)
+		return
+	}
+	sport, dport := w.sport, w.dport
+	if w.proto == protoICMP {
+		k := w.icmpKey()
+		sport, dport = k.sport, k.dport
+	}
+	if why := w.untouched(sport, dport); why != "" {
+		w.hop(node, "not translated: "+why)
+		return
+	}
+	if w.p.IsICMPError() {
+		w.drop(node, errICMPType)
+		return
+	}
+	i, ok := w.newIn2Out(node, sport, dport)
+	if !ok {
+		return
+	}
+	w.translate(node, i, &w.e.sessions.at(i).i2o, in2out, true)
+}
+
+// untouched says why a packet without a session is to pass as it is; "" if it is not.
+func (w *work) untouched(sport, dport uint16) string {
+	if w.output {
+		return w.untouchedOutput(sport, dport)
+	}
+	e := w.e
+	_, answer := e.flows[w.reverse(e.outsideVRF)]
+	if !answer {
+		_, answer = e.matchExternal(w.dst, w.dport, w.proto, nil, true)
+	}
+	switch {
+	case answer:
+		return ""
+	case e.forwarding:
+		return "forwarding"
+	case e.isInterfaceAddr(w.rx, w.dst):
+		return "interface address"
+	case e.reachableOutside(w.table, w.dst):
+		return ""
+	}
+	return "destination not outside"
+}
+
+// untouchedOutput leaves alone what has been translated on its way in: by source, or by destination unless it came by an
+// interface with the output feature itself.
+func (w *work) untouchedOutput(sport, dport uint16) string {
+	e := w.e
+	if _, ok := e.flows[flowKey(w.src, sport, w.dst, dport, e.net.Table(w.tx), w.proto)]; ok {
+		return "source translated already"
+	}
+	if i, ok := e.flows[flowKey(w.dst, dport, w.src, sport, w.table, w.proto)]; ok {
+		_, hairpin := findIface(&e.outIfaces, w.rx)
+		if e.sessions.at(i).flags&sessBypass == 0 && !hairpin {
+			return "destination translated already"
+		}
+	}
+	if w.proto == protoUDP && w.dport == dhcpServerPort && w.dst == ^uint32(0) {
+		return "DHCP"
+	}
+	return ""
+}
+
+// bypassed tells whether the packet belongs to a forwarding-bypass session, which VPP looks for in table 0 only.
+func (w *work) bypassed() bool {
+	e := w.e
+	if !e.forwarding {
+		return false
+	}
+	k := w.key()
+	if w.proto == protoICMP {
+		k = w.icmpKey()
+	}
+	k.fibProto &= 0xff
+	i, ok := e.flows[k]
+	if !ok || e.sessions.at(i).flags&sessBypass == 0 {
+		return false
+	}
+	w.account(i, in2out)
+	return true
+}
+
+// newIn2Out makes the session of an inside host's first packet: by a static mapping of its end, or with a port of the pool.
+// ok is false when there is none; the hop says why.
+func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
+	e := w.e
+	if e.sessionsExceeded(w.table) && !e.lruFreeOne() {
+		w.drop(node, errMaxSessions)
+		return 0, false
+	}
+	m := e.matchLocal(w.src, sport, w.table, w.proto)
+	if m != nil && m.flags&smIdentity != 0 {
+		w.hop(node, "not translated: identity mapping")
+		return 0, false
+	}
+	if w.proto == protoTCP && w.p.TCPFlags&(packet.SYN|packet.ACK) != packet.SYN {
+		w.drop(node, errNonSYN)
+		return 0, false
+	}
+	i = e.allocSession(w.proto)
+	s := e.sessions.at(i)
+	tx := e.txTable(w.table, w.dst)
+	s.proto = w.proto
+	s.in2out = end{addr: w.src, port: sport, table: w.table}
+	s.out2in = end{table: tx}
+	daddr, hport, hairpin := e.hairpin(w.dst, dport, w.proto)
+	if hairpin {
+		s.flags |= sessHairpin
+	}
+	if m != nil {
+		ok = w.staticOutside(i, m, daddr, hport)
+	} else {
+		ok = w.dynamicOutside(i, daddr, hport)
+	}
+	if !ok {
+		e.deleteSession(i)
+		why := errOutOfPorts
+		if m != nil {
+			why = "out2in key add failed"
+		}
+		w.drop(node, why)
+		return 0, false
+	}
+	s.extAddr, s.extPort = w.dst, dport
+	s.i2o = flow{match: flowKey(w.src, sport, w.dst, dport, w.table, w.proto)}
+	s.i2o.rewriteSrc(s.out2in.addr)
+	s.i2o.rewriteDst(daddr)
+	s.i2o.rewriteSrcPort(w.proto, s.out2in.port)
+	if w.proto != protoICMP {
+		s.i2o.rewriteDstPort(w.proto, hport)
+	}
+	s.i2o.rewriteTable(tx)
+	e.addI2O(i)
+	e.register(i)
+	return i, true
+}
+
+// o2iBack fills what the answer's flow rewrites: back to the inside host, from whom it talked to.
+func (w *work) o2iBack(s *session, sport uint16) {
+	s.o2i.rewriteDst(w.src)
+	s.o2i.rewriteDstPort(w.proto, sport)
+	s.o2i.rewriteTable(w.table)
+	s.o2i.rewriteSrc(w.dst)
+}
+
+// staticOutside gives the session the external end of the mapping. It fails if another session has the answer's flow.
+func (w *work) staticOutside(i uint32, m *mapping, daddr uint32, dport uint16) bool {
+	s := w.e.sessions.at(i)
+	s.flags |= sessStatic
+	s.out2in.addr, s.out2in.port = m.ext, m.eport
+	if m.flags&smAddrOnly != 0 {
+		s.out2in.port = s.in2out.port
+	}
+	if w.proto == protoICMP {
+		dport = s.out2in.port
+	}
+	s.o2i = flow{match: flowKey(daddr, dport, m.ext, s.out2in.port, s.out2in.table, w.proto)}
+	w.o2iBack(s, s.in2out.port)
+	return w.e.addO2I(i, true)
+}
+
+// dynamicOutside gives the session an address and port of the pool: the inside port if it is free and no system port,
+// else ten random ones are tried.
+func (w *work) dynamicOutside(i uint32, daddr uint32, dport uint16) bool {
+	e, s := w.e, w.e.sessions.at(i)
+	s.o2i = flow{match: flowKey(daddr, dport, daddr, 0, s.out2in.table, w.proto)}
+	w.o2iBack(s, s.in2out.port)
+	a := e.choosePoolAddr(w.src, w.dst, w.table, w.tx)
+	if a == nil {
+		return false
+	}
+	kept := s.o2i.match
+	s.o2i.match.daddr = a.addr
+	port := s.in2out.port
+	if port < firstUserPort {
+		port = e.randomPort()
+	}
+	for range portAttempts {
+		if w.proto == protoICMP {
+			s.o2i.match.sport = port
+		}
+		s.o2i.match.dport = port
+		if e.addO2I(i, true) {
+			s.out2in.addr, s.out2in.port = a.addr, port
+			return true
+		}
+		port = e.randomPort()
+	}
+	s.o2i.match = kept
+	return false
+}
+
+// randomPort is a user port; VPP takes the low half of a random number if that is in range.
+func (e *Engine) randomPort() uint16 {
+	r := e.rand()
+	if low := r & 0xffff; low < userPorts {
+		return uint16(firstUserPort + low)
+	}
+	return uint16(firstUserPort + r%userPorts)
+}
+
+// littleEndian is the number an x86 machine sees in an address.
+func littleEndian(a uint32) uint32 {
+	return a>>24 | a>>8&0xff00 | a<<8&0xff0000 | a<<24
+}
+
+// choosePoolAddr begins at an offset made from the source. An address of the packet's VRF on the network of the
+// destination is best (on the output interface, if there is one), then one on the output interface, then the last one of
+// the VRF, then the last one of no VRF.
+func (e *Engine) choosePoolAddr(src, dst, table, tx uint32) *poolAddr {
+	n := uint32(len(e.addrs))
+	if n == 0 {
+		return nil
+	}
+	v := littleEndian(src)
+	offset := (v + v>>8 + v>>16 + v>>24) % n
+	var onIf, inVRF, anyVRF *poolAddr
+	for k := range n {
+		a := &e.addrs[(offset+k)%n]
+		switch {
+		case a.table == table:
+			here := tx == None || a.swIf == tx
+			if here && a.bits >= 0 && a.net == dst&maskOf(a.bits) {
+				return a
+			}
+			if here && tx != None {
+				onIf = a
+			}
+			inVRF = a
+		case a.table == None:
+			anyVRF = a
+		}
+	}
+	switch {
+	case onIf != nil:
+		return onIf
+	case inVRF != nil:
+		return inVRF
+	}
+	return anyVRF
+}
+
+// in2outOther translates the source address of protocols without ports NAT44-ED knows (SCTP among them), for one inside
+// host per pool address, protocol and destination.
+func (w *work) in2outOther(node string) {
+	e := w.e
+	if e.sessionsExceeded(w.table) {
+		w.drop(node, errMaxSessions)
+		return
+	}
+	tx := e.txTable(w.table, w.dst)
+	m := e.byLocal(w.src, 0, w.table, w.proto)
+	var outside uint32
+	if m != nil {
+		outside = m.ext
+	} else {
+		outside = w.outsideForOther(tx)
+	}
+	if outside == 0 {
+		w.drop(node, "no address for this protocol")
+		return
+	}
+	i := e.allocSession(w.proto)
+	s := e.sessions.at(i)
+	inside, _, hairpin := e.hairpin(w.dst, 0, w.proto)
+	if hairpin {
+		s.flags |= sessHairpin
+	}
+	if m != nil {
+		s.flags |= sessStatic
+	}
+	s.i2o = flow{match: flowKey(w.src, 0, w.dst, 0, w.table, w.proto)}
+	s.i2o.rewriteSrc(outside)
+	s.i2o.rewriteDst(inside)
+	s.i2o.rewriteTable(tx)
+	s.o2i = flow{match: flowKey(inside, 0, outside, 0, tx, w.proto)}
+	s.o2i.rewriteSrc(w.dst)
+	s.o2i.rewriteDst(w.src)
+	s.o2i.rewriteTable(w.table)
+	s.extAddr = w.dst
+	// VPP leaves the session's protocol 0 and puts the number where ports are.
+	s.out2in = end{addr: outside, table: tx, port: uint16(w.proto)}
+	s.in2out = end{addr: w.src, table: w.table, port: uint16(w.proto)}
+	e.addI2O(i)
+	if !e.addO2I(i, false) {
+		e.deleteSession(i)
+		w.drop(node, "out2in flow hash add failed")
+		return
+	}
+	e.register(i)
+	e.heard(i, w.length())
+	w.translate(node, i, &e.sessions.at(i).i2o, in2out, false)
+}
+
+// outsideForOther is an address whose flow to the destination is free: that of the first session with the destination, or
+// the last such one of the pool.
+func (w *work) outsideForOther(tx uint32) uint32 {
+	e := w.e
+	free := func(addr uint32) bool {
+		_, taken := e.flows[flowKey(addr, 0, w.dst, 0, tx, w.proto)]
+		return !taken
+	}
+	for i := range e.sessions.all() {
+		if s := e.sessions.at(i); s.extAddr == w.dst {
+			if free(s.out2in.addr) && s.out2in.addr != 0 {
+				return s.out2in.addr
+			}
+			break
+		}
+	}
+	var found uint32
+	for _, a := range e.addrs {
+		if free(a.addr) {
+			found = a.addr
+		}
+	}
+	return found
+}

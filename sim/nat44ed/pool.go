@@ -1,0 +1,78 @@
+package nat44ed
+
+import (
+	"encoding/binary"
+	"iter"
+	"net/netip"
+)
+
+// pool is vppinfra's pool: indices stay, freed slots keep their content and are given out again, last freed first.
+type pool[T any] struct {
+	elts []T
+	used []bool
+	free []uint32
+}
+
+// get takes a slot; its old content is left for the caller to overwrite.
+func (p *pool[T]) get() uint32 {
+	if n := len(p.free); n > 0 {
+		i := p.free[n-1]
+		p.free = p.free[:n-1]
+		p.used[i] = true
+		return i
+	}
+	var zero T
+	p.elts = append(p.elts, zero)
+	p.used = append(p.used, true)
+	return uint32(len(p.elts) - 1)
+}
+
+func (p *pool[T]) put(i uint32) {
+	p.used[i] = false
+	p.free = append(p.free, i)
+}
+
+func (p *pool[T]) at(i uint32) *T { return &p.elts[i] }
+
+func (p *pool[T]) len() int { return len(p.elts) - len(p.free) }
+
+// all yields the used indices in order; slots freed while walking are left out.
+func (p *pool[T]) all() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for i := range p.elts {
+			if p.used[i] && !yield(uint32(i)) {
+				return
+			}
+		}
+	}
+}
+
+func (p *pool[T]) copyUsed() []T {
+	out := make([]T, 0, p.len())
+	for i := range p.all() {
+		out = append(out, p.elts[i])
+	}
+	return out
+}
+
+// addrNum is the address as number, first byte highest; 0 for what is no IPv4 address.
+func addrNum(a netip.Addr) uint32 {
+	if !a.Is4() && !a.Is4In6() {
+		return 0
+	}
+	b := a.As4()
+	return binary.BigEndian.Uint32(b[:])
+}
+
+func numAddr(n uint32) netip.Addr {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
+}
+
+func maskOf(bits int) uint32 {
+	if bits <= 0 {
+		return 0
+	}
+	return ^uint32(0) << (32 - bits)
+}

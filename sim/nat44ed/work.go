@@ -1,0 +1,293 @@
+package nat44ed
+
+import (
+	"net/netip"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// Action is what NAT44-ED wants done with a packet.
+type Action uint8
+
+// The actions. Next: go on along the arc. TimeExceeded: VPP answers with ICMP 11/0, for its TTL is 1.
+const (
+	Next Action = iota
+	Drop
+	TimeExceeded
+)
+
+// Hop is a node the packet has seen and what it did there. The text of a drop is VPP's error counter, word for word.
+type Hop struct{ Node, Text string }
+
+// Result of a pass through the nodes of an arc.
+type Result struct {
+	Action Action
+	Hops   []Hop
+	// Table is the FIB table to look the packet up in; None: that of the interface it came by.
+	Table uint32
+	// BadChecksum is true when VPP corrects the IP checksum for a source address other than the packet's (an ICMP error of a
+	// router on the way): who gets the packet throws it away.
+	BadChecksum bool
+}
+
+// Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet.
+func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
+	w := work{e: e, p: p, rx: swIf, tx: None, res: Result{Table: None}}
+	a := e.arcs[swIf]
+	if a == nil {
+		return w.res
+	}
+	w.table = e.net.Table(swIf)
+	for n, times := range a[:nodePreIn2OutOutput] {
+		for range times {
+			w.read()
+			if w.direction(node(n)) == in2out {
+				w.in2out()
+			} else {
+				w.out2in()
+			}
+			if w.res.Action != Next {
+				return w.res
+			}
+		}
+	}
+	return w.res
+}
+
+// Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet VPP itself made came by
+// interface 0.
+func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32) Result {
+	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, res: Result{Table: None}}
+	a := e.arcs[txIf]
+	if a == nil {
+		return w.res
+	}
+	w.table = e.net.Table(rxIf)
+	for range a[nodePreIn2OutOutput] {
+		w.read()
+		w.in2out()
+		if w.res.Action != Next {
+			return w.res
+		}
+	}
+	return w.res
+}
+
+func (w *work) direction(n node) direction {
+	switch n {
+	case nodeClassify:
+		return w.classify()
+	case nodePreOut2In:
+		return out2in
+	default:
+		return in2out
+	}
+}
+
+// work is one packet in the NAT nodes. Addresses and ports are those at the node's beginning.
+type work struct {
+	e      *Engine
+	p      *packet.Packet
+	rx, tx uint32 // tx None: input arc
+	table  uint32 // of rx
+	output bool
+
+	src, dst     uint32
+	sport, dport uint16
+	proto        uint8
+	res          Result
+}
+
+// read takes addresses and ports from the packet the way VPP's shallow reassembly does: an echo's identifier is both
+// ports, an ICMP error has the ports of the packet it quotes, the other way round; other protocols have none.
+func (w *work) read() {
+	p := w.p
+	w.src, w.dst, w.proto = addrNum(p.Src), addrNum(p.Dst), uint8(p.Proto)
+	w.sport, w.dport = 0, 0
+	switch {
+	case w.proto == protoTCP || w.proto == protoUDP:
+		w.sport, w.dport = p.SrcPort, p.DstPort
+	case p.IsEcho():
+		w.sport, w.dport = p.ICMPID, p.ICMPID
+	case p.Inner != nil:
+		t := w.icmpKey()
+		w.sport, w.dport = t.sport, t.dport
+	}
+}
+
+func (w *work) key() tuple { return flowKey(w.src, w.sport, w.dst, w.dport, w.table, w.proto) }
+
+// reverse is the key of the answer, in a table.
+func (w *work) reverse(table uint32) tuple {
+	return flowKey(w.dst, w.dport, w.src, w.sport, table, w.proto)
+}
+
+// icmpKey is what an ICMP packet is looked up by: itself for an echo; for an error the flow it is an answer to.
+func (w *work) icmpKey() tuple {
+	in := w.p.Inner
+	if in == nil {
+		return flowKey(w.src, w.p.ICMPID, w.dst, w.p.ICMPID, w.table, protoICMP)
+	}
+	var sport, dport uint16
+	switch uint8(in.Proto) {
+	case protoICMP:
+		sport, dport = in.ICMPID, in.ICMPID
+	case protoTCP, protoUDP:
+		sport, dport = in.DstPort, in.SrcPort
+	}
+	return flowKey(addrNum(in.Dst), sport, addrNum(in.Src), dport, w.table, uint8(in.Proto))
+}
+
+// lookupKey is icmpKey for ICMP, key for the rest. ok is false for ICMP that is neither echo nor error.
+func (w *work) lookupKey() (t tuple, ok bool) {
+	if w.proto != protoICMP {
+		return w.key(), true
+	}
+	return w.icmpKey(), w.p.IsEcho() || w.p.IsICMPError()
+}
+
+// length stands in for the bytes of the packet in the session's account: headers only.
+func (w *work) length() int {
+	n := 20
+	switch w.proto {
+	case protoTCP:
+		n += 20
+	case protoUDP, protoICMP:
+		n += 8
+	}
+	if w.p.Inner != nil {
+		n += 28
+	}
+	return n
+}
+
+func (w *work) hop(node, text string) { w.res.Hops = append(w.res.Hops, Hop{node, text}) }
+
+func (w *work) drop(node, why string) {
+	w.hop(node, why)
+	w.res.Action = Drop
+}
+
+// expiring answers packets that may not go on: VPP's NAT asks before the FIB does.
+func (w *work) expiring(node string) bool {
+	if w.p.Life() != 1 {
+		return false
+	}
+	w.hop(node, "ttl exceeded")
+	w.res.Action = TimeExceeded
+	return true
+}
+
+// live finds the session of a key. A session that has timed out or whose VRF is gone ends here.
+func (w *work) live(node string, k tuple) (uint32, bool) {
+	e := w.e
+	i, ok := e.flows[k]
+	if !ok {
+		w.hop(node, "slow path: no session")
+		return 0, false
+	}
+	s := e.sessions.at(i)
+	switch {
+	case s.pair != nil && s.pair.expired:
+		w.hop(node, "slow path: vrf expired")
+	case e.timedOut(s):
+		w.hop(node, "slow path: session expired")
+	default:
+		return i, true
+	}
+	e.freeSession(i)
+	return 0, false
+}
+
+// account is the end of a packet's way through a session.
+func (w *work) account(i uint32, d direction) {
+	if w.proto == protoTCP {
+		w.e.tcpSeen(i, w.p.TCPFlags, d)
+	}
+	w.e.heard(i, w.length())
+}
+
+// rewrite translates the packet by a flow. It fails for an ICMP error about something other than TCP, UDP and ICMP.
+func (w *work) rewrite(f *flow, d direction) bool {
+	if !w.output && f.ops&opTable != 0 {
+		w.res.Table = f.table
+	}
+	p := w.p
+	if w.proto != protoICMP {
+		p.Src, p.Dst = numAddr(f.saddr), numAddr(f.daddr)
+		if w.proto == protoTCP || w.proto == protoUDP {
+			p.SrcPort, p.DstPort = f.sport, f.dport
+		}
+		return true
+	}
+	// An error of a router on the way keeps its source from outside to inside, and gets a new checksum. Elsewhere VPP
+	// corrects the checksum by the difference of the flow's addresses, whatever the packet's were.
+	if keep := w.src != f.saddr && d == out2in; !keep {
+		w.res.BadChecksum = w.res.BadChecksum || f.match.saddr != w.src || f.match.daddr != w.dst
+		p.Src = numAddr(f.saddr)
+	}
+	p.Dst = numAddr(f.daddr)
+	if p.Inner == nil {
+		if f.ops&opICMPID != 0 {
+			p.ICMPID = f.icmpID
+		}
+		return true
+	}
+	in := *p.Inner
+	p.Inner = &in
+	return rewriteQuoted(&in, f)
+}
+
+// rewriteQuoted translates the packet an ICMP error quotes: it went the other way.
+func rewriteQuoted(in *packet.Packet, f *flow) bool {
+	switch uint8(in.Proto) {
+	case protoTCP, protoUDP:
+		in.SrcPort, in.DstPort = f.dport, f.sport
+	case protoICMP:
+		if f.ops&opICMPID != 0 {
+			in.ICMPID = f.icmpID
+		}
+	default:
+		return false
+	}
+	in.Src, in.Dst = numAddr(f.daddr), numAddr(f.saddr)
+	return true
+}
+
+// changed says what a translation did, in words that do not depend on the direction.
+func (w *work) changed() string {
+	p := w.p
+	sport, dport := w.sport, w.dport
+	ports := w.proto == protoTCP || w.proto == protoUDP
+	if ports {
+		sport, dport = p.SrcPort, p.DstPort
+	}
+	text := ""
+	if addrNum(p.Dst) != w.dst || ports && dport != w.dport {
+		text = "dnat " + endText(p.Dst, dport, ports)
+	}
+	if addrNum(p.Src) != w.src || ports && sport != w.sport {
+		if text != "" {
+			text += " "
+		}
+		text += "snat " + endText(p.Src, sport, ports)
+	}
+	if p.IsEcho() && p.ICMPID != w.sport {
+		text += " id " + strconv.Itoa(int(p.ICMPID))
+	}
+	if text == "" {
+		text = "session found, nothing to translate"
+	}
+	if w.res.BadChecksum {
+		text += ", wrong IP checksum"
+	}
+	return text
+}
+
+func endText(a netip.Addr, port uint16, ports bool) string {
+	if !ports {
+		return a.String()
+	}
+	return netip.AddrPortFrom(a, port).String()
+}
