@@ -40,7 +40,7 @@ type Processor struct {
 	pods
 	interfaces
 
-	dirty      map[*service]struct{}
+	dirty      []*service // marked ones
 	nodesDirty bool
 	stateDirty bool
 	nodePorts  map[*service]struct{}     // built ones with a node port
@@ -58,6 +58,7 @@ type service struct {
 	spec    *model.Service         // nil: only slices are there
 	parts   []*model.EndpointSlice // sorted by name
 	renamed bool                   // spec changed, so the claims may have
+	marked  bool                   // it is in the processor's dirty list
 	claimed []renderer.Frontend    // sorted
 	built   *renderer.ContivService
 	notes   []model.Note
@@ -78,7 +79,6 @@ func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 		ranges:     map[string]*model.ServiceCIDR{},
 		claims:     newClaims(),
 		pods:       newPods(cfg.NodeName),
-		dirty:      map[*service]struct{}{},
 		nodesDirty: true,
 		stateDirty: true,
 		nodePorts:  map[*service]struct{}{},
@@ -138,7 +138,12 @@ func (p *Processor) get(id model.ServiceID) *service {
 	return s
 }
 
-func (p *Processor) mark(s *service) { p.dirty[s] = struct{}{} }
+func (p *Processor) mark(s *service) {
+	if !s.marked {
+		s.marked = true
+		p.dirty = append(p.dirty, s)
+	}
+}
 
 func (p *Processor) setSpec(id model.ServiceID, spec *model.Service) {
 	if spec == nil && p.services[id] == nil {
@@ -230,19 +235,20 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	if p.nodesDirty {
 		p.refreshNodes()
 	}
-	for s := range p.dirty {
-		if s.renamed {
-			p.reclaim(s)
+	for i := 0; i < len(p.dirty); i++ { // grows by the rivals of those in it
+		if p.dirty[i].renamed {
+			p.reclaim(p.dirty[i])
 		}
 	}
 	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs}
-	dirty = slices.SortedFunc(maps.Keys(p.dirty), compareServices)
+	dirty, p.dirty = p.dirty, nil
+	slices.SortFunc(dirty, compareServices)
 	for _, s := range dirty {
+		s.marked = false
 		if p.rebuild(s, env) {
 			changed = append(changed, s)
 		}
 	}
-	clear(p.dirty)
 	if p.stateDirty {
 		p.stateDirty = false
 		p.refreshState()

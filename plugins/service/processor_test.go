@@ -108,9 +108,8 @@ func (r *recorder) Resync(ev *renderer.ResyncEventData) error {
 	for _, s := range ev.Services {
 		r.services[s.ID] = s
 	}
-	r.nodeIPs, r.front, r.back = ev.NodeIPs, ev.FrontendIfs, ev.BackendIfs
-	clear(ev.FrontendIfs) // Contiv's renderer did such things: the processor's own sets must not suffer
-	ev.FrontendIfs, r.front = nil, ev.FrontendIfs.Copy()
+	r.nodeIPs, r.front, r.back = ev.NodeIPs, ev.FrontendIfs.Copy(), ev.BackendIfs
+	clear(ev.FrontendIfs) // renderers do such things: the processor's own sets must not suffer
 	return nil
 }
 
