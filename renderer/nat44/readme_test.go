@@ -1,0 +1,68 @@
+package nat44
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// The example of the page is what happens.
+func TestREADME(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(block(t, examples, "yaml")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := manifest.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := book{}
+	p := service.New(service.Config{NodeName: "node-1", ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}, New(Config{}, b))
+	for _, ch := range changes {
+		if ch.Err != nil {
+			t.Fatal(ch.Err)
+		}
+		p.Apply(ch)
+	}
+	p.Located(&event.Located{Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}})
+	if err := p.Resync(); err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, owner := range slices.Sorted(maps.Keys(b)) {
+		fmt.Fprintln(&got, owner)
+		for _, line := range b[owner] {
+			fmt.Fprintln(&got, "  "+line)
+		}
+	}
+	if diff := cmp.Diff(block(t, examples, "text"), got.String()); diff != "" {
+		t.Errorf("-page +got\n%s\n%s", diff, got.String())
+	}
+}
+
+// block is the first fenced block of a language.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, "```"+language+"\n")
+	body, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatalf("no block of %s", language)
+	}
+	return body
+}
