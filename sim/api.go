@@ -189,9 +189,8 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 			return nil
 		}
 	}
-	reply := h.answer(q, req)
-	if err := v.nat.Crashed(); err != nil { // before it could say anything
-		v.crash(err)
+	var reply api.Message
+	if !v.survives(func() { reply = h.answer(q, req) }) {
 		return errDown
 	}
 	if reply != nil {

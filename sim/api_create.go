@@ -34,6 +34,7 @@ func createMessages(t *apiTable) {
 	tapMessages(t)
 	afPacketMessages(t)
 	memifMessages(t)
+	pipeMessages(t)
 }
 
 // deleteKind deletes an interface if it is of that kind.

@@ -105,8 +105,12 @@ func (f *iface) flags() interface_types.IfStatusFlags {
 }
 
 func (f *iface) details() *interfaces_.SwInterfaceDetails {
+	super, typ := f.index, interface_types.IF_API_TYPE_HARDWARE
+	if f.kind == kindPipeEnd {
+		super, typ = f.pipe[0], interface_types.IF_API_TYPE_PIPE
+	}
 	return &interfaces_.SwInterfaceDetails{
-		SwIfIndex: ifIndex(f), SupSwIfIndex: f.index, L2Address: f.mac, Flags: f.flags(), LinkMtu: f.linkMTU,
+		SwIfIndex: ifIndex(f), SupSwIfIndex: super, Type: typ, L2Address: f.mac, Flags: f.flags(), LinkMtu: f.linkMTU,
 		Mtu: f.mtu[:], InterfaceName: f.name, InterfaceDevType: f.devType, Tag: f.tag,
 	}
 }

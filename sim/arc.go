@@ -44,6 +44,8 @@ type arcs [arcCount][]feature
 // newArcs lists what the sim can do to packets on their way.
 func newArcs(v *VPP) arcs {
 	var a arcs
+	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
+	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
 	return a
 }
 

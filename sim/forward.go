@@ -44,8 +44,11 @@ func (h Hop) String() string { return h.Node + ": " + h.Text }
 type Output struct {
 	Interface string // "" if Local
 	Packet    Packet
-	Local     bool   // handed to the node's own network stack
-	Origin    string // Forwarded, ICMPError or Answered
+	Local     bool // handed to the node's own network stack
+	// BadChecksum: VPP got the IP checksum wrong, so whoever receives the packet throws it away (nat44-ed, ICMP errors of
+	// routers on the way).
+	BadChecksum bool
+	Origin      string // Forwarded, ICMPError or Answered
 }
 
 // flow is one packet on its way through the graph.
@@ -55,9 +58,11 @@ type flow struct {
 	rx, tx uint32
 	table  uint32 // for the next lookup
 	own    bool   // VPP made it: its TTL stays
-	origin string
-	steps  int
-	fate   *Fate
+	// badChecksum sticks: later changes correct the checksum by differences.
+	badChecksum bool
+	origin      string
+	steps       int
+	fate        *Fate
 }
 
 // Send lets a packet arrive on an interface and tells its fate. Session state is kept. The packet must be valid
@@ -91,13 +96,9 @@ func (v *VPP) process(p Packet, start func(*flow)) Fate {
 		return fate
 	}
 	f.p.TTL = f.p.Life()
-	start(f)
-	if err := v.nat.Crashed(); err != nil {
-		v.crash(err)
-	}
-	if v.crashed != nil {
+	if !v.survives(func() { start(f) }) {
 		fate.Out = nil
-		f.hop("vpp", "%v", v.crashed)
+		f.drop("vpp", "%v", v.crashed)
 	}
 	return fate
 }
@@ -120,25 +121,32 @@ func version(a netip.Addr) int {
 	return 6
 }
 
-// receive is device input up to the lookup.
+// receive is device input.
 func (f *flow) receive(in string) {
 	i := f.v.ifs.byName[in]
-	if i == nil {
-		f.drop("ethernet-input", "vpp has no interface %s", in)
-		return
-	}
-	fam := family(f.p.Dst)
-	f.rx, f.table = i.index, i.table[fam]
-	node := fmt.Sprintf("ip%d-input", version(f.p.Dst))
 	switch {
+	case i == nil:
+		f.drop("ethernet-input", "vpp has no interface %s", in)
 	case !i.up:
 		f.drop("ethernet-input", "interface %s is down", in)
-		return
-	case !i.takes(fam):
-		f.drop(fmt.Sprintf("ip%d-not-enabled", version(f.p.Dst)), "%s has no IPv%d address and is not enabled for it", in, version(f.p.Dst))
+	default:
+		f.input(i)
+	}
+}
+
+// input is ip4-input and the input arc, up to the lookup.
+func (f *flow) input(i *iface) {
+	fam := family(f.p.Dst)
+	f.rx, f.table = i.index, i.table[fam]
+	if !i.takes(fam) {
+		f.drop(fmt.Sprintf("ip%d-not-enabled", version(f.p.Dst)), "%s has no IPv%d address and is not enabled for it", i.name, version(f.p.Dst))
 		return
 	}
-	f.hop(node, "from %s: %s", in, &f.p)
+	f.hop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "from %s: %s", i.name, &f.p)
+	if f.badChecksum {
+		f.drop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "bad ip4 checksum")
+		return
+	}
 	arc := ip4Unicast
 	if fam == ip6 {
 		arc = ip6Unicast
@@ -152,8 +160,7 @@ func (f *flow) receive(in string) {
 type next struct {
 	path   path
 	prefix netip.Prefix
-	// chain are the prefixes a recursive route went through, for the text.
-	why string // of a drop
+	why    string // of a drop
 }
 
 // lookup finds the route and follows it.
@@ -283,13 +290,21 @@ func (f *flow) rewrite(p path) {
 	if !f.v.arcs.run(arc, f.tx, f) {
 		return
 	}
-	i := f.v.ifs.get(f.tx)
-	if i.kind == kindLoop {
+	f.transmit(f.v.ifs.get(f.tx))
+}
+
+// transmit is the interface's own node: a loopback swallows, a pipe's other end receives, all others let out.
+func (f *flow) transmit(i *iface) {
+	switch i.kind {
+	case kindLoop:
 		f.drop(i.name+"-output", "a loopback has nobody behind it")
+		return
+	case kindPipeEnd:
+		f.through(i)
 		return
 	}
 	f.hop(i.name+"-tx", "%s", &f.p)
-	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, Origin: f.origin})
+	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
 }
 
 // complain is ip4-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the interface it came
@@ -312,14 +327,16 @@ func (f *flow) complain(node string, icmpType, code uint8) {
 	}
 	f.hop(node, "%s", text)
 	f.p.TTL = max(f.p.TTL, 1)
-	f.reply("ip4-icmp-error", ICMPError, f.p.ICMPError(from, icmpType, code))
+	f.reply("ip4-icmp-error", ICMPError, f.p.ICMPError(from, icmpType, code), f.rx)
 }
 
-// reply starts a packet of VPP's own on its way; it goes by the lookup of the interface the other one came in by.
-func (f *flow) reply(node, origin string, p Packet) {
-	f.p, f.own, f.origin, f.tx = p, true, origin, noIndex
+// reply starts a packet of VPP's own on its way; it goes by the table of the interface the other one came in by. rx is where the
+// output features believe it came from: echo replies come from local0, the rest from where the cause came.
+func (f *flow) reply(node, origin string, p Packet, rx uint32) {
+	f.p, f.own, f.origin, f.tx, f.badChecksum = p, true, origin, noIndex, false
 	f.p.TTL = f.p.Life()
 	f.table = f.v.ifs.get(f.rx).table[family(p.Dst)]
+	f.rx = rx
 	f.hop(node, "%s", &f.p)
 	f.lookup()
 }
@@ -358,7 +375,7 @@ func (f *flow) local() {
 	}
 	if f.v.cfg.PuntLocal {
 		f.hop(node, "to the node's own stack: %s", &f.p)
-		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, Origin: f.origin})
+		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
 		return
 	}
 	f.answer(node)
@@ -370,14 +387,14 @@ func (f *flow) answer(node string) {
 	switch {
 	case f.p.Proto == model.ICMP && f.p.ICMPType == packet.EchoRequest:
 		f.hop(node, "answered by VPP")
-		f.reply("ip4-icmp-echo-request", Answered, f.p.Reply())
+		f.reply("ip4-icmp-echo-request", Answered, f.p.Reply(), 0)
 	case f.p.Proto == model.UDP && f.p.Dst.Is4():
 		f.hop(node, "no listener")
 		f.complain("ip4-udp-lookup", packet.Unreachable, packet.CodePort)
 	case f.p.Proto == model.TCP && f.v.sessionLayer && f.p.TCPFlags&packet.RST == 0:
 		r := f.p.Reply()
 		r.TCPFlags = packet.RST | packet.ACK
-		f.reply("tcp4-reset", Answered, r)
+		f.reply("tcp4-reset", Answered, r, f.rx)
 	default:
 		f.drop(node, "unknown ip protocol")
 	}

@@ -47,6 +47,8 @@ const (
 	kindTap
 	kindAfPacket
 	kindMemif
+	kindPipe    // the parent
+	kindPipeEnd // what has addresses
 )
 
 // iface is one sw_interface.
@@ -71,6 +73,7 @@ type iface struct {
 	tap        tapParams
 	host       string // af_packet: Linux interface
 	memif      memifParams
+	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
 }
 
 // interfaces is the pool of sw_interfaces: a freed index is taken again, the last freed one first.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
 // natNet is the rest of VPP as the NAT engine sees it. v.mu is held whenever the engine runs.
@@ -86,6 +87,31 @@ func (v *VPP) natAddressChanged(f *iface, p netip.Prefix, add bool) {
 }
 
 func (v *VPP) natInterfaceGone(f *iface) { v.nat.InterfaceDeleted(f.index) }
+
+// natInput and natOutput are the places of NAT44-ED on the arcs.
+func (f *flow) natInput() bool { return f.translated(f.v.nat.Input(&f.p, f.rx)) }
+
+func (f *flow) natOutput() bool { return f.translated(f.v.nat.Output(&f.p, f.rx, f.tx)) }
+
+func (f *flow) translated(r nat44ed.Result) bool {
+	last := "nat44-ed"
+	for _, h := range r.Hops {
+		f.hop(h.Node, "%s", h.Text)
+		last = h.Node
+	}
+	f.badChecksum = f.badChecksum || r.BadChecksum
+	if r.Table != noIndex {
+		f.table = r.Table
+	}
+	switch r.Action {
+	case nat44ed.TimeExceeded:
+		f.complain(last, packet.TimeExceeded, 0)
+		return false
+	case nat44ed.Drop:
+		return false // the last hop says why
+	}
+	return true
+}
 
 // Sessions are the NAT sessions in the order of their text.
 func (v *VPP) Sessions() []nat44ed.Session {

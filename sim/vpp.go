@@ -129,6 +129,24 @@ func (v *VPP) crash(err error) {
 	v.cut()
 }
 
+// survives runs f and tells whether VPP lives after it: the engine panics with a *nat44ed.Crash where VPP dies. v.mu is held.
+func (v *VPP) survives(f func()) (alive bool) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		death, ok := r.(*nat44ed.Crash)
+		if !ok {
+			panic(r) // a bug of ours
+		}
+		v.crash(death)
+		alive = false
+	}()
+	f()
+	return true
+}
+
 // Fail installs a fault: f is asked before a request is processed. A retval other than zero refuses the request with it (a dump
 // comes back empty), drop closes the connection. nil ends it. f is called with the VPP locked and may not call its methods.
 func (v *VPP) Fail(f func(name string) (retval int32, drop bool)) {
