@@ -3,6 +3,8 @@ package renderer
 import (
 	"net"
 	"net/netip"
+	"reflect"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -167,5 +169,63 @@ func TestLocalAndConflicts(t *testing.T) {
 	}
 	if !svc.HasNodePort() {
 		t.Error("HasNodePort is false")
+	}
+}
+
+// The methods have the receivers the API documents: on values where a value must do.
+var (
+	_ func(ContivService) bool        = ContivService.HasNodePort
+	_ func(ContivService) string      = ContivService.String
+	_ func(*IPAddresses, net.IP)      = (*IPAddresses).Add
+	_ func(*IPAddresses, net.IP)      = (*IPAddresses).Del
+	_ func(*IPAddresses, net.IP) bool = (*IPAddresses).Has
+	_ func(*IPAddresses) []net.IP     = (*IPAddresses).List
+	_ func(*IPAddresses) *IPAddresses = (*IPAddresses).Copy
+	_ func(IPAddresses) string        = IPAddresses.String
+	_ func(Interfaces, string)        = Interfaces.Add
+	_ func(Interfaces, string)        = Interfaces.Del
+	_ func(Interfaces, string) bool   = Interfaces.Has
+	_ func(Interfaces) Interfaces     = Interfaces.Copy
+	_ func(Interfaces) string         = Interfaces.String
+	_ func(ProtocolType) string       = ProtocolType.String
+	_ func(ResyncEventData) string    = ResyncEventData.String
+	_ func(ServiceBackend) string     = ServiceBackend.String
+	_ func(ServicePort) string        = ServicePort.String
+	_ func(TrafficPolicyType) string  = TrafficPolicyType.String
+	_ func() *ContivService           = NewContivService
+	_ func() *ResyncEventData         = NewResyncEventData
+	_ func(...net.IP) *IPAddresses    = NewIPAddresses
+	_ func(...string) Interfaces      = NewInterfaces
+	_ map[string]struct{}             = Interfaces(nil)
+	_ int                             = int(TCP) + int(NodeLocal)
+)
+
+func TestSevenMethodsAndSeedFields(t *testing.T) {
+	if n := reflect.TypeFor[ServiceRendererAPI]().NumMethod(); n != 7 {
+		t.Errorf("ServiceRendererAPI has %d methods", n)
+	}
+	fields := func(v any) string {
+		out := ""
+		for i := range reflect.TypeOf(v).NumField() {
+			f := reflect.TypeOf(v).Field(i)
+			out += f.Name + " " + f.Type.String() + "; "
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		got, want string
+	}{
+		{fields(ServicePort{}), "Protocol renderer.ProtocolType; Port uint16; NodePort uint16; "},
+		{fields(ServiceBackend{}), "IP net.IP; Port uint16; Local bool; HostNetwork bool; "},
+		{fields(ResyncEventData{}), "NodeIPs *renderer.IPAddresses; Services []*renderer.ContivService; FrontendIfs renderer.Interfaces; BackendIfs renderer.Interfaces; "},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("fields %s\nwant   %s", tc.got, tc.want)
+		}
+	}
+	first := "ID model.ServiceID; TrafficPolicy renderer.TrafficPolicyType; SessionAffinityTimeout uint32; ClusterIPs *renderer.IPAddresses; " +
+		"ExternalIPs *renderer.IPAddresses; Ports map[string]*renderer.ServicePort; Backends map[string][]*renderer.ServiceBackend; "
+	if got := fields(ContivService{}); !strings.HasPrefix(got, first) {
+		t.Errorf("ContivService does not begin with the original fields: %s", got)
 	}
 }
