@@ -299,6 +299,7 @@ func TestGone(t *testing.T) {
 
 // An API server that goes away is told in the status; the state stays, and recovery is told too.
 func TestServerAway(t *testing.T) {
+	t.Parallel()
 	s := newAPIServer(t)
 	s.put(world()...)
 	f := follow(t, s.client(t))
@@ -312,6 +313,7 @@ func TestServerAway(t *testing.T) {
 
 // An API server that is not there at the start is waited for, and the status says what is wrong.
 func TestServerLate(t *testing.T) {
+	t.Parallel()
 	s := newAPIServer(t)
 	s.put(world()...)
 	s.set(func(s *apiServer) { s.down = true })
@@ -332,6 +334,7 @@ func TestServerLate(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
