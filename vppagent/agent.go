@@ -1,0 +1,272 @@
+package vppagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Caller sends requests to VPP in order and returns one reply per request. *vpp.Conn is one.
+type Caller interface {
+	Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
+}
+
+// Options are what the agent cannot find out of VPP.
+type Options = descriptor.Options
+
+// Backoff is the pause before a refused value is tried again; it doubles from Min to Max.
+type Backoff struct {
+	Min time.Duration // 0: 1 s
+	Max time.Duration // 0: 1 min
+}
+
+// Config is what an Agent needs. Only Caller has no useful zero value.
+type Config struct {
+	Caller  Caller
+	Options Options
+	Logger  *slog.Logger // nil: silent
+	Backoff Backoff
+	// History bounds the memory of past transactions, in bytes. 0: 1 MiB; negative: none are kept.
+	History int
+	// Journal is a file that remembers across restarts what was made without a tag; "": none. Without it, what was made
+	// before a restart and is not wanted any more at the first resync stays in VPP as foreign.
+	Journal string
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	// Descriptors are the kinds of values; nil: descriptor.All.
+	Descriptors []*descriptor.Descriptor
+}
+
+// Agent makes VPP equal to the values it is given. Commit, Plan, Retry and Interfaces are for one goroutine, which is
+// Run's if it runs; Connected, InterfacesChanged and Snapshot are for any.
+type Agent struct {
+	cfg     Config
+	g       *graph
+	epoch   uint64
+	journal *journal
+	history history
+	foreign []string
+
+	// stale: what VPP has is not known (at the beginning, and after the connection was lost); it is dumped first.
+	stale    bool
+	retrying map[*value]struct{}
+	locate   *event.Locate // to answer again when interfaces change
+	located  *event.Located
+
+	state    atomic.Pointer[vpp.State] // nil: never told
+	handled  uint64                    // generation of the connection that was resynced
+	changed  atomic.Bool               // interfaces
+	wake     chan struct{}
+	board    board
+	snapshot atomic.Pointer[Snapshot]
+}
+
+// New returns an agent that knows nothing of VPP yet: its first transaction dumps. It panics without a Caller.
+func New(cfg Config) *Agent {
+	if cfg.Caller == nil {
+		panic("vppagent: no Caller")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Backoff.Min <= 0 {
+		cfg.Backoff.Min = time.Second
+	}
+	if cfg.Backoff.Max <= 0 {
+		cfg.Backoff.Max = time.Minute
+	}
+	if cfg.History == 0 {
+		cfg.History = 1 << 20
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Descriptors == nil {
+		cfg.Descriptors = descriptor.All()
+	}
+	a := &Agent{cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{}, wake: make(chan struct{}, 1)}
+	a.history.limit = max(cfg.History, 0)
+	a.openJournal()
+	a.publish()
+	return a
+}
+
+// Connected tells the agent of the connection: on every new one VPP is dumped and repaired. It is for vpp.Config.OnState.
+// An agent that is never told tries VPP at every transaction.
+func (a *Agent) Connected(s vpp.State) {
+	a.state.Store(&s)
+	a.poke()
+}
+
+// InterfacesChanged tells the agent that interfaces came or went: see descriptor.WatchInterfaces.
+func (a *Agent) InterfacesChanged() {
+	a.changed.Store(true)
+	a.poke()
+}
+
+func (a *Agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// away returns why VPP cannot be reached, nil if it may be.
+func (a *Agent) away() error {
+	s := a.state.Load()
+	if s == nil || s.Connected {
+		return nil
+	}
+	if s.Err != nil && !errors.Is(s.Err, vpp.ErrDisconnected) {
+		return fmt.Errorf("%w: %w", vpp.ErrDisconnected, s.Err)
+	}
+	return vpp.ErrDisconnected
+}
+
+// Commit makes the values of a transaction what is wanted, and VPP equal to what is wanted. If VPP is away the values are
+// kept and Err is set; the next Commit, or Run on the next connection, makes up for it.
+func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
+	p := a.newPlanner()
+	a.accept(t, p.touch)
+	c := a.run(ctx, p, t.Resync, t.Cause, t.Seq)
+	c.Triggered = t.Triggered
+	return c
+}
+
+func (a *Agent) newPlanner() *planner {
+	a.epoch++
+	return &planner{g: a.g, epoch: a.epoch}
+}
+
+// accept takes over what a transaction wants.
+func (a *Agent) accept(t *event.Txn, touch func(*value)) {
+	if t.Resync == event.Downstream {
+		return
+	}
+	if t.Resync == event.Full || t.Resync == event.Upstream {
+		for key, v := range a.g.values {
+			if _, stays := t.Values[key]; !stays && v.msg != nil {
+				a.put(v, nil, touch)
+			}
+		}
+	}
+	for key, m := range t.Values {
+		if m == nil {
+			if v := a.g.values[key]; v != nil && v.msg != nil {
+				a.put(v, nil, touch)
+			}
+			continue
+		}
+		a.put(a.g.node(key), m, touch)
+	}
+}
+
+// put makes m what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
+// because the new one replaced it.
+func (a *Agent) put(v *value, m proto.Message, touch func(*value)) {
+	if m != nil && v.msg != nil && keyed.Equal(v.msg, m) {
+		touch(v)
+		return
+	}
+	v.msg, v.bad = m, nil
+	v.backoff, v.retryAt = 0, time.Time{}
+	var state any
+	if m != nil {
+		state, v.bad = a.compile(v, m)
+		if state != nil && v.want != nil && v.kind.Equal(v.want, state) && v.kind.Equal(state, v.want) {
+			touch(v)
+			return
+		}
+	}
+	a.g.setWant(v, state, touch)
+}
+
+func (a *Agent) compile(v *value, m proto.Message) (any, error) {
+	if v.kind == nil || !strings.HasPrefix(v.key, "config/") {
+		return nil, fmt.Errorf("no such kind of value")
+	}
+	if err := keyed.Check(v.key, m); err != nil {
+		return nil, err
+	}
+	return v.kind.Compile(v.key, m)
+}
+
+// run is what Commit, Retry and repairs have in common: look, plan, execute, observe.
+func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
+	began := a.cfg.Now()
+	c := &event.Committed{Seq: seq, Cause: cause, Resync: resync}
+	x := &execution{a: a, p: p, c: c}
+	err := a.away()
+	if err == nil {
+		err = a.look(ctx, p, resync)
+	}
+	if err == nil {
+		p.settle()
+		p.decide()
+		err = x.execute(ctx, p.order())
+	}
+	if err != nil {
+		a.stale = true
+		c.Err = err
+	}
+	a.observe(p, x)
+	a.saveJournal()
+	c.Took = a.cfg.Now().Sub(began)
+	a.record(began, c, x)
+	a.publish()
+	a.logLine(c)
+	return c
+}
+
+func (a *Agent) logLine(c *event.Committed) {
+	if c.Add+c.Mod+c.Del+c.Writes == 0 && c.Err == nil && c.Resync == event.NoResync {
+		return
+	}
+	attrs := []any{"txn", c.Seq, "cause", c.Cause, "add", c.Add, "mod", c.Mod, "del", c.Del, "writes", c.Writes, "took", c.Took}
+	if c.Resync != event.NoResync {
+		attrs = append(attrs, "resync", c.Resync.String())
+	}
+	if c.Err != nil {
+		a.cfg.Logger.Warn("not committed", append(attrs, "err", c.Err)...)
+		return
+	}
+	a.cfg.Logger.Info("committed", attrs...)
+}
+
+// Retry tries the values again whose time has come. It returns nil if there are none.
+func (a *Agent) Retry(ctx context.Context) *event.Committed {
+	now := a.cfg.Now()
+	p := a.newPlanner()
+	for v := range a.retrying {
+		if !v.retryAt.After(now) {
+			p.touch(v)
+		}
+	}
+	if len(p.touched) == 0 {
+		return nil
+	}
+	slices.SortFunc(p.touched, func(x, y *value) int { return strings.Compare(x.key, y.key) })
+	return a.run(ctx, p, event.NoResync, "retry", 0)
+}
+
+// nextRetry is when Retry has something to do; zero: never.
+func (a *Agent) nextRetry() (next time.Time) {
+	for v := range a.retrying {
+		if next.IsZero() || v.retryAt.Before(next) {
+			next = v.retryAt
+		}
+	}
+	return next
+}

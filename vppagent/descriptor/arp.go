@@ -1,0 +1,115 @@
+package descriptor
+
+import (
+	"errors"
+	"net/netip"
+
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+)
+
+// neighbour is an entry of the ARP or ND table.
+type neighbour struct {
+	iface    string
+	addr     netip.Addr
+	mac      [6]byte
+	static   bool
+	spelling string // of addr in the message: it is part of the key
+}
+
+// ARPEntry describes ligato's ARPEntry: a neighbour, IPv4 or IPv6.
+func ARPEntry() *Descriptor {
+	return Spec[*l3.ARPEntry, *neighbour]{
+		Name: "arp", Prefix: "config/vpp/v2/arp/",
+		Compile: func(_ string, m *l3.ARPEntry) (*neighbour, error) {
+			n := &neighbour{iface: m.GetInterface(), static: m.GetStatic(), spelling: m.GetIpAddress()}
+			var err error
+			if n.iface == "" {
+				return nil, errors.New("interface: empty")
+			}
+			if n.addr, err = parseAddr("ip_address", m.GetIpAddress()); err != nil {
+				return nil, err
+			}
+			if m.GetPhysAddress() == "" {
+				return nil, errors.New("phys_address: empty")
+			}
+			n.mac, err = parseMAC("phys_address", m.GetPhysAddress())
+			return n, err
+		},
+		Message: func(n *neighbour) *l3.ARPEntry {
+			return &l3.ARPEntry{Interface: n.iface, IpAddress: n.spelling, PhysAddress: macText(n.mac), Static: n.static}
+		},
+		Equal: func(have, want *neighbour) bool { return have.mac == want.mac && have.static == want.static },
+		Dependencies: func(n *neighbour) []Dependency {
+			return []Dependency{{Key: keyed.InterfaceKey(n.iface)}}
+		},
+		Create: func(w *World, n *neighbour) ([]Op, error) { return n.send(w, true) },
+		Update: func(w *World, have, want *neighbour) ([]Op, error) {
+			if have.static && !want.static { // adding does not take the flag back
+				del, err := have.send(w, false)
+				if err != nil {
+					return nil, err
+				}
+				add, err := want.send(w, true)
+				return append(del, add...), err
+			}
+			return want.send(w, true) // replaces
+		},
+		Delete: func(w *World, n *neighbour) ([]Op, error) { return n.send(w, false) },
+		Dumps: func(*World, Candidates) []Request {
+			return []Request{neighbourRequest(ip_types.ADDRESS_IP4), neighbourRequest(ip_types.ADDRESS_IP6)}
+		},
+		Retrieve: retrieveNeighbours,
+	}.Descriptor()
+}
+
+func neighbourRequest(af ip_types.AddressFamily) Request {
+	return dump("ip_neighbor_dump "+af.String(), &ip_neighbor.IPNeighborDump{SwIfIndex: interface_types.InterfaceIndex(none), Af: af})
+}
+
+func (n *neighbour) send(w *World, add bool) ([]Op, error) {
+	idx, err := w.index(n.iface)
+	if err != nil {
+		return nil, err
+	}
+	m := &ip_neighbor.IPNeighborAddDel{IsAdd: add, Neighbor: ip_neighbor.IPNeighbor{SwIfIndex: idx, MacAddress: n.mac, IPAddress: toAddress(n.addr)}}
+	if n.static {
+		m.Neighbor.Flags = ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC
+	}
+	return []Op{{Call: write(m), Gone: !add}}, nil
+}
+
+func retrieveNeighbours(w *World, d *Dump, c Candidates) ([]Found, error) {
+	type place struct {
+		idx  uint32
+		addr netip.Addr
+	}
+	inVPP := map[place]*ip_neighbor.IPNeighbor{}
+	for _, af := range []ip_types.AddressFamily{ip_types.ADDRESS_IP4, ip_types.ADDRESS_IP6} {
+		all, err := details[*ip_neighbor.IPNeighborDetails](d, neighbourRequest(af).ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range all {
+			inVPP[place{uint32(m.Neighbor.SwIfIndex), fromAddress(m.Neighbor.IPAddress)}] = &m.Neighbor
+		}
+	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		n := state.(*neighbour)
+		i, ok := w.Interface(n.iface)
+		if !ok || (!wanted && c.Wanted(key) != nil) {
+			return
+		}
+		if m := inVPP[place{i.Index, n.addr}]; m != nil {
+			got := *n
+			got.mac, got.static = m.MacAddress, m.Flags&ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC != 0
+			out = append(out, Found{Key: key, State: &got})
+		}
+	})
+	return out, nil
+}

@@ -1,0 +1,203 @@
+// Package descriptor turns single values (a DNat44, an interface, a route, …) into binary-API requests, and dumps of VPP
+// back into values: one file per kind of value.
+//
+// Invariant: a descriptor owns no state. Retrieve after Create gives a state that is Equal to the one created, so that a
+// resync of an unchanged VPP asks for nothing.
+package descriptor
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Descriptor is one kind of value, as a table of functions. The any passed around is the compiled form of the value (a
+// pointer, the S of the kind's Spec): Compile makes it, and everything after works on it, so that parsing is done once.
+type Descriptor struct {
+	Name   string // "dnat44"; for messages
+	Prefix string // of all keys; without a final slash: the only key
+	// Tagged tells that VPP keeps our tag on the object: what carries it is ours. Without, the agent's journal decides.
+	Tagged bool
+
+	// Compile validates; its error names the field.
+	Compile func(key string, m proto.Message) (any, error)
+	// Message is the inverse of Compile, in canonical form.
+	Message func(state any) proto.Message
+	// Equal tells that nothing has to be sent to get from have to want.
+	Equal func(have, want any) bool
+
+	Dependencies func(state any) []Dependency // nil: none
+	Derived      func(state any) []Derived    // nil: none
+	// Claims names what only one value can have at a time in VPP (a VIP and port, a host interface). Of two values of one
+	// plan, the one that gives it up comes first. nil: none
+	Claims func(state any) []string
+
+	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
+	Recreate func(have, want any) bool
+	Create   func(w *World, state any) ([]Op, error)
+	Update   func(w *World, have, want any) ([]Op, error)
+	Delete   func(w *World, state any) ([]Op, error)
+
+	// Dumps are the requests Retrieve needs answered.
+	Dumps func(w *World, candidates Candidates) []Request
+	// Retrieve finds values in the dumps. candidates are the values wanted and those known to be ours; they tell what dumps
+	// cannot show.
+	Retrieve func(w *World, d *Dump, candidates Candidates) ([]Found, error)
+}
+
+// Dependency is what must be in VPP before a value can be.
+type Dependency struct {
+	Key   string // exact key; or
+	AnyOf string // prefix of which any value will do
+}
+
+// String is the key, or the prefix followed by "*".
+func (d Dependency) String() string {
+	if d.AnyOf != "" {
+		return d.AnyOf + "*"
+	}
+	return d.Key
+}
+
+// Derived is a part of a value with dependencies of its own: it exists if and only if its base does.
+type Derived struct {
+	Key string
+	// State is the compiled form for the descriptor of the key; nil: a property, something others depend on.
+	State any
+}
+
+// Op is one request of a value, and what follows from its reply.
+type Op struct {
+	Call vpp.Call
+	// Then is called with the successful reply; what it returns is sent next, before any later level. nil: nothing follows
+	Then func(vpp.Reply) []Op
+	// Gone tells that it is success if VPP says there is nothing to remove: see Gone.
+	Gone bool
+	// Takes and Frees name a claim this request makes or gives up.
+	Takes, Frees string
+}
+
+// Found is a value in VPP.
+type Found struct {
+	Key   string
+	State any
+	Base  string // key of the value it is derived from; "" if it is not derived
+	// Ours: made by this agent or an earlier life of it, known by its tag. Descriptors without tags leave it false.
+	Ours bool
+	// Foreign: made by somebody else; left alone and reported. Key is "" or the nearest there is, Text says what it is.
+	Foreign bool
+	Text    string
+}
+
+// Candidates are the values a dump may show.
+type Candidates interface {
+	// Wanted returns the compiled form of a wanted value, nil if key is not wanted.
+	Wanted(key string) any
+	// Each calls f for every wanted value of the descriptor, and for every value of it that is ours though unwanted.
+	Each(f func(key string, state any, wanted bool))
+}
+
+// Request is a question to VPP. Requests with equal ID are asked once per resync.
+type Request struct {
+	ID   string
+	Call vpp.Call
+}
+
+// Dump is the answers, by ID.
+type Dump struct{ replies map[string]vpp.Reply }
+
+// NewDump returns a dump holding the answers to the requests, position by position.
+func NewDump(requests []Request, replies []vpp.Reply) *Dump {
+	d := &Dump{replies: make(map[string]vpp.Reply, len(requests))}
+	for i, r := range requests {
+		d.replies[r.ID] = replies[i]
+	}
+	return d
+}
+
+// reply returns the answer to the request with that ID, or the error it had.
+func (d *Dump) reply(id string) (vpp.Reply, error) {
+	r, ok := d.replies[id]
+	if !ok {
+		return r, fmt.Errorf("%s was not asked for", id)
+	}
+	if r.Err != nil {
+		return r, fmt.Errorf("%s: %w", id, r.Err)
+	}
+	return r, nil
+}
+
+// details returns the details of a dump whose messages are D.
+func details[D any](d *Dump, id string) ([]D, error) {
+	r, err := d.reply(id)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]D, 0, len(r.Details))
+	for _, m := range r.Details {
+		t, ok := m.(D)
+		if !ok {
+			return nil, fmt.Errorf("%s: got %T", id, m)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// Spec is a Descriptor with types: V the message, S its compiled form.
+type Spec[V proto.Message, S comparable] struct {
+	Name         string
+	Prefix       string
+	Tagged       bool
+	Compile      func(key string, m V) (S, error)
+	Message      func(S) V
+	Equal        func(have, want S) bool
+	Dependencies func(S) []Dependency
+	Derived      func(S) []Derived
+	Claims       func(S) []string
+	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
+	Create       func(*World, S) ([]Op, error)
+	Update       func(w *World, have, want S) ([]Op, error)
+	Delete       func(*World, S) ([]Op, error)
+	Dumps        func(*World, Candidates) []Request
+	Retrieve     func(*World, *Dump, Candidates) ([]Found, error)
+}
+
+// Descriptor erases the types.
+func (s Spec[V, S]) Descriptor() *Descriptor {
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d.Compile = func(key string, m proto.Message) (any, error) {
+		v, ok := m.(V)
+		if !ok {
+			return nil, fmt.Errorf("%s is a %T", s.Name, m)
+		}
+		state, err := s.Compile(key, v)
+		if err != nil {
+			return nil, err
+		}
+		return state, nil
+	}
+	d.Message = func(state any) proto.Message { return s.Message(state.(S)) }
+	d.Equal = func(have, want any) bool {
+		h, w := have.(S), want.(S)
+		return h == w || s.Equal(h, w)
+	}
+	d.Create = func(w *World, state any) ([]Op, error) { return s.Create(w, state.(S)) }
+	d.Delete = func(w *World, state any) ([]Op, error) { return s.Delete(w, state.(S)) }
+	d.Update = func(w *World, have, want any) ([]Op, error) { return s.Update(w, have.(S), want.(S)) }
+	d.Recreate = func(have, want any) bool {
+		return s.Update == nil || s.Recreate != nil && s.Recreate(have.(S), want.(S))
+	}
+	if s.Dependencies != nil {
+		d.Dependencies = func(state any) []Dependency { return s.Dependencies(state.(S)) }
+	}
+	if s.Derived != nil {
+		d.Derived = func(state any) []Derived { return s.Derived(state.(S)) }
+	}
+	if s.Claims != nil {
+		d.Claims = func(state any) []string { return s.Claims(state.(S)) }
+	}
+	return d
+}

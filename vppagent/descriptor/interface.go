@@ -1,0 +1,300 @@
+package descriptor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// iface is a compiled Interface. Addresses and VRF are derived values.
+type iface struct {
+	name      string
+	link      link // comparable; tells what to create
+	enabled   bool
+	mac       [6]byte // zero: as VPP chose
+	mtu       uint32  // of layer 3; 0: as VPP chose
+	vrf       uint32
+	addresses []netip.Prefix // sorted
+	// ours is false for an interface that was there before, without a tag, and is what is wanted: it is never deleted.
+	adopted bool
+}
+
+// link is what an interface is made of; each kind of interface has one.
+type link interface {
+	// create is the request, and where its reply has the index.
+	create(w *World, i *iface) (Op, error)
+	delete(idx interface_types.InterfaceIndex) api.Message
+	// claim is what only one interface can have; "" if nothing.
+	claim() string
+	fill(*ligato.Interface)
+}
+
+// Interface describes ligato's Interface: loopback, tap, af_packet and memif.
+//
+// Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
+// they are never changed or deleted.
+func Interface() *Descriptor {
+	return Spec[*ligato.Interface, *iface]{
+		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
+		Compile: compileInterface, Message: (*iface).message,
+		Equal: func(have, want *iface) bool { return len(diffInterface(have, want)) == 0 },
+		Derived: func(i *iface) []Derived {
+			var out []Derived
+			v4, v6 := i.families()
+			if v4 {
+				out = append(out, Derived{Key: keyed.InterfaceVrfKey(i.name, i.vrf, false), State: &ifaceVRF{iface: i.name, vrf: i.vrf}})
+			}
+			if v6 {
+				out = append(out, Derived{Key: keyed.InterfaceVrfKey(i.name, i.vrf, true), State: &ifaceVRF{iface: i.name, vrf: i.vrf, v6: true}})
+			}
+			for _, p := range i.addresses {
+				out = append(out, Derived{Key: keyed.InterfaceAddressKey(i.name, p.String()), State: &address{iface: i.name, prefix: p, vrf: i.vrf}})
+			}
+			return out
+		},
+		Claims: func(i *iface) []string {
+			if c := i.link.claim(); c != "" {
+				return []string{c}
+			}
+			return nil
+		},
+		Create:   createInterface,
+		Recreate: func(have, want *iface) bool { return have.link != want.link },
+		Update: func(w *World, have, want *iface) ([]Op, error) {
+			idx, err := w.index(want.name)
+			if err != nil {
+				return nil, err
+			}
+			return want.attributes(idx, diffInterface(have, want)), nil
+		},
+		Delete: deleteInterface,
+		Dumps: func(*World, Candidates) []Request {
+			return slices.Concat(tapRequests(), memifRequests(), afPacketRequests())
+		},
+		Retrieve: retrieveInterfaces,
+	}.Descriptor()
+}
+
+func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
+	i := &iface{name: m.GetName(), enabled: m.GetEnabled(), mtu: m.GetMtu(), vrf: m.GetVrf()}
+	var err error
+	switch {
+	case i.name == "":
+		return nil, errors.New("name: empty")
+	case len(owner)+len("i:")+len(i.name) > maxTag:
+		return nil, fmt.Errorf("name: longer than %d bytes, it does not fit VPP's tag", maxTag-len(owner)-len("i:"))
+	case m.GetSetDhcpClient():
+		return nil, errors.New("set_dhcp_client: not supported")
+	case m.GetIp6Nd() != nil:
+		return nil, errors.New("ip6_nd: not supported")
+	case m.GetUnnumbered() != nil:
+		return nil, errors.New("unnumbered: not supported")
+	case len(m.GetRxModes()) > 0:
+		return nil, errors.New("rx_modes: not supported")
+	case len(m.GetRxPlacements()) > 0:
+		return nil, errors.New("rx_placements: not supported")
+	case i.mtu > 65535:
+		return nil, fmt.Errorf("mtu: %d is above 65535", i.mtu)
+	}
+	if i.mac, err = parseMAC("phys_address", m.GetPhysAddress()); err != nil {
+		return nil, err
+	}
+	for n, s := range m.GetIpAddresses() {
+		p, err := parsePrefix(fmt.Sprintf("ip_addresses[%d]", n), s)
+		if err != nil {
+			return nil, err
+		}
+		i.addresses = append(i.addresses, p)
+	}
+	slices.SortFunc(i.addresses, comparePrefixes)
+	for n := 1; n < len(i.addresses); n++ {
+		if i.addresses[n] == i.addresses[n-1] {
+			return nil, fmt.Errorf("ip_addresses: %s twice", i.addresses[n])
+		}
+	}
+	i.link, err = compileLink(m)
+	return i, err
+}
+
+func comparePrefixes(a, b netip.Prefix) int {
+	return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+}
+
+// families tells for which address families the interface has to be put into a VRF.
+func (i *iface) families() (v4, v6 bool) {
+	if i.vrf == 0 {
+		return false, false
+	}
+	for _, p := range i.addresses {
+		v4, v6 = v4 || p.Addr().Is4(), v6 || p.Addr().Is6()
+	}
+	return v4 || !v6, v6
+}
+
+func (i *iface) message() *ligato.Interface {
+	m := &ligato.Interface{Name: i.name, Enabled: i.enabled, Mtu: i.mtu, Vrf: i.vrf}
+	if i.mac != [6]byte{} {
+		m.PhysAddress = macText(i.mac)
+	}
+	for _, p := range i.addresses {
+		m.IpAddresses = append(m.IpAddresses, p.String())
+	}
+	i.link.fill(m)
+	return m
+}
+
+// diffInterface names the attributes that differ. What is not wanted in particular (no MAC, no MTU) is as it is.
+func diffInterface(have, want *iface) (diff []string) {
+	if have.link != want.link {
+		diff = append(diff, "link")
+	}
+	if want.mac != [6]byte{} && have.mac != want.mac {
+		diff = append(diff, "mac")
+	}
+	if want.mtu != 0 && have.mtu != want.mtu {
+		diff = append(diff, "mtu")
+	}
+	if have.enabled != want.enabled {
+		diff = append(diff, "enabled")
+	}
+	return diff
+}
+
+// attributes are the requests that set those named.
+func (i *iface) attributes(idx interface_types.InterfaceIndex, names []string) (ops []Op) {
+	for _, n := range names {
+		switch n {
+		case "mac":
+			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceSetMacAddress{SwIfIndex: idx, MacAddress: i.mac})})
+		case "mtu":
+			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceSetMtu{SwIfIndex: idx, Mtu: []uint32{i.mtu, 0, 0, 0}})})
+		case "enabled":
+			var flags interface_types.IfStatusFlags
+			if i.enabled {
+				flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+			}
+			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceSetFlags{SwIfIndex: idx, Flags: flags})})
+		}
+	}
+	return ops
+}
+
+func (i *iface) tag() string { return newTag("i", "", i.name) }
+
+// createInterface makes the interface, tags it at once, and sets the rest: the tag first, so that an agent that dies in
+// between finds its own.
+func createInterface(w *World, i *iface) ([]Op, error) {
+	op, err := i.link.create(w, i)
+	if err != nil {
+		return nil, err
+	}
+	op.Takes = i.link.claim()
+	return []Op{op}, nil
+}
+
+// created goes on when VPP has made the interface.
+func (i *iface) created(w *World, idx interface_types.InterfaceIndex, tagged bool) (ops []Op) {
+	w.add(&Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true})
+	if !tagged {
+		ops = append(ops, Op{Call: write(&interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: idx, Tag: i.tag()})})
+	}
+	var names []string
+	if i.mac != [6]byte{} && !i.macAtCreation() {
+		names = append(names, "mac")
+	}
+	if i.mtu != 0 {
+		names = append(names, "mtu")
+	}
+	if i.enabled {
+		names = append(names, "enabled")
+	}
+	return append(ops, i.attributes(idx, names)...)
+}
+
+// macAtCreation: every kind of interface can be given its MAC when it is created, except a memif of packets.
+func (i *iface) macAtCreation() bool {
+	m, ok := i.link.(memifLink)
+	return !ok || m.mode == 0
+}
+
+func deleteInterface(w *World, i *iface) ([]Op, error) {
+	known, ok := w.Interface(i.name)
+	if !ok || i.adopted {
+		return nil, nil
+	}
+	return []Op{{
+		Call: write(i.link.delete(interface_types.InterfaceIndex(known.Index))), Gone: true, Frees: i.link.claim(),
+		Then: func(vpp.Reply) []Op { w.remove(known); return nil },
+	}}, nil
+}
+
+func retrieveInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
+	links, err := dumpedLinks(w, d)
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[string]*iface{}     // by claim
+	candidates := map[string]*iface{} // by name
+	c.Each(func(_ string, state any, want bool) {
+		i := state.(*iface)
+		if want {
+			wanted[i.link.claim()] = i
+		}
+		if candidates[i.name] == nil || want {
+			candidates[i.name] = i
+		}
+	})
+	var out []Found
+	for _, known := range w.sorted() {
+		l, ok := links[known.Index]
+		if !ok {
+			continue
+		}
+		name := known.Name
+		if !known.Ours {
+			want := wanted[l.claim()]
+			if want == nil || l.claim() == "" || known.Tag != "" || l != correlate(l, want.link) {
+				continue
+			}
+			// Made before us, or by a life of ours that ended before it tagged: it cannot be made twice, so it is taken.
+			name = want.name
+			known.Name = name
+			w.add(known)
+		}
+		i := &iface{name: name, enabled: known.Up, mtu: known.MTU, mac: known.MAC, adopted: !known.Ours, link: l}
+		if cand := candidates[name]; cand != nil {
+			i.link = correlate(l, cand.link)
+			i.vrf, i.addresses = cand.vrf, cand.addresses
+			if cand.mac == [6]byte{} {
+				i.mac = cand.mac
+			}
+			if cand.mtu == 0 {
+				i.mtu = 0
+			}
+		}
+		out = append(out, Found{Key: keyed.InterfaceKey(name), State: i, Ours: known.Ours})
+	}
+	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
+	return out, nil
+}
+
+// sorted returns all interfaces in order of their index.
+func (w *World) sorted() []*Iface {
+	out := make([]*Iface, 0, len(w.byIdx))
+	for _, i := range w.byIdx {
+		out = append(out, i)
+	}
+	slices.SortFunc(out, func(a, b *Iface) int { return cmp.Compare(a.Index, b.Index) })
+	return out
+}

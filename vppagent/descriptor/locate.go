@@ -1,0 +1,228 @@
+package descriptor
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Locate finds out where addresses are in VPP, whatever CNI put them there: VPP's FIB knows (ip_route_lookup, VPP 24.06).
+// All lookups go out in one batch, those that depend on their answers in another.
+//
+// A pod is behind the interface its /32 route leads to, or behind the one whose tag is or contains "namespace/name". The
+// uplink has the node's address, or the default route. The overlay is where the other nodes' pods are, if not there.
+func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, w *World, l *event.Locate) (*event.Located, error) {
+	f := &finder{w: w, do: do, out: &event.Located{Pods: make(map[netip.Addr]string, len(l.Pods))}}
+	if err := f.lookups(ctx, l); err != nil {
+		return nil, err
+	}
+	override(&f.out.Uplink, l.Override.Uplink)
+	override(&f.out.Overlay, l.Override.Overlay)
+	override(&f.out.Host, l.Override.Host)
+	for addr, name := range l.Override.Pods {
+		f.out.Pods[addr] = name
+	}
+	if f.out.Overlay == "" {
+		f.out.Overlay = f.out.Uplink
+	}
+	return f.out, f.uplinkAddresses(ctx)
+}
+
+func override(found *string, given string) {
+	if given != "" {
+		*found = given
+	}
+}
+
+type finder struct {
+	w   *World
+	do  func(context.Context, ...vpp.Call) []vpp.Reply
+	out *event.Located
+}
+
+func lookup(p netip.Prefix, exact bool) vpp.Call {
+	m := &ip.IPRouteLookup{Prefix: toPrefix(p)}
+	if exact {
+		m.Exact = 1
+	}
+	return vpp.Call{Msg: m}
+}
+
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
+	pods := make([]netip.Addr, 0, len(l.Pods))
+	for a := range l.Pods {
+		pods = append(pods, a)
+	}
+	slices.SortFunc(pods, netip.Addr.Compare)
+	var calls []vpp.Call
+	for _, a := range pods {
+		calls = append(calls, lookup(host(a), true))
+	}
+	for _, a := range l.NodeIPs {
+		calls = append(calls, lookup(host(a), true))
+	}
+	calls = append(calls, lookup(netip.PrefixFrom(netip.IPv4Unspecified(), 0), true))
+	for _, p := range l.Remote {
+		calls = append(calls, lookup(p.Masked(), false))
+	}
+	replies := f.do(ctx, calls...)
+	for _, r := range replies {
+		if _, refused := errors.AsType[*vpp.Retval](r.Err); r.Err != nil && !refused {
+			return r.Err
+		}
+	}
+	for i, a := range pods {
+		name := f.behind(replies[i], false)
+		if name == "" {
+			name = f.tagged(l.Pods[a])
+		}
+		if name != "" {
+			f.out.Pods[a] = name
+		}
+	}
+	replies = replies[len(pods):]
+	for i := range l.NodeIPs {
+		if f.out.Uplink == "" {
+			f.out.Uplink = f.behind(replies[i], true)
+		}
+	}
+	replies = replies[len(l.NodeIPs):]
+	return f.gateways(ctx, replies[0], replies[1:])
+}
+
+// gateways finds the interfaces behind the default route and the remote pods; a route may give a next hop only, which is
+// looked up then.
+func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply) error {
+	want := append([]vpp.Reply{def}, remote...)
+	var again []int
+	var calls []vpp.Call
+	for i, r := range want {
+		if via := recursive(r); via.IsValid() {
+			again, calls = append(again, i), append(calls, lookup(host(via), false))
+		}
+	}
+	if len(calls) > 0 {
+		for i, r := range f.do(ctx, calls...) {
+			if _, refused := errors.AsType[*vpp.Retval](r.Err); r.Err != nil && !refused {
+				return r.Err
+			}
+			want[again[i]] = r
+		}
+	}
+	if f.out.Uplink == "" {
+		f.out.Uplink = f.behind(want[0], false)
+	}
+	for _, r := range want[1:] {
+		if name := f.behind(r, false); f.out.Overlay == "" && name != "" {
+			f.out.Overlay = name
+		}
+	}
+	return nil
+}
+
+// behind is the interface a looked-up route leads to: its first path with one. local also takes the receive route of an
+// address of VPP's own.
+func (f *finder) behind(r vpp.Reply, local bool) string {
+	m, ok := r.Msg.(*ip.IPRouteLookupReply)
+	if r.Err != nil || !ok {
+		return ""
+	}
+	for _, p := range m.Route.Paths {
+		usable := p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL || local && p.Type == fib_types.FIB_API_PATH_TYPE_LOCAL
+		if usable && p.SwIfIndex != none {
+			if name := f.w.Name(p.SwIfIndex); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// recursive is the next hop of a route that names no interface.
+func recursive(r vpp.Reply) netip.Addr {
+	m, ok := r.Msg.(*ip.IPRouteLookupReply)
+	if r.Err != nil || !ok {
+		return netip.Addr{}
+	}
+	for _, p := range m.Route.Paths {
+		nh := fromUnion(p.Nh.Address, p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6)
+		if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL && p.SwIfIndex == none && !nh.IsUnspecified() {
+			return nh
+		}
+	}
+	return netip.Addr{}
+}
+
+// tagged is the interface whose tag is "namespace/name" or contains it as a whole; "" if there is none or more than one.
+func (f *finder) tagged(pod string) string {
+	if pod == "" {
+		return ""
+	}
+	found := ""
+	for _, i := range f.w.sorted() {
+		if i.Tag == pod {
+			return i.Name
+		}
+		if containsName(i.Tag, pod) {
+			if found != "" {
+				return ""
+			}
+			found = i.Name
+		}
+	}
+	return found
+}
+
+// containsName tells that s has name in it, and not as a part of a longer name.
+func containsName(s, name string) bool {
+	for at := 0; ; {
+		i := strings.Index(s[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		before := i == 0 || !nameByte(s[i-1])
+		end := i + len(name)
+		if before && (end == len(s) || !nameByte(s[end])) {
+			return true
+		}
+		at = i + 1
+	}
+}
+
+// nameByte tells whether a byte may be part of a Kubernetes name.
+func nameByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b == '-' || b == '.'
+}
+
+func (f *finder) uplinkAddresses(ctx context.Context) error {
+	i, ok := f.w.Interface(f.out.Uplink)
+	if !ok {
+		return nil
+	}
+	dump := func(v6 bool) vpp.Call {
+		return vpp.Call{Dump: true, Msg: &ip.IPAddressDump{SwIfIndex: interface_types.InterfaceIndex(i.Index), IsIPv6: v6}}
+	}
+	for _, r := range f.do(ctx, dump(false), dump(true)) {
+		if r.Err != nil {
+			return r.Err
+		}
+		for _, m := range r.Details {
+			f.out.UplinkIPs = append(f.out.UplinkIPs, fromPrefix(ip_types.Prefix(m.(*ip.IPAddressDetails).Prefix)))
+		}
+	}
+	slices.SortFunc(f.out.UplinkIPs, comparePrefixes)
+	return nil
+}

@@ -1,0 +1,144 @@
+package descriptor
+
+import (
+	"errors"
+
+	"go.fd.io/govpp/binapi/nat44_ed"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+const idRunningConfig = "nat44_show_running_config"
+
+func runningConfigRequests(*World, Candidates) []Request {
+	return []Request{ask(idRunningConfig, &nat44_ed.Nat44ShowRunningConfig{})}
+}
+
+// runningConfig is nil while NAT44-ED is disabled: its table then has no sessions, enabled it has 64512 by default
+// (nat44_show_running_config, VPP 24.06).
+func runningConfig(d *Dump) (*nat44_ed.Nat44ShowRunningConfigReply, error) {
+	r, err := d.reply(idRunningConfig)
+	if err != nil {
+		return nil, err
+	}
+	m, ok := r.Msg.(*nat44_ed.Nat44ShowRunningConfigReply)
+	if !ok || m.Sessions == 0 {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// nat44Global is NAT44-ED switched on.
+type nat44Global struct{ forwarding bool }
+
+// Nat44Global describes ligato's Nat44Global without its deprecated parts. Enabling takes the session table's size from
+// the Nat44Settings, if they are wanted at that time.
+//
+// Delete leaves the plugin enabled, without forwarding and empty as when it was enabled: disabling it wipes what others
+// configured, and leaks FIB locks (VPP 24.06).
+func Nat44Global() *Descriptor {
+	return Spec[*nat.Nat44Global, *nat44Global]{
+		Name: "nat44-global", Prefix: keyed.Nat44GlobalKey,
+		Compile: func(_ string, m *nat.Nat44Global) (*nat44Global, error) {
+			switch {
+			case m.GetEndpointIndependent():
+				return nil, errors.New("endpoint_independent: not supported")
+			case len(m.GetNatInterfaces()) > 0:
+				return nil, errors.New("nat_interfaces: deprecated, use Nat44Interface")
+			case len(m.GetAddressPool()) > 0:
+				return nil, errors.New("address_pool: deprecated, use Nat44AddressPool")
+			case m.GetVirtualReassembly() != nil:
+				return nil, errors.New("virtual_reassembly: VPP has no such setting any more")
+			}
+			return &nat44Global{forwarding: m.GetForwarding()}, nil
+		},
+		Message: func(g *nat44Global) *nat.Nat44Global { return &nat.Nat44Global{Forwarding: g.forwarding} },
+		Equal:   func(have, want *nat44Global) bool { return *have == *want },
+		Create: func(w *World, g *nat44Global) ([]Op, error) {
+			enable := &nat44_ed.Nat44EdPluginEnableDisable{Enable: true}
+			if s, ok := w.Wanted(keyed.Nat44SettingsKey).(*nat44Settings); ok {
+				enable.Sessions = s.sessions
+			}
+			return []Op{{Call: write(enable)}, g.forward()}, nil
+		},
+		Update:   func(_ *World, _, want *nat44Global) ([]Op, error) { return []Op{want.forward()}, nil },
+		Delete:   func(*World, *nat44Global) ([]Op, error) { return []Op{(&nat44Global{}).forward()}, nil },
+		Dumps:    runningConfigRequests,
+		Retrieve: retrieveNat44Global,
+	}.Descriptor()
+}
+
+// forward is sent after every enabling too, which resets it.
+func (g *nat44Global) forward() Op {
+	return Op{Call: write(&nat44_ed.Nat44ForwardingEnableDisable{Enable: g.forwarding})}
+}
+
+func retrieveNat44Global(_ *World, d *Dump, _ Candidates) ([]Found, error) {
+	m, err := runningConfig(d)
+	if m == nil || err != nil {
+		return nil, err
+	}
+	return []Found{{Key: keyed.Nat44GlobalKey, State: &nat44Global{forwarding: m.ForwardingEnabled}}}, nil
+}
+
+// nat44Settings are the sizes and times of the session table; no field is 0.
+type nat44Settings struct {
+	sessions                 uint32
+	udp, tcp, tcpTrans, icmp uint32
+}
+
+// What VPP 24.06 has when it is not told otherwise (nat44_ed.c, nat/lib/lib.h).
+var defaultSettings = nat44Settings{sessions: 63 * 1024, udp: 300, tcp: 7440, tcpTrans: 240, icmp: 60}
+
+// Nat44Settings describes our own Nat44Settings. The number of sessions is used when NAT44 is enabled and cannot change
+// later without cutting all of them: then the value fails, saying so, with the timeouts set.
+func Nat44Settings() *Descriptor {
+	return Spec[*contivnat.Nat44Settings, *nat44Settings]{
+		Name: "nat44-settings", Prefix: keyed.Nat44SettingsKey,
+		Compile: func(_ string, m *contivnat.Nat44Settings) (*nat44Settings, error) {
+			or := func(v, zero uint32) uint32 {
+				if v == 0 {
+					return zero
+				}
+				return v
+			}
+			d := defaultSettings
+			return &nat44Settings{
+				sessions: or(m.GetSessions(), d.sessions), udp: or(m.GetUdp(), d.udp), tcp: or(m.GetTcpEstablished(), d.tcp),
+				tcpTrans: or(m.GetTcpTransitory(), d.tcpTrans), icmp: or(m.GetIcmp(), d.icmp),
+			}, nil
+		},
+		Message: func(s *nat44Settings) *contivnat.Nat44Settings {
+			return &contivnat.Nat44Settings{Sessions: s.sessions, Udp: s.udp, TcpEstablished: s.tcp, TcpTransitory: s.tcpTrans, Icmp: s.icmp}
+		},
+		Equal:        func(have, want *nat44Settings) bool { return *have == *want },
+		Dependencies: func(*nat44Settings) []Dependency { return []Dependency{{Key: keyed.Nat44GlobalKey}} },
+		Create:       func(_ *World, s *nat44Settings) ([]Op, error) { return []Op{s.setTimeouts()}, nil },
+		Update: func(_ *World, have, want *nat44Settings) ([]Op, error) {
+			var ops []Op
+			if h := *have; h != (nat44Settings{h.sessions, want.udp, want.tcp, want.tcpTrans, want.icmp}) {
+				ops = append(ops, want.setTimeouts())
+			}
+			if have.sessions != want.sessions {
+				return ops, &FixedError{Field: "sessions", Have: have.sessions, Want: want.sessions, Until: "VPP restarts"}
+			}
+			return ops, nil
+		},
+		Delete: func(*World, *nat44Settings) ([]Op, error) { return []Op{defaultSettings.setTimeouts()}, nil },
+		Dumps:  runningConfigRequests,
+		Retrieve: func(_ *World, d *Dump, _ Candidates) ([]Found, error) {
+			m, err := runningConfig(d)
+			if m == nil || err != nil {
+				return nil, err
+			}
+			t := m.Timeouts
+			return []Found{{Key: keyed.Nat44SettingsKey, State: &nat44Settings{m.Sessions, t.UDP, t.TCPEstablished, t.TCPTransitory, t.ICMP}}}, nil
+		},
+	}.Descriptor()
+}
+
+func (s *nat44Settings) setTimeouts() Op {
+	return Op{Call: write(&nat44_ed.NatSetTimeouts{UDP: s.udp, TCPEstablished: s.tcp, TCPTransitory: s.tcpTrans, ICMP: s.icmp})}
+}

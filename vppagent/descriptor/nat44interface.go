@@ -1,0 +1,115 @@
+package descriptor
+
+import (
+	"errors"
+
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+const (
+	idNATInterfaces       = "nat44_interface_dump"
+	idNATOutputInterfaces = "nat44_ed_output_interface_get"
+)
+
+// natInterface is NAT44 on an interface. Inside and outside are of the input feature; with output they are not VPP's.
+type natInterface struct {
+	name                    string
+	inside, outside, output bool
+}
+
+// Nat44Interface describes ligato's Nat44Interface. VPP wants either the output feature or the input feature's roles on
+// an interface, never both (−81), so with output_feature the roles mean nothing.
+func Nat44Interface() *Descriptor {
+	return Spec[*nat.Nat44Interface, *natInterface]{
+		Name: "nat44-interface", Prefix: "config/vpp/nat/v2/nat44-interface/",
+		Compile: func(_ string, m *nat.Nat44Interface) (*natInterface, error) {
+			switch {
+			case m.GetName() == "":
+				return nil, errors.New("name: empty")
+			case m.GetOutputFeature():
+				return &natInterface{name: m.GetName(), output: true}, nil
+			case !m.GetNatInside() && !m.GetNatOutside():
+				return nil, errors.New("nat_inside: neither this nor nat_outside nor output_feature is set")
+			}
+			return &natInterface{name: m.GetName(), inside: m.GetNatInside(), outside: m.GetNatOutside()}, nil
+		},
+		Message: func(i *natInterface) *nat.Nat44Interface {
+			return &nat.Nat44Interface{Name: i.name, NatInside: i.inside, NatOutside: i.outside, OutputFeature: i.output}
+		},
+		Equal: func(have, want *natInterface) bool { return *have == *want },
+		Dependencies: func(i *natInterface) []Dependency {
+			return []Dependency{{Key: keyed.Nat44GlobalKey}, {Key: keyed.InterfaceKey(i.name)}}
+		},
+		Create: func(w *World, i *natInterface) ([]Op, error) { return changeRoles(w, &natInterface{name: i.name}, i) },
+		Update: changeRoles,
+		Delete: func(w *World, i *natInterface) ([]Op, error) { return changeRoles(w, i, &natInterface{name: i.name}) },
+		Dumps: func(*World, Candidates) []Request {
+			return []Request{
+				dump(idNATInterfaces, &nat44_ed.Nat44InterfaceDump{}),
+				ask(idNATOutputInterfaces, &nat44_ed.Nat44EdOutputInterfaceGet{}),
+			}
+		},
+		Retrieve: retrieveNATInterfaces,
+	}.Descriptor()
+}
+
+// changeRoles adds what is missing before it removes what is too much, so that a packet always meets NAT; except between
+// the two features, where VPP wants the old one gone first. Only roles that are set are removed: removing another one
+// orphans a feature in VPP for good (nat44_interface_add_del_feature, VPP 24.06).
+func changeRoles(w *World, have, want *natInterface) ([]Op, error) {
+	idx, err := w.index(want.name)
+	if err != nil {
+		return nil, err
+	}
+	var add, del []Op
+	role := func(have, want bool, flag nat_types.NatConfigFlags) {
+		if have != want {
+			op := Op{Gone: !want, Call: write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: want, Flags: flag, SwIfIndex: idx})}
+			if want {
+				add = append(add, op)
+			} else {
+				del = append(del, op)
+			}
+		}
+	}
+	role(have.inside, want.inside, nat_types.NAT_IS_INSIDE)
+	role(have.outside, want.outside, nat_types.NAT_IS_OUTSIDE)
+	if have.output != want.output {
+		op := Op{Gone: !want.output, Call: write(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: want.output, SwIfIndex: idx})}
+		if want.output {
+			return append(del, op), nil
+		}
+		return append([]Op{op}, add...), nil
+	}
+	return append(add, del...), nil
+}
+
+func retrieveNATInterfaces(w *World, d *Dump, _ Candidates) ([]Found, error) {
+	features, err := details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := details[*nat44_ed.Nat44EdOutputInterfaceDetails](d, idNATOutputInterfaces)
+	if err != nil {
+		return nil, err
+	}
+	var out []Found
+	add := func(idx interface_types.InterfaceIndex, i natInterface) {
+		if i.name = w.Name(uint32(idx)); i.name == "" {
+			return // deleted, but NAT remembers it
+		}
+		out = append(out, Found{Key: keyed.Nat44InterfaceKey(i.name), State: &i})
+	}
+	for _, m := range features {
+		add(m.SwIfIndex, natInterface{inside: m.Flags&nat_types.NAT_IS_INSIDE != 0, outside: m.Flags&nat_types.NAT_IS_OUTSIDE != 0})
+	}
+	for _, m := range outputs {
+		add(m.SwIfIndex, natInterface{output: true})
+	}
+	return out, nil
+}

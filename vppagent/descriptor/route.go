@@ -1,0 +1,307 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/ip"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+)
+
+// route is one path of a prefix in a FIB table: ligato's Route, or our RejectRoute. It is comparable.
+type route struct {
+	vrf     uint32
+	dst     netip.Prefix
+	kind    fib_types.FibPathType
+	nextHop netip.Addr // invalid: none, the prefix is on the link
+	iface   string     // "": wherever nextHop is
+	weight  uint8      // 1 at least
+	pref    uint8
+	via     uint32 // the table nextHop, or the whole packet, is looked up in
+	// spelling of what the message says otherwise: for Message only
+	gateway string
+	inter   bool
+}
+
+// path is what of a route VPP compares: see samePath.
+type path struct {
+	kind    fib_types.FibPathType
+	nextHop netip.Addr
+	iface   string
+	weight  uint8
+	pref    uint8
+	via     uint32
+}
+
+func (r *route) path() path {
+	return path{kind: r.kind, nextHop: r.nextHop, iface: r.iface, weight: r.weight, pref: r.pref, via: r.via}
+}
+
+// Route describes ligato's Route. Routes to one prefix are its paths: each is added and removed alone, so that others'
+// paths stay and a changed next hop leaves no gap.
+func Route() *Descriptor {
+	return Spec[*l3.Route, *route]{
+		Name: "route", Prefix: "config/vpp/v2/route/",
+		Compile: compileRoute, Message: (*route).message,
+		Equal: func(have, want *route) bool { return have.path() == want.path() },
+		Dependencies: func(r *route) (deps []Dependency) {
+			if r.iface != "" {
+				deps = append(deps, Dependency{Key: keyed.InterfaceKey(r.iface)})
+			}
+			return append(deps, r.tables()...)
+		},
+		Create:   func(w *World, r *route) ([]Op, error) { return r.send(w, true, true) },
+		Delete:   func(w *World, r *route) ([]Op, error) { return r.send(w, false, true) },
+		Update:   replacePath,
+		Dumps:    routeDumps,
+		Retrieve: retrieveRoutes,
+	}.Descriptor()
+}
+
+// RejectRoute describes our own RejectRoute: a prefix whose only path is a refusal.
+func RejectRoute() *Descriptor {
+	return Spec[*contivl3.RejectRoute, *route]{
+		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/",
+		Compile: compileReject, Message: (*route).rejectMessage,
+		Equal:        func(have, want *route) bool { return have.kind == want.kind },
+		Dependencies: (*route).tables,
+		Create:       func(w *World, r *route) ([]Op, error) { return r.send(w, true, false) },
+		Update:       func(w *World, _, want *route) ([]Op, error) { return want.send(w, true, false) }, // replaces
+		Delete:       func(w *World, r *route) ([]Op, error) { return r.send(w, false, false) },
+		Dumps:        routeDumps,
+		Retrieve:     retrieveRoutes,
+	}.Descriptor()
+}
+
+func compileRoute(_ string, m *l3.Route) (*route, error) {
+	dst, err := parsePrefix("dst_network", m.GetDstNetwork())
+	if err != nil {
+		return nil, err
+	}
+	r := &route{vrf: m.GetVrfId(), dst: dst.Masked(), iface: m.GetOutgoingInterface(), gateway: m.GetNextHopAddr(), weight: 1}
+	if m.GetNextHopAddr() != "" {
+		if r.nextHop, err = parseAddr("next_hop_addr", m.GetNextHopAddr()); err != nil {
+			return nil, err
+		}
+	}
+	if w := m.GetWeight(); w > 255 {
+		return nil, fmt.Errorf("weight: %d is above 255", w)
+	} else if w > 0 {
+		r.weight = uint8(w)
+	}
+	if m.GetPreference() > 255 {
+		return nil, fmt.Errorf("preference: %d is above 255", m.GetPreference())
+	}
+	r.pref = uint8(m.GetPreference())
+	return r, r.compileType(m)
+}
+
+func (r *route) compileType(m *l3.Route) error {
+	switch m.GetType() {
+	case l3.Route_DROP:
+		if r.nextHop.IsValid() || r.iface != "" {
+			return errors.New("type: DROP has neither next_hop_addr nor outgoing_interface")
+		}
+		r.kind = fib_types.FIB_API_PATH_TYPE_DROP
+		return nil
+	case l3.Route_INTER_VRF:
+		r.inter, r.via = true, m.GetViaVrfId()
+		if r.iface != "" {
+			return errors.New("outgoing_interface: not with type INTER_VRF")
+		}
+		if r.via == r.vrf {
+			return fmt.Errorf("via_vrf_id: %d is the route's own", r.via)
+		}
+	case l3.Route_INTRA_VRF:
+		if m.GetViaVrfId() != 0 {
+			return errors.New("via_vrf_id: only with type INTER_VRF")
+		}
+		if !r.nextHop.IsValid() && r.iface == "" {
+			return errors.New("next_hop_addr: neither this nor outgoing_interface is set")
+		}
+		if r.iface == "" {
+			r.via = r.vrf
+		}
+	default:
+		return fmt.Errorf("type: unknown %d", m.GetType())
+	}
+	if r.nextHop.IsUnspecified() {
+		r.nextHop = netip.Addr{}
+	}
+	if r.nextHop.IsValid() && r.nextHop.Is4() != r.dst.Addr().Is4() {
+		return fmt.Errorf("next_hop_addr: %s is of another family than %s", r.nextHop, r.dst)
+	}
+	return nil
+}
+
+func (r *route) message() *l3.Route {
+	m := &l3.Route{VrfId: r.vrf, DstNetwork: r.dst.String(), OutgoingInterface: r.iface, NextHopAddr: r.gateway, Weight: uint32(r.weight), Preference: uint32(r.pref)}
+	switch {
+	case r.kind == fib_types.FIB_API_PATH_TYPE_DROP:
+		m.Type = l3.Route_DROP
+	case r.inter:
+		m.Type, m.ViaVrfId = l3.Route_INTER_VRF, r.via
+	}
+	return m
+}
+
+func compileReject(_ string, m *contivl3.RejectRoute) (*route, error) {
+	dst, err := parsePrefix("dst_network", m.GetDstNetwork())
+	if err != nil {
+		return nil, err
+	}
+	r := &route{vrf: m.GetVrfId(), dst: dst.Masked(), weight: 1}
+	switch m.GetAction() {
+	case contivl3.RejectRoute_UNREACHABLE:
+		r.kind = fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH
+	case contivl3.RejectRoute_PROHIBIT:
+		r.kind = fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
+	case contivl3.RejectRoute_DROP:
+		r.kind = fib_types.FIB_API_PATH_TYPE_DROP
+	default:
+		return nil, fmt.Errorf("action: unknown %d", m.GetAction())
+	}
+	return r, nil
+}
+
+func (r *route) rejectMessage() *contivl3.RejectRoute {
+	m := &contivl3.RejectRoute{VrfId: r.vrf, DstNetwork: r.dst.String()}
+	switch r.kind {
+	case fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
+		m.Action = contivl3.RejectRoute_PROHIBIT
+	case fib_types.FIB_API_PATH_TYPE_DROP:
+		m.Action = contivl3.RejectRoute_DROP
+	}
+	return m
+}
+
+func (r *route) tables() (deps []Dependency) {
+	if r.vrf != 0 {
+		deps = append(deps, Dependency{Key: vrfKey(r.vrf, r.dst.Addr().Is6())})
+	}
+	if r.via != 0 && r.via != r.vrf {
+		deps = append(deps, Dependency{Key: vrfKey(r.via, r.dst.Addr().Is6())})
+	}
+	return deps
+}
+
+// send adds or removes the path; as the only one of its prefix unless multipath.
+func (r *route) send(w *World, add, multipath bool) ([]Op, error) {
+	p := fib_types.FibPath{SwIfIndex: none, TableID: r.via, Weight: r.weight, Preference: r.pref, Type: r.kind}
+	if r.dst.Addr().Is6() {
+		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
+	}
+	p.Nh.Address = toUnion(r.nextHop)
+	if r.iface != "" {
+		idx, err := w.index(r.iface)
+		if err != nil {
+			return nil, err
+		}
+		p.SwIfIndex = uint32(idx)
+	}
+	return []Op{{Gone: !add, Call: write(&ip.IPRouteAddDel{
+		IsAdd: add, IsMultipath: multipath,
+		Route: ip.IPRoute{TableID: r.vrf, Prefix: toPrefix(r.dst), NPaths: 1, Paths: []fib_types.FibPath{p}},
+	})}}, nil
+}
+
+// replacePath adds the new path first, unless VPP would take it for the old one: it tells paths apart by where they lead,
+// so that one with another weight replaces it.
+func replacePath(w *World, have, want *route) ([]Op, error) {
+	add, err := want.send(w, true, true)
+	if err != nil {
+		return nil, err
+	}
+	h, n := have.path(), want.path()
+	if h.weight, h.pref = n.weight, n.pref; h == n {
+		return add, nil
+	}
+	del, err := have.send(w, false, true)
+	return append(add, del...), err
+}
+
+func tableID(vrf uint32, v6 bool) string {
+	return "ip_route_dump " + strconv.FormatUint(uint64(vrf), 10) + " " + strconv.FormatBool(v6)
+}
+
+func routeDumps(_ *World, c Candidates) (out []Request) {
+	seen := map[string]bool{}
+	c.Each(func(_ string, state any, _ bool) {
+		r := state.(*route)
+		id := tableID(r.vrf, r.dst.Addr().Is6())
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, dump(id, &ip.IPRouteDump{Table: ip.IPTable{TableID: r.vrf, IsIP6: r.dst.Addr().Is6()}}))
+		}
+	})
+	return out
+}
+
+// retrieveRoutes looks only for what is wanted or ours: a FIB is full of routes others made.
+func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
+	type place struct {
+		vrf uint32
+		dst netip.Prefix
+	}
+	inVPP := map[place][]path{}
+	interesting := map[place]bool{}
+	c.Each(func(_ string, state any, _ bool) {
+		r := state.(*route)
+		interesting[place{r.vrf, r.dst}] = true
+	})
+	for _, req := range routeDumps(w, c) {
+		all, err := details[*ip.IPRouteDetails](d, req.ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range all {
+			at := place{m.Route.TableID, fromPrefix(m.Route.Prefix)}
+			if interesting[at] {
+				for _, p := range m.Route.Paths {
+					inVPP[at] = append(inVPP[at], fromPath(w, at.dst.Addr().Is6(), p))
+				}
+			}
+		}
+	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		r := state.(*route)
+		if !wanted && c.Wanted(key) != nil {
+			return
+		}
+		for _, p := range inVPP[place{r.vrf, r.dst}] {
+			if r.leadsTo(p) {
+				got := *r
+				got.kind, got.weight, got.pref = p.kind, p.weight, p.pref
+				out = append(out, Found{Key: key, State: &got})
+				return
+			}
+		}
+	})
+	return out, nil
+}
+
+// leadsTo tells that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
+func (r *route) leadsTo(p path) bool {
+	if r.kind != fib_types.FIB_API_PATH_TYPE_NORMAL {
+		return p.kind == fib_types.FIB_API_PATH_TYPE_DROP || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
+	}
+	return p.kind == r.kind && p.nextHop == r.nextHop && p.iface == r.iface && (p.iface != "" || p.via == r.via)
+}
+
+func fromPath(w *World, v6 bool, p fib_types.FibPath) path {
+	out := path{kind: p.Type, weight: p.Weight, pref: p.Preference, via: p.TableID, nextHop: fromUnion(p.Nh.Address, v6)}
+	if out.nextHop.IsUnspecified() {
+		out.nextHop = netip.Addr{}
+	}
+	if p.SwIfIndex != none {
+		out.iface, out.via = w.Name(p.SwIfIndex), 0
+	}
+	return out
+}

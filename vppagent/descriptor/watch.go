@@ -1,0 +1,73 @@
+package descriptor
+
+import (
+	"maps"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/af_packet"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/memif"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/tapv2"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// WatchInterfaces calls changed whenever VPP tells that an interface came, went, or changed its state. VPP tells only
+// those who asked on their connection: vpp.Config.OnConnect has to have OnConnect.
+func WatchInterfaces(events interface {
+	Events(msg api.Message, fn func(api.Message))
+}, changed func(),
+) {
+	events.Events(&interfaces.SwInterfaceEvent{}, func(api.Message) { changed() })
+}
+
+// OnConnect are the requests that make VPP send the events of WatchInterfaces.
+func OnConnect() []vpp.Call {
+	return []vpp.Call{{Msg: &interfaces.WantInterfaceEvents{EnableDisable: 1}}}
+}
+
+// Needs are the messages the descriptors use, for the check at connect.
+func Needs() []api.Message {
+	return []api.Message{
+		&interfaces.SwInterfaceDump{}, &interfaces.SwInterfaceSetFlags{}, &interfaces.SwInterfaceAddDelAddress{},
+		&interfaces.SwInterfaceSetTable{}, &interfaces.SwInterfaceGetTable{}, &interfaces.SwInterfaceTagAddDel{},
+		&interfaces.SwInterfaceSetMtu{}, &interfaces.SwInterfaceSetMacAddress{}, &interfaces.WantInterfaceEvents{},
+		&interfaces.CreateLoopbackInstance{}, &interfaces.DeleteLoopback{},
+		&tapv2.TapCreateV3{}, &tapv2.TapDeleteV2{}, &tapv2.SwInterfaceTapV2Dump{},
+		&af_packet.AfPacketCreateV3{}, &af_packet.AfPacketDelete{}, &af_packet.AfPacketDump{},
+		&memif.MemifCreateV2{}, &memif.MemifDelete{}, &memif.MemifDump{}, &memif.MemifSocketFilenameAddDelV2{}, &memif.MemifSocketFilenameDump{},
+		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteDump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
+		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{},
+		&nat44_ed.Nat44EdPluginEnableDisable{}, &nat44_ed.Nat44ForwardingEnableDisable{}, &nat44_ed.Nat44ShowRunningConfig{},
+		&nat44_ed.NatSetTimeouts{}, &nat44_ed.Nat44AddDelAddressRange{}, &nat44_ed.Nat44AddressDump{},
+		&nat44_ed.Nat44InterfaceAddDelFeature{}, &nat44_ed.Nat44InterfaceDump{},
+		&nat44_ed.Nat44EdAddDelOutputInterface{}, &nat44_ed.Nat44EdOutputInterfaceGet{},
+		&nat44_ed.Nat44AddDelLbStaticMapping{}, &nat44_ed.Nat44LbStaticMappingAddDelLocal{}, &nat44_ed.Nat44LbStaticMappingDump{},
+		&nat44_ed.Nat44AddDelStaticMappingV2{}, &nat44_ed.Nat44StaticMappingDump{},
+		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.NatWorkerDump{},
+	}
+}
+
+// CopyFrom makes w know what o knows, sharing nothing that changes.
+func (w *World) CopyFrom(o *World) {
+	w.Workers = o.Workers
+	w.byName, w.byIdx = map[string]*Iface{}, map[uint32]*Iface{}
+	copies := map[*Iface]*Iface{}
+	of := func(i *Iface) *Iface {
+		if copies[i] == nil {
+			c := *i
+			copies[i] = &c
+		}
+		return copies[i]
+	}
+	for n, i := range o.byName {
+		w.byName[n] = of(i)
+	}
+	for n, i := range o.byIdx {
+		w.byIdx[n] = of(i)
+	}
+	w.sockets = maps.Clone(o.sockets)
+}

@@ -1,0 +1,259 @@
+package vppagent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// execution is one plan being carried out.
+type execution struct {
+	a     *Agent
+	p     *planner
+	c     *event.Committed
+	done  []Step // carried out, or tried
+	calls []vpp.Call
+	batch []request
+}
+
+// request is an operation on its way.
+type request struct {
+	op descriptor.Op
+	v  *value
+}
+
+// execute carries out level after level. The error is that VPP cannot be reached; refusals are the values' own.
+func (x *execution) execute(ctx context.Context, plan [][]Step) error {
+	for _, level := range plan {
+		var tried []Step
+		x.batch = x.batch[:0]
+		for _, s := range level {
+			if ops, ok := x.operations(s); ok {
+				tried = append(tried, s)
+				for _, op := range ops {
+					x.batch = append(x.batch, request{op, s.v})
+				}
+			}
+		}
+		orderClaims(x.batch)
+		lost := x.send(ctx)
+		for _, s := range tried {
+			x.finish(s, lost)
+		}
+		if lost != nil {
+			return lost
+		}
+	}
+	return nil
+}
+
+// operations are the requests of a step; ok is false if it cannot be done any more, because what it needs failed.
+func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
+	v, w := s.v, x.a.g.world
+	v.plan.err = nil
+	switch {
+	case s.Action == Delete:
+		ops, v.plan.err = v.kind.Delete(w, v.have)
+	case !x.a.g.should(v):
+		return nil, false
+	case s.Action == Create:
+		ops, v.plan.err = v.kind.Create(w, v.want)
+	default:
+		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
+	}
+	return ops, true
+}
+
+// orderClaims moves a request that frees what a request of another value takes to the front.
+func orderClaims(batch []request) {
+	var taken map[string]*value
+	for _, r := range batch {
+		if r.op.Frees != "" {
+			taken = map[string]*value{}
+			break
+		}
+	}
+	if taken == nil {
+		return
+	}
+	for _, r := range batch {
+		if r.op.Takes != "" {
+			taken[r.op.Takes] = r.v
+		}
+	}
+	early := func(r request) bool {
+		taker := taken[r.op.Frees]
+		return r.op.Frees != "" && taker != nil && taker != r.v
+	}
+	slices.SortStableFunc(batch, func(a, b request) int {
+		switch ea, eb := early(a), early(b); {
+		case ea == eb:
+			return 0
+		case ea:
+			return -1
+		}
+		return 1
+	})
+}
+
+// send sends the batch, and whatever follows from the replies, until nothing does.
+func (x *execution) send(ctx context.Context) (lost error) {
+	for batch := x.batch; len(batch) > 0; {
+		x.calls = x.calls[:0]
+		for _, r := range batch {
+			x.calls = append(x.calls, r.op.Call)
+		}
+		var next []request
+		for i, reply := range x.a.cfg.Caller.Do(ctx, x.calls...) {
+			r := batch[i]
+			err := reply.Err
+			if unreachable(err) {
+				lost = err
+			}
+			if _, refused := errors.AsType[*vpp.GuardError](err); !refused {
+				x.c.Writes++
+			}
+			if r.op.Gone && descriptor.Gone(err) {
+				err = nil
+			}
+			if err != nil {
+				r.v.plan.err = errors.Join(r.v.plan.err, err)
+				continue
+			}
+			if r.op.Then != nil {
+				for _, op := range r.op.Then(reply) {
+					next = append(next, request{op, r.v})
+				}
+			}
+		}
+		if lost != nil {
+			return lost
+		}
+		batch = next
+	}
+	return nil
+}
+
+// unreachable tells that a request was never answered, so that nobody knows what became of it.
+func unreachable(err error) bool {
+	return errors.Is(err, vpp.ErrDisconnected) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// finish takes over what a step achieved.
+func (x *execution) finish(s Step, lost error) {
+	v := s.v
+	x.done = append(x.done, s)
+	if v.plan.err != nil || lost != nil {
+		v.unsure = true
+		if s.Action == Create {
+			x.notCreated(v)
+		}
+		return
+	}
+	switch s.Action {
+	case Delete:
+		x.a.setHave(v, nil, false)
+		x.c.Del++
+	case Create:
+		x.a.setHave(v, v.want, true)
+		x.c.Add++
+	case Update:
+		x.a.setHave(v, v.want, true)
+		x.c.Mod++
+	}
+	v.unsure = false
+}
+
+// notCreated lets those that need v wait.
+func (x *execution) notCreated(v *value) {
+	if v.have != nil {
+		return
+	}
+	x.a.g.setWill(v, false, x.p.touch)
+	for len(x.p.queue) > 0 {
+		d := x.p.queue[len(x.p.queue)-1]
+		x.p.queue = x.p.queue[:len(x.p.queue)-1]
+		d.plan.queued = false
+		if !x.a.g.should(d) {
+			x.a.g.setWill(d, false, x.p.touch)
+		}
+	}
+}
+
+// setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
+func (a *Agent) setHave(v *value, have any, ours bool) {
+	v.have, v.ours = have, ours && have != nil
+	if !v.kind.Tagged {
+		a.journal.set(v.key, v.kind.Descriptor, v.have, v.ours)
+	}
+}
+
+// observe turns what happened into statuses.
+func (a *Agent) observe(p *planner, x *execution) {
+	now := a.cfg.Now()
+	slices.SortFunc(p.touched, func(x, y *value) int { return strings.Compare(x.key, y.key) })
+	for _, v := range p.touched {
+		if v.any != "" || v.kind == nil && v.msg == nil {
+			a.g.collect(v)
+			continue
+		}
+		old := v.state
+		a.judge(v, x.c.Err, now)
+		if v.state == event.Nonexistent {
+			if old != event.Nonexistent {
+				x.c.Statuses = append(x.c.Statuses, event.ValueStatus{Key: v.key, State: event.Removed})
+			}
+			a.board.remove(v)
+			a.g.setDeps(v)
+			a.g.collect(v)
+			continue
+		}
+		x.c.Statuses = append(x.c.Statuses, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
+		a.board.set(v, now)
+	}
+}
+
+// judge gives v its status. lost: the plan was not carried out.
+func (a *Agent) judge(v *value, lost error, now time.Time) {
+	v.err, v.missing = "", nil
+	delete(a.retrying, v)
+	err := v.plan.err
+	switch {
+	case v.bad != nil:
+		v.state, v.err = event.Invalid, v.bad.Error()
+	case v.want == nil && (v.have == nil || !v.ours) && err == nil:
+		v.state = event.Nonexistent
+	case lost != nil:
+		v.state, v.err = event.Retrying, lost.Error() // with the next connection, not by the clock
+	case err != nil:
+		a.judgeFailure(v, err, now)
+	case v.want != nil && !v.will:
+		v.state, v.missing = event.Pending, v.missingKeys()
+	default:
+		v.state = event.Configured
+		v.backoff, v.retryAt = 0, time.Time{}
+	}
+}
+
+func (a *Agent) judgeFailure(v *value, err error, now time.Time) {
+	v.err = err.Error()
+	_, guarded := errors.AsType[*vpp.GuardError](err)
+	_, fixed := errors.AsType[*descriptor.FixedError](err)
+	switch {
+	case guarded:
+		v.state = event.Invalid
+	case fixed:
+		v.state = event.Failed
+	default:
+		v.state = event.Retrying
+		v.backoff = min(max(2*v.backoff, a.cfg.Backoff.Min), a.cfg.Backoff.Max)
+		v.retryAt = now.Add(v.backoff)
+		a.retrying[v] = struct{}{}
+	}
+}

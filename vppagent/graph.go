@@ -1,0 +1,319 @@
+package vppagent
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// value is a node of the graph: a value wanted, a part derived from one, something found in VPP, or merely a name that
+// others depend on.
+type value struct {
+	key  string
+	kind *kind // nil: a property, or a name nobody gave a value
+
+	msg  proto.Message // as wanted; nil for derived parts
+	want any           // compiled; nil: not wanted, or invalid
+	bad  error         // why msg did not compile
+	have any           // what VPP has; nil: nothing
+	ours bool          // have is ours to remove
+	// unsure: a request failed half-way, have may not be what VPP has. It is dumped again before the value is touched.
+	unsure bool
+
+	base    *value   // derived from it; nil: not derived
+	derived []*value // wanted parts
+	deps    []*value // of want; of have if not wanted
+	// dependents are the values with this one among their deps.
+	dependents map[*value]struct{}
+	// ifname is the interface this key names; such a value exists if VPP has the interface, whoever made it.
+	ifname string
+	// any is set on the node of an AnyOf dependency: it exists while members do.
+	any     string
+	members int
+
+	will bool // exists, once the present plan is executed
+	status
+	slot int // in the snapshot; -1: none
+	plan planMark
+}
+
+// status is what is told of a value.
+type status struct {
+	state   event.State
+	err     string
+	missing []string // keys waited for
+	backoff time.Duration
+	retryAt time.Time // zero: no retry
+}
+
+// planMark is scratch space of one plan.
+type planMark struct {
+	epoch  uint64 // of the plan the rest belongs to
+	queued bool
+	action Action
+	early  bool
+	// putLevel and delLevel are 0 until they are known.
+	putLevel, delLevel int
+	err                error // of its step
+}
+
+// kind is a descriptor and the values of it.
+type kind struct {
+	*descriptor.Descriptor
+	values map[string]*value
+}
+
+// graph is all values, by key.
+type graph struct {
+	kinds  []*kind
+	values map[string]*value
+	anyOf  []*value // nodes of AnyOf dependencies; a handful
+	world  *descriptor.World
+}
+
+func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
+	g := &graph{values: map[string]*value{}}
+	for _, d := range all {
+		g.kinds = append(g.kinds, &kind{Descriptor: d, values: map[string]*value{}})
+	}
+	g.world = descriptor.NewWorld(o, g.wanted)
+	return g
+}
+
+// wanted is the compiled form of a wanted value, nil if there is none.
+func (g *graph) wanted(key string) any {
+	if v := g.values[key]; v != nil {
+		return v.want
+	}
+	return nil
+}
+
+const interfacePrefix = "config/vpp/v2/interfaces/"
+
+// node returns the node of a key, a new one if need be.
+func (g *graph) node(key string) *value {
+	if v := g.values[key]; v != nil {
+		return v
+	}
+	v := &value{key: key, slot: -1}
+	for _, k := range g.kinds {
+		if k.Has(key) {
+			v.kind = k
+			k.values[key] = v
+			break
+		}
+	}
+	if name, ok := strings.CutPrefix(key, interfacePrefix); ok {
+		v.ifname = name
+	}
+	g.values[key] = v
+	v.will = g.exists(v)
+	return v
+}
+
+// anyNode returns the node of an AnyOf dependency.
+func (g *graph) anyNode(prefix string) *value {
+	for _, v := range g.anyOf {
+		if v.any == prefix {
+			return v
+		}
+	}
+	v := &value{key: prefix + "*", any: prefix, slot: -1}
+	for key, m := range g.values {
+		if m.will && strings.HasPrefix(key, prefix) {
+			v.members++
+		}
+	}
+	v.will = v.members > 0
+	g.anyOf = append(g.anyOf, v)
+	return v
+}
+
+// setWant makes state what is wanted of v (nil: nothing), with the dependencies and parts that follow. The values that
+// have to be looked at again are handed to touch.
+func (g *graph) setWant(v *value, state any, touch func(*value)) {
+	v.want = state
+	g.setDeps(v)
+	g.setDerived(v, touch)
+	touch(v)
+}
+
+// setDeps follows want, or have where nothing is wanted: its order of removal still matters.
+func (g *graph) setDeps(v *value) {
+	state := v.want
+	if state == nil {
+		state = v.have
+	}
+	var deps []*value
+	if state != nil && v.kind != nil && v.kind.Dependencies != nil {
+		for _, d := range v.kind.Dependencies(state) {
+			if d.AnyOf != "" {
+				deps = append(deps, g.anyNode(d.AnyOf))
+			} else {
+				deps = append(deps, g.node(d.Key))
+			}
+		}
+	}
+	if v.want == nil && state != nil && v.base != nil {
+		deps = append(deps, v.base) // no part of it any more, but still removed before it
+	}
+	if slices.Equal(deps, v.deps) {
+		return
+	}
+	for _, d := range v.deps {
+		if !slices.Contains(deps, d) {
+			delete(d.dependents, v)
+			g.collect(d)
+		}
+	}
+	for _, d := range deps {
+		if d.dependents == nil {
+			d.dependents = map[*value]struct{}{}
+		}
+		d.dependents[v] = struct{}{}
+	}
+	v.deps = deps
+}
+
+func (g *graph) setDerived(v *value, touch func(*value)) {
+	var parts []*value
+	if v.want != nil && v.kind != nil && v.kind.Derived != nil {
+		for _, d := range v.kind.Derived(v.want) {
+			p := g.node(d.Key)
+			p.base = v
+			parts = append(parts, p)
+			if p.kind == nil {
+				touch(p)
+			} else if p.want == nil || !p.kind.Equal(p.want, d.State) {
+				g.setWant(p, d.State, touch)
+			}
+		}
+	}
+	for _, old := range v.derived {
+		if slices.Contains(parts, old) {
+			continue
+		}
+		if old.kind == nil { // a property ends with what made it
+			old.base = nil
+			touch(old)
+		} else {
+			g.setWant(old, nil, touch)
+		}
+	}
+	v.derived = parts
+}
+
+// collect forgets a node nobody speaks of any more.
+func (g *graph) collect(v *value) {
+	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents) > 0 || len(v.derived) > 0 || v.bad != nil {
+		return
+	}
+	if v.any != "" {
+		g.anyOf = slices.DeleteFunc(g.anyOf, func(a *value) bool { return a == v })
+		return
+	}
+	if g.values[v.key] != v {
+		return
+	}
+	if v.base != nil && slices.Contains(v.base.derived, v) {
+		return // a property
+	}
+	delete(g.values, v.key)
+	if v.kind != nil {
+		delete(v.kind.values, v.key)
+	}
+	for _, d := range v.deps {
+		delete(d.dependents, v)
+		g.collect(d)
+	}
+	v.deps = nil
+}
+
+// exists tells whether others may depend on v now.
+func (g *graph) exists(v *value) bool {
+	switch {
+	case v.any != "":
+		return v.members > 0
+	case v.have != nil:
+		return true
+	case v.kind == nil:
+		return v.base != nil && g.exists(v.base)
+	}
+	return g.adopted(v)
+}
+
+// adopted tells that v names an interface others made.
+func (g *graph) adopted(v *value) bool {
+	if v.ifname == "" || v.want != nil {
+		return false
+	}
+	i, ok := g.world.Interface(v.ifname)
+	return ok && !i.Ours
+}
+
+// should tells whether v is to exist, given what will.
+func (g *graph) should(v *value) bool {
+	switch {
+	case v.any != "":
+		return v.members > 0
+	case v.kind == nil:
+		return v.base != nil && v.base.will
+	case v.want == nil:
+		return g.adopted(v)
+	case v.base != nil && !v.base.will:
+		return false
+	}
+	for _, d := range v.deps {
+		if !d.will {
+			return false
+		}
+	}
+	return true
+}
+
+// setWill records whether v will exist, and hands on whoever has to be looked at because of it.
+func (g *graph) setWill(v *value, will bool, touch func(*value)) {
+	if v.will == will {
+		return
+	}
+	v.will = will
+	for d := range v.dependents {
+		touch(d)
+	}
+	for _, d := range v.derived {
+		touch(d)
+	}
+	if v.any != "" {
+		return
+	}
+	for _, a := range g.anyOf {
+		if !strings.HasPrefix(v.key, a.any) {
+			continue
+		}
+		if will {
+			a.members++
+		} else {
+			a.members--
+		}
+		touch(a)
+	}
+}
+
+// missing are the keys v waits for, sorted.
+func (v *value) missingKeys() (keys []string) {
+	if v.base != nil && !v.base.will {
+		keys = append(keys, v.base.key)
+	}
+	for _, d := range v.deps {
+		if !d.will {
+			keys = append(keys, d.key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,117 @@
+package vppagent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// Record is one transaction of the past.
+type Record struct {
+	Seq           uint64 // 0: the agent's own
+	Cause         string
+	Resync        event.ResyncKind
+	At            time.Time
+	Took          time.Duration
+	Add, Mod, Del int
+	Writes        int
+	Err           string
+	Ops           []OpRecord // in the order they were done
+	Dropped       int        // operations not kept, for want of room
+}
+
+// OpRecord is one operation of the past.
+type OpRecord struct {
+	Action Action
+	Key    string
+	Err    string // "" if it succeeded
+}
+
+// String is one line per operation under a heading.
+func (r Record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s txn=%d cause=%s add=%d mod=%d del=%d writes=%d took=%s", r.At.UTC().Format(time.RFC3339Nano), r.Seq, r.Cause, r.Add, r.Mod, r.Del, r.Writes, r.Took)
+	if r.Resync != event.NoResync {
+		fmt.Fprintf(&b, " resync=%s", r.Resync)
+	}
+	if r.Err != "" {
+		fmt.Fprintf(&b, " err=%q", r.Err)
+	}
+	b.WriteByte('\n')
+	for _, o := range r.Ops {
+		fmt.Fprintf(&b, "    %s %s", o.Action, o.Key)
+		if o.Err != "" {
+			fmt.Fprintf(&b, ": %s", o.Err)
+		}
+		b.WriteByte('\n')
+	}
+	if r.Dropped > 0 {
+		fmt.Fprintf(&b, "    … and %d more\n", r.Dropped)
+	}
+	return b.String()
+}
+
+// Rough sizes of a record and of an operation in it; keys are shared with the values.
+const (
+	recordSize = 192
+	opSize     = 40
+)
+
+func (r *Record) size() int {
+	n := recordSize + len(r.Cause) + len(r.Err) + opSize*len(r.Ops)
+	for _, o := range r.Ops {
+		n += len(o.Err)
+	}
+	return n
+}
+
+// history keeps the latest records, as many as fit.
+type history struct {
+	limit, bytes int
+	records      []*Record // oldest first; never changed once they are in
+}
+
+func (h *history) add(r *Record) {
+	if h.limit == 0 {
+		return
+	}
+	// One transaction may not push out all others.
+	if room := max((h.limit/2-recordSize)/opSize, 0); len(r.Ops) > room {
+		r.Dropped = len(r.Ops) - room
+		r.Ops = slices.Clone(r.Ops[:room])
+	}
+	h.records = append(h.records, r)
+	h.bytes += r.size()
+	drop := 0
+	for h.bytes > h.limit && drop < len(h.records) {
+		h.bytes -= h.records[drop].size()
+		drop++
+	}
+	if drop > 0 {
+		h.records = slices.Clone(h.records[drop:])
+	}
+}
+
+// record adds what was done to the history. What did nothing leaves no trace.
+func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
+	if len(x.done) == 0 && c.Err == nil && c.Resync == event.NoResync {
+		return
+	}
+	r := &Record{
+		Seq: c.Seq, Cause: c.Cause, Resync: c.Resync, At: began, Took: c.Took, Add: c.Add, Mod: c.Mod, Del: c.Del, Writes: c.Writes,
+		Ops: make([]OpRecord, len(x.done)),
+	}
+	if c.Err != nil {
+		r.Err = c.Err.Error()
+	}
+	for i, s := range x.done {
+		r.Ops[i] = OpRecord{Action: s.Action, Key: s.Key}
+		if s.v.plan.err != nil {
+			r.Ops[i].Err = s.v.plan.err.Error()
+		}
+	}
+	a.history.add(r)
+}

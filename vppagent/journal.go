@@ -1,0 +1,190 @@
+package vppagent
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// journal remembers in a file what is ours though VPP keeps no tag on it. It is a header and lines, each with its own
+// checksum, the last line of a key counts:
+//
+//	contiv-agent journal 1
+//	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}
+//	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2
+//
+// Lines are appended after each transaction; when most of them are outdated the file is written anew and renamed.
+type journal struct {
+	path    string // "": nothing is kept
+	live    map[string]string
+	pending []string // lines to append
+	lines   int      // in the file
+	broken  bool     // the file has to be written anew
+}
+
+const journalHeader = "contiv-agent journal 1"
+
+func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool) {
+	if j.path == "" {
+		return
+	}
+	if !ours {
+		if _, ok := j.live[key]; ok {
+			delete(j.live, key)
+			j.pending = append(j.pending, journalLine('-', key))
+		}
+		return
+	}
+	text := keyed.Format(key, d.Message(have))
+	if j.live[key] == text {
+		return
+	}
+	j.live[key] = text
+	j.pending = append(j.pending, journalLine('+', text))
+}
+
+func journalLine(op byte, text string) string {
+	return fmt.Sprintf("%c %08x %s\n", op, crc32.ChecksumIEEE([]byte(string(op)+text)), text)
+}
+
+func parseJournalLine(line string) (op byte, text string, ok bool) {
+	if len(line) < 12 || line[1] != ' ' || line[10] != ' ' {
+		return 0, "", false
+	}
+	op, text = line[0], line[11:]
+	return op, text, journalLine(op, text) == line+"\n"
+}
+
+// load reads the file. What cannot be trusted is left out, and told in the error; a torn last line is normal.
+func (j *journal) load() error {
+	j.live = map[string]string{}
+	data, err := os.ReadFile(j.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		j.broken = true // to be made
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	scanner := bufio.NewScanner(bytes.NewReader(data))
+	scanner.Buffer(nil, 16<<20)
+	if !scanner.Scan() || scanner.Text() != journalHeader {
+		j.broken = true
+		return fmt.Errorf("journal %s: unknown version %.40q, ignored", j.path, scanner.Text())
+	}
+	var bad int
+	for scanner.Scan() {
+		op, text, ok := parseJournalLine(scanner.Text())
+		switch {
+		case !ok:
+			bad++
+		case op == '+':
+			key, _, err := keyed.ParseLine(text)
+			if err != nil {
+				bad++
+				continue
+			}
+			j.live[key] = text
+		case op == '-':
+			delete(j.live, text)
+		}
+		j.lines++
+	}
+	if bad > 0 || !bytes.HasSuffix(data, []byte("\n")) {
+		j.broken = true
+		return fmt.Errorf("journal %s: %d lines damaged, left out", j.path, bad)
+	}
+	return nil
+}
+
+// save brings the file up to date.
+func (j *journal) save() error {
+	if j.path == "" || len(j.pending) == 0 && !j.broken {
+		return nil
+	}
+	if j.broken || j.lines+len(j.pending) > 2*len(j.live)+1000 {
+		return j.rewrite()
+	}
+	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	_, err = f.WriteString(strings.Join(j.pending, ""))
+	if err = errors.Join(err, f.Close()); err != nil {
+		j.broken = true
+		return fmt.Errorf("journal: %w", err)
+	}
+	j.lines += len(j.pending)
+	j.pending = nil
+	return nil
+}
+
+func (j *journal) rewrite() error {
+	var b strings.Builder
+	b.WriteString(journalHeader + "\n")
+	texts := make([]string, 0, len(j.live))
+	for _, text := range j.live {
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	for _, text := range texts {
+		b.WriteString(journalLine('+', text))
+	}
+	f, err := os.CreateTemp(filepath.Dir(j.path), filepath.Base(j.path)+".new-*")
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	_, err = f.WriteString(b.String())
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), j.path)
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	j.lines, j.pending, j.broken = len(texts), nil, false
+	return nil
+}
+
+// openJournal makes what the journal remembers values that are ours, though not wanted yet.
+func (a *Agent) openJournal() {
+	a.journal = &journal{path: a.cfg.Journal}
+	if a.cfg.Journal == "" {
+		return
+	}
+	if err := a.journal.load(); err != nil {
+		a.cfg.Logger.Warn("journal", "err", err)
+	}
+	for key, text := range a.journal.live {
+		_, m, err := keyed.ParseLine(text)
+		v := a.g.node(key)
+		if err == nil && v.kind != nil && !v.kind.Tagged {
+			v.have, err = v.kind.Compile(key, m)
+		}
+		if err != nil || v.have == nil {
+			a.cfg.Logger.Warn("journal: left out", "key", key, "err", err)
+			delete(a.journal.live, key)
+			v.have = nil
+			a.g.collect(v)
+			continue
+		}
+		v.ours, v.unsure = true, true
+		a.g.setDeps(v)
+	}
+}
+
+func (a *Agent) saveJournal() {
+	if err := a.journal.save(); err != nil {
+		a.cfg.Logger.Warn("journal", "err", err)
+	}
+}

@@ -1,0 +1,383 @@
+package vppagent
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Action is what happens to a value.
+type Action uint8
+
+// The actions, with ligato's names.
+const (
+	None Action = iota
+	Create
+	Update
+	Delete
+	Recreate // delete, then create
+)
+
+// String is lower case: "create".
+func (a Action) String() string {
+	return [...]string{"none", "create", "update", "delete", "recreate"}[a]
+}
+
+// MarshalText is String.
+func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// Plan is what is to be done, in order: the steps of a level do not depend on each other and are sent in one batch; a
+// level begins when the one before is acknowledged.
+type Plan struct {
+	Levels [][]Step `json:"levels"`
+	// Invalid and Pending are the values that stay out, and why.
+	Invalid []Note `json:"invalid,omitempty"`
+	Pending []Note `json:"pending,omitempty"`
+	// Foreign is what was found in VPP that others made; it stays.
+	Foreign []string `json:"foreign,omitempty"`
+	// Sessions is the number of NAT sessions the removals cut; nil if it was not asked for.
+	Sessions *int `json:"sessions,omitempty"`
+}
+
+// Step is one value's part of a level.
+type Step struct {
+	Action Action `json:"action"` // Create, Update or Delete
+	Key    string `json:"key"`
+	// Messages are the requests, as far as they are known: handles VPP has yet to assign are not.
+	Messages []string `json:"messages,omitempty"`
+	// Unknown is why the messages are not known yet.
+	Unknown string `json:"unknown,omitempty"`
+
+	v *value
+}
+
+// Note is a value and what is to say of it.
+type Note struct {
+	Key string `json:"key"`
+	Why string `json:"why"`
+}
+
+// Empty tells that nothing will be written.
+func (p *Plan) Empty() bool { return len(p.Levels) == 0 }
+
+// String is one line per step, its messages indented below it.
+func (p *Plan) String() string {
+	var b strings.Builder
+	for _, level := range p.Levels {
+		for _, s := range level {
+			fmt.Fprintf(&b, "%s %s\n", s.Action, s.Key)
+			for _, m := range s.Messages {
+				fmt.Fprintf(&b, "    %s\n", m)
+			}
+			if s.Unknown != "" {
+				fmt.Fprintf(&b, "    (%s)\n", s.Unknown)
+			}
+		}
+	}
+	for _, n := range p.Pending {
+		fmt.Fprintf(&b, "pending %s: %s\n", n.Key, n.Why)
+	}
+	for _, n := range p.Invalid {
+		fmt.Fprintf(&b, "invalid %s: %s\n", n.Key, n.Why)
+	}
+	for _, f := range p.Foreign {
+		fmt.Fprintf(&b, "foreign %s\n", f)
+	}
+	if p.Sessions != nil {
+		fmt.Fprintf(&b, "cuts %d NAT sessions\n", *p.Sessions)
+	}
+	if b.Len() == 0 {
+		return "nothing to do\n"
+	}
+	return b.String()
+}
+
+// JSON is the plan for programs; indented.
+func (p *Plan) JSON() ([]byte, error) { return json.MarshalIndent(p, "", "  ") }
+
+// planner makes one plan: desired × actual → ordered operations. It does no I/O.
+type planner struct {
+	g       *graph
+	epoch   uint64
+	queue   []*value
+	touched []*value // each once, in the order first met
+	dels    []*value
+	puts    []*value
+}
+
+// touch puts v on the list of values to look at.
+func (p *planner) touch(v *value) {
+	p.mark(v)
+	if !v.plan.queued {
+		v.plan.queued = true
+		p.queue = append(p.queue, v)
+	}
+}
+
+// mark makes v part of the plan.
+func (p *planner) mark(v *value) {
+	if v.plan.epoch != p.epoch {
+		v.plan = planMark{epoch: p.epoch}
+		p.touched = append(p.touched, v)
+	}
+}
+
+// settle decides what will exist. It starts from the values touched and follows those whose answer changes: the work is
+// proportional to the change. A cycle of dependencies never starts to exist, as its values wait for each other.
+func (p *planner) settle() {
+	for len(p.queue) > 0 {
+		v := p.queue[len(p.queue)-1]
+		p.queue = p.queue[:len(p.queue)-1]
+		v.plan.queued = false
+		p.g.setWill(v, p.g.should(v), p.touch)
+	}
+}
+
+// decide chooses an action for every value touched.
+func (p *planner) decide() {
+	for i := 0; i < len(p.touched); i++ { // recreated touches more
+		v := p.touched[i]
+		if v.plan.action != None || v.kind == nil {
+			continue
+		}
+		switch {
+		case v.will && v.want != nil && v.have == nil:
+			v.plan.action = Create
+		case v.will && v.want != nil && v.kind.Equal(v.have, v.want):
+		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
+			p.recreate(v)
+		case v.will && v.want != nil:
+			v.plan.action = Update
+		case v.have != nil && v.ours:
+			v.plan.action = Delete
+		}
+	}
+	for _, v := range p.touched {
+		switch v.plan.action {
+		case Create, Update:
+			p.puts = append(p.puts, v)
+		case Recreate:
+			p.puts = append(p.puts, v)
+			p.dels = append(p.dels, v)
+		case Delete:
+			p.dels = append(p.dels, v)
+		}
+	}
+}
+
+// recreate takes along what exists and depends on v: VPP would lose it, or refuse to delete v.
+func (p *planner) recreate(v *value) {
+	if v.plan.action == Recreate {
+		return
+	}
+	v.plan.action = Recreate
+	follow := func(d *value) {
+		p.mark(d)
+		switch {
+		case d.kind == nil:
+			for u := range d.dependents {
+				if u.have != nil && u.will && u.want != nil {
+					p.mark(u)
+					p.recreate(u)
+				}
+			}
+		case d.have != nil && d.will && d.want != nil:
+			p.recreate(d)
+		}
+	}
+	for d := range v.dependents {
+		follow(d)
+	}
+	for _, d := range v.derived {
+		follow(d)
+	}
+}
+
+// order puts the actions into levels.
+//
+// Puts come before removals, so that nothing is missing in between that both before and after have. Removals come first
+// only where they make room: of what is recreated, and of a claim a put is waiting for.
+func (p *planner) order() [][]Step {
+	p.markEarly()
+	var early, late, puts levels
+	for _, v := range p.dels {
+		step := Step{Action: Delete, Key: v.key, v: v}
+		if v.plan.early {
+			early.add(p.removalLevel(v), step)
+		} else {
+			late.add(p.removalLevel(v), step)
+		}
+	}
+	for _, v := range p.puts {
+		action := Create
+		if v.plan.action == Update {
+			action = Update
+		}
+		puts.add(p.putLevel(v), Step{Action: action, Key: v.key, v: v})
+	}
+	puts.gather()
+	return slices.Concat(early.sorted(), puts.sorted(), late.sorted())
+}
+
+func (p *planner) isPut(v *value) bool {
+	return v.plan.epoch == p.epoch && (v.plan.action == Create || v.plan.action == Update || v.plan.action == Recreate)
+}
+
+func (p *planner) isRemoved(v *value) bool {
+	return v.plan.epoch == p.epoch && (v.plan.action == Delete || v.plan.action == Recreate)
+}
+
+// putLevel is one more than that of anything v needs that is put too. What was not touched is in place already.
+func (p *planner) putLevel(v *value) int {
+	if v.plan.epoch != p.epoch {
+		return 0
+	}
+	if v.plan.putLevel != 0 {
+		return v.plan.putLevel - 1
+	}
+	v.plan.putLevel = 1 // ends cycles
+	level := 0
+	if v.base != nil {
+		level = p.putLevel(v.base)
+	}
+	for _, d := range v.deps {
+		level = max(level, p.putLevel(d))
+	}
+	if v.any != "" {
+		for _, m := range p.touched {
+			if m.any == "" && strings.HasPrefix(m.key, v.any) {
+				level = max(level, p.putLevel(m))
+			}
+		}
+	}
+	if p.isPut(v) {
+		level++
+	}
+	v.plan.putLevel = level + 1
+	return level
+}
+
+// removalLevel is one more than that of anything that needs v and is removed too.
+func (p *planner) removalLevel(v *value) int {
+	if v.plan.delLevel != 0 {
+		return v.plan.delLevel - 1
+	}
+	v.plan.delLevel = 1
+	level := 0
+	p.users(v, func(d *value) { level = max(level, p.removalLevel(d)) })
+	if p.isRemoved(v) {
+		level++
+	}
+	v.plan.delLevel = level + 1
+	return level
+}
+
+// users calls f for the values that need v and are removed too, and for the properties that lead to such.
+func (p *planner) users(v *value, f func(*value)) {
+	visit := func(d *value) {
+		if d.plan.epoch == p.epoch && (p.isRemoved(d) || d.kind == nil) {
+			f(d)
+		}
+	}
+	for d := range v.dependents {
+		visit(d)
+	}
+	for _, d := range v.derived {
+		visit(d)
+	}
+	if v.kind != nil || v.any != "" {
+		return
+	}
+	for _, a := range p.g.anyOf { // a property may be what a prefix stands for
+		if strings.HasPrefix(v.key, a.any) {
+			visit(a)
+		}
+	}
+}
+
+// markEarly finds the removals that make room: whose claims a put makes, and what has to go before them.
+func (p *planner) markEarly() {
+	if len(p.dels) == 0 || len(p.puts) == 0 {
+		return
+	}
+	freed := map[string]*value{}
+	for _, v := range p.dels {
+		if v.plan.action == Recreate {
+			p.early(v)
+		}
+		if v.kind.Claims != nil {
+			for _, c := range v.kind.Claims(v.have) {
+				freed[c] = v
+			}
+		}
+	}
+	if len(freed) == 0 {
+		return
+	}
+	for _, v := range p.puts {
+		if v.kind.Claims == nil {
+			continue
+		}
+		for _, c := range v.kind.Claims(v.want) {
+			if holder := freed[c]; holder != nil && holder != v {
+				p.early(holder)
+			}
+		}
+	}
+}
+
+func (p *planner) early(v *value) {
+	if v.plan.early {
+		return
+	}
+	v.plan.early = true
+	p.users(v, p.early)
+}
+
+// levels collects steps by level, from 1.
+type levels struct{ steps [][]Step }
+
+func (l *levels) add(level int, s Step) {
+	for len(l.steps) < level {
+		l.steps = append(l.steps, nil)
+	}
+	l.steps[level-1] = append(l.steps[level-1], s)
+}
+
+// gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
+// and the requests of one level are put in order.
+func (l *levels) gather() {
+	last := map[*kind]int{}
+	for i, steps := range l.steps {
+		for _, s := range steps {
+			if s.v.kind.Claims != nil && s.v.kind.Derived == nil {
+				last[s.v.kind] = i
+			}
+		}
+	}
+	for i := range l.steps {
+		var stay []Step
+		for _, s := range l.steps[i] {
+			if to := last[s.v.kind]; to > i {
+				l.steps[to] = append(l.steps[to], s)
+			} else {
+				stay = append(stay, s)
+			}
+		}
+		l.steps[i] = stay
+	}
+}
+
+// sorted returns the levels that have steps, each sorted by key: the order is the same whatever way led here.
+func (l *levels) sorted() [][]Step {
+	var out [][]Step
+	for _, steps := range l.steps {
+		if len(steps) > 0 {
+			slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Key, b.Key) })
+			out = append(out, steps)
+		}
+	}
+	return out
+}

@@ -1,0 +1,115 @@
+package vppagent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Plan returns what Commit would do, and changes nothing: it works on a copy of the agent, and asks VPP only what Commit
+// would ask before it writes.
+func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
+	c := a.clone()
+	p := c.newPlanner()
+	c.accept(t, p.touch)
+	if err := c.away(); err != nil {
+		return nil, err
+	}
+	if err := c.look(ctx, p, t.Resync); err != nil {
+		return nil, err
+	}
+	p.settle()
+	p.decide()
+	plan := &Plan{Levels: p.order(), Foreign: c.foreign}
+	for _, level := range plan.Levels {
+		for i := range level {
+			level[i].describe(c.g.world)
+		}
+	}
+	for _, v := range p.touched {
+		switch {
+		case v.bad != nil:
+			plan.Invalid = append(plan.Invalid, Note{v.key, v.bad.Error()})
+		case v.want != nil && !v.will:
+			plan.Pending = append(plan.Pending, Note{v.key, "waits for " + strings.Join(v.missingKeys(), ", ")})
+		}
+	}
+	byKey := func(a, b Note) int { return strings.Compare(a.Key, b.Key) }
+	slices.SortFunc(plan.Invalid, byKey)
+	slices.SortFunc(plan.Pending, byKey)
+	return plan, nil
+}
+
+// describe fills in the messages of a step.
+func (s *Step) describe(w *descriptor.World) {
+	var ops []descriptor.Op
+	var err error
+	switch s.Action {
+	case Create:
+		ops, err = s.v.kind.Create(w, s.v.want)
+	case Update:
+		ops, err = s.v.kind.Update(w, s.v.have, s.v.want)
+	case Delete:
+		ops, err = s.v.kind.Delete(w, s.v.have)
+	}
+	for _, op := range ops {
+		s.Messages = append(s.Messages, descriptor.Text(op.Call.Msg))
+	}
+	if err != nil {
+		s.Unknown = err.Error()
+	}
+}
+
+// clone returns an agent in the same state that shares nothing that changes.
+func (a *Agent) clone() *Agent {
+	cfg := a.cfg
+	cfg.Journal = ""
+	c := New(cfg)
+	c.stale = a.stale
+	c.foreign = a.foreign
+	c.state.Store(a.state.Load())
+	c.g.world.CopyFrom(a.g.world)
+	keep := func(*value) {}
+	for _, v := range a.g.values {
+		if v.msg != nil {
+			n := c.g.node(v.key)
+			n.msg, n.bad = v.msg, v.bad
+			if v.want != nil {
+				c.g.setWant(n, v.want, keep)
+			}
+		}
+	}
+	for _, v := range a.g.values {
+		if v.have != nil || v.unsure {
+			n := c.g.node(v.key)
+			n.have, n.ours, n.unsure = v.have, v.ours, v.unsure
+			if v.base != nil && n.base == nil {
+				n.base = c.g.node(v.base.key)
+			}
+			c.g.setDeps(n)
+		}
+	}
+	p := c.newPlanner()
+	for _, v := range c.g.values {
+		p.touch(v)
+	}
+	p.settle()
+	return c
+}
+
+// Wanted returns all values wanted, by key; the messages are not to be changed.
+func (a *Agent) Wanted() map[string]proto.Message {
+	out := map[string]proto.Message{}
+	for key, v := range maps.All(a.g.values) {
+		if v.msg != nil {
+			out[key] = v.msg
+		}
+	}
+	return out
+}

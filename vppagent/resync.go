@@ -1,0 +1,187 @@
+package vppagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// look finds out what VPP has, as far as the plan needs it: everything when it is not known or the transaction says so,
+// otherwise the kinds of the values that are unsure. The error is that VPP cannot be reached.
+func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) error {
+	if a.stale || resync == event.Full || resync == event.Downstream {
+		if err := a.retrieve(ctx, p, a.g.kinds); err != nil {
+			return err
+		}
+		a.stale = false
+		return nil
+	}
+	if resync == event.Upstream {
+		for _, v := range a.g.values {
+			p.touch(v)
+		}
+	}
+	return a.refreshUnsure(ctx, p)
+}
+
+// refreshUnsure dumps the kinds of which a touched value is unsure.
+func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
+	var kinds []*kind
+	for _, k := range a.g.kinds {
+		for _, v := range p.touched {
+			if v.unsure && v.kind == k {
+				kinds = append(kinds, k)
+				break
+			}
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return a.retrieve(ctx, p, kinds)
+}
+
+// retrieve dumps kinds of values, in two batches: the interfaces first, as the other questions depend on them.
+func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
+	if err := a.learnInterfaces(ctx, p); err != nil {
+		return err
+	}
+	var requests []descriptor.Request
+	asked := map[string]bool{}
+	for _, k := range kinds {
+		for _, r := range k.Dumps(a.g.world, candidates{k}) {
+			if !asked[r.ID] {
+				asked[r.ID] = true
+				requests = append(requests, r)
+			}
+		}
+	}
+	d, err := a.ask(ctx, requests)
+	if err != nil {
+		return err
+	}
+	if len(kinds) == len(a.g.kinds) {
+		a.foreign = nil
+	}
+	for _, k := range kinds {
+		found, err := k.Retrieve(a.g.world, d, candidates{k})
+		a.take(p, k, found, err)
+	}
+	return nil
+}
+
+func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
+	d, err := a.ask(ctx, descriptor.WorldDumps())
+	if err != nil {
+		return err
+	}
+	if err := a.g.world.Learn(d); err != nil {
+		return fmt.Errorf("%w: %w", vpp.ErrDisconnected, err)
+	}
+	for _, k := range a.g.kinds {
+		for _, v := range k.values {
+			if v.ifname != "" {
+				p.touch(v)
+			}
+		}
+	}
+	return nil
+}
+
+func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descriptor.Dump, error) {
+	calls := make([]vpp.Call, len(requests))
+	for i, r := range requests {
+		calls[i] = r.Call
+	}
+	replies := a.cfg.Caller.Do(ctx, calls...)
+	for _, r := range replies {
+		if unreachable(r.Err) {
+			return nil, r.Err
+		}
+	}
+	return descriptor.NewDump(requests, replies), nil
+}
+
+// take makes what was found of a kind what VPP has. Every value of the kind is looked at again.
+func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
+	if _, lacking := errors.AsType[*vpp.MissingError](err); lacking {
+		err = nil // VPP has no such thing, and nothing of it; creating tells why
+	}
+	for _, v := range k.values {
+		p.touch(v)
+		if err != nil && v.want != nil {
+			v.plan.err, v.unsure = err, true
+		}
+	}
+	if err != nil {
+		return
+	}
+	seen := make(map[*value]bool, len(found))
+	for _, f := range found {
+		if f.Foreign {
+			a.foreign = append(a.foreign, f.Text)
+			continue
+		}
+		if v := a.takeFound(p, k, f); v != nil {
+			seen[v] = true
+		}
+	}
+	for _, v := range k.values {
+		if v.have != nil && !seen[v] {
+			a.setHave(v, nil, false)
+		}
+		v.unsure = false
+	}
+}
+
+// takeFound returns the value a find is of, nil if it is none of our business: untagged, and neither wanted nor made by us.
+func (a *Agent) takeFound(p *planner, k *kind, f descriptor.Found) *value {
+	v := a.g.values[f.Key]
+	wanted := v != nil && v.want != nil
+	mine := f.Ours || !k.Tagged && v != nil && v.ours
+	if !wanted && !mine {
+		return nil
+	}
+	if v == nil {
+		v = a.g.node(f.Key)
+	}
+	if f.Base != "" && v.base == nil {
+		v.base = a.g.node(f.Base)
+	}
+	state := f.State
+	if wanted && k.Equal(state, v.want) {
+		state = v.want
+		mine = mine || !k.Tagged // adopted without a write
+	}
+	a.setHave(v, state, mine)
+	if !wanted {
+		a.g.setDeps(v)
+	}
+	p.touch(v)
+	return v
+}
+
+// candidates shows the values of a kind to its descriptor.
+type candidates struct{ k *kind }
+
+func (c candidates) Wanted(key string) any {
+	if v := c.k.values[key]; v != nil {
+		return v.want
+	}
+	return nil
+}
+
+func (c candidates) Each(f func(key string, state any, wanted bool)) {
+	for key, v := range c.k.values {
+		if v.want != nil {
+			f(key, v.want, true)
+		}
+		if v.have != nil && v.have != v.want && v.ours {
+			f(key, v.have, false)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package vppagent
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Run commits transactions one after the other and emits the result of each, and of its own retries and repairs (Seq 0),
+// as *event.Committed; answers to Locate as *event.Located. It ends with ctx, whose error it returns, or with the channel
+// of transactions.
+func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event.Event)) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		a.arm(timer)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case t, ok := <-txns:
+			if !ok {
+				return nil
+			}
+			emit(a.Commit(ctx, t))
+			if t.Locate != nil {
+				a.locate, a.located = t.Locate, nil
+			}
+		case <-a.wake:
+			if c := a.attend(ctx); c != nil {
+				emit(c)
+			}
+		case <-timer.C:
+			if c := a.Retry(ctx); c != nil {
+				emit(c)
+			}
+		}
+		if l := a.answer(ctx); l != nil {
+			emit(l)
+		}
+	}
+}
+
+// arm sets the timer to the next retry. While VPP is away there is none: the next connection repairs everything.
+func (a *Agent) arm(timer *time.Timer) {
+	next := a.nextRetry()
+	if next.IsZero() || a.away() != nil {
+		timer.Stop()
+		return
+	}
+	timer.Reset(max(next.Sub(a.cfg.Now()), time.Millisecond))
+}
+
+// attend handles what woke Run: a new connection, or changed interfaces.
+func (a *Agent) attend(ctx context.Context) *event.Committed {
+	if s := a.state.Load(); s != nil && s.Connected && s.Generation != a.handled {
+		a.handled = s.Generation
+		a.stale = true
+		a.changed.Store(false)
+		return a.run(ctx, a.newPlanner(), event.Downstream, "connected", 0)
+	} else if s != nil && !s.Connected {
+		a.stale = true
+		a.publish()
+		return nil
+	}
+	if a.changed.Swap(false) {
+		return a.Interfaces(ctx)
+	}
+	return nil
+}
+
+// Interfaces looks which interfaces VPP has, and configures what waited for one, or repairs what one took along when it
+// went.
+func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
+	a.located = nil // may be elsewhere now
+	if a.stale {
+		return a.run(ctx, a.newPlanner(), event.Downstream, "interfaces", 0)
+	}
+	before := a.g.world.Names()
+	p := a.newPlanner()
+	if err := a.away(); err == nil {
+		if err := a.learnInterfaces(ctx, p); err != nil {
+			a.stale = true
+		}
+	}
+	after := a.g.world.Names()
+	for v := range a.g.ifaces() {
+		was, existed := before[v.ifname]
+		is, exists := after[v.ifname]
+		if !existed || exists && is == was {
+			continue
+		}
+		// Gone, or another one of the same name: what was on it went with it.
+		if v.have != nil {
+			v.unsure = true
+		}
+		for d := range v.dependents {
+			d.unsure = d.unsure || d.have != nil
+			p.touch(d)
+		}
+		for _, d := range v.derived {
+			d.unsure = d.unsure || d.have != nil
+			p.touch(d)
+		}
+	}
+	return a.run(ctx, p, event.NoResync, "interfaces", 0)
+}
+
+// ifaces yields the values whose key names an interface.
+func (g *graph) ifaces() func(func(*value) bool) {
+	return func(yield func(*value) bool) {
+		for _, k := range g.kinds {
+			if !k.Has(interfacePrefix + "x") {
+				continue
+			}
+			for _, v := range k.values {
+				if !yield(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// answer looks up what a transaction asked for, once VPP is there; nil if nobody asked, or nothing changed since.
+func (a *Agent) answer(ctx context.Context) *event.Located {
+	if a.locate == nil || a.located != nil || a.stale || a.away() != nil {
+		return nil
+	}
+	l, err := a.Locate(ctx, a.locate)
+	if err != nil {
+		a.cfg.Logger.Warn("locate", "err", err)
+		return nil
+	}
+	a.located = l
+	return l
+}
+
+// Locate finds out where addresses are in VPP.
+func (a *Agent) Locate(ctx context.Context, l *event.Locate) (*event.Located, error) {
+	return descriptor.Locate(ctx, a.cfg.Caller.Do, a.g.world, l)
+}
