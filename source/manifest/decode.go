@@ -169,6 +169,7 @@ func (d *document) yamlError(err error) *Error {
 
 // unparsed says that the document is no YAML, or no JSON, from line on.
 func (d *document) unparsed(line int, why string) *Error {
+	line = min(line, d.lastLine())
 	return &Error{File: d.file, Line: line, Text: fmt.Sprintf("not valid %s; the document that begins on line %d is not used", why, d.firstLine())}
 }
 

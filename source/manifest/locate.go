@@ -34,7 +34,7 @@ func (p *position) line(path string) int {
 	if line == 0 {
 		return p.doc.firstLine()
 	}
-	return p.doc.line + line - 1
+	return min(p.doc.line+line-1, p.doc.lastLine())
 }
 
 // item is the position of an element of a List.

@@ -68,6 +68,12 @@ func (d *document) firstLine() int {
 	return d.line
 }
 
+// lastLine is the last line of the file the document has. YAML counts more line breaks than editors do (U+2028, a lone
+// carriage return), and parsers name the line after the end, so lines that come from one are held against it.
+func (d *document) lastLine() int {
+	return d.line + bytes.Count(bytes.TrimSuffix(d.text, []byte("\n")), []byte("\n"))
+}
+
 // lineAt is the line of the file that holds a byte of the document.
 func (d *document) lineAt(offset int) int {
 	return d.line + bytes.Count(d.text[:min(max(offset, 0), len(d.text))], []byte("\n"))

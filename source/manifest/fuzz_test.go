@@ -1,0 +1,45 @@
+package manifest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzParse feeds arbitrary files: reading never panics, every line named is a line of the file, every piece has a name of
+// its own or is complained about, and reading twice gives the same.
+func FuzzParse(f *testing.F) {
+	for _, pattern := range []string{"../../examples/guestbook/*.yaml", "../../examples/broken/*.*"} {
+		files, _ := filepath.Glob(pattern)
+		for _, name := range files {
+			if data, err := os.ReadFile(name); err == nil && len(data) < 8192 {
+				f.Add(data, strings.HasSuffix(name, ".json"))
+			}
+		}
+	}
+	f.Add([]byte("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: &a b, labels: {<<: *a}}}]"), false)
+	f.Fuzz(func(t *testing.T, data []byte, isJSON bool) {
+		name := "f.yaml"
+		if isJSON {
+			name = "f.json"
+		}
+		p := parse(name, data)
+		lines := strings.Count(string(data), "\n") + 1
+		for _, e := range p.entries {
+			if (e.object == nil) == (e.err == nil) {
+				t.Fatalf("entry %+v", e)
+			}
+			if e.err == nil {
+				continue
+			}
+			err, ok := e.err.(*Error)
+			if !ok || err.File != name || err.Line < 1 || err.Line > lines || err.Text == "" {
+				t.Fatalf("error %#v in a file of %d lines", e.err, lines)
+			}
+		}
+		if a, b := strings.Join(say(p), "\n"), strings.Join(say(parse(name, data)), "\n"); a != b {
+			t.Fatalf("read twice:\n%s\n%s", a, b)
+		}
+	})
+}
