@@ -91,6 +91,27 @@ func TestNodePortMeetsExternalIP(t *testing.T) {
 	}
 }
 
+// The same, with the node known first and the claims in both orders.
+func TestExternalIPOfAKnownNode(t *testing.T) {
+	a, b := cluster("a", "10.96.0.1", withExternal("192.168.16.1")), cluster("b", "10.96.0.2", withNodePort(80))
+	for _, order := range [][]model.Object{{a, b}, {b, a}} {
+		p, r := newTest(t)
+		apply(p, node(1, "192.168.16.1"))
+		for _, obj := range order {
+			apply(p, obj)
+			_ = p.Flush()
+		}
+		if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][192.168.16.1:80/TCP of a]" {
+			t.Errorf("conflicts %s", got)
+		}
+		remove(p, a)
+		_ = p.Flush()
+		if got := conflictsOf(r, "b"); got != "[]" {
+			t.Errorf("the owner is gone: %s", got)
+		}
+	}
+}
+
 func TestSameServiceIsNoConflict(t *testing.T) {
 	p, r := newTest(t)
 	apply(p, node(1, "192.168.16.1"), cluster("a", "10.96.0.1", withNodePort(80), withExternal("192.168.16.1", "10.96.0.1")))
@@ -242,6 +263,15 @@ func TestLocateAsksAgainWithGrowingPauses(t *testing.T) {
 	}
 	if p.Locate(start.Add(41*time.Second)) != nil {
 		t.Error("asked twice at once")
+	}
+	p.Located(&event.Located{Uplink: "eth0", Pods: map[netip.Addr]string{addr("10.1.1.2"): "tap1", addr("10.1.1.3"): "tap2"}})
+	_ = p.Flush()
+	_ = p.Locate(start.Add(100 * time.Second)) // all is well
+	p.Located(&event.Located{Uplink: "eth0"})  // VPP lost them
+	_ = p.Flush()
+	_ = p.Locate(start.Add(200 * time.Second))
+	if p.Locate(start.Add(201*time.Second)) == nil {
+		t.Error("the pause did not start anew")
 	}
 }
 

@@ -86,12 +86,14 @@ func (r *recorder) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, np []*r
 }
 
 func (r *recorder) UpdateLocalFrontendIfs(_, now renderer.Interfaces) error {
-	r.front = now
+	r.front = now.Copy()
+	defer clear(now) // the processor's own sets must not suffer
 	return r.call("frontends %s", now)
 }
 
 func (r *recorder) UpdateLocalBackendIfs(_, now renderer.Interfaces) error {
-	r.back = now
+	r.back = now.Copy()
+	defer clear(now)
 	return r.call("backends %s", now)
 }
 
@@ -228,8 +230,9 @@ func TestCallsFollowChanges(t *testing.T) {
 
 func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {
 	p, r := newTest(t)
+	apply(p, node(1, "192.168.16.1"))
 	flush(t, p, r, "node", "resync ")
-	a, s := cluster("a", "10.96.0.1"), slice("a", ep("10.1.1.2"))
+	a, s := cluster("a", "10.96.0.1", withExternal("192.168.16.1")), slice("a", ep("10.1.1.2"))
 	apply(p, s)
 	flush(t, p, r)
 	apply(p, a)
@@ -240,7 +243,7 @@ func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {
 	flush(t, p, r)
 	remove(p, s)
 	flush(t, p, r)
-	if len(p.services)+len(p.slices)+len(p.users)+len(p.claims.at)+len(p.nodePorts)+len(p.all) != 0 {
+	if len(p.services)+len(p.slices)+len(p.users)+len(p.claims.at)+len(p.claims.both)+len(p.nodePorts)+len(p.all) != 0 {
 		t.Errorf("left behind: services %v slices %v users %v claims %v", p.services, p.slices, p.users, p.claims.at)
 	}
 }
