@@ -29,6 +29,8 @@ type Fate struct {
 	Hops []Hop
 	// Out is what leaves; empty: dropped.
 	Out []Output
+	// Last is the packet as it was when it was dropped, with whatever had been translated by then; zero if it was not.
+	Last Packet
 }
 
 // Hop is one graph node's say.
@@ -111,6 +113,7 @@ func (f *flow) hop(node, format string, args ...any) {
 // drop notes why the packet ends here; it is false for use as a verdict.
 func (f *flow) drop(node, format string, args ...any) bool {
 	f.hop(node, "drop: "+format, args...)
+	f.fate.Last = f.p.Clone()
 	return false
 }
 
@@ -216,7 +219,7 @@ func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) ne
 		return next{why: fmt.Sprintf("no route to %s", dst)}
 	}
 	var usable []next
-	for _, p := range e.paths() {
+	for _, p := range t.paths(e) {
 		n, ok := v.usable(p, e, dst, hash, depth)
 		if !ok || len(usable) > 0 && p.pref > usable[0].path.pref {
 			continue
@@ -224,7 +227,7 @@ func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) ne
 		usable = append(usable, n)
 	}
 	if len(usable) == 0 {
-		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, e.paths()[0].text(v.ifs.name))}
+		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, t.paths(e)[0].text(v.ifs.name))}
 	}
 	if len(usable) == 1 {
 		return usable[0]

@@ -80,3 +80,12 @@ func (c *Controller) Owners(prefix string) []OwnerStatus {
 	}
 	return out
 }
+
+// CountUnwell counts the values that are not configured, by state.
+func (c *Controller) CountUnwell() map[event.State]int {
+	out := map[event.State]int{}
+	for _, v := range c.statuses {
+		out[v.State]++
+	}
+	return out
+}

@@ -1,0 +1,261 @@
+// Package agent turns a configuration into one running agent: it wires sources, controller, renderers, the VPP agent and
+// the connection to VPP, and holds no other logic.
+//
+//	Config.Sources ─ events ─▶ controller ─ Txn ─▶ vppagent ─ Call ─▶ vpp.Conn ─▶ VPP
+//	                              ▲                   │
+//	                              └─ Committed, Located, VPPStatus
+//
+// Invariant: every goroutine it starts has ended when Run returns.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// eventBacklog is how many events may wait for the loop before sources and the committer wait, too.
+const eventBacklog = 256
+
+// parts is one agent taken apart; Agent runs it, Stepper steps it.
+type parts struct {
+	cfg        Config
+	log        *slog.Logger
+	metrics    *metrics
+	conn       *vpp.Conn
+	vppagent   *vppagent.Agent
+	processor  *service.Processor
+	controller *controller.Controller
+	onState    func(vpp.State)
+}
+
+func assemble(cfg Config) (*parts, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agent configuration: %w", err)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}}
+	p.conn = vpp.New(vpp.Config{
+		Socket: cfg.Socket, Dial: cfg.Dial, Logger: cfg.Logger.With("room", "vpp"),
+		Needs: descriptor.Needs(), OnConnect: descriptor.OnConnect(),
+		OnState: p.state, Observe: p.metrics.request,
+	})
+	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal})
+	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged)
+	values := controller.NewValues()
+	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, values)}
+	for _, more := range cfg.Renderers {
+		renderers = append(renderers, more(values))
+	}
+	p.processor = service.New(service.Config{
+		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
+	}, renderers...)
+	p.controller = controller.New(controller.Config{
+		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
+	}, p.processor, values)
+	return p, nil
+}
+
+func sourceNames(sources map[string]Source) []string {
+	var names []string
+	for name := range sources {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// state passes on what the connection says of itself.
+func (p *parts) state(st vpp.State) {
+	p.vppagent.Connected(st)
+	p.metrics.connections.Set(float64(st.Generation))
+	p.metrics.connected.Set(0)
+	if st.Connected {
+		p.metrics.connected.Set(1)
+	}
+	p.onState(st)
+}
+
+// observer logs and counts what the controller does: one line per transaction, one per refused object.
+func (p *parts) observer() controller.Observer {
+	return controller.Observer{
+		Refused: func(ch event.Change) {
+			p.metrics.refused.Inc()
+			p.log.Warn("refused", "object", ch.Ref.String(), "origin", ch.Origin, "err", ch.Err)
+		},
+		Committed: p.committed,
+		Source: func(s *event.SyncStatus) {
+			if s.Err != nil {
+				p.log.Warn("source", "name", s.Source, "status", s.Status.String(), "err", s.Err)
+				return
+			}
+			p.log.Info("source", "name", s.Source, "status", s.Status.String())
+		},
+		Trouble: func(err error) { p.log.Error("renderer", "err", err) },
+	}
+}
+
+func (p *parts) committed(ev *event.Committed) {
+	p.metrics.committed(ev, time.Now())
+	p.countUnwell()
+	for _, st := range ev.Statuses {
+		if st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
+			p.log.Warn("value", "key", st.Key, "state", st.State.String(), "err", st.Err)
+		}
+	}
+	if p.cfg.OnCommitted != nil {
+		p.cfg.OnCommitted(ev)
+	}
+}
+
+func (p *parts) countUnwell() {
+	p.metrics.unwell.Reset()
+	for state, n := range p.controller.CountUnwell() {
+		p.metrics.unwell.WithLabelValues(state.String()).Set(float64(n))
+	}
+}
+
+// Agent is one agent that runs.
+type Agent struct {
+	*parts
+	events   chan event.Event
+	registry *prometheus.Registry
+}
+
+// New makes an agent; nothing happens before Run.
+func New(cfg Config) (*Agent, error) {
+	p, err := assemble(cfg)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Registry}
+	if a.registry == nil {
+		a.registry = prometheus.NewRegistry()
+		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	return a, p.metrics.register(a.registry)
+}
+
+// Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
+func (a *Agent) Run(ctx context.Context) error {
+	listeners, err := a.listen(ctx)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	emit := func(ev event.Event) {
+		select {
+		case a.events <- ev:
+		case <-ctx.Done():
+		}
+	}
+	a.onState = func(st vpp.State) { emit(vppStatus(st)) }
+	txns := make(chan *event.Txn, 1)
+	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
+	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
+	g.Go(func() error { return a.conn.Run(ctx) })
+	for name, src := range a.cfg.Sources {
+		g.Go(func() error {
+			if err := src.Run(ctx, emit); err != nil {
+				return fmt.Errorf("source %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	for _, l := range listeners {
+		g.Go(func() error { return serve(ctx, l.Listener, l.handler) })
+	}
+	if a.cfg.SessionsEvery > 0 {
+		g.Go(func() error { return a.countSessions(ctx) })
+	}
+	return g.Wait()
+}
+
+func vppStatus(st vpp.State) *event.VPPStatus {
+	return &event.VPPStatus{Connected: st.Connected, Version: st.Version, Generation: st.Generation, Err: st.Err}
+}
+
+// listener is a place where HTTP is answered.
+type listener struct {
+	net.Listener
+	handler http.Handler
+}
+
+// listen opens the places where the agent answers, so that a taken port is an error before anything runs.
+func (a *Agent) listen(ctx context.Context) ([]listener, error) {
+	var out []listener
+	if a.cfg.Listen != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("metrics and health: %w", err)
+		}
+		out = append(out, listener{l, a.observability(a.registry, a.cfg.Profiling)})
+	}
+	if a.cfg.StatusSocket != "" {
+		l, err := listenUnix(ctx, a.cfg.StatusSocket)
+		if err != nil {
+			for _, open := range out {
+				err = errors.Join(err, open.Close())
+			}
+			return nil, fmt.Errorf("status socket: %w", err)
+		}
+		out = append(out, listener{l, a.control()})
+	}
+	return out, nil
+}
+
+// countSessions keeps the session gauges up to date.
+func (a *Agent) countSessions(ctx context.Context) error {
+	tick := time.NewTicker(a.cfg.SessionsEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		use, err := a.vppagent.SessionUse(ctx)
+		if err != nil {
+			a.log.Debug("NAT sessions not counted", "err", err)
+			continue
+		}
+		a.metrics.sessions.Set(float64(use.Used))
+		a.metrics.sessionsMax.Set(float64(use.Limit))
+	}
+}
+
+// Status is what the agent knows of itself and of every Service.
+func (a *Agent) Status(ctx context.Context) (*Status, error) {
+	var st *Status
+	err := a.controller.Ask(ctx, func(*controller.Controller) { st = a.status() })
+	return st, err
+}
+
+// Fed is a source whose events are fed by hand, to a Stepper.
+type Fed struct{}
+
+// Run implements Source by waiting.
+func (Fed) Run(ctx context.Context, _ func(event.Event)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
+)
+
+// Source delivers Kubernetes objects; source/manifest and source/kube implement it.
+type Source interface {
+	// Run emits updates and sync states until ctx ends.
+	Run(ctx context.Context, emit func(event.Event)) error
+}
+
+// Config says what one agent is made of.
+type Config struct {
+	NodeName string // this node's name among the Nodes; must not be empty
+
+	// Socket is VPP's binary-API socket; Dial replaces it for tests and simulations.
+	Socket string
+	Dial   func(ctx context.Context) (net.Conn, error)
+
+	// Sources by name. All of them must be in sync once before anything is programmed.
+	Sources map[string]Source
+
+	NAT44        nat44.Config
+	ProxyName    string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
+	Loopback     netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
+	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
+	Override     event.Located  // interfaces that are known by name and need not be found
+
+	// Renderers are further renderers that get the same data as the built-in ones.
+	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI
+
+	Recheck time.Duration // how often VPP is compared with what is wanted; 0: only after a reconnect
+	Journal string        // file that remembers what is ours in VPP; "": memory only
+
+	Listen        string        // TCP address of /metrics, /healthz, /readyz, /livez; "": none
+	Profiling     bool          // serve /debug/pprof there, too
+	StatusSocket  string        // unix socket of the status command; "": none
+	SessionsEvery time.Duration // how often NAT sessions are counted for the metrics; 0: never
+
+	Logger   *slog.Logger         // nil: silent
+	Registry *prometheus.Registry // nil: an own one
+	// OnCommitted sees every transaction that ended; nil: nobody.
+	OnCommitted func(*event.Committed)
+}
+
+// Validate names everything that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.NodeName == "" {
+		errs = append(errs, errors.New("node name: must not be empty"))
+	}
+	if c.Socket == "" && c.Dial == nil {
+		errs = append(errs, errors.New("vpp socket: must not be empty"))
+	}
+	if c.Loopback.IsValid() && !c.Loopback.Is4() {
+		errs = append(errs, fmt.Errorf("NAT loopback %s: must be an IPv4 address", c.Loopback))
+	}
+	if c.Recheck < 0 {
+		errs = append(errs, fmt.Errorf("recheck %s: must not be negative", c.Recheck))
+	}
+	if c.SessionsEvery < 0 {
+		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", c.SessionsEvery))
+	}
+	return errors.Join(append(errs, c.NAT44.Validate())...)
+}

@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// metrics are the figures of one agent. Names and buckets are kube-proxy's where the meaning is the same, so that
+// dashboards and cluster load tests made for it keep working.
+type metrics struct {
+	sync        prometheus.Histogram // kubeproxy_sync_proxy_rules_duration_seconds
+	programming prometheus.Histogram // kubeproxy_network_programming_duration_seconds
+	lastSync    prometheus.Gauge     // kubeproxy_sync_proxy_rules_last_timestamp_seconds
+	refused     prometheus.Counter
+	txns        *prometheus.CounterVec // by kind, result
+	values      *prometheus.CounterVec // by operation
+	writes      prometheus.Counter
+	unwell      *prometheus.GaugeVec // by state
+	connected   prometheus.Gauge
+	connections prometheus.Gauge
+	requests    *prometheus.CounterVec   // by message, result
+	latency     *prometheus.HistogramVec // by message
+	sessions    prometheus.Gauge
+	sessionsMax prometheus.Gauge
+	terminated  prometheus.Counter
+}
+
+// programmingBuckets are kube-proxy's for network programming latency, in seconds.
+func programmingBuckets() []float64 {
+	b := prometheus.LinearBuckets(0.25, 0.25, 2)
+	b = append(b, prometheus.LinearBuckets(1, 1, 59)...)
+	b = append(b, prometheus.LinearBuckets(60, 5, 12)...)
+	return append(b, prometheus.LinearBuckets(120, 30, 7)...)
+}
+
+func newMetrics() *metrics {
+	family := prometheus.Labels{"ip_family": "IPv4"}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	return &metrics{
+		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubeproxy_sync_proxy_rules_duration_seconds", ConstLabels: family,
+			Help: "Time one transaction took, from handing it over to the last answer of VPP.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubeproxy_network_programming_duration_seconds", ConstLabels: family,
+			Help: "Time from a change of endpoints (their last-change-trigger-time) to VPP having acknowledged it.", Buckets: programmingBuckets(),
+		}),
+		lastSync: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", ConstLabels: family,
+			Help: "When the last transaction ended.",
+		}),
+		refused:     counter("contiv_objects_refused_total", "Kubernetes objects kept out because they do not parse or validate."),
+		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
+		values:      counters("contiv_values_total", "Values changed in VPP, by operation (add, mod, del).", "operation"),
+		writes:      counter("contiv_vpp_writes_total", "Binary-API messages sent that change VPP."),
+		unwell:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "contiv_values_unwell", Help: "Values wanted but not configured, by state."}, []string{"state"}),
+		connected:   gauge("contiv_vpp_connected", "1 while the binary-API connection to VPP is up."),
+		connections: gauge("contiv_vpp_connection_generation", "Which connection to VPP this is, counted from 1."),
+		requests:    counters("contiv_vpp_api_requests_total", "Binary-API requests, by message and result (ok, failed).", "message", "result"),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "contiv_vpp_api_request_duration_seconds", Help: "Time from sending a binary-API request to its last reply, by message.",
+			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9),
+		}, []string{"message"}),
+		sessions:    gauge("contiv_nat_sessions", "NAT44 sessions in use."),
+		sessionsMax: gauge("contiv_nat_sessions_limit", "NAT44 sessions VPP has room for; a full table drops new flows."),
+		terminated:  counter("contiv_nat_sessions_terminated_total", "NAT44 sessions cut by removing endpoints, as far as known."),
+	}
+}
+
+// register adds all of them to r; registering two agents in one process is an error.
+func (m *metrics) register(r prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.sync, m.programming, m.lastSync, m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
+		m.requests, m.latency, m.sessions, m.sessionsMax, m.terminated,
+	} {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+// committed counts a transaction that ended at now.
+func (m *metrics) committed(ev *event.Committed, now time.Time) {
+	result := "ok"
+	if ev.Err != nil {
+		result = "failed"
+	}
+	m.txns.WithLabelValues(ev.Resync.String(), result).Inc()
+	m.values.WithLabelValues("add").Add(float64(ev.Add))
+	m.values.WithLabelValues("mod").Add(float64(ev.Mod))
+	m.values.WithLabelValues("del").Add(float64(ev.Del))
+	m.writes.Add(float64(ev.Writes))
+	m.terminated.Add(float64(ev.SessionsTerminated))
+	if ev.Err != nil {
+		return
+	}
+	m.sync.Observe(ev.Took.Seconds())
+	m.lastSync.Set(float64(now.UnixNano()) / 1e9)
+	if !ev.Triggered.IsZero() {
+		m.programming.Observe(max(0, now.Sub(ev.Triggered).Seconds()))
+	}
+}
+
+// request counts one binary-API request.
+func (m *metrics) request(message string, took time.Duration, err error) {
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	m.requests.WithLabelValues(message, result).Inc()
+	m.latency.WithLabelValues(message).Observe(took.Seconds())
+}

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+)
+
+// Status is what an agent knows of itself and of every Service; the status command shows it.
+type Status struct {
+	Node     string          `json:"node"`
+	InSync   bool            `json:"inSync"`
+	Waiting  string          `json:"waiting,omitempty"` // what it waits for; "" when in sync
+	VPP      VPPStatus       `json:"vpp"`
+	Sources  []SourceStatus  `json:"sources"`
+	Ifs      *Interfaces     `json:"interfaces,omitempty"`
+	Services []ServiceStatus `json:"services"`
+	Refused  []Refusal       `json:"refused,omitempty"` // objects kept out
+	Notes    []Note          `json:"notes,omitempty"`   // remarks on other objects
+	Values   int             `json:"values"`            // values wanted in VPP
+	Unwell   []ValueStatus   `json:"unwell,omitempty"`  // values that are not configured
+	Last     *Transaction    `json:"lastTransaction,omitempty"`
+}
+
+// VPPStatus is the connection to VPP.
+type VPPStatus struct {
+	Connected   bool   `json:"connected"`
+	Version     string `json:"version,omitempty"`
+	Connections uint64 `json:"connections"` // how many there were
+	Error       string `json:"error,omitempty"`
+}
+
+// SourceStatus is how far a source is.
+type SourceStatus struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // wait-for-ready, resync, in-sync
+	Error  string `json:"error,omitempty"`
+}
+
+// Interfaces is what was found in VPP.
+type Interfaces struct {
+	Uplink  string            `json:"uplink,omitempty"`
+	Overlay string            `json:"overlay,omitempty"`
+	Host    string            `json:"host,omitempty"`
+	Pods    map[string]string `json:"pods,omitempty"` // address → interface
+}
+
+// ServiceStatus is what became of one Service.
+type ServiceStatus struct {
+	Name    string   `json:"name"`  // namespace/name
+	State   string   `json:"state"` // CONFIGURED, PENDING, …, or SKIPPED, with the reason
+	Reasons []string `json:"reasons,omitempty"`
+	Text    string   `json:"text,omitempty"` // addresses, ports and endpoints in one line
+}
+
+// Refusal is an object that was kept out.
+type Refusal struct {
+	Object string `json:"object"`
+	Origin string `json:"origin,omitempty"`
+	Error  string `json:"error"`
+}
+
+// Note is a remark on an object.
+type Note struct {
+	Object string `json:"object"`
+	Reason string `json:"reason"`
+}
+
+// ValueStatus is a value that is not configured.
+type ValueStatus struct {
+	Key     string   `json:"key"`
+	State   string   `json:"state"`
+	Error   string   `json:"error,omitempty"`
+	Waiting []string `json:"waitingFor,omitempty"`
+}
+
+// Transaction is one that ended.
+type Transaction struct {
+	Seq    uint64        `json:"seq"`
+	Cause  string        `json:"cause"`
+	Kind   string        `json:"kind"`
+	Add    int           `json:"add"`
+	Mod    int           `json:"mod"`
+	Del    int           `json:"del"`
+	Writes int           `json:"writes"`
+	Took   time.Duration `json:"tookNanoseconds"`
+	Error  string        `json:"error,omitempty"`
+}
+
+// status takes the state of the loop; it runs inside it.
+func (p *parts) status() *Status {
+	st := p.controller.Status()
+	out := &Status{
+		Node: p.cfg.NodeName, InSync: st.Synced(), Values: st.Values,
+		VPP:      VPPStatus{Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err)},
+		Sources:  []SourceStatus{},
+		Services: []ServiceStatus{},
+		Ifs:      interfaces(st.Located),
+		Last:     transaction(st.Last),
+	}
+	for _, src := range st.Sources {
+		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err)})
+	}
+	for _, ch := range st.Refused {
+		out.Refused = append(out.Refused, Refusal{Object: ch.Ref.String(), Origin: ch.Origin, Error: ch.Err.Error()})
+	}
+	for _, v := range st.Unwell {
+		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
+	}
+	out.Waiting = waiting(&st)
+	p.services(out)
+	return out
+}
+
+// waiting says what is missing for being in sync.
+func waiting(st *controller.Status) string {
+	if st.Synced() {
+		return ""
+	}
+	var what []string
+	for _, src := range st.Sources {
+		if src.Status != event.InSync {
+			what = append(what, "source "+src.Source+" is "+src.Status.String())
+		}
+	}
+	switch {
+	case !st.VPP.Connected:
+		what = append(what, "VPP is not connected")
+	case !st.Started:
+		what = append(what, "the first sync has not begun")
+	case st.InFlight != 0:
+		what = append(what, fmt.Sprintf("transaction %d is under way", st.InFlight))
+	case st.Last != nil && st.Last.Err != nil:
+		what = append(what, "the last transaction failed: "+st.Last.Err.Error())
+	}
+	return strings.Join(what, "; ")
+}
+
+// services joins what the processor, the renderers and VPP say about each Service, and collects other remarks.
+func (p *parts) services(out *Status) {
+	owned := map[model.Ref][]controller.OwnerStatus{}
+	for _, o := range p.controller.Owners("") {
+		ref := ownerRef(o.Owner)
+		owned[ref] = append(owned[ref], o)
+		for _, n := range o.Notes {
+			if n.Ref.Kind != model.KindService {
+				out.Notes = append(out.Notes, Note{n.Ref.String(), n.Reason})
+			}
+		}
+	}
+	for _, svc := range p.processor.Services() {
+		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
+		out.Services = append(out.Services, serviceStatus(svc, owned[ref]))
+	}
+	for _, n := range p.processor.Notes() {
+		if n.Ref.Kind != model.KindService {
+			out.Notes = append(out.Notes, Note{n.Ref.String(), n.Reason})
+		}
+	}
+}
+
+func serviceStatus(svc service.Status, owners []controller.OwnerStatus) ServiceStatus {
+	s := ServiceStatus{Name: svc.ID.String(), State: event.Configured.String(), Reasons: reasons(svc, owners)}
+	if svc.Skipped != "" {
+		s.State, s.Reasons = "SKIPPED", append([]string{svc.Skipped}, s.Reasons...)
+		return s
+	}
+	worst := event.Configured
+	for _, o := range owners {
+		worst = max(worst, o.State())
+		for _, v := range o.Unwell {
+			s.Reasons = append(s.Reasons, unwell(v))
+		}
+	}
+	s.State = worst.String()
+	if svc.Err != nil {
+		s.State, s.Reasons = event.Retrying.String(), append(s.Reasons, svc.Err.Error())
+	}
+	if svc.Rendered != nil {
+		s.Text = svc.Rendered.String()
+	}
+	return s
+}
+
+// reasons is what the processor and the renderers have to say about a Service.
+func reasons(svc service.Status, owners []controller.OwnerStatus) []string {
+	var out []string
+	for _, n := range svc.Notes {
+		out = append(out, n.Reason)
+	}
+	for _, o := range owners {
+		for _, n := range o.Notes {
+			if n.Ref.Kind == model.KindService {
+				out = append(out, n.Reason)
+			}
+		}
+	}
+	return out
+}
+
+func unwell(v event.ValueStatus) string {
+	line := v.Key + " is " + v.State.String()
+	if v.Err != "" {
+		line += ": " + v.Err
+	}
+	if len(v.Details) > 0 {
+		line += ", waiting for " + strings.Join(v.Details, ", ")
+	}
+	return line
+}
+
+// ownerRef is the object behind an owner "<renderer>/service/<ns>/<name>"; zero for others.
+func ownerRef(owner string) model.Ref {
+	_, rest, _ := strings.Cut(owner, "/")
+	kind, id, _ := strings.Cut(rest, "/")
+	ns, name, ok := strings.Cut(id, "/")
+	if kind != "service" || !ok {
+		return model.Ref{}
+	}
+	return model.Ref{Kind: model.KindService, Namespace: ns, Name: name}
+}
+
+func interfaces(l *event.Located) *Interfaces {
+	if l == nil {
+		return nil
+	}
+	out := &Interfaces{Uplink: l.Uplink, Overlay: l.Overlay, Host: l.Host, Pods: map[string]string{}}
+	for addr, name := range l.Pods {
+		out.Pods[addr.String()] = name
+	}
+	return out
+}
+
+func transaction(c *event.Committed) *Transaction {
+	if c == nil {
+		return nil
+	}
+	return &Transaction{
+		Seq: c.Seq, Cause: c.Cause, Kind: c.Resync.String(), Add: c.Add, Mod: c.Mod, Del: c.Del, Writes: c.Writes, Took: c.Took, Error: text(c.Err),
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

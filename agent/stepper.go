@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// maxSteps bounds how many transactions one event may lead to: more would be a loop between the parts.
+const maxSteps = 1000
+
+// Stepper is an agent that moves only when it is fed: the parts of Agent without its loops, for what-if questions, plans
+// and tests. It is not safe for concurrent use. The connection to VPP is the only thing that runs by itself.
+type Stepper struct {
+	*parts
+	stop   context.CancelFunc
+	ended  chan struct{}
+	failed error                  // of the last transaction; nil: none
+	notes  map[model.Ref][]string // collected when first asked for after a Feed
+
+	mu    sync.Mutex
+	moved chan struct{} // closed at the next change of the connection's state
+	state vpp.State
+}
+
+// NewStepper connects to VPP and returns an agent that has been told nothing else. Close it. Sources are names only.
+func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
+	p, err := assemble(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stepper{parts: p, ended: make(chan struct{}), moved: make(chan struct{})}
+	p.onState = s.announce
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	go func() {
+		defer close(s.ended)
+		_ = p.conn.Run(running) // ends with running
+	}()
+	if err := s.WaitConnected(ctx, 1); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the connection. What is configured stays in VPP.
+func (s *Stepper) Close() {
+	s.stop()
+	<-s.ended
+}
+
+func (s *Stepper) announce(st vpp.State) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = st
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// Generation counts the connections to VPP there have been.
+func (s *Stepper) Generation() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Generation
+}
+
+// WaitConnected waits until a connection of at least that generation is up.
+func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
+	for {
+		s.mu.Lock()
+		st, moved := s.state, s.moved
+		s.mu.Unlock()
+		if st.Connected && st.Generation >= generation {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("vpp is not connected: %w", ctx.Err()), st.Err)
+		case <-moved:
+		}
+	}
+}
+
+// Feed hands events to the controller, one after the other, and commits every transaction that follows, until nothing is
+// left to do. The error is that of a transaction VPP could not be reached for.
+func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
+	s.failed, s.notes = nil, nil
+	s.vppagent.InterfacesChanged() // whoever steps an agent also moves the interfaces
+	s.mu.Lock()
+	st := s.state
+	s.mu.Unlock()
+	if err := s.drain(ctx, s.controller.Step(vppStatus(st))); err != nil {
+		return err
+	}
+	for _, ev := range events {
+		if err := s.drain(ctx, s.controller.Step(ev)); err != nil {
+			return err
+		}
+	}
+	return s.failed
+}
+
+// drain commits a transaction and what follows from it; nil lets the VPP agent do what it has to do by itself.
+func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
+	for range maxSteps {
+		results := s.vppagent.Step(ctx, txn)
+		txn = nil
+		for _, ev := range results {
+			if c, ok := ev.(*event.Committed); ok && c.Err != nil {
+				s.failed = c.Err
+			}
+			if next := s.controller.Step(ev); next != nil {
+				txn = next
+			}
+		}
+		if txn == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("more than %d transactions follow from one event", maxSteps)
+}
+
+// Status is what the agent knows of itself and of every Service.
+func (s *Stepper) Status() *Status { return s.status() }
+
+// VPPAgent is the agent underneath: its snapshot, its history.
+func (s *Stepper) VPPAgent() *vppagent.Agent { return s.vppagent }
+
+// Notes is what the processor and the renderers have to say about an object, in a fixed order.
+func (s *Stepper) Notes(ref model.Ref) []string {
+	if s.notes == nil {
+		s.notes = map[model.Ref][]string{}
+		for _, n := range s.processor.Notes() {
+			s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
+		}
+		for _, o := range s.controller.Owners("") {
+			for _, n := range o.Notes {
+				s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
+			}
+		}
+	}
+	return s.notes[ref]
+}
+
+// PlanFor tells what an agent would change in VPP if it knew the objects of the update; VPP is only read.
+func PlanFor(ctx context.Context, cfg Config, objects *event.Update) (*vppagent.Plan, error) {
+	s, err := NewStepper(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	txn := s.controller.Step(&event.VPPStatus{Connected: true, Generation: s.Generation()})
+	for _, ev := range []event.Event{objects, &event.SyncStatus{Source: objects.Source, Status: event.InSync}} {
+		if txn = s.controller.Step(ev); txn != nil {
+			break
+		}
+	}
+	for range maxSteps {
+		if txn == nil {
+			return nil, errors.New("the agent would not start: a source is not in sync")
+		}
+		if txn.Resync == event.Full {
+			return s.vppagent.Plan(ctx, txn)
+		}
+		txn, err = s.lookup(ctx, txn)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("more than %d look-ups before the first sync", maxSteps)
+}
+
+// lookup answers a transaction that only asks where things are.
+func (s *Stepper) lookup(ctx context.Context, txn *event.Txn) (*event.Txn, error) {
+	located := &event.Located{}
+	if txn.Locate != nil {
+		var err error
+		if located, err = s.vppagent.Locate(ctx, txn.Locate); err != nil {
+			return nil, err
+		}
+	}
+	next := s.controller.Step(&event.Committed{Seq: txn.Seq})
+	if next == nil {
+		next = s.controller.Step(located)
+	}
+	return next, nil
+}

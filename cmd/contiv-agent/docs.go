@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newDocs() *cobra.Command {
+	return &cobra.Command{
+		Use:     "docs man DIR",
+		Short:   "Write the manual pages of all commands to a folder",
+		Example: "  contiv-agent docs man docs/man && man -l docs/man/contiv-agent-run.1",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 || args[0] != "man" {
+				return usage(fmt.Errorf("docs: want 'docs man DIR'"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[1], 0o755); err != nil {
+				return err
+			}
+			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent"}, args[1])
+		},
+	}
+}

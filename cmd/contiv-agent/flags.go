@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// agentFlags are the flags that shape an agent, common to run, plan and trace.
+type agentFlags struct {
+	proxyName    string
+	loopback     string
+	serviceCIDRs []string
+	uplink       string
+	overlay      string
+	host         string
+	weight       uint8
+	noSNAT       bool
+	vxlanPort    uint16
+	sessions     uint32
+}
+
+func (f *agentFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.proxyName, "proxy-name", "", "serve Services with this label service.kubernetes.io/service-proxy-name (default: those without the label)")
+	fs.StringVar(&f.loopback, "nat-loopback", "", "IPv4 address that stands in for clients whose address cannot be kept (default: the highest free one of the node's pod CIDR)")
+	fs.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges of cluster IPs, in addition to ServiceCIDR objects")
+	fs.StringVar(&f.uplink, "uplink", "", "VPP interface to the outside (default: found by the node's address or the default route)")
+	fs.StringVar(&f.overlay, "overlay", "", "VPP interface towards pods of other nodes (default: found by the route to their pod CIDRs)")
+	fs.StringVar(&f.host, "host-interface", "", "VPP interface to the node's own network stack (default: none)")
+	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
+	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
+	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
+	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
+}
+
+// config turns the flags into an agent's configuration.
+func (f *agentFlags) config() (agent.Config, error) {
+	var cfg agent.Config
+	cfg.ProxyName = f.proxyName
+	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.uplink, f.overlay, f.host
+	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT = f.weight, f.noSNAT
+	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions
+	if f.loopback != "" {
+		addr, err := netip.ParseAddr(f.loopback)
+		if err != nil {
+			return cfg, usage(fmt.Errorf("--nat-loopback: %w", err))
+		}
+		cfg.Loopback = addr
+	}
+	for _, s := range f.serviceCIDRs {
+		prefix, err := netip.ParsePrefix(s)
+		if err != nil {
+			return cfg, usage(fmt.Errorf("--service-cidr: %w", err))
+		}
+		cfg.ServiceCIDRs = append(cfg.ServiceCIDRs, prefix.Masked())
+	}
+	return cfg, nil
+}
+
+// logFlags choose how the program logs.
+type logFlags struct{ format, level string }
+
+func (f *logFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.format, "log-format", "text", "text or json")
+	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
+}
+
+func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil {
+		return nil, usage(fmt.Errorf("--log-level %s: must be debug, info, warn or error", f.level))
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch f.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, opts)), nil
+	}
+	return nil, usage(fmt.Errorf("--log-format %s: must be text or json", f.format))
+}
+
+// defaultNode is the node's name if no flag gives it: $NODE_NAME, as a DaemonSet sets it, or the host's name.
+func defaultNode() string {
+	if name := os.Getenv("NODE_NAME"); name != "" {
+		return name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
+
+// defaultStatusSocket is where run listens and status asks.
+func defaultStatusSocket() string {
+	if uid := os.Geteuid(); uid != 0 {
+		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+".sock")
+	}
+	return "/run/contiv-agent/agent.sock"
+}

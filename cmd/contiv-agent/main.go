@@ -1,0 +1,100 @@
+// Command contiv-agent turns Kubernetes Services into VPP configuration, on a node, in a simulation, or as an answer to a question.
+//
+// Invariant: it holds no logic; flags become a configuration, the rooms do the work, errors become exit codes.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes of the program; documented in its help.
+const (
+	exitOK      = 0
+	exitFailed  = 1 // something went wrong at run time
+	exitUsage   = 2 // flags, arguments or input files are wrong
+	exitDiffers = 3 // plan: there are changes; status: not in sync, or something is unwell
+)
+
+// codeError carries an exit code along with an error; a nil error prints nothing.
+type codeError struct {
+	code int
+	err  error
+}
+
+func (e *codeError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *codeError) Unwrap() error { return e.err }
+
+// usage marks an error as the user's: exit code 2.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &codeError{exitUsage, err}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// run executes one command line and returns the exit code.
+func run(ctx context.Context, args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var coded *codeError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		if coded.err != nil {
+			fmt.Fprintln(os.Stderr, "contiv-agent:", coded.err)
+		}
+		return coded.code
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitOK // asked to stop, stopped
+	default:
+		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
+		return exitFailed
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "contiv-agent",
+		Short: "Kubernetes Services on FD.io VPP",
+		Long: `contiv-agent turns Kubernetes Services into configuration of FD.io VPP over its binary API,
+keeps VPP equal to it, and explains the fate of any packet.
+
+Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
+3 "plan" found changes to make, or "status" found the agent not in sync or something unwell.`,
+		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
+  contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
+  echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |
+    contiv-agent trace --manifests examples/guestbook -o json`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
+	})
+	root.AddCommand(newRun(), newSim(), newTrace(), newPlan(), newStatus(), newVersion(), newDocs())
+	return root
+}

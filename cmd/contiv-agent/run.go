@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	agentFlags
+	logFlags
+	manifests  []string
+	kubeconfig string
+	inCluster  bool
+	apiServer  string
+	node       string
+	vppSocket  string
+	sim        bool
+	once       bool
+	demo       bool
+	listen     string
+	profiling  bool
+	status     string
+	journal    string
+	recheck    time.Duration
+	sessions   time.Duration
+}
+
+func newRun() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the agent of a node",
+		Long: `run is the agent: it follows Kubernetes objects, from an API server or from manifests, and keeps VPP equal to them until
+it is told to stop (Ctrl-C, SIGTERM). What it has configured stays in VPP; the next start adopts it.
+
+It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
+		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
+  contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
+  contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.agentFlags.add(cmd)
+	f.logFlags.add(cmd)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
+	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
+	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's; an agent should not reach it by a cluster IP it programs itself")
+	fs.StringVar(&f.node, "node", defaultNode(), "name of this node")
+	fs.StringVar(&f.vppSocket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
+	fs.BoolVar(&f.once, "once", false, "end after the first sync")
+	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
+	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
+	fs.StringVar(&f.status, "status-socket", defaultStatusSocket(), "unix socket for the status command; empty: none")
+	fs.StringVar(&f.journal, "journal", "", "file that remembers what of VPP is ours where VPP has no tags (default: memory only)")
+	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
+	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
+	return cmd
+}
+
+// config is the agent's configuration without its sources and its VPP.
+func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
+	cfg, err := f.agentFlags.config()
+	if err != nil {
+		return cfg, err
+	}
+	cfg.NodeName, cfg.Socket, cfg.Logger = f.node, f.vppSocket, log
+	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, f.status
+	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = f.journal, f.recheck, f.sessions
+	if f.once {
+		cfg.Listen, cfg.StatusSocket = "", "" // gone before anybody could ask
+	}
+	return cfg, nil
+}
+
+// sources are where objects come from.
+func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
+	out := map[string]agent.Source{}
+	if len(f.manifests) > 0 {
+		cfg := manifest.Config{Paths: f.manifests, Watch: !f.once, Logger: log}
+		if err := cfg.Validate(); err != nil {
+			return nil, usage(err)
+		}
+		out[manifest.Name] = manifest.New(cfg)
+	}
+	if f.kubeconfig != "" || f.inCluster {
+		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, NodeName: f.node, Logger: log}
+		if err := cfg.Validate(); err != nil {
+			return nil, usage(err)
+		}
+		out[kube.Name] = kube.New(cfg)
+	}
+	if len(out) == 0 {
+		return nil, usage(errors.New("no source: give --manifests, --kubeconfig or --in-cluster"))
+	}
+	if f.demo && len(f.manifests) == 0 {
+		return nil, usage(errors.New("--demo needs --manifests"))
+	}
+	return out, nil
+}
+
+func (f *runFlags) run(cmd *cobra.Command) error {
+	log, err := f.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	cfg, err := f.config(log)
+	if err != nil {
+		return err
+	}
+	if cfg.Sources, err = f.sources(log); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	if f.sim {
+		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
+		defer v.Close()
+		plumb(&cfg, v)
+	}
+	synced := make(chan *event.Committed, 1)
+	cfg.OnCommitted = firstSync(synced)
+	a, err := agent.New(cfg)
+	if err != nil {
+		return usage(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	select {
+	case err = <-ended:
+		return stopped(cmd.Context(), err)
+	case ev := <-synced:
+		if err := f.afterSync(ctx, cmd.OutOrStdout(), a, ev); err != nil {
+			cancel()
+			return errors.Join(err, stopped(ctx, <-ended))
+		}
+	}
+	if f.once {
+		cancel()
+	}
+	return stopped(ctx, <-ended)
+}
+
+// stopped makes the end that was asked for no error.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// plumb puts the embedded VPP and its CNI under the agent.
+func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
+	cfg.Dial = v.Dial
+	located := cni.Located()
+	for _, o := range []struct{ flag, found *string }{
+		{&cfg.Override.Uplink, &located.Uplink}, {&cfg.Override.Overlay, &located.Overlay}, {&cfg.Override.Host, &located.Host},
+	} {
+		if *o.flag == "" {
+			*o.flag = *o.found
+		}
+	}
+	c := cni.New(v, cfg.NodeName)
+	for name, src := range cfg.Sources {
+		cfg.Sources[name] = plumbed{src, c, cfg.Logger}
+	}
+	return c
+}
+
+// plumbed is a source whose pods get their interfaces before the agent hears of them.
+type plumbed struct {
+	agent.Source
+	cni *cni.CNI
+	log *slog.Logger
+}
+
+// Run implements agent.Source.
+func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
+	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { p.log.Error("cni", "err", err) }))
+}
+
+// firstSync hands the first full resync that succeeded to ch.
+func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
+	done := false
+	return func(ev *event.Committed) {
+		if !done && ev.Err == nil && ev.Seq != 0 && ev.Resync == event.Full {
+			done = true
+			ch <- ev
+		}
+	}
+}
+
+// afterSync says what the first sync did, and with --demo what happens to some packets.
+func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, ev *event.Committed) error {
+	st, err := a.Status(ctx)
+	if err != nil {
+		return err
+	}
+	served := 0
+	for _, s := range st.Services {
+		if s.State == event.Configured.String() {
+			served++
+		}
+	}
+	fmt.Fprintf(w, "node %s: %d of %d services served, %d values in VPP, %d messages, %s\n",
+		st.Node, served, len(st.Services), st.Values, ev.Writes, ev.Took.Round(10*time.Microsecond))
+	for _, s := range st.Services {
+		fmt.Fprintf(w, "  %-11s %s\n", s.State, s.Name)
+		for _, reason := range s.Reasons {
+			fmt.Fprintf(w, "              %s\n", reason)
+		}
+	}
+	if !f.demo {
+		return nil
+	}
+	cluster, err := loadCluster(ctx, f.manifests, &f.agentFlags, false, io.Discard)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	fmt.Fprintln(w, "\nwhat happens to some packets:")
+	for _, q := range cluster.Suggest() {
+		trace.WriteText(w, cluster.Answer(q))
+	}
+	if !f.once {
+		fmt.Fprintf(w, "\nrunning; edit a file in %v and VPP follows. Ctrl-C ends.\n", f.manifests)
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+func newSim() *cobra.Command {
+	var socket, node string
+	var manifests []string
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run the embedded VPP alone, on a unix socket",
+		Long: `sim is a VPP in Go: it speaks the binary API on a unix socket, keeps NAT44, interface and FIB state with VPP's
+return codes and traps, and forwards packets. Any binary-API client may connect.
+
+With --manifests it starts with the interfaces and routes a CNI would have made for --node.`,
+		Example: `  contiv-agent sim --socket /run/contiv-agent/sim.sock
+  contiv-agent sim --socket ./sim.sock --manifests examples/guestbook --node node-1
+  contiv-agent run --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
+			defer v.Close()
+			if len(manifests) > 0 {
+				changes, err := manifest.Load(manifests...)
+				if err != nil {
+					return usage(err)
+				}
+				if err := cni.New(v, node).Apply(changes); err != nil {
+					return err
+				}
+			}
+			if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
+				return err
+			}
+			l, err := (&net.ListenConfig{}).Listen(cmd.Context(), "unix", socket)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "sim: binary API at %s\n", socket)
+			return v.Serve(cmd.Context(), l)
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", "sim.sock", "unix socket to listen on")
+	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's Nodes and Pods")
+	cmd.Flags().StringVar(&node, "node", defaultNode(), "the node whose VPP this is")
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "makes random choices reproducible")
+	return cmd
+}

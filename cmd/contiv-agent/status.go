@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+func newStatus() *cobra.Command {
+	var socket string
+	var all bool
+	var out output
+	cmd := &cobra.Command{
+		Use:   "status [NAMESPACE/NAME ...]",
+		Short: "Show what a running agent knows: sources, sync, each Service and why",
+		Long: `status asks a running agent over its unix socket. Without arguments it shows the agent, and every Service that is
+not simply configured; with names it shows those Services; with --all it shows every Service.
+
+Exit code 3: the agent is not in sync, or a value is not configured.`,
+		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+			defer cancel()
+			st, err := agent.FetchStatus(ctx, socket)
+			if err != nil {
+				return err
+			}
+			if err := selectServices(st, args); err != nil {
+				return err
+			}
+			if err := out.print(cmd.OutOrStdout(), st, func(w io.Writer) { writeStatus(w, st, all || len(args) > 0) }); err != nil {
+				return err
+			}
+			if !st.InSync || len(st.Unwell) > 0 {
+				return &codeError{code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	out.flag(cmd)
+	cmd.Flags().StringVar(&socket, "status-socket", defaultStatusSocket(), "unix socket of the agent")
+	cmd.Flags().BoolVar(&all, "all", false, "show every Service")
+	return cmd
+}
+
+// selectServices leaves the named Services only; no names: all of them.
+func selectServices(st *agent.Status, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	byName := map[string]agent.ServiceStatus{}
+	for _, s := range st.Services {
+		byName[s.Name] = s
+	}
+	st.Services = st.Services[:0]
+	for _, name := range names {
+		s, ok := byName[name]
+		if !ok {
+			return usage(fmt.Errorf("no Service %s; names are NAMESPACE/NAME", name))
+		}
+		st.Services = append(st.Services, s)
+	}
+	return nil
+}
+
+func writeStatus(w io.Writer, st *agent.Status, all bool) {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	state := "in sync"
+	if !st.InSync {
+		state = "not in sync: " + st.Waiting
+	}
+	fmt.Fprintf(tw, "node\t%s\t%s\n", st.Node, state)
+	vpp := "connected"
+	if !st.VPP.Connected {
+		vpp = "not connected"
+	}
+	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), join(vpp, st.VPP.Error))
+	for _, src := range st.Sources {
+		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(src.Status, src.Error))
+	}
+	if st.Ifs != nil {
+		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
+	}
+	fmt.Fprintf(tw, "values\t%d\t%d not configured\n", st.Values, len(st.Unwell))
+	if t := st.Last; t != nil {
+		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s", t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error))
+	}
+	for _, r := range st.Refused {
+		fmt.Fprintf(tw, "refused\t%s\t%s\n", r.Object, r.Error)
+	}
+	for _, n := range st.Notes {
+		fmt.Fprintf(tw, "note\t%s\t%s\n", n.Object, n.Reason)
+	}
+	hidden := writeServices(tw, st, all)
+	_ = tw.Flush() // standard output is gone: nobody to tell
+	if hidden > 0 {
+		fmt.Fprintf(w, "%d Services are configured without remarks (--all shows them)\n", hidden)
+	}
+}
+
+func writeServices(w io.Writer, st *agent.Status, all bool) (hidden int) {
+	for _, s := range st.Services {
+		if !all && s.State == "CONFIGURED" && len(s.Reasons) == 0 {
+			hidden++
+			continue
+		}
+		fmt.Fprintf(w, "service\t%s\t%s\n", s.Name, join(s.State, strings.Join(s.Reasons, "; ")))
+		if all && s.Text != "" {
+			fmt.Fprintf(w, "\t\t%s\n", s.Text)
+		}
+	}
+	return hidden
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// join puts a reason behind a state.
+func join(state, reason string) string {
+	if reason == "" {
+		return state
+	}
+	return state + ": " + reason
+}

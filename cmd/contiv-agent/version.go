@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set at link time for releases: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
+
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Go       string `json:"go"`
+	VPP      string `json:"vpp"` // releases whose binary API the bindings fit
+}
+
+func newVersion() *cobra.Command {
+	var out output
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  contiv-agent version\n  contiv-agent version -o json",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versionInfo{Version: version, Go: runtime.Version(), VPP: "24.06 to 25.10"}
+			if info, ok := debug.ReadBuildInfo(); ok {
+				for _, s := range info.Settings {
+					if s.Key == "vcs.revision" {
+						v.Revision = s.Value
+					}
+				}
+			}
+			return out.print(cmd.OutOrStdout(), v, func(w io.Writer) {
+				fmt.Fprintf(w, "contiv-agent %s (%s), for VPP %s\n", v.Version, v.Go, v.VPP)
+			})
+		},
+	}
+	out.flag(cmd)
+	return cmd
+}
+
+// output is the -o flag: text or json.
+type output string
+
+func (o *output) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP((*string)(o), "output", "o", "text", "output format: text or json")
+}
+
+func (o *output) check() error {
+	if *o != "text" && *o != "json" {
+		return usage(fmt.Errorf("-o %s: must be text or json", *o))
+	}
+	return nil
+}
+
+// print writes v as JSON, or what text writes.
+func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if *o == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(v)
+	}
+	text(w)
+	return nil
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage(fmt.Errorf("%s takes no arguments, got %q\nsee '%s --help'", cmd.CommandPath(), args, cmd.CommandPath()))
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+// Package cni turns Nodes and Pods into what a CNI would have made in a VPP: interfaces, addresses and routes.
+//
+//	pod ── pod-<ns>-<name> ─┐                 ┌─ overlay ── pods and addresses of the other nodes
+//	pod ── pod-<ns>-<name> ─┤   VPP of a node ├─ uplink ─── the world outside; holds the node's address
+//	                        └─────────────────┴─ host ───── the node's own network stack
+//
+// Invariant: what exists in the VPP depends on the objects only, not on the order in which they came.
+package cni
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// The interfaces every node has.
+const (
+	Uplink  = "uplink"
+	Overlay = "overlay"
+	Host    = "host"
+)
+
+// maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
+const maxName = 63
+
+// PodInterface is the name of a pod's interface: pod-<ns>-<name>, with a hash in place of the end if that is too long.
+func PodInterface(id model.PodID) string {
+	name := "pod-" + id.Namespace + "-" + id.Name
+	if len(name) <= maxName {
+		return name
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(id.String())) // never fails
+	return fmt.Sprintf("%s-%08x", name[:maxName-9], h.Sum32())
+}
+
+// Located names the interfaces of every node, for agents that need not search.
+func Located() event.Located { return event.Located{Uplink: Uplink, Overlay: Overlay, Host: Host} }
+
+// CNI is the plumbing of one node. It is not safe for concurrent use.
+type CNI struct {
+	vpp   *sim.VPP
+	name  string
+	nodes map[string]*model.Node
+	pods  map[model.PodID]*model.Pod
+}
+
+// New makes the interfaces every node has; addresses and routes come with Apply.
+func New(v *sim.VPP, nodeName string) *CNI {
+	for _, name := range []string{Overlay, Host} {
+		v.AddInterface(sim.Interface{Name: name})
+	}
+	return &CNI{vpp: v, name: nodeName, nodes: map[string]*model.Node{}, pods: map[model.PodID]*model.Pod{}}
+}
+
+// Apply follows changes of Nodes and Pods; other objects are none of its business.
+func (c *CNI) Apply(changes []event.Change) error {
+	for _, ch := range changes {
+		var err error
+		switch ch.Ref.Kind {
+		case model.KindNode:
+			node, _ := ch.Object.(*model.Node)
+			err = c.setNode(ch.Ref.Name, node)
+		case model.KindPod:
+			pod, _ := ch.Object.(*model.Pod)
+			err = c.setPod(model.PodID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}, pod)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", ch.Ref, err)
+		}
+	}
+	return nil
+}
+
+func (c *CNI) setNode(name string, node *model.Node) error {
+	old := c.nodes[name]
+	if node == nil {
+		delete(c.nodes, name)
+	} else {
+		c.nodes[name] = node
+	}
+	if name == c.name {
+		if old != nil && node != nil && slices.Equal(old.InternalIPs, node.InternalIPs) {
+			return nil
+		}
+		return c.setUplink(node)
+	}
+	for _, p := range remote(old) {
+		c.vpp.RemoveRoute(0, p)
+	}
+	for _, p := range remote(node) {
+		if err := c.vpp.AddRoute(sim.Route{Prefix: p, Paths: []sim.Path{{Interface: Overlay}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUplink makes the uplink with the node's addresses and the way out.
+func (c *CNI) setUplink(node *model.Node) error {
+	c.vpp.RemoveInterface(Uplink)
+	if node == nil {
+		return nil
+	}
+	uplink := sim.Interface{Name: Uplink}
+	for _, addr := range node.Addrs() {
+		uplink.Addresses = append(uplink.Addresses, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	c.vpp.AddInterface(uplink)
+	for _, out := range []string{"0.0.0.0/0", "::/0"} {
+		if err := c.vpp.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(out), Paths: []sim.Path{{Interface: Uplink}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remote is what lies behind the overlay for another node: its pods, and its addresses. (A node's own processes reach pods
+// of other nodes from its address, so the way back must not leave by the uplink, which would masquerade it.)
+func remote(n *model.Node) []netip.Prefix {
+	if n == nil {
+		return nil
+	}
+	out := slices.Clone(n.PodCIDRs)
+	for _, addr := range n.Addrs() {
+		out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	return out
+}
+
+// plumbed tells whether the pod has an interface of its own on this node.
+func (c *CNI) plumbed(p *model.Pod) bool {
+	return p != nil && p.NodeName == c.name && !p.HostNetwork && !p.Finished && len(p.IPs) > 0
+}
+
+func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
+	old := c.pods[id]
+	if c.plumbed(old) && c.plumbed(pod) && slices.Equal(old.IPs, pod.IPs) {
+		c.pods[id] = pod
+		return nil
+	}
+	if c.plumbed(old) {
+		if err := c.unplumb(old); err != nil {
+			return err
+		}
+	}
+	if !c.plumbed(pod) {
+		return nil
+	}
+	c.pods[id] = pod
+	return c.plumb(pod)
+}
+
+func (c *CNI) plumb(p *model.Pod) error {
+	c.vpp.AddInterface(sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String()})
+	for _, ip := range p.IPs {
+		if err := c.route(ip); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *CNI) unplumb(p *model.Pod) error {
+	delete(c.pods, p.ID)
+	for _, ip := range p.IPs {
+		if err := c.route(ip); err != nil {
+			return err
+		}
+	}
+	c.vpp.RemoveInterface(PodInterface(p.ID))
+	return nil
+}
+
+// route leads an address to its pod; of two pods that claim it, to the one that sorts first.
+func (c *CNI) route(ip netip.Addr) error {
+	var owner *model.Pod
+	for _, p := range c.pods {
+		if slices.Contains(p.IPs, ip) && (owner == nil || p.ID.Compare(owner.ID) < 0) {
+			owner = p
+		}
+	}
+	host := netip.PrefixFrom(ip, ip.BitLen())
+	if owner == nil {
+		c.vpp.RemoveRoute(0, host)
+		return nil
+	}
+	return c.vpp.AddRoute(sim.Route{Prefix: host, Paths: []sim.Path{{Interface: PodInterface(owner.ID), Via: ip}}})
+}
+
+// Before returns an emit that plumbs what an update brings before passing it on; failed is told what could not be plumbed.
+func (c *CNI) Before(emit func(event.Event), failed func(error)) func(event.Event) {
+	return func(ev event.Event) {
+		if up, ok := ev.(*event.Update); ok {
+			if err := c.Apply(up.Changes); err != nil {
+				failed(err)
+			}
+		}
+		emit(ev)
+	}
+}

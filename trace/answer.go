@@ -1,0 +1,232 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// The client's port and ping identifier: any would do, these are easy to recognise in hops.
+const (
+	clientPort = 40000
+	pingID     = 4000
+)
+
+// Answer tells the fate of the first packet of a connection, for every backend the load balancer may choose.
+func (c *Cluster) Answer(q Question) Answer {
+	a := Answer{From: q.From, To: q.To, Protocol: q.Protocol}
+	from, p, err := c.ask(q)
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	if !p.Dst.Is4() {
+		a.Verdict, a.Reason = Dropped, "IPv6: no active renderer serves it"
+		return a
+	}
+	runs := c.explore(from, p)
+	for _, r := range runs {
+		if r.outcome != nil {
+			a.Outcomes = append(a.Outcomes, *r.outcome)
+		}
+	}
+	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })
+	a.Verdict, a.Reason = c.summary(from, p, runs)
+	return a
+}
+
+// attempt is one run: one way the load balancer may decide.
+type attempt struct {
+	verdict Verdict
+	reason  string
+	outcome *Outcome // nil: the packet never got a backend
+}
+
+// explore runs the packet once for every sequence of decisions the load balancers on its way may take.
+func (c *Cluster) explore(from place, p sim.Packet) []attempt {
+	var runs []attempt
+	script := []int{}
+	for {
+		var options []int
+		choose := func(n int) int {
+			options = append(options, n)
+			if k := len(options) - 1; k < len(script) {
+				return script[k]
+			}
+			return 0
+		}
+		marks := c.begin(choose)
+		runs = append(runs, c.attempt(from, p, &options))
+		c.rollback(marks)
+		script = nextScript(script, options)
+		if script == nil {
+			return runs
+		}
+	}
+}
+
+// nextScript is the next sequence of decisions in counting order; nil after the last.
+func nextScript(script, options []int) []int {
+	next := make([]int, len(options))
+	copy(next, script)
+	for k := len(next) - 1; k >= 0; k-- {
+		if next[k]+1 < options[k] {
+			next[k]++
+			return next[:k+1]
+		}
+	}
+	return nil
+}
+
+// attempt sends the packet and its reply once.
+func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
+	j := c.travel(from, p)
+	switch {
+	case j.packet.IsICMPError() && j.lost == "":
+		if !j.end.same(from) {
+			return c.failed(j, options, Dropped, fmt.Sprintf("%s goes to %s, not to the client", icmpText(j.packet), j.end))
+		}
+		return c.failed(j, options, Rejected, icmpText(j.packet))
+	case j.lost != "":
+		return c.failed(j, options, Dropped, j.lost)
+	}
+	if reason := c.refuses(j); reason != "" {
+		return c.failed(j, options, Rejected, reason)
+	}
+	o := c.outcome(j)
+	o.Verdict, o.Reason = c.reply(from, p, j, &o)
+	return attempt{verdict: o.Verdict, reason: o.Reason, outcome: &o}
+}
+
+// failed is an attempt that did not reach anybody; it still names the backend if one had been chosen.
+func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) attempt {
+	a := attempt{verdict: v, reason: reason}
+	dst := j.packet.Dst
+	if j.packet.Inner != nil {
+		dst = j.packet.Inner.Dst
+	}
+	if len(*options) == 0 || !dst.IsValid() || discard.Contains(dst) || j.packet.Inner != nil {
+		return a
+	}
+	o := c.outcome(j)
+	o.Verdict, o.Reason = v, reason
+	a.outcome = &o
+	return a
+}
+
+// discard is the range of the addresses that stand for "no backend" in NAT44 mappings (RFC 5737 TEST-NET-1).
+var discard = netip.MustParsePrefix("192.0.2.0/24")
+
+func (c *Cluster) outcome(j journey) Outcome {
+	p := j.packet
+	return Outcome{
+		Backend: c.world.name(p.Dst),
+		Address: target{p.Dst, p.DstPort}.String(),
+		Source:  p.Src.String(),
+		Hops:    j.hops,
+	}
+}
+
+// refuses tells why a node's own stack answers with a reset: node ports are kept free of listeners by Kubernetes.
+func (c *Cluster) refuses(j journey) string {
+	end := j.end
+	if end.pod != nil || end.outside || !j.packet.HasPorts() {
+		return ""
+	}
+	if id, is := c.world.nodePorts[portProto{j.packet.DstPort, j.packet.Proto}]; is {
+		return fmt.Sprintf("%s: nobody listens on node port %d of Service %s", end, j.packet.DstPort, id)
+	}
+	return ""
+}
+
+// reply sends the answer back and tells whether the client gets what it expects.
+func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdict, string) {
+	back := j.end
+	r := j.packet.Reply()
+	if back.outside {
+		if owner := c.nodes[c.world.nodeOf(r.Dst)]; owner != nil {
+			back.node = owner
+		}
+	}
+	home := c.travel(back, r)
+	if c.toReply {
+		o.Hops = append(slices.Clone(o.Hops), home.hops...)
+	}
+	got := home.packet
+	switch {
+	case home.lost != "":
+		return Dropped, "the reply is lost: " + home.lost
+	case !home.end.same(from):
+		return Dropped, fmt.Sprintf("the reply goes to %s", home.end)
+	case got.Src != p.Dst || got.SrcPort != p.DstPort:
+		return Dropped, fmt.Sprintf("the reply comes from %s, the client expects %s", target{got.Src, got.SrcPort}, target{p.Dst, p.DstPort})
+	case got.Dst != p.Src || got.DstPort != p.SrcPort || got.ICMPID != p.ICMPID:
+		return Dropped, fmt.Sprintf("the reply is for %s, the client is %s", target{got.Dst, got.DstPort}, target{p.Src, p.SrcPort})
+	}
+	return Delivered, "delivered, and the reply gets back"
+}
+
+func icmpText(p sim.Packet) string {
+	what := fmt.Sprintf("ICMP type %d code %d", p.ICMPType, p.ICMPCode)
+	switch {
+	case p.ICMPType == packet.Unreachable && p.ICMPCode == packet.CodeHost:
+		what = "ICMP host unreachable"
+	case p.ICMPType == packet.Unreachable && p.ICMPCode == packet.CodeNet:
+		what = "ICMP network unreachable"
+	case p.ICMPType == packet.Unreachable && p.ICMPCode == packet.CodePort:
+		what = "ICMP port unreachable"
+	case p.ICMPType == packet.TimeExceeded:
+		what = "ICMP time exceeded"
+	}
+	return what + " from " + p.Src.String()
+}
+
+// summary is the verdict over all runs: delivered only if every one is; a reason that names the Kubernetes object.
+func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, string) {
+	verdict, bad, reason := Delivered, 0, ""
+	for _, r := range runs {
+		if r.verdict == Delivered {
+			continue
+		}
+		if bad++; bad == 1 {
+			verdict, reason = r.verdict, r.reason
+		}
+		if r.verdict == Dropped { // silence is worse than an error
+			verdict = Dropped
+		}
+	}
+	about := c.about(from, p)
+	switch {
+	case bad == 0 && about == "":
+		return Delivered, runs[0].reason
+	case bad == 0:
+		return Delivered, fmt.Sprintf("%s: %d of %d backends answer", about, len(runs), len(runs))
+	case len(runs) > 1:
+		reason = fmt.Sprintf("%d of %d backends fail: %s", bad, len(runs), reason)
+	}
+	if about != "" {
+		reason = about + ": " + reason
+	}
+	return verdict, reason
+}
+
+// about names the Service that a destination belongs to and what the client's node has to say about it; "" if none.
+func (c *Cluster) about(from place, p sim.Packet) string {
+	id, ok := c.world.frontends()[frontend{p.Dst, p.DstPort, p.Proto}]
+	if !ok {
+		if id, ok = c.world.vips[p.Dst]; !ok {
+			return ""
+		}
+		return fmt.Sprintf("Service %s has no port %d/%s", id, p.DstPort, p.Proto)
+	}
+	text := "Service " + id.String()
+	if notes := from.node.agent.Notes(model.Ref{Kind: model.KindService, Namespace: id.Namespace, Name: id.Name}); len(notes) > 0 {
+		text += " (" + strings.Join(notes, "; ") + ")"
+	}
+	return text
+}

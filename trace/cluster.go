@@ -1,0 +1,188 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// Config says how the agents of a cluster are set up.
+type Config struct {
+	// Agent is the common configuration of all agents; NodeName, Dial and Sources are filled in per node.
+	Agent agent.Config
+	// Seed makes the simulated VPPs' random choices reproducible.
+	Seed uint64
+	// ToReply adds the way of the reply to the hops of an outcome.
+	ToReply bool
+}
+
+// Cluster is one agent and one simulated VPP per Node. It is not safe for concurrent use.
+type Cluster struct {
+	cfg     Config
+	toReply bool
+	world   *world
+	nodes   map[string]*node
+	names   []string // of nodes, sorted
+}
+
+// node is one node of the cluster.
+type node struct {
+	name   string
+	object *model.Node
+	sim    *sim.VPP
+	cni    *cni.CNI
+	agent  *agent.Stepper
+}
+
+// NewCluster returns a cluster without nodes; Apply adds them. Close it.
+func NewCluster(cfg Config) *Cluster {
+	return &Cluster{cfg: cfg, toReply: cfg.ToReply, world: newWorld(), nodes: map[string]*node{}}
+}
+
+// Apply changes objects and waits until every agent has programmed its VPP. Errors are about VPPs that could not be
+// programmed at all; what is wrong with single objects is in the answers and in the agents' status.
+func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
+	c.world.apply(changes)
+	joined := map[string]bool{}
+	for _, ch := range changes {
+		if ch.Ref.Kind != model.KindNode {
+			continue
+		}
+		obj, _ := ch.Object.(*model.Node)
+		n := c.nodes[ch.Ref.Name]
+		switch {
+		case obj == nil && n != nil:
+			c.leave(n)
+		case obj != nil && n == nil:
+			if err := c.join(ctx, obj); err != nil {
+				return err
+			}
+			joined[obj.Name] = true
+		case obj != nil:
+			n.object = obj
+		}
+	}
+	var errs []error
+	for _, name := range c.names {
+		n := c.nodes[name]
+		feed := changes
+		if joined[name] {
+			feed = c.world.all()
+		}
+		if err := n.cni.Apply(feed); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		}
+		err := n.agent.Feed(ctx, &event.Update{Source: sourceName, Changes: feed}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sourceName is what agents are told the objects come from.
+const sourceName = "manifest"
+
+func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
+	v := sim.New(sim.Config{Seed: c.cfg.Seed, PuntLocal: true})
+	cfg := c.cfg.Agent
+	cfg.NodeName, cfg.Dial, cfg.Sources = obj.Name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
+	cfg.Override = cni.Located()
+	a, err := agent.NewStepper(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", obj.Name, err)
+	}
+	n := &node{name: obj.Name, object: obj, sim: v, cni: cni.New(v, obj.Name), agent: a}
+	c.nodes[n.name] = n
+	at, _ := slices.BinarySearch(c.names, n.name)
+	c.names = slices.Insert(c.names, at, n.name)
+	return nil
+}
+
+func (c *Cluster) leave(n *node) {
+	n.close()
+	delete(c.nodes, n.name)
+	c.names = slices.DeleteFunc(c.names, func(s string) bool { return s == n.name })
+}
+
+func (n *node) close() {
+	n.agent.Close()
+	n.sim.Close()
+}
+
+// Close ends all agents and VPPs.
+func (c *Cluster) Close() {
+	for _, n := range c.nodes {
+		n.close()
+	}
+	clear(c.nodes)
+	c.names = nil
+}
+
+// Nodes are the names of the nodes, sorted.
+func (c *Cluster) Nodes() []string { return slices.Clone(c.names) }
+
+// Sim is the VPP of a node; nil if there is no such node.
+func (c *Cluster) Sim(name string) *sim.VPP {
+	if n := c.nodes[name]; n != nil {
+		return n.sim
+	}
+	return nil
+}
+
+// Agent is the agent of a node; nil if there is no such node.
+func (c *Cluster) Agent(name string) *agent.Stepper {
+	if n := c.nodes[name]; n != nil {
+		return n.agent
+	}
+	return nil
+}
+
+// RestartAgent ends the agent of a node and starts another one on the same VPP, which knows nothing but the objects.
+func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
+	n := c.nodes[name]
+	n.agent.Close()
+	cfg := c.cfg.Agent
+	cfg.NodeName, cfg.Dial, cfg.Sources, cfg.Override = name, n.sim.Dial, map[string]agent.Source{sourceName: agent.Fed{}}, cni.Located()
+	a, err := agent.NewStepper(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	n.agent = a
+	return a.Feed(ctx, &event.Update{Source: sourceName, Changes: c.world.all()}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
+}
+
+// RestartVPP restarts the VPP of a node and waits until the agent has programmed it again.
+func (c *Cluster) RestartVPP(ctx context.Context, name string) error {
+	n := c.nodes[name]
+	before := n.agent.Generation()
+	n.sim.Restart()
+	if err := n.agent.WaitConnected(ctx, before+1); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	return n.agent.Feed(ctx)
+}
+
+// begin marks the dynamic state of every VPP and lets choose decide for the load balancers.
+func (c *Cluster) begin(choose func(int) int) map[string]sim.Mark {
+	marks := make(map[string]sim.Mark, len(c.nodes))
+	for name, n := range c.nodes {
+		marks[name] = n.sim.Snapshot()
+		n.sim.SetChoice(choose)
+	}
+	return marks
+}
+
+func (c *Cluster) rollback(marks map[string]sim.Mark) {
+	for name, m := range marks {
+		c.nodes[name].sim.Restore(m)
+		c.nodes[name].sim.SetChoice(nil)
+	}
+}

@@ -1,0 +1,25 @@
+package trace
+
+import (
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+type packetOf = sim.Packet
+
+// firstPacket opens a connection, asks for an echo, or is a datagram.
+func firstPacket(proto model.Protocol, src netip.Addr, to target) sim.Packet {
+	p := sim.Packet{Src: src, Dst: to.addr, Proto: proto}
+	switch proto {
+	case model.ICMP:
+		p.ICMPType, p.ICMPID = packet.EchoRequest, pingID
+		return p
+	case model.TCP:
+		p.TCPFlags = packet.SYN
+	}
+	p.SrcPort, p.DstPort = clientPort, to.port
+	return p
+}

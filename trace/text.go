@@ -1,0 +1,78 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// WriteText writes an answer for people: the verdict and why, then each backend and the hops that led there.
+func WriteText(w io.Writer, a Answer) {
+	if a.Error != "" {
+		fmt.Fprintf(w, "%s -> %s %s: cannot ask: %s\n", a.From, a.To, a.Protocol, a.Error)
+		return
+	}
+	fmt.Fprintf(w, "%s -> %s %s: %s\n  %s\n", a.From, a.To, a.Protocol, a.Verdict, a.Reason)
+	for _, o := range a.Outcomes {
+		fmt.Fprintf(w, "  %-9s %s %s, seen from %s: %s\n", o.Verdict, o.Backend, o.Address, o.Source, o.Reason)
+	}
+	if len(a.Outcomes) > 0 {
+		for _, hop := range a.Outcomes[0].Hops {
+			fmt.Fprintf(w, "    %s\n", hop)
+		}
+	}
+}
+
+// Suggest makes up to three questions that show something of the given cluster: a pod that dials a cluster IP, somebody
+// outside who dials a node port, and a pod that dials a Service without endpoints.
+func (c *Cluster) Suggest() []Question {
+	c.world.refresh()
+	var client, idle string
+	var clusterIP, outside *Question
+	busy := map[model.PodID]bool{}
+	backed := map[model.ServiceID]bool{}
+	all := c.world.all()
+	for _, ch := range all {
+		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
+			for _, ep := range slice.Endpoints {
+				busy[ep.Pod] = true
+				backed[slice.Service] = backed[slice.Service] || ep.Ready
+			}
+		}
+	}
+	for _, ch := range all {
+		if p, ok := ch.Object.(*model.Pod); ok && !p.HostNetwork && !p.Finished && c.nodes[p.NodeName] != nil && (client == "" || busy[p.ID] == false) {
+			client = "pod:" + p.ID.String()
+		}
+	}
+	for _, ch := range all {
+		svc, ok := ch.Object.(*model.Service)
+		if !ok || svc.Type == model.ExternalName || svc.Headless || len(svc.ClusterIPs) == 0 || len(svc.Ports) == 0 || client == "" {
+			continue
+		}
+		port := svc.Ports[0]
+		to := fmt.Sprintf("service:%s:%d", svc.ID, port.Port)
+		switch {
+		case !backed[svc.ID] && !svc.Selectorless:
+			idle = to
+		case port.NodePort != 0 && len(c.names) > 0:
+			if addr, err := ofFamily(c.nodes[c.names[0]].object.Addrs(), true); err == nil {
+				outside = &Question{"external:198.51.100.7@" + c.names[0], target{addr, port.NodePort}.String(), port.Protocol.String()}
+			}
+			fallthrough
+		default:
+			clusterIP = &Question{client, to, port.Protocol.String()}
+		}
+	}
+	var out []Question
+	for _, q := range []*Question{clusterIP, outside} {
+		if q != nil {
+			out = append(out, *q)
+		}
+	}
+	if idle != "" {
+		out = append(out, Question{client, idle, "TCP"})
+	}
+	return out
+}

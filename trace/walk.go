@@ -1,0 +1,116 @@
+package trace
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// maxCrossings bounds how often a packet crosses between nodes: more is a routing loop.
+const maxCrossings = 8
+
+// place is where a packet starts or ends: a pod, a node's own network stack, or an address outside the cluster.
+type place struct {
+	pod     *model.Pod // not nil: that pod
+	node    *node      // the pod's node, the node itself, or, outside, the node at whose uplink it is
+	outside bool
+	addr    netip.Addr // the address it speaks from, or was reached at
+}
+
+// String is pod:<ns>/<name>, node:<name>, or the bare address.
+func (p place) String() string {
+	switch {
+	case p.pod != nil:
+		return "pod:" + p.pod.ID.String()
+	case p.outside:
+		return p.addr.String()
+	}
+	return "node:" + p.node.name
+}
+
+// same tells whether both are the same party.
+func (p place) same(o place) bool {
+	if p.outside || o.outside {
+		return p.outside && o.outside && p.addr == o.addr
+	}
+	return p.pod == o.pod && p.node == o.node
+}
+
+// door is the interface through which what the place sends enters VPP.
+func (p place) door() string {
+	switch {
+	case p.pod != nil:
+		return cni.PodInterface(p.pod.ID)
+	case p.outside:
+		return cni.Uplink
+	}
+	return cni.Host
+}
+
+// journey is the way of one packet, over as many nodes as it takes.
+type journey struct {
+	hops   []string
+	end    place
+	packet sim.Packet // as it arrived; as it was last seen if lost
+	lost   string     // why it got nowhere; "" if it arrived
+}
+
+// travel sends a packet from a place and follows it across the nodes.
+func (c *Cluster) travel(from place, p sim.Packet) journey {
+	var j journey
+	at, in := from.node, from.door()
+	for range maxCrossings {
+		fate := at.sim.Send(in, p)
+		for _, h := range fate.Hops {
+			j.hops = append(j.hops, at.name+": "+h.Node+": "+h.Text)
+		}
+		if len(fate.Out) == 0 {
+			j.packet, j.lost = fate.Last, at.name+": nothing left VPP"
+			if n := len(j.hops); n > 0 {
+				j.lost = j.hops[n-1]
+			}
+			return j
+		}
+		out := fate.Out[0]
+		j.packet, p = out.Packet, out.Packet
+		next, arrived := c.follow(&j, at, out)
+		if arrived || next == nil {
+			return j
+		}
+		at, in = next, out.Interface
+	}
+	j.lost = fmt.Sprintf("crossed nodes %d times: a routing loop", maxCrossings)
+	return j
+}
+
+// follow decides where what left an interface goes: it has arrived, or it enters another node by its twin interface.
+func (c *Cluster) follow(j *journey, at *node, out sim.Output) (next *node, arrived bool) {
+	dst := out.Packet.Dst
+	switch {
+	case out.Local || out.Interface == cni.Host:
+		j.end = place{node: at, addr: dst}
+		return nil, true
+	case out.Interface == cni.Overlay:
+		if next = c.world.behindOverlay(dst, c.nodes); next == nil || next == at {
+			j.lost = fmt.Sprintf("%s: overlay: no node has %s", at.name, dst)
+			return nil, false
+		}
+		return next, false
+	case out.Interface == cni.Uplink:
+		if next = c.nodes[c.world.nodeOf(dst)]; next != nil && next != at {
+			return next, false
+		}
+		j.end = place{node: at, outside: true, addr: dst}
+		return nil, true
+	}
+	pod := c.world.podBehind(at.name, out.Interface)
+	if pod == nil {
+		j.lost = fmt.Sprintf("%s: interface %s belongs to no pod", at.name, out.Interface)
+		return nil, false
+	}
+	j.end = place{pod: pod, node: at, addr: dst}
+	return nil, true
+}

@@ -1,0 +1,296 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// frontend is what a client dials.
+type frontend struct {
+	addr  netip.Addr
+	port  uint16
+	proto model.Protocol
+}
+
+type portProto struct {
+	port  uint16
+	proto model.Protocol
+}
+
+// world is all objects, with the indexes that questions need; the indexes are made anew when an object changed.
+type world struct {
+	objects map[model.Ref]model.Object
+	stale   bool
+
+	pods      map[netip.Addr]*model.Pod
+	behind    map[string]*model.Pod // node + interface
+	nodeAddrs map[netip.Addr]string
+	nodePorts map[portProto]model.ServiceID
+	vips      map[netip.Addr]model.ServiceID
+	fronts    map[frontend]model.ServiceID
+}
+
+func newWorld() *world { return &world{objects: map[model.Ref]model.Object{}} }
+
+func (w *world) apply(changes []event.Change) {
+	for _, ch := range changes {
+		if ch.Object == nil {
+			delete(w.objects, ch.Ref)
+		} else {
+			w.objects[ch.Ref] = ch.Object
+		}
+	}
+	w.stale = true
+}
+
+// all are the objects as changes, sorted: what a node that joins has to learn.
+func (w *world) all() []event.Change {
+	out := make([]event.Change, 0, len(w.objects))
+	for ref, obj := range w.objects {
+		out = append(out, event.Change{Ref: ref, Object: obj})
+	}
+	slices.SortFunc(out, func(a, b event.Change) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return out
+}
+
+func (w *world) refresh() {
+	if !w.stale {
+		return
+	}
+	w.stale = false
+	w.pods, w.behind = map[netip.Addr]*model.Pod{}, map[string]*model.Pod{}
+	w.nodeAddrs = map[netip.Addr]string{}
+	w.nodePorts, w.vips, w.fronts = map[portProto]model.ServiceID{}, map[netip.Addr]model.ServiceID{}, map[frontend]model.ServiceID{}
+	for _, ch := range w.all() {
+		switch obj := ch.Object.(type) {
+		case *model.Node:
+			for _, addr := range obj.Addrs() {
+				w.nodeAddrs[addr] = obj.Name
+			}
+		case *model.Pod:
+			w.addPod(obj)
+		}
+	}
+	for _, ch := range w.all() { // in order of names, so that the first owner of a shared frontend stays
+		if svc, ok := ch.Object.(*model.Service); ok {
+			w.addService(svc)
+		}
+	}
+}
+
+func (w *world) addPod(p *model.Pod) {
+	if p.HostNetwork || p.Finished || p.NodeName == "" {
+		return
+	}
+	for _, ip := range p.IPs {
+		if _, taken := w.pods[ip]; !taken {
+			w.pods[ip] = p
+		}
+	}
+	w.behind[p.NodeName+" "+cni.PodInterface(p.ID)] = p
+}
+
+func (w *world) addService(svc *model.Service) {
+	if svc.Type == model.ExternalName || svc.Headless || svc.ProxyName != "" {
+		return
+	}
+	addrs := slices.Concat(svc.ClusterIPs, svc.ExternalIPs)
+	for _, lb := range svc.LoadBalancerIPs {
+		if !lb.Proxy {
+			addrs = append(addrs, lb.Addr)
+		}
+	}
+	for _, addr := range addrs {
+		own(w.vips, addr, svc.ID)
+		for _, port := range svc.Ports {
+			own(w.fronts, frontend{addr, port.Port, port.Protocol}, svc.ID)
+		}
+	}
+	for _, port := range svc.Ports {
+		if port.NodePort == 0 {
+			continue
+		}
+		own(w.nodePorts, portProto{port.NodePort, port.Protocol}, svc.ID)
+		for addr := range w.nodeAddrs {
+			own(w.fronts, frontend{addr, port.NodePort, port.Protocol}, svc.ID)
+		}
+	}
+}
+
+// own gives key to id unless a service that sorts before it has it.
+func own[K comparable](m map[K]model.ServiceID, key K, id model.ServiceID) {
+	if old, taken := m[key]; !taken || id.Compare(old) < 0 {
+		m[key] = id
+	}
+}
+
+func (w *world) frontends() map[frontend]model.ServiceID { return w.fronts }
+
+// name is how an address is called: pod:<ns>/<name>, node:<name>, or itself.
+func (w *world) name(addr netip.Addr) string {
+	if p := w.pods[addr]; p != nil {
+		return "pod:" + p.ID.String()
+	}
+	if n := w.nodeAddrs[addr]; n != "" {
+		return "node:" + n
+	}
+	return addr.String()
+}
+
+func (w *world) nodeOf(addr netip.Addr) string { return w.nodeAddrs[addr] }
+
+func (w *world) podBehind(node, ifName string) *model.Pod { return w.behind[node+" "+ifName] }
+
+// behindOverlay is the node an address of the cluster network leads to: its own, or that of its pod range.
+func (w *world) behindOverlay(addr netip.Addr, nodes map[string]*node) *node {
+	if n := nodes[w.nodeAddrs[addr]]; n != nil {
+		return n
+	}
+	for _, n := range nodes {
+		for _, cidr := range n.object.PodCIDRs {
+			if cidr.Contains(addr) {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// ask resolves the names of a question into a place and a packet.
+func (c *Cluster) ask(q Question) (place, packetOf, error) {
+	c.world.refresh()
+	proto, err := model.ParseProtocol(q.Protocol)
+	if err != nil {
+		return place{}, packetOf{}, err
+	}
+	to, err := c.destination(q.To, proto)
+	if err != nil {
+		return place{}, packetOf{}, err
+	}
+	from, err := c.origin(q.From, to.addr.Is4())
+	if err != nil {
+		return place{}, packetOf{}, err
+	}
+	return from, firstPacket(proto, from.addr, to), nil
+}
+
+// origin resolves Question.From; v4 says which family the packet needs.
+func (c *Cluster) origin(s string, v4 bool) (place, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	switch kind {
+	case "pod":
+		ns, name, ok := strings.Cut(rest, "/")
+		if !ok {
+			return place{}, fmt.Errorf("from %q: want pod:<namespace>/<name>", s)
+		}
+		return c.podPlace(model.PodID{Namespace: ns, Name: name}, v4)
+	case "node":
+		n := c.nodes[rest]
+		if n == nil {
+			return place{}, fmt.Errorf("from %q: unknown node %q", s, rest)
+		}
+		addr, err := ofFamily(n.object.Addrs(), v4)
+		if err != nil {
+			return place{}, fmt.Errorf("from %q: node %s: %w", s, rest, err)
+		}
+		return place{node: n, addr: addr}, nil
+	case "external":
+		ip, name, ok := strings.Cut(rest, "@")
+		addr, err := netip.ParseAddr(ip)
+		if !ok || err != nil {
+			return place{}, fmt.Errorf("from %q: want external:<ip>@<node>", s)
+		}
+		n := c.nodes[name]
+		if n == nil {
+			return place{}, fmt.Errorf("from %q: unknown node %q", s, name)
+		}
+		return place{node: n, outside: true, addr: addr}, nil
+	}
+	return place{}, fmt.Errorf("from %q: want pod:<ns>/<name>, node:<name> or external:<ip>@<node>", s)
+}
+
+func (c *Cluster) podPlace(id model.PodID, v4 bool) (place, error) {
+	p, err := c.pod(id)
+	if err != nil {
+		return place{}, err
+	}
+	n := c.nodes[p.NodeName]
+	if n == nil {
+		return place{}, fmt.Errorf("pod %s: its node %q is not among the objects", id, p.NodeName)
+	}
+	if p.HostNetwork {
+		addr, err := ofFamily(n.object.Addrs(), v4)
+		if err != nil {
+			return place{}, fmt.Errorf("pod %s: node %s: %w", id, n.name, err)
+		}
+		return place{node: n, addr: addr}, nil
+	}
+	addr, err := ofFamily(p.IPs, v4)
+	if err != nil {
+		return place{}, fmt.Errorf("pod %s: %w", id, err)
+	}
+	return place{pod: p, node: n, addr: addr}, nil
+}
+
+func (c *Cluster) pod(id model.PodID) (*model.Pod, error) {
+	obj, ok := c.world.objects[model.Ref{Kind: model.KindPod, Namespace: id.Namespace, Name: id.Name}]
+	if !ok {
+		return nil, fmt.Errorf("unknown pod %s", id)
+	}
+	p := obj.(*model.Pod)
+	if p.Finished {
+		return nil, fmt.Errorf("pod %s has finished: it has no address any more", id)
+	}
+	return p, nil
+}
+
+func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, error) {
+	for _, a := range addrs {
+		if a.Is4() == v4 {
+			return a, nil
+		}
+	}
+	family := map[bool]string{true: "IPv4", false: "IPv6"}[v4]
+	return netip.Addr{}, fmt.Errorf("has no %s address", family)
+}
+
+// destination resolves Question.To.
+func (c *Cluster) destination(s string, proto model.Protocol) (target, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	switch kind {
+	case "pod":
+		ns, name, port, err := objectPort(rest, proto == model.ICMP)
+		if err != nil {
+			return target{}, err
+		}
+		to, err := c.podPlace(model.PodID{Namespace: ns, Name: name}, true)
+		if err != nil { // perhaps it speaks IPv6 only
+			if to, err = c.podPlace(model.PodID{Namespace: ns, Name: name}, false); err != nil {
+				return target{}, err
+			}
+		}
+		return target{addr: to.addr, port: port}, nil
+	case "service":
+		ns, name, port, err := objectPort(rest, proto == model.ICMP)
+		if err != nil {
+			return target{}, err
+		}
+		obj, ok := c.world.objects[model.Ref{Kind: model.KindService, Namespace: ns, Name: name}]
+		if !ok {
+			return target{}, fmt.Errorf("unknown service %s/%s", ns, name)
+		}
+		svc := obj.(*model.Service)
+		if len(svc.ClusterIPs) == 0 {
+			return target{}, fmt.Errorf("service %s/%s has no cluster IP", ns, name)
+		}
+		return target{addr: svc.ClusterIPs[0], port: port}, nil
+	}
+	return addressPort(s, proto)
+}
