@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
 
@@ -139,7 +140,7 @@ func (c *fakeConn) request(body []byte) error {
 	if prototype == nil {
 		return errors.New("unknown id")
 	}
-	k := (&registry{byKey: newRegistry0}).kind(key(prototype), id)
+	k := (&registry{byKey: newRegistryOnce.byKey}).kind(key(prototype), id)
 	req := k.new()
 	if err := codec.DecodeMsg(body, req); err != nil {
 		return err
@@ -162,12 +163,12 @@ func (c *fakeConn) request(body []byte) error {
 
 func key(m api.Message) string { return m.GetMessageName() + "_" + m.GetCrcString() }
 
-// newRegistry0 is one registry for all fakes: building it is slow under the race detector.
-var newRegistry0 = newRegistry().byKey
+// newRegistryOnce is one registry for all fakes: building it is slow under the race detector.
+var newRegistryOnce = newRegistry()
 
 // plain is the empty reply of the request's name; none for dumps.
 func (c *fakeConn) plain(req api.Message) []api.Message {
-	r := registry{byKey: newRegistry0}
+	r := registry{byKey: newRegistryOnce.byKey}
 	for k, id := range c.ids {
 		if kk := r.kind(k, id); kk.name == req.GetMessageName()+"_reply" {
 			return []api.Message{kk.new()}
@@ -240,3 +241,5 @@ func up(t testing.TB, f *fake, cfg Config) *Conn {
 	}
 	return c
 }
+
+type interfaceIndex = interface_types.InterfaceIndex

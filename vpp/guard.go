@@ -2,34 +2,236 @@ package vpp
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/vlib"
 )
 
 // GuardError is a message the guard did not let out.
 type GuardError struct {
-	// Message is its name, Rule the rule's name, Why what would have happened.
+	// Message is its name, Rule the rule's name, Why what is wrong with this message.
 	Message, Rule, Why string
+
+	outstanding bool // may be let out when what is on its way has been answered
 }
 
 func (e *GuardError) Error() string {
 	return fmt.Sprintf("%s refused by guard rule %s: %s", e.Message, e.Rule, e.Why)
 }
 
-// Guard refuses messages known to crash or silently corrupt VPP.
-type Guard struct{}
+// Rule is one thing a message may not do to VPP.
+type Rule struct {
+	// Name is stable: it appears in errors and in documentation.
+	Name string
+	// Messages are the names of the messages it judges.
+	Messages []string
+	// Source says where VPP does it: file or handler, and version.
+	Source string
+	// Harm is what VPP would do.
+	Harm string
+
+	// judge returns what is wrong with m, or nothing.
+	judge func(g *Guard, m api.Message) string
+	// hinges tells whether m, right if everything on its way succeeds, would do harm if part of that failed; nil: never.
+	hinges func(g *Guard, m api.Message) bool
+}
+
+// Guard refuses messages known to crash or silently corrupt VPP. It keeps a shadow of the NAT mappings and interface roles
+// that matter for it, filled from dumps and acknowledged writes seen on this connection, with the writes on their way
+// applied on top. Where a message is harmless or fatal depending on state it does not know, it refuses and asks for the
+// dump. The zero value is ready; methods are safe for concurrent use.
+type Guard struct {
+	// AllowDisable lets nat44_ed_plugin_enable_disable{enable:false} out, which deletes everything NAT has, also what is
+	// not ours. The agent never needs it. Set before use.
+	AllowDisable bool
+
+	mu       sync.Mutex
+	rules    map[string][]Rule // by message name
+	mappings shadow[mappingKey, mapping, mappingChange]
+	allLB    bool // every LB mapping of VPP is in mappings
+	roles    shadow[uint32, flags, flagChange]
+	outputs  shadow[uint32, flags, flagChange]
+}
 
 // NewGuard is a guard that knows nothing of VPP's state yet.
 func NewGuard() *Guard { return &Guard{} }
 
-// Reset forgets VPP's state: a new connection may be to another VPP.
-func (g *Guard) Reset() {}
+// Rules are all rules, in the order they are applied.
+func (g *Guard) Rules() []Rule {
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), aclRules(), otherRules())
+}
 
-// Check judges msg and, when it may leave, takes it for sent.
-func (g *Guard) Check(api.Message) error { return nil }
+// Reset forgets VPP's state: a new connection may be to another VPP.
+func (g *Guard) Reset() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
+	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
+}
+
+// Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
+// leave, and Observe for each answer. A message that would do harm if one before it, not answered yet, failed is refused;
+// Do waits for that answer and asks again.
+func (g *Guard) Check(msg api.Message) error {
+	name := msg.GetMessageName()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rules == nil {
+		g.index()
+	}
+	rules := g.rules[name]
+	for i := range rules {
+		if why := rules[i].judge(g, msg); why != "" {
+			return &GuardError{Message: name, Rule: rules[i].Name, Why: why}
+		}
+	}
+	for i := range rules {
+		if rules[i].hinges != nil && rules[i].hinges(g, msg) {
+			return &GuardError{Message: name, Rule: rules[i].Name, Why: "hinges on answers that are outstanding: wait for them", outstanding: true}
+		}
+	}
+	g.send(msg)
+	return nil
+}
+
+func (g *Guard) index() {
+	g.rules = map[string][]Rule{}
+	for _, r := range g.Rules() {
+		for _, m := range r.Messages {
+			g.rules[m] = append(g.rules[m], r)
+		}
+	}
+}
+
+// send applies a write that is on its way to the shadow.
+func (g *Guard) send(msg api.Message) {
+	switch m := msg.(type) {
+	case *nat44_ed.Nat44InterfaceAddDelFeature:
+		g.roles.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
+	case *nat44_ed.Nat44EdAddDelOutputInterface:
+		g.outputs.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
+	default:
+		if key, op, ok := mappingOp(msg); ok {
+			g.mappings.send(key, op)
+		}
+	}
+}
 
 // Observe learns from the answer to a message Check let out. Answers come in the order of the Checks.
-func (g *Guard) Observe(api.Message, Reply) {}
+func (g *Guard) Observe(msg api.Message, reply Reply) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ok := reply.Err == nil
+	switch m := msg.(type) {
+	case *nat44_ed.Nat44InterfaceAddDelFeature:
+		g.roles.settle(uint32(m.SwIfIndex), ok)
+	case *nat44_ed.Nat44EdAddDelOutputInterface:
+		g.outputs.settle(uint32(m.SwIfIndex), ok)
+	case *nat44_ed.Nat44EdPluginEnableDisable:
+		if ok { // both begin with nothing
+			g.empty()
+		}
+	case *nat44_ed.Nat44LbStaticMappingDump, *nat44_ed.Nat44StaticMappingDump, *nat44_ed.Nat44IdentityMappingDump:
+		if ok {
+			g.dumpedMappings(msg, reply.Details)
+		}
+	case *nat44_ed.Nat44InterfaceDump, *nat44_ed.Nat44EdOutputInterfaceGet:
+		if ok {
+			g.dumpedInterfaces(msg, reply.Details)
+		}
+	default:
+		if key, _, known := mappingOp(msg); known {
+			g.settleMapping(key, msg, reply.Err)
+		}
+	}
+}
 
-// Event learns from an unsolicited message.
-func (g *Guard) Event(api.Message) {}
+// Event learns from an unsolicited message: NAT forgets an interface that is deleted (nat44_ed_sw_interface_add_del).
+func (g *Guard) Event(msg api.Message) {
+	m, ok := msg.(*interfaces.SwInterfaceEvent)
+	if !ok || !m.Deleted {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roles.set(uint32(m.SwIfIndex), 0)
+	g.outputs.set(uint32(m.SwIfIndex), 0)
+}
+
+// empty: NAT has nothing now.
+func (g *Guard) empty() {
+	g.mappings.replace(func(mapping) bool { return true }, nil)
+	g.roles.replace(func(flags) bool { return true }, nil)
+	g.outputs.replace(func(flags) bool { return true }, nil)
+	g.allLB = true
+}
+
+// maxTag is the longest tag VPP keeps: the 64th byte is its NUL.
+const maxTag = 63
+
+func otherRules() []Rule {
+	return []Rule{
+		{
+			Name:     "nat-disable",
+			Messages: []string{"nat44_ed_plugin_enable_disable"},
+			Source:   "nat44_ed.c nat44_plugin_disable, VPP 24.06",
+			Harm:     "deletes every mapping, session, role and pool, foreign ones too, and leaks FIB locks",
+			judge: func(g *Guard, msg api.Message) string {
+				if m := msg.(*nat44_ed.Nat44EdPluginEnableDisable); !m.Enable && !g.AllowDisable {
+					return "would disable nat44-ed"
+				}
+				return ""
+			},
+		}, {
+			Name:     "nat-vrf-dump-v1",
+			Messages: []string{"nat44_ed_vrf_tables_dump"},
+			Source:   "nat44_ed_api.c send_nat44_ed_vrf_tables_details, VPP 24.06",
+			Harm:     "details hold numbers in host byte order: what is read is wrong",
+			judge:    func(*Guard, api.Message) string { return "use nat44_ed_vrf_tables_v2_dump" },
+		}, {
+			Name:     "cli-nat",
+			Messages: []string{"cli_inband"},
+			Source:   "nat44_ed_cli.c set_session_limit / nat44 plugin disable, VPP 24.06",
+			Harm: "'set nat44 session limit' makes a new flow hash: static mappings are still dumped and match nothing; " +
+				"'nat44 plugin disable' deletes everything",
+			judge: func(g *Guard, msg api.Message) string { return judgeCLI(g, msg.(*vlib.CliInband).Cmd) },
+		}, {
+			Name:     "cnat-no-paths",
+			Messages: []string{"cnat_translation_update"},
+			Source:   "cnat_translation.c cnat_translation_update (vec_validate of n_paths-1), VPP 24.06",
+			Harm:     "VPP aborts",
+			judge: func(_ *Guard, msg api.Message) string {
+				if len(msg.(*cnat.CnatTranslationUpdate).Translation.Paths) == 0 {
+					return "no paths: delete the translation instead"
+				}
+				return ""
+			},
+		}, {
+			Name:     "cnat-purge",
+			Messages: []string{"cnat_session_purge"},
+			Source:   "cnat_session.c cnat_session_purge, VPP 24.06",
+			Harm:     "deletes all translations beside all sessions",
+			judge:    func(*Guard, api.Message) string { return "would delete all translations" },
+		}, {
+			Name:     "interface-tag",
+			Messages: []string{"sw_interface_tag_add_del"},
+			Source:   "interface.api sw_interface_tag_add_del string[64], VPP 24.06",
+			Harm:     "the tag is cut without a word, and with it what tells whose the interface is",
+			judge: func(_ *Guard, msg api.Message) string {
+				return longTag(msg.(*interfaces.SwInterfaceTagAddDel).Tag)
+			},
+		},
+	}
+}
+
+func longTag(tag string) string {
+	if len(tag) > maxTag {
+		return fmt.Sprintf("tag of %d bytes, VPP keeps %d", len(tag), maxTag)
+	}
+	return ""
+}

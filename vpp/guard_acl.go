@@ -1,0 +1,175 @@
+package vpp
+
+import (
+	"fmt"
+	"net/netip"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+const maxACLs = 255 // acl_interface_set_acl_list.count is a u8
+
+func aclRules() []Rule {
+	return []Rule{
+		{
+			Name:     "acl-list-length",
+			Messages: []string{"acl_interface_set_acl_list"},
+			Source:   "acl.api acl_interface_set_acl_list (u8 count, n_input), VPP 24.06",
+			Harm:     "the count wraps: another, shorter list is applied",
+			judge: func(_ *Guard, msg api.Message) string {
+				m := msg.(*acl.ACLInterfaceSetACLList)
+				switch n := len(m.Acls); {
+				case n > maxACLs:
+					return fmt.Sprintf("%d ACLs, at most %d", n, maxACLs)
+				case int(m.NInput) > n:
+					return fmt.Sprintf("%d input ACLs of %d", m.NInput, n)
+				case m.Count != 0 && int(m.Count) != n:
+					return fmt.Sprintf("count %d beside %d ACLs", m.Count, n)
+				}
+				return ""
+			},
+		}, {
+			Name:     "acl-list-duplicate",
+			Messages: []string{"acl_interface_set_acl_list"},
+			Source:   "acl.c vl_api_acl_interface_set_acl_list_t_handler, VPP 24.06",
+			Harm:     "retval 1 or -116 after the output direction has been applied already",
+			judge:    func(_ *Guard, msg api.Message) string { return duplicateACL(msg.(*acl.ACLInterfaceSetACLList)) },
+		}, {
+			Name:     "acl-count",
+			Messages: []string{"acl_add_replace", "macip_acl_add", "macip_acl_add_replace"},
+			Source:   "acl.c verify_message_len, VPP 24.06",
+			Harm:     "VPP refuses the message or applies other rules than meant",
+			judge: func(_ *Guard, msg api.Message) string {
+				count, n := aclCount(msg)
+				if count != 0 && int(count) != n {
+					return fmt.Sprintf("count %d beside %d rules", count, n)
+				}
+				return ""
+			},
+		}, {
+			Name:     "acl-tag",
+			Messages: []string{"acl_add_replace", "macip_acl_add", "macip_acl_add_replace"},
+			Source:   "acl.c acl_add_list (clib_strnlen of tag), VPP 24.06",
+			Harm:     "a tag of 64 bytes is refused, and a longer one is cut to that",
+			judge:    func(_ *Guard, msg api.Message) string { return longTag(aclTag(msg)) },
+		}, {
+			Name:     "acl-prefix",
+			Messages: []string{"acl_add_replace"},
+			Source:   "acl.c acl_api_invalid_prefix, ip_types_api.c ip_prefix_decode2, VPP 24.06",
+			Harm:     "one bad rule makes VPP refuse the whole table (-57): the old policy stays in force",
+			judge:    eachRule(func(r acl_types.ACLRule) string { return badPrefixes(r.SrcPrefix, r.DstPrefix) }),
+		}, {
+			Name:     "acl-range",
+			Messages: []string{"acl_add_replace"},
+			Source:   "acl.c acl_add_list, public_inlines.h single_acl_match_5tuple, VPP 24.06",
+			Harm:     "first > last makes VPP refuse the whole table (-8); an ICMP range beyond 255 never matches",
+			judge:    eachRule(badRanges),
+		},
+	}
+}
+
+func eachRule(judge func(acl_types.ACLRule) string) func(*Guard, api.Message) string {
+	return func(_ *Guard, msg api.Message) string {
+		for i, r := range msg.(*acl.ACLAddReplace).R {
+			if why := judge(r); why != "" {
+				return fmt.Sprintf("rule %d: %s", i, why)
+			}
+		}
+		return ""
+	}
+}
+
+func duplicateACL(m *acl.ACLInterfaceSetACLList) string {
+	in := min(int(m.NInput), len(m.Acls))
+	for _, direction := range [][]uint32{m.Acls[:in], m.Acls[in:]} {
+		seen := make(map[uint32]bool, len(direction))
+		for _, index := range direction {
+			if seen[index] {
+				return fmt.Sprintf("ACL %d twice in one direction", index)
+			}
+			seen[index] = true
+		}
+	}
+	return ""
+}
+
+func aclCount(msg api.Message) (uint32, int) {
+	switch m := msg.(type) {
+	case *acl.ACLAddReplace:
+		return m.Count, len(m.R)
+	case *acl.MacipACLAdd:
+		return m.Count, len(m.R)
+	case *acl.MacipACLAddReplace:
+		return m.Count, len(m.R)
+	}
+	return 0, 0
+}
+
+func aclTag(msg api.Message) string {
+	switch m := msg.(type) {
+	case *acl.ACLAddReplace:
+		return m.Tag
+	case *acl.MacipACLAdd:
+		return m.Tag
+	case *acl.MacipACLAddReplace:
+		return m.Tag
+	}
+	return ""
+}
+
+func badPrefixes(src, dst ip_types.Prefix) string {
+	if src.Address.Af != dst.Address.Af {
+		return "source and destination of different families"
+	}
+	for _, p := range []ip_types.Prefix{src, dst} {
+		if why := badPrefix(p); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+func badPrefix(p ip_types.Prefix) string {
+	var addr netip.Addr
+	switch p.Address.Af {
+	case ip_types.ADDRESS_IP4:
+		addr = netip.AddrFrom4(p.Address.Un.GetIP4())
+	case ip_types.ADDRESS_IP6:
+		addr = netip.AddrFrom16(p.Address.Un.GetIP6())
+	default:
+		return fmt.Sprintf("address family %d", p.Address.Af)
+	}
+	prefix := netip.PrefixFrom(addr, int(p.Len))
+	switch {
+	case !prefix.IsValid():
+		return fmt.Sprintf("%s/%d is too long", addr, p.Len)
+	case prefix.Masked() != prefix:
+		return fmt.Sprintf("%s has host bits set", prefix)
+	}
+	return ""
+}
+
+// badRanges judges ports, or ICMP types (in place of source ports) and codes (of destination ports).
+func badRanges(r acl_types.ACLRule) string {
+	sf, sl, df, dl := r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast
+	switch {
+	case sf > sl:
+		return fmt.Sprintf("source range %d-%d", sf, sl)
+	case df > dl:
+		return fmt.Sprintf("destination range %d-%d", df, dl)
+	}
+	switch r.Proto {
+	case ip_types.IP_API_PROTO_ICMP, ip_types.IP_API_PROTO_ICMP6:
+		if sf > 255 || df > 255 { // an upper end of 65535 is the usual way to say "any"
+			return fmt.Sprintf("ICMP type %d, code %d", sf, df)
+		}
+	case 0:
+		if sf != 0 || df != 0 || sl != 65535 || dl != 65535 {
+			return fmt.Sprintf("any protocol with ports %d-%d, %d-%d: VPP ignores them", sf, sl, df, dl)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,368 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+)
+
+const (
+	maxLocals = 255 // nat44_ed.c counts locals in a u8
+	maxWeight = 255 // and adds their probabilities up in one
+)
+
+// mappingKey is how VPP finds a static mapping: fib index 0 whatever the VRF (nat44_ed.c nat44_ed_sm_o2i_lookup, VPP 24.06).
+// An address-only mapping has port and protocol 0.
+type mappingKey struct {
+	addr  [4]byte
+	port  uint16
+	proto uint8
+}
+
+func (k mappingKey) String() string {
+	return fmt.Sprintf("%s:%d/%d", netip.AddrFrom4(k.addr), k.port, k.proto)
+}
+
+// local is one backend of an LB mapping.
+type local struct {
+	addr   [4]byte
+	port   uint16
+	weight uint8
+	vrf    uint32
+}
+
+// mappingKind says what VPP has under a key.
+type mappingKind uint8
+
+const (
+	unknownMapping mappingKind = iota // or none, if the guard knows every mapping
+	noMapping
+	lbMapping
+	singleMapping
+	identityMapping
+)
+
+// mapping is what is known of a static mapping.
+type mapping struct {
+	kind   mappingKind
+	doubt  bool // VPP contradicted the shadow here
+	out2in bool
+	locals []local // never changed in place
+}
+
+func (m mapping) nothing() bool { return m.kind == unknownMapping && !m.doubt }
+
+func (m mapping) weight() int {
+	sum := 0
+	for _, l := range m.locals {
+		sum += int(l.weight)
+	}
+	return sum
+}
+
+// mappingChange is what a message does to the mapping under its key, if VPP takes it.
+type mappingChange struct {
+	local   *local  // not nil: this local is added or removed
+	add     bool    // with local
+	becomes mapping // without local: what the mapping is now, whatever it was
+}
+
+func (c mappingChange) apply(m mapping) mapping {
+	if c.local == nil {
+		return c.becomes
+	}
+	if m.kind != lbMapping {
+		return m
+	}
+	switch at := m.index(*c.local); {
+	case c.add && at < 0:
+		m.locals = append(slices.Clip(m.locals), *c.local)
+	case !c.add && at >= 0:
+		m.locals = slices.Delete(slices.Clone(m.locals), at, at+1)
+	}
+	return m
+}
+
+// index finds a local by what VPP compares: address, port, VRF.
+func (m mapping) index(l local) int {
+	return slices.IndexFunc(m.locals, func(o local) bool { return o.addr == l.addr && o.port == l.port && o.vrf == l.vrf })
+}
+
+// mappingOp is the effect of msg and the key it has it on; false: none.
+func mappingOp(msg api.Message) (mappingKey, mappingChange, bool) {
+	switch m := msg.(type) {
+	case *nat44_ed.Nat44AddDelLbStaticMapping:
+		key := mappingKey{m.ExternalAddr, m.ExternalPort, m.Protocol}
+		if !m.IsAdd {
+			return key, mappingChange{becomes: mapping{kind: noMapping}}, true
+		}
+		o2i := m.Flags&nat_types.NAT_IS_OUT2IN_ONLY != 0
+		return key, mappingChange{becomes: mapping{kind: lbMapping, out2in: o2i, locals: localsOf(m.Locals)}}, true
+	case *nat44_ed.Nat44LbStaticMappingAddDelLocal:
+		l := localOf(m.Local)
+		return mappingKey{m.ExternalAddr, m.ExternalPort, m.Protocol}, mappingChange{local: &l, add: m.IsAdd}, true
+	case *nat44_ed.Nat44AddDelStaticMapping, *nat44_ed.Nat44AddDelStaticMappingV2, *nat44_ed.Nat44AddDelIdentityMapping:
+		v := viewMapping(msg)
+		if !v.add {
+			v.kind = noMapping
+		}
+		return v.key(), mappingChange{becomes: mapping{kind: v.kind}}, v.external
+	}
+	return mappingKey{}, mappingChange{}, false
+}
+
+func localOf(l nat44_ed.Nat44LbAddrPort) local {
+	return local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
+}
+
+func localsOf(in []nat44_ed.Nat44LbAddrPort) []local {
+	out := make([]local, len(in))
+	for i, l := range in {
+		out[i] = localOf(l)
+	}
+	return out
+}
+
+// settleMapping takes in an answer; one that contradicts the shadow puts the key in doubt until the next dump.
+func (g *Guard) settleMapping(key mappingKey, msg api.Message, err error) {
+	was, _ := g.mappings.flying(key)
+	g.mappings.settle(key, err == nil)
+	contradicted := false
+	switch m := msg.(type) {
+	case *nat44_ed.Nat44AddDelLbStaticMapping:
+		contradicted = m.IsAdd && errors.Is(err, api.VALUE_EXIST) && was.kind != lbMapping
+	case *nat44_ed.Nat44LbStaticMappingAddDelLocal:
+		contradicted = err == nil && was.kind != lbMapping
+	}
+	if contradicted {
+		g.mappings.set(key, mapping{doubt: true})
+	}
+}
+
+// dumpedMappings takes in the mappings of one kind.
+func (g *Guard) dumpedMappings(req api.Message, details []api.Message) {
+	kind := singleMapping
+	switch req.(type) {
+	case *nat44_ed.Nat44LbStaticMappingDump:
+		kind = lbMapping
+		g.allLB = true
+	case *nat44_ed.Nat44IdentityMappingDump:
+		kind = identityMapping
+	}
+	dumped := make(map[mappingKey]mapping, len(details))
+	for _, d := range details {
+		if key, m, ok := detailed(d); ok {
+			dumped[key] = m
+		}
+	}
+	g.mappings.replace(func(m mapping) bool { return m.kind == kind || m.doubt && kind == lbMapping }, dumped)
+}
+
+// detailed is a mapping as dumped; false: its address is an interface's, so its key is not known.
+func detailed(d api.Message) (mappingKey, mapping, bool) {
+	switch d := d.(type) {
+	case *nat44_ed.Nat44LbStaticMappingDetails:
+		m := mapping{kind: lbMapping, out2in: d.Flags&nat_types.NAT_IS_OUT2IN_ONLY != 0, locals: localsOf(d.Locals)}
+		return mappingKey{d.ExternalAddr, d.ExternalPort, d.Protocol}, m, true
+	case *nat44_ed.Nat44StaticMappingDetails:
+		v := anyMapping{kind: singleMapping, flags: d.Flags, addr: d.ExternalIPAddress, port: d.ExternalPort, proto: d.Protocol}
+		return v.key(), mapping{kind: v.kind}, d.ExternalSwIfIndex == noInterface
+	case *nat44_ed.Nat44IdentityMappingDetails:
+		v := anyMapping{kind: identityMapping, flags: d.Flags, addr: d.IPAddress, port: d.Port, proto: d.Protocol}
+		return v.key(), mapping{kind: v.kind}, d.SwIfIndex == noInterface
+	}
+	return mappingKey{}, mapping{}, false
+}
+
+const (
+	lbMessage    = "nat44_add_del_lb_static_mapping"
+	localMessage = "nat44_lb_static_mapping_add_del_local"
+)
+
+// lbAdd makes a rule of a judgement on LB mappings to be made.
+func lbAdd(name, source, harm string, judge func(m *nat44_ed.Nat44AddDelLbStaticMapping) string) Rule {
+	return Rule{
+		Name: name, Messages: []string{lbMessage}, Source: source, Harm: harm,
+		judge: func(_ *Guard, msg api.Message) string {
+			if m := msg.(*nat44_ed.Nat44AddDelLbStaticMapping); m.IsAdd {
+				return judge(m)
+			}
+			return ""
+		},
+	}
+}
+
+func lbRules() []Rule {
+	const add = "nat44_ed.c nat44_ed_add_lb_static_mapping, VPP 24.06"
+	return []Rule{
+		lbAdd("lb-few-locals", add, "refused (-7): the service would be missing", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
+			if n := len(m.Locals); n < 2 {
+				return fmt.Sprintf("%d locals, at least 2", n)
+			}
+			return ""
+		}),
+		lbAdd("lb-many-locals", "nat44_ed_api.c unformat_nat44_lb_addr_port (u8 counter), VPP 24.06",
+			"the loop over locals never ends: VPP eats all memory and aborts", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
+				if n := len(m.Locals); n > maxLocals {
+					return fmt.Sprintf("%d locals, at most %d", n, maxLocals)
+				}
+				return ""
+			}),
+		lbAdd("lb-weight-zero", "nat44_ed.c snat_static_mapping_match (random modulo last prefix), VPP 24.06",
+			"division by zero: VPP dies at the first packet", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
+				if len(m.Locals) > 0 && sum(m.Locals) == 0 {
+					return "probabilities add up to 0"
+				}
+				return ""
+			}),
+		lbAdd("lb-weight-sum", "nat44_ed.c nat44_lb_addr_port_t.prefix (u8), VPP 24.06",
+			"the sum wraps: a multiple of 256 kills VPP at the first packet, any other balances wrongly", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
+				if s := sum(m.Locals); s > maxWeight {
+					return fmt.Sprintf("probabilities add up to %d, at most %d", s, maxWeight)
+				}
+				return ""
+			}),
+		lbAdd("lb-out2in-only", add, "refused (-6) unless the address is in the NAT pool; then backends' own connections are translated too",
+			func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
+				if m.Flags&nat_types.NAT_IS_OUT2IN_ONLY == 0 {
+					return "without OUT2IN_ONLY"
+				}
+				return ""
+			}),
+		{
+			Name: "lb-delete-flags", Messages: []string{lbMessage},
+			Source: "nat44_ed.c nat44_ed_del_lb_static_mapping (uses the request's flags), VPP 24.06",
+			Harm:   "other flags than at creation delete keys of other mappings, or leave keys behind",
+			judge: func(g *Guard, msg api.Message) string {
+				m := msg.(*nat44_ed.Nat44AddDelLbStaticMapping)
+				if m.IsAdd {
+					return ""
+				}
+				key, _, _ := mappingOp(m)
+				have := g.mappings.get(key)
+				want := have.kind != lbMapping || have.out2in
+				if got := m.Flags&nat_types.NAT_IS_OUT2IN_ONLY != 0; got != want {
+					return fmt.Sprintf("OUT2IN_ONLY is %t here and %t in the mapping", got, want)
+				}
+				return ""
+			},
+		},
+	}
+}
+
+func sum(locals []nat44_ed.Nat44LbAddrPort) int {
+	n := 0
+	for _, l := range locals {
+		n += int(l.Probability)
+	}
+	return n
+}
+
+// localRule makes a rule of a judgement on what a mapping is and would become; it is asked only where both are known.
+func localRule(name, source, harm string, judge func(add bool, before, after mapping) string) Rule {
+	return Rule{
+		Name: name, Messages: []string{localMessage}, Source: source, Harm: harm,
+		judge: func(g *Guard, msg api.Message) string {
+			key, op, _ := mappingOp(msg)
+			before := g.mappings.get(key)
+			if before.kind != lbMapping {
+				return ""
+			}
+			return judge(msg.(*nat44_ed.Nat44LbStaticMappingAddDelLocal).IsAdd, before, op.apply(before))
+		},
+	}
+}
+
+func localRules() []Rule {
+	const source = "nat44_ed.c nat44_ed_add_del_lb_static_mapping_local, VPP 24.06"
+	return []Rule{
+		{
+			Name: "local-unknown-mapping", Messages: []string{localMessage}, Source: source,
+			Harm: "depends on the locals VPP has, which nobody has looked at: may be any of the rules below",
+			judge: func(g *Guard, msg api.Message) string {
+				key, _, _ := mappingOp(msg)
+				have := g.mappings.get(key)
+				if have.doubt || have.kind == unknownMapping && !g.allLB {
+					return "mapping " + key.String() + " is not known: dump the LB mappings first"
+				}
+				return ""
+			},
+			hinges: localHinges,
+		},
+		localRule("local-many", source, "more than 255 locals: the sum of weights wraps and VPP dies at the first packet",
+			func(add bool, _, after mapping) string {
+				if n := len(after.locals); add && n > maxLocals {
+					return fmt.Sprintf("would make %d locals, at most %d", n, maxLocals)
+				}
+				return ""
+			}),
+		localRule("local-weight-sum", source, "the sum wraps: a multiple of 256 kills VPP at the first packet, any other balances wrongly",
+			func(add bool, _, after mapping) string {
+				if w := after.weight(); add && w > maxWeight {
+					return fmt.Sprintf("would make probabilities add up to %d, at most %d", w, maxWeight)
+				}
+				return ""
+			}),
+		localRule("local-few", source, "refused (-1): the backend would stay", func(add bool, before, after mapping) string {
+			if n := len(after.locals); !add && n < len(before.locals) && n < 2 {
+				return fmt.Sprintf("would leave %d locals, at least 2: delete the mapping instead", n)
+			}
+			return ""
+		}),
+		localRule("local-weight-zero", "nat44_ed.c snat_static_mapping_match (random modulo last prefix), VPP 24.06",
+			"division by zero: VPP dies at the first packet", func(add bool, before, after mapping) string {
+				if !add && len(after.locals) < len(before.locals) && after.weight() == 0 {
+					return "would leave probabilities that add up to 0: delete the mapping instead"
+				}
+				return ""
+			}),
+	}
+}
+
+// localHinges tells whether a change of locals that is right if all on its way succeeds would do harm if part of it failed.
+// It errs towards yes.
+func localHinges(g *Guard, msg api.Message) bool {
+	key, op, _ := mappingOp(msg)
+	base, ops := g.mappings.flying(key)
+	if len(ops) == 0 {
+		return false
+	}
+	if sure := base.kind == noMapping || base.kind == unknownMapping && g.allLB && !base.doubt; sure && ops[0].local == nil {
+		base, ops = ops[0].becomes, ops[1:] // if that fails there is no mapping, and VPP refuses the rest
+	}
+	count, most := len(base.locals), base.weight()
+	least := most
+	for i, o := range ops {
+		switch {
+		case o.local == nil:
+			return true
+		case o.add:
+			count, most = count+1, most+int(o.local.weight)
+		default:
+			least -= heaviest(base, ops[:i], *o.local)
+		}
+	}
+	if op.add {
+		return count >= maxLocals || most+int(op.local.weight) > maxWeight
+	}
+	return least-heaviest(base, ops, *op.local) <= 0
+}
+
+// heaviest is the most that local l may weigh.
+func heaviest(base mapping, ops []mappingChange, l local) int {
+	w := 0
+	if at := base.index(l); at >= 0 {
+		w = int(base.locals[at].weight)
+	}
+	for _, o := range ops {
+		if o.add && o.local.addr == l.addr && o.local.port == l.port && o.local.vrf == l.vrf {
+			w = max(w, int(o.local.weight))
+		}
+	}
+	return w
+}

@@ -1,0 +1,518 @@
+package vpp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/cnat"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/vlib"
+	"pgregory.net/rapid"
+)
+
+const o2i = nat_types.NAT_IS_OUT2IN_ONLY
+
+// lb is an LB mapping of 10.96.0.1:80/tcp with locals of these weights.
+func lb(weights ...uint8) *nat44_ed.Nat44AddDelLbStaticMapping {
+	m := &nat44_ed.Nat44AddDelLbStaticMapping{
+		IsAdd: true, Flags: o2i, ExternalAddr: ip_types.IP4Address{10, 96, 0, 1}, ExternalPort: 80, Protocol: protoTCP,
+	}
+	for i, w := range weights {
+		m.Locals = append(m.Locals, backend(i, w))
+	}
+	return m
+}
+
+func backend(i int, weight uint8) nat44_ed.Nat44LbAddrPort {
+	return nat44_ed.Nat44LbAddrPort{Addr: ip_types.IP4Address{10, 1, byte(i >> 8), byte(i)}, Port: 8080, Probability: weight}
+}
+
+func with[M any](m *M, change func(*M)) *M { change(m); return m }
+
+func lbWith(change func(*nat44_ed.Nat44AddDelLbStaticMapping)) api.Message {
+	return with(lb(1, 1), change)
+}
+
+func deleteLB(flags nat_types.NatConfigFlags) api.Message {
+	return lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.IsAdd, m.Flags, m.Locals = false, flags, nil })
+}
+
+func addLocal(i int, weight uint8) api.Message { return changeLocal(true, i, weight) }
+func delLocal(i int) api.Message               { return changeLocal(false, i, 0) }
+
+func changeLocal(add bool, i int, weight uint8) api.Message {
+	return &nat44_ed.Nat44LbStaticMappingAddDelLocal{
+		IsAdd: add, ExternalAddr: ip_types.IP4Address{10, 96, 0, 1}, ExternalPort: 80, Protocol: protoTCP, Local: backend(i, weight),
+	}
+}
+
+func single(add bool, flags nat_types.NatConfigFlags, proto uint8, port uint16) *nat44_ed.Nat44AddDelStaticMappingV2 {
+	return &nat44_ed.Nat44AddDelStaticMappingV2{
+		IsAdd: add, Flags: flags, ExternalIPAddress: ip_types.IP4Address{10, 96, 0, 1}, ExternalPort: port, Protocol: proto,
+		ExternalSwIfIndex: ^interfaceIndex(0),
+	}
+}
+
+func identity(add bool, flags nat_types.NatConfigFlags, proto uint8, port uint16) *nat44_ed.Nat44AddDelIdentityMapping {
+	return &nat44_ed.Nat44AddDelIdentityMapping{
+		IsAdd: add, Flags: flags, IPAddress: ip_types.IP4Address{10, 96, 0, 1}, Port: port, Protocol: proto, SwIfIndex: ^interfaceIndex(0),
+	}
+}
+
+func feature(add bool, index interfaceIndex, flags nat_types.NatConfigFlags) api.Message {
+	return &nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, SwIfIndex: index, Flags: flags}
+}
+
+func output(add bool, index interfaceIndex) api.Message {
+	return &nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: add, SwIfIndex: index}
+}
+
+func many(n int, weight uint8) []uint8 { return slices.Repeat([]uint8{weight}, n) }
+
+func aclOf(change func(*acl_types.ACLRule)) api.Message {
+	r := acl_types.ACLRule{
+		IsPermit: 1, SrcPrefix: prefix("10.0.0.0/8"), DstPrefix: prefix("10.1.0.0/16"), Proto: protoTCP,
+		SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeFirst: 80, DstportOrIcmpcodeLast: 80,
+	}
+	change(&r)
+	return &acl.ACLAddReplace{ACLIndex: ^uint32(0), R: []acl_types.ACLRule{r}}
+}
+
+func prefix(s string) ip_types.Prefix {
+	p, err := ip_types.ParsePrefix(s)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+var longestTag, tooLongTag = strings.Repeat("t", 63), strings.Repeat("t", 64)
+
+// step is a message that was let out, and how VPP answered.
+type step struct {
+	msg api.Message
+	ok  bool
+}
+
+type guardCase struct {
+	rule    string // that must refuse; empty: let out
+	name    string
+	history []step
+	msg     api.Message
+}
+
+var (
+	lbsDumped = step{&nat44_ed.Nat44LbStaticMappingDump{}, true} // of a VPP without any
+	enabled   = step{&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, true}
+)
+
+func made(msg api.Message) step { return step{msg, true} }
+
+var guardCases = []guardCase{
+	{"", "two weight-0 pads and a backend", nil, lb(0, 0, 1)},
+	{"", "255 locals of weight 1", nil, lb(many(255, 1)...)},
+	{"", "weights up to 255", nil, lb(127, 128)},
+	{"", "longest tag", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.Tag = longestTag })},
+	{"lb-few-locals", "none", nil, lb()},
+	{"lb-few-locals", "one", nil, lb(1)},
+	{"lb-many-locals", "256", nil, lb(many(256, 0)...)},
+	{"lb-weight-zero", "all zero", nil, lb(0, 0)},
+	{"lb-weight-sum", "256 = 0 mod 256", nil, lb(128, 128)},
+	{"lb-weight-sum", "260", nil, lb(100, 100, 60)},
+	{"lb-out2in-only", "none", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.Flags = nat_types.NAT_IS_SELF_TWICE_NAT })},
+	{"lb-delete-flags", "unknown mapping", nil, deleteLB(0)},
+	{"lb-delete-flags", "known mapping", []step{made(lb(1, 1))}, deleteLB(0)},
+	{"", "delete with flags", []step{made(lb(1, 1))}, deleteLB(o2i)},
+	{"", "delete of unknown mapping", nil, deleteLB(o2i)},
+
+	{"local-unknown-mapping", "nothing seen", nil, addLocal(9, 1)},
+	{"local-unknown-mapping", "removal, nothing seen", nil, delLocal(9)},
+	{"local-unknown-mapping", "made, but VPP refused", []step{{lb(1, 1), false}}, addLocal(9, 1)},
+	{"", "absent for sure: VPP says so", []step{lbsDumped}, addLocal(9, 1)},
+	{"", "absent for sure: just enabled", []step{enabled}, addLocal(9, 1)},
+	{"", "known", []step{made(lb(1, 1))}, addLocal(9, 1)},
+	{"local-many", "256th", []step{made(lb(append(many(253, 1), 0, 0)...))}, addLocal(999, 0)},
+	{"", "255th", []step{made(lb(append(many(252, 1), 0, 0)...))}, addLocal(999, 1)},
+	{"local-many", "two on their way", []step{made(lb(append(many(252, 1), 0)...)), made(addLocal(800, 0)), made(addLocal(801, 0))}, addLocal(802, 0)},
+	{"", "removed before", []step{made(lb(many(255, 1)...)), made(delLocal(3))}, addLocal(999, 1)},
+	{"local-many", "removal refused", []step{made(lb(append(many(254, 1), 0)...)), {delLocal(3), false}}, addLocal(999, 0)},
+	{"local-weight-sum", "256", []step{made(lb(200, 55))}, addLocal(9, 1)},
+	{"", "255", []step{made(lb(200, 54))}, addLocal(9, 1)},
+	{"local-few", "of two", []step{made(lb(1, 1))}, delLocal(0)},
+	{"", "of three", []step{made(lb(1, 1, 1))}, delLocal(0)},
+	{"", "absent one of two: VPP says so", []step{made(lb(1, 1))}, delLocal(7)},
+	{"local-weight-zero", "last that weighs", []step{made(lb(0, 0, 1))}, delLocal(2)},
+	{"", "last but one that weighs", []step{made(lb(0, 0, 1, 1))}, delLocal(2)},
+	{"local-weight-zero", "both, one after the other", []step{made(lb(0, 0, 1, 1)), made(delLocal(3))}, delLocal(2)},
+
+	{"mapping-protocol", "SCTP", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.Protocol = 132 })},
+	{"mapping-protocol", "single SCTP", nil, single(true, o2i, 132, 80)},
+	{"", "address-only has no protocol", nil, single(true, nat_types.NAT_IS_ADDR_ONLY, 0, 0)},
+	{"mapping-icmp", "with port", nil, single(true, o2i, protoICMP, 8)},
+	{"mapping-icmp", "identity", nil, identity(true, 0, protoICMP, 8)},
+	{"mapping-twice-both", "LB", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) {
+		m.Flags |= nat_types.NAT_IS_TWICE_NAT | nat_types.NAT_IS_SELF_TWICE_NAT
+	})},
+	{"mapping-twice-address", "address-only", nil, single(true, nat_types.NAT_IS_ADDR_ONLY|nat_types.NAT_IS_TWICE_NAT, 0, 0)},
+	{"mapping-twice-address", "identity", nil, identity(true, nat_types.NAT_IS_SELF_TWICE_NAT, protoUDP, 4789)},
+	{"mapping-tag", "64 bytes", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.Tag = tooLongTag })},
+	{"mapping-tag", "identity", nil, with(identity(true, 0, protoUDP, 4789), func(m *nat44_ed.Nat44AddDelIdentityMapping) { m.Tag = tooLongTag })},
+	{"mapping-delete-kind", "LB through single", []step{made(lb(1, 1))}, single(false, o2i, protoTCP, 80)},
+	{"mapping-delete-kind", "LB through identity", []step{made(lb(1, 1))}, identity(false, 0, protoTCP, 80)},
+	{"mapping-delete-kind", "identity through single", []step{made(identity(true, 0, protoUDP, 4789))}, single(false, 0, protoUDP, 4789)},
+	{"mapping-delete-kind", "unknown", nil, single(false, o2i, protoTCP, 80)},
+	{"", "single through single", []step{made(single(true, o2i, protoTCP, 80))}, single(false, o2i, protoTCP, 80)},
+	{"", "no LB for sure", []step{lbsDumped}, single(false, o2i, protoTCP, 80)},
+	{"", "LB is gone", []step{made(lb(1, 1)), made(deleteLB(o2i))}, single(false, o2i, protoTCP, 80)},
+
+	{"role-not-set", "nothing seen", nil, feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"role-not-set", "other role", []step{made(feature(true, 3, nat_types.NAT_IS_INSIDE))}, feature(false, 3, nat_types.NAT_IS_OUTSIDE)},
+	{"role-not-set", "twice", []step{made(feature(true, 3, 0)), made(feature(false, 3, 0))}, feature(false, 3, 0)},
+	{"role-not-set", "VPP refused to set it", []step{{feature(true, 3, 0), false}}, feature(false, 3, 0)},
+	{"role-not-set", "disabled and enabled since", []step{made(feature(true, 3, 0)), enabled}, feature(false, 3, 0)},
+	{"", "set", []step{made(feature(true, 3, nat_types.NAT_IS_INSIDE)), made(feature(true, 3, 0))}, feature(false, 3, 0)},
+	{"", "removal was refused", []step{made(feature(true, 3, 0)), {feature(false, 3, 0), false}}, feature(false, 3, 0)},
+	{"role-both", "one message", nil, feature(true, 3, nat_types.NAT_IS_INSIDE|nat_types.NAT_IS_OUTSIDE)},
+	{"role-on-output", "", []step{made(output(true, 3))}, feature(true, 3, 0)},
+	{"", "another interface", []step{made(output(true, 4))}, feature(true, 3, 0)},
+	{"output-on-role", "", []step{made(feature(true, 3, 0))}, output(true, 3)},
+	{"", "role is gone", []step{made(feature(true, 3, 0)), made(feature(false, 3, 0))}, output(true, 3)},
+
+	{"nat-disable", "", nil, &nat44_ed.Nat44EdPluginEnableDisable{}},
+	{"", "enable", nil, &nat44_ed.Nat44EdPluginEnableDisable{Enable: true}},
+	{"nat-vrf-dump-v1", "", nil, &nat44_ed.Nat44EdVrfTablesDump{}},
+	{"", "v2", nil, &nat44_ed.Nat44EdVrfTablesV2Dump{}},
+	{"cli-nat", "session limit", nil, &vlib.CliInband{Cmd: "set nat44 session limit 1000"}},
+	{"cli-nat", "abbreviated, second line", nil, &vlib.CliInband{Cmd: "show version\n  set  nat44 sess lim 1000"}},
+	{"cli-nat", "disable", nil, &vlib.CliInband{Cmd: "nat44 plugin disable"}},
+	{"", "show", nil, &vlib.CliInband{Cmd: "show nat44 sessions"}},
+	{"cnat-no-paths", "", nil, &cnat.CnatTranslationUpdate{}},
+	{"", "a path", nil, &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{Paths: make([]cnat.CnatEndpointTuple, 1)}}},
+	{"cnat-purge", "", nil, &cnat.CnatSessionPurge{}},
+	{"interface-tag", "", nil, &interfaces.SwInterfaceTagAddDel{IsAdd: true, Tag: tooLongTag}},
+	{"", "longest interface tag", nil, &interfaces.SwInterfaceTagAddDel{IsAdd: true, Tag: longestTag}},
+
+	{"acl-list-length", "256", nil, &acl.ACLInterfaceSetACLList{Acls: make([]uint32, 256)}},
+	{"acl-list-length", "more input than all", nil, &acl.ACLInterfaceSetACLList{NInput: 2, Acls: []uint32{1}}},
+	{"acl-list-length", "count", nil, &acl.ACLInterfaceSetACLList{Count: 2, Acls: []uint32{1}}},
+	{"acl-list-duplicate", "input", nil, &acl.ACLInterfaceSetACLList{NInput: 2, Acls: []uint32{1, 1}}},
+	{"acl-list-duplicate", "output", nil, &acl.ACLInterfaceSetACLList{NInput: 1, Acls: []uint32{1, 2, 3, 2}}},
+	{"", "one ACL in both directions", nil, &acl.ACLInterfaceSetACLList{NInput: 1, Acls: []uint32{1, 1}}},
+	{"acl-count", "", nil, &acl.ACLAddReplace{Count: 1}},
+	{"acl-count", "macip", nil, &acl.MacipACLAdd{Count: 1}},
+	{"acl-tag", "", nil, &acl.ACLAddReplace{Tag: tooLongTag}},
+	{"acl-tag", "macip", nil, &acl.MacipACLAddReplace{Tag: tooLongTag}},
+	{"", "empty ACL", nil, &acl.ACLAddReplace{Tag: longestTag}},
+	{"", "good rule", nil, aclOf(func(*acl_types.ACLRule) {})},
+	{"acl-prefix", "host bits", nil, aclOf(func(r *acl_types.ACLRule) {
+		r.SrcPrefix = ip_types.Prefix{Address: prefix("10.0.0.1/32").Address, Len: 8}
+	})},
+	{"acl-prefix", "family", nil, aclOf(func(r *acl_types.ACLRule) { r.DstPrefix = prefix("fd00::/8") })},
+	{"acl-prefix", "length", nil, aclOf(func(r *acl_types.ACLRule) { r.DstPrefix.Len = 33 })},
+	{"acl-prefix", "no family", nil, aclOf(func(r *acl_types.ACLRule) { r.SrcPrefix.Address.Af, r.DstPrefix.Address.Af = 7, 7 })},
+	{"acl-range", "source", nil, aclOf(func(r *acl_types.ACLRule) { r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast = 2, 1 })},
+	{"acl-range", "destination", nil, aclOf(func(r *acl_types.ACLRule) { r.DstportOrIcmpcodeFirst = 81 })},
+	{"acl-range", "ICMP type", nil, aclOf(func(r *acl_types.ACLRule) {
+		r.Proto, r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast = protoICMP, 256, 256
+	})},
+	{"", "any ICMP", nil, aclOf(func(r *acl_types.ACLRule) {
+		r.Proto, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast = protoICMP, 0, 65535
+	})},
+	{"acl-range", "any protocol with ports", nil, aclOf(func(r *acl_types.ACLRule) { r.Proto = 0 })},
+}
+
+func TestGuard(t *testing.T) {
+	for _, c := range guardCases {
+		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
+			for _, acked := range []bool{true, false} { // history answered, or still on its way
+				g := NewGuard()
+				if play(t, g, c.history, acked) {
+					check(t, g, c)
+				}
+			}
+		})
+	}
+}
+
+// play lets history out; false: it makes no sense without answers.
+func play(t *testing.T, g *Guard, history []step, acked bool) bool {
+	t.Helper()
+	for _, s := range history {
+		_, _, plain := mappingOp(s.msg)
+		switch s.msg.(type) {
+		case *nat44_ed.Nat44InterfaceAddDelFeature, *nat44_ed.Nat44EdAddDelOutputInterface:
+		default:
+			if !plain && !acked {
+				return false // a dump or an enable tells nothing before it is answered
+			}
+		}
+		if !s.ok && !acked {
+			return false
+		}
+		err := g.Check(s.msg)
+		if waits(err) && !acked {
+			return false
+		}
+		if err != nil {
+			t.Fatalf("history: %v", err)
+		}
+		if !acked {
+			continue
+		}
+		var reply Reply
+		if !s.ok {
+			reply.Err = &Retval{Message: s.msg.GetMessageName(), Code: -81}
+		}
+		g.Observe(s.msg, reply)
+	}
+	return true
+}
+
+func check(t *testing.T, g *Guard, c guardCase) {
+	t.Helper()
+	err := g.Check(c.msg)
+	var ge *GuardError
+	switch {
+	case waits(err) && len(c.history) > 0: // history is not answered: TestGuardWaitsForAnswers
+	case c.rule == "" && err != nil:
+		t.Errorf("refused: %v", err)
+	case c.rule != "" && err == nil:
+		t.Errorf("let out, want %s", c.rule)
+	case c.rule != "" && (!errors.As(err, &ge) || ge.Rule != c.rule):
+		t.Errorf("%v, want rule %s", err, c.rule)
+	}
+}
+
+// TestEveryRuleHasACase is the matrix: no rule without a refusal seen, none half documented.
+func TestEveryRuleHasACase(t *testing.T) {
+	cases := map[string]bool{}
+	for _, c := range guardCases {
+		cases[c.rule] = true
+	}
+	seen := map[string]bool{}
+	for _, r := range NewGuard().Rules() {
+		if !cases[r.Name] {
+			t.Errorf("rule %s has no case", r.Name)
+		}
+		if seen[r.Name] {
+			t.Errorf("rule %s twice", r.Name)
+		}
+		seen[r.Name] = true
+		if r.Harm == "" || len(r.Messages) == 0 || !strings.Contains(r.Source, "VPP 24.06") {
+			t.Errorf("rule %s: %+v", r.Name, r)
+		}
+		for _, m := range r.Messages {
+			if len(newRegistryOnce.byName[m]) == 0 {
+				t.Errorf("rule %s: no message %s", r.Name, m)
+			}
+		}
+	}
+}
+
+func TestGuardAllowsDisableOnRequest(t *testing.T) {
+	g := &Guard{AllowDisable: true}
+	for _, m := range []api.Message{&nat44_ed.Nat44EdPluginEnableDisable{}, &vlib.CliInband{Cmd: "nat44 plugin disable"}} {
+		if err := g.Check(m); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestGuardForgetsAtReset(t *testing.T) {
+	g := NewGuard()
+	play(t, g, []step{made(lb(1, 1)), lbsDumped, made(feature(true, 3, 0))}, true)
+	g.Reset()
+	check(t, g, guardCase{rule: "local-unknown-mapping", msg: addLocal(9, 1)})
+	check(t, g, guardCase{rule: "role-not-set", msg: feature(false, 3, 0)})
+}
+
+func TestGuardLearnsFromDumps(t *testing.T) {
+	g := NewGuard()
+	m := lb(append(many(253, 1), 0, 0)...)
+	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{Details: []api.Message{&nat44_ed.Nat44LbStaticMappingDetails{
+		ExternalAddr: m.ExternalAddr, ExternalPort: m.ExternalPort, Protocol: m.Protocol, Flags: m.Flags, Locals: m.Locals,
+	}}})
+	g.Observe(&nat44_ed.Nat44InterfaceDump{}, Reply{Details: []api.Message{
+		&nat44_ed.Nat44InterfaceDetails{SwIfIndex: 3, Flags: nat_types.NAT_IS_INSIDE | nat_types.NAT_IS_OUTSIDE},
+	}})
+	g.Observe(&nat44_ed.Nat44EdOutputInterfaceGet{}, Reply{Details: []api.Message{&nat44_ed.Nat44EdOutputInterfaceDetails{SwIfIndex: 4}}})
+	check(t, g, guardCase{rule: "local-many", msg: addLocal(999, 0)})
+	check(t, g, guardCase{rule: "mapping-delete-kind", msg: single(false, o2i, protoTCP, 80)})
+	check(t, g, guardCase{msg: single(false, o2i, protoTCP, 81)})
+	check(t, g, guardCase{msg: feature(false, 3, nat_types.NAT_IS_INSIDE)})
+	check(t, g, guardCase{rule: "role-on-output", msg: feature(true, 4, 0)})
+
+	// The next dump shows it gone, and the interface deleted.
+	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
+	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 4, Deleted: true})
+	check(t, g, guardCase{msg: single(false, o2i, protoTCP, 80)})
+	check(t, g, guardCase{msg: feature(true, 4, 0)})
+}
+
+// TestGuardTrustsVPPOverItsShadow: a mapping somebody else made is not taken for absent.
+func TestGuardTrustsVPPOverItsShadow(t *testing.T) {
+	g := NewGuard()
+	play(t, g, []step{lbsDumped, {lb(1, 1), false}}, true)
+	check(t, g, guardCase{rule: "local-unknown-mapping", msg: addLocal(9, 1)})
+	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
+	check(t, g, guardCase{msg: addLocal(9, 1)})
+}
+
+// TestGuardWaitsForAnswers: what is right only if the message before it succeeds may not leave before that is known.
+func TestGuardWaitsForAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		acked   []step
+		flying  []api.Message
+		msg     api.Message
+		waits   bool
+		refused string // after the flying failed
+	}{
+		{"replace the only backend", []step{made(lb(0, 0, 1))}, []api.Message{addLocal(9, 1)}, delLocal(2), true, "local-weight-zero"},
+		{"replace one of two", []step{made(lb(0, 0, 1, 1))}, []api.Message{addLocal(9, 1)}, delLocal(2), false, ""},
+		{"replace in a full mapping", []step{made(lb(many(255, 1)...))}, []api.Message{delLocal(2)}, addLocal(999, 1), true, "local-many"},
+		{"fill a mapping", []step{made(lb(many(200, 1)...))}, []api.Message{addLocal(900, 1), addLocal(901, 1)}, addLocal(902, 1), false, ""},
+		{"grow one just made", []step{lbsDumped}, []api.Message{lb(1, 1)}, addLocal(9, 1), false, ""},
+		{"grow one just made, nothing dumped", nil, []api.Message{lb(1, 1)}, addLocal(9, 1), true, "local-unknown-mapping"},
+		{"unset a role just set", nil, []api.Message{feature(true, 3, 0)}, feature(false, 3, 0), true, "role-not-set"},
+		{"single in place of LB", []step{made(lb(1, 1))}, []api.Message{deleteLB(o2i)}, single(false, o2i, protoTCP, 80), true, "mapping-delete-kind"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, ok := range []bool{true, false} {
+				g := NewGuard()
+				play(t, g, c.acked, true)
+				for _, m := range c.flying {
+					if err := g.Check(m); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := g.Check(c.msg); waits(err) != c.waits || !c.waits && err != nil {
+					t.Fatalf("%v, want wait %t", err, c.waits)
+				}
+				if !c.waits {
+					continue
+				}
+				for _, m := range c.flying {
+					g.Observe(m, Reply{Err: map[bool]error{false: &Retval{Code: -1}}[ok]})
+				}
+				check(t, g, guardCase{rule: map[bool]string{false: c.refused}[ok], msg: c.msg})
+			}
+		})
+	}
+}
+
+// TestShadowIsVPP: whatever the sequence of writes and however late the answers, the shadow with nothing on its way is
+// what VPP has, and VPP never gets into a state that kills it.
+func TestShadowIsVPP(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g, v := NewGuard(), &tinyVPP{}
+		g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
+		var flight []api.Message
+		answer := func() {
+			g.Observe(flight[0], Reply{Err: v.take(flight[0])})
+			flight = flight[1:]
+			if err := v.alive(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		faults := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		v.fault = func() bool { return faults.IntN(8) == 0 }
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			msg := draw(t)
+			err := g.Check(msg)
+			for waits(err) { // as Do does
+				answer()
+				err = g.Check(msg)
+			}
+			if err == nil {
+				flight = append(flight, msg)
+			}
+			for len(flight) > 0 && rapid.Bool().Draw(t, "answer") {
+				answer()
+			}
+		}
+		for len(flight) > 0 {
+			answer()
+		}
+		got := g.mappings.get(mappingKey{[4]byte{10, 96, 0, 1}, 80, protoTCP})
+		if !got.doubt && !slices.Equal(got.locals, v.locals) {
+			t.Fatalf("shadow %v, vpp %v", got.locals, v.locals)
+		}
+	})
+}
+
+func waits(err error) bool {
+	var ge *GuardError
+	return errors.As(err, &ge) && ge.outstanding
+}
+
+func draw(t *rapid.T) api.Message {
+	weights := rapid.SliceOfN(rapid.SampledFrom([]uint8{0, 1, 60, 120}), 0, 4).Draw(t, "weights")
+	i := rapid.IntRange(0, 4).Draw(t, "local")
+	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	case 0:
+		return lb(weights...)
+	case 1:
+		return deleteLB(o2i)
+	case 2, 3:
+		return addLocal(i, rapid.SampledFrom([]uint8{0, 1, 100}).Draw(t, "weight"))
+	}
+	return delLocal(i)
+}
+
+// tinyVPP is the LB mapping of VPP 24.06, one key. A fault refuses without effect what would have been taken.
+type tinyVPP struct {
+	exists bool
+	locals []local
+	fault  func() bool
+}
+
+func (v *tinyVPP) take(msg api.Message) error {
+	refuse := func(code api.VPPApiError) error { return &Retval{msg.GetMessageName(), int32(code)} }
+	if v.fault() {
+		return refuse(api.UNSPECIFIED)
+	}
+	switch m := msg.(type) {
+	case *nat44_ed.Nat44AddDelLbStaticMapping:
+		switch {
+		case m.IsAdd && v.exists:
+			return refuse(api.VALUE_EXIST)
+		case !m.IsAdd && !v.exists:
+			return refuse(api.NO_SUCH_ENTRY)
+		}
+		v.exists, v.locals = m.IsAdd, localsOf(m.Locals)
+	case *nat44_ed.Nat44LbStaticMappingAddDelLocal:
+		l := localOf(m.Local)
+		at := slices.IndexFunc(v.locals, func(o local) bool { return o.addr == l.addr })
+		switch {
+		case !v.exists || !m.IsAdd && at < 0:
+			return refuse(api.NO_SUCH_ENTRY)
+		case m.IsAdd && at >= 0:
+			return refuse(api.VALUE_EXIST)
+		case !m.IsAdd && len(v.locals) < 3:
+			return refuse(api.UNSPECIFIED)
+		case m.IsAdd:
+			v.locals = append(v.locals, l)
+		default:
+			v.locals = slices.Delete(v.locals, at, at+1)
+		}
+	}
+	return nil
+}
+
+func (v *tinyVPP) alive() error {
+	if w := (mapping{locals: v.locals}).weight(); v.exists && w == 0 || w > 255 {
+		return fmt.Errorf("vpp dies at the next packet: weights %v", v.locals)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package vpp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/codec"
+)
+
+// send puts one call on its way when there is room for it, or answers it at once; false: the session or ctx ended first.
+func (s *session) send(ctx context.Context, b *batch, at int, call Call) bool {
+	for {
+		slot, ok := s.slot(ctx)
+		if !ok {
+			return false
+		}
+		turn := s.submit(b, at, call, slot)
+		if turn == nil {
+			return true
+		}
+		select { // the guard wants to see an answer first
+		case <-turn:
+		case <-s.gone:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// submit encodes one call into the out buffer, or answers it at once. Not nil: neither, but after the next answer it may.
+func (s *session) submit(b *batch, at int, call Call, slot uint32) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.err
+	if err == nil {
+		err = s.put(b, at, call, slot)
+	}
+	if err == nil {
+		return nil
+	}
+	s.slots <- slot // never blocks: the channel holds all slots
+	var ge *GuardError
+	if errors.As(err, &ge) && ge.outstanding && s.busy > 0 {
+		if s.turn == nil {
+			s.turn = make(chan struct{})
+		}
+		return s.turn
+	}
+	s.answer(b, at, Reply{Err: err})
+	return nil
+}
+
+// put sends call on its way. s.mu is held.
+func (s *session) put(b *batch, at int, call Call, slot uint32) error {
+	if call.Msg == nil {
+		return fmt.Errorf("vpp: call without a message")
+	}
+	r := s.api.route(call.Msg)
+	if r.missing != nil {
+		return r.missing
+	}
+	if call.Dump != (r.reply == nil) && r.details == nil {
+		return fmt.Errorf("vpp: %s is not a dump", r.name)
+	}
+	if !call.Dump && r.reply == nil {
+		return fmt.Errorf("vpp: %s is a dump: set Call.Dump", r.name)
+	}
+	p, was := &s.pending[slot], len(s.out)
+	context := p.context + 1<<slotBits
+	if context>>slotBits == 0 {
+		context += 1 << slotBits
+	}
+	if err := s.encode(r, call.Msg, context); err != nil {
+		return err
+	}
+	if err := s.cfg.Guard.Check(call.Msg); err != nil { // last: what it lets out it takes for sent
+		s.out = s.out[:was]
+		return err
+	}
+	*p = pending{batch: b, route: r, msg: call.Msg, context: context, at: at}
+	if s.cfg.Observe != nil {
+		p.sent = time.Now()
+	}
+	if s.busy == 0 {
+		s.since = time.Now()
+	}
+	s.busy++
+	if r.reply == nil && !b.orphan {
+		s.dumps++
+	}
+	s.poke()
+	return nil
+}
+
+// poke wakes the writer.
+func (s *session) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// encode appends msg, and for a dump the control_ping that closes it, to the out buffer.
+func (s *session) encode(r *route, msg api.Message, context uint32) error {
+	was := len(s.out)
+	if err := s.encodeOne(r.id, msg, context); err != nil {
+		s.out = s.out[:was]
+		return fmt.Errorf("encode %s: %w", r.name, err)
+	}
+	if r.reply == nil {
+		var body []byte
+		s.out, body = frame(s.out, requestHeader)
+		s.header(body, s.api.ping.id, context)
+	}
+	return nil
+}
+
+func (s *session) header(body []byte, id uint16, context uint32) {
+	binary.BigEndian.PutUint16(body, id)
+	binary.BigEndian.PutUint32(body[2:], s.index)
+	binary.BigEndian.PutUint32(body[6:], context)
+}
+
+func (s *session) encodeOne(id uint16, msg api.Message, context uint32) (err error) {
+	defer func() { // generated code panics on strings longer than their field
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	m, ok := msg.(codec.Marshaler)
+	if !ok {
+		m = codec.Wrapper{Message: msg}
+	}
+	var body []byte
+	s.out, body = frame(s.out, requestHeader+m.Size())
+	s.header(body, id, context)
+	_, err = m.Marshal(body[requestHeader:])
+	return err
+}
+
+// writer sends what has gathered in one write; while it writes, more gathers.
+func (s *session) writer() {
+	var buf []byte
+	for {
+		select {
+		case <-s.wake:
+		case <-s.gone:
+			return
+		}
+		s.mu.Lock()
+		buf, s.out = s.out, buf[:0]
+		s.mu.Unlock()
+		if len(buf) == 0 {
+			continue
+		}
+		if _, err := s.wire.nc.Write(buf); err != nil {
+			s.fail(err)
+			return
+		}
+		if cap(buf) > 4*readBuffer { // one big message should not be remembered for ever
+			buf = nil
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package vpp
+
+// shadow is what is known of some objects of VPP, with messages still on their way: for each key the state VPP
+// acknowledged and, on top, the operations sent but not answered. VPP answers one connection strictly in order, so the
+// oldest operation of a key is the one an answer is about; a refused one is taken out and the others are applied again.
+type shadow[K comparable, V state, C change[V]] struct {
+	cells map[K]*cell[V, C]
+}
+
+// state is a state that can tell whether it says nothing.
+type state interface {
+	nothing() bool
+}
+
+// change is what a message does to a state.
+type change[V any] interface {
+	apply(V) V
+}
+
+type cell[V any, C change[V]] struct {
+	acked V
+	sent  V // acked with all ops applied
+	ops   []C
+}
+
+// get is the state as it will be when everything sent has succeeded.
+func (s *shadow[K, V, C]) get(k K) (v V) {
+	if c := s.cells[k]; c != nil {
+		v = c.sent
+	}
+	return v
+}
+
+// flying is the acknowledged state and what is on its way.
+func (s *shadow[K, V, C]) flying(k K) (acked V, ops []C) {
+	if c := s.cells[k]; c != nil {
+		return c.acked, c.ops
+	}
+	return acked, nil
+}
+
+// send applies an operation that is on its way.
+func (s *shadow[K, V, C]) send(k K, op C) {
+	c := s.cell(k)
+	c.ops = append(c.ops, op)
+	c.sent = op.apply(c.sent)
+}
+
+// settle takes in the answer to the oldest operation on k.
+func (s *shadow[K, V, C]) settle(k K, ok bool) {
+	c := s.cells[k]
+	if c == nil || len(c.ops) == 0 {
+		return
+	}
+	if ok {
+		c.acked = c.ops[0].apply(c.acked)
+	}
+	if c.ops = c.ops[1:]; len(c.ops) == 0 {
+		c.ops = nil
+	}
+	if !ok {
+		c.again()
+	}
+	s.drop(k, c)
+}
+
+// set overrides what is acknowledged of k.
+func (s *shadow[K, V, C]) set(k K, v V) {
+	c := s.cell(k)
+	c.acked = v
+	c.again()
+	s.drop(k, c)
+}
+
+// replace takes in a dump: the acknowledged states that mine selects are now exactly those of dumped.
+func (s *shadow[K, V, C]) replace(mine func(V) bool, dumped map[K]V) {
+	var none V
+	for k, c := range s.cells {
+		if _, ok := dumped[k]; !ok && mine(c.acked) {
+			s.set(k, none)
+		}
+	}
+	for k, v := range dumped {
+		s.set(k, v)
+	}
+}
+
+func (s *shadow[K, V, C]) cell(k K) *cell[V, C] {
+	c := s.cells[k]
+	if c == nil {
+		if s.cells == nil {
+			s.cells = map[K]*cell[V, C]{}
+		}
+		c = &cell[V, C]{}
+		s.cells[k] = c
+	}
+	return c
+}
+
+// drop forgets a cell that says nothing.
+func (s *shadow[K, V, C]) drop(k K, c *cell[V, C]) {
+	if len(c.ops) == 0 && c.acked.nothing() {
+		delete(s.cells, k)
+	}
+}
+
+func (c *cell[V, C]) again() {
+	c.sent = c.acked
+	for _, op := range c.ops {
+		c.sent = op.apply(c.sent)
+	}
+}
