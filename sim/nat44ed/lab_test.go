@@ -18,6 +18,8 @@ type lab struct {
 	tables map[uint32]uint32 // of interfaces
 	locks  map[uint32]int
 	routes map[route]bool
+
+	overlay bool // other nodes' pods are behind an interface of their own
 }
 
 type route struct {
@@ -32,6 +34,7 @@ const (
 	podB
 	podC
 	uplink
+	overlay
 )
 
 func newLab(t testing.TB) *lab {
@@ -74,6 +77,9 @@ func (l *lab) Resolve(_ uint32, dst netip.Addr) (uint32, bool) {
 		return podB, true
 	case addr("10.1.1.4"):
 		return podC, true
+	}
+	if l.overlay && netip.MustParsePrefix("10.1.2.0/24").Contains(dst) {
+		return overlay, true
 	}
 	return uplink, true
 }
@@ -137,7 +143,7 @@ func (l *lab) in(swIf uint32, line string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return fate(p, l.Input(&p, swIf), &p)
+	return fate(l.Input(&p, swIf), &p)
 }
 
 func (l *lab) out(rx, tx uint32, line string) string {
@@ -146,10 +152,27 @@ func (l *lab) out(rx, tx uint32, line string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return fate(p, l.Output(&p, rx, tx), &p)
+	return fate(l.Output(&p, rx, tx), &p)
 }
 
-func fate(_ packet.Packet, r Result, p *packet.Packet) string {
+// send lets a packet in by an interface, routes it, and tells what leaves by which interface.
+func (l *lab) send(swIf uint32, line string) string {
+	l.t.Helper()
+	p, err := packet.Parse(line)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	in := l.Input(&p, swIf)
+	if in.Action != Next {
+		return fate(in, &p)
+	}
+	tx, _ := l.Resolve(0, p.Dst)
+	out := l.Output(&p, swIf, tx)
+	out.BadChecksum = out.BadChecksum || in.BadChecksum
+	return fate(out, &p)
+}
+
+func fate(r Result, p *packet.Packet) string {
 	switch r.Action {
 	case Drop:
 		return "drop: " + r.Hops[len(r.Hops)-1].Node + ": " + r.Hops[len(r.Hops)-1].Text

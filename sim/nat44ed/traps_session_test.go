@@ -356,7 +356,7 @@ func TestC23DumpsInVPPsOrder(t *testing.T) {
 		{"", addStatic(single("10.96.0.11", "10.1.1.2", Out2InOnly)), OK},
 		{"", addStatic(single("10.96.0.12", "10.1.1.2", Out2InOnly)), OK},
 		{"", add(with(lbMapping(backA, backB), func(m *LBMapping) { m.Port = 81 })), OK},
-		{"", del(lbMapping()), OK},                                // frees slot 0
+		{"", del(lbMapping()), OK},                                        // frees slot 0
 		{"", delStatic(single("10.96.0.12", "10.1.1.2", Out2InOnly)), OK}, // frees slot 2, taken first
 		{"", add(with(lbMapping(backA, backB), func(m *LBMapping) { m.Port = 82 })), OK},
 		{"", addStatic(single("10.96.0.13", "10.1.1.2", Out2InOnly)), OK},

@@ -162,7 +162,12 @@ func (w *work) length() int {
 	return n
 }
 
-func (w *work) hop(node, text string) { w.res.Hops = append(w.res.Hops, Hop{node, text}) }
+func (w *work) hop(node, text string) {
+	if w.res.Hops == nil {
+		w.res.Hops = make([]Hop, 0, 3) // what most packets need
+	}
+	w.res.Hops = append(w.res.Hops, Hop{node, text})
+}
 
 func (w *work) drop(node, why string) {
 	w.hop(node, why)

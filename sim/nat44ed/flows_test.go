@@ -1,0 +1,261 @@
+package nat44ed
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// fabric is the arrangement of a measurement on a real VPP: services of every kind of backend.
+func fabric(t *testing.T, withOverlay, twiceNodePorts bool) *lab {
+	l := service(t)
+	l.overlay = withOverlay
+	if withOverlay {
+		l.ok(l.InterfaceAddDelFeature(true, overlay, Inside))
+		l.ok(l.InterfaceAddDelFeature(true, overlay, Outside))
+	}
+	nodePort := agents
+	if twiceNodePorts {
+		nodePort = TwiceNAT | Out2InOnly
+	}
+	for _, proto := range []uint8{protoTCP, protoUDP} {
+		for i, backend := range []string{"10.1.1.3", "10.1.2.9", "192.168.16.2", "9.9.9.9"} {
+			back := Local{Addr: addr(backend), Port: 8080, Probability: 1}
+			l.ok(l.AddDelLBStaticMapping(true, LBMapping{
+				External: addr(fmt.Sprintf("10.96.0.%d", i+1)), Port: 80, Proto: proto, Flags: agents, Locals: []Local{pad(1), back},
+			}))
+			l.ok(l.AddDelLBStaticMapping(true, LBMapping{
+				External: addr("192.168.16.1"), Port: uint16(30001 + i), Proto: proto, Flags: nodePort, Locals: []Local{pad(1), back},
+			}))
+		}
+	}
+	return l
+}
+
+// Each row: who sends, what, what leaves, and (if there is a second line) what the answer becomes that the receiver sends.
+// The verdicts are those of a real VPP 24.06 with the same interfaces and mappings.
+func TestFlowsAsMeasured(t *testing.T) {
+	type row struct {
+		name       string
+		from       uint32
+		send, want string
+		by         uint32 // the answer comes by this interface
+		answer     string // what the first sender gets; "": not looked at
+	}
+	common := []row{
+		{"a0 pod to ClusterIP, local pod", podA, "10.1.1.2:4000 -> 10.96.0.1:80", "10.1.1.2:4000 -> 10.1.1.3:8080", podB, "10.96.0.1:80 -> 10.1.1.2:4000"},
+		{"a2 pod to ClusterIP, other node", podA, "10.1.1.2:4002 -> 10.96.0.3:80", "10.1.1.2:4002 -> 192.168.16.2:8080", uplink, "10.96.0.3:80 -> 10.1.1.2:4002"},
+		{"a3 pod to ClusterIP, endpoint outside", podA, "10.1.1.2:4003 -> 10.96.0.4:80", "10.1.1.2:4003 -> 9.9.9.9:8080", uplink, "10.96.0.4:80 -> 10.1.1.2:4003"},
+		{"b1 outside to NodePort, local pod", uplink, "8.8.8.8:5001 -> 192.168.16.1:30001", "8.8.8.8:5001 -> 10.1.1.3:8080", podB, "192.168.16.1:30001 -> 8.8.8.8:5001"},
+		{"b3 outside to NodePort, other node", uplink, "8.8.8.8:5003 -> 192.168.16.1:30003", "192.168.16.1:5003 -> 192.168.16.2:8080", uplink, "192.168.16.1:30003 -> 8.8.8.8:5003"},
+		{"b6 pod to own NodePort, local pod", podA, "10.1.1.2:5006 -> 192.168.16.1:30001", "10.1.1.2:5006 -> 10.1.1.3:8080", podB, "192.168.16.1:30001 -> 10.1.1.2:5006"},
+		{"b9 pod to itself by ClusterIP", podB, "10.1.1.3:5009 -> 10.96.0.1:80", "10.2.1.254:* -> 10.1.1.3:8080", podB, "10.96.0.1:80 -> 10.1.1.3:5009"},
+		{"c pod to the internet", podA, "10.1.1.2:6000 -> 1.2.3.4:80", "192.168.16.1:6000 -> 1.2.3.4:80", uplink, "1.2.3.4:80 -> 10.1.1.2:6000"},
+		{"c2 pod to another node", podA, "10.1.1.2:6001 -> 192.168.16.2:80", "192.168.16.1:6001 -> 192.168.16.2:80", uplink, "192.168.16.2:80 -> 10.1.1.2:6001"},
+		{"d2 remote pod to local pod", uplink, "10.1.2.9:6002 -> 10.1.1.2:80", "10.1.2.9:6002 -> 10.1.1.2:80", podA, "10.1.1.2:80 -> 10.1.2.9:6002"},
+		{"f outside to pod", uplink, "8.8.8.8:6003 -> 10.1.1.2:80", "8.8.8.8:6003 -> 10.1.1.2:80", podA, "10.1.1.2:80 -> 8.8.8.8:6003"},
+	}
+	flat := append([]row{
+		{"a pod to ClusterIP, remote pod", podA, "10.1.1.2:4001 -> 10.96.0.2:80", "10.1.1.2:4001 -> 10.1.2.9:8080", uplink, "10.96.0.2:80 -> 10.1.1.2:4001"},
+		{"b2 outside to NodePort, remote pod", uplink, "8.8.8.8:5002 -> 192.168.16.1:30002", "192.168.16.1:5002 -> 10.1.2.9:8080", uplink, "192.168.16.1:30002 -> 8.8.8.8:5002"},
+		{"d pod to remote pod", podA, "10.1.1.2:6004 -> 10.1.2.9:80", "192.168.16.1:6004 -> 10.1.2.9:80", uplink, "10.1.2.9:80 -> 10.1.1.2:6004"},
+	}, common...)
+	over := append([]row{
+		{"a pod to ClusterIP, remote pod", podA, "10.1.1.2:4001 -> 10.96.0.2:80", "10.1.1.2:4001 -> 10.1.2.9:8080", overlay, "10.96.0.2:80 -> 10.1.1.2:4001"},
+		{"b2 outside to NodePort, remote pod", uplink, "8.8.8.8:5002 -> 192.168.16.1:30002", "8.8.8.8:5002 -> 10.1.2.9:8080", 0, ""},
+		{"d pod to remote pod", podA, "10.1.1.2:6004 -> 10.1.2.9:80", "10.1.1.2:6004 -> 10.1.2.9:80", overlay, "10.1.2.9:80 -> 10.1.1.2:6004"},
+	}, common...)
+	twice := []row{
+		{"b1", uplink, "8.8.8.8:5001 -> 192.168.16.1:30001", "10.2.1.254:* -> 10.1.1.3:8080", podB, "192.168.16.1:30001 -> 8.8.8.8:5001"},
+		{"b2", uplink, "8.8.8.8:5002 -> 192.168.16.1:30002", "10.2.1.254:* -> 10.1.2.9:8080", overlay, "192.168.16.1:30002 -> 8.8.8.8:5002"},
+		{"b3", uplink, "8.8.8.8:5003 -> 192.168.16.1:30003", "192.168.16.1:* -> 192.168.16.2:8080", uplink, "192.168.16.1:30003 -> 8.8.8.8:5003"},
+		{"b6", podA, "10.1.1.2:5006 -> 192.168.16.1:30001", "10.2.1.254:* -> 10.1.1.3:8080", podB, "192.168.16.1:30001 -> 10.1.1.2:5006"},
+		{"b7", podA, "10.1.1.2:5007 -> 192.168.16.1:30002", "10.2.1.254:* -> 10.1.2.9:8080", overlay, "192.168.16.1:30002 -> 10.1.1.2:5007"},
+		{"b8", podB, "10.1.1.3:5008 -> 192.168.16.1:30001", "10.2.1.254:* -> 10.1.1.3:8080", podB, "192.168.16.1:30001 -> 10.1.1.3:5008"},
+	}
+	for _, c := range []struct {
+		name           string
+		overlay, twice bool
+		rows           []row
+	}{{"flat", false, false, flat}, {"overlay", true, false, over}, {"overlay, twice-nat node ports", true, true, twice}} {
+		for _, proto := range []string{"tcp", "udp"} {
+			l := fabric(t, c.overlay, c.twice)
+			for _, r := range c.rows {
+				flags := ""
+				if proto == "tcp" {
+					flags = " [S]"
+				}
+				got := l.send(r.from, proto+" "+r.send+flags)
+				if !sameFlow(got, proto+" "+r.want+flags) {
+					t.Errorf("%s, %s, %s: got %s, want %s", c.name, proto, r.name, got, r.want)
+					continue
+				}
+				if r.answer == "" {
+					continue
+				}
+				p, err := packet.Parse(got)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if flags != "" {
+					flags = " [SA]"
+				}
+				if back := l.send(r.by, p.Reply().String()); back != proto+" "+r.answer+flags {
+					t.Errorf("%s, %s, %s: answer %s, want %s", c.name, proto, r.name, back, r.answer)
+				}
+			}
+		}
+	}
+}
+
+// sameFlow compares, with * for the source port.
+func sameFlow(got, want string) bool {
+	before, after, ok := strings.Cut(want, "*")
+	return got == want || ok && strings.HasPrefix(got, before) && strings.HasSuffix(got, after)
+}
+
+func TestICMPErrorsAsMeasured(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		from          uint32
+		send          string
+		backend       uint32 // where the complaint comes in
+		own, onTheWay string // the error of the receiver itself; of a router at 7.7.7.7 on the way
+	}{
+		{
+			"pod to VIP, local pod", podA, "udp 10.1.1.2:4000 -> 10.96.0.1:80", podB,
+			"icmp 10.96.0.1 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.96.0.1:80)",
+			"icmp 10.96.0.1 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.96.0.1:80) (bad checksum)",
+		},
+		{
+			"pod to VIP, itself", podB, "udp 10.1.1.3:4000 -> 10.96.0.1:80", podB,
+			"icmp 10.96.0.1 -> 10.1.1.3 type 3 code 3 about (udp 10.1.1.3:4000 -> 10.96.0.1:80)",
+			"icmp 10.96.0.1 -> 10.1.1.3 type 3 code 3 about (udp 10.1.1.3:4000 -> 10.96.0.1:80) (bad checksum)",
+		},
+		{
+			"pod to VIP, remote pod", podA, "udp 10.1.1.2:4000 -> 10.96.0.2:80", uplink,
+			"icmp 10.1.2.9 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.96.0.2:80)",
+			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.96.0.2:80)",
+		},
+		{
+			"outside to VIP, local pod", uplink, "udp 8.8.8.8:4000 -> 10.96.0.1:80", podB,
+			"drop: nat44-ed-in2out-output-slowpath: unsupported ICMP type",
+			"drop: nat44-ed-in2out-output-slowpath: unsupported ICMP type",
+		},
+		{
+			"outside to NodePort, remote pod", uplink, "udp 8.8.8.8:4000 -> 192.168.16.1:30002", uplink,
+			"icmp 192.168.16.1 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 192.168.16.1:30002)",
+			"icmp 192.168.16.1 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 192.168.16.1:30002) (bad checksum)",
+		},
+		{
+			"pod to the internet", podA, "udp 10.1.1.2:4000 -> 1.2.3.4:80", uplink,
+			"icmp 1.2.3.4 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 1.2.3.4:80)",
+			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 1.2.3.4:80)",
+		},
+		{
+			"pod to pod", podA, "udp 10.1.1.2:4000 -> 10.1.1.3:80", podB,
+			"icmp 10.1.1.3 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.1.1.3:80)",
+			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.1.1.3:80)",
+		},
+		{
+			"outside to pod", uplink, "udp 8.8.8.8:4000 -> 10.1.1.2:80", podA,
+			"icmp 10.1.1.2 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 10.1.1.2:80)",
+			// The bypass session the datagram left puts its own address in.
+			"icmp 10.1.1.2 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 10.1.1.2:80) (bad checksum)",
+		},
+	} {
+		for _, router := range []bool{false, true} {
+			l := fabric(t, false, false)
+			p, err := packet.Parse(l.send(c.from, c.send))
+			if err != nil {
+				t.Fatal(c.name, err)
+			}
+			from, want := p.Dst, c.own
+			if router {
+				from, want = addr("7.7.7.7"), c.onTheWay
+			}
+			e := p.ICMPError(from, packet.Unreachable, packet.CodePort)
+			if got := l.send(c.backend, e.String()); got != want {
+				t.Errorf("%s, router %v:\ngot  %s\nwant %s", c.name, router, got, want)
+			}
+		}
+	}
+}
+
+// A connection tried before its VIP exists leaves by the uplink with a session of its own. When the VIP comes that session
+// still has the flow: what the client repeats goes the wrong way. Even when the session has timed out, classify follows it
+// to in2out, where the VIP has no local end: address 0, in a new session that sticks again; with affinity VPP dies. A
+// reject route for the VIP, put there first, keeps the packet from the uplink and all of this from happening.
+func TestUnservedAttemptsStick(t *testing.T) {
+	syn, astray := "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]", "tcp 192.168.16.1:4000 -> 10.96.0.10:80 [S]"
+	for _, affinity := range []uint32{0, 10} {
+		l := service(t)
+		l.want(l.send(podA, syn), astray)
+		l.ok(l.AddDelLBStaticMapping(true, with(lbMapping(pad(1), backB), func(m *LBMapping) { m.Affinity = affinity })))
+		for range 10 {
+			l.advance(100 * time.Second)
+			l.want(l.send(podA, syn), astray)
+		}
+		l.want(l.send(podA, "tcp 10.1.1.2:4001 -> 10.96.0.10:80 [S]"), "tcp 10.1.1.2:4001 -> 10.1.1.3:8080 [S]")
+		l.advance(240 * time.Second)
+		if affinity != 0 {
+			l.dies(func() { l.send(podA, syn) }, "3.2 B12")
+			continue
+		}
+		l.want(l.in(podA, syn), "tcp 192.168.16.1:4000 -> 0.0.0.0:0 [S]")
+		l.want(l.in(podA, syn), "tcp 192.168.16.1:4000 -> 0.0.0.0:0 [S]")
+	}
+}
+
+func TestTTL(t *testing.T) {
+	l := service(t)
+	l.lb(pad(1), backB)
+	l.want(l.in(podA, "tcp 10.1.1.2:7 -> 10.96.0.10:80 [S] ttl 1"), "time exceeded")
+	l.want(l.in(uplink, "tcp 10.1.1.2:7 -> 10.96.0.10:80 [S] ttl 1"), "time exceeded")
+	l.want(l.in(podA, "tcp 10.1.1.2:7 -> 10.96.0.10:80 [S] ttl 2"), "tcp 10.1.1.2:7 -> 10.1.1.3:8080 [S] ttl 2")
+	l.want(l.out(podA, uplink, "udp 10.1.1.2:5000 -> 8.8.8.8:53 ttl 1"), "udp 192.168.16.1:5000 -> 8.8.8.8:53 ttl 1")
+}
+
+func TestHopsAreVPPsNodes(t *testing.T) {
+	l := service(t)
+	l.lb(pad(1), backB)
+	hops := func(line string, swIf uint32) string {
+		p, err := packet.Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []string
+		for _, h := range l.Input(&p, swIf).Hops {
+			out = append(out, h.Node+": "+h.Text)
+		}
+		return strings.Join(out, "\n")
+	}
+	l.want(hops("tcp 10.1.1.2:7 -> 10.96.0.10:80 [S]", podA), `nat44-ed-classify: next nat44-ed-out2in
+nat44-ed-out2in: slow path: no session
+nat44-ed-out2in-slowpath: dnat 10.1.1.3:8080`)
+	l.want(hops("tcp 10.1.1.3:8080 -> 10.1.1.2:7 [SA]", podB), `nat44-ed-classify: next nat44-ed-in2out
+nat44-ed-in2out: snat 10.96.0.10:80`)
+	l.want(hops("udp 10.1.1.3:8080 -> 10.1.1.2:7", podB), `nat44-ed-classify: next nat44-ed-in2out
+nat44-ed-in2out: slow path: no session
+nat44-ed-in2out-slowpath: not translated: forwarding`)
+	l.want(hops("udp 8.8.8.8:8080 -> 10.1.1.2:7", uplink), `nat44-ed-out2in: slow path: no session
+nat44-ed-out2in-slowpath: not translated: forwarding, bypass session`)
+}
+
+// Two pool addresses: the one on the network of the destination is best, on the interface the packet leaves by.
+func TestPoolAddressChoice(t *testing.T) {
+	l := enabled(t)
+	l.ok(l.ForwardingEnableDisable(true))
+	l.ok(l.AddDelOutputInterface(true, uplink))
+	for _, a := range []string{"172.30.0.1", "192.168.16.1", "172.30.0.2"} {
+		l.ok(l.AddDelAddressRange(true, AddressRange{First: addr(a), Last: addr(a), VRF: 0}))
+	}
+	for src := 2; src < 8; src++ {
+		l.want(l.out(podA, uplink, fmt.Sprintf("udp 10.1.1.%d:5000 -> 192.168.16.9:53", src)), "udp 192.168.16.1:5000 -> 192.168.16.9:53")
+		l.ok(l.DelSession(SessionKey{Addr: addr("192.168.16.9"), Port: 53, Ext: addr("192.168.16.1"), ExtPort: 5000, Proto: protoUDP}))
+		l.want(l.out(podA, uplink, fmt.Sprintf("udp 10.1.1.%d:%d -> 8.8.8.8:53", src, 5000+src)), fmt.Sprintf("udp 192.168.16.1:%d -> 8.8.8.8:53", 5000+src))
+	}
+}
