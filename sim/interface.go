@@ -32,10 +32,12 @@ type Interface struct {
 	Tag  string
 	// Addresses have host bits: 10.1.0.1/24. An interface without addresses still takes IPv4 and IPv6, as an unnumbered one.
 	Addresses []netip.Prefix
-	VRF       uint32 // table of both families; it is made if need be
-	MTU       uint32 // 0: 9000
-	MAC       [6]byte
-	Down      bool
+	// Unnumbered names an interface, made before, whose addresses this one uses; "": none.
+	Unnumbered string
+	VRF        uint32 // table of both families; it is made if need be
+	MTU        uint32 // 0: 9000
+	MAC        [6]byte
+	Down       bool
 }
 
 type kind uint8
@@ -101,7 +103,7 @@ func (s *interfaces) add(f *iface) {
 		f.index = uint32(len(s.list))
 		s.list = append(s.list, f)
 	}
-	if f.kind != kindLocal {
+	if f.kind != kindLocal && f.kind != kindPipeEnd {
 		f.mtu[0], f.linkMTU = cmp.Or(f.mtu[0], 9000), 9000
 	}
 	f.unnumbered = noIndex
@@ -169,17 +171,13 @@ func (v *VPP) create(f *iface) *iface {
 	return f
 }
 
-// destroy removes an interface with its addresses, neighbours and NAT roles. Routes through it stay, unresolved.
+// destroy removes an interface with its addresses, learnt neighbours and NAT roles. Routes through it stay, unresolved.
 func (v *VPP) destroy(f *iface) {
 	v.setUp(f, false)
 	for _, p := range slices.Clone(f.addrs) {
 		v.delAddress(f, p)
 	}
-	for k := range v.neigh.byKey {
-		if k.swIf == f.index {
-			v.delNeighbor(k)
-		}
-	}
+	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)
@@ -199,6 +197,14 @@ func (v *VPP) setUp(f *iface, up bool) {
 		return
 	}
 	f.up = up
+	if f.kind == kindPipe { // its ends follow
+		for _, end := range f.pipe {
+			v.setUp(v.ifs.get(end), up)
+		}
+	}
+	if !up {
+		v.flushNeighbors(f.index)
+	}
 	for _, p := range f.addrs {
 		if up {
 			v.addConnected(f, p)
@@ -301,9 +307,12 @@ func (v *VPP) makeForeign(i Interface) *iface {
 	}
 	v.create(f)
 	f.ipOn = [2]bool{true, true}
+	if lender := v.ifs.byName[i.Unnumbered]; lender != nil {
+		f.unnumbered = lender.index
+	}
 	for fam := range v.fib {
 		if i.VRF != 0 {
-			v.fib[fam].lockOnce(i.VRF, srcAPI)
+			v.fib[fam].lockOnce(i.VRF, srcAPI).mroutes[srcAPI] = 1
 			v.bindTable(f, fam, i.VRF)
 		}
 	}
@@ -321,6 +330,11 @@ func (v *VPP) RemoveInterface(name string) {
 	v.foreign.ifs = slices.DeleteFunc(v.foreign.ifs, func(i Interface) bool { return i.Name == name })
 	v.foreign.neighbors = slices.DeleteFunc(v.foreign.neighbors, func(n Neighbor) bool { return n.Interface == name })
 	if f := v.ifs.byName[name]; f != nil {
+		for k := range v.neigh.byKey { // a CNI cleans up behind it
+			if k.swIf == f.index {
+				v.delNeighbor(k)
+			}
+		}
 		v.destroy(f)
 	}
 	v.flushEvents()

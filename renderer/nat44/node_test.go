@@ -54,7 +54,7 @@ func TestSNATOff(t *testing.T) {
 		"no uplink":        {func(n *renderer.NodeState, _ *Config) { n.Uplink = "" }, kept + "VPP has no known uplink (refused false)"},
 		"no overlay": {func(n *renderer.NodeState, _ *Config) { n.Overlay = "" }, kept +
 			"pods of other nodes are behind the uplink eth0 as well, and nat44 cannot tell them from the rest (refused false)"},
-		"no address": {func(n *renderer.NodeState, _ *Config) { n.UplinkIPs = nil }, kept + "uplink eth0 has no IPv4 address of the node (refused false)"},
+		"no address": {func(n *renderer.NodeState, _ *Config) { n.UplinkIPs, n.IPs = nil, nil }, kept + "neither the uplink eth0 nor the node has an IPv4 address (refused false)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, cfg := node(), Config{}

@@ -1,8 +1,8 @@
 // Package cni turns Nodes and Pods into what a CNI would have made in a VPP: interfaces, addresses and routes.
 //
 //	pod ── pod-<ns>-<name> ─┐                 ┌─ overlay ── pods and addresses of the other nodes
-//	pod ── pod-<ns>-<name> ─┤   VPP of a node ├─ uplink ─── the world outside; holds the node's address
-//	                        └─────────────────┴─ host ───── the node's own network stack
+//	pod ── pod-<ns>-<name> ─┤   VPP of a node ├─ uplink ─── the world outside
+//	                        └─────────────────┴─ host ───── the node's own network stack, and its addresses
 //
 // Invariant: what exists in the VPP depends on the objects only, not on the order in which they came.
 package cni
@@ -23,7 +23,11 @@ const (
 	Uplink  = "uplink"
 	Overlay = "overlay"
 	Host    = "host"
+	Gateway = "loop0" // holds the address pods see as their router
 )
+
+// gateway is the pods' router on every node: link-local, so no pod can have it.
+var gateway = netip.MustParsePrefix("169.254.1.1/32")
 
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
 const maxName = 63
@@ -52,10 +56,18 @@ type CNI struct {
 
 // New makes the interfaces every node has; addresses and routes come with Apply.
 func New(v *sim.VPP, nodeName string) *CNI {
-	for _, name := range []string{Overlay, Host} {
-		v.AddInterface(sim.Interface{Name: name})
+	v.AddInterface(sim.Interface{Name: Gateway, Addresses: []netip.Prefix{gateway}})
+	for _, name := range []string{Uplink, Overlay, Host} {
+		v.AddInterface(sim.Interface{Name: name, Unnumbered: Gateway})
 	}
-	return &CNI{vpp: v, name: nodeName, nodes: map[string]*model.Node{}, pods: map[model.PodID]*model.Pod{}}
+	c := &CNI{vpp: v, name: nodeName, nodes: map[string]*model.Node{}, pods: map[model.PodID]*model.Pod{}}
+	for _, out := range []string{"0.0.0.0/0", "::/0"} {
+		route := sim.Route{Prefix: netip.MustParsePrefix(out), Paths: []sim.Path{{Interface: Uplink}}}
+		if err := v.AddRoute(route); err != nil {
+			panic(fmt.Sprintf("cni: the uplink made above is not there: %v", err))
+		}
+	}
+	return c
 }
 
 // Apply follows changes of Nodes and Pods; other objects are none of its business.
@@ -85,10 +97,7 @@ func (c *CNI) setNode(name string, node *model.Node) error {
 		c.nodes[name] = node
 	}
 	if name == c.name {
-		if old != nil && node != nil && slices.Equal(old.InternalIPs, node.InternalIPs) {
-			return nil
-		}
-		return c.setUplink(node)
+		return c.setNodeAddresses(old, node)
 	}
 	for _, p := range remote(old) {
 		c.vpp.RemoveRoute(0, p)
@@ -101,23 +110,30 @@ func (c *CNI) setNode(name string, node *model.Node) error {
 	return nil
 }
 
-// setUplink makes the uplink with the node's addresses and the way out.
-func (c *CNI) setUplink(node *model.Node) error {
-	c.vpp.RemoveInterface(Uplink)
-	if node == nil {
-		return nil
+// setNodeAddresses leads this node's addresses to its own network stack: VPP forwards to it, it does not own them. (What
+// VPP owns it checks on arrival: a source it has no way to, such as a cluster IP, is dropped before the stack sees it.)
+func (c *CNI) setNodeAddresses(old, now *model.Node) error {
+	for _, p := range hosts(old) {
+		c.vpp.RemoveRoute(0, p)
 	}
-	uplink := sim.Interface{Name: Uplink}
-	for _, addr := range node.Addrs() {
-		uplink.Addresses = append(uplink.Addresses, netip.PrefixFrom(addr, addr.BitLen()))
-	}
-	c.vpp.AddInterface(uplink)
-	for _, out := range []string{"0.0.0.0/0", "::/0"} {
-		if err := c.vpp.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(out), Paths: []sim.Path{{Interface: Uplink}}}); err != nil {
+	for _, p := range hosts(now) {
+		if err := c.vpp.AddRoute(sim.Route{Prefix: p, Paths: []sim.Path{{Interface: Host}}}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// hosts are the addresses of a node as prefixes.
+func hosts(n *model.Node) []netip.Prefix {
+	if n == nil {
+		return nil
+	}
+	var out []netip.Prefix
+	for _, addr := range n.Addrs() {
+		out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+	}
+	return out
 }
 
 // remote is what lies behind the overlay for another node: its pods, and its addresses. (A node's own processes reach pods
@@ -126,11 +142,7 @@ func remote(n *model.Node) []netip.Prefix {
 	if n == nil {
 		return nil
 	}
-	out := slices.Clone(n.PodCIDRs)
-	for _, addr := range n.Addrs() {
-		out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
-	}
-	return out
+	return slices.Concat(n.PodCIDRs, hosts(n))
 }
 
 // plumbed tells whether the pod has an interface of its own on this node.
@@ -157,7 +169,7 @@ func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
 }
 
 func (c *CNI) plumb(p *model.Pod) error {
-	c.vpp.AddInterface(sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String()})
+	c.vpp.AddInterface(sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway})
 	for _, ip := range p.IPs {
 		if err := c.route(ip); err != nil {
 			return err

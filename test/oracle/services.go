@@ -167,29 +167,48 @@ func (c *Cluster) balancer(p Packet) string { return p.Node }
 // serving while terminating (row 12). node "" is the cluster set, else the set on that node.
 func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string) []netip.AddrPort {
 	var ready, terminating []netip.AddrPort
-	for _, slice := range c.Slices {
-		if slice.Service != svc.ID || slice.IPv6 {
-			continue
-		}
-		for _, sp := range slice.Ports {
-			if sp.Name != port.Name || sp.Protocol != port.Protocol {
-				continue
-			}
-			for _, ep := range slice.Endpoints {
-				at := netip.AddrPortFrom(ep.Addr, sp.Port)
-				switch {
-				case node != "" && ep.NodeName != node:
-				case ep.Ready:
-					ready = append(ready, at)
-				case ep.Serving && ep.Terminating:
-					terminating = append(terminating, at)
-				}
-			}
+	for at, ep := range c.merged(svc, port) {
+		switch {
+		case node != "" && ep.NodeName != node:
+		case ep.Ready:
+			ready = append(ready, at)
+		case ep.Serving && ep.Terminating:
+			terminating = append(terminating, at)
 		}
 	}
 	if len(ready) == 0 {
 		ready = terminating
 	}
 	slices.SortFunc(ready, netip.AddrPort.Compare)
-	return slices.Compact(ready)
+	return ready
+}
+
+// merged is every endpoint the slices name, each once: of two words about one endpoint the one that does not terminate
+// wins (row 12); otherwise a ready one, then a serving one.
+func (c *Cluster) merged(svc *model.Service, port model.ServicePort) map[netip.AddrPort]model.Endpoint {
+	out := map[netip.AddrPort]model.Endpoint{}
+	for _, slice := range c.Slices {
+		for _, sp := range slice.Ports {
+			if slice.Service != svc.ID || slice.IPv6 || sp.Name != port.Name || sp.Protocol != port.Protocol {
+				continue
+			}
+			for _, ep := range slice.Endpoints {
+				at := netip.AddrPortFrom(ep.Addr, sp.Port)
+				if old, twice := out[at]; !twice || rank(ep) > rank(old) {
+					out[at] = ep
+				}
+			}
+		}
+	}
+	return out
+}
+
+func rank(ep model.Endpoint) int {
+	n := 0
+	for bit, good := range []bool{ep.Serving, ep.Ready, !ep.Terminating} {
+		if good {
+			n |= 1 << bit
+		}
+	}
+	return n
 }

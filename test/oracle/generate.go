@@ -1,0 +1,337 @@
+package oracle
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// World is a random cluster that changes step by step. Every draw comes from its generator, so a seed tells everything.
+type World struct {
+	rng      *rand.Rand
+	Nodes    []*model.Node
+	Pods     map[model.PodID]*model.Pod
+	Services map[model.ServiceID]*model.Service
+	Slices   map[model.SliceID]*model.EndpointSlice
+	CIDR     *model.ServiceCIDR
+}
+
+// Bounds of the random clusters: small, so that collisions and corner cases are frequent.
+const (
+	maxPodsPerNode = 4
+	maxServices    = 5
+	outsideClient  = "198.51.100.7"
+)
+
+// NewWorld returns a cluster with nodes and pods, no services yet.
+func NewWorld(seed uint64) *World {
+	w := &World{
+		rng:      rand.New(rand.NewPCG(seed, 0)),
+		Pods:     map[model.PodID]*model.Pod{},
+		Services: map[model.ServiceID]*model.Service{},
+		Slices:   map[model.SliceID]*model.EndpointSlice{},
+		CIDR:     &model.ServiceCIDR{Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}},
+	}
+	for i := range 1 + w.rng.IntN(3) {
+		n := &model.Node{
+			Name:        fmt.Sprintf("node-%d", i+1),
+			InternalIPs: []netip.Addr{addr("192.168.16.%d", i+1)},
+			PodCIDRs:    []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.1.%d.0/24", i+1))},
+		}
+		w.Nodes = append(w.Nodes, n)
+		for j := range 1 + w.rng.IntN(maxPodsPerNode) {
+			w.addPod(n, addr("10.1."+fmt.Sprint(i+1)+".%d", j+2))
+		}
+	}
+	return w
+}
+
+func addr(format string, args ...any) netip.Addr {
+	return netip.MustParseAddr(fmt.Sprintf(format, args...))
+}
+
+func (w *World) addPod(n *model.Node, ip netip.Addr) {
+	id := model.PodID{Namespace: "default", Name: fmt.Sprintf("pod-%s-%s", n.Name, ip)}
+	w.Pods[id] = &model.Pod{ID: id, NodeName: n.Name, IPs: []netip.Addr{ip}}
+}
+
+// Objects are all objects of the cluster, sorted by reference.
+func (w *World) Objects() []model.Object {
+	out := []model.Object{w.CIDR}
+	for _, n := range w.Nodes {
+		out = append(out, n)
+	}
+	for _, p := range w.Pods {
+		out = append(out, p)
+	}
+	for _, s := range w.Services {
+		out = append(out, s)
+	}
+	for _, s := range w.Slices {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b model.Object) int {
+		return compare(a.Ref().String(), b.Ref().String())
+	})
+	return out
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Cluster is the oracle's view.
+func (w *World) Cluster() *Cluster {
+	c := &Cluster{Nodes: w.Nodes, CIDRs: w.CIDR.CIDRs}
+	for _, o := range w.Objects() {
+		switch o := o.(type) {
+		case *model.Service:
+			c.Services = append(c.Services, o)
+		case *model.EndpointSlice:
+			c.Slices = append(c.Slices, o)
+		case *model.Pod:
+			c.Pods = append(c.Pods, o)
+		}
+	}
+	return c
+}
+
+// Step changes one thing and returns the objects put and the references removed.
+func (w *World) Step() (put []model.Object, removed []model.Ref) {
+	switch {
+	case len(w.Services) == 0 || len(w.Services) < maxServices && w.chance(3):
+		return w.addService()
+	case w.chance(6):
+		return w.removeService()
+	case w.chance(4):
+		svc := w.mutateService(w.anyService())
+		w.Services[svc.ID] = svc
+		return []model.Object{svc}, nil
+	}
+	return w.changeEndpoints()
+}
+
+func (w *World) chance(n int) bool { return w.rng.IntN(n) == 0 }
+
+func pick[T any](w *World, list []T) T { return list[w.rng.IntN(len(list))] }
+
+func (w *World) anyService() *model.Service {
+	ids := make([]model.ServiceID, 0, len(w.Services))
+	for id := range w.Services {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, model.ServiceID.Compare)
+	return w.Services[pick(w, ids)]
+}
+
+func (w *World) addService() ([]model.Object, []model.Ref) {
+	var n int
+	for n = 1; ; n++ {
+		if _, taken := w.Services[model.ServiceID{Namespace: "default", Name: fmt.Sprintf("svc-%d", n)}]; !taken {
+			break
+		}
+	}
+	svc := &model.Service{ID: model.ServiceID{Namespace: "default", Name: fmt.Sprintf("svc-%d", n)}}
+	svc.ClusterIPs = []netip.Addr{addr("10.96.0.%d", 10+n)}
+	for i := range 1 + w.rng.IntN(2) {
+		svc.Ports = append(svc.Ports, model.ServicePort{
+			Name: fmt.Sprintf("p%d", i), Protocol: pick(w, []model.Protocol{model.TCP, model.TCP, model.UDP}), Port: uint16(80 + i),
+		})
+	}
+	svc = w.mutateService(svc)
+	w.Services[svc.ID] = svc
+	put := []model.Object{svc}
+	for i := range 1 + w.rng.IntN(2) {
+		slice := w.newSlice(svc, i)
+		w.Slices[slice.ID] = slice
+		put = append(put, slice)
+	}
+	return put, nil
+}
+
+// mutateService returns a copy with new properties.
+func (w *World) mutateService(old *model.Service) *model.Service {
+	svc := *old
+	svc.Ports = slices.Clone(old.Ports)
+	svc.Type = pick(w, []model.ServiceType{model.ClusterIP, model.NodePort, model.LoadBalancer})
+	svc.ExternalIPs, svc.LoadBalancerIPs = nil, nil
+	n := int(svc.ClusterIPs[0].As4()[3])
+	for i := range svc.Ports {
+		svc.Ports[i].NodePort = 0
+		if svc.Type != model.ClusterIP {
+			svc.Ports[i].NodePort = uint16(30000 + 10*n + i)
+		}
+	}
+	if w.chance(3) {
+		svc.ExternalIPs = []netip.Addr{addr("203.0.113.%d", 1+w.rng.IntN(3))} // shared now and then
+	}
+	if svc.Type == model.LoadBalancer {
+		svc.LoadBalancerIPs = []model.LoadBalancerIP{{Addr: addr("203.0.113.%d", 100+n), Proxy: w.chance(5)}}
+	}
+	svc.ExternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyLocal})
+	svc.InternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyCluster, model.PolicyLocal})
+	svc.SessionAffinityTimeout = 0
+	if w.chance(4) {
+		svc.SessionAffinityTimeout = 3 * time.Hour
+	}
+	return &svc
+}
+
+func (w *World) newSlice(svc *model.Service, n int) *model.EndpointSlice {
+	slice := &model.EndpointSlice{
+		ID:      model.SliceID{Namespace: "default", Name: fmt.Sprintf("%s-%d", svc.ID.Name, n)},
+		Service: svc.ID,
+	}
+	for _, p := range svc.Ports {
+		slice.Ports = append(slice.Ports, model.EndpointPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port + 8000})
+	}
+	for range w.rng.IntN(4) {
+		slice.Endpoints = append(slice.Endpoints, w.endpoint())
+	}
+	return slice
+}
+
+// endpoint is a random pod, now and then a node itself.
+func (w *World) endpoint() model.Endpoint {
+	ep := model.Endpoint{Ready: true, Serving: true}
+	switch w.rng.IntN(6) {
+	case 0:
+		ep.Ready, ep.Serving = false, false
+	case 1:
+		ep.Ready, ep.Terminating = false, true
+	}
+	if w.chance(6) {
+		n := pick(w, w.Nodes)
+		ep.Addr, ep.NodeName = n.InternalIPs[0], n.Name
+		return ep
+	}
+	p := w.anyPod()
+	ep.Addr, ep.NodeName, ep.Pod = p.IPs[0], p.NodeName, p.ID
+	return ep
+}
+
+func (w *World) anyPod() *model.Pod {
+	ids := make([]model.PodID, 0, len(w.Pods))
+	for id := range w.Pods {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, model.PodID.Compare)
+	return w.Pods[pick(w, ids)]
+}
+
+func (w *World) removeService() ([]model.Object, []model.Ref) {
+	svc := w.anyService()
+	delete(w.Services, svc.ID)
+	removed := []model.Ref{svc.Ref()}
+	for id, slice := range w.Slices {
+		if slice.Service == svc.ID {
+			delete(w.Slices, id)
+			removed = append(removed, slice.Ref())
+		}
+	}
+	slices.SortFunc(removed, func(a, b model.Ref) int { return compare(a.String(), b.String()) })
+	return nil, removed
+}
+
+func (w *World) changeEndpoints() ([]model.Object, []model.Ref) {
+	svc := w.anyService()
+	var ids []model.SliceID
+	for id, slice := range w.Slices {
+		if slice.Service == svc.ID {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		slice := w.newSlice(svc, 0)
+		w.Slices[slice.ID] = slice
+		return []model.Object{slice}, nil
+	}
+	slices.SortFunc(ids, func(a, b model.SliceID) int { return compare(a.String(), b.String()) })
+	slice := *w.Slices[pick(w, ids)]
+	slice.Endpoints = slices.Clone(slice.Endpoints)
+	if n := len(slice.Endpoints); n > 0 && w.chance(2) {
+		slice.Endpoints = slices.Delete(slice.Endpoints, 0, 1+w.rng.IntN(n))
+	} else {
+		slice.Endpoints = append(slice.Endpoints, w.endpoint())
+	}
+	w.Slices[slice.ID] = &slice
+	return []model.Object{&slice}, nil
+}
+
+// Packets are n random packets, most of them towards services.
+func (w *World) Packets(n int) []Packet {
+	out := make([]Packet, 0, n)
+	for range n {
+		out = append(out, w.packet())
+	}
+	return out
+}
+
+func (w *World) packet() Packet {
+	p := Packet{Proto: pick(w, []model.Protocol{model.TCP, model.TCP, model.UDP})}
+	node := pick(w, w.Nodes)
+	switch w.rng.IntN(4) {
+	case 0:
+		p.Class, p.Node, p.Src = Outside, node.Name, netip.MustParseAddr(outsideClient)
+	case 1:
+		p.Class, p.Node, p.Src = Host, node.Name, node.InternalIPs[0]
+	default:
+		pod := w.anyPod()
+		p.Class, p.Node, p.Src = Pod, pod.NodeName, pod.IPs[0]
+	}
+	p.Dst = w.destination(&p)
+	return p
+}
+
+// destination is a frontend of some service, at times with a wrong port, at times a pod.
+func (w *World) destination(p *Packet) netip.AddrPort {
+	if len(w.Services) == 0 || w.chance(10) {
+		pod := w.anyPod()
+		for p.Class == Outside && pod.NodeName != p.Node { // nobody promises pods to the outside; the own node's work
+			pod = w.anyPod()
+		}
+		return netip.AddrPortFrom(pod.IPs[0], 8080)
+	}
+	svc := w.anyService()
+	port := pick(w, svc.Ports)
+	p.Proto = port.Protocol
+	all := []netip.AddrPort{netip.AddrPortFrom(svc.ClusterIPs[0], port.Port)}
+	for _, ip := range svc.ExternalIPs {
+		all = append(all, netip.AddrPortFrom(ip, port.Port))
+	}
+	for _, lb := range svc.LoadBalancerIPs {
+		if !lb.Proxy {
+			all = append(all, netip.AddrPortFrom(lb.Addr, port.Port))
+		}
+	}
+	if port.NodePort != 0 {
+		all = append(all, w.nodePort(p, port))
+	}
+	if w.chance(12) {
+		return netip.AddrPortFrom(svc.ClusterIPs[0], 9)
+	}
+	return pick(w, all)
+}
+
+// nodePort is a node's address and the node port: clients outside and the node itself dial the node they enter at.
+func (w *World) nodePort(p *Packet, port model.ServicePort) netip.AddrPort {
+	node := pick(w, w.Nodes)
+	if p.Class != Pod {
+		for _, n := range w.Nodes {
+			if n.Name == p.Node {
+				node = n
+			}
+		}
+	}
+	return netip.AddrPortFrom(node.InternalIPs[0], port.NodePort)
+}
