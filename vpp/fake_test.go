@@ -37,7 +37,6 @@ type fake struct {
 
 	mu    sync.Mutex
 	conns []*fakeConn
-	seen  []string // names of all requests
 	wg    sync.WaitGroup
 }
 
@@ -45,6 +44,7 @@ type fakeConn struct {
 	f       *fake
 	nc      net.Conn
 	w       *bufio.Writer
+	seen    []string          // names of all requests; guarded by f.mu
 	ids     map[string]uint16 // name_crc → id
 	types   map[uint16]api.Message
 	context uint32 // of the request being handled
@@ -74,10 +74,11 @@ func (f *fake) cut() {
 	f.conns = nil
 }
 
+// requests are the names of what the newest connection asked.
 func (f *fake) requests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.seen)
+	return slices.Clone(f.conns[len(f.conns)-1].seen)
 }
 
 func (f *fake) dial(context.Context) (net.Conn, error) {
@@ -147,7 +148,7 @@ func (c *fakeConn) request(body []byte) error {
 	}
 	c.context = binary.BigEndian.Uint32(body[6:])
 	c.f.mu.Lock()
-	c.f.seen = append(c.f.seen, req.GetMessageName())
+	c.seen = append(c.seen, req.GetMessageName())
 	handle := c.f.handle
 	c.f.mu.Unlock()
 	if handle == nil {
@@ -243,3 +244,7 @@ func up(t testing.TB, f *fake, cfg Config) *Conn {
 }
 
 type interfaceIndex = interface_types.InterfaceIndex
+
+type netConn = net.Conn
+
+func pipe() (client, server net.Conn) { return net.Pipe() }
