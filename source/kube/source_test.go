@@ -382,6 +382,23 @@ func TestTombstone(t *testing.T) {
 	}
 }
 
+// Heartbeats end in the handler: they do not wake the loop, which would have nothing to do.
+func TestHeartbeat(t *testing.T) {
+	node := func(version string) any {
+		it, err := transform(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return it
+	}
+	s := New(Config{})
+	s.in = make(chan message, 1)
+	s.handler(t.Context(), &resource{}).OnUpdate(node("1"), node("2"))
+	if len(s.in) > 0 {
+		t.Error("a heartbeat was passed on")
+	}
+}
+
 func TestTransform(t *testing.T) {
 	it, err := transform(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
