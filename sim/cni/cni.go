@@ -46,16 +46,24 @@ func PodInterface(id model.PodID) string {
 // Located names the interfaces of every node, for agents that need not search.
 func Located() event.Located { return event.Located{Uplink: Uplink, Overlay: Overlay, Host: Host} }
 
+// VPP is what is plumbed: a simulated one, or a real one under test.
+type VPP interface {
+	AddInterface(sim.Interface) (swIfIndex uint32)
+	RemoveInterface(name string)
+	AddRoute(sim.Route) error
+	RemoveRoute(vrf uint32, p netip.Prefix)
+}
+
 // CNI is the plumbing of one node. It is not safe for concurrent use.
 type CNI struct {
-	vpp   *sim.VPP
+	vpp   VPP
 	name  string
 	nodes map[string]*model.Node
 	pods  map[model.PodID]*model.Pod
 }
 
 // New makes the interfaces every node has; addresses and routes come with Apply.
-func New(v *sim.VPP, nodeName string) *CNI {
+func New(v VPP, nodeName string) *CNI {
 	v.AddInterface(sim.Interface{Name: Gateway, Addresses: []netip.Prefix{gateway}})
 	for _, name := range []string{Uplink, Overlay, Host} {
 		v.AddInterface(sim.Interface{Name: name, Unnumbered: Gateway})
