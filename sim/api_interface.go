@@ -134,7 +134,7 @@ func (v *VPP) addressAddDel(f *iface, m *interfaces_.SwInterfaceAddDelAddress) i
 
 // setTable is ip_table_bind: the table must exist, the interface have no address of the family.
 func (v *VPP) setTable(f *iface, fam int, id uint32) int32 {
-	if v.fib[fam].find(id) == nil {
+	if t := v.fib[fam].find(id); t == nil || !t.bindable() {
 		return rvNoSuchFIB
 	}
 	for _, p := range f.addrs {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -67,10 +68,15 @@ func (v *VPP) tableAddDel(add bool, m *ip.IPTable) {
 	}
 	f := &v.fib[fam6(m.IsIP6)]
 	if !add {
-		f.unlock(m.TableID, srcAPI)
+		if t := f.find(m.TableID); t != nil {
+			t.mroutes[srcAPI] = 0
+			f.unlock(m.TableID, srcAPI)
+		}
 		return
 	}
-	if t := f.lockOnce(m.TableID, srcAPI); t.name == "" {
+	t := f.lockOnce(m.TableID, srcAPI)
+	t.mroutes[srcAPI] = 1
+	if t.name == "" {
 		t.name = strings.TrimRight(m.Name, "\x00")
 	}
 }
@@ -105,6 +111,9 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	if len(paths) == 0 && (add || multipath) {
 		return rvNoPathsInRoute
 	}
+	if add && t.id != 0 && slices.ContainsFunc(paths, path.special) {
+		panic(trapSpecialPath)
+	}
 	switch {
 	case multipath:
 		v.pathAddDel(t, prefix, add, paths)
@@ -137,8 +146,8 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 		}
 	}
 	for _, p := range paths {
-		now = slices.DeleteFunc(now, func(o path) bool { return o.compare(p) == 0 })
-		if add {
+		same := func(o path) bool { return o.compare(p) == 0 && (add || o.weight == p.weight) } // a deletion names the weight, too
+		if now = slices.DeleteFunc(now, same); add {
 			now = append(now, p)
 		}
 	}
@@ -150,10 +159,10 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 }
 
 func encodeRoute(t *table, e *entry) ip.IPRoute {
-	r := ip.IPRoute{TableID: t.id, Prefix: toPrefix(e.given), NPaths: uint8(len(e.paths()))}
-	for _, p := range e.paths() {
-		if e.prefix.IsSingleIP() && p.typ == PathNormal && p.swIf != noIndex && !p.via.IsValid() {
-			p.via = e.prefix.Addr() // an attached host is its own next hop
+	r := ip.IPRoute{TableID: t.id, Prefix: toPrefix(e.given), NPaths: uint8(len(t.paths(e)))}
+	for _, p := range t.paths(e) {
+		if e.prefix.IsSingleIP() && (p.typ == PathNormal || p.typ == PathLocal) && p.swIf != noIndex && !p.via.IsValid() {
+			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its own next hop
 		}
 		r.Paths = append(r.Paths, p.encode(family(e.prefix.Addr())))
 	}
@@ -240,9 +249,19 @@ func (v *VPP) neighborAddDel(m *ip_neighbor.IPNeighborAddDel) int32 {
 	case exists && old.static && !static:
 		return rvInvalidSwIfIndex // VPP's way to say that a dynamic entry may not replace a static one
 	default:
+		v.mindTheDead(k.addr)
 		v.setNeighbor(k, neighbor{mac: n.MacAddress, static: static, noFIB: n.Flags&ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY != 0})
 	}
 	return 0
+}
+
+// mindTheDead springs trapDeadNeighbor.
+func (v *VPP) mindTheDead(a netip.Addr) {
+	for k := range v.neigh.byKey {
+		if k.addr == a && v.ifs.get(k.swIf) == nil {
+			panic(trapDeadNeighbor)
+		}
+	}
 }
 
 func (v *VPP) neighborDump(m *ip_neighbor.IPNeighborDump, send func(*ip_neighbor.IPNeighborDetails)) {
@@ -251,7 +270,7 @@ func (v *VPP) neighborDump(m *ip_neighbor.IPNeighborDump, send func(*ip_neighbor
 			continue
 		}
 		n := v.neigh.byKey[k]
-		d := ip_neighbor.IPNeighbor{SwIfIndex: ifIndex(v.ifs.get(k.swIf)), MacAddress: n.mac, IPAddress: toAddress(k.addr)}
+		d := ip_neighbor.IPNeighbor{SwIfIndex: interface_types.InterfaceIndex(k.swIf), MacAddress: n.mac, IPAddress: toAddress(k.addr)}
 		if n.static {
 			d.Flags |= ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC
 		}

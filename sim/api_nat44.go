@@ -83,6 +83,7 @@ func (v *VPP) natConfig() *nat44_ed.Nat44ShowRunningConfigReply {
 	return &nat44_ed.Nat44ShowRunningConfigReply{
 		InsideVrf: c.InsideVRF, OutsideVrf: c.OutsideVRF, Sessions: c.Sessions, TranslationBuckets: c.TranslationBuckets,
 		ForwardingEnabled: c.Forwarding, Flags: nat44_ed.NAT44_IS_ENDPOINT_DEPENDENT,
+		IpfixLoggingEnabled: true, // VPP says the opposite of what is (nat_ipfix_logging_enabled, 24.06)
 		Timeouts: nat_types.NatTimeouts{
 			UDP: c.Timeouts.UDP, TCPEstablished: c.Timeouts.TCPEstablished, TCPTransitory: c.Timeouts.TCPTransitory, ICMP: c.Timeouts.ICMP,
 		},

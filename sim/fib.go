@@ -17,6 +17,7 @@ const (
 	srcAPI       source = 0x80
 	srcNAT       source = 0xd0 // "nat-low"
 	srcAdj       source = 0xd1 // neighbours; 0xd0 in VPP, but NAT's wins by being older
+	srcRecursive source = 0xfb // next hops of recursive routes
 	srcDefault   source = 0xfd
 )
 
@@ -41,6 +42,11 @@ type path struct {
 	weight uint8      // ≥ 1
 	pref   uint8
 	glean  bool // the subnet of an interface address
+}
+
+// special tells whether the path ends in VPP without an answer from it.
+func (p path) special() bool {
+	return p.typ == PathDrop || p.typ == PathUnreach || p.typ == PathProhibit
 }
 
 func (p path) compare(o path) int {
@@ -105,7 +111,18 @@ type entry struct {
 	sources []routeSource
 }
 
-func (e *entry) paths() []path { return e.sources[0].paths }
+// paths are the best source's. A recursive next hop has those of the prefix that covers it.
+func (t *table) paths(e *entry) []path {
+	if e.sources[0].src == srcRecursive {
+		return t.paths(t.cover(e))
+	}
+	return e.sources[0].paths
+}
+
+// cover is the entry of the next shorter prefix; the default route of a table is always there.
+func (t *table) cover(e *entry) *entry {
+	return t.covering(netip.PrefixFrom(e.prefix.Addr(), e.prefix.Bits()-1).Masked())
+}
 
 func (e *entry) source(s source) *routeSource {
 	for i := range e.sources {
@@ -118,9 +135,11 @@ func (e *entry) source(s source) *routeSource {
 
 // table is one FIB.
 type table struct {
+	fib     *fib
 	id      uint32
 	name    string
 	locks   map[source]int
+	mroutes map[source]int // the locks of its multicast sister; NAT makes tables that have none
 	entries map[netip.Prefix]*entry
 	lengths [129]int // entries per prefix length
 }
@@ -134,7 +153,7 @@ type fib struct {
 
 func (f *fib) init(fam int, gone func(uint32)) {
 	*f = fib{fam: fam, gone: gone}
-	f.lock(0, srcSpecial)
+	f.lock(0, srcSpecial).mroutes[srcSpecial]++
 }
 
 func (f *fib) find(id uint32) *table {
@@ -150,12 +169,17 @@ func (f *fib) find(id uint32) *table {
 func (f *fib) lock(id uint32, by source) *table {
 	t := f.find(id)
 	if t == nil {
-		t = &table{id: id, locks: map[source]int{}, entries: map[netip.Prefix]*entry{}}
+		t = &table{fib: f, id: id, locks: map[source]int{}, mroutes: map[source]int{}, entries: map[netip.Prefix]*entry{}}
 		f.tables = append(f.tables, t)
 		t.specials(f.fam)
 	}
 	t.locks[by]++
 	return t
+}
+
+// bindable tells whether an interface may be bound to the table: its multicast sister must exist, too.
+func (t *table) bindable() bool {
+	return t.mroutes[srcSpecial]+t.mroutes[srcAPI]+t.mroutes[srcInterface] > 0
 }
 
 // lockOnce is lock for a source that holds a table at most once, as the API does.
@@ -166,7 +190,7 @@ func (f *fib) lockOnce(id uint32, by source) *table {
 	return f.lock(id, by)
 }
 
-// unlock lets go; a source's last hold takes its routes away, the very last hold the table (fib_table_unlock).
+// unlock lets go; the very last hold takes the table with all its routes (fib_table_unlock). A source's routes outlive its hold.
 func (f *fib) unlock(id uint32, by source) {
 	t := f.find(id)
 	if t == nil || t.locks[by] == 0 {
@@ -176,10 +200,33 @@ func (f *fib) unlock(id uint32, by source) {
 		return
 	}
 	delete(t.locks, by)
-	t.flush(by)
-	if len(t.locks) == 0 {
-		f.tables = slices.DeleteFunc(f.tables, func(o *table) bool { return o == t })
-		f.gone(id)
+	if len(t.locks) > 0 {
+		return
+	}
+	f.tables = slices.DeleteFunc(f.tables, func(o *table) bool { return o == t })
+	for _, e := range t.entries {
+		for _, s := range e.sources {
+			f.recursive(s.paths, -1)
+		}
+	}
+	f.gone(id)
+}
+
+// recursive counts the next hops of recursive paths: each is a host route in the table it resolves in, and holds that table.
+func (f *fib) recursive(paths []path, n int) {
+	for _, p := range paths {
+		if p.typ != PathNormal || p.swIf != noIndex || !p.via.IsValid() || family(p.via) != f.fam {
+			continue
+		}
+		host := netip.PrefixFrom(p.via, p.via.BitLen())
+		if n > 0 {
+			f.lock(p.table, srcRecursive).hold(host, srcRecursive, nil)
+			continue
+		}
+		if t := f.find(p.table); t != nil {
+			t.release(host, srcRecursive)
+		}
+		f.unlock(p.table, srcRecursive)
 	}
 }
 
@@ -209,9 +256,13 @@ func (t *table) set(given netip.Prefix, src source, paths []path) {
 		t.lengths[p.Bits()]++
 	}
 	if s := e.source(src); s != nil {
+		old := s.paths
 		s.paths = paths
+		t.fib.recursive(paths, 1)
+		t.fib.recursive(old, -1)
 		return
 	}
+	t.fib.recursive(paths, 1)
 	e.sources = append(e.sources, routeSource{src: src, paths: paths})
 	slices.SortFunc(e.sources, func(a, b routeSource) int { return cmp.Compare(a.src, b.src) })
 }
@@ -245,31 +296,43 @@ func (t *table) unset(given netip.Prefix, src source) bool {
 	if e == nil {
 		return false
 	}
-	n := len(e.sources)
+	s := e.source(src)
+	if s == nil {
+		return false
+	}
+	paths := s.paths
 	e.sources = slices.DeleteFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	if len(e.sources) == 0 {
 		delete(t.entries, p)
 		t.lengths[p.Bits()]--
 	}
-	return len(e.sources) < n
+	t.fib.recursive(paths, -1)
+	return true
 }
 
-func (t *table) flush(src source) {
-	for p, e := range t.entries {
-		if e.source(src) != nil {
-			t.unset(p, src)
-		}
+// active tells whether packets follow the entry: a recursive next hop is only a note, and a neighbour's host route counts only
+// in a subnet attached to its interface, lest anybody attracts traffic by ARP.
+func (t *table) active(e *entry) bool {
+	switch e.sources[0].src {
+	case srcRecursive:
+		return false
+	case srcAdj:
+		return slices.ContainsFunc(t.paths(t.cover(e)), func(p path) bool {
+			return p.typ == PathNormal && !p.via.IsValid() && p.swIf != noIndex &&
+				slices.ContainsFunc(e.sources[0].paths, func(n path) bool { return n.swIf == p.swIf })
+		})
 	}
+	return true
 }
 
-// lookup is the entry of the longest prefix that holds a; tables always have one.
+// lookup is the entry packets to a follow, of the longest prefix that holds it; tables always have one.
 func (t *table) lookup(a netip.Addr) *entry {
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		if t.lengths[bits] == 0 {
 			continue
 		}
 		p, _ := a.Prefix(bits) // bits are in range
-		if e := t.entries[p]; e != nil {
+		if e := t.entries[p]; e != nil && t.active(e) {
 			return e
 		}
 	}
@@ -297,14 +360,18 @@ func (t *table) sorted() []*entry {
 
 // bindTable moves an interface to a table that exists.
 func (v *VPP) bindTable(f *iface, fam int, id uint32) {
-	if old := f.table[fam]; old != 0 {
+	old := f.table[fam]
+	if id != 0 {
+		v.fib[fam].lock(id, srcInterface).mroutes[srcInterface]++
+	}
+	if old != 0 {
+		v.fib[fam].find(old).mroutes[srcInterface]--
 		v.fib[fam].unlock(old, srcInterface)
 	}
-	if id != 0 {
-		v.fib[fam].lock(id, srcInterface)
-	}
-	old := f.table[fam]
 	f.table[fam] = id
+	if old != id {
+		v.moveNeighbors(f, fam)
+	}
 	if fam == ip4 {
 		v.nat.TableBound(f.index, old, id)
 	}
@@ -388,6 +455,9 @@ func sourceName(s source) string {
 		return "nat-low"
 	case srcAdj:
 		return "adjacency"
+	}
+	if s == srcRecursive {
+		return "recursive-resolution"
 	}
 	return "default-route"
 }

@@ -22,6 +22,7 @@ func pipeMessages(t *apiTable) {
 		if f == nil || f.kind != kindPipe {
 			return &pipe.PipeDeleteReply{Retval: rvInvalidSwIfIndex}
 		}
+		q.setUp(f, false)
 		for _, end := range f.pipe {
 			q.destroy(q.ifs.get(end))
 		}

@@ -75,8 +75,11 @@ func (v *VPP) applyRoute(r Route) error {
 		}
 		paths = append(paths, d)
 	}
-	if len(paths) == 0 {
+	switch {
+	case len(paths) == 0:
 		return errors.New("no paths")
+	case r.VRF != 0 && slices.ContainsFunc(paths, path.special):
+		return trapSpecialPath
 	}
 	v.fib[family(r.Prefix.Addr())].lockOnce(r.VRF, srcAPI).set(r.Prefix, srcAPI, paths)
 	return nil
@@ -113,6 +116,7 @@ type neighbor struct {
 	mac    [6]byte
 	static bool
 	noFIB  bool
+	table  uint32 // where its host route is
 }
 
 type neighbors struct {
@@ -131,24 +135,61 @@ func (n *neighbors) sorted() []neighborKey {
 	return keys
 }
 
-// setNeighbor also makes the host route VPP makes for a neighbour in an attached subnet; elsewhere the FIB does not believe it.
+// setNeighbor also makes the host route VPP makes for a neighbour; see table.active for when it counts.
 func (v *VPP) setNeighbor(k neighborKey, n neighbor) {
+	if _, exists := v.neigh.byKey[k]; exists {
+		v.delNeighbor(k)
+	}
+	n.table = v.ifs.get(k.swIf).table[family(k.addr)]
 	v.neigh.byKey[k] = n
-	f := v.ifs.get(k.swIf)
-	t := v.fib[family(k.addr)].find(f.table[family(k.addr)])
-	host := netip.PrefixFrom(k.addr, k.addr.BitLen())
-	attached := func(p path) bool { return p.swIf == k.swIf && p.glean }
-	if !n.noFIB && slices.ContainsFunc(t.lookup(k.addr).paths(), attached) {
-		t.set(host, srcAdj, []path{{swIf: k.swIf, via: k.addr, weight: 1}})
+	if !n.noFIB {
+		v.adjacent(k, n.table, true)
 	}
 }
 
 func (v *VPP) delNeighbor(k neighborKey) {
+	v.adjacent(k, v.neigh.byKey[k].table, false)
 	delete(v.neigh.byKey, k)
-	f := v.ifs.get(k.swIf)
-	if t := v.fib[family(k.addr)].find(f.table[family(k.addr)]); t != nil {
-		t.unset(netip.PrefixFrom(k.addr, k.addr.BitLen()), srcAdj)
+}
+
+// flushNeighbors forgets what an interface learnt: it happens when the interface goes down or away. Static neighbours stay, even
+// without their interface, and are there for the next one that gets its index.
+func (v *VPP) flushNeighbors(swIf uint32) {
+	for k, n := range v.neigh.byKey {
+		if k.swIf == swIf && !n.static {
+			v.delNeighbor(k)
+		}
 	}
+}
+
+// moveNeighbors follows an interface to another table.
+func (v *VPP) moveNeighbors(f *iface, fam int) {
+	for k, n := range v.neigh.byKey {
+		if k.swIf == f.index && family(k.addr) == fam {
+			v.setNeighbor(k, n)
+		}
+	}
+}
+
+// adjacent adds or removes one interface's path of a neighbour's host route.
+func (v *VPP) adjacent(k neighborKey, id uint32, add bool) {
+	t := v.fib[family(k.addr)].find(id)
+	if t == nil {
+		return
+	}
+	host := netip.PrefixFrom(k.addr, k.addr.BitLen())
+	var paths []path
+	if e := t.entries[host]; e != nil && e.source(srcAdj) != nil {
+		paths = slices.DeleteFunc(slices.Clone(e.source(srcAdj).paths), func(p path) bool { return p.swIf == k.swIf })
+	}
+	if add {
+		paths = append(paths, path{swIf: k.swIf, via: k.addr, weight: 1})
+	}
+	if len(paths) == 0 {
+		t.unset(host, srcAdj)
+		return
+	}
+	t.set(host, srcAdj, paths)
 }
 
 // decodePath reads a path as fib_api_path_decode does.
