@@ -114,6 +114,8 @@ func (ps *problems) hostAddr(field, s string) netip.Addr {
 // special names the class of an address that neither a Service nor an endpoint may have; "" for ordinary ones.
 func special(a netip.Addr) string {
 	switch {
+	case !a.IsValid():
+		return "" // complained about already
 	case a.IsUnspecified():
 		return "the unspecified address"
 	case a.IsLoopback():

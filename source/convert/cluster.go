@@ -75,7 +75,8 @@ func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
 	return out
 }
 
-// node reads a Node: its addresses and the pod ranges routed to it.
+// node reads a Node: its addresses and the pod ranges routed to it. Addresses that lead nowhere (a development cluster may
+// have put its loopback address there) are left out; Kubernetes does not mind them.
 func node(o *corev1.Node) (*model.Node, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindNode, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)
@@ -90,8 +91,8 @@ func node(o *corev1.Node) (*model.Node, *problems) {
 		default:
 			continue
 		}
-		ip := ps.hostAddr(at("status.addresses", i)+".address", a.Address)
-		if ip.IsValid() && !slices.Contains(*to, ip) {
+		ip := ps.addr(at("status.addresses", i)+".address", a.Address)
+		if ip.IsValid() && (special(ip) == "" || ip.IsLinkLocalUnicast()) && !slices.Contains(*to, ip) {
 			*to = append(*to, ip)
 		}
 	}

@@ -168,6 +168,7 @@ status:
   - {type: Hostname, address: n}
   - {type: ExternalIP, address: 203.0.113.1}
   - {type: InternalIP, address: 192.168.16.2}
+  - {type: InternalIP, address: 127.0.0.1}
   - {type: InternalIP, address: 192.168.16.1}
 `, &model.Node{
 			Name: "n", Labels: map[string]string{"topology.kubernetes.io/zone": "z"}, Zone: "z",

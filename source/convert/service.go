@@ -184,7 +184,10 @@ func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 			continue // a host name: resolved by clients, not by nodes
 		}
 		f := at("status.loadBalancer.ingress", i)
-		lb := model.LoadBalancerIP{Addr: ps.hostAddr(f+".ip", in.IP)}
+		lb := model.LoadBalancerIP{Addr: ps.addr(f+".ip", in.IP)}
+		if why := special(lb.Addr); why != "" && !lb.Addr.IsLinkLocalUnicast() {
+			ps.add(f+".ip", "must not be "+why, in.IP)
+		}
 		if in.IPMode != nil {
 			lb.Proxy = *in.IPMode == corev1.LoadBalancerIPModeProxy
 			if !lb.Proxy && *in.IPMode != corev1.LoadBalancerIPModeVIP {

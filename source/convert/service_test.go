@@ -160,6 +160,8 @@ func TestServiceRefused(t *testing.T) {
 		{`{spec: {` + ports + `}, status: {loadBalancer: {ingress: [{ip: 203.0.113.80}]}}}`, `status.loadBalancer.ingress: must not be set unless the type is LoadBalancer`},
 		{`{spec: {type: LoadBalancer, ` + ports + `}, status: {loadBalancer: {ingress: [{ip: x}]}}}`,
 			`status.loadBalancer.ingress[0].ip: must be an IPv4 or IPv6 address in its plain form ("x")`},
+		{`{spec: {type: LoadBalancer, ` + ports + `}, status: {loadBalancer: {ingress: [{ip: 0.0.0.0}]}}}`,
+			`status.loadBalancer.ingress[0].ip: must not be the unspecified address ("0.0.0.0")`},
 		{`{spec: {type: LoadBalancer, ` + ports + `}, status: {loadBalancer: {ingress: [{ip: 203.0.113.80, ipMode: Magic}]}}}`,
 			`status.loadBalancer.ingress[0].ipMode: must be VIP or Proxy ("Magic")`},
 		{`spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 65536, ` + ports + `}`, `spec.healthCheckNodePort: must be 1 to 65535 (65536)`},

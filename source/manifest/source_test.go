@@ -226,6 +226,47 @@ func TestWatchLinksAsInConfigMapVolumes(t *testing.T) {
 	f.expect("+ Namespace b\n- Namespace a")
 }
 
+func TestWatchOneFile(t *testing.T) {
+	f := &folder{t: t, dir: t.TempDir()}
+	f.write("a.txt", namespaceYAML, "a")
+	f = watchFolder(t, f.dir, filepath.Join(f.dir, "a.txt"))
+	f.expect("+ Namespace a")
+	f.expect("in-sync")
+	f.write("b.yaml", namespaceYAML, "not-asked-for")
+	f.write("new", namespaceYAML, "b")
+	f.rename("new", "a.txt")
+	f.expect("+ Namespace b\n- Namespace a")
+	f.rename("a.txt", "gone")
+	f.expect("in-sync stat a.txt: no such file or directory")
+	f.rename("gone", "a.txt")
+	f.expect("in-sync")
+}
+
+// A folder that cannot be watched is said to be, for as long as that is so.
+func TestBlindFolder(t *testing.T) {
+	w, err := newWatcher(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	file := filepath.Join(t.TempDir(), "f")
+	w.add(filepath.Join(file, "inside")) // gone, or never there: not a fault
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w.add(filepath.Join(file, "inside"))
+	if err := w.faults(); err == nil || !strings.Contains(err.Error(), "changes in "+file+"/inside are not seen: ") {
+		t.Errorf("faults: %v", err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	w.add(filepath.Join(file, "inside"))
+	if err := w.faults(); err != nil {
+		t.Errorf("faults after it is gone: %v", err)
+	}
+}
+
 func TestRunOnce(t *testing.T) {
 	var got []string
 	f := &folder{t: t, dir: "/nowhere"}

@@ -58,7 +58,7 @@ func (t *tree) cares(name string, paths []string) bool {
 
 // scan finds out what the files are now and reads those that are new, were touched, or look changed. again asks for
 // another scan later, to believe an emptied file only when it stays empty. The error tells of paths that could not be
-// read; files known from there are kept.
+// read, whose known files are kept, and of folders that could not be watched.
 func (t *tree) scan(cfg *Config, w *watcher, touched map[string]bool) (again bool, err error) {
 	var visit func(string)
 	if w != nil {
@@ -76,6 +76,9 @@ func (t *tree) scan(cfg *Config, w *watcher, touched map[string]bool) (again boo
 		if !present[path] && !(err != nil && lost(path, cfg.Paths)) {
 			delete(t.files, path)
 		}
+	}
+	if w != nil {
+		err = errors.Join(err, w.faults())
 	}
 	return again, err
 }
