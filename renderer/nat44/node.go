@@ -76,8 +76,8 @@ func snat(node renderer.NodeState, cfg Config) (netip.Addr, []model.Note) {
 	return off(fmt.Sprintf("neither the uplink %s nor the node has an IPv4 address", node.Uplink))
 }
 
-// uplinkAddr is the first IPv4 address of the node that its uplink has, else the uplink's first one. An uplink without an
-// address of its own stands in front of a node stack that has it: then it is the node's first one.
+// uplinkAddr is the first IPv4 address of the node that its uplink has, else the uplink's first one that is not link-local.
+// An uplink without any (unnumbered, in front of the node's own network stack) speaks for the node's first address.
 func uplinkAddr(node renderer.NodeState) netip.Addr {
 	has := func(a netip.Addr) bool {
 		return slices.ContainsFunc(node.UplinkIPs, func(p netip.Prefix) bool { return p.Addr() == a })
@@ -88,15 +88,13 @@ func uplinkAddr(node renderer.NodeState) netip.Addr {
 		}
 	}
 	for _, p := range node.UplinkIPs {
-		if p.Addr().Is4() {
-			return p.Addr()
+		if a := p.Addr(); a.Is4() && !a.IsLinkLocalUnicast() {
+			return a
 		}
 	}
-	if len(node.UplinkIPs) == 0 {
-		for _, a := range node.IPs {
-			if a.Is4() {
-				return a
-			}
+	for _, a := range node.IPs {
+		if a.Is4() {
+			return a
 		}
 	}
 	return netip.Addr{}

@@ -85,6 +85,11 @@ func TestSNATAddressIsOnTheUplink(t *testing.T) {
 	if got, _ := snat(n, Config{}); got != thisNode {
 		t.Errorf("SNAT address = %s, want the node's address that the uplink has", got)
 	}
+	n.UplinkIPs = []netip.Prefix{netip.MustParsePrefix("169.254.1.1/32")}
+	if got, _ := snat(n, Config{}); got != netip.MustParseAddr("10.9.9.9") {
+		t.Errorf("SNAT address = %s, want the node's first: the uplink has none to show", got)
+	}
+	n = node()
 	n.IPs = nil
 	if got, _ := snat(n, Config{}); got != thisNode {
 		t.Errorf("SNAT address = %s, want the uplink's", got)

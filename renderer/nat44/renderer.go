@@ -54,13 +54,14 @@ func (r *Renderer) DeleteService(service *renderer.ContivService, _ []*renderer.
 	return nil
 }
 
-// UpdateNodePortServices implements renderer.ServiceRendererAPI. Beside node ports, addresses that became or ceased to be
-// a node's matter, so all services with one of them are rendered again.
+// UpdateNodePortServices implements renderer.ServiceRendererAPI. Beside node ports of policy Local, which are mapped on
+// every node's address, addresses that became or ceased to be a node's matter.
 func (r *Renderer) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*renderer.ContivService) error {
 	old := r.nodeIPs
 	r.nodeIPs = nodeIPs
+	own := differ(renderer.IPAddressesOf(r.node.IPs...), old, nodeIPs)
 	for _, svc := range r.services {
-		if svc.HasNodePort() || differ(svc.ClusterIPs, old, nodeIPs) || differ(svc.ExternalIPs, old, nodeIPs) {
+		if svc.HasNodePort() && (own || svc.TrafficPolicy == renderer.NodeLocal) || differ(svc.ClusterIPs, old, nodeIPs) || differ(svc.ExternalIPs, old, nodeIPs) {
 			r.render(svc)
 		}
 	}

@@ -54,7 +54,7 @@ type rendering struct {
 type target struct {
 	locals []*nat.DNat44_StaticMapping_LocalIP // none: to be dropped
 	source nat.DNat44_StaticMapping_TwiceNatMode
-	reject bool // nothing to map to, so the reject route answers
+	reject bool // there is no mapping: the reject route answers, or another node
 }
 
 func (s *rendering) note(refused bool, format string, args ...any) {
@@ -110,8 +110,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 	}
 }
 
-// choose is inside for addresses of other nodes: only pods of this node meet them here, on their way out. Translating
-// them at once spares the detour over the other node, whose choice of endpoint the way back might miss.
+// choose is inside for addresses of other nodes: only pods of this node meet them here, on their way there.
 func (s *rendering) choose(a netip.Addr, outside, inside target) target {
 	if s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a) {
 		return inside
@@ -146,12 +145,15 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 	return target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
 }
 
-// podsOnly is the target of other nodes' addresses: pods reach every endpoint under both policies.
+// podsOnly is the target of other nodes' addresses. With policy Cluster there is no mapping: the other node translates, and
+// hides the client, so the way back is the same. That spares a mapping for every node, whose removal with the node would
+// cut the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's
+// address, and the answer of an endpoint elsewhere would miss it: so pods reach every endpoint right from here.
 func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
-	if s.svc.TrafficPolicy == renderer.ClusterWide {
-		return s.hidden(cluster)
+	return target{
+		locals: cluster, source: nat.DNat44_StaticMapping_SELF,
+		reject: len(cluster) == 0 || s.svc.TrafficPolicy == renderer.ClusterWide,
 	}
-	return target{locals: cluster, source: nat.DNat44_StaticMapping_SELF, reject: len(cluster) == 0}
 }
 
 // hidden replaces the client by the NAT loopback. Without one VPP would drop such packets ("out of ports", rule A8).

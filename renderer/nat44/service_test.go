@@ -135,10 +135,9 @@ func TestFrontendRules(t *testing.T) {
 			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1",
 			"203.0.113.7:80/TCP SELF 10.1.2.2:8080*1", vipReject, extReject, noLocal,
 		}},
-		{"node port, Cluster: on every node address", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort), []string{
+		{"node port, Cluster: on this node's address", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
-			"192.168.16.1:30080/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1",
-			"192.168.16.2:30080/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
+			"192.168.16.1:30080/TCP ENABLED 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
 		}},
 		{"node port, Local: pods reach all through other nodes' addresses", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalLocal), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
@@ -154,6 +153,9 @@ func TestFrontendRules(t *testing.T) {
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1",
 			"192.168.16.2:80/TCP SELF 10.1.1.2:8080*1 10.1.2.2:8080*1", vipReject,
 		}},
+		{"external IP that is another node's, Cluster: left to it", web(endpoints("10.1.1.2"), externalIP("192.168.16.2")), []string{
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject,
+		}},
 		{"external IP that is this node's is never rejected as a whole", web(externalIP("192.168.16.1")), []string{vipReject}},
 		{"affinity", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), []string{
 			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*1", vipReject,
@@ -164,11 +166,11 @@ func TestFrontendRules(t *testing.T) {
 		{"one mapping for a frontend asked for twice", web(endpoints("10.1.1.2"), externalIP("10.96.0.10")), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1", vipReject,
 		}},
-		{"a frontend of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
+		{"a frontend of another service", web(endpoints("10.1.1.2"), nodePort, externalLocal, func(s *renderer.ContivService) {
 			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{IP: thisNode, Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
 		}), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*1",
-			"192.168.16.2:30080/TCP ENABLED 10.1.1.2:8080*1", vipReject,
+			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*1", vipReject,
 		}},
 		{"a node port of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
 			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
@@ -351,5 +353,16 @@ func TestSourceRangesFailClosed(t *testing.T) {
 				t.Errorf("refused is %t:\n%s", refused, strings.Join(got, "\n"))
 			}
 		})
+	}
+}
+
+// Rule C20: a mapping that goes takes along the sessions of every other mapping to the same endpoints. A node that leaves
+// must not do that.
+func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
+	svc := web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalIP("203.0.113.7"))
+	few, _ := Service(svc, node(), renderer.IPAddressesOf(thisNode), Config{})
+	many, _ := Service(svc, node(), nodeIPs, Config{})
+	if diff := cmp.Diff(lines(few, nil), lines(many, nil)); diff != "" {
+		t.Errorf("another node changes mappings\n%s", diff)
 	}
 }
