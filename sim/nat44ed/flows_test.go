@@ -156,6 +156,16 @@ func TestICMPErrorsAsMeasured(t *testing.T) {
 			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 1.2.3.4:80)",
 		},
 		{
+			"ping to the internet, identifier kept", podA, "icmp 10.1.1.2 -> 1.2.3.4 echo-request id 4000", uplink,
+			"icmp 1.2.3.4 -> 10.1.1.2 type 3 code 3 about (icmp 10.1.1.2 -> 1.2.3.4 echo-request id 4000)",
+			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (icmp 10.1.1.2 -> 1.2.3.4 echo-request id 4000)",
+		},
+		{
+			"ping to the internet, identifier changed", podA, "icmp 10.1.1.2 -> 1.2.3.4 echo-request id 7", uplink,
+			"icmp 1.2.3.4 -> 10.1.1.2 type 3 code 3 about (icmp 10.1.1.2 -> 1.2.3.4 echo-request id 7) (bad checksum)",
+			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (icmp 10.1.1.2 -> 1.2.3.4 echo-request id 7) (bad checksum)",
+		},
+		{
 			"pod to pod", podA, "udp 10.1.1.2:4000 -> 10.1.1.3:80", podB,
 			"icmp 10.1.1.3 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.1.1.3:80)",
 			"icmp 7.7.7.7 -> 10.1.1.2 type 3 code 3 about (udp 10.1.1.2:4000 -> 10.1.1.3:80)",

@@ -26,8 +26,9 @@ type Result struct {
 	Hops   []Hop
 	// Table is the FIB table to look the packet up in; None: that of the interface it came by.
 	Table uint32
-	// BadChecksum is true when VPP corrects the IP checksum for a source address other than the packet's (an ICMP error of a
-	// router on the way): who gets the packet throws it away.
+	// BadChecksum is true when VPP spoils a checksum, so that who gets the packet throws it away: that of IP when it is
+	// corrected for a source address other than the packet's (an ICMP error of a router on the way), that of ICMP when the
+	// identifier of a quoted echo changes.
 	BadChecksum bool
 }
 
@@ -240,8 +241,11 @@ func (w *work) rewrite(f *flow, d direction) bool {
 		return true
 	}
 	in := *p.Inner
+	id := in.ICMPID
 	p.Inner = &in
-	return rewriteQuoted(&in, f)
+	ok := rewriteQuoted(&in, f)
+	w.res.BadChecksum = w.res.BadChecksum || in.ICMPID != id
+	return ok
 }
 
 // rewriteQuoted translates the packet an ICMP error quotes: it went the other way.
@@ -285,7 +289,7 @@ func (w *work) changed() string {
 		text = "session found, nothing to translate"
 	}
 	if w.res.BadChecksum {
-		text += ", wrong IP checksum"
+		text += ", wrong checksum"
 	}
 	return text
 }
