@@ -164,6 +164,13 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 	svc := *old
 	svc.Ports = slices.Clone(old.Ports)
 	svc.Type = pick(w, []model.ServiceType{model.ClusterIP, model.NodePort, model.LoadBalancer})
+	svc.ProxyName = ""
+	switch w.rng.IntN(15) {
+	case 0:
+		svc.Type = model.ExternalName // an old cluster IP may stay in the object
+	case 1:
+		svc.ProxyName = "somebody-else"
+	}
 	svc.ExternalIPs, svc.LoadBalancerIPs = nil, nil
 	n := int(svc.ClusterIPs[0].As4()[3])
 	for i := range svc.Ports {

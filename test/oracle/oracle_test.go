@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -80,7 +82,47 @@ func world(t *testing.T, seed uint64) (asked int) {
 			}
 		}
 	}
+	restartWritesNothing(t, seed, c)
+	sameAsFresh(t, seed, w, c)
 	return asked
+}
+
+// restartWritesNothing starts the agent of every node again: an unchanged world costs no write.
+func restartWritesNothing(t *testing.T, seed uint64, c *trace.Cluster) {
+	t.Helper()
+	for _, name := range c.Nodes() {
+		v := c.Sim(name)
+		before := v.Dump()
+		v.ClearLog()
+		if err := c.RestartAgent(context.Background(), name); err != nil {
+			t.Fatalf("seed %d: restart of the agent of %s: %v", seed, name, err)
+		}
+		if n := v.Writes(); n != 0 {
+			t.Errorf("seed %d: a restarted agent wrote %d messages on %s: %v", seed, n, name, v.Log())
+		}
+		if diff := cmp.Diff(before, v.Dump()); diff != "" {
+			t.Errorf("seed %d: restart changed VPP of %s (-before +after):\n%s", seed, name, diff)
+		}
+	}
+}
+
+// sameAsFresh compares every VPP with that of a cluster that was given the final objects only.
+func sameAsFresh(t *testing.T, seed uint64, w *World, c *trace.Cluster) {
+	t.Helper()
+	fresh := trace.NewCluster(trace.Config{Seed: seed})
+	defer fresh.Close()
+	var changes []event.Change
+	for _, obj := range w.Objects() {
+		changes = append(changes, event.Change{Ref: obj.Ref(), Object: obj})
+	}
+	if err := fresh.Apply(context.Background(), changes); err != nil {
+		t.Fatalf("seed %d: %v", seed, err)
+	}
+	for _, name := range c.Nodes() {
+		if diff := cmp.Diff(fresh.Sim(name).Dump(), c.Sim(name).Dump()); diff != "" {
+			t.Errorf("seed %d: VPP of %s depends on the way there (-fresh +grown):\n%s", seed, name, diff)
+		}
+	}
 }
 
 func question(w *World, p Packet) trace.Question {
@@ -108,7 +150,7 @@ func compareFates(c *Cluster, p Packet, a trace.Answer) string {
 	}
 	got := Fate(a.Verdict)
 	if limit := nat44Limit(c, p, want); limit != "" {
-		return judgeLimit(limit, want, got, a)
+		return judgeLimit(c, p, limit, want, got, a)
 	}
 	if got != want.Fate {
 		return fmt.Sprintf("%s (%s), Kubernetes says %s (%s)", got, a.Reason, want.Fate, want.Why)
@@ -151,13 +193,15 @@ const (
 	localSubset = "one mapping for everybody: clients inside get the local endpoints of an external Local frontend"
 	notAnswered = "a client outside who dials an external Local frontend of a node without endpoints is not answered"
 	fromOutside = "a client outside who dials a cluster IP is answered by local endpoints only"
+	unusedPort  = "an unused port of an external address is rejected, not left to the routes"
 )
 
 func nat44Limit(c *Cluster, p Packet, want Expectation) string {
-	if want.Service.Name == "" {
-		return ""
-	}
 	switch {
+	case want.Service.Name == "" && c.externalVIP(p.Dst.Addr()):
+		return unusedPort
+	case want.Service.Name == "":
+		return ""
 	case want.External && want.Policy == model.PolicyLocal && p.Class != Outside && want.Fate == Delivered:
 		return localSubset
 	case want.External && want.Policy == model.PolicyLocal && p.Class == Outside && want.Fate == Dropped:
@@ -169,16 +213,20 @@ func nat44Limit(c *Cluster, p Packet, want Expectation) string {
 }
 
 // judgeLimit checks that a known limit shows exactly as documented, and no worse.
-func judgeLimit(limit string, want Expectation, got Fate, a trace.Answer) string {
+func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, a trace.Answer) string {
 	switch limit {
 	case localSubset:
 		if got != Delivered {
 			return fmt.Sprintf("%s (%s), Kubernetes says delivered", got, a.Reason)
 		}
-		for _, b := range backendsOf(a) {
-			if !slices.Contains(want.Backends, b) {
-				return fmt.Sprintf("may reach %s, Kubernetes says %v only", b, want.Backends)
-			}
+		p.Class = Outside // whose mapping it is
+		outside := c.Expect(p)
+		if backends := backendsOf(a); !slices.Equal(backends, want.Backends) && !slices.Equal(backends, outside.Backends) {
+			return fmt.Sprintf("may reach %v, Kubernetes says %v, or %v outside", backends, want.Backends, outside.Backends)
+		}
+	case unusedPort:
+		if got != Rejected {
+			return fmt.Sprintf("%s (%s), not rejected", got, a.Reason)
 		}
 	case notAnswered:
 		if got == Delivered {
@@ -190,4 +238,22 @@ func judgeLimit(limit string, want Expectation, got Fate, a trace.Answer) string
 		}
 	}
 	return ""
+}
+
+// externalVIP tells whether an address is an external one of some served Service.
+func (c *Cluster) externalVIP(addr netip.Addr) bool {
+	for _, svc := range c.Services {
+		if !served(svc) {
+			continue
+		}
+		for _, lb := range svc.LoadBalancerIPs {
+			if lb.Addr == addr && !lb.Proxy {
+				return true
+			}
+		}
+		if slices.Contains(svc.ExternalIPs, addr) {
+			return true
+		}
+	}
+	return false
 }
