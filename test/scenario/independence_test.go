@@ -1,0 +1,272 @@
+package scenario
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// plot is what a script does to the cluster's objects, step by step.
+type plot struct {
+	name     string
+	settings settings
+	steps    [][]event.Change
+}
+
+// plots reads the apply, delete and agent commands of every script.
+func plots(t *testing.T) []plot {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	var out []plot
+	for _, file := range files {
+		out = append(out, readPlot(t, file))
+	}
+	return out
+}
+
+func readPlot(t *testing.T, file string) plot {
+	t.Helper()
+	p := plot{name: strings.TrimSuffix(filepath.Base(file), ".txtar")}
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, f := range a.Files {
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyShared(dir); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(a.Comment)) {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		var changes []event.Change
+		switch words[0] {
+		case "agent":
+			err = p.settings.parse(words[1:])
+		case "apply":
+			changes, err = puts(dir, words[1:])
+		case "delete":
+			changes, err = removals(dir, words[1:])
+		}
+		if err != nil {
+			t.Fatalf("%s: %s: %v", file, strings.TrimSpace(line), err)
+		}
+		if len(changes) > 0 {
+			p.steps = append(p.steps, changes)
+		}
+	}
+	return p
+}
+
+// way is one way to the same end.
+type way struct {
+	name string
+	do   func(p plot, c *trace.Cluster) error
+}
+
+var ways = []way{
+	{"reversed", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			step = slices.Clone(step)
+			slices.Reverse(step)
+			return c.Apply(background(), step)
+		})
+	}},
+	{"split", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			return each(step, func(ch event.Change) error { return c.Apply(background(), []event.Change{ch}) })
+		})
+	}},
+	{"squashed", func(p plot, c *trace.Cluster) error { return c.Apply(background(), p.end()) }},
+	{"backwards", func(p plot, c *trace.Cluster) error {
+		end := p.end()
+		slices.Reverse(end)
+		return each(end, func(ch event.Change) error { return c.Apply(background(), []event.Change{ch}) })
+	}},
+	{"twice", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			if err := c.Apply(background(), step); err != nil {
+				return err
+			}
+			return c.Apply(background(), step)
+		})
+	}},
+	{"with VPP restarts", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			if err := c.Apply(background(), step); err != nil {
+				return err
+			}
+			return each(c.Nodes(), func(node string) error { return c.RestartVPP(background(), node) })
+		})
+	}},
+	{"with agent restarts", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			if err := c.Apply(background(), step); err != nil {
+				return err
+			}
+			return each(c.Nodes(), func(node string) error { return c.RestartAgent(background(), node) })
+		})
+	}},
+	{"with faults", faulty},
+}
+
+func each[T any](list []T, f func(T) error) error {
+	for _, x := range list {
+		if err := f(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// end is the last change of every object, in the order of their first ones.
+func (p plot) end() []event.Change {
+	var out []event.Change
+	at := map[model.Ref]int{}
+	for _, ch := range slices.Concat(p.steps...) {
+		if i, again := at[ch.Ref]; again {
+			out[i] = ch
+			continue
+		}
+		at[ch.Ref] = len(out)
+		out = append(out, ch)
+	}
+	return out
+}
+
+// faulty lets every VPP refuse one write in ten and cut the connection at one request in a hundred, until all is said.
+func faulty(p plot, c *trace.Cluster) error {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(p.name)) // never fails
+	random := rand.New(rand.NewPCG(h.Sum64(), 1))
+	var mu sync.Mutex // VPPs of several nodes ask at once
+	fault := func(name string) (int32, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		switch n := random.IntN(1000); {
+		case n < 10 && name != "sockclnt_create":
+			return 0, true
+		case n < 110 && changes(name):
+			return -1, false // VNET_API_ERROR_UNSPECIFIED
+		}
+		return 0, false
+	}
+	err := each(p.steps, func(step []event.Change) error {
+		// Errors are the point; what they leave behind is repaired below.
+		_ = c.Apply(background(), step)
+		for _, node := range c.Nodes() {
+			c.Sim(node).Fail(fault)
+		}
+		_ = c.Advance(background(), 2*time.Second)
+		return nil
+	})
+	for _, node := range c.Nodes() {
+		c.Sim(node).Fail(nil)
+	}
+	for range 10 { // longer than any back-off
+		err = c.Advance(background(), time.Minute)
+	}
+	return err
+}
+
+// changes tells whether a message is one that changes VPP.
+func changes(name string) bool {
+	for _, part := range []string{"_dump", "_get", "show_", "control_ping", "sockclnt", "lookup", "want_"} {
+		if strings.Contains(name, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// run goes one way and returns what all VPPs hold at its end.
+func (p plot) run(t *testing.T, do func(plot, *trace.Cluster) error) (*trace.Cluster, string) {
+	t.Helper()
+	c := trace.NewCluster(p.settings.config())
+	t.Cleanup(c.Close)
+	if err := do(p, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range c.Nodes() {
+		if err := c.Sim(node).Crashed(); err != nil {
+			t.Fatalf("VPP of %s: %v", node, err)
+		}
+	}
+	return c, dumps(c)
+}
+
+func dumps(c *trace.Cluster) string {
+	var b strings.Builder
+	for _, node := range c.Nodes() {
+		fmt.Fprintf(&b, "node %s\n%s", node, c.Sim(node).Dump())
+	}
+	return b.String()
+}
+
+func asWritten(p plot, c *trace.Cluster) error {
+	return each(p.steps, func(step []event.Change) error { return c.Apply(background(), step) })
+}
+
+// TestPathIndependence goes to the end of every story in other ways: VPP must hold the same bytes at the end. And an agent
+// that starts anew at any of these ends has nothing to do.
+func TestPathIndependence(t *testing.T) {
+	for _, p := range plots(t) {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			c, want := p.run(t, asWritten)
+			restartWritesNothing(t, c, want)
+			for _, w := range ways {
+				t.Run(w.name, func(t *testing.T) {
+					c, have := p.run(t, w.do)
+					if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")); diff != "" {
+						t.Errorf("differs from the story as written (-as written +%s):\n%s", w.name, diff)
+					}
+					restartWritesNothing(t, c, have)
+				})
+			}
+		})
+	}
+}
+
+func restartWritesNothing(t *testing.T, c *trace.Cluster, want string) {
+	t.Helper()
+	for _, node := range c.Nodes() {
+		c.Sim(node).ClearLog()
+		if err := c.RestartAgent(background(), node); err != nil {
+			t.Fatal(err)
+		}
+		if list := written(c.Sim(node)); len(list) > 0 {
+			t.Errorf("restart of the agent of %s writes:\n%s", node, strings.Join(list, "\n"))
+		}
+	}
+	if have := dumps(c); have != want {
+		t.Errorf("restart of the agents changes VPP:\n%s", cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")))
+	}
+}

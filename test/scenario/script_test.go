@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+var update = flag.Bool("update", false, "rewrite the files that scripts compare with")
+
+// shared is the folder of manifests that every script finds beside its own.
+const shared = "testdata/shared"
+
+func TestScenarios(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", Setup: setup, Cmds: commands(), UpdateScripts: *update, RequireUniqueNames: true,
+	})
+}
+
+// story is the state of one script while it runs.
+type story struct {
+	dir      string
+	settings settings
+	cluster  *trace.Cluster // nil before the first command that needs it
+	talks    map[string]*talk
+	faults   map[string]*faults
+}
+
+type storyKey struct{}
+
+func setup(env *testscript.Env) error {
+	s := &story{dir: env.WorkDir, talks: map[string]*talk{}, faults: map[string]*faults{}}
+	env.Values[storyKey{}] = s
+	env.Defer(func() {
+		if s.cluster != nil {
+			s.cluster.Close()
+		}
+	})
+	return copyShared(env.WorkDir)
+}
+
+// examples are folders that scripts may apply, as examples/<name>.
+var examples = []string{"broken", "guestbook"}
+
+// copyShared puts the shared manifests into a script's folder, where it has no file of that name.
+func copyShared(to string) error {
+	for _, name := range examples {
+		if err := os.CopyFS(filepath.Join(to, "examples", name), os.DirFS(filepath.Join("../../examples", name))); err != nil {
+			return err
+		}
+	}
+	files, err := os.ReadDir(shared)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		dst := filepath.Join(to, f.Name())
+		if _, err := os.Stat(dst); err == nil {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(shared, f.Name()))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(dst, data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type command = func(ts *testscript.TestScript, neg bool, args []string)
+
+func commands() map[string]command {
+	cmds := map[string]command{}
+	for name, run := range map[string]func(*story, *testscript.TestScript, []string) error{
+		"agent": (*story).cmdAgent, "apply": (*story).cmdApply, "delete": (*story).cmdDelete,
+		"dump": (*story).cmdDump, "pkt": (*story).cmdPkt, "trace": (*story).cmdTrace,
+		"connect": (*story).cmdConnect, "still": (*story).cmdStill,
+		"fail": (*story).cmdFail, "restart-vpp": (*story).cmdRestartVPP, "restart-agent": (*story).cmdRestartAgent,
+		"advance": (*story).cmdAdvance, "clear-log": (*story).cmdClearLog, "writes": (*story).cmdWrites,
+		"log": (*story).cmdLog, "foreign": (*story).cmdForeign, "status": (*story).cmdStatus,
+	} {
+		cmds[name] = wrap(name, run)
+	}
+	return cmds
+}
+
+// wrap adds what all commands have in common: "!" means an error is expected, and no VPP may have crashed.
+func wrap(name string, run func(*story, *testscript.TestScript, []string) error) command {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		s := ts.Value(storyKey{}).(*story)
+		err := run(s, ts, args)
+		switch {
+		case err != nil && !neg:
+			ts.Fatalf("%s: %s", name, s.short(err.Error()))
+		case err == nil && neg:
+			ts.Fatalf("%s: succeeded, an error was expected", name)
+		}
+		for _, node := range s.world().Nodes() {
+			if err := s.cluster.Sim(node).Crashed(); err != nil {
+				ts.Fatalf("%s: the VPP of %s: %v", name, node, err)
+			}
+		}
+	}
+}
+
+// world is the cluster, made with the settings so far.
+func (s *story) world() *trace.Cluster {
+	if s.cluster == nil {
+		s.cluster = trace.NewCluster(s.settings.config())
+	}
+	return s.cluster
+}
+
+// short leaves out where the script's folder is.
+func (s *story) short(text string) string {
+	return strings.ReplaceAll(text, s.dir+string(filepath.Separator), "")
+}
+
+// background is the context of everything in a script: testscript ends runaway scripts by itself.
+func background() context.Context { return context.Background() }

@@ -1,0 +1,59 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// settings is what a script may configure.
+type settings struct {
+	weight    uint8
+	proxyName string
+	noSNAT    bool
+}
+
+func (o settings) config() trace.Config {
+	cfg := trace.Config{Seed: 1}
+	cfg.Agent.NAT44.LocalEndpointWeight = o.weight
+	cfg.Agent.NAT44.DisableSNAT = o.noSNAT
+	cfg.Agent.ProxyName = o.proxyName
+	return cfg
+}
+
+func (s *story) cmdAgent(_ *testscript.TestScript, args []string) error {
+	if s.cluster != nil && len(s.cluster.Nodes()) > 0 {
+		return fmt.Errorf("there are agents already")
+	}
+	if err := s.settings.parse(args); err != nil {
+		return err
+	}
+	s.cluster = nil
+	return nil
+}
+
+// parse takes arguments KEY=VALUE.
+func (o *settings) parse(args []string) error {
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		switch key {
+		case "weight":
+			n, err := strconv.ParseUint(value, 10, 8)
+			if err != nil {
+				return err
+			}
+			o.weight = uint8(n)
+		case "proxy-name":
+			o.proxyName = value
+		case "snat":
+			o.noSNAT = value == "off"
+		default:
+			return fmt.Errorf("unknown setting %q", key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package scenario
+
+import (
+	"fmt"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+func (s *story) cmdStatus(ts *testscript.TestScript, args []string) error {
+	if len(args) == 0 || len(args) > 2 {
+		return fmt.Errorf("want NODE [SERVICE]")
+	}
+	if _, err := s.vpp(args[0]); err != nil {
+		return err
+	}
+	st := s.cluster.Agent(args[0]).Status()
+	only := ""
+	if len(args) == 2 {
+		only = ref("Service", args[1]).String()
+	}
+	out := ts.Stdout()
+	for _, line := range describe(st, only) {
+		fmt.Fprintln(out, s.short(line))
+	}
+	return nil
+}
+
+// describe is a status as lines: of one object ("Service default/web"), or of everything.
+func describe(st *agent.Status, only string) []string {
+	var out []string
+	for _, svc := range st.Services {
+		if name := "Service " + svc.Name; only == "" || only == name {
+			out = append(out, name+": "+svc.State)
+			for _, r := range svc.Reasons {
+				out = append(out, "  "+r)
+			}
+		}
+	}
+	if only != "" {
+		return out
+	}
+	if !st.InSync {
+		out = append(out, "waiting: "+st.Waiting)
+	}
+	for _, r := range st.Refused {
+		out = append(out, "refused: "+r.Error)
+	}
+	for _, n := range st.Notes {
+		out = append(out, "note: "+n.Object+": "+n.Reason)
+	}
+	for _, v := range st.Unwell {
+		out = append(out, "unwell: "+v.Key+" "+v.State+" "+v.Error)
+	}
+	return out
+}
