@@ -28,7 +28,7 @@ type Update struct {
 type Change struct {
 	Ref    model.Ref
 	Object model.Object
-	Err    error  // names the object and the field
+	Err    error  // names the object and the field; from a manifest also file and line, so it can be shown alone
 	Origin string // file:line or API server resource; for messages
 }
 
