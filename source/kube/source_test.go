@@ -253,7 +253,7 @@ func TestWatchDropped(t *testing.T) {
 		s.put(world()...)
 		f := follow(t, s.client(t))
 		f.expect("wait-for-ready", "resync", worldWords, "in-sync")
-		for i := range 3 {
+		for i := range 2 {
 			s.drop()
 			s.put(service("db", "10.96.0.11", int32(1000+i)))
 			f.expect("+Service default/db")
