@@ -60,7 +60,7 @@ func assemble(cfg Config) (*parts, error) {
 		Needs: descriptor.Needs(), OnConnect: descriptor.OnConnect(),
 		OnState: p.state, Observe: p.metrics.request,
 	})
-	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal})
+	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged)
 	values := controller.NewValues()
 	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, values)}

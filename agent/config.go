@@ -50,6 +50,7 @@ type Config struct {
 	StatusSocket  string        // unix socket of the status command; "": none
 	SessionsEvery time.Duration // how often NAT sessions are counted for the metrics; 0: never
 
+	Now      func() time.Time     // the clock retries go by; nil: time.Now
 	Logger   *slog.Logger         // nil: silent
 	Registry *prometheus.Registry // nil: an own one
 	// OnCommitted sees every transaction that ended; nil: nobody.

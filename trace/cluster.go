@@ -94,7 +94,7 @@ func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
 	v := sim.New(sim.Config{Seed: c.cfg.Seed, PuntLocal: true})
 	cfg := c.cfg.Agent
 	cfg.NodeName, cfg.Dial, cfg.Sources = obj.Name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
-	cfg.Override = cni.Located()
+	cfg.Override, cfg.Now = cni.Located(), v.Now
 	a, err := agent.NewStepper(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", obj.Name, err)
@@ -151,6 +151,7 @@ func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 	n.agent.Close()
 	cfg := c.cfg.Agent
 	cfg.NodeName, cfg.Dial, cfg.Sources, cfg.Override = name, n.sim.Dial, map[string]agent.Source{sourceName: agent.Fed{}}, cni.Located()
+	cfg.Now = n.sim.Now
 	a, err := agent.NewStepper(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)

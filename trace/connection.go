@@ -1,11 +1,16 @@
 package trace
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"time"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // Connection is a conversation that goes on. Unlike an Answer it leaves sessions behind in the VPPs it passes, so that one can
@@ -94,4 +99,35 @@ func (k *Connection) Send() (Outcome, error) {
 		p.TCPFlags = packet.ACK
 	}
 	return c.exchange(from, p), nil
+}
+
+// Advance lets time pass for every VPP and every agent, and waits for what agents then do. A connection that was lost comes
+// back first.
+func (c *Cluster) Advance(ctx context.Context, d time.Duration) error {
+	var errs []error
+	for _, name := range c.names {
+		n := c.nodes[name]
+		n.sim.Advance(d)
+		if err := n.tick(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxReconnects bounds how often a connection may be lost while an agent works off what is due.
+const maxReconnects = 100
+
+func (n *node) tick(ctx context.Context) error {
+	for range maxReconnects {
+		before := n.agent.Generation()
+		err := n.agent.Feed(ctx, &event.Tick{Now: n.sim.Now()})
+		if !errors.Is(err, vpp.ErrDisconnected) {
+			return err
+		}
+		if err := n.agent.WaitConnected(ctx, before+1); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the connection to VPP was lost %d times in a row", maxReconnects)
 }

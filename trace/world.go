@@ -27,6 +27,7 @@ type portProto struct {
 // world is all objects, with the indexes that questions need; the indexes are made anew when an object changed.
 type world struct {
 	objects map[model.Ref]model.Object
+	refused map[model.Ref]event.Change // what was kept out and has not been repaired
 	stale   bool
 
 	pods      map[netip.Addr]*model.Pod
@@ -37,24 +38,32 @@ type world struct {
 	fronts    map[frontend]model.ServiceID
 }
 
-func newWorld() *world { return &world{objects: map[model.Ref]model.Object{}} }
+func newWorld() *world {
+	return &world{objects: map[model.Ref]model.Object{}, refused: map[model.Ref]event.Change{}}
+}
 
 func (w *world) apply(changes []event.Change) {
 	for _, ch := range changes {
-		if ch.Object == nil {
-			delete(w.objects, ch.Ref)
-		} else {
+		delete(w.objects, ch.Ref)
+		delete(w.refused, ch.Ref)
+		switch {
+		case ch.Err != nil:
+			w.refused[ch.Ref] = ch
+		case ch.Object != nil:
 			w.objects[ch.Ref] = ch.Object
 		}
 	}
 	w.stale = true
 }
 
-// all are the objects as changes, sorted: what a node that joins has to learn.
+// all are the objects as changes, and what was refused, sorted: what a node that joins has to learn.
 func (w *world) all() []event.Change {
-	out := make([]event.Change, 0, len(w.objects))
+	out := make([]event.Change, 0, len(w.objects)+len(w.refused))
 	for ref, obj := range w.objects {
 		out = append(out, event.Change{Ref: ref, Object: obj})
+	}
+	for _, ch := range w.refused {
+		out = append(out, ch)
 	}
 	slices.SortFunc(out, func(a, b event.Change) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
 	return out
