@@ -122,6 +122,9 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	default:
 		t.unset(prefix, srcAPI)
 	}
+	if t.fib.deadlyNextHop() {
+		panic(trapUnreachableNextHop)
+	}
 	return 0
 }
 

@@ -136,23 +136,28 @@ func (e *entry) source(s source) *routeSource {
 // table is one FIB.
 type table struct {
 	fib     *fib
+	place   int
 	id      uint32
 	name    string
 	locks   map[source]int
 	mroutes map[source]int // the locks of its multicast sister; NAT makes tables that have none
 	entries map[netip.Prefix]*entry
-	lengths [129]int // entries per prefix length
+	lengths [129]int              // entries per prefix length
+	hops    map[netip.Prefix]bool // the entries that are next hops of recursive routes
 }
 
-// fib is the tables of a family, in the order of their making.
+// fib is the tables of a family, by their place in VPP's pool: the place freed last is taken first.
 type fib struct {
 	fam    int
 	tables []*table
+	places []int // free ones
+	// graves are deleted tables by place: VPP leaves the routes of the API where they are, and the next table in that place has them.
+	graves map[int]*table
 	gone   func(id uint32) // told when a table is deleted
 }
 
 func (f *fib) init(fam int, gone func(uint32)) {
-	*f = fib{fam: fam, gone: gone}
+	*f = fib{fam: fam, gone: gone, graves: map[int]*table{}}
 	f.lock(0, srcSpecial).mroutes[srcSpecial]++
 }
 
@@ -169,9 +174,16 @@ func (f *fib) find(id uint32) *table {
 func (f *fib) lock(id uint32, by source) *table {
 	t := f.find(id)
 	if t == nil {
-		t = &table{fib: f, id: id, locks: map[source]int{}, mroutes: map[source]int{}, entries: map[netip.Prefix]*entry{}}
+		t = &table{fib: f, id: id, locks: map[source]int{}, mroutes: map[source]int{}, hops: map[netip.Prefix]bool{}, entries: map[netip.Prefix]*entry{}}
+		t.place = len(f.tables) + len(f.places)
+		if n := len(f.places); n > 0 {
+			t.place, f.places = f.places[n-1], f.places[:n-1]
+		}
 		f.tables = append(f.tables, t)
+		slices.SortFunc(f.tables, func(a, b *table) int { return cmp.Compare(a.place, b.place) })
 		t.specials(f.fam)
+		t.inherit(f.graves[t.place])
+		delete(f.graves, t.place)
 	}
 	t.locks[by]++
 	return t
@@ -190,7 +202,7 @@ func (f *fib) lockOnce(id uint32, by source) *table {
 	return f.lock(id, by)
 }
 
-// unlock lets go; the very last hold takes the table with all its routes (fib_table_unlock). A source's routes outlive its hold.
+// unlock lets go; the very last hold takes the table (fib_table_unlock). A source's routes outlive its hold.
 func (f *fib) unlock(id uint32, by source) {
 	t := f.find(id)
 	if t == nil || t.locks[by] == 0 {
@@ -204,29 +216,69 @@ func (f *fib) unlock(id uint32, by source) {
 		return
 	}
 	f.tables = slices.DeleteFunc(f.tables, func(o *table) bool { return o == t })
-	for _, e := range t.entries {
-		for _, s := range e.sources {
-			f.recursive(s.paths, -1)
+	f.places = append(f.places, t.place)
+	f.graves[t.place] = t
+	f.gone(id)
+}
+
+// deadlyNextHop tells whether trapUnreachableNextHop is sprung.
+func (f *fib) deadlyNextHop() bool {
+	for _, t := range f.tables {
+		for host := range t.hops {
+			e := t.entries[host]
+			if e.sources[0].src != srcRecursive {
+				continue
+			}
+			if c := t.cover(e); c.sources[0].src == srcAPI && slices.ContainsFunc(c.sources[0].paths, path.special) {
+				return true
+			}
 		}
 	}
-	f.gone(id)
+	return false
 }
 
 // recursive counts the next hops of recursive paths: each is a host route in the table it resolves in, and holds that table.
 func (f *fib) recursive(paths []path, n int) {
 	for _, p := range paths {
-		if p.typ != PathNormal || p.swIf != noIndex || !p.via.IsValid() || family(p.via) != f.fam {
+		switch {
+		case p.typ != PathNormal || p.swIf != noIndex:
+			continue
+		case !p.via.IsValid() && n > 0: // a lookup in another table holds it
+			f.lock(p.table, srcRecursive)
+			continue
+		case !p.via.IsValid():
+			f.unlock(p.table, srcRecursive)
+			continue
+		case family(p.via) != f.fam:
 			continue
 		}
 		host := netip.PrefixFrom(p.via, p.via.BitLen())
 		if n > 0 {
-			f.lock(p.table, srcRecursive).hold(host, srcRecursive, nil)
+			t := f.lock(p.table, srcRecursive)
+			t.hold(host, srcRecursive, nil)
+			t.hops[host] = true
 			continue
 		}
 		if t := f.find(p.table); t != nil {
 			t.release(host, srcRecursive)
+			if e := t.entries[host]; e == nil || e.source(srcRecursive) == nil {
+				delete(t.hops, host)
+			}
 		}
 		f.unlock(p.table, srcRecursive)
+	}
+}
+
+// inherit takes over what the API left in a deleted table.
+func (t *table) inherit(dead *table) {
+	if dead == nil {
+		return
+	}
+	for _, e := range dead.entries {
+		if s := e.source(srcAPI); s != nil {
+			t.set(e.given, srcAPI, s.paths)
+			t.fib.recursive(s.paths, -1) // the dead table held them, too
+		}
 	}
 }
 

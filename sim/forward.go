@@ -330,7 +330,9 @@ func (f *flow) complain(node string, icmpType, code uint8) {
 	}
 	f.hop(node, "%s", text)
 	f.p.TTL = max(f.p.TTL, 1)
-	f.reply("ip4-icmp-error", ICMPError, f.p.ICMPError(from, icmpType, code), f.rx)
+	complaint := f.p.ICMPError(from, icmpType, code)
+	complaint.TTL = 255
+	f.reply("ip4-icmp-error", ICMPError, complaint, f.rx)
 }
 
 // reply starts a packet of VPP's own on its way; it goes by the table of the interface the other one came in by. rx is where the

@@ -138,6 +138,8 @@ const (
 	// Such a path keeps sw_if_index 0 whatever the message says (fib_api_path_decode), so VPP takes the route for one attached
 	// to local0 and imports it from local0's table, of which there is none. Table 0 is not affected.
 	trapSpecialPath trap = "ip_route_add_del of a drop, unreach or prohibit path in another table than 0: SIGSEGV in fib_attached_export_import"
+	// The same path makes a recursive next hop believe that its covering prefix is attached.
+	trapUnreachableNextHop trap = "ip_route_add_del: a recursive next hop is covered by a drop, unreach or prohibit route: SIGSEGV in fib_entry_src_rr_resolve_via_connected"
 	// Static neighbours outlive their interface; a second path for the same address makes VPP look at the first one again.
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )
