@@ -13,8 +13,11 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
+
+var _ controller.Processor = (*Processor)(nil)
 
 // world is a cluster's objects, and VPP's interfaces.
 type world struct {
