@@ -72,6 +72,7 @@ type Engine struct {
 	vrfTables         pool[vrfTable]
 	receives          []receive
 	arcs              map[uint32]*arc
+	reass             map[uint32]int
 
 	mappings pool[mapping]
 	smI2O    map[smKey]uint32
@@ -84,7 +85,7 @@ type Engine struct {
 
 // New is a disabled plugin.
 func New(c Config) *Engine {
-	e := &Engine{net: c.Net, fib: c.FIB, now: c.Now, rand: c.Rand, arcs: map[uint32]*arc{}}
+	e := &Engine{net: c.Net, fib: c.FIB, now: c.Now, rand: c.Rand, arcs: map[uint32]*arc{}, reass: map[uint32]int{}}
 	if e.fib == nil {
 		e.fib = noFIB{}
 	}

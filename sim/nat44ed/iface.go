@@ -41,6 +41,16 @@ func (e *Engine) OnOutput(swIf uint32) bool {
 	return a != nil && a[nodePreIn2OutOutput] > 0
 }
 
+// reassembly counts who wants shallow reassembly on the interface's input arc; below zero it does not go.
+func (e *Engine) reassembly(swIf uint32, want bool) {
+	switch {
+	case want:
+		e.reass[swIf]++
+	case e.reass[swIf] > 0:
+		e.reass[swIf]--
+	}
+}
+
 // Nodes names the nodes on the interface's arcs as "show interface features" does, input and output arc, in order.
 func (e *Engine) Nodes(swIf uint32) (input, output []string) {
 	a := e.arcs[swIf]
@@ -83,7 +93,7 @@ func findIface(p *pool[iface], swIf uint32) (uint32, bool) {
 // role. The caller has checked that the interface exists (-2 otherwise).
 //
 // Deleting a role the interface does not have takes the whole record away and leaves the node of the role it does have on
-// the arc, for ever (vpp.md 3.2 B11).
+// the arc, for ever, but without reassembly: it sees all ports as 0 (vpp.md 3.2 B11).
 func (e *Engine) InterfaceAddDelFeature(add bool, swIf uint32, flags Flags) int32 {
 	if !e.enabled {
 		return Unsupported
@@ -105,9 +115,11 @@ func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
 		if f.inside && inside || f.outside && !inside {
 			return OK
 		}
+		e.reassembly(swIf, true)
 		e.feature(swIf, preNode(!inside), false)
 		e.feature(swIf, nodeClassify, true)
 	default:
+		e.reassembly(swIf, true)
 		e.feature(swIf, preNode(inside), true)
 		i = e.ifaces.get()
 		*e.ifaces.at(i) = iface{swIf: swIf}
@@ -140,6 +152,7 @@ func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
 	if !ok {
 		return NoSuchEntry
 	}
+	e.reassembly(swIf, false)
 	if f := e.ifaces.at(i); f.inside && f.outside {
 		e.feature(swIf, nodeClassify, false)
 		e.feature(swIf, preNode(!inside), true)
@@ -172,6 +185,7 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 		if !ok {
 			return NoSuchEntry
 		}
+		e.reassembly(swIf, false)
 		e.feature(swIf, nodePreOut2In, false)
 		e.feature(swIf, nodePreIn2OutOutput, false)
 		e.outIfaces.put(i)
@@ -182,6 +196,7 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	if _, role := findIface(&e.ifaces, swIf); ok || role {
 		return ValueExist
 	}
+	e.reassembly(swIf, true)
 	e.feature(swIf, nodePreOut2In, true)
 	e.feature(swIf, nodePreIn2OutOutput, true)
 	i = e.outIfaces.get()

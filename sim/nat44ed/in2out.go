@@ -1,7 +1,5 @@
 package nat44ed
 
-import "github.com/contiv-agent/contiv-agent/sim/packet"
-
 const (
 	errOutOfPorts    = "out of ports"
 	errICMPType      = "unsupported ICMP type"
@@ -94,7 +92,7 @@ func (w *work) in2outSlow() {
 		w.hop(node, "not translated: "+why)
 		return
 	}
-	if w.p.IsICMPError() {
+	if w.isICMPError() {
 		w.drop(node, errICMPType)
 		return
 	}
@@ -107,7 +105,8 @@ func (w *work) in2outSlow() {
 
 // untouched says why a packet without a session is to pass as it is; "" if it is not.
 func (w *work) untouched(sport, dport uint16) string {
-	if w.output {
+	// For ICMP it is the output interface being set, not the node, that makes the difference.
+	if w.output || w.proto == protoICMP && w.tx != None {
 		return w.untouchedOutput(sport, dport)
 	}
 	e := w.e
@@ -179,7 +178,7 @@ func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 		w.hop(node, "not translated: identity mapping")
 		return 0, false
 	}
-	if w.proto == protoTCP && w.p.TCPFlags&(packet.SYN|packet.ACK) != packet.SYN {
+	if !w.opensTCP() {
 		w.drop(node, errNonSYN)
 		return 0, false
 	}

@@ -55,7 +55,7 @@ func (w *work) out2inSlow() {
 		w.noMapping(w.sport, w.dport)
 	case t.m.flags&smIdentity != 0:
 		w.hop(nodeOut2InSlow, "not translated: identity mapping")
-	case w.proto == protoTCP && w.p.TCPFlags&(packet.SYN|packet.ACK) != packet.SYN:
+	case !w.opensTCP():
 		w.drop(nodeOut2InSlow, errNonSYN)
 	default:
 		if i, ok := w.newStatic(t, w.dport, t.m.flags); ok {
@@ -98,7 +98,7 @@ func (w *work) bypass() string {
 	}
 	i, ok := e.flows[k]
 	if !ok {
-		if w.p.IsICMPError() || e.sessionsExceeded(w.table) {
+		if w.isICMPError() || e.sessionsExceeded(w.table) {
 			return ""
 		}
 		i = e.allocSession(w.proto)
@@ -113,7 +113,7 @@ func (w *work) bypass() string {
 		e.register(i)
 	}
 	if w.proto == protoTCP {
-		e.tcpSeen(i, w.p.TCPFlags, out2in)
+		e.tcpSeen(i, w.flags, out2in)
 	}
 	e.heard(i, 0)
 	return ", bypass session"
@@ -126,7 +126,7 @@ func (w *work) out2inICMP() {
 	switch {
 	case !ok:
 		w.noMapping(k.sport, k.dport)
-	case w.p.ICMPType != packet.EchoReply && (w.p.ICMPType != packet.EchoRequest || t.m.flags&smAddrOnly == 0):
+	case w.icmpType != packet.EchoReply && (w.icmpType != packet.EchoRequest || t.m.flags&smAddrOnly == 0):
 		w.drop(nodeOut2InSlow, errICMPType)
 	case t.m.flags&smIdentity != 0:
 		w.hop(nodeOut2InSlow, "not translated: identity mapping")

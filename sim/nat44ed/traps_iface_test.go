@@ -83,6 +83,33 @@ func TestB11DeletingARoleNotSet(t *testing.T) {
 	l.nodes(podA, "nat-pre-out2in")
 }
 
+// What the orphaned node does: without reassembly it sees no ports and no SYN.
+func TestB11OrphansSeeNoPorts(t *testing.T) {
+	l := service(t)
+	l.lb(pad(1), backB)
+	run(t, l, []step{{"", role(false, podA, Outside), OK}, {"not set", role(false, podA, Outside), OK}})
+	l.nodes(podA, "nat-pre-in2out")
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 10.1.1.3:53"), "udp 10.1.1.2:4000 -> 10.1.1.3:53")
+	l.ok(l.ForwardingEnableDisable(false))
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 10.1.1.2:4000 -> 1.2.3.4:53") // nothing is outside
+	run(t, l, []step{{"", role(true, podC, Outside), OK}, {"", output(false, uplink), OK}, {"", role(true, uplink, Outside), OK}})
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 192.168.16.1:63327 -> 1.2.3.4:0 (bad checksum)")
+	l.want(l.in(podA, "tcp 10.1.1.2:4000 -> 1.2.3.4:53 [S]"), "drop: nat44-ed-in2out-slowpath: non-SYN packet try to create session")
+}
+
+// The role set again puts the node on the arc twice; the second one sees the ports the packet came with.
+func TestB11NodesRunTwice(t *testing.T) {
+	l := enabled(t)
+	run(t, l, []step{
+		{"", role(true, podA, Inside), OK}, {"not set", role(false, podA, Outside), OK}, {"", role(true, podA, Inside), OK},
+		{"", role(true, uplink, Outside), OK},
+	})
+	l.pool("192.168.16.1", 0)
+	l.nodes(podA, "nat-pre-in2out", "nat-pre-in2out")
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 192.168.16.1:63327 -> 1.2.3.4:53")
+	l.want(l.in(podA, "icmp 10.1.1.2 -> 1.2.3.4 echo-request id 4000"), "icmp 192.168.16.1 -> 1.2.3.4 echo-request id 4000")
+}
+
 // A packet to a load-balanced VIP by an inside-only interface goes to address zero.
 func TestB12InsideOnly(t *testing.T) {
 	l := service(t)

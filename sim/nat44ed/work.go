@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -28,7 +29,7 @@ type Result struct {
 	Table uint32
 	// BadChecksum is true when VPP spoils a checksum, so that who gets the packet throws it away: that of IP when it is
 	// corrected for a source address other than the packet's (an ICMP error of a router on the way), that of ICMP when the
-	// identifier of a quoted echo changes.
+	// identifier of a quoted echo changes, that of TCP and UDP when ports were not seen (vpp.md 3.2 B11).
 	BadChecksum bool
 }
 
@@ -40,6 +41,9 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
 		return w.res
 	}
 	w.table = e.net.Table(swIf)
+	if e.reass[swIf] > 0 {
+		w.reassemble()
+	}
 	for n, times := range a[:nodePreIn2OutOutput] {
 		for range times {
 			w.read()
@@ -51,6 +55,9 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
 			if w.res.Action != Next {
 				return w.res
 			}
+			// The buffer's field for the output interface is where VPP puts the table; a node that runs once more takes it
+			// for an interface.
+			w.tx = w.res.Table
 		}
 	}
 	return w.res
@@ -65,6 +72,7 @@ func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32) Result {
 		return w.res
 	}
 	w.table = e.net.Table(rxIf)
+	w.reassemble()
 	for range a[nodePreIn2OutOutput] {
 		w.read()
 		w.in2out()
@@ -86,35 +94,60 @@ func (w *work) direction(n node) direction {
 	}
 }
 
-// work is one packet in the NAT nodes. Addresses and ports are those at the node's beginning.
+// work is one packet in the NAT nodes. Addresses are those at the node's beginning. Ports, TCP flags and ICMP words are
+// what shallow reassembly found at the beginning of the arc: a second node of the arc sees the old ones.
 type work struct {
 	e      *Engine
 	p      *packet.Packet
-	rx, tx uint32 // tx None: input arc
+	rx, tx uint32 // tx None: not known yet
 	table  uint32 // of rx
 	output bool
 
+	was          packet.Packet // at the node's beginning
 	src, dst     uint32
 	sport, dport uint16
 	proto        uint8
+	flags        uint8
+	icmpType     uint8
+	icmpID       uint16
 	res          Result
 }
 
-// read takes addresses and ports from the packet the way VPP's shallow reassembly does: an echo's identifier is both
-// ports, an ICMP error has the ports of the packet it quotes, the other way round; other protocols have none.
+// read takes the addresses and the protocol from the packet.
 func (w *work) read() {
+	w.was = *w.p
+	w.src, w.dst, w.proto = addrNum(w.p.Src), addrNum(w.p.Dst), uint8(w.p.Proto)
+}
+
+// reassemble takes the rest the way VPP does: an echo's identifier is both ports, an ICMP error has the ports of the packet
+// it quotes, the other way round; other protocols have none. Interfaces that lost their reassembly node (vpp.md 3.2 B11)
+// have zeros everywhere.
+func (w *work) reassemble() {
 	p := w.p
-	w.src, w.dst, w.proto = addrNum(p.Src), addrNum(p.Dst), uint8(p.Proto)
-	w.sport, w.dport = 0, 0
+	w.flags, w.icmpType, w.icmpID = p.TCPFlags, p.ICMPType, p.ICMPID
 	switch {
-	case w.proto == protoTCP || w.proto == protoUDP:
+	case p.Proto == model.TCP || p.Proto == model.UDP:
 		w.sport, w.dport = p.SrcPort, p.DstPort
 	case p.IsEcho():
 		w.sport, w.dport = p.ICMPID, p.ICMPID
 	case p.Inner != nil:
+		w.read()
 		t := w.icmpKey()
 		w.sport, w.dport = t.sport, t.dport
 	}
+}
+
+func (w *work) isICMPError() bool {
+	return w.proto == protoICMP && packet.IsICMPErrorType(w.icmpType)
+}
+
+func (w *work) isEcho() bool {
+	return w.proto == protoICMP && (w.icmpType == packet.EchoRequest || w.icmpType == packet.EchoReply)
+}
+
+// opensTCP is false for TCP packets that may not make a session.
+func (w *work) opensTCP() bool {
+	return w.proto != protoTCP || w.flags&(packet.SYN|packet.ACK) == packet.SYN
 }
 
 func (w *work) key() tuple { return flowKey(w.src, w.sport, w.dst, w.dport, w.table, w.proto) }
@@ -127,8 +160,8 @@ func (w *work) reverse(table uint32) tuple {
 // icmpKey is what an ICMP packet is looked up by: itself for an echo; for an error the flow it is an answer to.
 func (w *work) icmpKey() tuple {
 	in := w.p.Inner
-	if in == nil {
-		return flowKey(w.src, w.p.ICMPID, w.dst, w.p.ICMPID, w.table, protoICMP)
+	if in == nil || !w.isICMPError() {
+		return flowKey(w.src, w.icmpID, w.dst, w.icmpID, w.table, protoICMP)
 	}
 	var sport, dport uint16
 	switch uint8(in.Proto) {
@@ -145,7 +178,7 @@ func (w *work) lookupKey() (t tuple, ok bool) {
 	if w.proto != protoICMP {
 		return w.key(), true
 	}
-	return w.icmpKey(), w.p.IsEcho() || w.p.IsICMPError()
+	return w.icmpKey(), w.isEcho() || w.isICMPError()
 }
 
 // length stands in for the bytes of the packet in the session's account: headers only.
@@ -209,7 +242,7 @@ func (w *work) live(node string, k tuple) (uint32, bool) {
 // account is the end of a packet's way through a session.
 func (w *work) account(i uint32, d direction) {
 	if w.proto == protoTCP {
-		w.e.tcpSeen(i, w.p.TCPFlags, d)
+		w.e.tcpSeen(i, w.flags, d)
 	}
 	w.e.heard(i, w.length())
 }
@@ -223,6 +256,7 @@ func (w *work) rewrite(f *flow, d direction) bool {
 	if w.proto != protoICMP {
 		p.Src, p.Dst = numAddr(f.saddr), numAddr(f.daddr)
 		if w.proto == protoTCP || w.proto == protoUDP {
+			w.res.BadChecksum = w.res.BadChecksum || p.SrcPort != f.match.sport || p.DstPort != f.match.dport
 			p.SrcPort, p.DstPort = f.sport, f.dport
 		}
 		return true
@@ -267,22 +301,18 @@ func rewriteQuoted(in *packet.Packet, f *flow) bool {
 // changed says what a translation did, in words that do not depend on the direction.
 func (w *work) changed() string {
 	p := w.p
-	sport, dport := w.sport, w.dport
 	ports := w.proto == protoTCP || w.proto == protoUDP
-	if ports {
-		sport, dport = p.SrcPort, p.DstPort
-	}
 	text := ""
-	if addrNum(p.Dst) != w.dst || ports && dport != w.dport {
-		text = "dnat " + endText(p.Dst, dport, ports)
+	if p.Dst != w.was.Dst || p.DstPort != w.was.DstPort {
+		text = "dnat " + endText(p.Dst, p.DstPort, ports)
 	}
-	if addrNum(p.Src) != w.src || ports && sport != w.sport {
+	if p.Src != w.was.Src || p.SrcPort != w.was.SrcPort {
 		if text != "" {
 			text += " "
 		}
-		text += "snat " + endText(p.Src, sport, ports)
+		text += "snat " + endText(p.Src, p.SrcPort, ports)
 	}
-	if p.IsEcho() && p.ICMPID != w.sport {
+	if p.ICMPID != w.was.ICMPID {
 		text += " id " + strconv.Itoa(int(p.ICMPID))
 	}
 	if text == "" {
