@@ -56,7 +56,7 @@ func assemble(cfg Config) (*parts, error) {
 	}
 	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}}
 	p.conn = vpp.New(vpp.Config{
-		Socket: cfg.Socket, Dial: cfg.Dial, Logger: cfg.Logger.With("room", "vpp"),
+		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: descriptor.Needs(), OnConnect: descriptor.OnConnect(),
 		OnState: p.state, Observe: p.metrics.request,
 	})
@@ -69,6 +69,7 @@ func assemble(cfg Config) (*parts, error) {
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
+		NoExternalIPs: cfg.NoExternalIPs,
 	}, renderers...)
 	p.controller = controller.New(controller.Config{
 		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
@@ -101,7 +102,7 @@ func (p *parts) observer() controller.Observer {
 	return controller.Observer{
 		Refused: func(ch event.Change) {
 			p.metrics.refused.Inc()
-			p.log.Warn("refused", "object", ch.Ref.String(), "origin", ch.Origin, "err", ch.Err)
+			p.log.Warn("refused", "object", ch.Ref.String(), "err", ch.Err)
 		},
 		Committed: p.committed,
 		Source: func(s *event.SyncStatus) {

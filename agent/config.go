@@ -30,14 +30,18 @@ type Config struct {
 	Socket string
 	Dial   func(ctx context.Context) (net.Conn, error)
 
+	// MaxPause bounds the pause between attempts to reach VPP, which doubles; 0: 5 s.
+	MaxPause time.Duration
+
 	// Sources by name. All of them must be in sync once before anything is programmed.
 	Sources map[string]Source
 
-	NAT44        nat44.Config
-	ProxyName    string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
-	Loopback     netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
-	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
-	Override     event.Located  // interfaces that are known by name and need not be found
+	NAT44         nat44.Config
+	ProxyName     string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
+	Loopback      netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
+	ServiceCIDRs  []netip.Prefix // in addition to the ServiceCIDR objects
+	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
+	Override      event.Located  // interfaces that are known by name and need not be found
 
 	// Renderers are further renderers that get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI
@@ -68,6 +72,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Loopback.IsValid() && !c.Loopback.Is4() {
 		errs = append(errs, fmt.Errorf("NAT loopback %s: must be an IPv4 address", c.Loopback))
+	}
+	if c.MaxPause < 0 {
+		errs = append(errs, fmt.Errorf("pause %s between attempts to reach VPP: must not be negative", c.MaxPause))
 	}
 	if c.Recheck < 0 {
 		errs = append(errs, fmt.Errorf("recheck %s: must not be negative", c.Recheck))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -87,6 +88,9 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 	return errors.Join(errs...)
 }
 
+// maxPause is for VPPs that are always there, and restart when they are told to.
+const maxPause = time.Millisecond
+
 // sourceName is what agents are told the objects come from.
 const sourceName = "manifest"
 
@@ -94,7 +98,7 @@ func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
 	v := sim.New(sim.Config{Seed: c.cfg.Seed, PuntLocal: true})
 	cfg := c.cfg.Agent
 	cfg.NodeName, cfg.Dial, cfg.Sources = obj.Name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
-	cfg.Override, cfg.Now = cni.Located(), v.Now
+	cfg.Override, cfg.Now, cfg.MaxPause = cni.Located(), v.Now, maxPause
 	a, err := agent.NewStepper(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", obj.Name, err)
@@ -151,7 +155,7 @@ func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 	n.agent.Close()
 	cfg := c.cfg.Agent
 	cfg.NodeName, cfg.Dial, cfg.Sources, cfg.Override = name, n.sim.Dial, map[string]agent.Source{sourceName: agent.Fed{}}, cni.Located()
-	cfg.Now = n.sim.Now
+	cfg.Now, cfg.MaxPause = n.sim.Now, maxPause
 	a, err := agent.NewStepper(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("node %s: %w", name, err)

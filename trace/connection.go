@@ -119,15 +119,17 @@ func (c *Cluster) Advance(ctx context.Context, d time.Duration) error {
 const maxReconnects = 100
 
 func (n *node) tick(ctx context.Context) error {
+	generation := n.agent.Generation()
 	for range maxReconnects {
-		before := n.agent.Generation()
+		if err := n.agent.WaitConnected(ctx, generation); err != nil {
+			return err
+		}
+		generation = n.agent.Generation()
 		err := n.agent.Feed(ctx, &event.Tick{Now: n.sim.Now()})
 		if !errors.Is(err, vpp.ErrDisconnected) {
 			return err
 		}
-		if err := n.agent.WaitConnected(ctx, before+1); err != nil {
-			return err
-		}
+		generation++
 	}
 	return fmt.Errorf("the connection to VPP was lost %d times in a row", maxReconnects)
 }

@@ -42,7 +42,7 @@ func (c *Cluster) Suggest() []Question {
 		}
 	}
 	for _, ch := range all {
-		if p, ok := ch.Object.(*model.Pod); ok && !p.HostNetwork && !p.Finished && c.nodes[p.NodeName] != nil && (client == "" || busy[p.ID] == false) {
+		if p, ok := ch.Object.(*model.Pod); ok && !p.HostNetwork && !p.Finished && c.nodes[p.NodeName] != nil && (client == "" || !busy[p.ID]) {
 			client = "pod:" + p.ID.String()
 		}
 	}

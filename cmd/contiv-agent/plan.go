@@ -40,7 +40,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 			}
 			for _, ch := range changes {
 				if ch.Err != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "refused: %s: %v\n", ch.Origin, ch.Err)
+					fmt.Fprintf(cmd.ErrOrStderr(), "refused: %v\n", ch.Err)
 				}
 			}
 			cfg, err := flags.config()

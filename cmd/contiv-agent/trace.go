@@ -82,7 +82,7 @@ func loadCluster(ctx context.Context, paths []string, flags *agentFlags, toReply
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
-			fmt.Fprintf(warn, "refused: %s: %v\n", ch.Origin, ch.Err)
+			fmt.Fprintf(warn, "refused: %v\n", ch.Err)
 		}
 	}
 	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply})

@@ -55,6 +55,7 @@ type Controller struct {
 	processor Processor
 	values    *Values
 	queries   chan func()
+	ended     chan struct{} // closed when Run returns
 
 	phase    phase
 	sources  map[string]*event.SyncStatus
@@ -80,6 +81,7 @@ func New(cfg Config, processor Processor, values *Values) *Controller {
 	c := &Controller{
 		cfg: cfg, processor: processor, values: values,
 		queries:  make(chan func()),
+		ended:    make(chan struct{}),
 		sources:  map[string]*event.SyncStatus{},
 		inSync:   map[string]bool{},
 		statuses: map[string]event.ValueStatus{},

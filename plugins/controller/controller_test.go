@@ -338,8 +338,8 @@ func TestRunHandsOverTransactionsAndAnswersQuestions(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("Run ended with %v", err)
 		}
-		if err := c.Ask(ctx, func(*Controller) {}); err == nil {
-			t.Error("Ask after the end: no error")
+		if err := c.Ask(t.Context(), func(*Controller) {}); !errors.Is(err, ErrStopped) {
+			t.Errorf("Ask after the end: %v", err)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -9,8 +10,10 @@ import (
 
 // Run is the loop around Step: it takes events until ctx ends and hands transactions to out, one in flight. Time enters
 // as a Tick once a second. The caller owns out, gives it a capacity of at least one (so that handing over a transaction
-// never waits: one is in flight at most) and reads it; Run never closes it.
+// never waits: one is in flight at most) and reads it; Run never closes it. A
+// Controller runs once.
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
+	defer close(c.ended)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -37,18 +40,20 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 	}
 }
 
-// Ask runs f inside the loop, where it may read the controller's state, and waits for it. It fails with ctx.
+// ErrStopped is the answer to a question put to a controller that does not run any more.
+var ErrStopped = errors.New("the controller has stopped")
+
+// Ask runs f inside the loop, where it may read the controller's state, and waits for it. It fails with ctx, or with
+// ErrStopped after Run has ended.
 func (c *Controller) Ask(ctx context.Context, f func(*Controller)) error {
 	done := make(chan struct{})
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-c.ended:
+		return ErrStopped
 	case c.queries <- func() { f(c); close(done) }:
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-done:
-		return nil
-	}
+	<-done // the loop has it and does not stop in between
+	return nil
 }

@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+const objects = `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24]}
+status: {addresses: [{type: InternalIP, address: 192.168.16.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec: {nodeName: node-1, containers: [{name: c, image: i}]}
+status: {podIP: 10.1.1.2, podIPs: [{ip: 10.1.1.2}], phase: Running}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec: {clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], ports: [{port: 80}]}
+`
+
+const endpoints = `
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: default, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 8080, name: "", protocol: TCP}]
+endpoints: [{addresses: [10.1.1.2], nodeName: node-1}]
+`
+
+// buffer is a log that may be read while it is written.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// plumbed makes interfaces for the pods of a source before the agent hears of them.
+type plumbed struct {
+	Source
+	cni *cni.CNI
+}
+
+func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
+	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { panic(err) }))
+}
+
+// world is a running agent on a simulated VPP and a folder of manifests.
+type world struct {
+	t         *testing.T
+	dir       string
+	vpp       *sim.VPP
+	log       *buffer
+	agent     *Agent
+	committed chan *event.Committed
+	stop      func() error
+}
+
+func start(t *testing.T, change func(*Config)) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &buffer{}, committed: make(chan *event.Committed, 100)}
+	w.write("objects.yaml", objects)
+	w.run(change)
+	t.Cleanup(w.vpp.Close)
+	return w
+}
+
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run starts an agent; what was configured by an earlier one is still there.
+func (w *world) run(change func(*Config)) {
+	w.t.Helper()
+	src := manifest.New(manifest.Config{Paths: []string{w.dir}, Watch: true, Debounce: time.Millisecond})
+	cfg := Config{
+		NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(),
+		Sources:      map[string]Source{manifest.Name: plumbed{src, cni.New(w.vpp, "node-1")}},
+		Logger:       slog.New(slog.NewTextHandler(w.log, nil)),
+		StatusSocket: filepath.Join(w.t.TempDir(), "agent.sock"),
+		OnCommitted:  func(c *event.Committed) { w.committed <- c },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := New(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	w.agent = a
+	w.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	w.t.Cleanup(func() { _ = w.stop() })
+}
+
+// wait returns the first transaction that fits.
+func (w *world) wait(what string, fits func(*event.Committed) bool) *event.Committed {
+	w.t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		select {
+		case c := <-w.committed:
+			if fits(c) {
+				return c
+			}
+		case <-limit:
+			w.t.Fatalf("no %s; log:\n%s", what, w.log)
+		}
+	}
+}
+
+func firstSync(c *event.Committed) bool { return c.Resync == event.Full && c.Err == nil }
+
+func TestRunFollowsFilesAndAnswers(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := start(t, func(c *Config) { c.Registry = registry })
+	w.wait("first sync", firstSync)
+
+	w.write("slice.yaml", endpoints)
+	c := w.wait("change", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice/default/web-1") })
+	if c.Writes != 1 {
+		t.Errorf("an endpoint appeared: %d writes, want 1", c.Writes)
+	}
+	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !st.InSync || st.Waiting != "" || len(st.Services) != 1 || st.Services[0].State != "CONFIGURED" || !strings.Contains(st.Services[0].Text, "10.1.1.2:8080") {
+		t.Errorf("status %+v", st)
+	}
+	if line := "cause=endpointslice/default/web-1 add=1"; strings.Count(w.log.String(), line) != 1 {
+		t.Errorf("log has not exactly one line with %q:\n%s", line, w.log)
+	}
+	if err := w.stop(); !errors.Is(err, context.Canceled) {
+		t.Errorf("Run ended with %v", err)
+	}
+	families, err := registry.Gather()
+	if err != nil || len(families) == 0 {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, f := range families {
+		seen[f.GetName()] = true
+	}
+	for _, name := range []string{
+		"kubeproxy_sync_proxy_rules_duration_seconds", "kubeproxy_network_programming_duration_seconds",
+		"contiv_vpp_connected", "contiv_vpp_api_requests_total", "contiv_nat_sessions_limit",
+	} {
+		if !seen[name] {
+			t.Errorf("no metric %s", name)
+		}
+	}
+}
+
+func TestSecondStartWritesNothing(t *testing.T) {
+	w := start(t, nil)
+	w.write("slice.yaml", endpoints)
+	w.wait("first sync", firstSync)
+	_ = w.stop()
+	dump := w.vpp.Dump()
+	w.vpp.ClearLog()
+	w.committed = make(chan *event.Committed, 100)
+	w.run(nil)
+	w.wait("first sync", firstSync)
+	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
+		t.Errorf("%d writes; log %v", n, w.vpp.Log())
+	}
+}
+
+func TestVPPRestartIsRepaired(t *testing.T) {
+	w := start(t, nil)
+	w.wait("first sync", firstSync)
+	before := w.vpp.Dump()
+	w.vpp.Restart()
+	w.wait("repair", func(c *event.Committed) bool { return c.Resync == event.Downstream && c.Writes > 0 && c.Err == nil })
+	if diff := w.vpp.Dump(); diff != before {
+		t.Errorf("after the restart:\n%s\nbefore:\n%s", diff, before)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	w := start(t, nil)
+	w.wait("first sync", firstSync)
+	handler := w.agent.observability(prometheus.NewRegistry(), true)
+	get := func(path string) (int, string) {
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		body, _ := io.ReadAll(rec.Body)
+		return rec.Code, string(body)
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/livez", "/metrics", "/debug/pprof/cmdline"} {
+		if code, body := get(path); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	_ = w.stop()
+	code, body := get("/readyz")
+	var h health
+	if err := json.Unmarshal([]byte(body), &h); err != nil || code != http.StatusServiceUnavailable || h.Healthy || h.Reason == "" {
+		t.Errorf("stopped agent: %d %s", code, body)
+	}
+	bare := w.agent.observability(prometheus.NewRegistry(), false)
+	rec := httptest.NewRecorder()
+	if bare.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil)); rec.Code != http.StatusNotFound {
+		t.Errorf("profiling is off, yet /debug/pprof/ answers %d", rec.Code)
+	}
+}
+
+// counting is a renderer that only counts.
+type counting struct {
+	renderer.ServiceRendererAPI
+	resyncs, added int
+}
+
+func (c *counting) Resync(*renderer.ResyncEventData) error                { c.resyncs++; return nil }
+func (c *counting) AddService(*renderer.ContivService) error              { c.added++; return nil }
+func (c *counting) UpdateLocalFrontendIfs(_, _ renderer.Interfaces) error { return nil }
+func (c *counting) UpdateLocalBackendIfs(_, _ renderer.Interfaces) error  { return nil }
+func (c *counting) UpdateNodePortServices(*renderer.IPAddresses, []*renderer.ContivService) error {
+	return nil
+}
+
+func (c *counting) UpdateService(_, _ *renderer.ContivService, _ []*renderer.ContivService) error {
+	return nil
+}
+
+func TestFurtherRenderersGetTheSameData(t *testing.T) {
+	more := &counting{}
+	w := start(t, func(c *Config) {
+		c.Renderers = []func(renderer.Sink) renderer.ServiceRendererAPI{func(renderer.Sink) renderer.ServiceRendererAPI { return more }}
+	})
+	w.wait("first sync", firstSync)
+	w.write("second.yaml", strings.NewReplacer("name: web", "name: second", "10.96.0.10", "10.96.0.11").Replace(objects[strings.LastIndex(objects, "---"):]))
+	w.wait("second service", func(c *event.Committed) bool { return strings.Contains(c.Cause, "service/default/second") })
+	_ = w.stop()
+	if more.resyncs != 1 || more.added != 1 {
+		t.Errorf("%d resyncs, %d added, want 1 and 1", more.resyncs, more.added)
+	}
+}
+
+func TestConfigNamesEveryMistake(t *testing.T) {
+	cfg := Config{Recheck: -1, SessionsEvery: -1}
+	cfg.NAT44.Sessions = 1
+	err := cfg.Validate()
+	for _, want := range []string{"node name", "vpp socket", "recheck", "count sessions", "sessions 1"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no word about %s in: %v", want, err)
+		}
+	}
+}
+
+func TestStatusSocketIsTaken(t *testing.T) {
+	w := start(t, nil)
+	w.wait("first sync", firstSync)
+	_, err := listenUnix(t.Context(), w.agent.cfg.StatusSocket)
+	if err == nil || !strings.Contains(err.Error(), "another agent answers there") {
+		t.Errorf("second agent on one socket: %v", err)
+	}
+	if _, err := FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock")); err == nil {
+		t.Error("no agent, no error")
+	}
+}
+
+func TestPlanWritesNothing(t *testing.T) {
+	changes, err := manifest.Load("../examples/guestbook")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := sim.New(sim.Config{PuntLocal: true})
+	defer v.Close()
+	if err := cni.New(v, "node-1").Apply(changes); err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}}
+	update := &event.Update{Source: manifest.Name, Changes: changes}
+	plan, err := PlanFor(t.Context(), cfg, update)
+	if err != nil || plan.Empty() || v.Writes() != 0 {
+		t.Fatalf("plan %v, %v; %d writes", plan, err, v.Writes())
+	}
+	s, err := NewStepper(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Feed(t.Context(), update, &event.SyncStatus{Source: manifest.Name, Status: event.InSync}); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := PlanFor(t.Context(), cfg, update); err != nil || !again.Empty() {
+		t.Errorf("after the plan was carried out: %v, %v", again, err)
+	}
+}
