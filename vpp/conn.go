@@ -35,7 +35,8 @@ type Config struct {
 	Dial func(context.Context) (net.Conn, error)
 	// ClientName is the name VPP shows for us in "show api clients"; at most 63 bytes; empty: contiv-agent.
 	ClientName string
-	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Beyond 512 nothing is gained.
+	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Below 64 the socket idles, beyond 512 nothing
+	// is gained.
 	Window int
 	// MaxBackoff bounds the pause between attempts to connect, which starts at 20 ms and doubles; 0: 5 s.
 	MaxBackoff time.Duration
@@ -161,8 +162,8 @@ func (c *Conn) Run(ctx context.Context) error {
 	wg.Go(func() { c.events.run(ctx) })
 	pause := minBackoff
 	for generation := uint64(1); ; {
-		began := time.Now()
 		s, err := c.connect(ctx)
+		began := time.Now()
 		if err == nil {
 			generation, err = c.live(ctx, s, generation)
 		}
@@ -170,7 +171,7 @@ func (c *Conn) Run(ctx context.Context) error {
 			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
 			return ctx.Err()
 		}
-		if time.Since(began) > c.cfg.MaxBackoff { // it lived: VPP is not in a crash loop
+		if time.Since(began) > pause { // it lived: VPP is not in a crash loop
 			pause = minBackoff
 		}
 		c.down(State{Generation: generation - 1, Err: err}, pause)

@@ -317,16 +317,16 @@ func TestCancel(t *testing.T) {
 			if took := time.Since(began); took != time.Second {
 				t.Errorf("returned after %s", took)
 			}
+			cancel()
+			time.Sleep(10 * time.Second) // late replies come; what was returned stays
 			if describe(replies[0]) != "quick" {
 				t.Errorf("the answered one: %v", replies[0])
 			}
 			for _, r := range replies[1:] {
-				if !errors.Is(r.Err, context.DeadlineExceeded) {
-					t.Errorf("%v, want deadline exceeded", r.Err)
+				if !errors.Is(r.Err, context.DeadlineExceeded) || r.Msg != nil || r.Details != nil {
+					t.Errorf("%+v, want deadline exceeded", r)
 				}
 			}
-			cancel()
-			time.Sleep(10 * time.Second)
 		}
 		if replies := c.Do(context.Background(), cli("b"), dump); describe(replies[0]) != "b" || describe(replies[1]) != "3" {
 			t.Errorf("after late replies: %v", replies)
@@ -382,6 +382,79 @@ func TestLiveness(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAbandonedDumpIsNoExcuse: a VPP that hangs is left when nobody waits for its dump any more.
+func TestAbandonedDumpIsNoExcuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(nil)
+		defer f.close()
+		f.handle = func(c *fakeConn, req api.Message) []api.Message {
+			if _, ok := req.(*nat44_ed.Nat44LbStaticMappingDump); ok {
+				time.Sleep(10 * time.Minute)
+			}
+			return handler(c, req)
+		}
+		c := up(t, f, Config{Silence: time.Minute})
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		c.Do(ctx, dump)
+		if st := c.State(); !st.Connected || st.Generation != 1 {
+			t.Errorf("while waiting: %+v", st)
+		}
+		time.Sleep(time.Minute)
+		if st := c.State(); st.Generation != 2 && st.Connected {
+			t.Errorf("after giving up: %+v", st)
+		}
+		time.Sleep(10 * time.Minute)
+	})
+}
+
+// TestRepeatedReply: an answer that comes twice does not answer the next call in its slot.
+func TestRepeatedReply(t *testing.T) {
+	f := newFake(t)
+	var before api.Message
+	var context uint32
+	f.handle = func(c *fakeConn, req api.Message) []api.Message {
+		out := handler(c, req)
+		if _, ok := req.(*vlib.CliInband); ok {
+			if before != nil {
+				_ = c.send(before, context)
+			}
+			before, context = out[0], c.context
+		}
+		return out
+	}
+	c := up(t, f, Config{Window: 1})
+	for i, r := range c.Do(t.Context(), cli("0"), cli("1"), cli("2"), cli("3")) {
+		if describe(r) != fmt.Sprint(i) {
+			t.Errorf("call %d: %s", i, describe(r))
+		}
+	}
+}
+
+// TestNoStaleBytes: buffers are reused, and what an earlier message left there does not show in a later one.
+func TestNoStaleBytes(t *testing.T) {
+	f := newFake(t)
+	var tags []string
+	f.handle = func(c *fakeConn, req api.Message) []api.Message {
+		if m, ok := req.(*nat44_ed.Nat44AddDelLbStaticMapping); ok {
+			tags = append(tags, m.Tag)
+		}
+		return handler(c, req)
+	}
+	c := up(t, f, Config{})
+	want := []string{longestTag, "a", longestTag, "b", "", "c"}
+	for _, tag := range want {
+		m := lb(1, 1)
+		m.Tag = tag
+		if r := c.Do(t.Context(), Call{Msg: m})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if !slices.Equal(tags, want) {
+		t.Errorf("VPP saw tags %q", tags)
 	}
 }
 
@@ -501,7 +574,7 @@ func TestBigMessages(t *testing.T) {
 	f.handle = handler
 	c := up(t, f, Config{})
 	var calls []Call
-	for _, n := range []int{1, readBuffer - headerLen - 14, readBuffer, 5 * readBuffer, 1 << 20, 2} {
+	for _, n := range []int{1, readBuffer - headerLen - 14, readBuffer - headerLen - 13, readBuffer, 5 * readBuffer, 1 << 20, 2} {
 		calls = append(calls, cli(strings.Repeat("x", n)), limit(0))
 	}
 	for i, r := range c.Do(t.Context(), calls...) {
@@ -559,7 +632,10 @@ func TestCursorStream(t *testing.T) {
 		}
 		out := []api.Message{&nat44_ed.Nat44EdOutputInterfaceDetails{SwIfIndex: interfaceIndex(m.Cursor)}}
 		reply := &nat44_ed.Nat44EdOutputInterfaceGetReply{Cursor: ^uint32(0)}
-		if m.Cursor < 2 {
+		switch {
+		case m.Cursor == 100:
+			reply.Retval = int32(api.INVALID_VALUE)
+		case m.Cursor < 2:
 			reply.Retval, reply.Cursor = int32(api.EAGAIN), m.Cursor+1
 		}
 		return append(out, reply)
@@ -571,6 +647,9 @@ func TestCursorStream(t *testing.T) {
 		if r := replies[i]; r.Err != nil || len(r.Details) != 3 || r.Msg == nil {
 			t.Errorf("call %d: %+v", i, r)
 		}
+	}
+	if r := c.Do(t.Context(), Call{Msg: &nat44_ed.Nat44EdOutputInterfaceGet{Cursor: 100}})[0]; !errors.Is(r.Err, api.INVALID_VALUE) || r.Details != nil {
+		t.Errorf("refused half way: %+v", r)
 	}
 	if get.Cursor != 0 {
 		t.Error("the caller's message was changed")
@@ -612,21 +691,16 @@ func TestGuardInTheWay(t *testing.T) {
 // TestGuardForgetsAtReconnect: another VPP may answer.
 func TestGuardForgetsAtReconnect(t *testing.T) {
 	f := newFake(t)
-	f.handle = func(c *fakeConn, req api.Message) []api.Message {
-		if _, ok := req.(*nat44_ed.Nat44LbStaticMappingDump); ok {
-			return nil
-		}
-		return handler(c, req)
-	}
+	f.handle = handler
 	c := up(t, f, Config{})
-	c.Do(t.Context(), dump)
-	if r := c.Do(t.Context(), Call{Msg: addLocal(9, 1)})[0]; r.Err != nil {
+	if r := c.Do(t.Context(), Call{Msg: feature(true, 3, 0)})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	f.cut()
 	waitFor(t, c, func(s State) bool { return s.Connected && s.Generation == 2 })
-	if r := c.Do(t.Context(), Call{Msg: addLocal(9, 1)})[0]; r.Err == nil {
-		t.Error("the guard remembers the VPP before")
+	var ge *GuardError
+	if r := c.Do(t.Context(), Call{Msg: feature(false, 3, 0)})[0]; !errors.As(r.Err, &ge) {
+		t.Errorf("%v: the guard remembers the VPP before", r.Err)
 	}
 }
 

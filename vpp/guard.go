@@ -56,6 +56,7 @@ type Guard struct {
 	allLB    bool // every LB mapping of VPP is in mappings
 	roles    shadow[uint32, flags, flagChange]
 	outputs  shadow[uint32, flags, flagChange]
+	view     mappingView // of the message being checked
 }
 
 // NewGuard is a guard that knows nothing of VPP's state yet.
@@ -85,6 +86,10 @@ func (g *Guard) Check(msg api.Message) error {
 		g.index()
 	}
 	rules := g.rules[name]
+	if len(rules) == 0 { // no message has an effect on the shadow and no rule
+		return nil
+	}
+	g.view = g.look(msg)
 	for i := range rules {
 		if why := rules[i].judge(g, msg); why != "" {
 			return &GuardError{Message: name, Rule: rules[i].Name, Why: why}
@@ -116,8 +121,8 @@ func (g *Guard) send(msg api.Message) {
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
 	default:
-		if key, op, ok := mappingOp(msg); ok {
-			g.mappings.send(key, op)
+		if g.view.known {
+			g.mappings.send(g.view.key, g.view.op)
 		}
 	}
 }

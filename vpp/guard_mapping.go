@@ -112,7 +112,7 @@ func mappingRules() []Rule {
 			judge: judgeDeleteKind,
 			hinges: func(g *Guard, msg api.Message) bool {
 				m := viewMapping(msg)
-				_, ops := g.mappings.flying(m.key())
+				_, ops := g.mappings.flying(g.view.key)
 				return !m.add && m.external && len(ops) > 0
 			},
 		},
@@ -124,8 +124,7 @@ func judgeDeleteKind(g *Guard, msg api.Message) string {
 	if m.add || !m.external {
 		return ""
 	}
-	key := m.key()
-	have := g.mappings.get(key)
+	key, have := g.view.key, g.view.before
 	switch {
 	case have.kind == lbMapping:
 		return key.String() + " is an LB mapping: use " + lbMessage

@@ -116,6 +116,22 @@ func mappingOp(msg api.Message) (mappingKey, mappingChange, bool) {
 	return mappingKey{}, mappingChange{}, false
 }
 
+// mappingView is the mapping a message is about, as it will be before and after it.
+type mappingView struct {
+	known         bool // there is one
+	key           mappingKey
+	op            mappingChange
+	before, after mapping
+}
+
+func (g *Guard) look(msg api.Message) (v mappingView) {
+	if v.key, v.op, v.known = mappingOp(msg); v.known {
+		v.before = g.mappings.get(v.key)
+		v.after = v.op.apply(v.before)
+	}
+	return v
+}
+
 func localOf(l nat44_ed.Nat44LbAddrPort) local {
 	return local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
 }
@@ -243,8 +259,7 @@ func lbRules() []Rule {
 				if m.IsAdd {
 					return ""
 				}
-				key, _, _ := mappingOp(m)
-				have := g.mappings.get(key)
+				have := g.view.before
 				want := have.kind != lbMapping || have.out2in
 				if got := m.Flags&nat_types.NAT_IS_OUT2IN_ONLY != 0; got != want {
 					return fmt.Sprintf("OUT2IN_ONLY is %t here and %t in the mapping", got, want)
@@ -267,13 +282,11 @@ func sum(locals []nat44_ed.Nat44LbAddrPort) int {
 func localRule(name, source, harm string, judge func(add bool, before, after mapping) string) Rule {
 	return Rule{
 		Name: name, Messages: []string{localMessage}, Source: source, Harm: harm,
-		judge: func(g *Guard, msg api.Message) string {
-			key, op, _ := mappingOp(msg)
-			before := g.mappings.get(key)
-			if before.kind != lbMapping {
+		judge: func(g *Guard, _ api.Message) string {
+			if g.view.before.kind != lbMapping {
 				return ""
 			}
-			return judge(msg.(*nat44_ed.Nat44LbStaticMappingAddDelLocal).IsAdd, before, op.apply(before))
+			return judge(g.view.op.add, g.view.before, g.view.after)
 		},
 	}
 }
@@ -284,11 +297,9 @@ func localRules() []Rule {
 		{
 			Name: "local-unknown-mapping", Messages: []string{localMessage}, Source: source,
 			Harm: "depends on the locals VPP has, which nobody has looked at: may be any of the rules below",
-			judge: func(g *Guard, msg api.Message) string {
-				key, _, _ := mappingOp(msg)
-				have := g.mappings.get(key)
-				if have.doubt || have.kind == unknownMapping && !g.allLB {
-					return "mapping " + key.String() + " is not known: dump the LB mappings first"
+			judge: func(g *Guard, _ api.Message) string {
+				if have := g.view.before; have.doubt || have.kind == unknownMapping && !g.allLB {
+					return "mapping " + g.view.key.String() + " is not known: dump the LB mappings first"
 				}
 				return ""
 			},
@@ -326,9 +337,9 @@ func localRules() []Rule {
 
 // localHinges tells whether a change of locals that is right if all on its way succeeds would do harm if part of it failed.
 // It errs towards yes.
-func localHinges(g *Guard, msg api.Message) bool {
-	key, op, _ := mappingOp(msg)
-	base, ops := g.mappings.flying(key)
+func localHinges(g *Guard, _ api.Message) bool {
+	op := g.view.op
+	base, ops := g.mappings.flying(g.view.key)
 	if len(ops) == 0 {
 		return false
 	}
