@@ -11,12 +11,13 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/session"
 	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 )
 
-// systemMessages: memclnt, vpe and vlib.
+// systemMessages: memclnt, vpe, vlib, and the session layer's switch.
 func systemMessages(t *apiTable) {
 	onRead(t, func(q *call, _ *memclnt.ControlPing) *memclnt.ControlPingReply {
 		return &memclnt.ControlPingReply{ClientIndex: q.c.index, VpePID: q.pid()}
@@ -29,6 +30,10 @@ func systemMessages(t *apiTable) {
 	})
 	onRead(t, func(q *call, _ *vlib.ShowThreads) *vlib.ShowThreadsReply {
 		return q.threads()
+	})
+	onWrite(t, func(q *call, m *session.SessionEnableDisable) *session.SessionEnableDisableReply {
+		q.sessionLayer = m.IsEnable
+		return &session.SessionEnableDisableReply{}
 	})
 	onRead(t, func(q *call, m *vlib.CliInband) *vlib.CliInbandReply {
 		return q.cli(strings.TrimRight(m.Cmd, "\x00"))

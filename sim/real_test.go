@@ -88,12 +88,6 @@ func TestAgainstRealVPP(t *testing.T) {
 			log := v.Log()
 			t.Fatalf("seed %d step %d, after\n%s\nvpp: %s\nsim: %s", seed, i, strings.Join(texts(log[max(0, len(log)-25):], Record.String), "\n"), want, got)
 		}
-		if r, ok := m.(*pipe.PipeCreate); ok && r != nil && !strings.HasPrefix(got, "-") {
-			g.pipes = nil
-			for _, d := range dump[*pipe.PipeDetails](fake, &pipe.PipeDump{}) {
-				g.pipes = append(g.pipes, d.SwIfIndex)
-			}
-		}
 		if i%every == every-1 {
 			compareDumps(t, real, fake, fmt.Sprintf("seed %d step %d", seed, i))
 		}
@@ -249,11 +243,10 @@ func dumpers() map[string]func(c *client) []string {
 	}
 }
 
-// generator makes requests from few values, so that they meet.
-type generator struct {
-	r     *rand.Rand
-	pipes []interface_types.InterfaceIndex // pipe_delete of anything else makes VPP delete the wrong things
-}
+// generator makes requests from few values, so that they meet. It leaves out what VPP does not survive: pipes (pipe_rx, once the
+// parent has an address; pipe_delete of another kind of interface), neighbours of deleted interfaces, the traps of vpp.go, and deleted
+// tables, whose routes come back in the next table.
+type generator struct{ r *rand.Rand }
 
 func pick[T any](g *generator, list ...T) T { return list[g.r.IntN(len(list))] }
 
@@ -282,17 +275,13 @@ func (g *generator) interfaces() api.Message {
 	case 1:
 		return &interfaces_.DeleteLoopback{SwIfIndex: g.index()}
 	case 2:
-		return &pipe.PipeCreate{IsSpecified: g.yes(), UserInstance: uint32(g.r.IntN(2))}
+		return &memif.MemifCreateV2{ID: uint32(g.r.IntN(2)), SocketID: uint32(g.r.IntN(3)), RingSize: pick[uint32](g, 0, 1024, 1000)}
 	case 3:
 		if g.yes() {
-			return &memif.MemifSocketFilenameAddDelV2{IsAdd: g.yes(), SocketID: uint32(g.r.IntN(3)), SocketFilename: pick(g, "a.sock", "b.sock", "")}
+			id := uint32(g.r.IntN(3))
+			return &memif.MemifSocketFilenameAddDelV2{IsAdd: g.yes(), SocketID: id, SocketFilename: pick(g, fmt.Sprintf("%d.sock", id), fmt.Sprintf("%d-b.sock", id), "")}
 		}
-		if len(g.pipes) == 0 {
-			return &memif.MemifSocketFilenameAddDelV2{}
-		}
-		last := g.pipes[len(g.pipes)-1]
-		g.pipes = g.pipes[:len(g.pipes)-1]
-		return &pipe.PipeDelete{SwIfIndex: last}
+		return &memif.MemifDelete{SwIfIndex: g.index()}
 	case 4, 5:
 		return &interfaces_.SwInterfaceSetFlags{SwIfIndex: g.index(), Flags: interface_types.IfStatusFlags(g.r.IntN(2))}
 	case 6:
@@ -305,7 +294,7 @@ func (g *generator) interfaces() api.Message {
 }
 
 func (g *generator) addresses() api.Message {
-	switch g.r.IntN(4) { // no neighbours: VPP's pool of them does not survive the deleting of interfaces
+	switch g.r.IntN(4) {
 
 	case 0:
 		return &interfaces_.SwInterfaceAddDelAddress{SwIfIndex: g.index(), DelAll: true}
@@ -318,9 +307,9 @@ func (g *generator) path(table uint32) fib_types.FibPath {
 	switch g.r.IntN(6) {
 	case 0:
 		if table != 0 { // trapSpecialPath
-			return fib_types.FibPath{SwIfIndex: noIndex, Type: fib_types.FIB_API_PATH_TYPE_LOCAL}
+			return fib_types.FibPath{SwIfIndex: noIndex, TableID: 5}
 		}
-		return fib_types.FibPath{SwIfIndex: noIndex, Type: pick(g, fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT, fib_types.FIB_API_PATH_TYPE_LOCAL)}
+		return fib_types.FibPath{SwIfIndex: noIndex, Type: pick(g, fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT)}
 	case 1:
 		return fib_types.FibPath{SwIfIndex: noIndex, TableID: pick[uint32](g, 0, 5, 7)}
 	case 2, 3: // no recursive ones: trapUnreachableNextHop
@@ -334,7 +323,7 @@ func (g *generator) routes() api.Message {
 	table := pick[uint32](g, 0, 0, 5, 6, 7)
 	switch g.r.IntN(6) {
 	case 0:
-		return &ip.IPTableAddDel{IsAdd: g.yes(), Table: ip.IPTable{TableID: pick[uint32](g, 0, 5, 6), Name: pick(g, "", "t")}}
+		return &ip.IPTableAddDel{IsAdd: true, Table: ip.IPTable{TableID: pick[uint32](g, 0, 5, 6), Name: pick(g, "", "t")}}
 	case 1:
 		return &ip.IPRouteLookup{TableID: table, Exact: uint8(g.r.IntN(2)), Prefix: toPrefix(g.routePrefix())}
 	default:
