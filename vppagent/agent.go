@@ -59,6 +59,8 @@ type Agent struct {
 	history history
 	foreign []string
 
+	// told: some transaction said what is wanted. Before that nothing in VPP is known to be unwanted, so nothing is removed.
+	told bool
 	// stale: what VPP has is not known (at the beginning, and after the connection was lost); it is dumped first.
 	stale    bool
 	retrying map[*value]struct{}
@@ -155,6 +157,7 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 	if t.Resync == event.Downstream {
 		return
 	}
+	a.told = a.told || t.Resync != event.NoResync || len(t.Values) > 0
 	if t.Resync == event.Full || t.Resync == event.Upstream {
 		for key, v := range a.g.values {
 			if _, stays := t.Values[key]; !stays && v.msg != nil {
@@ -185,7 +188,7 @@ func (a *Agent) put(v *value, m proto.Message, touch func(*value)) {
 	var state any
 	if m != nil {
 		state, v.bad = a.compile(v, m)
-		if state != nil && v.want != nil && v.kind.Equal(v.want, state) && v.kind.Equal(state, v.want) {
+		if state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Equal(v.want, state) {
 			touch(v)
 			return
 		}
@@ -212,8 +215,8 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 	if err == nil {
 		err = a.look(ctx, p, resync)
 	}
-	if err == nil {
-		p.settle()
+	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
+	if err == nil && a.told {
 		p.decide()
 		err = x.execute(ctx, p.order())
 	}
@@ -221,7 +224,9 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 		a.stale = true
 		c.Err = err
 	}
-	a.observe(p, x)
+	if a.told {
+		a.observe(p, x)
+	}
 	a.saveJournal()
 	c.Took = a.cfg.Now().Sub(began)
 	a.record(began, c, x)

@@ -3,19 +3,19 @@
 // Invariant: what VPP ends up with depends on the last value of each key only, not on the way there; and if VPP already
 // has it, nothing is written.
 //
-//	                 desired (keys and messages of transactions)        actual (dumps, then acknowledged writes)
-//	                        │ Compile: validate once                          ▲ Retrieve           ▲
-//	                        ▼                                                 │                    │
-//	       ┌──────────────────────────── graph ─────────────────────────────────────┐            │
-//	       │ value: want · have · dependencies · derived parts · status              │            │
-//	       └───────┬─────────────────────────────────────────────────────────────────┘            │
-//	               │ PLAN: which values must change, and in which order                            │
-//	               ▼                                                                                │
-//	   levels:  early removals ─▶ puts, what others need first ─▶ removals, what others need last  │
-//	            (what is in the way)                              (nobody waits for them)          │
-//	               │ EXECUTE: all requests of a level in one pipelined batch ──▶ vpp.Conn ──▶ VPP ─┘
-//	               ▼
-//	           OBSERVE: status per value · retries with back-off · history · snapshot
+//	              desired (keys and messages of transactions)        actual (dumps, then acknowledged writes)
+//	                     │ Compile: validate once                          ▲ Retrieve           ▲
+//	                     ▼                                                 │                    │
+//	    ┌──────────────────────────── graph ─────────────────────────────────────┐            │
+//	    │ value: want · have · dependencies · derived parts · status              │            │
+//	    └───────┬─────────────────────────────────────────────────────────────────┘            │
+//	            │ PLAN: which values must change, and in which order                            │
+//	            ▼                                                                                │
+//	levels:  early removals ─▶ puts, what others need first ─▶ removals, what others need last  │
+//	         (what is in the way)                              (nobody waits for them)          │
+//	            │ EXECUTE: all requests of a level in one pipelined batch ──▶ vpp.Conn ──▶ VPP ─┘
+//	            ▼
+//	        OBSERVE: status per value · retries with back-off · history · snapshot
 //
 // A value is PENDING while something it depends on is missing, INVALID if it can never be in VPP as it is, RETRYING if VPP
 // refused it. None of these keeps another value from being configured.

@@ -63,7 +63,12 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	case !x.a.g.should(v):
 		return nil, false
 	case s.Action == Create:
-		ops, v.plan.err = v.kind.Create(w, v.want)
+		if v.rebind {
+			ops, _ = v.kind.Delete(w, v.want)
+		}
+		var create []descriptor.Op
+		create, v.plan.err = v.kind.Create(w, v.want)
+		ops = append(ops, create...)
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
 	}
@@ -167,7 +172,7 @@ func (x *execution) finish(s Step, lost error) {
 		x.a.setHave(v, v.want, true)
 		x.c.Mod++
 	}
-	v.unsure = false
+	v.unsure, v.rebind = false, false
 }
 
 // notCreated lets those that need v wait.

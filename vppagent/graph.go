@@ -24,6 +24,8 @@ type value struct {
 	ours bool          // have is ours to remove
 	// unsure: a request failed half-way, have may not be what VPP has. It is dumped again before the value is touched.
 	unsure bool
+	// rebind: it was bound to an interface that went; what a dump shows of it is dead.
+	rebind bool
 
 	base    *value   // derived from it; nil: not derived
 	derived []*value // wanted parts
@@ -198,10 +200,12 @@ func (g *graph) setDerived(v *value, touch func(*value)) {
 		if slices.Contains(parts, old) {
 			continue
 		}
-		if old.kind == nil { // a property ends with what made it
+		switch {
+		case old.base != v: // another value has it now
+		case old.kind == nil: // a property ends with what made it
 			old.base = nil
 			touch(old)
-		} else {
+		default:
 			g.setWant(old, nil, touch)
 		}
 	}

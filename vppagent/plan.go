@@ -302,29 +302,35 @@ func (p *planner) markEarly() {
 	if len(p.dels) == 0 || len(p.puts) == 0 {
 		return
 	}
-	freed := map[string]*value{}
+	freed := map[string][]*value{}
 	for _, v := range p.dels {
 		if v.plan.action == Recreate {
 			p.early(v)
 		}
 		if v.kind.Claims != nil {
 			for _, c := range v.kind.Claims(v.have) {
-				freed[c] = v
+				freed[c] = append(freed[c], v)
 			}
 		}
 	}
 	if len(freed) == 0 {
 		return
 	}
-	for _, v := range p.puts {
-		if v.kind.Claims == nil {
-			continue
+	makeRoom := func(v *value, claims func(any) []string) {
+		if claims == nil {
+			return
 		}
-		for _, c := range v.kind.Claims(v.want) {
-			if holder := freed[c]; holder != nil && holder != v {
-				p.early(holder)
+		for _, c := range claims(v.want) {
+			for _, holder := range freed[c] {
+				if holder != v {
+					p.early(holder)
+				}
 			}
 		}
+	}
+	for _, v := range p.puts {
+		makeRoom(v, v.kind.Claims)
+		makeRoom(v, v.kind.Waits)
 	}
 }
 
@@ -347,26 +353,44 @@ func (l *levels) add(level int, s Step) {
 }
 
 // gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
-// and the requests of one level are put in order.
+// and the requests of one level are put in order. A kind that comes after others goes one level further than those.
 func (l *levels) gather() {
-	last := map[*kind]int{}
+	last := map[string]int{}
+	moving := map[*kind]bool{}
 	for i, steps := range l.steps {
 		for _, s := range steps {
-			if s.v.kind.Claims != nil && s.v.kind.Derived == nil {
-				last[s.v.kind] = i
+			k := s.v.kind
+			last[k.Name] = i
+			if k.Claims != nil {
+				free, known := moving[k]
+				moving[k] = (free || !known) && len(s.v.dependents) == 0 && len(s.v.derived) == 0
 			}
 		}
 	}
-	for i := range l.steps {
-		var stay []Step
-		for _, s := range l.steps[i] {
-			if to := last[s.v.kind]; to > i {
-				l.steps[to] = append(l.steps[to], s)
-			} else {
-				stay = append(stay, s)
+	for k, free := range moving {
+		if !free { // others rely on the level it is in
+			continue
+		}
+		to := last[k.Name]
+		for _, name := range k.After {
+			if before, ok := last[name]; ok {
+				to = max(to, before+1)
 			}
 		}
-		l.steps[i] = stay
+		for len(l.steps) <= to {
+			l.steps = append(l.steps, nil)
+		}
+		for i, steps := range l.steps[:to] {
+			var stay []Step
+			for _, s := range steps {
+				if s.v.kind == k {
+					l.steps[to] = append(l.steps[to], s)
+				} else {
+					stay = append(stay, s)
+				}
+			}
+			l.steps[i] = stay
+		}
 	}
 }
 

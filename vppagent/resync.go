@@ -82,12 +82,8 @@ func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
 	if err := a.g.world.Learn(d); err != nil {
 		return fmt.Errorf("%w: %w", vpp.ErrDisconnected, err)
 	}
-	for _, k := range a.g.kinds {
-		for _, v := range k.values {
-			if v.ifname != "" {
-				p.touch(v)
-			}
-		}
+	for v := range a.g.ifaces() {
+		p.touch(v)
 	}
 	return nil
 }
@@ -143,7 +139,7 @@ func (a *Agent) takeFound(p *planner, k *kind, f descriptor.Found) *value {
 	v := a.g.values[f.Key]
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
-	if !wanted && !mine {
+	if !wanted && !mine || v != nil && v.rebind {
 		return nil
 	}
 	if v == nil {

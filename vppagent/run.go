@@ -97,6 +97,7 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 		}
 		for d := range v.dependents {
 			d.unsure = d.unsure || d.have != nil
+			d.rebind = d.rebind || d.have != nil && d.kind.Rebind
 			p.touch(d)
 		}
 		for _, d := range v.derived {

@@ -42,6 +42,7 @@ func Address() *Descriptor {
 			return []Dependency{{Key: keyed.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())}}
 		},
 		Claims: func(a *address) []string { return []string{"address " + a.prefix.String()} },
+		Waits:  func(a *address) []string { return []string{vrfClaim(a.iface, a.prefix.Addr().Is6())} },
 		Create: func(w *World, a *address) ([]Op, error) { return a.message(w, true) },
 		Delete: func(w *World, a *address) ([]Op, error) { return a.message(w, false) },
 		Dumps: func(w *World, c Candidates) (out []Request) {
@@ -122,7 +123,7 @@ func InterfaceVRF() *Descriptor {
 		Compile: noMessage[*ligato.Interface, *ifaceVRF], Message: func(*ifaceVRF) *ligato.Interface { return nil },
 		Equal:        func(have, want *ifaceVRF) bool { return *have == *want },
 		Dependencies: func(v *ifaceVRF) []Dependency { return []Dependency{{Key: vrfKey(v.vrf, v.v6)}} },
-		Claims:       func(v *ifaceVRF) []string { return []string{"vrf of " + v.iface + strconv.FormatBool(v.v6)} },
+		Claims:       func(v *ifaceVRF) []string { return []string{vrfClaim(v.iface, v.v6)} },
 		Create:       func(w *World, v *ifaceVRF) ([]Op, error) { return v.set(w, v.vrf) },
 		Delete:       func(w *World, v *ifaceVRF) ([]Op, error) { return v.set(w, 0) },
 		Dumps: func(w *World, c Candidates) (out []Request) {
@@ -152,6 +153,8 @@ func InterfaceVRF() *Descriptor {
 		},
 	}.Descriptor()
 }
+
+func vrfClaim(iface string, v6 bool) string { return "vrf " + strconv.FormatBool(v6) + " of " + iface }
 
 func (v *ifaceVRF) set(w *World, vrf uint32) ([]Op, error) {
 	idx, err := w.index(v.iface)

@@ -34,6 +34,14 @@ type Descriptor struct {
 	// plan, the one that gives it up comes first. nil: none
 	Claims func(state any) []string
 
+	// Waits names claims that must not be held any more when the value is put, though it does not make them. nil: none
+	Waits func(state any) []string
+	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them.
+	After []string
+	// Rebind tells that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
+	// name and index comes back: it has to be deleted and made again.
+	Rebind bool
+
 	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
 	Recreate func(have, want any) bool
 	Create   func(w *World, state any) ([]Op, error)
@@ -157,6 +165,9 @@ type Spec[V proto.Message, S comparable] struct {
 	Dependencies func(S) []Dependency
 	Derived      func(S) []Derived
 	Claims       func(S) []string
+	Waits        func(S) []string
+	After        []string
+	Rebind       bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
@@ -167,7 +178,7 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Dumps: s.Dumps, Retrieve: s.Retrieve}
 	d.Compile = func(key string, m proto.Message) (any, error) {
 		v, ok := m.(V)
 		if !ok {
@@ -198,6 +209,9 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	}
 	if s.Claims != nil {
 		d.Claims = func(state any) []string { return s.Claims(state.(S)) }
+	}
+	if s.Waits != nil {
+		d.Waits = func(state any) []string { return s.Waits(state.(S)) }
 	}
 	return d
 }

@@ -118,6 +118,8 @@ func compareIdentities(a, b identity) int {
 func DNat44() *Descriptor {
 	return Spec[*nat.DNat44, *dnat]{
 		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
+		// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); made after, none.
+		After:   []string{"nat44-interface"},
 		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,
 		Dependencies: (*dnat).dependencies, Claims: (*dnat).claims,
 		Create:   func(w *World, d *dnat) ([]Op, error) { return updateDNat(w, &dnat{}, d) },

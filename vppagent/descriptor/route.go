@@ -47,7 +47,7 @@ func (r *route) path() path {
 // paths stay and a changed next hop leaves no gap.
 func Route() *Descriptor {
 	return Spec[*l3.Route, *route]{
-		Name: "route", Prefix: "config/vpp/v2/route/",
+		Name: "route", Prefix: "config/vpp/v2/route/", Rebind: true,
 		Compile: compileRoute, Message: (*route).message,
 		Equal: func(have, want *route) bool { return have.path() == want.path() },
 		Dependencies: func(r *route) (deps []Dependency) {
@@ -73,8 +73,9 @@ func RejectRoute() *Descriptor {
 		Dependencies: (*route).tables,
 		Create:       func(w *World, r *route) ([]Op, error) { return r.send(w, true, false) },
 		Update:       func(w *World, _, want *route) ([]Op, error) { return want.send(w, true, false) }, // replaces
-		Delete:       func(w *World, r *route) ([]Op, error) { return r.send(w, false, false) },
-		Dumps:        routeDumps,
+		// Multipath: just the refusal goes, and not a route that somebody else has put in its place.
+		Delete:   func(w *World, r *route) ([]Op, error) { return r.send(w, false, true) },
+		Dumps:    routeDumps,
 		Retrieve:     retrieveRoutes,
 	}.Descriptor()
 }
