@@ -136,6 +136,9 @@ func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 // decode makes a message of the kind from its bytes.
 func decode(k *kind, body []byte) (api.Message, error) {
 	m := k.new()
+	if err := k.count.check(body[min(replyHeader, len(body)):]); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", k.name, err)
+	}
 	if err := codec.DecodeMsg(body, m); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", k.name, err)
 	}

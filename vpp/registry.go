@@ -1,12 +1,14 @@
 package vpp
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/codec"
 )
 
 // registry knows the message types linked into the program.
@@ -43,6 +45,44 @@ type kind struct {
 	event  bool         // its header holds no context
 	retval int          // index of the field Retval, -1: none
 	cursor int          // index of the field Cursor, -1: none
+	count  counted      // the array at its end
+}
+
+// counted is a message whose last field is an array and the field before it the array's length, as nearly all have it.
+type counted struct {
+	at, width int // where the length is in the body without header; width 0: no such array
+}
+
+// countOf finds the length of the array at the end of m, which is empty.
+func countOf(m api.Message) (c counted) {
+	t := reflect.TypeOf(m).Elem()
+	sized, ok := m.(codec.Marshaler)
+	n := t.NumField()
+	if !ok || n < 2 || t.Field(n-1).Type.Kind() != reflect.Slice {
+		return c
+	}
+	switch count := t.Field(n - 2).Type; count.Kind() {
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		c.width = int(count.Size())
+		c.at = sized.Size() - c.width
+	}
+	return c
+}
+
+// check refuses a length that promises more elements than bytes follow: the generated code would make room for them all
+// before it notices.
+func (c counted) check(body []byte) error {
+	if c.width == 0 || len(body) < c.at+c.width {
+		return nil // a short body is found by the decoder
+	}
+	n := uint64(0)
+	for _, b := range body[c.at : c.at+c.width] {
+		n = n<<8 | uint64(b)
+	}
+	if rest := len(body) - c.at - c.width; n > uint64(rest) {
+		return fmt.Errorf("%d elements in %d bytes", n, rest)
+	}
+	return nil
 }
 
 func (k *kind) new() api.Message { return reflect.New(k.typ).Interface().(api.Message) }
@@ -101,6 +141,7 @@ func (r *registry) kind(key string, id uint16) *kind {
 		return k
 	}
 	k.retval, k.cursor = field(k.typ, "Retval", reflect.Int32), field(k.typ, "Cursor", reflect.Uint32)
+	k.count = countOf(k.new())
 	switch k.new().GetMessageType() {
 	case api.EventMessage, api.OtherMessage:
 		k.event = true

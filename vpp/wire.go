@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,14 +75,14 @@ func (w *wire) next() ([]byte, error) {
 			return nil, err
 		}
 		w.skip = headerLen + n
-		return b[headerLen:], nil
+		return slices.Clip(b[headerLen:]), nil // a truncated message must not be read on into the next one
 	}
 	_, _ = w.r.Discard(headerLen)
 	if cap(w.big) < n {
 		w.big = make([]byte, n)
 	}
 	_, err = io.ReadFull(w.r, w.big[:n])
-	return w.big[:n], err
+	return slices.Clip(w.big[:n]), err
 }
 
 // more tells whether another message is complete in the buffer: reading it will not block.
