@@ -423,3 +423,21 @@ func TestInterfaceDeleted(t *testing.T) {
 		t.Errorf("%d records, want those of two pods", got)
 	}
 }
+
+// The far end of an identity mapping is no external end to classify: what a pod sends there is translated by source.
+func TestIdentityMappingIsClassifiedInside(t *testing.T) {
+	l := service(t)
+	l.ok(l.AddDelIdentityMapping(true, IdentityMapping{Addr: addr("172.30.0.9"), Port: 53, Proto: protoUDP, SwIf: None}))
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 172.30.0.9:53"), "udp 192.168.16.1:4000 -> 172.30.0.9:53")
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 172.30.0.9:54"), "udp 10.1.1.2:4000 -> 172.30.0.9:54")
+}
+
+func TestRandomPortsAreUserPorts(t *testing.T) {
+	l := service(t)
+	for r, want := range map[uint32]uint16{0: 1024, 64511: 65535, 64512: 1024, 0x1ffff: 1024 + 0x1ffff%64512, 0xffff0003: 1027} {
+		l.rand = func() uint32 { return r }
+		if got := l.randomPort(); got != want {
+			t.Errorf("random number %#x gives port %d, want %d", r, got, want)
+		}
+	}
+}
