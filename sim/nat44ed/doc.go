@@ -16,6 +16,7 @@
 // on (nat-pre-*) leave no hop.
 //
 // One NAT thread is modelled (VPP without workers, or with one): no handoff, no filtering of backends by worker.
-// Not modelled: fragments, TCP MSS rewriting (packets carry no options), IPFIX, syslog, HA, checksum errors, the bihash's own limits.
+// Not modelled: fragments, TCP MSS rewriting (packets carry no options), IPFIX, syslog, HA, packets that arrive with a wrong
+// checksum, the flow table's own limits, and flows with address 0 taken for mappings (VPP keeps both in one table).
 // A VRF's FIB index is its table ID here; the difference shows only in session limits per VRF (SetSessionLimit).
 package nat44ed

@@ -269,3 +269,80 @@ func TestPoolAddressChoice(t *testing.T) {
 		l.want(l.out(podA, uplink, fmt.Sprintf("udp 10.1.1.%d:%d -> 8.8.8.8:53", src, 5000+src)), fmt.Sprintf("udp 192.168.16.1:%d -> 8.8.8.8:53", 5000+src))
 	}
 }
+
+// Two inside-only hosts and a single mapping: both flows of the session come by in2out. VPP restores the address of the
+// answer and forgets its port.
+func TestHairpinBetweenInsideHosts(t *testing.T) {
+	l := enabled(t)
+	run(t, l, []step{
+		{"", role(true, podA, Inside), OK}, {"", role(true, podB, Inside), OK}, {"", role(true, uplink, Outside), OK},
+		{"", addStatic(single("192.168.16.1", "10.1.1.3", 0)), OK},
+	})
+	l.pool("192.168.16.1", 0)
+	l.want(l.in(podA, "tcp 10.1.1.2:4000 -> 192.168.16.1:80 [S]"), "tcp 192.168.16.1:4000 -> 10.1.1.3:8080 [S]")
+	l.want(l.in(podB, "tcp 10.1.1.3:8080 -> 192.168.16.1:4000 [SA]"), "tcp 192.168.16.1:8080 -> 10.1.1.2:4000 [SA]")
+	// What comes by the wrong kind of interface ends the session.
+	l.want(l.out(podA, uplink, "udp 10.1.1.2:5000 -> 8.8.8.8:53"), "udp 10.1.1.2:5000 -> 8.8.8.8:53")
+	l.want(l.in(podA, "udp 10.1.1.2:5000 -> 8.8.8.8:53"), "udp 192.168.16.1:5000 -> 8.8.8.8:53")
+	l.want(l.in(podB, "udp 8.8.8.8:53 -> 192.168.16.1:5000"), "drop: nat44-ed-in2out: couldn't translate packet")
+	l.want(l.in(uplink, "udp 8.8.8.8:53 -> 192.168.16.1:5000"), "drop: nat44-ed-out2in-slowpath: no translation")
+}
+
+func TestWithoutForwarding(t *testing.T) {
+	l := enabled(t)
+	run(t, l, []step{{"", role(true, podA, Inside), OK}, {"", role(true, uplink, Outside), OK}})
+	l.pool("192.168.16.7", 0)
+	for _, c := range []struct {
+		swIf       uint32
+		line, want string
+	}{
+		{uplink, "udp 8.8.8.8:67 -> 192.168.16.1:68", "udp 8.8.8.8:67 -> 192.168.16.1:68"}, // DHCP
+		{uplink, "udp 8.8.8.8:67 -> 192.168.16.1:69", "drop: nat44-ed-out2in-slowpath: no translation"},
+		{uplink, "icmp 8.8.8.8 -> 192.168.16.1 echo-request id 7", "icmp 8.8.8.8 -> 192.168.16.1 echo-request id 7"},
+		{uplink, "icmp 8.8.8.8 -> 192.168.16.9 echo-request id 7", "drop: nat44-ed-out2in-slowpath: no translation"},
+		{podA, "udp 10.1.1.2:5000 -> 10.1.1.1:53", "udp 10.1.1.2:5000 -> 10.1.1.1:53"}, // the interface's address
+		{podA, "udp 10.1.1.2:5000 -> 10.1.1.3:53", "udp 10.1.1.2:5000 -> 10.1.1.3:53"}, // not behind an outside interface
+		{podA, "udp 10.1.1.2:5000 -> 8.8.8.8:53", "udp 192.168.16.7:5000 -> 8.8.8.8:53"},
+		{podA, "icmp 10.1.1.2 -> 8.8.8.8 type 13 code 0", "drop: nat44-ed-in2out: unsupported ICMP type"},
+		{podA, "icmp 10.1.1.2 -> 8.8.8.8 type 3 code 1 about (udp 8.8.8.8:9 -> 10.1.1.2:9)", "drop: nat44-ed-in2out-slowpath: unsupported ICMP type"},
+		{podA, "tcp 10.1.1.2:5000 -> 8.8.8.8:53 [A]", "drop: nat44-ed-in2out-slowpath: non-SYN packet try to create session"},
+	} {
+		l.want(l.in(c.swIf, c.line), c.want)
+	}
+	// An error about a protocol NAT knows by address only cannot be translated and ends the session.
+	l.want(l.in(podA, "proto-47 10.1.1.2 -> 8.8.8.8"), "proto-47 192.168.16.7 -> 8.8.8.8")
+	l.want(l.in(uplink, "icmp 8.8.8.8 -> 192.168.16.7 type 3 code 1 about (proto-47 192.168.16.7 -> 8.8.8.8)"), "drop: nat44-ed-out2in: couldn't translate packet")
+}
+
+func TestVRFRoutesChooseTheTable(t *testing.T) {
+	l := enabled(t)
+	l.tables[podA], l.tables[uplink] = 7, 3
+	run(t, l, []step{{"", role(true, podA, Inside), OK}, {"", role(true, uplink, Outside), OK}})
+	l.pool("192.168.16.7", 0)
+	p, _ := packet.Parse("udp 10.1.1.2:5000 -> 8.8.8.8:53")
+	table := func() uint32 {
+		q := p.Clone()
+		p.SrcPort++
+		return l.Input(&q, podA).Table
+	}
+	if got := table(); got != 3 {
+		t.Errorf("table %d, want that of the outside interface", got)
+	}
+	run(t, l, []step{
+		{"", func(l *lab) int32 { return l.AddDelVRFTable(true, 7) }, OK},
+		{"", func(l *lab) int32 { return l.AddDelVRFRoute(true, 7, 5) }, OK},
+	})
+	if got := table(); got != 5 {
+		t.Errorf("table %d, want that of the VRF route", got)
+	}
+	l.TableBound(uplink, 3, 4)
+	l.tables[uplink] = 4
+	run(t, l, []step{{"", func(l *lab) int32 { return l.AddDelVRFTable(false, 7) }, OK}})
+	if got := table(); got != 4 {
+		t.Errorf("table %d, want the outside interface's new one", got)
+	}
+	q, _ := packet.Parse("udp 8.8.8.8:53 -> 192.168.16.7:5002")
+	if got := l.Input(&q, uplink); got.Table != 7 || q.Dst != addr("10.1.1.2") {
+		t.Errorf("answer to %s in table %d, want the inside host in table 7", q, got.Table)
+	}
+}
