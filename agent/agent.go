@@ -43,6 +43,7 @@ type parts struct {
 	conn       *vpp.Conn
 	vppagent   *vppagent.Agent
 	processor  *service.Processor
+	values     *controller.Values
 	controller *controller.Controller
 	onState    func(vpp.State)
 }
@@ -62,10 +63,10 @@ func assemble(cfg Config) (*parts, error) {
 	})
 	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged)
-	values := controller.NewValues()
-	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, values)}
+	p.values = controller.NewValues()
+	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, p.values)}
 	for _, more := range cfg.Renderers {
-		renderers = append(renderers, more(values))
+		renderers = append(renderers, more(p.values))
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
@@ -73,7 +74,7 @@ func assemble(cfg Config) (*parts, error) {
 	}, renderers...)
 	p.controller = controller.New(controller.Config{
 		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
-	}, p.processor, values)
+	}, p.processor, p.values)
 	return p, nil
 }
 

@@ -5,10 +5,13 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
 // Status is what an agent knows of itself and of every Service; the status command shows it.
@@ -23,6 +26,7 @@ type Status struct {
 	Refused  []Refusal       `json:"refused,omitempty"` // objects kept out
 	Notes    []Note          `json:"notes,omitempty"`   // remarks on other objects
 	Values   int             `json:"values"`            // values wanted in VPP
+	Mappings int             `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
 	Unwell   []ValueStatus   `json:"unwell,omitempty"`  // values that are not configured
 	Last     *Transaction    `json:"lastTransaction,omitempty"`
 }
@@ -113,6 +117,11 @@ func (p *parts) status() *Status {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
 	out.Waiting = waiting(&st)
+	p.values.Each(func(_ string, msg proto.Message) {
+		if d, ok := msg.(*nat.DNat44); ok {
+			out.Mappings += len(d.StMappings)
+		}
+	})
 	p.services(out)
 	return out
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -21,8 +22,10 @@ type Stepper struct {
 	*parts
 	stop   context.CancelFunc
 	ended  chan struct{}
-	failed error                  // of the last transaction; nil: none
-	notes  map[model.Ref][]string // collected when first asked for after a Feed
+	failed error // of the last transaction; nil: none
+	// Collected when first asked for after a Feed.
+	notes    map[model.Ref][]string
+	rendered map[model.ServiceID]*renderer.ContivService
 
 	mu    sync.Mutex
 	moved chan struct{} // closed at the next change of the connection's state
@@ -91,7 +94,7 @@ func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
 // Feed hands events to the controller, one after the other, and commits every transaction that follows, until nothing is
 // left to do. The error is that of a transaction VPP could not be reached for.
 func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
-	s.failed, s.notes = nil, nil
+	s.failed, s.notes, s.rendered = nil, nil, nil
 	s.vppagent.InterfacesChanged() // whoever steps an agent also moves the interfaces
 	s.mu.Lock()
 	st := s.state
@@ -147,6 +150,17 @@ func (s *Stepper) Notes(ref model.Ref) []string {
 		}
 	}
 	return s.notes[ref]
+}
+
+// Rendered is a Service as the renderers got it; nil: not at all.
+func (s *Stepper) Rendered(id model.ServiceID) *renderer.ContivService {
+	if s.rendered == nil {
+		s.rendered = map[model.ServiceID]*renderer.ContivService{}
+		for _, svc := range s.processor.Services() {
+			s.rendered[svc.ID] = svc.Rendered
+		}
+	}
+	return s.rendered[id]
 }
 
 // PlanFor tells what an agent would change in VPP if it knew the objects of the update; VPP is only read.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
@@ -224,9 +225,38 @@ func (c *Cluster) about(from place, p sim.Packet) string {
 		}
 		return fmt.Sprintf("Service %s has no port %d/%s", id, p.DstPort, p.Proto)
 	}
-	text := "Service " + id.String()
+	text := "Service " + id.String() + endpointless(from.node, id, p)
 	if notes := from.node.agent.Notes(model.Ref{Kind: model.KindService, Namespace: id.Namespace, Name: id.Name}); len(notes) > 0 {
 		text += " (" + strings.Join(notes, "; ") + ")"
 	}
 	return text
+}
+
+// endpointless says which endpoints are missing on the client's node, if any are; the text begins with a space.
+func endpointless(n *node, id model.ServiceID, p sim.Packet) string {
+	svc := n.agent.Rendered(id)
+	if svc == nil {
+		return " is not served by this agent"
+	}
+	external := !svc.ClusterIPs.Contains(p.Dst)
+	for name, port := range svc.Ports {
+		frontPort := port.Port
+		if external && port.NodePort == p.DstPort {
+			frontPort = port.NodePort
+		}
+		if frontPort != p.DstPort || int(port.Protocol) != int(p.Proto) {
+			continue
+		}
+		policy, word := svc.InternalTrafficPolicy, "internalTrafficPolicy"
+		if external {
+			policy, word = svc.TrafficPolicy, "externalTrafficPolicy"
+		}
+		switch {
+		case len(svc.Backends[name]) == 0 && len(svc.Local(name)) == 0:
+			return fmt.Sprintf(" has no endpoint for port %d/%s", p.DstPort, p.Proto)
+		case policy == renderer.NodeLocal && len(svc.Local(name)) == 0:
+			return fmt.Sprintf(" has %s Local and no endpoint on %s", word, n.name)
+		}
+	}
+	return ""
 }

@@ -220,8 +220,8 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 			served++
 		}
 	}
-	fmt.Fprintf(w, "node %s: %d of %d services served, %d values in VPP, %d messages, %s\n",
-		st.Node, served, len(st.Services), st.Values, ev.Writes, ev.Took.Round(10*time.Microsecond))
+	fmt.Fprintf(w, "node %s: %d of %d services served by %d mappings, %d messages to VPP, %s\n",
+		st.Node, served, len(st.Services), st.Mappings, ev.Writes, ev.Took.Round(10*time.Microsecond))
 	for _, s := range st.Services {
 		fmt.Fprintf(w, "  %-11s %s\n", s.State, s.Name)
 		for _, reason := range s.Reasons {

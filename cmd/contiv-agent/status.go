@@ -91,7 +91,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
 	}
-	fmt.Fprintf(tw, "values\t%d\t%d not configured\n", st.Values, len(st.Unwell))
+	fmt.Fprintf(tw, "values\t%d\t%d mappings; %d values not configured\n", st.Values, st.Mappings, len(st.Unwell))
 	if t := st.Last; t != nil {
 		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s", t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error))
 	}

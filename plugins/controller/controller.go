@@ -203,6 +203,9 @@ func (c *Controller) next() *event.Txn {
 	}
 	switch c.phase {
 	case waiting:
+		if !c.vpp.Connected {
+			return nil
+		}
 		c.phase = locating
 		if ask := c.processor.Locate(c.now); ask != nil {
 			return c.send(&event.Txn{Cause: "locate", Locate: ask})

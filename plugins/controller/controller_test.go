@@ -86,13 +86,20 @@ func inSync(source string) *event.SyncStatus {
 	return &event.SyncStatus{Source: source, Status: event.InSync}
 }
 
+// connected is a controller that was told of VPP.
+func connected(cfg Config, r *recorder) *Controller {
+	c := New(cfg, r, r.values)
+	c.Step(&event.VPPStatus{Connected: true, Generation: 1})
+	return c
+}
+
 func done(txn *event.Txn) *event.Committed { return &event.Committed{Seq: txn.Seq} }
 
 // start brings a controller past its first sync.
 func start(t *testing.T, r *recorder, cfg Config) *Controller {
 	t.Helper()
 	cfg.Sources = []string{"test"}
-	c := New(cfg, r, r.values)
+	c := connected(cfg, r)
 	txn := c.Step(inSync("test"))
 	if txn == nil || txn.Resync != event.Full {
 		t.Fatalf("first transaction: %+v, want a full resync", txn)
@@ -121,10 +128,21 @@ func TestNothingBeforeEverySourceIsInSync(t *testing.T) {
 	}
 }
 
+func TestNothingBeforeVPPIsThere(t *testing.T) {
+	r := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, r, r.values)
+	if txn := c.Step(inSync("test")); txn != nil {
+		t.Fatalf("sent %+v to nobody", txn)
+	}
+	if txn := c.Step(&event.VPPStatus{Connected: true}); txn == nil || txn.Resync != event.Full {
+		t.Errorf("VPP is there: %+v, want the full resync", txn)
+	}
+}
+
 func TestFirstSyncWaitsForInterfaces(t *testing.T) {
 	r := newRecorder()
 	r.locate = &event.Locate{}
-	c := New(Config{Sources: []string{"test"}}, r, r.values)
+	c := connected(Config{Sources: []string{"test"}}, r)
 	txn := c.Step(inSync("test"))
 	if txn == nil || txn.Locate == nil || txn.Resync != event.NoResync {
 		t.Fatalf("first transaction %+v: want a bare Locate", txn)
@@ -278,7 +296,7 @@ func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		final := map[string]uint16{}
 		r := newRecorder()
-		c := New(Config{Sources: []string{"test"}}, r, r.values)
+		c := connected(Config{Sources: []string{"test"}}, r)
 		vpp := map[string]proto.Message{}
 		apply := func(txn *event.Txn) {
 			for txn != nil {
@@ -322,7 +340,7 @@ func TestPathIndependence(t *testing.T) {
 func TestRunHandsOverTransactionsAndAnswersQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
-		c := New(Config{Sources: []string{"test"}}, r, r.values)
+		c := connected(Config{Sources: []string{"test"}}, r)
 		ctx, cancel := context.WithCancel(t.Context())
 		in, out, ended := make(chan event.Event), make(chan *event.Txn, 1), make(chan error, 1)
 		go func() { ended <- c.Run(ctx, in, out) }()
@@ -346,7 +364,7 @@ func TestRunHandsOverTransactionsAndAnswersQuestions(t *testing.T) {
 
 func BenchmarkStepOneServiceOfTenThousand(b *testing.B) {
 	r := newRecorder()
-	c := New(Config{Sources: []string{"test"}}, r, r.values)
+	c := connected(Config{Sources: []string{"test"}}, r)
 	for i := range 10_000 {
 		c.Step(update(fmt.Sprintf("s%d", i), 1))
 	}

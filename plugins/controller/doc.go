@@ -5,5 +5,6 @@
 //	committer ─ Committed/Located┘         (renderers)     └─ at most one transaction in flight
 //
 // Invariant: Step does no I/O, starts nothing and reads no clock; the same events in the same order yield the same
-// transactions. Nothing is programmed before every source was in sync once and the local pods were looked up in VPP.
+// transactions. Nothing is programmed before every source was in sync once, VPP was there, and the local pods were
+// looked up in it.
 package controller

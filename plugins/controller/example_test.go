@@ -9,7 +9,7 @@ import (
 // A source comes into sync, then one service changes: a full resync, then a transaction with one value.
 func ExampleController() {
 	processor := newRecorder()
-	c := New(Config{Sources: []string{"test"}}, processor, processor.values)
+	c := connected(Config{Sources: []string{"test"}}, processor)
 
 	c.Step(update("web", 80))
 	txn := c.Step(inSync("test"))

@@ -207,3 +207,10 @@ func (v *Values) List(prefix string) []Owned {
 	slices.SortFunc(out, func(a, b Owned) int { return strings.Compare(a.Owner, b.Owner) })
 	return out
 }
+
+// Each calls f with everything that was asked of VPP so far, in no particular order.
+func (v *Values) Each(f func(key string, msg proto.Message)) {
+	for key, msg := range v.sent {
+		f(key, msg)
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// TestMain lets the scripts run this program as "contiv-agent", in processes of its own.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"contiv-agent": main})
+}
+
+// TestCommands runs testdata/*.txt: what a user types, and what comes back.
+func TestCommands(t *testing.T) {
+	examples, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:   "testdata",
+		Setup: func(env *testscript.Env) error { env.Setenv("EXAMPLES", examples+"/../../examples"); return nil },
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"waitfor-file": func(ts *testscript.TestScript, _ bool, args []string) {
+				until(ts, "file "+args[0], func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil })
+			},
+			"waitfor-service": func(ts *testscript.TestScript, _ bool, args []string) {
+				until(ts, "agent in sync", func() bool { return knows(ts.MkAbs("a.sock"), args) })
+			},
+		},
+	})
+}
+
+// until polls for something another process does.
+func until(ts *testscript.TestScript, what string, done func() bool) {
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// knows tells whether the agent behind a socket is in sync and has the named Services configured.
+func knows(socket string, names []string) bool {
+	st, err := agent.FetchStatus(context.Background(), socket)
+	if err != nil || !st.InSync {
+		return false
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(st.Services, func(s agent.ServiceStatus) bool { return s.Name == name && s.State == "CONFIGURED" }) {
+			return false
+		}
+	}
+	return true
+}
