@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -20,10 +21,13 @@ func newDocs() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed: the same pages on any day
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err
 			}
-			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent"}, args[1])
+			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{
+				Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent", Date: &manualDate,
+			}, args[1])
 		},
 	}
 }

@@ -92,8 +92,11 @@ func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, usage(fmt.Errorf("--log-format %s: must be text or json", f.format))
 }
 
-// defaultNode is the node's name if no flag gives it: $NODE_NAME, as a DaemonSet sets it, or the host's name.
-func defaultNode() string {
+// nodeName is the node's name: the flag, else $NODE_NAME, as a DaemonSet sets it, else the host's name.
+func nodeName(flag string) string {
+	if flag != "" {
+		return flag
+	}
 	if name := os.Getenv("NODE_NAME"); name != "" {
 		return name
 	}
@@ -104,8 +107,13 @@ func defaultNode() string {
 	return strings.ToLower(name)
 }
 
-// defaultStatusSocket is where run listens and status asks.
-func defaultStatusSocket() string {
+// autoSocket stands for the place where run listens and status asks if nothing else is said.
+const autoSocket = "auto"
+
+func statusSocket(flag string) string {
+	if flag != autoSocket {
+		return flag
+	}
 	if uid := os.Geteuid(); uid != 0 {
 		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+".sock")
 	}

@@ -47,7 +47,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 			if err != nil {
 				return err
 			}
-			cfg.NodeName, cfg.Socket = node, socket
+			cfg.NodeName, cfg.Socket = nodeName(node), socket
 			cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
 			if socket == "" {
 				v := sim.New(sim.Config{PuntLocal: true})
@@ -72,7 +72,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 	flags.add(cmd)
 	out.flag(cmd)
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
-	cmd.Flags().StringVar(&node, "node", defaultNode(), "name of this node")
+	cmd.Flags().StringVar(&node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().StringVar(&socket, "vpp-socket", "", "binary-API socket of VPP (default: an embedded, empty VPP)")
 	return cmd
 }

@@ -62,14 +62,14 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
 	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's; an agent should not reach it by a cluster IP it programs itself")
-	fs.StringVar(&f.node, "node", defaultNode(), "name of this node")
+	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
 	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
-	fs.StringVar(&f.status, "status-socket", defaultStatusSocket(), "unix socket for the status command; empty: none")
+	fs.StringVar(&f.status, "status-socket", autoSocket, "unix socket for the status command; empty: none; auto: /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.journal, "journal", "", "file that remembers what of VPP is ours where VPP has no tags (default: memory only)")
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
@@ -82,8 +82,8 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.NodeName, cfg.Socket, cfg.Logger = f.node, f.vppSocket, log
-	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, f.status
+	cfg.NodeName, cfg.Socket, cfg.Logger = nodeName(f.node), f.vppSocket, log
+	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = f.journal, f.recheck, f.sessions
 	if f.once {
 		cfg.Listen, cfg.StatusSocket = "", "" // gone before anybody could ask
@@ -102,7 +102,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 		out[manifest.Name] = manifest.New(cfg)
 	}
 	if f.kubeconfig != "" || f.inCluster {
-		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, NodeName: f.node, Logger: log}
+		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, NodeName: nodeName(f.node), Logger: log}
 		if err := cfg.Validate(); err != nil {
 			return nil, usage(err)
 		}

@@ -35,7 +35,7 @@ With --manifests it starts with the interfaces and routes a CNI would have made 
 				if err != nil {
 					return usage(err)
 				}
-				if err := cni.New(v, node).Apply(changes); err != nil {
+				if err := cni.New(v, nodeName(node)).Apply(changes); err != nil {
 					return err
 				}
 			}
@@ -52,7 +52,7 @@ With --manifests it starts with the interfaces and routes a CNI would have made 
 	}
 	cmd.Flags().StringVar(&socket, "socket", "sim.sock", "unix socket to listen on")
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's Nodes and Pods")
-	cmd.Flags().StringVar(&node, "node", defaultNode(), "the node whose VPP this is")
+	cmd.Flags().StringVar(&node, "node", "", "the node whose VPP this is (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "makes random choices reproducible")
 	return cmd
 }

@@ -31,7 +31,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
-			st, err := agent.FetchStatus(ctx, socket)
+			st, err := agent.FetchStatus(ctx, statusSocket(socket))
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 		},
 	}
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", defaultStatusSocket(), "unix socket of the agent")
+	cmd.Flags().StringVar(&socket, "status-socket", autoSocket, "unix socket of the agent; auto: where run listens by default")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service")
 	return cmd
 }
