@@ -1,0 +1,14 @@
+// Package realvpp turns a VPP binary into one more node for the tests and holds the simulated VPP against it. Its invariant:
+// whatever a test starts (processes, interfaces, sockets) lives in a network namespace of its own and ends with the test.
+//
+//	    objects
+//	  ┌────┴─────┐
+//	agent      agent      both are told the same; their requests are compared
+//	  │          │
+//	 sim        VPP       both are plumbed by sim/cni
+//	  └────┬─────┘
+//	    packets           both get the same on the same interface; what leaves is compared
+//
+// The tests run when CONTIV_VPP names a vpp binary (24.06 to 25.10 with the nat and af_packet plugins) and the user is root;
+// `make vpp-test` says so. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
+package realvpp

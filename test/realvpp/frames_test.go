@@ -1,0 +1,209 @@
+package realvpp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// captured is one IPv4 packet that left VPP.
+type captured struct {
+	pair        int // the veth pair
+	packet      packet.Packet
+	badChecksum bool   // of the IP header: whoever gets it throws it away
+	raw         []byte // the IP bytes
+	err         error  // not a packet at all
+}
+
+// frames puts packets onto the peers of VPP's interfaces and sees what VPP sends there, in one order over all interfaces.
+type frames struct {
+	file *os.File
+	raw  int
+	peer [veths]int // interface index of the test's end
+
+	mu      sync.Mutex
+	got     []captured
+	probes  uint16 // number of the last probe that came back
+	changed chan struct{}
+	ended   chan struct{}
+}
+
+func openFrames(n *netns) (*frames, error) {
+	f := &frames{changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	var err error
+	n.do(func() {
+		f.raw, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_IP)))
+		if err != nil {
+			return
+		}
+		_ = unix.SetsockoptInt(f.raw, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) // the default does, too
+		for i := range f.peer {
+			var ifc *net.Interface
+			if ifc, err = net.InterfaceByName(peerName(i)); err != nil {
+				return
+			}
+			f.peer[i] = ifc.Index
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("packet socket: %w", err)
+	}
+	f.file = os.NewFile(uintptr(f.raw), "packets")
+	go f.read()
+	return f, nil
+}
+
+func htons(x uint16) uint16 { return x<<8 | x>>8 }
+
+func (f *frames) close() {
+	f.file.Close()
+	<-f.ended
+}
+
+// read gathers frames until the socket is closed.
+func (f *frames) read() {
+	defer close(f.ended)
+	at := map[int]int{}
+	for pair, index := range f.peer {
+		at[index] = pair
+	}
+	conn, err := f.file.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 1<<16)
+	for {
+		var n int
+		var from unix.Sockaddr
+		err := conn.Read(func(fd uintptr) bool {
+			n, from, err = unix.Recvfrom(int(fd), buf, 0)
+			return err != unix.EAGAIN && err != unix.EINTR
+		})
+		if err != nil {
+			return // closed
+		}
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok && n > ethernetLen {
+			if pair, mine := at[ll.Ifindex]; mine {
+				f.take(pair, append([]byte(nil), buf[ethernetLen:n]...))
+			}
+		}
+	}
+}
+
+const ethernetLen = 14
+
+func (f *frames) take(pair int, b []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if pair == probePair {
+		if p, err := packet.Unmarshal(b); err == nil {
+			f.probes = p.DstPort
+		}
+		select {
+		case f.changed <- struct{}{}:
+		default:
+		}
+		return
+	}
+	f.got = append(f.got, decode(pair, b))
+}
+
+// decode reads a packet; a wrong IP header checksum is noted and put right.
+func decode(pair int, b []byte) captured {
+	c := captured{pair: pair, raw: b}
+	if c.packet, c.err = packet.Unmarshal(b); c.err == nil || len(b) < 20 {
+		return c
+	}
+	right := append([]byte(nil), b...)
+	right[10], right[11] = 0, 0
+	var sum uint32
+	for i := 0; i < 20; i += 2 {
+		sum += uint32(binary.BigEndian.Uint16(right[i:]))
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	binary.BigEndian.PutUint16(right[10:], ^uint16(sum))
+	if p, err := packet.Unmarshal(right); err == nil {
+		c.packet, c.badChecksum, c.err = p, true, nil
+	}
+	return c
+}
+
+// vppMAC is the address of VPP's end of a pair, hostMAC that of whoever sits at the other one.
+func vppMAC(pair int) [6]byte  { return [6]byte{2, 0xfe, 0, 0, 0, byte(pair)} }
+func hostMAC(pair int) [6]byte { return [6]byte{2, 0xca, 0, 0, 0, byte(pair)} }
+
+// put sends a packet into VPP.
+func (f *frames) put(pair int, p packet.Packet) error {
+	b, err := p.Marshal()
+	if err != nil {
+		return err
+	}
+	dst, src := vppMAC(pair), hostMAC(pair)
+	frame := append(append(append([]byte(nil), dst[:]...), src[:]...), 8, 0)
+	return unix.Sendto(f.raw, append(frame, b...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(unix.ETH_P_IP)})
+}
+
+// probeTimeout is how long a VPP that works may take for a packet.
+const probeTimeout = 5 * time.Second
+
+// probe returns when VPP has done everything it had to do with all packets before: a first probe comes back no sooner than
+// VPP's main loop has taken them in, a second one no sooner than that round of the loop is over.
+func (f *frames) probe() error {
+	for range 2 {
+		f.mu.Lock()
+		want := f.probes + 1
+		f.mu.Unlock()
+		if want == 0 {
+			want = 1
+		}
+		if err := f.put(probePair, probePacket(want)); err != nil {
+			return err
+		}
+		if err := f.returned(want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *frames) returned(want uint16) error {
+	timeout := time.After(probeTimeout)
+	for {
+		f.mu.Lock()
+		have := f.probes
+		f.mu.Unlock()
+		if have == want {
+			return nil
+		}
+		select {
+		case <-f.changed:
+		case <-timeout:
+			return fmt.Errorf("vpp did not forward a probe within %s", probeTimeout)
+		}
+	}
+}
+
+// exchange sends a packet and returns everything that VPP sends because of it.
+func (f *frames) exchange(pair int, p packet.Packet) ([]captured, error) {
+	f.mu.Lock()
+	f.got = nil
+	f.mu.Unlock()
+	if err := f.put(pair, p); err != nil {
+		return nil, err
+	}
+	if err := f.probe(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.got, nil
+}

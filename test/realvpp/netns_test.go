@@ -1,0 +1,76 @@
+package realvpp
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// netns is a network namespace that exists as long as its thread: everything in it goes when the test process goes, too.
+type netns struct {
+	calls chan func()
+	ended chan struct{}
+}
+
+func newNetns() (*netns, error) {
+	n := &netns{calls: make(chan func()), ended: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		defer close(n.ended)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace with the thread
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			started <- fmt.Errorf("make a network namespace: %w", err)
+			return
+		}
+		started <- nil
+		for f := range n.calls {
+			f()
+		}
+	}()
+	return n, <-started
+}
+
+// do runs f in the namespace.
+func (n *netns) do(f func()) {
+	done := make(chan struct{})
+	n.calls <- func() { defer close(done); f() }
+	<-done
+}
+
+func (n *netns) close() {
+	close(n.calls)
+	<-n.ended
+}
+
+// veths is how many pairs there are: more interfaces than any test needs at once.
+const veths = 48
+
+// vethName is VPP's end of pair i, peerName the one the test holds.
+func vethName(i int) string { return fmt.Sprintf("v%d", i) }
+func peerName(i int) string { return fmt.Sprintf("w%d", i) }
+
+// wire makes the veth pairs, without IPv6: its solicitations would look like packets of VPP.
+func (n *netns) wire() error {
+	var batch strings.Builder
+	for i := range veths {
+		fmt.Fprintf(&batch, "link add %s mtu 1500 type veth peer name %s mtu 1500\n", vethName(i), peerName(i))
+		fmt.Fprintf(&batch, "link set %s up\nlink set %s up\n", vethName(i), peerName(i))
+	}
+	var err error
+	n.do(func() {
+		if err = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
+			return
+		}
+		cmd := exec.Command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(batch.String())
+		var out []byte
+		if out, err = cmd.CombinedOutput(); err != nil {
+			err = fmt.Errorf("ip -batch: %w: %s", err, out)
+		}
+	})
+	return err
+}

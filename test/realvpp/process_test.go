@@ -1,0 +1,172 @@
+package realvpp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// theVPP is the binary to test with; the test is skipped, with what is missing, if it cannot run here.
+func theVPP(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("CONTIV_VPP")
+	if path == "" {
+		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat and af_packet plugins)")
+	}
+	if _, err := exec.LookPath(path); err != nil {
+		t.Skipf("CONTIV_VPP: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: network namespaces, veth pairs and packet sockets")
+	}
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skipf("needs the ip command (iproute2): %v", err)
+	}
+	return path
+}
+
+// startTimeout is how long VPP may take to open its sockets.
+const startTimeout = 20 * time.Second
+
+// process is one running VPP.
+type process struct {
+	path string
+	dir  string
+	ns   *netns
+	cmd  *exec.Cmd
+	dead chan struct{}
+	err  error // why it ended; read after dead is closed
+}
+
+func (p *process) socket() string { return filepath.Join(p.dir, "api.sock") }
+
+// start begins a life of VPP: no hugepages, no NIC, nothing outside dir.
+func (p *process) start() error {
+	p.dead = make(chan struct{})
+	_ = os.Remove(p.socket()) // of a former life
+	args := []string{
+		"unix", "{", "nodaemon", "cli-listen", p.dir + "/cli.sock", "runtime-dir", p.dir, "log", p.dir + "/vpp.log", "poll-sleep-usec", "50", "}",
+		"api-segment", "{", "prefix", fmt.Sprintf("contiv%d", time.Now().UnixNano()), "global-size", "64M", "api-size", "16M", "}",
+		"socksvr", "{", "socket-name", p.socket(), "}",
+		"statseg", "{", "socket-name", p.dir + "/stats.sock", "size", "64M", "page-size", "4k", "}",
+		"memory", "{", "main-heap-size", "512M", "main-heap-page-size", "4k", "}",
+		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
+		"plugins", "{", "plugin", "default", "{", "disable", "}",
+		"plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "af_packet_plugin.so", "{", "enable", "}",
+		"plugin", "ping_plugin.so", "{", "enable", "}", "}",
+	}
+	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	p.ns.do(func() {
+		p.cmd = exec.Command(p.path, args...)
+		p.cmd.Stdout, p.cmd.Stderr = out, out
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the namespace's thread ends
+		err = p.cmd.Start()
+	})
+	if err != nil {
+		return err
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.dead)
+	}()
+	return p.opened()
+}
+
+func (p *process) opened() error {
+	end := time.Now().Add(startTimeout)
+	for {
+		if _, err := os.Stat(p.socket()); err == nil {
+			return nil
+		}
+		select {
+		case <-p.dead:
+			return fmt.Errorf("vpp ended while starting: %w\n%s", p.err, p.output())
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("vpp opened no API socket within %s\n%s", startTimeout, p.output())
+		}
+	}
+}
+
+// output is what VPP had to say.
+func (p *process) output() string {
+	b, _ := os.ReadFile(filepath.Join(p.dir, "vpp.out")) // no output is no output
+	return string(b)
+}
+
+// alive is why VPP is no longer there; nil: it is.
+func (p *process) alive() error {
+	if _, err := os.Stat(p.socket()); err != nil {
+		return fmt.Errorf("vpp has lost its API socket: %w", err)
+	}
+	select {
+	case <-p.dead:
+		return fmt.Errorf("vpp died: %w\n%s", p.err, p.output())
+	case <-time.After(100 * time.Millisecond): // it may be about to
+		return nil
+	}
+}
+
+// kill ends VPP as a crash would.
+func (p *process) kill() {
+	if p.cmd == nil || p.cmd.Process == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may be dead already
+	<-p.dead
+}
+
+// dial is a plain connection to VPP's API, tried until its socket is served.
+func dial(socket string) *plainConn {
+	c := &plainConn{up: make(chan struct{}, 1)}
+	c.conn = vpp.New(vpp.Config{Socket: socket, ClientName: "plumber", OnState: func(st vpp.State) {
+		if st.Connected {
+			select {
+			case c.up <- struct{}{}:
+			default:
+			}
+		}
+	}})
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop, c.ended = stop, make(chan struct{})
+	go func() {
+		defer close(c.ended)
+		_ = c.conn.Run(ctx) // ends by stop
+	}()
+	return c
+}
+
+// plainConn configures VPP as a CNI would: beside the agent.
+type plainConn struct {
+	conn  *vpp.Conn
+	up    chan struct{}
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+func (c *plainConn) wait() error {
+	select {
+	case <-c.up:
+		return nil
+	case <-time.After(startTimeout):
+		return errors.Join(errors.New("no connection to vpp"), c.conn.State().Err)
+	}
+}
+
+func (c *plainConn) close() {
+	c.stop()
+	<-c.ended
+}

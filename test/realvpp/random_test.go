@@ -1,0 +1,307 @@
+package realvpp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+)
+
+const (
+	defaultCases = 1000
+	stepsPerCase = 3
+	packetsPer   = 6
+	// restartEvery is how many cases there are between two restarts of the agents, rebootEvery of the VPPs.
+	restartEvery = 10
+	rebootEvery  = 100
+	// enough is how many differences are worth reading.
+	enough = 8
+)
+
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestVPPRandom grows random clusters on a real VPP and a simulated one: the agents must write the same, and random packets
+// must leave both alike.
+func TestVPPRandom(t *testing.T) {
+	path := theVPP(t)
+	cases, first := number(t, "CONTIV_VPP_CASES", defaultCases), number(t, "CONTIV_VPP_SEED", 1)
+	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
+	w := startTwin(t, path, "node-1", agent.Config{})
+	start, sent, differences := time.Now(), 0, 0
+	for seed := first; seed < first+cases; seed++ {
+		c := newCase(w, seed)
+		err := c.run()
+		sent += c.sent
+		if err == nil && seed%restartEvery == 0 {
+			err = w.restartAgents()
+		}
+		if err == nil && seed%rebootEvery == 0 {
+			err = w.restartVPPs()
+		}
+		for _, e := range append(c.differences, err) {
+			if e == nil {
+				continue
+			}
+			differences++
+			t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=1): %v", seed, seed, e)
+		}
+		if err != nil || differences >= enough {
+			t.FailNow()
+		}
+	}
+	t.Logf("%d cases, %d packets agreed in %s; %d refusals were not told", cases, sent, time.Since(start).Round(time.Second), w.hushed)
+}
+
+// startTwin is a twin that ends with the test.
+func startTwin(t *testing.T, path, node string, cfg agent.Config) *twin {
+	t.Helper()
+	l, err := openLab(path)
+	if l != nil {
+		t.Cleanup(l.close)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := openTwin(l, node, cfg)
+	t.Cleanup(w.close)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// randomCase is one random cluster.
+type randomCase struct {
+	*twin
+	rng         *rand.Rand
+	world       *oracle.World
+	port        uint16
+	sent        int
+	differences []error
+	talks       []talk
+}
+
+// talk is a connection that got through, as both its ends see it.
+type talk struct {
+	in    string
+	sent  flight
+	there landing
+}
+
+func newCase(w *twin, seed uint64) *randomCase {
+	return &randomCase{
+		twin: w, rng: rand.New(rand.NewPCG(seed, 1)), world: oracle.NewWorld(seed),
+		port: uint16(33000 + seed*137%30000),
+	}
+}
+
+func (c *randomCase) run() error {
+	if err := c.become(c.world.Objects()); err != nil {
+		return err
+	}
+	for range stepsPerCase {
+		put, removed := c.world.Step()
+		var changes []event.Change
+		for _, obj := range put {
+			changes = append(changes, event.Change{Ref: obj.Ref(), Object: obj})
+		}
+		for _, ref := range removed {
+			changes = append(changes, event.Change{Ref: ref})
+		}
+		if err := c.apply(changes); err != nil {
+			return err
+		}
+		for _, t := range c.talks { // what is established stays, or breaks, alike
+			if err := c.tolerate(c.goOn(t)); err != nil {
+				return err
+			}
+		}
+		for _, p := range c.world.Packets(packetsPer) {
+			in, k := c.arrival(p)
+			if err := c.tolerate(c.talk(in, k)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tolerate notes a difference and lets the case go on; other errors end it.
+func (c *randomCase) tolerate(err error) error {
+	var d *difference
+	if errors.As(err, &d) {
+		c.differences = append(c.differences, err)
+		return nil
+	}
+	return err
+}
+
+func (c *randomCase) chance(n int) bool { return c.rng.IntN(n) == 0 }
+
+// arrival is how a packet of the world looks to this node, and the interface it comes in by. Now and then it is odd.
+func (c *randomCase) arrival(p oracle.Packet) (string, packet.Packet) {
+	c.port++
+	k := packet.Packet{Src: p.Src, Dst: p.Dst.Addr(), Proto: p.Proto, SrcPort: c.port, DstPort: p.Dst.Port()}
+	if p.Proto == model.TCP {
+		k.TCPFlags = packet.SYN
+	}
+	in := cni.Overlay
+	switch {
+	case p.Class == oracle.Outside:
+		in = cni.Uplink
+	case p.Node != c.node:
+	case p.Class == oracle.Host:
+		in = cni.Host
+	default:
+		in = c.podInterface(p.Src)
+	}
+	switch c.rng.IntN(16) {
+	case 0:
+		k.SrcPort = uint16(1 + c.rng.IntN(1023))
+	case 1:
+		k.SrcPort = uint16(30000 + c.rng.IntN(200)) // perhaps a node port
+	case 2:
+		k.TTL = uint8(1 + c.rng.IntN(2))
+	case 3:
+		if k.Proto == model.TCP {
+			k.TCPFlags = []uint8{packet.ACK, packet.RST, packet.FIN | packet.ACK, packet.SYN | packet.ACK}[c.rng.IntN(4)]
+		}
+	case 4:
+		k = packet.NewPing(k.Src, k.Dst, c.port)
+	case 5:
+		k.Dst = c.anyAddress(k.Dst)
+	case 6:
+		k.Src = c.anyAddress(k.Src)
+	}
+	return in, k
+}
+
+func (c *randomCase) podInterface(a netip.Addr) string {
+	for id, p := range c.world.Pods {
+		if slices.Contains(p.IPs, a) {
+			return cni.PodInterface(id)
+		}
+	}
+	return cni.Overlay
+}
+
+// anyAddress is some address of a pod, a node, a service, or nobody.
+func (c *randomCase) anyAddress(otherwise netip.Addr) netip.Addr {
+	list := []netip.Addr{
+		netip.MustParseAddr("10.96.200.1"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.1.1.200"),
+		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("169.254.1.1"), otherwise,
+	}
+	for _, obj := range c.world.Objects() {
+		switch obj := obj.(type) {
+		case *model.Node:
+			list = append(list, obj.InternalIPs...)
+		case *model.Pod:
+			list = append(list, obj.IPs...)
+		case *model.Service:
+			list = append(list, obj.ClusterIPs...)
+		}
+	}
+	return list[c.rng.IntN(len(list))]
+}
+
+func (c *randomCase) transmit(in string, f flight) ([]landing, error) {
+	c.sent++
+	return c.send(in, f)
+}
+
+// talk sends a packet and goes on as the parties of a connection would.
+func (c *randomCase) talk(in string, first packet.Packet) error {
+	f := same(first)
+	out, err := c.transmit(in, f)
+	if err != nil || len(out) != 1 || out[0].spoil {
+		return err
+	}
+	there := out[0]
+	if there.sim.IsICMPError() {
+		return nil
+	}
+	if c.chance(8) {
+		return c.complain(in, there)
+	}
+	back, err := c.transmit(there.at, there.reply())
+	if err != nil || len(back) != 1 {
+		return err
+	}
+	t := talk{in: in, sent: f, there: there}
+	for range c.rng.IntN(3) {
+		if err := c.goOn(t); err != nil {
+			return err
+		}
+	}
+	if c.talks = append(c.talks, t); len(c.talks) > packetsPer {
+		c.talks = c.talks[1:]
+	}
+	return nil
+}
+
+// goOn sends another packet of a connection, now and then an odd one, and the answer; or the server speaks first.
+func (c *randomCase) goOn(t talk) error {
+	flags := packet.ACK
+	if c.chance(4) {
+		flags = []uint8{packet.FIN | packet.ACK, packet.RST, packet.SYN}[c.rng.IntN(3)]
+	}
+	next := func(p packet.Packet) packet.Packet {
+		if p.Proto == model.TCP {
+			p.TCPFlags = flags
+		}
+		return p
+	}
+	if c.chance(4) {
+		_, err := c.transmit(t.there.at, t.there.reply().both(next))
+		return err
+	}
+	out, err := c.transmit(t.in, t.sent.both(next))
+	if err != nil || len(out) != 1 || out[0].sim.IsICMPError() || out[0].spoil {
+		return err
+	}
+	_, err = c.transmit(out[0].at, out[0].reply())
+	return err
+}
+
+// complain lets the receiver, or a router on the way to it, send an ICMP error.
+func (c *randomCase) complain(_ string, there landing) error {
+	kind, code := packet.Unreachable, packet.CodePort
+	router := netip.Addr{}
+	if c.chance(2) {
+		kind, code, router = packet.TimeExceeded, 0, netip.MustParseAddr("172.16.0.1")
+	}
+	if there.sim.IsICMPError() {
+		return fmt.Errorf("an error about an error")
+	}
+	_, err := c.transmit(there.at, there.both(func(p packet.Packet) packet.Packet {
+		from := router
+		if !from.IsValid() {
+			from = p.Dst
+		}
+		return p.ICMPError(from, kind, code)
+	}))
+	return err
+}

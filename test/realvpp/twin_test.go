@@ -1,0 +1,491 @@
+package realvpp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+const (
+	source = "manifest"
+	// patience is how long an agent may take to connect.
+	patience = 30 * time.Second
+)
+
+// side is one of the two VPPs of a twin with its plumbing and its agent.
+type side struct {
+	name  string
+	cni   *cni.CNI
+	tap   *tap
+	now   func() time.Time
+	agent *agent.Stepper
+}
+
+// twin is one node twice: on a real VPP and on a simulated one. Not safe for concurrent use.
+type twin struct {
+	node    string
+	config  agent.Config
+	lab     *lab
+	sim     *sim.VPP
+	sides   [2]*side // the simulated one first
+	objects map[model.Ref]model.Object
+	clock   time.Time // when the simulated clock was last set
+	refused time.Time // when a packet last met a route that is answered by an ICMP error
+	hushed  int       // how many such packets were not answered, as VPP answers few
+}
+
+// openTwin plumbs both VPPs and starts both agents.
+func openTwin(l *lab, node string, cfg agent.Config) (*twin, error) {
+	v := sim.New(sim.Config{Seed: 1})
+	socket := func(ctx context.Context) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", l.socket())
+	}
+	w := &twin{node: node, config: cfg, lab: l, sim: v, objects: map[model.Ref]model.Object{}, clock: time.Now()}
+	w.sides[0] = &side{name: "sim", cni: cni.New(v, node), tap: &tap{dial: v.Dial}, now: v.Now}
+	w.sides[1] = &side{name: "vpp", cni: cni.New(l, node), tap: &tap{dial: socket}}
+	if l.err != nil {
+		return w, l.err
+	}
+	for _, s := range w.sides {
+		if err := w.startAgent(s); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+func (w *twin) close() {
+	for _, s := range w.sides {
+		if s != nil && s.agent != nil {
+			s.agent.Close()
+		}
+	}
+	w.sim.Close()
+}
+
+func (w *twin) startAgent(s *side) error {
+	cfg := w.config
+	cfg.NodeName, cfg.Dial, cfg.Now = w.node, s.tap.Dial, s.now
+	cfg.Sources, cfg.Override = map[string]agent.Source{source: agent.Fed{}}, cni.Located()
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	a, err := agent.NewStepper(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("agent of the %s: %w", s.name, err)
+	}
+	s.agent = a
+	return nil
+}
+
+// apply plumbs and tells both agents; what they write must be the same. The error is the first difference.
+func (w *twin) apply(changes []event.Change) error {
+	for _, ch := range changes {
+		if ch.Object == nil {
+			delete(w.objects, ch.Ref)
+		} else {
+			w.objects[ch.Ref] = ch.Object
+		}
+	}
+	return w.tell(changes)
+}
+
+func (w *twin) tell(changes []event.Change) error {
+	w.tick()
+	for _, s := range w.sides {
+		if err := s.cni.Apply(changes); err != nil {
+			return errors.Join(fmt.Errorf("plumb the %s: %w", s.name, err), w.lab.alive())
+		}
+	}
+	if w.lab.err != nil {
+		return errors.Join(w.lab.err, w.lab.alive())
+	}
+	for _, s := range w.sides {
+		update := &event.Update{Source: source, Changes: changes}
+		if err := s.agent.Feed(context.Background(), update, &event.SyncStatus{Source: source, Status: event.InSync}); err != nil {
+			return errors.Join(fmt.Errorf("agent of the %s: %w", s.name, err), w.lab.alive())
+		}
+	}
+	return w.compareWrites()
+}
+
+// all are the objects there are.
+func (w *twin) all() []event.Change {
+	var out []event.Change
+	for ref, obj := range w.objects {
+		out = append(out, event.Change{Ref: ref, Object: obj})
+	}
+	slices.SortFunc(out, func(a, b event.Change) int { return cmp.Compare(a.Ref.String(), b.Ref.String()) })
+	return out
+}
+
+// become makes these the only objects.
+func (w *twin) become(objects []model.Object) error {
+	wanted := map[model.Ref]bool{}
+	for _, obj := range objects {
+		wanted[obj.Ref()] = true
+	}
+	var changes []event.Change
+	for _, ch := range w.all() {
+		if !wanted[ch.Ref] {
+			changes = append(changes, event.Change{Ref: ch.Ref})
+		}
+	}
+	for _, obj := range objects {
+		changes = append(changes, event.Change{Ref: obj.Ref(), Object: obj})
+	}
+	return w.apply(changes)
+}
+
+// tick sets the simulated clock forward by the time that went by.
+func (w *twin) tick() {
+	now := time.Now()
+	w.sim.Advance(now.Sub(w.clock))
+	w.clock = now
+}
+
+// compareWrites holds what the agents wrote since the last time against each other.
+func (w *twin) compareWrites() error {
+	lines, err := w.writes()
+	if err != nil {
+		return err
+	}
+	if diff := gocmp.Diff(lines[0], lines[1]); diff != "" {
+		return fmt.Errorf("the agents wrote different things (-sim +vpp):\n%s", diff)
+	}
+	unwell := [2]string{}
+	for i, s := range w.sides {
+		for _, v := range s.agent.Status().Unwell {
+			unwell[i] += fmt.Sprintf("%s %s %s\n", v.Key, v.State, v.Error)
+		}
+	}
+	if unwell[0] != unwell[1] {
+		return fmt.Errorf("the agents could not configure the same things (-sim +vpp):\n%s", gocmp.Diff(unwell[0], unwell[1]))
+	}
+	return nil
+}
+
+// writes are the requests since the last time that change VPP, by side.
+func (w *twin) writes() ([2][]string, error) {
+	var lines [2][]string
+	var logs [2][]api.Message
+	for i, s := range w.sides {
+		logs[i] = s.tap.take()
+	}
+	if len(logs[0])+len(logs[1]) == 0 {
+		return lines, nil
+	}
+	var names [2]map[uint32]string
+	names[0] = map[uint32]string{}
+	for _, n := range w.sim.Interfaces() {
+		names[0][w.sim.AddInterface(sim.Interface{Name: n})] = n // it is there: this only asks for its number
+	}
+	var err error
+	if names[1], err = w.lab.names(); err != nil {
+		return lines, err
+	}
+	for i, log := range logs {
+		for _, m := range log {
+			lines[i] = append(lines[i], text(m, names[i]))
+		}
+	}
+	return lines, nil
+}
+
+// restartAgents ends both agents and starts new ones that know nothing; they must find nothing to do.
+func (w *twin) restartAgents() error {
+	for _, s := range w.sides {
+		s.agent.Close()
+		if err := w.startAgent(s); err != nil {
+			return err
+		}
+		update := &event.Update{Source: source, Changes: w.all()}
+		if err := s.agent.Feed(context.Background(), update, &event.SyncStatus{Source: source, Status: event.InSync}); err != nil {
+			return fmt.Errorf("agent of the %s: %w", s.name, err)
+		}
+	}
+	lines, err := w.writes()
+	if err != nil {
+		return err
+	}
+	for i, s := range w.sides {
+		if len(lines[i]) > 0 {
+			return fmt.Errorf("a restarted agent of the %s writes:\n%s", s.name, strings.Join(lines[i], "\n"))
+		}
+	}
+	return nil
+}
+
+// restartVPPs ends both VPPs; what the agents write to the new ones must be the same.
+func (w *twin) restartVPPs() error {
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	for _, s := range w.sides {
+		before := s.agent.Generation()
+		if s.name == "sim" {
+			w.sim.Restart()
+		} else if err := w.lab.restart(); err != nil {
+			return err
+		}
+		if err := s.agent.WaitConnected(ctx, before+1); err != nil {
+			return fmt.Errorf("agent of the %s: %w", s.name, err)
+		}
+		if err := s.agent.Feed(ctx); err != nil {
+			return fmt.Errorf("agent of the %s: %w", s.name, err)
+		}
+	}
+	return w.compareWrites()
+}
+
+// flight is one packet in both worlds: the same but for ports that NAT made up.
+type flight struct{ sim, real packet.Packet }
+
+func same(p packet.Packet) flight { return flight{p, p.Clone()} }
+
+// both changes both.
+func (f flight) both(change func(packet.Packet) packet.Packet) flight {
+	return flight{change(f.sim.Clone()), change(f.real.Clone())}
+}
+
+func (f flight) reply() flight {
+	return f.both(func(p packet.Packet) packet.Packet { return p.Reply() })
+}
+
+// landing is where a flight left VPP.
+type landing struct {
+	flight
+	at    string // the interface
+	spoil bool   // its checksum is wrong: whoever receives it throws it away
+}
+
+// difference is what the two VPPs do not agree about.
+type difference struct {
+	in   string
+	sent flight
+	hops []string
+	sim  []sim.Output
+	real []sim.Output
+	why  string
+	// trace is the way of the packet in the real VPP when it was sent once more.
+	trace string
+}
+
+func (d *difference) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n  in %s: %s", d.why, d.in, &d.sent.sim)
+	if d.sent.real.String() != d.sent.sim.String() {
+		fmt.Fprintf(&b, " (real: %s)", &d.sent.real)
+	}
+	fmt.Fprintf(&b, "\n  sim: %s\n  vpp: %s", outputs(d.sim), outputs(d.real))
+	for _, h := range d.hops {
+		fmt.Fprintf(&b, "\n       %s", h)
+	}
+	if d.trace != "" {
+		b.WriteString("\n" + d.trace)
+	}
+	return b.String()
+}
+
+func outputs(list []sim.Output) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	var out []string
+	for _, o := range list {
+		text := o.Interface + ": " + o.Packet.String()
+		if o.Local {
+			text = "own stack: " + o.Packet.String()
+		}
+		if o.BadChecksum {
+			text += " BAD CHECKSUM"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " | ")
+}
+
+// send lets a packet arrive on an interface of both. The simulated load balancer has to choose what the real one chose; if no
+// choice does what the real one did, that is the difference.
+func (w *twin) send(in string, f flight) ([]landing, error) {
+	w.tick()
+	real, err := w.lab.send(in, f.real)
+	if err != nil {
+		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
+	}
+	mark := w.sim.Snapshot()
+	defer w.sim.Release()
+	story := []scene{{in, f, real}}
+	landed, hidden, err := w.explain(mark, story)
+	if err != nil || !hidden {
+		return landed, err
+	}
+	// The load balancer chose a backend and the packet went nowhere. What it chose may be remembered as the client's affinity:
+	// the next packet tells.
+	f = f.both(func(p packet.Packet) packet.Packet {
+		p.SrcPort ^= 1
+		p.TCPFlags &= 0
+		if p.Proto == model.TCP {
+			p.TCPFlags = packet.SYN
+		}
+		return p
+	})
+	if real, err = w.lab.send(in, f.real); err != nil {
+		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
+	}
+	w.sim.Restore(mark)
+	_, _, err = w.explain(mark, append(story, scene{in, f, real}))
+	return nil, err
+}
+
+// scene is a packet and what the real VPP did with it.
+type scene struct {
+	in   string
+	sent flight
+	real []sim.Output
+}
+
+// explain finds choices of the load balancer by which the simulated VPP does the same in every scene, and leaves it there.
+// landed is what came of the first scene; hidden tells that there was a choice in it of which nothing is to be seen.
+func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden bool, err error) {
+	var first *difference
+	for script := []int{}; script != nil; {
+		var options []int
+		w.sim.SetChoice(func(n int) int {
+			options = append(options, n)
+			if k := len(options) - 1; k < len(script) {
+				return script[k]
+			}
+			return 0
+		})
+		landed, d := w.play(story)
+		w.sim.SetChoice(nil)
+		if d == nil {
+			many := slices.ContainsFunc(options, func(n int) bool { return n > 1 })
+			return landed, many && len(story[0].real) == 0, nil
+		}
+		if first == nil {
+			first = d
+		}
+		w.sim.Restore(mark)
+		script = nextScript(script, options)
+	}
+	if os.Getenv("CONTIV_VPP_TRACE") != "" {
+		first.trace = w.lab.watch(first.in, first.sent.real)
+	}
+	return nil, false, first
+}
+
+// nextScript is the next sequence of choices in counting order; nil after the last.
+func nextScript(script, options []int) []int {
+	next := make([]int, len(options))
+	copy(next, script)
+	for k := len(next) - 1; k >= 0; k-- {
+		if next[k]+1 < options[k] {
+			next[k]++
+			return next[:k+1]
+		}
+	}
+	return nil
+}
+
+// play sends what was sent to the simulated VPP; the difference is that of the first scene that ends otherwise.
+func (w *twin) play(story []scene) (landed []landing, d *difference) {
+	for i, s := range story {
+		fate := w.sim.Send(s.in, s.sent.sim)
+		l, why := match(s.sent, fate.Out, s.real)
+		if quiet := w.hush(fate, s.real); why != "" && !quiet {
+			d = &difference{in: s.in, sent: s.sent, sim: fate.Out, real: s.real, why: why}
+			for _, h := range fate.Hops {
+				d.hops = append(d.hops, h.String())
+			}
+			return nil, d
+		}
+		if i == 0 {
+			landed = l
+		}
+	}
+	return landed, nil
+}
+
+// hush tells whether VPP kept quiet where the simulated one answers because VPP answers at most four such packets in 100 ms:
+// those whose addresses differ in two bits of a hash (ip_null_dpo.c, VPP 24.06).
+func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
+	if !slices.ContainsFunc(fate.Hops, func(h sim.Hop) bool { return h.Node == "ip4-null" }) {
+		return false
+	}
+	last := w.refused
+	w.refused = time.Now()
+	if len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > 110*time.Millisecond {
+		return false
+	}
+	w.hushed++
+	return true
+}
+
+// match pairs what left both; why is not "" if that cannot be done.
+func match(in flight, sims, reals []sim.Output) (landed []landing, why string) {
+	if len(sims) != len(reals) {
+		return nil, fmt.Sprintf("%d packets left the sim, %d the VPP", len(sims), len(reals))
+	}
+	for i, s := range sims {
+		r := reals[i]
+		switch {
+		case s.Interface != r.Interface:
+			return nil, "they left by different interfaces"
+		case s.BadChecksum != r.BadChecksum:
+			return nil, "one checksum is wrong"
+		case !equal(in, s.Packet, r.Packet):
+			return nil, "they differ, whatever the load balancer chooses"
+		}
+		landed = append(landed, landing{flight: flight{s.Packet, r.Packet}, at: s.Interface, spoil: s.BadChecksum})
+	}
+	return landed, ""
+}
+
+// equal compares two packets that came of the same flight. A port may differ if both are new, or if they already did.
+func equal(in flight, s, r packet.Packet) bool {
+	if (s.Inner == nil) != (r.Inner == nil) || s.Inner != nil && !equal(in, *s.Inner, *r.Inner) {
+		return false
+	}
+	pairs := [][2]uint16{}
+	var collect func(a, b packet.Packet)
+	collect = func(a, b packet.Packet) {
+		pairs = append(pairs, [2]uint16{a.SrcPort, b.SrcPort}, [2]uint16{a.DstPort, b.DstPort}, [2]uint16{a.ICMPID, b.ICMPID})
+		if a.Inner != nil && b.Inner != nil {
+			collect(*a.Inner, *b.Inner)
+		}
+	}
+	collect(in.sim, in.real)
+	port := func(a, b uint16) bool {
+		if a == b {
+			return true
+		}
+		fresh := true
+		for _, p := range pairs {
+			if p == [2]uint16{a, b} {
+				return true
+			}
+			fresh = fresh && p[0] != a && p[1] != b
+		}
+		return fresh
+	}
+	return port(s.SrcPort, r.SrcPort) && port(s.DstPort, r.DstPort) && port(s.ICMPID, r.ICMPID) &&
+		s.Src == r.Src && s.Dst == r.Dst && s.Proto == r.Proto && s.TCPFlags == r.TCPFlags &&
+		s.ICMPType == r.ICMPType && s.ICMPCode == r.ICMPCode && s.Life() == r.Life()
+}
