@@ -162,12 +162,16 @@ func TestRunFollowsFilesAndAnswers(t *testing.T) {
 	if c.Writes != 1 {
 		t.Errorf("an endpoint appeared: %d writes, want 1", c.Writes)
 	}
-	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket)
+	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !st.InSync || st.Waiting != "" || len(st.Services) != 1 || st.Services[0].State != "CONFIGURED" || !strings.Contains(st.Services[0].Text, "10.1.1.2:8080") {
 		t.Errorf("status %+v", st)
+	}
+	last := st.History[len(st.History)-1]
+	if len(last.Ops) != 1 || !strings.Contains(last.Ops[0], "config/vpp/nat/v2/dnat44/default/web") {
+		t.Errorf("last transaction of the history: %+v", last)
 	}
 	if line := "cause=endpointslice/default/web-1 add=1"; strings.Count(w.log.String(), line) != 1 {
 		t.Errorf("log has not exactly one line with %q:\n%s", line, w.log)
@@ -297,7 +301,7 @@ func TestStatusSocketIsTaken(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another agent answers there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}
-	if _, err := FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock")); err == nil {
+	if _, err := FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock"), false); err == nil {
 		t.Error("no agent, no error")
 	}
 }

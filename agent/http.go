@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,7 +72,8 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
 }
 
-// control answers on the agent's own unix socket: GET /status is what the status command shows.
+// control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions
+// if the query says history=true.
 func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -82,18 +84,21 @@ func (a *Agent) control() http.Handler {
 			writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 			return
 		}
+		if r.URL.Query().Get("history") == "true" {
+			st.History = a.history()
+		}
 		writeJSON(w, http.StatusOK, st)
 	})
 	return mux
 }
 
-// FetchStatus asks the agent behind a unix socket for its status.
-func FetchStatus(ctx context.Context, socket string) (*Status, error) {
+// FetchStatus asks the agent behind a unix socket for its status, with past transactions if history is true.
+func FetchStatus(ctx context.Context, socket string, history bool) (*Status, error) {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://contiv-agent/status", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://contiv-agent/status?history="+strconv.FormatBool(history), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type Status struct {
 	Values   int             `json:"values"`            // values wanted in VPP
 	Mappings int             `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
 	Unwell   []ValueStatus   `json:"unwell,omitempty"`  // values that are not configured
+	Foreign  []string        `json:"foreign,omitempty"` // what others made in VPP; left alone
+	History  []Transaction   `json:"history,omitempty"` // past transactions, oldest first; only if asked for
 	Last     *Transaction    `json:"lastTransaction,omitempty"`
 }
 
@@ -85,7 +87,8 @@ type ValueStatus struct {
 
 // Transaction is one that ended.
 type Transaction struct {
-	Seq    uint64        `json:"seq"`
+	At     time.Time     `json:"at,omitzero"`
+	Seq    uint64        `json:"seq"` // 0: the agent's own retry or repair
 	Cause  string        `json:"cause"`
 	Kind   string        `json:"kind"`
 	Add    int           `json:"add"`
@@ -94,6 +97,25 @@ type Transaction struct {
 	Writes int           `json:"writes"`
 	Took   time.Duration `json:"tookNanoseconds"`
 	Error  string        `json:"error,omitempty"`
+	Ops    []string      `json:"operations,omitempty"` // history only: "create <key>", in the order they were done
+}
+
+// history is the past transactions the VPP agent still remembers. It may be called from anywhere.
+func (p *parts) history() []Transaction {
+	var out []Transaction
+	for _, r := range p.vppagent.Snapshot().History {
+		t := Transaction{
+			At: r.At, Seq: r.Seq, Cause: r.Cause, Kind: r.Resync.String(), Add: r.Add, Mod: r.Mod, Del: r.Del, Writes: r.Writes, Took: r.Took, Error: r.Err,
+		}
+		for _, op := range r.Ops {
+			t.Ops = append(t.Ops, op.String())
+		}
+		if r.Dropped > 0 {
+			t.Ops = append(t.Ops, fmt.Sprintf("… and %d more", r.Dropped))
+		}
+		out = append(out, t)
+	}
+	return out
 }
 
 // status takes the state of the loop; it runs inside it.
@@ -106,6 +128,7 @@ func (p *parts) status() *Status {
 		Services: []ServiceStatus{},
 		Ifs:      interfaces(st.Located),
 		Last:     transaction(st.Last),
+		Foreign:  p.vppagent.Snapshot().Foreign,
 	}
 	for _, src := range st.Sources {
 		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err)})

@@ -30,6 +30,14 @@ type OpRecord struct {
 	Err    string // "" if it succeeded
 }
 
+// String is "create <key>", with the error behind a colon if there was one.
+func (o OpRecord) String() string {
+	if o.Err != "" {
+		return o.Action.String() + " " + o.Key + ": " + o.Err
+	}
+	return o.Action.String() + " " + o.Key
+}
+
 // String is one line per operation under a heading.
 func (r Record) String() string {
 	var b strings.Builder
@@ -42,11 +50,7 @@ func (r Record) String() string {
 	}
 	b.WriteByte('\n')
 	for _, o := range r.Ops {
-		fmt.Fprintf(&b, "    %s %s", o.Action, o.Key)
-		if o.Err != "" {
-			fmt.Fprintf(&b, ": %s", o.Err)
-		}
-		b.WriteByte('\n')
+		fmt.Fprintf(&b, "    %s\n", o)
 	}
 	if r.Dropped > 0 {
 		fmt.Fprintf(&b, "    … and %d more\n", r.Dropped)

@@ -15,7 +15,7 @@ import (
 
 func newStatus() *cobra.Command {
 	var socket string
-	var all bool
+	var all, history bool
 	var out output
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME ...]",
@@ -24,14 +24,14 @@ func newStatus() *cobra.Command {
 not simply configured; with names it shows those Services; with --all it shows every Service.
 
 Exit code 3: the agent is not in sync, or a value is not configured.`,
-		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json",
+		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
-			st, err := agent.FetchStatus(ctx, statusSocket(socket))
+			st, err := agent.FetchStatus(ctx, statusSocket(socket), history)
 			if err != nil {
 				return err
 			}
@@ -50,6 +50,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 	out.flag(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", autoSocket, "unix socket of the agent; auto: where run listens by default")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service")
+	cmd.Flags().BoolVar(&history, "history", false, "show past transactions and their operations, too")
 	return cmd
 }
 
@@ -93,7 +94,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 	fmt.Fprintf(tw, "values\t%d\t%d mappings; %d values not configured\n", st.Values, st.Mappings, len(st.Unwell))
 	if t := st.Last; t != nil {
-		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s", t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error))
+		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, transactionText(t))
 	}
 	for _, r := range st.Refused {
 		fmt.Fprintf(tw, "refused\t%s\t%s\n", r.Object, r.Error)
@@ -101,11 +102,25 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	for _, n := range st.Notes {
 		fmt.Fprintf(tw, "note\t%s\t%s\n", n.Object, n.Reason)
 	}
+	for _, f := range st.Foreign {
+		fmt.Fprintf(tw, "foreign\t%s\tmade by somebody else; left alone\n", f)
+	}
+	for _, t := range st.History {
+		fmt.Fprintf(tw, "%s\ttxn %d\t%s\n", t.At.Format(time.TimeOnly), t.Seq, transactionText(&t))
+		for _, op := range t.Ops {
+			fmt.Fprintf(tw, "\t\t%s\n", op)
+		}
+	}
 	hidden := writeServices(tw, st, all)
 	_ = tw.Flush() // standard output is gone: nobody to tell
 	if hidden > 0 {
 		fmt.Fprintf(w, "%d Services are configured without remarks (--all shows them)\n", hidden)
 	}
+}
+
+func transactionText(t *agent.Transaction) string {
+	return join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s",
+		t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error)
 }
 
 func writeServices(w io.Writer, st *agent.Status, all bool) (hidden int) {
