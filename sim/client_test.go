@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
@@ -47,6 +48,9 @@ func dial(t testing.TB, v *VPP) *client {
 func shake(t testing.TB, nc net.Conn) *client {
 	t.Helper()
 	t.Cleanup(func() { _ = nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(time.Minute)); err != nil { // an answer that never comes fails the test, not the run
+		t.Fatal(err)
+	}
 	c := &client{t: t, nc: nc, r: bufio.NewReader(nc), ids: map[string]uint16{}, types: map[uint16]reflect.Type{}}
 	c.write(sockclntCreate, 123, &memclnt.SockclntCreate{Name: "test"})
 	data, err := c.frame()
