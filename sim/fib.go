@@ -429,54 +429,6 @@ func (v *VPP) bindTable(f *iface, fam int, id uint32) {
 	}
 }
 
-// connected are the routes of an interface address (ip4_add_interface_routes): the address itself is VPP's; its subnet is
-// attached, without its first and last address up to length 30, with the other end attached at length 31.
-func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
-	host := p.Addr().BitLen()
-	routes := map[netip.Prefix]path{}
-	if p.Bits() < host {
-		routes[p] = path{swIf: f.index, weight: 1, glean: true}
-	}
-	switch {
-	case !p.Addr().Is4():
-	case p.Bits() <= 30:
-		for _, a := range []netip.Addr{p.Masked().Addr(), lastAddr(p)} {
-			routes[netip.PrefixFrom(a, 32)] = path{typ: PathDrop, swIf: noIndex, weight: 1}
-		}
-	case p.Bits() == 31:
-		a := p.Addr().As4()
-		a[3] ^= 1
-		other := netip.AddrFrom4(a)
-		routes[netip.PrefixFrom(other, 32)] = path{swIf: f.index, via: other, weight: 1}
-	}
-	delete(routes, netip.PrefixFrom(p.Addr(), host))
-	return routes // the subnet with host bits, as VPP keeps it
-}
-
-func lastAddr(p netip.Prefix) netip.Addr {
-	a := p.Addr().As4()
-	for i := p.Bits(); i < 32; i++ {
-		a[i/8] |= 1 << (7 - i%8)
-	}
-	return netip.AddrFrom4(a)
-}
-
-func (v *VPP) addConnected(f *iface, p netip.Prefix) {
-	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
-	for r, via := range connected(f, p) {
-		t.hold(r, srcInterface, []path{via})
-	}
-	t.set(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface, []path{{typ: PathLocal, swIf: f.index, weight: 1}})
-}
-
-func (v *VPP) delConnected(f *iface, p netip.Prefix) {
-	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
-	t.unset(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface)
-	for r := range connected(f, p) {
-		t.release(r, srcInterface)
-	}
-}
-
 func (v *VPP) showFIB() string {
 	var b strings.Builder
 	for _, t := range v.fib[ip4].tables {
