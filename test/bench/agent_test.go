@@ -113,7 +113,9 @@ func (r *running) sync(changes []event.Change) *event.Committed {
 func (r *running) change(ch event.Change) *event.Committed {
 	r.tb.Helper()
 	r.source <- &event.Update{Source: sourceName, Changes: []event.Change{ch}, At: time.Now()}
-	return r.wait("change", func(c *event.Committed) bool { return c.Seq != 0 && c.Resync == event.NoResync && c.Cause != "locate" && c.Cause != "interfaces" })
+	return r.wait("change", func(c *event.Committed) bool {
+		return c.Seq != 0 && c.Resync == event.NoResync && c.Cause != "locate" && c.Cause != "interfaces"
+	})
 }
 
 // bare is a connection to VPP without an agent.

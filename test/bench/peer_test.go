@@ -12,6 +12,7 @@ import (
 // plumbed is a simulated VPP on a unix socket, as a CNI leaves it for the node of the cluster.
 type plumbed struct {
 	*sim.VPP
+	path string
 	dial dialer
 	stop func()
 }
@@ -24,7 +25,7 @@ func startSim(tb testing.TB, c *cluster) *plumbed {
 		cancel()
 		tb.Fatal(err)
 	}
-	p := &plumbed{VPP: v, dial: socket(path), stop: sync.OnceFunc(func() { cancel(); wait() })}
+	p := &plumbed{VPP: v, path: path, dial: socket(path), stop: sync.OnceFunc(func() { cancel(); wait() })}
 	tb.Cleanup(p.stop)
 	if err := cni.New(v, nodeName).Apply(c.changes()); err != nil {
 		tb.Fatal(err)
