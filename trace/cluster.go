@@ -188,6 +188,7 @@ func (c *Cluster) begin(choose func(int) int) map[string]sim.Mark {
 func (c *Cluster) rollback(marks map[string]sim.Mark) {
 	for name, m := range marks {
 		c.nodes[name].sim.Restore(m)
+		c.nodes[name].sim.Release()
 		c.nodes[name].sim.SetChoice(nil)
 	}
 }
