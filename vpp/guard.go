@@ -8,6 +8,7 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
 	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/vlib"
 )
@@ -56,6 +57,8 @@ type Guard struct {
 	allLB    bool // every LB mapping of VPP is in mappings
 	roles    shadow[uint32, flags, flagChange]
 	outputs  shadow[uint32, flags, flagChange]
+	workers  int // NAT workers, 0: not known
+	routes   routes
 	view     mappingView // of the message being checked
 }
 
@@ -64,7 +67,7 @@ func NewGuard() *Guard { return &Guard{} }
 
 // Rules are all rules, in the order they are applied.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), aclRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may be to another VPP.
@@ -73,6 +76,7 @@ func (g *Guard) Reset() {
 	defer g.mu.Unlock()
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
+	g.routes, g.workers = routes{}, 0
 }
 
 // Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
@@ -120,6 +124,9 @@ func (g *Guard) send(msg api.Message) {
 		g.roles.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
+	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
+		k, c, _ := routeOp(msg)
+		g.routes.sent(k, c)
 	default:
 		if g.view.known {
 			g.mappings.send(g.view.key, g.view.op)
@@ -148,6 +155,17 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *nat44_ed.Nat44InterfaceDump, *nat44_ed.Nat44EdOutputInterfaceGet:
 		if ok {
 			g.dumpedInterfaces(msg, reply.Details)
+		}
+	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
+		k, _, _ := routeOp(msg)
+		g.routes.answered(k, ok)
+	case *ip.IPRouteDump:
+		if ok {
+			g.routes.dumped(m, reply.Details)
+		}
+	case *nat44_ed.NatWorkerDump:
+		if ok {
+			g.workers = len(reply.Details)
 		}
 	default:
 		if key, _, known := mappingOp(msg); known {

@@ -251,6 +251,19 @@ func lbRules() []Rule {
 				return ""
 			}),
 		{
+			Name: "lb-weightless-workers", Messages: []string{lbMessage, localMessage},
+			Source: "nat44_ed.c snat_static_mapping_match (only the worker's own locals), VPP 24.06",
+			Harm:   "a worker that owns nothing but locals of weight 0 divides by zero: VPP dies at the first packet it gets",
+			judge: func(g *Guard, _ api.Message) string {
+				weightless := func(l local) bool { return l.weight == 0 }
+				add := g.view.op.local != nil && g.view.op.add && weightless(*g.view.op.local)
+				if g.workers > 1 && (add || slices.ContainsFunc(g.view.op.becomes.locals, weightless)) {
+					return fmt.Sprintf("local of weight 0 with %d NAT workers", g.workers)
+				}
+				return ""
+			},
+		},
+		{
 			Name: "lb-delete-flags", Messages: []string{lbMessage},
 			Source: "nat44_ed.c nat44_ed_del_lb_static_mapping (uses the request's flags), VPP 24.06",
 			Harm:   "other flags than at creation delete keys of other mappings, or leave keys behind",

@@ -12,7 +12,9 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
@@ -96,6 +98,23 @@ func prefix(s string) ip_types.Prefix {
 	return p
 }
 
+func routeTo(add bool, table uint32, to string, paths ...fib_types.FibPath) api.Message {
+	return &ip.IPRouteAddDel{IsAdd: add, Route: ip.IPRoute{TableID: table, Prefix: prefix(to), Paths: paths}}
+}
+
+// via5 answers unreachable.
+var via5 = fib_types.FibPath{Type: fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, SwIfIndex: ^uint32(0)}
+
+func on(swIfIndex uint32) fib_types.FibPath { return fib_types.FibPath{SwIfIndex: swIfIndex} }
+
+func hop(addr string) fib_types.FibPath { return onHop(^uint32(0), addr) }
+
+func onHop(swIfIndex uint32, addr string) fib_types.FibPath {
+	p := on(swIfIndex)
+	p.Nh.Address = prefix(addr + "/32").Address.Un
+	return p
+}
+
 var longestTag, tooLongTag = strings.Repeat("t", 63), strings.Repeat("t", 64)
 
 // step is a message that was let out, and how VPP answered.
@@ -112,8 +131,9 @@ type guardCase struct {
 }
 
 var (
-	lbsDumped = step{&nat44_ed.Nat44LbStaticMappingDump{}, true} // of a VPP without any
-	enabled   = step{&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, true}
+	lbsDumped  = step{&nat44_ed.Nat44LbStaticMappingDump{}, true} // of a VPP without any
+	twoWorkers = step{&nat44_ed.NatWorkerDump{}, true}            // answered with two workers
+	enabled    = step{&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, true}
 )
 
 func made(msg api.Message) step { return step{msg, true} }
@@ -130,6 +150,9 @@ var guardCases = []guardCase{
 	{"lb-weight-sum", "256 = 0 mod 256", nil, lb(128, 128)},
 	{"lb-weight-sum", "260", nil, lb(100, 100, 60)},
 	{"lb-out2in-only", "none", nil, lbWith(func(m *nat44_ed.Nat44AddDelLbStaticMapping) { m.Flags = nat_types.NAT_IS_SELF_TWICE_NAT })},
+	{"lb-weightless-workers", "pads", []step{twoWorkers}, lb(0, 0, 1)},
+	{"lb-weightless-workers", "pad added", []step{twoWorkers, made(lb(1, 1))}, addLocal(9, 0)},
+	{"", "weights with workers", []step{twoWorkers, made(lb(1, 1))}, addLocal(9, 1)},
 	{"lb-delete-flags", "unknown mapping", nil, deleteLB(0)},
 	{"lb-delete-flags", "known mapping", []step{made(lb(1, 1))}, deleteLB(0)},
 	{"", "delete with flags", []step{made(lb(1, 1))}, deleteLB(o2i)},
@@ -187,6 +210,24 @@ var guardCases = []guardCase{
 	{"", "another interface", []step{made(output(true, 4))}, feature(true, 3, 0)},
 	{"output-on-role", "", []step{made(feature(true, 3, 0))}, output(true, 3)},
 	{"", "role is gone", []step{made(feature(true, 3, 0)), made(feature(false, 3, 0))}, output(true, 3)},
+
+	{"route-special-table", "unreachable", nil, routeTo(true, 5, "10.96.0.0/16", via5)},
+	{"route-special-table", "drop, v2", nil, &ip.IPRouteAddDelV2{IsAdd: true, Route: ip.IPRouteV2{TableID: 5, Paths: []fib_types.FibPath{{Type: 2}}}}},
+	{"", "table 0", nil, routeTo(true, 0, "10.96.0.0/16", via5)},
+	{"", "deletion", nil, routeTo(false, 5, "10.96.0.0/16", via5)},
+	{"", "local in another table", nil, routeTo(true, 5, "10.96.0.0/16", fib_types.FibPath{Type: 1})},
+	{"route-next-hop", "next hop last", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
+	{"route-next-hop", "next hop first", []step{made(routeTo(true, 7, "10.7.0.0/16", hop("10.96.0.1")))}, routeTo(true, 0, "10.96.0.0/16", via5)},
+	{"route-next-hop", "saving route goes", []step{
+		made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(true, 0, "10.96.0.0/24", on(3))), made(routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))),
+	}, routeTo(false, 0, "10.96.0.0/24")},
+	{"", "more specific route", []step{
+		made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(true, 0, "10.96.0.0/24", on(3))),
+	}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
+	{"", "with an interface", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", onHop(3, "10.96.0.1"))},
+	{"", "elsewhere", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1"))},
+	{"", "refusal is gone", []step{made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(false, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
+	{"", "VPP refused it", []step{{routeTo(true, 0, "10.96.0.0/16", via5), false}}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
 
 	{"nat-disable", "", nil, &nat44_ed.Nat44EdPluginEnableDisable{}},
 	{"", "enable", nil, &nat44_ed.Nat44EdPluginEnableDisable{Enable: true}},
@@ -250,7 +291,7 @@ func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 	for _, s := range history {
 		_, _, plain := mappingOp(s.msg)
 		switch s.msg.(type) {
-		case *nat44_ed.Nat44InterfaceAddDelFeature, *nat44_ed.Nat44EdAddDelOutputInterface:
+		case *nat44_ed.Nat44InterfaceAddDelFeature, *nat44_ed.Nat44EdAddDelOutputInterface, *ip.IPRouteAddDel:
 		default:
 			if !plain && !acked {
 				return false // a dump or an enable tells nothing before it is answered
@@ -270,6 +311,9 @@ func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 			continue
 		}
 		var reply Reply
+		if _, ok := s.msg.(*nat44_ed.NatWorkerDump); ok {
+			reply.Details = []api.Message{&nat44_ed.NatWorkerDetails{}, &nat44_ed.NatWorkerDetails{}}
+		}
 		if !s.ok {
 			reply.Err = &Retval{Message: s.msg.GetMessageName(), Code: -81}
 		}
@@ -352,6 +396,16 @@ func TestGuardLearnsFromDumps(t *testing.T) {
 	check(t, g, guardCase{msg: feature(false, 3, nat_types.NAT_IS_INSIDE)})
 	check(t, g, guardCase{rule: "role-on-output", msg: feature(true, 4, 0)})
 
+	g.Observe(&ip.IPRouteDump{}, Reply{Details: []api.Message{
+		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("0.0.0.0/0"), Paths: []fib_types.FibPath{{Type: 2}}}}, // VPP's own
+		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("10.96.0.0/16"), Paths: []fib_types.FibPath{via5}}},
+	}})
+	check(t, g, guardCase{rule: "route-next-hop", msg: routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))})
+	check(t, g, guardCase{msg: routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1"))})
+	g.Observe(routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1")), Reply{})
+	g.Observe(&ip.IPRouteDump{}, Reply{})
+	check(t, g, guardCase{msg: routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))})
+
 	// The next dump shows it gone, and the interface deleted.
 	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
 	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 4, Deleted: true})
@@ -384,6 +438,8 @@ func TestGuardWaitsForAnswers(t *testing.T) {
 		{"fill a mapping", []step{made(lb(many(200, 1)...))}, []api.Message{addLocal(900, 1), addLocal(901, 1)}, addLocal(902, 1), false, ""},
 		{"grow one just made", []step{lbsDumped}, []api.Message{lb(1, 1)}, addLocal(9, 1), false, ""},
 		{"grow one just made, nothing dumped", nil, []api.Message{lb(1, 1)}, addLocal(9, 1), true, "local-unknown-mapping"},
+		{"next hop by a route just sent", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, []api.Message{routeTo(true, 0, "10.96.0.0/24", on(3))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1")), true, "route-next-hop"},
+		{"many refusals beside a next hop", []step{made(routeTo(true, 0, "10.7.0.0/16", hop("10.95.0.1")))}, []api.Message{routeTo(true, 0, "10.96.0.1/32", via5)}, routeTo(true, 0, "10.96.0.2/32", via5), false, ""},
 		{"unset a role just set", nil, []api.Message{feature(true, 3, 0)}, feature(false, 3, 0), true, "role-not-set"},
 		{"single in place of LB", []step{made(lb(1, 1))}, []api.Message{deleteLB(o2i)}, single(false, o2i, protoTCP, 80), true, "mapping-delete-kind"},
 	} {

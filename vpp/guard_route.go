@@ -1,0 +1,293 @@
+package vpp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// routeKey is one prefix of one table.
+type routeKey struct {
+	table  uint32
+	prefix netip.Prefix // masked
+}
+
+// fibRoute is what matters of a route here.
+type fibRoute struct {
+	paths   int
+	special int          // how many of them drop, or answer unreachable or prohibited
+	hops    []netip.Addr // next hops without interface, resolved in table 0; never changed in place
+}
+
+func (r fibRoute) nothing() bool { return r.paths == 0 }
+
+// routeChange is what a message does to a route.
+type routeChange struct {
+	add, multipath bool
+	route          fibRoute // what it adds, takes away or puts in place
+}
+
+func (c routeChange) apply(r fibRoute) fibRoute {
+	switch {
+	case !c.multipath && c.add:
+		return c.route
+	case !c.multipath:
+		return fibRoute{}
+	case c.add:
+		return fibRoute{r.paths + c.route.paths, r.special + c.route.special, slices.Concat(r.hops, c.route.hops)}
+	case r.paths <= c.route.paths:
+		return fibRoute{}
+	}
+	hops := slices.DeleteFunc(slices.Clone(r.hops), func(h netip.Addr) bool { return slices.Contains(c.route.hops, h) })
+	return fibRoute{r.paths - c.route.paths, max(0, r.special-c.route.special), hops}
+}
+
+// routeOp is the effect of msg on a route; false: none.
+func routeOp(msg api.Message) (routeKey, routeChange, bool) {
+	switch m := msg.(type) {
+	case *ip.IPRouteAddDel:
+		return routeKey{m.Route.TableID, toPrefix(m.Route.Prefix)}, routeChange{m.IsAdd, m.IsMultipath, routeOf(m.Route.Paths)}, true
+	case *ip.IPRouteAddDelV2:
+		return routeKey{m.Route.TableID, toPrefix(m.Route.Prefix)}, routeChange{m.IsAdd, m.IsMultipath, routeOf(m.Route.Paths)}, true
+	}
+	return routeKey{}, routeChange{}, false
+}
+
+func toPrefix(p ip_types.Prefix) netip.Prefix {
+	addr := netip.AddrFrom4(p.Address.Un.GetIP4())
+	if p.Address.Af == ip_types.ADDRESS_IP6 {
+		addr = netip.AddrFrom16(p.Address.Un.GetIP6())
+	}
+	return netip.PrefixFrom(addr, int(p.Len)).Masked()
+}
+
+func routeOf(paths []fib_types.FibPath) fibRoute {
+	r := fibRoute{paths: len(paths)}
+	for _, p := range paths {
+		if special(p) {
+			r.special++
+		}
+		if h, ok := recursive(p); ok {
+			r.hops = append(r.hops, h)
+		}
+	}
+	return r
+}
+
+// special paths end the packet's way: VPP keeps sw_if_index 0 in them whatever the message says (fib_api_path_decode).
+func special(p fib_types.FibPath) bool {
+	switch p.Type {
+	case fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
+		return true
+	}
+	return false
+}
+
+// recursive is the next hop of a path that names no interface: VPP looks it up, here in table 0.
+func recursive(p fib_types.FibPath) (netip.Addr, bool) {
+	if p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL || p.SwIfIndex != ^uint32(0) || p.TableID != 0 {
+		return netip.Addr{}, false
+	}
+	var addr netip.Addr
+	switch p.Proto {
+	case fib_types.FIB_API_PATH_NH_PROTO_IP4:
+		addr = netip.AddrFrom4(p.Nh.Address.GetIP4())
+	case fib_types.FIB_API_PATH_NH_PROTO_IP6:
+		addr = netip.AddrFrom16(p.Nh.Address.GetIP6())
+	}
+	return addr, addr.IsValid() && !addr.IsUnspecified()
+}
+
+// routes is the shadow of the FIB as far as routes go; connected prefixes are known from dumps only.
+type routes struct {
+	shadow[routeKey, fibRoute, routeChange]
+	// hopping are the keys that had recursive next hops at some time, so that nobody looks through all routes for them.
+	hopping map[routeKey]struct{}
+	// flight counts unanswered messages by key; risky how many of the keys hold a next hop.
+	flight map[routeKey]flight
+	risky  int
+}
+
+// flight is what is on its way about one key.
+type flight struct {
+	n     int
+	risky bool
+}
+
+// sent notes a message on its way.
+func (r *routes) sent(k routeKey, c routeChange) {
+	r.send(k, c)
+	r.note(k, c.route)
+	if r.flight == nil {
+		r.flight = map[routeKey]flight{}
+	}
+	f := r.flight[k]
+	f.n++
+	if !f.risky && r.holdsHop(k.prefix) {
+		f.risky = true
+		r.risky++
+	}
+	r.flight[k] = f
+}
+
+func (r *routes) holdsHop(p netip.Prefix) bool {
+	for key := range r.hopping {
+		if slices.ContainsFunc(r.get(key).hops, p.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// answered takes in the answer to the oldest message about k.
+func (r *routes) answered(k routeKey, ok bool) {
+	r.settle(k, ok)
+	f := r.flight[k]
+	if f.n--; f.n > 0 {
+		r.flight[k] = f
+		return
+	}
+	delete(r.flight, k)
+	if f.risky {
+		r.risky--
+	}
+}
+
+// hinges tells whether something on its way decides how a next hop resolves, if msg can make that matter.
+func (r *routes) hinges(c routeChange) bool {
+	if len(r.hopping) > 0 && r.risky > 0 {
+		return true
+	}
+	for k := range r.flight {
+		if slices.ContainsFunc(c.route.hops, k.prefix.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *routes) note(k routeKey, v fibRoute) {
+	if len(v.hops) == 0 {
+		return
+	}
+	if r.hopping == nil {
+		r.hopping = map[routeKey]struct{}{}
+	}
+	r.hopping[k] = struct{}{}
+}
+
+// dumped takes in all routes of one table and family.
+func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
+	seen := make(map[routeKey]fibRoute, len(details))
+	for _, d := range details {
+		if d, ok := d.(*ip.IPRouteDetails); ok {
+			k, v := routeKey{d.Route.TableID, toPrefix(d.Route.Prefix)}, routeOf(d.Route.Paths)
+			if was, _ := r.flying(k); was.special == 0 && len(d.Route.Paths) == 1 && ownDrop(k.prefix, d.Route.Paths[0]) {
+				v.special = 0
+			}
+			seen[k] = v
+			r.note(k, v)
+		}
+	}
+	for k, c := range r.cells {
+		if _, ok := seen[k]; !ok && k.table == req.Table.TableID && k.prefix.Addr().Is6() == req.Table.IsIP6 && c.acked.paths > 0 {
+			r.set(k, fibRoute{})
+		}
+	}
+	for k, v := range seen {
+		r.set(k, v)
+	}
+}
+
+// ownDrop tells VPP's own drop routes, which do no harm, from those of the API: the dump does not.
+func ownDrop(p netip.Prefix, path fib_types.FibPath) bool {
+	if path.Type != fib_types.FIB_API_PATH_TYPE_DROP {
+		return false
+	}
+	return p.Bits() == 0 || p.Addr().Is4() && p.Bits() == 4 && (p.Addr().As4()[0] == 224 || p.Addr().As4()[0] == 240)
+}
+
+// deadly names a next hop that a special route would cover after the change; the host route of the next hop itself, if it
+// is one of the API's, saves it.
+func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix, bool) {
+	get := func(k routeKey) fibRoute {
+		if k == key {
+			return after
+		}
+		return r.get(k)
+	}
+	check := func(hops []netip.Addr) (netip.Addr, netip.Prefix, bool) {
+		for _, h := range hops {
+			if p, ok := cover(get, h); ok {
+				return h, p, true
+			}
+		}
+		return netip.Addr{}, netip.Prefix{}, false
+	}
+	if h, p, ok := check(after.hops); ok {
+		return h, p, ok
+	}
+	for k := range r.hopping {
+		if k == key {
+			continue
+		}
+		if h, p, ok := check(r.get(k).hops); ok {
+			return h, p, ok
+		}
+	}
+	return netip.Addr{}, netip.Prefix{}, false
+}
+
+// cover is the special route that a next hop would be resolved by.
+func cover(get func(routeKey) fibRoute, h netip.Addr) (netip.Prefix, bool) {
+	for bits := h.BitLen(); bits >= 0; bits-- {
+		p, err := h.Prefix(bits)
+		if err != nil {
+			return p, false
+		}
+		if r := get(routeKey{0, p}); r.paths > 0 {
+			return p, r.special > 0 && bits < h.BitLen()
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func routeRules() []Rule {
+	messages := []string{"ip_route_add_del", "ip_route_add_del_v2"}
+	return []Rule{
+		{
+			Name: "route-special-table", Messages: messages,
+			Source: "fib_attached_export.c fib_attached_export_import, VPP 24.06 and 25.10",
+			Harm:   "VPP takes a drop, unreachable or prohibited path for one attached to local0, which has no other table: SIGSEGV",
+			judge: func(_ *Guard, msg api.Message) string {
+				if k, c, _ := routeOp(msg); c.add && k.table != 0 && c.route.special > 0 {
+					return fmt.Sprintf("drop, unreachable or prohibited path in table %d: only table 0 can have it", k.table)
+				}
+				return ""
+			},
+		}, {
+			Name: "route-next-hop", Messages: messages,
+			Source: "fib_entry_src_rr.c fib_entry_src_rr_resolve_via_connected, VPP 24.06 and 25.10",
+			Harm:   "a next hop without interface that resolves by a drop, unreachable or prohibited route: SIGSEGV",
+			judge: func(g *Guard, msg api.Message) string {
+				k, c, _ := routeOp(msg)
+				if len(g.routes.hopping) == 0 && len(c.route.hops) == 0 {
+					return ""
+				}
+				if h, p, ok := g.routes.deadly(k, c.apply(g.routes.get(k))); ok {
+					return fmt.Sprintf("next hop %s would resolve by %s, which forwards nothing: name the interface, or a route to it", h, p)
+				}
+				return ""
+			},
+			hinges: func(g *Guard, msg api.Message) bool {
+				_, c, _ := routeOp(msg)
+				return g.routes.hinges(c)
+			},
+		},
+	}
+}
