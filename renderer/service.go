@@ -52,6 +52,10 @@ type ContivService struct {
 	// Conflicts are frontends this service asks for that belong to another one, which sorts before it. They must not
 	// be rendered here. A frontend with the zero address stands for its port on every node address.
 	Conflicts map[Frontend]svcmodel.ID
+
+	// PodIPs are those of the service's addresses that some pod has: whatever is rendered for them, the way to the pod
+	// must stay. Nil: none.
+	PodIPs *IPAddresses
 }
 
 // NewContivService returns a service without addresses, ports and backends, ready to be filled.
@@ -117,7 +121,8 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
 		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
 		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
-		maps.Equal(cs.Conflicts, o.Conflicts)
+		maps.Equal(cs.Conflicts, o.Conflicts) &&
+		cs.PodIPs.Equal(o.PodIPs)
 }
 
 func equalBackends(a, b []*ServiceBackend) bool {
@@ -142,6 +147,9 @@ func (cs ContivService) String() string {
 	}
 	for _, f := range slices.SortedFunc(maps.Keys(cs.Conflicts), Frontend.Compare) {
 		fmt.Fprintf(&b, " conflict %s of %s", f, cs.Conflicts[f])
+	}
+	if cs.PodIPs.Len() > 0 {
+		fmt.Fprintf(&b, " pods=%s", cs.PodIPs)
 	}
 	return b.String()
 }

@@ -95,6 +95,9 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
 		return c.failed(j, options, Rejected, icmpText(j.packet))
 	case j.lost != "":
 		return c.failed(j, options, Dropped, j.lost)
+	case !j.end.outside && j.packet.Src == j.packet.Dst && p.Src != p.Dst:
+		// Every kernel drops such a packet as martian, unless it was sent over its own loopback interface.
+		return c.failed(j, options, Dropped, fmt.Sprintf("%s gets a packet that seems to come from itself, and drops it", j.end))
 	}
 	if reason := c.refuses(j); reason != "" {
 		return c.failed(j, options, Rejected, reason)

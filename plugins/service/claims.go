@@ -111,6 +111,15 @@ func (c *claims) rivals(at renderer.Frontend, f func(*service)) {
 	}
 }
 
+// claimants calls f for every service that claims a frontend at the address.
+func (c *claims) claimants(a netip.Addr, f func(*service)) {
+	for _, list := range c.at[a] {
+		for _, s := range list {
+			f(s)
+		}
+	}
+}
+
 // setNodes replaces the node addresses and calls dirty for services whose luck that may change.
 func (c *claims) setNodes(nodes *renderer.IPAddresses, dirty func(*service)) {
 	old := c.nodes

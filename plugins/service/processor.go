@@ -107,7 +107,7 @@ func (p *Processor) Apply(ch event.Change) {
 		p.setSlice(model.SliceID(name), slice)
 	case model.KindPod:
 		pod, _ := obj.(*model.Pod)
-		p.stateDirty = p.pods.set(model.PodID(name), pod) || p.stateDirty
+		p.setPod(model.PodID(name), pod)
 	case model.KindNode:
 		node, _ := obj.(*model.Node)
 		p.nodesDirty = put(p.nodes, ch.Ref.Name, node) || p.nodesDirty
@@ -115,6 +115,35 @@ func (p *Processor) Apply(ch event.Change) {
 		cidr, _ := obj.(*model.ServiceCIDR)
 		p.nodesDirty = put(p.ranges, ch.Ref.Name, cidr) || p.nodesDirty
 	}
+}
+
+func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
+	old := p.pods.ips[id]
+	if !p.pods.set(id, pod) {
+		return
+	}
+	p.stateDirty = true
+	for _, list := range [][]netip.Addr{old, p.pods.ips[id]} {
+		for _, a := range list {
+			p.claims.claimants(a, p.mark)
+		}
+	}
+}
+
+// podsAmong are the addresses of a service that pods have; nil: none.
+func (p *Processor) podsAmong(svc *renderer.ContivService) *renderer.IPAddresses {
+	var found []netip.Addr
+	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
+		for _, a := range addrs.Addrs() {
+			if len(p.pods.at[a]) > 0 {
+				found = append(found, a)
+			}
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return renderer.IPAddressesOf(found...)
 }
 
 // put stores or, given nil, removes, and tells whether that changed the map.
@@ -274,6 +303,7 @@ func (p *Processor) rebuild(s *service, env surroundings) bool {
 	if skipReason(s.spec, p.cfg.ProxyName) == "" {
 		now, s.notes = build(s.spec, s.parts, env)
 		now.Conflicts = p.claims.conflicts(s)
+		now.PodIPs = p.podsAmong(now)
 		for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
 			s.notes = append(s.notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
 		}

@@ -31,7 +31,8 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	}
 	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
-			if a.Is4() && !nodeIPs.Contains(a) {
+			// A route to a node or a pod is somebody else's, and a refusal would take its place.
+			if a.Is4() && !nodeIPs.Contains(a) && !svc.PodIPs.Contains(a) {
 				values.Put(&contivl3.RejectRoute{DstNetwork: a.String() + "/32"})
 			}
 		}
@@ -118,7 +119,7 @@ func (s *rendering) choose(a netip.Addr, outside, inside target) target {
 	return outside
 }
 
-// internal is the target of cluster IPs. The source is kept, except in a call of an endpoint to itself (rule A8).
+// internal is the target of cluster IPs: the source is kept.
 func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
 	set := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
@@ -127,7 +128,18 @@ func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 			return target{}
 		}
 	}
-	return target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+	return s.shown(set)
+}
+
+// shown keeps the client's address, except in a call of an endpoint to itself (rule A8). That takes the NAT loopback, and a
+// mapping that asks for one waits until there is one: without it better all calls but those to oneself than none.
+func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
+	t := target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+	if !t.reject && !s.node.Loopback.Is4() {
+		s.note(false, "this node has no NAT loopback: its endpoints cannot reach themselves through the service")
+		t.source = nat.DNat44_StaticMapping_DISABLED
+	}
+	return t
 }
 
 // external is the target of external addresses and this node's own. Policy Cluster hides the client, so that answers
@@ -142,7 +154,7 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 			"clients from outside are not answered")
 		set = cluster
 	}
-	return target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+	return s.shown(set)
 }
 
 // podsOnly is the target of other nodes' addresses. With policy Cluster there is no mapping: the other node translates, and
@@ -150,10 +162,10 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 // cut the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's
 // address, and the answer of an endpoint elsewhere would miss it: so pods reach every endpoint right from here.
 func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
-	return target{
-		locals: cluster, source: nat.DNat44_StaticMapping_SELF,
-		reject: len(cluster) == 0 || s.svc.TrafficPolicy == renderer.ClusterWide,
+	if s.svc.TrafficPolicy == renderer.ClusterWide {
+		return target{reject: true}
 	}
+	return s.shown(cluster)
 }
 
 // hidden replaces the client by the NAT loopback. Without one VPP would drop such packets ("out of ports", rule A8).
@@ -162,7 +174,7 @@ func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	if !t.reject && !s.node.Loopback.Is4() {
 		s.note(false, "this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on other "+
 			"nodes may miss this node")
-		t.source = nat.DNat44_StaticMapping_SELF
+		t.source = nat.DNat44_StaticMapping_DISABLED
 	}
 	return t
 }

@@ -305,10 +305,22 @@ func TestA8NoLoopbackKeepsClients(t *testing.T) {
 	n.Loopback = netip.Addr{}
 	got := lines(Service(web(endpoints("10.1.2.2"), externalIP("203.0.113.7")), n, nodeIPs, Config{}))
 	want := []string{
-		"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1", "203.0.113.7:80/TCP SELF 10.1.2.2:8080*1", vipReject, extReject,
+		"10.96.0.10:80/TCP DISABLED 10.1.2.2:8080*1", "203.0.113.7:80/TCP DISABLED 10.1.2.2:8080*1", vipReject, extReject,
+		"Service default/web: this node has no NAT loopback: its endpoints cannot reach themselves through the service (refused false)",
 		"Service default/web: this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on " +
 			"other nodes may miss this node (refused false)",
 	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// A refusal at the prefix of a pod's route would replace that route (ip_route_add_del: all its callers are one source to VPP's FIB).
+func TestAddressOfAPodHasNoReject(t *testing.T) {
+	svc := web(endpoints("10.1.2.2"), externalIP("203.0.113.7"))
+	svc.PodIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
+	got := lines(Service(svc, node(), nodeIPs, Config{}))
+	want := []string{"10.96.0.10:80/TCP SELF 10.1.2.2:8080*1", "203.0.113.7:80/TCP ENABLED 10.1.2.2:8080*1", vipReject}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
