@@ -125,6 +125,19 @@ func (a *Agent) poke() {
 	}
 }
 
+// notice makes a new connection a reason to look what VPP has. It tells whether there is one.
+func (a *Agent) notice() bool {
+	s := a.state.Load()
+	if s == nil || s.Connected && s.Generation == a.handled {
+		return false
+	}
+	a.stale = true
+	if s.Connected {
+		a.handled = s.Generation
+	}
+	return s.Connected
+}
+
 // away returns why VPP cannot be reached, nil if it may be.
 func (a *Agent) away() error {
 	s := a.state.Load()
@@ -211,6 +224,7 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 	began := a.cfg.Now()
 	c := &event.Committed{Seq: seq, Cause: cause, Resync: resync}
 	x := &execution{a: a, p: p, c: c}
+	a.notice()
 	err := a.away()
 	if err == nil {
 		err = a.look(ctx, p, resync)

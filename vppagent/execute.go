@@ -3,6 +3,7 @@ package vppagent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,7 @@ func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 			}
 		}
 		orderClaims(x.batch)
+		x.intend(tried)
 		lost := x.send(ctx)
 		for _, s := range tried {
 			x.finish(s, lost)
@@ -53,15 +55,38 @@ func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 	return nil
 }
 
+// intend writes into the journal what is about to be made without a tag: whatever happens next, it is known to be ours.
+func (x *execution) intend(level []Step) {
+	if x.a.journal.path == "" {
+		return
+	}
+	for _, s := range level {
+		if s.Action == Create && s.v.kind.journalled() && s.v.plan.err == nil {
+			x.a.journal.set(s.Key, s.v.kind.Descriptor, s.v.want, true)
+		}
+	}
+	x.a.saveJournal()
+}
+
 // operations are the requests of a step; ok is false if it cannot be done any more, because what it needs failed.
 func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	v, w := s.v, x.a.g.world
+	if s.Action == Create && v.have != nil { // to be recreated, but it could not be deleted: plan.err tells why
+		return nil, false
+	}
 	v.plan.err = nil
 	switch {
 	case s.Action == Delete:
+		if user := v.stillUsed(); user != nil {
+			v.plan.err = fmt.Errorf("%s is still there and needs it", user.key)
+			return nil, true
+		}
 		ops, v.plan.err = v.kind.Delete(w, v.have)
 	case !x.a.g.should(v):
 		return nil, false
+	case x.p.inTheWay(v, func(h *value) bool { return h.have != nil && h.plan.err != nil }):
+		v.plan.err = errors.New("what has to go before is still there")
+		return nil, true
 	case s.Action == Create:
 		if v.rebind {
 			ops, _ = v.kind.Delete(w, v.want)
@@ -73,6 +98,25 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
 	}
 	return ops, true
+}
+
+// stillUsed returns something in VPP that needs v: its removal failed. VPP would often delete v all the same, and keep a
+// wreck of the other that cannot be removed any more.
+func (v *value) stillUsed() *value {
+	check := func(d *value) bool {
+		return d.have != nil && d.kind != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil
+	}
+	for d := range v.dependents {
+		if check(d) {
+			return d
+		}
+	}
+	for _, d := range v.derived {
+		if check(d) {
+			return d
+		}
+	}
+	return nil
 }
 
 // orderClaims moves a request that frees what a request of another value takes to the front.
@@ -153,12 +197,16 @@ func unreachable(err error) bool {
 // finish takes over what a step achieved.
 func (x *execution) finish(s Step, lost error) {
 	v := s.v
+	s.err = v.plan.err
 	x.done = append(x.done, s)
 	if v.plan.err != nil || lost != nil {
-		v.unsure = true
 		if s.Action == Create {
 			x.notCreated(v)
+			if v.kind.journalled() { // it may be there all the same, with nothing but our memory to tell whose it is
+				v.have, v.ours = v.want, true
+			}
 		}
+		v.unsure = true
 		return
 	}
 	switch s.Action {
@@ -177,9 +225,6 @@ func (x *execution) finish(s Step, lost error) {
 
 // notCreated lets those that need v wait.
 func (x *execution) notCreated(v *value) {
-	if v.have != nil {
-		return
-	}
 	x.a.g.setWill(v, false, x.p.touch)
 	for len(x.p.queue) > 0 {
 		d := x.p.queue[len(x.p.queue)-1]
@@ -194,10 +239,14 @@ func (x *execution) notCreated(v *value) {
 // setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
 	v.have, v.ours = have, ours && have != nil
-	if !v.kind.Tagged {
-		a.journal.set(v.key, v.kind.Descriptor, v.have, v.ours)
+	if v.kind.journalled() {
+		untagged := v.ours && (!v.kind.Tagged || v.kind.Untagged(have))
+		a.journal.set(v.key, v.kind.Descriptor, v.have, untagged)
 	}
 }
+
+// journalled tells that VPP may have objects of the kind that are ours and have no tag.
+func (k *kind) journalled() bool { return !k.Tagged || k.Untagged != nil }
 
 // observe turns what happened into statuses.
 func (a *Agent) observe(p *planner, x *execution) {

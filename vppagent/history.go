@@ -113,8 +113,8 @@ func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
 	}
 	for i, s := range x.done {
 		r.Ops[i] = OpRecord{Action: s.Action, Key: s.Key}
-		if s.v.plan.err != nil {
-			r.Ops[i].Err = s.v.plan.err.Error()
+		if s.err != nil {
+			r.Ops[i].Err = s.err.Error()
 		}
 	}
 	a.history.add(r)

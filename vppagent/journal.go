@@ -168,7 +168,7 @@ func (a *Agent) openJournal() {
 	for key, text := range a.journal.live {
 		_, m, err := keyed.ParseLine(text)
 		v := a.g.node(key)
-		if err == nil && v.kind != nil && !v.kind.Tagged {
+		if err == nil && v.kind != nil && v.kind.journalled() {
 			v.have, err = v.kind.Compile(key, m)
 		}
 		if err != nil || v.have == nil {

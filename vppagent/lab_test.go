@@ -2,6 +2,7 @@ package vppagent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -32,6 +33,7 @@ type lab struct {
 	states chan vpp.State
 	seq    uint64
 	want   keyed.Values
+	lost   bool // the connection, as far as transactions tell
 }
 
 type tb interface {
@@ -124,6 +126,12 @@ func (l *lab) txn(kind event.ResyncKind, values map[string]proto.Message) *event
 	if err := l.sim.Crashed(); err != nil {
 		l.t.Fatalf("VPP crashed: %v", err)
 	}
+	return l.note(c)
+}
+
+// note remembers that a result says the connection is lost.
+func (l *lab) note(c *event.Committed) *event.Committed {
+	l.lost = l.lost || c != nil && errors.Is(c.Err, vpp.ErrDisconnected)
 	return c
 }
 

@@ -50,7 +50,8 @@ type Step struct {
 	// Unknown is why the messages are not known yet.
 	Unknown string `json:"unknown,omitempty"`
 
-	v *value
+	v   *value
+	err error // once it was tried
 }
 
 // Note is a value and what is to say of it.
@@ -105,6 +106,7 @@ type planner struct {
 	touched []*value // each once, in the order first met
 	dels    []*value
 	puts    []*value
+	freed   map[string][]*value // claims of dels
 }
 
 // touch puts v on the list of values to look at.
@@ -152,6 +154,7 @@ func (p *planner) decide() {
 			v.plan.action = Update
 		case v.have != nil && v.ours:
 			v.plan.action = Delete
+			p.moveAside(v)
 		}
 	}
 	for _, v := range p.touched {
@@ -163,6 +166,25 @@ func (p *planner) decide() {
 			p.dels = append(p.dels, v)
 		case Delete:
 			p.dels = append(p.dels, v)
+		}
+	}
+}
+
+// moveAside recreates the parts of the same base that are in VPP already though they should have waited for v to go.
+func (p *planner) moveAside(v *value) {
+	if v.base == nil || v.kind.Claims == nil {
+		return
+	}
+	claims := v.kind.Claims(v.have)
+	for _, d := range v.base.derived {
+		if d.kind == nil || d.kind.Waits == nil || d.have == nil || d.want == nil {
+			continue
+		}
+		if slices.ContainsFunc(d.kind.Waits(d.have), func(c string) bool { return slices.Contains(claims, c) }) {
+			p.mark(d)
+			if d.will {
+				p.recreate(d)
+			}
 		}
 	}
 }
@@ -302,36 +324,43 @@ func (p *planner) markEarly() {
 	if len(p.dels) == 0 || len(p.puts) == 0 {
 		return
 	}
-	freed := map[string][]*value{}
+	p.freed = map[string][]*value{}
 	for _, v := range p.dels {
 		if v.plan.action == Recreate {
 			p.early(v)
 		}
 		if v.kind.Claims != nil {
 			for _, c := range v.kind.Claims(v.have) {
-				freed[c] = append(freed[c], v)
+				p.freed[c] = append(p.freed[c], v)
 			}
 		}
 	}
-	if len(freed) == 0 {
+	if len(p.freed) == 0 {
 		return
 	}
-	makeRoom := func(v *value, claims func(any) []string) {
+	for _, v := range p.puts {
+		p.inTheWay(v, func(holder *value) bool { p.early(holder); return false })
+	}
+}
+
+// inTheWay calls f for the values of the plan whose removal makes room for v, until it returns true.
+func (p *planner) inTheWay(v *value, f func(*value) bool) bool {
+	if len(p.freed) == 0 {
+		return false
+	}
+	for _, claims := range []func(any) []string{v.kind.Claims, v.kind.Waits} {
 		if claims == nil {
-			return
+			continue
 		}
 		for _, c := range claims(v.want) {
-			for _, holder := range freed[c] {
-				if holder != v {
-					p.early(holder)
+			for _, holder := range p.freed[c] {
+				if holder != v && f(holder) {
+					return true
 				}
 			}
 		}
 	}
-	for _, v := range p.puts {
-		makeRoom(v, v.kind.Claims)
-		makeRoom(v, v.kind.Waits)
-	}
+	return false
 }
 
 func (p *planner) early(v *value) {

@@ -107,7 +107,7 @@ func wishInterfaces(t *rapid.T, v keyed.Values, flip func(string) bool, upto fun
 		}
 	}
 	if flip("route in vrf") {
-		v.Put(&l3.Route{VrfId: 7, DstNetwork: "10.3.0.0/16", Type: l3.Route_DROP})
+		v.Put(&l3.Route{VrfId: 7, DstNetwork: "10.3.0.0/16", NextHopAddr: "10.9.0.2", OutgoingInterface: "loop"})
 		v.Put(&l3.Route{DstNetwork: "10.5.0.0/16", Type: l3.Route_INTER_VRF, ViaVrfId: 7})
 	}
 }
@@ -268,7 +268,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 			l.reconnect()
 		}
 		now = now.Add(10 * time.Second)
-		l.agent.Retry(context.Background())
+		l.step()
 		l.reconnect()
 	}
 	l.sim.Fail(nil)
@@ -277,7 +277,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		l.reconnect()
 		if !l.agent.Snapshot().Connected {
 			l.txn(event.Downstream, nil)
-		} else if l.agent.Retry(context.Background()) == nil {
+		} else if !l.step() {
 			break
 		}
 	}
@@ -309,12 +309,25 @@ func (l *lab) fail(seed uint64) {
 	})
 }
 
-// reconnect tells the agent of a connection that was lost and is back.
-func (l *lab) reconnect() {
-	for {
-		if len(l.states) == 0 && l.conn.State().Connected {
-			return
+// step lets the agent do what it does by itself, and tells whether it did anything.
+func (l *lab) step() bool {
+	all := l.agent.Step(context.Background(), nil)
+	for _, e := range all {
+		if c, ok := e.(*event.Committed); ok {
+			l.note(c)
 		}
-		l.agent.Connected(<-l.states)
+	}
+	return len(all) > 0
+}
+
+// reconnect waits for the new connection if the last one is known to be lost, and tells the agent.
+func (l *lab) reconnect() {
+	if err := l.sim.Crashed(); err != nil {
+		l.t.Fatalf("VPP crashed: %v", err)
+	}
+	for l.lost {
+		s := <-l.states
+		l.agent.Connected(s)
+		l.lost = !s.Connected
 	}
 }

@@ -54,13 +54,11 @@ func (a *Agent) arm(timer *time.Timer) {
 
 // attend handles what woke Run: a new connection, or changed interfaces.
 func (a *Agent) attend(ctx context.Context) *event.Committed {
-	if s := a.state.Load(); s != nil && s.Connected && s.Generation != a.handled {
-		a.handled = s.Generation
-		a.stale = true
+	if a.notice() {
 		a.changed.Store(false)
 		return a.run(ctx, a.newPlanner(), event.Downstream, "connected", 0)
-	} else if s != nil && !s.Connected {
-		a.stale = true
+	}
+	if a.away() != nil {
 		a.publish()
 		return nil
 	}

@@ -20,6 +20,8 @@ type Descriptor struct {
 	Prefix string // of all keys; without a final slash: the only key
 	// Tagged tells that VPP keeps our tag on the object: what carries it is ours. Without, the agent's journal decides.
 	Tagged bool
+	// Untagged tells of a Tagged kind that this object has no tag yet; nil: all have theirs from the beginning.
+	Untagged func(state any) bool
 
 	// Compile validates; its error names the field.
 	Compile func(key string, m proto.Message) (any, error)
@@ -159,6 +161,7 @@ type Spec[V proto.Message, S comparable] struct {
 	Name         string
 	Prefix       string
 	Tagged       bool
+	Untagged     func(S) bool
 	Compile      func(key string, m V) (S, error)
 	Message      func(S) V
 	Equal        func(have, want S) bool
@@ -209,6 +212,9 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	}
 	if s.Claims != nil {
 		d.Claims = func(state any) []string { return s.Claims(state.(S)) }
+	}
+	if s.Untagged != nil {
+		d.Untagged = func(state any) bool { return s.Untagged(state.(S)) }
 	}
 	if s.Waits != nil {
 		d.Waits = func(state any) []string { return s.Waits(state.(S)) }

@@ -96,7 +96,7 @@ func changeLocals(have, want []local, affinity bool) (steps []step, ok bool) {
 		return nil, false
 	}
 	if affinity {
-		return c.keepingClients(without(have, c.dels))
+		return c.keepingClients(without(want, c.adds))
 	}
 	return c.addingFirst()
 }
@@ -190,7 +190,8 @@ func (c *changer) addingFirst() ([]step, bool) {
 // keepingClients is the way when clients are pinned to backends. VPP pins them to a slot, gives a freed slot to the next
 // local added, and does not unpin on removal: clients of a removed backend would be sent to it for ever. So every slot
 // freed is taken at once, by a new backend or by one that stays (z), which takes over the clients. nat44_ed_affinity.c,
-// VPP 24.06. stay are the locals in both lists.
+// VPP 24.06. stay are the locals of both lists, as
+// they are in the new one.
 func (c *changer) keepingClients(stay []local) ([]step, bool) {
 	for _, r := range c.reweights {
 		if !c.do(step{false, r[0]}, step{true, r[1]}) {

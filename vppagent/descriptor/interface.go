@@ -2,6 +2,7 @@ package descriptor
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,11 +24,14 @@ type iface struct {
 	link      link // comparable; tells what to create
 	enabled   bool
 	mac       [6]byte // zero: as VPP chose
+	macChosen bool    // by us, not by the message
 	mtu       uint32  // of layer 3; 0: as VPP chose
 	vrf       uint32
 	addresses []netip.Prefix // sorted
-	// ours is false for an interface that was there before, without a tag, and is what is wanted: it is never deleted.
+	// adopted: it was there before us, without a tag, and is what is wanted: it is never deleted.
 	adopted bool
+	// untagged: we made it, but the connection ended before it had its tag.
+	untagged bool
 }
 
 // link is what an interface is made of; each kind of interface has one.
@@ -47,7 +51,8 @@ type link interface {
 func Interface() *Descriptor {
 	return Spec[*ligato.Interface, *iface]{
 		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
-		Compile: compileInterface, Message: (*iface).message,
+		Untagged: func(i *iface) bool { return i.untagged },
+		Compile:  compileInterface, Message: (*iface).message,
 		Equal: func(have, want *iface) bool { return len(diffInterface(have, want)) == 0 },
 		Derived: func(i *iface) []Derived {
 			var out []Derived
@@ -110,6 +115,9 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 	if i.mac, err = parseMAC("phys_address", m.GetPhysAddress()); err != nil {
 		return nil, err
 	}
+	if m.GetPhysAddress() == "" && m.GetType() == ligato.Interface_SOFTWARE_LOOPBACK {
+		i.mac, i.macChosen = loopbackMAC(i.name), true
+	}
 	for n, s := range m.GetIpAddresses() {
 		p, err := parsePrefix(fmt.Sprintf("ip_addresses[%d]", n), s)
 		if err != nil {
@@ -125,6 +133,13 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 	}
 	i.link, err = compileLink(m)
 	return i, err
+}
+
+// loopbackMAC is the address of a loopback that is given none: it follows from the name, so that a loopback made just
+// before the connection ended, and without a tag yet, is known to be ours.
+func loopbackMAC(name string) [6]byte {
+	sum := sha256.Sum256([]byte("loopback " + name))
+	return [6]byte{0x02, 0xca, sum[0], sum[1], sum[2], sum[3]}
 }
 
 func comparePrefixes(a, b netip.Prefix) int {
@@ -144,7 +159,7 @@ func (i *iface) families() (v4, v6 bool) {
 
 func (i *iface) message() *ligato.Interface {
 	m := &ligato.Interface{Name: i.name, Enabled: i.enabled, Mtu: i.mtu, Vrf: i.vrf}
-	if i.mac != [6]byte{} {
+	if i.mac != [6]byte{} && !i.macChosen {
 		m.PhysAddress = macText(i.mac)
 	}
 	for _, p := range i.addresses {
@@ -168,6 +183,9 @@ func diffInterface(have, want *iface) (diff []string) {
 	if have.enabled != want.enabled {
 		diff = append(diff, "enabled")
 	}
+	if have.untagged {
+		diff = append(diff, "tag")
+	}
 	return diff
 }
 
@@ -177,6 +195,8 @@ func (i *iface) attributes(idx interface_types.InterfaceIndex, names []string) (
 		switch n {
 		case "mac":
 			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceSetMacAddress{SwIfIndex: idx, MacAddress: i.mac})})
+		case "tag":
+			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: idx, Tag: i.tag()})})
 		case "mtu":
 			ops = append(ops, Op{Call: write(&interfaces.SwInterfaceSetMtu{SwIfIndex: idx, Mtu: []uint32{i.mtu, 0, 0, 0}})})
 		case "enabled":
@@ -200,6 +220,9 @@ func createInterface(w *World, i *iface) ([]Op, error) {
 		return nil, err
 	}
 	op.Takes = i.link.claim()
+	if op.Takes != "" {
+		w.tried[op.Takes] = true
+	}
 	return []Op{op}, nil
 }
 
@@ -244,13 +267,9 @@ func retrieveInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[string]*iface{}     // by claim
 	candidates := map[string]*iface{} // by name
 	c.Each(func(_ string, state any, want bool) {
 		i := state.(*iface)
-		if want {
-			wanted[i.link.claim()] = i
-		}
 		if candidates[i.name] == nil || want {
 			candidates[i.name] = i
 		}
@@ -261,32 +280,58 @@ func retrieveInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 		if !ok {
 			continue
 		}
-		name := known.Name
+		i := &iface{name: known.Name, enabled: known.Up, mtu: known.MTU, mac: known.MAC, link: l}
 		if !known.Ours {
-			want := wanted[l.claim()]
-			if want == nil || l.claim() == "" || known.Tag != "" || l != correlate(l, want.link) {
+			want := i.orphanOf(w, known, candidates)
+			if want == nil {
 				continue
 			}
-			// Made before us, or by a life of ours that ended before it tagged: it cannot be made twice, so it is taken.
-			name = want.name
-			known.Name = name
+			// Made before us, or by us and not tagged yet: it cannot be made twice, so it is taken.
+			i.untagged = want.link.claim() == "" || w.tried[want.link.claim()]
+			i.adopted = !i.untagged
+			i.name, known.Name, known.Ours = want.name, want.name, i.untagged
 			w.add(known)
 		}
-		i := &iface{name: name, enabled: known.Up, mtu: known.MTU, mac: known.MAC, adopted: !known.Ours, link: l}
-		if cand := candidates[name]; cand != nil {
-			i.link = correlate(l, cand.link)
-			i.vrf, i.addresses = cand.vrf, cand.addresses
-			if cand.mac == [6]byte{} {
-				i.mac = cand.mac
-			}
-			if cand.mtu == 0 {
-				i.mtu = 0
-			}
+		if cand := candidates[i.name]; cand != nil {
+			i.correlate(cand)
 		}
-		out = append(out, Found{Key: keyed.InterfaceKey(name), State: i, Ours: known.Ours})
+		out = append(out, Found{Key: keyed.InterfaceKey(i.name), State: i, Ours: known.Ours})
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
+}
+
+// orphanOf returns the wanted interface an untagged one is, nil if it is none: it has the host interface or the socket
+// that only one can have, or, of loopbacks, the MAC.
+func (i *iface) orphanOf(w *World, known *Iface, candidates map[string]*iface) *iface {
+	if known.Tag != "" {
+		return nil
+	}
+	var found *iface
+	for _, c := range candidates {
+		if c.link.claim() != i.link.claim() || correlate(i.link, c.link) != c.link {
+			continue
+		}
+		if c.link.claim() == "" && (c.mac != i.mac || i.link != link(loopbackLink{})) {
+			continue
+		}
+		if _, exists := w.Interface(c.name); !exists && (found == nil || c.name < found.name) {
+			found = c
+		}
+	}
+	return found
+}
+
+// correlate takes from a candidate what dumps do not show or nobody asked for.
+func (i *iface) correlate(cand *iface) {
+	i.link = correlate(i.link, cand.link)
+	i.vrf, i.addresses, i.macChosen = cand.vrf, cand.addresses, cand.macChosen
+	if cand.mac == [6]byte{} {
+		i.mac = cand.mac
+	}
+	if cand.mtu == 0 {
+		i.mtu = 0
+	}
 }
 
 // sorted returns all interfaces in order of their index.

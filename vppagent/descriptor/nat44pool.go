@@ -64,17 +64,9 @@ func Nat44AddressPool() *Descriptor {
 			}
 			return out
 		},
-		Create: func(_ *World, p *natPool) ([]Op, error) { return []Op{p.message(p.first, p.last, true)}, nil },
-		Update: updatePool,
-		Delete: func(_ *World, p *natPool) (ops []Op, _ error) {
-			if p.have == nil {
-				return []Op{p.message(p.first, p.last, false)}, nil
-			}
-			for _, a := range p.have {
-				ops = append(ops, p.message(a, a, false))
-			}
-			return ops, nil
-		},
+		Create:   func(_ *World, p *natPool) ([]Op, error) { return p.messages(p.addresses(), true), nil },
+		Update:   updatePool,
+		Delete:   func(_ *World, p *natPool) ([]Op, error) { return p.messages(p.addresses(), false), nil },
 		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idPools, &nat44_ed.Nat44AddressDump{})} },
 		Retrieve: retrievePools,
 	}.Descriptor()
@@ -117,34 +109,39 @@ func (p *natPool) addresses() (out []netip.Addr) {
 
 func (p *natPool) claim(a netip.Addr) string { return fmt.Sprintf("nat44-pool %t %s", p.twice, a) }
 
-func (p *natPool) message(first, last netip.Addr, add bool) Op {
-	m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: first.As4(), LastIPAddress: last.As4(), VrfID: p.vrf, IsAdd: add}
-	if p.twice {
-		m.Flags = nat_types.NAT_IS_TWICE_NAT
+// messages add or remove addresses one by one: each may be waited for by another pool.
+func (p *natPool) messages(addresses []netip.Addr, add bool) []Op {
+	ops := make([]Op, len(addresses))
+	for i, a := range addresses {
+		m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: a.As4(), LastIPAddress: a.As4(), VrfID: p.vrf, IsAdd: add}
+		if p.twice {
+			m.Flags = nat_types.NAT_IS_TWICE_NAT
+		}
+		ops[i] = Op{Call: write(m), Gone: !add}
+		if add {
+			ops[i].Takes = p.claim(a)
+		} else {
+			ops[i].Frees = p.claim(a)
+		}
 	}
-	return Op{Call: write(m), Gone: !add}
+	return ops
 }
 
 // updatePool adds the addresses missing and removes those too many; each removal cuts the sessions of its address only.
-func updatePool(_ *World, have, want *natPool) (ops []Op, err error) {
+func updatePool(_ *World, have, want *natPool) ([]Op, error) {
 	old, now := have.addresses(), want.addresses()
 	if have.vrf != want.vrf || have.twice != want.twice { // VPP takes no address twice
-		for _, a := range old {
-			ops = append(ops, have.message(a, a, false))
-		}
-		old = nil
+		return append(have.messages(old, false), want.messages(now, true)...), nil
 	}
-	for _, a := range now {
-		if !slices.Contains(old, a) {
-			ops = append(ops, want.message(a, a, true))
+	missing := func(from, in []netip.Addr) (out []netip.Addr) {
+		for _, a := range from {
+			if !slices.Contains(in, a) {
+				out = append(out, a)
+			}
 		}
+		return out
 	}
-	for _, a := range old {
-		if !slices.Contains(now, a) {
-			ops = append(ops, have.message(a, a, false))
-		}
-	}
-	return ops, nil
+	return append(want.messages(missing(now, old), true), have.messages(missing(old, now), false)...), nil
 }
 
 func retrievePools(_ *World, d *Dump, c Candidates) ([]Found, error) {

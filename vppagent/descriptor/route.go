@@ -76,7 +76,7 @@ func RejectRoute() *Descriptor {
 		// Multipath: just the refusal goes, and not a route that somebody else has put in its place.
 		Delete:   func(w *World, r *route) ([]Op, error) { return r.send(w, false, true) },
 		Dumps:    routeDumps,
-		Retrieve:     retrieveRoutes,
+		Retrieve: retrieveRoutes,
 	}.Descriptor()
 }
 
@@ -110,7 +110,7 @@ func (r *route) compileType(m *l3.Route) error {
 			return errors.New("type: DROP has neither next_hop_addr nor outgoing_interface")
 		}
 		r.kind = fib_types.FIB_API_PATH_TYPE_DROP
-		return nil
+		return r.onlyInTable0()
 	case l3.Route_INTER_VRF:
 		r.inter, r.via = true, m.GetViaVrfId()
 		if r.iface != "" {
@@ -168,7 +168,16 @@ func compileReject(_ string, m *contivl3.RejectRoute) (*route, error) {
 	default:
 		return nil, fmt.Errorf("action: unknown %d", m.GetAction())
 	}
-	return r, nil
+	return r, r.onlyInTable0()
+}
+
+// onlyInTable0: VPP dies of a drop, unreach or prohibit path in any other table (SIGSEGV in fib_attached_export_import,
+// executed on 24.06 and 25.10).
+func (r *route) onlyInTable0() error {
+	if r.vrf != 0 {
+		return fmt.Errorf("vrf_id: %d: VPP has such routes in table 0 only", r.vrf)
+	}
+	return nil
 }
 
 func (r *route) rejectMessage() *contivl3.RejectRoute {

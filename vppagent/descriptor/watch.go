@@ -69,5 +69,5 @@ func (w *World) CopyFrom(o *World) {
 	for n, i := range o.byIdx {
 		w.byIdx[n] = of(i)
 	}
-	w.sockets = maps.Clone(o.sockets)
+	w.sockets, w.tried = maps.Clone(o.sockets), maps.Clone(o.tried)
 }

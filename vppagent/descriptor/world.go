@@ -34,6 +34,8 @@ type World struct {
 	byIdx  map[uint32]*Iface
 	// sockets are the memif sockets VPP has, name by ID.
 	sockets map[uint32]string
+	// tried are the claims of interfaces we asked VPP to make, successfully or not.
+	tried map[string]bool
 }
 
 // Iface is an interface of VPP.
@@ -51,7 +53,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}}
 	w.setInterfaces(nil)
 	return w
 }
