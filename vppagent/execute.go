@@ -172,7 +172,7 @@ func (x *execution) send(ctx context.Context) (lost error) {
 				err = nil
 			}
 			if err != nil {
-				r.v.plan.err = errors.Join(r.v.plan.err, err)
+				r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))
 				continue
 			}
 			if r.op.Then != nil {
@@ -187,6 +187,15 @@ func (x *execution) send(ctx context.Context) (lost error) {
 		batch = next
 	}
 	return nil
+}
+
+// consequence is err, unless the guard says it after an earlier request of the same value was refused: then the guard keeps
+// VPP from the mess half a change would be (a backend gone whose successor did not come), and the value is not invalid.
+func consequence(earlier, err error) error {
+	if _, guarded := errors.AsType[*vpp.GuardError](err); guarded && earlier != nil {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // unreachable tells that a request was never answered, so that nobody knows what became of it.

@@ -59,7 +59,7 @@ func (s *Step) describe(w *descriptor.World) {
 		ops, err = s.v.kind.Delete(w, s.v.have)
 	}
 	for _, op := range ops {
-		s.Messages = append(s.Messages, descriptor.Text(op.Call.Msg))
+		s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, nil))
 	}
 	if err != nil {
 		s.Unknown = err.Error()

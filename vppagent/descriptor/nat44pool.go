@@ -1,6 +1,7 @@
 package descriptor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -23,13 +24,38 @@ const (
 	twiceNATPrefix = "vpp/nat44/twiceNAT-pool/"
 )
 
-// natPool is a range of addresses NAT may use as source. have is nil, or what VPP has of the range, sorted.
+// natPool is a range of addresses NAT may use as source. have is nil, or what VPP has of it, sorted.
 type natPool struct {
 	key, name   string
 	first, last netip.Addr
 	vrf         uint32
 	twice       bool
-	have        []netip.Addr
+	have        []natAddress
+}
+
+// natAddress is an address in one of VPP's two pools.
+type natAddress struct {
+	addr  netip.Addr
+	vrf   uint32
+	twice bool
+}
+
+func compareNATAddresses(a, b natAddress) int {
+	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.claim(), b.claim()))
+}
+
+// claim: an address is once in each pool, whatever the VRF.
+func (a natAddress) claim() string { return fmt.Sprintf("nat44-pool %t %s", a.twice, a.addr) }
+
+func (a natAddress) message(add bool) Op {
+	m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: a.addr.As4(), LastIPAddress: a.addr.As4(), VrfID: a.vrf, IsAdd: add}
+	if a.twice {
+		m.Flags = nat_types.NAT_IS_TWICE_NAT
+	}
+	if add {
+		return Op{Call: write(m), Takes: a.claim()}
+	}
+	return Op{Call: write(m), Frees: a.claim(), Gone: true}
 }
 
 // Nat44AddressPool describes ligato's Nat44AddressPool. VPP knows addresses, not ranges: whose range an address is in is
@@ -60,13 +86,13 @@ func Nat44AddressPool() *Descriptor {
 		Claims: func(p *natPool) []string {
 			var out []string
 			for _, a := range p.addresses() {
-				out = append(out, p.claim(a))
+				out = append(out, a.claim())
 			}
 			return out
 		},
-		Create:   func(_ *World, p *natPool) ([]Op, error) { return p.messages(p.addresses(), true), nil },
+		Create:   func(_ *World, p *natPool) ([]Op, error) { return natAddresses(p.addresses(), true), nil },
 		Update:   updatePool,
-		Delete:   func(_ *World, p *natPool) ([]Op, error) { return p.messages(p.addresses(), false), nil },
+		Delete:   func(_ *World, p *natPool) ([]Op, error) { return natAddresses(p.addresses(), false), nil },
 		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idPools, &nat44_ed.Nat44AddressDump{})} },
 		Retrieve: retrievePools,
 	}.Descriptor()
@@ -96,52 +122,46 @@ func compilePool(key string, m *nat.Nat44AddressPool) (*natPool, error) {
 	return p, nil
 }
 
-// addresses are those VPP has, at most maxPool+1.
-func (p *natPool) addresses() (out []netip.Addr) {
+// addresses are those VPP has, or is to have; at most maxPool+1.
+func (p *natPool) addresses() (out []natAddress) {
 	if p.have != nil {
 		return p.have
 	}
 	for a := p.first; a.IsValid() && !p.last.Less(a) && len(out) <= maxPool; a = a.Next() {
-		out = append(out, a)
+		out = append(out, natAddress{a, p.vrf, p.twice})
 	}
 	return out
 }
 
-func (p *natPool) claim(a netip.Addr) string { return fmt.Sprintf("nat44-pool %t %s", p.twice, a) }
-
-// messages add or remove addresses one by one: each may be waited for by another pool.
-func (p *natPool) messages(addresses []netip.Addr, add bool) []Op {
+// natAddresses are added and removed one by one: each may be what another pool waits for.
+func natAddresses(addresses []natAddress, add bool) []Op {
 	ops := make([]Op, len(addresses))
 	for i, a := range addresses {
-		m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: a.As4(), LastIPAddress: a.As4(), VrfID: p.vrf, IsAdd: add}
-		if p.twice {
-			m.Flags = nat_types.NAT_IS_TWICE_NAT
-		}
-		ops[i] = Op{Call: write(m), Gone: !add}
-		if add {
-			ops[i].Takes = p.claim(a)
-		} else {
-			ops[i].Frees = p.claim(a)
-		}
+		ops[i] = a.message(add)
 	}
 	return ops
 }
 
 // updatePool adds the addresses missing and removes those too many; each removal cuts the sessions of its address only.
+// An address that changes its VRF goes first, because VPP takes none twice.
 func updatePool(_ *World, have, want *natPool) ([]Op, error) {
 	old, now := have.addresses(), want.addresses()
-	if have.vrf != want.vrf || have.twice != want.twice { // VPP takes no address twice
-		return append(have.messages(old, false), want.messages(now, true)...), nil
-	}
-	missing := func(from, in []netip.Addr) (out []netip.Addr) {
-		for _, a := range from {
-			if !slices.Contains(in, a) {
-				out = append(out, a)
-			}
+	var first, adds, last []Op
+	for _, a := range now {
+		if !slices.Contains(old, a) {
+			adds = append(adds, a.message(true))
 		}
-		return out
 	}
-	return append(want.messages(missing(now, old), true), have.messages(missing(old, now), false)...), nil
+	for _, a := range old {
+		switch {
+		case slices.Contains(now, a):
+		case slices.ContainsFunc(now, func(n natAddress) bool { return n.claim() == a.claim() }):
+			first = append(first, a.message(false))
+		default:
+			last = append(last, a.message(false))
+		}
+	}
+	return slices.Concat(first, adds, last), nil
 }
 
 func retrievePools(_ *World, d *Dump, c Candidates) ([]Found, error) {
@@ -149,68 +169,45 @@ func retrievePools(_ *World, d *Dump, c Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	type address struct {
-		addr  netip.Addr
-		twice bool
-	}
-	inVPP := make(map[address]uint32, len(addresses))
+	inVPP := make(map[natAddress]bool, len(addresses)) // true until it is given to a pool
 	for _, m := range addresses {
-		inVPP[address{netip.AddrFrom4(m.IPAddress), m.Flags&nat_types.NAT_IS_TWICE_NAT != 0}] = m.VrfID
+		inVPP[natAddress{netip.AddrFrom4(m.IPAddress), m.VrfID, m.Flags&nat_types.NAT_IS_TWICE_NAT != 0}] = true
 	}
-	taken := map[address]bool{}
-	take := func(p *natPool) []netip.Addr {
-		got := []netip.Addr{}
-		for _, a := range p.addresses() {
-			k := address{a, p.twice}
-			if vrf, ok := inVPP[k]; ok && vrf == p.vrf && !taken[k] {
-				taken[k] = true
-				got = append(got, a)
-			}
-		}
-		return got
-	}
-	found := map[string]*natPool{}
+	pools, got := map[string]*natPool{}, map[string][]natAddress{}
 	// What is wanted has the first choice of addresses that were ours under another name.
-	c.Each(func(key string, state any, wanted bool) {
-		if p := state.(*natPool); wanted {
-			found[key] = p.found(take(p))
-		}
-	})
-	c.Each(func(key string, state any, wanted bool) {
-		p := state.(*natPool)
-		if wanted {
-			return
-		}
-		got := take(p)
-		if old := found[key]; old != nil && len(got) > 0 && old.vrf == p.vrf && old.twice == p.twice {
-			got = append(got, old.addresses()...)
-			slices.SortFunc(got, netip.Addr.Compare)
-		}
-		if len(got) > 0 {
-			found[key] = p.found(got)
-		}
-	})
+	for _, pass := range []bool{true, false} {
+		c.Each(func(key string, state any, wanted bool) {
+			if wanted != pass {
+				return
+			}
+			p := state.(*natPool)
+			if pools[key] == nil {
+				pools[key] = p
+			}
+			for _, a := range p.addresses() {
+				if inVPP[a] {
+					inVPP[a] = false
+					got[key] = append(got[key], a)
+				}
+			}
+		})
+	}
 	var out []Found
-	for key, p := range found {
-		if p != nil {
-			out = append(out, Found{Key: key, State: p})
-		}
+	for key, has := range got {
+		out = append(out, Found{Key: key, State: pools[key].found(has)})
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
 }
 
-// found is p if VPP has exactly its addresses, nil if it has none, otherwise a pool of what it has.
-func (p *natPool) found(got []netip.Addr) *natPool {
-	if len(got) == 0 {
-		return nil
-	}
+// found is the pool with the addresses VPP has of it.
+func (p *natPool) found(got []natAddress) *natPool {
 	part := *p
 	part.have = nil
-	if slices.Equal(got, part.addresses()) {
-		return &part
+	slices.SortFunc(got, compareNATAddresses)
+	if !slices.Equal(got, part.addresses()) {
+		part.have = got
 	}
-	part.have = got
 	return &part
 }
 
