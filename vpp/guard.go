@@ -17,6 +17,8 @@ import (
 type GuardError struct {
 	// Message is its name, Rule the rule's name, Why what is wrong with this message.
 	Message, Rule, Why string
+	// Stateful tells that the verdict depends on what VPP has: the same message may pass later. If false it never will.
+	Stateful bool
 
 	outstanding bool // may be let out when what is on its way has been answered
 }
@@ -35,6 +37,8 @@ type Rule struct {
 	Source string
 	// Harm is what VPP would do.
 	Harm string
+	// Stateful tells that the verdict depends on what VPP has, not on the message alone.
+	Stateful bool
 
 	// judge returns what is wrong with m, or nothing.
 	judge func(g *Guard, m api.Message) string
@@ -96,12 +100,12 @@ func (g *Guard) Check(msg api.Message) error {
 	g.view = g.look(msg)
 	for i := range rules {
 		if why := rules[i].judge(g, msg); why != "" {
-			return &GuardError{Message: name, Rule: rules[i].Name, Why: why}
+			return &GuardError{Message: name, Rule: rules[i].Name, Why: why, Stateful: rules[i].Stateful}
 		}
 	}
 	for i := range rules {
 		if rules[i].hinges != nil && rules[i].hinges(g, msg) {
-			return &GuardError{Message: name, Rule: rules[i].Name, Why: "hinges on answers that are outstanding: wait for them", outstanding: true}
+			return &GuardError{Message: name, Rule: rules[i].Name, Why: "hinges on answers that are outstanding: wait for them", Stateful: true, outstanding: true}
 		}
 	}
 	g.send(msg)

@@ -88,7 +88,7 @@ const (
 func interfaceRules() []Rule {
 	return []Rule{
 		{
-			Name: "role-not-set", Messages: []string{featureMessage},
+			Name: "role-not-set", Messages: []string{featureMessage}, Stateful: true,
 			Source: "nat44_ed.c nat44_ed_del_interface, VPP 24.06",
 			Harm:   "deletes the whole record of the interface and orphans nat-pre-out2in on it for good",
 			judge: func(g *Guard, msg api.Message) string {
@@ -111,7 +111,7 @@ func interfaceRules() []Rule {
 				return ""
 			},
 		}, {
-			Name: "role-on-output", Messages: []string{featureMessage},
+			Name: "role-on-output", Messages: []string{featureMessage}, Stateful: true,
 			Source: "nat44_ed.c nat44_ed_add_interface, VPP 24.06",
 			Harm:   "refused (-81): the role would be missing",
 			judge: func(g *Guard, msg api.Message) string {
@@ -122,7 +122,7 @@ func interfaceRules() []Rule {
 				return ""
 			},
 		}, {
-			Name: "output-on-role", Messages: []string{outputMessage},
+			Name: "output-on-role", Messages: []string{outputMessage}, Stateful: true,
 			Source: "nat44_ed.c nat44_ed_add_output_interface, VPP 24.06",
 			Harm:   "refused (-81): the output feature would be missing",
 			judge: func(g *Guard, msg api.Message) string {

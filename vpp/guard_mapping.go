@@ -105,7 +105,7 @@ func mappingRules() []Rule {
 				return longTag(m.tag)
 			}),
 		{
-			Name: "mapping-delete-kind", Messages: mappingMessages()[1:],
+			Name: "mapping-delete-kind", Messages: mappingMessages()[1:], Stateful: true,
 			Source: "nat44_ed.c nat44_ed_del_static_mapping_internal, VPP 24.06",
 			Harm: "deleted as another kind than it was made: VPP answers 0 and deletes nothing but a FIB lock (LB through single), or " +
 				"takes locals out without adding weights up again (LB through identity)",

@@ -251,7 +251,7 @@ func lbRules() []Rule {
 				return ""
 			}),
 		{
-			Name: "lb-weightless-workers", Messages: []string{lbMessage, localMessage},
+			Name: "lb-weightless-workers", Messages: []string{lbMessage, localMessage}, Stateful: true,
 			Source: "nat44_ed.c snat_static_mapping_match (only the worker's own locals), VPP 24.06",
 			Harm:   "a worker that owns nothing but locals of weight 0 divides by zero: VPP dies at the first packet it gets",
 			judge: func(g *Guard, _ api.Message) string {
@@ -264,7 +264,7 @@ func lbRules() []Rule {
 			},
 		},
 		{
-			Name: "lb-delete-flags", Messages: []string{lbMessage},
+			Name: "lb-delete-flags", Messages: []string{lbMessage}, Stateful: true,
 			Source: "nat44_ed.c nat44_ed_del_lb_static_mapping (uses the request's flags), VPP 24.06",
 			Harm:   "other flags than at creation delete keys of other mappings, or leave keys behind",
 			judge: func(g *Guard, msg api.Message) string {
@@ -294,7 +294,7 @@ func sum(locals []nat44_ed.Nat44LbAddrPort) int {
 // localRule makes a rule of a judgement on what a mapping is and would become; it is asked only where both are known.
 func localRule(name, source, harm string, judge func(add bool, before, after mapping) string) Rule {
 	return Rule{
-		Name: name, Messages: []string{localMessage}, Source: source, Harm: harm,
+		Name: name, Messages: []string{localMessage}, Source: source, Harm: harm, Stateful: true,
 		judge: func(g *Guard, _ api.Message) string {
 			if g.view.before.kind != lbMapping {
 				return ""
@@ -308,7 +308,7 @@ func localRules() []Rule {
 	const source = "nat44_ed.c nat44_ed_add_del_lb_static_mapping_local, VPP 24.06"
 	return []Rule{
 		{
-			Name: "local-unknown-mapping", Messages: []string{localMessage}, Source: source,
+			Name: "local-unknown-mapping", Messages: []string{localMessage}, Source: source, Stateful: true,
 			Harm: "depends on the locals VPP has, which nobody has looked at: may be any of the rules below",
 			judge: func(g *Guard, _ api.Message) string {
 				if have := g.view.before; have.doubt || have.kind == unknownMapping && !g.allLB {

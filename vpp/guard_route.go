@@ -271,7 +271,7 @@ func routeRules() []Rule {
 				return ""
 			},
 		}, {
-			Name: "route-next-hop", Messages: messages,
+			Name: "route-next-hop", Messages: messages, Stateful: true,
 			Source: "fib_entry_src_rr.c fib_entry_src_rr_resolve_via_connected, VPP 24.06 and 25.10",
 			Harm:   "a next hop without interface that resolves by a drop, unreachable or prohibited route: SIGSEGV",
 			judge: func(g *Guard, msg api.Message) string {

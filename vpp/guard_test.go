@@ -352,12 +352,43 @@ func TestEveryRuleHasACase(t *testing.T) {
 			t.Errorf("rule %s twice", r.Name)
 		}
 		seen[r.Name] = true
+		if r.hinges != nil && !r.Stateful {
+			t.Errorf("rule %s waits for answers, so it is stateful", r.Name)
+		}
 		if r.Harm == "" || len(r.Messages) == 0 || !strings.Contains(r.Source, "VPP 24.06") {
 			t.Errorf("rule %s: %+v", r.Name, r)
 		}
 		for _, m := range r.Messages {
 			if len(newRegistryOnce.byName[m]) == 0 {
 				t.Errorf("rule %s: no message %s", r.Name, m)
+			}
+		}
+	}
+}
+
+// TestStatefulVerdicts: who is refused must know whether to try again.
+func TestStatefulVerdicts(t *testing.T) {
+	for _, c := range guardCases {
+		if c.rule == "" {
+			continue
+		}
+		g := NewGuard()
+		play(t, g, c.history, true)
+		var ge *GuardError
+		if !errors.As(g.Check(c.msg), &ge) {
+			t.Fatalf("%s/%s: not refused", c.rule, c.name)
+		}
+		// A message that some history lets out, or that needed one to be refused, is judged by state.
+		needed := NewGuard().Check(c.msg)
+		var fresh *GuardError
+		if other := !errors.As(needed, &fresh) || fresh.Rule != ge.Rule; other && !ge.Stateful {
+			t.Errorf("%s/%s: refused only after its history, but not stateful", c.rule, c.name)
+		}
+	}
+	for rule, want := range map[string]bool{"lb-weight-sum": false, "acl-prefix": false, "local-unknown-mapping": true, "role-not-set": true} {
+		for _, r := range NewGuard().Rules() {
+			if r.Name == rule && r.Stateful != want {
+				t.Errorf("rule %s: stateful %t", rule, r.Stateful)
 			}
 		}
 	}

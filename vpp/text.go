@@ -1,0 +1,136 @@
+package vpp
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/interface_types"
+)
+
+// Text is a request on one line, the same in plans, logs and goldens: its name and, as name=value, the fields that are not
+// zero. ifName gives interfaces their names; nil: they are shown by their number.
+func Text(m api.Message, ifName func(index uint32) string) string {
+	t := texter{ifName: ifName}
+	if ifName == nil {
+		t.ifName = func(i uint32) string { return fmt.Sprint(i) }
+	}
+	t.b.WriteString(m.GetMessageName())
+	t.fields(&t.b, reflect.ValueOf(m).Elem())
+	return t.b.String()
+}
+
+type texter struct {
+	b      strings.Builder
+	ifName func(uint32) string
+}
+
+func (t *texter) fields(b *strings.Builder, v reflect.Value) {
+	for i := range v.NumField() {
+		f, ft := v.Field(i), v.Type().Field(i)
+		_, isIndex := f.Interface().(interface_types.InterfaceIndex)
+		if ft.Tag.Get("json") == "-" || f.IsZero() && !isIndex { // "-" are lengths of arrays
+			continue
+		}
+		if text := t.value(f); text != "" {
+			fmt.Fprintf(b, " %s=%s", wireName(ft), text)
+		}
+	}
+}
+
+// wireName is VPP's name of a field, from the generated tag.
+func wireName(f reflect.StructField) string {
+	_, rest, _ := strings.Cut(f.Tag.Get("binapi"), "name=")
+	name, _, _ := strings.Cut(rest, ",")
+	return name
+}
+
+func (t *texter) value(f reflect.Value) string {
+	switch x := f.Interface().(type) {
+	case interface_types.InterfaceIndex:
+		return t.index(uint32(x))
+	case fib_types.FibPath:
+		return "{" + t.path(&x) + "}"
+	case fmt.Stringer:
+		return x.String()
+	case string:
+		return strings.TrimRight(x, "\x00")
+	case bool, uint8, uint16, uint32, uint64, int32, float64:
+		return fmt.Sprint(x)
+	}
+	var b strings.Builder
+	switch f.Kind() {
+	case reflect.Struct:
+		t.fields(&b, f)
+		return "{" + strings.TrimPrefix(b.String(), " ") + "}"
+	case reflect.Slice, reflect.Array:
+		for i := range f.Len() {
+			if i > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(t.value(f.Index(i)))
+		}
+		return "[" + b.String() + "]"
+	}
+	return fmt.Sprint(f.Interface())
+}
+
+func (t *texter) index(i uint32) string {
+	if i == uint32(noInterface) {
+		return "" // the usual "none"
+	}
+	return t.ifName(i)
+}
+
+// path is a way of a route in the words of "show ip fib".
+func (t *texter) path(p *fib_types.FibPath) string {
+	words := []string{pathType(p.Type)}
+	if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL {
+		words[0] = "via"
+		if hop := nextHop(p); hop != "" {
+			words = append(words, hop)
+		}
+	}
+	if p.SwIfIndex != uint32(noInterface) && (p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL || p.Type == fib_types.FIB_API_PATH_TYPE_LOCAL) {
+		words = append(words, t.ifName(p.SwIfIndex))
+	} else if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL && (p.TableID != 0 || len(words) == 1) {
+		words = append(words, fmt.Sprintf("table %d", p.TableID))
+	}
+	if p.Weight > 1 {
+		words = append(words, fmt.Sprintf("weight %d", p.Weight))
+	}
+	if p.Preference > 0 {
+		words = append(words, fmt.Sprintf("preference %d", p.Preference))
+	}
+	return strings.Join(words, " ")
+}
+
+func pathType(t fib_types.FibPathType) string {
+	switch t {
+	case fib_types.FIB_API_PATH_TYPE_LOCAL:
+		return "local"
+	case fib_types.FIB_API_PATH_TYPE_DROP:
+		return "drop"
+	case fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH:
+		return "icmp-unreach"
+	case fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
+		return "icmp-prohibit"
+	}
+	return fmt.Sprintf("path-type-%d", t)
+}
+
+// nextHop is the address of a path; "" if it has none.
+func nextHop(p *fib_types.FibPath) string {
+	if p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6 {
+		if ip := p.Nh.Address.GetIP6(); !ip.ToIP().IsUnspecified() {
+			return ip.String()
+		}
+		return ""
+	}
+	if ip := p.Nh.Address.GetIP4(); !ip.ToIP().IsUnspecified() {
+		return ip.String()
+	}
+	return ""
+}
