@@ -98,7 +98,7 @@ func prefix(s string) ip_types.Prefix {
 	return p
 }
 
-func routeTo(add bool, table uint32, to string, paths ...fib_types.FibPath) api.Message {
+func ipRoute(add bool, table uint32, to string, paths ...fib_types.FibPath) api.Message {
 	return &ip.IPRouteAddDel{IsAdd: add, Route: ip.IPRoute{TableID: table, Prefix: prefix(to), Paths: paths}}
 }
 
@@ -107,7 +107,7 @@ var via5 = fib_types.FibPath{Type: fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, SwI
 
 func on(swIfIndex uint32) fib_types.FibPath { return fib_types.FibPath{SwIfIndex: swIfIndex} }
 
-func hop(addr string) fib_types.FibPath { return onHop(^uint32(0), addr) }
+func bareHop(addr string) fib_types.FibPath { return onHop(^uint32(0), addr) }
 
 func onHop(swIfIndex uint32, addr string) fib_types.FibPath {
 	p := on(swIfIndex)
@@ -211,23 +211,23 @@ var guardCases = []guardCase{
 	{"output-on-role", "", []step{made(feature(true, 3, 0))}, output(true, 3)},
 	{"", "role is gone", []step{made(feature(true, 3, 0)), made(feature(false, 3, 0))}, output(true, 3)},
 
-	{"route-special-table", "unreachable", nil, routeTo(true, 5, "10.96.0.0/16", via5)},
+	{"route-special-table", "unreachable", nil, ipRoute(true, 5, "10.96.0.0/16", via5)},
 	{"route-special-table", "drop, v2", nil, &ip.IPRouteAddDelV2{IsAdd: true, Route: ip.IPRouteV2{TableID: 5, Paths: []fib_types.FibPath{{Type: 2}}}}},
-	{"", "table 0", nil, routeTo(true, 0, "10.96.0.0/16", via5)},
-	{"", "deletion", nil, routeTo(false, 5, "10.96.0.0/16", via5)},
-	{"", "local in another table", nil, routeTo(true, 5, "10.96.0.0/16", fib_types.FibPath{Type: 1})},
-	{"route-next-hop", "next hop last", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
-	{"route-next-hop", "next hop first", []step{made(routeTo(true, 7, "10.7.0.0/16", hop("10.96.0.1")))}, routeTo(true, 0, "10.96.0.0/16", via5)},
+	{"", "table 0", nil, ipRoute(true, 0, "10.96.0.0/16", via5)},
+	{"", "deletion", nil, ipRoute(false, 5, "10.96.0.0/16", via5)},
+	{"", "local in another table", nil, ipRoute(true, 5, "10.96.0.0/16", fib_types.FibPath{Type: 1})},
+	{"route-next-hop", "next hop last", []step{made(ipRoute(true, 0, "10.96.0.0/16", via5))}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))},
+	{"route-next-hop", "next hop first", []step{made(ipRoute(true, 7, "10.7.0.0/16", bareHop("10.96.0.1")))}, ipRoute(true, 0, "10.96.0.0/16", via5)},
 	{"route-next-hop", "saving route goes", []step{
-		made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(true, 0, "10.96.0.0/24", on(3))), made(routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))),
-	}, routeTo(false, 0, "10.96.0.0/24")},
+		made(ipRoute(true, 0, "10.96.0.0/16", via5)), made(ipRoute(true, 0, "10.96.0.0/24", on(3))), made(ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))),
+	}, ipRoute(false, 0, "10.96.0.0/24")},
 	{"", "more specific route", []step{
-		made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(true, 0, "10.96.0.0/24", on(3))),
-	}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
-	{"", "with an interface", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", onHop(3, "10.96.0.1"))},
-	{"", "elsewhere", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1"))},
-	{"", "refusal is gone", []step{made(routeTo(true, 0, "10.96.0.0/16", via5)), made(routeTo(false, 0, "10.96.0.0/16", via5))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
-	{"", "VPP refused it", []step{{routeTo(true, 0, "10.96.0.0/16", via5), false}}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))},
+		made(ipRoute(true, 0, "10.96.0.0/16", via5)), made(ipRoute(true, 0, "10.96.0.0/24", on(3))),
+	}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))},
+	{"", "with an interface", []step{made(ipRoute(true, 0, "10.96.0.0/16", via5))}, ipRoute(true, 0, "10.7.0.0/16", onHop(3, "10.96.0.1"))},
+	{"", "elsewhere", []step{made(ipRoute(true, 0, "10.96.0.0/16", via5))}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.97.0.1"))},
+	{"", "refusal is gone", []step{made(ipRoute(true, 0, "10.96.0.0/16", via5)), made(ipRoute(false, 0, "10.96.0.0/16", via5))}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))},
+	{"", "VPP refused it", []step{{ipRoute(true, 0, "10.96.0.0/16", via5), false}}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))},
 
 	{"nat-disable", "", nil, &nat44_ed.Nat44EdPluginEnableDisable{}},
 	{"", "enable", nil, &nat44_ed.Nat44EdPluginEnableDisable{Enable: true}},
@@ -431,11 +431,11 @@ func TestGuardLearnsFromDumps(t *testing.T) {
 		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("0.0.0.0/0"), Paths: []fib_types.FibPath{{Type: 2}}}}, // VPP's own
 		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("10.96.0.0/16"), Paths: []fib_types.FibPath{via5}}},
 	}})
-	check(t, g, guardCase{rule: "route-next-hop", msg: routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))})
-	check(t, g, guardCase{msg: routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1"))})
-	g.Observe(routeTo(true, 0, "10.7.0.0/16", hop("10.97.0.1")), Reply{})
+	check(t, g, guardCase{rule: "route-next-hop", msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))})
+	check(t, g, guardCase{msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.97.0.1"))})
+	g.Observe(ipRoute(true, 0, "10.7.0.0/16", bareHop("10.97.0.1")), Reply{})
 	g.Observe(&ip.IPRouteDump{}, Reply{})
-	check(t, g, guardCase{msg: routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1"))})
+	check(t, g, guardCase{msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))})
 
 	// The next dump shows it gone, and the interface deleted.
 	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
@@ -469,8 +469,8 @@ func TestGuardWaitsForAnswers(t *testing.T) {
 		{"fill a mapping", []step{made(lb(many(200, 1)...))}, []api.Message{addLocal(900, 1), addLocal(901, 1)}, addLocal(902, 1), false, ""},
 		{"grow one just made", []step{lbsDumped}, []api.Message{lb(1, 1)}, addLocal(9, 1), false, ""},
 		{"grow one just made, nothing dumped", nil, []api.Message{lb(1, 1)}, addLocal(9, 1), true, "local-unknown-mapping"},
-		{"next hop by a route just sent", []step{made(routeTo(true, 0, "10.96.0.0/16", via5))}, []api.Message{routeTo(true, 0, "10.96.0.0/24", on(3))}, routeTo(true, 0, "10.7.0.0/16", hop("10.96.0.1")), true, "route-next-hop"},
-		{"many refusals beside a next hop", []step{made(routeTo(true, 0, "10.7.0.0/16", hop("10.95.0.1")))}, []api.Message{routeTo(true, 0, "10.96.0.1/32", via5)}, routeTo(true, 0, "10.96.0.2/32", via5), false, ""},
+		{"next hop by a route just sent", []step{made(ipRoute(true, 0, "10.96.0.0/16", via5))}, []api.Message{ipRoute(true, 0, "10.96.0.0/24", on(3))}, ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1")), true, "route-next-hop"},
+		{"many refusals beside a next hop", []step{made(ipRoute(true, 0, "10.7.0.0/16", bareHop("10.95.0.1")))}, []api.Message{ipRoute(true, 0, "10.96.0.1/32", via5)}, ipRoute(true, 0, "10.96.0.2/32", via5), false, ""},
 		{"unset a role just set", nil, []api.Message{feature(true, 3, 0)}, feature(false, 3, 0), true, "role-not-set"},
 		{"single in place of LB", []step{made(lb(1, 1))}, []api.Message{deleteLB(o2i)}, single(false, o2i, protoTCP, 80), true, "mapping-delete-kind"},
 	} {
