@@ -3,12 +3,13 @@ package sim
 import (
 	"fmt"
 	"reflect"
-	"strings"
 	"sync"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // Record is one request the VPP processed.
@@ -153,74 +154,11 @@ func forEachIndex(v reflect.Value, visit func(uint32)) {
 	}
 }
 
-func (r *record) text() string {
-	var b strings.Builder
-	b.WriteString(r.h.name)
-	r.fields(&b, reflect.ValueOf(r.req).Elem())
-	return b.String()
-}
-
-func (r *record) fields(b *strings.Builder, v reflect.Value) {
-	for i := range v.NumField() {
-		f, ft := v.Field(i), v.Type().Field(i)
-		_, isIndex := f.Interface().(interface_types.InterfaceIndex)
-		if ft.Tag.Get("json") == "-" || f.IsZero() && !isIndex { // "-" are lengths of arrays
-			continue
-		}
-		if text := r.value(f); text != "" {
-			fmt.Fprintf(b, " %s=%s", fieldName(ft), text)
-		}
-	}
-}
-
-// fieldName is VPP's name, from the generated tag.
-func fieldName(f reflect.StructField) string {
-	_, rest, _ := strings.Cut(f.Tag.Get("binapi"), "name=")
-	name, _, _ := strings.Cut(rest, ",")
-	return name
-}
-
-func (r *record) value(f reflect.Value) string {
-	switch x := f.Interface().(type) {
-	case interface_types.InterfaceIndex:
-		return r.ifName(uint32(x))
-	case fib_types.FibPath:
-		return r.path(x)
-	case fmt.Stringer:
-		return x.String()
-	case string:
-		return strings.TrimRight(x, "\x00")
-	case bool, uint8, uint16, uint32, uint64, int32, float64:
-		return fmt.Sprint(x)
-	}
-	var b strings.Builder
-	switch f.Kind() {
-	case reflect.Struct:
-		r.fields(&b, f)
-		return "{" + strings.TrimPrefix(b.String(), " ") + "}"
-	case reflect.Slice, reflect.Array:
-		for i := range f.Len() {
-			if i > 0 {
-				b.WriteByte(' ')
-			}
-			b.WriteString(r.value(f.Index(i)))
-		}
-		return "[" + b.String() + "]"
-	}
-	return fmt.Sprint(f.Interface())
-}
+func (r *record) text() string { return vpp.Text(r.req, r.ifName) }
 
 func (r *record) ifName(i uint32) string {
 	if n, ok := r.names[i]; ok {
 		return n
 	}
-	if i == noIndex {
-		return "" // the usual "none"
-	}
 	return fmt.Sprintf("unknown:%d", i)
-}
-
-func (r *record) path(p fib_types.FibPath) string {
-	d := decodePath(&p)
-	return "{" + d.text(r.ifName) + "}"
 }

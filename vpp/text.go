@@ -11,20 +11,27 @@ import (
 )
 
 // Text is a request on one line, the same in plans, logs and goldens: its name and, as name=value, the fields that are not
-// zero. ifName gives interfaces their names; nil: they are shown by their number.
+// zero. ifName gives interfaces their names; nil, or "" for one: it is
+// shown by its number.
 func Text(m api.Message, ifName func(index uint32) string) string {
-	t := texter{ifName: ifName}
-	if ifName == nil {
-		t.ifName = func(i uint32) string { return fmt.Sprint(i) }
-	}
+	t := texter{names: ifName}
 	t.b.WriteString(m.GetMessageName())
 	t.fields(&t.b, reflect.ValueOf(m).Elem())
 	return t.b.String()
 }
 
 type texter struct {
-	b      strings.Builder
-	ifName func(uint32) string
+	b     strings.Builder
+	names func(uint32) string
+}
+
+func (t *texter) ifName(i uint32) string {
+	if t.names != nil {
+		if name := t.names(i); name != "" {
+			return name
+		}
+	}
+	return fmt.Sprint(i)
 }
 
 func (t *texter) fields(b *strings.Builder, v reflect.Value) {

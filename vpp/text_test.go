@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 )
 
-func route(prefix string, paths ...fib_types.FibPath) *ip.IPRouteAddDel {
+func routeTo(prefix string, paths ...fib_types.FibPath) *ip.IPRouteAddDel {
 	p, err := ip_types.ParsePrefix(prefix)
 	if err != nil {
 		panic(err)
@@ -19,7 +19,7 @@ func route(prefix string, paths ...fib_types.FibPath) *ip.IPRouteAddDel {
 	return &ip.IPRouteAddDel{IsAdd: true, Route: ip.IPRoute{Prefix: p, NPaths: uint8(len(paths)), Paths: paths}}
 }
 
-func hop(addr string) fib_types.FibPathNh {
+func nextTo(addr string) fib_types.FibPathNh {
 	a, err := ip_types.ParseAddress(addr)
 	if err != nil {
 		panic(err)
@@ -47,15 +47,15 @@ func TestText(t *testing.T) {
 			&nat44_ed.Nat44AddDelLbStaticMapping{ExternalPort: 80, LocalNum: 1, Locals: []nat44_ed.Nat44LbAddrPort{{Addr: [4]byte{10, 1, 1, 2}, Port: 8080, Probability: 1}}},
 			"nat44_add_del_lb_static_mapping external_port=80 locals=[{addr=10.1.1.2 port=8080 probability=1}]",
 		},
-		{route("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface), Type: 5, Weight: 1}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{icmp-unreach}]}"},
-		{route("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface), Type: 9}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{path-type-9}]}"},
-		{route("10.0.0.1/32", fib_types.FibPath{SwIfIndex: 1, Nh: hop("10.0.0.1"), Weight: 2}), "ip_route_add_del is_add=true route={prefix=10.0.0.1/32 paths=[{via 10.0.0.1 tap1 weight 2}]}"},
+		{routeTo("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface), Type: 5, Weight: 1}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{icmp-unreach}]}"},
+		{routeTo("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface), Type: 9}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{path-type-9}]}"},
+		{routeTo("10.0.0.1/32", fib_types.FibPath{SwIfIndex: 1, Nh: nextTo("10.0.0.1"), Weight: 2}), "ip_route_add_del is_add=true route={prefix=10.0.0.1/32 paths=[{via 10.0.0.1 tap1 weight 2}]}"},
 		{
-			route("fd00::/64", fib_types.FibPath{SwIfIndex: uint32(noInterface), Proto: 1, Nh: hop("fd00::1"), TableID: 7, Preference: 3}),
+			routeTo("fd00::/64", fib_types.FibPath{SwIfIndex: uint32(noInterface), Proto: 1, Nh: nextTo("fd00::1"), TableID: 7, Preference: 3}),
 			"ip_route_add_del is_add=true route={prefix=fd00::/64 paths=[{via fd00::1 table 7 preference 3}]}",
 		},
-		{route("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface)}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{via table 0}]}"},
-		{route("10.0.0.1/32", fib_types.FibPath{SwIfIndex: 1, Type: 1}), "ip_route_add_del is_add=true route={prefix=10.0.0.1/32 paths=[{local tap1}]}"},
+		{routeTo("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface)}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{via table 0}]}"},
+		{routeTo("10.0.0.1/32", fib_types.FibPath{SwIfIndex: 1, Type: 1}), "ip_route_add_del is_add=true route={prefix=10.0.0.1/32 paths=[{local tap1}]}"},
 	} {
 		if got := Text(tc.msg, names); got != tc.want {
 			t.Errorf("got  %s\nwant %s", got, tc.want)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -59,7 +60,7 @@ func (s *Step) describe(w *descriptor.World) {
 		ops, err = s.v.kind.Delete(w, s.v.have)
 	}
 	for _, op := range ops {
-		s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, nil))
+		s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, w.Name))
 	}
 	if err != nil {
 		s.Unknown = err.Error()
