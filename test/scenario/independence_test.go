@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"flag"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -134,7 +135,19 @@ var ways = []way{
 			return each(c.Nodes(), func(node string) error { return c.RestartAgent(background(), node) })
 		})
 	}},
-	{"with faults", faulty},
+}
+
+var courses = flag.Int("faults", 1, "how many random courses of faults every story takes")
+
+// allWays are ways, and courses of faults.
+func allWays() []way {
+	all := slices.Clone(ways)
+	for seed := range *courses {
+		all = append(all, way{fmt.Sprintf("with faults %d", seed+1), func(p plot, c *trace.Cluster) error {
+			return faulty(p, c, uint64(seed+1))
+		}})
+	}
+	return all
 }
 
 func each[T any](list []T, f func(T) error) error {
@@ -162,10 +175,10 @@ func (p plot) end() []event.Change {
 }
 
 // faulty lets every VPP refuse one write in ten and cut the connection at one request in a hundred, until all is said.
-func faulty(p plot, c *trace.Cluster) error {
+func faulty(p plot, c *trace.Cluster, seed uint64) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.name)) // never fails
-	random := rand.New(rand.NewPCG(h.Sum64(), 1))
+	random := rand.New(rand.NewPCG(h.Sum64(), seed))
 	var mu sync.Mutex // VPPs of several nodes ask at once
 	fault := func(name string) (int32, bool) {
 		mu.Lock()
@@ -242,7 +255,7 @@ func TestPathIndependence(t *testing.T) {
 			t.Parallel()
 			c, want := p.run(t, asWritten)
 			restartWritesNothing(t, c, want)
-			for _, w := range ways {
+			for _, w := range allWays() {
 				t.Run(w.name, func(t *testing.T) {
 					c, have := p.run(t, w.do)
 					if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")); diff != "" {
