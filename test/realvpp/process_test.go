@@ -129,17 +129,19 @@ func (p *process) kill() {
 	<-p.dead
 }
 
-// dial is a plain connection to VPP's API, tried until its socket is served.
-func dial(socket string) *plainConn {
+// plain is a connection to VPP's API, tried until somebody answers.
+func plain(cfg vpp.Config) *plainConn {
 	c := &plainConn{up: make(chan struct{}, 1)}
-	c.conn = vpp.New(vpp.Config{Socket: socket, ClientName: "plumber", OnState: func(st vpp.State) {
+	cfg.ClientName = "plumber"
+	cfg.OnState = func(st vpp.State) {
 		if st.Connected {
 			select {
 			case c.up <- struct{}{}:
 			default:
 			}
 		}
-	}})
+	}
+	c.conn = vpp.New(cfg)
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop, c.ended = stop, make(chan struct{})
 	go func() {

@@ -56,7 +56,7 @@ func TestVPPRandom(t *testing.T) {
 		err := c.run()
 		sent += c.sent
 		if err == nil && seed%restartEvery == 0 {
-			err = w.restartAgents()
+			err = w.settled()
 		}
 		if err == nil && seed%rebootEvery == 0 {
 			err = w.restartVPPs()

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const (
@@ -48,6 +49,7 @@ type twin struct {
 	clock   time.Time // when the simulated clock was last set
 	refused time.Time // when a packet last met a route that is answered by an ICMP error
 	hushed  int       // how many such packets were not answered, as VPP answers few
+	written []string  // what the agents wrote, as long as it was the same
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -169,6 +171,7 @@ func (w *twin) compareWrites() error {
 	if diff := gocmp.Diff(lines[0], lines[1]); diff != "" {
 		return fmt.Errorf("the agents wrote different things (-sim +vpp):\n%s", diff)
 	}
+	w.written = append(w.written, lines[1]...)
 	unwell := [2]string{}
 	for i, s := range w.sides {
 		for _, v := range s.agent.Status().Unwell {
@@ -208,26 +211,25 @@ func (w *twin) writes() ([2][]string, error) {
 	return lines, nil
 }
 
-// restartAgents ends both agents and starts new ones that know nothing; they must find nothing to do.
+// restartAgents ends both agents and starts new ones that know nothing but the objects.
 func (w *twin) restartAgents() error {
 	for _, s := range w.sides {
 		s.agent.Close()
 		if err := w.startAgent(s); err != nil {
 			return err
 		}
-		update := &event.Update{Source: source, Changes: w.all()}
-		if err := s.agent.Feed(context.Background(), update, &event.SyncStatus{Source: source, Status: event.InSync}); err != nil {
-			return fmt.Errorf("agent of the %s: %w", s.name, err)
-		}
 	}
-	lines, err := w.writes()
-	if err != nil {
+	return w.tell(w.all())
+}
+
+// settled restarts both agents, which must find nothing to do.
+func (w *twin) settled() error {
+	before := len(w.written)
+	if err := w.restartAgents(); err != nil {
 		return err
 	}
-	for i, s := range w.sides {
-		if len(lines[i]) > 0 {
-			return fmt.Errorf("a restarted agent of the %s writes:\n%s", s.name, strings.Join(lines[i], "\n"))
-		}
+	if after := w.written[before:]; len(after) > 0 {
+		return fmt.Errorf("restarted agents write:\n%s", strings.Join(after, "\n"))
 	}
 	return nil
 }
@@ -488,4 +490,17 @@ func equal(in flight, s, r packet.Packet) bool {
 	return port(s.SrcPort, r.SrcPort) && port(s.DstPort, r.DstPort) && port(s.ICMPID, r.ICMPID) &&
 		s.Src == r.Src && s.Dst == r.Dst && s.Proto == r.Proto && s.TCPFlags == r.TCPFlags &&
 		s.ICMPType == r.ICMPType && s.ICMPCode == r.ICMPCode && s.Life() == r.Life()
+}
+
+// both makes a request on both VPPs, beside the agents.
+func (w *twin) both(msg api.Message) error {
+	if _, err := w.lab.do(msg); err != nil {
+		return err
+	}
+	c := plain(vpp.Config{Dial: w.sim.Dial})
+	defer c.close()
+	if err := c.wait(); err != nil {
+		return err
+	}
+	return c.conn.Do(context.Background(), vpp.Call{Msg: msg})[0].Err
 }

@@ -1,0 +1,298 @@
+package realvpp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// cluster is a twin per Node; packets cross between the nodes of each kind.
+type cluster struct {
+	path    string
+	config  agent.Config
+	nodes   map[string]*twin
+	objects map[model.Ref]model.Object
+	port    uint16
+	rng     *rand.Rand
+}
+
+func newCluster(path string, cfg agent.Config) *cluster {
+	return &cluster{
+		path: path, config: cfg, nodes: map[string]*twin{}, objects: map[model.Ref]model.Object{}, port: 40000,
+		rng: rand.New(rand.NewPCG(1, 1)),
+	}
+}
+
+func (c *cluster) close() {
+	for name := range c.nodes {
+		c.leave(name)
+	}
+}
+
+func (c *cluster) leave(name string) {
+	w := c.nodes[name]
+	delete(c.nodes, name)
+	w.close()
+	w.lab.close()
+}
+
+func (c *cluster) join(name string) error {
+	l, err := openLab(c.path)
+	if err != nil {
+		if l != nil {
+			l.close()
+		}
+		return err
+	}
+	w, err := openTwin(l, name, c.config)
+	c.nodes[name] = w
+	return err
+}
+
+// names of the nodes, sorted.
+func (c *cluster) names() []string { return slices.Sorted(maps.Keys(c.nodes)) }
+
+// apply tells every node what changed; one that joins learns everything.
+func (c *cluster) apply(changes []event.Change) error {
+	joined := map[string]bool{}
+	for _, ch := range changes {
+		if ch.Object == nil {
+			delete(c.objects, ch.Ref)
+		} else {
+			c.objects[ch.Ref] = ch.Object
+		}
+		if ch.Ref.Kind != model.KindNode {
+			continue
+		}
+		switch _, have := c.nodes[ch.Ref.Name]; {
+		case ch.Object == nil && have:
+			c.leave(ch.Ref.Name)
+		case ch.Object != nil && !have:
+			if err := c.join(ch.Ref.Name); err != nil {
+				return fmt.Errorf("node %s: %w", ch.Ref.Name, err)
+			}
+			joined[ch.Ref.Name] = true
+		}
+	}
+	var errs []error
+	for _, name := range c.names() {
+		feed := changes
+		if joined[name] {
+			feed = nil
+			for ref, obj := range c.objects {
+				feed = append(feed, event.Change{Ref: ref, Object: obj})
+			}
+			slices.SortFunc(feed, func(a, b event.Change) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+		}
+		if err := c.nodes[name].apply(feed); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// object finds one by kind and name.
+func object[T model.Object](c *cluster, kind model.Kind, namespace, name string) (T, error) {
+	obj, ok := c.objects[model.Ref{Kind: kind, Namespace: namespace, Name: name}].(T)
+	if !ok {
+		return obj, fmt.Errorf("unknown %s %s/%s", kind, namespace, name)
+	}
+	return obj, nil
+}
+
+func all[T model.Object](c *cluster) []T {
+	var out []T
+	for _, obj := range c.objects {
+		if x, ok := obj.(T); ok {
+			out = append(out, x)
+		}
+	}
+	slices.SortFunc(out, func(a, b T) int { return strings.Compare(a.Ref().String(), b.Ref().String()) })
+	return out
+}
+
+// place is where packets start or end: behind an interface of a node, with an address.
+type place struct {
+	node string
+	door string
+	addr netip.Addr
+}
+
+func (c *cluster) nodeOf(a netip.Addr) string {
+	for _, n := range all[*model.Node](c) {
+		if slices.Contains(n.Addrs(), a) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// behindOverlay is the node that an address of the cluster network leads to.
+func (c *cluster) behindOverlay(a netip.Addr) string {
+	for _, n := range all[*model.Node](c) {
+		if slices.ContainsFunc(n.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) {
+			return n.Name
+		}
+	}
+	return c.nodeOf(a)
+}
+
+// journey is the end of a packet's way.
+type journey struct {
+	flight
+	end  place
+	lost string // why it got nowhere; "" if it did
+}
+
+const (
+	maxCrossings = 8
+	// quiet is longer than VPP answers the same sender no more.
+	quiet = 120 * time.Millisecond
+)
+
+// travel follows a packet over as many nodes as it takes.
+func (c *cluster) travel(from place, f flight) (journey, error) {
+	at := from
+	for range maxCrossings {
+		w := c.nodes[at.node]
+		hushed := w.hushed
+		out, err := w.send(at.door, f)
+		if err == nil && w.hushed > hushed {
+			time.Sleep(quiet) // VPP would answer, but has just answered another one
+			out, err = w.send(at.door, f)
+		}
+		switch {
+		case err != nil:
+			return journey{}, fmt.Errorf("node %s: %w", at.node, err)
+		case len(out) == 0:
+			return journey{lost: "nothing left the VPP of " + at.node}, nil
+		case len(out) > 1:
+			return journey{}, fmt.Errorf("node %s: %d packets left at once", at.node, len(out))
+		case out[0].spoil:
+			return journey{lost: "wrong checksum"}, nil
+		}
+		f = out[0].flight
+		dst := f.sim.Dst
+		next := ""
+		switch out[0].at {
+		case cni.Overlay:
+			if next = c.behindOverlay(dst); next == "" || next == at.node {
+				return journey{lost: "nobody behind the overlay has " + dst.String()}, nil
+			}
+		case cni.Uplink:
+			next = c.nodeOf(dst)
+		}
+		if next == "" || next == at.node {
+			return journey{flight: f, end: place{node: at.node, door: out[0].at, addr: dst}}, nil
+		}
+		at = place{node: next, door: out[0].at}
+	}
+	return journey{lost: "it goes round"}, nil
+}
+
+// outcome is what became of one connection attempt.
+type outcome struct {
+	verdict string
+	why     string
+	address string // the backend's; "" if none got it
+	source  string // as the backend sees it
+	sent    flight
+}
+
+// attempt opens a connection from a port of its own.
+func (c *cluster) attempt(from place, p packet.Packet) (outcome, error) {
+	if c.port++; c.port < 33000 {
+		c.port = 33000 // beyond the node ports
+	}
+	if err := c.stir(from.node); err != nil {
+		return outcome{}, err
+	}
+	if p.HasPorts() {
+		p.SrcPort = c.port
+	} else {
+		p.ICMPID = c.port
+	}
+	return c.exchange(from, same(p))
+}
+
+// stir lets VPP draw a random number or not: a port for a connection to the outside that cannot keep its own. One sequence
+// serves load balancing and ports, and its last bit alternates (random_u32, VPP 24.06): with two backends and one port per
+// connection, every connection would get the same backend.
+func (c *cluster) stir(node string) error {
+	if c.rng.IntN(2) == 0 {
+		return nil
+	}
+	p := packet.Packet{
+		Src: netip.MustParseAddr("10.255.255.1"), Dst: netip.MustParseAddr("198.18.1.1"), Proto: model.UDP,
+		SrcPort: 1 + uint16(c.rng.IntN(1000)), DstPort: c.port,
+	}
+	_, err := c.nodes[node].send(cni.Host, same(p))
+	return err
+}
+
+// exchange sends a packet and the answer to it.
+func (c *cluster) exchange(from place, f flight) (outcome, error) {
+	o := outcome{sent: f, verdict: "dropped"}
+	there, err := c.travel(from, f)
+	if err != nil || there.lost != "" {
+		o.why = there.lost
+		return o, err
+	}
+	if there.sim.IsICMPError() {
+		if o.why = there.sim.String(); there.end.node == from.node && there.end.door == from.door {
+			o.verdict = "rejected"
+		}
+		return o, nil
+	}
+	if c.unheard(there) {
+		o.verdict, o.why = "rejected", "nobody listens on a node port"
+		return o, nil
+	}
+	o.address, o.source = there.sim.Dst.String(), there.sim.Src.String()
+	if there.sim.HasPorts() {
+		o.address = netip.AddrPortFrom(there.sim.Dst, there.sim.DstPort).String()
+	}
+	back := there.end
+	if owner := c.nodeOf(there.sim.Src); back.door == cni.Uplink && owner != "" {
+		back.node = owner
+	}
+	home, err := c.travel(back, there.reply())
+	if err != nil || home.lost != "" {
+		o.why = "the reply is lost: " + home.lost
+		return o, err
+	}
+	want, got := f.real.Reply(), home.real
+	want.TTL, got.TTL = 0, 0
+	if home.end.node != from.node || home.end.door != from.door || want.String() != got.String() {
+		o.why = fmt.Sprintf("the reply is %s at %s of %s, the client expects %s", &got, home.end.door, home.end.node, &want)
+		return o, nil
+	}
+	o.verdict = "delivered"
+	return o, nil
+}
+
+// unheard tells whether a packet reached a node's own stack at a node port, where Kubernetes keeps everybody from listening.
+func (c *cluster) unheard(j journey) bool {
+	if j.end.door != cni.Host {
+		return false
+	}
+	for _, s := range all[*model.Service](c) {
+		for _, p := range s.Ports {
+			if p.NodePort != 0 && p.NodePort == j.sim.DstPort && p.Protocol == j.sim.Proto {
+				return true
+			}
+		}
+	}
+	return false
+}
