@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/trace"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // The size all bars are set for.
@@ -50,7 +51,8 @@ func percentile(d []time.Duration, p int) time.Duration {
 	return sorted[max(0, (len(sorted)*p+99)/100-1)]
 }
 
-func isDump(e *exchange) bool { return !e.write() && e.name != pingName }
+// isDump leaves out the lookups by which the agent finds interfaces after a resync.
+func isDump(e *exchange) bool { return !e.write() && e.name != pingName && e.name != "ip_route_lookup" }
 
 // BenchmarkFirstSync programs an empty VPP. The bare side writes the same messages through a vpp.Conn.
 func BenchmarkFirstSync(b *testing.B) {
@@ -58,6 +60,15 @@ func BenchmarkFirstSync(b *testing.B) {
 	changes := c.changes()
 	tape, dump := recordFirstSync(b, c, changes)
 	writes := tape.calls(0, (*exchange).write)
+	if realVPP() != "" {
+		dial, stop := startVPP(b)
+		rec := &recorder{}
+		r := run(b, rec.record(dial), nil)
+		r.sync(changes)
+		r.stop()
+		stop()
+		benchmarkFirstSync(b, "vpp", func(b *testing.B) (dialer, func()) { return startVPP(b) }, changes, rec.tape(b).calls(0, (*exchange).write))
+	}
 	v := startSim(b, c)
 	conn := dialBare(b, v.dial)
 	if conn.do(b, writes); v.Dump() != dump {
@@ -65,31 +76,29 @@ func BenchmarkFirstSync(b *testing.B) {
 	}
 	conn.stop()
 	v.stop()
-	for _, peer := range []struct {
-		name  string
-		fresh func(*testing.B) (dialer, func())
-	}{
-		{"sim", func(b *testing.B) (dialer, func()) { v := startSim(b, c); return v.dial, v.stop }},
-		{"null", func(b *testing.B) (dialer, func()) { return tape.listen(b), func() {} }},
-	} {
-		b.Run("peer="+peer.name, func(b *testing.B) {
-			var w stopwatch
-			for b.Loop() {
-				dial, stop := peer.fresh(b)
-				r := run(b, dial, nil)
-				w.agent = append(w.agent, timed(func() { r.sync(changes) }))
-				r.stop()
-				stop()
-				dial, stop = peer.fresh(b)
-				conn := dialBare(b, dial)
-				w.bare = append(w.bare, timed(func() { conn.do(b, writes) }))
-				conn.stop()
-				stop()
-			}
-			b.ReportMetric(float64(len(writes)), "writes")
-			w.report(b)
-		})
-	}
+	benchmarkFirstSync(b, "sim", func(b *testing.B) (dialer, func()) { v := startSim(b, c); return v.dial, v.stop }, changes, writes)
+	benchmarkFirstSync(b, "null", func(b *testing.B) (dialer, func()) { return tape.listen(b), func() {} }, changes, writes)
+}
+
+// benchmarkFirstSync measures both sides in turn, each on a peer of its own that fresh starts.
+func benchmarkFirstSync(b *testing.B, peer string, fresh func(*testing.B) (dialer, func()), changes []event.Change, writes []vpp.Call) {
+	b.Run("peer="+peer, func(b *testing.B) {
+		var w stopwatch
+		for b.Loop() {
+			dial, stop := fresh(b)
+			r := run(b, dial, nil)
+			w.agent = append(w.agent, timed(func() { r.sync(changes) }))
+			r.stop()
+			stop()
+			dial, stop = fresh(b)
+			conn := dialBare(b, dial)
+			w.bare = append(w.bare, timed(func() { conn.do(b, writes) }))
+			conn.stop()
+			stop()
+		}
+		b.ReportMetric(float64(len(writes)), "writes")
+		w.report(b)
+	})
 }
 
 func recordFirstSync(b *testing.B, c *cluster, changes []event.Change) (*tape, string) {
@@ -105,40 +114,49 @@ func recordFirstSync(b *testing.B, c *cluster, changes []event.Change) (*tape, s
 // BenchmarkResync compares an unchanged VPP with what is wanted. The bare side asks VPP the same questions.
 func BenchmarkResync(b *testing.B) {
 	c := newCluster(manyServices, perService, nil)
+	if realVPP() != "" {
+		dial, stop := startVPP(b)
+		_, dumps := recordResync(b, dial, c)
+		benchmarkResync(b, "vpp", dial, c, dumps)
+		stop()
+	}
 	v := startSim(b, c)
+	tape, dumps := recordResync(b, v.dial, c)
+	benchmarkResync(b, "sim", v.dial, c, dumps)
+	v.stop()
+	benchmarkResync(b, "null", tape.listen(b), c, dumps)
+}
+
+// recordResync returns all that is said until a resync is done, and the questions of the resync.
+func recordResync(b *testing.B, dial dialer, c *cluster) (*tape, []vpp.Call) {
 	rec := &recorder{}
-	r := run(b, rec.record(v.dial), rechecked)
+	r := run(b, rec.record(dial), rechecked)
 	r.sync(c.changes())
 	r.source <- &event.Tick{Now: time.Now()} // from here it counts the time
 	before := len(rec.tape(b).list)
-	v.ClearLog()
 	r.check(1)
 	r.stop()
-	if n := v.Writes(); n != 0 {
-		b.Fatalf("an unchanged VPP was written to %d times: %v", n, v.Log())
-	}
 	tape := rec.tape(b)
-	dumps := tape.calls(before, isDump)
-	for _, peer := range []struct {
-		name string
-		dial dialer
-	}{{"sim", v.dial}, {"null", tape.listen(b)}} {
-		b.Run("peer="+peer.name, func(b *testing.B) {
-			r := run(b, peer.dial, rechecked)
-			r.sync(c.changes())
-			r.source <- &event.Tick{Now: time.Now()}
-			conn := dialBare(b, peer.dial)
-			defer conn.stop()
-			var w stopwatch
-			for n := 0; b.Loop(); n++ {
-				w.agent = append(w.agent, timed(func() { r.check(n + 1) }))
-				w.bare = append(w.bare, timed(func() { conn.do(b, dumps) }))
-			}
-			r.stop()
-			b.ReportMetric(float64(len(dumps)), "dumps")
-			w.report(b)
-		})
-	}
+	return tape, tape.calls(before, isDump)
+}
+
+// benchmarkResync measures both sides in turn on one VPP.
+func benchmarkResync(b *testing.B, peer string, dial dialer, c *cluster, dumps []vpp.Call) {
+	b.Run("peer="+peer, func(b *testing.B) {
+		r := run(b, dial, rechecked)
+		r.sync(c.changes())
+		r.source <- &event.Tick{Now: time.Now()}
+		conn := dialBare(b, dial)
+		defer conn.stop()
+		var w stopwatch
+		for n := 0; b.Loop(); n++ {
+			w.agent = append(w.agent, timed(func() { r.check(n + 1) }))
+			w.bare = append(w.bare, timed(func() { conn.do(b, dumps) }))
+		}
+		r.stop()
+		b.ReportMetric(float64(len(dumps)), "dumps")
+		w.report(b)
+	})
 }
 
 const recheck = time.Hour
@@ -158,35 +176,50 @@ func (r *running) check(n int) {
 // BenchmarkEndpointChange follows one endpoint that comes and goes, from the event to VPP's acknowledgement. What it costs
 // must not depend on how many services there are: x100 is the median in proportion to that at 100 services.
 func BenchmarkEndpointChange(b *testing.B) {
-	var few time.Duration
-	for _, services := range []int{100, 1000, manyServices} {
-		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
-			b.ReportAllocs()
-			c := newCluster(services, perService, nil)
-			v := startSim(b, c)
-			r := run(b, v.dial, nil)
-			r.sync(c.changes())
-			toggled := c.toggled(services / 2)
-			var took []time.Duration
-			writes := 0
-			runtime.GC()
-			for n := 0; b.Loop(); n++ {
-				began := time.Now()
-				writes += r.change(put(toggled[n%2])).Writes
-				took = append(took, time.Since(began))
-			}
-			r.stop()
-			v.stop()
-			p50 := percentile(took, 50)
-			if services == 100 {
-				few = p50
-			}
-			b.ReportMetric(float64(writes)/float64(len(took)), "writes/op")
-			b.ReportMetric(float64(p50)/1e3, "p50-µs")
-			b.ReportMetric(float64(percentile(took, 99))/1e3, "p99-µs")
-			b.ReportMetric(float64(p50)/float64(few), "x100")
-		})
+	peers := []struct {
+		name  string
+		fresh func(*testing.B, *cluster) (dialer, func())
+	}{{"sim", func(b *testing.B, c *cluster) (dialer, func()) { v := startSim(b, c); return v.dial, v.stop }}}
+	if realVPP() != "" {
+		peers = append(peers, peers[0])
+		peers[0].name, peers[0].fresh = "vpp", func(b *testing.B, _ *cluster) (dialer, func()) { return startVPP(b) }
 	}
+	for _, peer := range peers {
+		var few time.Duration
+		for _, services := range []int{100, 1000, manyServices} {
+			b.Run(fmt.Sprintf("peer=%s/services=%d", peer.name, services), func(b *testing.B) {
+				c := newCluster(services, perService, nil)
+				dial, stop := peer.fresh(b, c)
+				p50 := benchmarkChange(b, c, dial)
+				stop()
+				if services == 100 {
+					few = p50
+				}
+				b.ReportMetric(float64(p50)/float64(few), "x100")
+			})
+		}
+	}
+}
+
+// benchmarkChange measures changes of one endpoint of the cluster and returns the median.
+func benchmarkChange(b *testing.B, c *cluster, dial dialer) time.Duration {
+	b.ReportAllocs()
+	r := run(b, dial, nil)
+	r.sync(c.changes())
+	toggled := c.toggled(len(c.services) / 2)
+	var took []time.Duration
+	writes := 0
+	runtime.GC()
+	for n := 0; b.Loop(); n++ {
+		began := time.Now()
+		writes += r.change(put(toggled[n%2])).Writes
+		took = append(took, time.Since(began))
+	}
+	r.stop()
+	b.ReportMetric(float64(writes)/float64(len(took)), "writes/op")
+	b.ReportMetric(float64(percentile(took, 50))/1e3, "p50-µs")
+	b.ReportMetric(float64(percentile(took, 99))/1e3, "p99-µs")
+	return percentile(took, 50)
 }
 
 // BenchmarkMemory tells what an endpoint costs in the heap of an agent in sync, from the object it was told to what it

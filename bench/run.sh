@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Measures the agent (test/bench) and the rooms it is made of, prints a table, and records it with the machine it was
+# measured on in bench/results/<date>-<cpu>-<cores>.md. With CONTIV_VPP=/path/to/vpp a real VPP is measured as well.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+raw=$(mktemp)
+trap 'rm -f "$raw"' EXIT
+
+measure() { # pattern, benchtime, packages
+	local pattern=$1 count=$2
+	shift 2
+	"$go" test -run '^$' -bench "$pattern" -benchtime "$count" -timeout 9m "$@" | grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+}
+
+cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo 2>/dev/null || true)
+cpu=${cpu:-$(sysctl -n machdep.cpu.brand_string 2>/dev/null || uname -m)}
+cores=$(getconf _NPROCESSORS_ONLN)
+load=$(uptime | sed 's/.*load averages*: *//')
+commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+began=$(date +%s)
+
+measure '^BenchmarkFirstSync$' 9x ./test/bench
+measure '^BenchmarkResync$' 21x ./test/bench
+measure '^BenchmarkEndpointChange$' 5000x ./test/bench
+measure '^BenchmarkMemory$' 1x ./test/bench
+measure '^BenchmarkTrace$' 3x ./test/bench
+rooms=$(wc -l <"$raw")
+measure . 100ms ./keyed ./vpp ./renderer/... ./plugins/... ./source/... ./sim/... ./trace
+
+# table: what was measured, the figure, what it is measured against, and the bar where there is one.
+table() {
+	awk '
+		function row(what, figure, against, bar) { printf "| %s | %s | %s | %s |\n", what, figure, against, bar }
+		function verdict(holds, bar) { return bar (holds ? ", holds" : ", **missed**") }
+		BEGIN {
+			row("what", "agent", "against", "bar"); print "|---|---|---|---|"
+			split("vpp=a real VPP,sim=the sim,null=the null peer", list, ",")
+			for (i in list) { split(list[i], kv, "="); peers[kv[1]] = kv[2] }
+		}
+		{
+			split("", v); for (i = 3; i < NF; i += 2) v[$(i + 1)] = $i
+			name = $1; sub(/-[0-9]+$/, "", name); sub(/^Benchmark/, "", name)
+			peer = name; sub(/.*peer=/, "", peer); sub(/\/.*/, "", peer)
+			n = name; sub(/.*services=/, "", n)
+		}
+		/^BenchmarkFirstSync\// {
+			row("first sync of 10,000 × 10, " peers[peer], v["agent-ms"] " ms", "bare loop " v["bare-ms"] " ms, ratio " v["ratio"],
+				peer == "null" ? "" : verdict(v["ratio"] <= 1.5, "1.5 ×"))
+		}
+		/^BenchmarkResync\// {
+			row("unchanged resync of 10,000 × 10, " peers[peer], v["agent-ms"] " ms", "bare dump " v["bare-ms"] " ms, ratio " v["ratio"],
+				peer == "null" ? "" : verdict(v["ratio"] <= 1.5, "1.5 ×"))
+		}
+		/^BenchmarkEndpointChange\// {
+			row("event → acknowledged, " n " services × 10, " peers[peer], "p50 " v["p50-µs"] " µs, p99 " v["p99-µs"] " µs",
+				"100 services: " v["x100"] " ×", verdict(v["writes/op"] == 1, v["writes/op"] " write"))
+		}
+		/^BenchmarkMemory\// { row("heap per endpoint, " n " services × 10", v["B/endpoint"] " B", "", "") }
+		/^BenchmarkTrace/ { row("trace: 1,000 objects, 10,000 packets", "load " v["load-s"] " s, answers " v["answers-s"] " s", "", "seconds") }
+	' <(head -n "$rooms" "$raw")
+}
+
+name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
+result=bench/results/$(date +%F)-${name:-cpu}-${cores}.md
+mkdir -p bench/results
+{
+	echo "# Benchmarks of $(date +%F)"
+	echo
+	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null), $(uname -sr)"
+	echo "- load before (1, 5, 15 minutes): $load"
+	echo "- $("$go" version), commit $commit, $(($(date +%s) - began)) s"
+	echo "- peers: the sim (in the process of the agent, so both share the cores), the null peer (answers from a tape)$(
+		[ -z "${CONTIV_VPP:-}" ] || echo ", $("$CONTIV_VPP" --version 2>/dev/null | head -1 | awk '{ print $1, $2 }')"
+	)"
+	echo "- both sides of a ratio were measured in turn in the same run; times are medians"
+	echo
+	table
+	echo
+	echo '```'
+	cat "$raw"
+	echo '```'
+} >"$result"
+echo
+table
+echo
+echo "recorded in $result"
