@@ -181,10 +181,7 @@ func (p *planner) moveAside(v *value) {
 			continue
 		}
 		if slices.ContainsFunc(d.kind.Waits(d.have), func(c string) bool { return slices.Contains(claims, c) }) {
-			p.mark(d)
-			if d.will {
-				p.recreate(d)
-			}
+			p.alsoRecreate(d)
 		}
 	}
 }
@@ -196,17 +193,13 @@ func (p *planner) recreate(v *value) {
 	}
 	v.plan.action = Recreate
 	follow := func(d *value) {
+		if d.kind != nil {
+			p.alsoRecreate(d)
+			return
+		}
 		p.mark(d)
-		switch {
-		case d.kind == nil:
-			for u := range d.dependents {
-				if u.have != nil && u.will && u.want != nil {
-					p.mark(u)
-					p.recreate(u)
-				}
-			}
-		case d.have != nil && d.will && d.want != nil:
-			p.recreate(d)
+		for u := range d.dependents {
+			p.alsoRecreate(u)
 		}
 	}
 	for d := range v.dependents {
@@ -214,6 +207,14 @@ func (p *planner) recreate(v *value) {
 	}
 	for _, d := range v.derived {
 		follow(d)
+	}
+}
+
+// alsoRecreate leaves alone what is not in VPP, or is going anyway: it may be waiting for its retry.
+func (p *planner) alsoRecreate(d *value) {
+	if d.kind != nil && d.have != nil && d.will && d.want != nil {
+		p.mark(d)
+		p.recreate(d)
 	}
 }
 

@@ -1,6 +1,7 @@
 package descriptor
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ func Address() *Descriptor {
 		Delete: func(w *World, a *address) ([]Op, error) { return a.message(w, false) },
 		Dumps: func(w *World, c Candidates) (out []Request) {
 			for _, i := range ownInterfaces(w, c) {
-				out = append(out, addressRequest(i.Index, false), addressRequest(i.Index, true))
+				out = append(out, addressRequest(i.Index, false), addressRequest(i.Index, true), getTable(i.Index, false), getTable(i.Index, true))
 			}
 			return out
 		},
@@ -88,15 +89,16 @@ func retrieveAddresses(w *World, d *Dump, c Candidates) ([]Found, error) {
 			if err != nil {
 				return nil, err
 			}
+			vrf, err := tableOf(d, i.Index, v6)
+			if err != nil {
+				return nil, err
+			}
 			for _, m := range all {
-				a := &address{iface: i.Name, prefix: fromPrefix(ip_types.Prefix(m.Prefix))}
+				a := &address{iface: i.Name, prefix: fromPrefix(ip_types.Prefix(m.Prefix)), vrf: vrf}
 				if a.prefix.Addr().IsLinkLocalUnicast() && v6 {
 					continue // VPP's own
 				}
 				key := keyed.InterfaceAddressKey(i.Name, a.prefix.String())
-				if want, ok := c.Wanted(key).(*address); ok {
-					a = want
-				}
 				out = append(out, Found{Key: key, Base: keyed.InterfaceKey(i.Name), State: a, Ours: i.Ours})
 			}
 		}
@@ -114,6 +116,20 @@ type ifaceVRF struct {
 func getTable(idx uint32, v6 bool) Request {
 	id := "sw_interface_get_table " + strconv.FormatUint(uint64(idx), 10) + " " + strconv.FormatBool(v6)
 	return ask(id, &interfaces.SwInterfaceGetTable{SwIfIndex: interface_types.InterfaceIndex(idx), IsIPv6: v6})
+}
+
+// tableOf is the answer to getTable.
+func tableOf(d *Dump, idx uint32, v6 bool) (uint32, error) {
+	id := getTable(idx, v6).ID
+	r, err := d.reply(id)
+	if err != nil {
+		return 0, err
+	}
+	m, ok := r.Msg.(*interfaces.SwInterfaceGetTableReply)
+	if !ok {
+		return 0, fmt.Errorf("%s: got %T", id, r.Msg)
+	}
+	return m.VrfID, nil
 }
 
 // InterfaceVRF describes what an Interface in a VRF other than 0 derives.
@@ -135,11 +151,10 @@ func InterfaceVRF() *Descriptor {
 		Retrieve: func(w *World, d *Dump, c Candidates) (out []Found, _ error) {
 			for _, i := range ownInterfaces(w, c) {
 				for _, v6 := range []bool{false, true} {
-					r, err := d.reply(getTable(i.Index, v6).ID)
+					vrf, err := tableOf(d, i.Index, v6)
 					if err != nil {
 						return nil, err
 					}
-					vrf := r.Msg.(*interfaces.SwInterfaceGetTableReply).VrfID
 					if vrf == 0 {
 						continue
 					}
