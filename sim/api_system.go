@@ -55,9 +55,15 @@ func (v *VPP) threads() *vlib.ShowThreadsReply {
 // apiVersions are those of the API files the sim speaks.
 func apiVersions() *memclnt.APIVersionsReply {
 	files := [][2]string{
-		{memclnt.APIFile, memclnt.APIVersion}, {vpe.APIFile, vpe.APIVersion}, {vlib.APIFile, vlib.APIVersion},
-		{interfaces_.APIFile, interfaces_.APIVersion}, {ip.APIFile, ip.APIVersion}, {ip_neighbor.APIFile, ip_neighbor.APIVersion},
-		{tapv2.APIFile, tapv2.APIVersion}, {af_packet.APIFile, af_packet.APIVersion}, {memif.APIFile, memif.APIVersion},
+		{memclnt.APIFile, memclnt.APIVersion},
+		{vpe.APIFile, vpe.APIVersion},
+		{vlib.APIFile, vlib.APIVersion},
+		{interfaces_.APIFile, interfaces_.APIVersion},
+		{ip.APIFile, ip.APIVersion},
+		{ip_neighbor.APIFile, ip_neighbor.APIVersion},
+		{tapv2.APIFile, tapv2.APIVersion},
+		{af_packet.APIFile, af_packet.APIVersion},
+		{memif.APIFile, memif.APIVersion},
 		{nat44_ed.APIFile, nat44_ed.APIVersion},
 	}
 	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}

@@ -170,16 +170,31 @@ func TestTraps(t *testing.T) {
 		kills api.Message
 		want  trap
 	}{
-		{"unreach in a VRF", []api.Message{route(0, true, "10.96.0.0/16", special(PathUnreach))},
-			route(5, true, "10.96.0.0/16", special(PathUnreach)), trapSpecialPath},
-		{"drop in a VRF", []api.Message{route(5, true, "10.96.0.0/16", special(PathLocal))},
-			route(5, true, "10.96.0.0/16", special(PathDrop)), trapSpecialPath},
-		{"next hop first", []api.Message{route(0, true, "10.7.0.0/16", via(noIndex, "10.96.0.1"))},
-			route(0, true, "10.96.0.0/16", special(PathUnreach)), trapUnreachableNextHop},
-		{"next hop last", []api.Message{route(0, true, "10.96.0.0/16", special(PathProhibit)), route(0, true, "10.7.0.0/16", via(noIndex, "10.8.0.1"))},
-			route(0, true, "10.7.0.0/16", via(noIndex, "10.96.0.1")), trapUnreachableNextHop},
-		{"neighbour left behind", []api.Message{&interfaces_.CreateLoopback{}, neigh(2, true, "10.1.0.9"), &interfaces_.DeleteLoopback{SwIfIndex: 2}, neigh(1, true, "10.1.0.8")},
-			neigh(1, true, "10.1.0.9"), trapDeadNeighbor},
+		{
+			"unreach in a VRF",
+			[]api.Message{route(0, true, "10.96.0.0/16", special(PathUnreach))},
+			route(5, true, "10.96.0.0/16", special(PathUnreach)), trapSpecialPath,
+		},
+		{
+			"drop in a VRF",
+			[]api.Message{route(5, true, "10.96.0.0/16", special(PathLocal))},
+			route(5, true, "10.96.0.0/16", special(PathDrop)), trapSpecialPath,
+		},
+		{
+			"next hop first",
+			[]api.Message{route(0, true, "10.7.0.0/16", via(noIndex, "10.96.0.1"))},
+			route(0, true, "10.96.0.0/16", special(PathUnreach)), trapUnreachableNextHop,
+		},
+		{
+			"next hop last",
+			[]api.Message{route(0, true, "10.96.0.0/16", special(PathProhibit)), route(0, true, "10.7.0.0/16", via(noIndex, "10.8.0.1"))},
+			route(0, true, "10.7.0.0/16", via(noIndex, "10.96.0.1")), trapUnreachableNextHop,
+		},
+		{
+			"neighbour left behind",
+			[]api.Message{&interfaces_.CreateLoopback{}, neigh(2, true, "10.1.0.9"), &interfaces_.DeleteLoopback{SwIfIndex: 2}, neigh(1, true, "10.1.0.8")},
+			neigh(1, true, "10.1.0.9"), trapDeadNeighbor,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := New(Config{})
@@ -265,8 +280,10 @@ func TestNATReceiveRoute(t *testing.T) {
 	v := node(t, Config{})
 	c := natOn(t, v)
 	before := v.Dump()
-	m := &nat44_ed.Nat44AddDelStaticMapping{IsAdd: true, LocalIPAddress: a4("10.1.1.3"), ExternalIPAddress: a4("172.30.0.1"), Protocol: 6,
-		LocalPort: 80, ExternalPort: 80, ExternalSwIfIndex: interface_types.InterfaceIndex(noIndex)}
+	m := &nat44_ed.Nat44AddDelStaticMapping{
+		IsAdd: true, LocalIPAddress: a4("10.1.1.3"), ExternalIPAddress: a4("172.30.0.1"), Protocol: 6,
+		LocalPort: 80, ExternalPort: 80, ExternalSwIfIndex: interface_types.InterfaceIndex(noIndex),
+	}
 	c.must(m)
 	look := &ip.IPRouteLookup{Exact: 1, Prefix: toPrefix(netip.MustParsePrefix("172.30.0.1/32"))}
 	r := call1[*ip.IPRouteLookupReply](c, look)

@@ -88,28 +88,42 @@ func TestForward(t *testing.T) {
 		{"longest prefix", "pod-a", "udp 10.1.1.2:1 -> 10.1.2.9:53", "overlay udp 10.1.1.2:1 -> 10.1.2.9:53"},
 		{"recursive route", "pod-a", "udp 10.1.1.2:1 -> 172.16.0.1:53", "overlay udp 10.1.1.2:1 -> 172.16.0.1:53"},
 		{"attached subnet", "pod-a", "udp 10.1.1.2:1 -> 192.168.16.9:53", "uplink udp 10.1.1.2:1 -> 192.168.16.9:53"},
-		{"unreachable", "pod-a", "tcp 10.1.1.2:1 -> 10.96.0.1:80 [S]",
-			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (tcp 10.1.1.2:1 -> 10.96.0.1:80 [S])"},
-		{"prohibited", "pod-a", "udp 10.1.1.2:1 -> 10.97.0.1:80",
-			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 3 code 10 about (udp 10.1.1.2:1 -> 10.97.0.1:80)"},
-		{"unreachable from outside", "uplink", "udp 192.168.16.100:1 -> 10.96.0.1:80",
-			"icmp-error uplink icmp 192.168.16.1 -> 192.168.16.100 type 3 code 1 about (udp 192.168.16.100:1 -> 10.96.0.1:80)"},
+		{
+			"unreachable", "pod-a", "tcp 10.1.1.2:1 -> 10.96.0.1:80 [S]",
+			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (tcp 10.1.1.2:1 -> 10.96.0.1:80 [S])",
+		},
+		{
+			"prohibited", "pod-a", "udp 10.1.1.2:1 -> 10.97.0.1:80",
+			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 3 code 10 about (udp 10.1.1.2:1 -> 10.97.0.1:80)",
+		},
+		{
+			"unreachable from outside", "uplink", "udp 192.168.16.100:1 -> 10.96.0.1:80",
+			"icmp-error uplink icmp 192.168.16.1 -> 192.168.16.100 type 3 code 1 about (udp 192.168.16.100:1 -> 10.96.0.1:80)",
+		},
 		{"drop route", "pod-a", "udp 10.1.1.2:1 -> 192.0.2.1:1", "dropped: ip4-lookup: drop: 192.0.2.0/24 drop"},
 		{"interface down", "pod-a", "udp 10.1.1.2:1 -> 172.17.0.1:1", "dropped: ip4-lookup: drop: 172.17.0.0/16: no usable path (via tap9)"},
 		{"network address", "pod-a", "udp 10.1.1.2:1 -> 192.168.16.0:1", "dropped: ip4-lookup: drop: 192.168.16.0/32 drop"},
 		{"multicast", "pod-a", "udp 10.1.1.2:1 -> 224.0.0.1:1", "dropped: ip4-lookup: drop: 224.0.0.0/4 drop"},
-		{"ttl", "pod-a", "udp 10.1.1.2:1 -> 8.8.8.8:53 ttl 1",
-			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 11 code 0 about (udp 10.1.1.2:1 -> 8.8.8.8:53)"},
+		{
+			"ttl", "pod-a", "udp 10.1.1.2:1 -> 8.8.8.8:53 ttl 1",
+			"icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 11 code 0 about (udp 10.1.1.2:1 -> 8.8.8.8:53)",
+		},
 		{"no such interface", "nothing", "udp 10.1.1.2:1 -> 8.8.8.8:53", "dropped: ethernet-input: drop: vpp has no interface nothing"},
 		{"in by a dead one", "tap9", "udp 10.1.1.2:1 -> 8.8.8.8:53", "dropped: ethernet-input: drop: interface tap9 is down"},
 		{"ping VPP", "pod-a", "icmp 10.1.1.2 -> 192.168.16.1 echo-request id 7", "answered pod-a icmp 192.168.16.1 -> 10.1.1.2 echo-reply id 7"},
-		{"udp to VPP", "uplink", "udp 192.168.16.100:1 -> 192.168.16.1:99",
-			"icmp-error uplink icmp 192.168.16.1 -> 192.168.16.100 type 3 code 3 about (udp 192.168.16.100:1 -> 192.168.16.1:99)"},
+		{
+			"udp to VPP", "uplink", "udp 192.168.16.100:1 -> 192.168.16.1:99",
+			"icmp-error uplink icmp 192.168.16.1 -> 192.168.16.100 type 3 code 3 about (udp 192.168.16.100:1 -> 192.168.16.1:99)",
+		},
 		{"tcp to VPP", "uplink", "tcp 192.168.16.100:1 -> 192.168.16.1:99 [S]", "dropped: ip4-local: drop: unknown ip protocol"},
-		{"spoofed", "uplink", "tcp 192.168.16.1:1 -> 192.168.16.1:99 [S]",
-			"dropped: ip4-local: drop: source 192.168.16.1 is VPP's own (spoofed local-address packet)"},
-		{"no way back", "uplink", "tcp 192.0.2.77:1 -> 192.168.16.1:99 [S]",
-			"dropped: ip4-local: drop: no route to source 192.0.2.77 (ip4 source lookup miss)"},
+		{
+			"spoofed", "uplink", "tcp 192.168.16.1:1 -> 192.168.16.1:99 [S]",
+			"dropped: ip4-local: drop: source 192.168.16.1 is VPP's own (spoofed local-address packet)",
+		},
+		{
+			"no way back", "uplink", "tcp 192.0.2.77:1 -> 192.168.16.1:99 [S]",
+			"dropped: ip4-local: drop: no route to source 192.0.2.77 (ip4 source lookup miss)",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := send(t, v, c.in, c.pkt); got != c.want {
@@ -170,8 +184,10 @@ func TestTables(t *testing.T) {
 		}
 	}
 	c := dial(t, v)
-	leak := &ip.IPRouteAddDel{IsAdd: true, Route: ip.IPRoute{TableID: 0, Prefix: toPrefix(netip.MustParsePrefix("10.6.0.0/16")), NPaths: 1,
-		Paths: []fib_types.FibPath{{SwIfIndex: noIndex, TableID: 5}}}}
+	leak := &ip.IPRouteAddDel{IsAdd: true, Route: ip.IPRoute{
+		TableID: 0, Prefix: toPrefix(netip.MustParsePrefix("10.6.0.0/16")), NPaths: 1,
+		Paths: []fib_types.FibPath{{SwIfIndex: noIndex, TableID: 5}},
+	}}
 	c.must(leak)
 	if got := send(t, v, "tap2", "udp 10.5.0.9:1 -> 10.6.0.8:5"); got != "dropped: ip4-lookup: drop: 10.6.0.0/16 drop" {
 		t.Errorf("a lookup in table 5 that has no route: %s", got)

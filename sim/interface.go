@@ -299,7 +299,7 @@ func (v *VPP) makeForeign(i Interface) *iface {
 	}
 	switch k {
 	case kindLoop, kindTap:
-		_, _ = fmt.Sscanf(strings.TrimLeft(i.Name, "aloptp"), "%d", &f.id) // no number: instance 0
+		_, _ = fmt.Sscanf(strings.TrimLeft(i.Name, "aelopt"), "%d", &f.id) // no number: instance 0
 	case kindAfPacket:
 		f.host = strings.TrimPrefix(i.Name, "host-")
 	case kindMemif:

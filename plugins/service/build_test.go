@@ -66,8 +66,11 @@ func TestEndpointSets(t *testing.T) {
 		{"not ready", []string{"10.1.1.2 -", "10.1.2.2"}, "10.1.2.2" + p, ""},
 		{"serving, not ready and not terminating", []string{"10.1.1.2 - s"}, "", ""},
 		{"terminating ones wait behind a ready one", []string{"10.1.1.2 - s t", "10.1.2.2"}, "10.1.2.2" + p, "10.1.1.2:8080 local"},
-		{"terminating ones when none is ready", []string{"10.1.1.2 - s t", "10.1.2.2 - s t"},
-			"10.1.1.2:8080 local, 10.1.2.2:8080", "10.1.1.2:8080 local"},
+		{
+			"terminating ones when none is ready",
+			[]string{"10.1.1.2 - s t", "10.1.2.2 - s t"},
+			"10.1.1.2:8080 local, 10.1.2.2:8080", "10.1.1.2:8080 local",
+		},
 		{"terminating and not serving", []string{"10.1.1.2 - t"}, "", ""},
 		{"ready is trusted even when terminating", []string{"10.1.1.2 t"}, "10.1.1.2:8080 local", "10.1.1.2:8080 local"},
 		{"host network", []string{"192.168.16.2"}, "192.168.16.2:8080 host-network", ""},
@@ -78,8 +81,11 @@ func TestEndpointSets(t *testing.T) {
 		{"node hints win over zone hints", []string{"10.1.1.2 @b #node-1", "10.1.2.2 @a #node-2"}, "10.1.1.2:8080 local", "10.1.1.2:8080 local"},
 		{"node hints, none for this node", []string{"10.1.1.2 @a #node-3", "10.1.2.2 @b #node-2"}, "10.1.1.2:8080 local", "10.1.1.2:8080 local"},
 		{"hints of one that is not ready do not count", []string{"10.1.1.2 - ", "10.1.2.2 @a", "10.1.2.3 @b"}, "10.1.2.2" + p, ""},
-		{"hints do not narrow the terminating", []string{"10.1.1.2 - s t @b", "10.1.2.2 - s t @a"},
-			"10.1.1.2:8080 local, 10.1.2.2:8080", "10.1.1.2:8080 local"},
+		{
+			"hints do not narrow the terminating",
+			[]string{"10.1.1.2 - s t @b", "10.1.2.2 - s t @a"},
+			"10.1.1.2:8080 local, 10.1.2.2:8080", "10.1.1.2:8080 local",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			svc, _ := here(cluster("a", "10.96.0.1"), slice("a", marked(tc.eps...)...))

@@ -54,8 +54,10 @@ func TestSharedFrontendGoesToTheFirstByName(t *testing.T) {
 	if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][203.0.113.7:80/TCP of a]" {
 		t.Errorf("conflicts %s", got)
 	}
-	want := []string{"Node node-1: there is no such Node: its addresses and pod CIDRs are not known",
-		"Service default/b: 203.0.113.7:80/TCP is not served: it belongs to Service default/a"}
+	want := []string{
+		"Node node-1: there is no such Node: its addresses and pod CIDRs are not known",
+		"Service default/b: 203.0.113.7:80/TCP is not served: it belongs to Service default/a",
+	}
 	if diff := cmp.Diff(want, reasons(p.Notes())); diff != "" {
 		t.Errorf("notes -want +got\n%s", diff)
 	}

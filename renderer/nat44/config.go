@@ -62,8 +62,10 @@ func (c Config) Validate() error {
 		name    string
 		seconds uint32
 	}{
-		{"UDP", c.TimeoutUDP}, {"established TCP", c.TimeoutTCPEstablished},
-		{"transitory TCP", c.TimeoutTCPTransitory}, {"ICMP", c.TimeoutICMP},
+		{"UDP", c.TimeoutUDP},
+		{"established TCP", c.TimeoutTCPEstablished},
+		{"transitory TCP", c.TimeoutTCPTransitory},
+		{"ICMP", c.TimeoutICMP},
 	} {
 		if t.seconds > 7*24*3600 {
 			errs = append(errs, fmt.Errorf("%s timeout %d s: must be at most a week", t.name, t.seconds))

@@ -276,8 +276,17 @@ func TestA5WeightsFitIn255(t *testing.T) {
 		weight        uint8
 		want          uint32 // weight of a local endpoint
 	}{
-		{1, 1, 0, 1}, {1, 1, 1, 1}, {1, 1, 3, 3}, {1, 0, 3, 3}, {1, 1, 255, 254}, {2, 10, 200, 122},
-		{253, 0, 255, 1}, {252, 1, 255, 1}, {1, 252, 255, 3}, {0, 5, 255, 0}, {100, 100, 2, 1},
+		{1, 1, 0, 1},
+		{1, 1, 1, 1},
+		{1, 1, 3, 3},
+		{1, 0, 3, 3},
+		{1, 1, 255, 254},
+		{2, 10, 200, 122},
+		{253, 0, 255, 1},
+		{252, 1, 255, 1},
+		{1, 252, 255, 3},
+		{0, 5, 255, 0},
+		{100, 100, 2, 1},
 	} {
 		t.Run(fmt.Sprint(tc.local, tc.remote, tc.weight), func(t *testing.T) {
 			m, _ := mapped(many(tc.local, tc.remote), "node-1", Config{LocalEndpointWeight: tc.weight})

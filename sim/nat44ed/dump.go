@@ -144,8 +144,13 @@ func (e *Engine) view(s *session) Session {
 		flag uint16
 		name string
 	}{
-		{sessStatic, "static"}, {sessLB, "load-balanced"}, {sessTwiceNAT, "twice-nat"}, {sessBypass, "bypass"},
-		{sessAffinity, "affinity"}, {sessExactAddress, "exact-address"}, {sessHairpin, "hairpin"},
+		{sessStatic, "static"},
+		{sessLB, "load-balanced"},
+		{sessTwiceNAT, "twice-nat"},
+		{sessBypass, "bypass"},
+		{sessAffinity, "affinity"},
+		{sessExactAddress, "exact-address"},
+		{sessHairpin, "hairpin"},
 	} {
 		if s.flags&f.flag != 0 {
 			v.Flags = append(v.Flags, f.name)

@@ -275,7 +275,9 @@ func TestPoolAddressChoice(t *testing.T) {
 func TestHairpinBetweenInsideHosts(t *testing.T) {
 	l := enabled(t)
 	run(t, l, []step{
-		{"", role(true, podA, Inside), OK}, {"", role(true, podB, Inside), OK}, {"", role(true, uplink, Outside), OK},
+		{"", role(true, podA, Inside), OK},
+		{"", role(true, podB, Inside), OK},
+		{"", role(true, uplink, Outside), OK},
 		{"", addStatic(single("192.168.16.1", "10.1.1.3", 0)), OK},
 	})
 	l.pool("192.168.16.1", 0)

@@ -101,7 +101,9 @@ func TestB11OrphansSeeNoPorts(t *testing.T) {
 func TestB11NodesRunTwice(t *testing.T) {
 	l := enabled(t)
 	run(t, l, []step{
-		{"", role(true, podA, Inside), OK}, {"not set", role(false, podA, Outside), OK}, {"", role(true, podA, Inside), OK},
+		{"", role(true, podA, Inside), OK},
+		{"not set", role(false, podA, Outside), OK},
+		{"", role(true, podA, Inside), OK},
 		{"", role(true, uplink, Outside), OK},
 	})
 	l.pool("192.168.16.1", 0)
@@ -132,7 +134,9 @@ func TestB13Forwarding(t *testing.T) {
 		t.Error("enabling the plugin keeps forwarding on")
 	}
 	run(t, l, []step{
-		{"", role(true, podA, Inside), OK}, {"", role(true, podA, Outside), OK}, {"", role(true, podB, Outside), OK},
+		{"", role(true, podA, Inside), OK},
+		{"", role(true, podA, Outside), OK},
+		{"", role(true, podB, Outside), OK},
 		{"", role(true, podC, Inside), OK},
 	})
 	udp := "udp 10.1.1.2:7 -> 10.1.1.3:9"
@@ -259,8 +263,11 @@ func TestB17EnableDisable(t *testing.T) {
 		t.Errorf("got %+v want %+v", got, want)
 	}
 	run(t, l, []step{
-		{"", role(true, podA, Inside), OK}, {"", role(true, podA, Outside), OK}, {"", output(true, uplink), OK},
-		{"", addStatic(single("10.96.0.11", "10.1.1.2", Out2InOnly)), OK}, {"", add(lbMapping(backA, backB)), OK},
+		{"", role(true, podA, Inside), OK},
+		{"", role(true, podA, Outside), OK},
+		{"", output(true, uplink), OK},
+		{"", addStatic(single("10.96.0.11", "10.1.1.2", Out2InOnly)), OK},
+		{"", add(lbMapping(backA, backB)), OK},
 		{"", func(l *lab) int32 { return l.AddDelVRFTable(true, 5) }, OK},
 	})
 	l.pool("192.168.16.1", 0)
@@ -296,7 +303,10 @@ func TestAddressPools(t *testing.T) {
 		{"the first goes, the last takes its place", rng(false, "10.0.0.1", "10.0.0.1", None, 0), OK},
 	})
 	want := []Address{
-		{addr("10.0.0.4"), 7, 0}, {addr("10.0.0.0"), 7, 0}, {addr("10.0.0.2"), 7, 0}, {addr("10.0.0.3"), 7, 0},
+		{addr("10.0.0.4"), 7, 0},
+		{addr("10.0.0.0"), 7, 0},
+		{addr("10.0.0.2"), 7, 0},
+		{addr("10.0.0.3"), 7, 0},
 		{addr("10.0.0.1"), None, TwiceNAT},
 	}
 	if diff := cmp.Diff(want, l.Addresses(), cmpAddr); diff != "" {
@@ -360,7 +370,9 @@ func TestIdentityMappings(t *testing.T) {
 		}
 	}
 	run(t, l, []step{
-		{"add", id(true, 0), OK}, {"again", id(true, 0), ValueExist}, {"another VRF", id(true, 3), OK},
+		{"add", id(true, 0), OK},
+		{"again", id(true, 0), ValueExist},
+		{"another VRF", id(true, 3), OK},
 		{"out2in-only", func(l *lab) int32 {
 			return l.addDelSingle(true, smResolve{flags: smIdentity | smOut2InOnly}, 1)
 		}, Unsupported},
@@ -400,9 +412,13 @@ func TestVRFTables(t *testing.T) {
 		return func(l *lab) int32 { return l.AddDelVRFRoute(on, id, vrf) }
 	}
 	run(t, l, []step{
-		{"route without table", rt(true, 1, 2), NoSuchEntry}, {"del absent", table(false, 1), NoSuchEntry},
-		{"table", table(true, 1), OK}, {"again", table(true, 1), ValueExist},
-		{"route", rt(true, 1, 2), OK}, {"again", rt(true, 1, 2), ValueExist}, {"absent", rt(false, 1, 3), NoSuchEntry},
+		{"route without table", rt(true, 1, 2), NoSuchEntry},
+		{"del absent", table(false, 1), NoSuchEntry},
+		{"table", table(true, 1), OK},
+		{"again", table(true, 1), ValueExist},
+		{"route", rt(true, 1, 2), OK},
+		{"again", rt(true, 1, 2), ValueExist},
+		{"absent", rt(false, 1, 3), NoSuchEntry},
 	})
 	if diff := cmp.Diff([]VRFTable{{1, []uint32{2}}}, l.VRFTables()); diff != "" {
 		t.Error(diff)

@@ -48,14 +48,17 @@ func (w wild) addr() netip.Addr {
 func (w wild) port() uint16 {
 	return rapid.SampledFrom([]uint16{0, 80, 8080, 4000, 65535}).Draw(w.t, "port")
 }
+
 func (w wild) proto() uint8 {
 	return rapid.SampledFrom([]uint8{1, 6, 6, 17, 17, 132}).Draw(w.t, "proto")
 }
 func (w wild) swIf() uint32 { return rapid.Uint32Range(podA, overlay).Draw(w.t, "interface") }
 func (w wild) bool() bool   { return rapid.Bool().Draw(w.t, "bool") }
 func (w wild) flags() Flags { return Flags(rapid.IntRange(0, 15).Draw(w.t, "flags")) }
-func (w wild) vrf() uint32  { return rapid.SampledFrom([]uint32{0, 0, 0, 7, None}).Draw(w.t, "vrf") }
+func (w wild) vrf() uint32 { return rapid.SampledFrom([]uint32{0, 0, 0, 7, None}).Draw(w.t, "vrf") }
+
 func (w wild) local() Local { return Local{w.addr(), w.port(), rapid.Byte().Draw(w.t, "weight"), 0} }
+
 func (w wild) external() uint32 {
 	return rapid.SampledFrom([]uint32{None, None, None, podA, podB}).Draw(w.t, "external interface")
 }

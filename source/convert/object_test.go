@@ -81,36 +81,60 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}}`, `EndpointSlice default/s: addressType: must be IPv4, IPv6 or FQDN ("")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: ["fd00::1"]}]}`,
-			`EndpointSlice default/s: endpoints[0].addresses[0]: must be of the slice's addressType ("fd00::1")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv6, endpoints: [{addresses: [10.1.1.1]}]}`,
-			`EndpointSlice default/s: endpoints[0].addresses[0]: must be of the slice's addressType ("10.1.1.1")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: []}]}`,
-			`EndpointSlice default/s: endpoints[0].addresses: must have 1 to 100 entries (0)`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1, 10.1.1.01]}]}`,
-			`EndpointSlice default/s: endpoints[0].addresses[1]: must be an IPv4 or IPv6 address in its plain form ("10.1.1.01")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1], nodeName: "N"}]}`,
-			`EndpointSlice default/s: endpoints[0].nodeName: ` + wantSubdomain + ` ("N")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [` + eps(1001) + `]}`,
-			`EndpointSlice default/s: endpoints: must have at most 1000 entries (1001)`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1], hints: {forZones: [{name: ""}]}}]}`,
-			`EndpointSlice default/s: endpoints[0].hints.forZones: must not name an empty zone or node`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{name: a, port: 1}, {name: a, port: 2}]}`,
-			`EndpointSlice default/s: ports[1].name: must be unique within the slice ("a")`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{port: 65536}]}`,
-			`EndpointSlice default/s: ports[0].port: must be 1 to 65535 (65536)`},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{port: 1, protocol: X}]}`,
-			`EndpointSlice default/s: ports[0].protocol: must be TCP, UDP or SCTP ("X")`},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: ["fd00::1"]}]}`,
+			`EndpointSlice default/s: endpoints[0].addresses[0]: must be of the slice's addressType ("fd00::1")`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv6, endpoints: [{addresses: [10.1.1.1]}]}`,
+			`EndpointSlice default/s: endpoints[0].addresses[0]: must be of the slice's addressType ("10.1.1.1")`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: []}]}`,
+			`EndpointSlice default/s: endpoints[0].addresses: must have 1 to 100 entries (0)`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1, 10.1.1.01]}]}`,
+			`EndpointSlice default/s: endpoints[0].addresses[1]: must be an IPv4 or IPv6 address in its plain form ("10.1.1.01")`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1], nodeName: "N"}]}`,
+			`EndpointSlice default/s: endpoints[0].nodeName: ` + wantSubdomain + ` ("N")`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [` + eps(1001) + `]}`,
+			`EndpointSlice default/s: endpoints: must have at most 1000 entries (1001)`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1], hints: {forZones: [{name: ""}]}}]}`,
+			`EndpointSlice default/s: endpoints[0].hints.forZones: must not name an empty zone or node`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{name: a, port: 1}, {name: a, port: 2}]}`,
+			`EndpointSlice default/s: ports[1].name: must be unique within the slice ("a")`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{port: 65536}]}`,
+			`EndpointSlice default/s: ports[0].port: must be 1 to 65535 (65536)`,
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, ports: [{port: 1, protocol: X}]}`,
+			`EndpointSlice default/s: ports[0].protocol: must be TCP, UDP or SCTP ("X")`,
+		},
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIPs: [{ip: 10.1.1.1}, {ip: 10.1.1.2}]}}`, `Pod default/p: status.podIPs: must have one entry per address family`},
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIP: 10.1.1.9, podIPs: [{ip: 10.1.1.1}]}}`, `Pod default/p: status.podIP: must be the first of status.podIPs ("10.1.1.9")`},
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIP: 10.1.1}}`, `Pod default/p: status.podIP: must be an IPv4 or IPv6 address in its plain form ("10.1.1")`},
 		{&corev1.Pod{}, `{metadata: {name: p}, spec: {nodeName: "N"}}`, `Pod default/p: spec.nodeName: ` + wantSubdomain + ` ("N")`},
-		{&corev1.Pod{}, `{metadata: {name: p}, spec: {containers: [{name: c, ports: [{containerPort: 0}]}]}}`,
-			`Pod default/p: spec.containers[0].ports[0].containerPort: must be 1 to 65535 (0)`},
+		{
+			&corev1.Pod{}, `{metadata: {name: p}, spec: {containers: [{name: c, ports: [{containerPort: 0}]}]}}`,
+			`Pod default/p: spec.containers[0].ports[0].containerPort: must be 1 to 65535 (0)`,
+		},
 		{&corev1.Pod{}, `{metadata: {name: p, namespace: "N"}}`, `Pod N/p: metadata.namespace: ` + wantLabel + ` ("N")`},
 		{&corev1.Pod{}, `{metadata: {name: p, labels: {a b: c}}}`, `Pod default/p: metadata.labels[a b]: its key must be a qualified name: [DNS name/]at most 63 letters, digits, '-', '_' and '.'`},
-		{&corev1.Pod{}, `{metadata: {name: p, labels: {a: "b c"}}}`,
-			`Pod default/p: metadata.labels[a]: must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends ("b c")`},
+		{
+			&corev1.Pod{}, `{metadata: {name: p, labels: {a: "b c"}}}`,
+			`Pod default/p: metadata.labels[a]: must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends ("b c")`,
+		},
 		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {podCIDRs: [10.1.1.0]}}`, `Node n: spec.podCIDRs[0]: must be an IPv4 or IPv6 range such as 10.1.0.0/16 ("10.1.1.0")`},
 		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {podCIDR: x}}`, `Node n: spec.podCIDR: must be an IPv4 or IPv6 range such as 10.1.0.0/16 ("x")`},
 		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {podCIDR: 10.1.2.0/24, podCIDRs: [10.1.1.0/24]}}`, `Node n: spec.podCIDR: must be the first of spec.podCIDRs ("10.1.2.0/24")`},
@@ -158,8 +182,10 @@ status: {phase: Succeeded, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}]}
 				{Name: "http", Protocol: model.TCP, Port: 80}, {Name: "dns", Protocol: model.UDP, Port: 53}, {Name: "side", Protocol: model.TCP, Port: 91},
 			},
 		}},
-		{&corev1.Pod{}, `{metadata: {name: p}, status: {phase: Pending, podIP: 10.1.1.1}}`,
-			&model.Pod{ID: model.PodID{Namespace: "default", Name: "p"}, IPs: []netip.Addr{ip("10.1.1.1")}}},
+		{
+			&corev1.Pod{}, `{metadata: {name: p}, status: {phase: Pending, podIP: 10.1.1.1}}`,
+			&model.Pod{ID: model.PodID{Namespace: "default", Name: "p"}, IPs: []netip.Addr{ip("10.1.1.1")}},
+		},
 		{&corev1.Node{}, `
 metadata: {name: "n", labels: {topology.kubernetes.io/zone: z}}
 spec: {podCIDR: 10.1.1.7/24}
@@ -176,10 +202,14 @@ status:
 			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")},
 		}},
 		{&corev1.Namespace{}, `{metadata: {name: "n", labels: {a: b}}}`, &model.Namespace{Name: "n", Labels: map[string]string{"a": "b"}}},
-		{&networkingv1.ServiceCIDR{}, `{metadata: {name: c}, spec: {cidrs: [10.96.0.0/16, "fd00::/112"]}}`,
-			&model.ServiceCIDR{Name: "c", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/112")}}},
-		{&discoveryv1.EndpointSlice{}, `{metadata: {name: s, annotations: {endpoints.kubernetes.io/last-change-trigger-time: soon}}, addressType: IPv6}`,
-			&model.EndpointSlice{ID: model.SliceID{Namespace: "default", Name: "s"}, IPv6: true}},
+		{
+			&networkingv1.ServiceCIDR{}, `{metadata: {name: c}, spec: {cidrs: [10.96.0.0/16, "fd00::/112"]}}`,
+			&model.ServiceCIDR{Name: "c", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00::/112")}},
+		},
+		{
+			&discoveryv1.EndpointSlice{}, `{metadata: {name: s, annotations: {endpoints.kubernetes.io/last-change-trigger-time: soon}}, addressType: IPv6}`,
+			&model.EndpointSlice{ID: model.SliceID{Namespace: "default", Name: "s"}, IPv6: true},
+		},
 	} {
 		got, err := Object(read(t, c.text, c.kind))
 		if err != nil {

@@ -30,55 +30,85 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"nothing", "f.yaml", "", ""},
 		{"comments only", "f.yaml", "# a\n---\n# b\n---\n", ""},
-		{"separators with remarks, CRLF, BOM", "f.yaml", "\xef\xbb\xbf--- # first\r\napiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: a\r\n---   \r\n" +
-			"apiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: b\r\n...\r\n",
-			"+ Namespace a @f.yaml:2|+ Namespace b @f.yaml:7"},
+		{
+			"separators with remarks, CRLF, BOM", "f.yaml", "\xef\xbb\xbf--- # first\r\napiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: a\r\n---   \r\n" +
+				"apiVersion: v1\r\nkind: Namespace\r\nmetadata:\r\n  name: b\r\n...\r\n",
+			"+ Namespace a @f.yaml:2|+ Namespace b @f.yaml:7",
+		},
 		{"a directive", "f.yaml", "%YAML 1.1\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n", "+ Namespace a @f.yaml:3"},
 		{"text after the separator", "f.yaml", "--- {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n", "+ Namespace a @f.yaml:1"},
-		{"a line of dashes inside a string", "f.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    x: |\n      ---\n      kind: [\n",
-			"+ Namespace a @f.yaml:1"},
-		{"documents after the end marker", "f.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n...\n{apiVersion: v1, kind: Namespace, metadata: {name: b}}\n",
-			"+ Namespace a @f.yaml:1|+ Namespace b @f.yaml:3"},
-		{"a List", "f.yaml", "# list\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: B}\n",
-			"+ Namespace a @f.yaml:5|! f.yaml:10: Namespace B: metadata.name: must be a DNS label: at most 63 lower-case letters, digits and '-', with a letter or digit at both ends (\"B\")"},
-		{"a typed list whose items say nothing", "f.yaml", "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n",
-			"+ Namespace a @f.yaml:4|+ Namespace b @f.yaml:5"},
-		{"a List in a List", "f.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
-			"+ Namespace a @f.yaml:7"},
+		{
+			"a line of dashes inside a string", "f.yaml", "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    x: |\n      ---\n      kind: [\n",
+			"+ Namespace a @f.yaml:1",
+		},
+		{
+			"documents after the end marker", "f.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n...\n{apiVersion: v1, kind: Namespace, metadata: {name: b}}\n",
+			"+ Namespace a @f.yaml:1|+ Namespace b @f.yaml:3",
+		},
+		{
+			"a List", "f.yaml", "# list\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: B}\n",
+			"+ Namespace a @f.yaml:5|! f.yaml:10: Namespace B: metadata.name: must be a DNS label: at most 63 lower-case letters, digits and '-', with a letter or digit at both ends (\"B\")",
+		},
+		{
+			"a typed list whose items say nothing", "f.yaml", "apiVersion: v1\nkind: NamespaceList\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\n",
+			"+ Namespace a @f.yaml:4|+ Namespace b @f.yaml:5",
+		},
+		{
+			"a List in a List", "f.yaml", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - {apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
+			"+ Namespace a @f.yaml:7",
+		},
 		{"an empty List", "f.yaml", "apiVersion: v1\nkind: List\nitems: []\n---\napiVersion: v1\nkind: List\n", ""},
-		{"a List of nonsense", "f.yaml", "apiVersion: v1\nkind: List\nitems:\n- 7\n- null\n- {apiVersion: v1}\n",
-			"! f.yaml:4: not a Kubernetes object: it must be a mapping with apiVersion and kind|! f.yaml:6: not a Kubernetes object: kind is missing or not a string"},
+		{
+			"a List of nonsense", "f.yaml", "apiVersion: v1\nkind: List\nitems:\n- 7\n- null\n- {apiVersion: v1}\n",
+			"! f.yaml:4: not a Kubernetes object: it must be a mapping with apiVersion and kind|! f.yaml:6: not a Kubernetes object: kind is missing or not a string",
+		},
 		{"items that are no list", "f.yaml", "apiVersion: v1\nkind: List\nitems:\n  a: b\n", "! f.yaml:3: items must be a list"},
 		{"other kinds", "f.yaml", "{apiVersion: apps/v1, kind: Deployment}\n---\n{apiVersion: serving.example/v1, kind: Service}\n---\n{apiVersion: v1, kind: Endpoints}\n---\n{apiVersion: apps/v1, kind: DeploymentList, items: 7}\n", ""},
 		{"a version the agent does not read", "f.yaml", "kind: Service\napiVersion: v2\nmetadata: {name: a}\n", "! f.yaml:2: Service default/a: apiVersion: must be v1 (\"v2\")"},
 		{"a version that is none", "f.yaml", "kind: Service\napiVersion: a/b/c\n", "! f.yaml:2: not a Kubernetes object: apiVersion must be group/version"},
 		{"no name", "f.yaml", "kind: Service\napiVersion: v1\nspec: {ports: [{port: 1}]}\n", "! f.yaml:1: Service default/(no name): metadata.name: is missing"},
-		{"two without names", "f.yaml", "{kind: Namespace, apiVersion: v1}\n---\n{kind: Namespace, apiVersion: v1}\n",
-			"! f.yaml:1: Namespace (no name): metadata.name: is missing|! f.yaml:3: Namespace (no name): metadata.name: is missing"},
+		{
+			"two without names", "f.yaml", "{kind: Namespace, apiVersion: v1}\n---\n{kind: Namespace, apiVersion: v1}\n",
+			"! f.yaml:1: Namespace (no name): metadata.name: is missing|! f.yaml:3: Namespace (no name): metadata.name: is missing",
+		},
 		{"a key twice", "f.yaml", "kind: Service\napiVersion: v1\nkind: Pod\n", "! f.yaml:3: not valid YAML: key \"kind\" already set in map; the document that begins on line 1 is not used"},
 		{"tabs", "f.yaml", "kind: Service\n\tapiVersion: v1\n", "! f.yaml:2: not valid YAML: found a tab character that violates indentation; the document that begins on line 1 is not used"},
 		{"an unknown anchor", "f.yaml", "kind: *x\n", "! f.yaml:1: not valid YAML: unknown anchor 'x' referenced; the document that begins on line 1 is not used"},
 		{"anchors", "f.yaml", "apiVersion: v1\nkind: Pod\nmetadata: &m {name: a, labels: &l {x: y-z}}\nspec: {nodeSelector: *l}\n", "+ Pod default/a @f.yaml:1"},
 		{"a scalar", "f.yaml", "hello\n", "! f.yaml:1: not a Kubernetes object: it must be a mapping with apiVersion and kind"},
-		{"null fields", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a, creationTimestamp: null, labels: null}\nspec: {type: null, ports: [{port: 80}]}\nstatus: {loadBalancer: {}}\n",
-			"+ Service default/a @f.yaml:1"},
-		{"JSON with tabs", "f.json", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Service\",\n\t\"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\n\t\t\"ports\": [\n\t\t\t{\"port\": \"x\"}]}}",
-			"! f.json:7: Service default/a: spec.ports[0].port: must be a whole number (\"x\")"},
-		{"JSON values one after the other", "f.json", "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}\n{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"b\"}}\n",
-			"+ Namespace a @f.json:1|+ Namespace b @f.json:2"},
+		{
+			"null fields", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a, creationTimestamp: null, labels: null}\nspec: {type: null, ports: [{port: 80}]}\nstatus: {loadBalancer: {}}\n",
+			"+ Service default/a @f.yaml:1",
+		},
+		{
+			"JSON with tabs", "f.json", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"Service\",\n\t\"metadata\": {\"name\": \"a\"},\n\t\"spec\": {\n\t\t\"ports\": [\n\t\t\t{\"port\": \"x\"}]}}",
+			"! f.json:7: Service default/a: spec.ports[0].port: must be a whole number (\"x\")",
+		},
+		{
+			"JSON values one after the other", "f.json", "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}\n{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"b\"}}\n",
+			"+ Namespace a @f.json:1|+ Namespace b @f.json:2",
+		},
 		{"JSON in a YAML file", "f.yaml", "{\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"a\"}}", "+ Namespace a @f.yaml:1"},
 		{"JSON cut short", "f.json", "{\"apiVersion\":\"v1\",\n\"kind\":", "! f.json:2: not valid JSON: unexpected EOF; the document that begins on line 1 is not used"},
-		{"several wrong types", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels: [x]\nspec:\n  publishNotReadyAddresses: \"yes\"\n  selector: {a: 1}\n  ports:\n  - port: 80.5\n    targetPort: true\n  - 7\n",
+		{
+			"several wrong types", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels: [x]\nspec:\n  publishNotReadyAddresses: \"yes\"\n  selector: {a: 1}\n  ports:\n  - port: 80.5\n    targetPort: true\n  - 7\n",
 			"! f.yaml:5: Service default/a: metadata.labels: must be a mapping (a list); line 10: spec.ports[0].port: must be a whole number of at most 32 bits (80.5); " +
 				"line 11: spec.ports[0].targetPort: must be a whole number or a string (true); line 12: spec.ports[1]: must be a mapping (7); " +
-				"line 7: spec.publishNotReadyAddresses: must be true or false (\"yes\"); line 8: spec.selector[a]: must be a string, so it needs quotes (1)"},
-		{"a number too large", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 99999999999}]}\n",
-			"! f.yaml:4: Service default/a: spec.ports[0].port: must be a whole number of at most 32 bits (99999999999)"},
-		{"a quantity, a time", "f.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: now}\nspec: {containers: [{resources: {limits: {cpu: lots}}}]}\n",
+				"line 7: spec.publishNotReadyAddresses: must be true or false (\"yes\"); line 8: spec.selector[a]: must be a string, so it needs quotes (1)",
+		},
+		{
+			"a number too large", "f.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 99999999999}]}\n",
+			"! f.yaml:4: Service default/a: spec.ports[0].port: must be a whole number of at most 32 bits (99999999999)",
+		},
+		{
+			"a quantity, a time", "f.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a, creationTimestamp: now}\nspec: {containers: [{resources: {limits: {cpu: lots}}}]}\n",
 			"! f.yaml:3: Pod default/a: metadata.creationTimestamp: must be a time such as 2026-01-31T12:00:00Z (\"now\"); " +
-				"line 4: spec.containers[0].resources.limits[cpu]: must be a quantity such as 100m or 1Gi (\"lots\")"},
-		{"an object twice", "f.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
-			"+ Namespace a @f.yaml:1|! f.yaml:3: Namespace a: is defined at f.yaml:1 already; this definition is ignored"},
+				"line 4: spec.containers[0].resources.limits[cpu]: must be a quantity such as 100m or 1Gi (\"lots\")",
+		},
+		{
+			"an object twice", "f.yaml", "{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n---\n{apiVersion: v1, kind: Namespace, metadata: {name: a}}\n",
+			"+ Namespace a @f.yaml:1|! f.yaml:3: Namespace a: is defined at f.yaml:1 already; this definition is ignored",
+		},
 		{"host names", "f.yaml", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: FQDN}\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

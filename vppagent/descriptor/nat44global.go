@@ -45,9 +45,9 @@ func Nat44Global() *Descriptor {
 			switch {
 			case m.GetEndpointIndependent():
 				return nil, errors.New("endpoint_independent: not supported")
-			case len(m.GetNatInterfaces()) > 0:
+			case len(m.GetNatInterfaces()) > 0: //lint:ignore SA1019 refused, so it must be looked at
 				return nil, errors.New("nat_interfaces: deprecated, use Nat44Interface")
-			case len(m.GetAddressPool()) > 0:
+			case len(m.GetAddressPool()) > 0: //lint:ignore SA1019 refused, so it must be looked at
 				return nil, errors.New("address_pool: deprecated, use Nat44AddressPool")
 			case m.GetVirtualReassembly() != nil:
 				return nil, errors.New("virtual_reassembly: VPP has no such setting any more")
