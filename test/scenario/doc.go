@@ -13,7 +13,7 @@
 //	trace FILE                 questions, one in JSON per line, and their answers
 //	connect NAME FROM PROTO TO [ADDR]   opens a connection that stays, to that backend
 //	still NAME                 it reaches the same backend as before; with !, it does not
-//	fail NODE MESSAGE RETVAL [TIMES]    VPP refuses that message with retval; retval 0: no longer
+//	fail NODE MESSAGE RETVAL|cut [TIMES]   VPP refuses that message with retval, or cuts the connection; 0: no longer
 //	restart-vpp [NODE]         VPP loses everything but its interfaces and their routes
 //	restart-agent [NODE]       the agent starts anew and knows nothing
 //	advance DURATION           the clocks of all VPPs and agents go on

@@ -2,11 +2,14 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -98,18 +101,27 @@ func wrap(name string, run func(*story, *testscript.TestScript, []string) error)
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		s := ts.Value(storyKey{}).(*story)
 		err := run(s, ts, args)
+		if died := crashed(s.world()); died != nil {
+			ts.Fatalf("%s: %v", name, died)
+		}
 		switch {
 		case err != nil && !neg:
 			ts.Fatalf("%s: %s", name, s.short(err.Error()))
 		case err == nil && neg:
 			ts.Fatalf("%s: succeeded, an error was expected", name)
 		}
-		for _, node := range s.world().Nodes() {
-			if err := s.cluster.Sim(node).Crashed(); err != nil {
-				ts.Fatalf("%s: the VPP of %s: %v", name, node, err)
-			}
+	}
+}
+
+// crashed tells which VPPs have died of something.
+func crashed(c *trace.Cluster) error {
+	var errs []error
+	for _, node := range c.Nodes() {
+		if err := c.Sim(node).Crashed(); err != nil {
+			errs = append(errs, fmt.Errorf("node %s: %w", node, err))
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // world is the cluster, made with the settings so far.
@@ -125,5 +137,12 @@ func (s *story) short(text string) string {
 	return strings.ReplaceAll(text, s.dir+string(filepath.Separator), "")
 }
 
-// background is the context of everything in a script: testscript ends runaway scripts by itself.
-func background() context.Context { return context.Background() }
+// patience is how long one operation may take: an agent whose VPP has died waits for it for ever.
+const patience = 30 * time.Second
+
+// background is the context of one operation.
+func background() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	time.AfterFunc(patience, cancel)
+	return ctx
+}

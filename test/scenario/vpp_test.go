@@ -146,7 +146,8 @@ type faults struct {
 
 type fault struct {
 	retval int32
-	left   int // -1: for ever
+	cut    bool // the connection, instead
+	left   int  // -1: for ever
 }
 
 func (f *faults) answer(message string) (int32, bool) {
@@ -159,20 +160,22 @@ func (f *faults) answer(message string) (int32, bool) {
 	if r.left > 0 {
 		r.left--
 	}
-	return r.retval, false
+	return r.retval, r.cut
 }
 
 func (s *story) cmdFail(_ *testscript.TestScript, args []string) error {
 	if len(args) != 3 && len(args) != 4 {
-		return fmt.Errorf("want NODE MESSAGE RETVAL [TIMES]")
+		return fmt.Errorf("want NODE MESSAGE RETVAL|cut [TIMES]")
 	}
 	v, err := s.vpp(args[0])
 	if err != nil {
 		return err
 	}
-	retval, err := strconv.ParseInt(args[2], 10, 32)
-	if err != nil {
-		return err
+	cut, retval := args[2] == "cut", int64(0)
+	if !cut {
+		if retval, err = strconv.ParseInt(args[2], 10, 32); err != nil {
+			return err
+		}
 	}
 	times := -1
 	if len(args) == 4 {
@@ -186,8 +189,8 @@ func (s *story) cmdFail(_ *testscript.TestScript, args []string) error {
 		s.faults[args[0]] = f
 	}
 	f.mu.Lock()
-	f.rules[args[1]] = &fault{retval: int32(retval), left: times}
-	if retval == 0 {
+	f.rules[args[1]] = &fault{retval: int32(retval), cut: cut, left: times}
+	if retval == 0 && !cut {
 		delete(f.rules, args[1])
 	}
 	f.mu.Unlock()
