@@ -215,8 +215,10 @@ func (c *cluster) attempt(from place, p packet.Packet) (outcome, error) {
 	if c.port++; c.port < 33000 {
 		c.port = 33000 // beyond the node ports
 	}
-	if err := c.stir(from.node); err != nil {
-		return outcome{}, err
+	for _, name := range c.names() {
+		if err := c.stir(name); err != nil {
+			return outcome{}, err
+		}
 	}
 	if p.HasPorts() {
 		p.SrcPort = c.port
@@ -257,6 +259,10 @@ func (c *cluster) exchange(from place, f flight) (outcome, error) {
 	}
 	if c.unheard(there) {
 		o.verdict, o.why = "rejected", "nobody listens on a node port"
+		return o, nil
+	}
+	if there.sim.Src == there.sim.Dst {
+		o.why = "no host takes packets from its own address"
 		return o, nil
 	}
 	o.address, o.source = there.sim.Dst.String(), there.sim.Src.String()

@@ -404,6 +404,9 @@ func (s *script) pkt(args []string) error {
 	if !p.Dst.Is4() || !p.Src.Is4() {
 		return nil // IPv6 never gets to VPP's NAT
 	}
+	if s.sticky(p) && len(w.addresses) > 1 {
+		return s.sticks(from, p, w)
+	}
 	verdict, why := "delivered", ""
 	var addresses, sources []string
 	for try := range manyTries {
@@ -437,6 +440,36 @@ func (s *script) pkt(args []string) error {
 	return nil
 }
 
+// sticky tells whether a packet is for a Service that remembers its clients.
+func (s *script) sticky(p packet.Packet) bool {
+	return slices.ContainsFunc(all[*model.Service](s.cluster), func(svc *model.Service) bool {
+		addrs := slices.Concat(svc.ClusterIPs, svc.ExternalIPs)
+		for _, lb := range svc.LoadBalancerIPs {
+			addrs = append(addrs, lb.Addr)
+		}
+		nodePort := s.nodeOf(p.Dst) != "" && slices.ContainsFunc(svc.Ports, func(q model.ServicePort) bool { return q.NodePort == p.DstPort })
+		return svc.SessionAffinityTimeout > 0 && (nodePort || slices.Contains(addrs, p.Dst))
+	})
+}
+
+// sticks asks a Service that remembers its clients: any backend will do, as long as it is the same one.
+func (s *script) sticks(from place, p packet.Packet, w wanted) error {
+	got := ""
+	for range 2 * fewTries {
+		o, err := s.attempt(from, p)
+		switch {
+		case err != nil:
+			return err
+		case o.verdict != w.verdict || !slices.Contains(w.addresses, o.address):
+			return fmt.Errorf("want %s to one of %v, got %s to %s: %s", w.verdict, w.addresses, o.verdict, o.address, o.why)
+		case got != "" && got != o.address:
+			return fmt.Errorf("got to %s and then to %s, in spite of affinity", got, o.address)
+		}
+		got = o.address
+	}
+	return nil
+}
+
 // lacking are those of list that are not in the other one.
 func lacking(list, other []string) []string {
 	var out []string
@@ -464,7 +497,7 @@ func (s *script) connect(args []string) error {
 		if err != nil {
 			return err
 		}
-		if last = o; o.verdict == "delivered" && (len(args) < 5 || o.address == args[4]) {
+		if last = o; o.verdict == "delivered" && (len(args) < 5 || o.address == args[4] || s.sticky(p)) { // no second choice
 			s.talks[args[0]] = &standing{from, o}
 			return s.still(args[:1])
 		}
