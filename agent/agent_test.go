@@ -199,8 +199,9 @@ func TestRunFollowsFilesAndAnswers(t *testing.T) {
 
 func TestSecondStartWritesNothing(t *testing.T) {
 	w := start(t, nil)
-	w.write("slice.yaml", endpoints)
 	w.wait("first sync", firstSync)
+	w.write("slice.yaml", endpoints)
+	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
 	_ = w.stop()
 	dump := w.vpp.Dump()
 	w.vpp.ClearLog()

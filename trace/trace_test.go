@@ -119,7 +119,7 @@ func TestReplyHops(t *testing.T) {
 	if len(back) <= len(there) || !strings.HasPrefix(strings.Join(back, "\n"), strings.Join(there, "\n")) {
 		t.Errorf("with the reply:\n%s\nwithout:\n%s", strings.Join(back, "\n"), strings.Join(there, "\n"))
 	}
-	if last := back[len(back)-1]; !strings.Contains(last, "10.96.") || !strings.Contains(last, "node-1: pod-guestbook-client-tx") {
+	if last := back[len(back)-1]; !strings.Contains(last, "10.96.") || !strings.Contains(last, "node-1: pod-guestbook/client-tx") {
 		t.Errorf("last hop %q: the reply should reach the client from the cluster IP", last)
 	}
 }

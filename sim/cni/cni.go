@@ -1,7 +1,7 @@
 // Package cni turns Nodes and Pods into what a CNI would have made in a VPP: interfaces, addresses and routes.
 //
-//	pod ── pod-<ns>-<name> ─┐                 ┌─ overlay ── pods and addresses of the other nodes
-//	pod ── pod-<ns>-<name> ─┤   VPP of a node ├─ uplink ─── the world outside
+//	pod ── pod-<ns>/<name> ─┐                 ┌─ overlay ── pods and addresses of the other nodes
+//	pod ── pod-<ns>/<name> ─┤   VPP of a node ├─ uplink ─── the world outside
 //	                        └─────────────────┴─ host ───── the node's own network stack, and its addresses
 //
 // Invariant: what exists in the VPP depends on the objects only, not on the order in which they came.
@@ -32,9 +32,9 @@ var gateway = netip.MustParsePrefix("169.254.1.1/32")
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
 const maxName = 63
 
-// PodInterface is the name of a pod's interface: pod-<ns>-<name>, with a hash in place of the end if that is too long.
+// PodInterface is the name of a pod's interface: pod-<ns>/<name>, with a hash in place of the end if that is too long.
 func PodInterface(id model.PodID) string {
-	name := "pod-" + id.Namespace + "-" + id.Name
+	name := "pod-" + id.String()
 	if len(name) <= maxName {
 		return name
 	}
@@ -98,59 +98,38 @@ func (c *CNI) Apply(changes []event.Change) error {
 }
 
 func (c *CNI) setNode(name string, node *model.Node) error {
-	old := c.nodes[name]
+	affected := c.behind(name, c.nodes[name])
 	if node == nil {
 		delete(c.nodes, name)
 	} else {
 		c.nodes[name] = node
 	}
-	if name == c.name {
-		return c.setNodeAddresses(old, node)
-	}
-	for _, p := range remote(old) {
-		c.vpp.RemoveRoute(0, p)
-	}
-	for _, p := range remote(node) {
-		if err := c.vpp.AddRoute(sim.Route{Prefix: p, Paths: []sim.Path{{Interface: Overlay}}}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.route(append(affected, c.behind(name, node)...)...)
 }
 
-// setNodeAddresses leads this node's addresses to its own network stack: VPP forwards to it, it does not own them. (What
-// VPP owns it checks on arrival: a source it has no way to, such as a cluster IP, is dropped before the stack sees it.)
-func (c *CNI) setNodeAddresses(old, now *model.Node) error {
-	for _, p := range hosts(old) {
-		c.vpp.RemoveRoute(0, p)
+// behind is what a node brings into the routes. This node: its addresses, which lie behind its own network stack: VPP forwards
+// to it, it does not own them. (What VPP owns it checks on arrival: a source it has no way to, such as a cluster IP, is dropped
+// before the stack sees it.) Another node: its pods, and its addresses. (A node's own processes reach pods of other nodes
+// from its address, so the way back must not leave by the uplink, which would masquerade it.)
+func (c *CNI) behind(name string, n *model.Node) []netip.Prefix {
+	switch {
+	case n == nil:
+		return nil
+	case name == c.name:
+		return hosts(n)
 	}
-	for _, p := range hosts(now) {
-		if err := c.vpp.AddRoute(sim.Route{Prefix: p, Paths: []sim.Path{{Interface: Host}}}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return slices.Concat(n.PodCIDRs, hosts(n))
 }
 
 // hosts are the addresses of a node as prefixes.
-func hosts(n *model.Node) []netip.Prefix {
-	if n == nil {
-		return nil
-	}
-	var out []netip.Prefix
-	for _, addr := range n.Addrs() {
-		out = append(out, netip.PrefixFrom(addr, addr.BitLen()))
+func hosts(n *model.Node) []netip.Prefix { return prefixes(n.Addrs()) }
+
+func prefixes(addrs []netip.Addr) []netip.Prefix {
+	out := make([]netip.Prefix, len(addrs))
+	for i, a := range addrs {
+		out[i] = netip.PrefixFrom(a, a.BitLen())
 	}
 	return out
-}
-
-// remote is what lies behind the overlay for another node: its pods, and its addresses. (A node's own processes reach pods
-// of other nodes from its address, so the way back must not leave by the uplink, which would masquerade it.)
-func remote(n *model.Node) []netip.Prefix {
-	if n == nil {
-		return nil
-	}
-	return slices.Concat(n.PodCIDRs, hosts(n))
 }
 
 // plumbed tells whether the pod has an interface of its own on this node.
@@ -177,44 +156,56 @@ func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
 }
 
 func (c *CNI) plumb(p *model.Pod) error {
-	i := sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway}
-	if len(i.Tag) > maxName {
-		i.Tag = "" // VPP would cut it, and half a name names nobody
-	}
-	c.vpp.AddInterface(i)
-	for _, ip := range p.IPs {
-		if err := c.route(ip); err != nil {
-			return err
-		}
-	}
-	return nil
+	c.vpp.AddInterface(sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway})
+	return c.route(prefixes(p.IPs)...)
 }
 
 func (c *CNI) unplumb(p *model.Pod) error {
 	delete(c.pods, p.ID)
-	for _, ip := range p.IPs {
-		if err := c.route(ip); err != nil {
-			return err
-		}
+	if err := c.route(prefixes(p.IPs)...); err != nil {
+		return err
 	}
 	c.vpp.RemoveInterface(PodInterface(p.ID))
 	return nil
 }
 
-// route leads an address to its pod; of two pods that claim it, to the one that sorts first.
-func (c *CNI) route(ip netip.Addr) error {
-	var owner *model.Pod
-	for _, p := range c.pods {
-		if slices.Contains(p.IPs, ip) && (owner == nil || p.ID.Compare(owner.ID) < 0) {
-			owner = p
+// route makes the routes of some prefixes what the objects of now ask for.
+func (c *CNI) route(affected ...netip.Prefix) error {
+	for _, p := range affected {
+		path, wanted := c.path(p)
+		if !wanted {
+			c.vpp.RemoveRoute(0, p)
+			continue
+		}
+		if err := c.vpp.AddRoute(sim.Route{Prefix: p, Paths: []sim.Path{path}}); err != nil {
+			return err
 		}
 	}
-	host := netip.PrefixFrom(ip, ip.BitLen())
-	if owner == nil {
-		c.vpp.RemoveRoute(0, host)
-		return nil
+	return nil
+}
+
+// path is where a prefix leads: to its pod (of two that claim it, to the one that sorts first), else to this node's own
+// network stack, else over the overlay.
+func (c *CNI) path(p netip.Prefix) (path sim.Path, wanted bool) {
+	var owner *model.Pod
+	for _, pod := range c.pods {
+		if p.IsSingleIP() && slices.Contains(pod.IPs, p.Addr()) && (owner == nil || pod.ID.Compare(owner.ID) < 0) {
+			owner = pod
+		}
 	}
-	return c.vpp.AddRoute(sim.Route{Prefix: host, Paths: []sim.Path{{Interface: PodInterface(owner.ID), Via: ip}}})
+	if owner != nil {
+		return sim.Path{Interface: PodInterface(owner.ID), Via: p.Addr()}, true
+	}
+	for name, n := range c.nodes {
+		if !slices.Contains(c.behind(name, n), p) {
+			continue
+		}
+		if name == c.name {
+			return sim.Path{Interface: Host}, true
+		}
+		path, wanted = sim.Path{Interface: Overlay}, true
+	}
+	return path, wanted
 }
 
 // Before returns an emit that plumbs what an update brings before passing it on; failed is told what could not be plumbed.
