@@ -211,8 +211,12 @@ func (x *execution) finish(s Step, lost error) {
 	if v.plan.err != nil || lost != nil {
 		if s.Action == Create {
 			x.notCreated(v)
-			if v.kind.journalled() { // it may be there all the same, with nothing but our memory to tell whose it is
-				v.have, v.ours = v.want, true
+		}
+		if s.Action != Delete && v.kind.journalled() {
+			// It may be there all the same, or half of it, with nothing but our memory to tell whose it is.
+			v.tried, v.ours = v.want, true
+			if v.have == nil {
+				v.have = v.want
 			}
 		}
 		v.unsure = true

@@ -24,6 +24,7 @@ type value struct {
 	ours bool          // have is ours to remove
 	// unsure: a request failed half-way, have may not be what VPP has. It is dumped again before the value is touched.
 	unsure bool
+	tried  any // the state that request was to lead to; nil: none
 	// rebind: it was bound to an interface that went; what a dump shows of it is dead.
 	rebind bool
 

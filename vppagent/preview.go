@@ -89,7 +89,7 @@ func (a *Agent) clone() *Agent {
 	for _, v := range a.g.values {
 		if v.have != nil || v.unsure {
 			n := c.g.node(v.key)
-			n.have, n.ours, n.unsure = v.have, v.ours, v.unsure
+			n.have, n.ours, n.unsure, n.tried, n.rebind = v.have, v.ours, v.unsure, v.tried, v.rebind
 			if v.base != nil && n.base == nil {
 				n.base = c.g.node(v.base.key)
 			}

@@ -228,6 +228,7 @@ func TestPathIndependence(t *testing.T) {
 		"all at once":   {true, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			rapid.Check(t, func(r *rapid.T) { walk(t, r, tr) })
 		})
 	}

@@ -130,7 +130,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		if v.have != nil && !seen[v] {
 			a.setHave(v, nil, false)
 		}
-		v.unsure = false
+		v.unsure, v.tried = false, nil
 	}
 }
 
@@ -178,6 +178,9 @@ func (c candidates) Each(f func(key string, state any, wanted bool)) {
 		}
 		if v.have != nil && v.have != v.want && v.ours {
 			f(key, v.have, false)
+		}
+		if v.tried != nil && v.tried != v.want && v.tried != v.have {
+			f(key, v.tried, false)
 		}
 	}
 }
