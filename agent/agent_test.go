@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -150,6 +151,20 @@ func (w *world) wait(what string, fits func(*event.Committed) bool) *event.Commi
 	}
 }
 
+// settled waits until the agent is in sync and has found the pod.
+func (w *world) settled() {
+	w.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		st, err := w.agent.Status(w.t.Context())
+		if err == nil && st.InSync && st.Ifs != nil && st.Ifs.Pods["10.1.1.2"] != "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("not settled: %+v, %v; log:\n%s", st, err, w.log)
+		}
+	}
+}
+
 func firstSync(c *event.Committed) bool { return c.Resync == event.Full && c.Err == nil }
 
 func TestRunFollowsFilesAndAnswers(t *testing.T) {
@@ -202,12 +217,14 @@ func TestSecondStartWritesNothing(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.write("slice.yaml", endpoints)
 	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
+	w.settled()
 	_ = w.stop()
 	dump := w.vpp.Dump()
 	w.vpp.ClearLog()
 	w.committed = make(chan *event.Committed, 100)
 	w.run(nil)
 	w.wait("first sync", firstSync)
+	w.settled()
 	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
 		t.Errorf("%d writes; log %v", n, w.vpp.Log())
 	}
@@ -216,11 +233,13 @@ func TestSecondStartWritesNothing(t *testing.T) {
 func TestVPPRestartIsRepaired(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
+	w.settled()
 	before := w.vpp.Dump()
 	w.vpp.Restart()
 	w.wait("repair", func(c *event.Committed) bool { return c.Resync == event.Downstream && c.Writes > 0 && c.Err == nil })
-	if diff := w.vpp.Dump(); diff != before {
-		t.Errorf("after the restart:\n%s\nbefore:\n%s", diff, before)
+	w.settled()
+	if diff := cmp.Diff(before, w.vpp.Dump()); diff != "" {
+		t.Errorf("after the restart (-before +after):\n%s", diff)
 	}
 }
 

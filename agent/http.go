@@ -44,7 +44,7 @@ type health struct {
 	CurrentTime time.Time `json:"currentTime"`
 }
 
-// serveHealth answers 200 while every source is in sync, VPP is connected and has everything, and 503 with the reason
+// serveHealth answers 200 while every source is in sync, VPP is connected and changes go through, and 503 with the reason
 // otherwise.
 func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryLimit)
@@ -54,7 +54,7 @@ func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		h.Reason = err.Error()
-	case !st.InSync:
+	case !st.Healthy:
 		h.Reason = st.Waiting
 	default:
 		h.Healthy = true

@@ -19,6 +19,7 @@ type Status struct {
 	Node     string          `json:"node"`
 	InSync   bool            `json:"inSync"`
 	Waiting  string          `json:"waiting,omitempty"` // what it waits for; "" when in sync
+	Healthy  bool            `json:"healthy"`           // as InSync, but a transaction may be under way
 	VPP      VPPStatus       `json:"vpp"`
 	Sources  []SourceStatus  `json:"sources"`
 	Ifs      *Interfaces     `json:"interfaces,omitempty"`
@@ -122,7 +123,7 @@ func (p *parts) history() []Transaction {
 func (p *parts) status() *Status {
 	st := p.controller.Status()
 	out := &Status{
-		Node: p.cfg.NodeName, InSync: st.Synced(), Values: st.Values,
+		Node: p.cfg.NodeName, InSync: st.Synced(), Healthy: st.Healthy(), Values: st.Values,
 		VPP:      VPPStatus{Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err)},
 		Sources:  []SourceStatus{},
 		Services: []ServiceStatus{},

@@ -68,6 +68,7 @@ type Controller struct {
 
 	seq       uint64
 	inFlight  uint64 // 0: none
+	sentAt    time.Time
 	causes    causes
 	triggered time.Time
 	now       time.Time
@@ -160,6 +161,9 @@ func (c *Controller) sync(ev *event.SyncStatus) {
 
 func (c *Controller) tick(now time.Time) {
 	c.now = now
+	if c.sentAt.IsZero() { // sent before there was a time
+		c.sentAt = now
+	}
 	switch {
 	case c.cfg.Recheck <= 0 || c.phase != running:
 	case c.nextCheck.IsZero():
@@ -258,7 +262,7 @@ func (c *Controller) report(err error) {
 
 func (c *Controller) send(txn *event.Txn) *event.Txn {
 	c.seq++
-	txn.Seq, c.inFlight = c.seq, c.seq
+	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
 	return txn
 }
 

@@ -278,6 +278,21 @@ func TestStatusTellsWhatIsUnwell(t *testing.T) {
 	}
 }
 
+func TestHealthToleratesATransactionUnderWayButNotForEver(t *testing.T) {
+	r := newRecorder()
+	c := start(t, r, Config{})
+	at := time.Unix(1000, 0)
+	c.Step(&event.Tick{Now: at})
+	c.Step(update("a", 1))
+	if st := c.Status(); st.Synced() || !st.Healthy() {
+		t.Errorf("under way: synced %v, healthy %v, want false, true", st.Synced(), st.Healthy())
+	}
+	c.Step(&event.Tick{Now: at.Add(overdue + time.Second)})
+	if st := c.Status(); st.Healthy() {
+		t.Error("healthy though VPP has not answered for long")
+	}
+}
+
 func TestRendererTroubleIsReported(t *testing.T) {
 	r := newRecorder()
 	var got error

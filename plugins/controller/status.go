@@ -3,6 +3,7 @@ package controller
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -15,6 +16,7 @@ type Status struct {
 	Located  *event.Located // nil: not looked up yet
 	Started  bool           // the first full resync was sent
 	InFlight uint64         // sequence number of the transaction under way; 0: none
+	Overdue  bool           // it is under way for longer than overdue
 	Last     *event.Committed
 	Refused  []event.Change      // objects kept out, and why
 	Values   int                 // values wanted in VPP
@@ -22,20 +24,28 @@ type Status struct {
 	Trouble  error               // what the renderers last complained about
 }
 
+// overdue is how long VPP may take for a transaction before the agent calls itself unwell; a full resync of a large cluster
+// takes a second or two.
+const overdue = 30 * time.Second
+
 // Synced tells that every source is in sync, VPP is connected and nothing waits to be programmed.
-func (s *Status) Synced() bool {
+func (s *Status) Synced() bool { return s.Healthy() && s.InFlight == 0 }
+
+// Healthy tells that every source is in sync, VPP is connected and was programmed, and changes go through in time.
+func (s *Status) Healthy() bool {
 	for _, src := range s.Sources {
 		if src.Status != event.InSync {
 			return false
 		}
 	}
-	return s.VPP.Connected && s.Started && s.InFlight == 0 && s.Last != nil && s.Last.Err == nil
+	return s.VPP.Connected && s.Started && s.Last != nil && s.Last.Err == nil && !s.Overdue
 }
 
 // Status is the controller's own view; call it inside Ask when Run is running.
 func (c *Controller) Status() Status {
 	st := Status{
-		VPP: c.vpp, Located: c.located, Started: c.phase == running, InFlight: c.inFlight, Last: c.last,
+		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
+		VPP:     c.vpp, Located: c.located, Started: c.phase == running, InFlight: c.inFlight, Last: c.last,
 		Refused: c.refusals(), Values: len(c.values.sent), Trouble: c.trouble,
 	}
 	for _, src := range c.sources {
