@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +18,8 @@ import (
 
 // Config says how the agents of a cluster are set up.
 type Config struct {
-	// Agent is the common configuration of all agents; NodeName, Dial and Sources are filled in per node.
+	// Agent is the common configuration of all agents; NodeName, Dial and Sources are filled in per node. Journal, unless
+	// empty, is a folder, in which each node has a file.
 	Agent agent.Config
 	// Seed makes the simulated VPPs' random choices reproducible.
 	Seed uint64
@@ -40,6 +43,7 @@ type node struct {
 	sim    *sim.VPP
 	cni    *cni.CNI
 	agent  *agent.Stepper
+	away   bool // the agent is stopped
 }
 
 // NewCluster returns a cluster without nodes; Apply adds them. Close it.
@@ -80,6 +84,9 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 		if err := n.cni.Apply(feed); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 		}
+		if n.away {
+			continue
+		}
 		err := n.agent.Feed(ctx, &event.Update{Source: sourceName, Changes: feed}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
@@ -96,12 +103,9 @@ const sourceName = "manifest"
 
 func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
 	v := sim.New(sim.Config{Seed: c.cfg.Seed, PuntLocal: true})
-	cfg := c.cfg.Agent
-	cfg.NodeName, cfg.Dial, cfg.Sources = obj.Name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
-	cfg.Override, cfg.Now, cfg.MaxPause = cni.Located(), v.Now, maxPause
-	a, err := agent.NewStepper(ctx, cfg)
+	a, err := c.start(ctx, obj.Name, v)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", obj.Name, err)
+		return err
 	}
 	n := &node{name: obj.Name, object: obj, sim: v, cni: cni.New(v, obj.Name), agent: a}
 	c.nodes[n.name] = n
@@ -110,7 +114,29 @@ func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
 	return nil
 }
 
+// start starts the agent of a node.
+func (c *Cluster) start(ctx context.Context, name string, v *sim.VPP) (*agent.Stepper, error) {
+	cfg := c.cfg.Agent
+	cfg.NodeName, cfg.Dial, cfg.Sources = name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
+	cfg.Override, cfg.Now, cfg.MaxPause, cfg.Journal = cni.Located(), v.Now, maxPause, c.journal(name)
+	a, err := agent.NewStepper(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", name, err)
+	}
+	return a, nil
+}
+
+func (c *Cluster) journal(name string) string {
+	if c.cfg.Agent.Journal == "" {
+		return ""
+	}
+	return filepath.Join(c.cfg.Agent.Journal, name)
+}
+
 func (c *Cluster) leave(n *node) {
+	if file := c.journal(n.name); file != "" {
+		_ = os.Remove(file) // a node of that name that joins later has another VPP
+	}
 	n.close()
 	delete(c.nodes, n.name)
 	c.names = slices.DeleteFunc(c.names, func(s string) bool { return s == n.name })
@@ -149,18 +175,23 @@ func (c *Cluster) Agent(name string) *agent.Stepper {
 	return nil
 }
 
-// RestartAgent ends the agent of a node and starts another one on the same VPP, which knows nothing but the objects.
+// StopAgent ends the agent of a node, until RestartAgent: VPP stays as it is, objects and interfaces change without it.
+func (c *Cluster) StopAgent(name string) {
+	n := c.nodes[name]
+	n.agent.Close()
+	n.away = true
+}
+
+// RestartAgent ends the agent of a node and starts another one on the same VPP, which knows nothing but the objects, and
+// what is in the journal.
 func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 	n := c.nodes[name]
 	n.agent.Close()
-	cfg := c.cfg.Agent
-	cfg.NodeName, cfg.Dial, cfg.Sources, cfg.Override = name, n.sim.Dial, map[string]agent.Source{sourceName: agent.Fed{}}, cni.Located()
-	cfg.Now, cfg.MaxPause = n.sim.Now, maxPause
-	a, err := agent.NewStepper(ctx, cfg)
+	a, err := c.start(ctx, name, n.sim)
 	if err != nil {
-		return fmt.Errorf("node %s: %w", name, err)
+		return err
 	}
-	n.agent = a
+	n.agent, n.away = a, false
 	return a.Feed(ctx, &event.Update{Source: sourceName, Changes: c.world.all()}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
 }
 
@@ -169,6 +200,9 @@ func (c *Cluster) RestartVPP(ctx context.Context, name string) error {
 	n := c.nodes[name]
 	before := n.agent.Generation()
 	n.sim.Restart()
+	if n.away {
+		return nil
+	}
 	if err := n.agent.WaitConnected(ctx, before+1); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}

@@ -108,6 +108,9 @@ func (c *Cluster) Advance(ctx context.Context, d time.Duration) error {
 	for _, name := range c.names {
 		n := c.nodes[name]
 		n.sim.Advance(d)
+		if n.away {
+			continue
+		}
 		if err := n.tick(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 		}

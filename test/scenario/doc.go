@@ -15,7 +15,8 @@
 //	still NAME                 it reaches the same backend as before; with !, it does not
 //	fail NODE MESSAGE RETVAL|cut [TIMES]   VPP refuses that message with retval, or cuts the connection; 0: no longer
 //	restart-vpp [NODE]         VPP loses everything but its interfaces and their routes
-//	restart-agent [NODE]       the agent starts anew and knows nothing
+//	stop-agent [NODE]          VPP goes on without its agent
+//	restart-agent [NODE]       the agent starts anew and knows nothing but its journal
 //	advance DURATION           the clocks of all VPPs and agents go on
 //	clear-log [NODE]           forgets the requests so far
 //	writes NODE N              so many requests since then changed VPP

@@ -128,6 +128,17 @@ var ways = []way{
 			return each(c.Nodes(), func(node string) error { return c.RestartVPP(background(), node) })
 		})
 	}},
+	{"while agents are away", func(p plot, c *trace.Cluster) error {
+		return each(p.steps, func(step []event.Change) error {
+			for _, node := range c.Nodes() {
+				c.StopAgent(node)
+			}
+			if err := c.Apply(background(), step); err != nil {
+				return err
+			}
+			return each(c.Nodes(), func(node string) error { return c.RestartAgent(background(), node) })
+		})
+	}},
 	{"with agent restarts", func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			if err := c.Apply(background(), step); err != nil {
@@ -223,7 +234,7 @@ func changes(name string) bool {
 // run goes one way and returns what all VPPs hold at its end.
 func (p plot) run(t *testing.T, do func(plot, *trace.Cluster) error) (*trace.Cluster, string) {
 	t.Helper()
-	c := trace.NewCluster(p.settings.config())
+	c := trace.NewCluster(p.settings.config(t.TempDir()))
 	t.Cleanup(c.Close)
 	if err := errors.Join(do(p, c), crashed(c)); err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func TestScenarios(t *testing.T) {
 // story is the state of one script while it runs.
 type story struct {
 	dir      string
+	journals string // folder of the agents' journals
 	settings settings
 	cluster  *trace.Cluster // nil before the first command that needs it
 	talks    map[string]*talk
@@ -39,14 +40,14 @@ type story struct {
 type storyKey struct{}
 
 func setup(env *testscript.Env) error {
-	s := &story{dir: env.WorkDir, talks: map[string]*talk{}, faults: map[string]*faults{}}
+	s := &story{dir: env.WorkDir, journals: filepath.Join(env.WorkDir, ".journals"), talks: map[string]*talk{}, faults: map[string]*faults{}}
 	env.Values[storyKey{}] = s
 	env.Defer(func() {
 		if s.cluster != nil {
 			s.cluster.Close()
 		}
 	})
-	return copyShared(env.WorkDir)
+	return errors.Join(os.Mkdir(s.journals, 0o700), copyShared(env.WorkDir))
 }
 
 // examples are folders that scripts may apply, as examples/<name>.
@@ -87,7 +88,7 @@ func commands() map[string]command {
 		"agent": (*story).cmdAgent, "apply": (*story).cmdApply, "delete": (*story).cmdDelete,
 		"dump": (*story).cmdDump, "pkt": (*story).cmdPkt, "trace": (*story).cmdTrace,
 		"connect": (*story).cmdConnect, "still": (*story).cmdStill,
-		"fail": (*story).cmdFail, "restart-vpp": (*story).cmdRestartVPP, "restart-agent": (*story).cmdRestartAgent,
+		"fail": (*story).cmdFail, "restart-vpp": (*story).cmdRestartVPP, "restart-agent": (*story).cmdRestartAgent, "stop-agent": (*story).cmdStopAgent,
 		"advance": (*story).cmdAdvance, "clear-log": (*story).cmdClearLog, "writes": (*story).cmdWrites,
 		"log": (*story).cmdLog, "foreign": (*story).cmdForeign, "status": (*story).cmdStatus,
 	} {
@@ -127,7 +128,7 @@ func crashed(c *trace.Cluster) error {
 // world is the cluster, made with the settings so far.
 func (s *story) world() *trace.Cluster {
 	if s.cluster == nil {
-		s.cluster = trace.NewCluster(s.settings.config())
+		s.cluster = trace.NewCluster(s.settings.config(s.journals))
 	}
 	return s.cluster
 }

@@ -17,8 +17,9 @@ type settings struct {
 	noSNAT    bool
 }
 
-func (o settings) config() trace.Config {
+func (o settings) config(journals string) trace.Config {
 	cfg := trace.Config{Seed: 1}
+	cfg.Agent.Journal = journals
 	cfg.Agent.NAT44.LocalEndpointWeight = o.weight
 	cfg.Agent.NAT44.DisableSNAT = o.noSNAT
 	cfg.Agent.ProxyName = o.proxyName

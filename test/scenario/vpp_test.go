@@ -72,6 +72,16 @@ func (s *story) cmdRestartAgent(_ *testscript.TestScript, args []string) error {
 	return nil
 }
 
+func (s *story) cmdStopAgent(_ *testscript.TestScript, args []string) error {
+	for _, node := range s.nodes(args) {
+		if _, err := s.vpp(node); err != nil {
+			return err
+		}
+		s.cluster.StopAgent(node)
+	}
+	return nil
+}
+
 func (s *story) cmdAdvance(_ *testscript.TestScript, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("want DURATION")
