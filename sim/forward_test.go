@@ -426,3 +426,27 @@ func BenchmarkSendService(b *testing.B) {
 		v.Restore(mark)
 	}
 }
+
+// TestComplaintsLiveLong: ICMP errors start with TTL 255 and are not counted down by the VPP that makes them; what VPP answers
+// otherwise starts as hosts do (VPP 24.06).
+func TestComplaintsLiveLong(t *testing.T) {
+	v := node(t, Config{})
+	addRoute(t, v, "10.96.0.0/16", Path{Type: PathUnreach})
+	for text, want := range map[string]uint8{
+		"udp 10.1.1.2:40000 -> 10.96.0.1:53":              255,
+		"udp 10.1.1.2:40000 -> 8.8.8.8:53 ttl 1":          255,
+		"icmp 10.1.1.2 -> 10.1.1.1 echo-request id 1":     64,
+		"udp 10.1.1.2:40000 -> 8.8.8.8:53":                63,
+		"icmp 10.1.1.2 -> 10.1.1.3 echo-request id 1":     63,
+		"icmp 10.1.1.2 -> 10.1.1.3 echo-reply id 1 ttl 9": 8,
+	} {
+		p, err := packet.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := v.Send("pod-a", p).Out
+		if len(out) != 1 || out[0].Packet.TTL != want {
+			t.Errorf("%s: got %v, want one packet with ttl %d", text, out, want)
+		}
+	}
+}
