@@ -1,0 +1,184 @@
+package vppagent_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// law is a kind of value: one value of it, another one with the same key, and what they need.
+type law struct {
+	kind     string // the descriptor's name
+	one, two proto.Message
+	needs    []proto.Message
+	// stays: deleting leaves a trace in VPP, on purpose.
+	stays bool
+}
+
+func laws() []law {
+	global := &nat.Nat44Global{Forwarding: true}
+	twice := &nat.Nat44AddressPool{VrfId: ^uint32(0), FirstIp: "10.1.1.254", TwiceNat: true}
+	vrf := &l3.VrfTable{Id: 7, Label: "seven"}
+	loop := func(change func(*interfaces.Interface)) *interfaces.Interface {
+		m := &interfaces.Interface{Name: "loop", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, PhysAddress: "02:fe:00:00:00:07", Mtu: 1450}
+		change(m)
+		return m
+	}
+	host := &interfaces.Interface{
+		Name: "host", Type: interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:fe:00:00:00:09", IpAddresses: []string{"172.30.1.1/24"},
+		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{HostIfName: "vpp1"}},
+	}
+	return []law{
+		{kind: "vrf-table", one: vrf, two: &l3.VrfTable{Id: 7, Label: "eight"}},
+		{kind: "interface", one: loop(func(*interfaces.Interface) {}), two: loop(func(m *interfaces.Interface) { m.Enabled, m.Mtu = false, 1500 })},
+		{kind: "interface", one: host, two: func() proto.Message { // another link: made again
+			m := proto.Clone(host).(*interfaces.Interface)
+			m.GetTap().HostIfName = "vpp2"
+			return m
+		}()},
+		{kind: "address", one: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24", "2001:db8::1/64"} }),
+			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.2/24"} })},
+		{kind: "interface-vrf", needs: []proto.Message{vrf}, one: loop(func(m *interfaces.Interface) { m.IpAddresses, m.Vrf = []string{"10.9.0.1/24"}, 7 }),
+			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24"} })},
+		{kind: "arp", needs: []proto.Message{host}, one: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:01", Static: true},
+			two: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:02"}},
+		{kind: "route", needs: []proto.Message{host}, one: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2"},
+			two: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2", Weight: 5}},
+		{kind: "route", needs: []proto.Message{vrf}, one: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_INTER_VRF, ViaVrfId: 7},
+			two: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_DROP}},
+		{kind: "reject-route", one: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"}, two: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: contivl3.RejectRoute_PROHIBIT}},
+		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
+		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
+		{kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", LastIp: "10.0.0.3"},
+			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.2", LastIp: "10.0.0.4"}},
+		{kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1"},
+			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", TwiceNat: true}},
+		{kind: "nat44-interface", needs: []proto.Message{global, host}, one: &nat.Nat44Interface{Name: "host", NatInside: true, NatOutside: true},
+			two: &nat.Nat44Interface{Name: "host", OutputFeature: true}},
+		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.2:80"),
+			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80")},
+		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
+	}
+}
+
+// TestLaws holds every kind of value to: what is created, updated and deleted is what VPP has; and what VPP has of it is
+// recognised, by the agent that made it and by one that knows nothing, so that nothing is written twice.
+func TestLaws(t *testing.T) {
+	covered := map[string]bool{}
+	for _, law := range laws() {
+		covered[law.kind] = true
+		t.Run(law.kind, func(t *testing.T) {
+			l := newLab(t, vppagent.Config{})
+			l.allConfigured(l.put(law.needs...))
+			l.writes()
+			before := l.sim.Dump()
+
+			l.must("create", law.one)
+			created := l.sim.Dump()
+			if created == before && law.kind != "nat44-global" {
+				t.Fatalf("creating changed nothing in\n%s", before)
+			}
+			l.must("update", law.two)
+			updated := l.sim.Dump()
+			if updated == created {
+				t.Fatalf("updating changed nothing in\n%s", created)
+			}
+			l.must("update back", law.one)
+			if got := l.sim.Dump(); got != created {
+				t.Fatalf("there and back:\n%s", cmp.Diff(created, got))
+			}
+			l.restartVPP()
+			l.must("restart of VPP", law.one)
+			if got := l.sim.Dump(); got != created {
+				t.Fatalf("after a restart of VPP:\n%s", cmp.Diff(created, got))
+			}
+			l.allConfigured(l.del(keyed.Key(law.one)))
+			if got := l.sim.Dump(); got != before && !law.stays {
+				t.Fatalf("deleting leaves something:\n%s", cmp.Diff(before, got))
+			}
+		})
+	}
+	for _, d := range descriptor.All() {
+		if !covered[d.Name] {
+			t.Errorf("no law for %s", d.Name)
+		}
+	}
+}
+
+// must commits a value, and has two agents find it: this one, and a fresh one.
+func (l *lab) must(what string, m proto.Message) {
+	l.t.Helper()
+	l.allConfigured(l.put(m))
+	if what != "restart of VPP" && len(l.writes()) == 0 {
+		l.t.Fatalf("%s: nothing written", what)
+	}
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet(what + ", resync")
+	old := l.agent
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet(what + ", restart of the agent")
+	l.agent = old
+	for _, s := range l.agent.Snapshot().Values() {
+		if s.Key == keyed.Key(m) && (s.State != event.Configured || cmp.Diff(m, s.Value, protocmp.Transform()) != "") {
+			l.t.Fatalf("%s: status %+v", what, s)
+		}
+	}
+}
+
+// TestMessageIsInverse: the journal stores what Message gives, and reads it with Compile.
+func TestMessageIsInverse(t *testing.T) {
+	kinds := descriptor.All()
+	for _, law := range laws() {
+		for _, m := range []proto.Message{law.one, law.two} {
+			key := keyed.Key(m)
+			i := slices.IndexFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
+			state, err := kinds[i].Compile(key, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := kinds[i].Message(state)
+			if keyed.Key(back) != key {
+				t.Errorf("%s: Message has the key %s", key, keyed.Key(back))
+			}
+			again, err := kinds[i].Compile(key, back)
+			if err != nil || !kinds[i].Equal(state, again) {
+				t.Errorf("%s: %v: not the same: %v", key, err, cmp.Diff(m, back, protocmp.Transform()))
+			}
+		}
+	}
+}
+
+// Every key of the models has at most one descriptor.
+func TestKeysHaveOneDescriptor(t *testing.T) {
+	for _, m := range keyed.Models() {
+		key := m.Prefix
+		if strings.HasSuffix(key, "/") {
+			key += "x"
+		}
+		var names []string
+		for _, d := range descriptor.All() {
+			if d.Has(key) {
+				names = append(names, d.Name)
+			}
+		}
+		if len(names) > 1 {
+			t.Errorf("%s: %v", key, names)
+		}
+	}
+}
