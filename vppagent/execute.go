@@ -165,11 +165,14 @@ func (x *execution) send(ctx context.Context) (lost error) {
 			if unreachable(err) {
 				lost = err
 			}
-			if _, refused := errors.AsType[*vpp.GuardError](err); !refused {
+			if _, refused := errors.AsType[*vpp.GuardError](err); !refused && !r.op.Asks {
 				x.c.Writes++
 			}
 			if r.op.Gone && descriptor.Gone(err) {
 				err = nil
+			}
+			if err == nil && r.op.Refuses != nil {
+				err = r.op.Refuses(reply)
 			}
 			if err != nil {
 				r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))

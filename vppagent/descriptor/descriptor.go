@@ -85,6 +85,10 @@ type Op struct {
 	Then func(vpp.Reply) []Op
 	// Gone tells that it is success if VPP says there is nothing to remove: see Gone.
 	Gone bool
+	// Asks tells that the request changes nothing.
+	Asks bool
+	// Refuses looks at the successful reply and tells why the step must not go on; nil: it always may.
+	Refuses func(vpp.Reply) error
 	// Takes and Frees name a claim this request makes or gives up.
 	Takes, Frees string
 }

@@ -231,6 +231,14 @@ func (r *dnatReader) identities(ids []*nat44_ed.Nat44IdentityMappingDetails) {
 		}
 		if uint32(m.SwIfIndex) != none {
 			got.iface, got.addr = r.w.Name(uint32(m.SwIfIndex)), [4]byte{}
+			if f.candidate != nil { // which may call it by another name
+				for _, i := range f.candidate.identities {
+					if i.iface != "" && r.w.canonical(i.iface) == got.iface {
+						got.iface = i.iface
+						break
+					}
+				}
+			}
 		} else if ofInterface[bound{m.Port, m.Tag}] && (f.candidate == nil || !slices.Contains(f.candidate.identities, got)) {
 			continue
 		}

@@ -3,7 +3,6 @@ package descriptor
 import (
 	"errors"
 
-	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
@@ -89,7 +88,8 @@ func changeRoles(w *World, have, want *natInterface) ([]Op, error) {
 	return append(add, del...), nil
 }
 
-func retrieveNATInterfaces(w *World, d *Dump, _ Candidates) ([]Found, error) {
+// retrieveNATInterfaces goes by what is wanted or ours, as an interface may be called by more than one name.
+func retrieveNATInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 	features, err := details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
 	if err != nil {
 		return nil, err
@@ -98,18 +98,24 @@ func retrieveNATInterfaces(w *World, d *Dump, _ Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Found
-	add := func(idx interface_types.InterfaceIndex, i natInterface) {
-		if i.name = w.Name(uint32(idx)); i.name == "" {
-			return // deleted, but NAT remembers it
-		}
-		out = append(out, Found{Key: keyed.Nat44InterfaceKey(i.name), State: &i})
-	}
+	inVPP := map[uint32]natInterface{}
 	for _, m := range features {
-		add(m.SwIfIndex, natInterface{inside: m.Flags&nat_types.NAT_IS_INSIDE != 0, outside: m.Flags&nat_types.NAT_IS_OUTSIDE != 0})
+		inVPP[uint32(m.SwIfIndex)] = natInterface{inside: m.Flags&nat_types.NAT_IS_INSIDE != 0, outside: m.Flags&nat_types.NAT_IS_OUTSIDE != 0}
 	}
 	for _, m := range outputs {
-		add(m.SwIfIndex, natInterface{output: true})
+		inVPP[uint32(m.SwIfIndex)] = natInterface{output: true}
 	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		name := state.(*natInterface).name
+		i, ok := w.Interface(name)
+		if !ok || !wanted && c.Wanted(key) != nil {
+			return
+		}
+		if got, ok := inVPP[i.Index]; ok {
+			got.name = name
+			out = append(out, Found{Key: key, State: &got})
+		}
+	})
 	return out, nil
 }

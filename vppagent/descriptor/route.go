@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // route is one path of a prefix in a FIB table: ligato's Route, or our RejectRoute. It is comparable.
@@ -24,6 +25,8 @@ type route struct {
 	weight  uint8      // 1 at least
 	pref    uint8
 	via     uint32 // the table nextHop, or the whole packet, is looked up in
+	// free: the last dump showed no route to dst, so that none can be in the way. It holds for one creation.
+	free bool
 	// spelling of what the message says otherwise: for Message only
 	gateway string
 	inter   bool
@@ -71,13 +74,43 @@ func RejectRoute() *Descriptor {
 		Compile: compileReject, Message: (*route).rejectMessage,
 		Equal:        func(have, want *route) bool { return have.kind == want.kind },
 		Dependencies: (*route).tables,
-		Create:       func(w *World, r *route) ([]Op, error) { return r.send(w, true, false) },
+		Create:       createReject,
 		Update:       func(w *World, _, want *route) ([]Op, error) { return want.send(w, true, false) }, // replaces
 		// Multipath: just the refusal goes, and not a route that somebody else has put in its place.
 		Delete:   func(w *World, r *route) ([]Op, error) { return r.send(w, false, true) },
 		Dumps:    routeDumps,
 		Retrieve: retrieveRoutes,
 	}.Descriptor()
+}
+
+// createReject adds the refusal, unless somebody else leads the prefix somewhere: to VPP all users of its API are one source of
+// routes, so that the refusal would replace a pod's route, and its removal leave none (ip_route_add_del, VPP 24.06).
+func createReject(w *World, r *route) ([]Op, error) {
+	add, err := r.send(w, true, false)
+	if err != nil || r.free {
+		r.free = false
+		return add, err
+	}
+	return []Op{{
+		Asks: true, Gone: true,
+		Call:    vpp.Call{Msg: &ip.IPRouteLookup{TableID: r.vrf, Exact: 1, Prefix: toPrefix(r.dst)}},
+		Refuses: r.occupied,
+		Then:    func(vpp.Reply) []Op { return add },
+	}}, nil
+}
+
+// occupied tells that a look-up has found a way to somewhere.
+func (r *route) occupied(reply vpp.Reply) error {
+	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
+	if !ok || m.Retval != 0 {
+		return nil
+	}
+	for _, p := range m.Route.Paths {
+		if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL {
+			return fmt.Errorf("dst_network: somebody else has a route to %s", r.dst)
+		}
+	}
+	return nil
 }
 
 func compileRoute(_ string, m *l3.Route) (*route, error) {
@@ -282,11 +315,14 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 	var out []Found
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
+		if wanted {
+			r.free = len(inVPP[place{r.vrf, r.dst}]) == 0
+		}
 		if !wanted && c.Wanted(key) != nil {
 			return
 		}
 		for _, p := range inVPP[place{r.vrf, r.dst}] {
-			if r.leadsTo(p) {
+			if r.leadsTo(w, p) {
 				got := *r
 				got.kind, got.weight, got.pref = p.kind, p.weight, p.pref
 				out = append(out, Found{Key: key, State: &got})
@@ -298,11 +334,14 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 }
 
 // leadsTo tells that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
-func (r *route) leadsTo(p path) bool {
+func (r *route) leadsTo(w *World, p path) bool {
 	if r.kind != fib_types.FIB_API_PATH_TYPE_NORMAL {
 		return p.kind == fib_types.FIB_API_PATH_TYPE_DROP || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
 	}
-	return p.kind == r.kind && p.nextHop == r.nextHop && p.iface == r.iface && (p.iface != "" || p.via == r.via)
+	if r.iface != "" && p.iface == "" {
+		return false
+	}
+	return p.kind == r.kind && p.nextHop == r.nextHop && p.iface == w.canonical(r.iface) && (p.iface != "" || p.via == r.via)
 }
 
 func fromPath(w *World, v6 bool, p fib_types.FibPath) path {

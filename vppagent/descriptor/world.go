@@ -72,6 +72,14 @@ func (w *World) Name(index uint32) string {
 	return ""
 }
 
+// canonical is the name an interface has in dumps here, whatever of its names is given; "" if VPP has none of that name.
+func (w *World) canonical(name string) string {
+	if i, ok := w.byName[name]; ok {
+		return i.Name
+	}
+	return ""
+}
+
 // index is the sw_if_index of a named interface, or an error naming it.
 func (w *World) index(name string) (interface_types.InterfaceIndex, error) {
 	i, ok := w.byName[name]
