@@ -193,7 +193,9 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 // because the new one replaced it.
 func (a *Agent) put(v *value, m proto.Message, touch func(*value)) {
 	if m != nil && v.msg != nil && keyed.Equal(v.msg, m) {
-		touch(v)
+		if !v.steady() {
+			touch(v)
+		}
 		return
 	}
 	v.msg, v.bad = m, nil

@@ -39,7 +39,8 @@ type value struct {
 	any     string
 	members int
 
-	will bool // exists, once the present plan is executed
+	found uint64 // epoch of the last dump that showed it
+	will  bool   // exists, once the present plan is executed
 	status
 	slot int // in the snapshot; -1: none
 	plan planMark
@@ -307,6 +308,11 @@ func (g *graph) setWill(v *value, will bool, touch func(*value)) {
 		}
 		touch(a)
 	}
+}
+
+// steady tells that VPP has exactly what is wanted of v, as was told before: a resync has nothing to do or to say about it.
+func (v *value) steady() bool {
+	return v.state == event.Configured && v.err == "" && v.will && !v.unsure && !v.rebind && v.want != nil && v.have == v.want
 }
 
 // missing are the keys v waits for, sorted.

@@ -102,40 +102,42 @@ func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descri
 	return descriptor.NewDump(requests, replies), nil
 }
 
-// take makes what was found of a kind what VPP has. Every value of the kind is looked at again.
+// take makes what was found of a kind what VPP has. Every value of the kind is looked at again, unless it is as it should be.
 func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 	if _, lacking := errors.AsType[*vpp.MissingError](err); lacking {
 		err = nil // VPP has no such thing, and nothing of it; creating tells why
 	}
-	for _, v := range k.values {
-		p.touch(v)
-		if err != nil && v.want != nil {
-			v.plan.err, v.unsure = err, true
-		}
-	}
 	if err != nil {
+		for _, v := range k.values {
+			p.touch(v)
+			if v.want != nil {
+				v.plan.err, v.unsure = err, true
+			}
+		}
 		return
 	}
-	seen := make(map[*value]bool, len(found))
 	for _, f := range found {
 		if f.Foreign {
 			a.foreign = append(a.foreign, f.Text)
 			continue
 		}
-		if v := a.takeFound(p, k, f); v != nil {
-			seen[v] = true
+		if v := a.takeFound(k, f); v != nil {
+			v.found = a.epoch
 		}
 	}
 	for _, v := range k.values {
-		if v.have != nil && !seen[v] {
+		if v.have != nil && v.found != a.epoch {
 			a.setHave(v, nil, false)
+		}
+		if !v.steady() {
+			p.touch(v)
 		}
 		v.unsure, v.tried = false, nil
 	}
 }
 
 // takeFound returns the value a find is of, nil if it is none of our business: untagged, and neither wanted nor made by us.
-func (a *Agent) takeFound(p *planner, k *kind, f descriptor.Found) *value {
+func (a *Agent) takeFound(k *kind, f descriptor.Found) *value {
 	v := a.g.values[f.Key]
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
@@ -153,11 +155,13 @@ func (a *Agent) takeFound(p *planner, k *kind, f descriptor.Found) *value {
 		state = v.want
 		mine = mine || !k.Tagged // adopted without a write
 	}
+	if v.have == state && v.ours == mine && v.steady() {
+		return v // and the journal knows
+	}
 	a.setHave(v, state, mine)
 	if !wanted {
 		a.g.setDeps(v)
 	}
-	p.touch(v)
 	return v
 }
 

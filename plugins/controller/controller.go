@@ -238,7 +238,9 @@ func (c *Controller) change() *event.Txn {
 	if c.wantCheck {
 		c.wantCheck = false
 		c.causes.add("recheck")
-		txn.Resync, txn.Values = event.Full, c.values.all()
+		if txn.Resync = event.Downstream; len(txn.Values) > 0 {
+			txn.Resync, txn.Values = event.Full, c.values.all()
+		}
 	}
 	if txn.Empty() {
 		c.causes = causes{}

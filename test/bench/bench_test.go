@@ -167,7 +167,7 @@ func rechecked(cfg *agent.Config) { cfg.Recheck = recheck }
 func (r *running) check(n int) {
 	r.tb.Helper()
 	r.source <- &event.Tick{Now: time.Now().Add(time.Duration(n) * 2 * recheck)}
-	c := r.wait("recheck", func(c *event.Committed) bool { return c.Resync == event.Full })
+	c := r.wait("recheck", func(c *event.Committed) bool { return c.Cause == "recheck" })
 	if c.Writes != 0 {
 		r.tb.Fatalf("an unchanged VPP was written to %d times", c.Writes)
 	}

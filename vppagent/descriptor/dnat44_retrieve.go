@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
@@ -35,6 +34,7 @@ type dnatReader struct {
 	wanted  map[natID]wantedMapping
 	byLabel map[string]*dnat // label as in tags (maybe hashed) → candidate
 	found   map[string]*dnatFound
+	order   []*dnatFound // as met
 	last    *dnatFound // of the previous mapping: neighbours are often of one service
 	lastTag string
 	foreign []Found
@@ -49,18 +49,23 @@ type wantedMapping struct {
 type dnatFound struct {
 	candidate *dnat // nil: unknown
 	label     string
-	matched   int // mappings found exactly as in candidate
+	matched   int      // mappings found exactly as in candidate
+	one       *mapping // the only one so far, if it is as in candidate; then mappings is empty
 	mappings  []mapping
 	ids       []identity
 }
 
 func retrieveDNat(w *World, d *Dump, c Candidates) ([]Found, error) {
-	r := &dnatReader{w: w, padded: w.padded(), wanted: map[natID]wantedMapping{}, byLabel: map[string]*dnat{}, found: map[string]*dnatFound{}}
-	c.Each(r.candidate)
 	lbs, err := details[*nat44_ed.Nat44LbStaticMappingDetails](d, idLB)
 	if err != nil {
 		return nil, err
 	}
+	n := len(lbs) // mostly there are as many candidates
+	r := &dnatReader{
+		w: w, padded: w.padded(),
+		wanted: make(map[natID]wantedMapping, n), byLabel: make(map[string]*dnat, n), found: make(map[string]*dnatFound, n),
+	}
+	c.Each(r.candidate)
 	for _, m := range lbs {
 		r.lb(m)
 	}
@@ -81,15 +86,23 @@ func retrieveDNat(w *World, d *Dump, c Candidates) ([]Found, error) {
 
 func (r *dnatReader) candidate(_ string, state any, wanted bool) {
 	d := state.(*dnat)
-	label := d.label
-	if _, inTag, ok := parseTag(newTag("n", fingerprint(""), label), "n", true); ok {
-		label = inTag
+	last := ""
+	named := func(tag string) { // one label may be hashed in some tags and not in others: fingerprints differ in length
+		if tag == last {
+			return
+		}
+		last = tag
+		_, label, _ := parseTag(tag, "n", true)
+		if _, known := r.byLabel[label]; !known || wanted {
+			r.byLabel[label] = d
+		}
 	}
-	if _, known := r.byLabel[label]; !known || wanted {
-		r.byLabel[label] = d
+	for i := range d.identities {
+		named(d.identities[i].tag)
 	}
 	for i := range d.mappings {
 		m := &d.mappings[i]
+		named(m.tag)
 		if _, taken := r.wanted[m.id]; !taken || wanted {
 			r.wanted[m.id] = wantedMapping{m, d}
 		}
@@ -105,10 +118,15 @@ func (r *dnatReader) owner(tag string) *dnatFound {
 	if !ok {
 		return nil
 	}
+	candidate := r.byLabel[label]
+	if candidate != nil {
+		label = candidate.label
+	}
 	f := r.found[label]
 	if f == nil {
-		f = &dnatFound{candidate: r.byLabel[label], label: label}
+		f = &dnatFound{candidate: candidate, label: label}
 		r.found[label] = f
+		r.order = append(r.order, f)
 	}
 	r.last, r.lastTag = f, tag
 	return f
@@ -126,7 +144,7 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	}
 	if want, ok := r.wanted[id]; ok && want.d == f.candidate && want.m.tag == tag && want.m.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.m.locals) {
 		f.matched++
-		f.mappings = append(f.mappings, *want.m)
+		f.add(want.m)
 		return
 	}
 	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: make([]local, len(m.Locals))}
@@ -137,23 +155,41 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	if want, ok := r.wanted[id]; ok && want.m.tag == tag {
 		got.affinity = want.m.affinity
 	}
-	f.mappings = append(f.mappings, got)
+	f.add(&got)
+}
+
+// add keeps a mapping; the first one by reference, because mostly it stays the only one and nothing has to be built.
+func (f *dnatFound) add(m *mapping) {
+	if f.one == nil && len(f.mappings) == 0 {
+		f.one = m
+		return
+	}
+	if f.one != nil {
+		f.mappings, f.one = append(f.mappings, *f.one), nil
+	}
+	f.mappings = append(f.mappings, *m)
+}
+
+func (f *dnatFound) len() int {
+	if f.one != nil {
+		return 1
+	}
+	return len(f.mappings)
 }
 
 // sameLocals tells that a dump shows exactly what is sent for backends, in the same order or not.
 func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local) bool {
+	if r.padded && len(backends) > 0 && len(got) == len(pads)+len(backends) && // the common case makes no list
+		lbAddrPort(pads[0]) == got[0] && lbAddrPort(pads[1]) == got[1] {
+		if equalInOrder(got[len(pads):], backends) {
+			return true
+		}
+	}
 	want := represent(r.padded, backends)
 	if len(got) != len(want) {
 		return false
 	}
-	inOrder := true
-	for i, l := range got {
-		if lbAddrPort(want[i]) != l {
-			inOrder = false
-			break
-		}
-	}
-	if inOrder {
+	if equalInOrder(got, want) {
 		return true
 	}
 	sorted := make([]local, len(got))
@@ -164,6 +200,15 @@ func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local
 	want = slices.Clone(want)
 	slices.SortFunc(want, compareLocals)
 	return slices.Equal(sorted, want)
+}
+
+func equalInOrder(got []nat44_ed.Nat44LbAddrPort, want []local) bool {
+	for i, l := range got {
+		if lbAddrPort(want[i]) != l {
+			return false
+		}
+	}
+	return true
 }
 
 // strip finds the backends in raw, and forgets raw if it is what we would make for them.
@@ -203,7 +248,7 @@ func (r *dnatReader) single(m *nat44_ed.Nat44StaticMappingDetails) {
 			f.matched++
 		}
 	}
-	f.mappings = append(f.mappings, got)
+	f.add(&got)
 }
 
 // identities leaves out what VPP made itself of a mapping bound to an interface: the same with the interface's address.
@@ -247,18 +292,20 @@ func (r *dnatReader) identities(ids []*nat44_ed.Nat44IdentityMappingDetails) {
 }
 
 func (r *dnatReader) result() []Found {
-	out := make([]Found, 0, len(r.found)+len(r.foreign))
-	for _, f := range r.found {
+	out := make([]Found, 0, len(r.order)+len(r.foreign))
+	for _, f := range r.order {
 		out = append(out, f.result())
 	}
-	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return append(out, r.foreign...)
 }
 
 func (f *dnatFound) result() Found {
 	slices.SortFunc(f.ids, compareIdentities)
-	if c := f.candidate; c != nil && f.matched == len(c.mappings) && len(f.mappings) == f.matched && slices.Equal(f.ids, c.identities) {
+	if c := f.candidate; c != nil && f.matched == len(c.mappings) && f.len() == f.matched && slices.Equal(f.ids, c.identities) {
 		return Found{Key: c.key, State: c, Ours: true}
+	}
+	if f.one != nil {
+		f.mappings = []mapping{*f.one}
 	}
 	slices.SortFunc(f.mappings, func(a, b mapping) int { return cmp.Compare(a.id, b.id) })
 	d := &dnat{label: f.label, key: keyed.DNat44Key(f.label), mappings: f.mappings, identities: f.ids}
