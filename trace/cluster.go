@@ -187,6 +187,7 @@ func (c *Cluster) StopAgent(name string) {
 func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 	n := c.nodes[name]
 	n.agent.Close()
+	n.away = true
 	a, err := c.start(ctx, name, n.sim)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@
 //	clear-log [NODE]           forgets the requests so far
 //	writes NODE N              so many requests since then changed VPP
 //	log NODE                   those requests
-//	foreign NODE COMMAND …     somebody else configures VPP: map|lb PROTO EXTERNAL LOCAL …
+//	foreign NODE COMMAND …     somebody else configures VPP: map|lb PROTO EXTERNAL LOCAL …, route PREFIX INTERFACE
 //	status NODE [SERVICE]      what the agent says
 //
 // FROM is pod:<ns>/<name>, node:<name> or external:<ip>@<node>; the name alone means a pod of namespace default. TO is

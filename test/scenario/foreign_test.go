@@ -16,14 +16,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// cmdForeign configures VPP as somebody else would: with mappings that do not carry the agent's tag.
+// cmdForeign configures VPP as somebody else would: with routes, and mappings that do not carry the agent's tag.
 func (s *story) cmdForeign(_ *testscript.TestScript, args []string) error {
-	if len(args) < 5 {
-		return fmt.Errorf("want NODE map|lb PROTO EXTERNAL LOCAL …")
+	if len(args) < 4 {
+		return fmt.Errorf("want NODE map|lb PROTO EXTERNAL LOCAL … or NODE route PREFIX INTERFACE")
 	}
 	v, err := s.vpp(args[0])
 	if err != nil {
 		return err
+	}
+	if args[1] == "route" {
+		prefix, err := netip.ParsePrefix(args[2])
+		if err != nil {
+			return err
+		}
+		return v.AddRoute(sim.Route{Prefix: prefix, Paths: []sim.Path{{Interface: args[3]}}})
 	}
 	var proto model.Protocol
 	q, err := question([]string{"x", args[2], args[3]})

@@ -186,11 +186,13 @@ func (p plot) end() []event.Change {
 	return out
 }
 
-// faulty lets every VPP refuse one write in ten and cut the connection at one request in a hundred, until all is said.
+// faulty lets every VPP refuse one write in ten and cut the connection at one request in a hundred, until all is said. Now and
+// then an agent or a VPP restarts amid the trouble.
 func faulty(p plot, c *trace.Cluster, seed uint64) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.name)) // never fails
 	random := rand.New(rand.NewPCG(h.Sum64(), seed))
+	restarts := rand.New(rand.NewPCG(h.Sum64(), ^seed))
 	var mu sync.Mutex // VPPs of several nodes ask at once
 	fault := func(name string) (int32, bool) {
 		mu.Lock()
@@ -210,6 +212,14 @@ func faulty(p plot, c *trace.Cluster, seed uint64) error {
 			c.Sim(node).Fail(fault)
 		}
 		_ = c.Advance(background(), 2*time.Second)
+		for _, node := range c.Nodes() {
+			switch restarts.IntN(6) {
+			case 0:
+				_ = c.RestartAgent(background(), node)
+			case 1:
+				_ = c.RestartVPP(background(), node)
+			}
+		}
 		return nil
 	})
 	for _, node := range c.Nodes() {
