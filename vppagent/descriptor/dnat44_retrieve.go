@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
@@ -27,17 +28,25 @@ func dnatDumps(*World, Candidates) []Request {
 }
 
 // dnatReader puts the mappings of a dump together again, by the labels in their tags. The common case is that everything
-// is as wanted; then nothing is built, the wanted state itself is what is found.
+// is as wanted; then nothing is built, the wanted state itself is what is found, and nobody asks for the index.
 type dnatReader struct {
 	w       *World
+	c       Candidates
 	padded  bool
-	wanted  map[natID]wantedMapping
-	byLabel map[string]*dnat // label as in tags (maybe hashed) → candidate
-	found   map[string]*dnatFound
-	order   []*dnatFound // as met
+	index   *dnatIndex            // nil: not made yet
+	known   map[*dnat]*dnatFound  // by candidate
+	unknown map[string]*dnatFound // by label
+	order   []*dnatFound          // as met
+	slab    []dnatFound
 	last    *dnatFound // of the previous mapping: neighbours are often of one service
 	lastTag string
 	foreign []Found
+}
+
+// dnatIndex finds candidates that are not wanted, or whose label is hashed, and their mappings.
+type dnatIndex struct {
+	wanted  map[natID]wantedMapping
+	byLabel map[string]*dnat // label as in tags (maybe hashed) → candidate
 }
 
 type wantedMapping struct {
@@ -60,12 +69,10 @@ func retrieveDNat(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := len(lbs) // mostly there are as many candidates
 	r := &dnatReader{
-		w: w, padded: w.padded(),
-		wanted: make(map[natID]wantedMapping, n), byLabel: make(map[string]*dnat, n), found: make(map[string]*dnatFound, n),
+		w: w, c: c, padded: w.padded(),
+		known: make(map[*dnat]*dnatFound, len(lbs)), unknown: map[string]*dnatFound{}, slab: make([]dnatFound, len(lbs)),
 	}
-	c.Each(r.candidate)
 	for _, m := range lbs {
 		r.lb(m)
 	}
@@ -84,7 +91,16 @@ func retrieveDNat(w *World, d *Dump, c Candidates) ([]Found, error) {
 	return r.result(), nil
 }
 
-func (r *dnatReader) candidate(_ string, state any, wanted bool) {
+// indexed is the index, made at the first call.
+func (r *dnatReader) indexed() *dnatIndex {
+	if r.index == nil {
+		r.index = &dnatIndex{wanted: map[natID]wantedMapping{}, byLabel: map[string]*dnat{}}
+		r.c.Each(r.index.candidate)
+	}
+	return r.index
+}
+
+func (x *dnatIndex) candidate(_ string, state any, wanted bool) {
 	d := state.(*dnat)
 	last := ""
 	named := func(tag string) { // one label may be hashed in some tags and not in others: fingerprints differ in length
@@ -93,8 +109,8 @@ func (r *dnatReader) candidate(_ string, state any, wanted bool) {
 		}
 		last = tag
 		_, label, _ := parseTag(tag, "n", true)
-		if _, known := r.byLabel[label]; !known || wanted {
-			r.byLabel[label] = d
+		if _, known := x.byLabel[label]; !known || wanted {
+			x.byLabel[label] = d
 		}
 	}
 	for i := range d.identities {
@@ -103,10 +119,20 @@ func (r *dnatReader) candidate(_ string, state any, wanted bool) {
 	for i := range d.mappings {
 		m := &d.mappings[i]
 		named(m.tag)
-		if _, taken := r.wanted[m.id]; !taken || wanted {
-			r.wanted[m.id] = wantedMapping{m, d}
+		if _, taken := x.wanted[m.id]; !taken || wanted {
+			x.wanted[m.id] = wantedMapping{m, d}
 		}
 	}
+}
+
+// find returns the candidate with the label of a tag, nil if there is none.
+func (r *dnatReader) find(label string) *dnat {
+	if !strings.HasPrefix(label, "#") {
+		if d, ok := r.c.Wanted(dnat44Prefix + label).(*dnat); ok {
+			return d
+		}
+	}
+	return r.indexed().byLabel[label]
 }
 
 // owner returns where a mapping with that tag belongs, nil if it is not ours.
@@ -118,17 +144,30 @@ func (r *dnatReader) owner(tag string) *dnatFound {
 	if !ok {
 		return nil
 	}
-	candidate := r.byLabel[label]
+	r.last, r.lastTag = r.of(r.find(label), label), tag
+	return r.last
+}
+
+// of returns what was found of a candidate so far, or, if that is nil, of a label.
+func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
+	f := r.unknown[label]
 	if candidate != nil {
-		label = candidate.label
+		f = r.known[candidate]
 	}
-	f := r.found[label]
-	if f == nil {
-		f = &dnatFound{candidate: candidate, label: label}
-		r.found[label] = f
-		r.order = append(r.order, f)
+	if f != nil {
+		return f
 	}
-	r.last, r.lastTag = f, tag
+	if len(r.slab) == 0 {
+		r.slab = make([]dnatFound, 64)
+	}
+	f, r.slab = &r.slab[0], r.slab[1:]
+	f.candidate, f.label = candidate, label
+	if candidate != nil {
+		r.known[candidate] = f
+	} else {
+		r.unknown[label] = f
+	}
+	r.order = append(r.order, f)
 	return f
 }
 
@@ -142,9 +181,9 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 		r.foreign = append(r.foreign, Found{Foreign: true, Text: fmt.Sprintf("nat44 load-balanced mapping %s tag %q", id, tag)})
 		return
 	}
-	if want, ok := r.wanted[id]; ok && want.d == f.candidate && want.m.tag == tag && want.m.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.m.locals) {
+	if want := f.candidate.mapping(id); want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
 		f.matched++
-		f.add(want.m)
+		f.add(want)
 		return
 	}
 	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: make([]local, len(m.Locals))}
@@ -152,10 +191,22 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 		got.raw[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
 	}
 	got.strip(r.padded)
-	if want, ok := r.wanted[id]; ok && want.m.tag == tag {
+	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
 		got.affinity = want.m.affinity
 	}
 	f.add(&got)
+}
+
+// mapping returns the mapping with that ID, nil if there is none; d may be nil.
+func (d *dnat) mapping(id natID) *mapping {
+	if d == nil {
+		return nil
+	}
+	at, found := slices.BinarySearchFunc(d.mappings, id, func(m mapping, id natID) int { return cmp.Compare(m.id, id) })
+	if !found {
+		return nil
+	}
+	return &d.mappings[at]
 }
 
 // add keeps a mapping; the first one by reference, because mostly it stays the only one and nothing has to be built.
@@ -242,7 +293,7 @@ func (r *dnatReader) single(m *nat44_ed.Nat44StaticMappingDetails) {
 		id: id, flags: m.Flags & dumpedFlags, tag: tag, single: true,
 		locals: []local{{addr: m.LocalIPAddress, port: m.LocalPort, vrf: m.VrfID}},
 	}
-	if want, ok := r.wanted[id]; ok && want.m.tag == tag {
+	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
 		got.pool = want.m.pool
 		if want.d == f.candidate && equalMapping(got, *want.m) {
 			f.matched++

@@ -269,69 +269,106 @@ func replacePath(w *World, have, want *route) ([]Op, error) {
 	return append(add, del...), err
 }
 
-func tableID(vrf uint32, v6 bool) string {
-	return "ip_route_dump " + strconv.FormatUint(uint64(vrf), 10) + " " + strconv.FormatBool(v6)
+// tableID is a FIB table.
+type tableID struct {
+	vrf uint32
+	v6  bool
+}
+
+func (r *route) table() tableID { return tableID{r.vrf, r.dst.Addr().Is6()} }
+
+func (t tableID) String() string {
+	return "ip_route_dump " + strconv.FormatUint(uint64(t.vrf), 10) + " " + strconv.FormatBool(t.v6)
 }
 
 func routeDumps(_ *World, c Candidates) (out []Request) {
-	seen := map[string]bool{}
+	seen := map[tableID]bool{}
 	c.Each(func(_ string, state any, _ bool) {
-		r := state.(*route)
-		id := tableID(r.vrf, r.dst.Addr().Is6())
-		if !seen[id] {
-			seen[id] = true
-			out = append(out, dump(id, &ip.IPRouteDump{Table: ip.IPTable{TableID: r.vrf, IsIP6: r.dst.Addr().Is6()}}))
+		t := state.(*route).table()
+		if !seen[t] {
+			seen[t] = true
+			out = append(out, dump(t.String(), &ip.IPRouteDump{Table: ip.IPTable{TableID: t.vrf, IsIP6: t.v6}}))
 		}
 	})
 	return out
 }
 
+// sought is a route that is looked for in a table.
+type sought struct {
+	*route
+	key   string
+	next  int // 1 + index of another one of the same prefix; 0: none
+	there bool
+	path  path // that leads where the route does, if there
+}
+
 // retrieveRoutes looks only for what is wanted or ours: a FIB is full of routes others made.
 func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
-	type place struct {
-		vrf uint32
-		dst netip.Prefix
-	}
-	inVPP := map[place][]path{}
-	interesting := map[place]bool{}
-	c.Each(func(_ string, state any, _ bool) {
-		r := state.(*route)
-		interesting[place{r.vrf, r.dst}] = true
-	})
-	for _, req := range routeDumps(w, c) {
-		all, err := details[*ip.IPRouteDetails](d, req.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range all {
-			at := place{m.Route.TableID, fromPrefix(m.Route.Prefix)}
-			if interesting[at] {
-				for _, p := range m.Route.Paths {
-					inVPP[at] = append(inVPP[at], fromPath(w, at.dst.Addr().Is6(), p))
-				}
-			}
-		}
-	}
-	var out []Found
+	var all []sought
+	tables := map[tableID]map[prefixKey]int{} // 1 + index of the first one of a prefix
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
 		if wanted {
-			r.free = len(inVPP[place{r.vrf, r.dst}]) == 0
-		}
-		if !wanted && c.Wanted(key) != nil {
+			r.free = true
+		} else if c.Wanted(key) != nil {
 			return
 		}
-		for _, p := range inVPP[place{r.vrf, r.dst}] {
-			if r.leadsTo(w, p) {
-				got := *r
-				got.kind, got.weight, got.pref = p.kind, p.weight, p.pref
-				out = append(out, Found{Key: key, State: &got})
-				return
+		t := tables[r.table()]
+		if t == nil {
+			t = map[prefixKey]int{}
+			tables[r.table()] = t
+		}
+		k := keyOf(r.dst)
+		all = append(all, sought{route: r, key: key, next: t[k]})
+		t[k] = len(all)
+	})
+	for t, first := range tables {
+		routes, err := details[*ip.IPRouteDetails](d, t.String())
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range routes {
+			for i := first[keyOf(fromPrefix(m.Route.Prefix))]; i != 0; i = all[i-1].next {
+				all[i-1].look(w, m.Route.Paths, t.v6)
 			}
 		}
-	})
+	}
+	out := make([]Found, 0, len(all))
+	for i := range all {
+		if s := &all[i]; s.there {
+			out = append(out, Found{Key: s.key, State: s.state()})
+		}
+	}
 	return out, nil
 }
+
+// look takes in the paths VPP has for the prefix.
+func (s *sought) look(w *World, paths []fib_types.FibPath, v6 bool) {
+	s.free = s.free && len(paths) == 0
+	for i := range paths {
+		if p := fromPath(w, v6, paths[i]); !s.there && s.leadsTo(w, p) {
+			s.there, s.path = true, p
+		}
+	}
+}
+
+// state is the route as VPP has it.
+func (s *sought) state() *route {
+	if s.kind == s.path.kind && s.weight == s.path.weight && s.pref == s.path.pref {
+		return s.route
+	}
+	got := *s.route
+	got.kind, got.weight, got.pref = s.path.kind, s.path.weight, s.path.pref
+	return &got
+}
+
+// prefixKey is a prefix without pointers, which is hashed faster.
+type prefixKey struct {
+	addr [16]byte
+	bits uint8
+}
+
+func keyOf(p netip.Prefix) prefixKey { return prefixKey{p.Addr().As16(), uint8(p.Bits())} }
 
 // leadsTo tells that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
 func (r *route) leadsTo(w *World, p path) bool {
