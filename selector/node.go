@@ -1,0 +1,93 @@
+package selector
+
+import "strings"
+
+type op uint8
+
+const (
+	opAll op = iota
+	opGlobal
+	opHas
+	opEq
+	opNe
+	opIn
+	opNotIn
+	opContains
+	opStarts
+	opEnds
+	opNot // one kid
+	opAnd // two kids or more
+	opOr  // two kids or more
+)
+
+// node is a part of an expression as it was written, but for parentheses and for pairs of exclamation marks.
+type node struct {
+	op     op
+	key    string
+	values []string // one, but for opIn and opNotIn: sorted, without duplicates
+	kids   []*node
+}
+
+// appendText appends the canonical text, exactly as Felix has it: set identifiers are hashes of it.
+func (n *node) appendText(b []byte) []byte {
+	switch n.op {
+	case opAll:
+		return append(b, "all()"...)
+	case opGlobal:
+		return append(b, "global()"...)
+	case opHas:
+		return append(append(append(b, "has("...), n.key...), ')')
+	case opEq:
+		return appendQuoted(n.appendOp(b, " == "), n.values[0])
+	case opNe:
+		return appendQuoted(n.appendOp(b, " != "), n.values[0])
+	case opContains:
+		return appendQuoted(n.appendOp(b, " contains "), n.values[0])
+	case opStarts:
+		return appendQuoted(n.appendOp(b, " starts with "), n.values[0])
+	case opEnds:
+		return appendQuoted(n.appendOp(b, " ends with "), n.values[0])
+	case opIn:
+		return n.appendSet(n.appendOp(b, " in {"))
+	case opNotIn:
+		return n.appendSet(n.appendOp(b, " not in {"))
+	case opNot:
+		return n.kids[0].appendText(append(b, '!'))
+	case opAnd:
+		return n.appendKids(b, " && ")
+	default:
+		return n.appendKids(b, " || ")
+	}
+}
+
+func (n *node) appendOp(b []byte, op string) []byte { return append(append(b, n.key...), op...) }
+
+func (n *node) appendSet(b []byte) []byte {
+	for i, v := range n.values {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = appendQuoted(b, v)
+	}
+	return append(b, '}')
+}
+
+func (n *node) appendKids(b []byte, glue string) []byte {
+	b = append(b, '(')
+	for i, kid := range n.kids {
+		if i > 0 {
+			b = append(b, glue...)
+		}
+		b = kid.appendText(b)
+	}
+	return append(b, ')')
+}
+
+// appendQuoted relies on no value holding both quotes: the language has no way to write one.
+func appendQuoted(b []byte, value string) []byte {
+	quote := byte('"')
+	if strings.Contains(value, `"`) {
+		quote = '\''
+	}
+	return append(append(append(b, quote), value...), quote)
+}

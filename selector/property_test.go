@@ -1,0 +1,191 @@
+package selector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// expr is an expression that knows how it may be written and, on its own, what it means.
+type expr struct {
+	text  string
+	means func(Map) bool
+}
+
+var (
+	keys   = []string{"a", "b", "c"}
+	values = []string{"", "x", "xy", "yx"}
+)
+
+func exprs(depth int) *rapid.Generator[expr] {
+	return rapid.Custom(func(t *rapid.T) expr {
+		kinds := 10
+		if depth > 0 {
+			kinds = 14
+		}
+		kind := rapid.IntRange(0, kinds-1).Draw(t, "kind")
+		if kind < 10 {
+			return leaf(t, kind)
+		}
+		if kind == 10 {
+			kid := exprs(depth-1).Draw(t, "kid")
+			return expr{"! (" + kid.text + ")", func(l Map) bool { return !kid.means(l) }}
+		}
+		kids := rapid.SliceOfN(exprs(depth-1), 1, 4).Draw(t, "kids")
+		glue, all := " && ", true
+		if kind >= 12 {
+			glue, all = " || ", false
+		}
+		var texts []string
+		for _, kid := range kids {
+			texts = append(texts, "("+kid.text+")")
+		}
+		return expr{strings.Join(texts, glue), func(l Map) bool {
+			for _, kid := range kids {
+				if kid.means(l) != all {
+					return !all
+				}
+			}
+			return all
+		}}
+	})
+}
+
+func leaf(t *rapid.T, kind int) expr {
+	key := rapid.SampledFrom(keys).Draw(t, "key")
+	value := rapid.SampledFrom(values).Draw(t, "value")
+	set := rapid.SliceOfN(rapid.SampledFrom(values), 0, 4).Draw(t, "set")
+	q := func(op string) string { return fmt.Sprintf("%s %s '%s'", key, op, value) }
+	quoted := "{" + strings.Join(quoteAll(set), ",") + "}"
+	if len(set) == 0 {
+		quoted = "{}"
+	}
+	is := func(f func(v string, ok bool) bool) func(Map) bool {
+		return func(l Map) bool { v, ok := l[key]; return f(v, ok) }
+	}
+	switch kind {
+	case 0:
+		return expr{"all()", func(Map) bool { return true }}
+	case 1:
+		return expr{"global()", func(Map) bool { return true }}
+	case 2:
+		return expr{"has(" + key + ")", is(func(_ string, ok bool) bool { return ok })}
+	case 3:
+		return expr{q("=="), is(func(v string, ok bool) bool { return ok && v == value })}
+	case 4:
+		return expr{q("!="), is(func(v string, ok bool) bool { return !ok || v != value })}
+	case 5:
+		return expr{key + " in " + quoted, is(func(v string, ok bool) bool { return ok && slices.Contains(set, v) })}
+	case 6:
+		return expr{key + " not in " + quoted, is(func(v string, ok bool) bool { return !ok || !slices.Contains(set, v) })}
+	case 7:
+		return expr{q("contains"), is(func(v string, ok bool) bool { return ok && strings.Contains(v, value) })}
+	case 8:
+		return expr{q("starts with"), is(func(v string, ok bool) bool { return ok && strings.HasPrefix(v, value) })}
+	default:
+		return expr{q("ends with"), is(func(v string, ok bool) bool { return ok && strings.HasSuffix(v, value) })}
+	}
+}
+
+func quoteAll(values []string) []string {
+	var out []string
+	for _, v := range values {
+		out = append(out, `"`+v+`"`)
+	}
+	return out
+}
+
+// everyMap is every set of labels over keys, with the values of expressions and one that is in none.
+func everyMap() []Map {
+	out := []Map{{}}
+	for _, key := range keys {
+		for _, m := range slices.Clone(out) {
+			for _, v := range append([]string{"other"}, values...) {
+				n := Map{key: v}
+				for k, v := range m {
+					n[k] = v
+				}
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// TestMeaning holds the compiled form to a plain reading of random expressions, on every set of labels: in each form of
+// labels, after going through the canonical text, and for what restrictions and anchors claim.
+func TestMeaning(t *testing.T) {
+	maps := everyMap()
+	rapid.Check(t, func(t *rapid.T) {
+		e := exprs(4).Draw(t, "expr")
+		s, err := Parse(e.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(s.String())
+		if err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+		restrictions, some := s.Restrictions(), false
+		for _, m := range maps {
+			want := e.means(m)
+			some = some || want
+			half := Map{}
+			if v, ok := m["b"]; ok {
+				half["b"] = v
+			}
+			set := NewSet(half, NewSet(m))
+			if s.Matches(m) != want || s.Matches(set) != want || again.Matches(m) != want {
+				t.Fatalf("%s on %v: map %t, set %t, again %t, want %t", s, m, s.Matches(m), s.Matches(set), again.Matches(m), want)
+			}
+			if want {
+				holds(t, s, restrictions, m, set)
+			}
+		}
+		if s.Never() && some {
+			t.Fatalf("%s: matches something", s)
+		}
+	})
+}
+
+func holds(t *rapid.T, s *Selector, restrictions map[string]Restriction, m Map, set *Set) {
+	for key, r := range restrictions {
+		if v, ok := m[key]; !r.Allows(v, ok) || !r.Possible() {
+			t.Fatalf("%s matches %v, but restricts %s to %+v", s, m, key, r)
+		}
+	}
+	var terms []Term
+	for _, l := range set.Append(nil) {
+		two := l.Terms()
+		terms = append(terms, two[:]...)
+	}
+	for _, list := range s.Anchors() {
+		if !slices.ContainsFunc(list, func(x Term) bool { return slices.Contains(terms, x) }) {
+			t.Fatalf("%s matches %v, which has no term of %v", s, m, list)
+		}
+	}
+}
+
+// TestOneKeyIsExact: as long as only one key is spoken of, and no part of values, restrictions say all there is to say.
+func TestOneKeyIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		e := exprs(3).Filter(func(e expr) bool {
+			return !strings.Contains(e.text, "with") && !strings.Contains(e.text, "contains")
+		}).Draw(t, "expr")
+		text := strings.NewReplacer("b ", "a ", "c ", "a ", "(b)", "(a)", "(c)", "(a)").Replace(e.text)
+		s, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range everyMap() {
+			v, ok := m["a"]
+			r := s.Restrictions()["a"]
+			if got := r.Allows(v, ok) && !s.Never(); got != s.Matches(m) {
+				t.Fatalf("%s on %v: restriction %+v says %t", s, m, r, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package selector
+
+import (
+	"slices"
+	"strings"
+)
+
+// Restriction is what a selector asks of one label of all that it matches. Present and Absent together: the selector
+// matches nothing.
+type Restriction struct {
+	// Present: the label must be there.
+	Present bool
+	// Absent: the label must not be there.
+	Absent bool
+	// OneOf, if not nil, is the values the label may have if it is there: sorted, without duplicates.
+	OneOf []string
+	// NoneOf is values the label must not have: sorted, without duplicates. Nil if OneOf is not.
+	NoneOf []string
+}
+
+// Possible is false if no labels meet r.
+func (r Restriction) Possible() bool { return !r.Present || !r.Absent }
+
+// Allows tells whether a label meets r. The value does not matter if it is not present.
+func (r Restriction) Allows(value string, present bool) bool {
+	if !present {
+		return !r.Present
+	}
+	if r.Absent {
+		return false
+	}
+	if _, listed := slices.BinarySearch(r.NoneOf, value); listed {
+		return false
+	}
+	_, listed := slices.BinarySearch(r.OneOf, value)
+	return r.OneOf == nil || listed
+}
+
+type keyRestriction struct {
+	key string
+	Restriction
+}
+
+// Restrictions are what s asks of single labels, by key: no more than s asks for, and more than Felix finds, as negation
+// is followed through && and ||. Nothing is said of keys that are not in the map; an empty map says nothing at all. If s
+// matches nothing, the map may be empty: see Never. The map is the caller's, the values in it are shared: do not change them.
+func (s *Selector) Restrictions() map[string]Restriction {
+	m := make(map[string]Restriction, len(s.restrict))
+	for _, r := range s.restrict {
+		m[r.key] = r.Restriction
+	}
+	return m
+}
+
+// domain is the values a label may have. It is closed under complement and intersection, so what it says of !, && and ||
+// on one key is exact.
+type domain struct {
+	absent bool     // the label may be missing
+	rest   bool     // values lists those the label may not have; else those it may have
+	values []string // sorted, without duplicates
+}
+
+func (d domain) anything() bool { return d.absent && d.rest && len(d.values) == 0 }
+func (d domain) nothing() bool  { return !d.absent && !d.rest && len(d.values) == 0 }
+
+func (d domain) complement() domain {
+	return domain{absent: !d.absent, rest: !d.rest, values: d.values}
+}
+
+func (d domain) intersect(e domain) domain {
+	if d.rest && !e.rest {
+		d, e = e, d
+	}
+	both := domain{absent: d.absent && e.absent, rest: d.rest && e.rest}
+	switch {
+	case both.rest:
+		both.values = mergeSorted(d.values, e.values, true, true, true)
+	case e.rest:
+		both.values = mergeSorted(d.values, e.values, true, false, false)
+	default:
+		both.values = mergeSorted(d.values, e.values, false, true, false)
+	}
+	return both
+}
+
+func (d domain) union(e domain) domain {
+	return d.complement().intersect(e.complement()).complement()
+}
+
+// mergeSorted returns the values that are in a only, in both, or in b only, as asked for.
+func mergeSorted(a, b []string, onlyA, both, onlyB bool) []string {
+	var out []string
+	for len(a) > 0 || len(b) > 0 {
+		take, value := onlyA, ""
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
+			value, a = a[0], a[1:]
+		case len(a) == 0 || b[0] < a[0]:
+			value, b, take = b[0], b[1:], onlyB
+		default:
+			value, a, b, take = a[0], a[1:], b[1:], both
+		}
+		if take {
+			out = append(out, value)
+		}
+	}
+	return out
+}
+
+func (d domain) restriction() Restriction {
+	r := Restriction{Present: !d.absent}
+	if d.rest {
+		r.NoneOf = d.values
+		return r
+	}
+	r.Absent = len(d.values) == 0
+	r.OneOf = d.values
+	if r.OneOf == nil {
+		r.OneOf = []string{}
+	}
+	return r
+}
+
+// keyDomain is a domain of one key; lists of them are sorted by key.
+type keyDomain struct {
+	key string
+	domain
+}
+
+func compareKeys(a, b keyDomain) int { return strings.Compare(a.key, b.key) }
+
+// intersectKeys has each key of a and of b.
+func intersectKeys(a, b []keyDomain) (both []keyDomain, never bool) {
+	for len(a) > 0 || len(b) > 0 {
+		var next keyDomain
+		switch {
+		case len(b) == 0 || len(a) > 0 && compareKeys(a[0], b[0]) < 0:
+			next, a = a[0], a[1:]
+		case len(a) == 0 || compareKeys(b[0], a[0]) < 0:
+			next, b = b[0], b[1:]
+		default:
+			next = keyDomain{a[0].key, a[0].intersect(b[0].domain)}
+			a, b = a[1:], b[1:]
+			never = never || next.nothing()
+		}
+		both = append(both, next)
+	}
+	return both, never
+}
+
+// uniteKeys has the keys that are in both and of which something is left to say.
+func uniteKeys(a, b []keyDomain) []keyDomain {
+	var out []keyDomain
+	for len(a) > 0 && len(b) > 0 {
+		switch c := compareKeys(a[0], b[0]); {
+		case c < 0:
+			a = a[1:]
+		case c > 0:
+			b = b[1:]
+		default:
+			if d := a[0].union(b[0].domain); !d.anything() {
+				out = append(out, keyDomain{a[0].key, d})
+			}
+			a, b = a[1:], b[1:]
+		}
+	}
+	return out
+}
