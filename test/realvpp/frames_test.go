@@ -1,6 +1,7 @@
 package realvpp
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -115,26 +117,40 @@ func (f *frames) take(pair int, b []byte) {
 	f.got = append(f.got, decode(pair, b))
 }
 
-// decode reads a packet; a wrong IP header checksum is noted and put right.
+// decode reads a packet. Wrong checksums are put right; those of the IP and the ICMP header, which make hosts throw it away,
+// are noted. Nobody looks at the checksums of a quoted packet.
 func decode(pair int, b []byte) captured {
 	c := captured{pair: pair, raw: b}
-	if c.packet, c.err = packet.Unmarshal(b); c.err == nil || len(b) < 20 {
+	if c.packet, c.err = packet.Unmarshal(b); c.err == nil || len(b) < 28 {
 		return c
 	}
 	right := append([]byte(nil), b...)
-	right[10], right[11] = 0, 0
-	var sum uint32
-	for i := 0; i < 20; i += 2 {
-		sum += uint32(binary.BigEndian.Uint16(right[i:]))
+	sum(right[:20], 10)
+	if icmp := right[20:]; right[9] == uint8(model.ICMP) {
+		sum(icmp, 2)
+		c.badChecksum = !bytes.Equal(b, right)
+		if quoted := icmp[8:]; packet.IsICMPErrorType(icmp[0]) && len(quoted) >= 28 && quoted[9] == uint8(model.ICMP) {
+			sum(quoted[:20], 10)
+			sum(quoted[20:], 2)
+			sum(icmp, 2)
+		}
 	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	binary.BigEndian.PutUint16(right[10:], ^uint16(sum))
-	if p, err := packet.Unmarshal(right); err == nil {
-		c.packet, c.badChecksum, c.err = p, true, nil
-	}
+	c.badChecksum = c.badChecksum || !bytes.Equal(b[:20], right[:20])
+	c.packet, c.err = packet.Unmarshal(right)
 	return c
+}
+
+// sum writes the Internet checksum of b into b[at:].
+func sum(b []byte, at int) {
+	b[at], b[at+1] = 0, 0
+	var s uint32
+	for i := 0; i+1 < len(b); i += 2 {
+		s += uint32(binary.BigEndian.Uint16(b[i:]))
+	}
+	for s > 0xffff {
+		s = s>>16 + s&0xffff
+	}
+	binary.BigEndian.PutUint16(b[at:], ^uint16(s))
 }
 
 // vppMAC is the address of VPP's end of a pair, hostMAC that of whoever sits at the other one.

@@ -90,7 +90,7 @@ func (l *lab) boot() error {
 	if err := l.start(); err != nil {
 		return err
 	}
-	l.plain = plain(vpp.Config{Socket: l.socket()})
+	l.plain = plain(vpp.Config{Socket: l.socket(), Guard: &vpp.Guard{AllowDisable: true}})
 	if err := l.plain.wait(); err != nil {
 		return err
 	}

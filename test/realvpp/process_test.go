@@ -160,6 +160,9 @@ type plainConn struct {
 }
 
 func (c *plainConn) wait() error {
+	if c.conn.State().Connected {
+		return nil
+	}
 	select {
 	case <-c.up:
 		return nil

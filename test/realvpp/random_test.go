@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
@@ -26,9 +27,16 @@ const (
 	// restartEvery is how many cases there are between two restarts of the agents, rebootEvery of the VPPs.
 	restartEvery = 10
 	rebootEvery  = 100
+	// renewEvery is how many cases agents keep their configuration.
+	renewEvery = 25
 	// enough is how many differences are worth reading.
 	enough = 8
 )
+
+// configs are what agents are set to, in turn.
+var configs = []nat44.Config{
+	{}, {LocalEndpointWeight: 3}, {DisableSNAT: true}, {LocalEndpointWeight: 7, DisableSNAT: true},
+}
 
 func number(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
@@ -49,7 +57,8 @@ func TestVPPRandom(t *testing.T) {
 	path := theVPP(t)
 	cases, first := number(t, "CONTIV_VPP_CASES", defaultCases), number(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
-	w := startTwin(t, path, "node-1", agent.Config{})
+	// A case alone has the configuration it has in the long run: it changes after the last case of renewEvery.
+	w := startTwin(t, path, "node-1", agent.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]})
 	start, sent, differences := time.Now(), 0, 0
 	for seed := first; seed < first+cases; seed++ {
 		c := newCase(w, seed)
@@ -60,6 +69,10 @@ func TestVPPRandom(t *testing.T) {
 		}
 		if err == nil && seed%rebootEvery == 0 {
 			err = w.restartVPPs()
+		}
+		if err == nil && seed%renewEvery == 0 {
+			w.config.NAT44 = configs[(seed/renewEvery+1)%uint64(len(configs))]
+			err = w.restartAgents()
 		}
 		for _, e := range append(c.differences, err) {
 			if e == nil {

@@ -94,13 +94,17 @@ func (e *exam) become(objects ...model.Object) {
 // put changes objects.
 func (e *exam) put(objects ...model.Object) {
 	e.t.Helper()
+	if err := e.apply(puts(objects)); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func puts(objects []model.Object) []event.Change {
 	var changes []event.Change
 	for _, obj := range objects {
 		changes = append(changes, event.Change{Ref: obj.Ref(), Object: obj})
 	}
-	if err := e.apply(changes); err != nil {
-		e.t.Fatal(err)
-	}
+	return changes
 }
 
 // open sends the first packet of a TCP connection from a port of its own.

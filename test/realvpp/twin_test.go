@@ -46,11 +46,13 @@ type twin struct {
 	sim     *sim.VPP
 	sides   [2]*side // the simulated one first
 	objects map[model.Ref]model.Object
-	clock   time.Time // when the simulated clock was last set
-	refused time.Time // when a packet last met a route that is answered by an ICMP error
-	hushed  int       // how many such packets were not answered, as VPP answers few
-	written []string  // what the agents wrote, as long as it was the same
-	chances int       // how often a port made up was by chance the one it replaced
+	clock   time.Time  // when the simulated clock was last set
+	refused time.Time  // when a packet last met a route that is answered by an ICMP error
+	hushed  int        // how many such packets were not answered, as VPP answers few
+	written []string   // what the agents wrote, as long as it was the same
+	beside  *plainConn // to the simulated VPP; nil before it is needed
+	last    scene      // what was sent last
+	chances int        // how often a port made up was by chance the one it replaced
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -79,6 +81,9 @@ func (w *twin) close() {
 		if s != nil && s.agent != nil {
 			s.agent.Close()
 		}
+	}
+	if w.beside != nil {
+		w.beside.close()
 	}
 	w.sim.Close()
 }
@@ -327,6 +332,7 @@ func outputs(list []sim.Output) string {
 // choice does what the real one did, that is the difference.
 func (w *twin) send(in string, f flight) ([]landing, error) {
 	w.tick()
+	w.last = scene{in: in, sent: f}
 	real, err := w.lab.send(in, f.real)
 	if err != nil {
 		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
@@ -507,15 +513,24 @@ func equal(in flight, s, r packet.Packet) bool {
 		s.ICMPType == r.ICMPType && s.ICMPCode == r.ICMPCode && s.Life() == r.Life()
 }
 
-// both makes a request on both VPPs, beside the agents.
+// both makes a request on both VPPs, beside the agents. They must agree about the answer, which is the error.
 func (w *twin) both(msg api.Message) error {
-	if _, err := w.lab.do(msg); err != nil {
+	if w.beside == nil {
+		w.beside = plain(vpp.Config{Dial: w.sim.Dial, Guard: &vpp.Guard{AllowDisable: true}})
+	}
+	if err := w.beside.wait(); err != nil {
 		return err
 	}
-	c := plain(vpp.Config{Dial: w.sim.Dial})
-	defer c.close()
-	if err := c.wait(); err != nil {
-		return err
+	a := w.beside.conn.Do(context.Background(), vpp.Call{Msg: msg})[0].Err
+	var guarded *vpp.GuardError
+	if errors.As(a, &guarded) {
+		return a // the real one is not asked
 	}
-	return c.conn.Do(context.Background(), vpp.Call{Msg: msg})[0].Err
+	b := w.lab.plain.conn.Do(context.Background(), vpp.Call{Msg: msg})[0].Err
+	if fmt.Sprint(a) != fmt.Sprint(b) {
+		return fmt.Errorf("%s %+v: the sim says %v, the vpp %v: %w", msg.GetMessageName(), msg, a, b, errDisagree)
+	}
+	return b
 }
+
+var errDisagree = errors.New("they do not agree")
