@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -30,19 +31,23 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 
 // refreshUnsure dumps the kinds of which a touched value is unsure.
 func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
-	var kinds []*kind
-	for _, k := range a.g.kinds {
-		for _, v := range p.touched {
-			if v.unsure && v.kind == k {
+	asked := map[*kind]bool{}
+	for { // looking touches more values, which may be unsure in turn
+		var kinds []*kind
+		for _, k := range a.g.kinds {
+			unsure := func(v *value) bool { return v.unsure && v.kind == k }
+			if !asked[k] && slices.ContainsFunc(p.touched, unsure) {
+				asked[k] = true
 				kinds = append(kinds, k)
-				break
 			}
 		}
+		if len(kinds) == 0 {
+			return nil
+		}
+		if err := a.retrieve(ctx, p, kinds); err != nil {
+			return err
+		}
 	}
-	if len(kinds) == 0 {
-		return nil
-	}
-	return a.retrieve(ctx, p, kinds)
 }
 
 // retrieve dumps kinds of values, in two batches: the interfaces first, as the other questions depend on them.
