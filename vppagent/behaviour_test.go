@@ -273,7 +273,7 @@ func TestJournal(t *testing.T) {
 	})
 	for name, damage := range map[string]func(string) string{
 		"torn":    func(s string) string { return s[:len(s)-5] },
-		"flipped": func(s string) string { return strings.Replace(s, "10.96.0.2", "10.96.0.3", 2) },
+		"flipped": func(s string) string { return strings.ReplaceAll(s, "10.96.0.2", "10.96.0.3") },
 		"version": func(s string) string { return strings.Replace(s, "journal 1", "journal 2", 1) },
 		"empty":   func(string) string { return "" },
 	} {
@@ -281,10 +281,19 @@ func TestJournal(t *testing.T) {
 			if err := os.WriteFile(path, []byte(damage(string(data))), 0o600); err != nil {
 				t.Fatal(err)
 			}
+			// Others' routes, one of which a damaged line is about.
+			for _, dst := range []string{"10.96.0.3/32", "10.9.0.0/16"} {
+				if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(dst), Paths: []sim.Path{{Type: sim.PathUnreach}}}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			l.restartAgent()
 			l.want = keyed.Values{}
 			l.allConfigured(l.put(&contivl3.RejectRoute{DstNetwork: "10.96.0.5/32"}))
 			l.allConfigured(l.txn(event.Full, nil))
+			if dump := l.sim.Dump(); !strings.Contains(dump, "10.96.0.3/32") || !strings.Contains(dump, "10.9.0.0/16") || strings.Contains(dump, "10.96.0.5") {
+				t.Errorf("others' routes are to stay, ours not:\n%s", dump)
+			}
 			again, err := os.ReadFile(path)
 			if err != nil || !strings.HasPrefix(string(again), "contiv-agent journal 1\n") {
 				t.Errorf("not repaired: %v %q", err, again)
@@ -392,6 +401,20 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	l.quiet("resync")
 	l.restartVPP()
 	l.allConfigured(l.resync())
+}
+
+// What takes over is there before what it replaces goes: no packet finds neither.
+func TestPutsBeforeRemovals(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	old := &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "tap1", NextHopAddr: "10.1.1.2"}
+	l.allConfigured(l.put(old))
+	l.writes()
+	now := &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "tap1", NextHopAddr: "10.1.1.3"}
+	l.allConfigured(l.commit(map[string]proto.Message{keyed.Key(old): nil, keyed.Key(now): now}))
+	if w := l.writes(); len(w) != 2 || !strings.Contains(w[0], "is_add=true") || strings.Contains(w[1], "is_add=true") {
+		t.Errorf("%q", w)
+	}
 }
 
 // A VIP that moves from one service to another is given up before it is taken, in one batch.
