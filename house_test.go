@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -54,6 +55,18 @@ func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
 func tree(t *testing.T) []source {
 	t.Helper()
+	out, err := parseOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) < 20 {
+		t.Fatalf("found only %d Go files: not at the root of the repository?", len(out))
+	}
+	return out
+}
+
+// parseOnce parses the tree for all tests together.
+var parseOnce = sync.OnceValues(func() ([]source, error) {
 	var out []source
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -76,14 +89,8 @@ func tree(t *testing.T) []source {
 		out = append(out, source{path: filepath.ToSlash(path), file: file, fset: fset})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) < 20 {
-		t.Fatalf("found only %d Go files: not at the root of the repository?", len(out))
-	}
-	return out
-}
+	return out, err
+})
 
 // skipDir leaves out other modules (they have rules of their own) and folders without sources.
 func skipDir(path string) bool {
