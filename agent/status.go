@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Status is what an agent knows of itself and of every Service; the status command shows it.
@@ -216,8 +217,20 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus) ServiceS
 	}
 	if svc.Rendered != nil {
 		s.Text = svc.Rendered.String()
+		s.Reasons = append(s.Reasons, endpointless(svc.Rendered)...)
 	}
 	return s
+}
+
+// endpointless names the ports that have no endpoint anywhere: it is no fault, but what people look for.
+func endpointless(svc *renderer.ContivService) []string {
+	var out []string
+	for _, name := range svc.PortNames() {
+		if len(svc.Backends[name]) == 0 && len(svc.Local(name)) == 0 {
+			out = append(out, fmt.Sprintf("port %d/%s has no endpoint: clients are rejected", svc.Ports[name].Port, svc.Ports[name].Protocol))
+		}
+	}
+	return out
 }
 
 // reasons is what the processor and the renderers have to say about a Service.
