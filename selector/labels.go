@@ -30,11 +30,23 @@ func (m Map) Get(key string) (string, bool) {
 // Label is a key and its value.
 type Label struct{ Key, Value Symbol }
 
-// Set is interned labels: of its own, and inherited ones where it has none of its own. Matching a *Set is several times
+// Set is interned labels: of its own, and inherited ones where it has none of its own. Matching a *Set is
 // faster than matching other Labels. A Set never changes; a nil *Set is no labels.
 type Set struct {
-	own     []Label // sorted by key; by the Label's texts, so that equal labels make equal sets
+	own     []Label // sorted by text of the key, so that equal labels make equal sets
 	parents []*Set  // the first that has a key wins
+	ownBits uint64  // of own keys
+	allBits uint64  // and of inherited ones
+}
+
+// keyBit is the one of 64 bits that stands for a key. A set without it cannot have the key: most labels a selector asks
+// for in vain are found missing without a look at any.
+func keyBit(key string) uint8 {
+	h := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		h = (h ^ uint32(key[i])) * 16777619
+	}
+	return uint8((h ^ h>>16) % 64)
 }
 
 // NewSet interns labels. Parents are inherited from in their order; nil ones do not count.
@@ -42,6 +54,7 @@ func NewSet(labels map[string]string, parents ...*Set) *Set {
 	s := &Set{own: make([]Label, 0, len(labels))}
 	for k, v := range labels {
 		s.own = append(s.own, Label{Intern(k), Intern(v)})
+		s.ownBits |= 1 << keyBit(k)
 	}
 	slices.SortFunc(s.own, func(a, b Label) int { return strings.Compare(a.Key.Value(), b.Key.Value()) })
 	return s.Inherit(parents...)
@@ -51,11 +64,12 @@ func NewSet(labels map[string]string, parents ...*Set) *Set {
 func (s *Set) Inherit(parents ...*Set) *Set {
 	c := &Set{}
 	if s != nil {
-		c.own = s.own
+		c.own, c.ownBits, c.allBits = s.own, s.ownBits, s.ownBits
 	}
 	for _, p := range parents {
 		if p != nil {
 			c.parents = append(c.parents, p)
+			c.allBits |= p.allBits
 		}
 	}
 	return c
@@ -63,25 +77,28 @@ func (s *Set) Inherit(parents ...*Set) *Set {
 
 // Get implements Labels.
 func (s *Set) Get(key string) (string, bool) {
-	value, ok := s.Lookup(Intern(key))
-	if !ok {
-		return "", false
+	if value, ok := s.Lookup(Intern(key)); ok {
+		return value.Value(), true
 	}
-	return value.Value(), true
+	return "", false
 }
 
 // Lookup is Get with symbols.
-func (s *Set) Lookup(key Symbol) (Symbol, bool) {
-	if s == nil {
+func (s *Set) Lookup(key Symbol) (Symbol, bool) { return s.lookup(key, keyBit(key.Value())) }
+
+func (s *Set) lookup(key Symbol, bit uint8) (Symbol, bool) {
+	if s == nil || s.allBits>>bit&1 == 0 {
 		return Symbol{}, false
 	}
-	for i := range s.own { // a scan: sets are small, and comparing symbols is comparing pointers
-		if s.own[i].Key == key {
-			return s.own[i].Value, true
+	if s.ownBits>>bit&1 != 0 {
+		for i := range s.own { // a scan: sets are small, and comparing symbols is comparing pointers
+			if s.own[i].Key == key {
+				return s.own[i].Value, true
+			}
 		}
 	}
 	for _, p := range s.parents {
-		if value, ok := p.Lookup(key); ok {
+		if value, ok := p.lookup(key, bit); ok {
 			return value, true
 		}
 	}

@@ -24,8 +24,15 @@ const (
 type node struct {
 	op     op
 	key    string
-	values []string // one, but for opIn and opNotIn: sorted, without duplicates
+	values []string  // one, but for opIn and opNotIn: sorted, without duplicates
+	one    [1]string // room for it
 	kids   []*node
+}
+
+func compareNode(op op, key, value string) *node {
+	n := &node{op: op, key: key, one: [1]string{value}}
+	n.values = n.one[:]
+	return n
 }
 
 // appendText appends the canonical text, exactly as Felix has it: set identifiers are hashes of it.

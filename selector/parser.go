@@ -213,7 +213,7 @@ func (p *parser) compare(op op, key string) (*node, error) {
 	if !ok {
 		return nil, p.fail("expected a value in quotes")
 	}
-	return &node{op: op, key: key, values: []string{value}}, nil
+	return compareNode(op, key, value), nil
 }
 
 // set reads values in braces. As in Felix, there may be none, and a comma behind the last.

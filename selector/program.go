@@ -8,9 +8,9 @@ import (
 // program is an expression as a list of tests, each of which says where to go on: no test is made twice, none that
 // cannot change the outcome any more, and !, !=, not in, all() and global() cost nothing. The zero value matches nothing.
 type program struct {
-	tests  []test
-	values []Symbol // of all opIn tests
-	start  target
+	tests []test
+	sets  []symbolSet
+	start target
 }
 
 // target is where to go on: an outcome, or the test at target - firstTest.
@@ -24,20 +24,34 @@ const (
 
 // test asks one thing of one label. A label that is not there passes no test.
 type test struct {
-	key      Symbol
-	arg      Symbol // opEq, opContains, opStarts, opEnds
-	from, to uint32 // opIn: its values, sorted by text
-	yes, no  target
-	op       op
+	key     Symbol
+	arg     Symbol // opEq, opContains, opStarts, opEnds
+	set     uint32 // opIn: which of the program's
+	yes, no target
+	op      op
+	bit     uint8 // of the key
 }
 
-// scanAtMost is how many values are compared one by one; more are searched by halves.
+// symbolSet is the values of an opIn test: a list, or a map if they are more than scanAtMost.
+type symbolSet struct {
+	list []Symbol
+	many map[Symbol]struct{}
+}
+
 const scanAtMost = 16
+
+func (s *symbolSet) has(value Symbol) bool {
+	if s.many != nil {
+		_, ok := s.many[value]
+		return ok
+	}
+	return slices.Contains(s.list, value)
+}
 
 func compile(root *node) program {
 	var p program
 	p.start = p.add(root, matched, missed)
-	p.tests, p.values = slices.Clip(p.tests), slices.Clip(p.values)
+	p.tests, p.sets = slices.Clip(p.tests), slices.Clip(p.sets)
 	return p
 }
 
@@ -59,61 +73,76 @@ func (p *program) add(n *node, yes, no target) target {
 		}
 		return no
 	case opNe:
-		return p.test(test{op: opEq, key: Intern(n.key), arg: Intern(n.values[0]), yes: no, no: yes})
-	case opIn:
-		return p.test(p.in(n, yes, no))
+		return p.test(n, opEq, no, yes)
 	case opNotIn:
-		return p.test(p.in(n, no, yes))
-	case opHas:
-		return p.test(test{op: opHas, key: Intern(n.key), yes: yes, no: no})
+		return p.test(n, opIn, no, yes)
 	default:
-		return p.test(test{op: n.op, key: Intern(n.key), arg: Intern(n.values[0]), yes: yes, no: no})
+		return p.test(n, n.op, yes, no)
 	}
 }
 
-func (p *program) test(t test) target {
+func (p *program) test(n *node, op op, yes, no target) target {
+	t := test{op: op, key: Intern(n.key), bit: keyBit(n.key), yes: yes, no: no}
+	switch op {
+	case opHas:
+	case opIn:
+		t.set = uint32(len(p.sets))
+		p.sets = append(p.sets, newSymbolSet(n.values))
+	default:
+		t.arg = Intern(n.values[0])
+	}
 	p.tests = append(p.tests, t)
 	return target(len(p.tests)-1) + firstTest
 }
 
-func (p *program) in(n *node, yes, no target) test {
-	from := uint32(len(p.values))
-	for _, v := range n.values {
-		p.values = append(p.values, Intern(v))
+func newSymbolSet(values []string) symbolSet {
+	if len(values) > scanAtMost {
+		many := make(map[Symbol]struct{}, len(values))
+		for _, v := range values {
+			many[Intern(v)] = struct{}{}
+		}
+		return symbolSet{many: many}
 	}
-	return test{op: opIn, key: Intern(n.key), from: from, to: uint32(len(p.values)), yes: yes, no: no}
+	list := make([]Symbol, len(values))
+	for i, v := range values {
+		list[i] = Intern(v)
+	}
+	return symbolSet{list: list}
 }
 
 // Matches tells whether s selects what is labelled so. A *Set is fastest; nil is no labels.
 func (s *Selector) Matches(labels Labels) bool {
 	switch set := labels.(type) {
 	case *Set:
-		return s.matchesSet(set)
+		return s.program.run(set)
 	case nil:
-		return s.matchesSet(nil)
+		return s.program.run(nil)
 	}
 	p := &s.program
 	at := p.start
 	for at >= firstTest {
 		t := &p.tests[at-firstTest]
+		at = t.no
 		if value, ok := labels.Get(t.key.Value()); ok && p.passesText(t, value) {
 			at = t.yes
-		} else {
-			at = t.no
 		}
 	}
 	return at == matched
 }
 
-func (s *Selector) matchesSet(set *Set) bool {
-	p := &s.program
+func (p *program) run(set *Set) bool {
+	var key, value Symbol // of the last test: tests of one key tend to follow each other
+	var ok bool
 	at := p.start
 	for at >= firstTest {
 		t := &p.tests[at-firstTest]
-		if value, ok := set.Lookup(t.key); ok && p.passes(t, value) {
+		if t.key != key {
+			key = t.key
+			value, ok = set.lookup(key, t.bit)
+		}
+		at = t.no
+		if ok && p.passes(t, value) {
 			at = t.yes
-		} else {
-			at = t.no
 		}
 	}
 	return at == matched
@@ -121,29 +150,30 @@ func (s *Selector) matchesSet(set *Set) bool {
 
 func (p *program) passes(t *test, value Symbol) bool {
 	switch t.op {
-	case opHas:
-		return true
 	case opEq:
 		return value == t.arg
+	case opHas:
+		return true
 	case opIn:
-		if values := p.values[t.from:t.to]; len(values) <= scanAtMost {
-			return slices.Contains(values, value)
-		}
+		return p.sets[t.set].has(value)
 	}
-	return p.passesText(t, value.Value())
+	return passesPart(t, value.Value())
 }
 
 func (p *program) passesText(t *test, value string) bool {
 	switch t.op {
-	case opHas:
-		return true
 	case opEq:
 		return value == t.arg.Value()
+	case opHas:
+		return true
 	case opIn:
-		_, found := slices.BinarySearchFunc(p.values[t.from:t.to], value, func(s Symbol, v string) int {
-			return strings.Compare(s.Value(), v)
-		})
-		return found
+		return p.sets[t.set].has(Intern(value))
+	}
+	return passesPart(t, value)
+}
+
+func passesPart(t *test, value string) bool {
+	switch t.op {
 	case opContains:
 		return strings.Contains(value, t.arg.Value())
 	case opStarts:
