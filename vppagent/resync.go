@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -72,9 +73,26 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 	if len(kinds) == len(a.g.kinds) {
 		a.foreign = nil
 	}
-	for _, k := range kinds {
-		found, err := k.Retrieve(a.g.world, d, candidates{k})
-		a.take(p, k, found, err)
+	type result struct {
+		found []descriptor.Found
+		err   error
+	}
+	results := make([]result, len(kinds))
+	read := func(i int) { results[i].found, results[i].err = kinds[i].Retrieve(a.g.world, d, candidates{kinds[i]}) }
+	for i, k := range kinds {
+		if !k.Many {
+			read(i)
+		}
+	}
+	var reading sync.WaitGroup
+	for i, k := range kinds {
+		if k.Many {
+			reading.Go(func() { read(i) })
+		}
+	}
+	reading.Wait()
+	for i, k := range kinds {
+		a.take(p, k, results[i].found, results[i].err)
 	}
 	return nil
 }

@@ -43,6 +43,9 @@ type Descriptor struct {
 	// Rebind tells that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
 	// name and index comes back: it has to be deleted and made again.
 	Rebind bool
+	// Many tells that there may be thousands of values, and that Retrieve changes nothing: that of several such kinds runs at
+	// the same time.
+	Many bool
 
 	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
 	Recreate func(have, want any) bool
@@ -175,6 +178,7 @@ type Spec[V proto.Message, S comparable] struct {
 	Waits        func(S) []string
 	After        []string
 	Rebind       bool
+	Many         bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
@@ -185,7 +189,7 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
 	d.Compile = func(key string, m proto.Message) (any, error) {
 		v, ok := m.(V)
 		if !ok {

@@ -117,7 +117,7 @@ func compareIdentities(a, b identity) int {
 // mapping into an LB one without a gap, and without the flag it wants the address in a pool.
 func DNat44() *Descriptor {
 	return Spec[*nat.DNat44, *dnat]{
-		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
+		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true, Many: true,
 		// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); made after, none.
 		After:   []string{"nat44-interface"},
 		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,

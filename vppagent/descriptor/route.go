@@ -50,7 +50,7 @@ func (r *route) path() path {
 // paths stay and a changed next hop leaves no gap.
 func Route() *Descriptor {
 	return Spec[*l3.Route, *route]{
-		Name: "route", Prefix: "config/vpp/v2/route/", Rebind: true,
+		Name: "route", Prefix: "config/vpp/v2/route/", Rebind: true, Many: true,
 		Compile: compileRoute, Message: (*route).message,
 		Equal: func(have, want *route) bool { return have.path() == want.path() },
 		Dependencies: func(r *route) (deps []Dependency) {
@@ -70,7 +70,7 @@ func Route() *Descriptor {
 // RejectRoute describes our own RejectRoute: a prefix whose only path is a refusal.
 func RejectRoute() *Descriptor {
 	return Spec[*contivl3.RejectRoute, *route]{
-		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/",
+		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/", Many: true,
 		Compile: compileReject, Message: (*route).rejectMessage,
 		Equal:        func(have, want *route) bool { return have.kind == want.kind },
 		Dependencies: (*route).tables,
