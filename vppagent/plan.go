@@ -37,7 +37,7 @@ type Plan struct {
 	Pending []Note `json:"pending,omitempty"`
 	// Foreign is what was found in VPP that others made; it stays.
 	Foreign []string `json:"foreign,omitempty"`
-	// Sessions is the number of NAT sessions the removals cut; nil if it was not asked for.
+	// Sessions is the number of NAT sessions the removals cut; nil if it was not asked for: see PlanSessions.
 	Sessions *int `json:"sessions,omitempty"`
 }
 

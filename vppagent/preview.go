@@ -47,6 +47,32 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	return plan, nil
 }
 
+// PlanSessions is Plan with Sessions counted. It asks VPP for the sessions of every backend that goes, which stops
+// forwarding meanwhile: it is for people, before they decide.
+func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
+	plan, err := a.Plan(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	var cut []descriptor.Backend
+	for _, level := range plan.Levels {
+		for _, s := range level {
+			switch s.Action {
+			case Delete:
+				cut = append(cut, descriptor.Cut(a.g.world, s.v.have, nil)...)
+			case Update:
+				cut = append(cut, descriptor.Cut(a.g.world, s.v.have, s.v.want)...)
+			}
+		}
+	}
+	n, err := descriptor.CountSessions(ctx, a.cfg.Caller.Do, cut)
+	if err != nil {
+		return nil, err
+	}
+	plan.Sessions = &n
+	return plan, nil
+}
+
 // describe fills in the messages of a step.
 func (s *Step) describe(w *descriptor.World) {
 	var ops []descriptor.Op

@@ -3,6 +3,7 @@ package descriptor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 
@@ -33,4 +34,63 @@ func Sessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.R
 		}
 	}
 	return use, nil
+}
+
+// Backend is an address and port sessions lead to.
+type Backend struct {
+	Addr [4]byte
+	Port uint16
+}
+
+// Cut returns the backends whose sessions VPP ends when it goes from one state of a DNat44 to another: those removed from
+// a mapping, all of a mapping that is made anew. want may be nil. Other kinds of value cut nothing that can be counted.
+func Cut(w *World, have, want any) (out []Backend) {
+	h, ok := have.(*dnat)
+	if !ok {
+		return nil
+	}
+	next, _ := want.(*dnat)
+	if next == nil {
+		next = &dnat{}
+	}
+	for _, m := range h.mappings {
+		stay := []local(nil)
+		if i := slices.IndexFunc(next.mappings, func(n mapping) bool { return n.id == m.id }); i >= 0 {
+			ops := updateMapping(m, next.mappings[i], w.padded())
+			if len(ops) == 0 || ops[0].Frees == "" { // in place
+				stay = next.mappings[i].locals
+			}
+		}
+		for _, l := range m.locals {
+			if !slices.Contains(stay, l) {
+				out = append(out, Backend{l.addr, l.port})
+			}
+		}
+	}
+	return out
+}
+
+// CountSessions counts the sessions that lead to any of the backends (nat44_user_session_v3_dump, VPP 24.06).
+func CountSessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, backends []Backend) (int, error) {
+	users := map[[4]byte]bool{}
+	for _, b := range backends {
+		users[b.Addr] = true
+	}
+	var calls []vpp.Call
+	for u := range users {
+		calls = append(calls, vpp.Call{Dump: true, Msg: &nat44_ed.Nat44UserSessionV3Dump{IPAddress: u}})
+	}
+	n := 0
+	for _, r := range do(ctx, calls...) {
+		if r.Err != nil {
+			return 0, fmt.Errorf("count the sessions of backends: %w", r.Err)
+		}
+		for _, m := range r.Details {
+			s, ok := m.(*nat44_ed.Nat44UserSessionV3Details)
+			if ok && slices.Contains(backends, Backend{s.InsideIPAddress, s.InsidePort}) {
+				n++
+			}
+		}
+	}
+	return n, nil
 }
