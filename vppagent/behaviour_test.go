@@ -20,7 +20,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -492,36 +491,5 @@ func TestRun(t *testing.T) {
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Run ended with %v", err)
-	}
-}
-
-func TestPlanCountsSessions(t *testing.T) {
-	l := newLab(t, vppagent.Config{})
-	pods(l)
-	both := dnat("default/web", "10.96.0.1", 80, "10.1.1.2:80", "10.1.1.3:80")
-	c := l.put(append(node(), &nat.Nat44Interface{Name: "tap2", NatInside: true, NatOutside: true}, both)...)
-	l.allConfigured(c)
-	turn := 0
-	l.sim.SetChoice(func(n int) int { turn++; return turn % n })
-	for port := range 6 {
-		p, err := packet.Parse("udp 10.1.1.2:" + string(rune('1'+port)) + "000 -> 10.96.0.1:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Proto, p.TCPFlags = 6, 2 // SYN
-		if fate := l.sim.Send("tap1", p); len(fate.Out) == 0 {
-			t.Fatalf("%v", fate)
-		}
-	}
-	one := dnat("default/web", "10.96.0.1", 80, "10.1.1.2:80")
-	for _, tc := range []struct {
-		name string
-		m    proto.Message
-		cut  int
-	}{{"nothing changes", both, 0}, {"a backend goes", one, 3}, {"the service goes", nil, 6}} {
-		p, err := l.agent.PlanSessions(context.Background(), &event.Txn{Values: map[string]proto.Message{keyed.Key(both): tc.m}})
-		if err != nil || p.Sessions == nil || *p.Sessions != tc.cut {
-			t.Errorf("%s: %v, %v, want %d", tc.name, p, err, tc.cut)
-		}
 	}
 }
