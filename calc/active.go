@@ -1,0 +1,151 @@
+package calc
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// flushPolicy brings one policy up to date: it returns the message to send, if any, and the name on the wire it gave
+// up, if any (another policy may have taken it).
+func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left policyKey) {
+	delete(x.notes, p.id.Ref())
+	key := policyKey{}
+	if p.needed() {
+		key = policyKey{p.object.Tier, p.name}
+	}
+	if p.active && p.sentAs != key {
+		left = p.sentAs
+		if x.onWire[left] == p {
+			delete(x.onWire, left)
+		}
+		p.active = false
+	}
+	if !p.needed() {
+		x.swap(&p.sets, nil)
+		p.sent = nil
+		if p.object == nil {
+			delete(x.byID, p.id)
+			x.byHandle[p.handle] = nil
+			x.handles.give(p.handle)
+		}
+		return nil, left
+	}
+	msg := x.scanPolicy(p)
+	x.onWire[key], p.sentAs = p, key
+	if p.active && proto.Equal(p.sent, msg) {
+		return nil, left
+	}
+	p.active, p.sent = true, msg
+	u := &felix.ActivePolicyUpdate{Id: &felix.PolicyID{Tier: key.tier, Name: key.name}, Policy: msg}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
+}
+
+func (x *policies) scanPolicy(p *policy) *felix.Policy {
+	o := p.object
+	scan := scanner{}
+	in, out := o.InboundRules, o.OutboundRules
+	if p.invalid != "" {
+		// Nobody knows whom it was for: it applies to all it may have been for, and allows nothing.
+		scan.notes = append(scan.notes, p.invalid)
+		in, out = denials(in), denials(out)
+	}
+	msg := &felix.Policy{
+		InboundRules: scan.scan(in), OutboundRules: scan.scan(out),
+		Untracked: o.Untracked, PreDnat: o.PreDNAT, Namespace: o.Namespace, OriginalSelector: p.selector.String(),
+	}
+	if o.Everywhere {
+		msg.PerfHints = []string{"AssumeNeededOnEveryNode"}
+	}
+	x.swap(&p.sets, scan.sets)
+	x.note(p.id.Ref(), scan.notes)
+	return msg
+}
+
+// denials keeps what denies, as scan does for rules that make no sense.
+func denials(rules []model.Rule) (list []model.Rule) {
+	for _, r := range rules {
+		if r.Action.Passes() {
+			r.Action = model.ActionDeny
+		}
+		if r.Action.Denies() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+func (x *policies) note(ref model.Ref, reasons []string) {
+	for _, reason := range reasons {
+		x.notes[ref] = append(x.notes[ref], model.Note{Ref: ref, Reason: reason, Refused: true})
+	}
+}
+
+// swap acquires the sets rules name now and releases those they named before, in this order: a set in both stays.
+func (x *policies) swap(held *map[string]*ipset, want map[string]*ipset) {
+	next := make(map[string]*ipset, len(want))
+	for id, s := range want {
+		next[id] = x.sets.acquire(s)
+	}
+	for _, s := range *held {
+		x.sets.release(s)
+	}
+	*held = next
+}
+
+func (x *policies) flushProfiles() (updates, removes []*felix.ToDataplane) {
+	for _, name := range sortedKeys(x.dirtyProf) {
+		p := x.profiles[name]
+		if p == nil {
+			continue
+		}
+		ref := model.Ref{Kind: "Profile", Name: name}
+		delete(x.notes, ref)
+		if p.users > 0 {
+			if u := x.scanProfile(name, ref, p); u != nil {
+				updates = append(updates, u)
+			}
+			continue
+		}
+		x.swap(&p.sets, nil)
+		if p.sent != nil {
+			p.sent = nil
+			removes = append(removes, profileRemove(name))
+		}
+		if p.object == nil {
+			delete(x.profiles, name)
+		}
+	}
+	clear(x.dirtyProf)
+	return updates, removes
+}
+
+// scanProfile converts a profile's rules. A profile without rules denies: what an endpoint relies on must exist.
+func (x *policies) scanProfile(name string, ref model.Ref, p *profile) *felix.ToDataplane {
+	deny := []model.Rule{{Action: model.ActionDeny}}
+	in, out := deny, deny
+	if p.object != nil && p.object.Rules != nil {
+		in, out = p.object.Rules.Inbound, p.object.Rules.Outbound
+	}
+	scan := scanner{}
+	msg := &felix.Profile{InboundRules: scan.scan(in), OutboundRules: scan.scan(out)}
+	x.swap(&p.sets, scan.sets)
+	x.note(ref, scan.notes)
+	if p.sent != nil && proto.Equal(p.sent, msg) {
+		return nil
+	}
+	p.sent = msg
+	u := &felix.ActiveProfileUpdate{Id: &felix.ProfileID{Name: name}, Profile: msg}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActiveProfileUpdate{ActiveProfileUpdate: u}}
+}
+
+func policyRemove(k policyKey) *felix.ToDataplane {
+	r := &felix.ActivePolicyRemove{Id: &felix.PolicyID{Tier: k.tier, Name: k.name}}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyRemove{ActivePolicyRemove: r}}
+}
+
+func profileRemove(name string) *felix.ToDataplane {
+	r := &felix.ActiveProfileRemove{Id: &felix.ProfileID{Name: name}}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActiveProfileRemove{ActiveProfileRemove: r}}
+}

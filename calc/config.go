@@ -1,0 +1,88 @@
+package calc
+
+import (
+	"maps"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// settings gathers Felix's configuration parameters: those for all nodes, and those of this node, which win.
+type settings struct {
+	global, host map[string]string
+	dirty        bool
+	sent         *felix.ConfigUpdate
+}
+
+func newSettings() *settings {
+	return &settings{global: map[string]string{}, host: map[string]string{}, dirty: true}
+}
+
+func (x *settings) set(params map[string]string, name, value string) {
+	if value == "" {
+		delete(params, name)
+	} else {
+		params[name] = value
+	}
+	x.dirty = true
+}
+
+// Felix's numbers and names of the two sources.
+const (
+	sourceGlobal, globalName = 1, "datastore (global)"
+	sourceHost, hostName     = 2, "datastore (per-host)"
+)
+
+// flush returns the configuration if it changed; the first time always, so that a driver knows there is no more.
+func (x *settings) flush() []*felix.ToDataplane {
+	if !x.dirty {
+		return nil
+	}
+	x.dirty = false
+	merged := maps.Clone(x.global)
+	maps.Copy(merged, x.host)
+	u := &felix.ConfigUpdate{Config: merged, SourceToRawConfig: map[uint32]*felix.RawConfig{
+		sourceGlobal: {Source: globalName, Config: maps.Clone(x.global)},
+		sourceHost:   {Source: hostName, Config: maps.Clone(x.host)},
+	}}
+	if x.sent != nil && proto.Equal(x.sent, u) {
+		return nil
+	}
+	x.sent = u
+	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: u}}}
+}
+
+// encapsulation counts the pools that need a tunnel.
+type encapsulation struct {
+	pools map[string]model.Pool
+	sent  *felix.Encapsulation
+}
+
+// flush says which tunnels are needed, if that changed; the first time always. Two deprecated parameters override what
+// the pools say.
+func (x *encapsulation) flush(params map[string]string) []*felix.ToDataplane {
+	e := &felix.Encapsulation{}
+	for _, p := range x.pools {
+		e.IpipEnabled = e.IpipEnabled || p.IPIPMode != ""
+		e.VxlanEnabled = e.VxlanEnabled || p.VXLANMode != "" && p.CIDR.Addr().Is4()
+		e.VxlanEnabledV6 = e.VxlanEnabledV6 || p.VXLANMode != "" && p.CIDR.Addr().Is6()
+	}
+	override(params["IpInIpEnabled"], &e.IpipEnabled)
+	override(params["VXLANEnabled"], &e.VxlanEnabled)
+	if x.sent != nil && proto.Equal(x.sent, e) {
+		return nil
+	}
+	x.sent = e
+	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_Encapsulation{Encapsulation: e}}}
+}
+
+func override(param string, flag *bool) {
+	switch param {
+	case "true":
+		*flag = true
+	case "false":
+		*flag = false
+	}
+}

@@ -1,0 +1,269 @@
+package calc_test
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// stateList is one list of states Felix's own tests walk through, and what Felix v3.31.0 sent at each step.
+type stateList struct {
+	Name             string
+	UseNodeResources bool
+	RouteSource      string
+	Steps            []struct {
+		State    string
+		KVs      []kv
+		Messages []json.RawMessage
+	}
+}
+
+func conformance(t *testing.T) []stateList {
+	t.Helper()
+	f, err := os.Open(filepath.Join("..", "..", "shared", "conformance", "felix-calc.json.gz"))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("the conformance data (what Felix v3.31.0 sent for its own test states) is not on this machine")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists []stateList
+	if err := json.NewDecoder(z).Decode(&lists); err != nil {
+		t.Fatal(err)
+	}
+	if len(lists) != 37 {
+		t.Fatalf("%d lists, want 37", len(lists))
+	}
+	return lists
+}
+
+// state is all there is in the datastore, and what Felix's data plane has then.
+type state struct {
+	name string
+	kvs  map[string]string
+	want []string
+}
+
+// walk is a path through states: after each leg the datastore is in one of them.
+type walk struct {
+	name string
+	legs []leg
+	// syncAfter is the leg after which the datastore says it is in sync; -1: before the first.
+	syncAfter int
+}
+
+type leg struct {
+	changes []kv
+	flush   bool   // after each change
+	end     *state // nil: somewhere in between
+}
+
+func (l stateList) states(t *testing.T) []*state {
+	t.Helper()
+	var out []*state
+	kvs := map[string]string{}
+	m := newMirror()
+	for _, step := range l.Steps {
+		kvs = maps.Clone(kvs)
+		for _, c := range step.KVs {
+			if c.Deleted {
+				delete(kvs, c.Key)
+			} else {
+				kvs[c.Key] = c.Value
+			}
+		}
+		for _, raw := range step.Messages {
+			msg := &felix.ToDataplane{}
+			if err := protojson.Unmarshal(raw, msg); err != nil {
+				t.Fatalf("%s: %s: %v", l.Name, raw, err)
+			}
+			m.apply([]*felix.ToDataplane{msg}, false)
+		}
+		out = append(out, &state{name: step.State, kvs: kvs, want: m.dump()})
+	}
+	return out
+}
+
+// difference is the changes from one datastore to another, deletions first.
+func difference(from, to map[string]string) (out []kv) {
+	for _, k := range slices.Sorted(maps.Keys(from)) {
+		if _, ok := to[k]; !ok {
+			out = append(out, kv{Key: k, Deleted: true})
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(to)) {
+		if from[k] != to[k] {
+			out = append(out, kv{Key: k, Value: to[k]})
+		}
+	}
+	return out
+}
+
+// through visits states in the given order.
+func through(name string, states []*state, edit func([]kv) []kv) walk {
+	w := walk{name: name, syncAfter: -1}
+	now := map[string]string{}
+	for _, s := range states {
+		changes := difference(now, s.kvs)
+		if edit != nil {
+			changes = edit(changes)
+		}
+		w.legs = append(w.legs, leg{changes: changes, end: s})
+		now = s.kvs
+	}
+	return w
+}
+
+func reversed(list []kv) []kv {
+	list = slices.Clone(list)
+	slices.Reverse(list)
+	return list
+}
+
+func doubled(list []kv) (out []kv) {
+	for _, c := range list {
+		out = append(out, c, c)
+	}
+	return out
+}
+
+// walks are the ways through a list of states. Whatever the way, the data plane's state depends on the place alone.
+func walks(states []*state) []walk {
+	back := slices.Clone(states)
+	slices.Reverse(back)
+	empty := &state{name: "empty", kvs: map[string]string{}}
+	var withEmpty []*state
+	for _, s := range states {
+		withEmpty = append(withEmpty, s, empty)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	shuffled := func(list []kv) []kv {
+		list = slices.Clone(list)
+		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		return list
+	}
+	ws := []walk{
+		through("as recorded", states, nil),
+		through("states reversed", back, nil),
+		through("changes reversed", states, reversed),
+		through("states and changes reversed", back, reversed),
+		through("changes twice", states, doubled),
+		through("changes shuffled", states, shuffled),
+		through("changes shuffled again", append(slices.Clone(states), back...), shuffled),
+		through("empty in between", withEmpty, nil),
+		through("empty in between, changes reversed", withEmpty, reversed),
+		through("twice", append(slices.Clone(states), states...), nil),
+	}
+	for _, w := range ws[:len(ws):len(ws)] {
+		split := walk{name: w.name + ", split", syncAfter: -1}
+		squashed := walk{name: w.name + ", squashed", syncAfter: -1, legs: []leg{{end: w.legs[len(w.legs)-1].end}}}
+		late := walk{name: w.name + ", in sync late", legs: w.legs, syncAfter: len(w.legs) - 1}
+		midway := walk{name: w.name + ", in sync midway", legs: w.legs, syncAfter: len(w.legs) / 2}
+		for _, l := range w.legs {
+			split.legs = append(split.legs, leg{changes: l.changes, flush: true, end: l.end})
+			squashed.legs[0].changes = append(squashed.legs[0].changes, l.changes...)
+		}
+		lateSplit := walk{name: w.name + ", split, in sync late", legs: split.legs, syncAfter: len(w.legs) - 1}
+		ws = append(ws, split, squashed, late, midway, lateSplit)
+	}
+	return ws
+}
+
+// TestConformance walks through the states of Felix's own tests, in many ways, and compares the data plane's state at
+// every place with the one Felix made.
+func TestConformance(t *testing.T) {
+	places := 0
+	for _, l := range conformance(t) {
+		t.Run(l.Name[:7], func(t *testing.T) {
+			states := l.states(t)
+			for _, w := range walks(states) {
+				places += take(t, l, w)
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	if !t.Failed() && places < 5_000 {
+		t.Errorf("only %d places compared", places)
+	}
+	t.Logf("%d places compared", places)
+}
+
+func take(t *testing.T, l stateList, w walk) (places int) {
+	t.Helper()
+	g := calc.New(calc.Config{
+		Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs",
+	})
+	d, m := newDatastore(g), newMirror()
+	if w.syncAfter < 0 {
+		g.InSync()
+	}
+	for i, leg := range w.legs {
+		for _, c := range leg.changes {
+			if err := d.apply(c); err != nil {
+				t.Fatal(err)
+			}
+			if leg.flush {
+				m.apply(g.Flush(), true)
+			}
+		}
+		if i == w.syncAfter {
+			g.InSync()
+		}
+		m.apply(g.Flush(), true)
+		m.check(t, w.name+", "+leg.end.name)
+		if i < w.syncAfter {
+			early(t, m)
+			continue
+		}
+		if again := g.Flush(); len(again) > 0 {
+			t.Errorf("%s: a flush without a change sends %v", w.name, again)
+		}
+		if m.inSync != 1 {
+			t.Errorf("%s: %d messages say in sync", w.name, m.inSync)
+		}
+		if leg.end.want == nil {
+			continue
+		}
+		places++
+		if diff := cmp.Diff(leg.end.want, m.dump()); diff != "" {
+			t.Errorf("%s: at state %q (-Felix +calc):\n%s", w.name, leg.end.name, diff)
+			return places
+		}
+	}
+	return places
+}
+
+// early checks that nothing about endpoints is sent before all is known.
+func early(t *testing.T, m *mirror) {
+	t.Helper()
+	if m.inSync > 0 || len(m.sets) > 0 {
+		t.Errorf("before in sync: %d in-sync messages, %d sets", m.inSync, len(m.sets))
+	}
+	for key := range m.things {
+		for _, kind := range []string{"ActivePolicy", "ActiveProfile", "WorkloadEndpoint", "HostEndpoint", "Config"} {
+			if len(key) > len(kind) && key[:len(kind)] == kind {
+				t.Errorf("before in sync: %s", key)
+			}
+		}
+	}
+}

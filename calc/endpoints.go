@@ -1,0 +1,201 @@
+package calc
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// endpointKey names a local endpoint on the wire: a workload's three names, or a host endpoint's one.
+type endpointKey struct {
+	host                             bool
+	orchestrator, workload, endpoint string
+}
+
+func workloadKey(id model.WorkloadID) endpointKey {
+	return endpointKey{false, id.Orchestrator, id.Workload, id.Endpoint}
+}
+
+func hostKey(id model.HostEndpointID) endpointKey { return endpointKey{host: true, endpoint: id.Name} }
+
+func (k endpointKey) compare(o endpointKey) int {
+	if k.host != o.host {
+		if k.host {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(strings.Compare(k.orchestrator, o.orchestrator), strings.Compare(k.workload, o.workload),
+		strings.Compare(k.endpoint, o.endpoint))
+}
+
+// endpoint is a local endpoint; one of the two objects is set.
+type endpoint struct {
+	key      endpointKey
+	handle   uint32
+	workload *model.WorkloadEndpoint
+	host     *model.HostEndpoint
+	profiles []string
+}
+
+// endpoints resolves, for each local endpoint, the tiers and policies that apply, in order.
+type endpoints struct {
+	policies *policies
+	byKey    map[endpointKey]*endpoint
+	byHandle []*endpoint
+	handles  handles
+	dirty    map[endpointKey]struct{}
+	sent     map[endpointKey]proto.Message
+}
+
+func newEndpoints(p *policies) *endpoints {
+	x := &endpoints{
+		policies: p, byKey: map[endpointKey]*endpoint{}, dirty: map[endpointKey]struct{}{},
+		sent: map[endpointKey]proto.Message{},
+	}
+	p.stale = func(h uint32) { x.dirty[x.byHandle[h].key] = struct{}{} }
+	return x
+}
+
+// setWorkload gives a local workload endpoint.
+func (x *endpoints) setWorkload(key endpointKey, w *model.WorkloadEndpoint) {
+	ep := x.endpoint(key)
+	ep.workload = w
+	x.set(ep, w.Labels, w.Profiles)
+}
+
+// setHost gives a local host endpoint.
+func (x *endpoints) setHost(key endpointKey, h *model.HostEndpoint) {
+	ep := x.endpoint(key)
+	ep.host = h
+	x.set(ep, h.Labels, h.Profiles)
+}
+
+func (x *endpoints) endpoint(key endpointKey) *endpoint {
+	x.dirty[key] = struct{}{}
+	ep := x.byKey[key]
+	if ep == nil {
+		ep = &endpoint{key: key, handle: x.handles.take()}
+		for int(ep.handle) >= len(x.byHandle) {
+			x.byHandle = append(x.byHandle, nil)
+		}
+		x.byHandle[ep.handle] = ep
+		x.byKey[key] = ep
+	}
+	return ep
+}
+
+func (x *endpoints) set(ep *endpoint, labels map[string]string, profiles []string) {
+	x.policies.useProfiles(profiles, ep.profiles)
+	ep.profiles = profiles
+	added, removed := x.policies.local.setItem(ep.handle, labels, profiles)
+	x.policies.matched(ep.handle, added, removed)
+}
+
+// remove takes a local endpoint away.
+func (x *endpoints) remove(key endpointKey) {
+	ep := x.byKey[key]
+	if ep == nil {
+		return
+	}
+	x.dirty[key] = struct{}{}
+	x.policies.matched(ep.handle, nil, x.policies.local.dropItem(ep.handle))
+	x.policies.useProfiles(nil, ep.profiles)
+	delete(x.byKey, key)
+	x.byHandle[ep.handle] = nil
+	x.handles.give(ep.handle)
+}
+
+// flush resolves what changed. The removes are to be sent after the updates.
+func (x *endpoints) flush() (updates, removes []*felix.ToDataplane) {
+	keys := make([]endpointKey, 0, len(x.dirty))
+	for k := range x.dirty {
+		keys = append(keys, k)
+	}
+	clear(x.dirty)
+	slices.SortFunc(keys, endpointKey.compare)
+	for _, key := range keys {
+		ep := x.byKey[key]
+		if ep == nil {
+			if x.sent[key] != nil {
+				delete(x.sent, key)
+				removes = append(removes, endpointRemove(key))
+			}
+			continue
+		}
+		msg, update := x.resolve(ep)
+		if old := x.sent[key]; old == nil || !proto.Equal(old, msg) {
+			x.sent[key] = msg
+			updates = append(updates, update)
+		}
+	}
+	return updates, removes
+}
+
+func (x *endpoints) resolve(ep *endpoint) (proto.Message, *felix.ToDataplane) {
+	t := tiersOf(x.ordered(ep.handle))
+	if ep.host != nil {
+		msg := hostMessage(ep.host, t)
+		u := &felix.HostEndpointUpdate{Id: &felix.HostEndpointID{EndpointId: ep.key.endpoint}, Endpoint: msg}
+		return msg, &felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointUpdate{HostEndpointUpdate: u}}
+	}
+	msg := workloadMessage(ep.workload, t.normal)
+	u := &felix.WorkloadEndpointUpdate{Id: workloadID(ep.key), Endpoint: msg}
+	return msg, &felix.ToDataplane{Payload: &felix.ToDataplane_WorkloadEndpointUpdate{WorkloadEndpointUpdate: u}}
+}
+
+func workloadID(k endpointKey) *felix.WorkloadEndpointID {
+	return &felix.WorkloadEndpointID{OrchestratorId: k.orchestrator, WorkloadId: k.workload, EndpointId: k.endpoint}
+}
+
+func endpointRemove(k endpointKey) *felix.ToDataplane {
+	if k.host {
+		r := &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: k.endpoint}}
+		return &felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{HostEndpointRemove: r}}
+	}
+	r := &felix.WorkloadEndpointRemove{Id: workloadID(k)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_WorkloadEndpointRemove{WorkloadEndpointRemove: r}}
+}
+
+func workloadMessage(w *model.WorkloadEndpoint, tiers []*felix.TierInfo) *felix.WorkloadEndpoint {
+	msg := &felix.WorkloadEndpoint{
+		State: w.State, Name: w.Interface, Mac: w.MAC, ProfileIds: w.Profiles, Tiers: tiers,
+		AllowSpoofedSourcePrefixes: prefixes(w.AllowSpoofedSources), Annotations: w.Annotations,
+	}
+	for _, n := range w.Nets {
+		if n.Addr().Is4() {
+			msg.Ipv4Nets = append(msg.Ipv4Nets, n.String())
+		} else {
+			msg.Ipv6Nets = append(msg.Ipv6Nets, n.String())
+		}
+	}
+	for _, n := range w.NAT {
+		info := &felix.NatInfo{ExtIp: n.External.String(), IntIp: n.Internal.String()}
+		if n.Internal.Is4() {
+			msg.Ipv4Nat = append(msg.Ipv4Nat, info)
+		} else {
+			msg.Ipv6Nat = append(msg.Ipv6Nat, info)
+		}
+	}
+	return msg
+}
+
+func hostMessage(h *model.HostEndpoint, t tierLists) *felix.HostEndpoint {
+	msg := &felix.HostEndpoint{
+		Name: h.Interface, ProfileIds: h.Profiles, Tiers: t.normal,
+		UntrackedTiers: t.untracked, PreDnatTiers: t.preDNAT, ForwardTiers: t.forward,
+	}
+	for _, a := range h.Addrs {
+		if a.Is4() {
+			msg.ExpectedIpv4Addrs = append(msg.ExpectedIpv4Addrs, a.String())
+		} else {
+			msg.ExpectedIpv6Addrs = append(msg.ExpectedIpv6Addrs, a.String())
+		}
+	}
+	return msg
+}

@@ -1,0 +1,19 @@
+package calc
+
+// handles gives out small numbers and takes them back.
+type handles struct {
+	next uint32
+	free []uint32
+}
+
+func (h *handles) take() uint32 {
+	if n := len(h.free); n > 0 {
+		id := h.free[n-1]
+		h.free = h.free[:n-1]
+		return id
+	}
+	h.next++
+	return h.next - 1
+}
+
+func (h *handles) give(id uint32) { h.free = append(h.free, id) }

@@ -1,0 +1,226 @@
+package calc
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// passthru holds what goes to the data plane much as it comes: addresses of nodes, pools, WireGuard, and the labels of
+// namespaces and service accounts, which come as profiles.
+type passthru struct {
+	hostV4    *table[string, netip.Addr]
+	hostV6    *table[string, netip.Addr]
+	hosts     *table[string, hostMetadata]
+	pools     *table[string, model.Pool]
+	wgV4      *table[string, wireguard]
+	wgV6      *table[string, wireguard]
+	namespace *table[string, map[string]string]
+	accounts  *table[accountKey, map[string]string]
+}
+
+// hostMetadata is a node's addresses with their masks ("" if unknown), number and labels.
+type hostMetadata struct {
+	v4, v6, asNumber string
+	labels           map[string]string
+}
+
+type wireguard struct {
+	key  string
+	addr netip.Addr
+}
+
+type accountKey struct{ namespace, name string }
+
+func (k accountKey) compare(o accountKey) int {
+	return cmp.Or(strings.Compare(k.namespace, o.namespace), strings.Compare(k.name, o.name))
+}
+
+func newPassthru() *passthru {
+	labels := maps.Equal[map[string]string, map[string]string]
+	return &passthru{
+		hostV4: newTable[string](same[netip.Addr]), hostV6: newTable[string](same[netip.Addr]),
+		hosts: newTable[string](func(a, b hostMetadata) bool {
+			return a.v4 == b.v4 && a.v6 == b.v6 && a.asNumber == b.asNumber && maps.Equal(a.labels, b.labels)
+		}),
+		pools: newTable[string](same[model.Pool]),
+		wgV4:  newTable[string](same[wireguard]), wgV6: newTable[string](same[wireguard]),
+		namespace: newTable[string](labels), accounts: newTable[accountKey](labels),
+	}
+}
+
+func (x *passthru) setHost(name string, h *model.Host) {
+	if h == nil {
+		x.hosts.remove(name)
+		x.hostV6.remove(name)
+		return
+	}
+	m := hostMetadata{asNumber: h.ASNumber, labels: h.Labels}
+	if h.Net4.IsValid() {
+		m.v4 = netip.PrefixFrom(h.IPv4, h.Net4.Bits()).String()
+	}
+	if h.Net6.IsValid() {
+		m.v6 = netip.PrefixFrom(h.IPv6, h.Net6.Bits()).String()
+	}
+	x.hosts.set(name, m)
+	setOrRemove(x.hostV6, name, h.IPv6, h.IPv6.IsValid())
+}
+
+func (x *passthru) setWireguard(node string, w *model.Wireguard) {
+	if w == nil {
+		w = &model.Wireguard{}
+	}
+	setOrRemove(x.wgV4, node, wireguard{w.PublicKey, w.IPv4}, w.PublicKey != "")
+	setOrRemove(x.wgV6, node, wireguard{w.PublicKeyV6, w.IPv6}, w.PublicKeyV6 != "")
+}
+
+// setProfile reads the labels of namespaces and service accounts off their profiles.
+func (x *passthru) setProfile(name string, p *model.Profile) {
+	if ns, ok := model.ProfileNamespace(name); ok {
+		setOrRemove(x.namespace, ns, ownLabels(p, "pcns."), p != nil)
+	} else if ns, sa, ok := model.ProfileServiceAccount(name); ok {
+		setOrRemove(x.accounts, accountKey{ns, sa}, ownLabels(p, "pcsa."), p != nil)
+	}
+}
+
+// ownLabels are a profile's labels as their namespace or service account has them: without the prefix.
+func ownLabels(p *model.Profile, prefix string) map[string]string {
+	if p == nil {
+		return nil
+	}
+	out := make(map[string]string, len(p.Labels))
+	for k, v := range p.Labels {
+		out[strings.TrimPrefix(k, prefix)] = v
+	}
+	return out
+}
+
+func setOrRemove[K comparable, V any](t *table[K, V], k K, v V, there bool) {
+	if there {
+		t.set(k, v)
+	} else {
+		t.remove(k)
+	}
+}
+
+// flush returns, in Felix's order, what goes before routes and what goes after.
+func (x *passthru) flush() (before, after []*felix.ToDataplane) {
+	add := func(out *[]*felix.ToDataplane, updates, removes []*felix.ToDataplane) {
+		*out = append(append(*out, removes...), updates...)
+	}
+	up, down := x.accounts.flush(accountKey.compare, accountUpdate, accountRemove)
+	add(&before, up, down)
+	up, down = x.namespace.flush(strings.Compare, namespaceUpdate, namespaceRemove)
+	add(&before, up, down)
+	up, down = x.wgV4.flush(strings.Compare, wgUpdate, wgRemove)
+	add(&after, up, down)
+	up, down = x.wgV6.flush(strings.Compare, wgUpdateV6, wgRemoveV6)
+	add(&after, up, down)
+	up, down = x.hostV4.flush(strings.Compare, hostUpdate, hostRemove)
+	add(&after, up, down)
+	up, down = x.hostV6.flush(strings.Compare, hostUpdateV6, hostRemoveV6)
+	add(&after, up, down)
+	up, down = x.hosts.flush(strings.Compare, metadataUpdate, metadataRemove)
+	add(&after, up, down)
+	up, down = x.pools.flush(strings.Compare, poolUpdate, poolRemove)
+	add(&after, up, down)
+	return before, after
+}
+
+func accountUpdate(k accountKey, labels map[string]string) *felix.ToDataplane {
+	u := &felix.ServiceAccountUpdate{Id: accountID(k), Labels: labels}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceAccountUpdate{ServiceAccountUpdate: u}}
+}
+
+func accountRemove(k accountKey) *felix.ToDataplane {
+	r := &felix.ServiceAccountRemove{Id: accountID(k)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceAccountRemove{ServiceAccountRemove: r}}
+}
+
+func accountID(k accountKey) *felix.ServiceAccountID {
+	return &felix.ServiceAccountID{Namespace: k.namespace, Name: k.name}
+}
+
+func namespaceUpdate(name string, labels map[string]string) *felix.ToDataplane {
+	u := &felix.NamespaceUpdate{Id: &felix.NamespaceID{Name: name}, Labels: labels}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_NamespaceUpdate{NamespaceUpdate: u}}
+}
+
+func namespaceRemove(name string) *felix.ToDataplane {
+	r := &felix.NamespaceRemove{Id: &felix.NamespaceID{Name: name}}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_NamespaceRemove{NamespaceRemove: r}}
+}
+
+func wgUpdate(node string, w wireguard) *felix.ToDataplane {
+	u := &felix.WireguardEndpointUpdate{Hostname: node, PublicKey: w.key, InterfaceIpv4Addr: addrText(w.addr)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_WireguardEndpointUpdate{WireguardEndpointUpdate: u}}
+}
+
+func wgRemove(node string) *felix.ToDataplane {
+	r := &felix.WireguardEndpointRemove{Hostname: node}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_WireguardEndpointRemove{WireguardEndpointRemove: r}}
+}
+
+func wgUpdateV6(node string, w wireguard) *felix.ToDataplane {
+	u := &felix.WireguardEndpointV6Update{Hostname: node, PublicKeyV6: w.key, InterfaceIpv6Addr: addrText(w.addr)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_WireguardEndpointV6Update{WireguardEndpointV6Update: u}}
+}
+
+func wgRemoveV6(node string) *felix.ToDataplane {
+	r := &felix.WireguardEndpointV6Remove{Hostname: node}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_WireguardEndpointV6Remove{WireguardEndpointV6Remove: r}}
+}
+
+func addrText(a netip.Addr) string {
+	if a.IsValid() {
+		return a.String()
+	}
+	return ""
+}
+
+func hostUpdate(node string, a netip.Addr) *felix.ToDataplane {
+	u := &felix.HostMetadataUpdate{Hostname: node, Ipv4Addr: a.String()}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataUpdate{HostMetadataUpdate: u}}
+}
+
+func hostRemove(node string) *felix.ToDataplane {
+	r := &felix.HostMetadataRemove{Hostname: node}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataRemove{HostMetadataRemove: r}}
+}
+
+func hostUpdateV6(node string, a netip.Addr) *felix.ToDataplane {
+	u := &felix.HostMetadataV6Update{Hostname: node, Ipv6Addr: a.String()}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataV6Update{HostMetadataV6Update: u}}
+}
+
+func hostRemoveV6(node string) *felix.ToDataplane {
+	r := &felix.HostMetadataV6Remove{Hostname: node}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataV6Remove{HostMetadataV6Remove: r}}
+}
+
+func metadataUpdate(node string, m hostMetadata) *felix.ToDataplane {
+	u := &felix.HostMetadataV4V6Update{
+		Hostname: node, Ipv4Addr: m.v4, Ipv6Addr: m.v6, Asnumber: m.asNumber, Labels: m.labels,
+	}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataV4V6Update{HostMetadataV4V6Update: u}}
+}
+
+func metadataRemove(node string) *felix.ToDataplane {
+	r := &felix.HostMetadataV4V6Remove{Hostname: node}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostMetadataV4V6Remove{HostMetadataV4V6Remove: r}}
+}
+
+func poolUpdate(id string, p model.Pool) *felix.ToDataplane {
+	pool := &felix.IPAMPool{Cidr: p.CIDR.String(), Masquerade: p.Masquerade, IpipMode: p.IPIPMode, VxlanMode: p.VXLANMode}
+	u := &felix.IPAMPoolUpdate{Id: id, Pool: pool}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpamPoolUpdate{IpamPoolUpdate: u}}
+}
+
+func poolRemove(id string) *felix.ToDataplane {
+	r := &felix.IPAMPoolRemove{Id: id}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpamPoolRemove{IpamPoolRemove: r}}
+}

@@ -1,0 +1,276 @@
+package calc
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/selector"
+)
+
+// policyKey names a policy on the wire.
+type policyKey struct{ tier, name string }
+
+func (k policyKey) compare(o policyKey) int {
+	return cmp.Or(strings.Compare(k.tier, o.tier), strings.Compare(k.name, o.name))
+}
+
+// policy is a policy and what became of it.
+type policy struct {
+	id       model.PolicyID
+	object   *model.Policy // nil: deleted since the last flush
+	name     string        // Felix's
+	handle   uint32        // its selector's number among local endpoints
+	selector *selector.Selector
+	invalid  string // why the selector makes no sense; "" if it does
+	matches  int    // local endpoints it applies to
+	active   bool   // the data plane has it,
+	sentAs   policyKey
+	sent     *felix.Policy     // with this text
+	sets     map[string]*ipset // acquired
+}
+
+// needed tells whether the data plane is to have the policy.
+func (p *policy) needed() bool {
+	return p.object != nil && (p.matches > 0 || p.object.Everywhere)
+}
+
+// tier is a tier's object, if there is one, and the policies in it.
+type tier struct {
+	object   *model.Tier
+	policies map[*policy]bool
+}
+
+// profile is a profile and what became of it.
+type profile struct {
+	object *model.Profile
+	users  int // local endpoints that name it
+	sent   *felix.Profile
+	sets   map[string]*ipset
+}
+
+// policies finds which policies and profiles are active on this node, and scans their rules.
+type policies struct {
+	sets      *sets
+	local     *labelIndex // local endpoints × policies' selectors
+	byID      map[model.PolicyID]*policy
+	byHandle  []*policy
+	handles   handles
+	onWire    map[policyKey]*policy
+	tiers     map[string]*tier
+	profiles  map[string]*profile
+	dirty     map[model.PolicyID]*policy
+	dirtyProf map[string]struct{}
+	notes     map[model.Ref][]model.Note
+	// stale is called with the local endpoints (by number) whose tiers may look different now.
+	stale func(endpoint uint32)
+}
+
+func newPolicies(s *sets) *policies {
+	return &policies{
+		sets: s, local: newLabelIndex(), byID: map[model.PolicyID]*policy{}, onWire: map[policyKey]*policy{},
+		tiers: map[string]*tier{}, profiles: map[string]*profile{}, dirty: map[model.PolicyID]*policy{},
+		dirtyProf: map[string]struct{}{}, notes: map[model.Ref][]model.Note{},
+	}
+}
+
+// setPolicy gives a policy, or takes it away if object is nil.
+func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
+	p := x.byID[id]
+	switch {
+	case p == nil && object == nil:
+		return
+	case p == nil:
+		p = &policy{id: id, handle: x.handles.take()}
+		for int(p.handle) >= len(x.byHandle) {
+			x.byHandle = append(x.byHandle, nil)
+		}
+		x.byHandle[p.handle] = p
+		x.byID[id] = p
+	}
+	x.dirty[id] = p
+	old := p.object
+	if old != nil && (object == nil || old.Tier != object.Tier) {
+		x.leaveTier(p, old.Tier)
+	}
+	p.object = object
+	if object == nil {
+		x.setSelector(p, nil)
+		return
+	}
+	p.name = object.FelixName()
+	if old == nil || old.Tier != object.Tier {
+		x.tier(object.Tier).policies[p] = true
+	}
+	sel, err := selector.Parse(object.Selector)
+	p.invalid = ""
+	if err != nil {
+		sel, p.invalid = widest(object.Namespace), err.Error()
+	}
+	x.setSelector(p, sel)
+	if old != nil && !sameMetadata(old, object) {
+		x.eachEndpoint(p, x.stale)
+	}
+}
+
+// widest is what a policy with a senseless selector applies to: all it may have meant.
+func widest(namespace string) *selector.Selector {
+	if namespace != "" {
+		if sel, err := selector.Parse("projectcalico.org/namespace == '" + namespace + "'"); err == nil {
+			return sel
+		}
+	}
+	return selector.All()
+}
+
+// sameMetadata tells that two versions of a policy have the same place and flags in an endpoint's tiers.
+func sameMetadata(a, b *model.Policy) bool {
+	return a.Tier == b.Tier && a.Order == b.Order && a.FelixName() == b.FelixName() &&
+		a.Ingress == b.Ingress && a.Egress == b.Egress &&
+		a.Untracked == b.Untracked && a.PreDNAT == b.PreDNAT && a.ApplyOnForward == b.ApplyOnForward
+}
+
+// setSelector changes whom a policy applies to; nil for nobody.
+func (x *policies) setSelector(p *policy, sel *selector.Selector) {
+	if p.selector != nil && sel != nil && p.selector.String() == sel.String() {
+		return
+	}
+	if p.selector != nil {
+		x.local.dropSelector(p.handle, func(ep uint32) {
+			p.matches--
+			x.stale(ep)
+		})
+	}
+	p.selector = sel
+	if sel != nil {
+		x.local.addSelector(p.handle, sel, func(ep uint32) {
+			p.matches++
+			x.stale(ep)
+		})
+	}
+}
+
+func (x *policies) eachEndpoint(p *policy, f func(endpoint uint32)) {
+	if p.selector != nil {
+		x.local.eachMatch(p.handle, f)
+	}
+}
+
+// matched counts what policies local endpoint ep began and ceased to match.
+func (x *policies) matched(ep uint32, added, removed []uint32) {
+	for _, h := range added {
+		p := x.byHandle[h]
+		p.matches++
+		x.dirty[p.id] = p
+	}
+	for _, h := range removed {
+		p := x.byHandle[h]
+		p.matches--
+		x.dirty[p.id] = p
+	}
+	if len(added)+len(removed) > 0 {
+		x.stale(ep)
+	}
+}
+
+func (x *policies) tier(name string) *tier {
+	t := x.tiers[name]
+	if t == nil {
+		t = &tier{policies: map[*policy]bool{}}
+		x.tiers[name] = t
+	}
+	return t
+}
+
+func (x *policies) leaveTier(p *policy, name string) {
+	t := x.tiers[name]
+	delete(t.policies, p)
+	x.dropTier(name, t)
+}
+
+func (x *policies) dropTier(name string, t *tier) {
+	if t.object == nil && len(t.policies) == 0 {
+		delete(x.tiers, name)
+	}
+}
+
+// setTier gives a tier, or takes it away if object is nil.
+func (x *policies) setTier(name string, object *model.Tier) {
+	t := x.tier(name)
+	if t.object == nil || object == nil || *t.object != *object {
+		t.object = object
+		for p := range t.policies {
+			x.eachEndpoint(p, x.stale)
+		}
+	}
+	x.dropTier(name, t)
+}
+
+func (x *policies) profile(name string) *profile {
+	p := x.profiles[name]
+	if p == nil {
+		p = &profile{}
+		x.profiles[name] = p
+	}
+	return p
+}
+
+// setProfile gives a profile, or takes it away if object is nil.
+func (x *policies) setProfile(name string, object *model.Profile) {
+	x.profile(name).object = object
+	x.dirtyProf[name] = struct{}{}
+	labels := map[string]string(nil)
+	if object != nil {
+		labels = object.Labels
+	}
+	x.local.setParent(name, labels, object != nil, x.matched)
+	x.sets.setParent(name, labels, object != nil)
+}
+
+// useProfiles counts the profiles a local endpoint names, and names no more.
+func (x *policies) useProfiles(now, before []string) {
+	for _, name := range now {
+		x.profile(name).users++
+		x.dirtyProf[name] = struct{}{}
+	}
+	for _, name := range before {
+		x.profile(name).users--
+		x.dirtyProf[name] = struct{}{}
+	}
+}
+
+// flush scans what changed. The removes are to be sent after the endpoints.
+func (x *policies) flush() (updates, removes []*felix.ToDataplane) {
+	updates, removes = x.flushPolicies()
+	more, gone := x.flushProfiles()
+	// Profiles were added last and go first.
+	return append(updates, more...), append(gone, removes...)
+}
+
+func (x *policies) flushPolicies() (updates, removes []*felix.ToDataplane) {
+	var removed []policyKey
+	changed := make([]*policy, 0, len(x.dirty))
+	for _, p := range x.dirty {
+		changed = append(changed, p)
+	}
+	slices.SortFunc(changed, func(a, b *policy) int { return a.id.Compare(b.id) })
+	for _, p := range changed {
+		update, left := x.flushPolicy(p)
+		if update != nil {
+			updates = append(updates, update)
+		}
+		if left != (policyKey{}) {
+			removed = append(removed, left)
+		}
+	}
+	clear(x.dirty)
+	slices.SortFunc(removed, policyKey.compare)
+	for _, key := range slices.Compact(removed) {
+		if x.onWire[key] == nil {
+			removes = append(removes, policyRemove(key))
+		}
+	}
+	return updates, removes
+}

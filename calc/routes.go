@@ -1,0 +1,230 @@
+package calc
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// routeInfo is what is known of one network. Where several claim it (bad data, or a moment of change) the first in the
+// order of the lists counts, so that the result does not depend on who came first.
+type routeInfo struct {
+	pools  []poolClaim
+	blocks []blockClaim
+	hosts  []string // nodes it is an address of
+	refs   []routeRef
+}
+
+func (i *routeInfo) empty() bool {
+	return len(i.pools)+len(i.blocks)+len(i.hosts)+len(i.refs) == 0
+}
+
+type poolClaim struct {
+	id              string
+	kind            felix.IPPoolType
+	nat, crossesNet bool
+}
+
+type blockClaim struct {
+	block cidr
+	node  string
+}
+
+type refKind uint8
+
+// The order decides which counts when a node uses one address for several ends.
+const (
+	refWorkload refKind = iota
+	refWireguard
+	refIPIP
+	refVXLAN
+)
+
+// routeRef says that a node uses an address: for a workload or for a tunnel.
+type routeRef struct {
+	node  string
+	kind  refKind
+	count int
+}
+
+// route is what the data plane is told of a network.
+type route struct {
+	types            felix.RouteType
+	pool             felix.IPPoolType
+	node             string
+	nodeIP           netip.Addr
+	sameSubnet, nat  bool
+	local, borrowed  bool
+	ipip, vxlan, wgd bool
+}
+
+// routes knows for every network which pool, block, node, workload or tunnel it belongs to.
+type routes struct {
+	self    string
+	trie    trie
+	hosts   map[string]hostAddrs
+	pools   map[string]model.Pool
+	blocks  map[cidr][]blockRoute
+	wanted  *table[cidr, route]
+	dirty   map[cidr]struct{}
+	byNode  map[string]map[cidr]struct{} // routes by the node they lead to
+	nodeOf  map[cidr]string
+	wepNets map[model.WorkloadID][]cidr
+}
+
+type blockRoute struct {
+	dst  cidr
+	node string
+}
+
+// hostAddrs is what routing needs of a node; it is comparable but for addrs.
+type hostAddrs struct {
+	v4, v6     netip.Addr
+	net4, net6 netip.Prefix
+	tunnels    [5]netip.Addr // IPIP, VXLAN, VXLAN v6, WireGuard, WireGuard v6
+	addrs      []netip.Addr  // all of its own, sorted
+}
+
+func newRoutes(self string) *routes {
+	return &routes{
+		self: self, hosts: map[string]hostAddrs{}, pools: map[string]model.Pool{}, blocks: map[cidr][]blockRoute{},
+		wanted: newTable[cidr](same[route]), dirty: map[cidr]struct{}{},
+		byNode: map[string]map[cidr]struct{}{}, nodeOf: map[cidr]string{}, wepNets: map[model.WorkloadID][]cidr{},
+	}
+}
+
+// edit changes what is known of a network.
+func (x *routes) edit(p cidr, change func(*routeInfo)) {
+	info := x.trie.at(p)
+	change(info)
+	if info.empty() {
+		x.trie.remove(p)
+	}
+	x.dirty[p] = struct{}{}
+}
+
+func (x *routes) spoil(p cidr) { x.dirty[p] = struct{}{} }
+
+// setPool gives a pool, or takes it away if nil.
+func (x *routes) setPool(id string, pool *model.Pool) {
+	if old, ok := x.pools[id]; ok {
+		p := cidrOf(old.CIDR)
+		delete(x.pools, id)
+		x.trie.below(p, x.spoil)
+		x.edit(p, func(i *routeInfo) {
+			i.pools = slices.DeleteFunc(i.pools, func(c poolClaim) bool { return c.id == id })
+		})
+	}
+	if pool == nil {
+		return
+	}
+	x.pools[id] = *pool
+	p := cidrOf(pool.CIDR)
+	claim := poolClaim{id, poolType(pool), pool.Masquerade, pool.IPIPMode == crossSubnet || pool.VXLANMode == crossSubnet}
+	x.edit(p, func(i *routeInfo) {
+		i.pools = append(i.pools, claim)
+		slices.SortFunc(i.pools, func(a, b poolClaim) int { return strings.Compare(a.id, b.id) })
+	})
+	x.trie.below(p, x.spoil)
+}
+
+const crossSubnet = "cross-subnet"
+
+func poolType(p *model.Pool) felix.IPPoolType {
+	switch {
+	case p.VXLANMode != "":
+		return felix.IPPoolType_VXLAN
+	case p.IPIPMode != "":
+		return felix.IPPoolType_IPIP
+	}
+	return felix.IPPoolType_NO_ENCAP
+}
+
+// setBlock gives a block, or takes it away if nil.
+func (x *routes) setBlock(block netip.Prefix, b *model.Block) {
+	key := cidrOf(block)
+	var now []blockRoute
+	if b != nil {
+		for _, a := range b.Borrowed {
+			now = append(now, blockRoute{hostCIDR(a.Addr), a.Node})
+		}
+		if b.Node != "" {
+			now = slices.DeleteFunc(now, func(r blockRoute) bool { return r.dst == key }) // a block of one address
+			now = append(now, blockRoute{key, b.Node})
+		}
+	}
+	old := x.blocks[key]
+	if slices.Equal(old, now) {
+		return
+	}
+	for _, r := range old {
+		x.edit(r.dst, func(i *routeInfo) { i.blocks = removeFirst(i.blocks, blockClaim{key, r.node}) })
+	}
+	for _, r := range now {
+		x.edit(r.dst, func(i *routeInfo) {
+			i.blocks = append(i.blocks, blockClaim{key, r.node})
+			slices.SortFunc(i.blocks, compareClaims)
+		})
+	}
+	x.trie.below(key, x.spoil)
+	if now == nil {
+		delete(x.blocks, key)
+	} else {
+		x.blocks[key] = now
+	}
+}
+
+func compareClaims(a, b blockClaim) int {
+	return cmp.Or(a.block.compare(b.block), strings.Compare(a.node, b.node))
+}
+
+func removeFirst[T comparable](list []T, v T) []T {
+	if i := slices.Index(list, v); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
+}
+
+// setWorkload gives the addresses of a workload; none to forget it.
+func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
+	old := x.wepNets[id]
+	now := make([]cidr, len(nets))
+	for i, n := range nets {
+		now[i] = cidrOf(n)
+	}
+	if slices.Equal(old, now) {
+		return
+	}
+	for _, p := range now {
+		x.ref(p, id.Node, refWorkload, 1)
+	}
+	for _, p := range old {
+		x.ref(p, id.Node, refWorkload, -1)
+	}
+	if len(now) > 0 {
+		x.wepNets[id] = now
+	} else {
+		delete(x.wepNets, id)
+	}
+}
+
+// ref counts the uses of a network by a node.
+func (x *routes) ref(p cidr, node string, kind refKind, by int) {
+	x.edit(p, func(info *routeInfo) {
+		i := slices.IndexFunc(info.refs, func(r routeRef) bool { return r.node == node && r.kind == kind })
+		if i < 0 {
+			info.refs = append(info.refs, routeRef{node, kind, by})
+			slices.SortFunc(info.refs, func(a, b routeRef) int {
+				return cmp.Or(strings.Compare(a.node, b.node), cmp.Compare(a.kind, b.kind))
+			})
+			return
+		}
+		if info.refs[i].count += by; info.refs[i].count == 0 {
+			info.refs = slices.Delete(info.refs, i, i+1)
+		}
+	})
+}

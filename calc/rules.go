@@ -1,0 +1,230 @@
+package calc
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/selector"
+)
+
+// scanner turns rules of the model into Felix's: selectors, named ports and services become IP sets.
+type scanner struct {
+	sets  map[string]*ipset // what the rules scanned so far name
+	notes []string          // what could not be understood
+}
+
+// scan converts a list of rules. A rule that cannot be understood fails closed: an allow is left out; a deny, and a pass
+// turned into a deny, applies without the part that makes no sense; a log is left out.
+func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
+	list := make([]*felix.Rule, 0, len(rules))
+	for i := range rules {
+		known := len(x.notes)
+		out := x.rule(&rules[i])
+		if len(x.notes) > known {
+			if a := rules[i].Action; !a.Denies() && !a.Passes() {
+				continue
+			}
+			out.Action = string(model.ActionDeny)
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// side is one end of a rule, converted.
+type side struct {
+	nets, notNets         []string
+	ports, notPorts       []*felix.PortRange
+	sets, notSets         []string
+	portSets, notPortSets []string
+	ipPortSets            []string
+}
+
+func (x *scanner) rule(r *model.Rule) *felix.Rule {
+	proto := namedPortProtocol(r.Protocol)
+	src, dst := x.side(&r.Source, proto), x.side(&r.Destination, proto)
+	if s := r.Source.Service; s.Name != "" {
+		src.sets = append(src.sets, x.use(serviceSet(s, false)))
+	}
+	if s := r.Destination.Service; s.Name != "" {
+		dst.ipPortSets = append(dst.ipPortSets, x.use(serviceSet(s, true)))
+	}
+	out := &felix.Rule{
+		Action: string(r.Action), IpVersion: felix.IPVersion(r.IPVersion),
+		Protocol: protocol(r.Protocol), NotProtocol: protocol(r.NotProtocol),
+		SrcNet: src.nets, SrcPorts: src.ports, DstNet: dst.nets, DstPorts: dst.ports,
+		SrcIpSetIds: src.sets, DstIpSetIds: dst.sets, DstIpPortSetIds: dst.ipPortSets,
+		SrcNamedPortIpSetIds: src.portSets, DstNamedPortIpSetIds: dst.portSets,
+		NotSrcNet: src.notNets, NotSrcPorts: src.notPorts, NotDstNet: dst.notNets, NotDstPorts: dst.notPorts,
+		NotSrcIpSetIds: src.notSets, NotDstIpSetIds: dst.notSets,
+		NotSrcNamedPortIpSetIds: src.notPortSets, NotDstNamedPortIpSetIds: dst.notPortSets,
+		HttpMatch: httpMatch(r.HTTP),
+	}
+	original(out, r)
+	icmp(out, r)
+	if len(r.Annotations) > 0 {
+		out.Metadata = &felix.RuleMetadata{Annotations: r.Annotations}
+	}
+	return out
+}
+
+// side converts one end of a rule. As in Felix a negated selector narrows the positive one where there is one (the rule
+// only meets endpoints then) and is a negated set where there is none (strangers match it too). A named port is a set of
+// its own within the positive selector; if all ports are named, the selector's set would add nothing.
+func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
+	s := side{nets: prefixes(p.Nets), notNets: prefixes(p.NotNets)}
+	positive, negative := p.Selector, p.NotSelector
+	if positive != "" && negative != "" {
+		if x.parse(negative) != nil { // complain about the part, not about the combination
+			positive = "(" + positive + ") && (!(" + negative + "))"
+		}
+		negative = ""
+	}
+	sel := x.parse(positive)
+	var names, notNames []string
+	s.ports, names = ports(p.Ports)
+	s.notPorts, notNames = ports(p.NotPorts)
+	s.portSets = x.portSets(sel, proto, names)
+	s.notPortSets = x.portSets(sel, proto, notNames)
+	if sel != nil && (len(s.ports) > 0 || len(names) == 0) {
+		s.sets = []string{x.use(selectorSet(sel))}
+	}
+	if not := x.parse(negative); not != nil {
+		s.notSets = []string{x.use(selectorSet(not))}
+	}
+	return s
+}
+
+// parse reads a selector; nil if there is none, or if it makes no sense, which is noted.
+func (x *scanner) parse(text string) *selector.Selector {
+	if text == "" {
+		return nil
+	}
+	sel, err := selector.Parse(text)
+	if err != nil {
+		x.notes = append(x.notes, err.Error())
+		return nil
+	}
+	return sel
+}
+
+func (x *scanner) use(s *ipset) string {
+	if x.sets == nil {
+		x.sets = map[string]*ipset{}
+	}
+	if x.sets[s.id] == nil {
+		x.sets[s.id] = s
+	}
+	return s.id
+}
+
+func (x *scanner) portSets(sel *selector.Selector, proto model.Protocol, names []string) (ids []string) {
+	if sel == nil && len(names) > 0 {
+		sel = selector.All()
+	}
+	for _, name := range names {
+		ids = append(ids, x.use(portSet(sel, proto, name)))
+	}
+	return ids
+}
+
+// namedPortProtocol is the protocol named ports of a rule are looked up with: TCP unless the rule says UDP or SCTP.
+func namedPortProtocol(p model.RuleProtocol) model.Protocol {
+	switch strings.ToLower(p.Name) {
+	case "udp":
+		return model.UDP
+	case "sctp":
+		return model.SCTP
+	case "":
+		if n := model.Protocol(p.Number); n == model.UDP || n == model.SCTP {
+			return n
+		}
+	}
+	return model.TCP
+}
+
+func ports(list []model.PortMatch) (ranges []*felix.PortRange, names []string) {
+	for _, p := range list {
+		if p.Name != "" {
+			names = append(names, p.Name)
+		} else {
+			ranges = append(ranges, &felix.PortRange{First: int32(p.First), Last: int32(p.Last)})
+		}
+	}
+	return ranges, names
+}
+
+func prefixes(list []netip.Prefix) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = p.String()
+	}
+	return out
+}
+
+func protocol(p model.RuleProtocol) *felix.Protocol {
+	switch {
+	case p.Name != "":
+		return &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: p.Name}}
+	case p.Number != 0:
+		return &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: int32(p.Number)}}
+	}
+	return nil
+}
+
+func icmp(out *felix.Rule, r *model.Rule) {
+	if m := r.ICMP; m != nil && m.HasCode {
+		out.Icmp = &felix.Rule_IcmpTypeCode{IcmpTypeCode: icmpTypeCode(m)}
+	} else if m != nil {
+		out.Icmp = &felix.Rule_IcmpType{IcmpType: int32(m.Type)}
+	}
+	if m := r.NotICMP; m != nil && m.HasCode {
+		out.NotIcmp = &felix.Rule_NotIcmpTypeCode{NotIcmpTypeCode: icmpTypeCode(m)}
+	} else if m != nil {
+		out.NotIcmp = &felix.Rule_NotIcmpType{NotIcmpType: int32(m.Type)}
+	}
+}
+
+func icmpTypeCode(m *model.ICMPMatch) *felix.IcmpTypeAndCode {
+	return &felix.IcmpTypeAndCode{Type: int32(m.Type), Code: int32(m.Code)}
+}
+
+func httpMatch(m *model.HTTPMatch) *felix.HTTPMatch {
+	if m == nil {
+		return nil
+	}
+	out := &felix.HTTPMatch{Methods: m.Methods}
+	for _, p := range m.Paths {
+		path := &felix.HTTPMatch_PathMatch{PathMatch: &felix.HTTPMatch_PathMatch_Prefix{Prefix: p.Prefix}}
+		if p.Exact != "" {
+			path.PathMatch = &felix.HTTPMatch_PathMatch_Exact{Exact: p.Exact}
+		}
+		out.Paths = append(out.Paths, path)
+	}
+	return out
+}
+
+// original passes on what the user wrote.
+func original(out *felix.Rule, r *model.Rule) {
+	src, dst := &r.Source, &r.Destination
+	out.OriginalSrcSelector, out.OriginalDstSelector = src.OriginalSelector, dst.OriginalSelector
+	out.OriginalSrcNamespaceSelector = src.OriginalNamespaceSelector
+	out.OriginalDstNamespaceSelector = dst.OriginalNamespaceSelector
+	out.OriginalNotSrcSelector, out.OriginalNotDstSelector = src.OriginalNotSelector, dst.OriginalNotSelector
+	out.OriginalSrcService, out.OriginalSrcServiceNamespace = src.Service.Name, src.Service.Namespace
+	out.OriginalDstService, out.OriginalDstServiceNamespace = dst.Service.Name, dst.Service.Namespace
+	out.SrcServiceAccountMatch = serviceAccounts(src)
+	out.DstServiceAccountMatch = serviceAccounts(dst)
+}
+
+func serviceAccounts(p *model.Peer) *felix.ServiceAccountMatch {
+	if p.ServiceAccountSelector == "" && len(p.ServiceAccountNames) == 0 {
+		return nil
+	}
+	return &felix.ServiceAccountMatch{Selector: p.ServiceAccountSelector, Names: p.ServiceAccountNames}
+}

@@ -1,0 +1,327 @@
+package calc
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/selector"
+)
+
+// ipset is one IP set that rules name: all that a selector matches, perhaps only a named port of it, or the endpoints of
+// a service. Equal sets of different rules are one.
+type ipset struct {
+	id        string
+	kind      felix.IPSetUpdate_IPSetType
+	sel       *selector.Selector // nil: a service's set
+	port      string             // name of a port; "" for whole endpoints
+	proto     model.Protocol
+	service   model.ServiceID
+	withPorts bool
+
+	refs   int    // rule lists that name it
+	handle uint32 // its number in the label index
+	live   bool   // sent: its members are followed
+	delta  map[member]bool
+}
+
+func selectorSet(sel *selector.Selector) *ipset {
+	return &ipset{id: sel.UniqueID(), kind: felix.IPSetUpdate_NET, sel: sel}
+}
+
+func portSet(sel *selector.Selector, proto model.Protocol, port string) *ipset {
+	id := sel.NamedPortID(protocolName(proto), port)
+	return &ipset{id: id, kind: felix.IPSetUpdate_IP_AND_PORT, sel: sel, port: port, proto: proto}
+}
+
+func serviceSet(svc model.ServiceID, withPorts bool) *ipset {
+	s := &ipset{service: svc, withPorts: withPorts}
+	if withPorts {
+		s.id, s.kind = selector.ServiceID(svc.Namespace, svc.Name), felix.IPSetUpdate_IP_AND_PORT
+	} else {
+		s.id, s.kind = selector.ServiceNoPortID(svc.Namespace, svc.Name), felix.IPSetUpdate_NET
+	}
+	return s
+}
+
+// change notes that a member came or went since the last flush; coming and going cancel out.
+func (s *ipset) change(m member, added bool) {
+	if was, ok := s.delta[m]; ok && was != added {
+		delete(s.delta, m)
+		return
+	}
+	if s.delta == nil {
+		s.delta = map[member]bool{}
+	}
+	s.delta[m] = added
+}
+
+// sets follows who is in which IP set. No set stores its members: a member is in a set while one of its owners (the
+// endpoints and network sets that have the address; nearly always one) matches the set, so only a coming first or a
+// going last owner is a change.
+type sets struct {
+	index    *labelIndex
+	contents []content         // by item
+	owner    map[cidr]uint32   // one item that has the network
+	others   map[cidr][]uint32 // the further ones, rarely any
+	services serviceIndex
+
+	byID     map[string]*ipset
+	byHandle []*ipset // those live
+	handles  handles
+	fresh    map[string]*ipset // named since the last flush, not live
+	idle     map[string]*ipset // named no more since the last flush
+	dirty    map[string]*ipset // live with changes
+}
+
+func newSets() *sets {
+	return &sets{
+		index: newLabelIndex(), owner: map[cidr]uint32{}, others: map[cidr][]uint32{}, services: newServiceIndex(),
+		byID: map[string]*ipset{}, fresh: map[string]*ipset{}, idle: map[string]*ipset{}, dirty: map[string]*ipset{},
+	}
+}
+
+// acquire counts one more rule list that names the set and returns the one all share.
+func (x *sets) acquire(s *ipset) *ipset {
+	if known := x.byID[s.id]; known != nil {
+		s = known
+	} else {
+		x.byID[s.id] = s
+		x.fresh[s.id] = s
+	}
+	s.refs++
+	delete(x.idle, s.id)
+	return s
+}
+
+func (x *sets) release(s *ipset) {
+	if s.refs--; s.refs == 0 {
+		x.idle[s.id] = s
+	}
+}
+
+// setItem gives an endpoint or network set its labels, parents and content.
+func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c content) {
+	for int(h) >= len(x.contents) {
+		x.contents = append(x.contents, content{})
+	}
+	old := x.contents[h]
+	changed := !old.equal(c)
+	if changed {
+		x.contents[h] = c
+		x.own(h, c)
+		x.disown(h, old, c)
+	}
+	before := x.index.matches(h)
+	added, removed := x.index.setItem(h, labels, parents)
+	if changed {
+		for _, s := range before {
+			if _, gone := slices.BinarySearch(removed, s); !gone {
+				x.replace(h, x.byHandle[s], old, c)
+			}
+		}
+	}
+	x.matched(h, c, added, true)
+	x.matched(h, old, removed, false)
+}
+
+// dropItem forgets an endpoint or network set.
+func (x *sets) dropItem(h uint32) {
+	old := x.contents[h]
+	x.contents[h] = content{}
+	x.disown(h, old, content{})
+	x.matched(h, old, x.index.dropItem(h), false)
+}
+
+// setParent gives a profile its labels.
+func (x *sets) setParent(name string, labels map[string]string, known bool) {
+	x.index.setParent(name, labels, known, func(h uint32, added, removed []uint32) {
+		x.matched(h, x.contents[h], added, true)
+		x.matched(h, x.contents[h], removed, false)
+	})
+}
+
+// matched notes what changes in sets item h with content c began or ceased to match.
+func (x *sets) matched(h uint32, c content, list []uint32, added bool) {
+	for _, handle := range list {
+		s := x.byHandle[handle]
+		c.each(s, func(m member) {
+			if !x.heldByOther(h, s, m) {
+				x.note(s, m, added)
+			}
+		})
+	}
+}
+
+// replace notes what changes in a set item h stays in while its content changes.
+func (x *sets) replace(h uint32, s *ipset, old, c content) {
+	c.each(s, func(m member) {
+		if !old.brings(s, m) && !x.heldByOther(h, s, m) {
+			x.note(s, m, true)
+		}
+	})
+	old.each(s, func(m member) {
+		if !c.brings(s, m) && !x.heldByOther(h, s, m) {
+			x.note(s, m, false)
+		}
+	})
+}
+
+func (x *sets) note(s *ipset, m member, added bool) {
+	s.change(m, added)
+	x.dirty[s.id] = s
+}
+
+// heldByOther tells whether an item other than h keeps member m in the set.
+func (x *sets) heldByOther(h uint32, s *ipset, m member) bool {
+	first, ok := x.owner[m.cidr]
+	if !ok {
+		return false
+	}
+	holds := func(o uint32) bool {
+		return o != h && x.index.isMatch(o, s.handle) && x.contents[o].brings(s, m)
+	}
+	return holds(first) || slices.ContainsFunc(x.others[m.cidr], holds)
+}
+
+func (x *sets) own(h uint32, c content) {
+	c.keys(func(n cidr) {
+		first, taken := x.owner[n]
+		switch {
+		case !taken:
+			x.owner[n] = h
+		case first != h && !slices.Contains(x.others[n], h):
+			x.others[n] = append(x.others[n], h)
+		}
+	})
+}
+
+// disown takes item h from the owners of what it had and has no more.
+func (x *sets) disown(h uint32, old, now content) {
+	kept := map[cidr]bool{}
+	if len(now.nets) > 0 {
+		now.keys(func(n cidr) { kept[n] = true })
+	}
+	old.keys(func(n cidr) {
+		if kept[n] {
+			return
+		}
+		rest := x.others[n]
+		switch i := slices.Index(rest, h); {
+		case i >= 0:
+			rest = slices.Delete(rest, i, i+1)
+		case x.owner[n] != h:
+			return // counted twice: a network and its own address
+		case len(rest) > 0:
+			x.owner[n] = rest[len(rest)-1]
+			rest = rest[:len(rest)-1]
+		default:
+			delete(x.owner, n)
+		}
+		if len(rest) == 0 {
+			delete(x.others, n)
+		} else {
+			x.others[n] = rest
+		}
+	})
+}
+
+// flush returns the messages that bring the data plane's sets up to date, and those that remove the ones no rule names
+// any more; the latter are to be sent after all that removes rules.
+func (x *sets) flush() (updates, removes []*felix.ToDataplane) {
+	x.collect(func(id string) { removes = append(removes, ipsetRemove(id)) })
+	for _, id := range sortedKeys(x.fresh) {
+		s := x.fresh[id]
+		updates = append(updates, ipsetUpdate(s, x.start(s)))
+	}
+	clear(x.fresh)
+	for _, id := range sortedKeys(x.dirty) {
+		if s := x.dirty[id]; len(s.delta) > 0 {
+			updates = append(updates, ipsetDelta(s))
+		}
+		x.dirty[id].delta = nil
+	}
+	clear(x.dirty)
+	return updates, removes
+}
+
+// collect forgets sets that are named no more and reports those the data plane knows.
+func (x *sets) collect(removed func(id string)) {
+	for _, id := range sortedKeys(x.idle) {
+		s := x.idle[id]
+		if s.live {
+			x.stop(s)
+			removed(id)
+		}
+		delete(x.byID, id)
+		delete(x.fresh, id)
+		delete(x.dirty, id)
+	}
+	clear(x.idle)
+}
+
+// start begins to follow a set and returns its members, each once.
+func (x *sets) start(s *ipset) []member {
+	s.live = true
+	if s.sel == nil {
+		return x.services.start(s)
+	}
+	s.handle = x.handles.take()
+	for int(s.handle) >= len(x.byHandle) {
+		x.byHandle = append(x.byHandle, nil)
+	}
+	x.byHandle[s.handle] = s
+	var list []member
+	x.index.addSelector(s.handle, s.sel, func(h uint32) {
+		// Only items reported already count as owners, so each member is listed by the first that brings it.
+		x.contents[h].each(s, func(m member) {
+			if !x.heldByOther(h, s, m) {
+				list = append(list, m)
+			}
+		})
+	})
+	return list
+}
+
+func (x *sets) stop(s *ipset) {
+	s.live = false
+	if s.sel == nil {
+		x.services.stop(s)
+		return
+	}
+	x.index.dropSelector(s.handle, func(uint32) {})
+	x.byHandle[s.handle] = nil
+	x.handles.give(s.handle)
+}
+
+func ipsetUpdate(s *ipset, members []member) *felix.ToDataplane {
+	u := &felix.IPSetUpdate{Id: s.id, Type: s.kind, Members: texts(members)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetUpdate{IpsetUpdate: u}}
+}
+
+func ipsetDelta(s *ipset) *felix.ToDataplane {
+	var added, removed []member
+	for m, plus := range s.delta {
+		if plus {
+			added = append(added, m)
+		} else {
+			removed = append(removed, m)
+		}
+	}
+	d := &felix.IPSetDeltaUpdate{Id: s.id, AddedMembers: texts(added), RemovedMembers: texts(removed)}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}}
+}
+
+func ipsetRemove(id string) *felix.ToDataplane {
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetRemove{IpsetRemove: &felix.IPSetRemove{Id: id}}}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, strings.Compare)
+	return keys
+}

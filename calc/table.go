@@ -1,0 +1,71 @@
+package calc
+
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// table holds one kind of thing that goes to the data plane one by one: what it should have, what it has, and which
+// keys to look at. Whatever happened in between, a flush sends the difference alone.
+type table[K comparable, V any] struct {
+	entries map[K]*entry[V]
+	dirty   map[K]struct{}
+	equal   func(a, b V) bool
+}
+
+type entry[V any] struct {
+	want, sent    V
+	wanted, known bool
+}
+
+func newTable[K comparable, V any](equal func(a, b V) bool) *table[K, V] {
+	return &table[K, V]{entries: map[K]*entry[V]{}, dirty: map[K]struct{}{}, equal: equal}
+}
+
+func same[V comparable](a, b V) bool { return a == b }
+
+func (t *table[K, V]) set(k K, v V) {
+	e := t.entries[k]
+	if e == nil {
+		e = &entry[V]{}
+		t.entries[k] = e
+	}
+	e.want, e.wanted = v, true
+	t.dirty[k] = struct{}{}
+}
+
+func (t *table[K, V]) remove(k K) {
+	if e := t.entries[k]; e != nil {
+		e.wanted = false
+		t.dirty[k] = struct{}{}
+	}
+}
+
+// flush returns the messages that make the data plane equal to what is wanted, in the order of the keys.
+func (t *table[K, V]) flush(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
+	if len(t.dirty) == 0 {
+		return nil, nil
+	}
+	keys := make([]K, 0, len(t.dirty))
+	for k := range t.dirty {
+		keys = append(keys, k)
+	}
+	clear(t.dirty)
+	slices.SortFunc(keys, compare)
+	for _, k := range keys {
+		e := t.entries[k]
+		switch {
+		case e == nil:
+		case !e.wanted:
+			if e.known {
+				removes = append(removes, remove(k))
+			}
+			delete(t.entries, k)
+		case !e.known || !t.equal(e.sent, e.want):
+			e.sent, e.known = e.want, true
+			updates = append(updates, update(k, e.want))
+		}
+	}
+	return updates, removes
+}

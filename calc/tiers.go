@@ -1,0 +1,117 @@
+package calc
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// tierPolicies is one tier and those of its policies that apply to an endpoint, in order.
+type tierPolicies struct {
+	name     string
+	object   *model.Tier // nil: no such tier is known
+	policies []*policy
+}
+
+// ordered sorts the policies that apply to a local endpoint: it costs what the endpoint has, not what the node has.
+func (x *endpoints) ordered(handle uint32) []tierPolicies {
+	matches := x.policies.local.matches(handle)
+	list := make([]*policy, len(matches))
+	for i, h := range matches {
+		list[i] = x.policies.byHandle[h]
+	}
+	slices.SortFunc(list, x.policies.compare)
+	var out []tierPolicies
+	for _, p := range list {
+		if n := len(out); n == 0 || out[n-1].name != p.object.Tier {
+			out = append(out, tierPolicies{name: p.object.Tier, object: x.policies.tiers[p.object.Tier].object})
+		}
+		last := &out[len(out)-1]
+		last.policies = append(last.policies, p)
+	}
+	return out
+}
+
+// compare puts policies in the order of evaluation: by tier, by order, by name. A tier without an object comes after
+// those with one; no order comes last.
+func (x *policies) compare(a, b *policy) int {
+	if a.object.Tier != b.object.Tier {
+		return compareTiers(a.object.Tier, x.tiers[a.object.Tier].object, b.object.Tier, x.tiers[b.object.Tier].object)
+	}
+	return cmp.Or(a.object.Order.Compare(b.object.Order), strings.Compare(a.name, b.name), a.id.Compare(b.id))
+}
+
+func compareTiers(aName string, a *model.Tier, bName string, b *model.Tier) int {
+	switch {
+	case a == nil && b != nil:
+		return 1
+	case a != nil && b == nil:
+		return -1
+	case a != nil:
+		if c := a.Order.Compare(b.Order); c != 0 {
+			return c
+		}
+	}
+	return strings.Compare(aName, bName)
+}
+
+// tierLists are an endpoint's tiers by the place they are evaluated at. Workloads have the normal ones only.
+type tierLists struct {
+	normal, untracked, preDNAT, forward []*felix.TierInfo
+}
+
+func tiersOf(tiers []tierPolicies) tierLists {
+	var t tierLists
+	for _, tier := range tiers {
+		action := model.Action("")
+		if tier.object != nil {
+			action = tier.object.DefaultAction
+		}
+		// What these two places do not decide is decided later on: they never end in a drop of their own.
+		untracked, preDNAT := tierInfo(tier.name, model.TierPass), tierInfo(tier.name, model.TierPass)
+		normal, forward := tierInfo(tier.name, action), tierInfo(tier.name, action)
+		for _, p := range tier.policies {
+			switch {
+			case p.object.Untracked:
+				list(untracked, p, true)
+			case p.object.PreDNAT:
+				list(preDNAT, p, false)
+			default:
+				list(normal, p, true)
+				if p.object.ApplyOnForward {
+					list(forward, p, true)
+				}
+			}
+		}
+		t.normal = appendUsed(t.normal, normal)
+		t.untracked = appendUsed(t.untracked, untracked)
+		t.preDNAT = appendUsed(t.preDNAT, preDNAT)
+		t.forward = appendUsed(t.forward, forward)
+	}
+	return t
+}
+
+func tierInfo(name string, action model.Action) *felix.TierInfo {
+	return &felix.TierInfo{Name: name, DefaultAction: string(action)}
+}
+
+// list adds a policy to the directions it governs; one that names no direction governs both.
+func list(info *felix.TierInfo, p *policy, egress bool) {
+	both := !p.object.Ingress && !p.object.Egress
+	if p.object.Ingress || both {
+		info.IngressPolicies = append(info.IngressPolicies, p.name)
+	}
+	if egress && (p.object.Egress || both) {
+		info.EgressPolicies = append(info.EgressPolicies, p.name)
+	}
+}
+
+func appendUsed(tiers []*felix.TierInfo, t *felix.TierInfo) []*felix.TierInfo {
+	if len(t.IngressPolicies)+len(t.EgressPolicies) == 0 {
+		return tiers
+	}
+	return append(tiers, t)
+}

@@ -1,0 +1,240 @@
+package model
+
+import (
+	"math"
+	"net/netip"
+	"strings"
+)
+
+// PolicyKind names where a policy comes from; it decides how the policy is called on Felix's wire.
+type PolicyKind string
+
+// The kinds of policies. A staged policy is evaluated and reported but never enforced.
+const (
+	KindNetworkPolicy        PolicyKind = "NetworkPolicy"              // networking.k8s.io/v1
+	KindAdminNetworkPolicy   PolicyKind = "AdminNetworkPolicy"         // policy.networking.k8s.io/v1alpha1
+	KindBaselinePolicy       PolicyKind = "BaselineAdminNetworkPolicy" // policy.networking.k8s.io/v1alpha1
+	KindClusterNetworkPolicy PolicyKind = "ClusterNetworkPolicy"       // policy.networking.k8s.io/v1alpha2
+	KindCalicoNetworkPolicy  PolicyKind = "CalicoNetworkPolicy"        // projectcalico.org/v3 NetworkPolicy
+	KindGlobalNetworkPolicy  PolicyKind = "GlobalNetworkPolicy"        // projectcalico.org/v3
+	// KindTieredPolicy is a policy of Felix's own datastore up to v3.31, where names are unique within a tier: Name is
+	// the name on the wire, as it is, and Namespace is the tier.
+	KindTieredPolicy PolicyKind = "TieredPolicy"
+)
+
+// PolicyID names a policy. Its tier is data, not name: a policy may move.
+type PolicyID struct {
+	Kind      PolicyKind
+	Namespace string // "" for cluster-wide kinds
+	Name      string
+}
+
+// String is "Kind namespace/name", or "Kind name".
+func (id PolicyID) String() string { return Ref{Kind(id.Kind), id.Namespace, id.Name}.String() }
+
+// Ref is the identifier as a reference, for notes.
+func (id PolicyID) Ref() Ref { return Ref{Kind(id.Kind), id.Namespace, id.Name} }
+
+// Compare orders by kind, namespace, name.
+func (id PolicyID) Compare(o PolicyID) int { return id.Ref().Compare(o.Ref()) }
+
+// Felix's names of the tiers the Kubernetes kinds live in (Calico v3.31, libcalico-go/lib/names).
+const (
+	TierAdmin    = "adminnetworkpolicy"
+	TierBaseline = "baselineadminnetworkpolicy"
+	TierDefault  = "default"
+)
+
+// FelixName is the policy's name within its tier as Felix v3.31 writes it: "prod/knp.default.web",
+// "kanp.adminnetworkpolicy.x", "prod/sec.web". Felix v3.31 knows no ClusterNetworkPolicy: those are "kcnp.<tier>.x".
+func (id PolicyID) FelixName(tier string) string {
+	switch id.Kind {
+	case KindNetworkPolicy:
+		return id.Namespace + "/knp.default." + id.Name
+	case KindAdminNetworkPolicy:
+		return "kanp." + TierAdmin + "." + id.Name
+	case KindBaselinePolicy:
+		return "kbanp." + TierBaseline + "." + id.Name
+	case KindClusterNetworkPolicy:
+		return "kcnp." + tier + "." + id.Name
+	case KindTieredPolicy:
+		return id.Name
+	}
+	name := id.Name
+	if !strings.HasPrefix(name, tier+".") {
+		name = tier + "." + name
+	}
+	if id.Namespace != "" {
+		name = id.Namespace + "/" + name
+	}
+	return name
+}
+
+// Order ranks tiers, and policies in a tier: lower first. The zero value is "no order" and comes last.
+type Order struct {
+	Value float64
+	Set   bool
+}
+
+// OrderOf is the order v.
+func OrderOf(v float64) Order { return Order{Value: v, Set: true} }
+
+// Compare puts lower values first and no order last.
+func (o Order) Compare(p Order) int {
+	a, b := o.sortValue(), p.sortValue()
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func (o Order) sortValue() float64 {
+	if o.Set {
+		return o.Value
+	}
+	return math.Inf(1)
+}
+
+// Action is what a rule, or the end of a tier, does with a packet. Sources use the constants; other spellings are
+// passed on as they are.
+type Action string
+
+// The actions. The empty action of a rule means allow, that of a tier means deny.
+const (
+	ActionAllow Action = "allow"
+	ActionDeny  Action = "deny"
+	ActionLog   Action = "log"       // and go on with the next rule
+	ActionPass  Action = "next-tier" // Calico's Pass: leave this tier, go on with the next
+	// TierDeny and TierPass are the two default actions of a tier, as Felix spells them there.
+	TierDeny Action = "Deny"
+	TierPass Action = "Pass"
+)
+
+// Denies tells that the action is deny in any case of letters.
+func (a Action) Denies() bool { return strings.EqualFold(string(a), string(ActionDeny)) }
+
+// Passes tells that the action is Pass, in either of its spellings.
+func (a Action) Passes() bool {
+	return strings.EqualFold(string(a), string(ActionPass)) || strings.EqualFold(string(a), string(TierPass))
+}
+
+// Allows tells that the action is allow, in any case of letters, or none, which means allow.
+func (a Action) Allows() bool { return a == "" || strings.EqualFold(string(a), string(ActionAllow)) }
+
+// Tier is a group of policies with a place in the order. A tier that policies name and that has no object sorts after
+// all others.
+type Tier struct {
+	Name          string
+	Order         Order
+	DefaultAction Action // "": as if Deny
+}
+
+// Policy is a policy of any kind, as Felix's calculation reads it.
+type Policy struct {
+	ID             PolicyID
+	Tier           string
+	Order          Order
+	Staged         bool   // evaluated, never enforced: Felix's name says "staged:"
+	Namespace      string // of a namespaced policy; "" for cluster-wide ones
+	Selector       string // of the endpoints it applies to, in the selector language; "" is all()
+	Ingress        bool   // governs ingress. Neither Ingress nor Egress means both
+	Egress         bool
+	InboundRules   []Rule
+	OutboundRules  []Rule
+	Untracked      bool // host endpoints: before connection tracking
+	PreDNAT        bool // host endpoints: before DNAT, ingress only
+	ApplyOnForward bool // host endpoints: forwarded traffic too
+	Everywhere     bool // performance hint AssumeNeededOnEveryNode: active before it has endpoints
+}
+
+// FelixName is the name of the policy on Felix's wire.
+func (p *Policy) FelixName() string {
+	name := p.ID.FelixName(p.Tier)
+	if !p.Staged {
+		return name
+	}
+	if ns, rest, ok := strings.Cut(name, "/"); ok {
+		return ns + "/" + stagedPrefix + rest
+	}
+	return stagedPrefix + name
+}
+
+const stagedPrefix = "staged:"
+
+// Profile is rules and labels endpoints refer to by name: a Kubernetes namespace is profile "kns.<ns>", a service
+// account "ksa.<ns>.<name>".
+type Profile struct {
+	Name   string
+	Labels map[string]string // inherited by endpoints and network sets that name the profile
+	// Rules is nil while the profile has none of its own: it then denies everything, as a missing profile does.
+	Rules *ProfileRules
+}
+
+// ProfileRules are the rules of a profile.
+type ProfileRules struct {
+	Inbound, Outbound []Rule
+}
+
+// Rule is one rule with all of Felix's match criteria: a packet has to meet all that are given.
+type Rule struct {
+	Action      Action
+	IPVersion   uint8 // 4, 6, or 0 for both
+	Protocol    RuleProtocol
+	NotProtocol RuleProtocol
+	ICMP        *ICMPMatch
+	NotICMP     *ICMPMatch
+	Source      Peer
+	Destination Peer
+	HTTP        *HTTPMatch        // layer 7: no data plane of ours can tell
+	Annotations map[string]string // rule metadata, passed on
+}
+
+// RuleProtocol is a protocol by number or by Felix's lower-case name; the zero value matches any.
+type RuleProtocol struct {
+	Number uint8
+	Name   string // tcp, udp, icmp, icmpv6, sctp, udplite; wins over Number
+}
+
+// ICMPMatch matches an ICMP type and, if HasCode, a code.
+type ICMPMatch struct {
+	Type, Code uint8
+	HasCode    bool
+}
+
+// PortMatch is an inclusive range of ports, or the name of a port of the endpoint.
+type PortMatch struct {
+	First, Last uint16
+	Name        string // not "": First and Last are unused
+}
+
+// Peer is one side of a rule. Nets are or-ed, ports (numbers and names) are or-ed; all else is and-ed.
+type Peer struct {
+	Nets        []netip.Prefix
+	Ports       []PortMatch
+	Selector    string // "" none
+	NotNets     []netip.Prefix
+	NotPorts    []PortMatch
+	NotSelector string
+	// Service stands for its endpoints: addresses and ports as a destination, addresses alone as a source.
+	Service ServiceID
+	// What the user wrote, before it was combined into Selector; passed on for display.
+	OriginalSelector          string
+	OriginalNamespaceSelector string
+	OriginalNotSelector       string
+	ServiceAccountNames       []string
+	ServiceAccountSelector    string
+}
+
+// HTTPMatch is Felix's layer-7 match.
+type HTTPMatch struct {
+	Methods []string
+	Paths   []HTTPPath
+}
+
+// HTTPPath is a path, exact or a prefix.
+type HTTPPath struct {
+	Exact, Prefix string // one of the two
+}
