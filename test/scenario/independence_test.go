@@ -89,30 +89,31 @@ func readPlot(t *testing.T, file string) plot {
 
 // way is one way to the same end.
 type way struct {
-	name string
-	do   func(p plot, c *trace.Cluster) error
+	name    string
+	journal bool // agents keep one, on disk
+	do      func(p plot, c *trace.Cluster) error
 }
 
 var ways = []way{
-	{"reversed", func(p plot, c *trace.Cluster) error {
+	{"reversed", false, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			step = slices.Clone(step)
 			slices.Reverse(step)
 			return c.Apply(background(), step)
 		})
 	}},
-	{"split", func(p plot, c *trace.Cluster) error {
+	{"split", false, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			return each(step, func(ch event.Change) error { return c.Apply(background(), []event.Change{ch}) })
 		})
 	}},
-	{"squashed", func(p plot, c *trace.Cluster) error { return c.Apply(background(), p.end()) }},
-	{"backwards", func(p plot, c *trace.Cluster) error {
+	{"squashed", false, func(p plot, c *trace.Cluster) error { return c.Apply(background(), p.end()) }},
+	{"backwards", false, func(p plot, c *trace.Cluster) error {
 		end := p.end()
 		slices.Reverse(end)
 		return each(end, func(ch event.Change) error { return c.Apply(background(), []event.Change{ch}) })
 	}},
-	{"twice", func(p plot, c *trace.Cluster) error {
+	{"twice", false, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			if err := c.Apply(background(), step); err != nil {
 				return err
@@ -120,7 +121,7 @@ var ways = []way{
 			return c.Apply(background(), step)
 		})
 	}},
-	{"with VPP restarts", func(p plot, c *trace.Cluster) error {
+	{"with VPP restarts", false, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			if err := c.Apply(background(), step); err != nil {
 				return err
@@ -128,7 +129,7 @@ var ways = []way{
 			return each(c.Nodes(), func(node string) error { return c.RestartVPP(background(), node) })
 		})
 	}},
-	{"while agents are away", func(p plot, c *trace.Cluster) error {
+	{"while agents are away", true, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			for _, node := range c.Nodes() {
 				c.StopAgent(node)
@@ -139,7 +140,7 @@ var ways = []way{
 			return each(c.Nodes(), func(node string) error { return c.RestartAgent(background(), node) })
 		})
 	}},
-	{"with agent restarts", func(p plot, c *trace.Cluster) error {
+	{"with agent restarts", true, func(p plot, c *trace.Cluster) error {
 		return each(p.steps, func(step []event.Change) error {
 			if err := c.Apply(background(), step); err != nil {
 				return err
@@ -155,7 +156,7 @@ var courses = flag.Int("faults", 1, "how many random courses of faults every sto
 func allWays() []way {
 	all := slices.Clone(ways)
 	for seed := range *courses {
-		all = append(all, way{fmt.Sprintf("with faults %d", seed+1), func(p plot, c *trace.Cluster) error {
+		all = append(all, way{fmt.Sprintf("with faults %d", seed+1), true, func(p plot, c *trace.Cluster) error {
 			return faulty(p, c, uint64(seed+1))
 		}})
 	}
@@ -242,11 +243,15 @@ func changes(name string) bool {
 }
 
 // run goes one way and returns what all VPPs hold at its end.
-func (p plot) run(t *testing.T, do func(plot, *trace.Cluster) error) (*trace.Cluster, string) {
+func (p plot) run(t *testing.T, w way) (*trace.Cluster, string) {
 	t.Helper()
-	c := trace.NewCluster(p.settings.config(t.TempDir()))
+	journals := ""
+	if w.journal {
+		journals = t.TempDir()
+	}
+	c := trace.NewCluster(p.settings.config(journals))
 	t.Cleanup(c.Close)
-	if err := errors.Join(do(p, c), crashed(c)); err != nil {
+	if err := errors.Join(w.do(p, c), crashed(c)); err != nil {
 		t.Fatal(err)
 	}
 	return c, dumps(c)
@@ -270,11 +275,11 @@ func TestPathIndependence(t *testing.T) {
 	for _, p := range plots(t) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			c, want := p.run(t, asWritten)
+			c, want := p.run(t, way{name: "as written", do: asWritten})
 			restartWritesNothing(t, c, want)
 			for _, w := range allWays() {
 				t.Run(w.name, func(t *testing.T) {
-					c, have := p.run(t, w.do)
+					c, have := p.run(t, w)
 					if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")); diff != "" {
 						t.Errorf("differs from the story as written (-as written +%s):\n%s", w.name, diff)
 					}
