@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -173,6 +174,8 @@ func (s *script) do(command string, args []string) error {
 		return s.still(args)
 	case "restart-vpp":
 		return s.each(args, (*twin).restartVPPs)
+	case "stop-agent":
+		return s.each(args, (*twin).stopAgents)
 	case "restart-agent":
 		return s.each(args, (*twin).restartAgents)
 	case "clear-log":
@@ -532,6 +535,14 @@ func (s *script) foreign(args []string) error {
 	w := s.nodes[args[0]]
 	if w == nil {
 		return fmt.Errorf("there is no node %q", args[0])
+	}
+	if args[1] == "route" {
+		p, err := netip.ParsePrefix(args[2])
+		r := sim.Route{Prefix: p, Paths: []sim.Path{{Interface: args[3]}}}
+		if err == nil {
+			err = errors.Join(w.sim.AddRoute(r), w.lab.AddRoute(r))
+		}
+		return err
 	}
 	proto, err := model.ParseProtocol(strings.ToUpper(args[2]))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,6 +47,7 @@ type twin struct {
 	sim     *sim.VPP
 	sides   [2]*side // the simulated one first
 	objects map[model.Ref]model.Object
+	away    bool       // there are no agents for the time being
 	clock   time.Time  // when the simulated clock was last set
 	refused time.Time  // when a packet last met a route that is answered by an ICMP error
 	hushed  int        // how many such packets were not answered, as VPP answers few
@@ -91,6 +93,7 @@ func (w *twin) close() {
 func (w *twin) startAgent(s *side) error {
 	cfg := w.config
 	cfg.NodeName, cfg.Dial, cfg.Now = w.node, s.tap.Dial, s.now
+	cfg.Journal = filepath.Join(w.lab.dir, "journal-"+s.name)
 	cfg.Sources, cfg.Override = map[string]agent.Source{source: agent.Fed{}}, cni.Located()
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()
@@ -125,6 +128,9 @@ func (w *twin) tell(changes []event.Change) error {
 		return errors.Join(w.lab.err, w.lab.alive())
 	}
 	for _, s := range w.sides {
+		if w.away {
+			continue
+		}
 		update := &event.Update{Source: source, Changes: changes}
 		if err := s.agent.Feed(context.Background(), update, &event.SyncStatus{Source: source, Status: event.InSync}); err != nil {
 			return errors.Join(fmt.Errorf("agent of the %s: %w", s.name, err), w.lab.alive())
@@ -217,10 +223,22 @@ func (w *twin) writes() ([2][]string, error) {
 	return lines, nil
 }
 
-// restartAgents ends both agents and starts new ones that know nothing but the objects.
-func (w *twin) restartAgents() error {
+// stopAgents ends both agents until restartAgents. Both VPPs stay as they are, objects and interfaces change without them.
+func (w *twin) stopAgents() error {
 	for _, s := range w.sides {
 		s.agent.Close()
+	}
+	w.away = true
+	return nil
+}
+
+// restartAgents ends both agents and starts new ones that know nothing but the objects and their journals.
+func (w *twin) restartAgents() error {
+	if !w.away {
+		_ = w.stopAgents() // it never fails
+	}
+	w.away = false
+	for _, s := range w.sides {
 		if err := w.startAgent(s); err != nil {
 			return err
 		}
