@@ -156,7 +156,11 @@ func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
 }
 
 func (c *CNI) plumb(p *model.Pod) error {
-	c.vpp.AddInterface(sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway})
+	i := sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway}
+	if len(i.Tag) > maxName {
+		i.Tag = "" // VPP would cut it, and half a name names nobody
+	}
+	c.vpp.AddInterface(i)
 	return c.route(prefixes(p.IPs)...)
 }
 
