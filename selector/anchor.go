@@ -2,6 +2,7 @@ package selector
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -134,8 +135,8 @@ func either(a, b facts) facts {
 		return a
 	}
 	out := facts{keys: uniteKeys(a.keys, b.keys)}
-	for _, x := range shortest(a.lists(), maxFactors) {
-		for _, y := range shortest(b.lists(), maxFactors) {
+	for _, x := range shortest(a.lists(maxWide), maxFactors) {
+		for _, y := range shortest(b.lists(maxWide), maxFactors) {
 			oneKey := x.key() != "" && x.key() == y.key() // then out.keys says it
 			if !oneKey && len(x)+len(y) <= maxWide {
 				out.wide = append(out.wide, unite(x, y))
@@ -154,11 +155,11 @@ func shortest(lists []anchor, most int) []anchor {
 	return lists
 }
 
-// lists are those of single keys that must be present, and the wide ones.
-func (f facts) lists() []anchor {
+// lists are those of single keys that must be present, if they have at most so many values, and the wide ones.
+func (f facts) lists(most int) []anchor {
 	var out []anchor
 	for _, k := range f.keys {
-		if !k.absent {
+		if !k.absent && (k.rest || len(k.values) <= most) {
 			out = append(out, k.anchor())
 		}
 	}
@@ -209,7 +210,7 @@ func conclude(f facts) ([]keyRestriction, [][]Term) {
 		restrict = append(restrict, keyRestriction{k.key, k.restriction()})
 	}
 	var anchors [][]Term
-	for _, list := range f.lists() {
+	for _, list := range f.lists(math.MaxInt) {
 		terms := make([]Term, len(list))
 		for i, t := range list {
 			terms[i].Key = Intern(t.key)

@@ -18,6 +18,12 @@ type Labels interface {
 	Get(key string) (value string, ok bool)
 }
 
+// Symbols is Labels that know their symbols: matching compares no texts then.
+type Symbols interface {
+	Labels
+	Lookup(key Symbol) (value Symbol, ok bool)
+}
+
 // Map is labels as Kubernetes has them. A nil Map is no labels.
 type Map map[string]string
 
@@ -83,10 +89,10 @@ func (s *Set) Get(key string) (string, bool) {
 	return "", false
 }
 
-// Lookup is Get with symbols.
-func (s *Set) Lookup(key Symbol) (Symbol, bool) { return s.lookup(key, keyBit(key.Value())) }
+// Lookup implements Symbols.
+func (s *Set) Lookup(key Symbol) (Symbol, bool) { return s.find(key, keyBit(key.Value())) }
 
-func (s *Set) lookup(key Symbol, bit uint8) (Symbol, bool) {
+func (s *Set) find(key Symbol, bit uint8) (Symbol, bool) {
 	if s == nil || s.allBits>>bit&1 == 0 {
 		return Symbol{}, false
 	}
@@ -98,7 +104,7 @@ func (s *Set) lookup(key Symbol, bit uint8) (Symbol, bool) {
 		}
 	}
 	for _, p := range s.parents {
-		if value, ok := p.lookup(key, bit); ok {
+		if value, ok := p.find(key, bit); ok {
 			return value, true
 		}
 	}

@@ -9,8 +9,9 @@ import (
 const (
 	// MaxKeyLength is the most bytes a label key may have, as in Felix.
 	MaxKeyLength = 512
-	// MaxDepth is how deep parentheses may nest. Felix has no limit; without one, text can exhaust the stack.
-	MaxDepth = 1000
+	// MaxDepth is how deep parentheses may nest. Felix has no limit; without one, short text can take long to parse and
+	// long text exhausts the stack.
+	MaxDepth = 200
 )
 
 // SyntaxError says where text stops being a selector.

@@ -110,13 +110,15 @@ func newSymbolSet(values []string) symbolSet {
 	return symbolSet{list: list}
 }
 
-// Matches tells whether s selects what is labelled so. A *Set is fastest; nil is no labels.
+// Matches tells whether s selects what is labelled so. A *Set is fastest, other Symbols come next; nil is no labels.
 func (s *Selector) Matches(labels Labels) bool {
-	switch set := labels.(type) {
+	switch l := labels.(type) {
 	case *Set:
-		return s.program.run(set)
+		return run(&s.program, l)
 	case nil:
-		return s.program.run(nil)
+		return run(&s.program, (*Set)(nil))
+	case Symbols:
+		return run(&s.program, finderOf{l})
 	}
 	p := &s.program
 	at := p.start
@@ -130,7 +132,16 @@ func (s *Selector) Matches(labels Labels) bool {
 	return at == matched
 }
 
-func (p *program) run(set *Set) bool {
+type finder interface {
+	find(key Symbol, bit uint8) (value Symbol, ok bool)
+}
+
+// finderOf is Symbols without bits.
+type finderOf struct{ Symbols }
+
+func (f finderOf) find(key Symbol, _ uint8) (Symbol, bool) { return f.Lookup(key) }
+
+func run[F finder](p *program, labels F) bool {
 	var key, value Symbol // of the last test: tests of one key tend to follow each other
 	var ok bool
 	at := p.start
@@ -138,7 +149,7 @@ func (p *program) run(set *Set) bool {
 		t := &p.tests[at-firstTest]
 		if t.key != key {
 			key = t.key
-			value, ok = set.lookup(key, t.bit)
+			value, ok = labels.find(key, t.bit)
 		}
 		at = t.no
 		if ok && p.passes(t, value) {

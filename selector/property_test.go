@@ -22,21 +22,17 @@ var (
 
 func exprs(depth int) *rapid.Generator[expr] {
 	return rapid.Custom(func(t *rapid.T) expr {
-		kinds := 10
-		if depth > 0 {
-			kinds = 14
+		if depth == 0 || rapid.IntRange(0, 2).Draw(t, "leaf") == 0 {
+			return leaf(t)
 		}
-		kind := rapid.IntRange(0, kinds-1).Draw(t, "kind")
-		if kind < 10 {
-			return leaf(t, kind)
-		}
-		if kind == 10 {
+		kind := rapid.IntRange(0, 4).Draw(t, "kind")
+		if kind == 0 {
 			kid := exprs(depth-1).Draw(t, "kid")
 			return expr{"! (" + kid.text + ")", func(l Map) bool { return !kid.means(l) }}
 		}
 		kids := rapid.SliceOfN(exprs(depth-1), 1, 4).Draw(t, "kids")
 		glue, all := " && ", true
-		if kind >= 12 {
+		if kind > 2 {
 			glue, all = " || ", false
 		}
 		var texts []string
@@ -54,7 +50,8 @@ func exprs(depth int) *rapid.Generator[expr] {
 	})
 }
 
-func leaf(t *rapid.T, kind int) expr {
+func leaf(t *rapid.T) expr {
+	kind := rapid.SampledFrom([]int{0, 1, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5, 6, 7, 8, 9}).Draw(t, "kind")
 	key := rapid.SampledFrom(keys).Draw(t, "key")
 	value := rapid.SampledFrom(values).Draw(t, "value")
 	set := rapid.SliceOfN(rapid.SampledFrom(values), 0, 4).Draw(t, "set")
@@ -120,35 +117,40 @@ func everyMap() []Map {
 func TestMeaning(t *testing.T) {
 	maps := everyMap()
 	rapid.Check(t, func(t *rapid.T) {
-		e := exprs(4).Draw(t, "expr")
-		s, err := Parse(e.text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Parse(s.String())
-		if err != nil {
-			t.Fatalf("%s: %v", s, err)
-		}
-		restrictions, some := s.Restrictions(), false
-		for _, m := range maps {
-			want := e.means(m)
-			some = some || want
-			half := Map{}
-			if v, ok := m["b"]; ok {
-				half["b"] = v
-			}
-			set := NewSet(half, NewSet(m))
-			if s.Matches(m) != want || s.Matches(set) != want || again.Matches(m) != want {
-				t.Fatalf("%s on %v: map %t, set %t, again %t, want %t", s, m, s.Matches(m), s.Matches(set), again.Matches(m), want)
-			}
-			if want {
-				holds(t, s, restrictions, m, set)
-			}
-		}
-		if s.Never() && some {
-			t.Fatalf("%s: matches something", s)
+		for _, e := range rapid.SliceOfN(exprs(4), 1, 20).Draw(t, "exprs") {
+			checkMeaning(t, e, maps)
 		}
 	})
+}
+
+func checkMeaning(t *rapid.T, e expr, maps []Map) {
+	s, err := Parse(e.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Parse(s.String())
+	if err != nil {
+		t.Fatalf("%s: %v", s, err)
+	}
+	restrictions, some := s.Restrictions(), false
+	for _, m := range maps {
+		want := e.means(m)
+		some = some || want
+		half := Map{}
+		if v, ok := m["b"]; ok {
+			half["b"] = v
+		}
+		set := NewSet(half, NewSet(m))
+		if s.Matches(m) != want || s.Matches(set) != want || again.Matches(m) != want {
+			t.Fatalf("%s on %v: map %t, set %t, again %t, want %t", s, m, s.Matches(m), s.Matches(set), again.Matches(m), want)
+		}
+		if want {
+			holds(t, s, restrictions, m, set)
+		}
+	}
+	if s.Never() && some {
+		t.Fatalf("%s: matches something", s)
+	}
 }
 
 func holds(t *rapid.T, s *Selector, restrictions map[string]Restriction, m Map, set *Set) {

@@ -119,6 +119,7 @@ func TestAnchors(t *testing.T) {
 		{`has(a) && a == 'v'`, []string{`a=v`}},
 		{`has(a) || a == 'v'`, []string{`a`}},
 		{`a == 'v' || b == 'w'`, []string{`a=v b=w`}},
+		{`a == 'v' || b == 'w' || a == 'x'`, []string{`a=v a=x b=w`}},
 		{`a == 'v' || b == 'w' || has(c)`, []string{`a=v b=w c`}},
 		{`a == 'v' || b == 'w' || has(a)`, []string{`a b=w`}},
 		{`a == 'v' || !has(b)`, nil},

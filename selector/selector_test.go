@@ -2,6 +2,7 @@ package selector
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -137,7 +138,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"\nhas(a)", 0, "a label key"},
 		{`é == "x"`, 0, "a label key"},
 		{strings.Repeat("k", MaxKeyLength+1) + ` == "x"`, 0, "longer than 512"},
-		{strings.Repeat("(", MaxDepth+1) + "all()" + strings.Repeat(")", MaxDepth+1), MaxDepth + 1, "deeper than 1000"},
+		{strings.Repeat("(", MaxDepth+1) + "all()" + strings.Repeat(")", MaxDepth+1), MaxDepth + 1, "deeper than 200"},
 	} {
 		s, err := Parse(c.text)
 		var syntax *SyntaxError
@@ -178,7 +179,6 @@ func TestPrefix(t *testing.T) {
 }
 
 func TestMatches(t *testing.T) {
-	type m = Map
 	many := "a in {'00','01','02','03','04','05','06','07','08','09','10','11','12','13','14','15','16','17','18'}"
 	for _, c := range []struct {
 		text    string
@@ -226,6 +226,7 @@ func check(t *testing.T, s *Selector, labels Map, want bool) {
 		"map":       labels,
 		"set":       NewSet(labels),
 		"inherited": NewSet(nil, nil, NewSet(labels)),
+		"symbols":   symbolsOnly{NewSet(labels)},
 	}
 	if len(labels) == 0 {
 		forms["nil"] = nil
@@ -237,6 +238,9 @@ func check(t *testing.T, s *Selector, labels Map, want bool) {
 		}
 	}
 }
+
+// symbolsOnly is Symbols of another type than *Set.
+type symbolsOnly struct{ *Set }
 
 func TestZeroSelectorMatchesNothing(t *testing.T) {
 	var s Selector
@@ -279,5 +283,17 @@ func TestSetInheritance(t *testing.T) {
 	}
 	if got := (*Set)(nil).Inherit(second).Append(nil); len(got) != 3 {
 		t.Errorf("nil set with parents: got %v", got)
+	}
+}
+
+// TestSetFindsEveryKey: whatever stands for a key in the set's bits must be the same for who asks.
+func TestSetFindsEveryKey(t *testing.T) {
+	for i := range 1000 {
+		key := fmt.Sprintf("example.org/key-%d", i)
+		s := mustParse(t, key+` == "x"`)
+		check(t, s, Map{key: "x", "other": "y"}, true)
+		if value, ok := NewSet(Map{key: "x"}).Get(key); !ok || value != "x" {
+			t.Errorf("%s: got %q %t", key, value, ok)
+		}
 	}
 }
