@@ -15,6 +15,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -54,6 +56,11 @@ func assemble(cfg Config) (*parts, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Journal != "" {
+		if err := os.MkdirAll(filepath.Dir(cfg.Journal), 0o755); err != nil {
+			return nil, fmt.Errorf("journal: %w", err)
+		}
 	}
 	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}}
 	p.conn = vpp.New(vpp.Config{

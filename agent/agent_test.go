@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -338,7 +340,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	}
 	cfg := Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}}
 	update := &event.Update{Source: manifest.Name, Changes: changes}
-	plan, err := PlanFor(t.Context(), cfg, update)
+	plan, err := PlanFor(t.Context(), cfg, update, false)
 	if err != nil || plan.Empty() || v.Writes() != 0 {
 		t.Fatalf("plan %v, %v; %d writes", plan, err, v.Writes())
 	}
@@ -350,7 +352,18 @@ func TestPlanWritesNothing(t *testing.T) {
 	if err := s.Feed(t.Context(), update, &event.SyncStatus{Source: manifest.Name, Status: event.InSync}); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := PlanFor(t.Context(), cfg, update); err != nil || !again.Empty() {
+	if again, err := PlanFor(t.Context(), cfg, update, false); err != nil || !again.Empty() {
 		t.Errorf("after the plan was carried out: %v, %v", again, err)
+	}
+	ask := packet.NewTCP(netip.MustParseAddrPort("10.1.1.4:40000"), netip.MustParseAddrPort("10.96.0.20:6379"))
+	if fate := v.Send("pod-guestbook/client", ask); len(fate.Out) != 1 {
+		t.Fatalf("client: %v", fate)
+	}
+	nothing := &event.Update{Source: manifest.Name, Changes: nil}
+	if cut, err := PlanFor(t.Context(), cfg, nothing, true); err != nil || cut.Sessions == nil || *cut.Sessions != 1 {
+		t.Errorf("plan of removing everything: %v, %v, want one session cut", cut, err)
+	}
+	if use, err := s.VPPAgent().SessionUse(t.Context()); err != nil || use.Used != 1 || use.Limit == 0 {
+		t.Errorf("session use %+v, %v, want 1 of many", use, err)
 	}
 }

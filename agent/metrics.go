@@ -26,7 +26,6 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
-	terminated  prometheus.Counter
 }
 
 // programmingBuckets are kube-proxy's for network programming latency, in seconds.
@@ -75,7 +74,6 @@ func newMetrics() *metrics {
 		}, []string{"message"}),
 		sessions:    gauge("contiv_nat_sessions", "NAT44 sessions in use."),
 		sessionsMax: gauge("contiv_nat_sessions_limit", "NAT44 sessions VPP has room for; a full table drops new flows."),
-		terminated:  counter("contiv_nat_sessions_terminated_total", "NAT44 sessions cut by removing endpoints, as far as known."),
 	}
 }
 
@@ -84,7 +82,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sync, m.programming, m.lastSync, m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax, m.terminated,
+		m.requests, m.latency, m.sessions, m.sessionsMax,
 	} {
 		errs = append(errs, r.Register(c))
 	}
@@ -102,7 +100,6 @@ func (m *metrics) committed(ev *event.Committed, now time.Time) {
 	m.values.WithLabelValues("mod").Add(float64(ev.Mod))
 	m.values.WithLabelValues("del").Add(float64(ev.Del))
 	m.writes.Add(float64(ev.Writes))
-	m.terminated.Add(float64(ev.SessionsTerminated))
 	if ev.Err != nil {
 		return
 	}

@@ -163,8 +163,9 @@ func (s *Stepper) Rendered(id model.ServiceID) *renderer.ContivService {
 	return s.rendered[id]
 }
 
-// PlanFor tells what an agent would change in VPP if it knew the objects of the update; VPP is only read.
-func PlanFor(ctx context.Context, cfg Config, objects *event.Update) (*vppagent.Plan, error) {
+// PlanFor tells what an agent would change in VPP if it knew the objects of the update; VPP is only read. With sessions it
+// also counts the NAT sessions the changes would cut, which stops VPP's forwarding meanwhile.
+func PlanFor(ctx context.Context, cfg Config, objects *event.Update, sessions bool) (*vppagent.Plan, error) {
 	s, err := NewStepper(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -181,6 +182,9 @@ func PlanFor(ctx context.Context, cfg Config, objects *event.Update) (*vppagent.
 			return nil, errors.New("the agent would not start: a source is not in sync")
 		}
 		if txn.Resync == event.Full {
+			if sessions {
+				return s.vppagent.PlanSessions(ctx, txn)
+			}
 			return s.vppagent.Plan(ctx, txn)
 		}
 		txn, err = s.lookup(ctx, txn)

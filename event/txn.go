@@ -90,14 +90,13 @@ type ValueStatus struct {
 
 // Committed is the result of a transaction, or of the VPP agent's own retry or repair (Seq 0).
 type Committed struct {
-	Seq                uint64
-	Cause              string
-	Resync             ResyncKind
-	Add, Mod, Del      int           // values
-	Writes             int           // binary-API messages that change VPP
-	Statuses           []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
-	Took               time.Duration
-	Triggered          time.Time // copied from the transaction
-	Err                error     // the transaction could not run at all (VPP away): it is kept and repeated
-	SessionsTerminated int       // NAT sessions VPP cut by removals, if known
+	Seq           uint64
+	Cause         string
+	Resync        ResyncKind
+	Add, Mod, Del int           // values
+	Writes        int           // binary-API messages that change VPP
+	Statuses      []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
+	Took          time.Duration
+	Triggered     time.Time // copied from the transaction
+	Err           error     // the transaction could not run at all (VPP away): it is kept and repeated
 }

@@ -107,15 +107,26 @@ func nodeName(flag string) string {
 	return strings.ToLower(name)
 }
 
-// autoSocket stands for the place where run listens and status asks if nothing else is said.
-const autoSocket = "auto"
+// auto stands for a place the program chooses by itself.
+const auto = "auto"
 
 func statusSocket(flag string) string {
-	if flag != autoSocket {
+	if flag != auto {
 		return flag
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+".sock")
 	}
 	return "/run/contiv-agent/agent.sock"
+}
+
+// journalPath is where the agent remembers what of VPP is its own, if no flag says otherwise: it lives as long as VPP can.
+func journalPath(flag string, embedded bool) string {
+	switch {
+	case flag != auto:
+		return flag
+	case embedded || os.Geteuid() != 0:
+		return ""
+	}
+	return "/run/contiv-agent/journal"
 }

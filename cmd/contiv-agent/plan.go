@@ -15,6 +15,7 @@ import (
 func newPlan() *cobra.Command {
 	var manifests []string
 	var node, socket string
+	var sessions bool
 	var flags agentFlags
 	var out output
 	cmd := &cobra.Command{
@@ -56,7 +57,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 					return err
 				}
 			}
-			plan, err := agent.PlanFor(cmd.Context(), cfg, &event.Update{Source: manifest.Name, Changes: changes})
+			plan, err := agent.PlanFor(cmd.Context(), cfg, &event.Update{Source: manifest.Name, Changes: changes}, sessions)
 			if err != nil {
 				return err
 			}
@@ -73,6 +74,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 	out.flag(cmd)
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
 	cmd.Flags().StringVar(&node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
+	cmd.Flags().BoolVar(&sessions, "sessions", false, "count the NAT sessions the changes would cut, too; VPP does not forward while it counts")
 	cmd.Flags().StringVar(&socket, "vpp-socket", "", "binary-API socket of VPP (default: an embedded, empty VPP)")
 	return cmd
 }

@@ -69,8 +69,8 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
-	fs.StringVar(&f.status, "status-socket", autoSocket, "unix socket for the status command; empty: none; auto: /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
-	fs.StringVar(&f.journal, "journal", "", "file that remembers what of VPP is ours where VPP has no tags (default: memory only)")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
+	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
 	return cmd
@@ -84,7 +84,7 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	}
 	cfg.NodeName, cfg.Socket, cfg.Logger = nodeName(f.node), f.vppSocket, log
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
-	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = f.journal, f.recheck, f.sessions
+	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	if f.once {
 		cfg.Listen, cfg.StatusSocket = "", "" // gone before anybody could ask
 	}

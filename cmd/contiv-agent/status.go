@@ -48,7 +48,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 		},
 	}
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", autoSocket, "unix socket of the agent; auto: where run listens by default")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service")
 	cmd.Flags().BoolVar(&history, "history", false, "show past transactions and their operations, too")
 	return cmd

@@ -189,6 +189,18 @@ func TestUnchangedObjectIsNoTransaction(t *testing.T) {
 	}
 }
 
+func TestThereAndBackIsNoTransaction(t *testing.T) {
+	r := newRecorder()
+	c := start(t, r, Config{})
+	c.Step(done(c.Step(update("a", 1))))
+	other := c.Step(update("b", 1))
+	c.Step(update("a", 2)) // while another transaction is in flight
+	c.Step(update("a", 1))
+	if txn := c.Step(done(other)); txn != nil {
+		t.Errorf("a changed and changed back: %+v", txn)
+	}
+}
+
 func TestRefusedObjectIsRemovedAndReported(t *testing.T) {
 	r := newRecorder()
 	var seen []string
@@ -217,11 +229,16 @@ func TestExternalIsMergedOverInternal(t *testing.T) {
 	key := keyed.Key(dnat("default/a", 1))
 	ext := &nat.DNat44{Label: "default/a", StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "192.0.2.7", ExternalPort: 9}}}
 	txn := c.Step(&event.External{Source: "grpc", Values: map[string]proto.Message{key: ext}})
+	if again := c.Step(&event.External{Source: "grpc", Values: map[string]proto.Message{key: ext}}); again != nil {
+		t.Errorf("in flight: %+v", again)
+	}
+	if again := c.Step(done(txn)); again != nil {
+		t.Errorf("the same external item again: %+v", again)
+	}
 	merged := txn.Values[key].(*nat.DNat44)
 	if len(merged.StMappings) != 2 || merged.StMappings[0].ExternalIp != "10.96.0.1" {
 		t.Errorf("merged value: %v, want the internal mapping, then the external one", merged)
 	}
-	c.Step(done(txn))
 	txn = c.Step(&event.External{Source: "grpc", Resync: true})
 	if got := txn.Values[key].(*nat.DNat44); len(got.StMappings) != 1 {
 		t.Errorf("external item withdrawn: %v, want the internal value alone", got)
@@ -294,6 +311,16 @@ func TestHealthToleratesATransactionUnderWayButNotForEver(t *testing.T) {
 	if st := c.Status(); st.Synced() || !st.Healthy() {
 		t.Errorf("under way: synced %v, healthy %v, want false, true", st.Synced(), st.Healthy())
 	}
+	c.Step(&event.VPPStatus{})
+	if st := c.Status(); st.Healthy() {
+		t.Error("healthy without VPP")
+	}
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(&event.SyncStatus{Source: "test", Status: event.ResyncInProgress})
+	if st := c.Status(); st.Healthy() {
+		t.Error("healthy while a source is not in sync")
+	}
+	c.Step(inSync("test"))
 	c.Step(&event.Tick{Now: at.Add(overdue + time.Second)})
 	if st := c.Status(); st.Healthy() {
 		t.Error("healthy though VPP has not answered for long")

@@ -30,7 +30,7 @@ func Sessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.R
 	}
 	for _, detail := range replies[1].Details {
 		if user, ok := detail.(*nat44_ed.Nat44UserDetails); ok {
-			use.Used += uint64(user.Nsessions)
+			use.Used += uint64(user.Nsessions) + uint64(user.Nstaticsessions) // dynamic ones, and those of mappings
 		}
 	}
 	return use, nil
