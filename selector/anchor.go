@@ -200,25 +200,24 @@ func unite(a, b anchor) anchor {
 	return kept
 }
 
-// conclude turns facts into what a Selector keeps.
-func conclude(f facts) ([]keyRestriction, [][]Term) {
+// anchors are the lists with symbols.
+func (f facts) anchors() [][]Term {
 	if f.never {
-		return nil, [][]Term{{}}
+		return [][]Term{{}}
 	}
-	var restrict []keyRestriction
-	for _, k := range f.keys {
-		restrict = append(restrict, keyRestriction{k.key, k.restriction()})
+	lists := f.lists(math.MaxInt)
+	if len(lists) == 0 {
+		return nil
 	}
-	var anchors [][]Term
-	for _, list := range f.lists(math.MaxInt) {
-		terms := make([]Term, len(list))
-		for i, t := range list {
-			terms[i].Key = Intern(t.key)
+	anchors := make([][]Term, len(lists))
+	for i, list := range lists {
+		anchors[i] = make([]Term, len(list))
+		for j, t := range list {
+			anchors[i][j].Key = Intern(t.key)
 			if !t.any {
-				terms[i].Value = Intern(t.value)
+				anchors[i][j].Value = Intern(t.value)
 			}
 		}
-		anchors = append(anchors, terms)
 	}
-	return restrict, anchors
+	return anchors
 }

@@ -35,6 +35,18 @@ func compareNode(op op, key, value string) *node {
 	return n
 }
 
+// depth is how deep parentheses nest in the canonical text.
+func (n *node) depth() int {
+	d := 0
+	for _, kid := range n.kids {
+		d = max(d, kid.depth())
+	}
+	if n.op == opAnd || n.op == opOr {
+		d++
+	}
+	return d
+}
+
 // appendText appends the canonical text, exactly as Felix has it: set identifiers are hashes of it.
 func (n *node) appendText(b []byte) []byte {
 	switch n.op {

@@ -9,8 +9,8 @@ import (
 const (
 	// MaxKeyLength is the most bytes a label key may have, as in Felix.
 	MaxKeyLength = 512
-	// MaxDepth is how deep parentheses may nest. Felix has no limit; without one, short text can take long to parse and
-	// long text exhausts the stack.
+	// MaxDepth is how deep parentheses may nest, in the text and in its canonical form. Felix has no limit; without
+	// one, short text can take long to parse and long text exhausts the stack.
 	MaxDepth = 200
 )
 
@@ -64,6 +64,9 @@ func parse(text, prefix string) (*node, error) {
 	}
 	if p.at != len(text) {
 		return nil, p.fail("expected &&, || or the end")
+	}
+	if root.depth() > MaxDepth {
+		return nil, p.fail(fmt.Sprintf("&& and || nest deeper than %d", MaxDepth))
 	}
 	return root, nil
 }

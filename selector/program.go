@@ -51,7 +51,7 @@ func (s *symbolSet) has(value Symbol) bool {
 func compile(root *node) program {
 	var p program
 	p.start = p.add(root, matched, missed)
-	p.tests, p.sets = slices.Clip(p.tests), slices.Clip(p.sets)
+	p.tests, p.sets = slices.Clone(p.tests), slices.Clone(p.sets) // without the room they were grown with
 	return p
 }
 

@@ -36,18 +36,17 @@ func (r Restriction) Allows(value string, present bool) bool {
 	return r.OneOf == nil || listed
 }
 
-type keyRestriction struct {
-	key string
-	Restriction
-}
-
 // Restrictions are what s asks of single labels, by key: no more than s asks for, and more than Felix finds, as negation
 // is followed through && and ||. Nothing is said of keys that are not in the map; an empty map says nothing at all. If s
-// matches nothing, the map may be empty: see Never. The map is the caller's, the values in it are shared: do not change them.
+// matches nothing, the map may be empty: see Never. They are worked out anew at each call, which takes as long as Parse.
 func (s *Selector) Restrictions() map[string]Restriction {
-	m := make(map[string]Restriction, len(s.restrict))
-	for _, r := range s.restrict {
-		m[r.key] = r.Restriction
+	m := map[string]Restriction{}
+	root, err := parse(s.text, "")
+	if err != nil {
+		return m // cannot be: a canonical text parses
+	}
+	for _, k := range analyse(root, false).keys {
+		m[k.key] = k.restriction()
 	}
 	return m
 }

@@ -158,8 +158,8 @@ func TestAnchorsStayFew(t *testing.T) {
 	if n := len(s.Anchors()); n > maxAnchors {
 		t.Errorf("%d lists", n)
 	}
-	nested := strings.Repeat("(", MaxDepth-1) + strings.Join(pairs[:200], "||") + " && has(z)"
-	for i := range MaxDepth - 1 {
+	nested := strings.Repeat("(", MaxDepth-5) + strings.Join(pairs[:200], "||") + " && has(z)"
+	for i := range MaxDepth - 5 {
 		nested += fmt.Sprintf(") || a%d == 'x'", i)
 	}
 	for _, list := range mustParse(t, nested).Anchors() {

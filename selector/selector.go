@@ -7,11 +7,10 @@ import (
 
 // Selector is one parsed expression. The zero value matches nothing and has neither text nor identifier: use Parse or All.
 type Selector struct {
-	text     string
-	id       string
-	program  program
-	restrict []keyRestriction
-	anchors  [][]Term
+	text    string
+	id      string
+	program program
+	anchors [][]Term
 }
 
 // Parse reads an expression. Empty or blank text means all(). The error is a *SyntaxError.
@@ -33,9 +32,7 @@ func All() *Selector { return build(&node{op: opAll}) }
 
 func build(root *node) *Selector {
 	text := string(root.appendText(nil))
-	s := &Selector{text: text, id: uniqueID("s", text), program: compile(root)}
-	s.restrict, s.anchors = conclude(analyse(root, false))
-	return s
+	return &Selector{text: text, id: uniqueID("s", text), program: compile(root), anchors: analyse(root, false).anchors()}
 }
 
 // String is the canonical text: one spelling of operators, double quotes where the value allows, sets sorted, every

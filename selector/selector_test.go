@@ -160,6 +160,14 @@ func TestLimitsAreReached(t *testing.T) {
 	mustParse(t, strings.Repeat("(", MaxDepth)+"all()"+strings.Repeat(")", MaxDepth))
 	mustParse(t, strings.Repeat("!", 1e6)+"all()")
 	mustParse(t, strings.Repeat("(has(a)) && ", MaxDepth+1)+"all()") // depth, not count
+	// Each level of this text has two in the canonical one.
+	deep := func(levels int) string {
+		return strings.Repeat("(has(a) || has(b) && ", levels) + "all()" + strings.Repeat(")", levels)
+	}
+	mustParse(t, mustParse(t, deep(MaxDepth/2)).String())
+	if s, err := Parse(deep(MaxDepth/2 + 1)); err == nil {
+		t.Errorf("no error, canonical text %s", s)
+	}
 }
 
 func TestPrefix(t *testing.T) {
