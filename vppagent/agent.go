@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -178,47 +179,56 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 			}
 		}
 	}
+	fresh := make([]compiled, 0, len(t.Values))
 	for key, m := range t.Values {
-		if m == nil {
-			if v := a.g.values[key]; v != nil && v.msg != nil {
-				a.put(v, nil, touch)
-			}
-			continue
+		v := a.g.values[key]
+		switch {
+		case m != nil && (v == nil || v.msg == nil || !keyed.Equal(v.msg, m)):
+			fresh = append(fresh, compiled{key: key, msg: m})
+		case m == nil && v != nil && v.msg != nil:
+			a.put(v, nil, touch)
+		case m != nil && !v.steady():
+			touch(v)
 		}
-		a.put(a.g.node(key), m, touch)
+	}
+	fan.Each(len(fresh), func(i int) { fresh[i].state, fresh[i].bad = a.compile(fresh[i].key, fresh[i].msg) })
+	for i := range fresh { // the nodes only now: one that nobody speaks of yet would be collected meanwhile
+		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
 	}
 }
 
-// put makes m what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
+// compiled is a value that is to be wanted: state is nil if bad is not.
+type compiled struct {
+	key   string
+	msg   proto.Message
+	state any
+	bad   error
+}
+
+// put makes c what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
 // because the new one replaced it.
-func (a *Agent) put(v *value, m proto.Message, touch func(*value)) {
-	if m != nil && v.msg != nil && keyed.Equal(v.msg, m) {
-		if !v.steady() {
-			touch(v)
-		}
+func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
+	if c == nil {
+		c = &compiled{}
+	}
+	v.msg, v.bad = c.msg, c.bad
+	v.backoff, v.retryAt = 0, time.Time{}
+	if c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Equal(v.want, c.state) {
+		touch(v)
 		return
 	}
-	v.msg, v.bad = m, nil
-	v.backoff, v.retryAt = 0, time.Time{}
-	var state any
-	if m != nil {
-		state, v.bad = a.compile(v, m)
-		if state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Equal(v.want, state) {
-			touch(v)
-			return
-		}
-	}
-	a.g.setWant(v, state, touch)
+	a.g.setWant(v, c.state, touch)
 }
 
-func (a *Agent) compile(v *value, m proto.Message) (any, error) {
-	if v.kind == nil || !strings.HasPrefix(v.key, "config/") {
+func (a *Agent) compile(key string, m proto.Message) (any, error) {
+	k := a.g.kindOf(key)
+	if k == nil || !strings.HasPrefix(key, "config/") {
 		return nil, fmt.Errorf("no such kind of value")
 	}
-	if err := keyed.Check(v.key, m); err != nil {
+	if err := keyed.Check(key, m); err != nil {
 		return nil, err
 	}
-	return v.kind.Compile(v.key, m)
+	return k.Compile(key, m)
 }
 
 // run is what Commit, Retry and repairs have in common: look, plan, execute, observe.

@@ -105,12 +105,8 @@ func (g *graph) node(key string) *value {
 		return v
 	}
 	v := &value{key: key, slot: -1}
-	for _, k := range g.kinds {
-		if k.Has(key) {
-			v.kind = k
-			k.values[key] = v
-			break
-		}
+	if v.kind = g.kindOf(key); v.kind != nil {
+		v.kind.values[key] = v
 	}
 	if name, ok := strings.CutPrefix(key, interfacePrefix); ok {
 		v.ifname = name
@@ -118,6 +114,16 @@ func (g *graph) node(key string) *value {
 	g.values[key] = v
 	v.will = g.exists(v)
 	return v
+}
+
+// kindOf is nil if no kind has the key.
+func (g *graph) kindOf(key string) *kind {
+	for _, k := range g.kinds {
+		if k.Has(key) {
+			return k
+		}
+	}
+	return nil
 }
 
 // anyNode returns the node of an AnyOf dependency.

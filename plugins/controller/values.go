@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -159,24 +160,24 @@ func (v *Values) changes() map[string]proto.Message {
 // all is everything wanted; it counts as sent.
 func (v *Values) all() map[string]proto.Message {
 	out := make(map[string]proto.Message, len(v.claims))
-	take := func(key string) {
-		if msg := v.effective(key); msg != nil {
+	for key, names := range v.claims {
+		msg := v.owners[names[0]].values[key]
+		if len(v.sources) > 0 {
+			msg = v.effective(key)
+		}
+		if msg != nil {
 			out[key] = msg
 		}
 	}
-	for key := range v.claims {
-		take(key)
-	}
 	for _, values := range v.external {
 		for key := range values {
-			take(key)
+			if msg := v.effective(key); msg != nil {
+				out[key] = msg
+			}
 		}
 	}
 	clear(v.dirty)
-	clear(v.sent)
-	for key, msg := range out {
-		v.sent[key] = msg
-	}
+	v.sent = maps.Clone(out)
 	return out
 }
 

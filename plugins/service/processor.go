@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -34,6 +35,7 @@ type Processor struct {
 	services map[model.ServiceID]*service
 	slices   map[model.SliceID]*model.EndpointSlice
 	users    map[netip.Addr][]model.SliceID // slices that name an endpoint address
+	spare    []model.SliceID                // room for lists in users
 	nodes    map[string]*model.Node
 	ranges   map[string]*model.ServiceCIDR
 	claims   *claims
@@ -238,13 +240,25 @@ func (p *Processor) reindex(id model.SliceID, old, now []netip.Addr) {
 			p.unuse(old[0], id)
 			old = old[1:]
 		case len(old) == 0 || now[0].Less(old[0]):
-			p.users[now[0]] = append(p.users[now[0]], id)
+			p.use(now[0], id)
 			p.stateDirty = p.stateDirty || p.concerns(now[0])
 			now = now[1:]
 		default:
 			old, now = old[1:], now[1:]
 		}
 	}
+}
+
+// use notes that a slice names an address. Most addresses have one slice only: their lists are cut from a common piece.
+func (p *Processor) use(a netip.Addr, id model.SliceID) {
+	list := p.users[a]
+	if list == nil {
+		if len(p.spare) == 0 {
+			p.spare = make([]model.SliceID, 256)
+		}
+		list, p.spare = p.spare[:0:1], p.spare[1:]
+	}
+	p.users[a] = append(list, id)
 }
 
 func (p *Processor) unuse(a netip.Addr, id model.SliceID) {
@@ -272,9 +286,15 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs}
 	dirty, p.dirty = p.dirty, nil
 	slices.SortFunc(dirty, compareServices)
-	for _, s := range dirty {
+	type form struct {
+		svc   *renderer.ContivService
+		notes []model.Note
+	}
+	forms := make([]form, len(dirty))
+	fan.Each(len(dirty), func(i int) { forms[i].svc, forms[i].notes = p.form(dirty[i], env) })
+	for i, s := range dirty {
 		s.marked = false
-		if p.rebuild(s, env) {
+		if p.rebuilt(s, forms[i].svc, forms[i].notes) {
 			changed = append(changed, s)
 		}
 	}
@@ -296,18 +316,23 @@ func (p *Processor) reclaim(s *service) {
 	p.claims.set(s, want, p.mark)
 }
 
-// rebuild makes built anew, and tells whether it differs from before.
-func (p *Processor) rebuild(s *service, env surroundings) bool {
-	var now *renderer.ContivService
-	s.notes = nil
-	if skipReason(s.spec, p.cfg.ProxyName) == "" {
-		now, s.notes = build(s.spec, s.parts, env)
-		now.Conflicts = p.claims.conflicts(s)
-		now.PodIPs = p.podsAmong(now)
-		for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
-			s.notes = append(s.notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
-		}
+// form is what a service has to look like now, nil if it is not rendered; it changes nothing.
+func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService, []model.Note) {
+	if skipReason(s.spec, p.cfg.ProxyName) != "" {
+		return nil, nil
 	}
+	now, notes := build(s.spec, s.parts, env)
+	now.Conflicts = p.claims.conflicts(s)
+	now.PodIPs = p.podsAmong(now)
+	for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
+		notes = append(notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
+	}
+	return now, notes
+}
+
+// rebuilt takes over a service's new form, and tells whether it differs from before.
+func (p *Processor) rebuilt(s *service, now *renderer.ContivService, notes []model.Note) bool {
+	s.notes = notes
 	if now.Equal(s.built) {
 		return false
 	}

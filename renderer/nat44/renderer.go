@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/fan"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/model/svcmodel"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -106,10 +109,16 @@ func (r *Renderer) Resync(ev *renderer.ResyncEventData) error {
 	r.services = make(map[svcmodel.ID]*renderer.ContivService, len(ev.Services))
 	r.nodeIPs, r.frontends, r.backends = ev.NodeIPs, ev.FrontendIfs, ev.BackendIfs
 	r.renderNode()
-	for _, svc := range ev.Services {
+	type rendered struct {
+		values keyed.Values
+		notes  []model.Note
+	}
+	all := make([]rendered, len(ev.Services))
+	fan.Each(len(all), func(i int) { all[i].values, all[i].notes = Service(ev.Services[i], r.node, r.nodeIPs, r.cfg) })
+	for i, svc := range ev.Services {
 		delete(gone, svc.ID)
 		r.services[svc.ID] = svc
-		r.render(svc)
+		r.sink.Set(ServiceOwner(svc.ID), all[i].values, all[i].notes)
 	}
 	for id := range gone {
 		r.sink.Set(ServiceOwner(id), nil, nil)

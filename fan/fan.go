@@ -1,0 +1,41 @@
+// Package fan turns many independent calculations into results on all cores. Its invariant: the results are those of one
+// loop, because each call writes to its own place and nothing is shared.
+package fan
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// grain is how many calls a core takes at a time: below, handing out costs more than it gains.
+const grain = 64
+
+// Each calls f(0) … f(n-1), each once and in any order, on all cores if there are many, and returns when all have.
+func Each(n int, f func(i int)) {
+	workers := min(runtime.GOMAXPROCS(0), (n+grain-1)/grain)
+	if workers <= 1 {
+		for i := range n {
+			f(i)
+		}
+		return
+	}
+	var next atomic.Int64
+	work := func() {
+		for {
+			to := int(next.Add(grain))
+			from := to - grain
+			if from >= n {
+				return
+			}
+			for i := from; i < min(to, n); i++ {
+				f(i)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(work)
+	}
+	wg.Wait()
+}
