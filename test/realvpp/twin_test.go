@@ -53,6 +53,7 @@ type twin struct {
 	hushed  int        // how many such packets were not answered, as VPP answers few
 	written []string   // what the agents wrote, as long as it was the same
 	beside  *plainConn // to the simulated VPP; nil before it is needed
+	lost    int        // packets that were sent twice
 	last    scene      // what was sent last
 	chances int        // how often a port made up was by chance the one it replaced
 }
@@ -359,6 +360,12 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 	defer w.sim.Release()
 	story := []scene{{in, f, real}}
 	landed, hidden, err := w.explain(mark, story)
+	if err != nil && len(real) == 0 && w.lost < fewLost { // lost between here and VPP, as happens on a busy machine?
+		w.lost++
+		if story[0].real, err = w.lab.send(in, f.real); err == nil {
+			landed, hidden, err = w.explain(mark, story)
+		}
+	}
 	if err != nil || !hidden {
 		return landed, err
 	}
@@ -487,6 +494,9 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 	}
 	return landed, ""
 }
+
+// fewLost is how many packets may get lost on their way to VPP in a whole test; what VPP drops it drops twice.
+const fewLost = 3
 
 // fewChances is how often one of 64,000 ports may be the right one by chance.
 const fewChances = 3
