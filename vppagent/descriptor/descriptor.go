@@ -146,6 +146,9 @@ func (d *Dump) reply(id string) (vpp.Reply, error) {
 	return r, nil
 }
 
+// size is the number of details of a dump; 0 if it failed.
+func (d *Dump) size(id string) int { return len(d.replies[id].Details) }
+
 // details returns the details of a dump whose messages are D.
 func details[D any](d *Dump, id string) ([]D, error) {
 	r, err := d.reply(id)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sort"
 	"strings"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
@@ -202,8 +203,8 @@ func (d *dnat) mapping(id natID) *mapping {
 	if d == nil {
 		return nil
 	}
-	at, found := slices.BinarySearchFunc(d.mappings, id, func(m mapping, id natID) int { return cmp.Compare(m.id, id) })
-	if !found {
+	at := sort.Search(len(d.mappings), func(i int) bool { return d.mappings[i].id >= id }) // by index: mappings are big
+	if at == len(d.mappings) || d.mappings[at].id != id {
 		return nil
 	}
 	return &d.mappings[at]

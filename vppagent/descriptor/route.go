@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"go.fd.io/govpp/binapi/fib_types"
@@ -297,14 +298,13 @@ func routeDumps(_ *World, c Candidates) (out []Request) {
 type sought struct {
 	*route
 	key   string
-	next  int // 1 + index of another one of the same prefix; 0: none
-	there bool
-	path  path // that leads where the route does, if there
+	next  int    // 1 + index of another one of the same prefix; 0: none
+	found *route // as VPP has it; nil: it has none
 }
 
 // retrieveRoutes looks only for what is wanted or ours: a FIB is full of routes others made.
 func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
-	var all []sought
+	all := make([]sought, 0, 64)
 	tables := map[tableID]map[prefixKey]int{} // 1 + index of the first one of a prefix
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
@@ -315,8 +315,9 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 		}
 		t := tables[r.table()]
 		if t == nil {
-			t = map[prefixKey]int{}
-			tables[r.table()] = t
+			n := d.size(r.table().String()) // no more of them are worth finding
+			t = make(map[prefixKey]int, n)
+			tables[r.table()], all = t, slices.Grow(all, n)
 		}
 		k := keyOf(r.dst)
 		all = append(all, sought{route: r, key: key, next: t[k]})
@@ -335,8 +336,8 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 	}
 	out := make([]Found, 0, len(all))
 	for i := range all {
-		if s := &all[i]; s.there {
-			out = append(out, Found{Key: s.key, State: s.state()})
+		if s := &all[i]; s.found != nil {
+			out = append(out, Found{Key: s.key, State: s.found})
 		}
 	}
 	return out, nil
@@ -346,19 +347,22 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 func (s *sought) look(w *World, paths []fib_types.FibPath, v6 bool) {
 	s.free = s.free && len(paths) == 0
 	for i := range paths {
-		if p := fromPath(w, v6, paths[i]); !s.there && s.leadsTo(w, p) {
-			s.there, s.path = true, p
+		if s.found != nil {
+			return
+		}
+		if p := fromPath(w, v6, paths[i]); s.leadsTo(w, p) {
+			s.found = s.as(p)
 		}
 	}
 }
 
-// state is the route as VPP has it.
-func (s *sought) state() *route {
-	if s.kind == s.path.kind && s.weight == s.path.weight && s.pref == s.path.pref {
-		return s.route
+// as is the route with what may differ in a path that leads where it does; itself if nothing does.
+func (r *route) as(p path) *route {
+	if r.kind == p.kind && r.weight == p.weight && r.pref == p.pref {
+		return r
 	}
-	got := *s.route
-	got.kind, got.weight, got.pref = s.path.kind, s.path.weight, s.path.pref
+	got := *r
+	got.kind, got.weight, got.pref = p.kind, p.weight, p.pref
 	return &got
 }
 
