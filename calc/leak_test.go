@@ -1,0 +1,68 @@
+package calc
+
+import (
+	"reflect"
+	"testing"
+
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Remaining names what a graph still remembers. Numbers given back and scratch space do not count.
+func (g *Graph) Remaining() map[string]int {
+	out := map[string]int{}
+	count := func(owner string, v any) {
+		r := reflect.Indirect(reflect.ValueOf(v))
+		for i := range r.NumField() {
+			if f := r.Field(i); f.Kind() == reflect.Map && f.Len() > 0 {
+				out[owner+"."+r.Type().Field(i).Name] = f.Len()
+			}
+		}
+	}
+	count("graph", g)
+	count("sets", g.sets)
+	count("services", &g.sets.services)
+	count("policies", g.policies)
+	count("endpoints", g.endpoints)
+	count("routes", g.routes)
+	count("vteps", g.vteps)
+	for name, x := range map[string]*labelIndex{"sets.index": g.sets.index, "policies.local": g.policies.local} {
+		count(name, x)
+		count(name+".labels", &x.labels)
+		out[name+" live"] = x.live
+		out[name+" unanchored"] = x.unanchored.len()
+		out[name+" pairs"] = len(x.labels.pairs) - len(x.labels.free)
+	}
+	count("routes.wanted", g.routes.wanted)
+	count("vteps.wanted", g.vteps.wanted)
+	count("hostV4", g.passthru.hostV4)
+	count("hostV6", g.passthru.hostV6)
+	count("hosts", g.passthru.hosts)
+	count("pools", g.passthru.pools)
+	count("namespace", g.passthru.namespace)
+	if g.routes.trie.v4 != nil || g.routes.trie.v6 != nil {
+		out["routes.trie"] = 1
+	}
+	for k, n := range out {
+		if n == 0 {
+			delete(out, k)
+		}
+	}
+	return out
+}
+
+func TestRemainingSeesWhatIsThere(t *testing.T) {
+	g := New(Config{Node: "n1"})
+	if r := g.Remaining(); len(r) > 0 {
+		t.Errorf("an empty graph remembers %v", r)
+	}
+	g.SetWorkload(model.WorkloadID{Node: "n1"}, &model.WorkloadEndpoint{
+		Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, Labels: map[string]string{"a": "b"}, Profiles: []string{"p"},
+	})
+	for _, want := range []string{"sets.owner", "graph.workloads", "sets.index.parents", "sets.index.labels.keys", "routes.wepNets"} {
+		if g.Remaining()[want] != 1 {
+			t.Errorf("%s: %v", want, g.Remaining())
+		}
+	}
+}
