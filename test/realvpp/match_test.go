@@ -1,0 +1,77 @@
+package realvpp
+
+import (
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// match pairs what left both; why is not "" if that cannot be done.
+func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why string) {
+	if len(sims) != len(reals) {
+		return nil, fmt.Sprintf("%d packets left the sim, %d the VPP", len(sims), len(reals))
+	}
+	for i, s := range sims {
+		r := reals[i]
+		switch {
+		case s.Interface != r.Interface:
+			return nil, "they left by different interfaces"
+		case s.BadChecksum != r.BadChecksum:
+			return nil, "one checksum is wrong"
+		case !equal(in, s.Packet, r.Packet):
+			if !equal(in, reported(s.Packet, r.Packet), r.Packet) || w.chances >= fewChances {
+				return nil, "they differ, whatever the load balancer chooses"
+			}
+			w.chances++
+		}
+		landed = append(landed, landing{flight: flight{s.Packet, r.Packet}, at: s.Interface, spoil: s.BadChecksum})
+	}
+	return landed, ""
+}
+
+// fewLost is how many packets may get lost on their way to VPP in a whole test; what VPP drops it drops twice.
+const fewLost = 3
+
+// fewChances is how often one of 64,000 ports may be the right one by chance.
+const fewChances = 3
+
+// reported is s with the source port that r has, if NAT gave both another one than they came with or might have.
+func reported(s, r packet.Packet) packet.Packet {
+	if s.SrcPort >= 1024 && r.SrcPort >= 1024 {
+		s.SrcPort = r.SrcPort
+	}
+	return s
+}
+
+// equal compares two packets that came of the same flight. A port may differ if both are new, or if they already did.
+func equal(in flight, s, r packet.Packet) bool {
+	if (s.Inner == nil) != (r.Inner == nil) || s.Inner != nil && !equal(in, *s.Inner, *r.Inner) {
+		return false
+	}
+	pairs := [][2]uint16{}
+	var collect func(a, b packet.Packet)
+	collect = func(a, b packet.Packet) {
+		pairs = append(pairs, [2]uint16{a.SrcPort, b.SrcPort}, [2]uint16{a.DstPort, b.DstPort}, [2]uint16{a.ICMPID, b.ICMPID})
+		if a.Inner != nil && b.Inner != nil {
+			collect(*a.Inner, *b.Inner)
+		}
+	}
+	collect(in.sim, in.real)
+	port := func(a, b uint16) bool {
+		if a == b {
+			return true
+		}
+		fresh := true
+		for _, p := range pairs {
+			if p == [2]uint16{a, b} {
+				return true
+			}
+			fresh = fresh && p[0] != a && p[1] != b
+		}
+		return fresh
+	}
+	return port(s.SrcPort, r.SrcPort) && port(s.DstPort, r.DstPort) && port(s.ICMPID, r.ICMPID) &&
+		s.Src == r.Src && s.Dst == r.Dst && s.Proto == r.Proto && s.TCPFlags == r.TCPFlags &&
+		s.ICMPType == r.ICMPType && s.ICMPCode == r.ICMPCode && s.Life() == r.Life()
+}
