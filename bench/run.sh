@@ -10,7 +10,7 @@ trap 'rm -f "$raw"' EXIT
 measure() { # pattern, benchtime, packages
 	local pattern=$1 count=$2
 	shift 2
-	"$go" test -run '^$' -bench "$pattern" -benchtime "$count" -timeout 9m "$@" | grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+	"$go" test -run '^$' -bench "$pattern" -benchtime "$count" -timeout 9m "$@" | grep --line-buffered -E '^(Benchmark|vpp: |--- FAIL|FAIL|panic|    )' | tee -a "$raw"
 }
 
 cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo 2>/dev/null || true)
@@ -71,7 +71,7 @@ mkdir -p bench/results
 	echo "- load before (1, 5, 15 minutes): $load"
 	echo "- $("$go" version), commit $commit, $(($(date +%s) - began)) s"
 	echo "- peers: the sim (in the process of the agent, so both share the cores), the null peer (answers from a tape)$(
-		[ -z "${CONTIV_VPP:-}" ] || echo ", $("$CONTIV_VPP" --version 2>/dev/null | head -1 | awk '{ print $1, $2 }')"
+		grep -m 1 '^vpp: ' "$raw" | sed 's/^vpp: /, VPP /' || true
 	)"
 	echo "- both sides of a ratio were measured in turn in the same run; times are medians"
 	echo

@@ -67,6 +67,9 @@ func plumbVPP(tb testing.TB, dial dialer) {
 	tb.Helper()
 	conn := dialBare(tb, dial)
 	defer conn.stop()
+	if b, ok := tb.(*testing.B); ok && b.Name() == "BenchmarkFirstSync" {
+		fmt.Printf("vpp: %s\n", conn.State().Version) // a configuration line of the benchmark format
+	}
 	one := func(m api.Message) api.Message {
 		r := conn.Do(tb.Context(), vpp.Call{Msg: m})[0]
 		if r.Err != nil {
