@@ -21,7 +21,7 @@ import (
 // it that saw only the result, and with a literal reading of the result.
 func TestAnyPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := calc.Config{Node: self, NodeResources: true, WorkloadRoutes: chance(t, 30)}
+		cfg := calc.Config{Node: self, NodeResources: chance(t, 80), WorkloadRoutes: chance(t, 30)}
 		g, w, m := calc.New(cfg), newWorld(), newMirror()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.step(t, g)
@@ -44,7 +44,7 @@ func TestAnyPath(t *testing.T) {
 		if diff := cmp.Diff(n.dump(), m.dump()); diff != "" {
 			t.Errorf("a graph that saw only the result says otherwise (-fresh +incremental):\n%s", diff)
 		}
-		for _, p := range w.disagreements(m) {
+		for _, p := range append(w.disagreements(m), w.routeDisagreements(m, cfg)...) {
 			t.Error(p)
 		}
 		w.clear(g)
@@ -70,6 +70,9 @@ func (w *world) clear(g *calc.Graph) {
 	none(w.profiles, g.SetProfile)
 	none(w.pools, g.SetPool)
 	none(w.hosts, g.SetHost)
+	none(w.hostIPs, setHostIP(g))
+	none(w.wireguard, g.SetWireguard)
+	none(w.params, setParam(g))
 }
 
 func none[K comparable, V any](m map[K]*V, set func(K, *V)) {

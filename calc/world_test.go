@@ -26,14 +26,21 @@ type world struct {
 	pools     map[string]*model.Pool
 	blocks    map[netip.Prefix]*model.Block
 	hosts     map[string]*model.Host
+	hostIPs   map[string]*netip.Addr
+	wireguard map[string]*model.Wireguard
+	params    map[param]*string
 }
+
+// param is a parameter of Felix's configuration; node "" is for all nodes.
+type param struct{ node, name string }
 
 func newWorld() *world {
 	return &world{
 		map[model.WorkloadID]*model.WorkloadEndpoint{}, map[model.HostEndpointID]*model.HostEndpoint{},
 		map[string]*model.NetworkSet{}, map[model.PolicyID]*model.Policy{}, map[string]*model.Tier{},
 		map[string]*model.Profile{}, map[model.SliceID]*model.EndpointSlice{}, map[string]*model.Pool{},
-		map[netip.Prefix]*model.Block{}, map[string]*model.Host{},
+		map[netip.Prefix]*model.Block{}, map[string]*model.Host{}, map[string]*netip.Addr{}, map[string]*model.Wireguard{},
+		map[param]*string{},
 	}
 }
 
@@ -49,6 +56,31 @@ func (w *world) tell(g *calc.Graph) {
 	all(w.profiles, g.SetProfile)
 	all(w.pools, g.SetPool)
 	all(w.hosts, g.SetHost)
+	all(w.hostIPs, setHostIP(g))
+	all(w.wireguard, g.SetWireguard)
+	all(w.params, setParam(g))
+}
+
+func setHostIP(g *calc.Graph) func(string, *netip.Addr) {
+	return func(node string, a *netip.Addr) {
+		if a == nil {
+			a = &netip.Addr{}
+		}
+		g.SetHostIP(node, *a)
+	}
+}
+
+func setParam(g *calc.Graph) func(param, *string) {
+	return func(p param, value *string) {
+		if value == nil {
+			value = new(string)
+		}
+		if p.node == "" {
+			g.SetConfig(p.name, *value)
+		} else {
+			g.SetHostConfig(p.node, p.name, *value)
+		}
+	}
 }
 
 func all[K comparable, V any](m map[K]*V, set func(K, *V)) {
@@ -259,7 +291,7 @@ func host(t *rapid.T, name string) *model.Host {
 // step makes one random change.
 func (w *world) step(t *rapid.T, g *calc.Graph) {
 	gone := chance(t, 25)
-	switch rapid.IntRange(0, 12).Draw(t, "what") {
+	switch rapid.IntRange(0, 15).Draw(t, "what") {
 	case 0, 1:
 		id := model.WorkloadID{Node: pick(t, []string{self, self, "n2"}), Orchestrator: "k8s", Workload: name("w", 4)(t), Endpoint: "eth0"}
 		put(w.workloads, g.SetWorkload, id, unless(gone, workload(t, id)))
@@ -299,6 +331,18 @@ func (w *world) step(t *rapid.T, g *calc.Graph) {
 		put(w.hosts, g.SetHost, n, unless(gone, host(t, n)))
 	case 12:
 		w.touch(t, g)
+	case 13:
+		a := netip.AddrFrom4([4]byte{192, 168, 0, byte(rapid.IntRange(1, 3).Draw(t, "host"))})
+		put(w.hostIPs, setHostIP(g), name("n", 3)(t), unless(gone, &a))
+	case 14:
+		wg := &model.Wireguard{PublicKey: pick(t, []string{"", "k"}), PublicKeyV6: pick(t, []string{"", "k"}), IPv4: address(t)}
+		put(w.wireguard, g.SetWireguard, name("n", 3)(t), unless(gone, wg))
+	case 15:
+		p := param{pick(t, []string{"", self, "n2"}), pick(t, []string{
+			"IPv4VXLANTunnelAddr", "IPv6VXLANTunnelAddr", "VXLANTunnelMACAddr", "VXLANTunnelMACAddrV6", "VXLANEnabled",
+		})}
+		value := map[bool]string{true: "10.0.0.9", false: "true"}[chance(t, 80)]
+		put(w.params, setParam(g), p, unless(gone, &value))
 	}
 }
 

@@ -1,0 +1,157 @@
+package calc_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"sort"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// claim is something that says something about a network: how wide it is and what comes first at one width decide.
+type claim struct {
+	net  netip.Prefix
+	rank int    // what it is, in the order things at one network are looked at
+	tie  string // among those of one rank the first counts
+	says func(*felix.RouteUpdate)
+	node string
+}
+
+// claims lists, one by one, all that says something about networks.
+func (w *world) claims(cfg calc.Config) (out []claim) {
+	kind := func(node string, local, remote felix.RouteType) func(*felix.RouteUpdate) {
+		return func(r *felix.RouteUpdate) {
+			if r.DstNodeName = node; node == self {
+				r.Types |= local
+			} else {
+				r.Types |= remote
+			}
+		}
+	}
+	for id, p := range w.pools {
+		out = append(out, claim{p.CIDR, 0, id, func(r *felix.RouteUpdate) {
+			r.IpPoolType = felix.IPPoolType_NO_ENCAP
+			if p.VXLANMode != "" {
+				r.IpPoolType = felix.IPPoolType_VXLAN
+			} else if p.IPIPMode != "" {
+				r.IpPoolType = felix.IPPoolType_IPIP
+			}
+			r.NatOutgoing = r.NatOutgoing || p.Masquerade
+			r.SameSubnet = r.SameSubnet || p.VXLANMode == "cross-subnet" || p.IPIPMode == "cross-subnet"
+		}, ""})
+	}
+	for cidr, b := range w.blocks {
+		if cfg.WorkloadRoutes {
+			continue
+		}
+		for _, a := range b.Borrowed {
+			if net := netip.PrefixFrom(a.Addr, a.Addr.BitLen()); net != cidr || b.Node == "" {
+				out = append(out, claim{net, 1, cidr.String(), kind(a.Node, felix.RouteType_LOCAL_WORKLOAD, felix.RouteType_REMOTE_WORKLOAD), a.Node})
+			}
+		}
+		if b.Node != "" {
+			out = append(out, claim{cidr, 1, cidr.String(), kind(b.Node, felix.RouteType_LOCAL_WORKLOAD, felix.RouteType_REMOTE_WORKLOAD), b.Node})
+		}
+	}
+	for name, h := range w.known(cfg) {
+		for _, a := range []netip.Addr{h.IPv4, h.IPv6} {
+			if a.IsValid() {
+				out = append(out, claim{netip.PrefixFrom(a, a.BitLen()), 2, name, kind(name, felix.RouteType_LOCAL_HOST, felix.RouteType_REMOTE_HOST), name})
+			}
+		}
+		for what, a := range map[string]netip.Addr{"3ipip": h.IPIP, "4vxlan": h.VXLAN4} {
+			if a.IsValid() {
+				out = append(out, claim{netip.PrefixFrom(a, 32), 3, name + " " + what, kind(name, felix.RouteType_LOCAL_TUNNEL, felix.RouteType_REMOTE_TUNNEL), name})
+			}
+		}
+	}
+	for id, e := range w.workloads {
+		for _, n := range e.Nets {
+			if id.Node == self || cfg.WorkloadRoutes {
+				out = append(out, claim{n, 3, id.Node + " 1workload", kind(id.Node, felix.RouteType_LOCAL_WORKLOAD, felix.RouteType_REMOTE_WORKLOAD), id.Node})
+			}
+		}
+	}
+	return out
+}
+
+// known are the nodes routing knows an address of.
+func (w *world) known(cfg calc.Config) map[string]*model.Host {
+	out := map[string]*model.Host{}
+	if cfg.NodeResources {
+		for name, h := range w.hosts {
+			if h.IPv4.IsValid() || h.IPv6.IsValid() {
+				out[name] = h
+			}
+		}
+		return out
+	}
+	for name, a := range w.hostIPs {
+		out[name] = &model.Host{IPv4: *a, Net4: netip.PrefixFrom(*a, 32)}
+	}
+	return out
+}
+
+// routeDisagreements compares routes with a literal reading: all claims on networks that contain the destination, the
+// widest first, what a later one says over what an earlier one said.
+func (w *world) routeDisagreements(m *mirror, cfg calc.Config) []string {
+	claims := w.claims(cfg)
+	sort.Slice(claims, func(i, j int) bool {
+		a, b := claims[i], claims[j]
+		if a.net.Bits() != b.net.Bits() {
+			return a.net.Bits() < b.net.Bits()
+		}
+		return a.rank < b.rank || a.rank == b.rank && a.tie < b.tie
+	})
+	want := map[string]string{}
+	for _, c := range claims {
+		dst := c.net
+		if dst.IsSingleIP() && dst.Addr().IsUnspecified() {
+			continue
+		}
+		r := &felix.RouteUpdate{Dst: dst.String()}
+		seen := map[string]bool{}
+		for _, o := range claims {
+			if key := fmt.Sprint(o.net, o.rank); o.net.Overlaps(dst) && o.net.Bits() <= dst.Bits() && !seen[key] {
+				seen[key] = true
+				o.says(r)
+			}
+		}
+		known := w.known(cfg)
+		crosses := r.SameSubnet
+		r.SameSubnet = false
+		if h := known[r.DstNodeName]; h != nil {
+			ip, net := h.IPv4, netip.Prefix{}
+			if me := known[self]; me != nil {
+				net = me.Net4
+			}
+			if dst.Addr().Is6() {
+				ip, net = h.IPv6, netip.Prefix{}
+				if me := known[self]; me != nil {
+					net = me.Net6
+				}
+			}
+			if ip.IsValid() {
+				r.DstNodeIp = ip.String()
+				r.SameSubnet = crosses && net.IsValid() && net.Contains(ip)
+			}
+		}
+		want[r.Dst] = routeLine(r)
+	}
+	got := map[string]string{}
+	for _, v := range m.things {
+		if r, ok := v.(*felix.RouteUpdate); ok {
+			got[r.Dst] = routeLine(r)
+		}
+	}
+	return compare("routes", slices.Sorted(maps.Values(want)), slices.Sorted(maps.Values(got)))
+}
+
+func routeLine(r *felix.RouteUpdate) string {
+	return fmt.Sprint(r.Dst, " types ", int32(r.Types), " pool ", r.IpPoolType, " to ", r.DstNodeName, " ", r.DstNodeIp,
+		" nat ", r.NatOutgoing, " same subnet ", r.SameSubnet)
+}
