@@ -20,7 +20,7 @@ func (x *labelIndex) anchor(s uint32) {
 			continue
 		}
 		id := x.labels.hold(t.Key, t.Value)
-		x.labels.pairs[id].selectors.add(s)
+		x.labels.pairs[id].hooks().selectors.add(s)
 		entry.pairs = append(entry.pairs, id)
 	}
 }
@@ -36,7 +36,7 @@ func (x *labelIndex) unanchor(s uint32) {
 		x.labels.dropKey(k)
 	}
 	for _, id := range entry.pairs {
-		x.labels.pairs[id].selectors.remove(s)
+		x.labels.pairs[id].hooks().selectors.remove(s)
 		x.labels.release(id)
 	}
 }
@@ -64,14 +64,8 @@ func (x *labelIndex) cost(t selector.Term) int {
 	if t.Value == (selector.Symbol{}) {
 		return k.carriers + k.selectors.len()
 	}
-	id, known := k.values[t.Value]
-	if !known {
-		return 0
+	if id, known := k.values[t.Value]; known {
+		return x.labels.pairs[id].cost()
 	}
-	p := &x.labels.pairs[id]
-	cost := p.items.len() + p.selectors.len()
-	for parent := range p.parents {
-		cost += parent.items.len()
-	}
-	return cost
+	return 0
 }

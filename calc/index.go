@@ -167,16 +167,13 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 	old := p.pairs
 	for _, id := range old {
 		pair := &x.labels.pairs[id]
-		delete(pair.parents, p)
+		delete(pair.hooks().parents, p)
 		pair.key.carriers--
 	}
 	p.pairs = x.labels.holdAll(labels)
 	for _, id := range p.pairs {
 		pair := &x.labels.pairs[id]
-		if pair.parents == nil {
-			pair.parents = map[*parent]bool{}
-		}
-		pair.parents[p] = true
+		pair.hooks().parents[p] = true
 		pair.key.carriers++
 	}
 	x.labels.releaseAll(old)
@@ -215,7 +212,9 @@ func (x *labelIndex) rescan(h uint32) {
 	}
 	for _, id := range v.ids {
 		p := &x.labels.pairs[id]
-		p.selectors.each(try)
+		if p.more != nil {
+			p.more.selectors.each(try)
+		}
 		p.key.selectors.each(try)
 	}
 	x.unanchored.each(try)
@@ -299,19 +298,11 @@ func (x *labelIndex) candidates(s uint32, f func(item uint32)) {
 		return
 	}
 	for _, id := range sel.pairs {
-		x.carriers(id, f)
+		x.labels.pairs[id].carriers(f)
 	}
 	for _, k := range sel.keys {
 		for _, id := range k.values {
-			x.carriers(id, f)
+			x.labels.pairs[id].carriers(f)
 		}
-	}
-}
-
-func (x *labelIndex) carriers(pair uint32, f func(item uint32)) {
-	p := &x.labels.pairs[pair]
-	p.items.each(f)
-	for parent := range p.parents {
-		parent.items.each(f)
 	}
 }

@@ -9,12 +9,47 @@ import (
 // A label is a key and a value; each distinct one in use is stored once and known by a number, so that an endpoint's
 // labels are a few 32-bit words. A pair knows who carries it and which selectors wait for it.
 type labelPair struct {
-	key       *labelKey
-	value     selector.Symbol
-	refs      int              // items, parents and selectors that hold the number
-	items     idSet            // items that carry it themselves
-	parents   map[*parent]bool // parents that carry it
-	selectors idSet            // selectors anchored here
+	key   *labelKey
+	value selector.Symbol
+	refs  int32  // items, parents and selectors that hold the number
+	items idSet  // items that carry it themselves
+	more  *hooks // nil: none, as for most pairs in a cluster
+}
+
+// hooks are the rarer holders of a label.
+type hooks struct {
+	parents   map[*parent]bool // that carry it
+	selectors idSet            // anchored here
+}
+
+// hooks returns the pair's, making them if need be.
+func (p *labelPair) hooks() *hooks {
+	if p.more == nil {
+		p.more = &hooks{parents: map[*parent]bool{}}
+	}
+	return p.more
+}
+
+// carriers calls f with the items that carry the label, themselves or by a parent; perhaps more than once.
+func (p *labelPair) carriers(f func(item uint32)) {
+	p.items.each(f)
+	if p.more != nil {
+		for parent := range p.more.parents {
+			parent.items.each(f)
+		}
+	}
+}
+
+// cost is what hangs at the label: items and selectors.
+func (p *labelPair) cost() int {
+	n := p.items.len()
+	if p.more == nil {
+		return n
+	}
+	for parent := range p.more.parents {
+		n += parent.items.len()
+	}
+	return n + p.more.selectors.len()
 }
 
 // labelKey is a label's name with the values in use.

@@ -1,10 +1,9 @@
 package calc
 
 import (
+	"net/netip"
 	"reflect"
 	"testing"
-
-	"net/netip"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )

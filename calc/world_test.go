@@ -36,10 +36,18 @@ type param struct{ node, name string }
 
 func newWorld() *world {
 	return &world{
-		map[model.WorkloadID]*model.WorkloadEndpoint{}, map[model.HostEndpointID]*model.HostEndpoint{},
-		map[string]*model.NetworkSet{}, map[model.PolicyID]*model.Policy{}, map[string]*model.Tier{},
-		map[string]*model.Profile{}, map[model.SliceID]*model.EndpointSlice{}, map[string]*model.Pool{},
-		map[netip.Prefix]*model.Block{}, map[string]*model.Host{}, map[string]*netip.Addr{}, map[string]*model.Wireguard{},
+		map[model.WorkloadID]*model.WorkloadEndpoint{},
+		map[model.HostEndpointID]*model.HostEndpoint{},
+		map[string]*model.NetworkSet{},
+		map[model.PolicyID]*model.Policy{},
+		map[string]*model.Tier{},
+		map[string]*model.Profile{},
+		map[model.SliceID]*model.EndpointSlice{},
+		map[string]*model.Pool{},
+		map[netip.Prefix]*model.Block{},
+		map[string]*model.Host{},
+		map[string]*netip.Addr{},
+		map[string]*model.Wireguard{},
 		map[param]*string{},
 	}
 }
@@ -221,7 +229,6 @@ func aPolicy(t *rapid.T, id model.PolicyID) *model.Policy {
 		ID: id, Tier: name("tier", 3)(t), Order: order(t), Selector: selectors(t), Ingress: chance(t, 50),
 		Egress: chance(t, 50), InboundRules: some(t, 2, rule), OutboundRules: some(t, 2, rule),
 		Untracked: chance(t, 10), PreDNAT: chance(t, 10), ApplyOnForward: chance(t, 30), Everywhere: chance(t, 10),
-		Staged: chance(t, 10),
 	}
 }
 
@@ -234,8 +241,7 @@ func workload(t *rapid.T, id model.WorkloadID) *model.WorkloadEndpoint {
 
 func slice(t *rapid.T, id model.SliceID) *model.EndpointSlice {
 	port := func(t *rapid.T) model.EndpointPort {
-		p := namedPort(t)
-		return model.EndpointPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}
+		return model.EndpointPort(namedPort(t))
 	}
 	return &model.EndpointSlice{
 		ID: id, Service: serviceID(t), Ports: some(t, 2, port),
@@ -307,7 +313,9 @@ func (w *world) step(t *rapid.T, g *calc.Graph) {
 		s := &model.NetworkSet{Name: n, Nets: some(t, 3, network), Labels: labels(t), Profiles: some(t, 1, name("prof", 3))}
 		put(w.netsets, g.SetNetworkSet, n, unless(gone, s))
 	case 4, 5:
-		kind := pick(t, []model.PolicyKind{model.KindGlobalNetworkPolicy, model.KindAdminNetworkPolicy})
+		kind := pick(t, []model.PolicyKind{
+			model.KindGlobalNetworkPolicy, model.KindAdminNetworkPolicy, model.KindStagedGlobalPolicy,
+		})
 		id := model.PolicyID{Kind: kind, Name: name("pol", 3)(t)}
 		put(w.policies, g.SetPolicy, id, unless(gone, aPolicy(t, id)))
 	case 6:

@@ -9,7 +9,7 @@ import (
 // PolicyKind names where a policy comes from; it decides how the policy is called on Felix's wire.
 type PolicyKind string
 
-// The kinds of policies. A staged policy is evaluated and reported but never enforced.
+// The kinds of policies.
 const (
 	KindNetworkPolicy        PolicyKind = "NetworkPolicy"              // networking.k8s.io/v1
 	KindAdminNetworkPolicy   PolicyKind = "AdminNetworkPolicy"         // policy.networking.k8s.io/v1alpha1
@@ -17,6 +17,10 @@ const (
 	KindClusterNetworkPolicy PolicyKind = "ClusterNetworkPolicy"       // policy.networking.k8s.io/v1alpha2
 	KindCalicoNetworkPolicy  PolicyKind = "CalicoNetworkPolicy"        // projectcalico.org/v3 NetworkPolicy
 	KindGlobalNetworkPolicy  PolicyKind = "GlobalNetworkPolicy"        // projectcalico.org/v3
+	// Staged policies are listed like any other, and never enforced: a data plane skips them.
+	KindStagedKubernetesPolicy PolicyKind = "StagedKubernetesNetworkPolicy" // projectcalico.org/v3
+	KindStagedNetworkPolicy    PolicyKind = "StagedNetworkPolicy"           // projectcalico.org/v3
+	KindStagedGlobalPolicy     PolicyKind = "StagedGlobalNetworkPolicy"     // projectcalico.org/v3
 	// KindTieredPolicy is a policy of Felix's own datastore up to v3.31, where names are unique within a tier: Name is
 	// the name on the wire, as it is, and Namespace is the tier.
 	KindTieredPolicy PolicyKind = "TieredPolicy"
@@ -46,23 +50,28 @@ const (
 )
 
 // FelixName is the policy's name within its tier as Felix v3.31 writes it: "prod/knp.default.web",
-// "kanp.adminnetworkpolicy.x", "prod/sec.web". Felix v3.31 knows no ClusterNetworkPolicy: those are "kcnp.<tier>.x".
+// "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names differ where identifiers do, except that
+// Calico's own "x" in the default tier is "default.x" too. Felix v3.31 knows no ClusterNetworkPolicy: "kcnp.<tier>.x".
 func (id PolicyID) FelixName(tier string) string {
-	switch id.Kind {
-	case KindNetworkPolicy:
-		return id.Namespace + "/knp.default." + id.Name
-	case KindAdminNetworkPolicy:
-		return "kanp." + TierAdmin + "." + id.Name
-	case KindBaselinePolicy:
-		return "kbanp." + TierBaseline + "." + id.Name
-	case KindClusterNetworkPolicy:
-		return "kcnp." + tier + "." + id.Name
-	case KindTieredPolicy:
-		return id.Name
-	}
 	name := id.Name
-	if !strings.HasPrefix(name, tier+".") {
-		name = tier + "." + name
+	switch id.Kind {
+	case KindTieredPolicy:
+		return name
+	case KindAdminNetworkPolicy:
+		return "kanp." + TierAdmin + "." + name
+	case KindBaselinePolicy:
+		return "kbanp." + TierBaseline + "." + name
+	case KindClusterNetworkPolicy:
+		return "kcnp." + tier + "." + name
+	case KindNetworkPolicy, KindStagedKubernetesPolicy:
+		name = "knp.default." + name
+	default:
+		if tier == TierDefault && !strings.HasPrefix(name, "default.") {
+			name = "default." + name
+		}
+	}
+	if id.Kind == KindStagedKubernetesPolicy || id.Kind == KindStagedNetworkPolicy || id.Kind == KindStagedGlobalPolicy {
+		name = "staged:" + name
 	}
 	if id.Namespace != "" {
 		name = id.Namespace + "/" + name
@@ -137,7 +146,6 @@ type Policy struct {
 	ID             PolicyID
 	Tier           string
 	Order          Order
-	Staged         bool   // evaluated, never enforced: Felix's name says "staged:"
 	Namespace      string // of a namespaced policy; "" for cluster-wide ones
 	Selector       string // of the endpoints it applies to, in the selector language; "" is all()
 	Ingress        bool   // governs ingress. Neither Ingress nor Egress means both
@@ -151,18 +159,7 @@ type Policy struct {
 }
 
 // FelixName is the name of the policy on Felix's wire.
-func (p *Policy) FelixName() string {
-	name := p.ID.FelixName(p.Tier)
-	if !p.Staged {
-		return name
-	}
-	if ns, rest, ok := strings.Cut(name, "/"); ok {
-		return ns + "/" + stagedPrefix + rest
-	}
-	return stagedPrefix + name
-}
-
-const stagedPrefix = "staged:"
+func (p *Policy) FelixName() string { return p.ID.FelixName(p.Tier) }
 
 // Profile is rules and labels endpoints refer to by name: a Kubernetes namespace is profile "kns.<ns>", a service
 // account "ksa.<ns>.<name>".

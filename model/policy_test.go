@@ -11,14 +11,15 @@ func TestFelixName(t *testing.T) {
 		want   string
 	}{
 		{Policy{ID: PolicyID{KindNetworkPolicy, "prod", "web"}, Tier: TierDefault}, "prod/knp.default.web"},
-		{Policy{ID: PolicyID{KindNetworkPolicy, "prod", "web"}, Tier: TierDefault, Staged: true}, "prod/staged:knp.default.web"},
+		{Policy{ID: PolicyID{KindStagedKubernetesPolicy, "prod", "web"}, Tier: TierDefault}, "prod/staged:knp.default.web"},
 		{Policy{ID: PolicyID{KindAdminNetworkPolicy, "", "a"}, Tier: TierAdmin}, "kanp.adminnetworkpolicy.a"},
 		{Policy{ID: PolicyID{KindBaselinePolicy, "", "b"}, Tier: TierBaseline}, "kbanp.baselineadminnetworkpolicy.b"},
 		{Policy{ID: PolicyID{KindClusterNetworkPolicy, "", "c"}, Tier: "kube-admin"}, "kcnp.kube-admin.c"},
 		{Policy{ID: PolicyID{KindCalicoNetworkPolicy, "prod", "sec.web"}, Tier: "sec"}, "prod/sec.web"},
-		{Policy{ID: PolicyID{KindCalicoNetworkPolicy, "prod", "web"}, Tier: "sec"}, "prod/sec.web"},
+		{Policy{ID: PolicyID{KindCalicoNetworkPolicy, "prod", "web"}, Tier: "sec"}, "prod/web"},
+		{Policy{ID: PolicyID{KindStagedNetworkPolicy, "prod", "sec.web"}, Tier: "sec"}, "prod/staged:sec.web"},
 		{Policy{ID: PolicyID{KindGlobalNetworkPolicy, "", "sec.deny-all"}, Tier: "sec"}, "sec.deny-all"},
-		{Policy{ID: PolicyID{KindGlobalNetworkPolicy, "", "all"}, Tier: "default", Staged: true}, "staged:default.all"},
+		{Policy{ID: PolicyID{KindStagedGlobalPolicy, "", "all"}, Tier: "default"}, "staged:default.all"},
 		{Policy{ID: PolicyID{KindTieredPolicy, "sec", "as-it-is"}, Tier: "sec"}, "as-it-is"},
 	} {
 		if got := c.policy.FelixName(); got != c.want {
