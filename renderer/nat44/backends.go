@@ -31,14 +31,14 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 		s.note(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
 		set = pick(set, MaxBackends, s.node.Name)
 	}
-	weight := localWeight(set, s.cfg.LocalEndpointWeight)
+	remote, local := weights(set, s.cfg.LocalEndpointWeight)
 	messages := make([]nat.DNat44_StaticMapping_LocalIP, len(set))
 	out := make([]*nat.DNat44_StaticMapping_LocalIP, len(set))
 	for i, b := range set {
 		m := &messages[i]
-		m.LocalIp, m.LocalPort, m.Probability = b.at.Addr().String(), uint32(b.at.Port()), 1
+		m.LocalIp, m.LocalPort, m.Probability = b.at.Addr().String(), uint32(b.at.Port()), remote
 		if b.local {
-			m.Probability = weight
+			m.Probability = local
 		}
 		out[i] = m
 	}
@@ -58,20 +58,30 @@ func compareBackends(a, b backend) int {
 	return 1
 }
 
-// localWeight is the wanted weight of local endpoints, or the largest whose sum VPP can hold (rule A5); remote ones
-// weigh 1. It is at least 1, because a set is never larger than MaxBackends.
-func localWeight(set []backend, wanted uint8) uint32 {
-	local := 0
+// weights are those of remote and of local endpoints, whose ratio is the wanted one or the nearest whose sum VPP can hold
+// (rule A5). A set is never larger than MaxBackends, so they are at least 1.
+//
+// They are multiplied by 9 or 3 while there is room: VPP draws endpoints and the ports of twice-nat from one generator whose
+// lowest bits alternate, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the
+// same endpoint of two (rule A11). Three steps rather than the largest factor: when it changes, all locals do.
+func weights(set []backend, wanted uint8) (remote, local uint32) {
+	locals := 0
 	for _, b := range set {
 		if b.local {
-			local++
+			locals++
 		}
 	}
-	if local == 0 {
-		return 1
+	remotes := len(set) - locals
+	ratio := 1
+	if locals > 0 {
+		ratio = max(1, min(int(wanted), (maxWeight-remotes)/locals))
 	}
-	room := (maxWeight - (len(set) - local)) / local
-	return uint32(max(1, min(int(wanted), room)))
+	for _, factor := range []int{9, 3} {
+		if (remotes+locals*ratio)*factor <= maxWeight {
+			return uint32(factor), uint32(factor * ratio)
+		}
+	}
+	return 1, uint32(ratio)
 }
 
 // pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart
