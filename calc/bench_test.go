@@ -139,3 +139,58 @@ func BenchmarkUpdate(b *testing.B) {
 	})
 	run("nothing", func(bool) {})
 }
+
+// BenchmarkSelectors measures what is hard for an index: 10,000 different selectors in use that all ask for labels nearly
+// every pod has, one pod changed; and 100,000 pods, one selector more.
+func BenchmarkSelectors(b *testing.B) {
+	g := cluster(100_000, 0, nil)
+	id := model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "all"}
+	p := &model.Policy{ID: id, Tier: "default", Everywhere: true}
+	for i := range 10_000 {
+		sel := fmt.Sprintf("projectcalico.org/orchestrator == 'k8s' && projectcalico.org/namespace == 'ns-%d' && app == 'app-%d'", i%200, i)
+		p.InboundRules = append(p.InboundRules, model.Rule{Source: model.Peer{Selector: sel}})
+	}
+	g.SetPolicy(id, p)
+	g.InSync()
+	g.Flush()
+	podID, e := pod(50_000)
+	other := *e
+	other.Labels = map[string]string{
+		"app": "app-1", "projectcalico.org/orchestrator": "k8s", "projectcalico.org/namespace": "ns-1",
+	}
+	flip := false
+	b.Run("one-pod-among-10000-selectors", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if flip = !flip; flip {
+				g.SetWorkload(podID, &other)
+			} else {
+				g.SetWorkload(podID, e)
+			}
+			g.Flush()
+		}
+	})
+	one := *p
+	one.ID.Name, one.Selector = "one", "has(no-local-pod-has-it)"
+	one.InboundRules = []model.Rule{{Source: model.Peer{
+		Selector: "projectcalico.org/orchestrator == 'k8s' && projectcalico.org/namespace == 'ns-7' && app == 'app-7'",
+	}}}
+	b.Run("one-selector-among-100000-pods", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			g.SetPolicy(one.ID, &one)
+			g.Flush()
+			g.SetPolicy(one.ID, nil)
+			g.Flush()
+		}
+	})
+	netset := &model.NetworkSet{Name: "n", Nets: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, Labels: e.Labels}
+	b.Run("one-network-set-comes-and-goes", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			g.SetNetworkSet("n", netset)
+			g.SetNetworkSet("n", nil)
+			g.Flush()
+		}
+	})
+}

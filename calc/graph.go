@@ -160,8 +160,11 @@ func (g *Graph) SetBlock(block netip.Prefix, b *model.Block) {
 	}
 }
 
-// SetHostIP gives a node's IPv4 address; the zero Addr takes it away.
+// SetHostIP gives a node's IPv4 address; the zero Addr, or one that is not IPv4, takes it away.
 func (g *Graph) SetHostIP(node string, a netip.Addr) {
+	if a = a.Unmap(); !a.Is4() {
+		a = netip.Addr{}
+	}
 	setOrRemove(g.passthru.hostV4, node, a, a.IsValid())
 	if !g.cfg.NodeResources {
 		g.routes.setHost(node, &model.Host{Name: node, IPv4: a})

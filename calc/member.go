@@ -18,7 +18,10 @@ type cidr struct {
 }
 
 func cidrOf(p netip.Prefix) cidr {
-	p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()).Masked()
+	if p.Addr().Is4In6() {
+		p = netip.PrefixFrom(p.Addr().Unmap(), max(p.Bits()-96, 0))
+	}
+	p = p.Masked()
 	a := p.Addr().As16()
 	return cidr{
 		hi: binary.BigEndian.Uint64(a[:8]), lo: binary.BigEndian.Uint64(a[8:]),
@@ -126,11 +129,12 @@ func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
 	}
 	c.nets = make([]cidr, 0, len(nets))
 	for _, p := range nets {
-		n := cidrOf(p)
-		if n.bits == 0 {
+		switch n := cidrOf(p); {
+		case !p.IsValid():
+		case n.bits == 0:
 			low, high := n.halves()
 			c.nets = append(c.nets, low, high)
-		} else {
+		default:
 			c.nets = append(c.nets, n)
 		}
 	}

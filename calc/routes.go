@@ -192,9 +192,11 @@ func removeFirst[T comparable](list []T, v T) []T {
 // setWorkload gives the addresses of a workload; none to forget it.
 func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 	old := x.wepNets[id]
-	now := make([]cidr, len(nets))
-	for i, n := range nets {
-		now[i] = cidrOf(n)
+	now := make([]cidr, 0, len(nets))
+	for _, n := range nets {
+		if n.IsValid() {
+			now = append(now, cidrOf(n))
+		}
 	}
 	if slices.Equal(old, now) {
 		return
