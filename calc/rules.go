@@ -2,6 +2,7 @@ package calc
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -22,6 +23,7 @@ func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
 	for i := range rules {
 		known := len(x.notes)
 		out := x.rule(&rules[i])
+		out.RuleId = origin(&rules[i], i)
 		if len(x.notes) > known {
 			if a := rules[i].Action; !a.Denies() && !a.Passes() {
 				continue
@@ -31,6 +33,15 @@ func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
 		list = append(list, out)
 	}
 	return list
+}
+
+// origin says which rule of the policy it is: Felix puts a hash there that nobody reads. Rules may be left out, so the
+// place in the message does not tell.
+func origin(r *model.Rule, i int) string {
+	if r.Origin != "" {
+		return r.Origin
+	}
+	return "rule " + strconv.Itoa(i+1)
 }
 
 // side is one end of a rule, converted.

@@ -107,6 +107,38 @@ func TestSenselessPolicyIsolates(t *testing.T) {
 	}
 }
 
+// TestOrigin follows messages back to the objects they come from.
+func TestOrigin(t *testing.T) {
+	g := calc.New(calc.Config{Node: self})
+	p := gnp(model.Rule{Source: model.Peer{Selector: "a =="}}, model.Rule{}, model.Rule{Origin: "ingress rule 7"})
+	p.Everywhere = true
+	g.SetPolicy(p.ID, p)
+	if _, ok := g.Origin("default", "p"); ok {
+		t.Error("known before it was sent")
+	}
+	g.InSync()
+	m := newMirror()
+	m.apply(g.Flush(), true)
+	if got, ok := g.Origin("default", "p"); !ok || got != p {
+		t.Errorf("origin %v", got)
+	}
+	var ids []string
+	for _, v := range m.things {
+		if u, ok := v.(*felix.ActivePolicyUpdate); ok {
+			for _, r := range u.Policy.InboundRules {
+				ids = append(ids, r.RuleId)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"rule 2", "ingress rule 7"}, ids); diff != "" {
+		t.Error(diff)
+	}
+	g.SetPolicy(p.ID, nil)
+	if _, ok := g.Origin("default", "p"); ok {
+		t.Error("known after it was taken away")
+	}
+}
+
 func TestNotesGoWithTheirCause(t *testing.T) {
 	g := calc.New(calc.Config{Node: self})
 	p := gnp(model.Rule{Source: model.Peer{Selector: "a =="}})
@@ -150,7 +182,7 @@ func TestRuleFields(t *testing.T) {
 		`original_dst_selector:"dst-sel" original_src_namespace_selector:"src-ns" original_dst_namespace_selector:"dst-ns" ` +
 		`original_not_src_selector:"src-not" original_not_dst_selector:"dst-not" ` +
 		`src_service_account_match:{selector:"src-sa" names:"src"} dst_service_account_match:{selector:"dst-sa" names:"dst"} ` +
-		`http_match:{methods:"GET" paths:{exact:"/a"} paths:{prefix:"/b"}} metadata:{annotations:{key:"a" value:"b"}}`
+		`http_match:{methods:"GET" paths:{exact:"/a"} paths:{prefix:"/b"}} metadata:{annotations:{key:"a" value:"b"}} rule_id:"rule 1"`
 	got := strings.Join(strings.Fields(p.InboundRules[0].String()), " ")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

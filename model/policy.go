@@ -50,8 +50,9 @@ const (
 )
 
 // FelixName is the policy's name within its tier as Felix v3.31 writes it: "prod/knp.default.web",
-// "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names differ where identifiers do, except that
-// Calico's own "x" in the default tier is "default.x" too. Felix v3.31 knows no ClusterNetworkPolicy: "kcnp.<tier>.x".
+// "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names of Calico's own policies stay as they are (up
+// to v3.31 they start with their tier), so that names differ where identifiers do. Felix v3.31 knows no
+// ClusterNetworkPolicy: "kcnp.<tier>.x".
 func (id PolicyID) FelixName(tier string) string {
 	name := id.Name
 	switch id.Kind {
@@ -65,10 +66,6 @@ func (id PolicyID) FelixName(tier string) string {
 		return "kcnp." + tier + "." + name
 	case KindNetworkPolicy, KindStagedKubernetesPolicy:
 		name = "knp.default." + name
-	default:
-		if tier == TierDefault && !strings.HasPrefix(name, "default.") {
-			name = "default." + name
-		}
 	}
 	if id.Kind == KindStagedKubernetesPolicy || id.Kind == KindStagedNetworkPolicy || id.Kind == KindStagedGlobalPolicy {
 		name = "staged:" + name
@@ -187,6 +184,9 @@ type Rule struct {
 	Destination Peer
 	HTTP        *HTTPMatch        // layer 7: no data plane of ours can tell
 	Annotations map[string]string // rule metadata, passed on
+	// Origin names the rule in the words of the object it comes from, "ingress rule 2", for whoever asks which rule
+	// decided; "" if the place in the list says it.
+	Origin string
 }
 
 // RuleProtocol is a protocol by number or by Felix's lower-case name; the zero value matches any.

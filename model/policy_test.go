@@ -19,7 +19,7 @@ func TestFelixName(t *testing.T) {
 		{Policy{ID: PolicyID{KindCalicoNetworkPolicy, "prod", "web"}, Tier: "sec"}, "prod/web"},
 		{Policy{ID: PolicyID{KindStagedNetworkPolicy, "prod", "sec.web"}, Tier: "sec"}, "prod/staged:sec.web"},
 		{Policy{ID: PolicyID{KindGlobalNetworkPolicy, "", "sec.deny-all"}, Tier: "sec"}, "sec.deny-all"},
-		{Policy{ID: PolicyID{KindStagedGlobalPolicy, "", "all"}, Tier: "default"}, "staged:default.all"},
+		{Policy{ID: PolicyID{KindStagedGlobalPolicy, "", "all"}, Tier: "default"}, "staged:all"},
 		{Policy{ID: PolicyID{KindTieredPolicy, "sec", "as-it-is"}, Tier: "sec"}, "as-it-is"},
 	} {
 		if got := c.policy.FelixName(); got != c.want {
