@@ -50,27 +50,45 @@ func laws() []law {
 			m.GetTap().HostIfName = "vpp2"
 			return m
 		}()},
-		{kind: "address", one: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24", "2001:db8::1/64"} }),
-			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.2/24"} })},
-		{kind: "interface-vrf", needs: []proto.Message{vrf}, one: loop(func(m *interfaces.Interface) { m.IpAddresses, m.Vrf = []string{"10.9.0.1/24"}, 7 }),
-			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24"} })},
-		{kind: "arp", needs: []proto.Message{host}, one: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:01", Static: true},
-			two: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:02"}},
-		{kind: "route", needs: []proto.Message{host}, one: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2"},
-			two: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2", Weight: 5}},
-		{kind: "route", needs: []proto.Message{vrf}, one: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_INTER_VRF, ViaVrfId: 7},
-			two: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_DROP}},
+		{
+			kind: "address", one: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24", "2001:db8::1/64"} }),
+			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.2/24"} }),
+		},
+		{
+			kind: "interface-vrf", needs: []proto.Message{vrf}, one: loop(func(m *interfaces.Interface) { m.IpAddresses, m.Vrf = []string{"10.9.0.1/24"}, 7 }),
+			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24"} }),
+		},
+		{
+			kind: "arp", needs: []proto.Message{host}, one: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:01", Static: true},
+			two: &l3.ARPEntry{Interface: "host", IpAddress: "172.30.1.2", PhysAddress: "02:fe:00:00:00:02"},
+		},
+		{
+			kind: "route", needs: []proto.Message{host}, one: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2"},
+			two: &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "host", NextHopAddr: "172.30.1.2", Weight: 5},
+		},
+		{
+			kind: "route", needs: []proto.Message{vrf}, one: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_INTER_VRF, ViaVrfId: 7},
+			two: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_DROP},
+		},
 		{kind: "reject-route", one: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"}, two: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: contivl3.RejectRoute_PROHIBIT}},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
-		{kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", LastIp: "10.0.0.3"},
-			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.2", LastIp: "10.0.0.4"}},
-		{kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1"},
-			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", TwiceNat: true}},
-		{kind: "nat44-interface", needs: []proto.Message{global, host}, one: &nat.Nat44Interface{Name: "host", NatInside: true, NatOutside: true},
-			two: &nat.Nat44Interface{Name: "host", OutputFeature: true}},
-		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.2:80"),
-			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80")},
+		{
+			kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", LastIp: "10.0.0.3"},
+			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.2", LastIp: "10.0.0.4"},
+		},
+		{
+			kind: "nat44-pool", needs: []proto.Message{global}, one: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1"},
+			two: &nat.Nat44AddressPool{Name: "p", VrfId: ^uint32(0), FirstIp: "10.0.0.1", TwiceNat: true},
+		},
+		{
+			kind: "nat44-interface", needs: []proto.Message{global, host}, one: &nat.Nat44Interface{Name: "host", NatInside: true, NatOutside: true},
+			two: &nat.Nat44Interface{Name: "host", OutputFeature: true},
+		},
+		{
+			kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.2:80"),
+			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80"),
+		},
 		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
 	}
 }

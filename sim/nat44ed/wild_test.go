@@ -55,7 +55,7 @@ func (w wild) proto() uint8 {
 func (w wild) swIf() uint32 { return rapid.Uint32Range(podA, overlay).Draw(w.t, "interface") }
 func (w wild) bool() bool   { return rapid.Bool().Draw(w.t, "bool") }
 func (w wild) flags() Flags { return Flags(rapid.IntRange(0, 15).Draw(w.t, "flags")) }
-func (w wild) vrf() uint32 { return rapid.SampledFrom([]uint32{0, 0, 0, 7, None}).Draw(w.t, "vrf") }
+func (w wild) vrf() uint32  { return rapid.SampledFrom([]uint32{0, 0, 0, 7, None}).Draw(w.t, "vrf") }
 
 func (w wild) local() Local { return Local{w.addr(), w.port(), rapid.Byte().Draw(w.t, "weight"), 0} }
 
