@@ -211,6 +211,15 @@ func TestInterfacesFollowState(t *testing.T) {
 	apply(p, pod("web", "10.1.1.2"))
 	_ = p.Flush()
 	check("[eth0 tap0 tap1 tap2 vxlan0]", "[tap0 tap1 vxlan0]")
+	// The slice, unchanged but for its label, now belongs to a service that does not exist.
+	moved := *web
+	moved.Service.Name = "nobody"
+	apply(p, &moved)
+	_ = p.Flush()
+	check("[eth0 tap0 tap1 tap2 vxlan0]", "[tap0 vxlan0]")
+	apply(p, web)
+	_ = p.Flush()
+	check("[eth0 tap0 tap1 tap2 vxlan0]", "[tap0 tap1 vxlan0]")
 	// Without an overlay, other nodes are behind the uplink.
 	p.Located(&event.Located{Uplink: "eth0", Overlay: "eth0", Pods: map[netip.Addr]string{addr("10.1.1.2"): "tap1"}})
 	_ = p.Flush()

@@ -199,6 +199,7 @@ func (p *Processor) setSlice(id model.SliceID, slice *model.EndpointSlice) {
 			s.parts = slices.Delete(s.parts, at, at+1)
 		}
 		p.mark(s)
+		p.stateDirty = true // the same endpoints, of another service, which may not be rendered
 	}
 	if slice != nil {
 		s := p.get(slice.Service)
