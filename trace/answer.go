@@ -221,7 +221,7 @@ func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, st
 
 // about names the Service that a destination belongs to and what the client's node has to say about it; "" if none.
 func (c *Cluster) about(from place, p sim.Packet) string {
-	id, ok := c.world.frontends()[frontend{p.Dst, p.DstPort, p.Proto}]
+	id, ok := c.world.fronts[frontend{p.Dst, p.DstPort, p.Proto}]
 	if !ok {
 		if id, ok = c.world.vips[p.Dst]; !ok {
 			return ""

@@ -8,8 +8,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-type packetOf = sim.Packet
-
 // firstPacket opens a connection, asks for an echo, or is a datagram.
 func firstPacket(proto model.Protocol, src netip.Addr, to target) sim.Packet {
 	p := sim.Packet{Src: src, Dst: to.addr, Proto: proto}

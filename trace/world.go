@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
@@ -140,8 +141,6 @@ func own[K comparable](m map[K]model.ServiceID, key K, id model.ServiceID) {
 	}
 }
 
-func (w *world) frontends() map[frontend]model.ServiceID { return w.fronts }
-
 // name is how an address is called: pod:<ns>/<name>, node:<name>, or itself.
 func (w *world) name(addr netip.Addr) string {
 	if p := w.pods[addr]; p != nil {
@@ -173,19 +172,19 @@ func (w *world) behindOverlay(addr netip.Addr, nodes map[string]*node) *node {
 }
 
 // ask resolves the names of a question into a place and a packet.
-func (c *Cluster) ask(q Question) (place, packetOf, error) {
+func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
 	c.world.refresh()
 	proto, err := model.ParseProtocol(q.Protocol)
 	if err != nil {
-		return place{}, packetOf{}, err
+		return place{}, sim.Packet{}, err
 	}
 	to, err := c.destination(q.To, proto)
 	if err != nil {
-		return place{}, packetOf{}, err
+		return place{}, sim.Packet{}, err
 	}
 	from, err := c.origin(q.From, to.addr.Is4())
 	if err != nil {
-		return place{}, packetOf{}, err
+		return place{}, sim.Packet{}, err
 	}
 	return from, firstPacket(proto, from.addr, to), nil
 }

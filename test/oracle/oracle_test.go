@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,24 +21,11 @@ const (
 	packetsPer    = 12
 )
 
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
 // TestServicesAgreeWithKubernetes grows random clusters step by step; after each step random packets must have the fate
 // that Kubernetes promises, from the whole agent on the simulated VPP.
 func TestServicesAgreeWithKubernetes(t *testing.T) {
-	cases := number(t, "CONTIV_CASES", defaultCases)
-	first := number(t, "CONTIV_SEED", 1)
+	cases := Setting(t, "CONTIV_CASES", defaultCases)
+	first := Setting(t, "CONTIV_SEED", 1)
 	worlds := (cases + stepsPerWorld - 1) / stepsPerWorld
 	t.Logf("%d cases: seeds %d to %d, %d steps each, %d packets per step", worlds*stepsPerWorld, first, first+worlds-1, stepsPerWorld, packetsPer)
 	asked := 0

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -33,7 +34,7 @@ const (
 // and mappings of all kinds. What the agent may do tomorrow is simulated right today.
 func TestVPPArrangements(t *testing.T) {
 	path := theVPP(t)
-	cases, first := number(t, "CONTIV_VPP_CASES", defaultCases), number(t, "CONTIV_VPP_SEED", 1)
+	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	cases = max(1, cases/dear)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	w := startTwin(t, path, "node-1", agent.Config{})

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -38,24 +36,11 @@ var configs = []nat44.Config{
 	{}, {LocalEndpointWeight: 3}, {DisableSNAT: true}, {LocalEndpointWeight: 7, DisableSNAT: true},
 }
 
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
 // TestVPPRandom grows random clusters on a real VPP and a simulated one: the agents must write the same, and random packets
 // must leave both alike.
 func TestVPPRandom(t *testing.T) {
 	path := theVPP(t)
-	cases, first := number(t, "CONTIV_VPP_CASES", defaultCases), number(t, "CONTIV_VPP_SEED", 1)
+	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	// A case alone has the configuration it has in the long run: it changes after the last case of renewEvery.
 	w := startTwin(t, path, "node-1", agent.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]})
