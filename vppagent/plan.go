@@ -155,6 +155,7 @@ func (p *planner) decide() {
 		case v.have != nil && v.ours:
 			v.plan.action = Delete
 			p.moveAside(v)
+			p.takeAlong(v)
 		}
 	}
 	for _, v := range p.touched {
@@ -167,6 +168,24 @@ func (p *planner) decide() {
 		case Delete:
 			p.dels = append(p.dels, v)
 		}
+	}
+}
+
+// takeAlong makes what is to go as well, and needs v, part of the plan: its removal may have been refused in an earlier one
+// and wait for a retry. VPP would delete v all the same, and keep a wreck of the other.
+func (p *planner) takeAlong(v *value) {
+	follow := func(d *value) {
+		if d.kind == nil {
+			p.takeAlong(d)
+		} else if d.have != nil && !d.will {
+			p.mark(d)
+		}
+	}
+	for d := range v.dependents {
+		follow(d)
+	}
+	for _, d := range v.derived {
+		follow(d)
 	}
 }
 
