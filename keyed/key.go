@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -109,6 +110,8 @@ func appendL2(b []byte, m proto.Message) []byte {
 		return appendPair(append(b, spanPrefix...), m.GetInterfaceFrom(), "/to/", m.GetInterfaceTo())
 	case *acl.ACL:
 		return append(append(b, aclPrefix...), m.GetName()...)
+	case *contivacl.InterfaceACLs:
+		return append(append(b, interfaceACLsPrefix...), m.GetInterface()...)
 	case *l2.BridgeDomain:
 		return append(append(b, bridgeDomainPrefix...), m.GetName()...)
 	case *l2.FIBEntry:

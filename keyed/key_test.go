@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
@@ -65,6 +66,7 @@ var golden = []struct {
 	{m: &l2.FIBEntry{BridgeDomain: "vxlanBD", PhysAddress: "12:2b:c0:a8:10:02"}, key: "config/vpp/l2/v2/fib/vxlanBD/mac/12:2b:c0:a8:10:02"},
 	{m: &l2.XConnectPair{ReceiveInterface: "a"}, key: "config/vpp/l2/v2/xconnect/a"},
 	{m: &contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.96.0.10/32"}, key: "config/contiv/vpp/v1/reject-route/vrf/1/dst/10.96.0.10/32", ours: true},
+	{m: &contivacl.InterfaceACLs{Interface: "pod/a"}, key: "config/contiv/vpp/v1/interface-acls/pod/a", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -137,6 +139,7 @@ func TestModels(t *testing.T) {
 
 func TestModelNames(t *testing.T) {
 	want := []string{
+		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
 		"vpp.acls.acl ligato.vpp.acl.ACL",
@@ -204,6 +207,7 @@ func TestReferences(t *testing.T) {
 		keyed.Nat44InterfaceKey("tap1"):            keyed.Key(&nat.Nat44Interface{Name: "tap1"}),
 		keyed.Nat44PoolKey("pool1"):                keyed.Key(&nat.Nat44AddressPool{Name: "pool1"}),
 		keyed.ACLKey("a/b"):                        keyed.Key(&acl.ACL{Name: "a/b"}),
+		keyed.InterfaceACLsKey("pod/a"):            keyed.Key(&contivacl.InterfaceACLs{Interface: "pod/a"}),
 		keyed.BridgeDomainKey("bd"):                keyed.Key(&l2.BridgeDomain{Name: "bd"}),
 		keyed.ARPKey("tap1", "10.1.1.2"):           keyed.Key(&l3.ARPEntry{Interface: "tap1", IpAddress: "10.1.1.2"}),
 		keyed.VrfTableKey(2, l3.VrfTable_IPV6):     keyed.Key(&l3.VrfTable{Id: 2, Protocol: l3.VrfTable_IPV6}),

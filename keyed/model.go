@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -18,6 +19,7 @@ import (
 
 // Prefixes of the models with names. Nothing but a name follows one.
 const (
+	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
 	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
 	aclPrefix            = "config/vpp/acls/v2/acl/"
 	bridgeDomainPrefix   = "config/vpp/l2/v2/bridge-domain/"
@@ -79,6 +81,7 @@ func (m Model) Key(name string) string {
 
 // models is sorted by prefix and never written to. No prefix starts another.
 var models = []Model{
+	model[contivacl.InterfaceACLs](interfaceACLsPrefix),
 	model[contivnat.Nat44Settings](Nat44SettingsKey),
 	model[contivl3.RejectRoute](rejectRoutePrefix),
 	model[acl.ACL](aclPrefix),

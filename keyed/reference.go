@@ -25,6 +25,10 @@ func Nat44PoolKey(name string) string { return clean(nat44PoolPrefix + name) }
 // ACLKey is the key of the access list with that name.
 func ACLKey(name string) string { return clean(aclPrefix + name) }
 
+// InterfaceACLsKey is the key of the ordered access lists of the interface with
+// that logical name.
+func InterfaceACLsKey(iface string) string { return clean(interfaceACLsPrefix + iface) }
+
 // BridgeDomainKey is the key of the bridge domain with that name.
 func BridgeDomainKey(name string) string { return clean(bridgeDomainPrefix + name) }
 
