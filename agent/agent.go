@@ -81,7 +81,7 @@ func assemble(cfg Config) (*parts, error) {
 	}, renderers...)
 	p.controller = controller.New(controller.Config{
 		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
-	}, p.processor, p.values)
+	}, p.values, p.processor)
 	return p, nil
 }
 

@@ -2,17 +2,21 @@ package controller
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Processor turns Kubernetes objects into what the renderers want; plugins/service implements it.
+// Processor turns Kubernetes objects into what the renderers want; plugins/service and plugins/policy implement it.
 type Processor interface {
-	// Apply takes one change of an object.
+	// Apply takes one change of an object. With Err and Object both set, Object is what is left of it: see event.Change.
 	Apply(event.Change)
 	// Located takes where VPP has the interfaces.
 	Located(*event.Located)
@@ -20,8 +24,23 @@ type Processor interface {
 	Flush() error
 	// Resync hands everything to the renderers.
 	Resync() error
-	// Locate is what should be looked up in VPP now; nil: nothing.
+}
+
+// Locator is a processor that knows what should be looked up in VPP now; nil: nothing. It is asked for all processors:
+// of several, the first that wants something is heard, so there should be one.
+type Locator interface {
 	Locate(now time.Time) *event.Locate
+}
+
+// Stepwise is a processor that may go to a new state by way of another one. While Again is true its Flush has something
+// left to hand over, for a transaction of its own after the present one.
+type Stepwise interface {
+	Again() bool
+}
+
+// Watcher is a processor to which it matters what VPP it is.
+type Watcher interface {
+	VPP(*event.VPPStatus)
 }
 
 // Config is what a controller needs to know; the zero value waits for no source.
@@ -51,11 +70,11 @@ const (
 
 // Controller is the event loop's state. It is not safe for concurrent use: Run is the only goroutine that may call Step.
 type Controller struct {
-	cfg       Config
-	processor Processor
-	values    *Values
-	queries   chan func()
-	ended     chan struct{} // closed when Run returns
+	cfg        Config
+	processors []Processor
+	values     *Values
+	queries    chan func()
+	ended      chan struct{} // closed when Run returns
 
 	phase    phase
 	sources  map[string]*event.SyncStatus
@@ -77,10 +96,11 @@ type Controller struct {
 	last      *event.Committed
 }
 
-// New returns a controller over a processor whose renderers write to values.
-func New(cfg Config, processor Processor, values *Values) *Controller {
+// New returns a controller over processors whose renderers write to values. They are called in the order given: one may
+// build on what the renderers of those before it were told.
+func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	c := &Controller{
-		cfg: cfg, processor: processor, values: values,
+		cfg: cfg, processors: processors, values: values,
 		queries:  make(chan func()),
 		ended:    make(chan struct{}),
 		sources:  map[string]*event.SyncStatus{},
@@ -107,10 +127,13 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 		c.causes.add(ev.Source)
 	case *event.Located:
 		c.located = ev
-		c.processor.Located(ev)
+		for _, p := range c.processors {
+			p.Located(ev)
+		}
 		c.causes.add("interfaces")
 	case *event.VPPStatus:
 		c.vpp = *ev
+		c.watch(ev)
 		notify(c.cfg.Observer.VPP, ev)
 	case *event.Committed:
 		c.committed(ev)
@@ -120,6 +143,15 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 		panic(fmt.Sprintf("controller: unknown event %T", ev))
 	}
 	return c.next()
+}
+
+// watch passes on what VPP it is to those it matters to.
+func (c *Controller) watch(ev *event.VPPStatus) {
+	for _, p := range c.processors {
+		if w, ok := p.(Watcher); ok {
+			w.VPP(ev)
+		}
+	}
 }
 
 func notify[T any](f func(T), v T) {
@@ -136,7 +168,9 @@ func (c *Controller) update(ev *event.Update) {
 		} else {
 			delete(c.refused, ch.Ref)
 		}
-		c.processor.Apply(ch)
+		for _, p := range c.processors {
+			p.Apply(ch)
+		}
 		c.causes.add(causeOf(ch.Ref))
 		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
 			c.trigger(slice.TriggerTime)
@@ -211,7 +245,7 @@ func (c *Controller) next() *event.Txn {
 			return nil
 		}
 		c.phase = locating
-		if ask := c.processor.Locate(c.now); ask != nil {
+		if ask := c.locate(); ask != nil {
 			return c.send(&event.Txn{Cause: "locate", Locate: ask})
 		}
 		return c.first()
@@ -224,17 +258,59 @@ func (c *Controller) next() *event.Txn {
 	return c.change()
 }
 
+// locate is what should be looked up in VPP now; nil: nothing.
+func (c *Controller) locate() *event.Locate {
+	var ask *event.Locate
+	for _, p := range c.processors {
+		if l, ok := p.(Locator); ok { // each is told the time
+			ask = cmp.Or(ask, l.Locate(c.now))
+		}
+	}
+	return ask
+}
+
 // first is the full resync that starts everything.
 func (c *Controller) first() *event.Txn {
 	c.phase = running
-	c.report(c.processor.Resync())
+	c.report(c.each(Processor.Resync))
 	c.causes = causes{}
-	return c.send(&event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.processor.Locate(c.now)})
+	return c.send(&event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.locate()})
+}
+
+func (c *Controller) each(do func(Processor) error) error {
+	var errs []error
+	for _, p := range c.processors {
+		errs = append(errs, do(p))
+	}
+	return errors.Join(errs...)
+}
+
+// maxInterim bounds how many states one change may go by way of; what is left then waits for the next event.
+const maxInterim = 8
+
+// flush collects what has to change now, and tells whether there is more to come after it. A state on the way that asks
+// nothing of VPP is skipped: no answer would come to go on from.
+func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
+	for range maxInterim {
+		c.report(c.each(Processor.Flush))
+		changes, again = c.values.changes(), c.again()
+		if len(changes) > 0 || !again {
+			break
+		}
+	}
+	return changes, again
+}
+
+func (c *Controller) again() bool {
+	return slices.ContainsFunc(c.processors, func(p Processor) bool {
+		s, ok := p.(Stepwise)
+		return ok && s.Again()
+	})
 }
 
 func (c *Controller) change() *event.Txn {
-	c.report(c.processor.Flush())
-	txn := &event.Txn{Values: c.values.changes(), Locate: c.processor.Locate(c.now)}
+	changes, again := c.flush()
+	txn := &event.Txn{Values: changes, Locate: c.locate()}
 	if c.wantCheck {
 		c.wantCheck = false
 		c.causes.add("recheck")
@@ -247,10 +323,13 @@ func (c *Controller) change() *event.Txn {
 		c.triggered = time.Time{}
 		return nil
 	}
-	txn.Cause, txn.Triggered = c.causes.String(), c.triggered
-	if txn.Cause == "" {
+	if txn.Cause = c.causes.String(); txn.Cause == "" {
 		txn.Cause = "locate"
 	}
+	if again { // the next transaction has the same cause, and is the one that answers the trigger
+		return c.send(txn)
+	}
+	txn.Triggered = c.triggered
 	c.causes, c.triggered = causes{}, time.Time{}
 	return c.send(txn)
 }
@@ -294,11 +373,9 @@ func (c *causes) String() string {
 	return fmt.Sprintf("%s and %d more", c.first, len(c.more))
 }
 
+// causeOf is "service/default/web": kind in small letters, namespace, name.
 func causeOf(ref model.Ref) string {
-	kind := map[model.Kind]string{
-		model.KindService: "service", model.KindEndpointSlice: "endpointslice", model.KindPod: "pod",
-		model.KindNode: "node", model.KindNamespace: "namespace", model.KindServiceCIDR: "servicecidr",
-	}[ref.Kind]
+	kind := strings.ToLower(string(ref.Kind))
 	if ref.Namespace == "" {
 		return kind + "/" + ref.Name
 	}

@@ -88,7 +88,7 @@ func inSync(source string) *event.SyncStatus {
 
 // connected is a controller that was told of VPP.
 func connected(cfg Config, r *recorder) *Controller {
-	c := New(cfg, r, r.values)
+	c := New(cfg, r.values, r)
 	c.Step(&event.VPPStatus{Connected: true, Generation: 1})
 	return c
 }
@@ -112,7 +112,7 @@ func start(t *testing.T, r *recorder, cfg Config) *Controller {
 
 func TestNothingBeforeEverySourceIsInSync(t *testing.T) {
 	r := newRecorder()
-	c := New(Config{Sources: []string{"a", "b"}}, r, r.values)
+	c := New(Config{Sources: []string{"a", "b"}}, r.values, r)
 	for _, ev := range []event.Event{
 		update("web", 1), inSync("a"), &event.Tick{Now: time.Unix(1, 0)},
 		&event.VPPStatus{Connected: true}, &event.SyncStatus{Source: "b", Status: event.ResyncInProgress},
@@ -130,7 +130,7 @@ func TestNothingBeforeEverySourceIsInSync(t *testing.T) {
 
 func TestNothingBeforeVPPIsThere(t *testing.T) {
 	r := newRecorder()
-	c := New(Config{Sources: []string{"test"}}, r, r.values)
+	c := New(Config{Sources: []string{"test"}}, r.values, r)
 	if txn := c.Step(inSync("test")); txn != nil {
 		t.Fatalf("sent %+v to nobody", txn)
 	}
