@@ -21,6 +21,7 @@ func newTrace() *cobra.Command {
 	var manifests []string
 	var rendererName string
 	var toReply bool
+	var all matrixFlags
 	var flags agentFlags
 	var out output
 	cmd := &cobra.Command{
@@ -36,10 +37,16 @@ line, in order. Every Node among the objects gets its own agent and embedded VPP
 The answer has a verdict: delivered (every backend the load balancer may choose gets the packet, and its reply gets back
 with the addresses the client expects), rejected (the client gets an ICMP error or a RST) or dropped (silence); and one
 outcome for every backend. Objects that are refused are reported on standard error; a question that cannot be asked is
-answered with "error".`,
+answered with "error".
+
+With --matrix it asks instead, for each --port, whether each pod can reach each other pod. With --diff it takes two folders
+(or files) and tells which of these connections become possible from the first to the second, and which stop; the exit code
+is 3 if there are any.`,
 		Example: `  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json
-  contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'`,
+  contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
+  contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
+  contiv-agent trace --diff before/ after/ --port 80/TCP`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
 				return err
@@ -47,7 +54,13 @@ answered with "error".`,
 			if rendererName != "nat44" {
 				return usage(fmt.Errorf("--service-renderer %s: must be nat44", rendererName))
 			}
-			cluster, err := loadCluster(cmd.Context(), manifests, &flags, toReply, cmd.ErrOrStderr())
+			load := func(paths []string) (*trace.Cluster, error) {
+				return loadCluster(cmd.Context(), paths, &flags, toReply, cmd.ErrOrStderr())
+			}
+			if all.matrix || all.diff {
+				return all.run(cmd, load, manifests, args, out == "json")
+			}
+			cluster, err := load(manifests)
 			if err != nil {
 				return err
 			}
@@ -61,6 +74,7 @@ answered with "error".`,
 	}
 	flags.add(cmd)
 	out.flag(cmd)
+	all.add(cmd)
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
 	cmd.Flags().StringVar(&rendererName, "service-renderer", "nat44", "what serves Services: nat44")
 	cmd.Flags().BoolVar(&toReply, "to-reply", false, "add the way of the reply to the hops")

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// matrixFlags ask about all pairs of pods at once.
+type matrixFlags struct {
+	matrix, diff bool
+	ports        []string
+}
+
+func (f *matrixFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.matrix, "matrix", false, "ask for each pair of pods and each --port")
+	cmd.Flags().BoolVar(&f.diff, "diff", false, "tell what becomes possible and what stops between two folders, given as arguments")
+	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: what to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
+}
+
+// loader loads a what-if cluster.
+type loader func(paths []string) (*trace.Cluster, error)
+
+func (f *matrixFlags) run(cmd *cobra.Command, load loader, manifests, args []string, asJSON bool) error {
+	ports, err := f.check(manifests, args)
+	if err != nil {
+		return usage(err)
+	}
+	ask := func(paths []string) ([]trace.Cell, error) {
+		cluster, err := load(paths)
+		if err != nil {
+			return nil, err
+		}
+		defer cluster.Close()
+		return cluster.Matrix(cmd.Context(), ports)
+	}
+	if f.matrix {
+		cells, err := ask(manifests)
+		if err != nil {
+			return err
+		}
+		return write(cmd.OutOrStdout(), cells, asJSON, trace.WriteMatrix)
+	}
+	before, err := ask(args[:1])
+	if err != nil {
+		return err
+	}
+	after, err := ask(args[1:])
+	if err != nil {
+		return err
+	}
+	diffs := trace.Compare(before, after)
+	if err := write(cmd.OutOrStdout(), diffs, asJSON, trace.WriteDifferences); err != nil {
+		return err
+	}
+	if len(diffs) > 0 {
+		return &codeError{code: exitDiffers}
+	}
+	return nil
+}
+
+// check tells whether the flags and arguments go together, and parses the ports.
+func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
+	switch {
+	case f.matrix && f.diff:
+		return nil, errors.New("--matrix and --diff exclude each other")
+	case f.matrix && len(args) > 0:
+		return nil, errors.New("--matrix takes no questions")
+	case f.diff && len(manifests) > 0:
+		return nil, errors.New("--diff takes its two folders as arguments, not --manifests")
+	case f.diff && len(args) != 2:
+		return nil, fmt.Errorf("--diff takes two folders, not %d", len(args))
+	case len(f.ports) == 0:
+		return nil, errors.New("--port is required with --matrix and --diff")
+	}
+	var ports []trace.Port
+	for _, s := range f.ports {
+		p, err := trace.ParsePort(s)
+		if err != nil {
+			return nil, fmt.Errorf("--port: %w", err)
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// write writes lines of JSON, or words for people.
+func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
+	if !asJSON {
+		text(w, lines)
+		return nil
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, line := range lines {
+		if err := enc.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
