@@ -23,8 +23,10 @@ type Update struct {
 	At      time.Time // when the source saw it; zero if unknown
 }
 
-// Change is one object put (Object not nil), removed (Object nil), or refused (Err not nil: the object did not parse or
-// validate; it is kept out, and an earlier good version of it is removed — the object exists but cannot be served).
+// Change is one object put (Object not nil), removed (both nil), or refused (Err not nil: the object did not parse or
+// validate). A refused object is kept out, and an earlier good version of it is removed: the object exists but cannot be
+// served. A policy that is refused has an Object as well, which takes the place of earlier versions like any other: what is
+// left of the policy when everything that was not understood fails closed.
 type Change struct {
 	Ref    model.Ref
 	Object model.Object

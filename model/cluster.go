@@ -67,6 +67,12 @@ type Namespace struct {
 	Labels map[string]string
 }
 
+// ServiceAccount is core/v1 ServiceAccount: policies select pods by its labels.
+type ServiceAccount struct {
+	Namespace, Name string
+	Labels          map[string]string
+}
+
 // ServiceCIDR is networking.k8s.io/v1 ServiceCIDR: ranges cluster IPs are allocated from.
 type ServiceCIDR struct {
 	Name  string

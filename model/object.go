@@ -13,6 +13,13 @@ const (
 	KindNode          Kind = "Node"
 	KindNamespace     Kind = "Namespace"
 	KindServiceCIDR   Kind = "ServiceCIDR"
+	// The kinds policies are made of and apply to. Kinds of policies are PolicyKinds, and Kinds by conversion.
+	KindServiceAccount   Kind = "ServiceAccount"
+	KindTier             Kind = "Tier"             // projectcalico.org/v3
+	KindProfile          Kind = "Profile"          // projectcalico.org/v3
+	KindNetworkSet       Kind = "NetworkSet"       // projectcalico.org/v3
+	KindGlobalNetworkSet Kind = "GlobalNetworkSet" // projectcalico.org/v3
+	KindHostEndpoint     Kind = "HostEndpoint"     // projectcalico.org/v3
 )
 
 // KindManifest is no kind of object: it names a piece of a manifest (a file, a document, a repeated definition) that a
@@ -34,7 +41,8 @@ func (r Ref) String() string {
 	return string(r.Kind) + " " + r.Namespace + "/" + r.Name
 }
 
-// Object is one of *Service, *EndpointSlice, *Pod, *Node, *Namespace, *ServiceCIDR.
+// Object is one of *Service, *EndpointSlice, *Pod, *Node, *Namespace, *ServiceCIDR, *ServiceAccount, *Policy, *Tier,
+// *Profile, *NetworkSet, *HostEndpoint.
 type Object interface{ Ref() Ref }
 
 // Ref implements Object.
@@ -54,6 +62,30 @@ func (n *Namespace) Ref() Ref { return Ref{Kind: KindNamespace, Name: n.Name} }
 
 // Ref implements Object.
 func (c *ServiceCIDR) Ref() Ref { return Ref{Kind: KindServiceCIDR, Name: c.Name} }
+
+// Ref implements Object.
+func (s *ServiceAccount) Ref() Ref { return Ref{KindServiceAccount, s.Namespace, s.Name} }
+
+// Ref implements Object. Its kind is the policy's own: NetworkPolicy is Kubernetes', CalicoNetworkPolicy is Calico's.
+func (p *Policy) Ref() Ref { return p.ID.Ref() }
+
+// Ref implements Object.
+func (t *Tier) Ref() Ref { return Ref{Kind: KindTier, Name: t.Name} }
+
+// Ref implements Object. Profiles of Namespaces and ServiceAccounts are made from those; they have no object of their own.
+func (p *Profile) Ref() Ref { return Ref{Kind: KindProfile, Name: p.Name} }
+
+// Ref implements Object: NetworkSet if the name has a namespace, GlobalNetworkSet if not.
+func (n *NetworkSet) Ref() Ref {
+	if namespace, name, ok := strings.Cut(n.Name, "/"); ok {
+		return Ref{KindNetworkSet, namespace, name}
+	}
+	return Ref{Kind: KindGlobalNetworkSet, Name: n.Name}
+}
+
+// Ref implements Object. The node is data, not name: the object may move to another one, and its ID then changes while its
+// Ref stays.
+func (h *HostEndpoint) Ref() Ref { return Ref{Kind: KindHostEndpoint, Name: h.ID.Name} }
 
 // Compare orders by kind, namespace, name.
 func (r Ref) Compare(o Ref) int {

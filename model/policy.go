@@ -42,12 +42,31 @@ func (id PolicyID) Ref() Ref { return Ref{Kind(id.Kind), id.Namespace, id.Name} 
 // Compare orders by kind, namespace, name.
 func (id PolicyID) Compare(o PolicyID) int { return id.Ref().Compare(o.Ref()) }
 
-// Felix's names of the tiers the Kubernetes kinds live in (Calico v3.31, libcalico-go/lib/names).
+// Felix's names of the tiers the Kubernetes kinds live in (Calico v3.31, libcalico-go/lib/names; the two of
+// ClusterNetworkPolicy as from Calico v3.32).
 const (
-	TierAdmin    = "adminnetworkpolicy"
-	TierBaseline = "baselineadminnetworkpolicy"
-	TierDefault  = "default"
+	TierAdmin        = "adminnetworkpolicy"
+	TierKubeAdmin    = "kube-admin"
+	TierDefault      = "default"
+	TierBaseline     = "baselineadminnetworkpolicy"
+	TierKubeBaseline = "kube-baseline"
 )
+
+// BuiltinTiers are the tiers that are there without an object, in their order. Tiers of equal order go by name: an
+// AdminNetworkPolicy comes before a ClusterNetworkPolicy of tier Admin, and its Pass hands over to that tier. Unmatched
+// traffic falls through the tiers of the cluster's administrator; in the default tier it is denied where a policy applies.
+func BuiltinTiers() []*Tier {
+	return []*Tier{
+		{TierAdmin, OrderOf(1_000), TierPass},
+		{TierKubeAdmin, OrderOf(1_000), TierPass},
+		{TierDefault, OrderOf(1_000_000), TierDeny},
+		{TierBaseline, OrderOf(10_000_000), TierPass},
+		{TierKubeBaseline, OrderOf(10_000_000), TierPass},
+	}
+}
+
+// OrderKubernetes is the order of a Kubernetes NetworkPolicy in the default tier (Calico v3.31).
+func OrderKubernetes() Order { return OrderOf(1000) }
 
 // FelixName is the policy's name within its tier as Felix v3.31 writes it: "prod/knp.default.web",
 // "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names of Calico's own policies stay as they are (up
