@@ -1,0 +1,211 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/api"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+const node = "localhost"
+
+// workload is a cluster, built anew for each measurement so that nobody profits from what another left behind.
+type workload struct {
+	pods, local, tagPolicies, netsets int
+}
+
+// The shapes are those of Felix's own benchmarks: pods with five labels of 10 to 40 values each and one of thirty marks,
+// a profile per namespace; policies that select a mark and allow five others; network sets of 1 to 1,000 addresses with
+// a policy of its own for each that applies to all pods.
+var workloads = []struct {
+	name string
+	workload
+}{
+	{"tags=10000/pods=10000", workload{10_000, 200, 10_000, 0}},
+	{"tags=10000/pods=250000", workload{250_000, 200, 10_000, 0}},
+	{"netsets=1000/pods=10000", workload{10_000, 200, 0, 1_000}},
+	{"netsets=10000/pods=10000", workload{10_000, 200, 0, 10_000}},
+}
+
+// maker gives each thing its number.
+type maker struct {
+	pod, address int
+}
+
+func (m *maker) next() netip.Prefix {
+	n := m.address
+	m.address++
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
+}
+
+func mark(i int) string { return fmt.Sprintf("calico/mark-%d", i%30) }
+
+// labels are fresh strings, as a decoder makes them.
+func (m *maker) labels() map[string]string {
+	out := map[string]string{mark(m.pod): "true"}
+	for _, n := range []int{10, 11, 20, 30, 40} {
+		out[fmt.Sprint("one-in-", n)] = fmt.Sprint("value-", m.pod%n)
+	}
+	m.pod++
+	raw, err := json.Marshal(out)
+	if err != nil {
+		panic(err)
+	}
+	out = nil
+	if err := json.Unmarshal(raw, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+func (m *maker) endpoint(host string, i int) Change {
+	id := model.WorkloadID{Node: host, Orchestrator: "k8s", Workload: fmt.Sprint("wep-", i), Endpoint: "eth0"}
+	return Workload(id, &model.WorkloadEndpoint{
+		ID: id, Labels: m.labels(), Nets: []netip.Prefix{m.next()}, Profiles: []string{fmt.Sprint("kns.namespace-", i%100)},
+	})
+}
+
+// changes is the cluster in the order Felix's benchmark has: policies, profiles, pods, network sets, local pods.
+func (w workload) changes() []Change {
+	var m maker
+	out := []Change{Tier("default", &model.Tier{Name: "default", Order: model.OrderOf(1_000_000)})}
+	for i := range w.tagPolicies {
+		p := tiered(fmt.Sprint("tag-pol-", i))
+		p.Selector = "has(" + mark(i) + ")"
+		for j := range 5 {
+			p.InboundRules = append(p.InboundRules, allowFrom("has("+mark(i+j)+")"))
+		}
+		out = append(out, Policy(p.ID, nil, p))
+	}
+	for i := range 100 {
+		name := fmt.Sprint("kns.namespace-", i)
+		out = append(out, Profile(name, &model.Profile{
+			Name: name, Labels: map[string]string{"pcns.projectcalico.org/name": fmt.Sprint("namespace-", i)},
+			Rules: &model.ProfileRules{},
+		}))
+	}
+	for i := range w.pods {
+		out = append(out, m.endpoint("remotehost", i))
+	}
+	for i := range w.netsets {
+		name := fmt.Sprint("network-set-", i)
+		n := &model.NetworkSet{Name: name, Labels: map[string]string{"network-set-name": name}}
+		for range []int{1, 1, 1, 1, 2, 3, 4, 5, 100, 1000}[i%10] {
+			n.Nets = append(n.Nets, m.next())
+		}
+		p := tiered(fmt.Sprint("network-set-pol-", i))
+		p.Selector = "all()"
+		p.InboundRules = []model.Rule{allowFrom("network-set-name == '" + name + "'")}
+		out = append(out, NetworkSet(name, n), Policy(p.ID, nil, p))
+	}
+	for i := range w.local {
+		out = append(out, m.endpoint(node, i))
+	}
+	return out
+}
+
+func tiered(name string) *model.Policy {
+	id := model.PolicyID{Kind: model.KindTieredPolicy, Namespace: "default", Name: name}
+	return &model.Policy{ID: id, Tier: "default"}
+}
+
+func allowFrom(sel string) model.Rule {
+	return model.Rule{Action: model.ActionAllow, Source: model.Peer{Selector: sel}}
+}
+
+// side is one of the two: how it takes the cluster, and what it holds afterwards.
+type side func(w workload) (took time.Duration, held int64, messages int)
+
+func felixSide(w workload) (time.Duration, int64, int) {
+	before := heap()
+	var updates []api.Update
+	for _, c := range w.changes() {
+		updates = append(updates, c.Felix...)
+	}
+	runtime.GC()
+	began := time.Now()
+	f := NewFelix(calc.Config{Node: node}, false, false)
+	f.Update(updates)
+	f.InSync()
+	f.Flush()
+	took := time.Since(began)
+	updates = nil
+	held := heap() - before
+	n := f.count
+	runtime.KeepAlive(f)
+	return took, held, n
+}
+
+func ourSide(w workload) (time.Duration, int64, int) {
+	before := heap()
+	var updates []func(*calc.Graph)
+	for _, c := range w.changes() {
+		updates = append(updates, c.Ours)
+	}
+	runtime.GC()
+	began := time.Now()
+	g := calc.New(calc.Config{Node: node})
+	for _, update := range updates {
+		update(g)
+	}
+	g.InSync()
+	n := len(g.Flush())
+	took := time.Since(began)
+	updates = nil
+	held := heap() - before
+	runtime.KeepAlive(g)
+	return took, held, n
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 { // interned strings and cleanups go one round after what used them
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// BenchmarkSnapshot feeds a cluster and sends all that is due: real Felix and ours in turn; times are medians.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			var theirs, mine []time.Duration
+			var theirHeap, myHeap int64
+			var theirCount, myCount int
+			for range b.N {
+				var d time.Duration
+				d, theirHeap, theirCount = felixSide(w.workload)
+				theirs = append(theirs, d)
+				d, myHeap, myCount = ourSide(w.workload)
+				mine = append(mine, d)
+			}
+			ratio(b, median(theirs), median(mine))
+			b.ReportMetric(float64(theirHeap)/1e6, "felix-MB")
+			b.ReportMetric(float64(myHeap)/1e6, "ours-MB")
+			b.ReportMetric(float64(theirHeap)/float64(myHeap), "heap-ratio")
+			b.ReportMetric(float64(theirCount), "felix-msgs")
+			b.ReportMetric(float64(myCount), "ours-msgs")
+		})
+	}
+}
+
+func median(list []time.Duration) time.Duration {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+func ratio(b *testing.B, theirs, mine time.Duration) {
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(theirs.Microseconds())/1e3, "felix-ms")
+	b.ReportMetric(float64(mine.Microseconds())/1e3, "ours-ms")
+	b.ReportMetric(float64(theirs)/float64(mine), "time-ratio")
+}
