@@ -102,7 +102,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 		out[manifest.Name] = manifest.New(cfg)
 	}
 	if f.kubeconfig != "" || f.inCluster {
-		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, NodeName: nodeName(f.node), Logger: log}
+		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, Logger: log}
 		if err := cfg.Validate(); err != nil {
 			return nil, usage(err)
 		}

@@ -31,7 +31,7 @@ func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, v
 	if m.Namespace != "" && ps.ref.Namespace != "" {
 		label(ps, "metadata.namespace", m.Namespace)
 	}
-	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
+	for _, k := range sortedKeys(m.Labels) {
 		field := "metadata.labels[" + k + "]"
 		if len(validation.IsQualifiedName(k)) > 0 {
 			ps.add(field, "its key must be a qualified name: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", nil)
@@ -187,6 +187,8 @@ func prefixFamilies(list []netip.Prefix) []bool {
 	}
 	return out
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // cloned is a copy of m, nil if m is empty.
 func cloned(m map[string]string) map[string]string {

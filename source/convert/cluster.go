@@ -117,6 +117,12 @@ func namespace(o *corev1.Namespace) (*model.Namespace, *problems) {
 	return &model.Namespace{Name: o.Name, Labels: cloned(o.Labels)}, ps
 }
 
+func serviceAccount(o *corev1.ServiceAccount) (*model.ServiceAccount, *problems) {
+	ps := &problems{ref: namespaced(model.KindServiceAccount, &o.ObjectMeta)}
+	ps.names(&o.ObjectMeta, subdomain)
+	return &model.ServiceAccount{Namespace: ps.ref.Namespace, Name: o.Name, Labels: cloned(o.Labels)}, ps
+}
+
 // serviceCIDR reads a range cluster IPs come from.
 func serviceCIDR(o *networkingv1.ServiceCIDR) (*model.ServiceCIDR, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}}

@@ -12,5 +12,6 @@
 // values and nothing else: no managed fields, no pod specs, no node images.
 //
 // What is asked for is what kube-proxy v1.36 asks for: Services other than headless ones, EndpointSlices of the same, plus
-// Nodes, the Pods of this node, Namespaces, and ServiceCIDRs where they are served and may be read.
+// Nodes, Pods (of all nodes: policies select peers anywhere), Namespaces, ServiceAccounts, NetworkPolicies, and ServiceCIDRs
+// where they are served and may be read.
 package kube

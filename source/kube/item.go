@@ -16,7 +16,7 @@ import (
 type item struct {
 	metav1.ObjectMeta // name, namespace, version only: what informers ask for
 	ref               model.Ref
-	object            model.Object // nil if refused, or if it means nothing to a data plane
+	object            model.Object // nil if it means nothing to a data plane, or if refused; a refused policy has both
 	err               error        // why it was refused
 }
 
@@ -47,8 +47,8 @@ func same(a, b *item) bool {
 	switch {
 	case a.absent() || b.absent():
 		return a.absent() && b.absent()
-	case a.err != nil || b.err != nil:
-		return a.err != nil && b.err != nil && a.err.Error() == b.err.Error()
+	case (a.err == nil) != (b.err == nil), a.err != nil && a.err.Error() != b.err.Error():
+		return false
 	}
 	return model.Equal(a.object, b.object)
 }

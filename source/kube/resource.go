@@ -7,7 +7,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -39,11 +38,7 @@ func of[L runtime.Object](c api[L], r resource) resource {
 }
 
 // resources are all kinds, with kube-proxy's selectors: what is not proxied is not even sent.
-func resources(c kubernetes.Interface, nodeName string) []resource {
-	pods := ""
-	if nodeName != "" {
-		pods = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
-	}
+func resources(c kubernetes.Interface) []resource {
 	core := c.CoreV1()
 	return []resource{
 		of(core.Services(""), resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
@@ -51,8 +46,10 @@ func resources(c kubernetes.Interface, nodeName string) []resource {
 			name: "endpointslices", example: &discoveryv1.EndpointSlice{}, labels: "!" + corev1.IsHeadlessService,
 		}),
 		of(core.Nodes(), resource{name: "nodes", example: &corev1.Node{}}),
-		of(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}, fields: pods}),
+		of(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}}),
 		of(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
+		of(core.ServiceAccounts(""), resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
+		of(c.NetworkingV1().NetworkPolicies(""), resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
 		of(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true}),
 	}
 }

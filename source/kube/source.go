@@ -34,10 +34,8 @@ type Config struct {
 	// server should not depend on it: give the real address here.
 	Server string
 	Client kubernetes.Interface // used instead of all of the above if not nil
-	// NodeName limits Pods to those of this node; "": all.
-	NodeName string
-	Batch    time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	Batch  time.Duration        // how long changes are collected before they are emitted together; 0: 5 ms
+	Logger *slog.Logger         // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 
 // Validate reports everything wrong with the configuration.
@@ -137,7 +135,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	defer informers.Wait()
 	defer stop()
 	var synced []cache.DoneChecker
-	all := resources(client, s.cfg.NodeName)
+	all := resources(client)
 	for i := range all {
 		r := &all[i]
 		inf := r.informer(client, func(err error) {

@@ -36,6 +36,10 @@ func blank(resource string) runtime.Object {
 		return &corev1.Pod{}
 	case "namespaces":
 		return &corev1.Namespace{}
+	case "serviceaccounts":
+		return &corev1.ServiceAccount{}
+	case "networkpolicies":
+		return &networkingv1.NetworkPolicy{}
 	}
 	return &networkingv1.ServiceCIDR{}
 }
@@ -52,6 +56,10 @@ func names(o runtime.Object) (resource string, kind schema.GroupVersionKind) {
 		return "pods", corev1.SchemeGroupVersion.WithKind("Pod")
 	case *corev1.Namespace:
 		return "namespaces", corev1.SchemeGroupVersion.WithKind("Namespace")
+	case *corev1.ServiceAccount:
+		return "serviceaccounts", corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+	case *networkingv1.NetworkPolicy:
+		return "networkpolicies", networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy")
 	}
 	return "servicecidrs", networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR")
 }
@@ -84,7 +92,7 @@ func follow(t *testing.T, c kubernetes.Interface) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &follower{t: t, events: make(chan string, 1000)}
 	ended := make(chan error, 1)
-	s := New(Config{Client: c, NodeName: "node-1", Batch: 30 * time.Millisecond})
+	s := New(Config{Client: c, Batch: 30 * time.Millisecond})
 	go func() { ended <- s.Run(ctx, func(e event.Event) { f.events <- words(e) }) }()
 	stopped := false
 	f.stop = func() {
@@ -186,11 +194,14 @@ func world() []metav1.Object {
 			ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.1.2"}}},
 		},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}},
+		&networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"}},
 		&networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}}},
 	}
 }
 
-const worldWords = "+EndpointSlice default/web-1 +Namespace default +Node node-1 +Pod default/web-0 +Service default/web +ServiceCIDR kubernetes"
+const worldWords = "+EndpointSlice default/web-1 +Namespace default +NetworkPolicy default/web +Node node-1 +Pod default/web-0 " +
+	"+Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes"
 
 // each runs a test against both ways in which an API server hands out lists.
 func each(t *testing.T, f func(t *testing.T, s *apiServer)) {
@@ -238,8 +249,8 @@ func TestSelectors(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, want := range []string{
-		"services?spec.clusterIP!=None", "endpointslices?!service.kubernetes.io/headless", "pods?spec.nodeName=node-1",
-		"nodes?", "namespaces?", "servicecidrs?",
+		"services?spec.clusterIP!=None", "endpointslices?!service.kubernetes.io/headless", "pods?",
+		"nodes?", "namespaces?", "serviceaccounts?", "networkpolicies?", "servicecidrs?",
 	} {
 		if !slices.Contains(s.asked, want) {
 			t.Errorf("%s was not asked; asked were %v", want, s.asked)
@@ -267,8 +278,8 @@ func TestGone(t *testing.T) {
 		s.put(world()...)
 		s.put(service("old", "10.96.0.11", 80), service("changing", "10.96.0.12", 80))
 		f := follow(t, s.client(t))
-		f.expect("wait-for-ready", "resync", worldWords[:len(worldWords)-len(" +Service default/web +ServiceCIDR kubernetes")]+
-			" +Service default/changing +Service default/old +Service default/web +ServiceCIDR kubernetes", "in-sync")
+		f.expect("wait-for-ready", "resync", worldWords[:len(worldWords)-len(" +Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes")]+
+			" +Service default/changing +Service default/old +Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes", "in-sync")
 
 		s.set(func(s *apiServer) { s.down = true }) // so that no watch sees the steps one by one
 		s.drop()
@@ -306,7 +317,7 @@ func TestServerAway(t *testing.T) {
 	f.expect("wait-for-ready", "resync", worldWords, "in-sync")
 	s.set(func(s *apiServer) { s.down = true })
 	s.drop()
-	f.expectFault("in-sync", "endpointslices, namespaces, nodes, pods, servicecidrs, services: on fire")
+	f.expectFault("in-sync", "endpointslices, namespaces, networkpolicies, nodes, pods, serviceaccounts, servicecidrs, services: on fire")
 	s.set(func(s *apiServer) { s.down = false })
 	f.recovered("in-sync")
 }

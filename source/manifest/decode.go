@@ -40,7 +40,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line,
 // Unwrap is Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// entry is what one object, or one unusable piece, of a file amounts to: an object or an error.
+// entry is what one object, or one unusable piece, of a file amounts to: an object, an error, or, of a refused policy, both.
 type entry struct {
 	ref    model.Ref
 	object model.Object
@@ -242,7 +242,8 @@ func (p *parsed) refuse(pos *position, part, field, why string) {
 // readVersion is the version in which the agent reads a kind; "" if it does not read it.
 func readVersion(group, kind string) string {
 	switch group + "/" + kind {
-	case "/Service", "/Pod", "/Node", "/Namespace", "discovery.k8s.io/EndpointSlice", "networking.k8s.io/ServiceCIDR":
+	case "/Service", "/Pod", "/Node", "/Namespace", "/ServiceAccount",
+		"discovery.k8s.io/EndpointSlice", "networking.k8s.io/ServiceCIDR", "networking.k8s.io/NetworkPolicy":
 		return "v1"
 	}
 	return ""
@@ -263,6 +264,10 @@ func blank(kind model.Kind) runtime.Object {
 		return &corev1.Namespace{}
 	case model.KindServiceCIDR:
 		return &networkingv1.ServiceCIDR{}
+	case model.KindServiceAccount:
+		return &corev1.ServiceAccount{}
+	case model.Kind(model.KindNetworkPolicy):
+		return &networkingv1.NetworkPolicy{}
 	}
 	panic("manifest: no blank object for kind " + string(kind))
 }
@@ -296,7 +301,7 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 		e.object, err = convert.Object(obj)
 	}
 	if err != nil {
-		e.object, e.err = nil, p.located(pos, err)
+		e.err = p.located(pos, err)
 	}
 }
 

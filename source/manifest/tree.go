@@ -204,8 +204,8 @@ func (s sent) diff(now []event.Change) []event.Change {
 
 // same tells that two changes leave the same behind.
 func same(a, b event.Change) bool {
-	if a.Err != nil || b.Err != nil {
-		return a.Err != nil && b.Err != nil && a.Err.Error() == b.Err.Error()
+	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
+		return false
 	}
 	return model.Equal(a.Object, b.Object)
 }

@@ -1,0 +1,145 @@
+package convert
+
+import (
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// networkPolicy reads networking.k8s.io/v1 NetworkPolicy into the form Calico gives it.
+func networkPolicy(o *networkingv1.NetworkPolicy) (*model.Policy, *problems) {
+	ps := &problems{ref: namespaced(model.Kind(model.KindNetworkPolicy), &o.ObjectMeta)}
+	ps.names(&o.ObjectMeta, subdomain)
+	return ps.networkPolicy(model.KindNetworkPolicy, &o.Spec), ps
+}
+
+// networkPolicy reads the part that a NetworkPolicy and a staged one have in common.
+func (ps *problems) networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec) *model.Policy {
+	p := &model.Policy{
+		ID:   model.PolicyID{Kind: kind, Namespace: ps.ref.Namespace, Name: ps.ref.Name},
+		Tier: model.TierDefault, Order: model.OrderKubernetes(), Namespace: ps.ref.Namespace,
+		ApplyOnForward: true, // as Calico has it for every policy of a namespace
+	}
+	p.Ingress, p.Egress = ps.policyTypes(spec)
+	if p.Ingress {
+		p.InboundRules = ps.rules("spec.ingress", "ingress", len(spec.Ingress), 0, func(f string, i int) (model.Action, []model.Rule) {
+			r := &spec.Ingress[i]
+			return model.ActionAllow, cross(true, ps.peers(f+".from", r.From), ps.npPorts(f+".ports", r.Ports))
+		})
+	}
+	if p.Egress {
+		p.OutboundRules = ps.rules("spec.egress", "egress", len(spec.Egress), 0, func(f string, i int) (model.Action, []model.Rule) {
+			r := &spec.Egress[i]
+			return model.ActionAllow, cross(false, ps.peers(f+".to", r.To), ps.npPorts(f+".ports", r.Ports))
+		})
+	}
+	known := len(ps.list)
+	pods := ps.podSelector("spec.podSelector", &spec.PodSelector)
+	if !ps.understood(known) {
+		pods = onlyPods
+		distrust(p)
+	}
+	p.Selector = "(" + pods + ") && " + inNamespace(p.Namespace)
+	return p
+}
+
+// policyTypes are the directions a policy isolates: those it lists; ingress, and egress if it has such rules, if it lists
+// none; both, if one of them is unknown.
+func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, egress bool) {
+	for i, t := range spec.PolicyTypes {
+		switch t {
+		case networkingv1.PolicyTypeIngress:
+			ingress = true
+		case networkingv1.PolicyTypeEgress:
+			egress = true
+		default:
+			ps.add(at("spec.policyTypes", i), "must be Ingress or Egress", string(t))
+			ingress, egress = true, true
+		}
+	}
+	if len(spec.PolicyTypes) == 0 {
+		return true, len(spec.Egress) > 0
+	}
+	return ingress, egress
+}
+
+func (ps *problems) peers(field string, list []networkingv1.NetworkPolicyPeer) []model.Peer {
+	var out []model.Peer
+	for i := range list {
+		out = append(out, ps.peer(at(field, i), &list[i]))
+	}
+	return out
+}
+
+// peer reads one peer. A pod selector alone selects in the policy's own namespace.
+func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model.Peer {
+	bySelector := in.PodSelector != nil || in.NamespaceSelector != nil
+	switch {
+	case in.IPBlock != nil && bySelector:
+		ps.add(field, "must not have an ipBlock together with selectors", nil)
+	case in.IPBlock != nil:
+		p := model.Peer{}
+		if cidr := ps.prefix(field+".ipBlock.cidr", in.IPBlock.CIDR); cidr.IsValid() {
+			p.Nets = append(p.Nets, cidr)
+			p.NotNets = ps.except(field+".ipBlock.except", in.IPBlock.Except, cidr)
+		}
+		return p
+	case !bySelector:
+		ps.add(field, "must have a podSelector, a namespaceSelector or an ipBlock", nil)
+	default:
+		namespaces, pods := inNamespace(ps.ref.Namespace), ps.podSelector(field+".podSelector", in.PodSelector)
+		original := ""
+		if in.NamespaceSelector != nil {
+			namespaces = ps.namespaceSelector(field+".namespaceSelector", in.NamespaceSelector)
+			original = namespaces
+		}
+		return model.Peer{
+			Selector:         "(" + namespaces + ") && (" + pods + ")",
+			OriginalSelector: pods, OriginalNamespaceSelector: original,
+		}
+	}
+	return model.Peer{}
+}
+
+func (ps *problems) npPorts(field string, list []networkingv1.NetworkPolicyPort) []protocolPorts {
+	var ports portList
+	for i := range list {
+		in, f := &list[i], at(field, i)
+		protocol := model.TCP
+		if in.Protocol != nil {
+			protocol = ps.protocol(f+".protocol", *in.Protocol)
+		}
+		ports.add(protocol, ps.npPort(f, in))
+	}
+	return ports.take()
+}
+
+// npPort reads a port: a number, a range, a name, or (the zero value) any.
+func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) model.PortMatch {
+	switch {
+	case in.Port == nil && in.EndPort != nil:
+		ps.add(field+".endPort", "needs a port", *in.EndPort)
+	case in.Port == nil:
+	case in.Port.Type == intstr.String:
+		if in.EndPort != nil {
+			ps.add(field+".endPort", "needs a port that is a number", *in.EndPort)
+		}
+		return ps.containerPortName(field+".port", in.Port.StrVal)
+	case in.EndPort != nil:
+		return ps.portRange(field+".port", in.Port.IntVal, field+".endPort", *in.EndPort)
+	default:
+		n := ps.port(field+".port", in.Port.IntVal)
+		return model.PortMatch{First: n, Last: n}
+	}
+	return model.PortMatch{}
+}
+
+// containerPortName reads the name of a container port.
+func (ps *problems) containerPortName(field, s string) model.PortMatch {
+	if len(validation.IsValidPortName(s)) > 0 {
+		ps.add(field, "must be a port name: at most 15 lower-case letters, digits and '-', with a letter among them", s)
+	}
+	return model.PortMatch{Name: s}
+}

@@ -1,0 +1,271 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// understood tells that nothing was added to the problems since there were known of them.
+func (ps *problems) understood(known int) bool { return len(ps.list) == known }
+
+// rules converts the rules of one direction, each by one: it returns the rule's action, and the rule in the model's terms,
+// which may take several. A rule with a problem, or beyond the most a policy may have (0: no limit), fails closed.
+func (ps *problems) rules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
+	if most > 0 && n > most {
+		ps.add(field, fmt.Sprintf("must have at most %d entries", most), n)
+	}
+	var out []model.Rule
+	for i := range n {
+		known := len(ps.list)
+		action, rules := one(at(field, i), i)
+		if most > 0 && i >= most || !ps.understood(known) {
+			action, rules = closed(action)
+		}
+		for _, r := range rules {
+			r.Action, r.Origin = action, fmt.Sprintf("%s rule %d", direction, i+1)
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// closed is what a rule that is not understood does: one that allows, or only logs, does nothing; any other denies all.
+func closed(a model.Action) (model.Action, []model.Rule) {
+	if a == model.ActionAllow || a == model.ActionLog {
+		return a, nil
+	}
+	return model.ActionDeny, []model.Rule{{}}
+}
+
+// distrust makes p fail closed as a whole, for a policy of which it is not known to whom it applies, or when: it allows
+// nothing, and what it would have passed to the next tier it denies.
+func distrust(p *model.Policy) {
+	for _, list := range []*[]model.Rule{&p.InboundRules, &p.OutboundRules} {
+		kept := slices.DeleteFunc(*list, func(r model.Rule) bool { return r.Action.Allows() })
+		for i := range kept {
+			if kept[i].Action.Passes() {
+				kept[i].Action = model.ActionDeny
+			}
+		}
+		*list = slices.Clip(kept)
+		if len(kept) == 0 {
+			*list = nil
+		}
+	}
+}
+
+// onlyPods is the selector of everything Kubernetes runs.
+const onlyPods = model.LabelOrchestrator + " == '" + model.OrchestratorKubernetes + "'"
+
+// inAnyNamespace is what the empty selector of namespaces means.
+const inAnyNamespace = "has(" + model.LabelNamespace + ")"
+
+func inNamespace(name string) string { return model.LabelNamespace + " == '" + name + "'" }
+
+// podSelector is a Kubernetes selector of pods in the selector language; nil selects all of them.
+func (ps *problems) podSelector(field string, s *metav1.LabelSelector) string {
+	return strings.Join(append([]string{onlyPods}, ps.terms(field, s, "")...), " && ")
+}
+
+// namespaceSelector is a Kubernetes selector of namespaces as one of what is in them.
+func (ps *problems) namespaceSelector(field string, s *metav1.LabelSelector) string {
+	if terms := ps.terms(field, s, model.PrefixNamespace); len(terms) > 0 {
+		return strings.Join(terms, " && ")
+	}
+	return inAnyNamespace
+}
+
+// nodeSelector is a Kubernetes selector of nodes as one of their network sets (model.NodeSet).
+func (ps *problems) nodeSelector(field string, s *metav1.LabelSelector) string {
+	terms := []string{"has(" + model.LabelNode + ")"}
+	return strings.Join(append(terms, ps.terms(field, s, model.PrefixNode)...), " && ")
+}
+
+// terms are the requirements of a Kubernetes selector, with prefix before each key. Missing keys are none of the values of
+// NotIn, in Kubernetes as in the selector language.
+func (ps *problems) terms(field string, s *metav1.LabelSelector, prefix string) []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for _, k := range sortedKeys(s.MatchLabels) {
+		f, v := field+".matchLabels["+k+"]", s.MatchLabels[k]
+		if ps.labelKey(f, k) && ps.labelValue(f, v) {
+			out = append(out, prefix+k+" == '"+v+"'")
+		}
+	}
+	for i := range s.MatchExpressions {
+		if t := ps.expression(at(field+".matchExpressions", i), &s.MatchExpressions[i], prefix); t != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement, prefix string) string {
+	known := len(ps.list)
+	ps.labelKey(field+".key", e.Key)
+	for i, v := range e.Values {
+		ps.labelValue(at(field+".values", i), v)
+	}
+	operator := ""
+	switch e.Operator {
+	case metav1.LabelSelectorOpIn:
+		operator = "in"
+	case metav1.LabelSelectorOpNotIn:
+		operator = "not in"
+	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
+		if len(e.Values) > 0 {
+			ps.add(field+".values", "must be empty for Exists and DoesNotExist", len(e.Values))
+		}
+	default:
+		ps.add(field+".operator", "must be In, NotIn, Exists or DoesNotExist", string(e.Operator))
+	}
+	if operator != "" && len(e.Values) == 0 {
+		ps.add(field+".values", "must not be empty for In and NotIn", nil)
+	}
+	switch {
+	case !ps.understood(known):
+		return ""
+	case operator != "":
+		return prefix + e.Key + " " + operator + " { '" + strings.Join(e.Values, "', '") + "' }"
+	case e.Operator == metav1.LabelSelectorOpExists:
+		return "has(" + prefix + e.Key + ")"
+	}
+	return "! has(" + prefix + e.Key + ")"
+}
+
+func (ps *problems) labelKey(field, k string) bool {
+	ok := len(validation.IsQualifiedName(k)) == 0
+	if !ok {
+		ps.add(field, "must be a label key: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", k)
+	}
+	return ok
+}
+
+func (ps *problems) labelValue(field, v string) bool {
+	ok := len(validation.IsValidLabelValue(v)) == 0
+	if !ok {
+		ps.add(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", v)
+	}
+	return ok
+}
+
+// protocolPorts is the ports a rule is about, of one protocol; none means all of them.
+type protocolPorts struct {
+	protocol model.RuleProtocol
+	ports    []model.PortMatch
+}
+
+// portList collects the ports of a rule by protocol; a port with neither number nor name means all of its protocol.
+type portList struct {
+	protocols []protocolPorts
+	all       []model.Protocol
+}
+
+func (l *portList) add(p model.Protocol, m model.PortMatch) {
+	name := model.RuleProtocol{Name: strings.ToLower(p.String())}
+	i := slices.IndexFunc(l.protocols, func(x protocolPorts) bool { return x.protocol == name })
+	if i < 0 {
+		i = len(l.protocols)
+		l.protocols = append(l.protocols, protocolPorts{protocol: name})
+	}
+	if m == (model.PortMatch{}) {
+		l.all = append(l.all, p)
+	} else {
+		l.protocols[i].ports = append(l.protocols[i].ports, m)
+	}
+}
+
+// take returns the protocols by name, with ports simplified. No entry at all is every protocol there is.
+func (l *portList) take() []protocolPorts {
+	if len(l.protocols) == 0 {
+		return []protocolPorts{{}}
+	}
+	for i := range l.protocols {
+		p := &l.protocols[i]
+		p.ports = simplify(p.ports)
+		if slices.ContainsFunc(l.all, func(a model.Protocol) bool { return strings.ToLower(a.String()) == p.protocol.Name }) {
+			p.ports = nil
+		}
+	}
+	slices.SortFunc(l.protocols, func(a, b protocolPorts) int { return strings.Compare(a.protocol.Name, b.protocol.Name) })
+	return l.protocols
+}
+
+// simplify puts names first, and joins numbers that overlap or touch.
+func simplify(list []model.PortMatch) []model.PortMatch {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b model.PortMatch) int {
+		if (a.Name == "") != (b.Name == "") {
+			return strings.Compare(b.Name, a.Name)
+		}
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
+	var out []model.PortMatch
+	for _, m := range list {
+		if len(out) > 0 {
+			last := &out[len(out)-1]
+			if *last == m {
+				continue
+			}
+			if m.Name == "" && last.Name == "" && uint32(m.First) <= uint32(last.Last)+1 {
+				last.Last = max(last.Last, m.Last)
+				continue
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// portRange reads first and last, both inclusive.
+func (ps *problems) portRange(firstField string, first int32, lastField string, last int32) model.PortMatch {
+	m := model.PortMatch{First: ps.port(firstField, first), Last: ps.port(lastField, last)}
+	if m.First > m.Last && m.Last != 0 {
+		ps.add(lastField, "must not be less than "+itoa(m.First), last)
+	}
+	return m
+}
+
+// cross makes a rule of each peer with each protocol; inbound puts the peer at the source. No peer at all is everybody.
+func cross(inbound bool, peers []model.Peer, ports []protocolPorts) []model.Rule {
+	if len(peers) == 0 {
+		peers = []model.Peer{{}}
+	}
+	var out []model.Rule
+	for _, pp := range ports {
+		for _, peer := range peers {
+			r := model.Rule{Protocol: pp.protocol}
+			if inbound {
+				r.Source = peer
+				r.Destination.Ports = pp.ports
+			} else {
+				r.Destination = peer
+				r.Destination.Ports = pp.ports
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// except reads the ranges that are cut out of a range: each lies inside it, and is not all of it.
+func (ps *problems) except(field string, list []string, of netip.Prefix) []netip.Prefix {
+	out := ps.prefixes(field, list)
+	for i, s := range list {
+		p, err := netip.ParsePrefix(strings.TrimSpace(s))
+		if err == nil && of.IsValid() && (!of.Contains(p.Addr()) || p.Bits() <= of.Bits()) {
+			ps.add(at(field, i), "must be a part of "+of.String(), s)
+		}
+	}
+	return out
+}
