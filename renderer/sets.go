@@ -25,13 +25,18 @@ func NewIPAddresses(addrs ...net.IP) *IPAddresses {
 
 // IPAddressesOf is NewIPAddresses for netip addresses; invalid ones are left out, zones dropped.
 func IPAddressesOf(addrs ...netip.Addr) *IPAddresses {
+	if len(addrs) == 0 {
+		return &IPAddresses{}
+	}
 	list := make([]netip.Addr, 0, len(addrs))
 	for _, a := range addrs {
 		if a.IsValid() {
 			list = append(list, a.Unmap().WithZone(""))
 		}
 	}
-	slices.SortFunc(list, netip.Addr.Compare)
+	if len(list) > 1 {
+		slices.SortFunc(list, netip.Addr.Compare)
+	}
 	return &IPAddresses{addrs: slices.Compact(list)}
 }
 
@@ -61,10 +66,14 @@ func (addrs *IPAddresses) Has(addr net.IP) bool { return addrs.Contains(addrOf(a
 
 // Contains is Has for a netip address.
 func (addrs *IPAddresses) Contains(addr netip.Addr) bool {
-	if addrs == nil || !addr.IsValid() {
+	if addrs == nil || len(addrs.addrs) == 0 || !addr.IsValid() {
 		return false
 	}
-	_, found := slices.BinarySearchFunc(addrs.addrs, addr.Unmap(), netip.Addr.Compare)
+	addr = addr.Unmap()
+	if addr.Less(addrs.addrs[0]) || addrs.addrs[len(addrs.addrs)-1].Less(addr) { // most sets are of one neighbourhood
+		return false
+	}
+	_, found := slices.BinarySearchFunc(addrs.addrs, addr, netip.Addr.Compare)
 	return found
 }
 

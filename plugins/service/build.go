@@ -53,6 +53,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 	ports := make([]renderer.ServicePort, 0, len(spec.Ports))
 	var local map[string][]*renderer.ServiceBackend
 	families := familiesOf(spec.ClusterIPs)
+	var room [16]candidate
 	for _, port := range spec.Ports {
 		if _, twice := svc.Ports[port.Name]; twice {
 			notes = append(notes, note(spec, true, "port name %q is used twice: only the first is served", port.Name))
@@ -62,7 +63,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 			Protocol: renderer.ProtocolType(port.Protocol), Port: port.Port, NodePort: port.NodePort,
 		})
 		svc.Ports[port.Name] = &ports[len(ports)-1]
-		found := gather(port, parts, families, env.node)
+		found := gather(room[:], port, parts, families, env.node)
 		all, here, derived := endpointsOf(found, env)
 		svc.Backends[port.Name] = all
 		if !derived && local == nil {
@@ -88,34 +89,12 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 	svc.LocalBackends = local
 }
 
-// external fills in addresses that are not cluster IPs, of the families the service has a cluster IP in.
+// external fills in addresses that are not cluster IPs.
 func external(svc *renderer.ContivService, spec *model.Service, noExternalIPs bool) []model.Note {
 	var notes []model.Note
-	families := familiesOf(spec.ClusterIPs)
-	addrs := make([]netip.Addr, 0, len(spec.ExternalIPs)+len(spec.LoadBalancerIPs))
-	take := func(a netip.Addr, what string) bool {
-		if !families.has(a) {
-			notes = append(notes, note(spec, true, "%s %s is not served: there is no cluster IP of its family", what, a))
-			return false
-		}
-		addrs = append(addrs, a)
-		return true
-	}
-	for _, a := range spec.ExternalIPs {
-		if noExternalIPs {
-			notes = append(notes, note(spec, true, "external IP %s is not served: external IPs are switched off", a))
-			continue
-		}
-		take(a, "external IP")
-	}
-	var balancer []netip.Addr
-	if spec.Type == model.LoadBalancer {
-		for _, lb := range spec.LoadBalancerIPs {
-			if !lb.Proxy && take(lb.Addr, "load-balancer IP") {
-				balancer = append(balancer, lb.Addr)
-			}
-		}
-	}
+	addrs, balancer := externalAddrs(spec, noExternalIPs, func(format string, args ...any) {
+		notes = append(notes, note(spec, true, format, args...))
+	})
 	svc.ExternalIPs = renderer.IPAddressesOf(addrs...)
 	if len(balancer) > 0 {
 		svc.LoadBalancerIPs = renderer.IPAddressesOf(balancer...)
@@ -124,21 +103,54 @@ func external(svc *renderer.ContivService, spec *model.Service, noExternalIPs bo
 	return notes
 }
 
+// externalAddrs are the addresses that are not cluster IPs, of the families the service has a cluster IP in, and those among
+// them that a load balancer gave. Refuse is told of those left out, and why.
+func externalAddrs(spec *model.Service, noExternalIPs bool, refuse func(format string, args ...any)) (addrs, balancer []netip.Addr) {
+	families := familiesOf(spec.ClusterIPs)
+	take := func(a netip.Addr, what string) bool {
+		if !families.has(a) {
+			refuse("%s %s is not served: there is no cluster IP of its family", what, a)
+			return false
+		}
+		addrs = append(addrs, a)
+		return true
+	}
+	for _, a := range spec.ExternalIPs {
+		if noExternalIPs {
+			refuse("external IP %s is not served: external IPs are switched off", a)
+			continue
+		}
+		take(a, "external IP")
+	}
+	if spec.Type != model.LoadBalancer {
+		return addrs, nil
+	}
+	for _, lb := range spec.LoadBalancerIPs {
+		if !lb.Proxy && take(lb.Addr, "load-balancer IP") {
+			balancer = append(balancer, lb.Addr)
+		}
+	}
+	return addrs, balancer
+}
+
 // candidate is one endpoint of one port, as one slice names it.
 type candidate struct {
 	at    netip.AddrPort
 	ep    *model.Endpoint
 	local bool
+	// wide and near: policy Cluster and policy Local may use it; see categorize.
+	wide, near bool
 }
 
 // gather lists what the slices say about a port, sorted by address and port, each once. Of two slices that name the
-// same endpoint the more useful word counts: not terminating, then ready, then serving, then local.
-func gather(port model.ServicePort, parts []*model.EndpointSlice, fam families, node string) []candidate {
+// same endpoint the more useful word counts: not terminating, then ready, then serving, then local. The list is made in room
+// if it fits.
+func gather(room []candidate, port model.ServicePort, parts []*model.EndpointSlice, fam families, node string) []candidate {
 	n := 0
 	for _, part := range parts {
 		n += len(part.Endpoints)
 	}
-	found := make([]candidate, 0, n)
+	found := slices.Grow(room[:0], n)
 	for _, part := range parts {
 		number, has := portOf(part, port)
 		if !has {
@@ -149,10 +161,12 @@ func gather(port model.ServicePort, parts []*model.EndpointSlice, fam families, 
 			if ep.Addr.Is6() != part.IPv6 || !fam.has(ep.Addr) {
 				continue
 			}
-			found = append(found, candidate{netip.AddrPortFrom(ep.Addr, number), ep, node != "" && ep.NodeName == node})
+			found = append(found, candidate{at: netip.AddrPortFrom(ep.Addr, number), ep: ep, local: node != "" && ep.NodeName == node})
 		}
 	}
-	slices.SortStableFunc(found, compareCandidates)
+	if !slices.IsSortedFunc(found, compareCandidates) {
+		slices.SortStableFunc(found, compareCandidates)
+	}
 	return slices.CompactFunc(found, func(a, b candidate) bool { return a.at == b.at })
 }
 
@@ -188,71 +202,87 @@ func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
 // just the local part of the first. Address families are judged apart, as if each had a proxy of its own.
 func endpointsOf(found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
 	first6 := len(found)
-	for i, c := range found {
-		if c.at.Addr().Is6() {
+	for i := range found {
+		if found[i].at.Addr().Is6() {
 			first6 = i
 			break
 		}
 	}
+	near := categorize(found[:first6], env) + categorize(found[first6:], env)
 	slab := make([]renderer.ServiceBackend, 0, len(found))
 	bytes := make([]byte, 0, 4*first6+16*(len(found)-first6))
+	all = make([]*renderer.ServiceBackend, 0, len(found))
+	if near > 0 {
+		local = make([]*renderer.ServiceBackend, 0, near)
+	}
 	derived = true
-	for _, part := range [][]candidate{found[:first6], found[first6:]} {
-		wide, near := categorize(part, env)
-		for i, c := range part {
-			if !wide[i] && !near[i] {
-				continue
-			}
-			from := len(bytes)
-			bytes = append(bytes, c.at.Addr().AsSlice()...)
-			slab = append(slab, renderer.ServiceBackend{
-				IP: net.IP(bytes[from:len(bytes):len(bytes)]), Port: c.at.Port(), Local: c.local,
-				HostNetwork: env.isNode(c.at.Addr()),
-			})
-			b := &slab[len(slab)-1]
-			if wide[i] {
-				all = append(all, b)
-			}
-			if near[i] {
-				local = append(local, b)
-			}
-			derived = derived && near[i] == (wide[i] && c.local)
+	for _, c := range found {
+		if !c.wide && !c.near {
+			continue
 		}
+		from := len(bytes)
+		bytes = appendAddr(bytes, c.at.Addr())
+		slab = append(slab, renderer.ServiceBackend{
+			IP: net.IP(bytes[from:len(bytes):len(bytes)]), Port: c.at.Port(), Local: c.local,
+			HostNetwork: env.isNode(c.at.Addr()),
+		})
+		b := &slab[len(slab)-1]
+		if c.wide {
+			all = append(all, b)
+		}
+		if c.near {
+			local = append(local, b)
+		}
+		derived = derived && c.near == (c.wide && c.local)
 	}
 	return all, local, derived
 }
 
-// categorize marks the endpoints that policy Cluster and policy Local may use. In each set, endpoints that terminate
-// but still serve count only if none is ready; topology hints narrow the ready ones of policy Cluster.
-func categorize(eps []candidate, env surroundings) (wide, near []bool) {
-	wide, near = make([]bool, len(eps)), make([]bool, len(eps))
+func appendAddr(out []byte, a netip.Addr) []byte {
+	if a.Is4() {
+		b := a.As4()
+		return append(out, b[:]...)
+	}
+	b := a.As16()
+	return append(out, b[:]...)
+}
+
+// categorize marks the endpoints that policy Cluster and policy Local may use, and counts the latter. In each set, endpoints
+// that terminate but still serve count only if none is ready; topology hints narrow the ready ones of policy Cluster.
+func categorize(eps []candidate, env surroundings) (near int) {
 	fits := hints(eps, env)
 	var anyWide, anyNear bool
-	for i, c := range eps {
-		wide[i] = c.ep.Ready && fits(c.ep)
-		near[i] = c.ep.Ready && c.local
-		anyWide, anyNear = anyWide || wide[i], anyNear || near[i]
+	for i := range eps {
+		c := &eps[i]
+		c.wide = c.ep.Ready && fits(c.ep)
+		c.near = c.ep.Ready && c.local
+		anyWide, anyNear = anyWide || c.wide, anyNear || c.near
 	}
-	for i, c := range eps {
+	for i := range eps {
+		c := &eps[i]
 		last := c.ep.Serving && c.ep.Terminating
-		wide[i] = wide[i] || !anyWide && last
-		near[i] = near[i] || !anyNear && last && c.local
+		c.wide = c.wide || !anyWide && last
+		c.near = c.near || !anyNear && last && c.local
+		if c.near {
+			near++
+		}
 	}
-	return wide, near
+	return near
 }
 
 // hints tells which ready endpoints this node shall use: those meant for the node if all name nodes and one names this
 // one, else those meant for the zone under the same condition, else all.
 func hints(eps []candidate, env surroundings) func(*model.Endpoint) bool {
 	allNodes, thisNode, allZones, thisZone := true, false, true, false
-	for _, c := range eps {
-		if !c.ep.Ready {
+	for i := range eps {
+		ep := eps[i].ep
+		if !ep.Ready {
 			continue
 		}
-		allNodes = allNodes && len(c.ep.ForNodes) > 0
-		thisNode = thisNode || slices.Contains(c.ep.ForNodes, env.node)
-		allZones = allZones && len(c.ep.ForZones) > 0
-		thisZone = thisZone || slices.Contains(c.ep.ForZones, env.zone)
+		allNodes = allNodes && len(ep.ForNodes) > 0
+		thisNode = thisNode || slices.Contains(ep.ForNodes, env.node)
+		allZones = allZones && len(ep.ForZones) > 0
+		thisZone = thisZone || slices.Contains(ep.ForZones, env.zone)
 	}
 	switch {
 	case allNodes && thisNode:

@@ -10,7 +10,7 @@ import (
 
 // claims knows which services want which frontend. The zero address stands for every node address.
 type claims struct {
-	at    map[netip.Addr]map[spot][]*service // sorted by ID
+	at    map[netip.Addr]*place
 	nodes *renderer.IPAddresses
 	both  map[netip.Addr]struct{} // node addresses that services claim by name
 }
@@ -21,24 +21,75 @@ type spot struct {
 	protocol renderer.ProtocolType
 }
 
-func newClaims() *claims {
-	return &claims{at: map[netip.Addr]map[spot][]*service{}, nodes: renderer.NewIPAddresses(), both: map[netip.Addr]struct{}{}}
+// place is who claims the spots of one address, sorted by ID. Most addresses have one spot, and most spots one claimant: for
+// these there is room.
+type place struct {
+	spot  spot
+	first []*service // of spot; none: there is no such spot
+	more  map[spot][]*service
+	one   [1]*service
 }
 
-// frontendsOf is everything a service asks for, sorted.
-func frontendsOf(svc *renderer.ContivService) []renderer.Frontend {
-	if svc == nil {
+func (p *place) get(at spot) []*service {
+	switch {
+	case p == nil:
 		return nil
+	case p.spot == at:
+		return p.first
 	}
-	out := make([]renderer.Frontend, 0, len(svc.Ports)*(1+svc.ClusterIPs.Len()+svc.ExternalIPs.Len()))
-	for _, port := range svc.Ports {
-		for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
-			for _, a := range addrs.Addrs() {
-				out = append(out, renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol})
+	return p.more[at]
+}
+
+func (p *place) set(at spot, list []*service) {
+	switch {
+	case p.spot == at || len(p.first) == 0 && len(p.more) == 0:
+		p.spot, p.first = at, list
+	case len(list) == 0:
+		delete(p.more, at)
+	default:
+		if p.more == nil {
+			p.more = map[spot][]*service{}
+		}
+		p.more[at] = list
+	}
+}
+
+func (p *place) empty() bool { return len(p.first) == 0 && len(p.more) == 0 }
+
+// each calls f for every spot; p may be nil.
+func (p *place) each(f func(spot, []*service)) {
+	if p == nil {
+		return
+	}
+	if len(p.first) > 0 {
+		f(p.spot, p.first)
+	}
+	for at, list := range p.more {
+		f(at, list)
+	}
+}
+
+func newClaims() *claims {
+	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), both: map[netip.Addr]struct{}{}}
+}
+
+// appendFrontends appends everything a rendered service asks for to an empty list, sorted.
+func appendFrontends(out []renderer.Frontend, spec *model.Service, noExternalIPs bool) []renderer.Frontend {
+	external, _ := externalAddrs(spec, noExternalIPs, func(string, ...any) {})
+	for i, port := range spec.Ports {
+		if slices.ContainsFunc(spec.Ports[:i], func(o model.ServicePort) bool { return o.Name == port.Name }) {
+			continue // not served
+		}
+		protocol := renderer.ProtocolType(port.Protocol)
+		for _, addrs := range [][]netip.Addr{spec.ClusterIPs, external} {
+			for _, a := range addrs {
+				if a = a.Unmap().WithZone(""); a.IsValid() { // as renderer.IPAddresses has it
+					out = append(out, renderer.Frontend{IP: a, Port: port.Port, Protocol: protocol})
+				}
 			}
 		}
 		if port.NodePort != 0 {
-			out = append(out, renderer.Frontend{Port: port.NodePort, Protocol: port.Protocol})
+			out = append(out, renderer.Frontend{Port: port.NodePort, Protocol: protocol})
 		}
 	}
 	slices.SortFunc(out, renderer.Frontend.Compare)
@@ -66,26 +117,28 @@ func (c *claims) set(s *service, want []renderer.Frontend, dirty func(*service))
 }
 
 func (c *claims) add(s *service, f renderer.Frontend) {
-	spots := c.at[f.IP]
-	if spots == nil {
-		spots = map[spot][]*service{}
-		c.at[f.IP] = spots
+	here := c.at[f.IP]
+	if here == nil {
+		here = &place{}
+		c.at[f.IP] = here
 		if c.nodes.Contains(f.IP) {
 			c.both[f.IP] = struct{}{}
 		}
 	}
 	key := spot{f.Port, f.Protocol}
-	at, _ := slices.BinarySearchFunc(spots[key], s, compareServices)
-	spots[key] = slices.Insert(spots[key], at, s)
+	list := here.get(key)
+	if list == nil && here.empty() {
+		list = here.one[:0]
+	}
+	at, _ := slices.BinarySearchFunc(list, s, compareServices)
+	here.set(key, slices.Insert(list, at, s))
 }
 
 func (c *claims) remove(s *service, f renderer.Frontend) {
-	spots, key := c.at[f.IP], spot{f.Port, f.Protocol}
-	at, _ := slices.BinarySearchFunc(spots[key], s, compareServices)
-	if spots[key] = slices.Delete(spots[key], at, at+1); len(spots[key]) > 0 {
-		return
-	}
-	if delete(spots, key); len(spots) == 0 {
+	here, key := c.at[f.IP], spot{f.Port, f.Protocol}
+	list := here.get(key)
+	at, _ := slices.BinarySearchFunc(list, s, compareServices)
+	if here.set(key, slices.Delete(list, at, at+1)); here.empty() {
 		delete(c.at, f.IP)
 		delete(c.both, f.IP)
 	}
@@ -94,18 +147,18 @@ func (c *claims) remove(s *service, f renderer.Frontend) {
 // rivals calls f for every service that claims the frontend, directly or as a node port.
 func (c *claims) rivals(at renderer.Frontend, f func(*service)) {
 	key := spot{at.Port, at.Protocol}
-	for _, s := range c.at[at.IP][key] {
+	for _, s := range c.at[at.IP].get(key) {
 		f(s)
 	}
 	switch {
 	case !at.IP.IsValid():
 		for ip := range c.both {
-			for _, s := range c.at[ip][key] {
+			for _, s := range c.at[ip].get(key) {
 				f(s)
 			}
 		}
 	case c.nodes.Contains(at.IP):
-		for _, s := range c.at[netip.Addr{}][key] {
+		for _, s := range c.at[netip.Addr{}].get(key) {
 			f(s)
 		}
 	}
@@ -113,11 +166,11 @@ func (c *claims) rivals(at renderer.Frontend, f func(*service)) {
 
 // claimants calls f for every service that claims a frontend at the address.
 func (c *claims) claimants(a netip.Addr, f func(*service)) {
-	for _, list := range c.at[a] {
+	c.at[a].each(func(_ spot, list []*service) {
 		for _, s := range list {
 			f(s)
 		}
-	}
+	})
 }
 
 // setNodes replaces the node addresses and calls dirty for services whose luck that may change.
@@ -131,13 +184,13 @@ func (c *claims) setNodes(nodes *renderer.IPAddresses, dirty func(*service)) {
 		}
 	}
 	for _, ip := range difference(old, nodes) {
-		for key, named := range c.at[ip] {
-			for _, list := range [][]*service{named, c.at[netip.Addr{}][key]} {
+		c.at[ip].each(func(key spot, named []*service) {
+			for _, list := range [][]*service{named, c.at[netip.Addr{}].get(key)} {
 				for _, s := range list {
 					dirty(s)
 				}
 			}
-		}
+		})
 	}
 }
 
@@ -170,9 +223,9 @@ func (c *claims) conflicts(s *service) map[renderer.Frontend]model.ServiceID {
 	anyNode := c.at[netip.Addr{}]
 	for _, f := range s.claimed {
 		key := spot{f.Port, f.Protocol}
-		winner := c.at[f.IP][key][0]
+		winner := c.at[f.IP].get(key)[0]
 		if f.IP.IsValid() && c.nodes.Contains(f.IP) {
-			winner = first(winner, anyNode[key])
+			winner = first(winner, anyNode.get(key))
 		}
 		if winner != s {
 			lose(f, winner)
@@ -182,7 +235,7 @@ func (c *claims) conflicts(s *service) map[renderer.Frontend]model.ServiceID {
 			continue
 		}
 		for ip := range c.both {
-			if w := first(s, c.at[ip][key]); w != s {
+			if w := first(s, c.at[ip].get(key)); w != s {
 				lose(renderer.Frontend{IP: ip, Port: f.Port, Protocol: f.Protocol}, w)
 			}
 		}

@@ -179,8 +179,8 @@ func (p *Processor) interfaceOf(id model.PodID) string {
 // make its interface change roles back and forth.
 func (p *Processor) serves(id model.PodID) bool {
 	for _, a := range p.pods.ips[id] {
-		for _, slice := range p.users[a] {
-			if s := p.services[p.slices[slice].Service]; s != nil && s.built != nil {
+		for _, slice := range p.users.of(a) {
+			if s := p.services[slice.now.Service]; s != nil && s.built != nil {
 				return true
 			}
 		}

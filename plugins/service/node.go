@@ -30,8 +30,8 @@ func (p *Processor) refreshNodes() {
 	}
 	ips := renderer.IPAddressesOf(addrs...)
 	for _, ip := range difference(p.claims.nodes, ips) {
-		for _, id := range p.users[ip] {
-			p.mark(p.get(p.slices[id].Service))
+		for _, slice := range p.users.of(ip) { // a slice that changed has marked its services itself
+			p.mark(p.get(slice.now.Service))
 		}
 	}
 	if !ips.Equal(p.claims.nodes) {
@@ -103,10 +103,10 @@ func (p *Processor) occupant(a netip.Addr) string {
 	if owners := p.pods.at[a]; len(owners) > 0 {
 		return "Pod " + slices.MinFunc(owners, model.PodID.Compare).String()
 	}
-	if ids := p.users[a]; len(ids) > 0 {
-		service := p.slices[ids[0]].Service
-		for _, id := range ids {
-			if s := p.slices[id].Service; s.Compare(service) < 0 {
+	if users := p.users.of(a); len(users) > 0 {
+		service := users[0].now.Service
+		for _, slice := range users {
+			if s := slice.now.Service; s.Compare(service) < 0 {
 				service = s
 			}
 		}

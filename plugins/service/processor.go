@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -33,9 +34,8 @@ type Processor struct {
 	now     time.Time
 
 	services map[model.ServiceID]*service
-	slices   map[model.SliceID]*model.EndpointSlice
-	users    map[netip.Addr][]model.SliceID // slices that name an endpoint address
-	spare    []model.SliceID                // room for lists in users
+	slices   map[model.SliceID]*part
+	users    users
 	nodes    map[string]*model.Node
 	ranges   map[string]*model.ServiceCIDR
 	claims   *claims
@@ -66,6 +66,12 @@ type service struct {
 	notes   []model.Note
 	told    []*renderer.ContivService // by target: what its renderer has accepted
 	errs    []error                   // by target: why it has not accepted built
+
+	// Room for the lists above in the common case: one slice, one frontend, one renderer.
+	onePart  [1]*model.EndpointSlice
+	oneClaim [1]renderer.Frontend
+	oneTold  [1]*renderer.ContivService
+	oneErr   [1]error
 }
 
 func compareServices(a, b *service) int { return a.id.Compare(b.id) }
@@ -75,8 +81,8 @@ func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 	p := &Processor{
 		cfg:        cfg,
 		services:   map[model.ServiceID]*service{},
-		slices:     map[model.SliceID]*model.EndpointSlice{},
-		users:      map[netip.Addr][]model.SliceID{},
+		slices:     map[model.SliceID]*part{},
+		users:      newUsers(),
 		nodes:      map[string]*model.Node{},
 		ranges:     map[string]*model.ServiceCIDR{},
 		claims:     newClaims(),
@@ -162,8 +168,11 @@ func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
 func (p *Processor) get(id model.ServiceID) *service {
 	s := p.services[id]
 	if s == nil {
-		n := len(p.targets)
-		s = &service{id: id, told: make([]*renderer.ContivService, n), errs: make([]error, n)}
+		s = &service{id: id}
+		s.parts, s.told, s.errs = s.onePart[:0], s.oneTold[:0], s.oneErr[:0]
+		for range p.targets {
+			s.told, s.errs = append(s.told, nil), append(s.errs, nil)
+		}
 		p.services[id] = s
 	}
 	return s
@@ -185,15 +194,23 @@ func (p *Processor) setSpec(id model.ServiceID, spec *model.Service) {
 	p.mark(s)
 }
 
-func (p *Processor) setSlice(id model.SliceID, slice *model.EndpointSlice) {
-	old := p.slices[id]
-	if slice != nil && slice.Service.Name == "" {
-		slice = nil
+func (p *Processor) setSlice(id model.SliceID, now *model.EndpointSlice) {
+	if now != nil && now.Service.Name == "" {
+		now = nil
 	}
-	if old == nil && slice == nil {
+	known := p.slices[id]
+	if known == nil {
+		if now == nil {
+			return
+		}
+		known = &part{id: id}
+		p.slices[id] = known
+	}
+	old := known.now
+	if old == nil && now == nil {
 		return
 	}
-	if old != nil && (slice == nil || slice.Service != old.Service) {
+	if old != nil && (now == nil || now.Service != old.Service) {
 		s := p.get(old.Service)
 		if at, found := s.find(id); found {
 			s.parts = slices.Delete(s.parts, at, at+1)
@@ -201,72 +218,23 @@ func (p *Processor) setSlice(id model.SliceID, slice *model.EndpointSlice) {
 		p.mark(s)
 		p.stateDirty = true // the same endpoints, of another service, which may not be rendered
 	}
-	if slice != nil {
-		s := p.get(slice.Service)
+	if now != nil {
+		s := p.get(now.Service)
 		if at, found := s.find(id); found {
-			s.parts[at] = slice
+			s.parts[at] = now
 		} else {
-			s.parts = slices.Insert(s.parts, at, slice)
+			s.parts = slices.Insert(s.parts, at, now)
 		}
 		p.mark(s)
 	}
-	put(p.slices, id, slice)
-	p.reindex(id, addresses(old), addresses(slice))
+	known.now = now
+	p.users.change(known)
 }
 
 func (s *service) find(id model.SliceID) (int, bool) {
 	return slices.BinarySearchFunc(s.parts, id.Name, func(part *model.EndpointSlice, name string) int {
 		return cmp.Compare(part.ID.Name, name)
 	})
-}
-
-// addresses are a slice's endpoint addresses, sorted, each once.
-func addresses(slice *model.EndpointSlice) []netip.Addr {
-	if slice == nil {
-		return nil
-	}
-	out := make([]netip.Addr, len(slice.Endpoints))
-	for i := range slice.Endpoints {
-		out[i] = slice.Endpoints[i].Addr
-	}
-	slices.SortFunc(out, netip.Addr.Compare)
-	return slices.Compact(out)
-}
-
-// reindex brings users up to date after a slice's addresses changed; both lists are sorted.
-func (p *Processor) reindex(id model.SliceID, old, now []netip.Addr) {
-	for len(old) > 0 || len(now) > 0 {
-		switch {
-		case len(now) == 0 || len(old) > 0 && old[0].Less(now[0]):
-			p.unuse(old[0], id)
-			old = old[1:]
-		case len(old) == 0 || now[0].Less(old[0]):
-			p.use(now[0], id)
-			p.stateDirty = p.stateDirty || p.concerns(now[0])
-			now = now[1:]
-		default:
-			old, now = old[1:], now[1:]
-		}
-	}
-}
-
-// use notes that a slice names an address. Most addresses have one slice only: their lists are cut from a common piece.
-func (p *Processor) use(a netip.Addr, id model.SliceID) {
-	list := p.users[a]
-	if list == nil {
-		if len(p.spare) == 0 {
-			p.spare = make([]model.SliceID, 256)
-		}
-		list, p.spare = p.spare[:0:1], p.spare[1:]
-	}
-	p.users[a] = append(list, id)
-}
-
-func (p *Processor) unuse(a netip.Addr, id model.SliceID) {
-	if p.users[a] = slices.DeleteFunc(p.users[a], func(x model.SliceID) bool { return x == id }); len(p.users[a]) == 0 {
-		delete(p.users, a)
-	}
-	p.stateDirty = p.stateDirty || p.concerns(a)
 }
 
 // concerns tells whether the node's state or interface sets may depend on an endpoint having the address.
@@ -279,6 +247,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	if p.nodesDirty {
 		p.refreshNodes()
 	}
+	indexed := p.indexUsers()
 	for i := 0; i < len(p.dirty); i++ { // grows by the rivals of those in it
 		if p.dirty[i].renamed {
 			p.reclaim(p.dirty[i])
@@ -299,6 +268,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 			changed = append(changed, s)
 		}
 	}
+	p.stateDirty = indexed() || p.stateDirty
 	if p.stateDirty {
 		p.stateDirty = false
 		p.refreshState()
@@ -306,13 +276,32 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	return dirty, changed
 }
 
+// indexUsers brings the index of endpoint addresses up to date, beside all else if there is much to do: nothing looks into
+// it before the returned function has told whether the node's state may have changed by it.
+func (p *Processor) indexUsers() (done func() bool) {
+	concerned := false
+	index := func() {
+		p.users.flush(func(a netip.Addr) { concerned = concerned || p.concerns(a) }, func(gone *part) { delete(p.slices, gone.id) })
+	}
+	if len(p.users.queue) < 100 {
+		index()
+		return func() bool { return concerned }
+	}
+	var wg sync.WaitGroup
+	wg.Go(index)
+	return func() bool { wg.Wait(); return concerned }
+}
+
 // reclaim brings the claims of a service up to date; they depend on nothing but its spec.
 func (p *Processor) reclaim(s *service) {
 	s.renamed = false
 	var want []renderer.Frontend
 	if skipReason(s.spec, p.cfg.ProxyName) == "" {
-		bare, _ := build(s.spec, nil, surroundings{noExternalIPs: p.cfg.NoExternalIPs})
-		want = frontendsOf(bare)
+		want = s.oneClaim[:0]
+		if len(s.claimed) > 0 {
+			want = nil
+		}
+		want = appendFrontends(want, s.spec, p.cfg.NoExternalIPs)
 	}
 	p.claims.set(s, want, p.mark)
 }
@@ -362,6 +351,9 @@ func (p *Processor) list(s *service, now *renderer.ContivService) {
 }
 
 func (p *Processor) index(id model.ServiceID) (int, bool) {
+	if n := len(p.all); n == 0 || p.all[n-1].ID.Compare(id) < 0 { // in a first sync they come in order
+		return n, false
+	}
 	return slices.BinarySearchFunc(p.all, id, func(svc *renderer.ContivService, id model.ServiceID) int {
 		return svc.ID.Compare(id)
 	})

@@ -243,7 +243,7 @@ func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {
 	flush(t, p, r)
 	remove(p, s)
 	flush(t, p, r)
-	if len(p.services)+len(p.slices)+len(p.users)+len(p.claims.at)+len(p.claims.both)+len(p.nodePorts)+len(p.all) != 0 {
+	if len(p.services)+len(p.slices)+len(p.users.at4)+len(p.users.at6)+len(p.users.queue)+len(p.claims.at)+len(p.claims.both)+len(p.nodePorts)+len(p.all) != 0 {
 		t.Errorf("left behind: services %v slices %v users %v claims %v", p.services, p.slices, p.users, p.claims.at)
 	}
 }

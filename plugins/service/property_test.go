@@ -174,7 +174,7 @@ func big(n int) (p *Processor, step func()) {
 	if err := p.Resync(); err != nil {
 		panic(err)
 	}
-	one := p.slices[model.SliceID{Namespace: "default", Name: "s0-1"}]
+	one := p.slices[model.SliceID{Namespace: "default", Name: "s0-1"}].now
 	two := slice("s0", append(slices.Clone(one.Endpoints[:9]), ep("10.200.0.1"))...)
 	turn := false
 	return p, func() {
