@@ -53,6 +53,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	createMessages(t)
 	ipMessages(t)
 	nat44Messages(t)
+	aclMessages(t)
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 	for i, n := range t.names {

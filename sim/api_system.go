@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -65,6 +66,7 @@ func apiVersions() *memclnt.APIVersionsReply {
 		{af_packet.APIFile, af_packet.APIVersion},
 		{memif.APIFile, memif.APIVersion},
 		{nat44_ed.APIFile, nat44_ed.APIVersion},
+		{acl.APIFile, acl.APIVersion},
 	}
 	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}
 	for _, f := range files {
@@ -88,7 +90,17 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 		return &vlib.CliInbandReply{Reply: q.showSessions()}
 	case "show features":
 		return &vlib.CliInbandReply{Reply: q.arcs.String()}
+	case "show acl-plugin sessions":
+		return &vlib.CliInbandReply{Reply: q.showACLSessions()}
+	case "show acl-plugin acl":
+		return &vlib.CliInbandReply{Reply: q.showACLs()}
+	case "clear acl-plugin sessions":
+		q.acl.ClearSessions()
+		return &vlib.CliInbandReply{}
 	default:
+		if set, ok := strings.CutPrefix(words, "set acl-plugin "); ok && q.setACLPlugin(strings.Fields(set)) {
+			return &vlib.CliInbandReply{}
+		}
 		return &vlib.CliInbandReply{Retval: rvUnspecified, Reply: fmt.Sprintf("%s: unknown input `%s'\n", firstWord(words), words)}
 	}
 }

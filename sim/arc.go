@@ -46,6 +46,7 @@ func newArcs(v *VPP) arcs {
 	var a arcs
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
 	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
+	addACL(&a, v)
 	return a
 }
 

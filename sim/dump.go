@@ -36,6 +36,7 @@ func (v *VPP) Dump() string {
 		b.WriteString("session-layer on\n")
 	}
 	v.dumpNAT(&b)
+	v.dumpACL(&b)
 	return b.String()
 }
 

@@ -37,6 +37,7 @@ type Fate struct {
 type Hop struct {
 	Node string // VPP's name, e.g. nat44-ed-out2in
 	Text string
+	ACL  *ACLMatch // what an ACL node found; nil for all other nodes
 }
 
 // String is "node: text".

@@ -179,6 +179,7 @@ func (v *VPP) destroy(f *iface) {
 	}
 	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
+	v.acl.InterfaceDeleted(f.index)
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)
 	}

@@ -36,6 +36,7 @@ type record struct {
 	h      *handler
 	req    api.Message
 	names  map[uint32]string
+	acls   map[uint32]string // tags by index
 	retval int32
 }
 
@@ -62,7 +63,7 @@ func (v *VPP) record(h *handler, req api.Message) *record {
 		l.list = append(l.list[:0:0], l.list[l.limit:]...)
 	}
 	l.seq++
-	r := &record{seq: l.seq, h: h, req: req}
+	r := &record{seq: l.seq, h: h, req: req, acls: v.aclTags(req)}
 	forEachIndex(reflect.ValueOf(req).Elem(), func(i uint32) {
 		if f := v.ifs.get(i); f != nil {
 			if r.names == nil {
@@ -154,7 +155,12 @@ func forEachIndex(v reflect.Value, visit func(uint32)) {
 	}
 }
 
-func (r *record) text() string { return vpp.Text(r.req, r.ifName) }
+func (r *record) text() string {
+	if s := r.aclText(); s != "" {
+		return s
+	}
+	return vpp.Text(r.req, r.ifName)
+}
 
 func (r *record) ifName(i uint32) string {
 	if n, ok := r.names[i]; ok {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/sim/acl"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
 
@@ -16,7 +17,7 @@ type Config struct {
 	Seed uint64
 	// Now is the virtual clock's start; zero: 2024-06-26 00:00 UTC, the day 24.06 was released.
 	Now time.Time
-	// Version is what show_version says; "" is "24.06-release".
+	// Version is what show_version says; "" is "24.06-release". Before 25.06 the ACL plugin compares IPv6 prefixes wrongly.
 	Version string
 	// PID is what control_ping and show_threads say; 0 is 24060. It grows by one with every Restart.
 	PID uint32
@@ -27,6 +28,10 @@ type Config struct {
 	PuntLocal bool
 	// HostInterfaces are the Linux interfaces af_packet may attach to; nil: every name exists.
 	HostInterfaces []string
+	// NoReclassify is a startup.conf without `acl-plugin { reclassify sessions 1 }`: sessions of permit+reflect rules outlive the rule.
+	NoReclassify bool
+	// ACLSessions is the size of the ACL plugin's session table; 0: 500,000.
+	ACLSessions uint32
 	// LogLimit is how many records Log keeps, the newest ones; 0 is 1<<18.
 	LogLimit int
 }
@@ -61,6 +66,7 @@ type state struct {
 	neigh  neighbors
 	memif  memifs
 	nat    *nat44ed.Engine
+	acl    *acl.Engine
 	random uint64 // state of the generator of Config.Seed
 	arcs   arcs
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
@@ -96,6 +102,7 @@ func (v *VPP) boot(now time.Time) {
 	v.neigh.init()
 	v.memif.init()
 	v.bootNAT()
+	v.bootACL()
 	v.arcs = newArcs(v)
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
@@ -199,13 +206,14 @@ type Mark struct {
 	now    time.Time
 	random uint64
 	nat    nat44ed.Mark
+	acl    acl.Mark
 }
 
 // Snapshot marks sessions, affinity and the clock. It costs next to nothing.
 func (v *VPP) Snapshot() Mark {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot()}
+	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot()}
 }
 
 // Restore goes back to a mark made since the last change of configuration; its cost is what happened since. Older marks than m
@@ -215,6 +223,7 @@ func (v *VPP) Restore(m Mark) {
 	defer v.mu.Unlock()
 	v.now, v.random = m.now, m.random
 	v.nat.Restore(m.nat)
+	v.acl.Restore(m.acl)
 }
 
 // Release forgets all marks: after Snapshot everything is noted down for a Restore until then.
@@ -222,6 +231,7 @@ func (v *VPP) Release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.nat.Release()
+	v.acl.Release()
 }
 
 // Close cuts all connections and waits for their goroutines. The VPP itself lives on.

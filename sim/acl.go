@@ -1,0 +1,273 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/sim/acl"
+)
+
+// ACLMatch is what an ACL node of an interface had to say about a packet. Interface, Output, Place and Rule name a rule by where
+// it is, all counted from 0.
+type ACLMatch struct {
+	Interface string
+	Output    bool // the output list; else the input list
+	Place     int  // of the ACL in the list; -1: no rule matched
+	Tag       string
+	Rule      int // in the ACL; -1: no rule matched
+	// Session: the packet belongs to an established flow, and the rule is the one that let its first packet pass, perhaps in the
+	// interface's other list (the hop's node tells where the packet is), and as the list was then.
+	Session bool
+	Permit  bool // the packet goes on
+}
+
+// The nodes of the ACL plugin.
+const (
+	aclInput4  = "acl-plugin-in-ip4-fa"
+	aclOutput4 = "acl-plugin-out-ip4-fa"
+	aclInput6  = "acl-plugin-in-ip6-fa"
+	aclOutput6 = "acl-plugin-out-ip6-fa"
+)
+
+// bootACL makes an ACL plugin without ACLs.
+func (v *VPP) bootACL() {
+	v.acl = acl.New(acl.Config{
+		Now:         func() time.Duration { return v.now.Sub(v.booted) },
+		Reclassify:  !v.cfg.NoReclassify,
+		PrefixBug:   v.cfg.older(25, 6),
+		MaxSessions: v.cfg.ACLSessions,
+		Threads:     uint32(1 + v.cfg.Workers),
+	})
+}
+
+// older compares Version with a release. A version that is not like 24.06 is a new one.
+func (c *Config) older(year, month int) bool {
+	var y, m int
+	if n, _ := fmt.Sscanf(c.Version, "%d.%d", &y, &m); n != 2 {
+		return false
+	}
+	return y < year || y == year && m < month
+}
+
+func addACL(a *arcs, v *VPP) {
+	in := func(node string) func(*flow) bool { return func(f *flow) bool { return f.checkACL(node, f.rx, true) } }
+	out := func(node string) func(*flow) bool { return func(f *flow) bool { return f.checkACL(node, f.tx, false) } }
+	a.add(ip4Unicast, feature{name: aclInput4, on: v.acl.OnInput, run: in(aclInput4)})
+	a.add(ip4Output, feature{name: aclOutput4, on: v.acl.OnOutput, run: out(aclOutput4)})
+	a.add(ip6Unicast, feature{name: aclInput6, on: v.acl.OnInput, run: in(aclInput6)})
+	a.add(ip6Output, feature{name: aclOutput6, on: v.acl.OnOutput, run: out(aclOutput6)})
+}
+
+// checkACL is an ACL node.
+func (f *flow) checkACL(node string, swIf uint32, in bool) bool {
+	r := f.v.acl.Check(&f.p, swIf, in)
+	m := &ACLMatch{
+		Interface: f.v.ifs.name(swIf), Output: r.Output, Place: r.Place, Tag: r.Tag, Rule: r.Rule, Session: r.Session, Permit: r.Pass,
+	}
+	if r.Pass {
+		f.hop(node, "%s", r)
+	} else {
+		f.drop(node, "%s", r)
+	}
+	f.fate.Hops[len(f.fate.Hops)-1].ACL = m
+	return r.Pass
+}
+
+// ACLSessions are the flows that permit+reflect rules let pass, one line each, sorted.
+func (v *VPP) ACLSessions() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []string
+	for _, s := range v.acl.Sessions() {
+		dir := "output"
+		if s.Input {
+			dir = "input"
+		}
+		out = append(out, fmt.Sprintf("%s %s %s by acl %d (%s) rule %d", v.ifs.name(s.SwIf), dir, s.Flow, s.Match.Place, s.Match.Tag, s.Match.Rule))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ACLHits are the packets each rule of the ACLs with a tag has judged since it was last replaced, in the order of the ACLs' making;
+// nil unless acl_stats_intf_counters_enable is on. A packet of an established flow is judged by no rule.
+func (v *VPP) ACLHits(tag string) []uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []uint64
+	for _, a := range v.acl.ACLs(acl.None) {
+		if a.Tag == tag {
+			out = append(out, v.acl.Hits(a.Index)...)
+		}
+	}
+	return out
+}
+
+// dumpACL is the ACL plugin's part of Dump: ACLs by tag, lists by interface.
+func (v *VPP) dumpACL(b *strings.Builder) {
+	acls := v.acl.ACLs(acl.None)
+	var texts []string
+	for _, a := range acls {
+		texts = append(texts, aclText(a))
+	}
+	slices.Sort(texts)
+	b.WriteString(strings.Join(texts, ""))
+	v.dumpACLLists(b)
+	texts = texts[:0]
+	for _, m := range v.acl.MACIPs(acl.None) {
+		texts = append(texts, macipText(m))
+	}
+	slices.Sort(texts)
+	b.WriteString(strings.Join(texts, ""))
+	for swIf, i := range v.acl.MACIPInterfaces() {
+		if m := v.acl.MACIPs(i); i != acl.None && len(m) == 1 {
+			fmt.Fprintf(b, "macip-acl-on %s %q\n", v.ifs.name(uint32(swIf)), m[0].Tag)
+		}
+	}
+}
+
+func aclText(a acl.ACL) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "acl %q\n", a.Tag)
+	for _, r := range a.Rules {
+		fmt.Fprintf(&b, "  %s\n", r)
+	}
+	return b.String()
+}
+
+func macipText(m acl.MACIP) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "macip-acl %q\n", m.Tag)
+	for _, r := range m.Rules {
+		fmt.Fprintf(&b, "  %s mac %x/%x %s/%d\n", r.Action, r.MAC, r.MACMask, r.Addr, r.Bits)
+	}
+	return b.String()
+}
+
+func (v *VPP) dumpACLLists(b *strings.Builder) {
+	for _, f := range v.ifs.sorted() {
+		list, n := v.acl.List(f.index)
+		for i, part := range [][]uint32{list[:n], list[n:]} {
+			if len(part) == 0 {
+				continue
+			}
+			fmt.Fprintf(b, "acl-list %s %s", f.name, []string{"input", "output"}[i])
+			for _, a := range part {
+				fmt.Fprintf(b, " %q", v.acl.Tag(a))
+			}
+			b.WriteByte('\n')
+		}
+		if etypes, n := v.acl.Etypes(f.index); len(etypes) > 0 {
+			fmt.Fprintf(b, "acl-etypes %s input %04x output %04x\n", f.name, etypes[:n], etypes[n:])
+		}
+	}
+}
+
+// contentHash is short for rules in a log.
+func contentHash(rules []acl.Rule) string {
+	h := fnv.New32a()
+	for _, r := range rules {
+		_, _ = h.Write([]byte(r.String())) // never fails
+		_, _ = h.Write([]byte{'\n'})
+	}
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// setACLPlugin is `set acl-plugin`, as far as it concerns packets; false: not understood.
+func (v *VPP) setACLPlugin(words []string) bool {
+	var n uint32
+	number := func() bool {
+		_, err := fmt.Sscanf(words[len(words)-1], "%d", &n)
+		return err == nil
+	}
+	if len(words) < 2 || !number() {
+		return false
+	}
+	t := v.acl.Timeouts()
+	switch strings.Join(words[:len(words)-1], " ") {
+	case "reclassify-sessions":
+		v.acl.SetReclassify(n != 0)
+	case "use-hash-acl-matching":
+		v.acl.SetHashLookup(n != 0)
+	case "session table max-entries":
+		v.acl.SetMaxSessions(n)
+	case "session timeout udp idle":
+		t.UDPIdle = n
+	case "session timeout tcp idle":
+		t.TCPIdle = n
+	case "session timeout tcp transient":
+		t.TCPTransient = n
+	default:
+		return false
+	}
+	v.acl.SetTimeouts(t)
+	return true
+}
+
+// showACLSessions is `show acl-plugin sessions`, the parts that do not speak of VPP's insides.
+func (v *VPP) showACLSessions() string {
+	var b strings.Builder
+	total := len(v.acl.Sessions())
+	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", v.acl.Made(), v.acl.Made()-uint64(total), total)
+	fmt.Fprintf(&b, "Sessions active: add %d - deact %d = %d\n", v.acl.Made(), v.acl.Made()-uint64(total), total)
+	b.WriteString("\n\nPer-thread data:\nThread #0:\n  connection add/del stats:\n")
+	by := map[uint32]int{}
+	for _, s := range v.acl.Sessions() {
+		by[s.SwIf]++
+	}
+	for _, f := range v.ifs.all() {
+		fmt.Fprintf(&b, "    sw_if_index %d: add %d - del %d = %d; epoch chg: %d\n", f.index, by[f.index], 0, by[f.index], 0)
+	}
+	fmt.Fprintf(&b, "Reclassify sessions: %d\n", number(v.acl.Reclassify()))
+	return b.String()
+}
+
+func number(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// showACLs is `show acl-plugin acl`.
+func (v *VPP) showACLs() string {
+	var b strings.Builder
+	for _, a := range v.acl.ACLs(acl.None) {
+		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.Index, len(a.Rules), a.Tag)
+		for i, r := range a.Rules {
+			fmt.Fprintf(&b, "  %9d: %s\n", i, aclRuleCLI(r))
+		}
+	}
+	return b.String()
+}
+
+func aclRuleCLI(r acl.Rule) string {
+	fam := "ipv4"
+	if r.Src.Addr().Is6() {
+		fam = "ipv6"
+	}
+	span := func(p acl.Range) string {
+		if p.First == p.Last {
+			return fmt.Sprint(p.First)
+		}
+		return fmt.Sprintf("%d-%d", p.First, p.Last)
+	}
+	s := fmt.Sprintf("%s %s src %s dst %s proto %d sport %s dport %s", fam, r.Action, r.Src, r.Dst, r.Proto, span(r.SrcPorts), span(r.DstPorts))
+	if r.TCPMask|r.TCPValue != 0 {
+		s += fmt.Sprintf(" tcpflags %d mask %d", r.TCPValue, r.TCPMask)
+	}
+	return s
+}
+
+// tagsOf names the ACLs of a message, in its order.
+func (v *VPP) tagsOf(list []uint32) map[uint32]string {
+	tags := map[uint32]string{}
+	for _, i := range list {
+		tags[i] = cmp.Or(v.acl.Tag(i), fmt.Sprintf("unknown:%d", i))
+	}
+	return tags
+}

@@ -1,0 +1,139 @@
+package acl
+
+import (
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// Match names a rule by its place: which list of the interface, which ACL of the list, which rule of the ACL, all counted from 0.
+type Match struct {
+	Output bool // the output list
+	Place  int  // -1: none matched
+	Tag    string
+	Rule   int // -1: none matched
+	Action Action
+}
+
+// Verdict is what becomes of a packet.
+type Verdict struct {
+	Pass bool
+	Match
+	// Session: the packet belongs to a session; Match is the rule that made it, in the list as it was then.
+	Session bool
+	// New: the packet made a session.
+	New bool
+	// Full: there was no room for the session it would have made.
+	Full bool
+	// Renewed: the packet's session was of an older policy and has ended.
+	Renewed bool
+	// Lists is the number of ACLs asked in vain, if no rule matched.
+	Lists int
+}
+
+// String is the verdict's line.
+func (v Verdict) String() string {
+	if v.Rule < 0 {
+		return fmt.Sprintf("no rule of %d acls matches", v.Lists)
+	}
+	rule := fmt.Sprintf("acl %d (%s) rule %d %s", v.Place, v.Tag, v.Rule, v.Action)
+	switch {
+	case v.Session:
+		return "session of " + rule
+	case v.New:
+		return rule + ", new session"
+	case v.Full:
+		return rule + ", but too many sessions"
+	}
+	return rule
+}
+
+// Check judges a packet at the input or output of an interface that has such a list (OnInput, OnOutput).
+func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
+	e.expire()
+	k, d := keyOf(p, swIf, in), directionOf(in)
+	renewed := false
+	if s := e.flows[k]; s != nil {
+		e.track(s, p, d)
+		if !e.reclassify || !e.stale(s, swIf, d) {
+			return Verdict{Pass: true, Match: s.match, Session: true}
+		}
+		e.end(s)
+		renewed = true
+	}
+	v := e.judge(k, p, d)
+	v.Renewed = renewed
+	if v.Rule < 0 || v.Action != Reflect {
+		return v
+	}
+	if !e.room() {
+		e.recycle()
+		v.Pass, v.Full = false, true
+		return v
+	}
+	e.track(e.add(k, v.Match), p, d)
+	v.New = true
+	return v
+}
+
+// judge asks the list.
+func (e *Engine) judge(k key, p *packet.Packet, d direction) Verdict {
+	q := query{key: k, tcpFlags: p.TCPFlags, bug: e.bug()}
+	list := e.lists[d][k.swIf]
+	for place, i := range list {
+		a := &e.acls[i]
+		n := a.first(&q)
+		if n < 0 {
+			continue
+		}
+		e.count(a, n)
+		act := a.rules[n].Action
+		return Verdict{Pass: act != Deny, Match: Match{Output: d == output, Place: place, Tag: a.tag, Rule: n, Action: act}}
+	}
+	return Verdict{Match: Match{Output: d == output, Place: -1, Rule: -1}, Lists: len(list)}
+}
+
+func (e *Engine) bug() prefixBug {
+	switch {
+	case !e.cfg.PrefixBug:
+		return noBug
+	case e.linear:
+		return bare
+	}
+	return within
+}
+
+// few rules are asked one by one.
+const few = 8
+
+func (a *acl) first(q *query) int {
+	if len(a.rules) <= few {
+		return linear(a.rules, q)
+	}
+	outside := q.bug == bare
+	if a.index == nil || a.outside != outside {
+		a.index, a.outside = newIndex(a.rules, outside), outside
+	}
+	return a.index.first(a.rules, q)
+}
+
+func linear(rules []Rule, q *query) int {
+	for i := range rules {
+		if q.matches(&rules[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (e *Engine) count(a *acl, rule int) {
+	if !e.counters {
+		return
+	}
+	if a.hits == nil {
+		a.hits = make([]uint64, len(a.rules))
+	}
+	hits := a.hits
+	hits[rule]++
+	e.undo(func() { hits[rule]-- })
+}
