@@ -171,7 +171,9 @@ func (c *Controller) update(ev *event.Update) {
 		for _, p := range c.processors {
 			p.Apply(ch)
 		}
-		c.causes.add(causeOf(ch.Ref))
+		if c.phase == running { // whatever comes before is part of the first sync
+			c.causes.add(causeOf(ch.Ref))
+		}
 		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
 			c.trigger(slice.TriggerTime)
 		}

@@ -46,7 +46,7 @@ func (c *Controller) Status() Status {
 	st := Status{
 		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
 		VPP:     c.vpp, Located: c.located, Started: c.phase == running, InFlight: c.inFlight, Last: c.last,
-		Refused: c.refusals(), Values: len(c.values.sent), Trouble: c.trouble,
+		Refused: c.refusals(), Values: c.values.sent, Trouble: c.trouble,
 	}
 	for _, src := range c.sources {
 		st.Sources = append(st.Sources, *src)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -20,74 +19,108 @@ import (
 // internal is destination), external sources in the order of their names.
 type Values struct {
 	owners   map[string]*owner
-	claims   map[string][]string // key → owners, sorted
+	entries  map[string]*entry // by key: what somebody wants, or was sent
+	dirty    []*entry          // those marked so
+	sent     int               // entries sent as something
 	external map[string]keyed.Values
-	sources  []string                 // names of external, sorted
-	sent     map[string]proto.Message // what the last transactions asked for
-	dirty    map[string]struct{}
+	sources  []string // names of external, sorted
 }
 
 type owner struct {
+	name   string
 	values map[string]proto.Message
 	notes  []model.Note
 }
 
+// entry is one key.
+type entry struct {
+	key   string
+	first *owner        // the one that decides; nil: none wants the key
+	more  []*owner      // the others, sorted by name
+	sent  proto.Message // what the last transactions asked for; nil: nothing
+	dirty bool
+}
+
 // NewValues returns an empty table.
 func NewValues() *Values {
-	return &Values{
-		owners:   map[string]*owner{},
-		claims:   map[string][]string{},
-		external: map[string]keyed.Values{},
-		sent:     map[string]proto.Message{},
-		dirty:    map[string]struct{}{},
-	}
+	return &Values{owners: map[string]*owner{}, entries: map[string]*entry{}, external: map[string]keyed.Values{}}
 }
 
 // Set records everything the owner wants now, and what there is to say about it; nil values and nil notes remove the
 // owner. Values must not be modified afterwards.
 func (v *Values) Set(name string, values map[string]proto.Message, notes []model.Note) {
-	old := v.owners[name]
-	if old == nil {
-		old = &owner{}
+	o := v.owners[name]
+	if o == nil {
+		if len(values) == 0 && len(notes) == 0 {
+			return
+		}
+		o = &owner{name: name}
+		v.owners[name] = o
 	}
-	for key := range old.values {
+	for key := range o.values {
 		if _, keep := values[key]; !keep {
-			v.disclaim(key, name)
-			v.dirty[key] = struct{}{}
+			e := v.entry(key)
+			e.disclaim(o)
+			v.mark(e)
 		}
 	}
 	for key, msg := range values {
-		was, had := old.values[key]
+		was, had := o.values[key]
+		if had && keyed.Equal(was, msg) {
+			continue
+		}
+		e := v.entry(key)
 		if !had {
-			v.claim(key, name)
+			e.claim(o)
 		}
-		if !had || !keyed.Equal(was, msg) {
-			v.dirty[key] = struct{}{}
-		}
+		v.mark(e)
 	}
+	o.values, o.notes = values, notes
 	if len(values) == 0 && len(notes) == 0 {
 		delete(v.owners, name)
-		return
-	}
-	v.owners[name] = &owner{values: values, notes: notes}
-}
-
-func (v *Values) claim(key, name string) {
-	at, found := slices.BinarySearch(v.claims[key], name)
-	if !found {
-		v.claims[key] = slices.Insert(v.claims[key], at, name)
 	}
 }
 
-func (v *Values) disclaim(key, name string) {
-	at, found := slices.BinarySearch(v.claims[key], name)
-	if !found {
-		return
+func (v *Values) entry(key string) *entry {
+	e := v.entries[key]
+	if e == nil {
+		e = &entry{key: key}
+		v.entries[key] = e
 	}
-	if v.claims[key] = slices.Delete(v.claims[key], at, at+1); len(v.claims[key]) == 0 {
-		delete(v.claims, key)
+	return e
+}
+
+func (v *Values) mark(e *entry) {
+	if !e.dirty {
+		e.dirty = true
+		v.dirty = append(v.dirty, e)
 	}
 }
+
+func (e *entry) claim(o *owner) {
+	if e.first == nil {
+		e.first = o
+		return
+	}
+	if o.name < e.first.name {
+		e.first, o = o, e.first
+	}
+	at, _ := slices.BinarySearchFunc(e.more, o, compareOwners)
+	e.more = slices.Insert(e.more, at, o)
+}
+
+func (e *entry) disclaim(o *owner) {
+	switch {
+	case e.first != o:
+		e.more = slices.DeleteFunc(e.more, func(x *owner) bool { return x == o })
+	case len(e.more) == 0:
+		e.first = nil
+	default:
+		e.first, e.more = e.more[0], e.more[1:]
+	}
+}
+
+func compareOwners(a, b *owner) int { return strings.Compare(a.name, b.name) }
 
 // SetExternal applies what an external source wants: a change, or with resync everything.
 func (v *Values) SetExternal(source string, values map[string]proto.Message, resync bool) {
@@ -102,7 +135,7 @@ func (v *Values) SetExternal(source string, values map[string]proto.Message, res
 		for key := range have {
 			if values[key] == nil {
 				delete(have, key)
-				v.dirty[key] = struct{}{}
+				v.mark(v.entry(key))
 			}
 		}
 	}
@@ -112,19 +145,19 @@ func (v *Values) SetExternal(source string, values map[string]proto.Message, res
 		} else {
 			have[key] = msg
 		}
-		v.dirty[key] = struct{}{}
+		v.mark(v.entry(key))
 	}
 }
 
 // effective is what VPP shall have for a key; nil: nothing.
-func (v *Values) effective(key string) proto.Message {
+func (v *Values) effective(e *entry) proto.Message {
 	var msg proto.Message
-	if names := v.claims[key]; len(names) > 0 {
-		msg = v.owners[names[0]].values[key]
+	if e.first != nil {
+		msg = e.first.values[e.key]
 	}
 	merged := false
 	for _, source := range v.sources {
-		ext := v.external[source][key]
+		ext := v.external[source][e.key]
 		switch {
 		case ext == nil:
 		case msg == nil:
@@ -139,54 +172,53 @@ func (v *Values) effective(key string) proto.Message {
 	return msg
 }
 
+// settle notes what a key is sent as, and forgets a key nobody wants.
+func (v *Values) settle(e *entry, msg proto.Message) {
+	if e.sent != nil {
+		v.sent--
+	}
+	if msg != nil {
+		v.sent++
+	}
+	e.sent, e.dirty = msg, false
+	if msg == nil {
+		delete(v.entries, e.key)
+	}
+}
+
 // changes are the keys whose wanted value differs from what was sent, and forgets that they were dirty; nil: none.
 func (v *Values) changes() map[string]proto.Message {
 	var out map[string]proto.Message
-	for key := range v.dirty {
-		now, was := v.effective(key), v.sent[key]
-		if now == nil && was == nil || now != nil && was != nil && keyed.Equal(now, was) {
+	for _, e := range v.dirty {
+		now, was := v.effective(e), e.sent
+		if now != nil && was != nil && keyed.Equal(now, was) {
+			e.dirty = false
+			continue
+		}
+		v.settle(e, now)
+		if now == nil && was == nil {
 			continue
 		}
 		if out == nil {
 			out = make(map[string]proto.Message, len(v.dirty))
 		}
-		out[key] = now
-		v.remember(key, now)
+		out[e.key] = now
 	}
-	clear(v.dirty)
+	v.dirty = nil
 	return out
 }
 
 // all is everything wanted; it counts as sent.
 func (v *Values) all() map[string]proto.Message {
-	out := make(map[string]proto.Message, len(v.claims))
-	for key, names := range v.claims {
-		msg := v.owners[names[0]].values[key]
-		if len(v.sources) > 0 {
-			msg = v.effective(key)
-		}
-		if msg != nil {
+	out := make(map[string]proto.Message, len(v.entries))
+	for key, e := range v.entries {
+		msg := v.effective(e)
+		if v.settle(e, msg); msg != nil {
 			out[key] = msg
 		}
 	}
-	for _, values := range v.external {
-		for key := range values {
-			if msg := v.effective(key); msg != nil {
-				out[key] = msg
-			}
-		}
-	}
-	clear(v.dirty)
-	v.sent = maps.Clone(out)
+	v.dirty = nil
 	return out
-}
-
-func (v *Values) remember(key string, msg proto.Message) {
-	if msg == nil {
-		delete(v.sent, key)
-	} else {
-		v.sent[key] = msg
-	}
 }
 
 // Owned is what one owner wants: the keys, sorted, and the notes.
@@ -211,7 +243,9 @@ func (v *Values) List(prefix string) []Owned {
 
 // Each calls f with everything that was asked of VPP so far, in no particular order.
 func (v *Values) Each(f func(key string, msg proto.Message)) {
-	for key, msg := range v.sent {
-		f(key, msg)
+	for key, e := range v.entries {
+		if e.sent != nil {
+			f(key, e.sent)
+		}
 	}
 }
