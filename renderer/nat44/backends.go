@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -19,7 +20,8 @@ type backend struct {
 // locals are the endpoints of a port as VPP gets them: IPv4, sorted, each once, at most MaxBackends, weighed. The
 // messages are shared by all mappings of the port.
 func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
-	set := make([]backend, 0, len(list))
+	var room [16]backend // mostly enough
+	set := room[:0]
 	for _, b := range list {
 		if a := b.Addr(); a.Is4() {
 			set = append(set, backend{netip.AddrPortFrom(a, b.Port), b.Local})
@@ -34,15 +36,28 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	remote, local := weights(set, s.cfg.LocalEndpointWeight)
 	messages := make([]nat.DNat44_StaticMapping_LocalIP, len(set))
 	out := make([]*nat.DNat44_StaticMapping_LocalIP, len(set))
+	text := addresses(set)
 	for i, b := range set {
 		m := &messages[i]
-		m.LocalIp, m.LocalPort, m.Probability = b.at.Addr().String(), uint32(b.at.Port()), remote
+		end := strings.IndexByte(text, ' ')
+		m.LocalIp, m.LocalPort, m.Probability = text[:end], uint32(b.at.Port()), remote
+		text = text[end+1:]
 		if b.local {
 			m.Probability = local
 		}
 		out[i] = m
 	}
 	return out
+}
+
+// addresses are those of all backends in one text, each with a space behind it: one piece of memory for all.
+func addresses(set []backend) string {
+	var room [256]byte
+	out := room[:0]
+	for _, b := range set {
+		out = append(b.at.Addr().AppendTo(out), ' ')
+	}
+	return string(out)
 }
 
 func compareBackends(a, b backend) int {

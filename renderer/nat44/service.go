@@ -16,9 +16,9 @@ import (
 // Service is everything VPP must have for one service on the given node: a DNat44 if anything can be mapped, and a reject
 // route for each of its addresses. NodeIPs are those of all nodes. Of the node, name, addresses and loopback matter.
 func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
-	s := &rendering{
-		svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg,
-		seen: make(map[renderer.Frontend]struct{}, len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len())),
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg}
+	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
+		s.seen = map[renderer.Frontend]struct{}{}
 	}
 	s.refuseFamilies()
 	for _, name := range svc.PortNames() {
@@ -26,7 +26,9 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	}
 	values := keyed.Values{}
 	if len(s.mappings) > 0 {
-		slices.SortFunc(s.mappings, compareMappings)
+		if len(s.mappings) > 1 {
+			slices.SortFunc(s.mappings, compareMappings)
+		}
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
 	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
@@ -46,7 +48,7 @@ type rendering struct {
 	node     renderer.NodeState
 	nodeIPs  *renderer.IPAddresses
 	cfg      Config
-	seen     map[renderer.Frontend]struct{}
+	seen     map[renderer.Frontend]struct{} // nil: there can be one only
 	mappings []*nat.DNat44_StaticMapping
 	notes    []model.Note
 }
@@ -86,14 +88,18 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 		s.note(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
 		return
 	}
+	outer := s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0
 	cluster := s.locals(name, s.svc.Backends[name])
-	local := s.locals(name, s.svc.Local(name))
+	var local []*nat.DNat44_StaticMapping_LocalIP
+	if s.svc.InternalTrafficPolicy == renderer.NodeLocal || outer && s.svc.TrafficPolicy == renderer.NodeLocal {
+		local = s.locals(name, s.svc.Local(name))
+	}
 	internal := s.internal(cluster, local)
 	for _, a := range s.svc.ClusterIPs.Addrs() {
 		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
 	}
 	var outside, inside target
-	if s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0 {
+	if outer {
 		outside, inside = s.external(cluster, local), s.podsOnly(cluster)
 	}
 	for _, a := range s.svc.ExternalIPs.Addrs() {
@@ -205,10 +211,12 @@ func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
 		return
 	}
-	if _, again := s.seen[f]; again {
-		return
+	if s.seen != nil {
+		if _, again := s.seen[f]; again {
+			return
+		}
+		s.seen[f] = struct{}{}
 	}
-	s.seen[f] = struct{}{}
 	m := &nat.DNat44_StaticMapping{
 		ExternalIp: f.IP.String(), ExternalPort: uint32(f.Port), LocalIps: to.locals, Protocol: nat.DNat44_TCP,
 	}
