@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -80,7 +81,7 @@ func (l stateList) states(t *testing.T) []*state {
 	t.Helper()
 	var out []*state
 	kvs := map[string]string{}
-	m := newMirror()
+	m := mirror.New()
 	for _, step := range l.Steps {
 		kvs = maps.Clone(kvs)
 		for _, c := range step.KVs {
@@ -95,9 +96,9 @@ func (l stateList) states(t *testing.T) []*state {
 			if err := protojson.Unmarshal(raw, msg); err != nil {
 				t.Fatalf("%s: %s: %v", l.Name, raw, err)
 			}
-			m.apply([]*felix.ToDataplane{msg}, false)
+			m.Apply([]*felix.ToDataplane{msg}, false)
 		}
-		out = append(out, &state{name: step.State, kvs: kvs, want: m.dump()})
+		out = append(out, &state{name: step.State, kvs: kvs, want: m.Dump()})
 	}
 	return out
 }
@@ -213,7 +214,7 @@ func take(t *testing.T, l stateList, w walk) (places int) {
 	g := calc.New(calc.Config{
 		Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs",
 	})
-	d, m := newDatastore(g), newMirror()
+	d, m := newDatastore(g), mirror.New()
 	if w.syncAfter < 0 {
 		g.InSync()
 	}
@@ -223,14 +224,14 @@ func take(t *testing.T, l stateList, w walk) (places int) {
 				t.Fatal(err)
 			}
 			if leg.flush {
-				m.apply(g.Flush(), true)
+				m.Apply(g.Flush(), true)
 			}
 		}
 		if i == w.syncAfter {
 			g.InSync()
 		}
-		m.apply(g.Flush(), true)
-		m.check(t, w.name+", "+leg.end.name)
+		m.Apply(g.Flush(), true)
+		m.Check(t, w.name+", "+leg.end.name)
 		if i < w.syncAfter {
 			early(t, m)
 			continue
@@ -238,14 +239,14 @@ func take(t *testing.T, l stateList, w walk) (places int) {
 		if again := g.Flush(); len(again) > 0 {
 			t.Errorf("%s: a flush without a change sends %v", w.name, again)
 		}
-		if m.inSync != 1 {
-			t.Errorf("%s: %d messages say in sync", w.name, m.inSync)
+		if m.InSyncs != 1 {
+			t.Errorf("%s: %d messages say in sync", w.name, m.InSyncs)
 		}
 		if leg.end.want == nil {
 			continue
 		}
 		places++
-		if diff := cmp.Diff(leg.end.want, m.dump()); diff != "" {
+		if diff := cmp.Diff(leg.end.want, m.Dump()); diff != "" {
 			t.Errorf("%s: at state %q (-Felix +calc):\n%s", w.name, leg.end.name, diff)
 			return places
 		}
@@ -254,12 +255,12 @@ func take(t *testing.T, l stateList, w walk) (places int) {
 }
 
 // early checks that nothing about endpoints is sent before all is known.
-func early(t *testing.T, m *mirror) {
+func early(t *testing.T, m *mirror.Mirror) {
 	t.Helper()
-	if m.inSync > 0 || len(m.sets) > 0 {
-		t.Errorf("before in sync: %d in-sync messages, %d sets", m.inSync, len(m.sets))
+	if m.InSyncs > 0 || len(m.Sets) > 0 {
+		t.Errorf("before in sync: %d in-sync messages, %d sets", m.InSyncs, len(m.Sets))
 	}
-	for key := range m.things {
+	for key := range m.Things {
 		for _, kind := range []string{"ActivePolicy", "ActiveProfile", "WorkloadEndpoint", "HostEndpoint", "Config"} {
 			if len(key) > len(kind) && key[:len(kind)] == kind {
 				t.Errorf("before in sync: %s", key)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestNodes(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("dead:beef:1::2")
 	g := calc.New(calc.Config{Node: self, NodeResources: true})
-	m := newMirror()
+	m := mirror.New()
 	g.InSync()
 	for _, c := range []struct {
 		name string
@@ -81,11 +82,11 @@ func TestNodes(t *testing.T) {
 			`+Route 10.0.0.0/16 => ip_pool_type:IPIP dst:"10.0.0.0/16" nat_outgoing:true`,
 		}},
 	} {
-		before := spaced(m.dump())
+		before := spaced(m.Dump())
 		c.do()
-		m.apply(g.Flush(), true)
-		m.check(t, c.name)
-		after := spaced(m.dump())
+		m.Apply(g.Flush(), true)
+		m.Check(t, c.name)
+		after := spaced(m.Dump())
 		var got []string
 		for _, line := range without(before, after) {
 			got = append(got, "-"+line)

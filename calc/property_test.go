@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/selector"
@@ -29,44 +30,44 @@ func TestAnyPath(t *testing.T) {
 func anyPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := calc.Config{Node: self, NodeResources: chance(t, 80), WorkloadRoutes: chance(t, 30)}
-		g, w, m := calc.New(cfg), newWorld(), newMirror()
+		g, w, m := calc.New(cfg), newWorld(), mirror.New()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			w.step(t, g)
 			if chance(t, 5) {
 				g.InSync()
 			}
 			if chance(t, 30) {
-				m.apply(g.Flush(), true)
+				m.Apply(g.Flush(), true)
 			}
 		}
 		g.InSync()
-		m.apply(g.Flush(), true)
-		for _, p := range m.problems {
+		m.Apply(g.Flush(), true)
+		for _, p := range m.Problems {
 			t.Error(p)
 		}
-		fresh, n := calc.New(cfg), newMirror()
+		fresh, n := calc.New(cfg), mirror.New()
 		w.tell(fresh)
 		fresh.InSync()
 		stream := fresh.Flush()
-		n.apply(stream, true)
+		n.Apply(stream, true)
 		other := calc.New(cfg)
 		w.tell(other)
 		other.InSync()
 		if diff := cmp.Diff(stream, other.Flush(), protocmp.Transform()); diff != "" {
 			t.Errorf("the order in which a graph is told shows in its messages:\n%s", diff)
 		}
-		if diff := cmp.Diff(n.dump(), m.dump()); diff != "" {
+		if diff := cmp.Diff(n.Dump(), m.Dump()); diff != "" {
 			t.Errorf("a graph that saw only the result says otherwise (-fresh +incremental):\n%s", diff)
 		}
 		for _, p := range append(w.disagreements(m), w.routeDisagreements(m, cfg)...) {
 			t.Error(p)
 		}
 		w.clear(g)
-		m.apply(g.Flush(), true)
+		m.Apply(g.Flush(), true)
 		if left := g.Remaining(); len(left) > 0 {
 			t.Errorf("an emptied graph remembers %v", left)
 		}
-		if got, want := m.dump(), []string{"Config  => ", "Encapsulation  => "}; !slices.Equal(got, want) {
+		if got, want := m.Dump(), []string{"Config  => ", "Encapsulation  => "}; !slices.Equal(got, want) {
 			t.Errorf("an emptied graph leaves %v", got)
 		}
 	})
@@ -174,7 +175,7 @@ func (w *world) serviceMembers(svc model.ServiceID, withPorts bool) []string {
 }
 
 // disagreements compares the data plane with a literal reading of the world.
-func (w *world) disagreements(m *mirror) (out []string) {
+func (w *world) disagreements(m *mirror.Mirror) (out []string) {
 	policies, profiles, endpoints := map[string]bool{}, map[string]bool{}, 0
 	for _, p := range w.policies {
 		if p.Everywhere {
@@ -195,7 +196,7 @@ func (w *world) disagreements(m *mirror) (out []string) {
 		slices.SortFunc(list, w.before)
 		return list
 	}
-	for _, v := range m.things {
+	for _, v := range m.Things {
 		switch v := v.(type) {
 		case *felix.WorkloadEndpointUpdate:
 			endpoints--
@@ -215,11 +216,11 @@ func (w *world) disagreements(m *mirror) (out []string) {
 		}
 	}
 	for id := range w.workloads {
-		if id.Node == self && m.things[`WorkloadEndpoint `+idText(id)] == nil {
+		if id.Node == self && m.Things[`WorkloadEndpoint `+idText(id)] == nil {
 			out = append(out, id.String()+" is missing")
 		}
 	}
-	for _, v := range m.things {
+	for _, v := range m.Things {
 		switch v := v.(type) {
 		case *felix.ActivePolicyUpdate:
 			key := v.Id.Tier + " " + v.Id.Name
@@ -255,9 +256,9 @@ func (w *world) disagreements(m *mirror) (out []string) {
 }
 
 func idText(id model.WorkloadID) string {
-	return keyOf((&felix.WorkloadEndpointUpdate{Id: &felix.WorkloadEndpointID{
+	return mirror.Text(&felix.WorkloadEndpointID{
 		OrchestratorId: id.Orchestrator, WorkloadId: id.Workload, EndpointId: id.Endpoint,
-	}}).ProtoReflect())
+	})
 }
 
 func compare(what string, want, got []string) []string {
@@ -331,7 +332,7 @@ func lines(tiers []*felix.TierInfo) (in []string) {
 }
 
 // compareRules checks that the sets a rule names hold what its selectors say.
-func (w *world) compareRules(m *mirror, what string, want []model.Rule, got []*felix.Rule) (out []string) {
+func (w *world) compareRules(m *mirror.Mirror, what string, want []model.Rule, got []*felix.Rule) (out []string) {
 	if len(want) != len(got) {
 		return []string{fmt.Sprintf("%s: %d rules, want %d", what, len(got), len(want))}
 	}
@@ -350,7 +351,7 @@ func (w *world) compareRules(m *mirror, what string, want []model.Rule, got []*f
 	return out
 }
 
-func (w *world) comparePeer(m *mirror, what string, p *model.Peer, proto model.Protocol, sets, notSets, named, notNamed []string,
+func (w *world) comparePeer(m *mirror.Mirror, what string, p *model.Peer, proto model.Protocol, sets, notSets, named, notNamed []string,
 	ranges []*felix.PortRange, ipPorts []string,
 ) (out []string) {
 	one := func(name string, ids *[]string, want []string) {
@@ -358,7 +359,7 @@ func (w *world) comparePeer(m *mirror, what string, p *model.Peer, proto model.P
 			out = append(out, what+" lacks its set of "+name)
 			return
 		}
-		have := slices.Sorted(maps.Keys(m.sets[(*ids)[0]]))
+		have := slices.Sorted(maps.Keys(m.Sets[(*ids)[0]]))
 		out = append(out, compare(what+" "+name, want, have)...)
 		*ids = (*ids)[1:]
 	}

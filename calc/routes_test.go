@@ -8,6 +8,7 @@ import (
 	"sort"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -98,7 +99,7 @@ func (w *world) known(cfg calc.Config) map[string]*model.Host {
 
 // routeDisagreements compares routes with a literal reading: all claims on networks that contain the destination, the
 // widest first, what a later one says over what an earlier one said.
-func (w *world) routeDisagreements(m *mirror, cfg calc.Config) []string {
+func (w *world) routeDisagreements(m *mirror.Mirror, cfg calc.Config) []string {
 	claims := w.claims(cfg)
 	sort.Slice(claims, func(i, j int) bool {
 		a, b := claims[i], claims[j]
@@ -143,7 +144,7 @@ func (w *world) routeDisagreements(m *mirror, cfg calc.Config) []string {
 		want[r.Dst] = routeLine(r)
 	}
 	got := map[string]string{}
-	for _, v := range m.things {
+	for _, v := range m.Things {
 		if r, ok := v.(*felix.RouteUpdate); ok {
 			got[r.Dst] = routeLine(r)
 		}

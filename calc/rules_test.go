@@ -8,12 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
 // active returns what the data plane gets for one policy that applies to one local workload.
-func active(t *testing.T, p *model.Policy) (*felix.Policy, []model.Note, *mirror) {
+func active(t *testing.T, p *model.Policy) (*felix.Policy, []model.Note, *mirror.Mirror) {
 	t.Helper()
 	g := calc.New(calc.Config{Node: self})
 	g.SetWorkload(model.WorkloadID{Node: self, Workload: "w"}, &model.WorkloadEndpoint{
@@ -21,10 +22,10 @@ func active(t *testing.T, p *model.Policy) (*felix.Policy, []model.Note, *mirror
 	})
 	g.SetPolicy(p.ID, p)
 	g.InSync()
-	m := newMirror()
-	m.apply(g.Flush(), true)
-	m.check(t, "flush")
-	for _, v := range m.things {
+	m := mirror.New()
+	m.Apply(g.Flush(), true)
+	m.Check(t, "flush")
+	for _, v := range m.Things {
 		if u, ok := v.(*felix.ActivePolicyUpdate); ok {
 			return u.Policy, g.Notes(), m
 		}
@@ -117,13 +118,13 @@ func TestOrigin(t *testing.T) {
 		t.Error("known before it was sent")
 	}
 	g.InSync()
-	m := newMirror()
-	m.apply(g.Flush(), true)
+	m := mirror.New()
+	m.Apply(g.Flush(), true)
 	if got, ok := g.Origin("default", "p"); !ok || got != p {
 		t.Errorf("origin %v", got)
 	}
 	var ids []string
-	for _, v := range m.things {
+	for _, v := range m.Things {
 		if u, ok := v.(*felix.ActivePolicyUpdate); ok {
 			for _, r := range u.Policy.InboundRules {
 				ids = append(ids, r.RuleId)
@@ -201,9 +202,9 @@ func TestEndpointFields(t *testing.T) {
 	g.SetProfile("kns.prod", &model.Profile{Labels: map[string]string{"pcns.team": "x"}})
 	g.SetProfile("ksa.prod.web.blue", &model.Profile{Labels: map[string]string{"pcsa.role": "y"}})
 	g.InSync()
-	m := newMirror()
-	m.apply(g.Flush(), true)
-	dump := strings.Join(strings.Fields(strings.Join(m.dump(), "\n")), " ")
+	m := mirror.New()
+	m.Apply(g.Flush(), true)
+	dump := strings.Join(strings.Fields(strings.Join(m.Dump(), "\n")), " ")
 	for _, want := range []string{
 		`endpoint:{state:"active" name:"cali1" mac:"02:00:00:00:00:01" ipv4_nets:"10.0.0.1/32" ipv6_nets:"fd00::1/128" ` +
 			`ipv4_nat:{ext_ip:"192.0.2.1" int_ip:"10.0.0.1"} ipv6_nat:{ext_ip:"2001:db8::1" int_ip:"fd00::1"} ` +

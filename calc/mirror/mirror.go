@@ -1,4 +1,7 @@
-package calc_test
+// Package mirror turns Felix's dataplane messages into the state a dataplane driver would have after them, and says which
+// of them no driver could have followed. It is for tests. Invariant: two streams that mean the same state give the same
+// dump, whatever their order.
+package mirror
 
 import (
 	"fmt"
@@ -15,28 +18,30 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// mirror is a dataplane driver that only remembers, and complains about whatever a driver could not do.
-type mirror struct {
-	things   map[string]proto.Message // by kind and identifier
-	sets     map[string]map[string]bool
-	kinds    map[string]felix.IPSetUpdate_IPSetType
-	inSync   int
-	problems []string
+// Mirror is a dataplane driver that only remembers, and complains about whatever a driver could not do.
+type Mirror struct {
+	Things   map[string]proto.Message   // all but sets, by kind and identifier: "ActivePolicy tier:..."
+	Sets     map[string]map[string]bool // members of each IP set
+	InSyncs  int                        // how often it was said that all is known
+	Problems []string                   // what no driver could do, since Check
+
+	kinds map[string]felix.IPSetUpdate_IPSetType
 }
 
-func newMirror() *mirror {
-	return &mirror{
-		things: map[string]proto.Message{}, sets: map[string]map[string]bool{},
+// New returns the state before the first message.
+func New() *Mirror {
+	return &Mirror{
+		Things: map[string]proto.Message{}, Sets: map[string]map[string]bool{},
 		kinds: map[string]felix.IPSetUpdate_IPSetType{},
 	}
 }
 
-func (m *mirror) fail(format string, args ...any) {
-	m.problems = append(m.problems, fmt.Sprintf(format, args...))
+func (m *Mirror) fail(format string, args ...any) {
+	m.Problems = append(m.Problems, fmt.Sprintf(format, args...))
 }
 
-// apply takes messages one by one. Strict, it checks that everything a message needs is there, at every message.
-func (m *mirror) apply(messages []*felix.ToDataplane, strict bool) {
+// Apply takes messages one by one. Strict, it checks that everything a message needs is there, at every message.
+func (m *Mirror) Apply(messages []*felix.ToDataplane, strict bool) {
 	for _, msg := range messages {
 		m.one(msg)
 		if strict {
@@ -45,10 +50,10 @@ func (m *mirror) apply(messages []*felix.ToDataplane, strict bool) {
 	}
 }
 
-func (m *mirror) one(msg *felix.ToDataplane) {
+func (m *Mirror) one(msg *felix.ToDataplane) {
 	switch p := msg.Payload.(type) {
 	case *felix.ToDataplane_InSync:
-		m.inSync++
+		m.InSyncs++
 	case *felix.ToDataplane_IpsetUpdate:
 		u := p.IpsetUpdate
 		set := map[string]bool{}
@@ -58,22 +63,22 @@ func (m *mirror) one(msg *felix.ToDataplane) {
 			}
 			set[text] = true
 		}
-		m.sets[u.Id], m.kinds[u.Id] = set, u.Type
+		m.Sets[u.Id], m.kinds[u.Id] = set, u.Type
 	case *felix.ToDataplane_IpsetDeltaUpdate:
 		m.delta(p.IpsetDeltaUpdate)
 	case *felix.ToDataplane_IpsetRemove:
-		if m.sets[p.IpsetRemove.Id] == nil {
+		if m.Sets[p.IpsetRemove.Id] == nil {
 			m.fail("removal of unknown set %s", p.IpsetRemove.Id)
 		}
-		delete(m.sets, p.IpsetRemove.Id)
+		delete(m.Sets, p.IpsetRemove.Id)
 		delete(m.kinds, p.IpsetRemove.Id)
 	default:
 		m.thing(msg)
 	}
 }
 
-func (m *mirror) delta(d *felix.IPSetDeltaUpdate) {
-	set := m.sets[d.Id]
+func (m *Mirror) delta(d *felix.IPSetDeltaUpdate) {
+	set := m.Sets[d.Id]
 	if set == nil {
 		m.fail("delta for unknown set %s", d.Id)
 		return
@@ -97,39 +102,47 @@ func (m *mirror) delta(d *felix.IPSetDeltaUpdate) {
 
 // thing takes updates and removes of everything that is a value under a key: the kind is the message's name, the key
 // its first field that says which one.
-func (m *mirror) thing(msg *felix.ToDataplane) {
+func (m *Mirror) thing(msg *felix.ToDataplane) {
 	payload := msg.ProtoReflect()
 	field := payload.WhichOneof(payload.Descriptor().Oneofs().ByName("payload"))
 	body := payload.Get(field).Message()
 	name := string(body.Descriptor().Name())
 	if kind, ok := strings.CutSuffix(name, "Remove"); ok {
 		key := kind + " " + keyOf(body)
-		if m.things[key] == nil {
+		if m.Things[key] == nil {
 			m.fail("removal of unknown %s", key)
 		}
-		delete(m.things, key)
+		delete(m.Things, key)
 		return
 	}
 	kind := strings.TrimSuffix(name, "Update")
 	value := proto.Clone(body.Interface())
 	key := kind + " " + keyOf(body)
-	if old := m.things[key]; old != nil && proto.Equal(old, value) {
+	if old := m.Things[key]; old != nil && proto.Equal(old, value) {
 		m.fail("%s sent again unchanged", key)
 	}
-	m.things[key] = value
+	m.Things[key] = value
 }
 
+// keyOf is what says which one of its kind a message is about.
 func keyOf(body protoreflect.Message) string {
+	fields := body.Descriptor().Fields()
 	for _, name := range []protoreflect.Name{"id", "dst", "node", "hostname"} {
-		if f := body.Descriptor().Fields().ByName(name); f != nil {
+		if f := fields.ByName(name); f != nil {
 			if f.Kind() == protoreflect.MessageKind {
-				return prototext.MarshalOptions{}.Format(body.Get(f).Message().Interface())
+				return Text(body.Get(f).Message().Interface())
 			}
 			return body.Get(f).String()
 		}
 	}
+	if ns, name := fields.ByName("namespace"), fields.ByName("name"); ns != nil && name != nil {
+		return body.Get(ns).String() + "/" + body.Get(name).String()
+	}
 	return ""
 }
+
+// Text is an identifier as keys of Things have it. It is stable within a process only.
+func Text(id proto.Message) string { return prototext.MarshalOptions{}.Format(id) }
 
 // normalize takes away what is not compared: rule identifiers, hints, where configuration came from; and spellings.
 func normalize(value proto.Message) {
@@ -161,11 +174,11 @@ func stripRules(lists ...[]*felix.Rule) {
 }
 
 // references checks that nothing there refers to what is not there.
-func (m *mirror) references(msg *felix.ToDataplane) {
+func (m *Mirror) references(msg *felix.ToDataplane) {
 	if d := msg.GetIpsetDeltaUpdate(); d != nil {
 		return
 	}
-	for key, value := range m.things {
+	for key, value := range m.Things {
 		switch v := value.(type) {
 		case *felix.ActivePolicyUpdate:
 			m.rules(key, v.Policy.InboundRules, v.Policy.OutboundRules)
@@ -180,14 +193,14 @@ func (m *mirror) references(msg *felix.ToDataplane) {
 	}
 }
 
-func (m *mirror) rules(key string, lists ...[]*felix.Rule) {
+func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
 	for _, r := range slices.Concat(lists...) {
 		for _, ids := range [][]string{
 			r.SrcIpSetIds, r.DstIpSetIds, r.NotSrcIpSetIds, r.NotDstIpSetIds, r.DstIpPortSetIds, r.SrcNamedPortIpSetIds,
 			r.DstNamedPortIpSetIds, r.NotSrcNamedPortIpSetIds, r.NotDstNamedPortIpSetIds,
 		} {
 			for _, id := range ids {
-				if m.sets[id] == nil {
+				if m.Sets[id] == nil {
 					m.fail("%s names set %s, which is not there", key, id)
 				}
 			}
@@ -195,47 +208,48 @@ func (m *mirror) rules(key string, lists ...[]*felix.Rule) {
 	}
 }
 
-func (m *mirror) endpoint(key string, profiles []string, tiers ...[]*felix.TierInfo) {
+func (m *Mirror) endpoint(key string, profiles []string, tiers ...[]*felix.TierInfo) {
 	for _, name := range profiles {
-		if m.things["ActiveProfile "+prototext.MarshalOptions{}.Format(&felix.ProfileID{Name: name})] == nil {
+		if m.Things["ActiveProfile "+Text(&felix.ProfileID{Name: name})] == nil {
 			m.fail("%s names profile %s, which is not there", key, name)
 		}
 	}
 	for _, t := range slices.Concat(tiers...) {
 		for _, name := range slices.Concat(t.IngressPolicies, t.EgressPolicies) {
-			id := prototext.MarshalOptions{}.Format(&felix.PolicyID{Tier: t.Name, Name: name})
-			if m.things["ActivePolicy "+id] == nil {
+			id := Text(&felix.PolicyID{Tier: t.Name, Name: name})
+			if m.Things["ActivePolicy "+id] == nil {
 				m.fail("%s names policy %s, which is not there", key, id)
 			}
 		}
 	}
 }
 
-// dump is the state, one line per thing.
-func (m *mirror) dump() []string {
+// Dump is the state, one line per thing.
+func (m *Mirror) Dump() []string {
 	var out []string
-	for id, set := range m.sets {
+	for id, set := range m.Sets {
 		members := slices.Sorted(maps.Keys(set))
 		out = append(out, fmt.Sprintf("set %s %v %v", id, m.kinds[id], members))
 	}
-	for key, value := range m.things {
+	for key, value := range m.Things {
 		value = proto.Clone(value)
 		normalize(value)
 		// The text form is unstable on purpose (spaces); one form per process is all that is needed here.
-		out = append(out, key+" => "+prototext.MarshalOptions{}.Format(value))
+		out = append(out, key+" => "+Text(value))
 	}
 	slices.Sort(out)
 	return out
 }
 
-func (m *mirror) check(t *testing.T, what string) {
+// Check reports the problems since the last check as failures; what says where.
+func (m *Mirror) Check(t testing.TB, what string) {
 	t.Helper()
-	for i, p := range m.problems {
+	for i, p := range m.Problems {
 		if i == 5 {
-			t.Errorf("%s: %d more problems", what, len(m.problems)-i)
+			t.Errorf("%s: %d more problems", what, len(m.Problems)-i)
 			break
 		}
 		t.Errorf("%s: %s", what, p)
 	}
-	m.problems = nil
+	m.Problems = nil
 }
