@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Description is the policies of one endpoint as they are applied, in the order in which they are met.
+type Description struct {
+	Endpoint   string   `json:"endpoint"` // "namespace/name" of a pod, the name of a host endpoint
+	Host       bool     `json:"hostEndpoint,omitempty"`
+	Interfaces []string `json:"interfaces,omitempty"` // in VPP; none: not found yet
+	Addresses  []string `json:"addresses"`
+	Ingress    []Tier   `json:"ingress"`
+	Egress     []Tier   `json:"egress"`
+	Forward    *Forward `json:"forward,omitempty"`  // of a host endpoint: for traffic the node passes on
+	Profiles   []string `json:"profiles,omitempty"` // what decides when no policy does
+}
+
+// Forward are the tiers of a host endpoint for traffic that is not for the node itself.
+type Forward struct {
+	Ingress []Tier `json:"ingress"`
+	Egress  []Tier `json:"egress"`
+}
+
+// Tier is a tier with the policies that apply to an endpoint in one direction.
+type Tier struct {
+	Name     string   `json:"name"`
+	Policies []Policy `json:"policies"`
+	End      string   `json:"end"` // what happens to what none of them decides: "deny", "pass"
+}
+
+// Policy is a policy as it applies in one direction.
+type Policy struct {
+	Object   string `json:"object"` // "NetworkPolicy prod/web"
+	Selector string `json:"selector,omitempty"`
+	Staged   bool   `json:"staged,omitempty"` // listed, not enforced
+	Rules    []Rule `json:"rules"`
+}
+
+// Rule is a rule as it applies.
+type Rule struct {
+	Name   string `json:"name"`   // "ingress rule 2", as the object counts its rules
+	Action string `json:"action"` // allow, deny, pass, log
+	Match  string `json:"match"`  // "tcp from selector app == \"web\" to ports 80"; "" everything
+}
+
+// Describe is what applies to a pod of this node; false: there is no such endpoint.
+func (p *Processor) Describe(id model.PodID) (*Description, bool) {
+	w := p.told.workloads[id.String()]
+	if w == nil {
+		return nil, false
+	}
+	d := &Description{
+		Endpoint: id.String(), Profiles: w.ProfileIds, Addresses: slices.Concat(w.Ipv4Nets, w.Ipv6Nets),
+		Ingress: p.describe(w.Tiers, false), Egress: p.describe(w.Tiers, true),
+	}
+	if pod := p.local[id]; pod != nil {
+		for _, a := range pod.IPs {
+			if name := p.where[a]; name != "" && !slices.Contains(d.Interfaces, name) {
+				d.Interfaces = append(d.Interfaces, name)
+			}
+		}
+	}
+	return d, true
+}
+
+// DescribeHost is what applies to a host endpoint of this node; false: there is no such endpoint.
+func (p *Processor) DescribeHost(name string) (*Description, bool) {
+	h := p.told.hosts[name]
+	if h == nil {
+		return nil, false
+	}
+	d := &Description{
+		Endpoint: name, Host: true, Profiles: h.ProfileIds, Addresses: slices.Concat(h.ExpectedIpv4Addrs, h.ExpectedIpv6Addrs),
+		Ingress: p.describe(h.Tiers, false), Egress: p.describe(h.Tiers, true),
+	}
+	if len(h.ForwardTiers) > 0 {
+		d.Forward = &Forward{Ingress: p.describe(h.ForwardTiers, false), Egress: p.describe(h.ForwardTiers, true)}
+	}
+	return d, true
+}
+
+func (p *Processor) describe(tiers []*felix.TierInfo, egress bool) []Tier {
+	out := []Tier{}
+	for _, t := range tiers {
+		names := policiesOf(t, egress)
+		if len(names) == 0 {
+			continue
+		}
+		tier := Tier{Name: t.Name, End: "deny"}
+		if model.Action(t.DefaultAction).Passes() || len(enforced(t, egress)) == 0 {
+			tier.End = "pass"
+		}
+		for _, name := range names {
+			tier.Policies = append(tier.Policies, p.describePolicy(t.Name, name, egress))
+		}
+		out = append(out, tier)
+	}
+	return out
+}
+
+func (p *Processor) describePolicy(tier, name string, egress bool) Policy {
+	msg := p.told.policies[ruleList{tier, name}]
+	out := Policy{Object: p.policyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
+	for _, r := range rulesOf(msg, egress) {
+		out.Rules = append(out.Rules, Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action), Match: matchText(r)})
+	}
+	return out
+}
+
+func actionText(a string) string {
+	switch action := model.Action(a); {
+	case action.Allows():
+		return "allow"
+	case action.Passes():
+		return "pass"
+	}
+	return a
+}

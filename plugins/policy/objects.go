@@ -1,0 +1,233 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Apply takes one change of an object; kinds that do not concern policies change nothing. What is left of a policy that
+// was refused takes its place.
+func (p *Processor) Apply(ch event.Change) {
+	switch ch.Ref.Kind {
+	case model.KindPod:
+		pod, _ := ch.Object.(*model.Pod)
+		p.setPod(model.PodID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}, pod)
+	case model.KindNamespace, model.KindServiceAccount:
+		p.setParent(ch)
+	case model.KindEndpointSlice:
+		slice, _ := ch.Object.(*model.EndpointSlice)
+		p.graph.SetSlice(model.SliceID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}, slice)
+	case model.KindNode:
+		p.setNode(ch)
+	case model.KindTier:
+		p.setTier(ch)
+	default:
+		p.setItem(ch)
+	}
+}
+
+func (p *Processor) setNode(ch event.Change) {
+	name := model.NodeSetName(ch.Ref.Name)
+	if node, _ := ch.Object.(*model.Node); node != nil {
+		p.graph.SetNetworkSet(name, model.NodeSet(node))
+		return
+	}
+	p.graph.SetNetworkSet(name, nil)
+}
+
+// setTier gives a tier; without an object the built-in one of that name, if there is one.
+func (p *Processor) setTier(ch event.Change) {
+	tier, _ := ch.Object.(*model.Tier)
+	if tier == nil {
+		list := model.BuiltinTiers()
+		if at := slices.IndexFunc(list, func(t *model.Tier) bool { return t.Name == ch.Ref.Name }); at >= 0 {
+			tier = list[at]
+		}
+	}
+	p.graph.SetTier(ch.Ref.Name, tier)
+}
+
+// setItem gives an object whose name on the graph may change while its Ref stays, or whose kind is known by it alone.
+func (p *Processor) setItem(ch event.Change) {
+	old, now := p.items[ch.Ref], ch.Object
+	switch now.(type) {
+	case *model.Policy, *model.Profile, *model.NetworkSet, *model.HostEndpoint:
+		p.items[ch.Ref] = now
+	default:
+		now = nil
+		delete(p.items, ch.Ref)
+	}
+	if gone := identity(old); gone != nil && gone != identity(now) {
+		p.give(gone, nil)
+	}
+	if now != nil {
+		p.give(identity(now), now)
+	}
+	p.use(parentsOf(now), parentsOf(old))
+}
+
+// identity is the name of an object on the graph; nil for no object.
+func identity(o model.Object) any {
+	switch o := o.(type) {
+	case *model.Policy:
+		return o.ID
+	case *model.Profile:
+		return profileName(o.Name)
+	case *model.NetworkSet:
+		return setName(o.Name)
+	case *model.HostEndpoint:
+		return o.ID
+	}
+	return nil
+}
+
+type (
+	profileName string
+	setName     string
+)
+
+// give puts an object on the graph under its name, or with nil takes it away.
+func (p *Processor) give(name any, o model.Object) {
+	switch name := name.(type) {
+	case model.PolicyID:
+		obj, _ := o.(*model.Policy)
+		p.graph.SetPolicy(name, obj)
+	case profileName:
+		obj, _ := o.(*model.Profile)
+		p.graph.SetProfile(string(name), obj)
+	case setName:
+		obj, _ := o.(*model.NetworkSet)
+		p.graph.SetNetworkSet(string(name), obj)
+	case model.HostEndpointID:
+		obj, _ := o.(*model.HostEndpoint)
+		p.graph.SetHostEndpoint(name, obj)
+	}
+}
+
+// parentsOf are the profiles an object of setItem inherits labels from.
+func parentsOf(o model.Object) []string {
+	if set, ok := o.(*model.NetworkSet); ok {
+		return set.Profiles
+	}
+	return nil
+}
+
+// setPod gives a pod; nil takes it away.
+func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
+	old := p.pods[id]
+	if !hasEndpoint(pod) {
+		pod = nil
+	}
+	if old != nil && (pod == nil || pod.NodeName != old.NodeName) {
+		p.graph.SetWorkload(workloadID(old), nil)
+	}
+	if pod == nil {
+		delete(p.pods, id)
+	} else {
+		p.pods[id] = pod
+		p.graph.SetWorkload(workloadID(pod), workload(pod))
+	}
+	p.place(id, old, pod)
+	var was, now []string
+	if old != nil {
+		was = profilesOf(old)
+	}
+	if pod != nil {
+		now = profilesOf(pod)
+	}
+	p.use(now, was)
+}
+
+// place keeps the local pods.
+func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
+	wasLocal := old != nil && old.NodeName == p.cfg.NodeName
+	isLocal := pod != nil && pod.NodeName == p.cfg.NodeName
+	if isLocal {
+		p.local[id] = pod
+	} else {
+		delete(p.local, id)
+	}
+	p.nodeDirty = p.nodeDirty || wasLocal != isLocal || isLocal && wasLocal && !slices.Equal(old.IPs, pod.IPs)
+}
+
+// parent is a namespace or service account. While pods name one that has no object, it is known by its name alone: an
+// object may come after its pods, or never, from a folder of manifests.
+type parent struct {
+	users   int
+	object  model.Object // nil: none
+	refused bool         // it cannot be understood: its labels are not known, so nothing is allowed on its account
+}
+
+func (p *Processor) parent(profile string) *parent {
+	at := p.parents[profile]
+	if at == nil {
+		at = &parent{}
+		p.parents[profile] = at
+	}
+	return at
+}
+
+func (p *Processor) setParent(ch event.Change) {
+	profile := namespaceProfile + ch.Ref.Name
+	if ch.Ref.Kind == model.KindServiceAccount {
+		profile = accountProfile + ch.Ref.Namespace + "." + ch.Ref.Name
+	}
+	at := p.parent(profile)
+	at.object, at.refused = ch.Object, ch.Err != nil
+	p.settle(profile, at)
+}
+
+// use counts who inherits from profiles of namespaces and service accounts.
+func (p *Processor) use(now, before []string) {
+	if slices.Equal(now, before) {
+		return
+	}
+	count := func(profiles []string, by int) {
+		for _, name := range profiles {
+			if !strings.HasPrefix(name, namespaceProfile) && !strings.HasPrefix(name, accountProfile) {
+				continue
+			}
+			at := p.parent(name)
+			had := at.users > 0
+			if at.users += by; had != (at.users > 0) {
+				p.settle(name, at)
+			}
+		}
+	}
+	count(now, 1)
+	count(before, -1)
+}
+
+// settle gives the graph the profile as it is now.
+func (p *Processor) settle(name string, at *parent) {
+	if at.users == 0 && at.object == nil && !at.refused {
+		delete(p.parents, name)
+		p.graph.SetProfile(name, nil)
+		return
+	}
+	p.graph.SetProfile(name, at.profile(name))
+}
+
+func (at *parent) profile(name string) *model.Profile {
+	var labels map[string]string
+	switch o := at.object.(type) {
+	case *model.Namespace:
+		labels = o.Labels
+	case *model.ServiceAccount:
+		labels = o.Labels
+	}
+	var out *model.Profile
+	if ns, sa, ok := model.ProfileServiceAccount(name); ok {
+		out = account(ns, sa, labels)
+	} else {
+		ns, _ := model.ProfileNamespace(name)
+		out = namespace(ns, labels)
+	}
+	if at.refused {
+		out.Rules = nil
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Config is what a processor needs to know beside the cluster's objects.
+type Config struct {
+	NodeName string // this node: its pods are those policies are enforced for
+}
+
+// Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
+type Processor struct {
+	cfg    Config
+	driver Driver
+	graph  *calc.Graph
+	told   *told
+
+	pods         map[model.PodID]*model.Pod // those with an endpoint
+	local        map[model.PodID]*model.Pod // those of them on this node
+	items        map[model.Ref]model.Object // policies, profiles, network sets, host endpoints
+	parents      map[string]*parent         // namespaces and service accounts, by profile
+	where        map[netip.Addr]string      // address of a local pod → interface, as VPP answered
+	version      string                     // of VPP; "" unknown
+	translations *Translations
+
+	node      Node // as the driver knows it
+	nodeDirty bool
+	synced    bool // the driver was told everything once
+	again     bool // the driver wants another Apply
+}
+
+// New returns a processor without objects. Nothing is told to the driver before the first Resync or Flush.
+func New(cfg Config, driver Driver) *Processor {
+	p := &Processor{
+		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
+		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
+		local:   map[model.PodID]*model.Pod{},
+		parents: map[string]*parent{}, translations: newTranslations(), nodeDirty: true,
+	}
+	for _, t := range model.BuiltinTiers() {
+		p.graph.SetTier(t.Name, t)
+	}
+	return p
+}
+
+// Translations is to be given to the service processor as one of its renderers, and that processor to be flushed first.
+func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.translations }
+
+// Located takes where VPP has the local pods. It replaces what was known before.
+func (p *Processor) Located(l *event.Located) {
+	p.where = l.Pods
+	p.nodeDirty = true
+}
+
+// VPP takes which VPP it is.
+func (p *Processor) VPP(st *event.VPPStatus) {
+	if st.Version != "" && st.Version != p.version {
+		p.version, p.nodeDirty = st.Version, true
+	}
+}
+
+// Again implements controller.Stepwise.
+func (p *Processor) Again() bool { return p.again }
+
+// Flush tells the driver what changed. It does nothing that can fail.
+func (p *Processor) Flush() error {
+	if !p.synced {
+		return p.Resync()
+	}
+	if p.tell() || p.again {
+		p.again = p.driver.Apply()
+	}
+	return nil
+}
+
+// Resync tells the driver everything. The first time there is no state on the way: what is in VPP then is another's, or
+// from before, and all of it is replaced in one transaction.
+func (p *Processor) Resync() error {
+	if !p.synced {
+		p.synced = true
+		p.graph.InSync()
+	}
+	p.tell()
+	for range maxInterim {
+		if p.again = p.driver.Apply(); !p.again {
+			break
+		}
+	}
+	p.driver.Resync()
+	return nil
+}
+
+// maxInterim bounds how many states on the way a first sync skips.
+const maxInterim = 8
+
+// tell gives the driver messages and facts, if there are new ones.
+func (p *Processor) tell() bool {
+	messages := p.graph.Flush()
+	for _, m := range messages {
+		p.told.take(m)
+		p.driver.OnUpdate(m)
+	}
+	return p.tellNode() || len(messages) > 0
+}
+
+// tellNode gives the driver what it has to know about the node, if that changed.
+func (p *Processor) tellNode() bool {
+	if !p.nodeDirty && !p.translations.changed {
+		return false
+	}
+	p.nodeDirty, p.translations.changed = false, false
+	now := Node{Interfaces: p.interfaces(), ByteMatch6: matchesBytes(p.version)}
+	p.translations.fill(&now)
+	if now.equal(&p.node) {
+		return false
+	}
+	p.node = now
+	p.driver.SetNode(now)
+	return true
+}
+
+// interfaces are those of the local pods there are, as far as VPP has them. An address of a pod that is gone says nothing
+// any more.
+func (p *Processor) interfaces() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	for _, pod := range p.local {
+		for _, a := range pod.IPs {
+			if name := p.where[a]; name != "" {
+				out[a] = name
+			}
+		}
+	}
+	return out
+}
+
+// Notes is what there is to say about policies and profiles in use, sorted by object. What the driver has to say it
+// tells its sink.
+func (p *Processor) Notes() []model.Note {
+	return slices.Clone(p.graph.Notes())
+}
+
+// Counts is how much there is.
+type Counts struct {
+	Policies  int // policies in force on this node
+	Endpoints int // local pods and host endpoints
+}
+
+// Counts counts what the driver was told.
+func (p *Processor) Counts() Counts {
+	return Counts{Policies: len(p.told.policies), Endpoints: len(p.told.workloads) + len(p.told.hosts)}
+}

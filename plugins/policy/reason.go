@@ -1,0 +1,200 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Reason says why a packet passes or does not, in the words of the objects behind it.
+type Reason struct {
+	Denied  bool
+	Decides bool      // a policy, the end of a tier or a profile decides; false: it is so whatever the policies are
+	Text    string    // one line: "allowed by NetworkPolicy prod/web ingress rule 2"
+	Policy  model.Ref // of a rule; zero otherwise
+	Tier    string    // of a rule, and of the end of a tier
+	Egress  bool      // direction, as the endpoint sees it
+	Rule    string    // "ingress rule 2"; "" if no rule of a policy decides
+}
+
+// String is the line.
+func (r Reason) String() string { return r.Text }
+
+// Explain tells what a rule of what was programmed stands for: that at a place of the list of an interface (output: what
+// leaves through it), by its number; -1 is the end of the list. False: nothing of the kind was programmed.
+func (p *Processor) Explain(iface string, output bool, place, rule int) (Reason, bool) {
+	cause, ok := p.driver.Cause(iface, output, place, rule)
+	if !ok {
+		return Reason{}, false
+	}
+	return p.reason(cause), true
+}
+
+func (p *Processor) reason(c Cause) Reason {
+	r := Reason{Denied: c.Denied, Decides: c.Kind != CauseStatic && c.Kind != CauseIsolated, Tier: c.Tier, Egress: c.Egress}
+	verb := "allowed"
+	if c.Denied {
+		verb = "denied"
+	}
+	switch c.Kind {
+	case CauseRule:
+		r.Policy, r.Rule = p.policyRef(c.Tier, c.Policy), p.ruleName(c)
+		r.Text = fmt.Sprintf("%s by %s %s", verb, r.Policy, r.Rule)
+	case CauseEndOfTier:
+		r.Text = verb + ": " + p.endOfTier(c)
+	case CauseProfileRule:
+		r.Text = verb + ": " + p.byProfile(c)
+	case CauseNoMatch:
+		r.Text = fmt.Sprintf("%s: neither policy nor profile of %s allows it for %s", verb, c.Endpoint, direction(c.Egress))
+	case CauseIsolated:
+		r.Text = fmt.Sprintf("%s: %s is isolated until its policies are known", verb, endpointText(c))
+	case CauseDown:
+		r.Text = fmt.Sprintf("%s: %s is administratively down", verb, endpointText(c))
+	default:
+		r.Text = verb + ": " + c.Text
+	}
+	return r
+}
+
+func direction(egress bool) string {
+	if egress {
+		return "egress"
+	}
+	return "ingress"
+}
+
+func endpointText(c Cause) string {
+	if c.Endpoint == "" {
+		return "the interface"
+	}
+	return c.Endpoint
+}
+
+// policyRef is the object a policy on the wire comes from.
+func (p *Processor) policyRef(tier, name string) model.Ref {
+	if obj, ok := p.graph.Origin(tier, name); ok {
+		return obj.Ref()
+	}
+	return model.Ref{Kind: "Policy", Name: tier + "/" + name} // deleted since, and still programmed
+}
+
+// ruleName is "ingress rule 2": as the object counts its rules.
+func (p *Processor) ruleName(c Cause) string {
+	var id string
+	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) {
+		id = rules[c.Rule].RuleId
+	}
+	if id == "" {
+		id = fmt.Sprintf("rule %d", c.Rule+1)
+	}
+	return named(id, c.Egress)
+}
+
+// named puts the direction before the name of a rule that does not say it.
+func named(id string, egress bool) string {
+	if strings.HasPrefix(id, "ingress ") || strings.HasPrefix(id, "egress ") {
+		return id
+	}
+	return direction(egress) + " " + id
+}
+
+// endOfTier names the policies that apply and do not decide.
+func (p *Processor) endOfTier(c Cause) string {
+	refs := p.tierRefs(c)
+	plain := c.Tier == model.TierDefault && len(refs) > 0
+	for _, ref := range refs {
+		plain = plain && ref.Kind == model.Kind(model.KindNetworkPolicy)
+	}
+	if plain {
+		verb := "isolates"
+		if len(refs) > 1 {
+			verb = "isolate"
+		}
+		return fmt.Sprintf("%s %s %s for %s and no rule allows it", refsText(refs), verb, c.Endpoint, direction(c.Egress))
+	}
+	text := fmt.Sprintf("end of tier %s", c.Tier)
+	if len(refs) > 0 {
+		text += fmt.Sprintf(", %s of %s is governed by %s and no rule decides", direction(c.Egress), c.Endpoint, refsText(refs))
+	}
+	return text
+}
+
+// tierRefs are the policies of a tier that apply to the endpoint and are enforced, in order.
+func (p *Processor) tierRefs(c Cause) []model.Ref {
+	var out []model.Ref
+	seen := map[string]bool{}
+	for _, forward := range []bool{false, true} {
+		for _, tier := range p.told.tiers(c.Endpoint, c.Host, forward) {
+			if tier.Name != c.Tier {
+				continue
+			}
+			for _, name := range policiesOf(tier, c.Egress) {
+				if !seen[name] && !staged(name) {
+					seen[name] = true
+					out = append(out, p.policyRef(tier.Name, name))
+				}
+			}
+		}
+		if !c.Host {
+			break
+		}
+	}
+	return out
+}
+
+// staged tells whether a policy on the wire is listed only (Felix v3.31: such names carry a mark).
+func staged(name string) bool {
+	_, last, found := strings.Cut(name, "/")
+	if !found {
+		last = name
+	}
+	return strings.HasPrefix(last, "staged:")
+}
+
+// refsText is "NetworkPolicy prod/a", "NetworkPolicy prod/a, prod/b", "NetworkPolicy prod/a, prod/b, prod/c and 2 more".
+func refsText(refs []model.Ref) string {
+	const most = 3
+	var b strings.Builder
+	for i, ref := range refs {
+		switch {
+		case i == most:
+			fmt.Fprintf(&b, " and %d more", len(refs)-most)
+			return b.String()
+		case i > 0 && ref.Kind == refs[i-1].Kind:
+			b.WriteString(", " + strings.TrimPrefix(ref.String(), string(ref.Kind)+" "))
+		case i > 0:
+			b.WriteString(", " + ref.String())
+		default:
+			b.WriteString(ref.String())
+		}
+	}
+	return b.String()
+}
+
+// byProfile says that no policy decides. What Calico calls a profile is a namespace to everybody else.
+func (p *Processor) byProfile(c Cause) string {
+	selected := false
+	for _, tier := range p.told.tiers(c.Endpoint, c.Host, false) {
+		selected = selected || len(enforced(tier, c.Egress)) > 0
+	}
+	_, ofNamespace := model.ProfileNamespace(c.Profile)
+	switch {
+	case !selected && ofNamespace:
+		return fmt.Sprintf("no policy selects %s for %s", c.Endpoint, direction(c.Egress))
+	case ofNamespace:
+		return fmt.Sprintf("no policy of %s decides for %s", c.Endpoint, direction(c.Egress))
+	}
+	return fmt.Sprintf("Profile %s %s rule %d", c.Profile, direction(c.Egress), c.Rule+1)
+}
+
+func enforced(t *felix.TierInfo, egress bool) []string {
+	var out []string
+	for _, name := range policiesOf(t, egress) {
+		if !staged(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// The line is the same wherever a packet's fate is told.
+func TestReasons(t *testing.T) {
+	p, r := newTest()
+	apply(
+		p, pod("web", "10.1.1.2"), pod("free", "10.1.1.3"), web(),
+		web(func(p *model.Policy) { p.ID.Name, p.InboundRules, p.Egress = "deny", nil, true }),
+		web(func(p *model.Policy) {
+			p.ID = model.PolicyID{Kind: model.KindAdminNetworkPolicy, Name: "guard"}
+			p.Tier, p.Namespace, p.Egress = model.TierAdmin, "", true
+			p.InboundRules = []model.Rule{{Action: model.ActionDeny, Origin: "ingress rule 1 (no-telnet)"}}
+			p.OutboundRules = []model.Rule{{Action: model.ActionAllow}}
+		}),
+		web(func(p *model.Policy) {
+			p.ID = model.PolicyID{Kind: model.KindStagedGlobalPolicy, Name: "try"}
+			p.Tier, p.Namespace, p.Selector = model.TierAdmin, "", "all()"
+		}),
+		&model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}, Interface: "up"},
+	)
+	_ = p.Flush()
+	web := func(c Cause) Cause { c.Endpoint = "prod/web"; return c }
+	free := func(c Cause) Cause { c.Endpoint = "prod/free"; return c }
+	for _, c := range []struct {
+		cause Cause
+		want  Reason
+	}{
+		{
+			web(Cause{Kind: CauseRule, Tier: "default", Policy: "prod/knp.default.web"}),
+			Reason{
+				Decides: true, Text: "allowed by NetworkPolicy prod/web ingress rule 1", Tier: "default",
+				Policy: model.Ref{Kind: "NetworkPolicy", Namespace: "prod", Name: "web"}, Rule: "ingress rule 1",
+			},
+		},
+		{
+			web(Cause{Kind: CauseRule, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard", Denied: true}),
+			Reason{
+				Denied: true, Decides: true, Text: "denied by AdminNetworkPolicy guard ingress rule 1 (no-telnet)", Tier: model.TierAdmin,
+				Policy: model.Ref{Kind: "AdminNetworkPolicy", Name: "guard"}, Rule: "ingress rule 1 (no-telnet)",
+			},
+		},
+		{
+			web(Cause{Kind: CauseRule, Egress: true, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard"}),
+			Reason{
+				Egress: true, Decides: true, Text: "allowed by AdminNetworkPolicy guard egress rule 1", Tier: model.TierAdmin,
+				Policy: model.Ref{Kind: "AdminNetworkPolicy", Name: "guard"}, Rule: "egress rule 1",
+			},
+		},
+		{
+			web(Cause{Kind: CauseEndOfTier, Denied: true, Tier: "default"}),
+			Reason{
+				Denied: true, Decides: true, Tier: "default",
+				Text: "denied: NetworkPolicy prod/deny, prod/web isolate prod/web for ingress and no rule allows it",
+			},
+		},
+		{
+			web(Cause{Kind: CauseEndOfTier, Denied: true, Egress: true, Tier: "default"}),
+			Reason{
+				Denied: true, Decides: true, Egress: true, Tier: "default",
+				Text: "denied: NetworkPolicy prod/deny isolates prod/web for egress and no rule allows it",
+			},
+		},
+		{
+			web(Cause{Kind: CauseEndOfTier, Denied: true, Tier: model.TierAdmin}),
+			Reason{
+				Denied: true, Decides: true, Tier: model.TierAdmin,
+				Text: "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
+			},
+		},
+		{
+			free(Cause{Kind: CauseProfileRule, Profile: "kns.prod"}),
+			Reason{Decides: true, Text: "allowed: no policy selects prod/free for ingress"},
+		},
+		{
+			web(Cause{Kind: CauseProfileRule, Profile: "kns.prod"}),
+			Reason{Decides: true, Text: "allowed: no policy of prod/web decides for ingress"},
+		},
+		{
+			web(Cause{Kind: CauseProfileRule, Profile: "lab", Denied: true, Rule: 2}),
+			Reason{Denied: true, Decides: true, Text: "denied: Profile lab ingress rule 3"},
+		},
+		{
+			Cause{Kind: CauseNoMatch, Endpoint: "up", Host: true, Denied: true, Egress: true},
+			Reason{Denied: true, Decides: true, Egress: true, Text: "denied: neither policy nor profile of up allows it for egress"},
+		},
+		{
+			Cause{Kind: CauseIsolated, Denied: true, Endpoint: "prod/new"},
+			Reason{Denied: true, Text: "denied: prod/new is isolated until its policies are known"},
+		},
+		{
+			Cause{Kind: CauseStatic, Text: "addresses of the node itself"},
+			Reason{Text: "allowed: addresses of the node itself"},
+		},
+		{
+			web(Cause{Kind: CauseDown, Denied: true}),
+			Reason{Denied: true, Decides: true, Text: "denied: prod/web is administratively down"},
+		},
+		{
+			web(Cause{Kind: CauseRule, Tier: "default", Policy: "prod/knp.default.gone", Rule: 4}),
+			Reason{
+				Decides: true, Text: "allowed by Policy default/prod/knp.default.gone ingress rule 5", Tier: "default",
+				Policy: model.Ref{Kind: "Policy", Name: "default/prod/knp.default.gone"}, Rule: "ingress rule 5",
+			},
+		},
+	} {
+		r.cause = func(string, bool, int, int) (Cause, bool) { return c.cause, true }
+		got, ok := p.Explain("tap1", true, 0, 0)
+		if diff := cmp.Diff(c.want, got); diff != "" || !ok || got.String() != got.Text {
+			t.Errorf("%+v: %v -want +got\n%s", c.cause, ok, diff)
+		}
+	}
+	r.cause = nil
+	if got, ok := p.Explain("tap1", true, 0, 0); ok {
+		t.Errorf("a reason without a cause: %v", got)
+	}
+}
+
+func TestManyPoliciesAreCounted(t *testing.T) {
+	var refs []model.Ref
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		refs = append(refs, model.Ref{Kind: "NetworkPolicy", Namespace: "prod", Name: name})
+	}
+	if got := refsText(refs); got != "NetworkPolicy prod/a, prod/b, prod/c and 2 more" {
+		t.Error(got)
+	}
+	refs[1].Kind = "CalicoNetworkPolicy"
+	if got := refsText(refs[:3]); got != "NetworkPolicy prod/a, CalicoNetworkPolicy prod/b, NetworkPolicy prod/c" {
+		t.Error(got)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	p, _ := newTest()
+	apply(p, pod("web", "10.1.1.2"), web(func(p *model.Policy) {
+		p.InboundRules = append(p.InboundRules, model.Rule{
+			Action: model.ActionPass, IPVersion: 4, NotProtocol: model.RuleProtocol{Number: 17},
+			Source:      model.Peer{NotSelector: "app == 'x'", Ports: []model.PortMatch{{First: 1000, Last: 2000}, {Name: "http"}}},
+			Destination: model.Peer{Service: model.ServiceID{Namespace: "prod", Name: "db"}},
+		}, model.Rule{ICMP: &model.ICMPMatch{Type: 8}, NotICMP: &model.ICMPMatch{Type: 3, Code: 1, HasCode: true}})
+	}), web(func(p *model.Policy) {
+		p.ID, p.Namespace = model.PolicyID{Kind: model.KindStagedGlobalPolicy, Name: "try"}, ""
+		p.Ingress, p.Egress, p.InboundRules = false, true, nil
+	}), &model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}, Interface: "up"}, web(func(p *model.Policy) {
+		p.ID, p.Namespace = model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "edge"}, ""
+		p.Selector, p.ApplyOnForward, p.InboundRules = "!has(app)", true, nil
+	}))
+	p.Located(located("10.1.1.2", "tap1"))
+	_ = p.Flush()
+	got, ok := p.Describe(model.PodID{Namespace: "prod", Name: "web"})
+	want := &Description{
+		Endpoint: "prod/web", Interfaces: []string{"tap1"}, Addresses: []string{"10.1.1.2/32"}, Profiles: []string{"kns.prod", "ksa.prod.default"},
+		Ingress: []Tier{{Name: "default", End: "deny", Policies: []Policy{{
+			Object: "NetworkPolicy prod/web", Selector: `app == "web"`,
+			Rules: []Rule{
+				{Name: "ingress rule 1", Action: "allow", Match: "tcp from selected endpoints to ports 80"},
+				{
+					Name: "ingress rule 2", Action: "pass",
+					Match: "IPv4 not protocol 17 from not selected endpoints ports 1000-2000,1 by name to Service prod/db",
+				},
+				{Name: "ingress rule 3", Action: "allow", Match: "type 8 not type 3 code 1"},
+			},
+		}}}},
+		Egress: []Tier{{Name: "default", End: "pass", Policies: []Policy{{
+			Object: "StagedGlobalNetworkPolicy try", Selector: `app == "web"`, Staged: true, Rules: []Rule{},
+		}}}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !ok {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if got, ok := p.Describe(model.PodID{Namespace: "prod", Name: "other"}); ok {
+		t.Errorf("a pod that is not there: %v", got)
+	}
+	host, ok := p.DescribeHost("up")
+	if !ok || host.Forward == nil || len(host.Forward.Ingress) != 1 || host.Forward.Ingress[0].Policies[0].Object != "GlobalNetworkPolicy edge" {
+		t.Errorf("host endpoint: %+v", host)
+	}
+	if _, ok := p.DescribeHost("down"); ok {
+		t.Error("a host endpoint that is not there")
+	}
+}

@@ -1,0 +1,76 @@
+package policy
+
+import (
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// ruleList names a policy on the wire, within its tier.
+type ruleList struct{ tier, name string }
+
+// told is what the driver was told last, for whoever asks what decides. It holds the messages themselves.
+type told struct {
+	workloads map[string]*felix.WorkloadEndpoint // by "namespace/name"
+	hosts     map[string]*felix.HostEndpoint
+	policies  map[ruleList]*felix.Policy
+	profiles  map[string]*felix.Profile
+}
+
+func newTold() *told {
+	return &told{
+		workloads: map[string]*felix.WorkloadEndpoint{}, hosts: map[string]*felix.HostEndpoint{},
+		policies: map[ruleList]*felix.Policy{}, profiles: map[string]*felix.Profile{},
+	}
+}
+
+func (t *told) take(m *felix.ToDataplane) {
+	switch m := m.Payload.(type) {
+	case *felix.ToDataplane_WorkloadEndpointUpdate:
+		t.workloads[m.WorkloadEndpointUpdate.Id.WorkloadId] = m.WorkloadEndpointUpdate.Endpoint
+	case *felix.ToDataplane_WorkloadEndpointRemove:
+		delete(t.workloads, m.WorkloadEndpointRemove.Id.WorkloadId)
+	case *felix.ToDataplane_HostEndpointUpdate:
+		t.hosts[m.HostEndpointUpdate.Id.EndpointId] = m.HostEndpointUpdate.Endpoint
+	case *felix.ToDataplane_HostEndpointRemove:
+		delete(t.hosts, m.HostEndpointRemove.Id.EndpointId)
+	case *felix.ToDataplane_ActivePolicyUpdate:
+		id := m.ActivePolicyUpdate.Id
+		t.policies[ruleList{id.Tier, id.Name}] = m.ActivePolicyUpdate.Policy
+	case *felix.ToDataplane_ActivePolicyRemove:
+		id := m.ActivePolicyRemove.Id
+		delete(t.policies, ruleList{id.Tier, id.Name})
+	case *felix.ToDataplane_ActiveProfileUpdate:
+		t.profiles[m.ActiveProfileUpdate.Id.Name] = m.ActiveProfileUpdate.Profile
+	case *felix.ToDataplane_ActiveProfileRemove:
+		delete(t.profiles, m.ActiveProfileRemove.Id.Name)
+	}
+}
+
+// tiers are those of an endpoint, in order; forward: those for traffic a host endpoint passes on.
+func (t *told) tiers(endpoint string, host, forward bool) []*felix.TierInfo {
+	switch {
+	case !host:
+		return t.workloads[endpoint].GetTiers()
+	case forward:
+		return t.hosts[endpoint].GetForwardTiers()
+	}
+	return t.hosts[endpoint].GetTiers()
+}
+
+func policiesOf(t *felix.TierInfo, egress bool) []string {
+	if egress {
+		return t.GetEgressPolicies()
+	}
+	return t.GetIngressPolicies()
+}
+
+// rulesOf are the rules of a policy or profile for a direction.
+func rulesOf(x interface {
+	GetInboundRules() []*felix.Rule
+	GetOutboundRules() []*felix.Rule
+}, egress bool,
+) []*felix.Rule {
+	if egress {
+		return x.GetOutboundRules()
+	}
+	return x.GetInboundRules()
+}

@@ -1,0 +1,17 @@
+package policy
+
+import (
+	"strconv"
+	"strings"
+)
+
+// matchesBytes tells whether that VPP compares IPv6 prefixes of an ACL by whole bytes: all before 25.06 do (found in
+// src/plugins/acl/hash_lookup.c of v24.06), and one that does not say what it is may.
+func matchesBytes(version string) bool {
+	year, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
+	month, _, _ := strings.Cut(rest, "-")
+	month, _, _ = strings.Cut(month, ".")
+	y, errY := strconv.Atoi(year)
+	m, errM := strconv.Atoi(month)
+	return errY != nil || errM != nil || y < 25 || y == 25 && m < 6
+}
