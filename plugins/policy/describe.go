@@ -55,14 +55,7 @@ func (p *Processor) Describe(id model.PodID) (*Description, bool) {
 	}
 	d := &Description{
 		Endpoint: id.String(), Profiles: w.ProfileIds, Addresses: slices.Concat(w.Ipv4Nets, w.Ipv6Nets),
-		Ingress: p.describe(w.Tiers, false), Egress: p.describe(w.Tiers, true),
-	}
-	if pod := p.local[id]; pod != nil {
-		for _, a := range pod.IPs {
-			if name := p.where[a]; name != "" && !slices.Contains(d.Interfaces, name) {
-				d.Interfaces = append(d.Interfaces, name)
-			}
-		}
+		Ingress: p.describe(w.Tiers, false), Egress: p.describe(w.Tiers, true), Interfaces: p.interfacesOf(id.String()),
 	}
 	return d, true
 }

@@ -186,3 +186,30 @@ func TestDescribe(t *testing.T) {
 		t.Error("a host endpoint that is not there")
 	}
 }
+
+func TestPolicies(t *testing.T) {
+	p, _ := newTest()
+	apply(p, pod("web", "10.1.1.2"), pod("other", "10.1.2.2"), web(), web(func(p *model.Policy) {
+		p.ID.Name, p.Selector = "idle", "app == 'other'"
+	}), web(func(p *model.Policy) {
+		p.ID = model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "all"}
+		p.Namespace, p.Selector, p.Egress, p.InboundRules[0].Source.Selector = "", "all()", true, "broken ="
+	}), &model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}})
+	p.Located(located("10.1.1.2", "tap1"))
+	_ = p.Flush()
+	pod, host := Applied{Endpoint: "prod/web", Interfaces: []string{"tap1"}}, Applied{Endpoint: "up", Host: true}
+	type line struct {
+		Policy    string
+		Endpoints []Applied
+		Notes     int
+	}
+	var got []line
+	for _, s := range p.Policies() {
+		got = append(got, line{s.Policy.ID.String(), s.Endpoints, len(s.Notes)})
+	}
+	if diff := cmp.Diff([]line{
+		{"GlobalNetworkPolicy all", []Applied{pod, host}, 1}, {"NetworkPolicy prod/idle", nil, 0}, {"NetworkPolicy prod/web", []Applied{pod}, 0},
+	}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

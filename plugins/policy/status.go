@@ -1,0 +1,83 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Status is what became of one policy on this node.
+type Status struct {
+	Policy    *model.Policy
+	Endpoints []Applied // it applies to, sorted; none: it is not needed here
+	Notes     []model.Note
+}
+
+// Applied is an endpoint of this node that a policy applies to.
+type Applied struct {
+	Endpoint   string   // "namespace/name" of a pod, the name of a host endpoint
+	Host       bool     // it is a host endpoint
+	Interfaces []string // in VPP; none: not found yet
+}
+
+// Policies lists every policy there is, sorted by kind, namespace and name.
+func (p *Processor) Policies() []Status {
+	applied := p.applied()
+	notes := map[model.Ref][]model.Note{}
+	for _, n := range p.graph.Notes() {
+		notes[n.Ref] = append(notes[n.Ref], n)
+	}
+	var out []Status
+	for ref, o := range p.items {
+		if pol, ok := o.(*model.Policy); ok {
+			out = append(out, Status{Policy: pol, Endpoints: applied[ruleList{pol.Tier, pol.FelixName()}], Notes: notes[ref]})
+		}
+	}
+	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })
+	return out
+}
+
+// applied are the endpoints of each policy in force.
+func (p *Processor) applied() map[ruleList][]Applied {
+	out := map[ruleList][]Applied{}
+	add := func(at Applied, tiers ...[]*felix.TierInfo) {
+		seen := map[ruleList]bool{}
+		for _, tier := range slices.Concat(tiers...) {
+			for _, name := range slices.Concat(tier.IngressPolicies, tier.EgressPolicies) {
+				if key := (ruleList{tier.Name, name}); !seen[key] {
+					seen[key] = true
+					out[key] = append(out[key], at)
+				}
+			}
+		}
+	}
+	for name, w := range p.told.workloads {
+		add(Applied{Endpoint: name, Interfaces: p.interfacesOf(name)}, w.Tiers)
+	}
+	for name, h := range p.told.hosts {
+		add(Applied{Endpoint: name, Host: true}, h.Tiers, h.ForwardTiers, h.UntrackedTiers, h.PreDnatTiers)
+	}
+	for _, list := range out {
+		slices.SortFunc(list, func(a, b Applied) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
+	}
+	return out
+}
+
+// interfacesOf are the interfaces of a local pod, "namespace/name".
+func (p *Processor) interfacesOf(name string) []string {
+	namespace, name, _ := strings.Cut(name, "/")
+	pod := p.local[model.PodID{Namespace: namespace, Name: name}]
+	if pod == nil {
+		return nil
+	}
+	var out []string
+	for _, a := range pod.IPs {
+		if iface := p.where[a]; iface != "" && !slices.Contains(out, iface) {
+			out = append(out, iface)
+		}
+	}
+	return out
+}
