@@ -51,7 +51,7 @@ func aclMessages(t *apiTable) {
 
 func aclRuleMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *aclapi.ACLAddReplace) *aclapi.ACLAddReplaceReply {
-		i, rv := q.acl.AddReplace(m.ACLIndex, cString(m.Tag), fromACLRules(m.R))
+		i, rv := q.acl.AddReplace(m.ACLIndex, m.Tag, fromACLRules(m.R))
 		return &aclapi.ACLAddReplaceReply{ACLIndex: i, Retval: rv}
 	})
 	t.handlers[nameCRC(&aclapi.ACLAddReplace{})].fits = arrayFits(68, 48)
@@ -147,12 +147,12 @@ func (v *VPP) eachInterface(which interface_types.InterfaceIndex, visit func(*if
 
 func macipMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *aclapi.MacipACLAdd) *aclapi.MacipACLAddReply {
-		i, rv := q.acl.MACIPAddReplace(acl.None, cString(m.Tag), fromMACIP(m.R))
+		i, rv := q.acl.MACIPAddReplace(acl.None, m.Tag, fromMACIP(m.R))
 		return &aclapi.MacipACLAddReply{ACLIndex: i, Retval: rv}
 	})
 	t.handlers[nameCRC(&aclapi.MacipACLAdd{})].fits = arrayFits(64, 31)
 	onWrite(t, func(q *call, m *aclapi.MacipACLAddReplace) *aclapi.MacipACLAddReplaceReply {
-		i, rv := q.acl.MACIPAddReplace(m.ACLIndex, cString(m.Tag), fromMACIP(m.R))
+		i, rv := q.acl.MACIPAddReplace(m.ACLIndex, m.Tag, fromMACIP(m.R))
 		return &aclapi.MacipACLAddReplaceReply{ACLIndex: i, Retval: rv}
 	})
 	t.handlers[nameCRC(&aclapi.MacipACLAddReplace{})].fits = arrayFits(68, 31)
@@ -223,7 +223,7 @@ func (r *record) aclText() string {
 	tag := func(i uint32) string { return fmt.Sprintf("%q", r.acls[i]) }
 	switch m := r.req.(type) {
 	case *aclapi.ACLAddReplace:
-		s := fmt.Sprintf("%s tag=%q rules=%d content=%s", r.h.name, cString(m.Tag), len(m.R), contentHash(fromACLRules(m.R)))
+		s := fmt.Sprintf("%s tag=%q rules=%d content=%s", r.h.name, m.Tag, len(m.R), contentHash(fromACLRules(m.R)))
 		if m.ACLIndex != acl.None {
 			s += " replaces=" + tag(m.ACLIndex)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -43,7 +44,8 @@ func realVPP(t *testing.T) *client {
 	args := fmt.Sprintf(`unix { nodaemon cli-listen %[1]s/cli.sock runtime-dir %[1]s poll-sleep-usec 100 } api-segment { prefix %[2]s }
 		socksvr { socket-name %[1]s/api.sock } statseg { socket-name %[1]s/stats.sock size 64M page-size 4k }
 		memory { main-heap-size 512M main-heap-page-size 4k } buffers { buffers-per-numa 16384 page-size 4k }
-		plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin memif_plugin.so { enable } }`, dir, filepath.Base(dir))
+		plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin memif_plugin.so { enable } plugin acl_plugin.so { enable } }
+		acl-plugin { reclassify sessions 1 }`, dir, filepath.Base(dir))
 	cmd := exec.Command(bin, strings.Fields(args)...)
 	if os.Getenv("CONTIV_VPP_STDERR") != "" {
 		cmd.Stderr = os.Stderr
@@ -237,6 +239,27 @@ func dumpers() map[string]func(c *client) []string {
 		"nat identity": func(c *client) []string {
 			return texts(dump[*nat44_ed.Nat44IdentityMappingDetails](c, &nat44_ed.Nat44IdentityMappingDump{}), func(d *nat44_ed.Nat44IdentityMappingDetails) string { return plain(*d) })
 		},
+		"acls": func(c *client) []string {
+			return texts(dump[*acl.ACLDetails](c, &acl.ACLDump{ACLIndex: noIndex}), func(d *acl.ACLDetails) string { return plain(*d) })
+		},
+		"acl lists": func(c *client) []string {
+			return texts(dump[*acl.ACLInterfaceListDetails](c, &acl.ACLInterfaceListDump{SwIfIndex: all}), func(d *acl.ACLInterfaceListDetails) string { return plain(*d) })
+		},
+		"acl etypes": func(c *client) []string {
+			return texts(dump[*acl.ACLInterfaceEtypeWhitelistDetails](c, &acl.ACLInterfaceEtypeWhitelistDump{SwIfIndex: all}), func(d *acl.ACLInterfaceEtypeWhitelistDetails) string { return plain(*d) })
+		},
+		"macips": func(c *client) []string {
+			return texts(dump[*acl.MacipACLDetails](c, &acl.MacipACLDump{ACLIndex: noIndex}), func(d *acl.MacipACLDetails) string { return plain(*d) })
+		},
+		"macip lists": func(c *client) []string {
+			return append(texts(dump[*acl.MacipACLInterfaceListDetails](c, &acl.MacipACLInterfaceListDump{SwIfIndex: all}), func(d *acl.MacipACLInterfaceListDetails) string { return plain(*d) }),
+				answerText(c, &acl.MacipACLInterfaceGet{}))
+		},
+		"acl settings": func(c *client) []string {
+			return []string{
+				answerText(c, &acl.ACLPluginGetVersion{}), answerText(c, &acl.ACLPluginGetConnTableMaxEntries{}), answerText(c, &acl.ACLPluginUseHashLookupGet{}),
+			}
+		},
 		"nat lb": func(c *client) []string {
 			return texts(dump[*nat44_ed.Nat44LbStaticMappingDetails](c, &nat44_ed.Nat44LbStaticMappingDump{}), func(d *nat44_ed.Nat44LbStaticMappingDetails) string { return plain(*d) })
 		},
@@ -265,7 +288,8 @@ func (g *generator) prefix() netip.Prefix {
 }
 
 func (g *generator) request() api.Message {
-	return pick(g, (*generator).interfaces, (*generator).addresses, (*generator).routes, (*generator).natSetup, (*generator).natMapping, (*generator).natMapping)(g)
+	return pick(g, (*generator).interfaces, (*generator).addresses, (*generator).routes, (*generator).natSetup, (*generator).natMapping, (*generator).natMapping,
+		(*generator).acl, (*generator).acl, (*generator).macip)(g)
 }
 
 func (g *generator) interfaces() api.Message {

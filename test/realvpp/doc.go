@@ -9,6 +9,6 @@
 //	  └────┬─────┘
 //	    packets           both get the same on the same interface; what leaves is compared
 //
-// The tests run when CONTIV_VPP names a vpp binary (24.06 to 25.10 with the nat and af_packet plugins) and the user is root;
+// The tests run when CONTIV_VPP names a vpp binary (24.06 to 25.10 with the nat, acl and af_packet plugins) and the user is root;
 // `make vpp-test` says so. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp

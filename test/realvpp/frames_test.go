@@ -129,9 +129,12 @@ func decode(pair int, b []byte) captured {
 	if icmp := right[20:]; right[9] == uint8(model.ICMP) {
 		sum(icmp, 2)
 		c.badChecksum = !bytes.Equal(b, right)
-		if quoted := icmp[8:]; packet.IsICMPErrorType(icmp[0]) && len(quoted) >= 28 && quoted[9] == uint8(model.ICMP) {
+		if quoted := icmp[8:]; packet.IsICMPErrorType(icmp[0]) && len(quoted) >= 28 {
+			quoted[8] = max(quoted[8], 1) // VPP quotes a packet whose life is over with a TTL of 0
 			sum(quoted[:20], 10)
-			sum(quoted[20:], 2)
+			if quoted[9] == uint8(model.ICMP) {
+				sum(quoted[20:], 2)
+			}
 			sum(icmp, 2)
 		}
 	}

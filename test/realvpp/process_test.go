@@ -19,7 +19,7 @@ func theVPP(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("CONTIV_VPP")
 	if path == "" {
-		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat and af_packet plugins)")
+		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat, acl and af_packet plugins)")
 	}
 	if _, err := exec.LookPath(path); err != nil {
 		t.Skipf("CONTIV_VPP: %v", err)
@@ -61,7 +61,8 @@ func (p *process) start() error {
 		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
 		"plugins", "{", "plugin", "default", "{", "disable", "}",
 		"plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "af_packet_plugin.so", "{", "enable", "}",
-		"plugin", "ping_plugin.so", "{", "enable", "}", "}",
+		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}", "}",
+		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

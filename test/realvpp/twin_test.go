@@ -474,10 +474,7 @@ func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
 
 // both makes a request on both VPPs, beside the agents. They must agree about the answer, which is the error.
 func (w *twin) both(msg api.Message) error {
-	if w.beside == nil {
-		w.beside = plain(vpp.Config{Dial: w.sim.Dial, Guard: &vpp.Guard{AllowDisable: true}})
-	}
-	if err := w.beside.wait(); err != nil {
+	if err := w.wake(); err != nil {
 		return err
 	}
 	a := w.beside.conn.Do(context.Background(), vpp.Call{Msg: msg})[0].Err
@@ -490,6 +487,14 @@ func (w *twin) both(msg api.Message) error {
 		return fmt.Errorf("%s %+v: the sim says %v, the vpp %v: %w", msg.GetMessageName(), msg, a, b, errDisagree)
 	}
 	return b
+}
+
+// wake connects to the simulated VPP beside its agent.
+func (w *twin) wake() error {
+	if w.beside == nil {
+		w.beside = plain(vpp.Config{Dial: w.sim.Dial, Guard: &vpp.Guard{AllowDisable: true}})
+	}
+	return w.beside.wait()
 }
 
 var errDisagree = errors.New("they do not agree")
