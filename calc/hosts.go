@@ -111,14 +111,18 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 		if len(i.blocks) > 0 {
 			r.node = i.blocks[0].node
 			r.types |= x.pick(r.node, felix.RouteType_LOCAL_WORKLOAD, felix.RouteType_REMOTE_WORKLOAD)
-			r.borrowed = r.borrowed || blockNode != "" && blockNode != r.node
-			blockNode = r.node
+			if blockNode == "" {
+				blockNode = r.node
+			}
+			r.borrowed = r.borrowed || blockNode != r.node
 		}
 		if len(i.hosts) > 0 {
 			r.node = i.hosts[0]
 			r.types |= x.pick(r.node, felix.RouteType_LOCAL_HOST, felix.RouteType_REMOTE_HOST)
 		}
-		x.addRefs(&r, i.refs)
+		if x.addRefs(&r, i.refs) {
+			r.borrowed = r.borrowed || blockNode != "" && blockNode != r.node
+		}
 	})
 	h, known := x.hosts[r.node]
 	if r.node != "" && known {
@@ -132,15 +136,16 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 	return r, ok
 }
 
-func (x *routes) addRefs(r *route, refs []routeRef) {
+// addRefs adds what those say who use the network themselves; it reports false if nobody does.
+func (x *routes) addRefs(r *route, refs []routeRef) bool {
 	if len(refs) == 0 {
-		return
+		return false
 	}
 	r.node = refs[0].node
 	if refs[0].kind == refWorkload {
 		r.types |= x.pick(r.node, felix.RouteType_LOCAL_WORKLOAD, felix.RouteType_REMOTE_WORKLOAD)
-		r.local = r.node == x.self
-		return
+		r.local = r.local || r.node == x.self
+		return true
 	}
 	r.types |= x.pick(r.node, felix.RouteType_LOCAL_TUNNEL, felix.RouteType_REMOTE_TUNNEL)
 	for _, ref := range refs {
@@ -150,6 +155,7 @@ func (x *routes) addRefs(r *route, refs []routeRef) {
 			r.wgd = r.wgd || ref.kind == refWireguard
 		}
 	}
+	return true
 }
 
 func (x *routes) pick(node string, local, remote felix.RouteType) felix.RouteType {

@@ -94,7 +94,10 @@ func ownLabels(p *model.Profile, prefix string) map[string]string {
 	}
 	out := make(map[string]string, len(p.Labels))
 	for k, v := range p.Labels {
-		out[strings.TrimPrefix(k, prefix)] = v
+		own, prefixed := strings.CutPrefix(k, prefix)
+		if _, known := out[own]; prefixed || !known { // one with the prefix wins
+			out[own] = v
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
+	"testing"
 
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
@@ -155,4 +156,34 @@ func (w *world) routeDisagreements(m *mirror.Mirror, cfg calc.Config) []string {
 func routeLine(r *felix.RouteUpdate) string {
 	return fmt.Sprint(r.Dst, " types ", int32(r.Types), " pool ", r.IpPoolType, " to ", r.DstNodeName, " ", r.DstNodeIp,
 		" nat ", r.NatOutgoing, " same subnet ", r.SameSubnet)
+}
+
+// TestBorrowed: an address is borrowed if it is in use on another node than the one its block belongs to.
+func TestBorrowed(t *testing.T) {
+	block := netip.MustParsePrefix("10.0.0.0/29")
+	for _, c := range []struct {
+		name  string
+		block *model.Block
+		want  bool
+	}{
+		{"no block", nil, false},
+		{"own block", &model.Block{CIDR: block, Node: self}, false},
+		{"a block of nobody", &model.Block{CIDR: block}, false},
+		{"a block of another", &model.Block{CIDR: block, Node: "n2"}, true},
+		{"recorded in the block", &model.Block{
+			CIDR: block, Node: "n2", Borrowed: []model.BorrowedAddr{{Addr: netip.MustParseAddr("10.0.0.1"), Node: self}},
+		}, true},
+	} {
+		g := calc.New(calc.Config{Node: self})
+		id := model.WorkloadID{Node: self, Workload: "w"}
+		g.SetWorkload(id, &model.WorkloadEndpoint{ID: id, Nets: prefixList("10.0.0.1/32")})
+		g.SetBlock(block, c.block)
+		g.InSync()
+		m := mirror.New()
+		m.Apply(g.Flush(), true)
+		r, _ := m.Things["Route 10.0.0.1/32"].(*felix.RouteUpdate)
+		if r == nil || r.Borrowed != c.want || !r.LocalWorkload {
+			t.Errorf("%s: %v, want borrowed %v and a local workload", c.name, r, c.want)
+		}
+	}
 }

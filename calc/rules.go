@@ -63,7 +63,7 @@ func (x *scanner) rule(r *model.Rule) *felix.Rule {
 		dst.ipPortSets = append(dst.ipPortSets, x.use(serviceSet(s, true)))
 	}
 	out := &felix.Rule{
-		Action: string(r.Action), IpVersion: felix.IPVersion(r.IPVersion),
+		Action: string(r.Action), IpVersion: ipVersion(r),
 		Protocol: protocol(r.Protocol), NotProtocol: protocol(r.NotProtocol),
 		SrcNet: src.nets, SrcPorts: src.ports, DstNet: dst.nets, DstPorts: dst.ports,
 		SrcIpSetIds: src.sets, DstIpSetIds: dst.sets, DstIpPortSetIds: dst.ipPortSets,
@@ -79,6 +79,19 @@ func (x *scanner) rule(r *model.Rule) *felix.Rule {
 		out.Metadata = &felix.RuleMetadata{Annotations: r.Annotations}
 	}
 	return out
+}
+
+// ipVersion is the rule's IP version: what it says, or what its protocol implies.
+func ipVersion(r *model.Rule) felix.IPVersion {
+	switch {
+	case r.IPVersion != 0:
+		return felix.IPVersion(r.IPVersion)
+	case r.Protocol.Name == "icmp":
+		return felix.IPVersion_IPV4
+	case r.Protocol.Name == "icmpv6":
+		return felix.IPVersion_IPV6
+	}
+	return felix.IPVersion_ANY
 }
 
 // side converts one end of a rule. As in Felix a negated selector narrows the positive one where there is one (the rule

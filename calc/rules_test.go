@@ -217,3 +217,23 @@ func TestEndpointFields(t *testing.T) {
 		}
 	}
 }
+
+// TestProtocolImpliesVersion: ICMP is of one family, which a rule need not say.
+func TestProtocolImpliesVersion(t *testing.T) {
+	for _, c := range []struct {
+		rule model.Rule
+		want felix.IPVersion
+	}{
+		{model.Rule{}, felix.IPVersion_ANY},
+		{model.Rule{Protocol: model.RuleProtocol{Name: "tcp"}}, felix.IPVersion_ANY},
+		{model.Rule{Protocol: model.RuleProtocol{Name: "icmp"}}, felix.IPVersion_IPV4},
+		{model.Rule{Protocol: model.RuleProtocol{Name: "icmpv6"}}, felix.IPVersion_IPV6},
+		{model.Rule{Protocol: model.RuleProtocol{Number: 1}}, felix.IPVersion_ANY},
+		{model.Rule{Protocol: model.RuleProtocol{Name: "icmp"}, IPVersion: 6}, felix.IPVersion_IPV6},
+	} {
+		p, _, _ := active(t, gnp(c.rule))
+		if got := p.InboundRules[0].IpVersion; got != c.want {
+			t.Errorf("%+v: version %v, want %v", c.rule, got, c.want)
+		}
+	}
+}

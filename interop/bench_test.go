@@ -209,3 +209,16 @@ func ratio(b *testing.B, theirs, mine time.Duration) {
 	b.ReportMetric(float64(mine.Microseconds())/1e3, "ours-ms")
 	b.ReportMetric(float64(theirs)/float64(mine), "time-ratio")
 }
+
+// BenchmarkOurs is our side alone, for profiles.
+func BenchmarkOurs(b *testing.B) {
+	for _, w := range workloads {
+		b.Run(w.name, func(b *testing.B) {
+			for range b.N {
+				d, held, _ := ourSide(w.workload)
+				b.ReportMetric(float64(d.Microseconds())/1e3, "ms")
+				b.ReportMetric(float64(held)/1e6, "MB")
+			}
+		})
+	}
+}

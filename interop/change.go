@@ -17,13 +17,23 @@ import (
 
 // Change is one change of the cluster, in the form either graph takes.
 type Change struct {
-	Name  string
+	Key   string // the kind and the name of what changes
+	Gone  bool   // it is taken away
 	Ours  func(*calc.Graph)
 	Felix []api.Update
 }
 
-func change(name string, ours func(*calc.Graph), felix ...api.Update) Change {
-	return Change{Name: name, Ours: ours, Felix: felix}
+func change(key string, ours func(*calc.Graph), felix ...api.Update) Change {
+	key, gone := strings.CutPrefix(key, "no ")
+	return Change{Key: key, Gone: gone, Ours: ours, Felix: felix}
+}
+
+// String is for a reader who wants to know how a state came to be.
+func (c Change) String() string {
+	if c.Gone {
+		return "no " + c.Key
+	}
+	return c.Key
 }
 
 // put is an update of Felix's; nil deletes.
@@ -139,7 +149,7 @@ func Policy(id model.PolicyID, old, now *model.Policy) Change {
 	if now == nil {
 		return c
 	}
-	c.Name = "policy " + id.String()
+	c.Gone = false
 	value := &v1.Policy{
 		Namespace: now.Namespace, Order: order(now.Order), Selector: now.Selector,
 		InboundRules: ruleList(now.InboundRules), OutboundRules: ruleList(now.OutboundRules),

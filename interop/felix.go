@@ -9,6 +9,7 @@ import (
 	external "github.com/projectcalico/calico/felix/dataplane/external"
 	theirs "github.com/projectcalico/calico/felix/proto"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/api"
+	v1 "github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/sirupsen/logrus"
 	"google.golang.org/protobuf/proto"
 
@@ -46,6 +47,7 @@ func NewFelix(cfg ours.Config, tunnels, keep bool) *Felix {
 		}
 	}
 	f.graph = calc.NewCalculationGraph(f.sequencer, nil, conf, func() {})
+	f.Update([]api.Update{put(v1.ReadyFlagKey{}, true)})
 	return f
 }
 

@@ -4,11 +4,13 @@ go 1.26.0
 
 require (
 	github.com/contiv-agent/contiv-agent v0.0.0
+	github.com/google/go-cmp v0.7.0
 	github.com/projectcalico/api v0.0.0-20220722155641-439a754a988b
 	github.com/projectcalico/calico v0.0.0-20251021213802-b1f3c43f8437
 	github.com/projectcalico/calico/lib/std v0.0.0-00010101000000-000000000000
 	github.com/sirupsen/logrus v1.9.3
 	google.golang.org/protobuf v1.36.12
+	k8s.io/api v0.37.2
 )
 
 require (
@@ -43,7 +45,6 @@ require (
 	github.com/golang/snappy v1.0.0 // indirect
 	github.com/google/btree v1.1.3 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
-	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.26.3 // indirect
 	github.com/jinzhu/copier v0.4.0 // indirect
@@ -102,7 +103,6 @@ require (
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
-	k8s.io/api v0.37.2 // indirect
 	k8s.io/apiextensions-apiserver v0.33.5 // indirect
 	k8s.io/apimachinery v0.37.2 // indirect
 	k8s.io/apiserver v0.33.5 // indirect
