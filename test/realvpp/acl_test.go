@@ -241,7 +241,7 @@ var aclAddrs = []string{
 func (a *aclCase) rule() acl_types.ACLRule {
 	r := acl_types.ACLRule{
 		IsPermit: acl_types.ACLAction([]int{0, 0, 1, 1, 2, 2, 2}[a.rng.IntN(7)]), SrcPrefix: a.prefix(), DstPrefix: a.prefix(),
-		Proto:                 []ip_types.IPProto{0, 0, 1, 6, 6, 6, 17, 17, 132}[a.rng.IntN(9)],
+		Proto:                 []ip_types.IPProto{0, 0, 1, 6, 6, 6, 17, 17, 132, 132}[a.rng.IntN(10)],
 		SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535,
 	}
 	span := func(first, last *uint16) {
@@ -402,10 +402,10 @@ func (a *aclCase) arrange(src, dst netip.Addr) packet.Packet {
 		p = packet.NewPing(src, dst, a.port)
 	case 1, 2, 3:
 		p = packet.NewUDP(from, to)
-	case 4:
+	case 4, 5:
 		p = packet.NewUDP(from, to)
 		p.Proto = model.SCTP
-	case 5:
+	case 6:
 		p.TCPFlags = []uint8{packet.ACK, packet.RST, packet.SYN | packet.ACK}[a.rng.IntN(3)]
 	}
 	if a.chance(12) {
