@@ -50,8 +50,9 @@ type Step struct {
 	// Unknown is why the messages are not known yet.
 	Unknown string `json:"unknown,omitempty"`
 
-	v   *value
-	err error // once it was tried
+	sweep bool // removes what was replaced beside
+	v     *value
+	err   error // once it was tried
 }
 
 // Note is a value and what is to say of it.
@@ -147,7 +148,8 @@ func (p *planner) decide() {
 		switch {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
-		case v.will && v.want != nil && v.kind.Equal(v.have, v.want):
+		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.settled(v):
+			v.held, v.never = nil, ""
 		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
 			p.recreate(v)
 		case v.will && v.want != nil:
@@ -157,7 +159,9 @@ func (p *planner) decide() {
 			p.moveAside(v)
 			p.takeAlong(v)
 		}
+		p.follow(v)
 	}
+	p.layBeside()
 	for _, v := range p.touched {
 		switch v.plan.action {
 		case Create, Update:
@@ -260,7 +264,7 @@ func (p *planner) order() [][]Step {
 		puts.add(p.putLevel(v), Step{Action: action, Key: v.key, v: v})
 	}
 	puts.gather()
-	return slices.Concat(early.sorted(), puts.sorted(), late.sorted())
+	return slices.Concat(early.sorted(), puts.sorted(), late.sorted(), p.sweeps())
 }
 
 func (p *planner) isPut(v *value) bool {
@@ -324,6 +328,9 @@ func (p *planner) users(v *value, f func(*value)) {
 		}
 	}
 	for d := range v.dependents {
+		visit(d)
+	}
+	for d := range v.users {
 		visit(d)
 	}
 	for _, d := range v.derived {
