@@ -4,6 +4,7 @@ package fan
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -38,4 +39,27 @@ func Each(n int, f func(i int)) {
 		wg.Go(work)
 	}
 	wg.Wait()
+}
+
+// Sort sorts a list, on two cores if it is long; like slices.SortFunc it does not keep the order of equal elements.
+func Sort[E any](list []E, compare func(a, b E) int) {
+	const long = 2048
+	if len(list) < long || runtime.GOMAXPROCS(0) < 2 {
+		slices.SortFunc(list, compare)
+		return
+	}
+	half := slices.Clone(list[:len(list)/2])
+	rest := list[len(list)/2:]
+	var wg sync.WaitGroup
+	wg.Go(func() { slices.SortFunc(half, compare) })
+	slices.SortFunc(rest, compare)
+	wg.Wait()
+	// The rest lies behind the place that is filled: it is never overtaken.
+	for at := 0; len(half) > 0; at++ {
+		if len(rest) > 0 && compare(rest[0], half[0]) < 0 {
+			list[at], rest = rest[0], rest[1:]
+		} else {
+			list[at], half = half[0], half[1:]
+		}
+	}
 }

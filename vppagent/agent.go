@@ -155,6 +155,7 @@ func (a *Agent) away() error {
 // kept and Err is set; the next Commit, or Run on the next connection, makes up for it.
 func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
 	p := a.newPlanner()
+	p.touched, p.queue = make([]*value, 0, len(t.Values)), make([]*value, 0, len(t.Values))
 	a.accept(t, p.touch)
 	c := a.run(ctx, p, t.Resync, t.Cause, t.Seq)
 	c.Triggered = t.Triggered
@@ -184,14 +185,15 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 		v := a.g.values[key]
 		switch {
 		case m != nil && (v == nil || v.msg == nil || !keyed.Equal(v.msg, m)):
-			fresh = append(fresh, compiled{key: key, msg: m})
+			fresh = append(fresh, compiled{key: key, msg: m, kind: a.g.kindOf(key)})
 		case m == nil && v != nil && v.msg != nil:
 			a.put(v, nil, touch)
 		case m != nil && !v.steady():
 			touch(v)
 		}
 	}
-	fan.Each(len(fresh), func(i int) { fresh[i].state, fresh[i].bad = a.compile(fresh[i].key, fresh[i].msg) })
+	fan.Each(len(fresh), func(i int) { fresh[i].compile() })
+	a.g.expect(fresh)
 	for i := range fresh { // the nodes only now: one that nobody speaks of yet would be collected meanwhile
 		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
 	}
@@ -201,42 +203,34 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 type compiled struct {
 	key   string
 	msg   proto.Message
+	kind  *kind // nil: there is none
 	state any
 	bad   error
 }
 
 // put makes c what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
-// because the new one replaced it, unless the kind holds it.
+// because the new one replaced it.
 func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	if c == nil {
 		c = &compiled{}
 	}
 	v.msg, v.bad = c.msg, c.bad
 	v.backoff, v.retryAt = 0, time.Time{}
-	switch {
-	case v.bad != nil && v.kind != nil && v.kind.Hold && v.want != nil:
-		touch(v)
-		return
-	case v.kind != nil && v.kind.Merge != nil:
-		v.own = c.state
-		a.g.merge(v, touch)
-		return
-	case c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Parts == nil && v.kind.Equal(v.want, c.state):
+	if c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Equal(v.want, c.state) {
 		touch(v)
 		return
 	}
 	a.g.setWant(v, c.state, touch)
 }
 
-func (a *Agent) compile(key string, m proto.Message) (any, error) {
-	k := a.g.kindOf(key)
-	if k == nil || !strings.HasPrefix(key, "config/") {
-		return nil, fmt.Errorf("no such kind of value")
+func (c *compiled) compile() {
+	if c.kind == nil || !strings.HasPrefix(c.key, "config/") {
+		c.bad = errors.New("no such kind of value")
+		return
 	}
-	if err := keyed.Check(key, m); err != nil {
-		return nil, err
+	if c.bad = keyed.Check(c.key, c.msg); c.bad == nil {
+		c.state, c.bad = c.kind.Compile(c.key, c.msg)
 	}
-	return k.Compile(key, m)
 }
 
 // run is what Commit, Retry and repairs have in common: look, plan, execute, observe.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -20,7 +19,6 @@ type execution struct {
 	c     *event.Committed
 	done  []Step // carried out, or tried
 	calls []vpp.Call
-	batch []request
 }
 
 // request is an operation on its way.
@@ -31,28 +29,96 @@ type request struct {
 
 // execute carries out level after level. The error is that VPP cannot be reached; refusals are the values' own.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
+	n := 0
 	for _, level := range plan {
-		var tried []Step
-		x.batch = x.batch[:0]
-		for _, s := range level {
-			if ops, ok := x.operations(s); ok {
-				tried = append(tried, s)
-				for _, op := range ops {
-					x.batch = append(x.batch, request{op, s.v})
-				}
-			}
+		n += len(level)
+	}
+	x.done = make([]Step, 0, n)
+	for _, level := range plan {
+		carryOut := x.level
+		if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
+			carryOut = x.stream
 		}
-		orderClaims(x.batch)
-		x.intend(tried)
-		lost := x.send(ctx)
-		for _, s := range tried {
-			x.finish(s, lost)
-		}
-		if lost != nil {
+		if lost := carryOut(ctx, level); lost != nil {
 			return lost
 		}
 	}
 	return nil
+}
+
+// level carries out steps in one batch.
+func (x *execution) level(ctx context.Context, level []Step) error {
+	b := x.prepare(level)
+	orderClaims(b.requests)
+	lost := x.send(ctx, b.requests)
+	x.finishAll(b, lost)
+	return lost
+}
+
+// bunchSize is how many steps of a large level are sent at a time: VPP is at work while the next are prepared.
+const bunchSize = 1024
+
+// bunch is a part of a level.
+type bunch struct {
+	tried    []Step
+	requests []request
+	calls    []vpp.Call
+}
+
+// stream carries out many creations, which free no claim, in bunches.
+func (x *execution) stream(ctx context.Context, level []Step) (lost error) {
+	var out *bunch // on its way
+	var replies chan []vpp.Reply
+	for chunk := range slices.Chunk(level, bunchSize) {
+		b := x.prepare(chunk)
+		b.calls = appendCalls(nil, b.requests)
+		if out != nil {
+			if lost = x.settle(ctx, out, <-replies); lost != nil {
+				x.finishAll(out, lost)
+				x.finishAll(b, lost)
+				return lost
+			}
+		}
+		sent := make(chan []vpp.Reply, 1)
+		go func() { sent <- x.a.cfg.Caller.Do(ctx, b.calls...) }() // waited for by settle
+		if out != nil {
+			x.finishAll(out, nil)
+		}
+		out, replies = b, sent
+	}
+	lost = x.settle(ctx, out, <-replies)
+	x.finishAll(out, lost)
+	return lost
+}
+
+// settle takes in the replies to a bunch, and sends what follows from them.
+func (x *execution) settle(ctx context.Context, b *bunch, replies []vpp.Reply) error {
+	next, lost := x.take(b.requests, replies)
+	if lost != nil {
+		return lost
+	}
+	return x.send(ctx, next)
+}
+
+// prepare makes the requests of steps.
+func (x *execution) prepare(steps []Step) *bunch {
+	b := &bunch{tried: make([]Step, 0, len(steps)), requests: make([]request, 0, len(steps))}
+	for _, s := range steps {
+		if ops, ok := x.operations(s); ok {
+			b.tried = append(b.tried, s)
+			for _, op := range ops {
+				b.requests = append(b.requests, request{op, s.v})
+			}
+		}
+	}
+	x.intend(b.tried)
+	return b
+}
+
+func (x *execution) finishAll(b *bunch, lost error) {
+	for _, s := range b.tried {
+		x.finish(s, lost)
+	}
 }
 
 // intend writes into the journal what is about to be made without a tag: whatever happens next, it is known to be ours.
@@ -71,9 +137,6 @@ func (x *execution) intend(level []Step) {
 // operations are the requests of a step; ok is false if it cannot be done any more, because what it needs failed.
 func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	v, w := s.v, x.a.g.world
-	if s.sweep {
-		return x.sweep(v)
-	}
 	if s.Action == Create && v.have != nil { // to be recreated, but it could not be deleted: plan.err tells why
 		return nil, false
 	}
@@ -90,10 +153,6 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	case x.p.inTheWay(v, func(h *value) bool { return h.have != nil && h.plan.err != nil }):
 		v.plan.err = errors.New("what has to go before is still there")
 		return nil, true
-	case v.kind.Stands != nil:
-		ops, v.plan.err = x.reach(v)
-	case v.plan.beside:
-		ops, v.plan.after = v.kind.Beside.Make(w, v.have, v.want)
 	case s.Action == Create:
 		if v.rebind {
 			ops, _ = v.kind.Delete(w, v.want)
@@ -103,31 +162,6 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops = append(ops, create...)
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
-	}
-	return ops, true
-}
-
-// reach are the requests for as much of a value as what it stands on allows.
-func (x *execution) reach(v *value) ([]descriptor.Op, error) {
-	g, on := x.a.g, v.kind.Stands
-	v.plan.after, v.held, v.never = on.Reach(g.world, v.have, v.want, g.sure)
-	if v.have == nil {
-		return v.kind.Create(g.world, v.plan.after)
-	}
-	if v.kind.Equal(v.have, v.plan.after) && on.Settled(g.world, v.plan.after) {
-		return nil, nil
-	}
-	return v.kind.Update(g.world, v.have, v.plan.after)
-}
-
-// sweep are the requests that remove what v was replaced beside; ok is false if the replacing failed.
-func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
-	if v.plan.err != nil || v.have == nil || v.unsure {
-		return nil, false
-	}
-	ops, v.plan.after = v.kind.Beside.Sweep(x.a.g.world, v.have)
-	if !v.kind.Beside.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
-		v.plan.after = nil
 	}
 	return ops, true
 }
@@ -148,18 +182,15 @@ func (v *value) stillUsed() *value {
 			return d
 		}
 	}
-	for d := range v.users {
-		return d
-	}
 	return nil
 }
 
 // orderClaims moves a request that frees what a request of another value takes to the front.
 func orderClaims(batch []request) {
-	var taken map[string]*value
+	var taken map[descriptor.Claim]*value
 	for _, r := range batch {
-		if r.op.Frees != "" {
-			taken = map[string]*value{}
+		if r.op.Frees != (descriptor.Claim{}) {
+			taken = map[descriptor.Claim]*value{}
 			break
 		}
 	}
@@ -167,13 +198,13 @@ func orderClaims(batch []request) {
 		return
 	}
 	for _, r := range batch {
-		if r.op.Takes != "" {
+		if r.op.Takes != (descriptor.Claim{}) {
 			taken[r.op.Takes] = r.v
 		}
 	}
 	early := func(r request) bool {
 		taker := taken[r.op.Frees]
-		return r.op.Frees != "" && taker != nil && taker != r.v
+		return r.op.Frees != (descriptor.Claim{}) && taker != nil && taker != r.v
 	}
 	slices.SortStableFunc(batch, func(a, b request) int {
 		switch ea, eb := early(a), early(b); {
@@ -186,45 +217,53 @@ func orderClaims(batch []request) {
 	})
 }
 
-// send sends the batch, and whatever follows from the replies, until nothing does.
-func (x *execution) send(ctx context.Context) (lost error) {
-	for batch := x.batch; len(batch) > 0; {
-		x.calls = x.calls[:0]
-		for _, r := range batch {
-			x.calls = append(x.calls, r.op.Call)
-		}
-		var next []request
-		for i, reply := range x.a.cfg.Caller.Do(ctx, x.calls...) {
-			r := batch[i]
-			err := reply.Err
-			if unreachable(err) {
-				lost = err
-			}
-			if _, refused := errors.AsType[*vpp.GuardError](err); !refused && !r.op.Asks {
-				x.c.Writes++
-			}
-			if r.op.Gone && descriptor.Gone(err) {
-				err = nil
-			}
-			if err == nil && r.op.Refuses != nil {
-				err = r.op.Refuses(reply)
-			}
-			if err != nil {
-				r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))
-				continue
-			}
-			if r.op.Then != nil {
-				for _, op := range r.op.Then(reply) {
-					next = append(next, request{op, r.v})
-				}
-			}
-		}
-		if lost != nil {
+// send sends requests, and whatever follows from the replies, until nothing does.
+func (x *execution) send(ctx context.Context, batch []request) (lost error) {
+	for len(batch) > 0 {
+		x.calls = appendCalls(x.calls[:0], batch)
+		if batch, lost = x.take(batch, x.a.cfg.Caller.Do(ctx, x.calls...)); lost != nil {
 			return lost
 		}
-		batch = next
 	}
 	return nil
+}
+
+func appendCalls(calls []vpp.Call, batch []request) []vpp.Call {
+	calls = slices.Grow(calls, len(batch))
+	for i := range batch {
+		calls = append(calls, batch[i].op.Call)
+	}
+	return calls
+}
+
+// take takes in replies and returns what follows from them.
+func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, lost error) {
+	for i, reply := range replies {
+		r := &batch[i]
+		err := reply.Err
+		if unreachable(err) {
+			lost = err
+		}
+		if _, refused := errors.AsType[*vpp.GuardError](err); !refused && !r.op.Asks {
+			x.c.Writes++
+		}
+		if r.op.Gone && descriptor.Gone(err) {
+			err = nil
+		}
+		if err == nil && r.op.Refuses != nil {
+			err = r.op.Refuses(reply)
+		}
+		if err != nil {
+			r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))
+			continue
+		}
+		if r.op.Then != nil {
+			for _, op := range r.op.Then(reply) {
+				next = append(next, request{op, r.v})
+			}
+		}
+	}
+	return next, lost
 }
 
 // consequence is err, unless the guard says it after an earlier request of the same value was refused: then the guard keeps
@@ -260,24 +299,18 @@ func (x *execution) finish(s Step, lost error) {
 		v.unsure = true
 		return
 	}
-	now := v.want
-	if v.plan.after != nil {
-		now = v.plan.after
-	}
-	switch {
-	case s.Action == Delete:
+	switch s.Action {
+	case Delete:
 		x.a.setHave(v, nil, false)
 		x.c.Del++
-	case s.Action == Create:
-		x.a.setHave(v, now, true)
+	case Create:
+		x.a.setHave(v, v.want, true)
 		x.c.Add++
-	default:
-		x.a.setHave(v, now, true)
-		if !s.sweep {
-			x.c.Mod++
-		}
+	case Update:
+		x.a.setHave(v, v.want, true)
+		x.c.Mod++
 	}
-	v.unsure, v.rebind, v.plan.after = false, false, nil
+	v.unsure, v.rebind = false, false
 }
 
 // notCreated lets those that need v wait.
@@ -296,7 +329,6 @@ func (x *execution) notCreated(v *value) {
 // setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
 	v.have, v.ours = have, ours && have != nil
-	a.g.setUses(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Untagged(have))
 		a.journal.set(v.key, v.kind.Descriptor, v.have, untagged)
@@ -309,7 +341,8 @@ func (k *kind) journalled() bool { return !k.Tagged || k.Untagged != nil }
 // observe turns what happened into statuses.
 func (a *Agent) observe(p *planner, x *execution) {
 	now := a.cfg.Now()
-	slices.SortFunc(p.touched, func(x, y *value) int { return strings.Compare(x.key, y.key) })
+	p.sort()
+	x.c.Statuses = make([]event.ValueStatus, 0, len(p.touched))
 	for _, v := range p.touched {
 		if v.any != "" || v.kind == nil && v.msg == nil {
 			a.g.collect(v)
@@ -347,10 +380,6 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 		a.judgeFailure(v, err, now)
 	case v.want != nil && !v.will:
 		v.state, v.missing = event.Pending, v.missingKeys()
-	case v.never != "":
-		v.state, v.err = event.Invalid, v.never
-	case len(v.held) > 0:
-		v.state, v.missing = event.Pending, v.held
 	default:
 		v.state = event.Configured
 		v.backoff, v.retryAt = 0, time.Time{}

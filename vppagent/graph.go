@@ -32,16 +32,8 @@ type value struct {
 	base    *value   // derived from it; nil: not derived
 	derived []*value // wanted parts
 	deps    []*value // of want; of have if not wanted
-	hard    int      // how many of deps, from the first, are conditions; the others are loose
 	// dependents are the values with this one among their deps.
 	dependents map[*value]struct{}
-	own        any            // want as its message says, of a kind with parts; nil: no message
-	parts      map[*value]any // what others give to want
-	given      []*value       // the values that have a part of this one
-	uses       []*value       // what have stands on
-	users      map[*value]struct{}
-	held       []string // keys want waits for, while have is what can be had of it
-	never      string   // why want cannot be had at all
 	// ifname is the interface this key names; such a value exists if VPP has the interface, whoever made it.
 	ifname string
 	// any is set on the node of an AnyOf dependency: it exists while members do.
@@ -70,8 +62,6 @@ type planMark struct {
 	queued bool
 	action Action
 	early  bool
-	beside bool // to be replaced by a second object
-	after  any  // what VPP has when the step succeeds; nil: want
 	// putLevel and delLevel are 0 until they are known.
 	putLevel, delLevel int
 	err                error // of its step
@@ -81,6 +71,12 @@ type planMark struct {
 type kind struct {
 	*descriptor.Descriptor
 	values map[string]*value
+	plain  bool // Prefix is all there is to Has
+}
+
+func newKind(d *descriptor.Descriptor) *kind {
+	plain := strings.HasSuffix(d.Prefix, "/") && !strings.Contains(d.Prefix, "*")
+	return &kind{Descriptor: d, values: map[string]*value{}, plain: plain}
 }
 
 // graph is all values, by key.
@@ -89,12 +85,14 @@ type graph struct {
 	values map[string]*value
 	anyOf  []*value // nodes of AnyOf dependencies; a handful
 	world  *descriptor.World
+	many   int     // nodes expected; they are made in bunches
+	spare  []value // what is left of a bunch
 }
 
 func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
 	g := &graph{values: map[string]*value{}}
 	for _, d := range all {
-		g.kinds = append(g.kinds, &kind{Descriptor: d, values: map[string]*value{}})
+		g.kinds = append(g.kinds, newKind(d))
 	}
 	g.world = descriptor.NewWorld(o, g.wanted)
 	return g
@@ -115,9 +113,11 @@ func (g *graph) node(key string) *value {
 	if v := g.values[key]; v != nil {
 		return v
 	}
-	v := &value{key: key, slot: -1}
-	if v.kind = g.kindOf(key); v.kind != nil {
-		v.kind.values[key] = v
+	k := g.kindOf(key)
+	v := g.blank()
+	v.key, v.kind, v.slot = key, k, -1
+	if k != nil {
+		k.values[key] = v
 	}
 	if name, ok := strings.CutPrefix(key, interfacePrefix); ok {
 		v.ifname = name
@@ -127,10 +127,42 @@ func (g *graph) node(key string) *value {
 	return v
 }
 
+func (g *graph) blank() *value {
+	if g.many == 0 {
+		return &value{}
+	}
+	if g.many--; len(g.spare) == 0 {
+		g.spare = make([]value, 32)
+	}
+	v := &g.spare[0]
+	g.spare = g.spare[1:]
+	return v
+}
+
+// expect makes room for the nodes of many values.
+func (g *graph) expect(list []compiled) {
+	const many = 128
+	if len(list) < many || len(g.values) > len(list)/2 {
+		return
+	}
+	kinds := map[*kind]int{}
+	for i := range list {
+		kinds[list[i].kind]++
+	}
+	for k, n := range kinds {
+		if k != nil && len(k.values) == 0 {
+			k.values = make(map[string]*value, n)
+		}
+	}
+	values := make(map[string]*value, len(g.values)+len(list))
+	maps.Copy(values, g.values)
+	g.values, g.many = values, len(list)
+}
+
 // kindOf is nil if no kind has the key.
 func (g *graph) kindOf(key string) *kind {
 	for _, k := range g.kinds {
-		if k.Has(key) {
+		if k.plain && strings.HasPrefix(key, k.Prefix) || !k.plain && k.Has(key) {
 			return k
 		}
 	}
@@ -161,56 +193,7 @@ func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	v.want = state
 	g.setDeps(v)
 	g.setDerived(v, touch)
-	g.give(v, touch)
 	touch(v)
-}
-
-// give hands the parts of want to the values they are for.
-func (g *graph) give(v *value, touch func(*value)) {
-	if v.kind == nil || v.kind.Parts == nil {
-		return
-	}
-	var targets []*value
-	if v.want != nil {
-		for _, d := range v.kind.Parts(v.want) {
-			t := g.node(d.Key)
-			if t.parts == nil {
-				t.parts = map[*value]any{}
-			}
-			t.parts[v] = d.State
-			targets = append(targets, t)
-		}
-	}
-	before := v.given
-	v.given = targets
-	for _, t := range before {
-		if !slices.Contains(targets, t) {
-			delete(t.parts, v)
-			g.merge(t, touch)
-		}
-	}
-	for _, t := range targets {
-		g.merge(t, touch)
-	}
-}
-
-// merge makes want of what the message says and the parts others gave.
-func (g *graph) merge(v *value, touch func(*value)) {
-	if v.own == nil && len(v.parts) == 0 {
-		g.setWant(v, nil, touch)
-		return
-	}
-	givers := slices.SortedFunc(maps.Keys(v.parts), func(a, b *value) int { return strings.Compare(a.key, b.key) })
-	parts := make([]any, len(givers))
-	for i, giver := range givers {
-		parts[i] = v.parts[giver]
-	}
-	state := v.kind.Merge(v.own, parts)
-	if v.want != nil && v.kind.Equal(v.want, state) {
-		touch(v)
-		return
-	}
-	g.setWant(v, state, touch)
 }
 
 // setDeps follows want, or have where nothing is wanted: its order of removal still matters.
@@ -219,15 +202,16 @@ func (g *graph) setDeps(v *value) {
 	if state == nil {
 		state = v.have
 	}
-	var deps, loose []*value
+	var deps []*value
 	if state != nil && v.kind != nil && v.kind.Dependencies != nil {
-		for _, d := range v.kind.Dependencies(state) {
-			switch {
-			case d.AnyOf != "":
+		list := v.kind.Dependencies(state)
+		if len(list) > 0 {
+			deps = make([]*value, 0, len(list)+1)
+		}
+		for _, d := range list {
+			if d.AnyOf != "" {
 				deps = append(deps, g.anyNode(d.AnyOf))
-			case d.Loose:
-				loose = append(loose, g.node(d.Key))
-			default:
+			} else {
 				deps = append(deps, g.node(d.Key))
 			}
 		}
@@ -235,8 +219,6 @@ func (g *graph) setDeps(v *value) {
 	if v.want == nil && state != nil && v.base != nil {
 		deps = append(deps, v.base) // no part of it any more, but still removed before it
 	}
-	v.hard = len(deps)
-	deps = append(deps, loose...)
 	if slices.Equal(deps, v.deps) {
 		return
 	}
@@ -287,7 +269,7 @@ func (g *graph) setDerived(v *value, touch func(*value)) {
 
 // collect forgets a node nobody speaks of any more.
 func (g *graph) collect(v *value) {
-	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents)+len(v.derived)+len(v.parts)+len(v.users) > 0 || v.bad != nil {
+	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents) > 0 || len(v.derived) > 0 || v.bad != nil {
 		return
 	}
 	if v.any != "" {
@@ -345,49 +327,12 @@ func (g *graph) should(v *value) bool {
 	case v.base != nil && !v.base.will:
 		return false
 	}
-	for _, d := range v.deps[:v.hard] {
+	for _, d := range v.deps {
 		if !d.will {
 			return false
 		}
 	}
 	return true
-}
-
-// setUses follows have: what it stands on must not go.
-func (g *graph) setUses(v *value) {
-	if v.kind.Stands == nil {
-		return
-	}
-	var uses []*value
-	if v.have != nil {
-		for _, d := range v.kind.Dependencies(v.have) {
-			if d.Loose {
-				uses = append(uses, g.node(d.Key))
-			}
-		}
-	}
-	for _, u := range v.uses {
-		if !slices.Contains(uses, u) {
-			delete(u.users, v)
-			g.collect(u)
-		}
-	}
-	for _, u := range uses {
-		if u.users == nil {
-			u.users = map[*value]struct{}{}
-		}
-		u.users[v] = struct{}{}
-	}
-	v.uses = uses
-}
-
-// sure is what VPP certainly has of a key, if that is as it is wanted; nil otherwise.
-func (g *graph) sure(key string) any {
-	v := g.values[key]
-	if v == nil || v.have == nil || v.unsure || v.want == nil || !v.kind.Equal(v.have, v.want) {
-		return nil
-	}
-	return v.have
 }
 
 // setWill records whether v will exist, and hands on whoever has to be looked at because of it.
@@ -428,7 +373,7 @@ func (v *value) missingKeys() (keys []string) {
 	if v.base != nil && !v.base.will {
 		keys = append(keys, v.base.key)
 	}
-	for _, d := range v.deps[:v.hard] {
+	for _, d := range v.deps {
 		if !d.will {
 			keys = append(keys, d.key)
 		}

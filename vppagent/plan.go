@@ -1,11 +1,12 @@
 package vppagent
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/fan"
 )
 
 // Action is what happens to a value.
@@ -50,9 +51,8 @@ type Step struct {
 	// Unknown is why the messages are not known yet.
 	Unknown string `json:"unknown,omitempty"`
 
-	sweep bool // removes what was replaced beside
-	v     *value
-	err   error // once it was tried
+	v   *value
+	err error // once it was tried
 }
 
 // Note is a value and what is to say of it.
@@ -140,6 +140,7 @@ func (p *planner) settle() {
 
 // decide chooses an action for every value touched.
 func (p *planner) decide() {
+	p.sort()
 	for i := 0; i < len(p.touched); i++ { // recreated touches more
 		v := p.touched[i]
 		if v.plan.action != None || v.kind == nil {
@@ -148,8 +149,7 @@ func (p *planner) decide() {
 		switch {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
-		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.settled(v):
-			v.held, v.never = nil, ""
+		case v.will && v.want != nil && v.kind.Equal(v.have, v.want):
 		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
 			p.recreate(v)
 		case v.will && v.want != nil:
@@ -159,9 +159,8 @@ func (p *planner) decide() {
 			p.moveAside(v)
 			p.takeAlong(v)
 		}
-		p.follow(v)
 	}
-	p.layBeside()
+	p.sort() // what was taken along
 	for _, v := range p.touched {
 		switch v.plan.action {
 		case Create, Update:
@@ -172,6 +171,15 @@ func (p *planner) decide() {
 		case Delete:
 			p.dels = append(p.dels, v)
 		}
+	}
+}
+
+// sort puts the values touched in the order of their keys, and with them all that follows: it is the same whatever way led
+// here.
+func (p *planner) sort() {
+	byKey := func(a, b *value) int { return strings.Compare(a.key, b.key) }
+	if !slices.IsSortedFunc(p.touched, byKey) {
+		fan.Sort(p.touched, byKey)
 	}
 }
 
@@ -248,23 +256,18 @@ func (p *planner) alsoRecreate(d *value) {
 func (p *planner) order() [][]Step {
 	p.markEarly()
 	var early, late, puts levels
-	for _, v := range p.dels {
-		step := Step{Action: Delete, Key: v.key, v: v}
-		if v.plan.early {
-			early.add(p.removalLevel(v), step)
-		} else {
-			late.add(p.removalLevel(v), step)
-		}
-	}
-	for _, v := range p.puts {
-		action := Create
-		if v.plan.action == Update {
-			action = Update
-		}
-		puts.add(p.putLevel(v), Step{Action: action, Key: v.key, v: v})
-	}
+	early.sort(p.dels, p.removalLevel, func(v *value) bool { return v.plan.early })
+	late.sort(p.dels, p.removalLevel, func(v *value) bool { return !v.plan.early })
+	puts.sort(p.puts, p.putLevel, func(*value) bool { return true })
 	puts.gather()
-	return slices.Concat(early.sorted(), puts.sorted(), late.sorted(), p.sweeps())
+	removal := func(*value) Action { return Delete }
+	put := func(v *value) Action {
+		if v.plan.action == Update {
+			return Update
+		}
+		return Create
+	}
+	return slices.Concat(early.steps(removal), puts.steps(put), late.steps(removal))
 }
 
 func (p *planner) isPut(v *value) bool {
@@ -328,9 +331,6 @@ func (p *planner) users(v *value, f func(*value)) {
 		}
 	}
 	for d := range v.dependents {
-		visit(d)
-	}
-	for d := range v.users {
 		visit(d)
 	}
 	for _, d := range v.derived {
@@ -398,14 +398,32 @@ func (p *planner) early(v *value) {
 	p.users(v, p.early)
 }
 
-// levels collects steps by level, from 1.
-type levels struct{ steps [][]Step }
+// levels are values by level, from 1; those of a level are in the order of their keys.
+type levels [][]*value
 
-func (l *levels) add(level int, s Step) {
-	for len(l.steps) < level {
-		l.steps = append(l.steps, nil)
+// sort puts those of list that fit where they belong.
+func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) bool) {
+	var sizes []int
+	for _, v := range list {
+		if !fits(v) {
+			continue
+		}
+		at := level(v)
+		for len(sizes) < at {
+			sizes = append(sizes, 0)
+		}
+		sizes[at-1]++
 	}
-	l.steps[level-1] = append(l.steps[level-1], s)
+	*l = make(levels, len(sizes))
+	for i, n := range sizes {
+		(*l)[i] = make([]*value, 0, n)
+	}
+	for _, v := range list {
+		if fits(v) {
+			at := level(v) - 1
+			(*l)[at] = append((*l)[at], v)
+		}
+	}
 }
 
 // gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
@@ -413,13 +431,15 @@ func (l *levels) add(level int, s Step) {
 func (l *levels) gather() {
 	last := map[string]int{}
 	moving := map[*kind]bool{}
-	for i, steps := range l.steps {
-		for _, s := range steps {
-			k := s.v.kind
-			last[k.Name] = i
+	for i, values := range *l {
+		for _, v := range values {
+			k := v.kind
+			if at, known := last[k.Name]; !known || at != i {
+				last[k.Name] = i
+			}
 			if k.Claims != nil {
 				free, known := moving[k]
-				moving[k] = (free || !known) && len(s.v.dependents) == 0 && len(s.v.derived) == 0
+				moving[k] = (free || !known) && len(v.dependents) == 0 && len(v.derived) == 0
 			}
 		}
 	}
@@ -433,31 +453,44 @@ func (l *levels) gather() {
 				to = max(to, before+1)
 			}
 		}
-		for len(l.steps) <= to {
-			l.steps = append(l.steps, nil)
+		for len(*l) <= to {
+			*l = append(*l, nil)
 		}
-		for i, steps := range l.steps[:to] {
-			var stay []Step
-			for _, s := range steps {
-				if s.v.kind == k {
-					l.steps[to] = append(l.steps[to], s)
-				} else {
-					stay = append(stay, s)
-				}
-			}
-			l.steps[i] = stay
-		}
+		l.move(k, to)
 	}
 }
 
-// sorted returns the levels that have steps, each sorted by key: the order is the same whatever way led here.
-func (l *levels) sorted() [][]Step {
-	var out [][]Step
-	for _, steps := range l.steps {
-		if len(steps) > 0 {
-			slices.SortFunc(steps, func(a, b Step) int { return cmp.Compare(a.Key, b.Key) })
-			out = append(out, steps)
+// move moves the values of a kind from the levels before one to it.
+func (l levels) move(k *kind, to int) {
+	moved := false
+	for i, values := range l[:to] {
+		var stay []*value
+		for _, v := range values {
+			if v.kind == k {
+				l[to], moved = append(l[to], v), true
+			} else {
+				stay = append(stay, v)
+			}
 		}
+		l[i] = stay
+	}
+	if moved {
+		slices.SortFunc(l[to], func(a, b *value) int { return strings.Compare(a.key, b.key) })
+	}
+}
+
+// steps are the levels that have values.
+func (l levels) steps(action func(*value) Action) [][]Step {
+	var out [][]Step
+	for _, values := range l {
+		if len(values) == 0 {
+			continue
+		}
+		steps := make([]Step, len(values))
+		for i, v := range values {
+			steps[i] = Step{Action: action(v), Key: v.key, v: v}
+		}
+		out = append(out, steps)
 	}
 	return out
 }

@@ -372,14 +372,15 @@ func protoName(p uint8) string {
 }
 
 func (d *dnat) dependencies() []Dependency {
-	deps := []Dependency{{Key: keyed.Nat44GlobalKey}}
+	deps := append(make([]Dependency, 0, 2), Dependency{Key: keyed.Nat44GlobalKey}) // and mostly a pool
 	twice := false
 	add := func(dep Dependency) {
 		if !slices.Contains(deps, dep) {
 			deps = append(deps, dep)
 		}
 	}
-	for _, m := range d.mappings {
+	for i := range d.mappings {
+		m := &d.mappings[i]
 		twice = twice || m.flags&(nat_types.NAT_IS_TWICE_NAT|nat_types.NAT_IS_SELF_TWICE_NAT) != 0
 		for _, l := range m.locals {
 			if l.vrf != 0 {

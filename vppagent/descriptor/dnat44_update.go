@@ -236,7 +236,7 @@ func (m mapping) addDelLocal(s step) Op {
 
 func (m mapping) create(padded bool) Op {
 	if m.single {
-		return Op{Takes: m.id.claim(), Call: write(m.singleMessage(true))}
+		return Op{Takes: Claim{nat: m.id}, Call: write(m.singleMessage(true))}
 	}
 	locals := represent(padded, m.locals)
 	msg := &nat44_ed.Nat44AddDelLbStaticMapping{
@@ -246,15 +246,15 @@ func (m mapping) create(padded bool) Op {
 	for i, l := range locals {
 		msg.Locals[i] = lbAddrPort(l)
 	}
-	return Op{Takes: m.id.claim(), Call: write(msg)}
+	return Op{Takes: Claim{nat: m.id}, Call: write(msg)}
 }
 
 // remove repeats the flags: VPP looks the mapping up with those of the request.
 func (m mapping) remove() Op {
 	if m.single {
-		return Op{Frees: m.id.claim(), Gone: true, Call: write(m.singleMessage(false))}
+		return Op{Frees: Claim{nat: m.id}, Gone: true, Call: write(m.singleMessage(false))}
 	}
-	return Op{Frees: m.id.claim(), Gone: true, Call: write(&nat44_ed.Nat44AddDelLbStaticMapping{
+	return Op{Frees: Claim{nat: m.id}, Gone: true, Call: write(&nat44_ed.Nat44AddDelLbStaticMapping{
 		Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
 	})}
 }
@@ -308,7 +308,7 @@ func (i identity) message(w *World, add bool) (Op, error) {
 		}
 		msg.SwIfIndex = idx
 	}
-	claim := newNATID(i.addr, i.port, i.proto).claim()
+	claim := Claim{nat: newNATID(i.addr, i.port, i.proto)}
 	if add {
 		return Op{Call: write(msg), Takes: claim}, nil
 	}

@@ -219,9 +219,9 @@ func createInterface(w *World, i *iface) ([]Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	op.Takes = i.link.claim()
-	if op.Takes != "" {
-		w.tried[op.Takes] = true
+	op.Takes.name = i.link.claim()
+	if op.Takes.name != "" {
+		w.tried[op.Takes.name] = true
 	}
 	return []Op{op}, nil
 }
@@ -257,7 +257,7 @@ func deleteInterface(w *World, i *iface) ([]Op, error) {
 		return nil, nil
 	}
 	return []Op{{
-		Call: write(i.link.delete(interface_types.InterfaceIndex(known.Index))), Gone: true, Frees: i.link.claim(),
+		Call: write(i.link.delete(interface_types.InterfaceIndex(known.Index))), Gone: true, Frees: Claim{name: i.link.claim()},
 		Then: func(vpp.Reply) []Op { w.remove(known); return nil },
 	}}, nil
 }

@@ -53,9 +53,9 @@ func (a natAddress) message(add bool) Op {
 		m.Flags = nat_types.NAT_IS_TWICE_NAT
 	}
 	if add {
-		return Op{Call: write(m), Takes: a.claim()}
+		return Op{Call: write(m), Takes: Claim{name: a.claim()}}
 	}
-	return Op{Call: write(m), Frees: a.claim(), Gone: true}
+	return Op{Call: write(m), Frees: Claim{name: a.claim()}, Gone: true}
 }
 
 // Nat44AddressPool describes ligato's Nat44AddressPool. VPP knows addresses, not ranges: whose range an address is in is

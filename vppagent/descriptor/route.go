@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"go.fd.io/govpp/binapi/fib_types"
@@ -297,15 +296,14 @@ func routeDumps(_ *World, c Candidates) (out []Request) {
 // sought is a route that is looked for in a table.
 type sought struct {
 	*route
-	key   string
-	next  int    // 1 + index of another one of the same prefix; 0: none
 	found *route // as VPP has it; nil: it has none
 }
 
 // retrieveRoutes looks only for what is wanted or ours: a FIB is full of routes others made.
 func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
-	all := make([]sought, 0, 64)
-	tables := map[tableID]map[prefixKey]int{} // 1 + index of the first one of a prefix
+	var out []Found
+	var failed error
+	tables := map[tableID]map[prefixKey]*ip.IPRouteDetails{}
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
 		if wanted {
@@ -313,32 +311,41 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 		} else if c.Wanted(key) != nil {
 			return
 		}
-		t := tables[r.table()]
-		if t == nil {
-			n := d.size(r.table().String()) // no more of them are worth finding
-			t = make(map[prefixKey]int, n)
-			tables[r.table()], all = t, slices.Grow(all, n)
-		}
-		k := keyOf(r.dst)
-		all = append(all, sought{route: r, key: key, next: t[k]})
-		t[k] = len(all)
-	})
-	for t, first := range tables {
-		routes, err := details[*ip.IPRouteDetails](d, t.String())
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range routes {
-			for i := first[keyOf(fromPrefix(m.Route.Prefix))]; i != 0; i = all[i-1].next {
-				all[i-1].look(w, m.Route.Paths, t.v6)
+		t, known := tables[r.table()]
+		if !known {
+			var err error
+			if t, err = routesByPrefix(d, r.table()); err != nil {
+				failed = err
 			}
+			tables[r.table()] = t
 		}
+		m := t[keyOf(r.dst)]
+		if m == nil {
+			return
+		}
+		s := sought{route: r}
+		if s.look(w, m.Route.Paths, r.dst.Addr().Is6()); s.found != nil {
+			if out == nil {
+				out = make([]Found, 0, len(t)) // no more of them are worth finding
+			}
+			out = append(out, Found{Key: key, State: s.found})
+		}
+	})
+	if failed != nil {
+		return nil, failed
 	}
-	out := make([]Found, 0, len(all))
-	for i := range all {
-		if s := &all[i]; s.found != nil {
-			out = append(out, Found{Key: s.key, State: s.found})
-		}
+	return out, nil
+}
+
+// routesByPrefix is what a dump shows of a table.
+func routesByPrefix(d *Dump, t tableID) (map[prefixKey]*ip.IPRouteDetails, error) {
+	routes, err := details[*ip.IPRouteDetails](d, t.String())
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[prefixKey]*ip.IPRouteDetails, len(routes))
+	for _, m := range routes {
+		out[keyOf(fromPrefix(m.Route.Prefix))] = m
 	}
 	return out, nil
 }

@@ -57,7 +57,7 @@ func Cut(w *World, have, want any) (out []Backend) {
 		stay := []local(nil)
 		if i := slices.IndexFunc(next.mappings, func(n mapping) bool { return n.id == m.id }); i >= 0 {
 			ops := updateMapping(m, next.mappings[i], w.padded())
-			if len(ops) == 0 || ops[0].Frees == "" { // in place
+			if len(ops) == 0 || ops[0].Frees == (Claim{}) { // in place
 				stay = next.mappings[i].locals
 			}
 		}

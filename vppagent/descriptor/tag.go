@@ -17,14 +17,14 @@ var tagEncoding = base32.StdEncoding.WithPadding(base32.NoPadding) // read only
 // newTag is the owner, the kind, a fingerprint of what dumps cannot show (8 characters, "" if nothing), and the name:
 // "ca1:n:ABCDEFGH:default/web". A name too long for VPP is hashed and starts with "#", which no name of ours does.
 func newTag(kind, fingerprint, name string) string {
-	head := owner + kind + ":"
+	colon := ""
 	if fingerprint != "" {
-		head += fingerprint + ":"
+		colon = ":"
 	}
-	if len(head)+len(name) > maxTag || strings.HasPrefix(name, "#") {
+	if len(owner)+len(kind)+1+len(fingerprint)+len(colon)+len(name) > maxTag || strings.HasPrefix(name, "#") {
 		name = hashedName(name)
 	}
-	return head + name
+	return owner + kind + ":" + fingerprint + colon + name
 }
 
 // hashedName is 128 bits of SHA-256: two labels of one node never collide by accident.
