@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// stepper is a processor that goes to each new port of a Service by way of others.
+type stepper struct {
+	values *Values
+	way    []uint16 // ports still to be had
+	err    error
+	seen   []string
+	vpp    string
+}
+
+func (s *stepper) Apply(ch event.Change) {
+	s.seen = append(s.seen, ch.Ref.Name)
+	if svc, ok := ch.Object.(*model.Service); ok {
+		s.way = append(s.way, svc.HealthCheckNodePort)
+	}
+}
+func (s *stepper) Located(*event.Located) { s.seen = append(s.seen, "located") }
+func (s *stepper) Resync() error          { return s.Flush() }
+func (s *stepper) Again() bool            { return len(s.way) > 0 }
+func (s *stepper) VPP(st *event.VPPStatus) {
+	s.vpp = st.Version
+}
+
+func (s *stepper) Flush() error {
+	if len(s.way) > 0 {
+		s.values.Set("steps", values(dnat("steps", s.way[0])), nil)
+		s.way = s.way[1:]
+	}
+	return s.err
+}
+
+func TestEveryProcessorSeesEverything(t *testing.T) {
+	r := newRecorder()
+	s := &stepper{values: r.values, err: errors.New("two")}
+	r.locate = &event.Locate{}
+	var troubles []string
+	c := New(Config{Sources: []string{"test"}, Observer: Observer{Trouble: func(err error) { troubles = append(troubles, err.Error()) }}}, r.values, r, s)
+	r.err = errors.New("one")
+	for _, ev := range []event.Event{
+		&event.VPPStatus{Connected: true, Version: "25.10"}, update("web", 7), inSync("test"), &event.Committed{Seq: 1}, &event.Located{},
+	} {
+		c.Step(ev)
+	}
+	if want := []string{"web", "located"}; !slices.Equal(s.seen, want) || s.vpp != "25.10" {
+		t.Errorf("saw %v of VPP %q, want %v", s.seen, s.vpp, want)
+	}
+	if want := []string{"one\ntwo"}; !slices.Equal(troubles, want) {
+		t.Errorf("troubles %q, want %q", troubles, want)
+	}
+	if got := c.Status().Values; got != 2 {
+		t.Errorf("%d values, want one of each processor", got)
+	}
+}
+
+// Each state on the way is a transaction of its own; the last answers for the change. One that is there already is skipped.
+func TestStatesOnTheWay(t *testing.T) {
+	r := newRecorder()
+	s := &stepper{values: r.values}
+	c := New(Config{Sources: []string{"test"}}, r.values, s)
+	c.Step(&event.VPPStatus{Connected: true})
+	if next := c.Step(done(c.Step(inSync("test")))); next != nil {
+		t.Fatalf("after the first sync: %+v", next)
+	}
+	stamp := time.Unix(100, 0)
+	c.Step(&event.Tick{Now: stamp})
+	slice := &model.EndpointSlice{ID: model.SliceID{Namespace: "default", Name: "s"}, TriggerTime: stamp}
+	ev := update("web", 1)
+	for _, port := range []uint16{1, 2, 2, 3} { // 1 and 2 twice: nothing is sent for the second
+		ev.Changes = append(ev.Changes, update("web", port).Changes...)
+	}
+	ev.Changes = append(ev.Changes, event.Change{Ref: slice.Ref(), Object: slice})
+	var got []*event.Txn
+	for txn := c.Step(ev); txn != nil && len(got) < 10; txn = c.Step(done(txn)) {
+		got = append(got, txn)
+	}
+	cause := "service/default/web and 1 more"
+	want := []*event.Txn{
+		{Seq: 2, Cause: cause, Values: values(dnat("steps", 1))},
+		{Seq: 3, Cause: cause, Values: values(dnat("steps", 2))},
+		{Seq: 4, Cause: cause, Values: values(dnat("steps", 3)), Triggered: stamp},
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("transactions (-want +got):\n%s", diff)
+	}
+}
