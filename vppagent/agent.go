@@ -209,14 +209,22 @@ type compiled struct {
 }
 
 // put makes c what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
-// because the new one replaced it.
+// because the new one replaced it, unless the kind holds it.
 func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	if c == nil {
 		c = &compiled{}
 	}
 	v.msg, v.bad = c.msg, c.bad
 	v.backoff, v.retryAt = 0, time.Time{}
-	if c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Equal(v.want, c.state) {
+	switch {
+	case v.bad != nil && v.kind != nil && v.kind.Hold && v.want != nil:
+		touch(v)
+		return
+	case v.kind != nil && v.kind.Merge != nil:
+		v.own = c.state
+		a.g.merge(v, touch)
+		return
+	case c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Parts == nil && v.kind.Equal(v.want, c.state):
 		touch(v)
 		return
 	}

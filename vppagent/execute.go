@@ -137,6 +137,9 @@ func (x *execution) intend(level []Step) {
 // operations are the requests of a step; ok is false if it cannot be done any more, because what it needs failed.
 func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	v, w := s.v, x.a.g.world
+	if s.sweep {
+		return x.sweep(v)
+	}
 	if s.Action == Create && v.have != nil { // to be recreated, but it could not be deleted: plan.err tells why
 		return nil, false
 	}
@@ -153,6 +156,10 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	case x.p.inTheWay(v, func(h *value) bool { return h.have != nil && h.plan.err != nil }):
 		v.plan.err = errors.New("what has to go before is still there")
 		return nil, true
+	case v.kind.Stands != nil:
+		ops, v.plan.err = x.reach(v)
+	case v.plan.beside:
+		ops, v.plan.after = v.kind.Beside.Make(w, v.have, v.want)
 	case s.Action == Create:
 		if v.rebind {
 			ops, _ = v.kind.Delete(w, v.want)
@@ -162,6 +169,31 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops = append(ops, create...)
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
+	}
+	return ops, true
+}
+
+// reach are the requests for as much of a value as what it stands on allows.
+func (x *execution) reach(v *value) ([]descriptor.Op, error) {
+	g, on := x.a.g, v.kind.Stands
+	v.plan.after, v.held, v.never = on.Reach(g.world, v.have, v.want, g.sure)
+	if v.have == nil {
+		return v.kind.Create(g.world, v.plan.after)
+	}
+	if v.kind.Equal(v.have, v.plan.after) && on.Settled(g.world, v.plan.after) {
+		return nil, nil
+	}
+	return v.kind.Update(g.world, v.have, v.plan.after)
+}
+
+// sweep are the requests that remove what v was replaced beside; ok is false if the replacing failed.
+func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
+	if v.plan.err != nil || v.have == nil || v.unsure {
+		return nil, false
+	}
+	ops, v.plan.after = v.kind.Beside.Sweep(x.a.g.world, v.have)
+	if !v.kind.Beside.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
+		v.plan.after = nil
 	}
 	return ops, true
 }
@@ -181,6 +213,9 @@ func (v *value) stillUsed() *value {
 		if check(d) {
 			return d
 		}
+	}
+	for d := range v.users {
+		return d
 	}
 	return nil
 }
@@ -299,18 +334,24 @@ func (x *execution) finish(s Step, lost error) {
 		v.unsure = true
 		return
 	}
-	switch s.Action {
-	case Delete:
+	now := v.want
+	if v.plan.after != nil {
+		now = v.plan.after
+	}
+	switch {
+	case s.Action == Delete:
 		x.a.setHave(v, nil, false)
 		x.c.Del++
-	case Create:
-		x.a.setHave(v, v.want, true)
+	case s.Action == Create:
+		x.a.setHave(v, now, true)
 		x.c.Add++
-	case Update:
-		x.a.setHave(v, v.want, true)
-		x.c.Mod++
+	default:
+		x.a.setHave(v, now, true)
+		if !s.sweep {
+			x.c.Mod++
+		}
 	}
-	v.unsure, v.rebind = false, false
+	v.unsure, v.rebind, v.plan.after = false, false, nil
 }
 
 // notCreated lets those that need v wait.
@@ -329,6 +370,7 @@ func (x *execution) notCreated(v *value) {
 // setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
 	v.have, v.ours = have, ours && have != nil
+	a.g.setUses(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Untagged(have))
 		a.journal.set(v.key, v.kind.Descriptor, v.have, untagged)
@@ -380,6 +422,10 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 		a.judgeFailure(v, err, now)
 	case v.want != nil && !v.will:
 		v.state, v.missing = event.Pending, v.missingKeys()
+	case v.never != "":
+		v.state, v.err = event.Invalid, v.never
+	case len(v.held) > 0:
+		v.state, v.missing = event.Pending, v.held
 	default:
 		v.state = event.Configured
 		v.backoff, v.retryAt = 0, time.Time{}

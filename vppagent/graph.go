@@ -32,8 +32,16 @@ type value struct {
 	base    *value   // derived from it; nil: not derived
 	derived []*value // wanted parts
 	deps    []*value // of want; of have if not wanted
+	hard    int      // how many of deps, from the first, are conditions; the others are loose
 	// dependents are the values with this one among their deps.
 	dependents map[*value]struct{}
+	own        any            // want as its message says, of a kind with parts; nil: no message
+	parts      map[*value]any // what others give to want
+	given      []*value       // the values that have a part of this one
+	uses       []*value       // what have stands on
+	users      map[*value]struct{}
+	held       []string // keys want waits for, while have is what can be had of it
+	never      string   // why want cannot be had at all
 	// ifname is the interface this key names; such a value exists if VPP has the interface, whoever made it.
 	ifname string
 	// any is set on the node of an AnyOf dependency: it exists while members do.
@@ -62,6 +70,8 @@ type planMark struct {
 	queued bool
 	action Action
 	early  bool
+	beside bool // to be replaced by a second object
+	after  any  // what VPP has when the step succeeds; nil: want
 	// putLevel and delLevel are 0 until they are known.
 	putLevel, delLevel int
 	err                error // of its step
@@ -193,7 +203,56 @@ func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	v.want = state
 	g.setDeps(v)
 	g.setDerived(v, touch)
+	g.give(v, touch)
 	touch(v)
+}
+
+// give hands the parts of want to the values they are for.
+func (g *graph) give(v *value, touch func(*value)) {
+	if v.kind == nil || v.kind.Parts == nil {
+		return
+	}
+	var targets []*value
+	if v.want != nil {
+		for _, d := range v.kind.Parts(v.want) {
+			t := g.node(d.Key)
+			if t.parts == nil {
+				t.parts = map[*value]any{}
+			}
+			t.parts[v] = d.State
+			targets = append(targets, t)
+		}
+	}
+	before := v.given
+	v.given = targets
+	for _, t := range before {
+		if !slices.Contains(targets, t) {
+			delete(t.parts, v)
+			g.merge(t, touch)
+		}
+	}
+	for _, t := range targets {
+		g.merge(t, touch)
+	}
+}
+
+// merge makes want of what the message says and the parts others gave.
+func (g *graph) merge(v *value, touch func(*value)) {
+	if v.own == nil && len(v.parts) == 0 {
+		g.setWant(v, nil, touch)
+		return
+	}
+	givers := slices.SortedFunc(maps.Keys(v.parts), func(a, b *value) int { return strings.Compare(a.key, b.key) })
+	parts := make([]any, len(givers))
+	for i, giver := range givers {
+		parts[i] = v.parts[giver]
+	}
+	state := v.kind.Merge(v.own, parts)
+	if v.want != nil && v.kind.Equal(v.want, state) {
+		touch(v)
+		return
+	}
+	g.setWant(v, state, touch)
 }
 
 // setDeps follows want, or have where nothing is wanted: its order of removal still matters.
@@ -202,16 +261,19 @@ func (g *graph) setDeps(v *value) {
 	if state == nil {
 		state = v.have
 	}
-	var deps []*value
+	var deps, loose []*value
 	if state != nil && v.kind != nil && v.kind.Dependencies != nil {
 		list := v.kind.Dependencies(state)
 		if len(list) > 0 {
 			deps = make([]*value, 0, len(list)+1)
 		}
 		for _, d := range list {
-			if d.AnyOf != "" {
+			switch {
+			case d.AnyOf != "":
 				deps = append(deps, g.anyNode(d.AnyOf))
-			} else {
+			case d.Loose:
+				loose = append(loose, g.node(d.Key))
+			default:
 				deps = append(deps, g.node(d.Key))
 			}
 		}
@@ -219,6 +281,8 @@ func (g *graph) setDeps(v *value) {
 	if v.want == nil && state != nil && v.base != nil {
 		deps = append(deps, v.base) // no part of it any more, but still removed before it
 	}
+	v.hard = len(deps)
+	deps = append(deps, loose...)
 	if slices.Equal(deps, v.deps) {
 		return
 	}
@@ -269,7 +333,7 @@ func (g *graph) setDerived(v *value, touch func(*value)) {
 
 // collect forgets a node nobody speaks of any more.
 func (g *graph) collect(v *value) {
-	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents) > 0 || len(v.derived) > 0 || v.bad != nil {
+	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents)+len(v.derived)+len(v.parts)+len(v.users) > 0 || v.bad != nil {
 		return
 	}
 	if v.any != "" {
@@ -327,12 +391,49 @@ func (g *graph) should(v *value) bool {
 	case v.base != nil && !v.base.will:
 		return false
 	}
-	for _, d := range v.deps {
+	for _, d := range v.deps[:v.hard] {
 		if !d.will {
 			return false
 		}
 	}
 	return true
+}
+
+// setUses follows have: what it stands on must not go.
+func (g *graph) setUses(v *value) {
+	if v.kind.Stands == nil {
+		return
+	}
+	var uses []*value
+	if v.have != nil {
+		for _, d := range v.kind.Dependencies(v.have) {
+			if d.Loose {
+				uses = append(uses, g.node(d.Key))
+			}
+		}
+	}
+	for _, u := range v.uses {
+		if !slices.Contains(uses, u) {
+			delete(u.users, v)
+			g.collect(u)
+		}
+	}
+	for _, u := range uses {
+		if u.users == nil {
+			u.users = map[*value]struct{}{}
+		}
+		u.users[v] = struct{}{}
+	}
+	v.uses = uses
+}
+
+// sure is what VPP certainly has of a key, if that is as it is wanted; nil otherwise.
+func (g *graph) sure(key string) any {
+	v := g.values[key]
+	if v == nil || v.have == nil || v.unsure || v.want == nil || !v.kind.Equal(v.have, v.want) {
+		return nil
+	}
+	return v.have
 }
 
 // setWill records whether v will exist, and hands on whoever has to be looked at because of it.
@@ -373,7 +474,7 @@ func (v *value) missingKeys() (keys []string) {
 	if v.base != nil && !v.base.will {
 		keys = append(keys, v.base.key)
 	}
-	for _, d := range v.deps {
+	for _, d := range v.deps[:v.hard] {
 		if !d.will {
 			keys = append(keys, d.key)
 		}

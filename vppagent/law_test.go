@@ -11,8 +11,10 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -42,7 +44,19 @@ func laws() []law {
 		Name: "host", Type: interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:fe:00:00:00:09", IpAddresses: []string{"172.30.1.1/24"},
 		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{HostIfName: "vpp1"}},
 	}
+	permit := func(ports ...uint32) *acl.ACL {
+		return accessList("web", rule(acl.ACL_Rule_REFLECT, "tcp", "10.1.1.0/24", "10.1.2.3/32", ports...), rule(acl.ACL_Rule_DENY, "", "", ""))
+	}
+	lists := &contivacl.InterfaceACLs{Interface: "host", Input: []string{"web"}, Output: []string{"db", "web"}}
 	return []law{
+		{kind: "acl", one: permit(80, 80), two: permit(80, 90)},
+		{kind: "acl", one: permit(80, 80), two: &acl.ACL{Name: "web"}},
+		{kind: "acl", needs: []proto.Message{host}, one: attach(permit(80, 80), []string{"host"}, nil), two: attach(permit(80, 80), nil, []string{"host"})},
+		{
+			kind: "interface-acls", needs: []proto.Message{host, permit(80, 80), accessList("db")}, one: lists,
+			two: &contivacl.InterfaceACLs{Interface: "host", Output: []string{"web", "db"}},
+		},
+		{kind: "acl-deny", needs: []proto.Message{host}, one: attach(permit(80, 80), []string{"host"}, nil), two: attach(accessList("web"), nil, []string{"host"})},
 		{kind: "vrf-table", one: vrf, two: &l3.VrfTable{Id: 7, Label: "eight"}},
 		{kind: "interface", one: loop(func(*interfaces.Interface) {}), two: loop(func(m *interfaces.Interface) { m.Enabled, m.Mtu = false, 1500 })},
 		{kind: "interface", one: host, two: func() proto.Message { // another link: made again

@@ -51,8 +51,9 @@ type Step struct {
 	// Unknown is why the messages are not known yet.
 	Unknown string `json:"unknown,omitempty"`
 
-	v   *value
-	err error // once it was tried
+	sweep bool // removes what was replaced beside
+	v     *value
+	err   error // once it was tried
 }
 
 // Note is a value and what is to say of it.
@@ -149,7 +150,8 @@ func (p *planner) decide() {
 		switch {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
-		case v.will && v.want != nil && v.kind.Equal(v.have, v.want):
+		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.settled(v):
+			v.held, v.never = nil, ""
 		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
 			p.recreate(v)
 		case v.will && v.want != nil:
@@ -159,7 +161,9 @@ func (p *planner) decide() {
 			p.moveAside(v)
 			p.takeAlong(v)
 		}
+		p.follow(v)
 	}
+	p.layBeside()
 	p.sort() // what was taken along
 	for _, v := range p.touched {
 		switch v.plan.action {
@@ -267,7 +271,7 @@ func (p *planner) order() [][]Step {
 		}
 		return Create
 	}
-	return slices.Concat(early.steps(removal), puts.steps(put), late.steps(removal))
+	return slices.Concat(early.steps(removal), puts.steps(put), late.steps(removal), p.sweeps())
 }
 
 func (p *planner) isPut(v *value) bool {
@@ -331,6 +335,9 @@ func (p *planner) users(v *value, f func(*value)) {
 		}
 	}
 	for d := range v.dependents {
+		visit(d)
+	}
+	for d := range v.users {
 		visit(d)
 	}
 	for _, d := range v.derived {

@@ -77,16 +77,29 @@ func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
 func (s *Step) describe(w *descriptor.World) {
 	var ops []descriptor.Op
 	var err error
-	switch s.Action {
-	case Create:
-		ops, err = s.v.kind.Create(w, s.v.want)
-	case Update:
-		ops, err = s.v.kind.Update(w, s.v.have, s.v.want)
-	case Delete:
-		ops, err = s.v.kind.Delete(w, s.v.have)
+	switch v := s.v; {
+	case s.sweep && v.plan.beside:
+		s.Unknown = "removes what was replaced, by a number that is known once it is"
+	case s.sweep:
+		ops, _ = v.kind.Beside.Sweep(w, v.have)
+	case s.Action == Create:
+		ops, err = v.kind.Create(w, v.want)
+	case s.Action == Delete:
+		ops, err = v.kind.Delete(w, v.have)
+	case v.plan.beside:
+		ops, _ = v.kind.Beside.Make(w, v.have, v.want)
+	default:
+		ops, err = v.kind.Update(w, v.have, v.want)
 	}
 	for _, op := range ops {
-		s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, w.Name))
+		switch {
+		case op.Preview != nil:
+			s.Messages = append(s.Messages, vpp.Text(op.Preview, w.Name))
+		case op.Asks && s.v.kind.Stands != nil:
+			s.Unknown = "depends on numbers VPP has yet to give"
+		default:
+			s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, w.Name))
+		}
 	}
 	if err != nil {
 		s.Unknown = err.Error()
@@ -107,7 +120,11 @@ func (a *Agent) clone() *Agent {
 		if v.msg != nil {
 			n := c.g.node(v.key)
 			n.msg, n.bad = v.msg, v.bad
-			if v.want != nil {
+			switch {
+			case n.kind != nil && n.kind.Merge != nil:
+				n.own = v.own
+				c.g.merge(n, keep)
+			case v.want != nil:
 				c.g.setWant(n, v.want, keep)
 			}
 		}
@@ -116,10 +133,12 @@ func (a *Agent) clone() *Agent {
 		if v.have != nil || v.unsure {
 			n := c.g.node(v.key)
 			n.have, n.ours, n.unsure, n.tried, n.rebind = v.have, v.ours, v.unsure, v.tried, v.rebind
+			n.held, n.never = v.held, v.never
 			if v.base != nil && n.base == nil {
 				n.base = c.g.node(v.base.key)
 			}
 			c.g.setDeps(n)
+			c.g.setUses(n)
 		}
 	}
 	p := c.newPlanner()

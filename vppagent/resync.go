@@ -32,6 +32,13 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 
 // refreshUnsure dumps the kinds of which a touched value is unsure.
 func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
+	for _, v := range p.touched {
+		for u := range v.users {
+			if u.unsure {
+				p.touch(u)
+			}
+		}
+	}
 	asked := map[*kind]bool{}
 	for { // looking touches more values, which may be unsure in turn
 		var kinds []*kind
@@ -152,7 +159,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		if v.have != nil && v.found != a.epoch {
 			a.setHave(v, nil, false)
 		}
-		if !v.steady() {
+		if !v.steady() || k.Stands != nil && !k.Stands.Settled(a.g.world, v.have) {
 			p.touch(v)
 		}
 		v.unsure, v.tried = false, nil
@@ -174,7 +181,7 @@ func (a *Agent) takeFound(k *kind, f descriptor.Found) *value {
 		v.base = a.g.node(f.Base)
 	}
 	state := f.State
-	if wanted && k.Equal(state, v.want) {
+	if wanted && k.Equal(state, v.want) && (k.Beside == nil || !k.Beside.Stale(state)) {
 		state = v.want
 		mine = mine || !k.Tagged // adopted without a write
 	}

@@ -7,6 +7,7 @@ func All() []*Descriptor {
 	return []*Descriptor{
 		VrfTable(), Interface(), InterfaceVRF(), Address(), ARPEntry(), Route(), RejectRoute(),
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
+		ACL(), DenyACL(), InterfaceACLs(),
 	}
 }
 

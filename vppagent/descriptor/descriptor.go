@@ -8,6 +8,7 @@ package descriptor
 import (
 	"fmt"
 
+	"go.fd.io/govpp/api"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -35,6 +36,18 @@ type Descriptor struct {
 	// Claims names what only one value can have at a time in VPP (a VIP and port, a host interface). Of two values of one
 	// plan, the one that gives it up comes first. nil: none
 	Claims func(state any) []string
+
+	// Hold tells that a new version that does not compile leaves the old one wanted; otherwise it replaces it by nothing.
+	Hold bool
+	// Parts are what a value gives to values of other kinds, by their keys; there may be many givers to one. nil: nothing
+	Parts func(state any) []Derived
+	// Merge makes a value of what its message says (nil: there is none) and the parts given to it, sorted by giver; at least
+	// one of both there is. nil: nobody gives parts
+	Merge func(own any, parts []any) any
+	// Beside is set if a value can be replaced by a second object; nil: it cannot. See Stands.
+	Beside *Besides
+	// Stands is set if values stand on others (their loose dependencies) that can be replaced beside. nil: they do not
+	Stands *Stands
 
 	// Waits names claims that must not be held any more when the value is put, though it does not make them. nil: none
 	Waits func(state any) []string
@@ -64,6 +77,8 @@ type Descriptor struct {
 type Dependency struct {
 	Key   string // exact key; or
 	AnyOf string // prefix of which any value will do
+	// Loose tells that Key is put before and removed after, but is no condition.
+	Loose bool
 }
 
 // String is the key, or the prefix followed by "*".
@@ -90,6 +105,8 @@ type Op struct {
 	Gone bool
 	// Asks tells that the request changes nothing.
 	Asks bool
+	// Preview is what will be sent once the answer is known, as far as it can be foretold; nil: the request itself.
+	Preview api.Message
 	// Refuses looks at the successful reply and tells why the step must not go on; nil: it always may.
 	Refuses func(vpp.Reply) error
 	// Takes and Frees are the claim this request makes or gives up; zero: none.
@@ -188,6 +205,7 @@ type Spec[V proto.Message, S comparable] struct {
 	After        []string
 	Rebind       bool
 	Many         bool
+	Hold         bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
@@ -198,7 +216,7 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Hold: s.Hold, Dumps: s.Dumps, Retrieve: s.Retrieve}
 	d.Compile = func(key string, m proto.Message) (any, error) {
 		v, ok := m.(V)
 		if !ok {

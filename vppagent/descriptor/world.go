@@ -36,6 +36,9 @@ type World struct {
 	sockets map[uint32]string
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.
 	tried map[string]bool
+	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
+	acls  aclTable
+	lists map[uint32]attached
 }
 
 // Iface is an interface of VPP.
@@ -53,7 +56,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}}
 	w.setInterfaces(nil)
 	return w
 }

@@ -1,0 +1,122 @@
+package vppagent
+
+// The order law for what stands on other values, as the lists of an interface stand on access lists: it goes from before
+// to after by one message, or by several that all go the same way.
+//
+//	one value changes          in place: one message, and all that stands on it changes in one moment
+//	several, the same way      in place: whoever looks in between sees something from before to after
+//	several, different ways    second objects beside the first ones ─▶ what stands on them is switched ─▶ the first ones go
+
+// settled tells that what v stands on has not been replaced beside since.
+func (p *planner) settled(v *value) bool {
+	return v.kind.Stands == nil || v.kind.Stands.Settled(p.g.world, v.have)
+}
+
+// follow takes along what has to be looked at because of v.
+func (p *planner) follow(v *value) {
+	if v.kind.Beside != nil { // who waits for it
+		for d := range v.dependents {
+			if len(d.held) > 0 {
+				p.mark(d)
+			}
+		}
+	}
+	if v.plan.action != None && v.kind.Stands != nil { // what it will leave
+		for _, u := range v.uses {
+			if u.kind != nil && u.have != nil && u.kind.Beside != nil && u.kind.Beside.Stale(u.have) {
+				p.mark(u)
+			}
+		}
+	}
+}
+
+// layBeside chooses the values that are replaced beside, and switches all that stands on them.
+func (p *planner) layBeside() {
+	var queue []*value
+	queued := map[*value]bool{}
+	usersOf := func(v *value) {
+		for u := range v.users {
+			if !queued[u] {
+				queued[u] = true
+				queue = append(queue, u)
+			}
+		}
+	}
+	for _, v := range p.touched {
+		if p.changes(v) {
+			usersOf(v)
+		}
+	}
+	for len(queue) > 0 {
+		u := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
+		queued[u] = false
+		if !p.torn(u) {
+			continue
+		}
+		for _, v := range u.uses {
+			if p.changes(v) && !v.plan.beside {
+				v.plan.beside = true
+				for s := range v.users {
+					p.switchOver(s)
+				}
+				usersOf(v)
+			}
+		}
+	}
+}
+
+// changes tells that what VPP has of v gets another content.
+func (p *planner) changes(v *value) bool {
+	return v.kind != nil && v.kind.Beside != nil && v.plan.epoch == p.epoch && v.plan.action == Update
+}
+
+// torn tells that u would be seen half changed if what it stands on were changed in place.
+func (p *planner) torn(u *value) bool {
+	inPlace := 0
+	for _, v := range u.uses {
+		if p.changes(v) && !v.plan.beside {
+			inPlace++
+		}
+	}
+	itself := p.isPut(u) || p.isRemoved(u) || u.want == nil || !u.kind.Equal(u.have, u.want) || !p.settled(u)
+	if inPlace == 0 || inPlace == 1 && !itself {
+		return false
+	}
+	var want any
+	if u.will {
+		want = u.want
+	}
+	return u.kind.Stands.Torn(u.have, want, func(key string) (any, any) {
+		if v := p.g.values[key]; v != nil && p.changes(v) {
+			return v.have, v.want
+		}
+		return nil, nil
+	})
+}
+
+// switchOver makes u change to what takes the place of what it stands on.
+func (p *planner) switchOver(u *value) {
+	p.mark(u)
+	if u.plan.action == None && u.will && u.want != nil {
+		u.plan.action = Update
+		p.follow(u)
+	}
+}
+
+// sweeps are the steps that remove what was replaced beside, once nobody uses it any more.
+func (p *planner) sweeps() [][]Step {
+	var steps []Step
+	for _, v := range p.touched {
+		if v.kind == nil || v.kind.Beside == nil || v.plan.action == Delete || v.have == nil {
+			continue
+		}
+		if v.plan.beside || v.kind.Beside.Stale(v.have) {
+			steps = append(steps, Step{Action: Update, Key: v.key, v: v, sweep: true})
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	return [][]Step{steps}
+}

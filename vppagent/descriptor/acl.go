@@ -1,0 +1,265 @@
+package descriptor
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	vppacl "go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+const (
+	aclPrefix = "config/vpp/acls/v2/acl/"
+	// denyKey is the ACL that denies everything. It is there while any interface has lists: see InterfaceACLs.
+	denyKey = "vpp/acl/deny-all"
+	idACLs  = "acl_dump"
+)
+
+// accessList is a compiled ACL. Its slices are never changed after Compile or Retrieve.
+type accessList struct {
+	key, name string
+	rules     []acl_types.ACLRule // as VPP takes them; bytes that mean nothing are 0
+	tag       string
+	// ingress and egress are the interfaces the value itself names, sorted. What is found in VPP has none: see InterfaceACLs.
+	ingress, egress []string
+	// stale are other ACLs of VPP with our tag and this name: what was replaced and is still to go.
+	stale []uint32
+}
+
+// ACL describes ligato's ACL with IP rules. The tag has the name and a fingerprint of the rules.
+//
+// Mostly new rules replace the old ones in place: one message, and all interfaces that have the ACL change in one moment.
+// Where that would show an interface something that it neither has before nor after, the new rules become a second ACL
+// beside the first (Beside), the lists of the interfaces are changed to it, and the first goes last (Sweep).
+func ACL() *Descriptor {
+	d := Spec[*acl.ACL, *accessList]{
+		Name: "acl", Prefix: aclPrefix, Tagged: true, Hold: true,
+		Compile: compileACL, Message: (*accessList).message, Equal: sameRules,
+		Create: createACL, Update: replaceACL, Delete: deleteACL,
+		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idACLs, &vppacl.ACLDump{ACLIndex: none})} },
+		Retrieve: retrieveACLs,
+	}.Descriptor()
+	d.Parts = func(state any) []Derived { return state.(*accessList).parts() }
+	d.Beside = besideACL
+	return d
+}
+
+// DenyACL describes the ACL that denies everything.
+func DenyACL() *Descriptor {
+	d := Spec[*acl.ACL, *accessList]{
+		Name: "acl-deny", Prefix: denyKey, Tagged: true,
+		Compile: func(key string, _ *acl.ACL) (*accessList, error) { return nil, &DerivedError{Key: key} },
+		Message: (*accessList).message, Equal: sameRules,
+		Create: createACL, Update: replaceACL, Delete: deleteACL,
+		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idACLs, &vppacl.ACLDump{ACLIndex: none})} },
+		Retrieve: retrieveDeny,
+	}.Descriptor()
+	d.Merge = func(_ any, parts []any) any { return parts[0] }
+	d.Beside = besideACL
+	return d
+}
+
+// newDenyACL is the state of DenyACL.
+func newDenyACL() *accessList {
+	l := &accessList{key: denyKey, name: "deny-all", tag: newTag("d", "", "all")}
+	for _, any := range []netip.Prefix{any4(), any6()} {
+		r := acl_types.ACLRule{SrcPrefix: toPrefix(any), DstPrefix: toPrefix(any)}
+		r.SrcportOrIcmptypeLast, r.DstportOrIcmpcodeLast = maxPort, maxPort
+		l.rules = append(l.rules, r)
+	}
+	return l
+}
+
+// Besides is what a kind needs whose values can be replaced by a second object.
+type Besides struct {
+	// Make makes the second object; the state is what VPP has then.
+	Make func(w *World, have, want any) ([]Op, any)
+	// Stale tells that VPP has objects beside the one that counts.
+	Stale func(have any) bool
+	// Sweep removes those nobody uses any more; the state is what VPP has then.
+	Sweep func(w *World, have any) ([]Op, any)
+}
+
+func compileACL(key string, m *acl.ACL) (*accessList, error) {
+	if m.GetName() == "" {
+		return nil, errors.New("name: empty")
+	}
+	l := &accessList{key: key, name: m.GetName(), rules: make([]acl_types.ACLRule, 0, len(m.GetRules()))}
+	for i, r := range m.GetRules() {
+		var err error
+		if l.rules, err = appendRule(l.rules, r); err != nil {
+			return nil, fmt.Errorf("rules[%d].%w", i, err)
+		}
+	}
+	var err error
+	if l.ingress, err = interfaceNames("interfaces.ingress", m.GetInterfaces().GetIngress()); err != nil {
+		return nil, err
+	}
+	if l.egress, err = interfaceNames("interfaces.egress", m.GetInterfaces().GetEgress()); err != nil {
+		return nil, err
+	}
+	l.tag = newTag("a", rulesPrint(l.rules), l.name)
+	return l, nil
+}
+
+func interfaceNames(field string, names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	out := slices.Clone(names)
+	slices.Sort(out)
+	for i, n := range out {
+		if n == "" {
+			return nil, fmt.Errorf("%s: an empty name", field)
+		}
+		if i > 0 && n == out[i-1] {
+			return nil, fmt.Errorf("%s: %q twice", field, n)
+		}
+	}
+	return out, nil
+}
+
+// rulesPrint is 40 bits of SHA-256 of rules.
+func rulesPrint(rules []acl_types.ACLRule) string {
+	h := sha256.New()
+	var b [64]byte
+	for i := range rules {
+		r := &rules[i]
+		p := append(b[:0], byte(r.IsPermit), byte(r.SrcPrefix.Address.Af), r.SrcPrefix.Len, r.DstPrefix.Len, byte(r.Proto), r.TCPFlagsMask, r.TCPFlagsValue)
+		p = append(append(p, r.SrcPrefix.Address.Un.XXX_UnionData[:]...), r.DstPrefix.Address.Un.XXX_UnionData[:]...)
+		p = binary.BigEndian.AppendUint16(p, r.SrcportOrIcmptypeFirst)
+		p = binary.BigEndian.AppendUint16(p, r.SrcportOrIcmptypeLast)
+		p = binary.BigEndian.AppendUint16(p, r.DstportOrIcmpcodeFirst)
+		h.Write(binary.BigEndian.AppendUint16(p, r.DstportOrIcmpcodeLast))
+	}
+	return tagEncoding.EncodeToString(h.Sum(nil)[:5])
+}
+
+// sameRules tells that have does what want does; what is stale beside it is another matter.
+func sameRules(have, want *accessList) bool {
+	return have.tag == want.tag && slices.Equal(have.rules, want.rules)
+}
+
+// parts are the places in the lists of interfaces the ACL itself asks for.
+func (l *accessList) parts() (out []Derived) {
+	for _, i := range l.ingress {
+		out = append(out, Derived{Key: keyed.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, in: true, out: slices.Contains(l.egress, i)}})
+	}
+	for _, i := range l.egress {
+		if !slices.Contains(l.ingress, i) {
+			out = append(out, Derived{Key: keyed.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, out: true}})
+		}
+	}
+	return out
+}
+
+func (l *accessList) message() *acl.ACL {
+	m := &acl.ACL{Name: l.name}
+	for i := range l.rules {
+		m.Rules = append(m.Rules, ruleMessage(&l.rules[i]))
+	}
+	if len(l.ingress)+len(l.egress) > 0 {
+		m.Interfaces = &acl.ACL_Interfaces{Ingress: l.ingress, Egress: l.egress}
+	}
+	return m
+}
+
+// write is the request that makes (index none) or replaces the ACL.
+func (l *accessList) write(index uint32) vpp.Call {
+	return write(&vppacl.ACLAddReplace{ACLIndex: index, Tag: l.tag, Count: uint32(len(l.rules)), R: l.rules})
+}
+
+func createACL(w *World, l *accessList) ([]Op, error) {
+	return []Op{{Call: l.write(none), Then: func(r vpp.Reply) []Op {
+		w.acls.set(l.key, r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex)
+		return nil
+	}}}, nil
+}
+
+// replaceACL replaces the rules in place.
+func replaceACL(w *World, _, want *accessList) ([]Op, error) {
+	index, ok := w.acls.index[want.key]
+	if !ok {
+		return nil, fmt.Errorf("acl %q is not in VPP", want.name)
+	}
+	return []Op{{Call: want.write(index)}}, nil
+}
+
+func deleteACL(w *World, l *accessList) (ops []Op, _ error) {
+	for _, index := range w.acls.of(l.key) {
+		ops = append(ops, delACL(w, index))
+	}
+	return ops, nil
+}
+
+func delACL(w *World, index uint32) Op {
+	return Op{Gone: true, Call: write(&vppacl.ACLDel{ACLIndex: index}), Then: func(vpp.Reply) []Op {
+		w.acls.forget(index)
+		return nil
+	}}
+}
+
+// besideACL makes new rules a second ACL, and removes what no list has any more.
+var besideACL = &Besides{ // read only
+	Make: func(w *World, have, want any) ([]Op, any) {
+		h, l := have.(*accessList), *want.(*accessList)
+		l.stale = slices.Clone(h.stale)
+		if index, ok := w.acls.index[l.key]; ok {
+			l.stale = append(l.stale, index)
+		}
+		ops, _ := createACL(w, &l)
+		return ops, &l
+	},
+	Stale: func(have any) bool { return len(have.(*accessList).stale) > 0 },
+	Sweep: func(w *World, have any) (ops []Op, _ any) {
+		l := *have.(*accessList)
+		l.stale = nil
+		for _, index := range have.(*accessList).stale {
+			if w.attached(index) {
+				l.stale = append(l.stale, index)
+			} else {
+				ops = append(ops, delACL(w, index))
+			}
+		}
+		return ops, &l
+	},
+}
+
+// aclTable are the handles of our ACLs.
+type aclTable struct {
+	index map[string]uint32 // the one that counts, by key
+	key   map[uint32]string // all
+}
+
+func (t *aclTable) set(key string, index uint32) {
+	if t.index == nil {
+		t.index, t.key = map[string]uint32{}, map[uint32]string{}
+	}
+	t.index[key], t.key[index] = index, key
+}
+
+func (t *aclTable) forget(index uint32) {
+	if key := t.key[index]; t.index[key] == index {
+		delete(t.index, key)
+	}
+	delete(t.key, index)
+}
+
+// of are all ACLs of a key, in order.
+func (t *aclTable) of(key string) (out []uint32) {
+	for index, k := range t.key {
+		if k == key {
+			out = append(out, index)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,363 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	vppacl "go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/interface_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+const (
+	interfaceACLsPrefix = "config/contiv/vpp/v1/interface-acls/"
+	idACLLists          = "acl_interface_list_dump"
+	maxLists            = 255 // acl_interface_set_acl_list.count is a u8
+)
+
+// accessLists are the lists of an interface: keys of ACLs, in order.
+type accessLists struct {
+	key, iface string
+	in, out    []string
+	why        string // what is wrong with it; "" if nothing
+	// keepIn and keepOut tell that the direction stays exactly as VPP has it: see reach.
+	keepIn, keepOut bool
+}
+
+// listPart is an ACL's own wish to be in the lists of an interface.
+type listPart struct {
+	acl, iface string
+	in, out    bool
+}
+
+// InterfaceACLs describes the ordered ACLs of an interface. Behind those of the value come the ACLs that name the interface
+// themselves, sorted by name, and behind those what others attached, which is never touched; it is read before every write.
+//
+// The ACLs of a list are no condition for it, only made before it (Loose). If one cannot be had as it is wanted, the
+// interface keeps the lists it has, and a direction that has none yet is denied everything (Reach): an interface is never
+// left open because something was refused.
+func InterfaceACLs() *Descriptor {
+	d := Spec[*acl.InterfaceACLs, *accessLists]{
+		Name: "interface-acls", Prefix: interfaceACLsPrefix, Tagged: true, Hold: true,
+		Compile: compileLists, Message: (*accessLists).message,
+		Equal: func(have, want *accessLists) bool {
+			return slices.Equal(have.in, want.in) && slices.Equal(have.out, want.out) &&
+				have.keepIn == want.keepIn && have.keepOut == want.keepOut
+		},
+		Dependencies: (*accessLists).dependencies,
+		Create:       setLists,
+		Update:       func(w *World, _, want *accessLists) ([]Op, error) { return setLists(w, want) },
+		Delete: func(w *World, l *accessLists) ([]Op, error) {
+			if _, ok := w.Interface(l.iface); !ok {
+				return nil, nil
+			}
+			return setLists(w, &accessLists{key: l.key, iface: l.iface})
+		},
+		Dumps: func(*World, Candidates) []Request {
+			return []Request{dump(idACLLists, &vppacl.ACLInterfaceListDump{SwIfIndex: interface_types.InterfaceIndex(none)})}
+		},
+		Retrieve: retrieveLists,
+	}.Descriptor()
+	d.Parts = func(state any) []Derived {
+		if l := state.(*accessLists); len(l.in)+len(l.out) == 0 {
+			return nil
+		}
+		return []Derived{{Key: denyKey, State: newDenyACL()}}
+	}
+	d.Merge = mergeLists
+	d.Stands = standsOnACLs
+	return d
+}
+
+// Stands is what a kind needs whose values stand on others that can be replaced beside (Descriptor.Beside).
+type Stands struct {
+	// Reach is what can be had of want now, and the keys of what is missing for the rest; why it will never be had, or "".
+	// in returns what VPP surely has of a key, or nil.
+	Reach func(w *World, have, want any, in func(key string) any) (state any, missing []string, why string)
+	// Settled tells that what have stands on in VPP is what counts, nothing stale.
+	Settled func(w *World, have any) bool
+	// Torn tells that changing one after the other, those of change and then have to want (nil: nothing), may show
+	// something that is neither before nor after. change returns nil, nil for what does not change.
+	Torn func(have, want any, change func(key string) (have, want any)) bool
+}
+
+var standsOnACLs = &Stands{Reach: reachLists, Settled: settledLists, Torn: tornLists} // read only
+
+func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
+	if m.GetInterface() == "" {
+		return nil, errors.New("interface: empty")
+	}
+	l := &accessLists{key: key, iface: m.GetInterface()}
+	for _, side := range []struct {
+		field string
+		names []string
+		keys  *[]string
+	}{{"input", m.GetInput(), &l.in}, {"output", m.GetOutput(), &l.out}} {
+		for i, name := range side.names {
+			k := keyed.ACLKey(name)
+			switch {
+			case name == "":
+				l.why = fmt.Sprintf("%s[%d]: empty", side.field, i)
+			case slices.Contains(*side.keys, k): // VPP would apply half of it and answer 1
+				l.why = fmt.Sprintf("%s[%d]: %q twice", side.field, i, name)
+			}
+			*side.keys = append(*side.keys, k)
+		}
+	}
+	return l, nil
+}
+
+// mergeLists appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves.
+func mergeLists(own any, parts []any) any {
+	l := &accessLists{}
+	if own != nil {
+		*l = *own.(*accessLists)
+	}
+	l.in, l.out = slices.Clone(l.in), slices.Clone(l.out)
+	for _, p := range parts {
+		p := p.(listPart)
+		l.iface, l.key = p.iface, keyed.InterfaceACLsKey(p.iface)
+		if p.in && !slices.Contains(l.in, p.acl) {
+			l.in = append(l.in, p.acl)
+		}
+		if p.out && !slices.Contains(l.out, p.acl) {
+			l.out = append(l.out, p.acl)
+		}
+	}
+	if n := len(l.in) + len(l.out); n > maxLists && l.why == "" {
+		l.why = fmt.Sprintf("input, output: %d ACLs, VPP takes at most %d on an interface", n, maxLists)
+	}
+	return l
+}
+
+func (l *accessLists) dependencies() []Dependency {
+	deps := []Dependency{{Key: keyed.InterfaceKey(l.iface)}}
+	if len(l.in)+len(l.out) > 0 {
+		deps = append(deps, Dependency{Key: denyKey, Loose: true})
+	}
+	for _, list := range [][]string{l.in, l.out} {
+		for _, k := range list {
+			if d := (Dependency{Key: k, Loose: true}); !slices.Contains(deps, d) {
+				deps = append(deps, d)
+			}
+		}
+	}
+	return deps
+}
+
+func (l *accessLists) message() *acl.InterfaceACLs {
+	m := &acl.InterfaceACLs{Interface: l.iface}
+	for _, k := range l.in {
+		m.Input = append(m.Input, strings.TrimPrefix(k, aclPrefix))
+	}
+	for _, k := range l.out {
+		m.Output = append(m.Output, strings.TrimPrefix(k, aclPrefix))
+	}
+	return m
+}
+
+func reachLists(_ *World, has, wants any, in func(key string) any) (any, []string, string) {
+	want := wants.(*accessLists)
+	var missing []string
+	for _, list := range [][]string{want.in, want.out} {
+		for _, k := range list {
+			if in(k) == nil && !slices.Contains(missing, k) {
+				missing = append(missing, k)
+			}
+		}
+	}
+	if len(missing) == 0 && want.why == "" {
+		return want, nil, ""
+	}
+	l := &accessLists{key: want.key, iface: want.iface}
+	if has != nil {
+		l.in, l.out = has.(*accessLists).in, has.(*accessLists).out
+	}
+	l.keepIn, l.keepOut = true, true
+	if len(l.in) == 0 && len(want.in) > 0 {
+		l.in, l.keepIn = []string{denyKey}, false
+	}
+	if len(l.out) == 0 && len(want.out) > 0 {
+		l.out, l.keepOut = []string{denyKey}, false
+	}
+	return l, missing, want.why
+}
+
+func settledLists(w *World, has any) bool {
+	have := has.(*accessLists)
+	i, ok := w.Interface(have.iface)
+	if !ok {
+		return true
+	}
+	v := w.lists[i.Index]
+	in, errIn := w.indices(have.in, v.in, have.keepIn)
+	out, errOut := w.indices(have.out, v.out, have.keepOut)
+	return errIn == nil && errOut == nil && slices.Equal(in, v.in) && slices.Equal(out, v.out)
+}
+
+// attached are the lists of an interface as VPP has them: indices of ACLs.
+type attached struct{ in, out []uint32 }
+
+// attached tells that an ACL is in the lists of an interface.
+func (w *World) attached(index uint32) bool {
+	for _, a := range w.lists {
+		if slices.Contains(a.in, index) || slices.Contains(a.out, index) {
+			return true
+		}
+	}
+	return false
+}
+
+// indices are what a direction is to have in VPP, given what it has: our ACLs, and behind them those that others attached.
+func (w *World) indices(keys []string, has []uint32, keep bool) (out []uint32, err error) {
+	if keep {
+		return has, nil
+	}
+	for _, k := range keys {
+		index, ok := w.acls.index[k]
+		if !ok {
+			return nil, fmt.Errorf("acl %q is not in VPP", strings.TrimPrefix(k, aclPrefix))
+		}
+		out = append(out, index)
+	}
+	for _, index := range has {
+		if _, ours := w.acls.key[index]; !ours {
+			out = append(out, index)
+		}
+	}
+	return out, nil
+}
+
+// setLists reads the lists of the interface and changes them with one message, unless they are right already.
+func setLists(w *World, l *accessLists) ([]Op, error) {
+	idx, err := w.index(l.iface)
+	if err != nil {
+		return nil, err
+	}
+	var want attached
+	resolve := func(has attached) (err error) {
+		if want.in, err = w.indices(l.in, has.in, l.keepIn); err != nil {
+			return err
+		}
+		if want.out, err = w.indices(l.out, has.out, l.keepOut); err != nil {
+			return err
+		}
+		if n := len(want.in) + len(want.out); n > maxLists {
+			return fmt.Errorf("%d ACLs with those others attached, VPP takes at most %d on an interface", n, maxLists)
+		}
+		return nil
+	}
+	var has attached
+	op := Op{
+		Asks: true, Call: vpp.Call{Dump: true, Msg: &vppacl.ACLInterfaceListDump{SwIfIndex: idx}},
+		Refuses: func(r vpp.Reply) error { has = attachedTo(r.Details, idx); return resolve(has) },
+		Then: func(vpp.Reply) []Op {
+			w.lists[uint32(idx)] = has
+			if slices.Equal(has.in, want.in) && slices.Equal(has.out, want.out) {
+				return nil
+			}
+			return []Op{{Call: want.set(idx), Then: func(vpp.Reply) []Op { w.lists[uint32(idx)] = want; return nil }}}
+		},
+	}
+	if resolve(w.lists[uint32(idx)]) == nil {
+		op.Preview = want.set(idx).Msg
+	}
+	return []Op{op}, nil
+}
+
+func (a attached) set(idx interface_types.InterfaceIndex) vpp.Call {
+	all := slices.Concat(a.in, a.out)
+	return write(&vppacl.ACLInterfaceSetACLList{SwIfIndex: idx, Count: uint8(len(all)), NInput: uint8(len(a.in)), Acls: all})
+}
+
+// attachedTo are the lists of one interface in a dump.
+func attachedTo(dump []api.Message, idx interface_types.InterfaceIndex) attached {
+	for _, m := range dump {
+		if m, ok := m.(*vppacl.ACLInterfaceListDetails); ok && m.SwIfIndex == idx {
+			return newAttached(m)
+		}
+	}
+	return attached{}
+}
+
+func newAttached(m *vppacl.ACLInterfaceListDetails) attached {
+	n := min(int(m.NInput), len(m.Acls))
+	return attached{in: m.Acls[:n:n], out: m.Acls[n:]}
+}
+
+// retrieveLists goes by what is wanted or ours, as an interface may be called by more than one name. What is attached is
+// ours if the ACL is.
+func retrieveLists(w *World, d *Dump, c Candidates) ([]Found, error) {
+	all, err := details[*vppacl.ACLInterfaceListDetails](d, idACLLists)
+	if err != nil {
+		return nil, err
+	}
+	clear(w.lists)
+	for _, m := range all {
+		if len(m.Acls) > 0 {
+			w.lists[uint32(m.SwIfIndex)] = newAttached(m)
+		}
+	}
+	var out []Found
+	seen := map[uint32]bool{}
+	found := func(key, iface string, index uint32, empty bool) {
+		if seen[index] {
+			return
+		}
+		a := w.lists[index]
+		l := &accessLists{key: key, iface: iface, in: w.keysOf(a.in), out: w.keysOf(a.out)}
+		if len(l.in)+len(l.out) > 0 || empty {
+			seen[index] = true
+			out = append(out, Found{Key: key, State: l, Ours: true})
+		}
+	}
+	for _, wantedOnes := range []bool{true, false} {
+		c.Each(func(key string, state any, wanted bool) {
+			l := state.(*accessLists)
+			if i, ok := w.Interface(l.iface); ok && wanted == wantedOnes {
+				found(key, l.iface, i.Index, wanted && len(l.in)+len(l.out) == 0)
+			}
+		})
+	}
+	for _, i := range w.sorted() {
+		found(keyed.InterfaceACLsKey(i.Name), i.Name, i.Index, false)
+		if text := w.foreignLists(i); text != "" {
+			out = append(out, Found{Foreign: true, Text: text})
+		}
+	}
+	return out, nil
+}
+
+// keysOf are the keys of those ACLs that are ours.
+func (w *World) keysOf(indices []uint32) (keys []string) {
+	for _, index := range indices {
+		if k, ours := w.acls.key[index]; ours {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// foreignLists tells what others attached to an interface; "" if nothing.
+func (w *World) foreignLists(i *Iface) string {
+	theirs := func(indices []uint32) (out []uint32) {
+		for _, index := range indices {
+			if _, ours := w.acls.key[index]; !ours {
+				out = append(out, index)
+			}
+		}
+		return out
+	}
+	a := w.lists[i.Index]
+	in, out := theirs(a.in), theirs(a.out)
+	if len(in)+len(out) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("interface %s: acls input %d output %d", i.Name, in, out)
+}
