@@ -11,17 +11,20 @@ type Protocol uint8
 
 // The protocols a Service port may have, and ICMP for questions about packets.
 const (
-	ICMP Protocol = 1
-	TCP  Protocol = 6
-	UDP  Protocol = 17
-	SCTP Protocol = 132
+	ICMP   Protocol = 1
+	TCP    Protocol = 6
+	UDP    Protocol = 17
+	ICMPv6 Protocol = 58
+	SCTP   Protocol = 132
 )
 
-// String is Kubernetes' spelling: TCP, UDP, SCTP, ICMP; other numbers print as "proto-N".
+// String is Kubernetes' spelling: TCP, UDP, SCTP, ICMP, and ICMPv6; other numbers print as "proto-N".
 func (p Protocol) String() string {
 	switch p {
 	case ICMP:
 		return "ICMP"
+	case ICMPv6:
+		return "ICMPv6"
 	case TCP:
 		return "TCP"
 	case UDP:

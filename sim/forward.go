@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -69,7 +68,7 @@ type flow struct {
 }
 
 // Send lets a packet arrive on an interface and tells its fate. Session state is kept. The packet must be valid
-// (Packet.Validate) and of TTL at least 1 (0 stands for 64).
+// (Packet.Validate) and of TTL at least 1 (0 stands for 64). ICMP over IPv6 is taken for ICMPv6 (Packet.ForFamily).
 func (v *VPP) Send(in string, p Packet) Fate {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,7 +88,7 @@ func (v *VPP) SendLocal(p Packet) Fate {
 
 func (v *VPP) process(p Packet, start func(*flow)) Fate {
 	var fate Fate
-	f := &flow{v: v, p: p.Clone(), origin: Forwarded, tx: noIndex, fate: &fate}
+	f := &flow{v: v, p: p.ForFamily(), origin: Forwarded, tx: noIndex, fate: &fate}
 	if v.crashed != nil {
 		f.drop("vpp", "%v", v.crashed)
 		return fate
@@ -155,6 +154,10 @@ func (f *flow) input(i *iface) {
 	if fam == ip6 {
 		arc = ip6Unicast
 	}
+	if f.p.Dst.Is6() && f.p.Dst.IsMulticast() {
+		f.multicast()
+		return
+	}
 	if f.v.arcs.run(arc, f.rx, f) {
 		f.lookup()
 	}
@@ -182,10 +185,10 @@ func (f *flow) lookup() {
 		f.local()
 	case n.path.typ == PathUnreach:
 		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
-		f.complain("ip4-null", packet.Unreachable, packet.CodeHost)
+		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHost, packet.Unreachable6, packet.CodeNoRoute6})
 	case n.path.typ == PathProhibit:
 		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
-		f.complain("ip4-null", packet.Unreachable, codeHostProhibited)
+		f.complain(f.node("null"), complaint{packet.Unreachable, codeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
 	case n.path.typ != PathNormal:
 		f.drop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 	default:
@@ -193,8 +196,6 @@ func (f *flow) lookup() {
 		f.rewrite(n.path)
 	}
 }
-
-const codeHostProhibited = 10
 
 func (f *flow) lookupNode() string { return fmt.Sprintf("ip%d-lookup", version(f.p.Dst)) }
 
@@ -283,7 +284,7 @@ func (f *flow) rewrite(p path) {
 	node := fmt.Sprintf("ip%d-rewrite", version(f.p.Dst))
 	if !f.own {
 		if f.p.TTL--; f.p.TTL == 0 {
-			f.complain(node, packet.TimeExceeded, 0)
+			f.complain(node, timeExceeded())
 			return
 		}
 	}
@@ -309,101 +310,6 @@ func (f *flow) transmit(i *iface) {
 	}
 	f.hop(i.name+"-tx", "%s", &f.p)
 	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
-}
-
-// complain is ip4-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the interface it came
-// in by, and routes the error like any other packet of its own. The quoted TTL is the one that arrived.
-func (f *flow) complain(node string, icmpType, code uint8) {
-	text := "icmp-error " + icmpName(icmpType, code)
-	if !f.p.Dst.Is4() {
-		f.drop(node, "%s (ICMPv6 errors are not modelled)", text)
-		return
-	}
-	rx := f.v.ifs.get(f.rx)
-	from, ok := f.v.sourceAddr(rx, f.p.Src)
-	switch {
-	case f.p.IsICMPError() || f.own:
-		f.drop(node, "%s about an error or a packet of VPP's own", text)
-		return
-	case !ok:
-		f.drop("ip4-icmp-error", "%s, but %s has no address to complain from", text, rx.name)
-		return
-	}
-	f.hop(node, "%s", text)
-	f.p.TTL = max(f.p.TTL, 1)
-	complaint := f.p.ICMPError(from, icmpType, code)
-	complaint.TTL = 255
-	f.reply("ip4-icmp-error", ICMPError, complaint, f.rx)
-}
-
-// reply starts a packet of VPP's own on its way; it goes by the table of the interface the other one came in by. rx is where the
-// output features believe it came from: echo replies come from local0, the rest from where the cause came.
-func (f *flow) reply(node, origin string, p Packet, rx uint32) {
-	f.p, f.own, f.origin, f.tx, f.badChecksum = p, true, origin, noIndex, false
-	f.p.TTL = f.p.Life()
-	f.table = f.v.ifs.get(f.rx).table[family(p.Dst)]
-	f.rx = rx
-	f.hop(node, "%s", &f.p)
-	f.lookup()
-}
-
-func icmpName(t, code uint8) string {
-	switch {
-	case t == packet.TimeExceeded:
-		return "time exceeded"
-	case t == packet.Unreachable && code == packet.CodeHost:
-		return "host unreachable"
-	case t == packet.Unreachable && code == packet.CodePort:
-		return "port unreachable"
-	case t == packet.Unreachable && code == codeHostProhibited:
-		return "host administratively prohibited"
-	}
-	return fmt.Sprintf("type %d code %d", t, code)
-}
-
-// local is ip4-local: the source must be routable and nobody's own; then the node's stack gets the packet, or VPP answers as it
-// does without one.
-func (f *flow) local() {
-	node := fmt.Sprintf("ip%d-local", version(f.p.Dst))
-	if f.own {
-		f.drop(node, "VPP complains to itself")
-		return
-	}
-	if f.rx != 0 && f.p.Dst.Is4() {
-		switch src := f.v.resolve(f.table, f.p.Src, 0, 0); {
-		case src.path.typ == PathLocal && src.why == "":
-			f.drop(node, "source %s is VPP's own (spoofed local-address packet)", f.p.Src)
-			return
-		case src.why != "" || src.path.typ != PathNormal:
-			f.drop(node, "no route to source %s (ip4 source lookup miss)", f.p.Src)
-			return
-		}
-	}
-	if f.v.cfg.PuntLocal {
-		f.hop(node, "to the node's own stack: %s", &f.p)
-		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
-		return
-	}
-	f.answer(node)
-}
-
-// answer is what a VPP without a host stack says: echo replies, port unreachable for UDP, a reset for TCP once the session
-// layer is on, silence otherwise.
-func (f *flow) answer(node string) {
-	switch {
-	case f.p.Proto == model.ICMP && f.p.ICMPType == packet.EchoRequest:
-		f.hop(node, "answered by VPP")
-		f.reply("ip4-icmp-echo-request", Answered, f.p.Reply(), 0)
-	case f.p.Proto == model.UDP && f.p.Dst.Is4():
-		f.hop(node, "no listener")
-		f.complain("ip4-udp-lookup", packet.Unreachable, packet.CodePort)
-	case f.p.Proto == model.TCP && f.v.sessionLayer && f.p.TCPFlags&packet.RST == 0:
-		r := f.p.Reply()
-		r.TCPFlags = packet.RST | packet.ACK
-		f.reply("tcp4-reset", Answered, r, f.rx)
-	default:
-		f.drop(node, "unknown ip protocol")
-	}
 }
 
 // attached tells whether an address is reached through an interface, and which.

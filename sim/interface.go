@@ -145,10 +145,10 @@ func (f *iface) takes(fam int) bool {
 }
 
 // sourceAddr is the address VPP puts on a packet of its own to dst that is about the interface: one whose subnet holds dst, else
-// the first. Unnumbered interfaces lend.
+// the first. Unnumbered interfaces borrow, for IPv4.
 func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (netip.Addr, bool) {
 	addrs := f.addrs
-	if lender := v.ifs.get(f.unnumbered); lender != nil {
+	if lender := v.ifs.get(f.unnumbered); lender != nil && dst.Is4() {
 		addrs = lender.addrs
 	}
 	var first netip.Addr

@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
 // natNet is the rest of VPP as the NAT engine sees it. v.mu is held whenever the engine runs.
@@ -105,7 +104,7 @@ func (f *flow) translated(r nat44ed.Result) bool {
 	}
 	switch r.Action {
 	case nat44ed.TimeExceeded:
-		f.complain(last, packet.TimeExceeded, 0)
+		f.complain(last, timeExceeded())
 		return false
 	case nat44ed.Drop:
 		return false // the last hop says why

@@ -36,6 +36,27 @@ const (
 	ParameterProblem uint8 = 12
 )
 
+// ICMPv6 types (RFC 4443, RFC 4861).
+const (
+	Unreachable6      uint8 = 1
+	TooBig6           uint8 = 2
+	TimeExceeded6     uint8 = 3
+	ParameterProblem6 uint8 = 4
+	EchoRequest6      uint8 = 128
+	EchoReply6        uint8 = 129
+	RouterSolicit     uint8 = 133
+	RouterAdvert      uint8 = 134
+	NeighborSolicit   uint8 = 135
+	NeighborAdvert    uint8 = 136
+)
+
+// Codes of ICMPv6 Unreachable.
+const (
+	CodeNoRoute6         uint8 = 0
+	CodeAdminProhibited6 uint8 = 1
+	CodePort6            uint8 = 4
+)
+
 // Codes of ICMP Unreachable.
 const (
 	CodeNet             uint8 = 0
@@ -48,6 +69,7 @@ const (
 	maxInner        = 1 // an error quotes a packet that is itself no error
 	defaultHopLimit = 64
 	ipv4HeaderLen   = 20
+	ipv6HeaderLen   = 40
 	icmpHeaderLen   = 8
 	tcpHeaderLen    = 20
 	udpHeaderLen    = 8
@@ -62,9 +84,9 @@ type Packet struct {
 	SrcPort, DstPort uint16  // TCP, UDP, SCTP
 	TCPFlags         uint8   // TCP: FIN | SYN | …
 	TTL              uint8   // 0 stands for 64, what hosts send
-	ICMPType         uint8   // ICMP
-	ICMPCode         uint8   // ICMP
-	ICMPID           uint16  // ICMP echo request and reply: the identifier
+	ICMPType         uint8   // ICMP, ICMPv6
+	ICMPCode         uint8   // ICMP, ICMPv6
+	ICMPID           uint16  // echo request and reply: the identifier
 	Inner            *Packet // ICMP errors: the packet complained about; nil otherwise
 }
 
@@ -80,8 +102,29 @@ func NewUDP(src, dst netip.AddrPort) Packet {
 
 // NewPing is an echo request.
 func NewPing(src, dst netip.Addr, id uint16) Packet {
-	return Packet{Src: src, Dst: dst, Proto: model.ICMP, ICMPType: EchoRequest, ICMPID: id}
+	p := Packet{Src: src, Dst: dst, Proto: model.ICMP, ICMPType: EchoRequest, ICMPID: id}
+	return p.ForFamily()
 }
+
+// ForFamily is the packet with ICMP made ICMPv6 if its addresses are IPv6, and echo types likewise: for those who do not care
+// about families.
+func (p *Packet) ForFamily() Packet {
+	c := p.Clone()
+	if c.Proto != model.ICMP || !c.Dst.Is6() {
+		return c
+	}
+	c.Proto = model.ICMPv6
+	switch c.ICMPType {
+	case EchoRequest:
+		c.ICMPType = EchoRequest6
+	case EchoReply:
+		c.ICMPType = EchoReply6
+	}
+	return c
+}
+
+// IsICMP tells whether the packet is ICMP or ICMPv6.
+func (p *Packet) IsICMP() bool { return p.Proto == model.ICMP || p.Proto == model.ICMPv6 }
 
 // Life is the TTL with its default applied.
 func (p *Packet) Life() uint8 {
@@ -97,11 +140,24 @@ func (p *Packet) HasPorts() bool {
 }
 
 // IsICMPError tells whether the packet complains about another one.
-func (p *Packet) IsICMPError() bool { return p.Proto == model.ICMP && IsICMPErrorType(p.ICMPType) }
+func (p *Packet) IsICMPError() bool {
+	switch p.Proto {
+	case model.ICMP:
+		return IsICMPErrorType(p.ICMPType)
+	case model.ICMPv6:
+		return Unreachable6 <= p.ICMPType && p.ICMPType <= ParameterProblem6
+	}
+	return false
+}
 
 // IsEcho tells whether the packet is an ICMP echo request or reply.
 func (p *Packet) IsEcho() bool {
-	return p.Proto == model.ICMP && (p.ICMPType == EchoRequest || p.ICMPType == EchoReply)
+	return p.IsEchoRequest() || p.Proto == model.ICMP && p.ICMPType == EchoReply || p.Proto == model.ICMPv6 && p.ICMPType == EchoReply6
+}
+
+// IsEchoRequest tells whether the packet is a ping.
+func (p *Packet) IsEchoRequest() bool {
+	return p.Proto == model.ICMP && p.ICMPType == EchoRequest || p.Proto == model.ICMPv6 && p.ICMPType == EchoRequest6
 }
 
 // IsICMPErrorType tells whether an ICMP type quotes a packet: 3, 4, 5, 6, 11 and 12.
@@ -150,14 +206,20 @@ func (p *Packet) Reply() Packet {
 		r.TCPFlags = ACK
 	case p.Proto == model.ICMP && p.ICMPType == EchoRequest:
 		r.ICMPType = EchoReply
+	case p.Proto == model.ICMPv6 && p.ICMPType == EchoRequest6:
+		r.ICMPType = EchoReply6
 	}
 	return r
 }
 
-// ICMPError is the complaint of a router or host at address from about p, sent to p's source.
+// ICMPError is the complaint of a router or host at address from about p, sent to p's source; the type is one of p's family.
 func (p *Packet) ICMPError(from netip.Addr, icmpType, code uint8) Packet {
 	inner := p.Clone()
-	return Packet{Src: from, Dst: p.Src, Proto: model.ICMP, ICMPType: icmpType, ICMPCode: code, Inner: &inner}
+	proto := model.ICMP
+	if p.Src.Is6() {
+		proto = model.ICMPv6
+	}
+	return Packet{Src: from, Dst: p.Src, Proto: proto, ICMPType: icmpType, ICMPCode: code, Inner: &inner}
 }
 
 // Validate says why a packet could not exist on a wire; nil if it could.
@@ -169,13 +231,15 @@ func (p *Packet) validate(depth int) error {
 		return fmt.Errorf("packet without source or destination")
 	case p.Src.Is4() != p.Dst.Is4() || p.Src.Is4In6() || p.Dst.Is4In6() || p.Src.Zone() != "" || p.Dst.Zone() != "":
 		return fmt.Errorf("packet with addresses %s and %s: must be one family, without zones", p.Src, p.Dst)
+	case p.Proto == model.ICMPv6 && p.Src.Is4():
+		return fmt.Errorf("ICMPv6 over IPv4")
 	case p.Proto == 0:
 		return fmt.Errorf("packet without protocol")
 	case !p.HasPorts() && (p.SrcPort != 0 || p.DstPort != 0):
 		return fmt.Errorf("%s packet with ports", p.Proto)
 	case p.Proto != model.TCP && p.TCPFlags != 0:
 		return fmt.Errorf("%s packet with TCP flags", p.Proto)
-	case p.Proto != model.ICMP && (p.ICMPType != 0 || p.ICMPCode != 0):
+	case !p.IsICMP() && (p.ICMPType != 0 || p.ICMPCode != 0):
 		return fmt.Errorf("%s packet with an ICMP type", p.Proto)
 	case !p.IsEcho() && p.ICMPID != 0:
 		return fmt.Errorf("%s packet with an echo identifier", p.Proto)

@@ -26,6 +26,9 @@ var lines = []string{
 	"icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (udp 10.1.1.2:40000 -> 10.96.0.10:53)",
 	"icmp 10.1.1.1 -> 10.1.1.2 type 11 code 0 ttl 9 about (icmp 10.1.1.2 -> 10.1.1.3 echo-request id 7 ttl 1)",
 	"proto-47 10.1.1.2 -> 10.1.1.3",
+	"icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7",
+	"icmpv6 2001:db8::2 -> 2001:db8::3 type 135 code 0 ttl 255",
+	"icmpv6 2001:db8::1 -> 2001:db8::2 type 1 code 4 about (udp [2001:db8::2]:40000 -> [2001:db8::a]:53)",
 }
 
 func TestTextRoundTrip(t *testing.T) {
@@ -64,6 +67,7 @@ func TestReply(t *testing.T) {
 		"tcp 10.1.1.2:40000 -> 10.96.0.10:80 [FA]":    "tcp 10.96.0.10:80 -> 10.1.1.2:40000 [FA]",
 		"udp 10.1.1.2:40000 -> 10.96.0.10:53 ttl 3":   "udp 10.96.0.10:53 -> 10.1.1.2:40000",
 		"icmp 10.1.1.2 -> 10.1.1.3 echo-request id 7": "icmp 10.1.1.3 -> 10.1.1.2 echo-reply id 7",
+		"icmpv6 fd00::2 -> fd00::3 echo-request id 7": "icmpv6 fd00::3 -> fd00::2 echo-reply id 7",
 	} {
 		p := parse(t, line)
 		if got := p.Reply().String(); got != want {
@@ -121,7 +125,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 func TestMarshalRefuses(t *testing.T) {
 	for name, p := range map[string]Packet{
 		"zero":             {},
-		"IPv6":             parse(t, "udp [2001:db8::1]:40000 -> [2001:db8::2]:53"),
+		"ICMPv6 over IPv4": {Src: addr("10.0.0.1"), Dst: addr("10.0.0.2"), Proto: model.ICMPv6, ICMPType: EchoRequest6},
 		"ports of a ping":  {Src: addr("10.0.0.1"), Dst: addr("10.0.0.2"), Proto: model.ICMP, ICMPType: EchoRequest, SrcPort: 1},
 		"error, no packet": {Src: addr("10.0.0.1"), Dst: addr("10.0.0.2"), Proto: model.ICMP, ICMPType: Unreachable},
 	} {
@@ -155,22 +159,42 @@ func TestRoundTripsOfRandomPackets(t *testing.T) {
 }
 
 func draw(t *rapid.T, depth int) Packet {
+	is6 := rapid.Bool().Draw(t, "ipv6")
+	if is6 {
+		return draw6(t, depth)
+	}
 	p := Packet{
 		Src:   netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "src"))),
 		Dst:   netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "dst"))),
 		Proto: rapid.SampledFrom([]model.Protocol{model.TCP, model.UDP, model.SCTP, model.ICMP, 47, 255}).Draw(t, "proto"),
 		TTL:   rapid.Byte().Draw(t, "ttl"),
 	}
+	drawTransport(t, &p, depth, []uint8{EchoRequest, EchoReply, 13}, []uint8{Unreachable, TimeExceeded})
+	return p
+}
+
+func draw6(t *rapid.T, depth int) Packet {
+	end := func(name string) netip.Addr {
+		return netip.AddrFrom16([16]byte(append([]byte{0x20, 1}, rapid.SliceOfN(rapid.Byte(), 14, 14).Draw(t, name)...)))
+	}
+	p := Packet{
+		Src: end("src"), Dst: end("dst"), TTL: rapid.Byte().Draw(t, "ttl"),
+		Proto: rapid.SampledFrom([]model.Protocol{model.TCP, model.UDP, model.SCTP, model.ICMPv6, 47, 255}).Draw(t, "proto"),
+	}
+	drawTransport(t, &p, depth, []uint8{EchoRequest6, EchoReply6, NeighborSolicit}, []uint8{Unreachable6, TimeExceeded6})
+	return p
+}
+
+func drawTransport(t *rapid.T, p *Packet, depth int, types, errors []uint8) {
 	switch {
 	case p.HasPorts():
 		p.SrcPort, p.DstPort = rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")
 		if p.Proto == model.TCP {
 			p.TCPFlags = rapid.Byte().Draw(t, "flags")
 		}
-	case p.Proto == model.ICMP:
-		types := []uint8{EchoRequest, EchoReply, 13}
+	case p.IsICMP():
 		if depth > 0 {
-			types = append(types, Unreachable, TimeExceeded)
+			types = append(types, errors...)
 		}
 		p.ICMPType, p.ICMPCode = rapid.SampledFrom(types).Draw(t, "type"), rapid.Byte().Draw(t, "code")
 		if p.IsEcho() {
@@ -181,7 +205,6 @@ func draw(t *rapid.T, depth int) Packet {
 			p.Inner = &inner
 		}
 	}
-	return p
 }
 
 func FuzzParse(f *testing.F) {

@@ -17,6 +17,7 @@ const flagLetters = "FSRPAUEC" // bit 0 first
 //	udp 10.1.1.2:40000 -> 10.96.0.10:53 ttl 5
 //	icmp 10.1.1.2 -> 10.96.0.10 echo-request id 7
 //	icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (udp 10.1.1.2:40000 -> 10.96.0.10:53)
+//	icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7
 //	proto-47 10.1.1.2 -> 10.1.1.3
 func (p Packet) String() string {
 	s := p.Flow()
@@ -48,13 +49,13 @@ func (p Packet) Flow() string {
 		b.WriteString(" [" + FlagString(p.TCPFlags) + "]")
 	case p.IsEcho() && p.ICMPCode == 0:
 		name := " echo-request"
-		if p.ICMPType == EchoReply {
+		if !p.IsEchoRequest() {
 			name = " echo-reply"
 		}
 		fmt.Fprintf(&b, "%s id %d", name, p.ICMPID)
 	case p.IsEcho():
 		fmt.Fprintf(&b, " type %d code %d id %d", p.ICMPType, p.ICMPCode, p.ICMPID)
-	case p.Proto == model.ICMP:
+	case p.IsICMP():
 		fmt.Fprintf(&b, " type %d code %d", p.ICMPType, p.ICMPCode)
 	}
 	return b.String()
@@ -120,6 +121,9 @@ func parseProtocol(s string) (model.Protocol, error) {
 		v, err := strconv.ParseUint(n, 10, 8)
 		return model.Protocol(v), err
 	}
+	if s == "icmpv6" {
+		return model.ICMPv6, nil
+	}
 	return model.ParseProtocol(strings.ToUpper(s))
 }
 
@@ -144,10 +148,7 @@ func (p *Packet) parseRest(words []string) error {
 			p.TCPFlags = flags
 			words = words[1:]
 		case w == "echo-request" || w == "echo-reply":
-			p.ICMPType = EchoRequest
-			if w == "echo-reply" {
-				p.ICMPType = EchoReply
-			}
+			p.ICMPType = echoType(p.Proto, w == "echo-reply")
 			words = words[1:]
 		case len(words) < 2:
 			return fmt.Errorf("%q lacks a number", w)
@@ -159,6 +160,18 @@ func (p *Packet) parseRest(words []string) error {
 		}
 	}
 	return nil
+}
+
+func echoType(proto model.Protocol, reply bool) uint8 {
+	switch {
+	case proto == model.ICMPv6 && reply:
+		return EchoReply6
+	case proto == model.ICMPv6:
+		return EchoRequest6
+	case reply:
+		return EchoReply
+	}
+	return EchoRequest
 }
 
 func parseFlags(w string) (uint8, error) {

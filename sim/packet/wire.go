@@ -9,18 +9,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Marshal is the packet as IPv4 bytes with all checksums right, without options and payload; an ICMP error quotes its
-// packet whole. It fails for packets that are not valid or not IPv4.
+// Marshal is the packet as IP bytes with all checksums right, without options and payload; an ICMP error quotes its packet whole.
+// A protocol this package does not know gets eight bytes of zero, as nobody sends less. It fails for packets that are not valid.
 func (p *Packet) Marshal() ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	if !p.Src.Is4() {
-		return nil, fmt.Errorf("%s: not IPv4", p)
-	}
 	body, err := p.body()
 	if err != nil {
 		return nil, err
+	}
+	if p.Src.Is6() {
+		return p.marshal6(body), nil
 	}
 	b := make([]byte, ipv4HeaderLen, ipv4HeaderLen+len(body))
 	b[0] = 0x45
@@ -32,6 +32,17 @@ func (p *Packet) Marshal() ([]byte, error) {
 	copy(b[16:], dst[:])
 	binary.BigEndian.PutUint16(b[10:], checksum(0, b))
 	return append(b, body...), nil
+}
+
+func (p *Packet) marshal6(body []byte) []byte {
+	b := make([]byte, ipv6HeaderLen, ipv6HeaderLen+len(body))
+	b[0] = 0x60
+	binary.BigEndian.PutUint16(b[4:], uint16(len(body)))
+	b[6], b[7] = uint8(p.Proto), p.Life()
+	src, dst := p.Src.As16(), p.Dst.As16()
+	copy(b[8:], src[:])
+	copy(b[24:], dst[:])
+	return append(b, body...)
 }
 
 func (p *Packet) body() ([]byte, error) {
@@ -58,7 +69,7 @@ func (p *Packet) body() ([]byte, error) {
 		putPorts(b, p)
 		binary.LittleEndian.PutUint32(b[8:], castagnoli(b))
 		return b, nil
-	case model.ICMP:
+	case model.ICMP, model.ICMPv6:
 		b := make([]byte, icmpHeaderLen)
 		b[0], b[1] = p.ICMPType, p.ICMPCode
 		binary.BigEndian.PutUint16(b[4:], p.ICMPID)
@@ -69,10 +80,10 @@ func (p *Packet) body() ([]byte, error) {
 			}
 			b = append(b, inner...)
 		}
-		binary.BigEndian.PutUint16(b[2:], checksum(0, b))
+		binary.BigEndian.PutUint16(b[2:], checksum(p.icmpPseudo(len(b)), b))
 		return b, nil
 	}
-	return nil, nil
+	return make([]byte, 8), nil
 }
 
 func putPorts(b []byte, p *Packet) {
@@ -91,8 +102,11 @@ func Unmarshal(b []byte) (Packet, error) {
 }
 
 func unmarshal(b []byte, depth int) (Packet, error) {
+	if len(b) >= ipv6HeaderLen && b[0]>>4 == 6 {
+		return unmarshal6(b, depth)
+	}
 	if len(b) < ipv4HeaderLen || b[0]>>4 != 4 {
-		return Packet{}, fmt.Errorf("no IPv4 header")
+		return Packet{}, fmt.Errorf("no IP header")
 	}
 	hlen, total := int(b[0]&15)*4, int(binary.BigEndian.Uint16(b[2:]))
 	quoted := depth < maxInner
@@ -123,10 +137,43 @@ func unmarshal(b []byte, depth int) (Packet, error) {
 	return p, p.validate(depth)
 }
 
+// unmarshal6 reads an IPv6 packet without extension headers.
+func unmarshal6(b []byte, depth int) (Packet, error) {
+	total := ipv6HeaderLen + int(binary.BigEndian.Uint16(b[4:]))
+	quoted := depth < maxInner
+	if len(b) < total && !quoted {
+		return Packet{}, fmt.Errorf("%d bytes of %d", len(b), total)
+	}
+	p := Packet{
+		Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])), Proto: model.Protocol(b[6]), TTL: b[7],
+	}
+	whole := len(b) >= total
+	if whole {
+		b = b[:total]
+	}
+	if p.Proto == 0 || p.TTL == 0 || extension(p.Proto) {
+		return Packet{}, fmt.Errorf("an extension header, or a hop limit of zero")
+	}
+	if err := p.readBody(b[ipv6HeaderLen:], whole, depth); err != nil {
+		return Packet{}, err
+	}
+	return p, p.validate(depth)
+}
+
+// extension tells whether an IPv6 next header is none of a transport (RFC 8200).
+func extension(proto model.Protocol) bool {
+	switch proto {
+	case 43, 44, 51, 59, 60, 135:
+		return true
+	}
+	return false
+}
+
 // readBody reads the transport header; whole is false for a quoted packet that was cut off.
 func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 	need := map[model.Protocol]int{
 		model.TCP: tcpHeaderLen, model.UDP: udpHeaderLen, model.SCTP: sctpHeaderLen, model.ICMP: icmpHeaderLen,
+		model.ICMPv6: icmpHeaderLen,
 	}[p.Proto]
 	if !whole && need > 8 {
 		need = 8 // what RFC 792 promises
@@ -145,7 +192,7 @@ func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 	switch {
 	case p.Proto == model.TCP && len(b) > 13:
 		p.TCPFlags = b[13]
-	case p.Proto == model.ICMP:
+	case p.IsICMP():
 		p.ICMPType, p.ICMPCode = b[0], b[1]
 		if p.IsEcho() {
 			p.ICMPID = binary.BigEndian.Uint16(b[4:])
@@ -171,8 +218,8 @@ func (p *Packet) verify(b []byte) error {
 		ok = checksum(p.pseudo(len(b)), b) == 0
 	case model.UDP:
 		ok = binary.BigEndian.Uint16(b[6:]) == 0 || checksum(p.pseudo(len(b)), b) == 0
-	case model.ICMP:
-		ok = checksum(0, b) == 0
+	case model.ICMP, model.ICMPv6:
+		ok = checksum(p.icmpPseudo(len(b)), b) == 0
 	case model.SCTP:
 		ok = binary.LittleEndian.Uint32(b[8:]) == castagnoli(b)
 	}
@@ -182,10 +229,18 @@ func (p *Packet) verify(b []byte) error {
 	return nil
 }
 
-// pseudo is the sum of the pseudo header of TCP and UDP over IPv4.
+// icmpPseudo is the pseudo header of ICMPv6; ICMP has none.
+func (p *Packet) icmpPseudo(length int) uint32 {
+	if p.Proto == model.ICMP {
+		return 0
+	}
+	return p.pseudo(length)
+}
+
+// pseudo is the sum of the pseudo header of TCP and UDP, and of ICMPv6.
 func (p *Packet) pseudo(length int) uint32 {
-	src, dst := p.Src.As4(), p.Dst.As4()
-	return sum16(src[:]) + sum16(dst[:]) + uint32(p.Proto) + uint32(length)
+	src, dst := p.Src.AsSlice(), p.Dst.AsSlice()
+	return sum16(src) + sum16(dst) + uint32(p.Proto) + uint32(length)
 }
 
 func sum16(b []byte) uint32 {

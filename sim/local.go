@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+const codeHostProhibited = 10
+
+// complaint is what VPP has to say about a packet, in both families.
+type complaint struct{ type4, code4, type6, code6 uint8 }
+
+func timeExceeded() complaint {
+	return complaint{type4: packet.TimeExceeded, type6: packet.TimeExceeded6}
+}
+
+// node is the name of a node of the packet's family.
+func (f *flow) node(name string) string { return fmt.Sprintf("ip%d-%s", version(f.p.Dst), name) }
+
+// complain is ip4-icmp-error and ip6-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the
+// interface it came in by, and routes the error like any other packet of its own. (An IPv6 interface does not borrow the address: an
+// unnumbered one has none, and nothing is said.) The quoted TTL is the one that arrived.
+func (f *flow) complain(node string, c complaint) {
+	kind, code := c.type4, c.code4
+	if f.p.Dst.Is6() {
+		kind, code = c.type6, c.code6
+	}
+	text := "icmp-error " + icmpName(f.p.Dst.Is6(), kind, code)
+	rx := f.v.ifs.get(f.rx)
+	from, ok := f.v.sourceAddr(rx, f.p.Src)
+	switch {
+	case f.p.IsICMPError() || f.own:
+		f.drop(node, "%s about an error or a packet of VPP's own", text)
+		return
+	case !ok:
+		f.drop(f.node("icmp-error"), "%s, but %s has no address to complain from", text, rx.name)
+		return
+	}
+	f.hop(node, "%s", text)
+	f.p.TTL = max(f.p.TTL, 1)
+	e := f.p.ICMPError(from, kind, code)
+	e.TTL = 255
+	f.reply(f.node("icmp-error"), ICMPError, e, f.rx)
+}
+
+// reply starts a packet of VPP's own on its way; it goes by the table of the interface the other one came in by. rx is where the
+// output features believe it came from: echo replies come from local0, the rest from where the cause came.
+func (f *flow) reply(node, origin string, p Packet, rx uint32) {
+	f.p, f.own, f.origin, f.tx, f.badChecksum = p, true, origin, noIndex, false
+	f.p.TTL = f.p.Life()
+	f.table = f.v.ifs.get(f.rx).table[family(p.Dst)]
+	f.rx = rx
+	f.hop(node, "%s", &f.p)
+	f.lookup()
+}
+
+func icmpName(is6 bool, t, code uint8) string {
+	switch {
+	case !is6 && t == packet.TimeExceeded, is6 && t == packet.TimeExceeded6:
+		return "time exceeded"
+	case is6 && t == packet.Unreachable6 && code == packet.CodeNoRoute6:
+		return "no route"
+	case is6 && t == packet.Unreachable6 && code == packet.CodeAdminProhibited6:
+		return "administratively prohibited"
+	case !is6 && t == packet.Unreachable && code == packet.CodeHost:
+		return "host unreachable"
+	case !is6 && t == packet.Unreachable && code == packet.CodePort, is6 && t == packet.Unreachable6 && code == packet.CodePort6:
+		return "port unreachable"
+	case !is6 && t == packet.Unreachable && code == codeHostProhibited:
+		return "host administratively prohibited"
+	}
+	return fmt.Sprintf("type %d code %d", t, code)
+}
+
+// local is ip4-local and ip6-local: the source must be routable and, in IPv4, nobody's own; then the node's stack gets the packet,
+// or VPP answers as it does without one.
+func (f *flow) local() {
+	node := f.node("local")
+	if f.own {
+		f.drop(node, "VPP complains to itself")
+		return
+	}
+	if !f.plausible(node) || f.discovery() {
+		return
+	}
+	if f.v.cfg.PuntLocal {
+		f.hop(node, "to the node's own stack: %s", &f.p)
+		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
+		return
+	}
+	f.answer(node)
+}
+
+// plausible checks the source of a packet to VPP.
+func (f *flow) plausible(node string) bool {
+	if f.rx == 0 || f.p.Dst.Is6() && (f.p.IsICMP() || f.p.Src.IsLinkLocalUnicast()) {
+		return true
+	}
+	src := f.v.resolve(f.table, f.p.Src, 0, 0)
+	switch {
+	case f.p.Dst.Is4() && src.path.typ == PathLocal && src.why == "":
+		return f.drop(node, "source %s is VPP's own (spoofed local-address packet)", f.p.Src)
+	case src.why != "" || src.path.typ != PathNormal:
+		return f.drop(node, "no route to source %s (ip%d source lookup miss)", f.p.Src, version(f.p.Dst))
+	}
+	return true
+}
+
+// answer is what a VPP without a host stack says: echo replies, port unreachable for UDP, a reset for TCP once the session
+// layer is on, silence otherwise.
+func (f *flow) answer(node string) {
+	switch {
+	case f.p.IsEchoRequest():
+		f.hop(node, "answered by VPP")
+		f.reply(f.node("icmp-echo-request"), Answered, f.p.Reply(), 0)
+	case f.p.Proto == model.UDP:
+		f.hop(node, "no listener")
+		f.complain(f.node("udp-lookup"), complaint{packet.Unreachable, packet.CodePort, packet.Unreachable6, packet.CodePort6})
+	case f.p.Proto == model.TCP && f.v.sessionLayer && f.p.TCPFlags&packet.RST == 0:
+		r := f.p.Reply()
+		r.TCPFlags = packet.RST | packet.ACK
+		f.reply(fmt.Sprintf("tcp%d-reset", version(f.p.Dst)), Answered, r, f.rx)
+	default:
+		f.drop(node, "unknown ip protocol")
+	}
+}
+
+// discovery is IPv6 neighbour discovery: VPP keeps it to itself. A solicitation is answered out of the interface it came by, past
+// the output features (icmp6-neighbor-solicitation sends to interface-output).
+func (f *flow) discovery() bool {
+	if f.p.Proto != model.ICMPv6 || f.p.ICMPType < packet.RouterSolicit || f.p.ICMPType > packet.NeighborAdvert {
+		return false
+	}
+	if f.p.ICMPType != packet.NeighborSolicit || f.p.Src.IsUnspecified() {
+		f.drop("icmp6-input", "type %d is VPP's own business", f.p.ICMPType)
+		return true
+	}
+	target := f.p.Dst
+	if target.IsMulticast() {
+		target = f.v.solicited(target)
+	}
+	if !target.IsValid() {
+		f.drop("icmp6-neighbor-solicitation", "nobody here has such an address")
+		return true
+	}
+	i := f.v.ifs.get(f.rx)
+	f.p = Packet{Src: target, Dst: f.p.Src, Proto: model.ICMPv6, ICMPType: packet.NeighborAdvert, TTL: 255}
+	f.own, f.origin = true, Answered
+	f.hop("icmp6-neighbor-solicitation", "%s", &f.p)
+	f.transmit(i)
+	return true
+}
+
+// solicited is VPP's address that a solicited-node multicast address stands for (RFC 4291: its last 24 bits); invalid: none.
+func (v *VPP) solicited(group netip.Addr) netip.Addr {
+	g := group.As16()
+	for _, f := range v.ifs.all() {
+		for _, p := range f.addrs {
+			if a := p.Addr().As16(); f.up && p.Addr().Is6() && [3]byte(a[13:]) == [3]byte(g[13:]) {
+				return p.Addr()
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// multicast is what becomes of IPv6 multicast: it does not meet the features of unicast, and only discovery finds somebody.
+func (f *flow) multicast() {
+	if !f.discovery() {
+		f.drop("ip6-mfib-forward-lookup", "no multicast route to %s", f.p.Dst)
+	}
+}
