@@ -76,6 +76,7 @@ type Located struct {
 	Overlay   string                // interface towards the other nodes' pods; "" or Uplink if there is no separate one
 	Host      string                // interface towards the node's own network stack; "" if there is none
 	UplinkIPs []netip.Prefix
+	Names     map[string]string // pods without an address, "namespace/name" → interface; nil: none
 }
 
 // VPPStatus tells that the connection to VPP came up or went away.

@@ -3,6 +3,7 @@ package vppagent_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -333,9 +334,13 @@ func TestLocate(t *testing.T) {
 	}
 	ask.NodeIPs = []netip.Addr{netip.MustParseAddr("1.2.3.4")} // nobody's: the default route decides
 	ask.Remote = nil
+	ask.Names = []string{"default/tagged", "default/nowhere"}
 	ask.Override.Host = "tap9"
 	if got, err = l.agent.Locate(context.Background(), ask); err != nil || got.Uplink != "GigabitEthernet0/8/0" || got.Overlay != got.Uplink || got.Host != "tap9" {
 		t.Errorf("located %+v, %v", got, err)
+	}
+	if want := map[string]string{"default/tagged": "tap2"}; !maps.Equal(got.Names, want) {
+		t.Errorf("located by name: %v, want %v", got.Names, want)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -26,8 +27,8 @@ type Processor interface {
 	Resync() error
 }
 
-// Locator is a processor that knows what should be looked up in VPP now; nil: nothing. It is asked for all processors:
-// of several, the first that wants something is heard, so there should be one.
+// Locator is a processor that knows what should be looked up in VPP now: everything it needs, or nil if that is what it said
+// last. VPP is asked for what all of them need.
 type Locator interface {
 	Locate(now time.Time) *event.Locate
 }
@@ -72,6 +73,7 @@ const (
 type Controller struct {
 	cfg        Config
 	processors []Processor
+	asks       []*event.Locate // what each processor asked VPP last; nil: nothing
 	values     *Values
 	queries    chan func()
 	ended      chan struct{} // closed when Run returns
@@ -100,7 +102,7 @@ type Controller struct {
 // build on what the renderers of those before it were told.
 func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	c := &Controller{
-		cfg: cfg, processors: processors, values: values,
+		cfg: cfg, processors: processors, values: values, asks: make([]*event.Locate, len(processors)),
 		queries:  make(chan func()),
 		ended:    make(chan struct{}),
 		sources:  map[string]*event.SyncStatus{},
@@ -262,13 +264,40 @@ func (c *Controller) next() *event.Txn {
 
 // locate is what should be looked up in VPP now; nil: nothing.
 func (c *Controller) locate() *event.Locate {
-	var ask *event.Locate
-	for _, p := range c.processors {
-		if l, ok := p.(Locator); ok { // each is told the time
-			ask = cmp.Or(ask, l.Locate(c.now))
+	fresh := false
+	for i, p := range c.processors {
+		l, ok := p.(Locator)
+		if !ok {
+			continue
+		}
+		if ask := l.Locate(c.now); ask != nil {
+			c.asks[i], fresh = ask, true
 		}
 	}
-	return ask
+	if !fresh {
+		return nil
+	}
+	return union(c.asks)
+}
+
+// union is a question that has all of the others in it; of what can be asked once only, the first word counts.
+func union(asks []*event.Locate) *event.Locate {
+	asks = slices.DeleteFunc(slices.Clone(asks), func(l *event.Locate) bool { return l == nil })
+	if len(asks) == 1 {
+		return asks[0]
+	}
+	all := &event.Locate{Pods: map[netip.Addr]string{}, Override: asks[0].Override}
+	for _, ask := range asks {
+		for a, name := range ask.Pods {
+			if _, twice := all.Pods[a]; !twice {
+				all.Pods[a] = name
+			}
+		}
+		all.NodeIPs = append(all.NodeIPs, ask.NodeIPs...)
+		all.Remote = append(all.Remote, ask.Remote...)
+		all.Names = append(all.Names, ask.Names...)
+	}
+	return all
 }
 
 // first is the full resync that starts everything.

@@ -2,11 +2,13 @@ package controller
 
 import (
 	"errors"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -20,6 +22,13 @@ type stepper struct {
 	err    error
 	seen   []string
 	vpp    string
+	locate *event.Locate
+}
+
+func (s *stepper) Locate(time.Time) *event.Locate {
+	ask := s.locate
+	s.locate = nil
+	return ask
 }
 
 func (s *stepper) Apply(ch event.Change) {
@@ -95,5 +104,31 @@ func TestStatesOnTheWay(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("transactions (-want +got):\n%s", diff)
+	}
+}
+
+// Whoever asks anew, VPP is asked for what all need: its answer replaces the one before.
+func TestQuestionsAreJoined(t *testing.T) {
+	r := newRecorder()
+	s := &stepper{values: r.values}
+	first, second := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
+	r.locate = &event.Locate{
+		Pods: map[netip.Addr]string{first: "a"}, NodeIPs: []netip.Addr{netip.MustParseAddr("192.168.16.1")},
+		Remote: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}, Override: event.Located{Uplink: "up"},
+	}
+	want := *r.locate
+	c := New(Config{Sources: []string{"test"}}, r.values, r, s)
+	c.Step(&event.VPPStatus{Connected: true})
+	txn := c.Step(inSync("test"))
+	opts := cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), protocmp.Transform()}
+	if diff := cmp.Diff(&want, txn.Locate, opts); diff != "" {
+		t.Fatalf("one asks (-want +got):\n%s", diff)
+	}
+	c.Step(done(txn))
+	s.locate = &event.Locate{Names: []string{"default/new"}, Pods: map[netip.Addr]string{first: "b", second: "b"}}
+	txn = c.Step(&event.Located{})
+	want.Names, want.Pods = []string{"default/new"}, map[netip.Addr]string{first: "a", second: "b"}
+	if diff := cmp.Diff(&want, txn.Locate, opts); diff != "" {
+		t.Fatalf("the other asks (-want +got):\n%s", diff)
 	}
 }

@@ -27,6 +27,7 @@ type Driver interface {
 // Node is what a driver has to know about the node.
 type Node struct {
 	Interfaces map[netip.Addr]string // addresses of local pods → their interfaces in VPP, as far as they were found
+	Isolated   []string              // interfaces nothing may pass through yet: their pods have no address, and policies apply to them; sorted
 	Uplink     string                // interface to the outside; "" unknown
 	Overlay    string                // interface to the other nodes' pods; "" if that is the uplink
 	Host       string                // interface to the node's own network stack; "" if there is none
@@ -37,7 +38,7 @@ type Node struct {
 }
 
 func (n *Node) equal(o *Node) bool {
-	return maps.Equal(n.Interfaces, o.Interfaces) && n.Uplink == o.Uplink && n.Overlay == o.Overlay && n.Host == o.Host &&
+	return maps.Equal(n.Interfaces, o.Interfaces) && slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink && n.Overlay == o.Overlay && n.Host == o.Host &&
 		slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) && slices.Equal(n.Frontends, o.Frontends) &&
 		n.ByteMatch6 == o.ByteMatch6
 }

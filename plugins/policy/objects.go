@@ -141,7 +141,7 @@ func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
 	p.use(now, was)
 }
 
-// place keeps the local pods.
+// place keeps the local pods, and those of them that have no address yet.
 func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 	wasLocal := old != nil && old.NodeName == p.cfg.NodeName
 	isLocal := pod != nil && pod.NodeName == p.cfg.NodeName
@@ -150,6 +150,14 @@ func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 	} else {
 		delete(p.local, id)
 	}
+	_, wasNew := p.unborn[id]
+	isNew := isLocal && len(pod.IPs) == 0
+	if isNew {
+		p.unborn[id] = struct{}{}
+	} else {
+		delete(p.unborn, id)
+	}
+	p.askAgain = p.askAgain || wasNew != isNew
 	p.nodeDirty = p.nodeDirty || wasLocal != isLocal || isLocal && wasLocal && !slices.Equal(old.IPs, pod.IPs)
 }
 

@@ -3,6 +3,7 @@ package policy
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -24,9 +25,12 @@ type Processor struct {
 
 	pods         map[model.PodID]*model.Pod // those with an endpoint
 	local        map[model.PodID]*model.Pod // those of them on this node
+	unborn       map[model.PodID]struct{}   // those of local that have no address yet
+	askAgain     bool                       // unborn changed since Locate
 	items        map[model.Ref]model.Object // policies, profiles, network sets, host endpoints
 	parents      map[string]*parent         // namespaces and service accounts, by profile
 	where        map[netip.Addr]string      // address of a local pod → interface, as VPP answered
+	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 
@@ -41,7 +45,7 @@ func New(cfg Config, driver Driver) *Processor {
 	p := &Processor{
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
-		local:   map[model.PodID]*model.Pod{},
+		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
 		parents: map[string]*parent{}, translations: newTranslations(), nodeDirty: true,
 	}
 	for _, t := range model.BuiltinTiers() {
@@ -55,8 +59,24 @@ func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.transl
 
 // Located takes where VPP has the local pods. It replaces what was known before.
 func (p *Processor) Located(l *event.Located) {
-	p.where = l.Pods
+	p.where, p.names = l.Pods, l.Names
 	p.nodeDirty = true
+}
+
+// Locate is what to look up in VPP for policies, whenever it changed: the interfaces of local pods that have no address yet. VPP
+// has an interface before Kubernetes knows the address, and the pod may speak at once. Pods with addresses are looked up for
+// services already.
+func (p *Processor) Locate(time.Time) *event.Locate {
+	if !p.askAgain {
+		return nil
+	}
+	p.askAgain = false
+	ask := &event.Locate{}
+	for id := range p.unborn {
+		ask.Names = append(ask.Names, id.String())
+	}
+	slices.Sort(ask.Names)
+	return ask
 }
 
 // VPP takes which VPP it is.
@@ -112,11 +132,11 @@ func (p *Processor) tell() bool {
 
 // tellNode gives the driver what it has to know about the node, if that changed.
 func (p *Processor) tellNode() bool {
-	if !p.nodeDirty && !p.translations.changed {
+	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 {
 		return false
 	}
 	p.nodeDirty, p.translations.changed = false, false
-	now := Node{Interfaces: p.interfaces(), ByteMatch6: matchesBytes(p.version)}
+	now := Node{Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
 	if now.equal(&p.node) {
 		return false
@@ -127,17 +147,34 @@ func (p *Processor) tellNode() bool {
 }
 
 // interfaces are those of the local pods there are, as far as VPP has them. An address of a pod that is gone says nothing
-// any more.
+// any more. A pod that got its address is where it was when it had none, until VPP says more.
 func (p *Processor) interfaces() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
-	for _, pod := range p.local {
+	for id, pod := range p.local {
 		for _, a := range pod.IPs {
-			if name := p.where[a]; name != "" {
+			name := p.where[a]
+			if name == "" && len(p.names) > 0 {
+				name = p.names[id.String()]
+			}
+			if name != "" {
 				out[a] = name
 			}
 		}
 	}
 	return out
+}
+
+// isolated are the interfaces of pods without an address that policies apply to: which of the packets through them the
+// policies allow, nobody can tell before there is an address.
+func (p *Processor) isolated() []string {
+	var out []string
+	for id := range p.unborn {
+		if name := p.names[id.String()]; name != "" && len(p.told.workloads[id.String()].GetTiers()) > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Notes is what there is to say about policies and profiles in use, sorted by object. What the driver has to say it

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -184,7 +185,6 @@ func TestPodsWithoutEndpoint(t *testing.T) {
 	for name, change := range map[string]func(*model.Pod){
 		"host network": func(p *model.Pod) { p.HostNetwork = true },
 		"finished":     func(p *model.Pod) { p.Finished = true },
-		"no address":   func(p *model.Pod) { p.IPs = nil },
 		"no node":      func(p *model.Pod) { p.NodeName = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +199,48 @@ func TestPodsWithoutEndpoint(t *testing.T) {
 				t.Errorf("left: %v %v %v %v", r.node.Interfaces, p.pods, p.local, p.parents)
 			}
 		})
+	}
+}
+
+// A pod has an interface before it has an address. If policies apply to it, nothing passes until they can be applied, and
+// there is no moment in between.
+func TestPodWithoutAddress(t *testing.T) {
+	p, r := newTest()
+	unborn := func(name string) *model.Pod { return pod(name, "10.1.1.2", func(p *model.Pod) { p.IPs = nil }) }
+	far := pod("far", "10.1.2.2", func(p *model.Pod) { p.IPs = nil })
+	apply(p, unborn("web"), unborn("free"), far, web())
+	ask := p.Locate(time.Time{})
+	if want := []string{"prod/free", "prod/web"}; ask == nil || !slices.Equal(ask.Names, want) {
+		t.Fatalf("asks %+v, want %v", ask, want)
+	}
+	if ask := p.Locate(time.Time{}); ask != nil {
+		t.Errorf("asks again: %+v", ask)
+	}
+	_ = p.Flush()
+	p.Located(&event.Located{Names: map[string]string{"prod/web": "tap1", "prod/free": "tap2"}})
+	_ = p.Flush()
+	if len(r.node.Interfaces) > 0 || !slices.Equal(r.node.Isolated, []string{"tap1"}) {
+		t.Errorf("located: %+v", r.node)
+	}
+	remove(p, web()) // nobody isolates it any more
+	_ = p.Flush()
+	if len(r.node.Isolated) > 0 {
+		t.Errorf("without policies: %+v", r.node)
+	}
+	apply(p, web())
+	_ = p.Flush()
+	apply(p, pod("web", "10.1.1.2"))
+	_ = p.Flush()
+	if r.node.Interfaces[addr("10.1.1.2")] != "tap1" || len(r.node.Isolated) > 0 {
+		t.Errorf("with an address: %+v", r.node)
+	}
+	if ask := p.Locate(time.Time{}); ask == nil || !slices.Equal(ask.Names, []string{"prod/free"}) {
+		t.Errorf("asks %+v", ask)
+	}
+	remove(p, unborn("web"), unborn("free"))
+	_ = p.Flush()
+	if len(r.node.Interfaces)+len(r.node.Isolated)+len(p.unborn) > 0 {
+		t.Errorf("left: %+v %v", r.node, p.unborn)
 	}
 }
 

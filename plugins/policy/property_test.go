@@ -74,6 +74,9 @@ func objects() *rapid.Generator[event.Change] {
 				Finished: rapid.Bool().Draw(t, "finished"), HostNetwork: rapid.Bool().Draw(t, "host network"),
 				Ports: []model.NamedPort{{Name: "http", Protocol: model.TCP, Port: 8080}},
 			}
+			if rapid.Bool().Draw(t, "no address") {
+				p.IPs = nil
+			}
 			o = p
 		case "policy":
 			p := &model.Policy{
@@ -130,7 +133,9 @@ func TestPathIndependence(t *testing.T) {
 				_ = long.Flush()
 			}
 			if rapid.IntRange(0, 9).Draw(t, fmt.Sprint("locate ", i)) == 0 {
-				long.Located(located("10.1.1.2", "tap9"))
+				l := located("10.1.1.2", "tap9")
+				l.Names = map[string]string{"prod/a": "tap8"}
+				long.Located(l)
 			}
 		}
 		fresh, freshDriver := newCollector()
@@ -138,7 +143,9 @@ func TestPathIndependence(t *testing.T) {
 			fresh.Apply(ch)
 		}
 		for _, p := range []*Processor{long, fresh} {
-			p.Located(located("10.1.1.2", "tap1", "10.1.1.3", "tap2"))
+			l := located("10.1.1.2", "tap1", "10.1.1.3", "tap2")
+			l.Names = map[string]string{"prod/a": "tap3", "prod/b": "tap4"}
+			p.Located(l)
 			_ = p.Flush()
 		}
 		opts := cmp.Options{
@@ -152,7 +159,7 @@ func TestPathIndependence(t *testing.T) {
 		}
 		_ = long.Flush()
 		empty := state{newTold(), nil, longDriver.node}
-		if diff := cmp.Diff(empty, longDriver.state(long), opts); diff != "" || len(long.items)+len(long.parents)+len(long.pods)+len(long.local) > 0 {
+		if diff := cmp.Diff(empty, longDriver.state(long), opts); diff != "" || len(long.items)+len(long.parents)+len(long.pods)+len(long.local)+len(long.unborn) > 0 {
 			t.Fatalf("left behind: -want +got\n%s %v %v %v", diff, long.items, long.parents, long.pods)
 		}
 	})

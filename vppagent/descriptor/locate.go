@@ -26,6 +26,7 @@ func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Rep
 	if err := f.lookups(ctx, l); err != nil {
 		return nil, err
 	}
+	f.names(l.Names)
 	override(&f.out.Uplink, l.Override.Uplink)
 	override(&f.out.Overlay, l.Override.Overlay)
 	override(&f.out.Host, l.Override.Host)
@@ -183,6 +184,18 @@ func (f *finder) tagged(pod string) string {
 		}
 	}
 	return found
+}
+
+// names looks for the interfaces of pods that have no address yet.
+func (f *finder) names(pods []string) {
+	for _, pod := range pods {
+		if name := f.tagged(pod); name != "" {
+			if f.out.Names == nil {
+				f.out.Names = map[string]string{}
+			}
+			f.out.Names[pod] = name
+		}
+	}
 }
 
 // containsName tells that s has name in it, and not as a part of a longer name.
