@@ -8,46 +8,37 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// networkPolicy reads networking.k8s.io/v1 NetworkPolicy into the form Calico gives it.
-func networkPolicy(o *networkingv1.NetworkPolicy) (*model.Policy, *problems) {
-	ps := &problems{ref: namespaced(model.Kind(model.KindNetworkPolicy), &o.ObjectMeta)}
-	ps.names(&o.ObjectMeta, subdomain)
-	return ps.networkPolicy(model.KindNetworkPolicy, &o.Spec), ps
-}
-
-// networkPolicy reads the part that a NetworkPolicy and a staged one have in common.
-func (ps *problems) networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec) *model.Policy {
+// networkPolicy reads networking.k8s.io/v1 NetworkPolicy, or the like part of a staged one, into the form Calico gives it.
+func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, ps *problems) *model.Policy {
 	p := &model.Policy{
 		ID:   model.PolicyID{Kind: kind, Namespace: ps.ref.Namespace, Name: ps.ref.Name},
 		Tier: model.TierDefault, Order: model.OrderKubernetes(), Namespace: ps.ref.Namespace,
 		ApplyOnForward: true, // as Calico has it for every policy of a namespace
 	}
 	p.Ingress, p.Egress = ps.policyTypes(spec)
-	if p.Ingress {
+	if p.Ingress && !ps.lost("spec.ingress") {
 		p.InboundRules = ps.rules("spec.ingress", "ingress", len(spec.Ingress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Ingress[i]
 			return model.ActionAllow, cross(true, ps.peers(f+".from", r.From), ps.npPorts(f+".ports", r.Ports))
 		})
 	}
-	if p.Egress {
+	if p.Egress && !ps.lost("spec.egress") {
 		p.OutboundRules = ps.rules("spec.egress", "egress", len(spec.Egress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Egress[i]
 			return model.ActionAllow, cross(false, ps.peers(f+".to", r.To), ps.npPorts(f+".ports", r.Ports))
 		})
 	}
-	known := len(ps.list)
-	pods := ps.podSelector("spec.podSelector", &spec.PodSelector)
-	if !ps.understood(known) {
-		pods = onlyPods
-		distrust(p)
-	}
+	pods := ps.subject(onlyPods, func() string { return ps.podSelector("spec.podSelector", &spec.PodSelector) }, "spec.podSelector")
 	p.Selector = "(" + pods + ") && " + inNamespace(p.Namespace)
 	return p
 }
 
 // policyTypes are the directions a policy isolates: those it lists; ingress, and egress if it has such rules, if it lists
-// none; both, if one of them is unknown.
+// none. If one of them is unknown they are both, and the policy is distrusted: its rules may not be meant.
 func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, egress bool) {
+	if ps.spoilt("spec.policyTypes") {
+		return true, true
+	}
 	for i, t := range spec.PolicyTypes {
 		switch t {
 		case networkingv1.PolicyTypeIngress:
@@ -56,11 +47,14 @@ func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, 
 			egress = true
 		default:
 			ps.add(at("spec.policyTypes", i), "must be Ingress or Egress", string(t))
-			ingress, egress = true, true
+			ps.distrusted = true
 		}
 	}
-	if len(spec.PolicyTypes) == 0 {
-		return true, len(spec.Egress) > 0
+	switch {
+	case ps.distrusted:
+		return true, true
+	case len(spec.PolicyTypes) == 0:
+		return true, len(spec.Egress) > 0 || ps.lost("spec.egress")
 	}
 	return ingress, egress
 }

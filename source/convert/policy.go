@@ -3,6 +3,7 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -17,16 +18,24 @@ import (
 func (ps *problems) understood(known int) bool { return len(ps.list) == known }
 
 // rules converts the rules of one direction, each by one: it returns the rule's action, and the rule in the model's terms,
-// which may take several. A rule with a problem, or beyond the most a policy may have (0: no limit), fails closed.
+// which may take several. A rule with a problem, or beyond the most a policy may have (0: no limit), fails closed; if there
+// is no telling what the rules are, everything is denied.
 func (ps *problems) rules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
+	if ps.lost(field) {
+		return []model.Rule{{Action: model.ActionDeny, Origin: direction + " rules"}}
+	}
 	if most > 0 && n > most {
 		ps.add(field, fmt.Sprintf("must have at most %d entries", most), n)
 	}
 	var out []model.Rule
 	for i := range n {
-		known := len(ps.list)
-		action, rules := one(at(field, i), i)
-		if most > 0 && i >= most || !ps.understood(known) {
+		f, known := at(field, i), len(ps.list)
+		action, rules := one(f, i)
+		switch {
+		case ps.spoilt(f):
+			ps.list = ps.list[:known] // complained about already, as a misfit
+			fallthrough
+		case most > 0 && i >= most, !ps.understood(known):
 			action, rules = closed(action)
 		}
 		for _, r := range rules {
@@ -35,6 +44,36 @@ func (ps *problems) rules(field, direction string, n, most int, one func(field s
 		}
 	}
 	return out
+}
+
+// subject reads whom a policy applies to, from some fields. One that is not understood makes the policy distrusted, and is
+// the widest the policy could have meant.
+func (ps *problems) subject(widest string, read func() string, fields ...string) string {
+	known, text := len(ps.list), ""
+	lost := slices.ContainsFunc(fields, ps.spoilt)
+	if !lost {
+		text = read()
+	}
+	if lost || !ps.understood(known) {
+		ps.distrusted = true
+		return widest
+	}
+	return text
+}
+
+// first is an order before all others: where a policy goes whose place is not understood.
+func first() model.Order { return model.OrderOf(-math.MaxFloat64) }
+
+// settle applies distrust to a policy that is read.
+func (ps *problems) settle(p *model.Policy) {
+	for _, path := range ps.broken {
+		if !within(path, "spec.ingress") && !within(path, "spec.egress") {
+			ps.distrusted = true
+		}
+	}
+	if ps.distrusted {
+		distrust(p)
+	}
 }
 
 // closed is what a rule that is not understood does: one that allows, or only logs, does nothing; any other denies all.
@@ -182,6 +221,13 @@ func (l *portList) add(p model.Protocol, m model.PortMatch) {
 		l.all = append(l.all, p)
 	} else {
 		l.protocols[i].ports = append(l.protocols[i].ports, m)
+	}
+}
+
+// addName adds a port by its name, of whichever protocol the container port has.
+func (l *portList) addName(m model.PortMatch) {
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		l.add(p, m)
 	}
 }
 

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -57,6 +58,26 @@ func (e *Error) Text(show func(Problem) string) string {
 type problems struct {
 	ref  model.Ref
 	list []Problem
+	// Of policies only: the paths under spec of what did not fit its type, or is no field at all (it is not in the decoded
+	// object), and whether the policy as a whole is not understood.
+	broken     []string
+	distrusted bool
+}
+
+// lost tells that a field, or something it is in, did not fit.
+func (ps *problems) lost(field string) bool {
+	return slices.ContainsFunc(ps.broken, func(p string) bool { return within(field, p) })
+}
+
+// spoilt is lost, or that something inside the field did not fit.
+func (ps *problems) spoilt(field string) bool {
+	return ps.lost(field) || slices.ContainsFunc(ps.broken, func(p string) bool { return within(p, field) })
+}
+
+// within tells that path is outer, or lies in it.
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // add records a problem with a field; value is shown with %q if it is a string, shortened if long, not at all if nil.

@@ -8,18 +8,11 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -201,7 +194,7 @@ func (p *parsed) value(pos *position, part string, tree any, depth int) {
 		return
 	}
 	if element, ok := strings.CutSuffix(kind, "List"); ok {
-		if kind == "List" && gv.Group == "" || readVersion(gv.Group, element) != "" {
+		if _, ok := convert.KindOf(gv.Group, element); ok || kind == "List" && gv.Group == "" {
 			p.items(pos, part, m, apiVersion, element, depth)
 			return
 		}
@@ -239,89 +232,36 @@ func (p *parsed) refuse(pos *position, part, field, why string) {
 	})
 }
 
-// readVersion is the version in which the agent reads a kind; "" if it does not read it.
-func readVersion(group, kind string) string {
-	switch group + "/" + kind {
-	case "/Service", "/Pod", "/Node", "/Namespace", "/ServiceAccount",
-		"discovery.k8s.io/EndpointSlice", "networking.k8s.io/ServiceCIDR", "networking.k8s.io/NetworkPolicy":
-		return "v1"
-	}
-	return ""
-}
-
-// blank is an empty object of a kind readVersion knows.
-func blank(kind model.Kind) runtime.Object {
-	switch kind {
-	case model.KindService:
-		return &corev1.Service{}
-	case model.KindEndpointSlice:
-		return &discoveryv1.EndpointSlice{}
-	case model.KindPod:
-		return &corev1.Pod{}
-	case model.KindNode:
-		return &corev1.Node{}
-	case model.KindNamespace:
-		return &corev1.Namespace{}
-	case model.KindServiceCIDR:
-		return &networkingv1.ServiceCIDR{}
-	case model.KindServiceAccount:
-		return &corev1.ServiceAccount{}
-	case model.Kind(model.KindNetworkPolicy):
-		return &networkingv1.NetworkPolicy{}
-	}
-	panic("manifest: no blank object for kind " + string(kind))
-}
-
 // object takes one object.
 func (p *parsed) object(pos *position, part string, tree map[string]any, gv schema.GroupVersion, kind string) {
-	version := readVersion(gv.Group, kind)
-	if version == "" {
+	k, ok := convert.KindOf(gv.Group, kind)
+	if !ok {
 		p.ignored[gv.String()+" "+kind]++
 		return
 	}
-	e := entry{ref: refOf(model.Kind(kind), tree)}
-	e.origin = pos.doc.origin(pos.line(""))
-	if e.ref.Name == "" {
+	ref := k.Ref(tree)
+	e := entry{ref: ref, origin: pos.doc.origin(pos.line(""))}
+	if ref.Name == "" {
 		e.ref = pos.doc.ref(part)
 	}
-	defer func() {
-		if e.object != nil || e.err != nil {
-			p.entries = append(p.entries, e)
+	var err error
+	if gv.Version == k.Version {
+		var unknown []string
+		e.object, unknown, err = k.Decode(tree)
+		for _, path := range unknown {
+			p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored", pos.doc.origin(pos.line(path)), ref, path))
 		}
-	}()
-	if gv.Version != version {
-		want := schema.GroupVersion{Group: gv.Group, Version: version}
-		e.err = p.located(pos, &convert.Error{Ref: refOf(model.Kind(kind), tree), Problems: []convert.Problem{{
-			Field: "apiVersion", Why: "must be " + want.String(), Value: strconv.Quote(gv.String()),
-		}}})
-		return
-	}
-	obj, err := p.decode(pos, tree, model.Kind(kind))
-	if err == nil {
-		e.object, err = convert.Object(obj)
+	} else {
+		err = &convert.Error{Ref: ref, Problems: []convert.Problem{{
+			Field: "apiVersion", Why: "must be " + k.GroupVersion().String(), Value: strconv.Quote(gv.String()),
+		}}}
 	}
 	if err != nil {
 		e.err = p.located(pos, err)
 	}
-}
-
-// decode fills in the typed object; the error is a *convert.Error if types do not fit.
-func (p *parsed) decode(pos *position, tree map[string]any, kind model.Kind) (runtime.Object, error) {
-	obj := blank(kind)
-	var s fit
-	s.check("", reflect.TypeOf(obj).Elem(), tree)
-	if len(s.wrong) > 0 {
-		return nil, &convert.Error{Ref: refOf(kind, tree), Problems: s.wrong}
+	if e.object != nil || err != nil {
+		p.entries = append(p.entries, e)
 	}
-	for _, path := range s.unknown {
-		p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored",
-			pos.doc.origin(pos.line(path)), refOf(kind, tree), path))
-	}
-	text, err := json.Marshal(tree)
-	if err != nil {
-		return nil, err
-	}
-	return obj, kjson.Unmarshal(text, obj)
 }
 
 // located puts the position in front of an error of conversion, and in front of each further field on another line.
@@ -341,24 +281,4 @@ func (p *parsed) located(pos *position, err error) *Error {
 		return pr.String()
 	})
 	return out
-}
-
-// refOf names an object that is not decoded yet; a name of the wrong type is shown as it is, a missing one is "".
-func refOf(kind model.Kind, tree map[string]any) model.Ref {
-	meta, _ := tree["metadata"].(map[string]any)
-	ref := model.Ref{Kind: kind, Name: scalar(meta["name"])}
-	if !slices.Contains([]model.Kind{model.KindNode, model.KindNamespace, model.KindServiceCIDR}, kind) {
-		ref.Namespace = cmp.Or(scalar(meta["namespace"]), "default")
-	}
-	return ref
-}
-
-func scalar(v any) string {
-	switch v := v.(type) {
-	case string:
-		return v
-	case bool, json.Number:
-		return fmt.Sprint(v)
-	}
-	return ""
 }

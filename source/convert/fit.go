@@ -1,4 +1,4 @@
-package manifest
+package convert
 
 import (
 	"encoding/json"
@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
 // fit compares a tree of JSON values with the Go type it is meant for. Decoders stop at the first mismatch and do not
-// say which element of a list it was in; this finds all of them, with their paths.
+// say which element of a list it was in; this finds all of them, with their paths. What does not fit is set to null in the
+// tree, so that the rest can be decoded.
 type fit struct {
-	wrong   []convert.Problem
+	wrong   []Problem
 	unknown []string // paths of fields the type does not have
 }
 
@@ -58,6 +57,13 @@ func (s *fit) check(path string, t reflect.Type, v any) {
 	}
 }
 
+// misfit checks v and tells whether it is v itself that does not fit, rather than something inside.
+func (s *fit) misfit(path string, t reflect.Type, v any) bool {
+	known := len(s.wrong)
+	s.check(path, t, v)
+	return len(s.wrong) > known && s.wrong[known].Field == path
+}
+
 func (s *fit) object(path string, t reflect.Type, v any) {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -68,7 +74,9 @@ func (s *fit) object(path string, t reflect.Type, v any) {
 	jsonFields(t, fields)
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if f, ok := fields[k]; ok {
-			s.check(join(path, k), f, m[k])
+			if s.misfit(join(path, k), f, m[k]) {
+				m[k] = nil
+			}
 		} else {
 			s.unknown = append(s.unknown, join(path, k))
 		}
@@ -80,9 +88,9 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case name == "-" || !f.IsExported():
 		case name == "" && f.Anonymous:
 			jsonFields(f.Type, into)
+		case name == "-" || !f.IsExported():
 		case name != "":
 			into[name] = f.Type
 		}
@@ -96,7 +104,9 @@ func (s *fit) mapping(path string, t reflect.Type, v any) {
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		s.check(path+"["+k+"]", t.Elem(), m[k])
+		if s.misfit(path+"["+k+"]", t.Elem(), m[k]) {
+			m[k] = nil
+		}
 	}
 }
 
@@ -113,7 +123,9 @@ func (s *fit) list(path string, t reflect.Type, v any) {
 		return
 	}
 	for i, e := range l {
-		s.check(fmt.Sprintf("%s[%d]", path, i), t.Elem(), e)
+		if s.misfit(fmt.Sprintf("%s[%d]", path, i), t.Elem(), e) {
+			l[i] = nil
+		}
 	}
 }
 
@@ -145,7 +157,7 @@ func (s *fit) custom(path string, t reflect.Type, v any) {
 	case reflect.TypeFor[resource.Quantity]():
 		s.mismatch(path, "a quantity such as 100m or 1Gi", v)
 	default:
-		s.wrong = append(s.wrong, convert.Problem{Field: path, Why: "cannot be read: " + err.Error()})
+		s.wrong = append(s.wrong, Problem{Field: path, Why: "cannot be read: " + err.Error()})
 	}
 }
 
@@ -173,7 +185,7 @@ func (s *fit) mismatch(path, want string, v any) {
 	default:
 		shown = fmt.Sprint(v)
 	}
-	s.wrong = append(s.wrong, convert.Problem{Field: path, Why: "must be " + want, Value: shown})
+	s.wrong = append(s.wrong, Problem{Field: path, Why: "must be " + want, Value: shown})
 }
 
 func join(path, key string) string {

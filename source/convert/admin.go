@@ -1,0 +1,318 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Limits of policy.networking.k8s.io.
+const (
+	maxPriority     = 1000
+	maxAdminRules   = 100 // and peers, and ports, of v1alpha1
+	maxClusterRules = 25  // and peers, and protocols, of v1alpha2
+	maxNetworks     = 25
+)
+
+// adminReader reads one of the three kinds of policy.networking.k8s.io; they differ in limits and in the names of actions.
+type adminReader struct {
+	*problems
+	policy  *model.Policy
+	most    int    // rules of a direction, peers and ports of a rule
+	allow   string // the action that allows
+	pass    bool   // there is an action Pass
+	outside bool   // the rule at hand has a peer without container ports
+}
+
+func newAdminReader(ps *problems, tier string) *adminReader {
+	return &adminReader{
+		problems: ps, most: maxAdminRules, allow: "Allow", pass: true,
+		policy: &model.Policy{ID: model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Name: ps.ref.Name}, Tier: tier},
+	}
+}
+
+func adminNetworkPolicy(o *adminPolicy, ps *problems) *model.Policy {
+	r := newAdminReader(ps, model.TierAdmin)
+	r.priority(o.Spec.Priority)
+	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Ingress[i]
+		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
+	})
+	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Egress[i]
+		return r.rule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
+	})
+	return r.finish(&o.Spec.Subject)
+}
+
+func baselineAdminNetworkPolicy(o *baselinePolicy, ps *problems) *model.Policy {
+	r := newAdminReader(ps, model.TierBaseline)
+	r.pass = false
+	if o.Name != "" && o.Name != "default" {
+		r.add("metadata.name", `must be "default"`, o.Name)
+	}
+	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Ingress[i]
+		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
+	})
+	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Egress[i]
+		return r.rule(f+".to", false, in.Action, r.baselinePeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
+	})
+	return r.finish(&o.Spec.Subject)
+}
+
+func clusterNetworkPolicy(o *clusterPolicy, ps *problems) *model.Policy {
+	r := newAdminReader(ps, model.TierKubeAdmin)
+	r.most, r.allow = maxClusterRules, "Accept"
+	r.priority(o.Spec.Priority)
+	switch o.Spec.Tier {
+	case "Admin":
+	case "Baseline":
+		r.policy.Tier = model.TierKubeBaseline
+	default:
+		r.misplaced("spec.tier", "must be Admin or Baseline", o.Spec.Tier)
+	}
+	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Ingress[i]
+		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.protocols(f+".protocols", in.Protocols))
+	})
+	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
+		in := &o.Spec.Egress[i]
+		return r.rule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.protocols(f+".protocols", in.Protocols))
+	})
+	return r.finish(&o.Spec.Subject)
+}
+
+func (r *adminReader) priority(n *int32) {
+	switch {
+	case n == nil:
+		r.misplaced("spec.priority", "is missing", nil)
+	case *n < 0 || *n > maxPriority:
+		r.misplaced("spec.priority", fmt.Sprintf("must be 0 to %d", maxPriority), *n)
+	default:
+		r.policy.Order = model.OrderOf(float64(*n))
+	}
+}
+
+// misplaced records a problem with where the policy belongs among the others: it goes first, and is distrusted.
+func (r *adminReader) misplaced(field, why string, value any) {
+	if !r.lost(field) {
+		r.add(field, why, value)
+	}
+	r.distrusted, r.policy.Order = true, first()
+}
+
+func (r *adminReader) inbound(n int, one func(field string, i int) (model.Action, []model.Rule)) {
+	r.policy.InboundRules = r.rules("spec.ingress", "ingress", n, r.most, one)
+}
+
+func (r *adminReader) outbound(n int, one func(field string, i int) (model.Action, []model.Rule)) {
+	r.policy.OutboundRules = r.rules("spec.egress", "egress", n, r.most, one)
+}
+
+// finish reads the subject. A policy governs the directions it has rules for; one that has none would govern both, which
+// is the same where a tier ends with Pass.
+func (r *adminReader) finish(subject *adminSubject) *model.Policy {
+	p := r.policy
+	p.Selector = r.subject("("+onlyPods+") && "+inAnyNamespace, func() string { return r.subjectPods("spec.subject", subject) }, "spec.subject")
+	p.Ingress, p.Egress = len(p.InboundRules) > 0, len(p.OutboundRules) > 0
+	return p
+}
+
+// rule puts a rule together from its parts, each of which is read already.
+func (r *adminReader) rule(peersField string, inbound bool, action string, peers []model.Peer, ports []protocolPorts) (model.Action, []model.Rule) {
+	r.count(peersField, len(peers))
+	outside := r.outside
+	r.outside = false
+	named := slices.ContainsFunc(ports, func(p protocolPorts) bool {
+		return slices.ContainsFunc(p.ports, func(m model.PortMatch) bool { return m.Name != "" })
+	})
+	if outside && named {
+		r.add(peersField, "must be pods or namespaces only, for there is a named port: networks and nodes have none", nil)
+	}
+	field := peersField[:strings.LastIndexByte(peersField, '.')]
+	return r.action(field+".action", action), cross(inbound, peers, ports)
+}
+
+// action reads what a rule does; the empty action comes back for a wrong one, which is none that allows.
+func (r *adminReader) action(field, s string) model.Action {
+	switch {
+	case s == r.allow:
+		return model.ActionAllow
+	case s == "Deny":
+		return model.ActionDeny
+	case s == "Pass" && r.pass:
+		return model.ActionPass
+	case r.pass:
+		r.add(field, "must be "+r.allow+", Deny or Pass", s)
+	default:
+		r.add(field, "must be "+r.allow+" or Deny", s)
+	}
+	return ""
+}
+
+// pods reads a selection of pods: a selector of namespaces, and one of pods in them.
+func (r *adminReader) pods(field string, s *adminSubject) (namespaces, pods string) {
+	switch {
+	case s.Namespaces != nil && s.Pods == nil:
+		return r.namespaceSelector(field+".namespaces", s.Namespaces), onlyPods
+	case s.Pods != nil && s.Namespaces == nil:
+		return r.namespaceSelector(field+".pods.namespaceSelector", &s.Pods.NamespaceSelector),
+			r.podSelector(field+".pods.podSelector", &s.Pods.PodSelector)
+	}
+	r.add(field, "must have exactly one of namespaces and pods", nil)
+	return inAnyNamespace, onlyPods
+}
+
+func (r *adminReader) subjectPods(field string, s *adminSubject) string {
+	namespaces, pods := r.pods(field, s)
+	return "(" + pods + ") && (" + namespaces + ")"
+}
+
+func (r *adminReader) podPeer(field string, s *adminSubject) model.Peer {
+	namespaces, pods := r.pods(field, s)
+	return model.Peer{
+		Selector:         "(" + namespaces + ") && (" + pods + ")",
+		OriginalSelector: pods, OriginalNamespaceSelector: namespaces,
+	}
+}
+
+func (r *adminReader) ingressPeers(field string, list []adminSubject) []model.Peer {
+	var out []model.Peer
+	for i := range list {
+		out = append(out, r.podPeer(at(field, i), &list[i]))
+	}
+	return out
+}
+
+func (r *adminReader) baselinePeers(field string, list []egressPeer) []model.Peer {
+	var out []model.Peer
+	for i := range list {
+		out = append(out, r.egressPeer(at(field, i), &list[i], nil))
+	}
+	return out
+}
+
+func (r *adminReader) namedPeers(field string, list []namedPeer) []model.Peer {
+	var out []model.Peer
+	for i := range list {
+		out = append(out, r.egressPeer(at(field, i), &list[i].egressPeer, list[i].DomainNames))
+	}
+	return out
+}
+
+// egressPeer reads a peer that may be outside of the cluster. No data plane of ours can tell whom a domain name means at
+// the moment, so a rule with one is not understood.
+func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string) model.Peer {
+	given := 0
+	for _, is := range []bool{in.Namespaces != nil, in.Pods != nil, in.Nodes != nil, in.Networks != nil, domains != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		r.add(field, "must have exactly one of namespaces, pods, nodes and networks", nil)
+	case domains != nil:
+		r.add(field+".domainNames", "is not supported: peers must be namespaces, pods, nodes or networks", nil)
+	case in.Nodes != nil:
+		r.outside = true
+		return model.Peer{Selector: r.nodeSelector(field+".nodes", in.Nodes)}
+	case in.Networks != nil:
+		r.outside = true
+		if n := len(*in.Networks); n < 1 || n > maxNetworks {
+			r.add(field+".networks", fmt.Sprintf("must have 1 to %d entries", maxNetworks), n)
+			return model.Peer{}
+		}
+		return model.Peer{Nets: r.prefixes(field+".networks", *in.Networks)}
+	default:
+		return r.podPeer(field, &in.adminSubject)
+	}
+	return model.Peer{}
+}
+
+// adminPorts reads the ports of a rule: each of one protocol, or (a name) of whichever the container port has. No list is
+// every protocol there is.
+func (r *adminReader) adminPorts(field string, list *[]adminPort) []protocolPorts {
+	var ports portList
+	if list == nil {
+		return ports.take()
+	}
+	r.count(field, len(*list))
+	for i := range *list {
+		in, f := &(*list)[i], at(field, i)
+		switch {
+		case in.PortNumber != nil && in.NamedPort == nil && in.PortRange == nil:
+			n := r.port(f+".portNumber.port", in.PortNumber.Port)
+			ports.add(r.protocol(f+".portNumber.protocol", in.PortNumber.Protocol), model.PortMatch{First: n, Last: n})
+		case in.PortNumber == nil && in.NamedPort != nil && in.PortRange == nil:
+			ports.addName(r.containerPortName(f+".namedPort", *in.NamedPort))
+		case in.PortNumber == nil && in.NamedPort == nil && in.PortRange != nil:
+			m := r.portRange(f+".portRange.start", in.PortRange.Start, f+".portRange.end", in.PortRange.End)
+			ports.add(r.protocol(f+".portRange.protocol", in.PortRange.Protocol), m)
+		default:
+			r.add(f, "must have exactly one of portNumber, namedPort and portRange", nil)
+		}
+	}
+	return ports.take()
+}
+
+func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protocolPorts {
+	var ports portList
+	if list == nil {
+		return ports.take()
+	}
+	r.count(field, len(*list))
+	for i := range *list {
+		in, f, given := &(*list)[i], at(field, i), 0
+		for _, p := range []struct {
+			name     string
+			protocol model.Protocol
+			port     *clusterPort
+		}{{".tcp", model.TCP, in.TCP}, {".udp", model.UDP, in.UDP}, {".sctp", model.SCTP, in.SCTP}} {
+			if p.port != nil {
+				given++
+				ports.add(p.protocol, r.clusterPort(f+p.name, p.port))
+			}
+		}
+		if in.DestinationNamedPort != nil {
+			given++
+			ports.addName(r.containerPortName(f+".destinationNamedPort", *in.DestinationNamedPort))
+		}
+		if given != 1 {
+			r.add(f, "must have exactly one of tcp, udp, sctp and destinationNamedPort", nil)
+		}
+	}
+	return ports.take()
+}
+
+func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch {
+	field += ".destinationPort"
+	d := in.DestinationPort
+	switch {
+	case d == nil:
+		r.add(field, "is missing", nil)
+	case d.Number != nil && d.Range == nil:
+		n := r.port(field+".number", *d.Number)
+		return model.PortMatch{First: n, Last: n}
+	case d.Range != nil && d.Number == nil:
+		m := r.portRange(field+".range.start", d.Range.Start, field+".range.end", d.Range.End)
+		if m.First == m.Last && m.First != 0 {
+			r.add(field+".range.end", "must be greater than start", d.Range.End)
+		}
+		return m
+	default:
+		r.add(field, "must have exactly one of number and range", nil)
+	}
+	return model.PortMatch{}
+}
+
+// count demands at least one entry of a list that is given.
+func (r *adminReader) count(field string, n int) {
+	if n < 1 || n > r.most {
+		r.add(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)
+	}
+}

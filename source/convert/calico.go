@@ -1,0 +1,226 @@
+package convert
+
+import (
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/selector"
+)
+
+// calicoNetworkPolicy reads projectcalico.org/v3 NetworkPolicy: it applies to, and its selectors select from, what is in
+// its namespace.
+func calicoNetworkPolicy(spec *calicoSpec, ps *problems) *model.Policy {
+	p := ps.calicoPolicy(spec)
+	p.Namespace, p.ApplyOnForward = p.ID.Namespace, true
+	p.Selector = ps.subject(inNamespace(p.Namespace), func() string {
+		text := inNamespace(p.Namespace)
+		if ps.valid("spec.selector", spec.Selector) {
+			text = "(" + spec.Selector + ") && " + text
+		}
+		return ps.composed("spec", ps.andAccounts(text, spec.ServiceAccountSelector))
+	}, "spec.selector", "spec.serviceAccountSelector")
+	return p
+}
+
+// globalNetworkPolicy reads projectcalico.org/v3 GlobalNetworkPolicy. As soon as it selects by namespace or service account
+// it is about things that have one, so all() means that.
+func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
+	p := ps.calicoPolicy(&spec.calicoSpec)
+	p.Untracked, p.PreDNAT, p.ApplyOnForward = spec.DoNotTrack, spec.PreDNAT, spec.ApplyOnForward
+	ps.hostFlags(p)
+	p.Selector = ps.subject("all()", func() string {
+		text := ""
+		if ps.valid("spec.selector", spec.Selector) {
+			text = spec.Selector
+		}
+		if ns := ps.prefixed("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
+			text = strings.ReplaceAll(and(text, ns), "all()", inAnyNamespace)
+		}
+		if spec.ServiceAccountSelector != "" {
+			text = strings.ReplaceAll(ps.andAccounts(text, spec.ServiceAccountSelector), "all()", "has("+model.LabelServiceAccount+")")
+		}
+		return ps.composed("spec", text)
+	}, "spec.selector", "spec.namespaceSelector", "spec.serviceAccountSelector")
+	return p
+}
+
+// hostFlags checks what only concerns host endpoints. A flag that contradicts another is refused and kept: policies of those
+// kinds stand before the others.
+func (ps *problems) hostFlags(p *model.Policy) {
+	if p.Untracked && p.PreDNAT {
+		ps.add("spec.preDNAT", "must not be set together with doNotTrack", nil)
+	}
+	if (p.Untracked || p.PreDNAT) && !p.ApplyOnForward {
+		ps.add("spec.applyOnForward", "must be true with doNotTrack or preDNAT", nil)
+		p.ApplyOnForward = true
+	}
+	if p.PreDNAT && p.Egress {
+		ps.add("spec.preDNAT", "must not be set on a policy for egress", nil)
+	}
+}
+
+// calicoPolicy reads what policies of Calico's have in common.
+func (ps *problems) calicoPolicy(spec *calicoSpec) *model.Policy {
+	p := &model.Policy{
+		ID:   model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Namespace: ps.ref.Namespace, Name: ps.ref.Name},
+		Tier: spec.Tier,
+	}
+	if p.Tier == "" {
+		p.Tier = model.TierDefault
+	}
+	switch {
+	case ps.spoilt("spec.order"):
+		p.Order = first()
+	case spec.Order != nil:
+		p.Order = model.OrderOf(*spec.Order)
+	}
+	for i, hint := range spec.PerformanceHints {
+		if hint != "AssumeNeededOnEveryNode" {
+			ps.add(at("spec.performanceHints", i), "must be AssumeNeededOnEveryNode", hint)
+			continue
+		}
+		p.Everywhere = true
+	}
+	p.Ingress, p.Egress = ps.calicoTypes(spec)
+	namespace := ps.ref.Namespace
+	if p.Ingress {
+		p.InboundRules = ps.calicoRules("spec.ingress", true, spec.Ingress, namespace)
+	}
+	if p.Egress {
+		p.OutboundRules = ps.calicoRules("spec.egress", false, spec.Egress, namespace)
+	}
+	if ps.spoilt("spec.tier") {
+		ps.everywhere(p)
+	}
+	return p
+}
+
+// everywhere makes a policy whose tier is not understood come before all, and end like a tier that denies.
+func (ps *problems) everywhere(p *model.Policy) {
+	p.Tier, p.Order = model.TierAdmin, first()
+	last := model.Rule{Action: model.ActionDeny, Origin: "end of tier"}
+	if p.Ingress {
+		p.InboundRules = append(p.InboundRules, last)
+	}
+	if p.Egress {
+		p.OutboundRules = append(p.OutboundRules, last)
+	}
+}
+
+// calicoTypes are the directions a policy governs: those it lists, or those it has rules for, or ingress. If one of them is
+// unknown they are both, and the policy is distrusted.
+func (ps *problems) calicoTypes(spec *calicoSpec) (ingress, egress bool) {
+	if ps.spoilt("spec.types") {
+		return true, true
+	}
+	for i, t := range spec.Types {
+		switch t {
+		case "Ingress":
+			ingress = true
+		case "Egress":
+			egress = true
+		default:
+			ps.add(at("spec.types", i), "must be Ingress or Egress", t)
+			ps.distrusted = true
+		}
+	}
+	switch {
+	case ps.distrusted:
+		return true, true
+	case len(spec.Types) == 0:
+		egress = len(spec.Egress) > 0 || ps.lost("spec.egress")
+		ingress = !egress || len(spec.Ingress) > 0 || ps.lost("spec.ingress")
+	}
+	return ingress, egress
+}
+
+// convert reads a staged policy. One that stands for the removal of another has nothing to list.
+func (o *stagedPolicy) convert(ps *problems) *model.Policy {
+	if !ps.staged(o.Spec.StagedAction) {
+		return nil
+	}
+	return calicoNetworkPolicy(&o.Spec.calicoSpec, ps)
+}
+
+func (o *stagedGlobalPolicy) convert(ps *problems) *model.Policy {
+	if !ps.staged(o.Spec.StagedAction) {
+		return nil
+	}
+	return globalNetworkPolicy(&o.Spec.globalSpec, ps)
+}
+
+func (o *stagedKubernetesPolicy) convert(ps *problems) *model.Policy {
+	if !ps.staged(o.Spec.StagedAction) {
+		return nil
+	}
+	return networkPolicy(model.KindStagedKubernetesPolicy, &o.Spec.NetworkPolicySpec, ps)
+}
+
+// staged tells that a staged policy is one to come, or to be thought of, rather than the end of one.
+func (ps *problems) staged(action string) bool {
+	switch action {
+	case "", "Set", "Learn", "Ignore":
+		return true
+	case "Delete":
+		return false
+	}
+	ps.add("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
+	return true
+}
+
+// valid checks a selector; an empty one is none.
+func (ps *problems) valid(field, text string) bool {
+	if text == "" {
+		return false
+	}
+	if _, err := selector.Parse(text); err != nil {
+		ps.badSelector(field, err)
+		return false
+	}
+	if strings.Contains(text, "global(") {
+		ps.add(field, "must not be global(), which selects namespaces only", nil)
+		return false
+	}
+	return true
+}
+
+func (ps *problems) badSelector(field string, err error) {
+	why, value := err.Error(), ""
+	if s, ok := err.(*selector.SyntaxError); ok {
+		why, value = s.Reason, s.Text
+	}
+	ps.add(field, "is not a selector: "+why, value)
+}
+
+// composed checks a selector that was put together: parts that are fine can be too deep in sum.
+func (ps *problems) composed(field, text string) string {
+	if _, err := selector.Parse(text); err != nil {
+		ps.badSelector(field, err)
+	}
+	return text
+}
+
+// prefixed is the canonical text of a selector of namespaces or service accounts, as one of what inherits their labels.
+func (ps *problems) prefixed(field, text, prefix string) string {
+	if text == "" {
+		return ""
+	}
+	s, err := selector.ParsePrefixed(text, prefix)
+	if err != nil {
+		ps.badSelector(field, err)
+		return ""
+	}
+	return s.String()
+}
+
+func (ps *problems) andAccounts(text, accounts string) string {
+	return and(text, ps.prefixed("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
+}
+
+// and joins two selectors, either of which may be none.
+func and(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return "(" + a + ") && " + b
+}

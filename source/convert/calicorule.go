@@ -1,0 +1,325 @@
+package convert
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/selector"
+)
+
+// calicoRules reads the rules of one direction of a policy in a namespace ("": of a cluster-wide one, or a profile).
+func (ps *problems) calicoRules(field string, inbound bool, list []calicoRule, namespace string) []model.Rule {
+	direction := "egress"
+	if inbound {
+		direction = "ingress"
+	}
+	return ps.rules(field, direction, len(list), 0, func(f string, i int) (model.Action, []model.Rule) {
+		x := calicoRuleReader{problems: ps, namespace: namespace, inbound: inbound}
+		return x.rule(f, &list[i])
+	})
+}
+
+// calicoRuleReader reads one rule.
+type calicoRuleReader struct {
+	*problems
+	namespace string
+	inbound   bool
+	family    uint8 // 4 or 6, if the rule's version or a range it names says so
+}
+
+func (x *calicoRuleReader) rule(field string, in *calicoRule) (model.Action, []model.Rule) {
+	r := model.Rule{}
+	if v := in.IPVersion; v != nil && *v != 4 && *v != 6 {
+		x.add(field+".ipVersion", "must be 4 or 6", *v)
+	} else if v != nil {
+		r.IPVersion = uint8(*v)
+		x.family = r.IPVersion
+	}
+	r.Protocol = x.ruleProtocol(field+".protocol", in.Protocol)
+	r.NotProtocol = x.ruleProtocol(field+".notProtocol", in.NotProtocol)
+	r.ICMP = x.icmp(field+".icmp", in.ICMP, r.Protocol)
+	r.NotICMP = x.icmp(field+".notICMP", in.NotICMP, r.Protocol)
+	ports := hasPorts(r.Protocol)
+	r.Source = x.entity(field+".source", &in.Source, ports, true)
+	r.Destination = x.entity(field+".destination", &in.Destination, ports, false)
+	if in.HTTP != nil {
+		x.add(field+".http", "is not supported: no data plane here looks into HTTP", nil)
+	}
+	if in.Metadata != nil {
+		r.Annotations = cloned(in.Metadata.Annotations)
+	}
+	switch in.Action {
+	case "Allow":
+		return model.ActionAllow, []model.Rule{r}
+	case "Deny":
+		return model.ActionDeny, []model.Rule{r}
+	case "Log":
+		return model.ActionLog, []model.Rule{r}
+	case "Pass":
+		return model.ActionPass, []model.Rule{r}
+	}
+	x.add(field+".action", "must be Allow, Deny, Log or Pass", in.Action)
+	return "", nil
+}
+
+// ruleProtocol reads a protocol by number, or by one of Calico's names in any case.
+func (x *calicoRuleReader) ruleProtocol(field string, p *intstr.IntOrString) model.RuleProtocol {
+	if p == nil {
+		return model.RuleProtocol{}
+	}
+	text, n := strings.ToLower(p.StrVal), int(p.IntVal)
+	if p.Type == intstr.String {
+		if slices.Contains([]string{"tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"}, text) {
+			return model.RuleProtocol{Name: text}
+		}
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			n = 0
+		}
+	}
+	if n < 1 || n > 255 {
+		x.add(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
+		return model.RuleProtocol{}
+	}
+	return model.RuleProtocol{Number: uint8(n)}
+}
+
+func hasPorts(p model.RuleProtocol) bool {
+	return p.Name == "tcp" || p.Name == "udp" || p.Name == "sctp" ||
+		p.Name == "" && slices.Contains([]model.Protocol{model.TCP, model.UDP, model.SCTP}, model.Protocol(p.Number))
+}
+
+func (x *calicoRuleReader) icmp(field string, in *calicoICMP, p model.RuleProtocol) *model.ICMPMatch {
+	if in == nil {
+		return nil
+	}
+	if p.Name != "icmp" && p.Name != "icmpv6" && p.Number != 1 && p.Number != 58 {
+		x.add(field, "needs protocol ICMP or ICMPv6", nil)
+	}
+	m := &model.ICMPMatch{}
+	switch {
+	case in.Type == nil && in.Code == nil:
+		return nil
+	case in.Type == nil:
+		x.add(field+".code", "needs a type", *in.Code)
+	case *in.Type < 0 || *in.Type > 254:
+		x.add(field+".type", "must be 0 to 254", *in.Type)
+	case in.Code != nil && (*in.Code < 0 || *in.Code > 255):
+		x.add(field+".code", "must be 0 to 255", *in.Code)
+	default:
+		m.Type = uint8(*in.Type)
+		if in.Code != nil {
+			m.Code, m.HasCode = uint8(*in.Code), true
+		}
+	}
+	return m
+}
+
+// entity reads one end of a rule.
+func (x *calicoRuleReader) entity(field string, in *calicoEntity, ports, source bool) model.Peer {
+	if (len(in.Ports) > 0 || len(in.NotPorts) > 0) && !ports {
+		x.add(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
+	}
+	p := model.Peer{
+		Nets:             x.nets(field+".nets", in.Nets, false),
+		NotNets:          x.nets(field+".notNets", in.NotNets, true),
+		Ports:            x.ports(field+".ports", in.Ports),
+		NotPorts:         x.ports(field+".notPorts", in.NotPorts),
+		Selector:         x.peerSelector(field, in),
+		OriginalSelector: in.Selector, OriginalNamespaceSelector: in.NamespaceSelector, OriginalNotSelector: in.NotSelector,
+	}
+	if x.valid(field+".notSelector", in.NotSelector) {
+		p.NotSelector = x.notNodes(field+".notSelector", in.NotSelector)
+	}
+	if a := in.ServiceAccounts; a != nil {
+		p.ServiceAccountNames, p.ServiceAccountSelector = slices.Clone(a.Names), a.Selector
+	}
+	if in.Services != nil {
+		p.Service = x.service(field, in, source)
+	}
+	return p
+}
+
+// nets reads ranges or addresses, of one family in the whole rule. None of everything would be nothing: that is a mistake.
+func (x *calicoRuleReader) nets(field string, list []string, negated bool) []netip.Prefix {
+	var out []netip.Prefix
+	for i, s := range list {
+		p := x.netOrAddr(at(field, i), s)
+		if !p.IsValid() {
+			continue
+		}
+		family := uint8(4)
+		if p.Addr().Is6() {
+			family = 6
+		}
+		if x.family == 0 {
+			x.family = family
+		}
+		if family != x.family {
+			x.add(at(field, i), "must be of the rule's IP version, and of the family of its other ranges", s)
+		}
+		if negated && p.Bits() == 0 {
+			x.add(at(field, i), "must not be everything there is", s)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// netOrAddr reads a range, or an address as the range of one.
+func (ps *problems) netOrAddr(field, s string) netip.Prefix {
+	if !strings.Contains(s, "/") {
+		a := ps.addr(field, s)
+		if !a.IsValid() {
+			return netip.Prefix{}
+		}
+		return netip.PrefixFrom(a, a.BitLen())
+	}
+	return ps.prefix(field, s)
+}
+
+// ports reads numbers, ranges "first:last", and names.
+func (x *calicoRuleReader) ports(field string, list []intstr.IntOrString) []model.PortMatch {
+	var out []model.PortMatch
+	for i := range list {
+		if m, ok := x.calicoPort(at(field, i), &list[i]); ok {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (ps *problems) calicoPort(field string, in *intstr.IntOrString) (model.PortMatch, bool) {
+	first, last, isRange := strings.Cut(in.String(), ":")
+	if !isRange {
+		last = first
+	}
+	a, errA := strconv.ParseUint(first, 10, 16)
+	b, errB := strconv.ParseUint(last, 10, 16)
+	switch {
+	case errA == nil && errB == nil && a <= b:
+		return model.PortMatch{First: uint16(a), Last: uint16(b)}, true
+	case errA == nil || errB == nil || isRange || !portName(in.StrVal):
+		ps.add(field, "must be a port (0 to 65535), a range first:last, or the name of a port", in.String())
+		return model.PortMatch{}, false
+	}
+	return model.PortMatch{Name: in.StrVal}, true
+}
+
+// portName tells that s can be the name of an endpoint's port in Calico.
+func portName(s string) bool {
+	return s != "" && len(s) <= 128 && strings.TrimLeftFunc(s, func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
+	}) == ""
+}
+
+// peerSelector is one selector for everything an end of a rule asks of endpoints: their labels, their service accounts and
+// their namespaces. With any of these, or a negated selector, a policy of a namespace means its own, unless it says which.
+func (x *calicoRuleReader) peerSelector(field string, in *calicoEntity) string {
+	var parts []string
+	if in.ServiceAccounts != nil {
+		if s := x.accounts(field+".serviceAccounts", in.ServiceAccounts); s != "" {
+			parts = append(parts, s)
+		}
+	}
+	if x.valid(field+".selector", in.Selector) {
+		parts = append(parts, in.Selector)
+	}
+	text := strings.Join(parts, "")
+	if len(parts) > 1 {
+		text = "(" + strings.Join(parts, ") && (") + ")"
+	}
+	namespaces := ""
+	switch {
+	case in.NamespaceSelector != "":
+		namespaces = x.namespaces(field+".namespaceSelector", in.NamespaceSelector)
+	case x.namespace != "" && (text != "" || in.NotSelector != ""):
+		namespaces = inNamespace(x.namespace)
+	}
+	switch {
+	case namespaces != "" && text != "":
+		text = "(" + namespaces + ") && (" + text + ")"
+	case namespaces != "":
+		text = namespaces
+	}
+	if text == "" {
+		return ""
+	}
+	return x.notNodes(field, text)
+}
+
+// namespaces is a selector of namespaces as one of what is in them; all() is what is in any, global() what is in none.
+func (x *calicoRuleReader) namespaces(field, text string) string {
+	s := x.prefixed(field, text, model.PrefixNamespace)
+	if strings.Contains(s, "global()") && s != "global()" {
+		x.add(field, "must not have anything beside global()", text)
+	}
+	s = strings.ReplaceAll(s, "all()", inAnyNamespace)
+	return strings.ReplaceAll(s, "global()", "!"+inAnyNamespace)
+}
+
+func (x *calicoRuleReader) accounts(field string, in *calicoAccounts) string {
+	text := x.prefixed(field+".selector", in.Selector, model.PrefixServiceAccount)
+	if len(in.Names) == 0 {
+		return text
+	}
+	for i, n := range in.Names {
+		subdomain(x.problems, at(field+".names", i), n)
+	}
+	names := model.LabelServiceAccount + " in { '" + strings.Join(in.Names, "', '") + "' }"
+	if text == "" {
+		return names
+	}
+	return "(" + text + ") && (" + names + ")"
+}
+
+// notNodes keeps the network sets of Nodes (model.NodeSet) out of a selector that would match them for want of any label
+// it asks for. It also checks the selector as a whole.
+func (x *calicoRuleReader) notNodes(field, text string) string {
+	s, err := selector.Parse(text)
+	if err != nil {
+		if len(x.list) == 0 || !within(x.list[len(x.list)-1].Field, field) {
+			x.badSelector(field, err)
+		}
+		return text
+	}
+	if !s.Matches(selector.Map(nil)) {
+		return text
+	}
+	return "(" + text + ") && !has(" + model.LabelNode + ")"
+}
+
+// service reads a match of a Service's endpoints: by address where they are the source, by address and port where they are
+// the destination.
+func (x *calicoRuleReader) service(field string, in *calicoEntity, source bool) model.ServiceID {
+	id := model.ServiceID{Name: in.Services.Name, Namespace: in.Services.Namespace}
+	if id.Namespace == "" {
+		id.Namespace = x.namespace
+	}
+	f := field + ".services"
+	if len(validation.IsDNS1123Label(id.Name)) > 0 {
+		x.add(f+".name", wantLabel, id.Name)
+	}
+	if id.Namespace == "" {
+		x.add(f+".namespace", "is missing: a cluster-wide policy has none of its own", nil)
+	} else if len(validation.IsDNS1123Label(id.Namespace)) > 0 {
+		x.add(f+".namespace", wantLabel, id.Namespace)
+	}
+	if source != x.inbound {
+		x.add(f, "must be the source of an ingress rule or the destination of an egress rule", nil)
+	}
+	if in.Selector != "" || in.NotSelector != "" || in.NamespaceSelector != "" || in.ServiceAccounts != nil ||
+		len(in.Nets) > 0 || len(in.NotNets) > 0 {
+		x.add(f, "must not be given together with selectors, service accounts or nets", nil)
+	}
+	if !source && (len(in.Ports) > 0 || len(in.NotPorts) > 0) {
+		x.add(f, "must not be given together with ports: those of the service count", nil)
+	}
+	return id
+}

@@ -1,0 +1,139 @@
+package convert
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// metadataAnnotation is where objects of crd.projectcalico.org keep the labels they have as projectcalico.org/v3.
+const metadataAnnotation = GroupCalico + "/metadata"
+
+// labels are the object's labels as users of Calico see them.
+func (o *object) labels() map[string]string {
+	var meta metav1.ObjectMeta
+	if text, ok := o.Annotations[metadataAnnotation]; ok && json.Unmarshal([]byte(text), &meta) == nil {
+		return cloned(meta.Labels)
+	}
+	return cloned(o.Labels)
+}
+
+// tier reads a Tier. The built-in ones are as they are. One that is not understood comes first and ends with a deny.
+func tier(o *calicoTier, ps *problems) *model.Tier {
+	ps.names(&o.ObjectMeta, subdomain)
+	t := &model.Tier{Name: o.Name, DefaultAction: model.TierDeny}
+	switch o.Spec.DefaultAction {
+	case "", string(model.TierDeny):
+	case string(model.TierPass):
+		t.DefaultAction = model.TierPass
+	default:
+		ps.add("spec.defaultAction", "must be Deny or Pass", o.Spec.DefaultAction)
+	}
+	if ps.spoilt("spec.order") {
+		t.Order = first()
+	} else if o.Spec.Order != nil {
+		t.Order = model.OrderOf(*o.Spec.Order)
+	}
+	for _, b := range model.BuiltinTiers() {
+		if b.Name != t.Name {
+			continue
+		}
+		if t.Order != b.Order {
+			ps.add("spec.order", "must be that of the built-in tier", nil)
+		}
+		if t.DefaultAction != b.DefaultAction {
+			ps.add("spec.defaultAction", "must be that of the built-in tier, "+string(b.DefaultAction), nil)
+		}
+		return b
+	}
+	return t
+}
+
+// profile reads a Profile. One that is refused is not there, and denies everything like any profile that is not.
+func profile(o *calicoProfile, ps *problems) (*model.Profile, *problems) {
+	ps.names(&o.ObjectMeta, subdomain)
+	return &model.Profile{
+		Name: o.Name, Labels: cloned(o.Spec.LabelsToApply),
+		Rules: &model.ProfileRules{
+			Inbound:  ps.calicoRules("spec.ingress", true, o.Spec.Ingress, ""),
+			Outbound: ps.calicoRules("spec.egress", false, o.Spec.Egress, ""),
+		},
+	}, ps
+}
+
+// netset reads a NetworkSet, which inherits its namespace's labels, or a GlobalNetworkSet. What of it is no range is left
+// out: there is no telling whether it would have been allowed or denied.
+func netset(o *networkSet, ps *problems) *model.NetworkSet {
+	ps.names(&o.ObjectMeta, subdomain)
+	s := &model.NetworkSet{Name: ps.ref.Name, Labels: o.labels()}
+	if ns := ps.ref.Namespace; ns != "" {
+		s.Name = ns + "/" + s.Name
+		s.Profiles = []string{"kns." + ns}
+		if s.Labels == nil {
+			s.Labels = map[string]string{}
+		}
+		s.Labels[model.LabelNamespace] = ns
+	}
+	for i, text := range o.Spec.Nets {
+		if ps.spoilt(at("spec.nets", i)) {
+			continue
+		}
+		if p := ps.netOrAddr(at("spec.nets", i), text); p.IsValid() && !slices.Contains(s.Nets, p) {
+			s.Nets = append(s.Nets, p)
+		}
+	}
+	slices.SortFunc(s.Nets, netip.Prefix.Compare)
+	return s
+}
+
+// hep reads a HostEndpoint. What of it is not understood is left out, and the interface stays policed.
+func hep(o *hostEndpoint, ps *problems) *model.HostEndpoint {
+	ps.names(&o.ObjectMeta, subdomain)
+	h := &model.HostEndpoint{
+		ID: model.HostEndpointID{Node: o.Spec.Node, Name: o.Name}, Interface: o.Spec.InterfaceName,
+		Profiles: slices.Clone(o.Spec.Profiles), Labels: o.labels(),
+	}
+	if h.ID.Node == "" {
+		ps.add("spec.node", "is missing", nil)
+		return nil
+	}
+	for i, text := range o.Spec.ExpectedIPs {
+		if !ps.spoilt(at("spec.expectedIPs", i)) {
+			if a := ps.addr(at("spec.expectedIPs", i), text); a.IsValid() {
+				h.Addrs = append(h.Addrs, a)
+			}
+		}
+	}
+	if h.Interface == "" && len(h.Addrs) == 0 {
+		ps.add("spec", "must have an interfaceName or expectedIPs", nil)
+	}
+	for i := range o.Spec.Ports {
+		in, f := &o.Spec.Ports[i], at("spec.ports", i)
+		known := len(ps.list)
+		p := model.NamedPort{Name: in.Name, Protocol: ps.portProtocol(f+".protocol", &in.Protocol), Port: ps.port(f+".port", in.Port)}
+		if !portName(p.Name) {
+			ps.add(f+".name", "must be the name of a port", p.Name)
+		}
+		if ps.understood(known) && !ps.spoilt(f) {
+			h.Ports = append(h.Ports, p)
+		}
+	}
+	return h
+}
+
+// portProtocol reads the protocol of a host endpoint's port.
+func (ps *problems) portProtocol(field string, p *intstr.IntOrString) model.Protocol {
+	for _, known := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
+		if strings.EqualFold(p.StrVal, known.String()) || p.Type == intstr.Int && p.IntVal == int32(known) {
+			return known
+		}
+	}
+	ps.add(field, wantProtocol, p.String())
+	return 0
+}

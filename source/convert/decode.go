@@ -1,0 +1,179 @@
+package convert
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Ref names an object that is not decoded yet; a name of the wrong type is shown as it is, a missing one is "".
+func (k *Kind) Ref(tree map[string]any) model.Ref {
+	meta, _ := tree["metadata"].(map[string]any)
+	ref := model.Ref{Kind: k.Model, Name: scalar(meta["name"])}
+	if k.Namespaced {
+		ref.Namespace = cmp.Or(scalar(meta["namespace"]), metav1.NamespaceDefault)
+	}
+	return ref
+}
+
+func scalar(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case bool, json.Number:
+		return fmt.Sprint(v)
+	}
+	return ""
+}
+
+// Decode converts an object that is a tree of JSON values with numbers as json.Number; the tree is used up. Results are
+// those of Object, and the paths of fields the kind does not have: in the spec of a policy they are problems, for they may
+// say what the policy means; elsewhere they are passed over.
+func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, err error) {
+	ps := &problems{ref: k.Ref(tree)}
+	blank, s := k.blank(), fit{}
+	s.check("", reflect.TypeOf(blank).Elem(), tree)
+	ps.list, unknown = s.wrong, s.unknown
+	if k.policy() {
+		unknown = ps.unknownFields(unknown)
+	}
+	ps.misfits()
+	if err := ps.err(); err != nil && !k.closed {
+		return nil, unknown, err
+	}
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = kjson.Unmarshal(text, blank)
+	}
+	switch {
+	case err != nil && !k.closed:
+		return nil, unknown, fmt.Errorf("%s: %w", ps.ref, err)
+	case err != nil:
+		ps.add("spec", "cannot be read: "+err.Error(), nil)
+		ps.broken = append(ps.broken, "spec")
+		blank = k.blank()
+	}
+	obj, err = typed(blank, ps)
+	return obj, unknown, err
+}
+
+// unknownFields makes unknown fields of the spec problems, and returns the other ones.
+func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
+	for _, path := range unknown {
+		if within(path, "spec") {
+			ps.add(path, "is not a field of this kind", nil)
+		} else {
+			elsewhere = append(elsewhere, path)
+		}
+	}
+	return elsewhere
+}
+
+// misfits lets the conversion know what is missing from the decoded spec.
+func (ps *problems) misfits() {
+	for _, p := range ps.list {
+		if within(p.Field, "spec") {
+			ps.broken = append(ps.broken, p.Field)
+		}
+	}
+}
+
+// unstructuredKind finds the kind of an object that says so itself.
+func unstructuredKind(o *unstructured.Unstructured) (Kind, bool) {
+	gvk := o.GroupVersionKind()
+	k, ok := KindOf(gvk.Group, gvk.Kind)
+	return k, ok && k.Version == gvk.Version
+}
+
+// decodeUnstructured converts an object as a dynamic client has it. It takes a copy: Decode keeps what it likes.
+func decodeUnstructured(o *unstructured.Unstructured) (model.Object, error) {
+	k, ok := unstructuredKind(o)
+	if !ok {
+		return nil, fmt.Errorf("%s: %w", strconv.Quote(o.GroupVersionKind().String()), ErrUnknownKind)
+	}
+	text, err := json.Marshal(o.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.Ref(o.Object), err)
+	}
+	var tree map[string]any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("%s: %w", k.Ref(o.Object), err)
+	}
+	obj, _, err := k.Decode(tree)
+	return obj, err
+}
+
+// typed is Object for every type this package reads. Policies go on from the problems found in decoding them.
+func typed(obj any, ps *problems) (model.Object, error) {
+	switch o := obj.(type) {
+	case *corev1.Service:
+		return finish(service(o))
+	case *discoveryv1.EndpointSlice:
+		return endpointSlice(o)
+	case *corev1.Pod:
+		return finish(pod(o))
+	case *corev1.Node:
+		return finish(node(o))
+	case *corev1.Namespace:
+		return finish(namespace(o))
+	case *corev1.ServiceAccount:
+		return finish(serviceAccount(o))
+	case *networkingv1.ServiceCIDR:
+		return finish(serviceCIDR(o))
+	case *calicoTier:
+		return finishClosed(tier(o, ps), ps)
+	case *calicoProfile:
+		return finish(profile(o, ps))
+	case *networkSet:
+		return finishClosed(netset(o, ps), ps)
+	case *hostEndpoint:
+		return finishClosed(hep(o, ps), ps)
+	}
+	p := policy(obj, ps)
+	if p != nil {
+		ps.settle(p)
+	}
+	return finishClosed(p, ps)
+}
+
+// policy converts a policy of any kind; nil if it means nothing.
+func policy(obj any, ps *problems) *model.Policy {
+	if m, ok := obj.(metav1.Object); ok {
+		ps.names(&metav1.ObjectMeta{Name: m.GetName(), Namespace: m.GetNamespace(), Labels: m.GetLabels()}, subdomain)
+	}
+	switch o := obj.(type) {
+	case *networkingv1.NetworkPolicy:
+		return networkPolicy(model.KindNetworkPolicy, &o.Spec, ps)
+	case *adminPolicy:
+		return adminNetworkPolicy(o, ps)
+	case *baselinePolicy:
+		return baselineAdminNetworkPolicy(o, ps)
+	case *clusterPolicy:
+		return clusterNetworkPolicy(o, ps)
+	case *stagedKubernetesPolicy:
+		return o.convert(ps)
+	case *calicoPolicy:
+		return calicoNetworkPolicy(&o.Spec, ps)
+	case *globalPolicy:
+		return globalNetworkPolicy(&o.Spec, ps)
+	case *stagedPolicy:
+		return o.convert(ps)
+	case *stagedGlobalPolicy:
+		return o.convert(ps)
+	}
+	return nil
+}
