@@ -209,7 +209,7 @@ type compiled struct {
 }
 
 // put makes c what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
-// because the new one replaced it, unless the kind holds it.
+// because the new one replaced it.
 func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	if c == nil {
 		c = &compiled{}
@@ -217,9 +217,6 @@ func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	v.msg, v.bad = c.msg, c.bad
 	v.backoff, v.retryAt = 0, time.Time{}
 	switch {
-	case v.bad != nil && v.kind != nil && v.kind.Hold && v.want != nil:
-		touch(v)
-		return
 	case v.kind != nil && v.kind.Merge != nil:
 		v.own = c.state
 		a.g.merge(v, touch)

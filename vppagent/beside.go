@@ -7,9 +7,17 @@ package vppagent
 //	several, the same way      in place: whoever looks in between sees something from before to after
 //	several, different ways    second objects beside the first ones ─▶ what stands on them is switched ─▶ the first ones go
 
-// settled tells that what v stands on has not been replaced beside since.
-func (p *planner) settled(v *value) bool {
-	return v.kind.Stands == nil || v.kind.Stands.Settled(p.g.world, v.have)
+// settled tells that what v stands on is wanted, and has not been replaced beside since.
+func (g *graph) settled(v *value) bool {
+	if v.kind.Stands == nil {
+		return true
+	}
+	for _, d := range v.deps[v.hard:] {
+		if d.want == nil {
+			return false
+		}
+	}
+	return v.kind.Stands.Settled(g.world, v.have)
 }
 
 // follow takes along what has to be looked at because of v.
@@ -79,7 +87,7 @@ func (p *planner) torn(u *value) bool {
 			inPlace++
 		}
 	}
-	itself := p.isPut(u) || p.isRemoved(u) || u.want == nil || !u.kind.Equal(u.have, u.want) || !p.settled(u)
+	itself := p.isPut(u) || p.isRemoved(u) || u.want == nil || !u.kind.Equal(u.have, u.want) || !p.g.settled(u)
 	if inPlace == 0 || inPlace == 1 && !itself {
 		return false
 	}

@@ -414,6 +414,9 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 	switch {
 	case v.bad != nil:
 		v.state, v.err = event.Invalid, v.bad.Error()
+		if err != nil && lost == nil { // what was there before could not be removed
+			a.retryLater(v, now)
+		}
 	case v.want == nil && (v.have == nil || !v.ours) && err == nil:
 		v.state = event.Nonexistent
 	case lost != nil:
@@ -443,8 +446,12 @@ func (a *Agent) judgeFailure(v *value, err error, now time.Time) {
 		v.state = event.Failed
 	default:
 		v.state = event.Retrying
-		v.backoff = min(max(2*v.backoff, a.cfg.Backoff.Min), a.cfg.Backoff.Max)
-		v.retryAt = now.Add(v.backoff)
-		a.retrying[v] = struct{}{}
+		a.retryLater(v, now)
 	}
+}
+
+func (a *Agent) retryLater(v *value, now time.Time) {
+	v.backoff = min(max(2*v.backoff, a.cfg.Backoff.Min), a.cfg.Backoff.Max)
+	v.retryAt = now.Add(v.backoff)
+	a.retrying[v] = struct{}{}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -212,16 +213,21 @@ func (g *graph) give(v *value, touch func(*value)) {
 	if v.kind == nil || v.kind.Parts == nil {
 		return
 	}
+	var parts []descriptor.Derived
+	switch {
+	case v.want != nil:
+		parts = v.kind.Parts(v.want)
+	case v.bad != nil && v.msg != nil && v.kind.Broken != nil && keyed.Check(v.key, v.msg) == nil:
+		parts = v.kind.Broken(v.key, v.msg)
+	}
 	var targets []*value
-	if v.want != nil {
-		for _, d := range v.kind.Parts(v.want) {
-			t := g.node(d.Key)
-			if t.parts == nil {
-				t.parts = map[*value]any{}
-			}
-			t.parts[v] = d.State
-			targets = append(targets, t)
+	for _, d := range parts {
+		t := g.node(d.Key)
+		if t.parts == nil {
+			t.parts = map[*value]any{}
 		}
+		t.parts[v] = d.State
+		targets = append(targets, t)
 	}
 	before := v.given
 	v.given = targets

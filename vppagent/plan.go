@@ -150,7 +150,7 @@ func (p *planner) decide() {
 		switch {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
-		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.settled(v):
+		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.g.settled(v):
 			v.held, v.never = nil, ""
 		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
 			p.recreate(v)

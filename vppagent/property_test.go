@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -65,7 +66,47 @@ func wish(t *rapid.T) keyed.Values {
 		}
 	}
 	wishServices(t, v, flip, upto)
+	wishACLs(t, v, flip, upto)
 	return v
+}
+
+// wishACLs puts ACLs that are there or not, refused or not, on interfaces that are there or not.
+func wishACLs(_ *rapid.T, v keyed.Values, flip func(string) bool, upto func(int, string) int) {
+	names := []string{"a", "b", "c", strings.Repeat("long", 20)}
+	for _, name := range names {
+		if !flip("acl") {
+			continue
+		}
+		m := accessList(name)
+		for range upto(3, "rules") {
+			m.Rules = append(m.Rules, rule(acl.ACL_Rule_Action(upto(2, "action")), "tcp", "", fmt.Sprintf("10.1.1.%d/32", upto(2, "dst")), uint32(80+upto(1, "port"))))
+		}
+		if upto(9, "host bits") == 0 {
+			m.Rules = append(m.Rules, rule(acl.ACL_Rule_DENY, "", "10.1.1.1/24", ""))
+		}
+		if flip("of its own") {
+			m.Interfaces = &acl.ACL_Interfaces{Ingress: []string{"tap1"}}
+			if flip("egress") {
+				m.Interfaces.Egress = []string{"tap2", "loop"}
+			}
+		}
+		v.Put(m)
+	}
+	for _, iface := range []string{"tap1", "loop", "tap3"} {
+		if !flip("lists") {
+			continue
+		}
+		m := lists(iface, nil, nil)
+		for _, name := range names {
+			if flip("input") {
+				m.Input = append(m.Input, name)
+			}
+			if flip("output") {
+				m.Output = append([]string{name}, m.Output...)
+			}
+		}
+		v.Put(m)
+	}
 }
 
 // steadyPools makes every pool one address whose key tells all of it. A pool that changes under its key, is refused the

@@ -159,7 +159,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		if v.have != nil && v.found != a.epoch {
 			a.setHave(v, nil, false)
 		}
-		if !v.steady() || k.Stands != nil && !k.Stands.Settled(a.g.world, v.have) {
+		if !v.steady() || v.have != nil && !a.g.settled(v) {
 			p.touch(v)
 		}
 		v.unsure, v.tried = false, nil

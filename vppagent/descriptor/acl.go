@@ -10,6 +10,7 @@ import (
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -41,13 +42,17 @@ type accessList struct {
 // beside the first (Beside), the lists of the interfaces are changed to it, and the first goes last (Sweep).
 func ACL() *Descriptor {
 	d := Spec[*acl.ACL, *accessList]{
-		Name: "acl", Prefix: aclPrefix, Tagged: true, Hold: true,
+		Name: "acl", Prefix: aclPrefix, Tagged: true,
 		Compile: compileACL, Message: (*accessList).message, Equal: sameRules,
 		Create: createACL, Update: replaceACL, Delete: deleteACL,
 		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idACLs, &vppacl.ACLDump{ACLIndex: none})} },
 		Retrieve: retrieveACLs,
 	}.Descriptor()
 	d.Parts = func(state any) []Derived { return state.(*accessList).parts() }
+	d.Broken = func(key string, m proto.Message) []Derived {
+		i := m.(*acl.ACL).GetInterfaces()
+		return (&accessList{key: key, ingress: i.GetIngress(), egress: i.GetEgress()}).parts()
+	}
 	d.Beside = besideACL
 	return d
 }

@@ -37,10 +37,10 @@ type Descriptor struct {
 	// plan, the one that gives it up comes first. nil: none
 	Claims func(state any) []string
 
-	// Hold tells that a new version that does not compile leaves the old one wanted; otherwise it replaces it by nothing.
-	Hold bool
 	// Parts are what a value gives to values of other kinds, by their keys; there may be many givers to one. nil: nothing
 	Parts func(state any) []Derived
+	// Broken are the parts of a message that does not compile. nil: none
+	Broken func(key string, m proto.Message) []Derived
 	// Merge makes a value of what its message says (nil: there is none) and the parts given to it, sorted by giver; at least
 	// one of both there is. nil: nobody gives parts
 	Merge func(own any, parts []any) any
@@ -205,7 +205,6 @@ type Spec[V proto.Message, S comparable] struct {
 	After        []string
 	Rebind       bool
 	Many         bool
-	Hold         bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
@@ -216,7 +215,7 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Hold: s.Hold, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
 	d.Compile = func(key string, m proto.Message) (any, error) {
 		v, ok := m.(V)
 		if !ok {

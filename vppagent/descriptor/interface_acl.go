@@ -40,11 +40,11 @@ type listPart struct {
 // themselves, sorted by name, and behind those what others attached, which is never touched; it is read before every write.
 //
 // The ACLs of a list are no condition for it, only made before it (Loose). If one cannot be had as it is wanted, the
-// interface keeps the lists it has, and a direction that has none yet is denied everything (Reach): an interface is never
-// left open because something was refused.
+// interface keeps the lists it has, and a direction that has none yet is denied everything; so is one that names an ACL
+// nobody wants (Reach). An interface is never left open because something was refused or is missing.
 func InterfaceACLs() *Descriptor {
 	d := Spec[*acl.InterfaceACLs, *accessLists]{
-		Name: "interface-acls", Prefix: interfaceACLsPrefix, Tagged: true, Hold: true,
+		Name: "interface-acls", Prefix: interfaceACLsPrefix, Tagged: true,
 		Compile: compileLists, Message: (*accessLists).message,
 		Equal: func(have, want *accessLists) bool {
 			return slices.Equal(have.in, want.in) && slices.Equal(have.out, want.out) &&
@@ -162,31 +162,49 @@ func (l *accessLists) message() *acl.InterfaceACLs {
 	return m
 }
 
-func reachLists(_ *World, has, wants any, in func(key string) any) (any, []string, string) {
-	want := wants.(*accessLists)
+// reachLists denies everything in a direction that names an ACL nobody wants, and holds both while an ACL that is wanted
+// cannot be had: what was refused is tried again, what nobody gives may never come.
+func reachLists(w *World, has, wants any, in func(key string) any) (any, []string, string) {
+	want, have := wants.(*accessLists), &accessLists{}
+	if has != nil {
+		have = has.(*accessLists)
+	}
 	var missing []string
-	for _, list := range [][]string{want.in, want.out} {
-		for _, k := range list {
-			if in(k) == nil && !slices.Contains(missing, k) {
+	held := false
+	look := func(keys []string) (unknown bool) {
+		for _, k := range keys {
+			switch {
+			case in(k) != nil:
+				continue
+			case w.Wanted(k) == nil:
+				unknown = true
+			default:
+				held = true
+			}
+			if !slices.Contains(missing, k) {
 				missing = append(missing, k)
 			}
 		}
+		return unknown || want.why != "" && len(keys) > 0
 	}
-	if len(missing) == 0 && want.why == "" {
+	denyIn, denyOut := look(want.in), look(want.out)
+	if !held && !denyIn && !denyOut {
 		return want, nil, ""
 	}
 	l := &accessLists{key: want.key, iface: want.iface}
-	if has != nil {
-		l.in, l.out = has.(*accessLists).in, has.(*accessLists).out
-	}
-	l.keepIn, l.keepOut = true, true
-	if len(l.in) == 0 && len(want.in) > 0 {
-		l.in, l.keepIn = []string{denyKey}, false
-	}
-	if len(l.out) == 0 && len(want.out) > 0 {
-		l.out, l.keepOut = []string{denyKey}, false
-	}
+	l.in, l.keepIn = reachDirection(have.in, want.in, denyIn, held)
+	l.out, l.keepOut = reachDirection(have.out, want.out, denyOut, held)
 	return l, missing, want.why
+}
+
+func reachDirection(have, want []string, deny, held bool) (keys []string, keep bool) {
+	switch {
+	case held && (len(have) > 0 || len(want) == 0):
+		return have, true
+	case held || deny:
+		return []string{denyKey}, false
+	}
+	return want, false
 }
 
 func settledLists(w *World, has any) bool {
