@@ -1,0 +1,180 @@
+package acl
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// workloadID names a workload endpoint.
+type workloadID struct{ orchestrator, workload, endpoint string }
+
+func workloadIDOf(id *felix.WorkloadEndpointID) workloadID {
+	return workloadID{id.GetOrchestratorId(), id.GetWorkloadId(), id.GetEndpointId()}
+}
+
+func (id workloadID) compare(o workloadID) int {
+	return cmp.Or(cmp.Compare(id.orchestrator, o.orchestrator), cmp.Compare(id.workload, o.workload), cmp.Compare(id.endpoint, o.endpoint))
+}
+
+// workload is a workload endpoint.
+type workload struct {
+	id    workloadID
+	addrs []netip.Addr
+	specs [2]spec // in, out
+}
+
+func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
+	w := &workload{id: id}
+	for _, list := range [][]string{e.GetIpv4Nets(), e.GetIpv6Nets()} {
+		for _, text := range list {
+			if p, err := parseNet(text); err == nil && p.IsSingleIP() {
+				w.addrs = append(w.addrs, p.Addr())
+			}
+		}
+	}
+	for i := range w.specs {
+		w.specs[i] = specOf(i == 1, e.GetTiers(), e.GetProfileIds())
+		w.specs[i].down = e.GetState() != "active"
+	}
+	return w
+}
+
+// iface is the interface of a local pod.
+type iface struct {
+	name  string
+	addrs []netip.Addr // sorted: the pod's
+	work  []*workload  // whose interface it is: one, if all is well
+	progs [2]*program  // in, out; nil: isolated
+}
+
+// locate finds out which interfaces there are, and whose.
+func (r *Renderer) locate() {
+	if !r.dirty.node && !r.dirty.places {
+		return
+	}
+	now := r.places()
+	for name, old := range r.ifaces {
+		if now[name] == nil {
+			r.assign(old, [2]*spec{})
+			delete(r.ifaces, name)
+			delete(r.dirty.ifaces, old)
+			delete(r.fixed, ownTable(name))
+			r.unlist(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		i, n := r.ifaces[name], now[name]
+		if i == nil {
+			i = &iface{name: name}
+			r.ifaces[name] = i
+			r.dirty.ifaces[i] = struct{}{}
+		}
+		if r.dirty.node || !slices.Equal(i.addrs, n.addrs) || !slices.Equal(i.work, n.work) {
+			r.dirty.ifaces[i] = struct{}{}
+		}
+		i.addrs, i.work = n.addrs, n.work
+		var specs [2]*spec
+		if len(i.work) == 1 {
+			specs = [2]*spec{&i.work[0].specs[0], &i.work[0].specs[1]}
+		}
+		r.assign(i, specs)
+	}
+	if r.dirty.node {
+		r.fix()
+	}
+	r.dirty.node, r.dirty.places = false, false
+	clear(r.dirty.workloads)
+}
+
+// places is the interfaces of local pods, with the endpoints that have one of their addresses.
+func (r *Renderer) places() map[string]*iface {
+	out := map[string]*iface{}
+	for a, name := range r.node.Interfaces {
+		if out[name] == nil {
+			out[name] = &iface{name: name}
+		}
+		out[name].addrs = append(out[name].addrs, a)
+	}
+	for _, w := range r.workloads {
+		for _, a := range w.addrs {
+			if i := out[r.node.Interfaces[a]]; i != nil && !slices.Contains(i.work, w) {
+				i.work = append(i.work, w)
+			}
+		}
+	}
+	for _, i := range out {
+		for _, w := range i.work {
+			i.addrs = append(i.addrs, w.addrs...)
+		}
+		slices.SortFunc(i.addrs, netip.Addr.Compare)
+		i.addrs = slices.Compact(i.addrs)
+		slices.SortFunc(i.work, func(a, b *workload) int { return a.id.compare(b.id) })
+	}
+	return out
+}
+
+// assign gives an interface the programs of specs; nil is none.
+func (r *Renderer) assign(i *iface, specs [2]*spec) {
+	for d, s := range specs {
+		old := i.progs[d]
+		key := ""
+		if s != nil {
+			key = s.key()
+		}
+		if old != nil && old.key == key || old == nil && s == nil {
+			continue
+		}
+		r.dirty.ifaces[i] = struct{}{}
+		i.progs[d] = nil
+		if s != nil {
+			i.progs[d] = r.program(key, s)
+			i.progs[d].users[i] = struct{}{}
+		}
+		if old != nil {
+			delete(old.users, i)
+			r.dirty.left = append(r.dirty.left, old)
+		}
+	}
+}
+
+// program is the program with a key, made if there is none.
+func (r *Renderer) program(key string, s *spec) *program {
+	p := r.programs[key]
+	if p == nil {
+		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}}
+		r.programs[key] = p
+		s.each(func(id policyID) { add(r.ofPolicy, id, p) }, func(name string) { add(r.ofProfile, name, p) })
+		r.dirty.programs[p] = struct{}{}
+	}
+	return p
+}
+
+// forget drops programs nobody has any more. It comes after those that replace them were made: they share segments.
+func (r *Renderer) forget() {
+	for _, p := range r.dirty.left {
+		if len(p.users) > 0 || r.programs[p.key] != p {
+			continue
+		}
+		delete(r.programs, p.key)
+		delete(r.dirty.programs, p)
+		p.spec.each(func(id policyID) { remove(r.ofPolicy, id, p) }, func(name string) { remove(r.ofProfile, name, p) })
+		uses := p.uses
+		p.uses = nil
+		for _, u := range uses {
+			r.release(p, u.seg)
+		}
+	}
+	r.dirty.left = nil
+}
+
+func sortedIfaces(m map[*iface]struct{}) []*iface {
+	return slices.SortedFunc(maps.Keys(m), func(a, b *iface) int { return cmp.Compare(a.name, b.name) })
+}
+
+func sortedSegments(m map[*segment]uint64) []*segment {
+	return slices.SortedFunc(maps.Keys(m), func(a, b *segment) int { return cmp.Compare(a.name, b.name) })
+}

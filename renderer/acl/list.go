@@ -1,0 +1,154 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// place is a table in a list.
+type place struct {
+	table string
+	cause *Cause // of all its rules; nil: as the table says
+}
+
+// lists are those of one interface.
+type lists struct{ in, out []place }
+
+func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.Equal(l.out, o.out) }
+
+// Names of the tables of no policy.
+const (
+	staticIn  = "static-input"
+	staticOut = "static-output"
+	fromNode  = "from-node"
+	permitAll = "permit-all"
+	denyAll   = "deny-all"
+)
+
+// list makes the lists of an interface. A pod that may do everything has none.
+func (r *Renderer) list(i *iface) {
+	var now lists
+	in, out := i.progs[0], i.progs[1]
+	switch {
+	case in == nil || out == nil:
+		end := place{denyAll, &Cause{Kind: CauseIsolated, Denied: true}}
+		now = lists{[]place{{table: staticIn}, end}, append(r.static(true), end)}
+	case in.open && out.open:
+	default:
+		now.in, now.out = r.direction(i, out), r.direction(i, in)
+	}
+	r.enlist(i.name, now)
+}
+
+// direction is the places of a program in an interface's list.
+func (r *Renderer) direction(i *iface, p *program) []place {
+	var out []place
+	if !p.open {
+		out = r.static(!p.spec.egress)
+		if own := r.own(i); own != "" {
+			out = append(out, place{table: own})
+		}
+	}
+	for _, u := range p.uses {
+		switch {
+		case u.seg != nil:
+			for _, t := range u.seg.tables {
+				out = append(out, place{table: t.name})
+			}
+		case u.verb == deny:
+			out = append(out, place{denyAll, u.cause})
+		default:
+			out = append(out, place{permitAll, u.cause})
+		}
+	}
+	return out
+}
+
+// static is the places of what holds whatever the policies are.
+func (r *Renderer) static(output bool) []place {
+	switch {
+	case !output:
+		return []place{{table: staticIn}}
+	case len(r.fixed[fromNode].rules) == 0:
+		return []place{{table: staticOut}}
+	}
+	return []place{{table: staticOut}, {table: fromNode}}
+}
+
+// own is the table of what a pod may do because of its own addresses: reach itself, and where the input hook sees services,
+// services, which are judged where they lead.
+func (r *Renderer) own(i *iface) string {
+	t := &table{name: ownTable(i.name)}
+	self := &Cause{Kind: CauseStatic, Text: "the pod itself"}
+	for _, a := range i.addrs {
+		src := netip.PrefixFrom(a, a.BitLen())
+		if r.node.view(familyOf(a)) == PostDNAT {
+			t.add(atom{src: src, dst: src, sport: allPorts, dport: allPorts}, self)
+		}
+	}
+	if len(t.rules) == 0 {
+		return ""
+	}
+	r.fixTable(t)
+	return t.name
+}
+
+func ownTable(iface string) string { return "own-" + nameOf(iface) }
+
+func (t *table) add(a atom, c *Cause) {
+	t.rules = append(t.rules, a)
+	t.causes = append(t.causes, c)
+}
+
+// fixTable keeps a table that is of no segment.
+func (r *Renderer) fixTable(t *table) {
+	if old := r.fixed[t.name]; old == nil || !old.same(t) {
+		r.fixed[t.name] = t
+		r.dirty.tables[t.name] = struct{}{}
+	}
+}
+
+// fix makes the tables that depend on the node alone.
+func (r *Renderer) fix() {
+	in, out, node := &table{name: staticIn, action: admit}, &table{name: staticOut, action: admit}, &table{name: fromNode}
+	for _, t := range []*table{in, out} {
+		for _, typ := range []uint16{3, 11, 12} {
+			t.add(icmpAtom(v4, typ), &Cause{Kind: CauseStatic, Text: "ICMP errors"})
+		}
+		for _, typ := range []uint16{1, 2, 3, 4} {
+			t.add(icmpAtom(v6, typ), &Cause{Kind: CauseStatic, Text: "ICMP errors"})
+		}
+	}
+	discovery := &Cause{Kind: CauseStatic, Text: "neighbour discovery"}
+	for _, typ := range []uint16{133, 135, 136} {
+		in.add(icmpAtom(v6, typ), discovery)
+	}
+	for _, typ := range []uint16{134, 135, 136} {
+		out.add(icmpAtom(v6, typ), discovery)
+	}
+	for _, list := range []struct {
+		addrs []netip.Addr
+		text  string
+	}{{r.node.Addrs, "addresses of the node itself"}, {r.node.Hairpin, "addresses that stand in for clients of services"}} {
+		for _, a := range list.addrs {
+			node.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Text: list.text})
+		}
+	}
+	r.fixTable(in)
+	r.fixTable(out)
+	r.fixTable(node)
+	for _, v := range []verb{allow, deny} {
+		t := &table{name: permitAll, action: v}
+		if v == deny {
+			t.name = denyAll
+		}
+		for _, f := range families {
+			t.add(atom{src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: v == deny})
+		}
+		r.fixTable(t)
+	}
+}
+
+func icmpAtom(f family, typ uint16) atom {
+	return atom{src: f.all(), dst: f.all(), proto: f.icmp(), sport: span{typ, typ}, dport: span{0, 255}}
+}

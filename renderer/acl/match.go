@@ -1,0 +1,329 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// family is an address family; it indexes arrays.
+type family uint8
+
+const (
+	v4 family = iota
+	v6
+)
+
+var families = [...]family{v4, v6}
+
+func familyOf(a netip.Addr) family {
+	if a.Is4() {
+		return v4
+	}
+	return v6
+}
+
+// all is the prefix of everything.
+func (f family) all() netip.Prefix {
+	if f == v4 {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+}
+
+// icmp is the family's ICMP.
+func (f family) icmp() uint8 {
+	if f == v4 {
+		return protoICMP
+	}
+	return protoICMP6
+}
+
+const (
+	protoICMP    = 1
+	protoTCP     = 6
+	protoUDP     = 17
+	protoICMP6   = 58
+	protoSCTP    = 132
+	protoUDPLite = 136
+)
+
+// verb is what a rule does.
+type verb uint8
+
+const (
+	allow verb = iota
+	deny
+	pass
+	skip  // log: the next rule follows
+	admit // allow, of tables that need no memory of what passed
+)
+
+// span is an inclusive range of ports, or of ICMP types or codes.
+type span struct{ lo, hi uint16 }
+
+var allPorts = span{0, 65535}
+
+func (s span) and(o span) (span, bool) {
+	r := span{max(s.lo, o.lo), min(s.hi, o.hi)}
+	return r, r.lo <= r.hi
+}
+
+// minus is what of s is outside o: up to two spans.
+func (s span) minus(o span) []span {
+	if _, ok := s.and(o); !ok {
+		return []span{s}
+	}
+	var out []span
+	if s.lo < o.lo {
+		out = append(out, span{s.lo, o.lo - 1})
+	}
+	if o.hi < s.hi {
+		out = append(out, span{o.hi + 1, s.hi})
+	}
+	return out
+}
+
+// side is what a rule asks of source or destination. All that is set must hold.
+type side struct {
+	nets, notNets   []netip.Prefix // masked; any of nets (nil: any address), none of notNets
+	sets, notSets   []string       // in each of sets, in none of notSets
+	ports, notPorts []span
+	named, notNamed []string // sets of address and port: alternatives to ports
+	ipPorts         []string // sets of address and port: in each
+}
+
+func (s *side) open() bool { return s.anyPort() && s.anyAddr() }
+
+func (s *side) anyPort() bool {
+	return s.ports == nil && s.notPorts == nil && s.named == nil && s.notNamed == nil && s.ipPorts == nil
+}
+
+func (s *side) anyAddr() bool {
+	return s.nets == nil && s.notNets == nil && s.sets == nil && s.notSets == nil
+}
+
+// icmp is a type and, from 0 on, a code.
+type icmp struct{ typ, code int32 }
+
+// match is what a rule asks of a packet.
+type match struct {
+	version  felix.IPVersion
+	proto    int // -1: any
+	notProto int // -1: none
+	icmp     *icmp
+	notICMP  *icmp
+	src, dst side
+	unknown  bool // part of it cannot be told: what is allowed does not match, what is denied does
+}
+
+// open tells whether every packet matches.
+func (m *match) open() bool {
+	return m.version == felix.IPVersion_ANY && m.proto < 0 && m.notProto < 0 && m.icmp == nil && m.notICMP == nil &&
+		m.src.open() && m.dst.open() && !m.unknown
+}
+
+// eachSet calls f with the name of each set the match depends on.
+func (m *match) eachSet(f func(id string)) {
+	for _, s := range [...]*side{&m.src, &m.dst} {
+		for _, list := range [...][]string{s.sets, s.notSets, s.named, s.notNamed, s.ipPorts} {
+			for _, id := range list {
+				f(id)
+			}
+		}
+	}
+}
+
+// rule is one rule of a policy or profile.
+type rule struct {
+	verb
+	m *match
+}
+
+// parse reads a rule. A problem is one sentence; the rule then allows nothing, or denies everything if it was no allow.
+func parse(r *felix.Rule) (rule, []string) {
+	p := parser{m: &match{version: r.GetIpVersion(), proto: -1, notProto: -1}}
+	out := rule{m: p.m}
+	switch r.GetAction() {
+	case "allow", "":
+		out.verb = allow
+	case "deny":
+		out.verb = deny
+	case "pass", "next-tier":
+		out.verb = pass
+	case "log":
+		out.verb = skip
+	default:
+		out.verb = deny
+		p.bad("action %q is not known", r.GetAction())
+	}
+	if v := p.m.version; v != felix.IPVersion_ANY && v != felix.IPVersion_IPV4 && v != felix.IPVersion_IPV6 {
+		p.bad("IP version %d is not known", v)
+	}
+	p.m.proto, p.m.notProto = p.protocol(r.GetProtocol()), p.protocol(r.GetNotProtocol())
+	p.icmps(r)
+	p.side(&p.m.src, r.GetSrcNet(), r.GetNotSrcNet(), r.GetSrcPorts(), r.GetNotSrcPorts())
+	p.side(&p.m.dst, r.GetDstNet(), r.GetNotDstNet(), r.GetDstPorts(), r.GetNotDstPorts())
+	s, d := &p.m.src, &p.m.dst
+	s.sets, s.notSets, s.named, s.notNamed = r.GetSrcIpSetIds(), r.GetNotSrcIpSetIds(), r.GetSrcNamedPortIpSetIds(), r.GetNotSrcNamedPortIpSetIds()
+	d.sets, d.notSets, d.named, d.notNamed = r.GetDstIpSetIds(), r.GetNotDstIpSetIds(), r.GetDstNamedPortIpSetIds(), r.GetNotDstNamedPortIpSetIds()
+	d.ipPorts = r.GetDstIpPortSetIds()
+	if r.GetHttpMatch() != nil {
+		p.m.unknown = true
+		p.problems = append(p.problems, "HTTP cannot be matched")
+	}
+	switch {
+	case out.verb == skip:
+		return out, nil
+	case !p.unreadable:
+		return out, p.problems
+	case out.verb == allow:
+		return rule{verb: skip}, p.problems
+	}
+	return rule{deny, &match{proto: -1, notProto: -1}}, p.problems
+}
+
+type parser struct {
+	m          *match
+	unreadable bool // nothing of the rule can be relied on
+	problems   []string
+}
+
+func (p *parser) bad(format string, args ...any) {
+	p.unreadable = true
+	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+}
+
+// protocol is a number, -1 for none. Number 0 cannot be matched: it is VPP's "any".
+func (p *parser) protocol(proto *felix.Protocol) int {
+	switch v := proto.GetNumberOrName().(type) {
+	case *felix.Protocol_Number:
+		if v.Number < 1 || v.Number > 255 {
+			p.bad("protocol %d cannot be matched", v.Number)
+			return -1
+		}
+		return int(v.Number)
+	case *felix.Protocol_Name:
+		switch strings.ToLower(v.Name) {
+		case "tcp":
+			return protoTCP
+		case "udp":
+			return protoUDP
+		case "icmp":
+			return protoICMP
+		case "icmpv6":
+			return protoICMP6
+		case "sctp":
+			return protoSCTP
+		case "udplite":
+			return protoUDPLite
+		}
+		p.bad("protocol %q is not known", v.Name)
+	default:
+		if proto != nil {
+			p.bad("protocol is empty")
+		}
+	}
+	return -1
+}
+
+func (p *parser) icmps(r *felix.Rule) {
+	switch v := r.GetIcmp().(type) {
+	case *felix.Rule_IcmpType:
+		p.m.icmp = p.icmp(v.IcmpType, -1)
+	case *felix.Rule_IcmpTypeCode:
+		p.m.icmp = p.icmp(v.IcmpTypeCode.GetType(), v.IcmpTypeCode.GetCode())
+	}
+	switch v := r.GetNotIcmp().(type) {
+	case *felix.Rule_NotIcmpType:
+		p.m.notICMP = p.icmp(v.NotIcmpType, -1)
+	case *felix.Rule_NotIcmpTypeCode:
+		p.m.notICMP = p.icmp(v.NotIcmpTypeCode.GetType(), v.NotIcmpTypeCode.GetCode())
+	}
+}
+
+func (p *parser) icmp(typ, code int32) *icmp {
+	if typ < 0 || typ > 255 || code < -1 || code > 255 {
+		p.bad("ICMP type %d code %d is out of range", typ, code)
+	}
+	return &icmp{typ, code}
+}
+
+func (p *parser) side(s *side, nets, notNets []string, ports, notPorts []*felix.PortRange) {
+	s.nets, s.notNets = p.nets(nets), p.nets(notNets)
+	s.ports, s.notPorts = p.ports(ports), p.ports(notPorts)
+}
+
+func (p *parser) nets(list []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range list {
+		n, err := parseNet(text)
+		if err != nil {
+			p.bad("%q is no prefix", text)
+			continue
+		}
+		out = append(out, n)
+	}
+	slices.SortFunc(out, comparePrefix)
+	return slices.Compact(out)
+}
+
+// parseNet reads an address or a prefix, host bits or not.
+func parseNet(text string) (netip.Prefix, error) {
+	if !strings.Contains(text, "/") {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("%q is no address", text)
+		}
+		a = a.Unmap()
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	n, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	if n.Addr().Is4In6() {
+		if n.Bits() < 96 {
+			return netip.Prefix{}, fmt.Errorf("%q mixes families", text)
+		}
+		n = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
+	}
+	return n.Masked(), nil
+}
+
+func (p *parser) ports(list []*felix.PortRange) []span {
+	var out []span
+	for _, r := range list {
+		if r.GetFirst() < 0 || r.GetLast() > 65535 || r.GetFirst() > r.GetLast() {
+			p.bad("%d to %d is no range of ports", r.GetFirst(), r.GetLast())
+			continue
+		}
+		out = append(out, span{uint16(r.GetFirst()), uint16(r.GetLast())})
+	}
+	slices.SortFunc(out, func(a, b span) int { return int(a.lo) - int(b.lo) })
+	return joined(out)
+}
+
+// joined merges spans, sorted by their beginning, that overlap or touch.
+func joined(list []span) []span {
+	out := list[:0]
+	for _, s := range list {
+		if n := len(out); n > 0 && int(s.lo) <= int(out[n-1].hi)+1 {
+			out[n-1].hi = max(out[n-1].hi, s.hi)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// comparePrefix orders by address, then the wider first: a prefix comes right before all that is inside it.
+func comparePrefix(a, b netip.Prefix) int {
+	if c := a.Addr().Compare(b.Addr()); c != 0 {
+		return c
+	}
+	return a.Bits() - b.Bits()
+}

@@ -1,0 +1,95 @@
+package acl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Kinds of objects in notes: what Felix's messages name. Whoever knows the objects behind them may translate.
+const (
+	KindPolicy       model.Kind = "FelixPolicy"      // Name is "<tier>|<name>"
+	KindProfile      model.Kind = "FelixProfile"     // Name is the profile's
+	KindWorkload     model.Kind = "WorkloadEndpoint" // Name is the workload's
+	KindHostEndpoint            = model.KindHostEndpoint
+)
+
+// notebook is what there is to say, by who says it.
+type notebook struct {
+	now   map[string][]model.Note
+	dirty map[string]struct{}
+}
+
+func newNotebook() notebook {
+	return notebook{now: map[string][]model.Note{}, dirty: map[string]struct{}{}}
+}
+
+// set replaces what somebody says.
+func (n *notebook) set(who string, notes []model.Note) {
+	if len(notes) == 0 && len(n.now[who]) == 0 || slices.Equal(notes, n.now[who]) {
+		return
+	}
+	n.dirty[who] = struct{}{}
+	if n.now[who] = notes; len(notes) == 0 {
+		delete(n.now, who)
+	}
+}
+
+func (n *notebook) forget(who string) { n.set(who, nil) }
+
+// of is for an expander of a segment: it starts the segment's notes anew and adds to them.
+func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) {
+	n.forget(seg.role)
+	return func(c *clause, format string, args ...any) {
+		note := model.Note{Ref: c.cause.ref(), Reason: fmt.Sprintf("rule %d ", c.cause.Rule) + fmt.Sprintf(format, args...), Refused: true}
+		if !slices.Contains(n.now[seg.role], note) {
+			n.now[seg.role] = append(n.now[seg.role], note)
+			n.dirty[seg.role] = struct{}{}
+		}
+	}
+}
+
+// ref is what a note about a rule is on.
+func (c *Cause) ref() model.Ref {
+	if c.Profile != "" {
+		return model.Ref{Kind: KindProfile, Name: c.Profile}
+	}
+	return model.Ref{Kind: KindPolicy, Name: c.Tier + "|" + c.Policy}
+}
+
+// resend makes all notes to be told again.
+func (n *notebook) resend() {
+	for who := range n.now {
+		n.dirty[who] = struct{}{}
+	}
+}
+
+// tell hands notes that changed to the sink.
+func (r *Renderer) tell() {
+	for _, who := range slices.Sorted(maps.Keys(r.notes.dirty)) {
+		r.sink.Set(Owner+"note/"+strings.ReplaceAll(who, "\x00", "|"), nil, r.notes.now[who])
+	}
+	clear(r.notes.dirty)
+}
+
+// noteRules says what could not be read in policies and profiles that changed.
+func (r *Renderer) noteRules() {
+	note := func(who string, ref model.Ref, rules *rules) {
+		var notes []model.Note
+		if rules != nil {
+			for _, p := range rules.problems {
+				notes = append(notes, model.Note{Ref: ref, Reason: p, Refused: true})
+			}
+		}
+		r.notes.set(who, notes)
+	}
+	for id := range r.dirty.policies {
+		note("policy\x00"+id.tier+"\x00"+id.name, (&Cause{Tier: id.tier, Policy: id.name}).ref(), r.policies[id])
+	}
+	for name := range r.dirty.profiles {
+		note("profile\x00"+name, (&Cause{Profile: name}).ref(), r.profiles[name])
+	}
+}

@@ -1,0 +1,178 @@
+package acl
+
+import (
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+)
+
+// Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/note/<what>".
+const Owner = "acl/"
+
+// output is what the lists are to be, and what the sink was given.
+type output struct {
+	want map[string]lists // by interface
+	refs map[string]int   // by table: in how many lists of want
+	sent map[string]lists
+	acls map[string]*table // sent
+	// dirty are the interfaces whose lists may differ.
+	dirty map[string]struct{}
+}
+
+func newOutput() output {
+	return output{
+		want: map[string]lists{}, refs: map[string]int{}, sent: map[string]lists{}, acls: map[string]*table{}, dirty: map[string]struct{}{},
+	}
+}
+
+// enlist sets the lists of an interface.
+func (r *Renderer) enlist(name string, now lists) {
+	o := &r.out
+	r.count(o.want[name], -1)
+	r.count(now, 1)
+	if len(now.in)+len(now.out) == 0 {
+		delete(o.want, name)
+	} else {
+		o.want[name] = now
+	}
+	o.dirty[name] = struct{}{}
+}
+
+// unlist takes them away.
+func (r *Renderer) unlist(name string) { r.enlist(name, lists{}) }
+
+// count adds to the uses of the tables of lists.
+func (r *Renderer) count(l lists, by int) {
+	for _, list := range [2][]place{l.in, l.out} {
+		for _, p := range list {
+			before := r.out.refs[p.table]
+			if r.out.refs[p.table] = before + by; r.out.refs[p.table] == 0 {
+				delete(r.out.refs, p.table)
+			}
+			if before == 0 || before+by == 0 {
+				r.dirty.tables[p.table] = struct{}{}
+			}
+		}
+	}
+}
+
+// table is what a table is to be; nil: not there.
+func (r *Renderer) table(name string) *table {
+	if r.out.refs[name] == 0 {
+		return nil
+	}
+	if t := r.fixed[name]; t != nil {
+		return t
+	}
+	return r.tables[name]
+}
+
+// emit hands over what changed: tables before the lists that name them, and their removal after.
+func (r *Renderer) emit() (again bool) {
+	var gone []string
+	for _, name := range slices.Sorted(maps.Keys(r.dirty.tables)) {
+		now, old := r.table(name), r.out.acls[name]
+		switch {
+		case now == nil && old != nil:
+			gone = append(gone, name)
+		case now == nil:
+		case old == nil || !now.same(old):
+			r.send(now)
+			fallthrough
+		default:
+			r.out.acls[name] = now
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.out.dirty)) {
+		now, old := r.out.want[name], r.out.sent[name]
+		if !sameTables(now, old) {
+			r.sendLists(name, now)
+		}
+		if len(now.in)+len(now.out) == 0 {
+			delete(r.out.sent, name)
+		} else {
+			r.out.sent[name] = now
+		}
+	}
+	for _, name := range gone {
+		delete(r.out.acls, name)
+		r.sink.Set(Owner+"table/"+name, nil, nil)
+	}
+	clear(r.dirty.tables)
+	clear(r.out.dirty)
+	r.tell()
+	return false
+}
+
+func (r *Renderer) send(t *table) {
+	r.sink.Set(Owner+"table/"+t.name, map[string]proto.Message{keyed.ACLKey(t.name): t.value()}, nil)
+}
+
+func (r *Renderer) sendLists(iface string, l lists) {
+	if len(l.in)+len(l.out) == 0 {
+		r.sink.Set(Owner+"interface/"+iface, nil, nil)
+		return
+	}
+	v := &contivacl.InterfaceACLs{Interface: iface, Input: names(l.in), Output: names(l.out)}
+	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{keyed.InterfaceACLsKey(iface): v}, nil)
+}
+
+func names(list []place) []string {
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = p.table
+	}
+	return out
+}
+
+func sameTables(a, b lists) bool {
+	same := func(a, b place) bool { return a.table == b.table }
+	return slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
+}
+
+// Resync hands everything to the sink again.
+func (r *Renderer) Resync() {
+	for _, name := range slices.Sorted(maps.Keys(r.out.acls)) {
+		r.send(r.out.acls[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.out.sent)) {
+		r.sendLists(name, r.out.sent[name])
+	}
+	r.notes.resend()
+	r.tell()
+}
+
+// Cause tells what a rule stands for that was handed to the sink: the rule of that number in the table at a place of the
+// interface's list (output: of what leaves VPP there); -1 is the end of the list. False: there is no such rule.
+func (r *Renderer) Cause(iface string, output bool, place, rule int) (Cause, bool) {
+	l, ok := r.out.sent[iface]
+	if !ok {
+		return Cause{}, false
+	}
+	list := l.in
+	if output {
+		list = l.out
+	}
+	c := Cause{Kind: CauseNoMatch, Denied: true}
+	if rule >= 0 {
+		if place < 0 || place >= len(list) {
+			return Cause{}, false
+		}
+		t := r.out.acls[list[place].table]
+		if t == nil || rule >= len(t.causes) {
+			return Cause{}, false
+		}
+		c = *t.causes[rule]
+		if list[place].cause != nil {
+			c = *list[place].cause
+		}
+	}
+	if i := r.ifaces[iface]; i != nil && c.Kind != CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
+		c.Endpoint, c.Egress = i.work[0].id.workload, !output
+	}
+	return c, true
+}

@@ -1,0 +1,177 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// region is a part of one side's space: addresses of one family and ports.
+type region struct {
+	net   netip.Prefix
+	ports span
+}
+
+// prefixes is what regions are cut with: the prefixes of a rule, or a set's members of one family.
+type prefixes interface {
+	covers(p netip.Prefix) bool // one of them holds all of p
+	list() []netip.Prefix       // all, sorted by comparePrefix
+}
+
+// few is a short sorted list.
+type few []netip.Prefix
+
+func (f few) list() []netip.Prefix { return f }
+
+func (f few) covers(p netip.Prefix) bool {
+	return slices.ContainsFunc(f, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
+}
+
+// ofFamily picks the prefixes of one family.
+func ofFamily(nets []netip.Prefix, f family) few {
+	var out few
+	for _, n := range nets {
+		if familyOf(n.Addr()) == f {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// inside is the part of a sorted list that lies within p.
+func inside(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
+	lo, _ := slices.BinarySearchFunc(list, p, comparePrefix)
+	hi := lo
+	if p.Bits() == 0 {
+		return list[lo:]
+	}
+	for step := 1; hi < len(list) && p.Contains(list[hi].Addr()); step *= 2 { // gallop, then search
+		hi = min(hi+step, len(list))
+	}
+	n, _ := slices.BinarySearchFunc(list[lo:hi], p, func(e, p netip.Prefix) int {
+		if p.Contains(e.Addr()) {
+			return -1
+		}
+		return 1
+	})
+	return list[lo : lo+n]
+}
+
+// within keeps what of the regions is in one of the prefixes.
+func within(regions []region, by prefixes) []region {
+	var out []region
+	for _, r := range regions {
+		if by.covers(r.net) {
+			out = append(out, r)
+			continue
+		}
+		for _, p := range inside(by.list(), r.net) {
+			out = append(out, region{p, r.ports})
+		}
+	}
+	return out
+}
+
+// outside keeps what of the regions is in none of the prefixes.
+func outside(regions []region, by prefixes) []region {
+	var out []region
+	for _, r := range regions {
+		if by.covers(r.net) {
+			continue
+		}
+		for _, p := range rest(nil, r.net, inside(by.list(), r.net)) {
+			out = append(out, region{p, r.ports})
+		}
+	}
+	return out
+}
+
+// rest appends the prefixes of p that are in none of holes, which are sorted and within p.
+func rest(out []netip.Prefix, p netip.Prefix, holes []netip.Prefix) []netip.Prefix {
+	if len(holes) == 0 {
+		return append(out, p)
+	}
+	if holes[0] == p {
+		return out
+	}
+	lower, upper := halves(p)
+	cut, _ := slices.BinarySearchFunc(holes, upper, comparePrefix)
+	return rest(rest(out, lower, holes[:cut]), upper, holes[cut:])
+}
+
+// halves splits a prefix that is no single address.
+func halves(p netip.Prefix) (lower, upper netip.Prefix) {
+	bits := p.Bits() + 1
+	raw := p.Addr().AsSlice()
+	lower = netip.PrefixFrom(p.Addr(), bits)
+	raw[(bits-1)/8] |= 0x80 >> ((bits - 1) % 8)
+	a, _ := netip.AddrFromSlice(raw)
+	return lower, netip.PrefixFrom(a, bits)
+}
+
+// onPorts keeps what of the regions has one of the ports.
+func onPorts(regions []region, ports []span) []region {
+	var out []region
+	for _, r := range regions {
+		for _, s := range ports {
+			if both, ok := r.ports.and(s); ok {
+				out = append(out, region{r.net, both})
+			}
+		}
+	}
+	return out
+}
+
+// offPorts keeps what of the regions has none of the ports.
+func offPorts(regions []region, ports []span) []region {
+	for _, s := range ports {
+		var out []region
+		for _, r := range regions {
+			for _, left := range r.ports.minus(s) {
+				out = append(out, region{r.net, left})
+			}
+		}
+		regions = out
+	}
+	return regions
+}
+
+// at keeps what of the regions is one of the endpoints of a protocol.
+func at(regions []region, eps []endpoint, proto uint8) []region {
+	var out []region
+	for _, r := range regions {
+		for _, e := range eps {
+			if e.proto != proto || !r.net.Contains(e.addr) {
+				continue
+			}
+			if both, ok := r.ports.and(span{e.port, e.port}); ok {
+				out = append(out, region{netip.PrefixFrom(e.addr, e.addr.BitLen()), both})
+			}
+		}
+	}
+	return out
+}
+
+// notAt keeps what of the regions is none of the endpoints of a protocol.
+func notAt(regions []region, eps []endpoint, proto uint8) []region {
+	for _, e := range eps {
+		if e.proto != proto {
+			continue
+		}
+		var out []region
+		host := netip.PrefixFrom(e.addr, e.addr.BitLen())
+		for _, r := range regions {
+			if _, hit := r.ports.and(span{e.port, e.port}); !hit || !r.net.Contains(e.addr) {
+				out = append(out, r)
+				continue
+			}
+			for _, p := range rest(nil, r.net, []netip.Prefix{host}) {
+				out = append(out, region{p, r.ports})
+			}
+			for _, left := range r.ports.minus(span{e.port, e.port}) {
+				out = append(out, region{host, left})
+			}
+		}
+		regions = out
+	}
+	return regions
+}

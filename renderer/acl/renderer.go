@@ -1,0 +1,361 @@
+package acl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Config is how lists are made.
+type Config struct{}
+
+// Renderer is the driver. Its calls never fail: what cannot be rendered is a note, and denied. It belongs to one goroutine.
+type Renderer struct {
+	cfg    Config
+	sink   renderer.Sink
+	node   Node
+	inSync bool
+
+	// What was told.
+	sets      map[string]*ipset
+	policies  map[policyID]*rules
+	profiles  map[string]*rules
+	workloads map[workloadID]*workload
+	hosts     map[string]*felix.HostEndpoint
+	felix     map[string]string // Felix's configuration
+
+	// What it is made into.
+	ifaces   map[string]*iface
+	programs map[string]*program
+	segments map[string]*segment
+	tables   map[string]*table // of segments
+	fixed    map[string]*table // of no segment
+
+	// Who has to be looked at when something changes.
+	ofPolicy  map[policyID]map[*program]struct{}
+	ofProfile map[string]map[*program]struct{}
+	ofSet     map[string]map[*segment]struct{}
+	ofSegment map[*segment]map[*program]struct{}
+
+	dirty dirt
+	out   output
+	notes notebook
+}
+
+// dirt is what changed since the last Apply.
+type dirt struct {
+	node      bool // addresses, interfaces, views
+	places    bool // where endpoints are
+	policies  map[policyID]struct{}
+	profiles  map[string]struct{}
+	sets      map[string]uint64 // buckets
+	workloads map[workloadID]struct{}
+	programs  map[*program]struct{}
+	segments  map[*segment]uint64
+	ifaces    map[*iface]struct{}
+	tables    map[string]struct{}
+	left      []*program // some interface left them
+}
+
+func newDirt() dirt {
+	return dirt{
+		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, workloads: map[workloadID]struct{}{},
+		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
+	}
+}
+
+// New returns a renderer that has told its sink nothing yet.
+func New(cfg Config, sink renderer.Sink) *Renderer {
+	return &Renderer{
+		cfg: cfg, sink: sink,
+		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
+		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpoint{}, felix: map[string]string{},
+		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
+		tables: map[string]*table{}, fixed: map[string]*table{},
+		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
+		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
+		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
+	}
+}
+
+// OnUpdate takes one message. The renderer keeps it, so it must not be changed afterwards.
+func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
+	switch m := m.GetPayload().(type) {
+	case *felix.ToDataplane_InSync:
+		r.inSync = true
+	case *felix.ToDataplane_ConfigUpdate:
+		if now := m.ConfigUpdate.GetConfig(); !maps.Equal(r.felix, now) {
+			r.felix, r.dirty.node = now, true
+		}
+	case *felix.ToDataplane_IpsetUpdate:
+		r.sets[m.IpsetUpdate.GetId()] = newSet(m.IpsetUpdate)
+		r.setReplaced(m.IpsetUpdate.GetId())
+	case *felix.ToDataplane_IpsetDeltaUpdate:
+		r.setChanged(m.IpsetDeltaUpdate)
+	case *felix.ToDataplane_IpsetRemove:
+		delete(r.sets, m.IpsetRemove.GetId())
+		r.setReplaced(m.IpsetRemove.GetId())
+	case *felix.ToDataplane_ActivePolicyUpdate, *felix.ToDataplane_ActivePolicyRemove,
+		*felix.ToDataplane_ActiveProfileUpdate, *felix.ToDataplane_ActiveProfileRemove:
+		r.onRules(m)
+	case *felix.ToDataplane_WorkloadEndpointUpdate:
+		id := workloadIDOf(m.WorkloadEndpointUpdate.GetId())
+		r.workloads[id] = newWorkload(id, m.WorkloadEndpointUpdate.GetEndpoint())
+		r.dirty.workloads[id], r.dirty.places = struct{}{}, true
+	case *felix.ToDataplane_WorkloadEndpointRemove:
+		id := workloadIDOf(m.WorkloadEndpointRemove.GetId())
+		delete(r.workloads, id)
+		r.dirty.workloads[id], r.dirty.places = struct{}{}, true
+	case *felix.ToDataplane_HostEndpointUpdate:
+		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate.GetEndpoint()
+		r.dirty.node = true
+	case *felix.ToDataplane_HostEndpointRemove:
+		delete(r.hosts, m.HostEndpointRemove.GetId().GetEndpointId())
+		r.dirty.node = true
+	}
+}
+
+// onRules takes a policy or profile. Its rules are read now; who has them is looked at in Apply.
+func (r *Renderer) onRules(payload any) {
+	switch m := payload.(type) {
+	case *felix.ToDataplane_ActivePolicyUpdate:
+		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
+		p := m.ActivePolicyUpdate.GetPolicy()
+		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseRule, Tier: id.tier, Policy: id.name})
+		r.dirty.policies[id] = struct{}{}
+	case *felix.ToDataplane_ActivePolicyRemove:
+		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
+		delete(r.policies, id)
+		r.dirty.policies[id] = struct{}{}
+	case *felix.ToDataplane_ActiveProfileUpdate:
+		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
+		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseProfileRule, Profile: name})
+		r.dirty.profiles[name] = struct{}{}
+	case *felix.ToDataplane_ActiveProfileRemove:
+		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())
+		r.dirty.profiles[m.ActiveProfileRemove.GetId().GetName()] = struct{}{}
+	}
+}
+
+// setReplaced marks what depends on a set that is new, gone or told again.
+func (r *Renderer) setReplaced(id string) {
+	for s := range r.ofSet[id] {
+		s.fresh = false
+		r.dirty.segments[s] = ^uint64(0)
+	}
+}
+
+func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
+	s := r.sets[m.GetId()]
+	if s == nil { // nobody told what the rest of it is
+		s = newSet(&felix.IPSetUpdate{})
+		s.add([]string{"a delta before the set"})
+		r.sets[m.GetId()] = s
+	}
+	was := len(s.bad) > 0
+	buckets := s.remove(m.GetRemovedMembers()) | s.add(m.GetAddedMembers())
+	if was != (len(s.bad) > 0) {
+		r.setReplaced(m.GetId())
+		return
+	}
+	for seg := range r.ofSet[m.GetId()] {
+		r.dirty.segments[seg] |= buckets
+	}
+}
+
+// SetNode takes what is known about the node, complete each time.
+func (r *Renderer) SetNode(n Node) {
+	if r.node.equal(&n) {
+		return
+	}
+	if r.node.ByteMatch6 != n.ByteMatch6 {
+		for _, s := range r.segments {
+			s.fresh = false
+			r.dirty.segments[s] = ^uint64(0)
+		}
+	}
+	r.node = n
+	r.dirty.node, r.dirty.places = true, true
+}
+
+// Apply hands to the sink what changed since the last one. If that were to open one hook while it closes another, so that a
+// packet could pass meanwhile which neither state lets pass, only the closing is handed over, and again is true: Apply is to
+// be called once more when that is there.
+func (r *Renderer) Apply() (again bool) {
+	if !r.inSync {
+		return false
+	}
+	r.settle()
+	return r.emit()
+}
+
+// settle brings programs, segments, tables and lists up to date.
+func (r *Renderer) settle() {
+	r.locate()
+	r.refresh()
+	r.compile()
+	for _, i := range sortedIfaces(r.dirty.ifaces) {
+		r.list(i)
+	}
+	clear(r.dirty.ifaces)
+}
+
+// refresh flattens again the programs whose policies changed.
+func (r *Renderer) refresh() {
+	for id := range r.dirty.policies {
+		for p := range r.ofPolicy[id] {
+			r.dirty.programs[p] = struct{}{}
+		}
+	}
+	for name := range r.dirty.profiles {
+		for p := range r.ofProfile[name] {
+			r.dirty.programs[p] = struct{}{}
+		}
+	}
+	for p := range r.dirty.programs {
+		if len(p.users) > 0 {
+			r.reflatten(p)
+		}
+	}
+	r.forget()
+	r.noteRules()
+	clear(r.dirty.policies)
+	clear(r.dirty.profiles)
+	clear(r.dirty.programs)
+}
+
+// reflatten makes a program's steps anew.
+func (r *Renderer) reflatten(p *program) {
+	p.steps = r.flatten(&p.spec)
+	p.open = opens(p.steps)
+	old := p.uses
+	p.uses = make([]use, 0, len(p.steps))
+	for i := range p.steps {
+		s := &p.steps[i]
+		c := &s.clauses[len(s.clauses)-1]
+		switch {
+		case p.open && i < len(p.steps)-1: // what follows allows everything
+		case p.open || s.lone():
+			p.uses = append(p.uses, use{nil, c.verb, c.cause})
+		default:
+			p.uses = append(p.uses, use{r.acquire(p, s), c.verb, nil})
+		}
+	}
+	for _, u := range old {
+		r.release(p, u.seg)
+	}
+	if !slices.Equal(old, p.uses) {
+		for i := range p.users {
+			r.dirty.ifaces[i] = struct{}{}
+		}
+	}
+}
+
+// acquire is the segment of a step, for one more use by a program.
+func (r *Renderer) acquire(p *program, s *step) *segment {
+	seg := r.segment(s.role, scope{egress: p.spec.egress}, s.clauses)
+	seg.users++
+	add(r.ofSegment, seg, p)
+	return seg
+}
+
+// segment is the segment of a role with these clauses.
+func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
+	seg := r.segments[role]
+	if seg == nil {
+		seg = &segment{role: role, name: nameOf(role), scope: sc}
+		r.segments[role] = seg
+	}
+	if slices.EqualFunc(seg.clauses, clauses, clause.equal) && slices.Equal(seg.scope.srcs, sc.srcs) {
+		return seg
+	}
+	r.unindex(seg)
+	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
+	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
+	r.dirty.segments[seg] = ^uint64(0)
+	return seg
+}
+
+func (r *Renderer) unindex(seg *segment) {
+	seg.eachSet(func(id string) { remove(r.ofSet, id, seg) })
+}
+
+// release gives up one use of a segment; nil is none.
+func (r *Renderer) release(p *program, seg *segment) {
+	if seg == nil {
+		return
+	}
+	if !slices.ContainsFunc(p.uses, func(u use) bool { return u.seg == seg }) {
+		remove(r.ofSegment, seg, p)
+	}
+	r.drop(seg)
+}
+
+// drop gives up one use of a segment and forgets it if that was the last.
+func (r *Renderer) drop(seg *segment) {
+	if seg.users--; seg.users > 0 {
+		return
+	}
+	r.unindex(seg)
+	delete(r.segments, seg.role)
+	delete(r.dirty.segments, seg)
+	for _, t := range seg.tables {
+		r.dirty.tables[t.name] = struct{}{}
+		delete(r.tables, t.name)
+	}
+	seg.tables = nil
+	r.notes.forget(seg.role)
+}
+
+// compile writes segments out whose clauses or sets changed.
+func (r *Renderer) compile() {
+	for _, seg := range sortedSegments(r.dirty.segments) {
+		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg)}
+		var changed []*table
+		old := seg.tables
+		relisted := seg.compile(x, r.dirty.segments[seg], &changed)
+		for _, t := range changed {
+			r.dirty.tables[t.name] = struct{}{}
+			if len(t.rules) > 0 {
+				r.tables[t.name] = t
+			}
+		}
+		if !relisted {
+			continue
+		}
+		for _, t := range old {
+			r.dirty.tables[t.name] = struct{}{}
+			delete(r.tables, t.name)
+		}
+		for _, t := range seg.tables {
+			r.tables[t.name] = t
+		}
+		for p := range r.ofSegment[seg] {
+			for i := range p.users {
+				r.dirty.ifaces[i] = struct{}{}
+			}
+		}
+	}
+	clear(r.dirty.segments)
+}
+
+// add puts a value into the set of a key.
+func add[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	if m[k] == nil {
+		m[k] = map[V]struct{}{}
+	}
+	m[k][v] = struct{}{}
+}
+
+// remove takes a value out of the set of a key.
+func remove[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	delete(m[k], v)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}
+
+func (id policyID) String() string { return fmt.Sprintf("%s/%s", id.tier, id.name) }

@@ -1,0 +1,277 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// scope is which packets a segment is for.
+type scope struct {
+	egress bool
+	srcs   []netip.Addr // nil: all
+}
+
+// segment is a run of clauses with one action, so that their order does not matter. It becomes one table, or several of which
+// each has the peers of some buckets.
+type segment struct {
+	role    string // what it is of
+	name    string // of its tables
+	scope   scope
+	clauses []clause
+	users   int // programs and lists it is part of
+
+	parts  []part   // the clauses written out, in order
+	tables []*table // in order; those without rules left out
+	count  int      // tables it is split into, those without rules counted
+	fresh  bool     // parts are those of the clauses
+}
+
+// part is one clause written out: atoms, or atoms to be completed with each member of a set as peer.
+type part struct {
+	set   string    // "": flat
+	atoms [2][]atom // to be completed, by family
+	flat  []atom
+	of    []uint8 // bucket of each of flat; nil: not needed yet
+	sets  bool    // atoms or flat depend on sets
+}
+
+// table is the content of one ACL.
+type table struct {
+	name   string
+	action verb
+	rules  []atom
+	causes []*Cause // one for each rule
+}
+
+// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average.
+const (
+	firstSplit = 256
+	perTable   = 128
+)
+
+// splitOf is how many tables a segment of that many rules is split into. It depends on the number alone, so a set that grows
+// over a power of two rewrites its tables once.
+func splitOf(rules int) int {
+	n := 1
+	for rules > firstSplit && n < buckets && n*perTable < rules {
+		n *= 2
+	}
+	return n
+}
+
+// nameOf is the name of a segment's tables from its role, the same in every process.
+func nameOf(role string) string {
+	sum := sha256.Sum256([]byte(role))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
+}
+
+// tableName is the name of table i of count: at most 30 bytes.
+func (s *segment) tableName(count, i int) string {
+	if count == 1 {
+		return s.name
+	}
+	return s.name + "-" + strconv.Itoa(count) + "." + strconv.Itoa(i)
+}
+
+// compile writes the segment out again: all of it, or if the clauses are still those, what the buckets of dirty say.
+// It tells whether its list of tables changed, and appends the tables with new content.
+func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (relisted bool) {
+	if !s.fresh || s.dependsWholly() {
+		s.parts = s.parts[:0]
+		for i := range s.clauses {
+			s.parts = append(s.parts, s.write(x, &s.clauses[i]))
+		}
+		dirty, s.fresh = ^uint64(0), true
+	}
+	size := 0
+	for i := range s.parts {
+		size += s.parts[i].rules(x.sets)
+	}
+	count := splitOf(size)
+	if count != s.count {
+		dirty, s.count = ^uint64(0), count
+	}
+	old := make(map[string]*table, len(s.tables))
+	for _, t := range s.tables {
+		old[t.name] = t
+	}
+	var tables []*table
+	for i := range count {
+		name := s.tableName(count, i)
+		t := old[name]
+		if dirty&bucketsOf(count, i) != 0 {
+			t = s.table(x, name, i)
+			*changed = append(*changed, t)
+		}
+		if t != nil && len(t.rules) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	relisted = !slices.EqualFunc(tables, s.tables, func(a, b *table) bool { return a.name == b.name })
+	s.tables = tables
+	return relisted
+}
+
+// bucketsOf is the buckets of table i of count.
+func bucketsOf(count, i int) (mask uint64) {
+	for b := i; b < buckets; b += count {
+		mask |= 1 << b
+	}
+	return mask
+}
+
+// same tells whether two tables are the same ACL, whatever stands behind its rules.
+func (t *table) same(o *table) bool { return t.action == o.action && slices.Equal(t.rules, o.rules) }
+
+// dependsWholly tells whether what was written out depends on a set other than by its members as peers.
+func (s *segment) dependsWholly() bool {
+	return slices.ContainsFunc(s.parts, func(p part) bool { return p.sets })
+}
+
+// eachSet calls f with the name of each set the segment depends on.
+func (s *segment) eachSet(f func(id string)) {
+	for i := range s.clauses {
+		for _, m := range s.clauses[i].matches {
+			m.eachSet(f)
+		}
+	}
+}
+
+// from is the sources whose packets the segment is for.
+func (s *segment) from(f family) []netip.Prefix {
+	if s.scope.srcs == nil {
+		return []netip.Prefix{f.all()}
+	}
+	var out []netip.Prefix
+	for _, a := range s.scope.srcs {
+		if familyOf(a) == f {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
+}
+
+// write writes a clause out.
+func (s *segment) write(x *expander, c *clause) part {
+	var p part
+	lone, without := s.lone(c)
+	if lone != "" && known(x.sets[lone]) {
+		p.set, c = lone, without
+	}
+	for _, m := range c.matches {
+		m.eachSet(func(string) { p.sets = true })
+	}
+	for _, f := range families {
+		out := x.expand(nil, c, f, s.from(f), []netip.Prefix{f.all()})
+		if p.set != "" {
+			p.atoms[f] = out
+		} else {
+			p.flat = append(p.flat, out...)
+		}
+	}
+	return p
+}
+
+func known(s *ipset) bool { return s != nil && !s.ported && len(s.bad) == 0 }
+
+func (s *segment) peer(a atom) netip.Prefix {
+	if s.scope.egress {
+		return a.dst
+	}
+	return a.src
+}
+
+// lone returns the only set of the peer's address a clause asks for, and the clause without it. It returns "" if the peer's
+// address must be more, or other things, too.
+func (s *segment) lone(c *clause) (id string, without *clause) {
+	if !s.scope.egress && s.scope.srcs != nil {
+		return "", nil
+	}
+	w := *c
+	w.matches = slices.Clone(c.matches)
+	for i, m := range c.matches {
+		p := m.peer(s.scope.egress)
+		if p.nets != nil || p.notNets != nil || p.notSets != nil || p.named != nil || p.notNamed != nil || p.ipPorts != nil {
+			return "", nil
+		}
+		if len(p.sets) == 0 {
+			continue
+		}
+		if len(p.sets) > 1 || id != "" && id != p.sets[0] {
+			return "", nil
+		}
+		id = p.sets[0]
+		open := *m
+		open.peer(s.scope.egress).sets = nil
+		w.matches[i] = &open
+	}
+	return id, &w
+}
+
+// rules is how many rules the part has.
+func (p *part) rules(sets map[string]*ipset) int {
+	if p.set == "" {
+		return len(p.flat)
+	}
+	n := &sets[p.set].nets
+	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*n[v6].size
+}
+
+// table writes down the rules of table i.
+func (s *segment) table(x *expander, name string, i int) *table {
+	t := &table{name: name}
+	for j := range s.parts {
+		t.action = s.clauses[j].verb
+		before := len(t.rules)
+		t.rules = x.widen(s.appendShare(t.rules, x.sets, &s.parts[j], i), before)
+		for range len(t.rules) - before {
+			t.causes = append(t.causes, s.clauses[j].cause)
+		}
+	}
+	return t
+}
+
+// appendShare appends what table i has of a part.
+func (s *segment) appendShare(out []atom, sets map[string]*ipset, p *part, i int) []atom {
+	switch {
+	case p.set != "":
+		for b := i; b < buckets; b += s.count {
+			for _, f := range families {
+				out = s.appendMembers(out, p.atoms[f], sets[p.set].nets[f].parts[b])
+			}
+		}
+		return out
+	case s.count == 1:
+		return append(out, p.flat...)
+	}
+	if p.of == nil {
+		for _, a := range p.flat {
+			p.of = append(p.of, uint8(bucketOf(s.peer(a))))
+		}
+	}
+	for j, b := range p.of {
+		if int(b)%s.count == i {
+			out = append(out, p.flat[j])
+		}
+	}
+	return out
+}
+
+// appendMembers completes atoms with each of the members.
+func (s *segment) appendMembers(out, atoms []atom, members []netip.Prefix) []atom {
+	for _, member := range members {
+		for _, a := range atoms {
+			if s.scope.egress {
+				a.dst = member
+			} else {
+				a.src = member
+			}
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// buckets is how many parts a set has, and the most tables a segment may be split into.
+const buckets = 64
+
+// bucketOf is the part a peer belongs to, the same in every process.
+func bucketOf(p netip.Prefix) int {
+	h := uint32(2166136261)
+	a := p.Addr().As16()
+	for _, b := range a {
+		h = (h ^ uint32(b)) * 16777619
+	}
+	h = (h ^ uint32(p.Bits())) * 16777619
+	return int((h ^ h>>15) % buckets)
+}
+
+// endpoint is a member of a set of addresses and ports.
+type endpoint struct {
+	addr  netip.Addr
+	proto uint8
+	port  uint16
+}
+
+func (e endpoint) compare(o endpoint) int {
+	if c := e.addr.Compare(o.addr); c != 0 {
+		return c
+	}
+	if e.proto != o.proto {
+		return int(e.proto) - int(o.proto)
+	}
+	return int(e.port) - int(o.port)
+}
+
+// ipset is a set of Felix's: of prefixes, or of addresses with ports.
+type ipset struct {
+	ported bool
+	bad    map[string]struct{} // members that could not be read: while there are any, it is not known what the set holds
+	nets   [2]netSet
+	ports  map[endpoint]struct{}
+	sorted []endpoint // of ports; nil: not made yet
+}
+
+// netSet is the members of one family.
+type netSet struct {
+	parts [buckets][]netip.Prefix // each sorted
+	size  int
+	lens  [129]int       // how many of each length
+	all   []netip.Prefix // sorted; nil: not made yet
+}
+
+func (n *netSet) add(p netip.Prefix) bool {
+	part := &n.parts[bucketOf(p)]
+	i, found := slices.BinarySearchFunc(*part, p, comparePrefix)
+	if found {
+		return false
+	}
+	*part = slices.Insert(*part, i, p)
+	n.size++
+	n.lens[p.Bits()]++
+	n.all = nil
+	return true
+}
+
+func (n *netSet) remove(p netip.Prefix) bool {
+	part := &n.parts[bucketOf(p)]
+	i, found := slices.BinarySearchFunc(*part, p, comparePrefix)
+	if !found {
+		return false
+	}
+	*part = slices.Delete(*part, i, i+1)
+	n.size--
+	n.lens[p.Bits()]--
+	n.all = nil
+	return true
+}
+
+func (n *netSet) has(p netip.Prefix) bool {
+	_, found := slices.BinarySearchFunc(n.parts[bucketOf(p)], p, comparePrefix)
+	return found
+}
+
+// list is all members, sorted.
+func (n *netSet) list() []netip.Prefix {
+	if n.all == nil && n.size > 0 {
+		n.all = make([]netip.Prefix, 0, n.size)
+		for _, part := range n.parts {
+			n.all = append(n.all, part...)
+		}
+		slices.SortFunc(n.all, comparePrefix)
+	}
+	return n.all
+}
+
+// covers tells whether one member holds all of p.
+func (n *netSet) covers(p netip.Prefix) bool {
+	if n.size == 0 {
+		return false
+	}
+	for bits := p.Bits(); bits >= 0; bits-- {
+		if n.lens[bits] > 0 && n.has(netip.PrefixFrom(p.Addr(), bits).Masked()) {
+			return true
+		}
+	}
+	return false
+}
+
+func newSet(m *felix.IPSetUpdate) *ipset {
+	s := &ipset{ported: m.GetType() == felix.IPSetUpdate_IP_AND_PORT, bad: map[string]struct{}{}, ports: map[endpoint]struct{}{}}
+	s.add(m.GetMembers())
+	return s
+}
+
+// add puts members in; the result has a bit for each bucket that changed.
+func (s *ipset) add(members []string) (changed uint64) {
+	for _, text := range members {
+		changed |= s.change(text, true)
+	}
+	return changed
+}
+
+// remove takes members out.
+func (s *ipset) remove(members []string) (changed uint64) {
+	for _, text := range members {
+		changed |= s.change(text, false)
+	}
+	return changed
+}
+
+func (s *ipset) change(text string, in bool) uint64 {
+	if s.ported {
+		return s.changePort(text, in)
+	}
+	p, err := parseNet(text)
+	if err != nil {
+		return s.changeBad(text, in)
+	}
+	net := &s.nets[familyOf(p.Addr())]
+	if in && !net.add(p) || !in && !net.remove(p) {
+		return 0
+	}
+	return 1 << bucketOf(p)
+}
+
+func (s *ipset) changePort(text string, in bool) uint64 {
+	e, err := parseEndpoint(text)
+	if err != nil {
+		return s.changeBad(text, in)
+	}
+	if _, had := s.ports[e]; had == in {
+		return 0
+	}
+	if in {
+		s.ports[e] = struct{}{}
+	} else {
+		delete(s.ports, e)
+	}
+	s.sorted = nil
+	return 1 << bucketOf(netip.PrefixFrom(e.addr, e.addr.BitLen()))
+}
+
+func (s *ipset) changeBad(text string, in bool) uint64 {
+	if in {
+		s.bad[text] = struct{}{}
+	} else {
+		delete(s.bad, text)
+	}
+	return ^uint64(0)
+}
+
+// endpoints is all members of a set with ports, sorted.
+func (s *ipset) endpoints() []endpoint {
+	if s.sorted == nil {
+		for e := range s.ports {
+			s.sorted = append(s.sorted, e)
+		}
+		slices.SortFunc(s.sorted, endpoint.compare)
+	}
+	return s.sorted
+}
+
+// parseEndpoint reads "10.0.0.1,tcp:80".
+func parseEndpoint(text string) (endpoint, error) {
+	addr, rest, _ := strings.Cut(text, ",")
+	proto, port, ok := strings.Cut(rest, ":")
+	a, err := netip.ParseAddr(addr)
+	if err != nil || !ok || a.Zone() != "" {
+		return endpoint{}, fmt.Errorf("%q is no address and port", text)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return endpoint{}, fmt.Errorf("%q is no address and port", text)
+	}
+	e := endpoint{addr: a.Unmap(), port: uint16(n)}
+	switch strings.ToLower(proto) {
+	case "tcp":
+		e.proto = protoTCP
+	case "udp":
+		e.proto = protoUDP
+	case "sctp":
+		e.proto = protoSCTP
+	default:
+		return endpoint{}, fmt.Errorf("%q has no known protocol", text)
+	}
+	return e, nil
+}
