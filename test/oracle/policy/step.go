@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+)
+
+// Change is an object that was put, or one that was removed (Object nil).
+type Change struct {
+	Key    Key
+	Object Object
+}
+
+// Step changes one thing, or a few, and returns what changed, in the order in which an API server would tell.
+func (w *World) Step() []Change {
+	before := maps.Clone(w.objects)
+	for range 1 + w.rng.IntN(2) {
+		w.step()
+	}
+	var out []Change
+	for key := range before {
+		if _, still := w.objects[key]; !still {
+			out = append(out, Change{Key: key})
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int { return compareKeys(a.Key, b.Key) })
+	for _, o := range w.Objects() {
+		if before[KeyOf(o)] != o {
+			out = append(out, Change{KeyOf(o), o})
+		}
+	}
+	return out
+}
+
+func (w *World) step() {
+	switch w.rng.IntN(12) {
+	case 0:
+		if len(all[*corev1.Pod](w)) < maxPods {
+			w.addPod()
+		}
+	case 1:
+		if pods := all[*corev1.Pod](w); len(pods) > 2 {
+			w.removePod(pick(w, pods...))
+		}
+	case 2:
+		w.finish()
+	case 3:
+		if pods := all[*corev1.Pod](w); len(pods) > 0 {
+			edit(w, pick(w, pods...), func(p *corev1.Pod) { p.Labels = w.labels() })
+		}
+	case 4:
+		ns := pick(w, all[*corev1.Namespace](w)...)
+		edit(w, ns, func(n *corev1.Namespace) {
+			name, had := n.Labels[corev1.LabelMetadataName]
+			n.Labels = w.labels()
+			if had {
+				n.Labels[corev1.LabelMetadataName] = name
+			}
+		})
+	case 5:
+		if accounts := all[*corev1.ServiceAccount](w); len(accounts) > 0 {
+			edit(w, pick(w, accounts...), func(a *corev1.ServiceAccount) { a.Labels = w.labels() })
+		}
+	case 6:
+		edit(w, pick(w, all[*corev1.Node](w)...), func(n *corev1.Node) { n.Labels = w.labels() })
+	case 7:
+		w.stepCalicoPlace()
+	case 8, 9:
+		if policies := w.policies(); len(policies) > 0 {
+			w.again(pick(w, policies...))
+		}
+	case 10:
+		if policies := w.policies(); len(policies) > 0 {
+			delete(w.objects, KeyOf(pick(w, policies...)))
+		}
+	default:
+		if len(w.policies()) < maxPolicies {
+			w.addPolicy()
+		}
+	}
+}
+
+// policies are the objects with rules.
+func (w *World) policies() []Object {
+	var out []Object
+	for _, o := range w.Objects() {
+		switch o.(type) {
+		case *networkingv1.NetworkPolicy, *AdminNetworkPolicy, *BaselineAdminNetworkPolicy, *ClusterNetworkPolicy, *CalicoPolicy:
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// removePod removes it; its addresses are free, and gone from the slices.
+func (w *World) removePod(p *corev1.Pod) {
+	if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+		w.giveBack(p)
+		w.unserve(p)
+	}
+	delete(w.objects, KeyOf(p))
+}
+
+// finish ends a pod: it stays, without its addresses counting.
+func (w *World) finish() {
+	for _, p := range all[*corev1.Pod](w) {
+		if p.Status.Phase == corev1.PodRunning && !p.Spec.HostNetwork {
+			w.giveBack(p)
+			w.unserve(p)
+			edit(w, p, func(p *corev1.Pod) { p.Status.Phase = pick(w, corev1.PodSucceeded, corev1.PodFailed) })
+			return
+		}
+	}
+}
+
+func (w *World) unserve(p *corev1.Pod) {
+	for _, s := range all[*discoveryv1.EndpointSlice](w) {
+		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == p.Name && s.Namespace == p.Namespace }) {
+			edit(w, s, func(s *discoveryv1.EndpointSlice) {
+				s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == p.Name })
+			})
+		}
+	}
+}
+
+// stepCalicoPlace changes a tier or a network set.
+func (w *World) stepCalicoPlace() {
+	if tiers := all[*CalicoTier](w); len(tiers) > 0 && w.chance(2) {
+		edit(w, pick(w, tiers...), func(t *CalicoTier) { t.Spec.DefaultAction = pick(w, "", "Deny", "Pass") })
+		return
+	}
+	if sets := all[*CalicoNetworkSet](w); len(sets) > 0 {
+		edit(w, pick(w, sets...), func(n *CalicoNetworkSet) {
+			switch w.rng.IntN(3) {
+			case 0:
+				n.Labels = w.labels()
+			case 1:
+				n.Spec.Nets = append(n.Spec.Nets, w.network().String())
+			default:
+				n.Spec.Nets = n.Spec.Nets[:len(n.Spec.Nets)/2]
+			}
+		})
+	}
+}
