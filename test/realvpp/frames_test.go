@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// captured is one IPv4 packet that left VPP.
+// captured is one packet that left VPP.
 type captured struct {
 	pair        int // the veth pair
 	packet      packet.Packet
@@ -41,7 +41,7 @@ func openFrames(n *netns) (*frames, error) {
 	f := &frames{changed: make(chan struct{}, 1), ended: make(chan struct{})}
 	var err error
 	n.do(func() {
-		f.raw, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_IP)))
+		f.raw, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL)))
 		if err != nil {
 			return
 		}
@@ -91,7 +91,7 @@ func (f *frames) read() {
 		if err != nil {
 			return // closed
 		}
-		if ll, ok := from.(*unix.SockaddrLinklayer); ok && n > ethernetLen {
+		if ll, ok := from.(*unix.SockaddrLinklayer); ok && n > ethernetLen && ll.Pkttype != unix.PACKET_OUTGOING && interesting(buf[:n]) {
 			if pair, mine := at[ll.Ifindex]; mine {
 				f.take(pair, append([]byte(nil), buf[ethernetLen:n]...))
 			}
@@ -100,6 +100,20 @@ func (f *frames) read() {
 }
 
 const ethernetLen = 14
+
+// interesting are IP packets, but for the multicast by which VPP itself looks for routers and listeners of IPv6.
+func interesting(frame []byte) bool {
+	switch htonsOf(frame[12:]) {
+	case unix.ETH_P_IP:
+		return true
+	case unix.ETH_P_IPV6:
+		const dst = ethernetLen + 24
+		return len(frame) > dst && frame[dst] != 0xff
+	}
+	return false
+}
+
+func htonsOf(b []byte) uint16 { return binary.BigEndian.Uint16(b) }
 
 func (f *frames) take(pair int, b []byte) {
 	f.mu.Lock()
@@ -124,6 +138,9 @@ func decode(pair int, b []byte) captured {
 	if c.packet, c.err = packet.Unmarshal(b); c.err == nil || len(b) < 28 {
 		return c
 	}
+	if b[0]>>4 == 6 {
+		return decode6(c)
+	}
 	right := append([]byte(nil), b...)
 	sum(right[:20], 10)
 	if icmp := right[20:]; right[9] == uint8(model.ICMP) {
@@ -140,6 +157,20 @@ func decode(pair int, b []byte) captured {
 	}
 	c.badChecksum = c.badChecksum || !bytes.Equal(b[:20], right[:20])
 	c.packet, c.err = packet.Unmarshal(right)
+	return c
+}
+
+// decode6 reads a packet that quotes one whose life is over with a hop limit of 0, as VPP does.
+func decode6(c captured) captured {
+	const hops, quoted = 7, 48
+	b := append([]byte(nil), c.raw...)
+	if len(b) <= quoted+hops || b[6] != uint8(model.ICMPv6) || b[40] != packet.TimeExceeded6 || b[quoted+hops] != 0 {
+		return c
+	}
+	b[quoted+hops] = 1 // adds 1 to the low byte of a word of the checksum
+	s := uint32(^binary.BigEndian.Uint16(b[42:])) + 1
+	binary.BigEndian.PutUint16(b[42:], ^uint16(s>>16+s&0xffff))
+	c.packet, c.err = packet.Unmarshal(b)
 	return c
 }
 
@@ -167,8 +198,12 @@ func (f *frames) put(pair int, p packet.Packet) error {
 		return err
 	}
 	dst, src := vppMAC(pair), hostMAC(pair)
-	frame := append(append(append([]byte(nil), dst[:]...), src[:]...), 8, 0)
-	return unix.Sendto(f.raw, append(frame, b...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(unix.ETH_P_IP)})
+	ethertype := uint16(unix.ETH_P_IP)
+	if p.Dst.Is6() {
+		ethertype = unix.ETH_P_IPV6
+	}
+	frame := binary.BigEndian.AppendUint16(append(append([]byte(nil), dst[:]...), src[:]...), ethertype)
+	return unix.Sendto(f.raw, append(frame, b...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(ethertype)})
 }
 
 // probeTimeout is how long a VPP that works may take for a packet.

@@ -189,6 +189,14 @@ func prefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Address: ip_types.NewAddress(p.Addr().AsSlice()), Len: uint8(p.Bits())}
 }
 
+// version is VPP's, like 24.06-release; "" if it has not started.
+func (l *lab) version() string {
+	if l.plain == nil {
+		return ""
+	}
+	return strings.TrimPrefix(l.plain.conn.State().Version, "v")
+}
+
 // note keeps the first error.
 func (l *lab) note(err error) {
 	if l.err == nil {
@@ -216,10 +224,9 @@ func (l *lab) plumb(i sim.Interface) error {
 	if i.Tag != "" {
 		msgs = append(msgs, &interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: index, Tag: i.Tag})
 	}
+	msgs = append(msgs, &ip.SwInterfaceIP6EnableDisable{SwIfIndex: index, Enable: true})
 	for _, p := range i.Addresses {
-		if p.Addr().Is4() {
-			msgs = append(msgs, &interfaces.SwInterfaceAddDelAddress{SwIfIndex: index, IsAdd: true, Prefix: ip_types.AddressWithPrefix(prefix(p))})
-		}
+		msgs = append(msgs, &interfaces.SwInterfaceAddDelAddress{SwIfIndex: index, IsAdd: true, Prefix: ip_types.AddressWithPrefix(prefix(p))})
 	}
 	if i.Unnumbered != "" {
 		msgs = append(msgs, &interfaces.SwInterfaceSetUnnumbered{SwIfIndex: l.index[i.Unnumbered], UnnumberedSwIfIndex: index, IsAdd: true})
@@ -283,11 +290,8 @@ func (l *lab) RemoveInterface(name string) {
 	l.note(err)
 }
 
-// AddRoute is sim.VPP's. IPv6 is left out: no renderer has a use for it.
+// AddRoute is sim.VPP's.
 func (l *lab) AddRoute(r sim.Route) error {
-	if !r.Prefix.Addr().Is4() {
-		return nil
-	}
 	if err := l.install(r); err != nil {
 		return err
 	}
@@ -300,8 +304,8 @@ func (l *lab) forget(vrf uint32, p netip.Prefix) {
 	l.routes = slices.DeleteFunc(l.routes, func(r sim.Route) bool { return r.VRF == vrf && r.Prefix == p })
 }
 
-// hop stands for everybody behind an interface that routes lead to without a next hop.
-var hop = netip.MustParseAddr("169.254.1.2")
+// hop and hop6 stand for everybody behind an interface that routes lead to without a next hop.
+var hop, hop6 = netip.MustParseAddr("169.254.1.2"), netip.MustParseAddr("fd00:fe::2")
 
 // install makes a route anew: adding to what leads over an interface that went away would heal nothing.
 func (l *lab) install(r sim.Route) error {
@@ -317,6 +321,8 @@ func (l *lab) install(r sim.Route) error {
 		case via.IsValid():
 		case r.Prefix.IsSingleIP():
 			via = r.Prefix.Addr()
+		case r.Prefix.Addr().Is6():
+			via = hop6
 		default:
 			via = hop
 		}
@@ -326,6 +332,9 @@ func (l *lab) install(r sim.Route) error {
 		}
 		path := fib_types.FibPath{SwIfIndex: uint32(index), Weight: max(p.Weight, 1)}
 		path.Nh.Address = ip_types.NewAddress(via.AsSlice()).Un
+		if via.Is6() {
+			path.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
+		}
 		route.Paths = append(route.Paths, path)
 	}
 	msgs = append(msgs, &ip.IPRouteAddDel{Route: ip.IPRoute{TableID: r.VRF, Prefix: route.Prefix}}, &ip.IPRouteAddDel{IsAdd: true, Route: route})
@@ -335,9 +344,6 @@ func (l *lab) install(r sim.Route) error {
 
 // RemoveRoute is sim.VPP's.
 func (l *lab) RemoveRoute(vrf uint32, p netip.Prefix) {
-	if !p.Addr().Is4() {
-		return
-	}
 	l.forget(vrf, p)
 	_, err := l.do(&ip.IPRouteAddDel{Route: ip.IPRoute{TableID: vrf, Prefix: prefix(p)}})
 	l.note(err)

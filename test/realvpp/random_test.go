@@ -287,9 +287,13 @@ func (c *randomCase) goOn(t talk) error {
 // complain lets the receiver, or a router on the way to it, send an ICMP error.
 func (c *randomCase) complain(_ string, there landing) error {
 	kind, code := packet.Unreachable, packet.CodePort
-	router := netip.Addr{}
+	router, far := netip.Addr{}, netip.MustParseAddr("172.16.0.1")
+	over := packet.TimeExceeded
+	if there.sim.Dst.Is6() {
+		kind, code, over, far = packet.Unreachable6, packet.CodePort6, packet.TimeExceeded6, netip.MustParseAddr("2001:db8:f::1")
+	}
 	if c.chance(2) {
-		kind, code, router = packet.TimeExceeded, 0, netip.MustParseAddr("172.16.0.1")
+		kind, code, router = over, 0, far
 	}
 	if there.sim.IsICMPError() {
 		return fmt.Errorf("an error about an error")
