@@ -1,0 +1,329 @@
+package vppagent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	vppacl "go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_types"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// witness hands calls to VPP one by one, and looks at its access lists after every write.
+type witness struct {
+	conn *vpp.Conn
+	seen []moment
+}
+
+// moment is what every interface does with every packet of the universe, after a message.
+type moment struct {
+	after   string
+	verdict map[place]bool
+}
+
+// place is a packet at an interface.
+type place struct {
+	iface  string
+	output bool
+	packet probe
+}
+
+type probe struct {
+	src, dst netip.Addr
+	port     uint32 // of TCP, the destination's
+}
+
+func (w *witness) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
+	out := make([]vpp.Reply, len(calls))
+	for i, c := range calls {
+		out[i] = w.conn.Do(ctx, c)[0]
+		name := c.Msg.GetMessageName()
+		if name == "acl_add_replace" || name == "acl_del" || name == "acl_interface_set_acl_list" {
+			if v, err := w.look(ctx); err == nil {
+				w.seen = append(w.seen, moment{vpp.Text(c.Msg, nil), v})
+			}
+		}
+	}
+	return out
+}
+
+// universe is the packets.
+func universe() (out []probe) {
+	for _, hosts := range [][]string{{"10.0.0.1", "10.0.0.2"}, {"2001:db8::1"}} {
+		for _, src := range hosts {
+			for _, dst := range hosts {
+				for _, port := range []uint32{80, 81} {
+					out = append(out, probe{netip.MustParseAddr(src), netip.MustParseAddr(dst), port})
+				}
+			}
+		}
+	}
+	return out
+}
+
+var orderInterfaces = []string{"tap1", "tap2", "tap3"} // sw_if_index 1 to 3
+
+// look reads VPP's access lists as literally as they are meant: the first rule that matches, in the lists one after the
+// other; nothing passes that matches none, and everything where there is no list.
+func (w *witness) look(ctx context.Context) (map[place]bool, error) {
+	replies := w.conn.Do(ctx, vpp.Call{Dump: true, Msg: &vppacl.ACLDump{ACLIndex: ^uint32(0)}},
+		vpp.Call{Dump: true, Msg: &vppacl.ACLInterfaceListDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}})
+	if err := errors.Join(replies[0].Err, replies[1].Err); err != nil {
+		return nil, err
+	}
+	acls := map[uint32]*vppacl.ACLDetails{}
+	for _, m := range replies[0].Details {
+		acls[m.(*vppacl.ACLDetails).ACLIndex] = m.(*vppacl.ACLDetails)
+	}
+	out := map[place]bool{}
+	lists := map[uint32]*vppacl.ACLInterfaceListDetails{}
+	for _, m := range replies[1].Details {
+		lists[uint32(m.(*vppacl.ACLInterfaceListDetails).SwIfIndex)] = m.(*vppacl.ACLInterfaceListDetails)
+	}
+	for i, name := range orderInterfaces {
+		var in, out2 []uint32
+		if l := lists[uint32(i+1)]; l != nil {
+			in, out2 = l.Acls[:l.NInput], l.Acls[l.NInput:]
+		}
+		for _, p := range universe() {
+			out[place{name, false, p}] = passes(acls, in, p)
+			out[place{name, true, p}] = passes(acls, out2, p)
+		}
+	}
+	return out, nil
+}
+
+func passes(acls map[uint32]*vppacl.ACLDetails, list []uint32, p probe) bool {
+	if len(list) == 0 {
+		return true
+	}
+	for _, index := range list {
+		for _, r := range acls[index].R {
+			src := netip.PrefixFrom(addrOf(r.SrcPrefix.Address), int(r.SrcPrefix.Len))
+			dst := netip.PrefixFrom(addrOf(r.DstPrefix.Address), int(r.DstPrefix.Len))
+			if src.Contains(p.src) && dst.Contains(p.dst) && (r.Proto == 0 || r.Proto == 6) &&
+				uint32(r.DstportOrIcmpcodeFirst) <= p.port && p.port <= uint32(r.DstportOrIcmpcodeLast) {
+				return r.IsPermit != 0
+			}
+		}
+	}
+	return false
+}
+
+// wanted is what values say, read as literally: an interface has the ACLs of its lists and behind them, by name, those that
+// name it. A direction that names an ACL that is not there lets nothing pass.
+func wanted(v keyed.Values) map[place]bool {
+	out := map[place]bool{}
+	for _, iface := range orderInterfaces {
+		m, _ := v[keyed.InterfaceACLsKey(iface)].(*contivacl.InterfaceACLs)
+		in, out2 := slices.Clone(m.GetInput()), slices.Clone(m.GetOutput())
+		for _, key := range v.Keys() {
+			if a, ok := v[key].(*acl.ACL); ok {
+				if slices.Contains(a.GetInterfaces().GetIngress(), iface) && !slices.Contains(in, a.GetName()) {
+					in = append(in, a.GetName())
+				}
+				if slices.Contains(a.GetInterfaces().GetEgress(), iface) && !slices.Contains(out2, a.GetName()) {
+					out2 = append(out2, a.GetName())
+				}
+			}
+		}
+		for _, p := range universe() {
+			out[place{iface, false, p}] = allowed(v, in, p)
+			out[place{iface, true, p}] = allowed(v, out2, p)
+		}
+	}
+	return out
+}
+
+func allowed(v keyed.Values, names []string, p probe) bool {
+	for _, n := range names {
+		if v[keyed.ACLKey(n)] == nil {
+			return false
+		}
+	}
+	for _, n := range names {
+		for _, r := range v[keyed.ACLKey(n)].(*acl.ACL).GetRules() {
+			ip := r.GetIpRule()
+			in := func(network string, a netip.Addr) bool { return network == "" || netip.MustParsePrefix(network).Contains(a) }
+			ports := ip.GetTcp().GetDestinationPortRange()
+			if in(ip.GetIp().GetSourceNetwork(), p.src) && in(ip.GetIp().GetDestinationNetwork(), p.dst) &&
+				(ip.GetTcp() == nil || ports.GetLowerPort() <= p.port && p.port <= ports.GetUpperPort()) {
+				return r.GetAction() != acl.ACL_Rule_DENY
+			}
+		}
+	}
+	return len(names) == 0
+}
+
+// policies draws a set of access lists.
+func policies(t *rapid.T) keyed.Values {
+	v := keyed.Values{}
+	upto := func(n int, label string) int { return rapid.IntRange(0, n).Draw(t, label) }
+	names := []string{"a", "b", "c", "d"}
+	for _, name := range names {
+		if upto(7, "no acl") == 0 {
+			continue
+		}
+		m := accessList(name)
+		for range upto(3, "rules") {
+			r := rule(acl.ACL_Rule_Action(upto(2, "action")), []string{"", "tcp"}[upto(1, "proto")], "", []string{"", "10.0.0.1/32", "10.0.0.2/32"}[upto(2, "dst")])
+			if tcp := r.GetIpRule().GetTcp(); tcp != nil {
+				tcp.DestinationPortRange = &acl.ACL_Rule_IpRule_PortRange{LowerPort: uint32(80 + upto(1, "from")), UpperPort: 81}
+			}
+			m.Rules = append(m.Rules, r)
+		}
+		if upto(5, "own") == 0 {
+			attach(m, []string{"tap3"}, []string{"tap2"})
+		}
+		v.Put(m)
+	}
+	for _, iface := range orderInterfaces {
+		if upto(4, "no lists") == 0 {
+			continue
+		}
+		m := lists(iface, nil, nil)
+		for _, n := range rapid.Permutation(names).Draw(t, "order") {
+			if upto(1, "input") == 0 {
+				m.Input = append(m.Input, n)
+			}
+			if upto(1, "output") == 0 {
+				m.Output = append(m.Output, n)
+			}
+		}
+		v.Put(m)
+	}
+	return v
+}
+
+// TestOrderLaw: whatever changes at once, every interface goes from before to after in one moment, or over moments that are
+// one or the other for each packet. Where requests are refused or the connection is lost, nothing passes that neither passed
+// before nor is wanted to.
+func TestOrderLaw(t *testing.T) {
+	for name, tr := range map[string]trouble{"calm": {}, "agent restarts": {agentRestarts: true}, "faults": {faults: true}, "faults and restarts": {faults: true, agentRestarts: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(r *rapid.T) { orderWalk(t, r, tr) })
+		})
+	}
+}
+
+func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
+	tt := &rapidTB{TB: t, r: r}
+	defer tt.done()
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(tt, vppagent.Config{Now: func() time.Time { return now }})
+	for i, name := range orderInterfaces {
+		addPod(l, name, fmt.Sprintf("10.1.1.%d", 2+i))
+	}
+	w := &witness{conn: l.conn}
+	l.cfg.Caller = w
+	restart := func() { l.agent = vppagent.New(l.cfg) }
+	restart()
+	if tr.faults {
+		l.fail(rapid.Uint64().Draw(r, "fault seed"))
+	}
+	for range rapid.IntRange(2, 5).Draw(r, "steps") {
+		next := policies(r)
+		before := w.must(l)
+		w.seen = nil
+		fresh := tr.agentRestarts && rapid.Bool().Draw(r, "restart")
+		if fresh {
+			restart()
+		}
+		want := next
+		values, kind := changes(l.want, next), event.NoResync
+		if fresh {
+			values, kind = map[string]proto.Message(next), event.Full
+		}
+		l.want = next
+		l.txn(kind, values)
+		for tries := 0; tr.faults && tries < 3; tries++ {
+			l.reconnect()
+			now = now.Add(10 * time.Second)
+			l.step()
+		}
+		l.reconnect()
+		final := w.must(l)
+		if !tr.faults {
+			if diff := differ(final, wanted(want)); diff != "" {
+				r.Fatalf("in the end: %s\nwant: %v\n%s", diff, want, l.sim.Dump())
+			}
+		}
+		for i, m := range w.seen {
+			for at, pass := range m.verdict {
+				ok := pass == before[at] || pass == final[at]
+				if tr.faults {
+					ok = !pass || before[at] || wanted(want)[at]
+				}
+				if !ok {
+					r.Fatalf("moment %d of %d: %+v passes %t, before %t, in the end %t\n%s", i, len(w.seen), at, pass, before[at], final[at], w.story())
+				}
+			}
+		}
+	}
+	l.sim.Fail(nil)
+	for range 20 {
+		now = now.Add(2 * time.Minute)
+		l.reconnect()
+		if !l.agent.Snapshot().Connected {
+			l.txn(event.Downstream, nil)
+		} else if !l.step() {
+			break
+		}
+	}
+	if diff := differ(w.must(l), wanted(l.want)); diff != "" {
+		r.Fatalf("in the end: %s\n%s\n%s", diff, l.sim.Dump(), l.agent.Snapshot().History)
+	}
+	l.writes()
+	restart()
+	l.resync()
+	l.quiet("restart of the agent")
+}
+
+func differ(got, want map[place]bool) string {
+	for _, at := range slices.SortedFunc(maps.Keys(got), func(a, b place) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) }) {
+		if got[at] != want[at] {
+			return fmt.Sprintf("%+v passes %t", at, got[at])
+		}
+	}
+	return ""
+}
+
+func (w *witness) must(l *lab) map[place]bool {
+	v, err := w.look(context.Background())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return v
+}
+
+func (w *witness) story() string {
+	var b strings.Builder
+	for i, m := range w.seen {
+		fmt.Fprintf(&b, "%d %s\n", i, m.after)
+	}
+	return b.String()
+}
+
+func addrOf(a ip_types.Address) netip.Addr {
+	if a.Af == ip_types.ADDRESS_IP6 {
+		return netip.AddrFrom16(a.Un.GetIP6())
+	}
+	return netip.AddrFrom4(a.Un.GetIP4())
+}
