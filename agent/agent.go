@@ -26,6 +26,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
@@ -45,6 +46,7 @@ type parts struct {
 	conn       *vpp.Conn
 	vppagent   *vppagent.Agent
 	processor  *service.Processor
+	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
 	onState    func(vpp.State)
@@ -75,13 +77,21 @@ func assemble(cfg Config) (*parts, error) {
 	for _, more := range cfg.Renderers {
 		renderers = append(renderers, more(p.values))
 	}
+	if !cfg.NoPolicies {
+		p.policies = newPolicies(cfg, p.values)
+		renderers = append(renderers, p.policies.Translations())
+	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
 		NoExternalIPs: cfg.NoExternalIPs,
 	}, renderers...)
+	processors := []controller.Processor{p.processor}
+	if p.policies != nil { // after the services: it is told what they translate
+		processors = append(processors, p.policies)
+	}
 	p.controller = controller.New(controller.Config{
 		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
-	}, p.values, p.processor)
+	}, p.values, processors...)
 	return p, nil
 }
 
@@ -127,6 +137,7 @@ func (p *parts) observer() controller.Observer {
 func (p *parts) committed(ev *event.Committed) {
 	p.metrics.committed(ev, time.Now())
 	p.countUnwell()
+	p.countPolicies()
 	for _, st := range ev.Statuses {
 		if st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
 			p.log.Warn("value", "key", st.Key, "state", st.State.String(), "err", st.Err)
@@ -253,7 +264,7 @@ func (a *Agent) countSessions(ctx context.Context) error {
 	}
 }
 
-// Status is what the agent knows of itself and of every Service.
+// Status is what the agent knows of itself, of every Service and of every policy.
 func (a *Agent) Status(ctx context.Context) (*Status, error) {
 	var st *Status
 	err := a.controller.Ask(ctx, func(*controller.Controller) { st = a.status() })

@@ -43,6 +43,11 @@ type Config struct {
 	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
 	Override      event.Located  // interfaces that are known by name and need not be found
 
+	NoPolicies bool // leave policies unenforced
+	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
+	// translates after them, so that egress has to be judged where packets leave.
+	PostDNAT bool
+
 	// Renderers are further renderers that get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI
 

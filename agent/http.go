@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
 // queryLimit bounds how long a question over HTTP may wait for the loop.
@@ -73,7 +77,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 }
 
 // control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions
-// if the query says history=true.
+// if the query says history=true; GET /policy/<namespace>/<pod> is what applies to a pod of this node.
 func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -89,32 +93,62 @@ func (a *Agent) control() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, st)
 	})
+	mux.HandleFunc("GET /policy/{namespace}/{pod}", a.servePolicy)
 	return mux
+}
+
+func (a *Agent) servePolicy(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), queryLimit)
+	defer cancel()
+	id := model.PodID{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
+	switch d, err := a.Policy(ctx, id); {
+	case err != nil:
+		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+	case d == nil:
+		writeJSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
+	default:
+		writeJSON(w, http.StatusOK, d)
+	}
 }
 
 // FetchStatus asks the agent behind a unix socket for its status, with past transactions if history is true.
 func FetchStatus(ctx context.Context, socket string, history bool) (*Status, error) {
+	st := &Status{}
+	return st, fetch(ctx, socket, "/status?history="+strconv.FormatBool(history), st)
+}
+
+// FetchPolicy asks the agent behind a unix socket what applies to a pod of its node.
+func FetchPolicy(ctx context.Context, socket string, pod model.PodID) (*policy.Description, error) {
+	d := &policy.Description{}
+	return d, fetch(ctx, socket, "/policy/"+url.PathEscape(pod.Namespace)+"/"+url.PathEscape(pod.Name), d)
+}
+
+// fetch asks the agent behind a unix socket for something that is written in JSON.
+func fetch(ctx context.Context, socket, path string, into any) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://contiv-agent/status?history="+strconv.FormatBool(history), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://contiv-agent"+path, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no agent answers at %s: %w", socket, err)
+		return fmt.Errorf("no agent answers at %s: %w", socket, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("agent at %s: %s", socket, resp.Status)
+		var why struct{ Error string }
+		if err := json.NewDecoder(resp.Body).Decode(&why); err != nil || why.Error == "" {
+			why.Error = resp.Status
+		}
+		return fmt.Errorf("agent at %s: %s", socket, why.Error)
 	}
-	st := &Status{}
-	if err := json.NewDecoder(resp.Body).Decode(st); err != nil {
-		return nil, fmt.Errorf("status of the agent at %s: %w", socket, err)
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("answer of the agent at %s: %w", socket, err)
 	}
-	return st, nil
+	return nil
 }
 
 // serve answers HTTP on l until ctx ends.

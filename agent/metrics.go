@@ -26,6 +26,9 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
+
+	policies        prometheus.Gauge
+	policyEndpoints prometheus.Gauge
 }
 
 // programmingBuckets are kube-proxy's for network programming latency, in seconds.
@@ -74,6 +77,9 @@ func newMetrics() *metrics {
 		}, []string{"message"}),
 		sessions:    gauge("contiv_nat_sessions", "NAT44 sessions in use."),
 		sessionsMax: gauge("contiv_nat_sessions_limit", "NAT44 sessions VPP has room for; a full table drops new flows."),
+
+		policies:        gauge("contiv_policies", "Policies in force on this node."),
+		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
 	}
 }
 
@@ -82,7 +88,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sync, m.programming, m.lastSync, m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax,
+		m.requests, m.latency, m.sessions, m.sessionsMax, m.policies, m.policyEndpoints,
 	} {
 		errs = append(errs, r.Register(c))
 	}

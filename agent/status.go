@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Status is what an agent knows of itself and of every Service; the status command shows it.
+// Status is what an agent knows of itself, of every Service and of every policy; the status command shows it.
 type Status struct {
 	Node     string          `json:"node"`
 	InSync   bool            `json:"inSync"`
@@ -25,6 +25,7 @@ type Status struct {
 	Sources  []SourceStatus  `json:"sources"`
 	Ifs      *Interfaces     `json:"interfaces,omitempty"`
 	Services []ServiceStatus `json:"services"`
+	Policies []PolicyStatus  `json:"policies,omitempty"`
 	Refused  []Refusal       `json:"refused,omitempty"` // objects kept out
 	Notes    []Note          `json:"notes,omitempty"`   // remarks on other objects
 	Values   int             `json:"values"`            // values wanted in VPP
@@ -147,7 +148,7 @@ func (p *parts) status() *Status {
 			out.Mappings += len(d.StMappings)
 		}
 	})
-	p.services(out)
+	p.objects(out, &st)
 	return out
 }
 
@@ -175,24 +176,36 @@ func waiting(st *controller.Status) string {
 	return strings.Join(what, "; ")
 }
 
-// services joins what the processor, the renderers and VPP say about each Service, and collects other remarks.
-func (p *parts) services(out *Status) {
+// objects joins what the processors, the renderers and VPP say about each Service and each policy, and collects other
+// remarks.
+func (p *parts) objects(out *Status, st *controller.Status) {
 	owned := map[model.Ref][]controller.OwnerStatus{}
+	notes := map[model.Ref][]model.Note{}
+	var others []model.Note
+	remark := func(list []model.Note) {
+		for _, n := range list {
+			if n.Ref.Kind != model.KindService {
+				notes[n.Ref] = append(notes[n.Ref], n)
+				others = append(others, n)
+			}
+		}
+	}
 	for _, o := range p.controller.Owners("") {
 		ref := ownerRef(o.Owner)
 		owned[ref] = append(owned[ref], o)
-		for _, n := range o.Notes {
-			if n.Ref.Kind != model.KindService {
-				out.Notes = append(out.Notes, Note{n.Ref.String(), n.Reason})
-			}
-		}
+		remark(o.Notes)
 	}
 	for _, svc := range p.processor.Services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
 		out.Services = append(out.Services, serviceStatus(svc, owned[ref]))
 	}
-	for _, n := range p.processor.Notes() {
-		if n.Ref.Kind != model.KindService {
+	known := p.policyStatuses(out, st, notes)
+	remark(p.processor.Notes())
+	if p.policies != nil {
+		remark(p.policies.Notes())
+	}
+	for _, n := range others {
+		if !known[n.Ref] {
 			out.Notes = append(out.Notes, Note{n.Ref.String(), n.Reason})
 		}
 	}

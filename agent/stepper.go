@@ -130,17 +130,21 @@ func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 	return fmt.Errorf("more than %d transactions follow from one event", maxSteps)
 }
 
-// Status is what the agent knows of itself and of every Service.
+// Status is what the agent knows of itself, of every Service and of every policy.
 func (s *Stepper) Status() *Status { return s.status() }
 
 // VPPAgent is the agent underneath: its snapshot, its history.
 func (s *Stepper) VPPAgent() *vppagent.Agent { return s.vppagent }
 
-// Notes is what the processor and the renderers have to say about an object, in a fixed order.
+// Notes is what the processors and the renderers have to say about an object, in a fixed order.
 func (s *Stepper) Notes(ref model.Ref) []string {
 	if s.notes == nil {
 		s.notes = map[model.Ref][]string{}
-		for _, n := range s.processor.Notes() {
+		notes := s.processor.Notes()
+		if s.policies != nil {
+			notes = append(notes, s.policies.Notes()...)
+		}
+		for _, n := range notes {
 			s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
 		}
 		for _, o := range s.controller.Owners("") {

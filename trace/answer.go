@@ -26,8 +26,8 @@ func (c *Cluster) Answer(q Question) Answer {
 		a.Error = err.Error()
 		return a
 	}
-	if !p.Dst.Is4() {
-		a.Verdict, a.Reason = Dropped, "IPv6: no active renderer serves it"
+	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() {
+		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
 		return a
 	}
 	runs := c.explore(from, p)
@@ -46,6 +46,7 @@ type attempt struct {
 	verdict Verdict
 	reason  string
 	outcome *Outcome // nil: the packet never got a backend
+	allowed []string // the policy rules that let it pass
 }
 
 // explore runs the packet once for every sequence of decisions the load balancers on its way may take.
@@ -104,7 +105,7 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
 	}
 	o := c.outcome(j)
 	o.Verdict, o.Reason = c.reply(from, p, j, &o)
-	return attempt{verdict: o.Verdict, reason: o.Reason, outcome: &o}
+	return attempt{verdict: o.Verdict, reason: o.Reason, outcome: &o, allowed: j.allowed}
 }
 
 // failed is an attempt that did not reach anybody; it still names the backend if one had been chosen.
@@ -172,6 +173,9 @@ func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdic
 	case got.Dst != p.Src || got.DstPort != p.SrcPort || got.ICMPID != p.ICMPID:
 		return Dropped, fmt.Sprintf("the reply is for %s, the client is %s", target{got.Dst, got.DstPort}, target{p.Src, p.SrcPort})
 	}
+	if len(j.allowed) > 0 {
+		return Delivered, strings.Join(j.allowed, ", ")
+	}
 	return Delivered, "delivered, and the reply gets back"
 }
 
@@ -209,7 +213,8 @@ func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, st
 	case bad == 0 && about == "":
 		return Delivered, runs[0].reason
 	case bad == 0:
-		return Delivered, fmt.Sprintf("%s: %d of %d backends answer", about, len(runs), len(runs))
+		text := fmt.Sprintf("%s: %d of %d backends answer", about, len(runs), len(runs))
+		return Delivered, strings.Join(append([]string{text}, allowances(runs)...), ", ")
 	case len(runs) > 1:
 		reason = fmt.Sprintf("%d of %d backends fail: %s", bad, len(runs), reason)
 	}
@@ -217,6 +222,19 @@ func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, st
 		reason = about + ": " + reason
 	}
 	return verdict, reason
+}
+
+// allowances are the policy rules that let the runs pass, each once.
+func allowances(runs []attempt) []string {
+	var out []string
+	for _, r := range runs {
+		for _, text := range r.allowed {
+			if !slices.Contains(out, text) {
+				out = append(out, text)
+			}
+		}
+	}
+	return out
 }
 
 // about names the Service that a destination belongs to and what the client's node has to say about it; "" if none.

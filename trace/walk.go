@@ -3,8 +3,10 @@ package trace
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
@@ -56,6 +58,8 @@ type journey struct {
 	end    place
 	packet sim.Packet // as it arrived; as it was last seen if lost
 	lost   string     // why it got nowhere; "" if it arrived
+	// allowed are the policy rules that let it pass, each once, in the order it met them.
+	allowed []string
 }
 
 // travel sends a packet from a place and follows it across the nodes.
@@ -64,12 +68,12 @@ func (c *Cluster) travel(from place, p sim.Packet) journey {
 	at, in := from.node, from.door()
 	for range maxCrossings {
 		fate := at.sim.Send(in, p)
-		for _, h := range fate.Hops {
-			j.hops = append(j.hops, at.name+": "+h.Node+": "+h.Text)
-		}
+		denied := j.note(at, fate.Hops)
 		if len(fate.Out) == 0 {
 			j.packet, j.lost = fate.Last, at.name+": nothing left VPP"
-			if n := len(j.hops); n > 0 {
+			if n := len(j.hops); denied != "" {
+				j.lost = denied
+			} else if n > 0 {
 				j.lost = j.hops[n-1]
 			}
 			return j
@@ -84,6 +88,34 @@ func (c *Cluster) travel(from place, p sim.Packet) journey {
 	}
 	j.lost = fmt.Sprintf("crossed nodes %d times: a routing loop", maxCrossings)
 	return j
+}
+
+// note writes down the hops through one node's VPP, with the reasons of those where access lists judge, and returns the
+// reason of the last one if it denies.
+func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
+	for _, h := range hops {
+		line := at.name + ": " + h.Node + ": " + h.Text
+		denied = ""
+		if reason, known := at.reason(h.ACL); known {
+			line += " (" + reason.Text + ")"
+			if reason.Denied {
+				denied = reason.Text
+			} else if reason.Rule != "" && !slices.Contains(j.allowed, reason.Text) {
+				j.allowed = append(j.allowed, reason.Text)
+			}
+		}
+		j.hops = append(j.hops, line)
+	}
+	return denied
+}
+
+// reason is why an access list lets a packet pass, or not; false: it is not one of the agent's, or it is not asked, because
+// the packet belongs to a flow that it let pass before.
+func (n *node) reason(m *sim.ACLMatch) (policy.Reason, bool) {
+	if m == nil || m.Session {
+		return policy.Reason{}, false
+	}
+	return n.agent.Explain(m.Interface, m.Output, m.Place, m.Rule)
 }
 
 // follow decides where what left an interface goes: it has arrived, or it enters another node by its twin interface.

@@ -26,6 +26,7 @@ type agentFlags struct {
 	weight       uint8
 	noSNAT       bool
 	noExternal   bool
+	noPolicies   bool
 	vxlanPort    uint16
 	sessions     uint32
 }
@@ -41,6 +42,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address")
+	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
 	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
 }
@@ -48,7 +50,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 // config turns the flags into an agent's configuration.
 func (f *agentFlags) config() (agent.Config, error) {
 	var cfg agent.Config
-	cfg.ProxyName, cfg.NoExternalIPs = f.proxyName, f.noExternal
+	cfg.ProxyName, cfg.NoExternalIPs, cfg.NoPolicies = f.proxyName, f.noExternal, f.noPolicies
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.uplink, f.overlay, f.host
 	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT = f.weight, f.noSNAT
 	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions

@@ -47,7 +47,7 @@ func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
 type iface struct {
 	name  string
 	addrs []netip.Addr // sorted: the pod's
-	work  []*workload  // whose interface it is: one, if all is well
+	work  []*workload  // whose interface it is, by id: one, if all is well
 	progs [2]*program  // in, out; nil: isolated
 }
 
@@ -77,17 +77,28 @@ func (r *Renderer) locate() {
 			r.dirty.ifaces[i] = struct{}{}
 		}
 		i.addrs, i.work = n.addrs, n.work
-		var specs [2]*spec
-		if len(i.work) == 1 {
-			specs = [2]*spec{&i.work[0].specs[0], &i.work[0].specs[1]}
-		}
-		r.assign(i, specs)
+		r.assign(i, i.specs())
 	}
 	if r.dirty.node {
 		r.fix()
 	}
 	r.dirty.node, r.dirty.places = false, false
 	clear(r.dirty.workloads)
+}
+
+// specs are those of the interface's endpoint. While an address is two pods' at once (one ends, the other has begun), they
+// have to agree; otherwise nobody can tell whose packets they are.
+func (i *iface) specs() [2]*spec {
+	var out [2]*spec
+	for d := range out {
+		for _, w := range i.work {
+			if s := &w.specs[d]; out[d] != nil && out[d].key() != s.key() {
+				return [2]*spec{}
+			}
+			out[d] = &w.specs[d]
+		}
+	}
+	return out
 }
 
 // places is the interfaces of local pods, with the endpoints that have one of their addresses.
@@ -98,6 +109,11 @@ func (r *Renderer) places() map[string]*iface {
 			out[name] = &iface{name: name}
 		}
 		out[name].addrs = append(out[name].addrs, a)
+	}
+	for _, name := range r.node.Isolated {
+		if out[name] == nil {
+			out[name] = &iface{name: name}
+		}
 	}
 	for _, w := range r.workloads {
 		for _, a := range w.addrs {

@@ -33,6 +33,9 @@ type Node struct {
 	// Interfaces are those of local pods by address. One without an endpoint message is isolated.
 	Interfaces map[netip.Addr]string
 
+	// Isolated are further interfaces that nothing may pass through yet: those of pods without an address; sorted.
+	Isolated []string
+
 	Uplink  string // interface to the outside; "" unknown
 	Overlay string // interface to the other nodes' pods; "" if that is the uplink
 	Host    string // interface to the node's own network stack; "" if there is none
@@ -57,7 +60,8 @@ func (n *Node) view(f family) View {
 }
 
 func (n *Node) equal(o *Node) bool {
-	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) && n.Uplink == o.Uplink &&
+	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
+		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
 		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }

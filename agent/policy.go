@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
+)
+
+// newPolicies wires policies: the processor drives the renderer of access lists, which writes to values.
+func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
+	d := &aclDriver{Renderer: acl.New(acl.Config{}, values), view4: acl.PreDNAT, view6: acl.PostDNAT}
+	if cfg.PostDNAT {
+		d.view4 = acl.PostDNAT
+	}
+	return policy.New(policy.Config{NodeName: cfg.NodeName}, d)
+}
+
+// aclDriver is renderer/acl as plugins/policy wants its driver: the two are of one rank and do not know each other.
+type aclDriver struct {
+	*acl.Renderer
+	// What the input's access lists see: nat44 has not translated IPv4 yet, and nothing translates IPv6.
+	view4, view6 acl.View
+}
+
+// SetNode implements policy.Driver.
+func (d *aclDriver) SetNode(n policy.Node) {
+	d.Renderer.SetNode(acl.Node{
+		View4: d.view4, View6: d.view6, Interfaces: n.Interfaces, Isolated: n.Isolated, Uplink: n.Uplink, Overlay: n.Overlay, Host: n.Host,
+		Addrs: n.Addrs, Hairpin: n.Hairpin, Frontends: n.Frontends, ByteMatch6: n.ByteMatch6,
+	})
+}
+
+// Cause implements policy.Driver.
+func (d *aclDriver) Cause(iface string, output bool, place, rule int) (policy.Cause, bool) {
+	c, ok := d.Renderer.Cause(iface, output, place, rule)
+	return policy.Cause{
+		Kind: kindOf(c.Kind), Egress: c.Egress, Endpoint: c.Endpoint, Host: c.Host, Tier: c.Tier, Policy: c.Policy,
+		Profile: c.Profile, Rule: c.Rule, Denied: c.Denied, Text: c.Text,
+	}, ok
+}
+
+// kindOf is the processor's word for the renderer's.
+func kindOf(k acl.CauseKind) policy.CauseKind {
+	switch k {
+	case acl.CauseRule:
+		return policy.CauseRule
+	case acl.CauseEndOfTier:
+		return policy.CauseEndOfTier
+	case acl.CauseProfileRule:
+		return policy.CauseProfileRule
+	case acl.CauseNoMatch:
+		return policy.CauseNoMatch
+	case acl.CauseIsolated:
+		return policy.CauseIsolated
+	case acl.CauseDown:
+		return policy.CauseDown
+	}
+	return policy.CauseStatic
+}
+
+// PolicyStatus is what became of one policy on this node.
+type PolicyStatus struct {
+	Object  string   `json:"object"` // "NetworkPolicy prod/web"
+	Tier    string   `json:"tier,omitempty"`
+	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; REFUSED: nothing of it is in force
+	Reasons []string `json:"reasons,omitempty"`
+	Text    string   `json:"text,omitempty"` // what it governs, in one line
+}
+
+// The states of policies that values do not have.
+const (
+	stateIdle    = "IDLE"
+	stateRefused = "REFUSED"
+)
+
+// policyStatuses joins what the processor, the renderer and VPP say about each policy; notes are the renderer's by object. It
+// returns the objects that are policies.
+func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[model.Ref][]model.Note) map[model.Ref]bool {
+	known := map[model.Ref]bool{}
+	if p.policies == nil {
+		return known
+	}
+	refused, unwellKeys := map[model.Ref]event.Change{}, map[string]event.ValueStatus{}
+	for _, ch := range st.Refused {
+		refused[ch.Ref] = ch
+	}
+	for _, v := range st.Unwell {
+		unwellKeys[v.Key] = v
+	}
+	for _, s := range p.policies.Policies() {
+		ref := s.Policy.Ref()
+		known[ref] = true
+		status := policyStatus(s, unwellKeys)
+		for _, n := range slices.Concat(s.Notes, notes[ref]) {
+			status.Reasons = append(status.Reasons, n.Reason)
+		}
+		if ch, is := refused[ref]; is {
+			status.Reasons = append([]string{"what was not understood fails closed: " + ch.Err.Error()}, status.Reasons...)
+		}
+		out.Policies = append(out.Policies, status)
+	}
+	for _, ch := range st.Refused {
+		if policy.IsPolicy(ch.Ref.Kind) && !known[ch.Ref] {
+			known[ch.Ref] = true
+			out.Policies = append(out.Policies, PolicyStatus{Object: ch.Ref.String(), State: stateRefused, Reasons: []string{ch.Err.Error()}})
+		}
+	}
+	slices.SortFunc(out.Policies, func(a, b PolicyStatus) int { return strings.Compare(a.Object, b.Object) })
+	return known
+}
+
+func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus) PolicyStatus {
+	status := PolicyStatus{Object: s.Policy.ID.String(), Tier: s.Policy.Tier, State: stateIdle, Text: governs(s)}
+	if len(s.Endpoints) == 0 {
+		return status
+	}
+	worst := event.Configured
+	for _, at := range s.Endpoints {
+		for _, name := range at.Interfaces {
+			if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
+				worst = max(worst, v.State)
+				status.Reasons = append(status.Reasons, at.Endpoint+": "+unwell(v))
+			}
+		}
+		if len(at.Interfaces) == 0 && !at.Host {
+			worst = max(worst, event.Pending)
+			status.Reasons = append(status.Reasons, at.Endpoint+": no interface of VPP leads to it")
+		}
+	}
+	status.State = worst.String()
+	return status
+}
+
+// governs is "tier default, ingress 2 rules, egress 1 rule, of prod/web-0, prod/web-1".
+func governs(s policy.Status) string {
+	text := "tier " + s.Policy.Tier
+	both := !s.Policy.Ingress && !s.Policy.Egress
+	for _, d := range []struct {
+		name  string
+		on    bool
+		rules int
+	}{
+		{"ingress", s.Policy.Ingress || both, len(s.Policy.InboundRules)},
+		{"egress", s.Policy.Egress || both, len(s.Policy.OutboundRules)},
+	} {
+		switch {
+		case d.on && d.rules == 1:
+			text += ", " + d.name + " 1 rule"
+		case d.on:
+			text += fmt.Sprintf(", %s %d rules", d.name, d.rules)
+		}
+	}
+	var names []string
+	for _, at := range s.Endpoints {
+		names = append(names, at.Endpoint)
+	}
+	if len(names) > 0 {
+		text += ", of " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+// countPolicies keeps the gauges of policies up to date.
+func (p *parts) countPolicies() {
+	if p.policies == nil {
+		return
+	}
+	n := p.policies.Counts()
+	p.metrics.policies.Set(float64(n.Policies))
+	p.metrics.policyEndpoints.Set(float64(n.Endpoints))
+}
+
+// Explain tells what a rule of the access lists of an interface stands for: that at a place of its list (output: of what
+// leaves), by its number; -1 is the end of the list. False: it is not ours.
+func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Reason, bool) {
+	if s.policies == nil {
+		return policy.Reason{}, false
+	}
+	return s.policies.Explain(iface, output, place, rule)
+}
+
+// Policy is what applies to a pod of this node; false: it has no endpoint here.
+func (s *Stepper) Policy(pod model.PodID) (*policy.Description, bool) { return s.describe(pod) }
+
+func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
+	if p.policies == nil {
+		return nil, false
+	}
+	return p.policies.Describe(pod)
+}
+
+// Policy is what applies to a pod of this node; nil: it has no endpoint here.
+func (a *Agent) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
+	var d *policy.Description
+	err := a.controller.Ask(ctx, func(*controller.Controller) { d, _ = a.describe(pod) })
+	return d, err
+}
