@@ -2,8 +2,8 @@ package calc
 
 import "github.com/contiv-agent/contiv-agent/selector"
 
-// anchor hangs selector s at the labels, among those it cannot match without, that cost least: few items carry them
-// (they are scanned once, now) and few selectors hang there already (each item that changes meets them).
+// anchor hangs selector s at the labels, among those it cannot match without, that cost least: few kinds carry them
+// (they are scanned once, now) and few selectors hang there already (each new kind meets them).
 func (x *labelIndex) anchor(s uint32) {
 	entry := &x.selectors[s]
 	terms, ok := x.cheapest(entry.sel)
@@ -14,12 +14,12 @@ func (x *labelIndex) anchor(s uint32) {
 	}
 	for _, t := range terms {
 		if t.Value == (selector.Symbol{}) {
-			k := x.labels.key(t.Key)
+			k := x.labels.key(t.Key.Value())
 			k.selectors.add(s)
 			entry.keys = append(entry.keys, k)
 			continue
 		}
-		id := x.labels.hold(t.Key, t.Value)
+		id := x.labels.hold(t.Key.Value(), t.Value.Value())
 		x.labels.pairs[id].hooks().selectors.add(s)
 		entry.pairs = append(entry.pairs, id)
 	}
@@ -57,14 +57,14 @@ func (x *labelIndex) cheapest(sel *selector.Selector) (best []selector.Term, ok 
 }
 
 func (x *labelIndex) cost(t selector.Term) int {
-	k := x.labels.keys[t.Key]
+	k := x.labels.keys[t.Key.Value()]
 	if k == nil {
 		return 0
 	}
 	if t.Value == (selector.Symbol{}) {
 		return k.carriers + k.selectors.len()
 	}
-	if id, known := k.values[t.Value]; known {
+	if id, known := k.values[t.Value.Value()]; known {
 		return x.labels.pairs[id].cost()
 	}
 	return 0

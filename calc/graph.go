@@ -39,7 +39,7 @@ type Graph struct {
 	encap     encapsulation
 
 	items     handles
-	workloads map[model.WorkloadID]uint32
+	workloads workloadNames
 	hosts     map[model.HostEndpointID]uint32
 	netsets   map[string]uint32
 
@@ -53,7 +53,7 @@ func New(cfg Config) *Graph {
 	return &Graph{
 		cfg: cfg, sets: s, policies: p, endpoints: newEndpoints(p), routes: newRoutes(cfg.Node), vteps: newVTEPs(),
 		passthru: newPassthru(), settings: newSettings(), encap: encapsulation{pools: map[string]model.Pool{}},
-		workloads: map[model.WorkloadID]uint32{}, hosts: map[model.HostEndpointID]uint32{}, netsets: map[string]uint32{},
+		workloads: newWorkloadNames(), hosts: map[model.HostEndpointID]uint32{}, netsets: map[string]uint32{},
 	}
 }
 
@@ -69,24 +69,30 @@ func item[K comparable](g *Graph, numbers map[K]uint32, key K) uint32 {
 
 func dropItem[K comparable](g *Graph, numbers map[K]uint32, key K) {
 	if h, ok := numbers[key]; ok {
-		g.sets.dropItem(h)
 		delete(numbers, key)
-		g.items.give(h)
+		g.dropNumber(h)
 	}
+}
+
+func (g *Graph) dropNumber(h uint32) {
+	g.sets.dropItem(h)
+	g.items.give(h)
 }
 
 // SetWorkload gives a workload endpoint of any node; nil takes it away. Values given to a Graph must not change any more.
 func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 	local := id.Node == g.cfg.Node
 	if w == nil {
-		dropItem(g, g.workloads, id)
+		if h, ok := g.workloads.drop(id); ok {
+			g.dropNumber(h)
+		}
 		g.routes.setWorkload(id, nil)
 		if local {
 			g.endpoints.remove(workloadKey(id))
 		}
 		return
 	}
-	g.sets.setItem(item(g, g.workloads, id), w.Labels, w.Profiles, contentOf(w.Nets, w.Ports))
+	g.sets.setItem(g.workloads.number(id, &g.items), w.Labels, w.Profiles, contentOf(w.Nets, w.Ports))
 	if local || g.cfg.WorkloadRoutes {
 		g.routes.setWorkload(id, w.Nets)
 	}

@@ -1,6 +1,7 @@
 package calc
 
 import (
+	"encoding/binary"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/selector"
@@ -9,36 +10,50 @@ import (
 // labelIndex finds which selectors match which items (endpoints, network sets). An item has labels of its own and
 // parents (profiles) whose labels it inherits: its own win, then the parents' in the order of the item's list.
 //
-// Each selector is anchored at one label it cannot match without: the rarest one, so that a changed item meets only the
-// selectors anchored at labels it carries, and a new selector looks only at the items that carry its anchor.
+// Items with equal labels and parents, such as the pods of a Deployment, are of one kind: selectors are matched with
+// kinds. Each selector is anchored at one label it cannot match without: the rarest one, so that a new kind meets only
+// the selectors anchored at labels it carries, and a new selector looks only at the kinds that carry its anchor.
 //
-//	item ──holds──▶ pair app=web ◀──anchored── selector  app == 'web' && env == 'prod'
-//	  └──names──▶ parent kns.prod ──holds──▶ pair pcns.team=a ◀── …
+//	item ──is of──▶ kind ──holds──▶ pair app=web ◀──anchored── selector  app == 'web' && env == 'prod'
+//	                  └──names──▶ parent kns.prod ──holds──▶ pair pcns.team=a ◀── …
 type labelIndex struct {
 	labels     labelTable
-	items      []indexItem // by handle
+	items      []itemPlace // by handle
+	kinds      []kind      // by number; none is number 0
+	kindOf     map[string]uint32
+	numbers    handles
 	parents    map[string]*parent
+	parentIDs  handles
 	selectors  []indexSelector // by handle
 	unanchored idSet           // selectors that need no label
-	live       int             // items in use
 
 	view           view // scratch
 	added, removed []uint32
 	next           []uint32
+	ids            []uint32
+	key            []byte
 }
 
-type indexItem struct {
-	live    bool
+// itemPlace is an item's kind, and its place among the items of that kind.
+type itemPlace struct{ kind, at uint32 }
+
+const noKind = 0
+
+// kind is what items with equal labels and parents have in common.
+type kind struct {
 	pairs   []uint32 // own labels
 	parents []*parent
 	matches []uint32 // selectors, sorted
+	items   []uint32
+	key     string // in kindOf
 }
 
 type parent struct {
 	name  string
+	id    uint32
 	known bool // it has been given, not only named
 	pairs []uint32
-	items idSet
+	kinds idSet // that name it
 }
 
 type indexSelector struct {
@@ -49,7 +64,9 @@ type indexSelector struct {
 }
 
 func newLabelIndex() *labelIndex {
-	return &labelIndex{labels: newLabelTable(), parents: map[string]*parent{}}
+	return &labelIndex{
+		labels: newLabelTable(), kinds: make([]kind, 1), kindOf: map[string]uint32{}, parents: map[string]*parent{},
+	}
 }
 
 // matches are the selectors item h matches, sorted. They are valid until the next change.
@@ -57,11 +74,11 @@ func (x *labelIndex) matches(h uint32) []uint32 {
 	if int(h) >= len(x.items) {
 		return nil
 	}
-	return x.items[h].matches
+	return x.kinds[x.items[h].kind].matches
 }
 
 func (x *labelIndex) isMatch(item, sel uint32) bool {
-	_, ok := slices.BinarySearch(x.items[item].matches, sel)
+	_, ok := slices.BinarySearch(x.kinds[x.items[item].kind].matches, sel)
 	return ok
 }
 
@@ -69,62 +86,123 @@ func (x *labelIndex) isMatch(item, sel uint32) bool {
 // valid until the next call.
 func (x *labelIndex) setItem(h uint32, labels map[string]string, parents []string) (added, removed []uint32) {
 	for int(h) >= len(x.items) {
-		x.items = append(x.items, indexItem{})
+		x.items = append(x.items, itemPlace{})
 	}
-	it := &x.items[h]
-	if it.live && x.labels.same(it.pairs, labels) && sameParents(it.parents, parents) {
+	old, now := x.items[h], x.kind(labels, parents)
+	if old.kind == now {
 		return nil, nil
 	}
-	if !it.live {
-		it.live = true
-		x.live++
-	}
-	old, oldParents := it.pairs, it.parents
-	it.pairs = x.labels.holdAll(labels)
-	it.parents = x.nameParents(parents)
-	x.unlinkItem(h, old, oldParents)
-	for _, id := range it.pairs {
-		p := &x.labels.pairs[id]
-		p.items.add(h)
-		p.key.carriers++
-	}
-	for _, p := range it.parents {
-		p.items.add(h)
-	}
-	x.labels.releaseAll(old)
-	x.dropParents(oldParents)
-	x.rescan(h)
+	x.added, x.removed = diffSorted(x.kinds[old.kind].matches, x.kinds[now].matches, x.added[:0], x.removed[:0])
+	k := &x.kinds[now]
+	x.items[h] = itemPlace{now, uint32(len(k.items))}
+	k.items = append(k.items, h)
+	x.leave(old)
 	return x.added, x.removed
 }
 
-func (x *labelIndex) unlinkItem(h uint32, pairs []uint32, parents []*parent) {
-	for _, id := range pairs {
+// dropItem forgets item h and returns the selectors it matched; the list is valid until the next change.
+func (x *labelIndex) dropItem(h uint32) (removed []uint32) {
+	removed = x.matches(h)
+	old := x.items[h]
+	x.items[h] = itemPlace{}
+	x.leave(old)
+	return removed
+}
+
+// leave takes the item at a place out of its kind. The last item of the kind gets the place.
+func (x *labelIndex) leave(p itemPlace) {
+	if p.kind == noKind {
+		return
+	}
+	k := &x.kinds[p.kind]
+	last := len(k.items) - 1
+	if moved := k.items[last]; int(p.at) != last {
+		k.items[p.at] = moved
+		x.items[moved].at = p.at
+	}
+	k.items = k.items[:last]
+	if last == 0 {
+		x.dropKind(p.kind)
+	}
+}
+
+// kind returns the number of a kind, making it if need be.
+func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
+	if x.lookup(labels, parents) {
+		if n, ok := x.kindOf[string(x.key)]; ok {
+			return n
+		}
+	}
+	k := kind{pairs: x.labels.holdAll(labels), parents: x.nameParents(parents)}
+	x.ids = append(x.ids[:0], k.pairs...)
+	for _, p := range k.parents {
+		x.ids = append(x.ids, p.id)
+	}
+	k.key = string(x.packKey(len(k.pairs)))
+	n := x.numbers.take() + 1
+	if int(n) == len(x.kinds) {
+		x.kinds = append(x.kinds, kind{})
+	}
+	x.kindOf[k.key] = n
+	for _, id := range k.pairs {
 		p := &x.labels.pairs[id]
-		p.items.remove(h)
+		p.kinds.add(n)
+		p.key.carriers++
+	}
+	for _, p := range k.parents {
+		p.kinds.add(n)
+	}
+	x.kinds[n] = k
+	x.rescan(n)
+	return n
+}
+
+// lookup leaves the key of a kind in x.key; it reports false if a label or parent of it is new, so that the kind is.
+func (x *labelIndex) lookup(labels map[string]string, parents []string) bool {
+	x.ids = x.ids[:0]
+	for k, v := range labels {
+		id, ok := x.labels.find(k, v)
+		if !ok {
+			return false
+		}
+		x.ids = append(x.ids, id)
+	}
+	slices.Sort(x.ids)
+	for _, name := range parents {
+		p := x.parents[name]
+		if p == nil {
+			return false
+		}
+		x.ids = append(x.ids, p.id)
+	}
+	x.packKey(len(labels))
+	return true
+}
+
+// packKey turns x.ids, the first of which are labels, into a map's key.
+func (x *labelIndex) packKey(labels int) []byte {
+	x.key = binary.LittleEndian.AppendUint32(x.key[:0], uint32(labels))
+	for _, id := range x.ids {
+		x.key = binary.LittleEndian.AppendUint32(x.key, id)
+	}
+	return x.key
+}
+
+func (x *labelIndex) dropKind(n uint32) {
+	old := x.kinds[n]
+	x.kinds[n] = kind{}
+	delete(x.kindOf, old.key)
+	x.numbers.give(n - 1)
+	for _, id := range old.pairs {
+		p := &x.labels.pairs[id]
+		p.kinds.remove(n)
 		p.key.carriers--
 	}
-	for _, p := range parents {
-		p.items.remove(h)
-	}
-}
-
-// dropItem forgets item h and returns the selectors it matched.
-func (x *labelIndex) dropItem(h uint32) (removed []uint32) {
-	it := &x.items[h]
-	if !it.live {
-		return nil
-	}
-	old := *it
-	*it = indexItem{}
-	x.live--
-	x.unlinkItem(h, old.pairs, old.parents)
 	x.labels.releaseAll(old.pairs)
+	for _, p := range old.parents {
+		p.kinds.remove(n)
+	}
 	x.dropParents(old.parents)
-	return old.matches
-}
-
-func sameParents(have []*parent, want []string) bool {
-	return slices.EqualFunc(have, want, func(p *parent, name string) bool { return p.name == name })
 }
 
 func (x *labelIndex) nameParents(names []string) []*parent {
@@ -141,7 +219,7 @@ func (x *labelIndex) nameParents(names []string) []*parent {
 func (x *labelIndex) parent(name string) *parent {
 	p := x.parents[name]
 	if p == nil {
-		p = &parent{name: name}
+		p = &parent{name: name, id: x.parentIDs.take()}
 		x.parents[name] = p
 	}
 	return p
@@ -149,14 +227,15 @@ func (x *labelIndex) parent(name string) *parent {
 
 func (x *labelIndex) dropParents(list []*parent) {
 	for _, p := range list {
-		if !p.known && p.items.len() == 0 {
+		if !p.known && p.kinds.len() == 0 && x.parents[p.name] == p {
 			delete(x.parents, p.name)
+			x.parentIDs.give(p.id)
 		}
 	}
 }
 
 // setParent gives a parent its labels; known is false to forget them. changed is called for every item whose matches
-// changed with it.
+// changed with it, one after the other for those of one kind: a whole kind changes at once. It must not change the index.
 func (x *labelIndex) setParent(name string, labels map[string]string, known bool, changed func(item uint32, added, removed []uint32)) {
 	p := x.parent(name)
 	p.known = known
@@ -177,21 +256,23 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 		pair.key.carriers++
 	}
 	x.labels.releaseAll(old)
-	p.items.each(func(h uint32) {
-		if x.rescan(h); len(x.added)+len(x.removed) > 0 {
-			changed(h, x.added, x.removed)
+	p.kinds.each(func(n uint32) {
+		if x.rescan(n); len(x.added)+len(x.removed) > 0 {
+			for _, h := range x.kinds[n].items {
+				changed(h, x.added, x.removed)
+			}
 		}
 	})
 	x.dropParents([]*parent{p})
 }
 
-// look points the scratch view at the labels item h has, inherited ones included.
-func (x *labelIndex) look(h uint32) *view {
-	it := &x.items[h]
+// look points the scratch view at the labels a kind has, inherited ones included.
+func (x *labelIndex) look(n uint32) *view {
+	k := &x.kinds[n]
 	v := &x.view
 	v.table = &x.labels
-	v.ids = append(v.ids[:0], it.pairs...)
-	for _, p := range it.parents {
+	v.ids = append(v.ids[:0], k.pairs...)
+	for _, p := range k.parents {
 		for _, id := range p.pairs {
 			if !v.hasKey(x.labels.pairs[id].key) {
 				v.ids = append(v.ids, id)
@@ -201,9 +282,9 @@ func (x *labelIndex) look(h uint32) *view {
 	return v
 }
 
-// rescan evaluates the selectors anchored at what item h carries; the differences are left in x.added and x.removed.
-func (x *labelIndex) rescan(h uint32) {
-	v := x.look(h)
+// rescan evaluates the selectors anchored at what a kind carries; the differences are left in x.added and x.removed.
+func (x *labelIndex) rescan(n uint32) {
+	v := x.look(n)
 	x.next = x.next[:0]
 	try := func(s uint32) {
 		if x.selectors[s].sel.Matches(v) {
@@ -219,11 +300,11 @@ func (x *labelIndex) rescan(h uint32) {
 	}
 	x.unanchored.each(try)
 	slices.Sort(x.next)
-	x.next = slices.Compact(x.next) // an anchor may have several labels of one item
-	it := &x.items[h]
-	x.added, x.removed = diffSorted(it.matches, x.next, x.added[:0], x.removed[:0])
+	x.next = slices.Compact(x.next) // an anchor may have several labels of one kind
+	k := &x.kinds[n]
+	x.added, x.removed = diffSorted(k.matches, x.next, x.added[:0], x.removed[:0])
 	if len(x.added)+len(x.removed) > 0 {
-		it.matches = slices.Clone(x.next)
+		k.matches = slices.Clone(x.next)
 	}
 }
 
@@ -246,31 +327,35 @@ func diffSorted(a, b, added, removed []uint32) (plus, minus []uint32) {
 	return added, removed
 }
 
-// addSelector begins to match selector s, and calls match with each item it matches, once. match must not change the
-// index.
+// addSelector begins to match selector s, and calls match with each item it matches, once; those of one kind one after
+// the other. match must not change the index.
 func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(item uint32)) {
 	for int(s) >= len(x.selectors) {
 		x.selectors = append(x.selectors, indexSelector{})
 	}
 	x.selectors[s].sel = sel
 	x.anchor(s)
-	x.candidates(s, func(h uint32) {
-		it := &x.items[h]
-		if _, known := slices.BinarySearch(it.matches, s); known || !sel.Matches(x.look(h)) {
+	x.candidates(s, func(n uint32) {
+		k := &x.kinds[n]
+		if _, known := slices.BinarySearch(k.matches, s); known || !sel.Matches(x.look(n)) {
 			return
 		}
-		it.matches, _ = insertSorted(it.matches, s)
-		match(h)
+		k.matches, _ = insertSorted(k.matches, s)
+		for _, h := range k.items {
+			match(h)
+		}
 	})
 }
 
 // dropSelector forgets selector s, and calls match with each item that matched it, once.
 func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
-	x.candidates(s, func(h uint32) {
-		it := &x.items[h]
+	x.candidates(s, func(n uint32) {
+		k := &x.kinds[n]
 		var was bool
-		if it.matches, was = removeSorted(it.matches, s); was {
-			match(h)
+		if k.matches, was = removeSorted(k.matches, s); was {
+			for _, h := range k.items {
+				match(h)
+			}
 		}
 	})
 	x.unanchor(s)
@@ -279,21 +364,22 @@ func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
 
 // eachMatch calls f with each item that matches selector s, perhaps more than once.
 func (x *labelIndex) eachMatch(s uint32, f func(item uint32)) {
-	x.candidates(s, func(h uint32) {
-		if x.isMatch(h, s) {
-			f(h)
+	x.candidates(s, func(n uint32) {
+		k := &x.kinds[n]
+		if _, ok := slices.BinarySearch(k.matches, s); ok {
+			for _, h := range k.items {
+				f(h)
+			}
 		}
 	})
 }
 
-// candidates calls f with every item that carries the anchor of s, perhaps more than once.
-func (x *labelIndex) candidates(s uint32, f func(item uint32)) {
+// candidates calls f with every kind that carries the anchor of s, perhaps more than once.
+func (x *labelIndex) candidates(s uint32, f func(kind uint32)) {
 	sel := &x.selectors[s]
 	if !sel.anchored {
-		for h := range x.items {
-			if x.items[h].live {
-				f(uint32(h))
-			}
+		for _, n := range x.kindOf {
+			f(n)
 		}
 		return
 	}

@@ -25,7 +25,7 @@ func mustParse(t *testing.T, text string) *selector.Selector {
 // meets is how many selectors item h has to be compared with when it changes.
 func (x *labelIndex) meets(h uint32) int {
 	n := x.unanchored.len()
-	for _, id := range x.look(h).ids {
+	for _, id := range x.look(x.items[h].kind).ids {
 		p := &x.labels.pairs[id]
 		n += p.key.selectors.len()
 		if p.more != nil {

@@ -6,13 +6,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// A label is a key and a value; each distinct one in use is stored once and known by a number, so that an endpoint's
+// A label is a key and a value; each distinct one in use is stored once and known by a number, so that a kind's
 // labels are a few 32-bit words. A pair knows who carries it and which selectors wait for it.
 type labelPair struct {
 	key   *labelKey
 	value selector.Symbol
-	refs  int32  // items, parents and selectors that hold the number
-	items idSet  // items that carry it themselves
+	refs  int32  // kinds, parents and selectors that hold the number
+	kinds idSet  // kinds that carry it themselves
 	more  *hooks // nil: none, as for most pairs in a cluster
 }
 
@@ -30,24 +30,24 @@ func (p *labelPair) hooks() *hooks {
 	return p.more
 }
 
-// carriers calls f with the items that carry the label, themselves or by a parent; perhaps more than once.
-func (p *labelPair) carriers(f func(item uint32)) {
-	p.items.each(f)
+// carriers calls f with the kinds that carry the label, themselves or by a parent; perhaps more than once.
+func (p *labelPair) carriers(f func(kind uint32)) {
+	p.kinds.each(f)
 	if p.more != nil {
 		for parent := range p.more.parents {
-			parent.items.each(f)
+			parent.kinds.each(f)
 		}
 	}
 }
 
-// cost is what hangs at the label: items and selectors.
+// cost is what hangs at the label: kinds and selectors.
 func (p *labelPair) cost() int {
-	n := p.items.len()
+	n := p.kinds.len()
 	if p.more == nil {
 		return n
 	}
 	for parent := range p.more.parents {
-		n += parent.items.len()
+		n += parent.kinds.len()
 	}
 	return n + p.more.selectors.len()
 }
@@ -55,32 +55,40 @@ func (p *labelPair) cost() int {
 // labelKey is a label's name with the values in use.
 type labelKey struct {
 	name      selector.Symbol
-	values    map[selector.Symbol]uint32
-	carriers  int   // pairs held by items and parents, counted with multiplicity
+	values    map[string]uint32
+	carriers  int   // pairs held by kinds and parents, counted with multiplicity
 	selectors idSet // selectors anchored at the mere presence of the label
 }
 
 // labelTable numbers labels.
 type labelTable struct {
-	keys  map[selector.Symbol]*labelKey
+	keys  map[string]*labelKey
 	pairs []labelPair
 	free  []uint32
 }
 
-func newLabelTable() labelTable { return labelTable{keys: map[selector.Symbol]*labelKey{}} }
+func newLabelTable() labelTable { return labelTable{keys: map[string]*labelKey{}} }
 
 // key returns the entry of a label's name, making it if need be.
-func (t *labelTable) key(name selector.Symbol) *labelKey {
+func (t *labelTable) key(name string) *labelKey {
 	k := t.keys[name]
 	if k == nil {
-		k = &labelKey{name: name, values: map[selector.Symbol]uint32{}}
-		t.keys[name] = k
+		k = &labelKey{name: selector.Intern(name), values: map[string]uint32{}}
+		t.keys[k.name.Value()] = k
 	}
 	return k
 }
 
+// find returns the number of a label that somebody holds.
+func (t *labelTable) find(name, value string) (id uint32, ok bool) {
+	if k := t.keys[name]; k != nil {
+		id, ok = k.values[value]
+	}
+	return id, ok
+}
+
 // hold returns the number of a label and counts one more holder.
-func (t *labelTable) hold(name, value selector.Symbol) uint32 {
+func (t *labelTable) hold(name, value string) uint32 {
 	k := t.key(name)
 	id, ok := k.values[value]
 	if !ok {
@@ -90,8 +98,8 @@ func (t *labelTable) hold(name, value selector.Symbol) uint32 {
 			id = uint32(len(t.pairs))
 			t.pairs = append(t.pairs, labelPair{})
 		}
-		t.pairs[id] = labelPair{key: k, value: value}
-		k.values[value] = id
+		t.pairs[id] = labelPair{key: k, value: selector.Intern(value)}
+		k.values[t.pairs[id].value.Value()] = id
 	}
 	t.pairs[id].refs++
 	return id
@@ -104,7 +112,7 @@ func (t *labelTable) release(id uint32) {
 		return
 	}
 	k := p.key
-	delete(k.values, p.value)
+	delete(k.values, p.value.Value())
 	*p = labelPair{}
 	t.free = append(t.free, id)
 	t.dropKey(k)
@@ -112,7 +120,7 @@ func (t *labelTable) release(id uint32) {
 
 func (t *labelTable) dropKey(k *labelKey) {
 	if len(k.values) == 0 && k.selectors.len() == 0 {
-		delete(t.keys, k.name)
+		delete(t.keys, k.name.Value())
 	}
 }
 
@@ -123,7 +131,7 @@ func (t *labelTable) holdAll(labels map[string]string) []uint32 {
 	}
 	ids := make([]uint32, 0, len(labels))
 	for k, v := range labels {
-		ids = append(ids, t.hold(selector.Intern(k), selector.Intern(v)))
+		ids = append(ids, t.hold(k, v))
 	}
 	slices.Sort(ids)
 	return ids
@@ -149,7 +157,7 @@ func (t *labelTable) same(ids []uint32, labels map[string]string) bool {
 	return true
 }
 
-// view is the labels of one item as a selector sees them.
+// view is the labels of one kind as a selector sees them.
 type view struct {
 	table *labelTable
 	ids   []uint32 // at most one per key
@@ -163,6 +171,16 @@ func (v *view) Get(name string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// Lookup implements selector.Symbols.
+func (v *view) Lookup(name selector.Symbol) (selector.Symbol, bool) {
+	for _, id := range v.ids {
+		if p := &v.table.pairs[id]; p.key.name == name {
+			return p.value, true
+		}
+	}
+	return selector.Symbol{}, false
 }
 
 func (v *view) hasKey(k *labelKey) bool {

@@ -20,7 +20,9 @@ func (g *Graph) Remaining() map[string]int {
 		}
 	}
 	count("graph", g)
+	count("workloads", &g.workloads)
 	count("sets", g.sets)
+	count("owners", &g.sets.owners)
 	count("services", &g.sets.services)
 	count("policies", g.policies)
 	count("endpoints", g.endpoints)
@@ -29,7 +31,8 @@ func (g *Graph) Remaining() map[string]int {
 	for name, x := range map[string]*labelIndex{"sets.index": g.sets.index, "policies.local": g.policies.local} {
 		count(name, x)
 		count(name+".labels", &x.labels)
-		out[name+" live"] = x.live
+		out[name+" kinds"] = int(x.numbers.next) - len(x.numbers.free)
+		out[name+" parent numbers"] = int(x.parentIDs.next) - len(x.parentIDs.free)
 		out[name+" unanchored"] = x.unanchored.len()
 		out[name+" pairs"] = len(x.labels.pairs) - len(x.labels.free)
 	}
@@ -59,7 +62,7 @@ func TestRemainingSeesWhatIsThere(t *testing.T) {
 	g.SetWorkload(model.WorkloadID{Node: "n1"}, &model.WorkloadEndpoint{
 		Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, Labels: map[string]string{"a": "b"}, Profiles: []string{"p"},
 	})
-	for _, want := range []string{"sets.owner", "graph.workloads", "sets.index.parents", "sets.index.labels.keys", "routes.wepNets"} {
+	for _, want := range []string{"owners.hosts", "workloads.byPlace", "sets.index.parents", "sets.index.labels.keys", "routes.wepNets"} {
 		if g.Remaining()[want] != 1 {
 			t.Errorf("%s: %v", want, g.Remaining())
 		}

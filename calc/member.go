@@ -85,11 +85,14 @@ type member struct {
 }
 
 // String is Felix's text of a member: "10.0.0.0/24", or "10.0.0.1,tcp:80".
-func (m member) String() string {
+func (m member) String() string { return string(m.appendTo(nil)) }
+
+func (m member) appendTo(buf []byte) []byte {
 	if m.proto == 0 {
-		return m.prefix().String()
+		return m.prefix().AppendTo(buf)
 	}
-	return m.addr().String() + "," + protocolName(m.proto) + ":" + strconv.Itoa(int(m.port))
+	buf = append(append(m.addr().AppendTo(buf), ','), protocolName(m.proto)...)
+	return strconv.AppendUint(append(buf, ':'), uint64(m.port), 10)
 }
 
 func (m member) compare(o member) int {
@@ -106,87 +109,35 @@ func protocolName(p model.Protocol) string {
 	return "tcp"
 }
 
-// texts renders members in a stable order.
+// texts renders members in a stable order. The texts of a large set are parts of one string.
 func texts(list []member) []string {
-	slices.SortFunc(list, member.compare)
-	out := make([]string, len(list))
-	for i, m := range list {
-		out[i] = m.String()
+	if len(list) == 0 {
+		return nil
+	}
+	v4 := make([]uint64, 0, len(list))
+	rest := list[:0]
+	for _, m := range list {
+		if m.proto == 0 && !m.v6 {
+			v4 = append(v4, uint64(network4Of(m.cidr)))
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	slices.Sort(v4)
+	slices.SortFunc(rest, member.compare)
+	buf := make([]byte, 0, 16*len(v4)+32*len(rest))
+	ends := make([]int, 0, len(list))
+	for _, n := range v4 {
+		buf = network4(n).cidr().prefix().AppendTo(buf)
+		ends = append(ends, len(buf))
+	}
+	for _, m := range rest {
+		buf = m.appendTo(buf)
+		ends = append(ends, len(buf))
+	}
+	all, out, start := string(buf), make([]string, len(ends)), 0
+	for i, end := range ends {
+		out[i], start = all[start:end], end
 	}
 	return out
-}
-
-// content is what an endpoint or network set brings to the IP sets it belongs to.
-type content struct {
-	nets  []cidr // sorted, without duplicates and without /0
-	ports []model.NamedPort
-}
-
-func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
-	c := content{ports: ports}
-	if len(nets) == 0 {
-		return c
-	}
-	c.nets = make([]cidr, 0, len(nets))
-	for _, p := range nets {
-		switch n := cidrOf(p); {
-		case !p.IsValid():
-		case n.bits == 0:
-			low, high := n.halves()
-			c.nets = append(c.nets, low, high)
-		default:
-			c.nets = append(c.nets, n)
-		}
-	}
-	slices.SortFunc(c.nets, cidr.compare)
-	c.nets = slices.Compact(c.nets)
-	return c
-}
-
-func (c content) equal(o content) bool {
-	return slices.Equal(c.nets, o.nets) && slices.Equal(c.ports, o.ports)
-}
-
-// each calls f with every member the content brings to the set, each once.
-func (c content) each(s *ipset, f func(member)) {
-	if s.port == "" {
-		for _, n := range c.nets {
-			f(member{cidr: n})
-		}
-		return
-	}
-	for i, p := range c.ports {
-		if p.Name != s.port || p.Protocol != s.proto || slices.Contains(c.ports[:i], p) {
-			continue
-		}
-		for j, n := range c.nets {
-			if j > 0 && c.nets[j-1].host() == n.host() {
-				continue // two networks of one address; they are neighbours
-			}
-			f(member{cidr: n.host(), port: p.Port, proto: p.Protocol})
-		}
-	}
-}
-
-// brings tells whether the content brings m to the set.
-func (c content) brings(s *ipset, m member) bool {
-	if s.port == "" {
-		_, ok := slices.BinarySearchFunc(c.nets, m.cidr, cidr.compare)
-		return ok
-	}
-	named := slices.ContainsFunc(c.ports, func(p model.NamedPort) bool {
-		return p.Name == s.port && p.Protocol == s.proto && p.Port == m.port
-	})
-	return named && slices.ContainsFunc(c.nets, func(n cidr) bool { return n.host() == m.cidr })
-}
-
-// keys calls f with everything members of the content are looked up by: its networks, and where it has ports the
-// addresses of networks that are more than an address.
-func (c content) keys(f func(cidr)) {
-	for _, n := range c.nets {
-		f(n)
-		if h := n.host(); h != n && len(c.ports) > 0 {
-			f(h)
-		}
-	}
 }

@@ -62,9 +62,9 @@ func (s *ipset) change(m member, added bool) {
 // going last owner is a change.
 type sets struct {
 	index    *labelIndex
-	contents []content         // by item
-	owner    map[cidr]uint32   // one item that has the network
-	others   map[cidr][]uint32 // the further ones, rarely any
+	contents []content // by item
+	shared   []bool    // by item: something of its content may be somebody else's as well
+	owners   owners
 	services serviceIndex
 
 	byID     map[string]*ipset
@@ -77,7 +77,7 @@ type sets struct {
 
 func newSets() *sets {
 	return &sets{
-		index: newLabelIndex(), owner: map[cidr]uint32{}, others: map[cidr][]uint32{}, services: newServiceIndex(),
+		index: newLabelIndex(), owners: newOwners(), services: newServiceIndex(),
 		byID: map[string]*ipset{}, fresh: map[string]*ipset{}, idle: map[string]*ipset{}, dirty: map[string]*ipset{},
 	}
 }
@@ -104,7 +104,7 @@ func (x *sets) release(s *ipset) {
 // setItem gives an endpoint or network set its labels, parents and content.
 func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c content) {
 	for int(h) >= len(x.contents) {
-		x.contents = append(x.contents, content{})
+		x.contents, x.shared = append(x.contents, content{}), append(x.shared, false)
 	}
 	old := x.contents[h]
 	changed := !old.equal(c)
@@ -122,8 +122,8 @@ func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c c
 			}
 		}
 	}
-	x.matched(h, c, added, true)
-	x.matched(h, old, removed, false)
+	x.matched(h, c, added, true, false)
+	x.matched(h, old, removed, false, false)
 }
 
 // dropItem forgets an endpoint or network set.
@@ -131,23 +131,24 @@ func (x *sets) dropItem(h uint32) {
 	old := x.contents[h]
 	x.contents[h] = content{}
 	x.disown(h, old, content{})
-	x.matched(h, old, x.index.dropItem(h), false)
+	x.matched(h, old, x.index.dropItem(h), false, false)
+	x.shared[h] = false
 }
 
 // setParent gives a profile its labels.
 func (x *sets) setParent(name string, labels map[string]string, known bool) {
 	x.index.setParent(name, labels, known, func(h uint32, added, removed []uint32) {
-		x.matched(h, x.contents[h], added, true)
-		x.matched(h, x.contents[h], removed, false)
+		x.matched(h, x.contents[h], added, true, true)
+		x.matched(h, x.contents[h], removed, false, true)
 	})
 }
 
-// matched notes what changes in sets item h with content c began or ceased to match.
-func (x *sets) matched(h uint32, c content, list []uint32, added bool) {
+// matched notes what changes in sets item h with content c began or ceased to match, alone or together with its kind.
+func (x *sets) matched(h uint32, c content, list []uint32, added, together bool) {
 	for _, handle := range list {
 		s := x.byHandle[handle]
 		c.each(s, func(m member) {
-			if !x.heldByOther(h, s, m) {
+			if !x.heldByOther(h, s, m, together) {
 				x.note(s, m, added)
 			}
 		})
@@ -157,12 +158,12 @@ func (x *sets) matched(h uint32, c content, list []uint32, added bool) {
 // replace notes what changes in a set item h stays in while its content changes.
 func (x *sets) replace(h uint32, s *ipset, old, c content) {
 	c.each(s, func(m member) {
-		if !old.brings(s, m) && !x.heldByOther(h, s, m) {
+		if !old.brings(s, m) && !x.heldByOther(h, s, m, false) {
 			x.note(s, m, true)
 		}
 	})
 	old.each(s, func(m member) {
-		if !c.brings(s, m) && !x.heldByOther(h, s, m) {
+		if !c.brings(s, m) && !x.heldByOther(h, s, m, false) {
 			x.note(s, m, false)
 		}
 	})
@@ -173,58 +174,80 @@ func (x *sets) note(s *ipset, m member, added bool) {
 	x.dirty[s.id] = s
 }
 
-// heldByOther tells whether an item other than h keeps member m in the set.
-func (x *sets) heldByOther(h uint32, s *ipset, m member) bool {
-	first, ok := x.owner[m.cidr]
+// heldByOther tells whether an item other than h keeps member m in the set. Where h changes together with its kind, it
+// is the first of its kind to bring m that counts, be it for coming or for going.
+func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
+	if !x.shared[h] {
+		return false
+	}
+	first, ok := x.owners.first(m.cidr)
 	if !ok {
 		return false
 	}
+	me := x.index.items[h]
 	holds := func(o uint32) bool {
-		return o != h && x.index.isMatch(o, s.handle) && x.contents[o].brings(s, m)
+		if o == h {
+			return false
+		}
+		if other := x.index.items[o]; together && other.kind == me.kind {
+			return other.at < me.at && x.contents[o].brings(s, m)
+		}
+		return x.index.isMatch(o, s.handle) && x.contents[o].brings(s, m)
 	}
-	return holds(first) || slices.ContainsFunc(x.others[m.cidr], holds)
+	return holds(first) || slices.ContainsFunc(x.owners.others[m.cidr], holds)
 }
 
 func (x *sets) own(h uint32, c content) {
 	c.keys(func(n cidr) {
-		first, taken := x.owner[n]
+		first, taken := x.owners.first(n)
 		switch {
 		case !taken:
-			x.owner[n] = h
-		case first != h && !slices.Contains(x.others[n], h):
-			x.others[n] = append(x.others[n], h)
+			x.owners.setFirst(n, h)
+		case first != h:
+			if others := x.owners.others[n]; !slices.Contains(others, h) {
+				x.owners.others[n] = append(others, h)
+			}
+			x.shared[h], x.shared[first] = true, true
+		case len(x.owners.others[n]) > 0:
+			x.shared[h] = true
 		}
 	})
 }
 
 // disown takes item h from the owners of what it had and has no more.
 func (x *sets) disown(h uint32, old, now content) {
-	kept := map[cidr]bool{}
-	if len(now.nets) > 0 {
-		now.keys(func(n cidr) { kept[n] = true })
+	if old.empty() {
+		return
 	}
+	kept := map[cidr]bool{}
+	now.keys(func(n cidr) { kept[n] = true })
 	old.keys(func(n cidr) {
 		if kept[n] {
 			return
 		}
-		rest := x.others[n]
+		rest := x.owners.others[n]
 		switch i := slices.Index(rest, h); {
 		case i >= 0:
 			rest = slices.Delete(rest, i, i+1)
-		case x.owner[n] != h:
+		case !x.firstIs(n, h):
 			return // counted twice: a network and its own address
 		case len(rest) > 0:
-			x.owner[n] = rest[len(rest)-1]
+			x.owners.setFirst(n, rest[len(rest)-1])
 			rest = rest[:len(rest)-1]
 		default:
-			delete(x.owner, n)
+			x.owners.dropFirst(n)
 		}
 		if len(rest) == 0 {
-			delete(x.others, n)
+			delete(x.owners.others, n)
 		} else {
-			x.others[n] = rest
+			x.owners.others[n] = rest
 		}
 	})
+}
+
+func (x *sets) firstIs(n cidr, h uint32) bool {
+	first, ok := x.owners.first(n)
+	return ok && first == h
 }
 
 // flush returns the messages that bring the data plane's sets up to date, and those that remove the ones no rule names
@@ -274,9 +297,9 @@ func (x *sets) start(s *ipset) []member {
 	x.byHandle[s.handle] = s
 	var list []member
 	x.index.addSelector(s.handle, s.sel, func(h uint32) {
-		// Only items reported already count as owners, so each member is listed by the first that brings it.
+		// Only items reported already count as holders, so each member is listed by the first that brings it.
 		x.contents[h].each(s, func(m member) {
-			if !x.heldByOther(h, s, m) {
+			if !x.heldByOther(h, s, m, true) {
 				list = append(list, m)
 			}
 		})

@@ -1,0 +1,188 @@
+package calc
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// network4 is an IPv4 network in eight bytes: the address, then the length, which is never zero. Its order is that of
+// cidr. Nearly all members of sets in nearly all clusters are such, and there may be a million of them.
+type network4 uint64
+
+func network4Of(c cidr) network4 { return network4(c.lo&0xffffffff<<8 | uint64(c.bits)) }
+
+func (n network4) cidr() cidr { return cidr{lo: 0xffff<<32 | uint64(n>>8), bits: uint8(n)} }
+
+// content is what an endpoint or network set brings to the IP sets it belongs to. The zero value brings nothing.
+type content struct {
+	one  network4     // all there is, if it is one IPv4 network; zero otherwise
+	more *moreContent // all there is otherwise
+}
+
+type moreContent struct {
+	v4    []network4 // sorted, without duplicates
+	v6    []cidr     // sorted, without duplicates and without /0
+	ports []model.NamedPort
+}
+
+func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
+	var v4 []network4
+	var v6 []cidr
+	add := func(n cidr) {
+		if n.v6 {
+			v6 = append(v6, n)
+		} else {
+			v4 = append(v4, network4Of(n))
+		}
+	}
+	if len(nets) == 1 && len(ports) == 0 && nets[0].Addr().Is4() && nets[0].Bits() > 0 {
+		return content{one: network4Of(cidrOf(nets[0]))}
+	}
+	if len(nets) > 1 {
+		v4 = make([]network4, 0, len(nets))
+	}
+	for _, p := range nets {
+		switch n := cidrOf(p); {
+		case !p.IsValid():
+		case n.bits == 0:
+			low, high := n.halves()
+			add(low)
+			add(high)
+		default:
+			add(n)
+		}
+	}
+	slices.Sort(v4)
+	slices.SortFunc(v6, cidr.compare)
+	m := moreContent{v4: slices.Compact(v4), v6: slices.Compact(v6), ports: ports}
+	if len(m.v4)+len(m.v6) == 0 {
+		return content{} // a port of no address is nothing
+	}
+	return content{more: &m}
+}
+
+func (c content) empty() bool { return c == content{} }
+
+func (c content) equal(o content) bool {
+	if c.more == nil || o.more == nil {
+		return c == o
+	}
+	return slices.Equal(c.more.v4, o.more.v4) && slices.Equal(c.more.v6, o.more.v6) && slices.Equal(c.more.ports, o.more.ports)
+}
+
+// nets calls f with each network, in order.
+func (c content) nets(f func(cidr)) {
+	if c.one != 0 {
+		f(c.one.cidr())
+	}
+	if c.more == nil {
+		return
+	}
+	for _, n := range c.more.v4 {
+		f(n.cidr())
+	}
+	for _, n := range c.more.v6 {
+		f(n)
+	}
+}
+
+// has tells whether n is one of the networks.
+func (c content) has(n cidr) bool {
+	switch {
+	case c.more == nil:
+		return c.one != 0 && c.one.cidr() == n
+	case n.v6:
+		_, ok := slices.BinarySearchFunc(c.more.v6, n, cidr.compare)
+		return ok
+	}
+	_, ok := slices.BinarySearch(c.more.v4, network4Of(n))
+	return ok
+}
+
+// each calls f with every member the content brings to the set, each once.
+func (c content) each(s *ipset, f func(member)) {
+	if s.port == "" {
+		c.nets(func(n cidr) { f(member{cidr: n}) })
+		return
+	}
+	if c.more == nil {
+		return
+	}
+	for i, p := range c.more.ports {
+		if p.Name != s.port || p.Protocol != s.proto || slices.Contains(c.more.ports[:i], p) {
+			continue
+		}
+		last := cidr{}
+		c.nets(func(n cidr) {
+			if n.host() != last { // two networks of one address are neighbours
+				last = n.host()
+				f(member{cidr: last, port: p.Port, proto: p.Protocol})
+			}
+		})
+	}
+}
+
+// brings tells whether the content brings m to the set.
+func (c content) brings(s *ipset, m member) bool {
+	if s.port == "" {
+		return c.has(m.cidr)
+	}
+	if c.more == nil || !slices.ContainsFunc(c.more.ports, func(p model.NamedPort) bool {
+		return p.Name == s.port && p.Protocol == s.proto && p.Port == m.port
+	}) {
+		return false
+	}
+	found := false
+	c.nets(func(n cidr) { found = found || n.host() == m.cidr })
+	return found
+}
+
+// keys calls f with everything members of the content are looked up by: its networks, and where it has ports the
+// addresses of networks that are more than an address.
+func (c content) keys(f func(cidr)) {
+	ports := c.more != nil && len(c.more.ports) > 0
+	c.nets(func(n cidr) {
+		f(n)
+		if h := n.host(); h != n && ports {
+			f(h)
+		}
+	})
+}
+
+// owners knows who has which network: nearly always one item.
+type owners struct {
+	hosts  map[uint32]uint32 // IPv4 addresses; a table of eight-byte entries
+	nets   map[cidr]uint32   // all other networks
+	others map[cidr][]uint32 // the further owners, rarely any
+}
+
+func newOwners() owners {
+	return owners{hosts: map[uint32]uint32{}, nets: map[cidr]uint32{}, others: map[cidr][]uint32{}}
+}
+
+func (o *owners) first(n cidr) (item uint32, ok bool) {
+	if n.bits == 32 && !n.v6 {
+		item, ok = o.hosts[uint32(n.lo)]
+	} else {
+		item, ok = o.nets[n]
+	}
+	return item, ok
+}
+
+func (o *owners) setFirst(n cidr, item uint32) {
+	if n.bits == 32 && !n.v6 {
+		o.hosts[uint32(n.lo)] = item
+	} else {
+		o.nets[n] = item
+	}
+}
+
+func (o *owners) dropFirst(n cidr) {
+	if n.bits == 32 && !n.v6 {
+		delete(o.hosts, uint32(n.lo))
+	} else {
+		delete(o.nets, n)
+	}
+}

@@ -1,0 +1,64 @@
+package calc
+
+import "github.com/contiv-agent/contiv-agent/model"
+
+// workloadNames gives the workloads of the cluster numbers. Of the four names of a workload three are those of many:
+// they are stored once.
+type workloadNames struct {
+	places  map[workloadPlace]*placeCount
+	byPlace map[workloadName]uint32
+	ids     handles
+}
+
+type workloadPlace struct{ node, orchestrator, endpoint string }
+
+type placeCount struct {
+	id, workloads uint32
+}
+
+type workloadName struct {
+	place    uint32
+	workload string
+}
+
+func newWorkloadNames() workloadNames {
+	return workloadNames{places: map[workloadPlace]*placeCount{}, byPlace: map[workloadName]uint32{}}
+}
+
+// number returns the number of a workload; a new one gets the next of items.
+func (x *workloadNames) number(id model.WorkloadID, items *handles) uint32 {
+	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
+	p := x.places[place]
+	if p == nil {
+		p = &placeCount{id: x.ids.take()}
+		x.places[place] = p
+	}
+	name := workloadName{p.id, id.Workload}
+	h, ok := x.byPlace[name]
+	if !ok {
+		h = items.take()
+		x.byPlace[name] = h
+		p.workloads++
+	}
+	return h
+}
+
+// drop forgets a workload and returns the number it had.
+func (x *workloadNames) drop(id model.WorkloadID) (number uint32, ok bool) {
+	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
+	p := x.places[place]
+	if p == nil {
+		return 0, false
+	}
+	name := workloadName{p.id, id.Workload}
+	number, ok = x.byPlace[name]
+	if !ok {
+		return 0, false
+	}
+	delete(x.byPlace, name)
+	if p.workloads--; p.workloads == 0 {
+		delete(x.places, place)
+		x.ids.give(p.id)
+	}
+	return number, true
+}
