@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+)
+
+const policies = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: default}
+spec:
+  podSelector: {}
+  ingress: [{from: [{ipBlock: {cidr: 10.2.0.0/16}}], ports: [{port: 80}]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: elsewhere, namespace: other}
+spec: {podSelector: {}}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: odd, namespace: default}
+spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: nonsense}}]}]}
+`
+
+var web = model.PodID{Namespace: "default", Name: "web"}
+
+func TestPoliciesAreEnforcedAndShown(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := start(t, func(c *Config) { c.Registry = registry })
+	w.wait("first sync", firstSync)
+	w.settled()
+	w.write("policies.yaml", policies)
+	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") })
+	w.settled()
+	if dump := w.vpp.Dump(); !strings.Contains(dump, "acl") {
+		t.Errorf("no access list in VPP:\n%s", dump)
+	}
+	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range st.Policies { // the words of the source are tested there
+		for j, r := range st.Policies[i].Reasons {
+			st.Policies[i].Reasons[j], _, _ = strings.Cut(r, ": ")
+		}
+	}
+	want := []PolicyStatus{
+		{
+			Object: "NetworkPolicy default/odd", Tier: "default", State: "CONFIGURED", Reasons: []string{"what was not understood fails closed"},
+			Text: "tier default, ingress 0 rules, of default/web",
+		},
+		{Object: "NetworkPolicy default/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of default/web"},
+		{Object: "NetworkPolicy other/elsewhere", Tier: "default", State: "IDLE", Text: "tier default, ingress 0 rules"},
+	}
+	if diff := cmp.Diff(want, st.Policies); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+	checkGauges(t, registry, map[string]float64{"contiv_policies": 2, "contiv_policy_endpoints": 1})
+}
+
+func checkGauges(t *testing.T, registry *prometheus.Registry, want map[string]float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		if _, asked := want[f.GetName()]; asked {
+			got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+func TestPolicyOfAPod(t *testing.T) {
+	w := start(t, nil)
+	w.write("policies.yaml", policies)
+	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") || firstSync(c) })
+	w.settled()
+	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []policy.Tier{{Name: "default", End: "deny", Policies: []policy.Policy{
+		{Object: "NetworkPolicy default/odd"},
+		{Object: "NetworkPolicy default/web", Rules: []policy.Rule{{Name: "ingress rule 1", Action: "allow", Match: "tcp from 10.2.0.0/16 to ports 80"}}},
+	}}}
+	for i := range d.Ingress {
+		for j := range d.Ingress[i].Policies {
+			p := &d.Ingress[i].Policies[j]
+			if p.Selector == "" {
+				t.Errorf("%s has no selector", p.Object)
+			}
+			if p.Selector = ""; len(p.Rules) == 0 {
+				p.Rules = nil
+			}
+		}
+	}
+	if diff := cmp.Diff(want, d.Ingress); diff != "" || len(d.Egress) != 0 {
+		t.Errorf("egress %v, ingress (-want +got):\n%s", d.Egress, diff)
+	}
+	if _, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, model.PodID{Namespace: "default", Name: "x"}); err == nil ||
+		!strings.Contains(err.Error(), "pod default/x has no endpoint on this node") {
+		t.Errorf("a pod that is not there: %v", err)
+	}
+}
+
+// The lists of an agent before are adopted: a second start writes nothing.
+func TestSecondStartKeepsPolicies(t *testing.T) {
+	w := start(t, nil)
+	w.write("policies.yaml", policies)
+	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") || firstSync(c) })
+	w.settled()
+	_ = w.stop()
+	dump := w.vpp.Dump()
+	w.vpp.ClearLog()
+	w.committed = make(chan *event.Committed, 100)
+	w.run(nil)
+	w.wait("first sync", firstSync)
+	w.settled()
+	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
+		t.Errorf("%d writes; log %v", n, w.vpp.Log())
+	}
+}
