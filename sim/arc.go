@@ -47,6 +47,7 @@ func newArcs(v *VPP) arcs {
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
 	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
 	addACL(&a, v)
+	addTranslations(&a, v)
 	return a
 }
 

@@ -269,11 +269,13 @@ func kindOf(name string) (kind, string) {
 	return kindHardware, "dpdk"
 }
 
-// foreign is what a CNI made, in order.
+// foreign is what nobody configures by the API: what a CNI made, in order, and Translate.
 type foreign struct {
 	ifs       []Interface
 	routes    []Route
 	neighbors []Neighbor
+
+	translations map[frontend]Translation
 }
 
 // AddInterface makes an interface as a CNI would have made it and returns its sw_if_index. An existing interface of that name is

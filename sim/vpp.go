@@ -67,6 +67,7 @@ type state struct {
 	memif  memifs
 	nat    *nat44ed.Engine
 	acl    *acl.Engine
+	cnat   translator
 	random uint64 // state of the generator of Config.Seed
 	arcs   arcs
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
@@ -103,6 +104,7 @@ func (v *VPP) boot(now time.Time) {
 	v.memif.init()
 	v.bootNAT()
 	v.bootACL()
+	v.cnat.init()
 	v.arcs = newArcs(v)
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
@@ -207,13 +209,15 @@ type Mark struct {
 	random uint64
 	nat    nat44ed.Mark
 	acl    acl.Mark
+	cnat   int
 }
 
-// Snapshot marks sessions, affinity and the clock. It costs next to nothing.
+// Snapshot marks sessions of NAT, ACLs and translations, affinity and the clock. It costs next to nothing.
 func (v *VPP) Snapshot() Mark {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot()}
+	v.cnat.recording = true
+	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: len(v.cnat.journal)}
 }
 
 // Restore goes back to a mark made since the last change of configuration; its cost is what happened since. Older marks than m
@@ -224,6 +228,7 @@ func (v *VPP) Restore(m Mark) {
 	v.now, v.random = m.now, m.random
 	v.nat.Restore(m.nat)
 	v.acl.Restore(m.acl)
+	v.cnat.restore(m.cnat)
 }
 
 // Release forgets all marks: after Snapshot everything is noted down for a Restore until then.
@@ -232,6 +237,7 @@ func (v *VPP) Release() {
 	defer v.mu.Unlock()
 	v.nat.Release()
 	v.acl.Release()
+	v.cnat.recording, v.cnat.journal = false, nil
 }
 
 // Close cuts all connections and waits for their goroutines. The VPP itself lives on.
