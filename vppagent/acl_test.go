@@ -1,10 +1,23 @@
 package vppagent_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"go.fd.io/govpp/api"
+	vppacl "go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/interface_types"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -38,14 +51,263 @@ func lists(iface string, input, output []string) *contivacl.InterfaceACLs {
 	return &contivacl.InterfaceACLs{Interface: iface, Input: input, Output: output}
 }
 
-func TestFirstACLs(t *testing.T) {
-	l := newLab(t, vppagent.Config{})
-	addPod(l, "tap1", "10.1.1.2")
-	l.writes()
-	web := accessList("web", rule(acl.ACL_Rule_REFLECT, "tcp", "", "10.1.1.2/32", 80), rule(acl.ACL_Rule_DENY, "", "", ""))
-	l.allConfigured(l.put(web, lists("tap1", nil, []string{"web"})))
-	for _, w := range l.writes() {
-		t.Log(w)
+// refuser is a VPP that refuses some requests; a refused one does not reach it.
+type refuser struct {
+	vppagent.Caller
+	refuses func(api.Message) bool
+}
+
+func (r *refuser) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
+	out := make([]vpp.Reply, len(calls))
+	for i, c := range calls {
+		if r.refuses != nil && r.refuses(c.Msg) {
+			out[i].Err = &vpp.Retval{Message: c.Msg.GetMessageName(), Code: -1}
+		} else {
+			out[i] = r.Caller.Do(ctx, c)[0]
+		}
 	}
-	t.Log(l.sim.Dump())
+	return out
+}
+
+// aclLab is a lab with three interfaces, and a VPP that refuses to make or change ACLs whose tag ends with one of refused.
+func aclLab(t *testing.T) (l *lab, refused *[]string) {
+	t.Helper()
+	now := time.Unix(1_700_000_000, 0)
+	l = newLab(t, vppagent.Config{Now: func() time.Time { now = now.Add(time.Minute); return now }})
+	for i, name := range orderInterfaces {
+		addPod(l, name, fmt.Sprintf("10.1.1.%d", 2+i))
+	}
+	refused = new([]string)
+	l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
+		a, ok := m.(*vppacl.ACLAddReplace)
+		return ok && slices.ContainsFunc(*refused, func(name string) bool { return strings.HasSuffix(a.Tag, ":"+name) })
+	}}
+	l.agent = vppagent.New(l.cfg)
+	l.writes()
+	return l, refused
+}
+
+// listOf is what an interface has in one direction, the fingerprints left out.
+func (l *lab) listOf(iface, direction string) string {
+	prefix := "acl-list " + iface + " " + direction + " "
+	for line := range strings.Lines(l.sim.Dump()) {
+		if rest, ok := strings.CutPrefix(line, prefix); ok {
+			var names []string
+			for _, tag := range strings.Fields(rest) {
+				tag = strings.Trim(tag, `"`)
+				names = append(names, tag[strings.LastIndexByte(tag, ':')+1:])
+			}
+			return strings.Join(names, " ")
+		}
+	}
+	return ""
+}
+
+func (l *lab) wantList(iface, direction, want string) {
+	l.t.Helper()
+	if got := l.listOf(iface, direction); got != want {
+		l.t.Errorf("%s %s: %q, want %q\n%s", iface, direction, got, want, l.sim.Dump())
+	}
+}
+
+func (l *lab) wantState(key string, want event.State) string {
+	l.t.Helper()
+	for _, s := range l.agent.Snapshot().Values() {
+		if s.Key == key {
+			if s.State != want {
+				l.t.Errorf("%s is %s, want %s: %s %s", key, s.State, want, s.Err, s.Wait)
+			}
+			return s.Err
+		}
+	}
+	l.t.Errorf("no status of %s", key)
+	return ""
+}
+
+// names are the first words of requests.
+func names(writes []string) string {
+	var out []string
+	for _, w := range writes {
+		out = append(out, strings.Fields(w)[0])
+	}
+	return strings.Join(out, " ")
+}
+
+func tcp(port uint32) *acl.ACL_Rule  { return rule(acl.ACL_Rule_REFLECT, "tcp", "", "", port) }
+func deny(port uint32) *acl.ACL_Rule { return rule(acl.ACL_Rule_DENY, "tcp", "", "", port) }
+
+// TestRefusedACL: an interface keeps the lists it has; a direction that has none is denied everything.
+func TestRefusedACL(t *testing.T) {
+	l, refused := aclLab(t)
+	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"})))
+	*refused = []string{"a", "new"}
+	l.writes()
+	l.put(accessList("a", deny(80)), accessList("b", tcp(91)), accessList("new", tcp(1)),
+		lists("tap1", []string{"new"}, []string{"b", "a"}), lists("tap2", nil, []string{"b"}), lists("tap3", []string{"b"}, []string{"new"}))
+	t.Log(strings.Join(l.writes(), "\n"))
+	l.wantList("tap1", "output", "a b") // as it was, to the ACL
+	l.wantList("tap1", "input", "all")
+	l.wantList("tap2", "output", "b")
+	l.wantList("tap3", "input", "all")
+	l.wantList("tap3", "output", "all")
+	if !strings.Contains(l.sim.Dump(), "dport 90") || strings.Count(l.sim.Dump(), ":b\"\n  permit") != 2 {
+		t.Errorf("tap1 has to keep the old b, and tap2 to have the new one\n%s", l.sim.Dump())
+	}
+	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending)
+	l.wantState(keyed.ACLKey("a"), event.Retrying)
+	*refused = nil
+	l.step()
+	l.wantList("tap1", "output", "b a")
+	l.wantList("tap1", "input", "new")
+	l.wantList("tap3", "output", "new")
+	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Configured)
+	if strings.Contains(l.sim.Dump(), "dport 90") {
+		t.Errorf("the old b is still there\n%s", l.sim.Dump())
+	}
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
+// TestMissingACL: who names what nobody gives, or what can never be, is denied everything in that direction.
+func TestMissingACL(t *testing.T) {
+	l, _ := aclLab(t)
+	a := accessList("a", tcp(80))
+	l.put(a, lists("tap1", []string{"a"}, []string{"a", "later"}))
+	l.wantList("tap1", "input", "a")
+	l.wantList("tap1", "output", "all")
+	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending)
+	l.allConfigured(l.put(accessList("later", tcp(90))))
+	l.wantList("tap1", "output", "a later")
+	// It becomes invalid, and with it what it asked for itself.
+	bad := attach(accessList("later", rule(acl.ACL_Rule_DENY, "", "10.0.0.1/24", "")), []string{"tap2"}, nil)
+	l.put(bad)
+	if err := l.wantState(keyed.ACLKey("later"), event.Invalid); !strings.Contains(err, "rules[0].ip_rule.ip.source_network: 10.0.0.1/24 has bits set") {
+		t.Errorf("error %q", err)
+	}
+	l.wantList("tap1", "output", "all")
+	l.wantList("tap2", "input", "all")
+	l.wantState(keyed.InterfaceACLsKey("tap2"), event.Pending)
+	l.put(lists("tap1", []string{"a", "a"}, []string{"a"}))
+	l.wantList("tap1", "input", "all")
+	if err := l.wantState(keyed.InterfaceACLsKey("tap1"), event.Invalid); !strings.Contains(err, `input[1]: "a" twice`) {
+		t.Errorf("error %q", err)
+	}
+	l.del(keyed.ACLKey("later"), keyed.ACLKey("a"), keyed.InterfaceACLsKey("tap1"))
+	if d := l.sim.Dump(); strings.Contains(d, "acl") {
+		t.Errorf("something is left:\n%s", d)
+	}
+}
+
+// TestOrderOfMessages: one message where one will do, second ACLs where several would tear.
+func TestOrderOfMessages(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		put  []proto.Message
+		want string
+	}{
+		{"one ACL of three interfaces", []proto.Message{accessList("a", tcp(81))}, "acl_add_replace"},
+		{"two ACLs that only gain", []proto.Message{accessList("a", tcp(80), tcp(81)), accessList("b", tcp(90), tcp(91))}, "acl_add_replace acl_add_replace"},
+		{"two ACLs that only lose", []proto.Message{accessList("a", deny(1), tcp(80)), accessList("b", deny(2), tcp(90))}, "acl_add_replace acl_add_replace"},
+		{
+			"one gains, one loses", []proto.Message{accessList("a", tcp(80), tcp(81)), accessList("b")},
+			"acl_add_replace acl_add_replace" + strings.Repeat(" acl_interface_set_acl_list", 3) + " acl_del acl_del",
+		},
+		{"order only", []proto.Message{lists("tap1", nil, []string{"b", "a"})}, "acl_interface_set_acl_list"},
+		{
+			"order and an ACL", []proto.Message{lists("tap1", nil, []string{"b", "a"}), accessList("a", tcp(81))},
+			"acl_add_replace" + strings.Repeat(" acl_interface_set_acl_list", 3) + " acl_del",
+		},
+		{"a new ACL", []proto.Message{accessList("c", tcp(1)), lists("tap1", nil, []string{"a", "b", "c"})}, "acl_add_replace acl_interface_set_acl_list"},
+		{"an ACL nobody has", []proto.Message{accessList("a", tcp(81)), accessList("c", tcp(1))}, "acl_add_replace acl_add_replace"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, _ := aclLab(t)
+			l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)),
+				lists("tap1", nil, []string{"a", "b"}), lists("tap2", nil, []string{"a", "b"}), lists("tap3", nil, []string{"a", "b"})))
+			l.writes()
+			v := keyed.Values{}
+			for _, m := range tc.put {
+				v.Put(m)
+			}
+			plan, err := l.agent.Plan(t.Context(), &event.Txn{Values: v})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.quiet("plan")
+			l.allConfigured(l.put(tc.put...))
+			if got := names(l.writes()); got != tc.want {
+				t.Errorf("writes %s, want %s\nplanned\n%s", got, tc.want, plan)
+			}
+			l.allConfigured(l.resync())
+			l.quiet("resync")
+		})
+	}
+}
+
+// TestForeignACLs: what others made stays, behind ours, even what they attached since VPP was last looked at.
+func TestForeignACLs(t *testing.T) {
+	l, _ := aclLab(t)
+	foreign := func() uint32 {
+		r := l.conn.Do(t.Context(), vpp.Call{Msg: &vppacl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: "their:own"}})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex
+	}
+	set := func(idx uint32, acls ...uint32) {
+		m := &vppacl.ACLInterfaceSetACLList{SwIfIndex: interface_types.InterfaceIndex(idx), Count: uint8(len(acls)), Acls: acls}
+		if r := l.conn.Do(t.Context(), vpp.Call{Msg: m})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	theirs := foreign()
+	set(1, theirs)
+	l.allConfigured(l.put(accessList("a", tcp(80)), lists("tap1", nil, []string{"a"}), lists("tap2", nil, []string{"a"})))
+	l.wantList("tap1", "output", "a own")
+	if f := strings.Join(l.agent.Snapshot().Foreign, "\n"); !strings.Contains(f, `tag "their:own"`) || !strings.Contains(f, "interface tap1: acls input [] output [0]") {
+		t.Errorf("foreign: %s", f)
+	}
+	second := foreign()
+	set(2, 1, second) // 1 is a
+	l.allConfigured(l.put(accessList("b", tcp(81)), lists("tap2", nil, []string{"b", "a"})))
+	l.wantList("tap2", "output", "b a own")
+	l.allConfigured(l.del(keyed.InterfaceACLsKey("tap1"), keyed.InterfaceACLsKey("tap2"), keyed.ACLKey("a"), keyed.ACLKey("b")))
+	l.wantList("tap1", "output", "own")
+	l.wantList("tap2", "output", "own")
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
+// TestDiesBetween: an agent that ends after any number of requests leaves nothing its successor does not finish.
+func TestDiesBetween(t *testing.T) {
+	for n := 0; ; n++ {
+		l, _ := aclLab(t)
+		l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"}), lists("tap2", []string{"a"}, nil)))
+		left := n
+		l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
+			if name := m.GetMessageName(); !strings.HasSuffix(name, "_dump") && !strings.HasSuffix(name, "_get") {
+				left--
+			}
+			return left < 0
+		}}
+		l.agent = vppagent.New(l.cfg)
+		l.want.Put(accessList("a", tcp(80), tcp(81)))
+		l.want.Put(accessList("b"))
+		l.resync()
+		l.restartAgent()
+		l.allConfigured(l.resync())
+		l.wantList("tap1", "output", "a b")
+		if d := l.sim.Dump(); strings.Count(d, "acl \"") != 3 {
+			t.Fatalf("after %d requests:\n%s", n, d)
+		}
+		l.writes()
+		l.restartAgent()
+		l.allConfigured(l.resync())
+		l.quiet("restart of the agent")
+		if left > 0 {
+			return
+		}
+	}
 }

@@ -169,6 +169,9 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops = append(ops, create...)
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
+		if b := v.kind.Beside; b != nil && b.Stale(v.have) {
+			v.plan.after = b.Carry(v.have, v.want)
+		}
 	}
 	return ops, true
 }

@@ -160,7 +160,9 @@ func allowed(v keyed.Values, names []string, p probe) bool {
 	for _, n := range names {
 		for _, r := range v[keyed.ACLKey(n)].(*acl.ACL).GetRules() {
 			ip := r.GetIpRule()
-			in := func(network string, a netip.Addr) bool { return network == "" || netip.MustParsePrefix(network).Contains(a) }
+			in := func(network string, a netip.Addr) bool {
+				return network == "" || netip.MustParsePrefix(network).Contains(a)
+			}
 			ports := ip.GetTcp().GetDestinationPortRange()
 			if in(ip.GetIp().GetSourceNetwork(), p.src) && in(ip.GetIp().GetDestinationNetwork(), p.dst) &&
 				(ip.GetTcp() == nil || ports.GetLowerPort() <= p.port && p.port <= ports.GetUpperPort()) {

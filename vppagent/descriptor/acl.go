@@ -89,6 +89,8 @@ type Besides struct {
 	Make func(w *World, have, want any) ([]Op, any)
 	// Stale tells that VPP has objects beside the one that counts.
 	Stale func(have any) bool
+	// Carry is want with the stale objects of have.
+	Carry func(have, want any) any
 	// Sweep removes those nobody uses any more; the state is what VPP has then.
 	Sweep func(w *World, have any) ([]Op, any)
 }
@@ -224,6 +226,11 @@ var besideACL = &Besides{ // read only
 		return ops, &l
 	},
 	Stale: func(have any) bool { return len(have.(*accessList).stale) > 0 },
+	Carry: func(have, want any) any {
+		l := *want.(*accessList)
+		l.stale = have.(*accessList).stale
+		return &l
+	},
 	Sweep: func(w *World, have any) (ops []Op, _ any) {
 		l := *have.(*accessList)
 		l.stale = nil
