@@ -38,6 +38,14 @@ func describe(st *agent.Status, only string) []string {
 			}
 		}
 	}
+	for _, p := range st.Policies {
+		if only == "" || only == p.Object {
+			out = append(out, p.Object+": "+p.State+" "+p.Text)
+			for _, r := range p.Reasons {
+				out = append(out, "  "+r)
+			}
+		}
+	}
 	if only != "" {
 		return out
 	}
