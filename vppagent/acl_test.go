@@ -3,6 +3,7 @@ package vppagent_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -280,34 +281,42 @@ func TestForeignACLs(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestDiesBetween: an agent that ends after any number of requests leaves nothing its successor does not finish.
+// TestDiesBetween: an agent that ends after any number of requests leaves nothing its successor does not finish, or undo.
 func TestDiesBetween(t *testing.T) {
-	for n := 0; ; n++ {
-		l, _ := aclLab(t)
-		l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"}), lists("tap2", []string{"a"}, nil)))
-		left := n
-		l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
-			if name := m.GetMessageName(); !strings.HasSuffix(name, "_dump") && !strings.HasSuffix(name, "_get") {
-				left--
-			}
-			return left < 0
-		}}
-		l.agent = vppagent.New(l.cfg)
-		l.want.Put(accessList("a", tcp(80), tcp(81)))
-		l.want.Put(accessList("b"))
-		l.resync()
-		l.restartAgent()
-		l.allConfigured(l.resync())
-		l.wantList("tap1", "output", "a b")
-		if d := l.sim.Dump(); strings.Count(d, "acl \"") != 3 {
-			t.Fatalf("after %d requests:\n%s", n, d)
-		}
-		l.writes()
-		l.restartAgent()
-		l.allConfigured(l.resync())
-		l.quiet("restart of the agent")
-		if left > 0 {
-			return
+	for _, undo := range []bool{false, true} {
+		for n := 0; diesAfter(t, n, undo); n++ {
 		}
 	}
+}
+
+// diesAfter ends an agent after n writes, and tells whether it wanted more.
+func diesAfter(t *testing.T, n int, undo bool) bool {
+	l, _ := aclLab(t)
+	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"}), lists("tap2", []string{"a"}, nil)))
+	before := maps.Clone(l.want)
+	left := n
+	l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
+		if name := m.GetMessageName(); !strings.HasSuffix(name, "_dump") && !strings.HasSuffix(name, "_get") {
+			left--
+		}
+		return left < 0
+	}}
+	l.agent = vppagent.New(l.cfg)
+	l.want.Put(accessList("a", tcp(80), tcp(81)))
+	l.want.Put(accessList("b"))
+	l.resync()
+	if undo {
+		l.want = before
+	}
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.wantList("tap1", "output", "a b")
+	if d := l.sim.Dump(); strings.Count(d, "acl \"") != 3 || strings.Contains(d, "dport 81") == undo {
+		t.Fatalf("after %d requests:\n%s", n, d)
+	}
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("restart of the agent")
+	return left < 0
 }
