@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -202,5 +203,53 @@ func TestNoPolicies(t *testing.T) {
 	c := cluster(t, cfg, guarded)
 	if a := c.Answer(Question{"pod:prod/other", "pod:prod/web-1:80", "TCP"}); a.Verdict != Delivered {
 		t.Errorf("switched off: %s %s", a.Verdict, a.Reason)
+	}
+}
+
+const unborn = `
+apiVersion: v1
+kind: Pod
+metadata: {name: web-9, namespace: prod, labels: {app: web}}
+spec: {nodeName: node-1, containers: [{name: c}]}
+`
+
+// A pod has an interface before Kubernetes knows its address: nothing passes until its policies can be applied, and what they
+// allow passes from then on.
+func TestNewPodIsIsolatedUntilItHasAnAddress(t *testing.T) {
+	c := cluster(t, Config{}, guarded)
+	c.Sim("node-1").AddInterface(sim.Interface{Name: "pod-prod/web-9", Tag: "prod/web-9"})
+	list := func() string {
+		t.Helper()
+		var out []string
+		for line := range strings.Lines(c.Sim("node-1").Dump()) {
+			if strings.HasPrefix(line, "acl-list pod-prod/web-9 ") {
+				out = append(out, line)
+			}
+		}
+		return strings.Join(out, "")
+	}
+	apply := func(yaml string) {
+		t.Helper()
+		if err := c.Apply(context.Background(), objects(t, yaml)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(unborn)
+	got := list()
+	if strings.Count(got, "deny-all") != 2 {
+		t.Errorf("without an address:\n%s", got)
+	}
+	apply(strings.Replace(unborn, "app: web", "app: free", 1))
+	if got := list(); got != "" {
+		t.Errorf("without a policy:\n%s", got)
+	}
+	apply(unborn)
+	before := list()
+	if before != got {
+		t.Errorf("again without an address:\n%s\nbefore:\n%s", before, got)
+	}
+	apply(unborn + "status: {phase: Running, podIP: 10.1.1.9, podIPs: [{ip: 10.1.1.9}]}\n")
+	if got := list(); got == before || !strings.Contains(got, "output") {
+		t.Errorf("with an address:\n%s", got)
 	}
 }
