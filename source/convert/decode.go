@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -117,8 +119,29 @@ func decodeUnstructured(o *unstructured.Unstructured) (model.Object, error) {
 	return obj, err
 }
 
+// shadow tells an object that Calico's API server shows in place of another that is read itself: policies of Kubernetes,
+// namespaces and service accounts. Nobody can make one under such a name.
+func shadow(ref model.Ref) bool {
+	var prefixes []string
+	switch model.PolicyKind(ref.Kind) {
+	case model.KindCalicoNetworkPolicy:
+		prefixes = []string{"knp.default."}
+	case model.KindGlobalNetworkPolicy:
+		prefixes = []string{
+			"kanp." + model.TierAdmin + ".", "kbanp." + model.TierBaseline + ".",
+			"kcnp." + model.TierKubeAdmin + ".", "kcnp." + model.TierKubeBaseline + ".",
+		}
+	case model.PolicyKind(model.KindProfile):
+		prefixes = []string{"kns.", "ksa."}
+	}
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(ref.Name, p) })
+}
+
 // typed is Object for every type this package reads. Policies go on from the problems found in decoding them.
 func typed(obj any, ps *problems) (model.Object, error) {
+	if shadow(ps.ref) {
+		return nil, nil
+	}
 	switch o := obj.(type) {
 	case *corev1.Service:
 		return finish(service(o))

@@ -63,11 +63,20 @@ func tree(t testing.TB, text []byte) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := jsonTree(data)
+	if out == nil {
+		t.Fatalf("no object: %s", text)
+	}
+	return out
+}
+
+// jsonTree is nil if data is no object.
+func jsonTree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var out map[string]any
-	if err := dec.Decode(&out); err != nil {
-		t.Fatal(err)
+	if dec.Decode(&out) != nil {
+		return nil
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -29,6 +30,7 @@ type apiServer struct {
 	watchers map[chan struct{}]bool // woken by every change; closed to drop the watch
 	oldest   int                    // watches from before are answered 410 Gone
 	down     bool                   // every request is answered 503
+	served   map[string][]string    // kinds of custom resources, by group and version
 	asked    []string               // resource?selectors of every request
 }
 
@@ -41,7 +43,7 @@ type watchEvent struct {
 func newAPIServer(t *testing.T) *apiServer {
 	s := &apiServer{
 		objects: map[string]map[string]runtime.Object{}, history: map[string][]watchEvent{},
-		watchers: map[chan struct{}]bool{}, version: 100,
+		watchers: map[chan struct{}]bool{}, version: 100, served: map[string][]string{},
 	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(func() {
@@ -122,8 +124,71 @@ func (s *apiServer) set(f func(*apiServer)) {
 // forget drops all history: the next watch from an old version is 410 Gone.
 func (s *apiServer) forget() { s.set(func(s *apiServer) { s.version += 10; s.oldest = s.version }) }
 
+// dynamic is a client for custom resources.
+func (s *apiServer) dynamic(t *testing.T) dynamic.Interface {
+	t.Helper()
+	c, err := dynamic.NewForConfig(&rest.Config{Host: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// serve makes the server serve some kinds of a group and version, and no others of it.
+func (s *apiServer) serve(gv string, kinds ...string) {
+	s.set(func(s *apiServer) { s.served[gv] = kinds })
+}
+
+// custom is the kind of a custom resource, "tiers.crd.projectcalico.org", if it is served in gv.
+func (s *apiServer) custom(gv, resource string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, kind := range s.served[gv] {
+		if plural(kind) == resource {
+			return kind
+		}
+	}
+	return ""
+}
+
+func plural(kind string) string {
+	if stem, ok := strings.CutSuffix(strings.ToLower(kind), "y"); ok {
+		return stem + "ies"
+	}
+	return strings.ToLower(kind) + "s"
+}
+
+// discover answers which custom resources are served in gv.
+func (s *apiServer) discover(w http.ResponseWriter, gv string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.served[gv]) == 0 {
+		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+		return
+	}
+	l := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv}
+	for _, kind := range s.served[gv] {
+		l.APIResources = append(l.APIResources,
+			metav1.APIResource{Name: plural(kind), Kind: kind, Verbs: metav1.Verbs{"get", "list", "watch"}},
+			metav1.APIResource{Name: plural(kind) + "/status", Kind: kind, Verbs: metav1.Verbs{"get"}})
+	}
+	_ = json.NewEncoder(w).Encode(l)
+}
+
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	kind := ""
+	if parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); len(parts) > 2 && strings.Contains(parts[1], ".org") || len(parts) > 2 && parts[1] == "policy.networking.k8s.io" {
+		gv := parts[1] + "/" + parts[2]
+		if len(parts) == 3 {
+			resource = gv
+		} else if kind = s.custom(gv, resource); kind != "" {
+			resource += "." + parts[1]
+			kind = gv + " " + kind
+		} else {
+			resource = s.absent
+		}
+	}
 	q := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
 	s.mu.Lock()
@@ -133,14 +198,16 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case down:
 		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "on fire")
+	case strings.Contains(resource, "/"):
+		s.discover(w, resource)
 	case resource == s.absent:
 		fail(w, http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	case q.Get("watch") == "":
-		s.list(w, resource)
+		s.list(w, resource, kind)
 	case q.Get("sendInitialEvents") == "true" && !streaming:
 		fail(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch")
 	default:
-		s.watch(w, r, resource, q.Get("resourceVersion"), q.Get("sendInitialEvents") == "true")
+		s.watch(w, r, resource, q.Get("resourceVersion"), q.Get("sendInitialEvents") == "true", kind)
 	}
 }
 
@@ -156,14 +223,14 @@ func status(code int, reason metav1.StatusReason, text string) *metav1.Status {
 	}
 }
 
-func (s *apiServer) list(w http.ResponseWriter, resource string) {
+func (s *apiServer) list(w http.ResponseWriter, resource, custom string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	items := []runtime.Object{}
 	for _, o := range s.objects[resource] {
 		items = append(items, o)
 	}
-	kind, version := listKind(resource)
+	kind, version := listKind(resource, custom)
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"kind": kind, "apiVersion": version, "items": items,
 		"metadata": map[string]string{"resourceVersion": strconv.Itoa(s.version)},
@@ -171,7 +238,7 @@ func (s *apiServer) list(w http.ResponseWriter, resource string) {
 }
 
 // watch streams events after a version until it is dropped.
-func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from string, initial bool) {
+func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from string, initial bool, custom string) {
 	enc := json.NewEncoder(w)
 	woken := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -186,7 +253,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from
 			_ = enc.Encode(watchEvent{Type: "ADDED", Object: o})
 		}
 		at = s.version
-		_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, at, true)})
+		_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, custom, at, true)})
 	}
 	s.watchers[woken] = true
 	s.mu.Unlock()
@@ -200,7 +267,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from
 		}
 		if s.version > at { // others changed: say how far we are
 			at = s.version
-			_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, at, false)})
+			_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, custom, at, false)})
 		}
 		s.mu.Unlock()
 		w.(http.Flusher).Flush()
@@ -216,8 +283,8 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from
 	}
 }
 
-func bookmark(resource string, version int, end bool) runtime.Object {
-	o := blank(resource)
+func bookmark(resource, custom string, version int, end bool) runtime.Object {
+	o := blank(resource, custom)
 	m := o.(metav1.Object)
 	m.SetResourceVersion(fmt.Sprint(version))
 	if end {

@@ -44,12 +44,14 @@ func TestConfigClient(t *testing.T) {
 		{Config{Kubeconfig: file, Context: "nowhere"}, ""},
 		{Config{Kubeconfig: file + ".missing"}, ""},
 	} {
-		client, err := c.cfg.client()
+		client, untyped, err := c.cfg.clients()
 		switch {
 		case err != nil && c.want != "":
 			t.Errorf("%+v: %v", c.cfg, err)
 		case err == nil && c.want == "":
 			t.Errorf("%+v: no error", c.cfg)
+		case err == nil && untyped == nil:
+			t.Errorf("%+v: no client for what has no types", c.cfg)
 		case err == nil:
 			if got := client.CoreV1().RESTClient().Get().URL().Host; got != c.want {
 				t.Errorf("%+v: host %s, want %s", c.cfg, got, c.want)

@@ -14,4 +14,13 @@
 // What is asked for is what kube-proxy v1.36 asks for: Services other than headless ones, EndpointSlices of the same, plus
 // Nodes, Pods (of all nodes: policies select peers anywhere), Namespaces, ServiceAccounts, NetworkPolicies, and ServiceCIDRs
 // where they are served and may be read.
+//
+// Policies with types of their own are asked for where the API server serves them: policy.networking.k8s.io
+// (AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy), and Calico's from projectcalico.org/v3, or from
+// crd.projectcalico.org/v1 where there is no API server of Calico's. Discovery is asked again and again, so they may come and
+// go. Until it has answered once, nothing is in sync: there may be policies.
+//
+// The rights it takes, all of them list and watch, cluster-wide: services, nodes, pods, namespaces, serviceaccounts;
+// endpointslices.discovery.k8s.io; networkpolicies and servicecidrs of networking.k8s.io; whatever of policy.networking.k8s.io
+// and of Calico's groups is to count. A kind that is served and may not be read is done without, with a warning.
 package kube

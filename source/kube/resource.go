@@ -17,9 +17,10 @@ import (
 type resource struct {
 	name     string // plural, as in URLs and messages
 	example  runtime.Object
-	labels   string // label selector
-	fields   string // field selector
-	optional bool   // may be missing or forbidden: the agent does without
+	labels   string        // label selector
+	fields   string        // field selector
+	optional bool          // may be missing or forbidden: the agent does without
+	without  chan struct{} // closed when it does
 	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
@@ -54,8 +55,9 @@ func resources(c kubernetes.Interface) []resource {
 	}
 }
 
-// informer makes a shared informer for r whose store holds items. health hears the result of every request.
-func (r *resource) informer(c kubernetes.Interface, health func(error)) cache.SharedIndexInformer {
+// informer makes a shared informer for r whose store holds items. health hears the result of every request; client is the
+// one the requests go through.
+func (r *resource) informer(client any, health func(error)) cache.SharedIndexInformer {
 	selected := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = r.labels, r.fields }
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -71,7 +73,7 @@ func (r *resource) informer(c kubernetes.Interface, health func(error)) cache.Sh
 			return w, err
 		},
 	}
-	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, c), r.example, 0, cache.Indexers{})
+	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, 0, cache.Indexers{})
 	// Both fail only on an informer that runs already.
 	_ = i.SetTransform(transform)
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has heard of it

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -34,15 +36,23 @@ type Config struct {
 	// server should not depend on it: give the real address here.
 	Server string
 	Client kubernetes.Interface // used instead of all of the above if not nil
-	Batch  time.Duration        // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger *slog.Logger         // nil: silent. Refused objects are not logged here: they travel as changes.
+	// Dynamic reads what Client has no types for; nil beside a Client: such kinds are not followed.
+	Dynamic dynamic.Interface
+	// Discover is the shortest time between two looks for kinds the API server may come to serve, or cease to; 0: 10 s.
+	// The longest, if nothing changes, is 30 times that.
+	Discover time.Duration
+	Batch    time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
+	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 
 // Validate reports everything wrong with the configuration.
 func (c *Config) Validate() error {
 	var errs []error
-	if c.Batch < 0 {
-		errs = append(errs, errors.New("kube: batch must not be negative"))
+	if c.Batch < 0 || c.Discover < 0 {
+		errs = append(errs, errors.New("kube: batch and discover must not be negative"))
+	}
+	if c.Client == nil && c.Dynamic != nil {
+		errs = append(errs, errors.New("kube: a dynamic client needs a client beside it"))
 	}
 	if c.Client != nil && (c.Kubeconfig != "" || c.Context != "" || c.Server != "") {
 		errs = append(errs, errors.New("kube: a client and a way to make one are both given"))
@@ -53,10 +63,10 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// client is the client the configuration describes. Objects travel as protobuf where they can: a third of the work.
-func (c *Config) client() (kubernetes.Interface, error) {
+// clients are the clients the configuration describes. Objects travel as protobuf where they can: a third of the work.
+func (c *Config) clients() (kubernetes.Interface, dynamic.Interface, error) {
 	if c.Client != nil {
-		return c.Client, nil
+		return c.Client, c.Dynamic, nil
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
@@ -64,18 +74,22 @@ func (c *Config) client() (kubernetes.Interface, error) {
 	overrides.ClusterInfo.Server = c.Server
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
+		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
 	if c.Server != "" {
 		cfg.Host = c.Server // also when the rest comes from a service account
 	}
 	cfg = rest.AddUserAgent(cfg, "contiv-agent")
+	untyped, err := dynamic.NewForConfig(rest.CopyConfig(cfg)) // before the next line: its kinds are JSON only
+	if err != nil {
+		return nil, nil, fmt.Errorf("kube: %w", err)
+	}
 	cfg.AcceptContentTypes, cfg.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("kube: %w", err)
+		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
-	return client, nil
+	return client, untyped, nil
 }
 
 // Source follows an API server. Create with New, start with Run; a Source runs once.
@@ -87,7 +101,6 @@ type Source struct {
 	status event.Sync
 	said   string           // the last sync status, in words
 	faults map[string]error // what is wrong, by resource
-	done   map[string]chan struct{}
 	batch  batch
 	first  time.Time // when the oldest change of batch came
 }
@@ -105,12 +118,14 @@ func New(cfg Config) *Source {
 	if cfg.Batch == 0 {
 		cfg.Batch = 5 * time.Millisecond
 	}
+	if cfg.Discover == 0 {
+		cfg.Discover = 10 * time.Second
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Source{
-		cfg: cfg, log: cfg.Logger.With("source", Name), in: make(chan message),
-		faults: map[string]error{}, done: map[string]chan struct{}{},
+		cfg: cfg, log: cfg.Logger.With("source", Name), in: make(chan message), faults: map[string]error{},
 	}
 }
 
@@ -123,7 +138,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if err := s.cfg.Validate(); err != nil {
 		return err
 	}
-	client, err := s.cfg.client()
+	client, untyped, err := s.cfg.clients()
 	if err != nil {
 		return err
 	}
@@ -134,37 +149,83 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	var informers sync.WaitGroup
 	defer informers.Wait()
 	defer stop()
-	var synced []cache.DoneChecker
+	var first []*following
 	all := resources(client)
 	for i := range all {
-		r := &all[i]
-		inf := r.informer(client, func(err error) {
-			s.send(running, message{resource: r, request: true, err: err})
-		})
-		handler, err := inf.AddEventHandler(s.handler(running, r))
+		f, err := s.follow(running, &all[i], client, func(error) {})
 		if err != nil {
-			return fmt.Errorf("kube: follow %s: %w", r.name, err)
+			return err
 		}
-		s.done[r.name] = make(chan struct{})
-		synced = append(synced, handler.HasSyncedChecker())
-		informers.Go(func() { inf.RunWithContext(running) })
+		informers.Go(f.done.Wait)
+		first = append(first, f)
+	}
+	found := make(chan []*following, 1)
+	if untyped == nil {
+		found <- nil
+	} else {
+		o := s.optional(client, untyped)
+		looking := &resource{name: lookingName}
+		informers.Go(func() {
+			o.run(running, found, func(err error) { s.send(running, message{resource: looking, request: true, err: err}) })
+		})
 	}
 	ready := make(chan struct{})
-	informers.Go(func() { waitFor(running, all, synced, s.done, ready) })
+	informers.Go(func() { waitFor(running, first, found, ready) })
 	return s.loop(ctx, ready)
 }
 
-// waitFor closes ready when every resource has delivered its first list, or is done without.
-func waitFor(ctx context.Context, all []resource, synced []cache.DoneChecker, without map[string]chan struct{}, ready chan<- struct{}) {
-	for i, c := range synced {
-		select {
-		case <-c.Done():
-		case <-without[all[i].name]:
-		case <-ctx.Done():
-			return
-		}
+// optional makes what looks for kinds that may or may not be served.
+func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
+	return &optional{
+		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
+		groups: optionalGroups(), least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
 	}
-	close(ready)
+}
+
+// follow starts an informer. heard is told the result of each of its requests, after the loop is.
+func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
+	ctx, stop := context.WithCancel(parent)
+	r.without = make(chan struct{})
+	inf := r.informer(client, func(err error) {
+		s.send(ctx, message{resource: r, request: true, err: err})
+		heard(err)
+	})
+	handler, err := inf.AddEventHandler(s.handler(ctx, r))
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("kube: follow %s: %w", r.name, err)
+	}
+	f := &following{informer: inf, synced: handler.HasSyncedChecker(), without: r.without, stop: stop}
+	f.gone = func(it *item) { s.send(parent, message{resource: r, before: it}) }
+	f.lost = func() { s.send(parent, message{resource: r, request: true}) } // no fault any more
+	f.done.Go(func() { inf.RunWithContext(ctx) })
+	return f, nil
+}
+
+// waitFor closes ready when every resource has delivered its first list, or is done without; those that have to be found
+// first as well.
+func waitFor(ctx context.Context, first []*following, found <-chan []*following, ready chan<- struct{}) {
+	wait := func(list []*following) bool {
+		for _, f := range list {
+			select {
+			case <-f.synced.Done():
+			case <-f.without:
+			case <-ctx.Done():
+				return false
+			}
+		}
+		return true
+	}
+	if !wait(first) {
+		return
+	}
+	select {
+	case more := <-found:
+		if wait(more) {
+			close(ready)
+		}
+	case <-ctx.Done():
+	}
 }
 
 // handler passes the steps of one informer to the loop. It compares first: most steps of Nodes and Pods mean nothing.
@@ -256,10 +317,10 @@ func (s *Source) heard(m message) {
 	case m.resource.optional && (apierrors.IsNotFound(m.err) || apierrors.IsForbidden(m.err)):
 		delete(s.faults, name)
 		select {
-		case <-s.done[name]:
+		case <-m.resource.without:
 		default:
 			s.log.Warn("going on without "+name, "err", m.err)
-			close(s.done[name])
+			close(m.resource.without)
 		}
 	case errors.Is(m.err, context.Canceled) || apierrors.IsResourceExpired(m.err) || apierrors.IsGone(m.err):
 		// Not a fault: the end, or a request to list again.

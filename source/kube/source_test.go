@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
@@ -23,8 +24,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// blank is an empty object of a resource.
-func blank(resource string) runtime.Object {
+// blank is an empty object of a resource; custom is "group/version Kind" of one that has no type.
+func blank(resource, custom string) runtime.Object {
+	if gv, kind, ok := strings.Cut(custom, " "); ok {
+		o := &unstructured.Unstructured{}
+		o.SetAPIVersion(gv)
+		o.SetKind(kind)
+		return o
+	}
 	switch resource {
 	case "services":
 		return &corev1.Service{}
@@ -45,7 +52,10 @@ func blank(resource string) runtime.Object {
 }
 
 func names(o runtime.Object) (resource string, kind schema.GroupVersionKind) {
-	switch o.(type) {
+	switch o := o.(type) {
+	case *unstructured.Unstructured:
+		kind = o.GroupVersionKind()
+		return plural(kind.Kind) + "." + kind.Group, kind
 	case *corev1.Service:
 		return "services", corev1.SchemeGroupVersion.WithKind("Service")
 	case *discoveryv1.EndpointSlice:
@@ -64,8 +74,8 @@ func names(o runtime.Object) (resource string, kind schema.GroupVersionKind) {
 	return "servicecidrs", networkingv1.SchemeGroupVersion.WithKind("ServiceCIDR")
 }
 
-func listKind(resource string) (kind, apiVersion string) {
-	_, k := names(blank(resource))
+func listKind(resource, custom string) (kind, apiVersion string) {
+	_, k := names(blank(resource, custom))
 	return k.Kind + "List", k.GroupVersion().String()
 }
 
@@ -89,10 +99,16 @@ type follower struct {
 
 func follow(t *testing.T, c kubernetes.Interface) *follower {
 	t.Helper()
+	return followWith(t, Config{Client: c})
+}
+
+func followWith(t *testing.T, cfg Config) *follower {
+	t.Helper()
+	cfg.Batch = 30 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &follower{t: t, events: make(chan string, 1000)}
 	ended := make(chan error, 1)
-	s := New(Config{Client: c, Batch: 30 * time.Millisecond})
+	s := New(cfg)
 	go func() { ended <- s.Run(ctx, func(e event.Event) { f.events <- words(e) }) }()
 	stopped := false
 	f.stop = func() {
@@ -351,7 +367,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	c, err := (&Config{Kubeconfig: writeKubeconfig(t, "http://"+l.Addr().String())}).client()
+	c, _, err := (&Config{Kubeconfig: writeKubeconfig(t, "http://"+l.Addr().String())}).clients()
 	if err != nil {
 		t.Fatal(err)
 	}
