@@ -2,6 +2,8 @@ package policy
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -44,7 +46,7 @@ type Policy struct {
 type Rule struct {
 	Name   string `json:"name"`   // "ingress rule 2", as the object counts its rules
 	Action string `json:"action"` // allow, deny, pass, log
-	Match  string `json:"match"`  // "tcp from selector app == \"web\" to ports 80"; "" everything
+	Match  string `json:"match"`  // "tcp from {app == 'client'} to ports 80"; "" everything
 }
 
 // Describe is what applies to a pod of this node; false: there is no such endpoint.
@@ -98,10 +100,33 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool) []Tier {
 func (p *Processor) describePolicy(tier, name string, egress bool) Policy {
 	msg := p.told.policies[ruleList{tier, name}]
 	out := Policy{Object: p.policyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
+	var written []model.Rule
+	if obj, ok := p.graph.Origin(tier, name); ok {
+		if written = obj.InboundRules; egress {
+			written = obj.OutboundRules
+		}
+	}
+	at := 0
 	for _, r := range rulesOf(msg, egress) {
-		out.Rules = append(out.Rules, Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action), Match: matchText(r)})
+		for at < len(written) && originOf(&written[at], at) != r.RuleId { // it was not understood, and is not in force
+			at++
+		}
+		rule := Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action)}
+		if at < len(written) {
+			_, rule.Match, _ = strings.Cut(written[at].String(), " ")
+			at++
+		}
+		out.Rules = append(out.Rules, rule)
 	}
 	return out
+}
+
+// originOf is what the calculation calls a rule that does not say where it comes from.
+func originOf(r *model.Rule, i int) string {
+	if r.Origin != "" {
+		return r.Origin
+	}
+	return "rule " + strconv.Itoa(i+1)
 }
 
 func actionText(a string) string {

@@ -222,6 +222,13 @@ func TestPodWithoutAddress(t *testing.T) {
 	if len(r.node.Interfaces) > 0 || !slices.Equal(r.node.Isolated, []string{"tap1"}) {
 		t.Errorf("located: %+v", r.node)
 	}
+	r.cause = func(string, bool, int, int) (Cause, bool) { return Cause{Kind: CauseIsolated, Denied: true}, true }
+	if why, _ := p.Explain("tap1", true, 1, 0); why.Text != "denied: prod/web is isolated until its policies are known" {
+		t.Errorf("says %s", why)
+	}
+	if why, _ := p.Explain("tap7", true, 1, 0); why.Text != "denied: the interface is isolated until its policies are known" {
+		t.Errorf("of an interface nobody knows it says %s", why)
+	}
 	remove(p, web()) // nobody isolates it any more
 	_ = p.Flush()
 	if len(r.node.Isolated) > 0 {

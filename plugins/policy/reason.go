@@ -29,7 +29,28 @@ func (p *Processor) Explain(iface string, output bool, place, rule int) (Reason,
 	if !ok {
 		return Reason{}, false
 	}
+	if cause.Endpoint == "" {
+		cause.Endpoint = p.podBehind(iface)
+	}
 	return p.reason(cause), true
+}
+
+// podBehind is the local pod whose interface it is, "namespace/name"; "" if there is none, or if it is several pods'.
+func (p *Processor) podBehind(iface string) string {
+	found := ""
+	for id, pod := range p.local {
+		here := p.names[id.String()] == iface
+		for _, a := range pod.IPs {
+			here = here || p.where[a] == iface
+		}
+		if here && found != "" {
+			return ""
+		}
+		if here {
+			found = id.String()
+		}
+	}
+	return found
 }
 
 func (p *Processor) reason(c Cause) Reason {

@@ -160,12 +160,12 @@ func TestDescribe(t *testing.T) {
 		Ingress: []Tier{{Name: "default", End: "deny", Policies: []Policy{{
 			Object: "NetworkPolicy prod/web", Selector: `app == "web"`,
 			Rules: []Rule{
-				{Name: "ingress rule 1", Action: "allow", Match: "tcp from selected endpoints to ports 80"},
+				{Name: "ingress rule 1", Action: "allow", Match: "tcp from {app == 'client'} to ports 80"},
 				{
 					Name: "ingress rule 2", Action: "pass",
-					Match: "IPv4 not protocol 17 from not selected endpoints ports 1000-2000,1 by name to Service prod/db",
+					Match: "ipv4 not 17 from not {app == 'x'} ports 1000-2000,http to service prod/db",
 				},
-				{Name: "ingress rule 3", Action: "allow", Match: "type 8 not type 3 code 1"},
+				{Name: "ingress rule 3", Action: "allow", Match: "type 8 not type 3/1"},
 			},
 		}}}},
 		Egress: []Tier{{Name: "default", End: "pass", Policies: []Policy{{
