@@ -5,14 +5,14 @@
 //	                                     │ FIFO per connection, replies coalesced
 //	                                     ▼
 //	                                  api.go      one handler per message, VPP's return codes
-//	      ┌──────────────┬───────────────┼──────────────────┬───────────────────┐
+//	      ┌──────────────┬───────────────┼──────────────────┬───────────────────┬──────────────┐
+//	      ▼              ▼               ▼                  ▼                   ▼              ▼
+//	api_interface.go  api_create.go   api_ip.go          api_nat44.go       api_acl.go   api_system.go
+//	      │              │               │                  │                   │
 //	      ▼              ▼               ▼                  ▼                   ▼
-//	api_interface.go  api_create.go   api_ip.go          api_nat44.go        api_system.go
-//	      │              │               │                  │
-//	      ▼              ▼               ▼                  ▼
-//	  interface.go: interfaces     fib.go: tables      sim/nat44ed: the NAT44-ED engine
-//	      │                              │                  │
-//	      └────────── forward.go: Send ──┴───── arc.go ─────┘
+//	  interface.go: interfaces     fib.go: tables   sim/nat44ed: NAT44-ED   sim/acl: ACLs
+//	      │                              │                  │                   │
+//	      └────────── forward.go: Send ──┴───── arc.go ─────┴───────────────────┘
 //
 //	packet ─▶ ethernet-input ─▶ ip4-input ─▶ [ip4-unicast features of the interface] ─▶ ip4-lookup ─┐
 //	            ┌────────────────────────────────────────────────────────────────────────────────┘
@@ -20,12 +20,15 @@
 //	            ├─▶ ip4-local ─▶ the node's own stack (Config.PuntLocal) or what a bare VPP answers
 //	            └─▶ ip4-null, TTL: ip4-icmp-error ─▶ ip4-lookup again, as VPP does
 //
+//	features, input:  cnat-input (Translate) ─▶ acl-plugin-in ─▶ nat44-ed
+//	         output:  nat44-ed ─▶ acl-plugin-out ─▶ cnat-output (Translate)        and the same for ip6, without nat44-ed
+//
 // Invariant: a request is answered with the retval, and a packet meets the fate, that VPP 24.06 (one thread, plugins
-// nat44-ed, af_packet, memif) gives them; what kills VPP makes Crashed non-nil, cuts every connection and stays so until
+// nat44-ed, acl, af_packet, memif) gives them; what kills VPP makes Crashed non-nil, cuts every connection and stays so until
 // Restart. Where that is knowingly not so, BUGS below says it.
 //
 // BUGS. One worker at most is modelled (Config.Workers only changes what nat_worker_dump and show_threads say). ICMP errors are
 // not throttled: the virtual clock stands still between packets, so VPP's window of one error per pair of addresses would
-// hide answers. A route through an attached interface always resolves its next hop: there is no ARP that fails. No
-// multicast, no fragments, no MPLS. Policing of truncated messages is VPP's: dropped without an answer.
+// hide answers. A route through an attached interface always resolves its next hop: there is no ARP that fails. IPv6
+// neighbour discovery that is sent to a multicast group is answered, other multicast is dropped. No fragments, no MPLS. Policing of truncated messages is VPP's: dropped without an answer.
 package sim
