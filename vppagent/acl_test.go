@@ -3,6 +3,7 @@ package vppagent_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"go.fd.io/govpp/api"
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -319,4 +321,31 @@ func diesAfter(t *testing.T, n int, undo bool) bool {
 	l.allConfigured(l.resync())
 	l.quiet("restart of the agent")
 	return left < 0
+}
+
+// TestReclassify: it is asked on every connection, and said in the log if flows outlive their policy.
+func TestReclassify(t *testing.T) {
+	var log strings.Builder
+	l := newLab(t, vppagent.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if got := l.agent.Snapshot().Reclassify; got != vppagent.ReclassifyUnknown {
+		t.Errorf("before a connection: %s", got)
+	}
+	set := func(n string) {
+		if r := l.conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions " + n}})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	set("0")
+	l.agent.Connected(vpp.State{Connected: true, Generation: 1})
+	l.step()
+	if got := l.agent.Snapshot().Reclassify; got != vppagent.ReclassifyOff || !strings.Contains(log.String(), "reclassify sessions 1") {
+		t.Errorf("%s, %s", got, &log)
+	}
+	log.Reset()
+	set("1")
+	l.agent.Connected(vpp.State{Connected: true, Generation: 2})
+	l.step()
+	if got := l.agent.Snapshot().Reclassify; got != vppagent.ReclassifyOn || strings.Contains(log.String(), "reclassify") {
+		t.Errorf("%s, %s", got, &log)
+	}
 }

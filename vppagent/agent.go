@@ -59,6 +59,8 @@ type Agent struct {
 	journal *journal
 	history history
 	foreign []string
+	// reclassify is what VPP said when it was last looked at altogether.
+	reclassify descriptor.Reclassify
 
 	// told: some transaction said what is wanted. Before that nothing in VPP is known to be unwanted, so nothing is removed.
 	told bool

@@ -143,3 +143,14 @@ func TestVPPAccessLists(t *testing.T) {
 		}
 	})
 }
+
+// TestVPPReclassify reads it off a real VPP that was started either way.
+func TestVPPReclassify(t *testing.T) {
+	for startup, want := range map[string]vppagent.Reclassify{"": vppagent.ReclassifyOff, "acl-plugin { reclassify sessions 1 }": vppagent.ReclassifyOn} {
+		agent := vppagent.New(vppagent.Config{Caller: realVPP(t, 0, startup)})
+		agent.Commit(t.Context(), &event.Txn{})
+		if got := agent.Snapshot().Reclassify; got != want {
+			t.Errorf("startup.conf with %q: %s, want %s", startup, got, want)
+		}
+	}
+}

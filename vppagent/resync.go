@@ -19,6 +19,9 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 		if err := a.retrieve(ctx, p, a.g.kinds); err != nil {
 			return err
 		}
+		if err := a.askReclassify(ctx); err != nil {
+			return err
+		}
 		a.stale = false
 		return nil
 	}
@@ -28,6 +31,21 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 		}
 	}
 	return a.refreshUnsure(ctx, p)
+}
+
+// askReclassify finds out whether a policy that is revoked is revoked for flows that exist, once per connection.
+func (a *Agent) askReclassify(ctx context.Context) error {
+	if !a.stale || !slices.ContainsFunc(a.g.kinds, func(k *kind) bool { return k.Stands != nil }) {
+		return nil
+	}
+	r, err := descriptor.Reclassification(ctx, a.cfg.Caller.Do)
+	if err != nil {
+		return err
+	}
+	if a.reclassify = r; r.Consequence() != "" {
+		a.cfg.Logger.Warn("acl sessions", "reclassify", r.String(), "consequence", r.Consequence())
+	}
+	return nil
 }
 
 // refreshUnsure dumps the kinds of which a touched value is unsure.

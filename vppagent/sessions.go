@@ -16,3 +16,13 @@ func (a *Agent) SessionUse(ctx context.Context) (SessionUse, error) {
 	}
 	return descriptor.Sessions(ctx, a.cfg.Caller.Do)
 }
+
+// Reclassify tells whether VPP judges established flows again when access lists change.
+type Reclassify = descriptor.Reclassify
+
+// What VPP may say.
+const (
+	ReclassifyUnknown = descriptor.ReclassifyUnknown
+	ReclassifyOn      = descriptor.ReclassifyOn
+	ReclassifyOff     = descriptor.ReclassifyOff
+)

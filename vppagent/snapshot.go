@@ -14,9 +14,11 @@ import (
 type Snapshot struct {
 	Connected bool // VPP is known to be as told below
 	Foreign   []string
-	History   []*Record // oldest first
-	pages     []*page
-	count     [16]int // of values, by state
+	// Reclassify tells whether VPP judges established flows again when access lists change.
+	Reclassify Reclassify
+	History    []*Record // oldest first
+	pages      []*page
+	count      [16]int // of values, by state
 }
 
 // Status is the state of one value.
@@ -112,7 +114,7 @@ func (b *board) page(n int) *page {
 func (a *Agent) publish() {
 	clear(a.board.fresh)
 	a.snapshot.Store(&Snapshot{
-		Connected: !a.stale && a.away() == nil, Foreign: a.foreign, History: a.history.records,
+		Connected: !a.stale && a.away() == nil, Foreign: a.foreign, Reclassify: a.reclassify, History: a.history.records,
 		pages: slices.Clone(a.board.pages), count: a.board.count,
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/tapv2"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -50,6 +51,7 @@ func Needs() []api.Message {
 		&nat44_ed.Nat44AddDelStaticMappingV2{}, &nat44_ed.Nat44StaticMappingDump{},
 		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.NatWorkerDump{},
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
+		&vlib.CliInband{},
 	}
 }
 
