@@ -1,6 +1,8 @@
 package calc
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -10,7 +12,6 @@ import (
 // flushPolicy brings one policy up to date: it returns the message to send, if any, and the name on the wire it gave
 // up, if any (another policy may have taken it).
 func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left policyKey) {
-	delete(x.notes, p.id.Ref())
 	key := policyKey{}
 	if p.needed() {
 		key = policyKey{p.object.Tier, p.name}
@@ -23,43 +24,51 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 		p.active = false
 	}
 	if !p.needed() {
+		delete(x.notes, p.id.Ref())
 		x.swap(&p.sets, nil)
-		p.sent = nil
+		p.sent, p.sentBook = nil, ""
 		if p.object == nil {
 			delete(x.byID, p.id)
 			x.byHandle[p.handle] = nil
 			x.handles.give(p.handle)
+			x.epoch++ // its number may become another's
 		}
 		return nil, left
 	}
-	msg := x.scanPolicy(p)
 	x.onWire[key], p.sentAs = p, key
-	if p.active && proto.Equal(p.sent, msg) {
+	if p.active && p.sent == p.object {
+		return nil, left // it applies to more endpoints, or fewer: that is all
+	}
+	msg := x.message(p.object, p.rules)
+	x.swap(&p.sets, x.scan.sets)
+	delete(x.notes, p.id.Ref())
+	x.note(p.id.Ref(), x.scan.notes)
+	known := p.active && proto.Equal(x.message(p.sent, p.sentBook), msg)
+	p.active, p.sent, p.sentBook = true, p.object, p.rules
+	if known {
 		return nil, left
 	}
-	p.active, p.sent = true, msg
 	u := &felix.ActivePolicyUpdate{Id: &felix.PolicyID{Tier: key.tier, Name: key.name}, Policy: msg}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
 }
 
-func (x *policies) scanPolicy(p *policy) *felix.Policy {
-	o := p.object
-	scan := scanner{}
-	in, out := o.InboundRules, o.OutboundRules
-	if p.invalid != "" {
+// message is a policy as the data plane gets it. What its rules name and what is wrong with them is left in x.scan.
+func (x *policies) message(o *model.Policy, rules rulebook) *felix.Policy {
+	x.scan.restart()
+	in, out := rules.unpack(&x.unpacked)
+	sel, invalid := x.selectorOf(o)
+	if invalid != "" {
 		// Nobody knows whom it was for: it applies to all it may have been for, and allows nothing.
-		scan.notes = append(scan.notes, p.invalid)
+		x.scan.notes = append(x.scan.notes, invalid)
 		in, out = denials(in), denials(out)
 	}
 	msg := &felix.Policy{
-		InboundRules: scan.scan(in), OutboundRules: scan.scan(out),
-		Untracked: o.Untracked, PreDnat: o.PreDNAT, Namespace: o.Namespace, OriginalSelector: p.selector.String(),
+		InboundRules: x.scan.scan(in), OutboundRules: x.scan.scan(out),
+		Untracked: o.Untracked, PreDnat: o.PreDNAT, Namespace: o.Namespace, OriginalSelector: sel.String(),
 	}
 	if o.Everywhere {
 		msg.PerfHints = []string{"AssumeNeededOnEveryNode"}
 	}
-	x.swap(&p.sets, scan.sets)
-	x.note(p.id.Ref(), scan.notes)
 	return msg
 }
 
@@ -83,10 +92,10 @@ func (x *policies) note(ref model.Ref, reasons []string) {
 }
 
 // swap acquires the sets rules name now and releases those they named before, in this order: a set in both stays.
-func (x *policies) swap(held *map[string]*ipset, want map[string]*ipset) {
-	next := make(map[string]*ipset, len(want))
-	for id, s := range want {
-		next[id] = x.sets.acquire(s)
+func (x *policies) swap(held *[]*ipset, want []*ipset) {
+	next := slices.Clip(want)
+	for i, s := range next {
+		next[i] = x.sets.acquire(s)
 	}
 	for _, s := range *held {
 		x.sets.release(s)
@@ -128,10 +137,10 @@ func (x *policies) scanProfile(name string, ref model.Ref, p *profile) *felix.To
 	if p.object != nil && p.object.Rules != nil {
 		in, out = p.object.Rules.Inbound, p.object.Rules.Outbound
 	}
-	scan := scanner{}
-	msg := &felix.Profile{InboundRules: scan.scan(in), OutboundRules: scan.scan(out)}
-	x.swap(&p.sets, scan.sets)
-	x.note(ref, scan.notes)
+	x.scan.restart()
+	msg := &felix.Profile{InboundRules: x.scan.scan(in), OutboundRules: x.scan.scan(out)}
+	x.swap(&p.sets, x.scan.sets)
+	x.note(ref, x.scan.notes)
 	if p.sent != nil && proto.Equal(p.sent, msg) {
 		return nil
 	}

@@ -50,13 +50,19 @@ type endpoints struct {
 	byHandle []*endpoint
 	handles  handles
 	dirty    map[endpointKey]struct{}
-	sent     map[endpointKey]proto.Message
+	sent     map[endpointKey]sentEndpoint
+	shared   map[uint64][]*tierShare // by hash
+}
+
+type sentEndpoint struct {
+	msg   proto.Message
+	tiers *tierShare
 }
 
 func newEndpoints(p *policies) *endpoints {
 	x := &endpoints{
 		policies: p, byKey: map[endpointKey]*endpoint{}, dirty: map[endpointKey]struct{}{},
-		sent: map[endpointKey]proto.Message{},
+		sent: map[endpointKey]sentEndpoint{}, shared: map[uint64][]*tierShare{},
 	}
 	p.stale = func(h uint32) { x.dirty[x.byHandle[h].key] = struct{}{} }
 	return x
@@ -120,25 +126,29 @@ func (x *endpoints) flush() (updates, removes []*felix.ToDataplane) {
 	clear(x.dirty)
 	slices.SortFunc(keys, endpointKey.compare)
 	for _, key := range keys {
-		ep := x.byKey[key]
+		ep, old := x.byKey[key], x.sent[key]
 		if ep == nil {
-			if x.sent[key] != nil {
+			if old.msg != nil {
 				delete(x.sent, key)
+				x.unshare(old.tiers)
 				removes = append(removes, endpointRemove(key))
 			}
 			continue
 		}
-		msg, update := x.resolve(ep)
-		if old := x.sent[key]; old == nil || !proto.Equal(old, msg) {
-			x.sent[key] = msg
-			updates = append(updates, update)
+		tiers := x.share(ep.handle)
+		msg, update := resolve(ep, tiers.lists)
+		if old.msg != nil && proto.Equal(old.msg, msg) {
+			x.unshare(tiers)
+			continue
 		}
+		x.sent[key] = sentEndpoint{msg, tiers}
+		x.unshare(old.tiers)
+		updates = append(updates, update)
 	}
 	return updates, removes
 }
 
-func (x *endpoints) resolve(ep *endpoint) (proto.Message, *felix.ToDataplane) {
-	t := tiersOf(x.ordered(ep.handle))
+func resolve(ep *endpoint, t tierLists) (proto.Message, *felix.ToDataplane) {
 	if ep.host != nil {
 		msg := hostMessage(ep.host, t)
 		u := &felix.HostEndpointUpdate{Id: &felix.HostEndpointID{EndpointId: ep.key.endpoint}, Endpoint: msg}

@@ -245,14 +245,17 @@ func (g *Graph) flushPolicies(out []*felix.ToDataplane) []*felix.ToDataplane {
 	return out
 }
 
-// Origin returns the policy that was sent under a name, for whoever asks which object decided. The rules in the message
-// say in their RuleId which of its rules they are.
+// Origin returns the policy that was sent under a name, as of the latest SetPolicy, for whoever asks which object decided.
+// It is a copy: lists that are empty are nil. The rules in the message say in their RuleId which of its rules they are.
 func (g *Graph) Origin(tier, name string) (*model.Policy, bool) {
 	p := g.policies.onWire[policyKey{tier, name}]
 	if p == nil || p.object == nil {
 		return nil, false
 	}
-	return p.object, true
+	object := *p.object
+	var all []model.Rule
+	object.InboundRules, object.OutboundRules = p.rules.unpack(&all)
+	return &object, true
 }
 
 // Notes say, for each active policy and profile, what of it could not be understood, in a stable order.

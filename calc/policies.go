@@ -20,16 +20,17 @@ func (k policyKey) compare(o policyKey) int {
 // policy is a policy and what became of it.
 type policy struct {
 	id       model.PolicyID
-	object   *model.Policy // nil: deleted since the last flush
-	name     string        // Felix's
-	handle   uint32        // its selector's number among local endpoints
+	object   *model.Policy // without its rules; nil: deleted since the last flush
+	rules    rulebook
+	name     string // Felix's
+	handle   uint32 // its selector's number among local endpoints
 	selector *selector.Selector
-	invalid  string // why the selector makes no sense; "" if it does
-	matches  int    // local endpoints it applies to
-	active   bool   // the data plane has it,
+	matches  int  // local endpoints it applies to
+	active   bool // the data plane has it,
 	sentAs   policyKey
-	sent     *felix.Policy     // with this text
-	sets     map[string]*ipset // acquired
+	sent     *model.Policy // made of this, without its rules,
+	sentBook rulebook      // and these rules
+	sets     []*ipset      // acquired
 }
 
 // needed tells whether the data plane is to have the policy.
@@ -48,12 +49,15 @@ type profile struct {
 	object *model.Profile
 	users  int // local endpoints that name it
 	sent   *felix.Profile
-	sets   map[string]*ipset
+	sets   []*ipset
 }
 
 // policies finds which policies and profiles are active on this node, and scans their rules.
 type policies struct {
 	sets      *sets
+	scan      scanner      // scratch
+	unpacked  []model.Rule // scratch
+	selectors selectorCache
 	local     *labelIndex // local endpoints × policies' selectors
 	byID      map[model.PolicyID]*policy
 	byHandle  []*policy
@@ -64,16 +68,20 @@ type policies struct {
 	dirty     map[model.PolicyID]*policy
 	dirtyProf map[string]struct{}
 	notes     map[model.Ref][]model.Note
+	// epoch counts the changes of policies and tiers that show in endpoints' tiers although the same policies match.
+	epoch uint64
 	// stale is called with the local endpoints (by number) whose tiers may look different now.
 	stale func(endpoint uint32)
 }
 
 func newPolicies(s *sets) *policies {
-	return &policies{
+	x := &policies{
 		sets: s, local: newLabelIndex(), byID: map[model.PolicyID]*policy{}, onWire: map[policyKey]*policy{},
 		tiers: map[string]*tier{}, profiles: map[string]*profile{}, dirty: map[model.PolicyID]*policy{},
 		dirtyProf: map[string]struct{}{}, notes: map[model.Ref][]model.Note{},
 	}
+	x.scan.selectors, x.scan.known = &x.selectors, s.byID
+	return x
 }
 
 // setPolicy gives a policy, or takes it away if object is nil.
@@ -95,24 +103,33 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	if old != nil && (object == nil || old.Tier != object.Tier) {
 		x.leaveTier(p, old.Tier)
 	}
-	p.object = object
 	if object == nil {
+		p.object, p.rules = nil, ""
 		x.setSelector(p, nil)
 		return
 	}
+	head := *object
+	head.InboundRules, head.OutboundRules = nil, nil
+	p.object, p.rules = &head, pack(object.InboundRules, object.OutboundRules)
 	p.name = object.FelixName()
 	if old == nil || old.Tier != object.Tier {
 		x.tier(object.Tier).policies[p] = true
 	}
-	sel, err := selector.Parse(object.Selector)
-	p.invalid = ""
-	if err != nil {
-		sel, p.invalid = widest(object.Namespace), err.Error()
-	}
+	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)
 	if old != nil && !sameMetadata(old, object) {
+		x.epoch++
 		x.eachEndpoint(p, x.stale)
 	}
+}
+
+// selectorOf is the selector of a policy. One that makes no sense is reported, and stands for all it may have meant.
+func (x *policies) selectorOf(object *model.Policy) (sel *selector.Selector, invalid string) {
+	sel, err := x.selectors.parse(object.Selector)
+	if err != nil {
+		return widest(object.Namespace), err.Error()
+	}
+	return sel, ""
 }
 
 // widest is what a policy with a senseless selector applies to: all it may have meant.
@@ -201,6 +218,7 @@ func (x *policies) setTier(name string, object *model.Tier) {
 	t := x.tier(name)
 	if t.object == nil || object == nil || *t.object != *object {
 		t.object = object
+		x.epoch++
 		for p := range t.policies {
 			x.eachEndpoint(p, x.stale)
 		}

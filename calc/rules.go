@@ -12,8 +12,20 @@ import (
 
 // scanner turns rules of the model into Felix's: selectors, named ports and services become IP sets.
 type scanner struct {
-	sets  map[string]*ipset // what the rules scanned so far name
-	notes []string          // what could not be understood
+	selectors *selectorCache
+	known     map[string]*ipset // of the whole graph
+	named     map[string]bool   // by the rules scanned so far
+	sets      []*ipset          // these
+	notes     []string          // what could not be understood
+}
+
+// restart makes the scanner ready for the rules of another policy. Its lists are made anew.
+func (x *scanner) restart() {
+	if len(x.named) > 64 { // clearing a map costs what it once held
+		x.named = nil
+	}
+	clear(x.named)
+	x.sets, x.notes = nil, nil
 }
 
 // scan converts a list of rules. A rule that cannot be understood fails closed: an allow is left out; a deny, and a pass
@@ -57,10 +69,10 @@ func (x *scanner) rule(r *model.Rule) *felix.Rule {
 	proto := namedPortProtocol(r.Protocol)
 	src, dst := x.side(&r.Source, proto), x.side(&r.Destination, proto)
 	if s := r.Source.Service; s.Name != "" {
-		src.sets = append(src.sets, x.use(serviceSet(s, false)))
+		src.sets = append(src.sets, x.service(s, false))
 	}
 	if s := r.Destination.Service; s.Name != "" {
-		dst.ipPortSets = append(dst.ipPortSets, x.use(serviceSet(s, true)))
+		dst.ipPortSets = append(dst.ipPortSets, x.service(s, true))
 	}
 	out := &felix.Rule{
 		Action: string(r.Action), IpVersion: ipVersion(r),
@@ -113,10 +125,10 @@ func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
 	s.portSets = x.portSets(sel, proto, names)
 	s.notPortSets = x.portSets(sel, proto, notNames)
 	if sel != nil && (len(s.ports) > 0 || len(names) == 0) {
-		s.sets = []string{x.use(selectorSet(sel))}
+		s.sets = []string{x.whole(sel)}
 	}
 	if not := x.parse(negative); not != nil {
-		s.notSets = []string{x.use(selectorSet(not))}
+		s.notSets = []string{x.whole(not)}
 	}
 	return s
 }
@@ -126,7 +138,7 @@ func (x *scanner) parse(text string) *selector.Selector {
 	if text == "" {
 		return nil
 	}
-	sel, err := selector.Parse(text)
+	sel, err := x.selectors.parse(text)
 	if err != nil {
 		x.notes = append(x.notes, err.Error())
 		return nil
@@ -134,14 +146,30 @@ func (x *scanner) parse(text string) *selector.Selector {
 	return sel
 }
 
-func (x *scanner) use(s *ipset) string {
-	if x.sets == nil {
-		x.sets = map[string]*ipset{}
+// use notes that the rules name a set; fresh makes it if the graph does not know it.
+func (x *scanner) use(id string, fresh func() *ipset) string {
+	if x.named[id] {
+		return id
 	}
-	if x.sets[s.id] == nil {
-		x.sets[s.id] = s
+	if x.named == nil {
+		x.named = map[string]bool{}
 	}
+	x.named[id] = true
+	s := x.known[id]
+	if s == nil {
+		s = fresh()
+	}
+	x.sets = append(x.sets, s)
 	return s.id
+}
+
+func (x *scanner) whole(sel *selector.Selector) string {
+	return x.use(sel.UniqueID(), func() *ipset { return selectorSet(sel) })
+}
+
+func (x *scanner) service(svc model.ServiceID, withPorts bool) string {
+	s := serviceSet(svc, withPorts)
+	return x.use(s.id, func() *ipset { return s })
 }
 
 func (x *scanner) portSets(sel *selector.Selector, proto model.Protocol, names []string) (ids []string) {
@@ -149,7 +177,8 @@ func (x *scanner) portSets(sel *selector.Selector, proto model.Protocol, names [
 		sel = selector.All()
 	}
 	for _, name := range names {
-		ids = append(ids, x.use(portSet(sel, proto, name)))
+		s := portSet(sel, proto, name)
+		ids = append(ids, x.use(s.id, func() *ipset { return s }))
 	}
 	return ids
 }

@@ -120,8 +120,9 @@ func TestOrigin(t *testing.T) {
 	g.InSync()
 	m := mirror.New()
 	m.Apply(g.Flush(), true)
-	if got, ok := g.Origin("default", "p"); !ok || got != p {
-		t.Errorf("origin %v", got)
+	got, _ := g.Origin("default", "p")
+	if diff := cmp.Diff(p, got); diff != "" {
+		t.Errorf("origin:\n%s", diff)
 	}
 	var ids []string
 	for _, v := range m.Things {

@@ -9,6 +9,50 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
+// tierShare is the tiers of all endpoints that the same policies apply to: they are sorted once, and stored once.
+type tierShare struct {
+	matches []uint32
+	epoch   uint64
+	lists   tierLists
+	hash    uint64
+	users   int
+}
+
+// share returns the tiers of a local endpoint, and counts one user more.
+func (x *endpoints) share(handle uint32) *tierShare {
+	matches := x.policies.local.matches(handle)
+	hash := uint64(14695981039346656037) // FNV-1a, a word at a time
+	for _, m := range matches {
+		hash = (hash ^ uint64(m)) * 1099511628211
+	}
+	for _, s := range x.shared[hash] {
+		if s.epoch == x.policies.epoch && slices.Equal(s.matches, matches) {
+			s.users++
+			return s
+		}
+	}
+	s := &tierShare{
+		matches: slices.Clone(matches), epoch: x.policies.epoch, lists: tiersOf(x.ordered(matches)), hash: hash, users: 1,
+	}
+	x.shared[hash] = append(x.shared[hash], s)
+	return s
+}
+
+// unshare forgets one user.
+func (x *endpoints) unshare(s *tierShare) {
+	if s == nil {
+		return
+	}
+	if s.users--; s.users > 0 {
+		return
+	}
+	if left := removeFirst(x.shared[s.hash], s); len(left) > 0 {
+		x.shared[s.hash] = left
+	} else {
+		delete(x.shared, s.hash)
+	}
+}
+
 // tierPolicies is one tier and those of its policies that apply to an endpoint, in order.
 type tierPolicies struct {
 	name     string
@@ -17,8 +61,7 @@ type tierPolicies struct {
 }
 
 // ordered sorts the policies that apply to a local endpoint: it costs what the endpoint has, not what the node has.
-func (x *endpoints) ordered(handle uint32) []tierPolicies {
-	matches := x.policies.local.matches(handle)
+func (x *endpoints) ordered(matches []uint32) []tierPolicies {
 	list := make([]*policy, len(matches))
 	for i, h := range matches {
 		list[i] = x.policies.byHandle[h]

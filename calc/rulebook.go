@@ -1,0 +1,288 @@
+package calc
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// rulebook is the rules of a policy, packed: most policies of a cluster apply to no endpoint of this node and wait, and
+// a rule of the model is large, most of it empty. Equal rulebooks are equal rules.
+type rulebook string
+
+// pack packs rules. What is empty is nil when they are unpacked.
+func pack(inbound, outbound []model.Rule) rulebook {
+	if len(inbound)+len(outbound) == 0 {
+		return ""
+	}
+	w := packer{out: make([]byte, 0, 64)}
+	w.rules(&inbound, nil)
+	w.rules(&outbound, nil)
+	return rulebook(w.out)
+}
+
+// unpack returns the rules. The lists are valid until scratch is used again; what they refer to stays valid.
+func (b rulebook) unpack(scratch *[]model.Rule) (inbound, outbound []model.Rule) {
+	if b == "" {
+		return nil, nil
+	}
+	w := packer{in: string(b), reading: true}
+	*scratch = (*scratch)[:0]
+	if n := w.rules(nil, scratch); n > 0 {
+		inbound = (*scratch)[:n:n]
+	}
+	if w.rules(nil, scratch) > 0 {
+		outbound = (*scratch)[len(inbound):]
+	}
+	return inbound, outbound
+}
+
+// packer writes or reads: one description of the form serves both directions, so that they cannot differ. Writing only
+// reads what it is given: it may be shared.
+type packer struct {
+	out     []byte
+	in      string
+	reading bool
+	mask    uint16 // which fields of the present group are there
+	field   int    // number of the next one
+}
+
+// rules appends to scratch when reading, and returns how many there are.
+func (w *packer) rules(list, scratch *[]model.Rule) int {
+	if !w.reading {
+		w.out = binary.AppendUvarint(w.out, uint64(len(*list)))
+		for i := range *list {
+			w.rule(&(*list)[i])
+		}
+		return len(*list)
+	}
+	n := int(w.uvarint())
+	for range n {
+		*scratch = append(*scratch, model.Rule{})
+		w.rule(&(*scratch)[len(*scratch)-1])
+	}
+	return n
+}
+
+func (w *packer) rule(r *model.Rule) {
+	w.group(func() {
+		w.text((*string)(&r.Action))
+		w.small(&r.IPVersion)
+		w.small(&r.Protocol.Number)
+		w.text(&r.Protocol.Name)
+		w.small(&r.NotProtocol.Number)
+		w.text(&r.NotProtocol.Name)
+		w.icmp(&r.ICMP)
+		w.icmp(&r.NotICMP)
+		w.http(&r.HTTP)
+		w.annotations(&r.Annotations)
+		w.text(&r.Origin)
+	})
+	w.peer(&r.Source)
+	w.peer(&r.Destination)
+}
+
+func (w *packer) peer(p *model.Peer) {
+	w.group(func() {
+		w.nets(&p.Nets)
+		w.ports(&p.Ports)
+		w.text(&p.Selector)
+		w.nets(&p.NotNets)
+		w.ports(&p.NotPorts)
+		w.text(&p.NotSelector)
+		w.text(&p.Service.Namespace)
+		w.text(&p.Service.Name)
+		w.text(&p.OriginalSelector)
+		w.text(&p.OriginalNamespaceSelector)
+		w.text(&p.OriginalNotSelector)
+		w.texts(&p.ServiceAccountNames)
+		w.text(&p.ServiceAccountSelector)
+	})
+}
+
+// group is up to sixteen fields, headed by which of them are not empty.
+func (w *packer) group(fields func()) {
+	w.mask, w.field = 0, 0
+	if w.reading {
+		w.mask = uint16(w.in[0]) | uint16(w.in[1])<<8
+		w.in = w.in[2:]
+		fields()
+		return
+	}
+	head := len(w.out)
+	w.out = append(w.out, 0, 0)
+	fields()
+	binary.LittleEndian.PutUint16(w.out[head:], w.mask)
+}
+
+// has begins a field: when writing it notes whether it is there, when reading it tells.
+func (w *packer) has(present bool) bool {
+	if w.reading {
+		present = w.mask>>w.field&1 == 1
+	} else if present {
+		w.mask |= 1 << w.field
+	}
+	w.field++
+	return present
+}
+
+func (w *packer) uvarint() uint64 {
+	var v uint64
+	for shift := 0; ; shift += 7 {
+		b := w.in[0]
+		w.in = w.in[1:]
+		if v |= uint64(b&0x7f) << shift; b < 0x80 {
+			return v
+		}
+	}
+}
+
+// count writes or reads the length of what follows.
+func (w *packer) count(n int) int {
+	if w.reading {
+		return int(w.uvarint())
+	}
+	w.out = binary.AppendUvarint(w.out, uint64(n))
+	return n
+}
+
+func (w *packer) bytes(s *string) {
+	n := w.count(len(*s))
+	if !w.reading {
+		w.out = append(w.out, *s...)
+		return
+	}
+	*s, w.in = w.in[:n], w.in[n:]
+}
+
+func (w *packer) octet(b *uint8) {
+	if !w.reading {
+		w.out = append(w.out, *b)
+		return
+	}
+	*b, w.in = w.in[0], w.in[1:]
+}
+
+func (w *packer) port(p *uint16) {
+	if n := w.count(int(*p)); w.reading {
+		*p = uint16(n)
+	}
+}
+
+func (w *packer) text(s *string) {
+	if w.has(*s != "") {
+		w.bytes(s)
+	}
+}
+
+func (w *packer) small(b *uint8) {
+	if w.has(*b != 0) {
+		w.octet(b)
+	}
+}
+
+// listOf writes or reads each element of a list that may be empty.
+func listOf[T any](w *packer, items *[]T, one func(*T)) {
+	if !w.has(len(*items) > 0) {
+		return
+	}
+	n := w.count(len(*items))
+	if w.reading {
+		*items = make([]T, n)
+	}
+	for i := range *items {
+		one(&(*items)[i])
+	}
+}
+
+func (w *packer) texts(items *[]string) { listOf(w, items, w.bytes) }
+
+func (w *packer) nets(items *[]netip.Prefix) {
+	listOf(w, items, func(p *netip.Prefix) {
+		if !w.reading {
+			raw, _ := p.MarshalBinary() // it has no errors
+			text := string(raw)
+			w.bytes(&text)
+			return
+		}
+		var text string
+		w.bytes(&text)
+		_ = p.UnmarshalBinary([]byte(text)) // we wrote it
+	})
+}
+
+func (w *packer) ports(items *[]model.PortMatch) {
+	listOf(w, items, func(p *model.PortMatch) {
+		w.port(&p.First)
+		w.port(&p.Last)
+		w.bytes(&p.Name)
+	})
+}
+
+// pointer writes or reads what a pointer that may be nil points at.
+func pointer[T any](w *packer, p **T, fields func(*T)) {
+	if !w.has(*p != nil) {
+		return
+	}
+	if w.reading {
+		*p = new(T)
+	}
+	fields(*p)
+}
+
+func (w *packer) icmp(m **model.ICMPMatch) {
+	pointer(w, m, func(m *model.ICMPMatch) {
+		w.octet(&m.Type)
+		code := uint8(0)
+		if m.HasCode {
+			code = 1
+		}
+		w.octet(&code)
+		w.octet(&m.Code)
+		if w.reading {
+			m.HasCode = code == 1
+		}
+	})
+}
+
+func (w *packer) http(m **model.HTTPMatch) {
+	pointer(w, m, func(m *model.HTTPMatch) {
+		methods, paths := w.count(len(m.Methods)), w.count(len(m.Paths))
+		if w.reading {
+			m.Methods, m.Paths = slices.Grow(m.Methods, methods)[:methods], slices.Grow(m.Paths, paths)[:paths]
+		}
+		for i := range m.Methods {
+			w.bytes(&m.Methods[i])
+		}
+		for i := range m.Paths {
+			w.bytes(&m.Paths[i].Exact)
+			w.bytes(&m.Paths[i].Prefix)
+		}
+	})
+}
+
+func (w *packer) annotations(m *map[string]string) {
+	if !w.has(len(*m) > 0) {
+		return
+	}
+	keys := make([]string, 0, len(*m))
+	for k := range *m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys) // equal rules, equal rulebooks
+	n := w.count(len(keys))
+	if w.reading {
+		*m = make(map[string]string, n)
+		keys = make([]string, n)
+	}
+	for _, k := range keys {
+		v := (*m)[k]
+		w.bytes(&k)
+		w.bytes(&v)
+		if w.reading {
+			(*m)[k] = v
+		}
+	}
+}
