@@ -38,7 +38,8 @@ func startVPP(tb testing.TB) (dialer, func()) {
 		"statseg", "{", "socket-name", dir+"/stats.sock", "size", "64M", "page-size", "4k", "}",
 		"memory", "{", "main-heap-size", "1G", "main-heap-page-size", "4k", "}",
 		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
-		"plugins", "{", "plugin", "default", "{", "disable", "}", "plugin", "nat_plugin.so", "{", "enable", "}", "}",
+		"plugins", "{", "plugin", "default", "{", "disable", "}", "plugin", "nat_plugin.so", "{", "enable", "}",
+		"plugin", "acl_plugin.so", "{", "enable", "}", "}",
 	)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
