@@ -16,7 +16,8 @@
 // Which packet is judged. The one behind the service: real backend, target port. The client is who the packet says it is: if
 // a service hides it behind an address of the node or of the translation, that address is the client. A connection needs the
 // leave of the egress of its source and of the ingress of its destination. Answers, and ICMP errors (types 3, 11, 12; of
-// ICMPv6 1 to 4) always pass; so does neighbour discovery (ICMPv6 133 to 136).
+// ICMPv6 1 to 4) always pass; so does neighbour discovery
+// (ICMPv6 135 and 136; a pod may also ask for routers, and hear of them, 133 and 134).
 //
 // What no policy stops. A pod to its own address. A node to its own pods (from any of the node's addresses; probes); another
 // node's address is like one from outside. A pod that reaches itself by way of a service, and whoever else is hidden behind

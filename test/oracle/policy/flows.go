@@ -64,7 +64,7 @@ func (w *World) Flows(n int) []Flow {
 func (w *World) contents(n int, v4 bool) []Flow {
 	numbers := []uint16{80}
 	for _, p := range w.numbers {
-		numbers = append(numbers, p, p, p, p-1, p+1)
+		numbers = append(numbers, p, p, p, max(p-1, 1), max(p+1, p))
 	}
 	var out []Flow
 	for range n {
@@ -114,4 +114,10 @@ func last(p netip.Prefix) netip.Addr {
 	}
 	a, _ := netip.AddrFromSlice(bytes) // 4 or 16 bytes: always good
 	return a
+}
+
+// Sample is at most n of the flows, drawn at random.
+func (w *World) Sample(flows []Flow, n int) []Flow {
+	w.rng.Shuffle(len(flows), func(i, j int) { flows[i], flows[j] = flows[j], flows[i] })
+	return flows[:min(n, len(flows))]
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Shrink takes away from objects whatever it can while they still fail: whole objects, then fields and elements of lists. What
-// is left is small enough to be understood, and to be pasted into a story.
+// Shrink takes away from objects whatever it can while they still fail: whole objects, then fields and elements of lists. The
+// status of an object stays. What is left is small enough to be understood, and to be pasted into a story.
 func Shrink(objects []Object, fails func([]Object) bool) []Object {
 	for {
 		smaller := shrinkEach(shrinkList(objects, fails), fails)
@@ -57,7 +57,7 @@ func shrinkEach(objects []Object, fails func([]Object) bool) []Object {
 			objects = others
 			return true
 		}
-		for _, part := range []string{"spec", "metadata", "status", "endpoints", "ports"} {
+		for _, part := range []string{"spec", "metadata", "endpoints", "ports"} {
 			shrinkTree(t, part, try)
 		}
 	}

@@ -155,7 +155,7 @@ func (f *Flow) alwaysPasses() bool {
 	case ICMP:
 		return f.Type == 3 || f.Type == 11 || f.Type == 12
 	case ICMPv6:
-		return f.Type >= 1 && f.Type <= 4 || f.Type >= 133 && f.Type <= 136
+		return f.Type >= 1 && f.Type <= 4 || f.Type >= 135 && f.Type <= 136
 	}
 	return false
 }

@@ -1,0 +1,425 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+)
+
+// facts is what the nodes of a cluster know beside policies.
+type facts struct {
+	names   []string
+	own     map[string][]netip.Addr // a node's addresses
+	pods    map[netip.Addr]string   // → interface
+	at      map[netip.Addr]string   // pods and nodes → node
+	hairpin map[string]netip.Addr   // a node's address for clients it hides
+}
+
+func factsOf(objects []policy.Object) *facts {
+	f := &facts{own: map[string][]netip.Addr{}, pods: map[netip.Addr]string{}, at: map[netip.Addr]string{}, hairpin: map[string]netip.Addr{}}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Node:
+			f.names = append(f.names, o.Name)
+			f.hairpin[o.Name] = netip.AddrFrom4([4]byte{10, 2, byte(len(f.names)), 254})
+			for _, a := range o.Status.Addresses {
+				ip := netip.MustParseAddr(a.Address)
+				f.own[o.Name] = append(f.own[o.Name], ip)
+				f.at[ip] = o.Name
+			}
+		case *corev1.Pod:
+			if o.Spec.HostNetwork || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
+				continue
+			}
+			for _, ip := range o.Status.PodIPs {
+				a := netip.MustParseAddr(ip.IP)
+				f.pods[a], f.at[a] = "pod-"+o.Namespace+"/"+o.Name, o.Spec.NodeName
+			}
+		}
+	}
+	return f
+}
+
+// whole tells that a flow can be asked about: the nodes it speaks of are there, with their addresses.
+func (f *facts) whole(flow policy.Flow) bool {
+	for _, a := range []netip.Addr{flow.Src, flow.Dst} {
+		if f.pods[a] != "" && f.own[f.at[a]] == nil {
+			return false
+		}
+	}
+	return f.own[flow.Node] != nil
+}
+
+// frontends are what services answer at: cluster IPs, and, for node ports, the addresses of the nodes.
+func (f *facts) frontends() []netip.Prefix {
+	out := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
+	for _, addrs := range f.own {
+		for _, a := range addrs {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
+}
+
+// views are the two ways of VPP to see services, and what a renderer makes of them.
+var views = [...]struct {
+	name   string
+	v4, v6 acl.View
+}{{"cnat", acl.PostDNAT, acl.PostDNAT}}
+
+// node is the policy part of an agent, and a renderer for each view.
+type node struct {
+	name      string
+	processor *rules.Processor
+	renderers [len(views)]*acl.Renderer
+	sinks     [len(views)]*sink
+	states    [len(views)][]*lists // since the last change, those on the way included
+	facts     *facts
+	bytes     bool
+	again     [len(views)]bool
+	where     map[netip.Addr]string
+}
+
+func newNode(name string, bytes bool) *node {
+	n := &node{name: name, bytes: bytes}
+	for i := range views {
+		n.sinks[i] = &sink{owners: map[string]map[string]proto.Message{}}
+		n.renderers[i] = acl.New(acl.Config{}, n.sinks[i])
+	}
+	n.processor = rules.New(rules.Config{NodeName: name}, n)
+	return n
+}
+
+// OnUpdate implements the driver.
+func (n *node) OnUpdate(m *felix.ToDataplane) {
+	for _, r := range n.renderers {
+		r.OnUpdate(m)
+	}
+}
+
+// SetNode implements the driver: what the processor does not know without services it is told here.
+func (n *node) SetNode(told rules.Node) {
+	n.where = told.Interfaces
+	n.tell()
+}
+
+func (n *node) tell() {
+	for i, v := range views {
+		n.renderers[i].SetNode(acl.Node{
+			View4: v.v4, View6: v.v6, Interfaces: n.where, Uplink: uplink, Overlay: overlay, Host: hostIf,
+			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), ByteMatch6: n.bytes,
+		})
+	}
+}
+
+// Apply implements the driver.
+func (n *node) Apply() (again bool) {
+	for i, r := range n.renderers {
+		n.again[i] = r.Apply()
+		n.states[i] = append(n.states[i], readLists(n.sinks[i].owners))
+		again = again || n.again[i]
+	}
+	return again
+}
+
+// Resync implements the driver.
+func (n *node) Resync() {
+	for _, r := range n.renderers {
+		r.Resync()
+	}
+}
+
+// Cause implements the driver.
+func (n *node) Cause(string, bool, int, int) (c rules.Cause, ok bool) { return c, false }
+
+// take changes the node's objects until nothing more follows.
+func (n *node) take(changes []event.Change, f *facts) error {
+	n.facts = f
+	mine := map[netip.Addr]string{}
+	for a, iface := range f.pods {
+		if f.at[a] == n.name {
+			mine[a] = iface
+		}
+	}
+	for i := range views {
+		last := len(n.states[i]) - 1
+		n.states[i] = n.states[i][max(last, 0):] // the one from before stays
+	}
+	n.processor.Located(&event.Located{Pods: mine})
+	for _, ch := range changes {
+		n.processor.Apply(ch)
+	}
+	n.tell()
+	for range 10 {
+		if err := n.processor.Flush(); err != nil {
+			return err
+		}
+		if !n.processor.Again() {
+			return n.broken()
+		}
+	}
+	return fmt.Errorf("%s: no end to the states on the way", n.name)
+}
+
+func (n *node) broken() error {
+	for i, states := range n.states {
+		for _, l := range states {
+			if len(l.broken) > 0 {
+				return fmt.Errorf("%s, %s: %v", n.name, views[i].name, l.broken)
+			}
+		}
+	}
+	return nil
+}
+
+// nodes is the nodes of a cluster.
+type nodes []*node
+
+func newNodes(names []string, seed uint64) nodes {
+	var out nodes
+	for _, name := range names {
+		out = append(out, newNode(name, seed%8 == 0))
+	}
+	return out
+}
+
+func (ns nodes) take(changes []policy.Change, f *facts) error {
+	list, err := told(changes)
+	if err != nil {
+		return err
+	}
+	for _, n := range ns {
+		if err := n.take(list, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// network is the cluster in a view; step counts the states since before the last change (-1: the last).
+func (ns nodes) network(view, step int, f *facts) *network {
+	out := &network{pods: f.pods, at: f.at, first: map[string]netip.Addr{}, lists: map[string]*lists{}}
+	for _, n := range ns {
+		states := n.states[view]
+		at := len(states) - 1
+		if step >= 0 {
+			at = min(step, at)
+		}
+		out.lists[n.name] = states[at]
+		out.first[n.name] = f.own[n.name][0]
+	}
+	return out
+}
+
+func (ns nodes) networks(step int, f *facts) (out [len(views)]*network) {
+	for i := range views {
+		out[i] = ns.network(i, step, f)
+	}
+	return out
+}
+
+// entry is how a flow can come to be: directly, or by way of a service.
+type entry struct {
+	flow policy.Flow
+	in   string
+	seen packet // by the first hook
+	text string
+}
+
+// entries are the ways a flow can come to be. In the view before translation the first hook sees the service. What a pod sends
+// to its own address stays in the pod, unless a service leads it there.
+func (f *facts) entries(flow policy.Flow, n *network, pre bool) []entry {
+	in := n.door(flow.Node, flow.Src)
+	dialled := entry{flow, in, packetOf(&flow), "by way of a cluster IP"}
+	if pre {
+		dialled.seen.dst, dialled.seen.dport = netip.MustParseAddr("10.96.0.10"), 8001
+	}
+	ported := flow.Proto == policy.TCP || flow.Proto == policy.UDP
+	served := f.pods[flow.Dst] != "" && flow.Dst.Is4() && ported
+	if flow.Src == flow.Dst {
+		if pre {
+			dialled.flow.Src = f.hairpin[flow.Node] // before the output hook sees it
+		}
+		if !served {
+			return nil
+		}
+		return []entry{dialled}
+	}
+	out := []entry{{flow, in, packetOf(&flow), "directly"}}
+	if !served {
+		return out
+	}
+	out = append(out, dialled)
+	if in != uplink {
+		return out
+	}
+	hidden := dialled // the node hides the client behind an address of its own
+	hidden.text = "by way of a node port"
+	hidden.flow.Src = f.hairpin[flow.Node]
+	hidden.seen.dst, hidden.seen.dport = flow.Dst, flow.DstPort
+	if pre {
+		hidden.seen.dst, hidden.seen.dport = f.own[flow.Node][0], 30001
+	}
+	return append(out, hidden)
+}
+
+// TestLists grows random clusters and compares what the access lists of every node say, in both views, with the
+// specifications.
+func TestLists(t *testing.T) { grow(t, listWorlds, growLists) }
+
+const listWorlds = 500
+
+func growLists(t *testing.T, seed uint64) (flows int) {
+	w := policy.NewWorld(seed, policy.AllKinds())
+	f := factsOf(w.Objects())
+	ns := newNodes(f.names, seed)
+	changes := allOf(w.Objects())
+	var before *policy.Cluster
+	for step := 0; ; step++ {
+		f = factsOf(w.Objects())
+		if err := ns.take(changes, f); err != nil {
+			t.Errorf("seed %d step %d: %v", seed, step, err)
+			return flows
+		}
+		c, err := policy.Read(w.Objects())
+		if err != nil {
+			t.Errorf("seed %d step %d: %v", seed, step, err)
+			return flows
+		}
+		strict, seen := sctpPorts(w.Objects()), ns.networks(-1, f)
+		for _, flow := range w.Flows(contents) {
+			flows++
+			if before != nil {
+				if d := passing(ns, before, c, f, flow); d != "" {
+					t.Errorf("seed %d step %d: %s\nafter %v in\n%s", seed, step, d, changes, policy.YAML(w.Objects()))
+					return flows
+				}
+			}
+			if d := compareLists(seen, c, f, flow, strict); d != "" {
+				t.Errorf("seed %d step %d: %s", seed, step, d)
+				explain(t, w.Objects(), func(objects []policy.Object) string { return listsDiffer(objects, flow, seed) })
+				return flows
+			}
+		}
+		if step == stepsPerWorld {
+			sameAsFresh(t, ns, f, w, seed)
+			return flows
+		}
+		before, changes = c, w.Step()
+	}
+}
+
+// sameAsFresh compares what every renderer wants with what one wants that was told the final objects only.
+func sameAsFresh(t *testing.T, grown nodes, f *facts, w *policy.World, seed uint64) {
+	fresh := newNodes(f.names, seed)
+	if err := fresh.take(allOf(w.Objects()), f); err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+		return
+	}
+	for i, n := range grown {
+		for view := range views {
+			got, want := n.sinks[view].owners, fresh[i].sinks[view].owners
+			for _, owner := range slices.Sorted(maps.Keys(want)) {
+				for key, v := range want[owner] {
+					if !proto.Equal(v, got[owner][key]) {
+						t.Errorf("seed %d: %s depends on the way at %s, %s: %v, from scratch %v", seed, key, n.name, views[view].name, got[owner][key], v)
+					}
+				}
+			}
+			for owner := range got {
+				if want[owner] == nil && len(got[owner]) > 0 {
+					t.Errorf("seed %d: %s stays behind at %s, %s", seed, owner, n.name, views[view].name)
+				}
+			}
+		}
+	}
+}
+
+// passing tells whether a flow passes on the way that is denied before a change and after it.
+func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow) string {
+	if before.Judge(&flow).Allowed || after.Judge(&flow).Allowed || flow.Src == flow.Dst {
+		return ""
+	}
+	for i, v := range views {
+		most := 0
+		for _, n := range ns {
+			most = max(most, len(n.states[i]))
+		}
+		for step := 1; step < most-1; step++ { // the first is the one before, the last the one after
+			n := ns.network(i, step, f)
+			if ok, _ := n.passes(&flow, n.door(flow.Node, flow.Src), packetOf(&flow)); ok {
+				return fmt.Sprintf("%s: %v passes in state %d of %d on the way, though denied before and after", v.name, flow, step, most-1)
+			}
+		}
+	}
+	return ""
+}
+
+// compareLists tells how the lists differ from the specifications about a flow.
+func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, flow policy.Flow, strict bool) string {
+	for i, v := range views {
+		n := networks[i]
+		for _, e := range f.entries(flow, n, v.v4 == acl.PreDNAT && flow.Dst.Is4()) {
+			want := c.Judge(&e.flow)
+			if e.flow.Src == f.hairpin[f.at[flow.Dst]] {
+				want = policy.Verdict{Allowed: true, Why: "hidden by the pod's own node"}
+			}
+			got, where := n.passes(&e.flow, e.in, e.seen)
+			if got == want.Allowed || !got && flow.Proto == policy.SCTP && strict {
+				continue
+			}
+			return fmt.Sprintf("%s: %v %s: allowed %v (%s), should be %v: %s", v.name, e.flow, e.text, got, where, want.Allowed, want.Why)
+		}
+	}
+	return ""
+}
+
+// sctpPorts tells whether policies may speak of ports of SCTP. VPP cannot see those: what would be allowed for some ports is
+// then not allowed, and what would be denied for some is denied.
+func sctpPorts(objects []policy.Object) bool {
+	for _, o := range objects {
+		if k := policy.KeyOf(o).Kind; !strings.HasSuffix(k, "Policy") {
+			continue
+		}
+		text, err := json.Marshal(o)
+		if err != nil || strings.Contains(strings.ToLower(string(text)), "sctp") || strings.Contains(string(text), "132") || strings.Contains(string(text), "amedPort") {
+			return true
+		}
+	}
+	return false
+}
+
+func listsDiffer(objects []policy.Object, flow policy.Flow, seed uint64) string {
+	f := factsOf(objects)
+	ns := newNodes(f.names, seed)
+	for _, addrs := range f.own {
+		if len(addrs) == 0 {
+			return ""
+		}
+	}
+	if !f.whole(flow) {
+		return ""
+	}
+	if ns.take(allOf(objects), f) != nil {
+		return ""
+	}
+	c, err := policy.Read(objects)
+	if err != nil {
+		return ""
+	}
+	return compareLists(ns.networks(-1, f), c, f, flow, sctpPorts(objects))
+}
