@@ -50,6 +50,7 @@ type parts struct {
 	values     *controller.Values
 	controller *controller.Controller
 	onState    func(vpp.State)
+	calm       func() // the first sync is done
 }
 
 func assemble(cfg Config) (*parts, error) {
@@ -64,7 +65,7 @@ func assemble(cfg Config) (*parts, error) {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}}
+	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: descriptor.Needs(), OnConnect: descriptor.OnConnect(),
@@ -138,6 +139,9 @@ func (p *parts) committed(ev *event.Committed) {
 	p.metrics.committed(ev, time.Now())
 	p.countUnwell()
 	p.countPolicies()
+	if ev.Resync == event.Full && ev.Err == nil {
+		p.calm()
+	}
 	for _, st := range ev.Statuses {
 		if st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
 			p.log.Warn("value", "key", st.Key, "state", st.State.String(), "err", st.Err)
@@ -181,6 +185,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	listeners, err := a.listen(ctx)
 	if err != nil {
 		return err
+	}
+	if a.cfg.Alone {
+		a.calm = hurry()
+		defer a.calm()
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	emit := func(ev event.Event) {

@@ -59,6 +59,10 @@ type Config struct {
 	StatusSocket  string        // unix socket of the status command; "": none
 	SessionsEvery time.Duration // how often NAT sessions are counted for the metrics; 0: never
 
+	// Alone tells that the process has no other purpose than this agent. Then garbage is collected less often until the
+	// first sync is done, unless GOGC is set.
+	Alone bool
+
 	Now      func() time.Time     // the clock retries go by; nil: time.Now
 	Logger   *slog.Logger         // nil: silent
 	Registry *prometheus.Registry // nil: an own one

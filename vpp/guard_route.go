@@ -163,6 +163,9 @@ func (r *routes) hinges(c routeChange) bool {
 	if len(r.hopping) > 0 && r.risky > 0 {
 		return true
 	}
+	if len(c.route.hops) == 0 {
+		return false
+	}
 	for k := range r.flight {
 		if slices.ContainsFunc(c.route.hops, k.prefix.Contains) {
 			return true

@@ -194,11 +194,11 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 			touch(v)
 		}
 	}
-	fan.Each(len(fresh), func(i int) { fresh[i].compile() })
 	a.g.expect(fresh)
-	for i := range fresh { // the nodes only now: one that nobody speaks of yet would be collected meanwhile
+	fan.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
+		// The nodes only now: one that nobody speaks of yet would be collected meanwhile.
 		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
-	}
+	})
 }
 
 // compiled is a value that is to be wanted: state is nil if bad is not.

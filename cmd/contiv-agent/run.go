@@ -82,7 +82,7 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	cfg.NodeName, cfg.Socket, cfg.Logger = nodeName(f.node), f.vppSocket, log
+	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	if f.once {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -44,6 +45,16 @@ type entry struct {
 // NewValues returns an empty table.
 func NewValues() *Values {
 	return &Values{owners: map[string]*owner{}, entries: map[string]*entry{}, external: map[string]keyed.Values{}}
+}
+
+// Expect makes room for as many values to come.
+func (v *Values) Expect(values int) {
+	if len(v.entries) >= values/2 {
+		return
+	}
+	entries := make(map[string]*entry, len(v.entries)+values)
+	maps.Copy(entries, v.entries)
+	v.entries = entries
 }
 
 // Set records everything the owner wants now, and what there is to say about it; nil values and nil notes remove the

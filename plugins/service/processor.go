@@ -261,13 +261,13 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 		notes []model.Note
 	}
 	forms := make([]form, len(dirty))
-	fan.Each(len(dirty), func(i int) { forms[i].svc, forms[i].notes = p.form(dirty[i], env) })
-	for i, s := range dirty {
+	fan.Ordered(len(dirty), func(i int) { forms[i].svc, forms[i].notes = p.form(dirty[i], env) }, func(i int) {
+		s := dirty[i]
 		s.marked = false
 		if p.rebuilt(s, forms[i].svc, forms[i].notes) {
 			changed = append(changed, s)
 		}
-	}
+	})
 	p.stateDirty = indexed() || p.stateDirty
 	if p.stateDirty {
 		p.stateDirty = false

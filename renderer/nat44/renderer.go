@@ -33,6 +33,9 @@ var (
 	_ renderer.NodeRenderer       = (*Renderer)(nil)
 )
 
+// expecter is a sink that is glad to hear how many values are to come.
+type expecter interface{ Expect(values int) }
+
 // New returns a renderer that has told its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{cfg: cfg, sink: sink, nodeIPs: renderer.NewIPAddresses(), services: map[svcmodel.ID]*renderer.ContivService{}}
@@ -114,12 +117,15 @@ func (r *Renderer) Resync(ev *renderer.ResyncEventData) error {
 		notes  []model.Note
 	}
 	all := make([]rendered, len(ev.Services))
-	fan.Each(len(all), func(i int) { all[i].values, all[i].notes = Service(ev.Services[i], r.node, r.nodeIPs, r.cfg) })
-	for i, svc := range ev.Services {
+	if sink, ok := r.sink.(expecter); ok {
+		sink.Expect(2 * len(all)) // mostly a mapping and a refusal each
+	}
+	fan.Ordered(len(all), func(i int) { all[i].values, all[i].notes = Service(ev.Services[i], r.node, r.nodeIPs, r.cfg) }, func(i int) {
+		svc := ev.Services[i]
 		delete(gone, svc.ID)
 		r.services[svc.ID] = svc
 		r.sink.Set(ServiceOwner(svc.ID), all[i].values, all[i].notes)
-	}
+	})
 	for id := range gone {
 		r.sink.Set(ServiceOwner(id), nil, nil)
 	}

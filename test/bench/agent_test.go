@@ -52,7 +52,7 @@ func run(tb testing.TB, dial dialer, change func(*agent.Config)) *running {
 	tb.Helper()
 	r := &running{tb: tb, source: make(source), committed: make(chan *event.Committed, 1024)}
 	cfg := agent.Config{
-		NodeName: nodeName, Dial: dial, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
+		NodeName: nodeName, Alone: true, Dial: dial, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
 		Sources:     map[string]agent.Source{sourceName: r.source},
 		OnCommitted: func(c *event.Committed) { r.committed <- c },
 	}
