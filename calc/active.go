@@ -1,8 +1,6 @@
 package calc
 
 import (
-	"slices"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -12,50 +10,47 @@ import (
 // flushPolicy brings one policy up to date: it returns the message to send, if any, and the name on the wire it gave
 // up, if any (another policy may have taken it).
 func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left policyKey) {
-	key := policyKey{}
-	if p.needed() {
-		key = policyKey{p.object.Tier, p.name}
-	}
-	if p.active && p.sentAs != key {
-		left = p.sentAs
+	if p.sent != nil && (!p.needed() || p.sent.key() != p.key()) {
+		left = p.sent.key()
 		if x.onWire[left] == p {
 			delete(x.onWire, left)
 		}
-		p.active = false
+		p.sent = nil
 	}
+	id := p.object.ID
 	if !p.needed() {
-		delete(x.notes, p.id.Ref())
+		delete(x.notes, id.Ref())
 		x.swap(&p.sets, nil)
-		p.sent, p.sentBook = nil, ""
-		if p.object == nil {
-			delete(x.byID, p.id)
+		if p.selector == nil {
+			delete(x.byID, id)
 			x.byHandle[p.handle] = nil
 			x.handles.give(p.handle)
 			x.epoch++ // its number may become another's
 		}
 		return nil, left
 	}
-	x.onWire[key], p.sentAs = p, key
-	if p.active && p.sent == p.object {
+	x.onWire[p.key()] = p
+	if p.sent == p.policyText {
 		return nil, left // it applies to more endpoints, or fewer: that is all
 	}
-	msg := x.message(p.object, p.rules)
+	msg := x.message(p.policyText)
 	x.swap(&p.sets, x.scan.sets)
-	delete(x.notes, p.id.Ref())
-	x.note(p.id.Ref(), x.scan.notes)
-	known := p.active && proto.Equal(x.message(p.sent, p.sentBook), msg)
-	p.active, p.sent, p.sentBook = true, p.object, p.rules
+	delete(x.notes, id.Ref())
+	x.note(id.Ref(), x.scan.notes)
+	known := p.sent != nil && proto.Equal(x.message(p.sent), msg)
+	p.sent = p.policyText
 	if known {
 		return nil, left
 	}
-	u := &felix.ActivePolicyUpdate{Id: &felix.PolicyID{Tier: key.tier, Name: key.name}, Policy: msg}
+	u := &felix.ActivePolicyUpdate{Id: &felix.PolicyID{Tier: p.object.Tier, Name: p.name}, Policy: msg}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
 }
 
 // message is a policy as the data plane gets it. What its rules name and what is wrong with them is left in x.scan.
-func (x *policies) message(o *model.Policy, rules rulebook) *felix.Policy {
+func (x *policies) message(t *policyText) *felix.Policy {
 	x.scan.restart()
-	in, out := rules.unpack(&x.unpacked)
+	o := &t.object
+	in, out := t.rules.unpack(&x.unpacked)
 	sel, invalid := x.selectorOf(o)
 	if invalid != "" {
 		// Nobody knows whom it was for: it applies to all it may have been for, and allows nothing.
@@ -93,8 +88,11 @@ func (x *policies) note(ref model.Ref, reasons []string) {
 
 // swap acquires the sets rules name now and releases those they named before, in this order: a set in both stays.
 func (x *policies) swap(held *[]*ipset, want []*ipset) {
-	next := slices.Clip(want)
-	for i, s := range next {
+	var next []*ipset
+	if len(want) > 0 {
+		next = make([]*ipset, len(want))
+	}
+	for i, s := range want {
 		next[i] = x.sets.acquire(s)
 	}
 	for _, s := range *held {

@@ -249,10 +249,10 @@ func (g *Graph) flushPolicies(out []*felix.ToDataplane) []*felix.ToDataplane {
 // It is a copy: lists that are empty are nil. The rules in the message say in their RuleId which of its rules they are.
 func (g *Graph) Origin(tier, name string) (*model.Policy, bool) {
 	p := g.policies.onWire[policyKey{tier, name}]
-	if p == nil || p.object == nil {
+	if p == nil || p.selector == nil {
 		return nil, false
 	}
-	object := *p.object
+	object := p.object
 	var all []model.Rule
 	object.InboundRules, object.OutboundRules = p.rules.unpack(&all)
 	return &object, true

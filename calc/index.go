@@ -20,9 +20,10 @@ type labelIndex struct {
 	labels     labelTable
 	items      []itemPlace // by handle
 	kinds      []kind      // by number; none is number 0
-	kindOf     map[string]uint32
+	kindOf     map[kindKey]uint32
 	numbers    handles
 	parents    map[string]*parent
+	parentByID []*parent
 	parentIDs  handles
 	selectors  []indexSelector // by handle
 	unanchored idSet           // selectors that need no label
@@ -41,11 +42,32 @@ const noKind = 0
 
 // kind is what items with equal labels and parents have in common.
 type kind struct {
-	pairs   []uint32 // own labels
-	parents []*parent
+	key     kindKey
 	matches []uint32 // selectors, sorted
 	items   []uint32
-	key     string // in kindOf
+}
+
+// kindKey is the labels (sorted) and the parents (in order) of a kind, as numbers of four bytes each; before them is how
+// many labels there are.
+type kindKey string
+
+func (k kindKey) at(i int) uint32 {
+	i *= 4
+	return uint32(k[i]) | uint32(k[i+1])<<8 | uint32(k[i+2])<<16 | uint32(k[i+3])<<24
+}
+
+// labels calls f with the numbers of the labels.
+func (k kindKey) labels(f func(pair uint32)) {
+	for i := range int(k.at(0)) {
+		f(k.at(i + 1))
+	}
+}
+
+// parents calls f with the numbers of the parents.
+func (k kindKey) parents(f func(parent uint32)) {
+	for i := int(k.at(0)) + 1; i < len(k)/4; i++ {
+		f(k.at(i))
+	}
 }
 
 type parent struct {
@@ -65,7 +87,7 @@ type indexSelector struct {
 
 func newLabelIndex() *labelIndex {
 	return &labelIndex{
-		labels: newLabelTable(), kinds: make([]kind, 1), kindOf: map[string]uint32{}, parents: map[string]*parent{},
+		labels: newLabelTable(), kinds: make([]kind, 1), kindOf: map[kindKey]uint32{}, parents: map[string]*parent{},
 	}
 }
 
@@ -129,30 +151,27 @@ func (x *labelIndex) leave(p itemPlace) {
 // kind returns the number of a kind, making it if need be.
 func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 	if x.lookup(labels, parents) {
-		if n, ok := x.kindOf[string(x.key)]; ok {
+		if n, ok := x.kindOf[kindKey(x.key)]; ok {
 			return n
 		}
 	}
-	k := kind{pairs: x.labels.holdAll(labels), parents: x.nameParents(parents)}
-	x.ids = append(x.ids[:0], k.pairs...)
-	for _, p := range k.parents {
-		x.ids = append(x.ids, p.id)
+	x.ids = append(x.ids[:0], x.labels.holdAll(labels)...)
+	for _, name := range parents {
+		x.ids = append(x.ids, x.parent(name).id)
 	}
-	k.key = string(x.packKey(len(k.pairs)))
+	key := kindKey(x.packKey(len(labels)))
 	n := x.numbers.take() + 1
 	if int(n) == len(x.kinds) {
 		x.kinds = append(x.kinds, kind{})
 	}
-	x.kindOf[k.key] = n
-	for _, id := range k.pairs {
+	x.kindOf[key] = n
+	x.kinds[n].key = key
+	key.labels(func(id uint32) {
 		p := &x.labels.pairs[id]
 		p.kinds.add(n)
 		p.key.carriers++
-	}
-	for _, p := range k.parents {
-		p.kinds.add(n)
-	}
-	x.kinds[n] = k
+	})
+	key.parents(func(id uint32) { x.parentByID[id].kinds.add(n) })
 	x.rescan(n)
 	return n
 }
@@ -193,27 +212,18 @@ func (x *labelIndex) dropKind(n uint32) {
 	x.kinds[n] = kind{}
 	delete(x.kindOf, old.key)
 	x.numbers.give(n - 1)
-	for _, id := range old.pairs {
+	old.key.labels(func(id uint32) {
 		p := &x.labels.pairs[id]
 		p.kinds.remove(n)
 		p.key.carriers--
-	}
-	x.labels.releaseAll(old.pairs)
-	for _, p := range old.parents {
-		p.kinds.remove(n)
-	}
-	x.dropParents(old.parents)
-}
-
-func (x *labelIndex) nameParents(names []string) []*parent {
-	if len(names) == 0 {
-		return nil
-	}
-	list := make([]*parent, len(names))
-	for i, name := range names {
-		list[i] = x.parent(name)
-	}
-	return list
+		x.labels.release(id)
+	})
+	old.key.parents(func(id uint32) {
+		if p := x.parentByID[id]; p != nil { // a parent may be named twice
+			p.kinds.remove(n)
+			x.dropParent(p)
+		}
+	})
 }
 
 func (x *labelIndex) parent(name string) *parent {
@@ -221,16 +231,19 @@ func (x *labelIndex) parent(name string) *parent {
 	if p == nil {
 		p = &parent{name: name, id: x.parentIDs.take()}
 		x.parents[name] = p
+		for int(p.id) >= len(x.parentByID) {
+			x.parentByID = append(x.parentByID, nil)
+		}
+		x.parentByID[p.id] = p
 	}
 	return p
 }
 
-func (x *labelIndex) dropParents(list []*parent) {
-	for _, p := range list {
-		if !p.known && p.kinds.len() == 0 && x.parents[p.name] == p {
-			delete(x.parents, p.name)
-			x.parentIDs.give(p.id)
-		}
+func (x *labelIndex) dropParent(p *parent) {
+	if !p.known && p.kinds.len() == 0 {
+		delete(x.parents, p.name)
+		x.parentByID[p.id] = nil
+		x.parentIDs.give(p.id)
 	}
 }
 
@@ -240,7 +253,7 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 	p := x.parent(name)
 	p.known = known
 	if x.labels.same(p.pairs, labels) {
-		x.dropParents([]*parent{p})
+		x.dropParent(p)
 		return
 	}
 	old := p.pairs
@@ -263,22 +276,22 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 			}
 		}
 	})
-	x.dropParents([]*parent{p})
+	x.dropParent(p)
 }
 
 // look points the scratch view at the labels a kind has, inherited ones included.
 func (x *labelIndex) look(n uint32) *view {
-	k := &x.kinds[n]
+	k := x.kinds[n].key
 	v := &x.view
-	v.table = &x.labels
-	v.ids = append(v.ids[:0], k.pairs...)
-	for _, p := range k.parents {
-		for _, id := range p.pairs {
+	v.table, v.ids = &x.labels, v.ids[:0]
+	k.labels(func(id uint32) { v.ids = append(v.ids, id) })
+	k.parents(func(parent uint32) {
+		for _, id := range x.parentByID[parent].pairs {
 			if !v.hasKey(x.labels.pairs[id].key) {
 				v.ids = append(v.ids, id)
 			}
 		}
-	}
+	})
 	return v
 }
 

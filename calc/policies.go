@@ -19,23 +19,26 @@ func (k policyKey) compare(o policyKey) int {
 
 // policy is a policy and what became of it.
 type policy struct {
-	id       model.PolicyID
-	object   *model.Policy // without its rules; nil: deleted since the last flush
-	rules    rulebook
-	name     string // Felix's
-	handle   uint32 // its selector's number among local endpoints
-	selector *selector.Selector
-	matches  int  // local endpoints it applies to
-	active   bool // the data plane has it,
-	sentAs   policyKey
-	sent     *model.Policy // made of this, without its rules,
-	sentBook rulebook      // and these rules
-	sets     []*ipset      // acquired
+	*policyText                    // as it is
+	sent        *policyText        // as the data plane has it; nil: it has not
+	selector    *selector.Selector // nil: it is deleted
+	sets        []*ipset           // acquired
+	matches     int                // local endpoints it applies to
+	handle      uint32             // its selector's number among local endpoints
 }
+
+// policyText is one version of a policy.
+type policyText struct {
+	object model.Policy // without its rules
+	rules  rulebook
+	name   string // Felix's
+}
+
+func (t *policyText) key() policyKey { return policyKey{t.object.Tier, t.name} }
 
 // needed tells whether the data plane is to have the policy.
 func (p *policy) needed() bool {
-	return p.object != nil && (p.matches > 0 || p.object.Everywhere)
+	return p.selector != nil && (p.matches > 0 || p.object.Everywhere)
 }
 
 // tier is a tier's object, if there is one, and the policies in it.
@@ -91,7 +94,7 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	case p == nil && object == nil:
 		return
 	case p == nil:
-		p = &policy{id: id, handle: x.handles.take()}
+		p = &policy{handle: x.handles.take()}
 		for int(p.handle) >= len(x.byHandle) {
 			x.byHandle = append(x.byHandle, nil)
 		}
@@ -99,25 +102,23 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 		x.byID[id] = p
 	}
 	x.dirty[id] = p
-	old := p.object
-	if old != nil && (object == nil || old.Tier != object.Tier) {
-		x.leaveTier(p, old.Tier)
+	known := p.selector != nil
+	if known && (object == nil || p.object.Tier != object.Tier) {
+		x.leaveTier(p, p.object.Tier)
 	}
 	if object == nil {
-		p.object, p.rules = nil, ""
 		x.setSelector(p, nil)
 		return
 	}
-	head := *object
-	head.InboundRules, head.OutboundRules = nil, nil
-	p.object, p.rules = &head, pack(object.InboundRules, object.OutboundRules)
-	p.name = object.FelixName()
-	if old == nil || old.Tier != object.Tier {
+	if !known || p.object.Tier != object.Tier {
 		x.tier(object.Tier).policies[p] = true
 	}
+	old := p.policyText
+	p.policyText = &policyText{*object, pack(object.InboundRules, object.OutboundRules), object.FelixName()}
+	p.object.ID, p.object.InboundRules, p.object.OutboundRules = id, nil, nil
 	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)
-	if old != nil && !sameMetadata(old, object) {
+	if known && !sameMetadata(old, p.policyText) {
 		x.epoch++
 		x.eachEndpoint(p, x.stale)
 	}
@@ -143,10 +144,11 @@ func widest(namespace string) *selector.Selector {
 }
 
 // sameMetadata tells that two versions of a policy have the same place and flags in an endpoint's tiers.
-func sameMetadata(a, b *model.Policy) bool {
-	return a.Tier == b.Tier && a.Order == b.Order && a.FelixName() == b.FelixName() &&
-		a.Ingress == b.Ingress && a.Egress == b.Egress &&
-		a.Untracked == b.Untracked && a.PreDNAT == b.PreDNAT && a.ApplyOnForward == b.ApplyOnForward
+func sameMetadata(a, b *policyText) bool {
+	return a.key() == b.key() && a.object.Order == b.object.Order &&
+		a.object.Ingress == b.object.Ingress && a.object.Egress == b.object.Egress &&
+		a.object.Untracked == b.object.Untracked && a.object.PreDNAT == b.object.PreDNAT &&
+		a.object.ApplyOnForward == b.object.ApplyOnForward
 }
 
 // setSelector changes whom a policy applies to; nil for nobody.
@@ -180,12 +182,12 @@ func (x *policies) matched(ep uint32, added, removed []uint32) {
 	for _, h := range added {
 		p := x.byHandle[h]
 		p.matches++
-		x.dirty[p.id] = p
+		x.dirty[p.object.ID] = p
 	}
 	for _, h := range removed {
 		p := x.byHandle[h]
 		p.matches--
-		x.dirty[p.id] = p
+		x.dirty[p.object.ID] = p
 	}
 	if len(added)+len(removed) > 0 {
 		x.stale(ep)
@@ -273,7 +275,7 @@ func (x *policies) flushPolicies() (updates, removes []*felix.ToDataplane) {
 	for _, p := range x.dirty {
 		changed = append(changed, p)
 	}
-	slices.SortFunc(changed, func(a, b *policy) int { return a.id.Compare(b.id) })
+	slices.SortFunc(changed, func(a, b *policy) int { return a.object.ID.Compare(b.object.ID) })
 	for _, p := range changed {
 		update, left := x.flushPolicy(p)
 		if update != nil {

@@ -84,7 +84,7 @@ func (x *policies) compare(a, b *policy) int {
 	if a.object.Tier != b.object.Tier {
 		return compareTiers(a.object.Tier, x.tiers[a.object.Tier].object, b.object.Tier, x.tiers[b.object.Tier].object)
 	}
-	return cmp.Or(a.object.Order.Compare(b.object.Order), strings.Compare(a.name, b.name), a.id.Compare(b.id))
+	return cmp.Or(a.object.Order.Compare(b.object.Order), strings.Compare(a.name, b.name), a.object.ID.Compare(b.object.ID))
 }
 
 func compareTiers(aName string, a *model.Tier, bName string, b *model.Tier) int {
