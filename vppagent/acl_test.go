@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -279,6 +280,30 @@ func TestForeignACLs(t *testing.T) {
 	l.wantList("tap1", "output", "own")
 	l.wantList("tap2", "output", "own")
 	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
+// TestListsGoWithTheirInterface: they are not taken off an interface that is going, which would open it.
+func TestListsGoWithTheirInterface(t *testing.T) {
+	l, _ := aclLab(t)
+	tap := func(host string) *interfaces.Interface {
+		return &interfaces.Interface{
+			Name: "mine", Type: interfaces.Interface_TAP, Enabled: true, Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{HostIfName: host}},
+		}
+	}
+	l.allConfigured(l.put(tap("vpp1"), accessList("a", tcp(80)), lists("mine", []string{"a"}, []string{"a"})))
+	l.writes()
+	l.allConfigured(l.put(tap("vpp2"))) // made again
+	if got, want := names(l.writes()), "tap_delete_v2 tap_create_v3 sw_interface_set_flags acl_interface_set_acl_list"; got != want {
+		t.Errorf("another link: %s, want %s", got, want)
+	}
+	l.wantList("tap0", "input", "a")
+	l.allConfigured(l.del(keyed.InterfaceKey("mine"), keyed.InterfaceACLsKey("mine"), keyed.ACLKey("a")))
+	if got, want := names(l.writes()), "tap_delete_v2 acl_del acl_del"; got != want {
+		t.Errorf("removed: %s, want %s", got, want)
+	}
+	l.quiet("afterwards")
 	l.allConfigured(l.resync())
 	l.quiet("resync")
 }

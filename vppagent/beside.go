@@ -1,5 +1,7 @@
 package vppagent
 
+import "github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+
 // The order law for what stands on other values, as the lists of an interface stand on access lists: it goes from before
 // to after by one message, or by several that all go the same way.
 //
@@ -127,4 +129,42 @@ func (p *planner) sweeps() [][]Step {
 		return nil
 	}
 	return [][]Step{steps}
+}
+
+// reach are the requests for as much of a value as what it stands on allows.
+func (x *execution) reach(v *value) ([]descriptor.Op, error) {
+	g, on := x.a.g, v.kind.Stands
+	v.plan.after, v.held, v.never = on.Reach(g.world, v.have, v.want, g.sure)
+	if v.have == nil {
+		return v.kind.Create(g.world, v.plan.after)
+	}
+	if v.kind.Equal(v.have, v.plan.after) && on.Settled(g.world, v.plan.after) {
+		return nil, nil
+	}
+	return v.kind.Update(g.world, v.have, v.plan.after)
+}
+
+// sweep are the requests that remove what v was replaced beside; ok is false if the replacing failed.
+func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
+	if v.plan.err != nil || v.have == nil || v.unsure {
+		return nil, false
+	}
+	ops, v.plan.after = v.kind.Beside.Sweep(x.a.g.world, v.have)
+	if !v.kind.Beside.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
+		v.plan.after = nil
+	}
+	return ops, true
+}
+
+// guardsOn tells that v, to be recreated with what it is on, has to stay because that did not go.
+func (v *value) guardsOn() bool {
+	if v.kind.Stands == nil {
+		return false
+	}
+	for _, d := range v.deps[:v.hard] {
+		if d.have != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil {
+			return true
+		}
+	}
+	return false
 }

@@ -145,6 +145,8 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	}
 	v.plan.err = nil
 	switch {
+	case s.Action == Delete && v.plan.action == Recreate && v.guardsOn():
+		return nil, false
 	case s.Action == Delete:
 		if user := v.stillUsed(); user != nil {
 			v.plan.err = fmt.Errorf("%s is still there and needs it", user.key)
@@ -172,31 +174,6 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		if b := v.kind.Beside; b != nil && b.Stale(v.have) {
 			v.plan.after = b.Carry(v.have, v.want)
 		}
-	}
-	return ops, true
-}
-
-// reach are the requests for as much of a value as what it stands on allows.
-func (x *execution) reach(v *value) ([]descriptor.Op, error) {
-	g, on := x.a.g, v.kind.Stands
-	v.plan.after, v.held, v.never = on.Reach(g.world, v.have, v.want, g.sure)
-	if v.have == nil {
-		return v.kind.Create(g.world, v.plan.after)
-	}
-	if v.kind.Equal(v.have, v.plan.after) && on.Settled(g.world, v.plan.after) {
-		return nil, nil
-	}
-	return v.kind.Update(g.world, v.have, v.plan.after)
-}
-
-// sweep are the requests that remove what v was replaced beside; ok is false if the replacing failed.
-func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
-	if v.plan.err != nil || v.have == nil || v.unsure {
-		return nil, false
-	}
-	ops, v.plan.after = v.kind.Beside.Sweep(x.a.g.world, v.have)
-	if !v.kind.Beside.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
-		v.plan.after = nil
 	}
 	return ops, true
 }

@@ -320,6 +320,13 @@ func (p *planner) removalLevel(v *value) int {
 	v.plan.delLevel = 1
 	level := 0
 	p.users(v, func(d *value) { level = max(level, p.removalLevel(d)) })
+	if v.kind != nil && v.kind.Stands != nil {
+		for _, d := range v.deps[:v.hard] {
+			if p.isRemoved(d) {
+				level = max(level, p.removalLevel(d))
+			}
+		}
+	}
 	if p.isRemoved(v) {
 		level++
 	}
@@ -327,10 +334,15 @@ func (p *planner) removalLevel(v *value) int {
 	return level
 }
 
+// goesWith tells that v is only removed after what it is on, which takes it along: before, what it guards would be open.
+func (v *value) goesWith(on *value) bool {
+	return v.kind != nil && v.kind.Stands != nil && slices.Contains(v.deps[:v.hard], on)
+}
+
 // users calls f for the values that need v and are removed too, and for the properties that lead to such.
 func (p *planner) users(v *value, f func(*value)) {
 	visit := func(d *value) {
-		if d.plan.epoch == p.epoch && (p.isRemoved(d) || d.kind == nil) {
+		if d.plan.epoch == p.epoch && (p.isRemoved(d) || d.kind == nil) && !d.goesWith(v) {
 			f(d)
 		}
 	}
@@ -403,101 +415,4 @@ func (p *planner) early(v *value) {
 	}
 	v.plan.early = true
 	p.users(v, p.early)
-}
-
-// levels are values by level, from 1; those of a level are in the order of their keys.
-type levels [][]*value
-
-// sort puts those of list that fit where they belong.
-func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) bool) {
-	var sizes []int
-	for _, v := range list {
-		if !fits(v) {
-			continue
-		}
-		at := level(v)
-		for len(sizes) < at {
-			sizes = append(sizes, 0)
-		}
-		sizes[at-1]++
-	}
-	*l = make(levels, len(sizes))
-	for i, n := range sizes {
-		(*l)[i] = make([]*value, 0, n)
-	}
-	for _, v := range list {
-		if fits(v) {
-			at := level(v) - 1
-			(*l)[at] = append((*l)[at], v)
-		}
-	}
-}
-
-// gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
-// and the requests of one level are put in order. A kind that comes after others goes one level further than those.
-func (l *levels) gather() {
-	last := map[string]int{}
-	moving := map[*kind]bool{}
-	for i, values := range *l {
-		for _, v := range values {
-			k := v.kind
-			if at, known := last[k.Name]; !known || at != i {
-				last[k.Name] = i
-			}
-			if k.Claims != nil {
-				free, known := moving[k]
-				moving[k] = (free || !known) && len(v.dependents) == 0 && len(v.derived) == 0
-			}
-		}
-	}
-	for k, free := range moving {
-		if !free { // others rely on the level it is in
-			continue
-		}
-		to := last[k.Name]
-		for _, name := range k.After {
-			if before, ok := last[name]; ok {
-				to = max(to, before+1)
-			}
-		}
-		for len(*l) <= to {
-			*l = append(*l, nil)
-		}
-		l.move(k, to)
-	}
-}
-
-// move moves the values of a kind from the levels before one to it.
-func (l levels) move(k *kind, to int) {
-	moved := false
-	for i, values := range l[:to] {
-		var stay []*value
-		for _, v := range values {
-			if v.kind == k {
-				l[to], moved = append(l[to], v), true
-			} else {
-				stay = append(stay, v)
-			}
-		}
-		l[i] = stay
-	}
-	if moved {
-		slices.SortFunc(l[to], func(a, b *value) int { return strings.Compare(a.key, b.key) })
-	}
-}
-
-// steps are the levels that have values.
-func (l levels) steps(action func(*value) Action) [][]Step {
-	var out [][]Step
-	for _, values := range l {
-		if len(values) == 0 {
-			continue
-		}
-		steps := make([]Step, len(values))
-		for i, v := range values {
-			steps[i] = Step{Action: action(v), Key: v.key, v: v}
-		}
-		out = append(out, steps)
-	}
-	return out
 }

@@ -2,6 +2,7 @@ package descriptor
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"go.fd.io/govpp/api"
@@ -114,6 +115,7 @@ func (w *World) setInterfaces(all []*Iface) {
 		w.byName[i.VPPName] = i
 		w.byIdx[i.Index] = i
 	}
+	maps.DeleteFunc(w.lists, func(index uint32, _ attached) bool { return w.byIdx[index] == nil })
 	for _, i := range all {
 		w.byName[i.Name] = i
 	}
@@ -136,6 +138,7 @@ func (w *World) remove(i *Iface) {
 	}
 	if w.byIdx[i.Index] == i {
 		delete(w.byIdx, i.Index)
+		delete(w.lists, i.Index)
 	}
 }
 

@@ -1,0 +1,103 @@
+package vppagent
+
+import (
+	"slices"
+	"strings"
+)
+
+// levels are values by level, from 1; those of a level are in the order of their keys.
+type levels [][]*value
+
+// sort puts those of list that fit where they belong.
+func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) bool) {
+	var sizes []int
+	for _, v := range list {
+		if !fits(v) {
+			continue
+		}
+		at := level(v)
+		for len(sizes) < at {
+			sizes = append(sizes, 0)
+		}
+		sizes[at-1]++
+	}
+	*l = make(levels, len(sizes))
+	for i, n := range sizes {
+		(*l)[i] = make([]*value, 0, n)
+	}
+	for _, v := range list {
+		if fits(v) {
+			at := level(v) - 1
+			(*l)[at] = append((*l)[at], v)
+		}
+	}
+}
+
+// gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
+// and the requests of one level are put in order. A kind that comes after others goes one level further than those.
+func (l *levels) gather() {
+	last := map[string]int{}
+	moving := map[*kind]bool{}
+	for i, values := range *l {
+		for _, v := range values {
+			k := v.kind
+			if at, known := last[k.Name]; !known || at != i {
+				last[k.Name] = i
+			}
+			if k.Claims != nil {
+				free, known := moving[k]
+				moving[k] = (free || !known) && len(v.dependents) == 0 && len(v.derived) == 0
+			}
+		}
+	}
+	for k, free := range moving {
+		if !free { // others rely on the level it is in
+			continue
+		}
+		to := last[k.Name]
+		for _, name := range k.After {
+			if before, ok := last[name]; ok {
+				to = max(to, before+1)
+			}
+		}
+		for len(*l) <= to {
+			*l = append(*l, nil)
+		}
+		l.move(k, to)
+	}
+}
+
+// move moves the values of a kind from the levels before one to it.
+func (l levels) move(k *kind, to int) {
+	moved := false
+	for i, values := range l[:to] {
+		var stay []*value
+		for _, v := range values {
+			if v.kind == k {
+				l[to], moved = append(l[to], v), true
+			} else {
+				stay = append(stay, v)
+			}
+		}
+		l[i] = stay
+	}
+	if moved {
+		slices.SortFunc(l[to], func(a, b *value) int { return strings.Compare(a.key, b.key) })
+	}
+}
+
+// steps are the levels that have values.
+func (l levels) steps(action func(*value) Action) [][]Step {
+	var out [][]Step
+	for _, values := range l {
+		if len(values) == 0 {
+			continue
+		}
+		steps := make([]Step, len(values))
+		for i, v := range values {
+			steps[i] = Step{Action: action(v), Key: v.key, v: v}
+		}
+		out = append(out, steps)
+	}
+	return out
+}
