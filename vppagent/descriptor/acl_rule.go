@@ -128,7 +128,7 @@ func layer4(r *acl_types.ACLRule, ip *acl.ACL_Rule_IpRule) (v6, one bool, err er
 	if udp := ip.GetUdp(); udp != nil {
 		n++
 		proto = protoUDP
-		err = errors.Join(err, setPorts(r, "udp", udp.GetSourcePortRange(), udp.GetDestinationPortRange()))
+		err = errors.Join(err, setPorts(r, "udp.source_port_range", "udp.destination_port_range", udp.GetSourcePortRange(), udp.GetDestinationPortRange()))
 	}
 	switch {
 	case n > 1:
@@ -161,15 +161,15 @@ func setTCP(r *acl_types.ACLRule, m *acl.ACL_Rule_IpRule_Tcp) error {
 		return fmt.Errorf("tcp.tcp_flags_value: %#x has flags that the mask %#x leaves out: no packet matches", value, mask)
 	}
 	r.TCPFlagsMask, r.TCPFlagsValue = uint8(mask), uint8(value)
-	return setPorts(r, "tcp", m.GetSourcePortRange(), m.GetDestinationPortRange())
+	return setPorts(r, "tcp.source_port_range", "tcp.destination_port_range", m.GetSourcePortRange(), m.GetDestinationPortRange())
 }
 
-func setPorts(r *acl_types.ACLRule, of string, src, dst *acl.ACL_Rule_IpRule_PortRange) (err error) {
-	r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast, err = parseRange(of+".source_port_range", src.GetLowerPort(), src.GetUpperPort(), maxPort)
+func setPorts(r *acl_types.ACLRule, srcField, dstField string, src, dst *acl.ACL_Rule_IpRule_PortRange) (err error) {
+	r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast, err = parseRange(srcField, src.GetLowerPort(), src.GetUpperPort(), maxPort)
 	if err != nil {
 		return err
 	}
-	r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast, err = parseRange(of+".destination_port_range", dst.GetLowerPort(), dst.GetUpperPort(), maxPort)
+	r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast, err = parseRange(dstField, dst.GetLowerPort(), dst.GetUpperPort(), maxPort)
 	return err
 }
 
