@@ -8,12 +8,14 @@ MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
 ONCE      ?=
 COUNT     ?= 10
+CASES     ?= 3000
+SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench vpp-test gen update stress fmt lint vuln man
+.PHONY: help build run test check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/contiv-agent
 	@mkdir -p bin
@@ -47,6 +49,13 @@ vpp-test: ## the scenarios on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 20m -v -run 'TestVPP' ./test/realvpp/; \
 	fi
+
+interop: ## compare with the real Felix on CASES random clusters (builds it in its own module)
+	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
+	  $(GO) test -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES)
+
+interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
+	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

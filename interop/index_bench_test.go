@@ -144,3 +144,28 @@ func BenchmarkSelectorAdd(b *testing.B) {
 		ratio(b, theirs, mine)
 	})
 }
+
+// BenchmarkNamespaceUpdate relabels a namespace of one pod among 100,000, with 100 selectors that ask for namespaces by
+// their names: Felix's own benchmark of its label index again.
+func BenchmarkNamespaceUpdate(b *testing.B) {
+	const pods, selectors = 100_000, 100
+	var changes []Change
+	for i := range pods {
+		changes = append(changes, plainPod("other", i, map[string]string{"alpha": "beta"}))
+	}
+	var list []string
+	for i := range selectors {
+		list = append(list, fmt.Sprintf(`projectcalico.org/name == "namespace-%d"`, i))
+	}
+	x := running(append(changes, watching("all", list...)))
+	changes = nil
+	for i := range max(b.N, 1_000) {
+		name := fmt.Sprint("namespace-", i)
+		changes = append(changes, Profile(name, &model.Profile{Name: name, Labels: map[string]string{
+			"projectcalico.org/name": name, "update": fmt.Sprint(i), "shared": "foo",
+		}}))
+	}
+	b.ResetTimer()
+	theirs, mine := x.each(changes)
+	ratio(b, theirs, mine)
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Measures our calculation graph against the real one of Felix (interop), both in one process and in turn, prints a table
+# with the bars, and records it in bench/results/<date>-<cpu>-<cores>-felix.md. SHORT=1: the small clusters, once, and no
+# record. Needs the module proxy the first time.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+raw=$(mktemp)
+trap 'rm -f "$raw"' EXIT
+
+cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo 2>/dev/null || true)
+cpu=${cpu:-$(sysctl -n machdep.cpu.brand_string 2>/dev/null || uname -m)}
+cores=$(getconf _NPROCESSORS_ONLN)
+load=$(uptime | sed 's/.*load averages*: *//')
+commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
+
+measure() { # pattern, benchtime
+	(cd interop && "$go" test -run '^$' -bench "$1" -benchtime "$2" -timeout 20m .) |
+		grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+}
+
+if [ -n "${SHORT:-}" ]; then
+	measure '^BenchmarkSnapshot$/^netsets=1000$' 1x
+	measure '^BenchmarkEndpointUpdate$' 1x
+else
+	measure '^BenchmarkSnapshot$' 3x
+	measure '^Benchmark(EndpointUpdate|SelectorAdd|NamespaceUpdate)$' 1x
+fi
+
+table() {
+	awk '
+		BEGIN { print "| what | Felix | ours | ratio | bar |"; print "|---|---|---|---|---|" }
+		function row(what, theirs, mine, ratio, bar) {
+			printf "| %s | %s | %s | %.1f | %s |\n", what, theirs, mine, ratio, bar ? bar " ×" (ratio + 0 >= bar ? ", holds" : ", **missed**") : ""
+		}
+		{
+			split("", v); for (i = 3; i < NF; i += 2) v[$(i + 1)] = $i
+			name = $1; sub(/-[0-9]+$/, "", name); sub(/^Benchmark/, "", name); sub(/\//, ": ", name)
+		}
+		/^BenchmarkSnapshot/ {
+			row(name, v["felix-ms"] " ms", v["ours-ms"] " ms", v["time-ratio"], 5)
+			row(name ", processor time", "", "", v["cpu-ratio"], 5)
+			row(name ", heap", v["felix-MB"] " MB", v["ours-MB"] " MB", v["heap-ratio"], 3)
+			next
+		}
+		/^Benchmark/ {
+			bar = /NamespaceUpdate/ ? 0 : 10
+			row(name, v["felix-ms"] " ms", v["ours-ms"] " ms", v["time-ratio"], bar)
+			row(name ", processor time", "", "", v["cpu-ratio"], bar)
+		}
+	' "$raw"
+}
+
+echo
+table
+if [ -n "${SHORT:-}" ]; then exit; fi
+name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
+result=bench/results/$(date +%F)-${name:-cpu}-${cores}-felix.md
+mkdir -p bench/results
+{
+	echo "# Calculation graph against Felix v3.31.0, $(date +%F)"
+	echo
+	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null), $(uname -sr)"
+	echo "- load before (1, 5, 15 minutes): $load"
+	echo "- $("$go" version), commit $commit; both graphs built with it and run in one process, in turn"
+	echo "- workloads of Felix's own benchmarks; times are medians of three, by the clock and of all processors; heap is what"
+	echo "  the graph holds when it has sent all there is and the objects it was given are let go"
+	echo
+	table
+	echo
+	echo '```'
+	cat "$raw"
+	echo '```'
+} >"$result"
+echo
+echo "recorded in $result"
