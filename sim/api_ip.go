@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
@@ -99,7 +100,7 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	var paths []path
 	for i := range m.Paths {
 		p := decodePath(&m.Paths[i])
-		if rv := v.checkPath(p); rv != 0 {
+		if rv := v.checkPath(p, fam6(m.Paths[i].Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6)); rv != 0 {
 			return rv
 		}
 		paths = append(paths, p)
@@ -128,11 +129,12 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	return 0
 }
 
-func (v *VPP) checkPath(p path) int32 {
+// checkPath is what fib_api_path_decode refuses; fam is the next hop's.
+func (v *VPP) checkPath(p path, fam int) int32 {
 	switch {
 	case p.typ != PathNormal:
 		return 0
-	case p.swIf == noIndex && v.fib[ip4].find(p.table) == nil && v.fib[ip6].find(p.table) == nil:
+	case p.swIf == noIndex && v.fib[fam].find(p.table) == nil:
 		return rvNoSuchFIB
 	case p.swIf != noIndex && v.ifs.get(p.swIf) == nil:
 		return rvNoMatchingInterface
@@ -166,6 +168,9 @@ func encodeRoute(t *table, e *entry) ip.IPRoute {
 	for _, p := range t.paths(e) {
 		if e.prefix.IsSingleIP() && (p.typ == PathNormal || p.typ == PathLocal) && p.swIf != noIndex && !p.via.IsValid() {
 			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its own next hop
+		}
+		if p.typ == PathLocal && e.sources[0].src == srcSpecial {
+			p.typ = PathNormal // fe80::/10, which leads to a table of the interface
 		}
 		r.Paths = append(r.Paths, p.encode(family(e.prefix.Addr())))
 	}

@@ -8,7 +8,11 @@ func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
 	host := p.Addr().BitLen()
 	routes := map[netip.Prefix]path{}
 	if p.Bits() < host {
-		routes[p] = path{swIf: f.index, weight: 1, glean: true}
+		subnet := p
+		if p.Addr().Is6() {
+			subnet = p.Masked()
+		}
+		routes[subnet] = path{swIf: f.index, weight: 1, glean: true}
 	}
 	switch {
 	case !p.Addr().Is4():
@@ -23,7 +27,7 @@ func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
 		routes[netip.PrefixFrom(other, 32)] = path{swIf: f.index, via: other, weight: 1}
 	}
 	delete(routes, netip.PrefixFrom(p.Addr(), host))
-	return routes // the subnet with host bits, as VPP keeps it
+	return routes // an IPv4 subnet with host bits, as VPP keeps it
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {

@@ -230,6 +230,9 @@ func (v *VPP) addAddress(f *iface, p netip.Prefix) int32 {
 			if o == f && q.Bits() == p.Bits() && q.Addr() != p.Addr() {
 				continue
 			}
+			if p.Addr().Is6() {
+				return rvDuplicateIfAddress
+			}
 			return rvAddressInUse
 		}
 	}

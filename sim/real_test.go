@@ -187,8 +187,10 @@ func dumpers() map[string]func(c *client) []string {
 		"routes": func(c *client) []string {
 			var out []string
 			for _, id := range []uint32{0, 5, 6} {
-				for _, d := range dump[*ip.IPRouteDetails](c, &ip.IPRouteDump{Table: ip.IPTable{TableID: id}}) {
-					out = append(out, routeText(d.Route))
+				for _, v6 := range []bool{false, true} {
+					for _, d := range dump[*ip.IPRouteDetails](c, &ip.IPRouteDump{Table: ip.IPTable{TableID: id, IsIP6: v6}}) {
+						out = append(out, routeText(d.Route))
+					}
 				}
 			}
 			slices.Sort(out)
@@ -197,8 +199,10 @@ func dumpers() map[string]func(c *client) []string {
 		"addresses": func(c *client) []string {
 			var out []string
 			for i := range interface_types.InterfaceIndex(16) {
-				for _, d := range dump[*ip.IPAddressDetails](c, &ip.IPAddressDump{SwIfIndex: i}) {
-					out = append(out, plain(*d))
+				for _, v6 := range []bool{false, true} {
+					for _, d := range dump[*ip.IPAddressDetails](c, &ip.IPAddressDump{SwIfIndex: i, IsIPv6: v6}) {
+						out = append(out, plain(*d))
+					}
 				}
 			}
 			slices.Sort(out)
@@ -284,7 +288,8 @@ func (g *generator) addr() ip_types.IP4Address {
 }
 
 func (g *generator) prefix() netip.Prefix {
-	return netip.MustParsePrefix(pick(g, "10.1.0.1/24", "10.1.0.2/24", "10.2.0.1/16", "10.3.0.1/32", "10.4.0.0/31", "10.5.0.9/30", "10.1.0.0/16"))
+	return netip.MustParsePrefix(pick(g, "10.1.0.1/24", "10.1.0.2/24", "10.2.0.1/16", "10.3.0.1/32", "10.4.0.0/31", "10.5.0.9/30", "10.1.0.0/16",
+		"fd00:1::1/64", "fd00:1::2/64", "fd00:2::1/128", "fd00:1::/48", "fd00:3::1/127"))
 }
 
 func (g *generator) request() api.Message {
@@ -313,7 +318,7 @@ func (g *generator) interfaces() api.Message {
 	case 7:
 		return &interfaces_.SwInterfaceSetMtu{SwIfIndex: g.index(), Mtu: []uint32{uint32(1000 + g.r.IntN(3)), 0, 0, 0}}
 	default:
-		return &interfaces_.SwInterfaceSetTable{SwIfIndex: g.index(), VrfID: pick[uint32](g, 0, 5, 6)}
+		return &interfaces_.SwInterfaceSetTable{SwIfIndex: g.index(), IsIPv6: g.r.IntN(2) > 0, VrfID: pick[uint32](g, 0, 5, 6)}
 	}
 }
 
@@ -327,33 +332,36 @@ func (g *generator) addresses() api.Message {
 	}
 }
 
-func (g *generator) path(table uint32) fib_types.FibPath {
+func (g *generator) path(table uint32, fam int) fib_types.FibPath {
+	hop := pick(g, "10.1.0.9", "10.2.0.9")
+	if fam == ip6 {
+		hop = pick(g, "fd00:1::9", "fd00:2::9")
+	}
 	switch g.r.IntN(6) {
 	case 0:
 		if table != 0 { // trapSpecialPath
-			return fib_types.FibPath{SwIfIndex: noIndex, TableID: 5}
+			return fib_types.FibPath{SwIfIndex: noIndex, TableID: 5, Proto: fib_types.FibPathNhProto(fam)}
 		}
-		return fib_types.FibPath{SwIfIndex: noIndex, Type: pick(g, fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT)}
+		return fib_types.FibPath{SwIfIndex: noIndex, Proto: fib_types.FibPathNhProto(fam), Type: pick(g, fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT)}
 	case 1:
-		return fib_types.FibPath{SwIfIndex: noIndex, TableID: pick[uint32](g, 0, 5, 7)}
+		return fib_types.FibPath{SwIfIndex: noIndex, TableID: pick[uint32](g, 0, 5, 7), Proto: fib_types.FibPathNhProto(fam)}
 	case 2, 3: // no recursive ones: trapUnreachableNextHop
-		return path{swIf: uint32(g.index()), weight: uint8(g.r.IntN(3))}.encode(ip4)
-	default:
-		return path{swIf: uint32(g.index()), via: netip.MustParseAddr(pick(g, "10.1.0.9", "10.2.0.9")), weight: 1, pref: uint8(g.r.IntN(2))}.encode(ip4)
+		return path{swIf: uint32(g.index()), weight: uint8(g.r.IntN(3))}.encode(fam)
 	}
+	return path{swIf: uint32(g.index()), via: netip.MustParseAddr(hop), weight: 1, pref: uint8(g.r.IntN(2))}.encode(fam)
 }
 
 func (g *generator) routes() api.Message {
 	table := pick[uint32](g, 0, 0, 5, 6, 7)
 	switch g.r.IntN(6) {
 	case 0:
-		return &ip.IPTableAddDel{IsAdd: true, Table: ip.IPTable{TableID: pick[uint32](g, 0, 5, 6), Name: pick(g, "", "t")}}
+		return &ip.IPTableAddDel{IsAdd: true, Table: ip.IPTable{TableID: pick[uint32](g, 0, 5, 6), IsIP6: g.r.IntN(2) > 0, Name: pick(g, "", "t")}}
 	case 1:
 		return &ip.IPRouteLookup{TableID: table, Exact: uint8(g.r.IntN(2)), Prefix: toPrefix(g.routePrefix())}
 	default:
 		r := ip.IPRoute{TableID: table, Prefix: toPrefix(g.routePrefix())}
 		for range g.r.IntN(3) {
-			p := g.path(table)
+			p := g.path(table, int(r.Prefix.Address.Af))
 			if p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL { // a local path among others turns all of them into local ones
 				r.Paths = nil
 			}
@@ -367,7 +375,8 @@ func (g *generator) routes() api.Message {
 }
 
 func (g *generator) routePrefix() netip.Prefix {
-	return netip.MustParsePrefix(pick(g, "0.0.0.0/0", "10.96.0.0/16", "10.96.0.10/32", "10.63.0.7/24", "10.1.0.0/24", "10.1.0.2/32", "172.16.0.1/32"))
+	return netip.MustParsePrefix(pick(g, "0.0.0.0/0", "10.96.0.0/16", "10.96.0.10/32", "10.63.0.7/24", "10.1.0.0/24", "10.1.0.2/32", "172.16.0.1/32",
+		"::/0", "fd00:96::/64", "fd00:96::10/128", "fd00:63::7/64", "fd00:1::/64", "fd00:1::2/128"))
 }
 
 func (g *generator) natSetup() api.Message {

@@ -61,9 +61,43 @@ func TestPlumbing(t *testing.T) {
 	}
 }
 
+// TestDualStack: both addresses of a pod, both ranges and both addresses of a node.
+func TestDualStack(t *testing.T) {
+	v := sim.New(sim.Config{})
+	c := cni.New(v, "node-1")
+	both := func(obj model.Object, addr string, cidr string) model.Object {
+		switch obj := obj.(type) {
+		case *model.Pod:
+			obj.IPs = append(obj.IPs, netip.MustParseAddr(addr))
+		case *model.Node:
+			obj.InternalIPs = append(obj.InternalIPs, netip.MustParseAddr(addr))
+			obj.PodCIDRs = append(obj.PodCIDRs, netip.MustParsePrefix(cidr))
+		}
+		return obj
+	}
+	apply(t, c, put(both(node(1, "192.168.16.1"), "fd00:16::1", "fd00:1:1::/64")), put(both(node(2, "192.168.16.2"), "fd00:16::2", "fd00:1:2::/64")),
+		put(both(pod("a", "node-1", "10.1.1.2"), "fd00:1:1::2", "")), put(pod("six", "node-1", "fd00:1:1::6")))
+	for dst, want := range map[string]string{
+		"10.1.1.2": "pod-default/a", "fd00:1:1::2": "pod-default/a", "fd00:1:1::6": "pod-default/six", "fd00:1:2::9": cni.Overlay,
+		"fd00:16::2": cni.Overlay, "fd00:16::1": cni.Host, "2001:db8::1": cni.Uplink,
+	} {
+		if got := leadsTo(v, dst); got != want {
+			t.Errorf("%s leads to %q, want %q", dst, got, want)
+		}
+	}
+	apply(t, c, event.Change{Ref: pod("a", "", "10.1.1.2").Ref()})
+	if got := leadsTo(v, "fd00:1:1::2"); got != cni.Uplink {
+		t.Errorf("without the pod its IPv6 address leads to %q", got)
+	}
+}
+
 // leadsTo is the interface by which a packet from outside leaves.
 func leadsTo(v *sim.VPP, dst string) string {
-	fate := v.Send(cni.Uplink, sim.Packet{Src: netip.MustParseAddr("198.51.100.7"), Dst: netip.MustParseAddr(dst), Proto: model.UDP, SrcPort: 1, DstPort: 2})
+	src := netip.MustParseAddr("198.51.100.7")
+	if strings.Contains(dst, ":") {
+		src = netip.MustParseAddr("2001:db8::7")
+	}
+	fate := v.Send(cni.Uplink, sim.Packet{Src: src, Dst: netip.MustParseAddr(dst), Proto: model.UDP, SrcPort: 1, DstPort: 2})
 	if len(fate.Out) != 1 {
 		return ""
 	}
