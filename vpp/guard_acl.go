@@ -67,6 +67,17 @@ func aclRules() []Rule {
 			Source:   "acl.c acl_add_list, public_inlines.h single_acl_match_5tuple, VPP 24.06",
 			Harm:     "first > last makes VPP refuse the whole table (-8); an ICMP range beyond 255 never matches",
 			judge:    eachRule(badRanges),
+		}, {
+			Name:     "acl-action",
+			Messages: []string{"acl_add_replace"},
+			Source:   "acl.c acl_add_list takes any is_permit; dataplane_node.c acl_fa_inner_node_fn, VPP 24.06",
+			Harm:     "what is not 0 passes, without a session if it is not 2, and the error counters are read beyond their end",
+			judge: eachRule(func(r acl_types.ACLRule) string {
+				if r.IsPermit > acl_types.ACL_ACTION_API_PERMIT_REFLECT {
+					return fmt.Sprintf("action %d", r.IsPermit)
+				}
+				return ""
+			}),
 		},
 	}
 }

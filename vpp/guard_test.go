@@ -269,6 +269,7 @@ var guardCases = []guardCase{
 	{"", "any ICMP", nil, aclOf(func(r *acl_types.ACLRule) {
 		r.Proto, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast = protoICMP, 0, 65535
 	})},
+	{"acl-action", "", nil, aclOf(func(r *acl_types.ACLRule) { r.IsPermit = 3 })},
 	{"acl-range", "any protocol with ports", nil, aclOf(func(r *acl_types.ACLRule) { r.Proto = 0 })},
 }
 

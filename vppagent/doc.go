@@ -20,6 +20,12 @@
 // A value is PENDING while something it depends on is missing, INVALID if it can never be in VPP as it is, RETRYING if VPP
 // refused it. None of these keeps another value from being configured.
 //
+// Access lists are what an interface stands on, and a half-made change of them is a hole or an outage. So the lists of an
+// interface change by one message, from what they were to what they will be: see beside.go for what happens when one
+// transaction changes more than one thing they stand on. What is refused leaves an interface as it was; one that has nothing
+// yet is denied everything, by an access list kept for that; so is one that names a list nobody gives. Status and Snapshot
+// tell which. Whether a revoked permission ends flows that exist is VPP's to say: Snapshot.Reclassify.
+//
 // Only what is ours is removed. What VPP can tag carries a tag; for the rest the agent keeps a journal of what it made,
 // and adopts what it finds equal to what is wanted.
 package vppagent

@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -152,5 +153,30 @@ func TestVPPReclassify(t *testing.T) {
 		if got := agent.Snapshot().Reclassify; got != want {
 			t.Errorf("startup.conf with %q: %s, want %s", startup, got, want)
 		}
+	}
+}
+
+// TestVPPLongList: an ACL of tens of thousands of rules is made, found again and replaced.
+func TestVPPLongList(t *testing.T) {
+	w := &witness{conn: realVPP(t, 3, "")}
+	m := accessList("set")
+	for i := range 30_000 {
+		m.Rules = append(m.Rules, rule(acl.ACL_Rule_REFLECT, "tcp", fmt.Sprintf("10.1.%d.%d/32", i/256, i%256), "", 80))
+	}
+	want := keyed.Values{}
+	want.Put(m)
+	want.Put(lists("tap1", nil, []string{"set"}))
+	for range 2 {
+		w.seen = nil
+		agent := vppagent.New(vppagent.Config{Caller: w})
+		c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: want})
+		for _, s := range c.Statuses {
+			if s.State != event.Configured {
+				t.Fatalf("%s %s: %s", s.Key, s.State, s.Err)
+			}
+		}
+	}
+	if len(w.seen) > 0 {
+		t.Fatalf("restart of the agent:\n%s", w.story())
 	}
 }
