@@ -167,6 +167,24 @@ func TestPolicyAnswers(t *testing.T) {
 	}
 }
 
+// An answer passes because the packet it answers did: no rule of the list it meets is named.
+func TestAnswersHaveNoReasonOfTheirOwn(t *testing.T) {
+	a := cluster(t, Config{ToReply: true}, guarded).Answer(Question{"pod:prod/client", "pod:prod/web-1:80", "TCP"})
+	if len(a.Outcomes) != 1 {
+		t.Fatal(a)
+	}
+	var judged []string
+	for _, hop := range a.Outcomes[0].Hops {
+		if strings.Contains(hop, "acl-plugin") {
+			judged = append(judged, hop)
+		}
+	}
+	named := func(s string) bool { return strings.Contains(s, "NetworkPolicy") || strings.Contains(s, "no policy") }
+	if len(judged) != 2 || !named(judged[0]) || named(judged[1]) {
+		t.Errorf("judged:\n%s", strings.Join(judged, "\n"))
+	}
+}
+
 // Without policies there is no list anywhere, and after the last policy went there is none again.
 func TestPolicyComesAndGoes(t *testing.T) {
 	plain, _, _ := strings.Cut(guarded, "---\napiVersion: networking")

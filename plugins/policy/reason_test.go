@@ -24,6 +24,11 @@ func TestReasons(t *testing.T) {
 			p.ID = model.PolicyID{Kind: model.KindStagedGlobalPolicy, Name: "try"}
 			p.Tier, p.Namespace, p.Selector = model.TierAdmin, "", "all()"
 		}),
+		web(func(p *model.Policy) {
+			p.ID = model.PolicyID{Kind: model.KindCalicoNetworkPolicy, Namespace: "prod", Name: "default.extra"}
+			p.Selector = "app == 'free'"
+		}),
+		web(func(p *model.Policy) { p.ID.Name, p.Selector = "free", "app == 'free'" }),
 		&model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}, Interface: "up"},
 	)
 	_ = p.Flush()
@@ -75,9 +80,16 @@ func TestReasons(t *testing.T) {
 				Text: "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
 			},
 		},
+		{ // of a tier with policies of other kinds, it is the tier that ends
+			free(Cause{Kind: CauseEndOfTier, Denied: true, Tier: "default"}),
+			Reason{
+				Denied: true, Decides: true, Tier: "default",
+				Text: "denied: end of tier default, ingress of prod/free is governed by CalicoNetworkPolicy prod/default.extra, NetworkPolicy prod/free and no rule decides",
+			},
+		},
 		{
-			free(Cause{Kind: CauseProfileRule, Profile: "kns.prod"}),
-			Reason{Decides: true, Text: "allowed: no policy selects prod/free for ingress"},
+			free(Cause{Kind: CauseProfileRule, Profile: "kns.prod", Egress: true}),
+			Reason{Decides: true, Egress: true, Text: "allowed: no policy selects prod/free for egress"},
 		},
 		{
 			web(Cause{Kind: CauseProfileRule, Profile: "kns.prod"}),
@@ -140,7 +152,9 @@ func TestManyPoliciesAreCounted(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	p, _ := newTest()
 	apply(p, pod("web", "10.1.1.2"), web(func(p *model.Policy) {
-		p.InboundRules = append(p.InboundRules, model.Rule{
+		lost := p.InboundRules[0] // is not in force
+		lost.Source.Selector, lost.Origin = "app =", "ingress rule 0"
+		p.InboundRules = append([]model.Rule{lost}, p.InboundRules[0], model.Rule{
 			Action: model.ActionPass, IPVersion: 4, NotProtocol: model.RuleProtocol{Number: 17},
 			Source:      model.Peer{NotSelector: "app == 'x'", Ports: []model.PortMatch{{First: 1000, Last: 2000}, {Name: "http"}}},
 			Destination: model.Peer{Service: model.ServiceID{Namespace: "prod", Name: "db"}},
@@ -162,10 +176,10 @@ func TestDescribe(t *testing.T) {
 			Rules: []Rule{
 				{Name: "ingress rule 1", Action: "allow", Match: "tcp from {app == 'client'} to ports 80"},
 				{
-					Name: "ingress rule 2", Action: "pass",
+					Name: "ingress rule 3", Action: "pass",
 					Match: "ipv4 not 17 from not {app == 'x'} ports 1000-2000,http to service prod/db",
 				},
-				{Name: "ingress rule 3", Action: "allow", Match: "type 8 not type 3/1"},
+				{Name: "ingress rule 4", Action: "allow", Match: "type 8 not type 3/1"},
 			},
 		}}}},
 		Egress: []Tier{{Name: "default", End: "pass", Policies: []Policy{{
