@@ -11,6 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
 )
 
 // GuardError is a message the guard did not let out.
@@ -61,7 +62,8 @@ type Guard struct {
 	allLB    bool // every LB mapping of VPP is in mappings
 	roles    shadow[uint32, flags, flagChange]
 	outputs  shadow[uint32, flags, flagChange]
-	workers  int // NAT workers, 0: not known
+	workers  int  // NAT workers, 0: not known
+	byteIPv6 bool // ACLs match IPv6 prefixes by whole bytes only
 	routes   routes
 	view     mappingView // of the message being checked
 }
@@ -80,7 +82,7 @@ func (g *Guard) Reset() {
 	defer g.mu.Unlock()
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
-	g.routes, g.workers = routes{}, 0
+	g.routes, g.workers, g.byteIPv6 = routes{}, 0, false
 }
 
 // Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
@@ -166,6 +168,10 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *ip.IPRouteDump:
 		if ok {
 			g.routes.dumped(m, reply.Details)
+		}
+	case *vpe.ShowVersion:
+		if r, answered := reply.Msg.(*vpe.ShowVersionReply); ok && answered {
+			g.byteIPv6 = releasedBefore(r.Version, 25, 6)
 		}
 	case *nat44_ed.NatWorkerDump:
 		if ok {

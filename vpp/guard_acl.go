@@ -3,6 +3,7 @@ package vpp
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
@@ -61,6 +62,18 @@ func aclRules() []Rule {
 			Source:   "acl.c acl_api_invalid_prefix, ip_types_api.c ip_prefix_decode2, VPP 24.06",
 			Harm:     "one bad rule makes VPP refuse the whole table (-57): the old policy stays in force",
 			judge:    eachRule(func(r acl_types.ACLRule) string { return badPrefixes(r.SrcPrefix, r.DstPrefix) }),
+		}, {
+			Name:     "acl-ip6-bits",
+			Messages: []string{"acl_add_replace"},
+			Source:   "public_inlines.h fa_acl_match_ip6_addr, VPP 24.06 (right from 25.06 on)",
+			Stateful: true, // the same rule is right for another VPP
+			Harm:     "it compares the wrong byte: what is in the prefix does not match, and without the hash lookup what is not in it may",
+			judge: func(g *Guard, msg api.Message) string {
+				if !g.byteIPv6 {
+					return ""
+				}
+				return eachRule(splitByte)(g, msg)
+			},
 		}, {
 			Name:     "acl-range",
 			Messages: []string{"acl_add_replace"},
@@ -161,6 +174,25 @@ func badPrefix(p ip_types.Prefix) string {
 		return fmt.Sprintf("%s has host bits set", prefix)
 	}
 	return ""
+}
+
+// splitByte judges IPv6 prefixes for a VPP that compares whole bytes.
+func splitByte(r acl_types.ACLRule) string {
+	for _, p := range []ip_types.Prefix{r.SrcPrefix, r.DstPrefix} {
+		if p.Address.Af == ip_types.ADDRESS_IP6 && p.Len%8 != 0 {
+			return fmt.Sprintf("%s ends within a byte, which this VPP matches wrongly: write it out as prefixes of a multiple of 8", p)
+		}
+	}
+	return ""
+}
+
+// releasedBefore compares VPP's own name for itself, v24.06-release, with a release; false if it is no such name.
+func releasedBefore(version string, year, month int) bool {
+	var y, m int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &y, &m); err != nil {
+		return false
+	}
+	return y < year || y == year && m < month
 }
 
 // badRanges judges ports, or ICMP types (in place of source ports) and codes (of destination ports).

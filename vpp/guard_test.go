@@ -19,6 +19,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vpe"
 	"pgregory.net/rapid"
 )
 
@@ -90,6 +91,18 @@ func aclOf(change func(*acl_types.ACLRule)) api.Message {
 	return &acl.ACLAddReplace{ACLIndex: ^uint32(0), R: []acl_types.ACLRule{r}}
 }
 
+func oddIPv6(r *acl_types.ACLRule) { r.SrcPrefix, r.DstPrefix = prefix("::/0"), prefix("fd00::/108") }
+
+func TestReleasedBefore(t *testing.T) {
+	for version, want := range map[string]bool{
+		"v24.06-release": true, "25.02-rc0~1": true, "v25.06-release": false, "v25.10-release": false, "26.02": false, "sim": false, "": false,
+	} {
+		if got := releasedBefore(version, 25, 6); got != want {
+			t.Errorf("%q: %t", version, got)
+		}
+	}
+}
+
 func prefix(s string) ip_types.Prefix {
 	p, err := ip_types.ParsePrefix(s)
 	if err != nil {
@@ -133,6 +146,7 @@ type guardCase struct {
 var (
 	lbsDumped  = step{&nat44_ed.Nat44LbStaticMappingDump{}, true} // of a VPP without any
 	twoWorkers = step{&nat44_ed.NatWorkerDump{}, true}            // answered with two workers
+	of2406     = step{&vpe.ShowVersion{}, true}                   // answered with 24.06
 	enabled    = step{&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, true}
 )
 
@@ -269,6 +283,10 @@ var guardCases = []guardCase{
 	{"", "any ICMP", nil, aclOf(func(r *acl_types.ACLRule) {
 		r.Proto, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast = protoICMP, 0, 65535
 	})},
+	{"", "part of a byte, VPP not known", nil, aclOf(oddIPv6)},
+	{"acl-ip6-bits", "", []step{of2406}, aclOf(oddIPv6)},
+	{"", "whole bytes", []step{of2406}, aclOf(func(r *acl_types.ACLRule) { r.SrcPrefix, r.DstPrefix = prefix("fd00::/8"), prefix("::/0") })},
+	{"", "part of a byte of IPv4", []step{of2406}, aclOf(func(r *acl_types.ACLRule) { r.SrcPrefix = prefix("10.0.0.0/9") })},
 	{"acl-action", "", nil, aclOf(func(r *acl_types.ACLRule) { r.IsPermit = 3 })},
 	{"acl-range", "any protocol with ports", nil, aclOf(func(r *acl_types.ACLRule) { r.Proto = 0 })},
 }
@@ -312,6 +330,9 @@ func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 			continue
 		}
 		var reply Reply
+		if _, ok := s.msg.(*vpe.ShowVersion); ok {
+			reply.Msg = &vpe.ShowVersionReply{Version: "v24.06-release"}
+		}
 		if _, ok := s.msg.(*nat44_ed.NatWorkerDump); ok {
 			reply.Details = []api.Message{&nat44_ed.NatWorkerDetails{}, &nat44_ed.NatWorkerDetails{}}
 		}
