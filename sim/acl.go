@@ -131,12 +131,11 @@ func (v *VPP) dumpACL(b *strings.Builder) {
 }
 
 func aclText(a acl.ACL) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "acl %q\n", a.Tag)
+	b := fmt.Appendf(make([]byte, 0, 64*(1+len(a.Rules))), "acl %q\n", a.Tag)
 	for _, r := range a.Rules {
-		fmt.Fprintf(&b, "  %s\n", r)
+		b = append(r.AppendTo(append(b, "  "...)), '\n')
 	}
-	return b.String()
+	return string(b)
 }
 
 func macipText(m acl.MACIP) string {
@@ -170,9 +169,10 @@ func (v *VPP) dumpACLLists(b *strings.Builder) {
 // contentHash is short for rules in a log.
 func contentHash(rules []acl.Rule) string {
 	h := fnv.New32a()
+	var b []byte
 	for _, r := range rules {
-		_, _ = h.Write([]byte(r.String())) // never fails
-		_, _ = h.Write([]byte{'\n'})
+		b = append(r.AppendTo(b[:0]), '\n')
+		_, _ = h.Write(b) // never fails
 	}
 	return fmt.Sprintf("%08x", h.Sum32())
 }

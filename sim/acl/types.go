@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -53,7 +53,7 @@ func (a Action) String() string {
 // Range is an inclusive range of ports, or of ICMP types or codes.
 type Range struct{ First, Last uint16 }
 
-// AllPorts is what a rule without ports has.
+// allPorts is what a rule without ports has.
 var allPorts = Range{0, 65535}
 
 func (r Range) holds(v uint16) bool { return r.First <= v && v <= r.Last }
@@ -68,33 +68,39 @@ type Rule struct {
 }
 
 // String is one line without handles: permit+reflect TCP 10.1.0.0/16 -> 10.1.1.2/32 dport 80.
-func (r Rule) String() string {
-	var b strings.Builder
-	b.WriteString(r.Action.String())
+func (r Rule) String() string { return string(r.AppendTo(nil)) }
+
+// AppendTo appends String to b: dumps have many rules.
+func (r Rule) AppendTo(b []byte) []byte {
+	b = append(b, r.Action.String()...)
 	if r.Proto != 0 {
-		fmt.Fprintf(&b, " %s", model.Protocol(r.Proto))
+		b = append(append(b, ' '), model.Protocol(r.Proto).String()...)
 	}
-	fmt.Fprintf(&b, " %s -> %s", r.Src, r.Dst)
-	first, second := "sport", "dport"
-	if r.Proto == icmp4 || r.Proto == icmp6 {
-		first, second = "type", "code"
-	}
-	for _, p := range []struct {
-		name string
-		r    Range
-	}{{first, r.SrcPorts}, {second, r.DstPorts}} {
-		switch {
-		case p.r == allPorts || r.Proto == 0:
-		case p.r.First == p.r.Last:
-			fmt.Fprintf(&b, " %s %d", p.name, p.r.First)
-		default:
-			fmt.Fprintf(&b, " %s %d-%d", p.name, p.r.First, p.r.Last)
+	b = r.Src.AppendTo(append(b, ' '))
+	b = r.Dst.AppendTo(append(b, " -> "...))
+	if r.Proto != 0 {
+		first, second := " sport ", " dport "
+		if r.Proto == icmp4 || r.Proto == icmp6 {
+			first, second = " type ", " code "
 		}
+		b = r.DstPorts.appendTo(r.SrcPorts.appendTo(b, first), second)
 	}
 	if r.TCPMask|r.TCPValue != 0 {
-		fmt.Fprintf(&b, " flags %#x/%#x", r.TCPValue, r.TCPMask)
+		b = fmt.Appendf(b, " flags %#x/%#x", r.TCPValue, r.TCPMask)
 	}
-	return b.String()
+	return b
+}
+
+// appendTo appends the range under its name, unless it is all there is.
+func (r Range) appendTo(b []byte, name string) []byte {
+	if r == allPorts {
+		return b
+	}
+	b = strconv.AppendUint(append(b, name...), uint64(r.First), 10)
+	if r.First != r.Last {
+		b = strconv.AppendUint(append(b, '-'), uint64(r.Last), 10)
+	}
+	return b
 }
 
 // ACL is one list of rules.
