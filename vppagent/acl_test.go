@@ -222,6 +222,18 @@ func TestOrderOfMessages(t *testing.T) {
 			"order and an ACL", []proto.Message{lists("tap1", nil, []string{"b", "a"}), accessList("a", tcp(81))},
 			"acl_add_replace" + strings.Repeat(" acl_interface_set_acl_list", 3) + " acl_del",
 		},
+		{
+			"a list that gains an ACL, and one that gains", []proto.Message{lists("tap1", nil, []string{"c", "a", "b"}), accessList("c", tcp(1)), accessList("a", tcp(80), tcp(81))},
+			"acl_add_replace acl_add_replace acl_interface_set_acl_list",
+		},
+		{
+			"a list that gains an ACL, and one that loses", []proto.Message{lists("tap1", nil, []string{"c", "a", "b"}), accessList("c", tcp(1)), accessList("a")},
+			"acl_add_replace acl_add_replace" + strings.Repeat(" acl_interface_set_acl_list", 3) + " acl_del",
+		},
+		{
+			"a list that loses an ACL, and one that loses", []proto.Message{lists("tap1", nil, []string{"a"}), accessList("a")},
+			"acl_add_replace acl_interface_set_acl_list",
+		},
 		{"a new ACL", []proto.Message{accessList("c", tcp(1)), lists("tap1", nil, []string{"a", "b", "c"})}, "acl_add_replace acl_interface_set_acl_list"},
 		{"an ACL nobody has", []proto.Message{accessList("a", tcp(81)), accessList("c", tcp(1))}, "acl_add_replace acl_add_replace"},
 	} {

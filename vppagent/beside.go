@@ -97,11 +97,18 @@ func (p *planner) torn(u *value) bool {
 	if u.will {
 		want = u.want
 	}
-	return u.kind.Stands.Torn(u.have, want, func(key string) (any, any) {
-		if v := p.g.values[key]; v != nil && p.changes(v) {
+	if !u.kind.Stands.Settled(p.g.world, u.have) { // nobody knows what it has
+		return true
+	}
+	return u.kind.Stands.Torn(p.g.world, u.have, want, func(key string) (any, any) {
+		v := p.g.values[key]
+		switch {
+		case v == nil:
+			return nil, nil
+		case p.isPut(v):
 			return v.have, v.want
 		}
-		return nil, nil
+		return v.have, v.have
 	})
 }
 

@@ -12,21 +12,26 @@ import (
 // packet changes at most once, from what it was to what it will be.
 
 // tornLists tells whether the changes of the ACLs in have, and that of the lists themselves, go different ways.
-func tornLists(has, wants any, change func(key string) (have, want any)) bool {
+func tornLists(w *World, has, wants any, content func(key string) (have, want any)) bool {
 	have := has.(*accessLists)
 	want := &accessLists{}
 	if wants != nil {
 		want = wants.(*accessLists)
 	}
-	acls := func(key string) (*accessList, *accessList) {
-		h, w := change(key)
-		if h == nil || w == nil {
-			return nil, nil
-		}
-		return h.(*accessList), w.(*accessList)
+	if have.keepIn || have.keepOut { // what is kept may be of an older content
+		return true
 	}
-	in, out := directionOf(have.in, want.in, acls), directionOf(have.out, want.out, acls)
-	return in&out == 0
+	c := contents(func(key string) (h, w *accessList) {
+		hs, ws := content(key)
+		h, _ = hs.(*accessList)
+		w, _ = ws.(*accessList)
+		return h, w
+	})
+	var v attached
+	if i, ok := w.Interface(have.iface); ok {
+		v = w.lists[i.Index]
+	}
+	return c.way(have.in, want.in, w.foreign(v.in))&c.way(have.out, want.out, w.foreign(v.out)) == 0
 }
 
 // ways are the directions in which a change may go: bits.
@@ -38,27 +43,61 @@ const (
 	same  = gains | loses
 )
 
-// directionOf is the way of one direction: the ACLs of have as they change, and the list to want. Of a list whose members
-// change nothing is told.
-func directionOf(have, want []string, change func(string) (*accessList, *accessList)) ways {
+// contents tells what VPP has of an ACL, and what it will have before the list is changed; nil: nothing.
+type contents func(key string) (have, want *accessList)
+
+// way is the way of one direction: the ACLs of have as they change, then the list to want.
+func (c contents) way(have, want []string, foreign []uint32) ways {
 	out := same
 	for _, k := range have {
-		if h, w := change(k); h != nil {
+		if h, w := c(k); h != nil && w != nil && h != w {
 			out &= wayOf(h.rules, w.rules)
 		}
 	}
 	switch {
-	case len(have) == 0 && len(want) == 0:
+	case slices.Equal(have, want):
 		return out
+	case len(foreign) > 0 && len(have)*len(want) == 0: // then theirs decide
+		return 0
 	case len(want) == 0:
 		return out & gains // no list: all pass
 	case len(have) == 0:
 		return out & loses
 	}
-	if !slices.Equal(have, want) {
-		return 0
+	var list ways
+	if c.onlyGains(have, want) {
+		list |= gains
 	}
-	return out
+	if c.onlyGains(want, have) {
+		list |= loses
+	}
+	return out & list
+}
+
+// onlyGains tells that want is have without some ACLs that only deny, and with more that only reflect.
+func (c contents) onlyGains(have, want []string) bool {
+	for len(have) > 0 || len(want) > 0 {
+		switch {
+		case len(have) > 0 && len(want) > 0 && have[0] == want[0]:
+			have, want = have[1:], want[1:]
+		case len(want) > 0 && !slices.Contains(have, want[0]) && c.all(want[0], acl_types.ACL_ACTION_API_PERMIT_REFLECT):
+			want = want[1:]
+		case len(have) > 0 && !slices.Contains(want, have[0]) && c.all(have[0], acl_types.ACL_ACTION_API_DENY):
+			have = have[1:]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// all tells that every rule of an ACL does that, when the list is changed.
+func (c contents) all(key string, action acl_types.ACLAction) bool {
+	h, w := c(key)
+	if w == nil {
+		w = h
+	}
+	return w != nil && !slices.ContainsFunc(w.rules, func(r acl_types.ACLRule) bool { return r.IsPermit != action })
 }
 
 // wayOf is the way from rules to rules: both, one, or none that can be told.

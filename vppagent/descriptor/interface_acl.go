@@ -82,9 +82,9 @@ type Stands struct {
 	Reach func(w *World, have, want any, in func(key string) any) (state any, missing []string, why string)
 	// Settled tells that what have stands on in VPP is what counts, nothing stale.
 	Settled func(w *World, have any) bool
-	// Torn tells that changing one after the other, those of change and then have to want (nil: nothing), may show
-	// something that is neither before nor after. change returns nil, nil for what does not change.
-	Torn func(have, want any, change func(key string) (have, want any)) bool
+	// Torn tells that changing one after the other, what have stands on and then have to want (nil: nothing), may show
+	// something that is neither before nor after. content tells what VPP has of a key and what it will have then.
+	Torn func(w *World, have, want any, content func(key string) (have, want any)) bool
 }
 
 var standsOnACLs = &Stands{Reach: reachLists, Settled: settledLists, Torn: tornLists} // read only
@@ -244,12 +244,7 @@ func (w *World) indices(keys []string, has []uint32, keep bool) (out []uint32, e
 		}
 		out = append(out, index)
 	}
-	for _, index := range has {
-		if _, ours := w.acls.key[index]; !ours {
-			out = append(out, index)
-		}
-	}
-	return out, nil
+	return append(out, w.foreign(has)...), nil
 }
 
 // setLists reads the lists of the interface and changes them with one message, unless they are right already.
@@ -364,18 +359,20 @@ func (w *World) keysOf(indices []uint32) (keys []string) {
 
 // foreignLists tells what others attached to an interface; "" if nothing.
 func (w *World) foreignLists(i *Iface) string {
-	theirs := func(indices []uint32) (out []uint32) {
-		for _, index := range indices {
-			if _, ours := w.acls.key[index]; !ours {
-				out = append(out, index)
-			}
-		}
-		return out
-	}
 	a := w.lists[i.Index]
-	in, out := theirs(a.in), theirs(a.out)
+	in, out := w.foreign(a.in), w.foreign(a.out)
 	if len(in)+len(out) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("interface %s: acls input %d output %d", i.Name, in, out)
+}
+
+// foreign are those ACLs that are not ours.
+func (w *World) foreign(indices []uint32) (out []uint32) {
+	for _, index := range indices {
+		if _, ours := w.acls.key[index]; !ours {
+			out = append(out, index)
+		}
+	}
+	return out
 }
