@@ -356,6 +356,12 @@ func TestIPv6Local(t *testing.T) {
 			"icmp-error tap7 icmpv6 fd00:7::1 -> fd00:7::2 type 1 code 4 about (udp [fd00:7::2]:1 -> [fd00:7::1]:2)",
 		},
 		{"solicitation", "tap7", "icmpv6 fd00:7::2 -> fd00:7::1 type 135 code 0 ttl 255", "answered tap7 icmpv6 fd00:7::1 -> fd00:7::2 type 136 code 0"},
+		{"from far away", "tap7", "icmpv6 fd00:7::2 -> fd00:7::1 type 135 code 0", "dropped: icmp6-input: drop: a hop limit of 64: it is not from this link"},
+		{
+			"from another link", "tap7", "icmpv6 fd00:1::2 -> fd00:7::1 type 135 code 0 ttl 255",
+			"dropped: icmp6-neighbor-solicitation: drop: fd00:1::2 is not on this link",
+		},
+		{"advertisement", "tap7", "icmpv6 fd00:7::2 -> fd00:7::1 type 136 code 0 ttl 255", "dropped: icmp6-input: drop: type 136 is VPP's own business"},
 		{"to the group", "tap7", "icmpv6 fd00:7::2 -> ff02::1:ff00:1 type 135 code 0 ttl 255", "answered tap7 icmpv6 fd00:7::1 -> fd00:7::2 type 136 code 0"},
 		{
 			"another group", "tap7", "icmpv6 fd00:7::2 -> ff02::1:ff00:9 type 135 code 0 ttl 255",

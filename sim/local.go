@@ -129,37 +129,40 @@ func (f *flow) answer(node string) {
 }
 
 // discovery is IPv6 neighbour discovery: VPP keeps it to itself. A solicitation is answered out of the interface it came by, past
-// the output features (icmp6-neighbor-solicitation sends to interface-output).
+// the output features (icmp6-neighbor-solicitation sends to interface-output), if whoever asks is on its link.
 func (f *flow) discovery() bool {
 	if f.p.Proto != model.ICMPv6 || f.p.ICMPType < packet.RouterSolicit || f.p.ICMPType > packet.NeighborAdvert {
 		return false
 	}
-	if f.p.ICMPType != packet.NeighborSolicit || f.p.Src.IsUnspecified() {
-		f.drop("icmp6-input", "type %d is VPP's own business", f.p.ICMPType)
-		return true
-	}
-	target := f.p.Dst
+	const solicitation, onLink = "icmp6-neighbor-solicitation", 255
+	i, target := f.v.ifs.get(f.rx), f.p.Dst
 	if target.IsMulticast() {
-		target = f.v.solicited(target)
+		target = f.v.solicited(target, i.table[ip6])
 	}
-	if !target.IsValid() {
-		f.drop("icmp6-neighbor-solicitation", "nobody here has such an address")
-		return true
+	from, known := f.v.attached(i.table[ip6], f.p.Src)
+	switch {
+	case f.p.TTL != onLink:
+		return !f.drop("icmp6-input", "a hop limit of %d: it is not from this link", f.p.TTL)
+	case f.p.ICMPType != packet.NeighborSolicit || f.p.Src.IsUnspecified():
+		return !f.drop("icmp6-input", "type %d is VPP's own business", f.p.ICMPType)
+	case !f.p.Src.IsLinkLocalUnicast() && (!known || from != f.rx):
+		return !f.drop(solicitation, "%s is not on this link", f.p.Src)
+	case !target.IsValid():
+		return !f.drop(solicitation, "nobody here has such an address")
 	}
-	i := f.v.ifs.get(f.rx)
 	f.p = Packet{Src: target, Dst: f.p.Src, Proto: model.ICMPv6, ICMPType: packet.NeighborAdvert, TTL: 255}
 	f.own, f.origin = true, Answered
-	f.hop("icmp6-neighbor-solicitation", "%s", &f.p)
+	f.hop(solicitation, "%s", &f.p)
 	f.transmit(i)
 	return true
 }
 
 // solicited is VPP's address that a solicited-node multicast address stands for (RFC 4291: its last 24 bits); invalid: none.
-func (v *VPP) solicited(group netip.Addr) netip.Addr {
+func (v *VPP) solicited(group netip.Addr, table uint32) netip.Addr {
 	g := group.As16()
 	for _, f := range v.ifs.all() {
 		for _, p := range f.addrs {
-			if a := p.Addr().As16(); f.up && p.Addr().Is6() && [3]byte(a[13:]) == [3]byte(g[13:]) {
+			if a := p.Addr().As16(); f.up && f.table[ip6] == table && p.Addr().Is6() && [3]byte(a[13:]) == [3]byte(g[13:]) {
 				return p.Addr()
 			}
 		}

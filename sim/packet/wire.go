@@ -73,6 +73,9 @@ func (p *Packet) body() ([]byte, error) {
 		b := make([]byte, icmpHeaderLen)
 		b[0], b[1] = p.ICMPType, p.ICMPCode
 		binary.BigEndian.PutUint16(b[4:], p.ICMPID)
+		if p.Proto == model.ICMPv6 && (p.ICMPType == NeighborSolicit || p.ICMPType == NeighborAdvert) {
+			b = p.discovery(b)
+		}
 		if p.Inner != nil {
 			inner, err := p.Inner.Marshal()
 			if err != nil {
@@ -84,6 +87,17 @@ func (p *Packet) body() ([]byte, error) {
 		return b, nil
 	}
 	return make([]byte, 8), nil
+}
+
+// discovery adds the target of a solicitation, which is whom it is sent to unless that is a group, or of an advertisement, which is
+// who sends it, and a link-layer address (RFC 4861).
+func (p *Packet) discovery(b []byte) []byte {
+	const sourceAddress, targetAddress, eightBytes = 1, 2, 1
+	target, option := p.Dst.As16(), byte(sourceAddress)
+	if p.ICMPType == NeighborAdvert {
+		target, option = p.Src.As16(), targetAddress
+	}
+	return append(append(b, target[:]...), option, eightBytes, 2, 0xca, 0, 0, 0, 0)
 }
 
 func putPorts(b []byte, p *Packet) {

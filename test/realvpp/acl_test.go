@@ -452,8 +452,30 @@ func (a *aclCase) traffic() error {
 		}
 	}
 	a.port++
-	p := a.arrange(src, dst)
-	return a.talk(in, p)
+	if a.six && a.chance(8) {
+		return a.discover()
+	}
+	return a.talk(in, a.arrange(src, dst))
+}
+
+// discover asks VPP for its address, or tells it one. (Whom VPP does not know yet it would have to ask back: only neighbours ask.)
+func (a *aclCase) discover() error {
+	p := packet.Packet{
+		Src: netip.MustParseAddr("fd00:e::9"), Dst: netip.MustParseAddr("fd00:e::1"), Proto: model.ICMPv6, ICMPType: packet.NeighborSolicit, TTL: 255,
+	}
+	in := edge
+	switch a.rng.IntN(6) {
+	case 0:
+		p.TTL = 64
+	case 1:
+		p.ICMPType = packet.NeighborAdvert
+	case 2:
+		in, p.Src = door(podA), netip.MustParseAddr("fd00:1:1::2")
+	case 3:
+		in = door(podB)
+	}
+	_, err := a.transmit(in, same(p))
+	return err
 }
 
 func (a *aclCase) arrange(src, dst netip.Addr) packet.Packet {
