@@ -97,7 +97,7 @@ func (p *planner) torn(u *value) bool {
 	if u.will {
 		want = u.want
 	}
-	if !u.kind.Stands.Settled(p.g.world, u.have) { // nobody knows what it has
+	if !p.g.settled(u) { // nobody knows here what it has, or that it will be denied everything
 		return true
 	}
 	return u.kind.Stands.Torn(p.g.world, u.have, want, func(key string) (any, any) {
