@@ -23,6 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
 // witness hands calls to VPP one by one, and looks at its access lists after every write.
@@ -127,8 +128,9 @@ func passes(acls map[uint32]*vppacl.ACLDetails, list []uint32, p probe) bool {
 }
 
 // wanted is what values say, read as literally: an interface has the ACLs of its lists and behind them, by name, those that
-// name it. A direction that names an ACL that is not there lets nothing pass.
-func wanted(v keyed.Values) map[place]bool {
+// name it, and behind those the foreign one where there is one. A direction that names an ACL that is not there lets nothing
+// pass.
+func wanted(v keyed.Values, foreign bool) map[place]bool {
 	out := map[place]bool{}
 	for _, iface := range orderInterfaces {
 		m, _ := v[keyed.InterfaceACLsKey(iface)].(*contivacl.InterfaceACLs)
@@ -144,33 +146,41 @@ func wanted(v keyed.Values) map[place]bool {
 			}
 		}
 		for _, p := range universe() {
-			out[place{iface, false, p}] = allowed(v, in, p)
-			out[place{iface, true, p}] = allowed(v, out2, p)
+			out[place{iface, false, p}] = allowed(v, in, p, foreign && iface == "tap1")
+			out[place{iface, true, p}] = allowed(v, out2, p, foreign && iface == "tap1")
 		}
 	}
 	return out
 }
 
-func allowed(v keyed.Values, names []string, p probe) bool {
+// foreignRule is that of the foreign ACL.
+func foreignRule() *acl.ACL_Rule { return rule(acl.ACL_Rule_PERMIT, "", "", "10.0.0.1/32") }
+
+func allowed(v keyed.Values, names []string, p probe, foreign bool) bool {
 	for _, n := range names {
 		if v[keyed.ACLKey(n)] == nil {
 			return false
 		}
 	}
+	var rules []*acl.ACL_Rule
 	for _, n := range names {
-		for _, r := range v[keyed.ACLKey(n)].(*acl.ACL).GetRules() {
-			ip := r.GetIpRule()
-			in := func(network string, a netip.Addr) bool {
-				return network == "" || netip.MustParsePrefix(network).Contains(a)
-			}
-			ports := ip.GetTcp().GetDestinationPortRange()
-			if in(ip.GetIp().GetSourceNetwork(), p.src) && in(ip.GetIp().GetDestinationNetwork(), p.dst) &&
-				(ip.GetTcp() == nil || ports.GetLowerPort() <= p.port && p.port <= ports.GetUpperPort()) {
-				return r.GetAction() != acl.ACL_Rule_DENY
-			}
+		rules = append(rules, v[keyed.ACLKey(n)].(*acl.ACL).GetRules()...)
+	}
+	if foreign {
+		rules = append(rules, foreignRule())
+	}
+	for _, r := range rules {
+		ip := r.GetIpRule()
+		in := func(network string, a netip.Addr) bool {
+			return network == "" || netip.MustParsePrefix(network).Contains(a)
+		}
+		ports := ip.GetTcp().GetDestinationPortRange()
+		if in(ip.GetIp().GetSourceNetwork(), p.src) && in(ip.GetIp().GetDestinationNetwork(), p.dst) &&
+			(ip.GetTcp() == nil || ports.GetLowerPort() <= p.port && p.port <= ports.GetUpperPort()) {
+			return r.GetAction() != acl.ACL_Rule_DENY
 		}
 	}
-	return len(names) == 0
+	return len(names) == 0 && !foreign
 }
 
 // policies draws a set of access lists.
@@ -237,6 +247,10 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 	l.cfg.Caller = w
 	restart := func() { l.agent = vppagent.New(l.cfg) }
 	restart()
+	foreign := rapid.Bool().Draw(r, "foreign")
+	if foreign {
+		w.attachForeign(l)
+	}
 	if tr.faults {
 		l.fail(rapid.Uint64().Draw(r, "fault seed"))
 	}
@@ -263,7 +277,7 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 		l.reconnect()
 		final := w.must(l)
 		if !tr.faults {
-			if diff := differ(final, wanted(want)); diff != "" {
+			if diff := differ(final, wanted(want, foreign)); diff != "" {
 				r.Fatalf("in the end: %s\nwant: %v\n%s", diff, want, l.sim.Dump())
 			}
 		}
@@ -272,7 +286,7 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 		}
 		for i, m := range w.seen {
 			for at, pass := range m.verdict {
-				if pass && !before[at] && !wanted(want)[at] {
+				if pass && !before[at] && !wanted(want, foreign)[at] {
 					r.Fatalf("moment %d of %d: %+v passes, though neither before nor wanted\n%s", i, len(w.seen), at, w.story())
 				}
 			}
@@ -288,7 +302,7 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 			break
 		}
 	}
-	if diff := differ(w.must(l), wanted(l.want)); diff != "" {
+	if diff := differ(w.must(l), wanted(l.want, foreign)); diff != "" {
 		r.Fatalf("in the end: %s\n%s\n%s", diff, l.sim.Dump(), l.agent.Snapshot().History)
 	}
 	l.writes()
@@ -305,6 +319,29 @@ func (w *witness) steps(r *rapid.T, before, final map[place]bool) {
 				r.Fatalf("moment %d of %d: %+v passes %t, before %t, in the end %t\n%s", i, len(w.seen), at, pass, before[at], final[at], w.story())
 			}
 		}
+	}
+}
+
+// attachForeign puts an ACL of somebody else into both lists of tap1.
+func (w *witness) attachForeign(l *lab) {
+	state, err := descriptor.ACL().Compile(keyed.ACLKey("x"), accessList("x", foreignRule()))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ops, err := descriptor.ACL().Create(descriptor.NewWorld(descriptor.Options{}, nil), state)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	m := ops[0].Call.Msg.(*vppacl.ACLAddReplace)
+	m.Tag = "somebody else's"
+	r := l.conn.Do(context.Background(), vpp.Call{Msg: m})[0]
+	if r.Err != nil {
+		l.t.Fatal(r.Err)
+	}
+	index := r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex
+	list := &vppacl.ACLInterfaceSetACLList{SwIfIndex: 1, Count: 2, NInput: 1, Acls: []uint32{index, index}}
+	if r := l.conn.Do(context.Background(), vpp.Call{Msg: list})[0]; r.Err != nil {
+		l.t.Fatal(r.Err)
 	}
 }
 
