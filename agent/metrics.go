@@ -29,6 +29,7 @@ type metrics struct {
 
 	policies        prometheus.Gauge
 	policyEndpoints prometheus.Gauge
+	reclassify      prometheus.Gauge
 }
 
 // programmingBuckets are kube-proxy's for network programming latency, in seconds.
@@ -80,6 +81,7 @@ func newMetrics() *metrics {
 
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
+		reclassify:      gauge("contiv_vpp_acl_reclassify", "1: VPP judges flows that exist again when policies change; 0: it does not; -1: it did not say."),
 	}
 }
 
@@ -88,7 +90,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sync, m.programming, m.lastSync, m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax, m.policies, m.policyEndpoints,
+		m.requests, m.latency, m.sessions, m.sessionsMax, m.policies, m.policyEndpoints, m.reclassify,
 	} {
 		errs = append(errs, r.Register(c))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes to values.
@@ -177,6 +178,14 @@ func (p *parts) countPolicies() {
 	n := p.policies.Counts()
 	p.metrics.policies.Set(float64(n.Policies))
 	p.metrics.policyEndpoints.Set(float64(n.Endpoints))
+	switch p.vppagent.Snapshot().Reclassify {
+	case vppagent.ReclassifyOn:
+		p.metrics.reclassify.Set(1)
+	case vppagent.ReclassifyOff:
+		p.metrics.reclassify.Set(0)
+	default:
+		p.metrics.reclassify.Set(-1)
+	}
 }
 
 // Explain tells what a rule of the access lists of an interface stands for: that at a place of its list (output: of what

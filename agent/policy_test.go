@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/sim"
 )
 
 const policies = `
@@ -64,7 +65,30 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	if diff := cmp.Diff(want, st.Policies); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
 	}
-	checkGauges(t, registry, map[string]float64{"contiv_policies": 2, "contiv_policy_endpoints": 1})
+	checkGauges(t, registry, map[string]float64{"contiv_policies": 2, "contiv_policy_endpoints": 1, "contiv_vpp_acl_reclassify": 1})
+	if st.VPP.Reclassify != "on" {
+		t.Errorf("reclassify %s", st.VPP.Reclassify)
+	}
+}
+
+// A VPP that lets flows go on which policies deny is named, with what to do about it.
+func TestVPPThatDoesNotReclassify(t *testing.T) {
+	registry, forgetful := prometheus.NewRegistry(), sim.New(sim.Config{PuntLocal: true, NoReclassify: true})
+	t.Cleanup(forgetful.Close)
+	w := start(t, func(c *Config) { c.Registry, c.Dial = registry, forgetful.Dial })
+	w.wait("first sync", firstSync)
+	st, err := w.agent.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, n := range st.Notes {
+		found = found || n.Object == "Node node-1" && strings.Contains(n.Reason, "does not judge established flows again")
+	}
+	if !found || st.VPP.Reclassify != "off" {
+		t.Errorf("reclassify %s, notes %v", st.VPP.Reclassify, st.Notes)
+	}
+	checkGauges(t, registry, map[string]float64{"contiv_vpp_acl_reclassify": 0})
 }
 
 func checkGauges(t *testing.T, registry *prometheus.Registry, want map[string]float64) {

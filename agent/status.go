@@ -41,7 +41,9 @@ type VPPStatus struct {
 	Connected   bool   `json:"connected"`
 	Version     string `json:"version,omitempty"`
 	Connections uint64 `json:"connections"` // how many there were
-	Error       string `json:"error,omitempty"`
+	// Reclassify tells whether flows that exist are judged again when policies change: "on", "off" or "unknown".
+	Reclassify string `json:"reclassify"`
+	Error      string `json:"error,omitempty"`
 }
 
 // SourceStatus is how far a source is.
@@ -123,15 +125,21 @@ func (p *parts) history() []Transaction {
 
 // status takes the state of the loop; it runs inside it.
 func (p *parts) status() *Status {
-	st := p.controller.Status()
+	st, vpp := p.controller.Status(), p.vppagent.Snapshot()
 	out := &Status{
 		Node: p.cfg.NodeName, InSync: st.Synced(), Healthy: st.Healthy(), Values: st.Values,
-		VPP:      VPPStatus{Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err)},
+		VPP: VPPStatus{
+			Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err),
+			Reclassify: vpp.Reclassify.String(),
+		},
 		Sources:  []SourceStatus{},
 		Services: []ServiceStatus{},
 		Ifs:      interfaces(st.Located),
 		Last:     transaction(st.Last),
-		Foreign:  p.vppagent.Snapshot().Foreign,
+		Foreign:  vpp.Foreign,
+	}
+	if why := vpp.Reclassify.Consequence(); why != "" && p.policies != nil {
+		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), why})
 	}
 	for _, src := range st.Sources {
 		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err)})

@@ -19,9 +19,9 @@ func newStatus() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME ...]",
-		Short: "Show what a running agent knows: sources, sync, each Service and why",
-		Long: `status asks a running agent over its unix socket. Without arguments it shows the agent, and every Service that is
-not simply configured; with names it shows those Services; with --all it shows every Service.
+		Short: "Show what a running agent knows: sources, sync, each Service and policy, and why",
+		Long: `status asks a running agent over its unix socket. Without arguments it shows the agent, and every Service and
+policy that is not simply configured; with names it shows those Services; with --all it shows every Service and policy.
 
 Exit code 3: the agent is not in sync, or a value is not configured.`,
 		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
@@ -49,12 +49,12 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 	}
 	out.flag(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
-	cmd.Flags().BoolVar(&all, "all", false, "show every Service")
+	cmd.Flags().BoolVar(&all, "all", false, "show every Service and policy")
 	cmd.Flags().BoolVar(&history, "history", false, "show past transactions and their operations, too")
 	return cmd
 }
 
-// selectServices leaves the named Services only; no names: all of them.
+// selectServices leaves the named Services only, and no policy; no names: all of them.
 func selectServices(st *agent.Status, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func selectServices(st *agent.Status, names []string) error {
 	for _, s := range st.Services {
 		byName[s.Name] = s
 	}
-	st.Services = st.Services[:0]
+	st.Services, st.Policies = st.Services[:0], nil
 	for _, name := range names {
 		s, ok := byName[name]
 		if !ok {
@@ -111,10 +111,13 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 			fmt.Fprintf(tw, "\t\t%s\n", op)
 		}
 	}
-	hidden := writeServices(tw, st, all)
+	hidden, quiet := writeServices(tw, st, all), writePolicyStates(tw, st, all)
 	_ = tw.Flush() // standard output is gone: nobody to tell
 	if hidden > 0 {
 		fmt.Fprintf(w, "%d Services are configured without remarks (--all shows them)\n", hidden)
+	}
+	if quiet > 0 {
+		fmt.Fprintf(w, "%d policies are configured, or not needed here, without remarks (--all shows them)\n", quiet)
 	}
 }
 
@@ -132,6 +135,20 @@ func writeServices(w io.Writer, st *agent.Status, all bool) (hidden int) {
 		fmt.Fprintf(w, "service\t%s\t%s\n", s.Name, join(s.State, strings.Join(s.Reasons, "; ")))
 		if all && s.Text != "" {
 			fmt.Fprintf(w, "\t\t%s\n", s.Text)
+		}
+	}
+	return hidden
+}
+
+func writePolicyStates(w io.Writer, st *agent.Status, all bool) (hidden int) {
+	for _, p := range st.Policies {
+		if !all && (p.State == "CONFIGURED" || p.State == "IDLE") && len(p.Reasons) == 0 {
+			hidden++
+			continue
+		}
+		fmt.Fprintf(w, "policy\t%s\t%s\n", p.Object, join(p.State, strings.Join(p.Reasons, "; ")))
+		if all && p.Text != "" {
+			fmt.Fprintf(w, "\t\t%s\n", p.Text)
 		}
 	}
 	return hidden
