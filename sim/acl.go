@@ -3,7 +3,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -164,17 +163,6 @@ func (v *VPP) dumpACLLists(b *strings.Builder) {
 			fmt.Fprintf(b, "acl-etypes %s input %04x output %04x\n", f.name, etypes[:n], etypes[n:])
 		}
 	}
-}
-
-// contentHash is short for rules in a log.
-func contentHash(rules []acl.Rule) string {
-	h := fnv.New32a()
-	var b []byte
-	for _, r := range rules {
-		b = append(r.AppendTo(b[:0]), '\n')
-		_, _ = h.Write(b) // never fails
-	}
-	return fmt.Sprintf("%08x", h.Sum32())
 }
 
 // setACLPlugin is `set acl-plugin`, as far as it concerns packets; false: not understood.

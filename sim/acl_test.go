@@ -284,7 +284,7 @@ acl-list pod-b output "ingress"
 	log := texts(v.Log(), Record.String)
 	if diff := cmp.Diff([]string{
 		`acl_del acl="ingress" => -42`,
-		`acl_add_replace tag="new" rules=1 content=73e8c856 replaces="ingress"`,
+		`acl_add_replace tag="new" rules=1 content=2668cd5f replaces="ingress"`,
 		`acl_interface_set_acl_list sw_if_index=pod-b input=["new" "egress"] output=["egress"]`,
 	}, log); diff != "" {
 		t.Errorf("log: (-want +got)\n%s", diff)

@@ -176,6 +176,7 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	}
 	q := &call{VPP: v, c: c, context: binary.BigEndian.Uint32(body[6:])}
 	rec := v.record(h, req)
+	rec.summarize(body)
 	if v.fail != nil {
 		retval, drop := v.fail(h.name)
 		if drop {

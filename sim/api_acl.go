@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"strings"
 
 	"go.fd.io/govpp/api"
@@ -19,6 +20,9 @@ const (
 	aclMajor = 1
 	aclMinor = 4
 )
+
+// aclHeader is what precedes the rules of acl_add_replace.
+const aclHeader = 4 + 64 + 4
 
 // aclMessages: acl.api 2.0.1.
 func aclMessages(t *apiTable) {
@@ -54,7 +58,7 @@ func aclRuleMessages(t *apiTable) {
 		i, rv := q.acl.AddReplace(m.ACLIndex, m.Tag, fromACLRules(m.R))
 		return &aclapi.ACLAddReplaceReply{ACLIndex: i, Retval: rv}
 	})
-	t.handlers[nameCRC(&aclapi.ACLAddReplace{})].fits = arrayFits(68, 48)
+	t.handlers[nameCRC(&aclapi.ACLAddReplace{})].fits = arrayFits(aclHeader-4, 48)
 	onWrite(t, func(q *call, m *aclapi.ACLDel) *aclapi.ACLDelReply {
 		return &aclapi.ACLDelReply{Retval: q.acl.Del(m.ACLIndex)}
 	})
@@ -218,12 +222,20 @@ func (v *VPP) aclTags(req api.Message) map[uint32]string {
 	return nil
 }
 
+// summarize puts a number and a hash in the place of rules; body is the message.
+func (r *record) summarize(body []byte) {
+	if m, ok := r.req.(*aclapi.ACLAddReplace); ok {
+		r.req = &aclapi.ACLAddReplace{ACLIndex: m.ACLIndex, Tag: m.Tag}
+		r.rules, r.sum = len(m.R), crc32.ChecksumIEEE(body[requestHeader+aclHeader:])
+	}
+}
+
 // aclText is the line of an ACL request: ACLs by tag, rules by their number and a hash; "" for all other requests.
 func (r *record) aclText() string {
 	tag := func(i uint32) string { return fmt.Sprintf("%q", r.acls[i]) }
 	switch m := r.req.(type) {
 	case *aclapi.ACLAddReplace:
-		s := fmt.Sprintf("%s tag=%q rules=%d content=%s", r.h.name, m.Tag, len(m.R), contentHash(fromACLRules(m.R)))
+		s := fmt.Sprintf("%s tag=%q rules=%d content=%08x", r.h.name, m.Tag, r.rules, r.sum)
 		if m.ACLIndex != acl.None {
 			s += " replaces=" + tag(m.ACLIndex)
 		}

@@ -37,6 +37,8 @@ type record struct {
 	req    api.Message
 	names  map[uint32]string
 	acls   map[uint32]string // tags by index
+	rules  int               // how many rules an ACL message had, and a hash of them: there may be too many to keep
+	sum    uint32
 	retval int32
 }
 
