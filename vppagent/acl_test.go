@@ -296,6 +296,32 @@ func TestForeignACLs(t *testing.T) {
 	l.quiet("resync")
 }
 
+// TestListsUnderTwoNames: one value has the say about an interface, whatever else it is called.
+func TestListsUnderTwoNames(t *testing.T) {
+	l, _ := aclLab(t)
+	tag := "default/tap1"
+	l.put(accessList("a", tcp(80)), accessList("b", tcp(81)), lists("tap1", []string{"a"}, nil), lists(tag, []string{"b"}, nil))
+	l.wantList("tap1", "input", "a")
+	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Configured)
+	if err := l.wantState(keyed.InterfaceACLsKey(tag), event.Invalid); !strings.Contains(err, "by another name") {
+		t.Errorf("error %q", err)
+	}
+	l.writes()
+	for range 3 {
+		l.restartAgent()
+		l.resync()
+		l.quiet("restart of the agent")
+	}
+	l.del(keyed.InterfaceACLsKey(tag))
+	l.quiet("removed where it has no say")
+	l.wantList("tap1", "input", "a")
+	l.put(lists(tag, []string{"b"}, nil))
+	l.del(keyed.InterfaceACLsKey("tap1"))
+	l.resync()
+	l.wantList("tap1", "input", "b")
+	l.wantState(keyed.InterfaceACLsKey(tag), event.Configured)
+}
+
 // TestListsGoWithTheirInterface: they are not taken off an interface that is going, which would open it.
 func TestListsGoWithTheirInterface(t *testing.T) {
 	l, _ := aclLab(t)

@@ -54,7 +54,7 @@ func InterfaceACLs() *Descriptor {
 		Create:       setLists,
 		Update:       func(w *World, _, want *accessLists) ([]Op, error) { return setLists(w, want) },
 		Delete: func(w *World, l *accessLists) ([]Op, error) {
-			if _, ok := w.Interface(l.iface); !ok {
+			if _, ok := w.Interface(l.iface); !ok || w.listOwner(l) != l.key {
 				return nil, nil
 			}
 			return setLists(w, &accessLists{key: l.key, iface: l.iface})
@@ -166,6 +166,9 @@ func (l *accessLists) message() *acl.InterfaceACLs {
 // cannot be had: what was refused is tried again, what nobody gives may never come.
 func reachLists(w *World, has, wants any, in func(key string) any) (any, []string, string) {
 	want, have := wants.(*accessLists), &accessLists{}
+	if owner := w.listOwner(want); owner != want.key {
+		return want, nil, fmt.Sprintf("interface: %s, by another name, has lists already: %s", want.iface, owner)
+	}
 	if has != nil {
 		have = has.(*accessLists)
 	}
@@ -210,13 +213,31 @@ func reachDirection(have, want []string, deny, held bool) (keys []string, keep b
 func settledLists(w *World, has any) bool {
 	have := has.(*accessLists)
 	i, ok := w.Interface(have.iface)
-	if !ok {
+	if !ok || w.listOwner(have) != have.key {
 		return true
 	}
 	v := w.lists[i.Index]
 	in, errIn := w.indices(have.in, v.in, have.keepIn)
 	out, errOut := w.indices(have.out, v.out, have.keepOut)
 	return errIn == nil && errOut == nil && slices.Equal(in, v.in) && slices.Equal(out, v.out)
+}
+
+// listOwner is the key of the value that has the say about the interface of l. The interface may have several names, and
+// lists be wanted under more than one: then it is that of its own name, of VPP's, of its tag, in this order.
+func (w *World) listOwner(l *accessLists) string {
+	i, ok := w.Interface(l.iface)
+	if !ok {
+		return l.key
+	}
+	for _, name := range []string{i.Name, i.VPPName, i.Tag} {
+		if w.byName[name] != i {
+			continue
+		}
+		if key := keyed.InterfaceACLsKey(name); key == l.key || w.Wanted(key) != nil {
+			return key
+		}
+	}
+	return l.key
 }
 
 // attached are the lists of an interface as VPP has them: indices of ACLs.
@@ -250,7 +271,7 @@ func (w *World) indices(keys []string, has []uint32, keep bool) (out []uint32, e
 // setLists reads the lists of the interface and changes them with one message, unless they are right already.
 func setLists(w *World, l *accessLists) ([]Op, error) {
 	idx, err := w.index(l.iface)
-	if err != nil {
+	if err != nil || w.listOwner(l) != l.key {
 		return nil, err
 	}
 	var want attached
@@ -333,7 +354,7 @@ func retrieveLists(w *World, d *Dump, c Candidates) ([]Found, error) {
 	for _, wantedOnes := range []bool{true, false} {
 		c.Each(func(key string, state any, wanted bool) {
 			l := state.(*accessLists)
-			if i, ok := w.Interface(l.iface); ok && wanted == wantedOnes {
+			if i, ok := w.Interface(l.iface); ok && wanted == wantedOnes && w.listOwner(l) == key {
 				found(key, l.iface, i.Index, wanted && len(l.in)+len(l.out) == 0)
 			}
 		})
