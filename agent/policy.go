@@ -68,6 +68,27 @@ func kindOf(k acl.CauseKind) policy.CauseKind {
 	return policy.CauseStatic
 }
 
+// named puts the object in the place of what the renderer knows from Felix's messages.
+func (p *parts) named(notes []model.Note) []model.Note {
+	if p.policies == nil {
+		return notes
+	}
+	out := slices.Clone(notes)
+	for i := range out {
+		switch ref := &out[i].Ref; ref.Kind {
+		case acl.KindPolicy:
+			tier, name, _ := strings.Cut(ref.Name, "|")
+			*ref = p.policies.PolicyRef(tier, name)
+		case acl.KindProfile:
+			*ref = policy.ProfileRef(ref.Name)
+		case acl.KindWorkload:
+			ns, name, _ := strings.Cut(ref.Name, "/")
+			*ref = model.Ref{Kind: model.KindPod, Namespace: ns, Name: name}
+		}
+	}
+	return out
+}
+
 // PolicyStatus is what became of one policy on this node.
 type PolicyStatus struct {
 	Object  string   `json:"object"` // "NetworkPolicy prod/web"

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -9,7 +10,9 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
@@ -156,5 +159,32 @@ func TestSecondStartKeepsPolicies(t *testing.T) {
 	w.settled()
 	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
 		t.Errorf("%d writes; log %v", n, w.vpp.Log())
+	}
+}
+
+// What the renderer says of Felix's names is said of the objects behind them.
+func TestNotesNameObjects(t *testing.T) {
+	p := &parts{policies: newPolicies(Config{NodeName: "node-1"}, controller.NewValues())}
+	for _, o := range []model.Object{
+		&model.Pod{ID: web, NodeName: "node-1", IPs: []netip.Addr{netip.MustParseAddr("10.1.1.2")}},
+		&model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "default", Name: "np"}, Tier: "default", Namespace: "default"},
+	} {
+		p.policies.Apply(event.Change{Ref: o.Ref(), Object: o})
+	}
+	if err := p.policies.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range p.named([]model.Note{
+		{Ref: model.Ref{Kind: acl.KindPolicy, Name: "default|default/knp.default.np"}, Reason: "a"},
+		{Ref: model.Ref{Kind: acl.KindProfile, Name: "kns.default"}, Reason: "b"},
+		{Ref: model.Ref{Kind: acl.KindWorkload, Name: "default/web"}, Reason: "c"},
+		{Ref: model.Ref{Kind: model.KindService, Name: "s"}, Reason: "d"},
+	}) {
+		got = append(got, n.Ref.String()+" "+n.Reason)
+	}
+	want := []string{"NetworkPolicy default/np a", "Namespace default b", "Pod default/web c", "Service s d"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }

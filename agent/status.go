@@ -201,7 +201,7 @@ func (p *parts) objects(out *Status, st *controller.Status) {
 	for _, o := range p.controller.Owners("") {
 		ref := ownerRef(o.Owner)
 		owned[ref] = append(owned[ref], o)
-		remark(o.Notes)
+		remark(p.named(o.Notes))
 	}
 	for _, svc := range p.processor.Services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}

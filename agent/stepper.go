@@ -148,7 +148,7 @@ func (s *Stepper) Notes(ref model.Ref) []string {
 			s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
 		}
 		for _, o := range s.controller.Owners("") {
-			for _, n := range o.Notes {
+			for _, n := range s.named(o.Notes) {
 				s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
 			}
 		}

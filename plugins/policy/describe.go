@@ -99,7 +99,7 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool) []Tier {
 
 func (p *Processor) describePolicy(tier, name string, egress bool) Policy {
 	msg := p.told.policies[ruleList{tier, name}]
-	out := Policy{Object: p.policyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
+	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
 	var written []model.Rule
 	if obj, ok := p.graph.Origin(tier, name); ok {
 		if written = obj.InboundRules; egress {

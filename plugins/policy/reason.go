@@ -61,7 +61,7 @@ func (p *Processor) reason(c Cause) Reason {
 	}
 	switch c.Kind {
 	case CauseRule:
-		r.Policy, r.Rule = p.policyRef(c.Tier, c.Policy), p.ruleName(c)
+		r.Policy, r.Rule = p.PolicyRef(c.Tier, c.Policy), p.ruleName(c)
 		r.Text = fmt.Sprintf("%s by %s %s", verb, r.Policy, r.Rule)
 	case CauseEndOfTier:
 		r.Text = verb + ": " + p.endOfTier(c)
@@ -93,12 +93,23 @@ func endpointText(c Cause) string {
 	return c.Endpoint
 }
 
-// policyRef is the object a policy on the wire comes from.
-func (p *Processor) policyRef(tier, name string) model.Ref {
+// PolicyRef is the object that the policy with a name on the wire comes from.
+func (p *Processor) PolicyRef(tier, name string) model.Ref {
 	if obj, ok := p.graph.Origin(tier, name); ok {
 		return obj.Ref()
 	}
 	return model.Ref{Kind: "Policy", Name: tier + "/" + name} // deleted since, and still programmed
+}
+
+// ProfileRef is the object that a profile on the wire comes from.
+func ProfileRef(name string) model.Ref {
+	if ns, sa, ok := model.ProfileServiceAccount(name); ok {
+		return model.Ref{Kind: model.KindServiceAccount, Namespace: ns, Name: sa}
+	}
+	if ns, ok := model.ProfileNamespace(name); ok {
+		return model.Ref{Kind: model.KindNamespace, Name: ns}
+	}
+	return model.Ref{Kind: model.KindProfile, Name: name}
 }
 
 // ruleName is "ingress rule 2": as the object counts its rules.
@@ -154,7 +165,7 @@ func (p *Processor) tierRefs(c Cause) []model.Ref {
 			for _, name := range policiesOf(tier, c.Egress) {
 				if !seen[name] && !staged(name) {
 					seen[name] = true
-					out = append(out, p.policyRef(tier.Name, name))
+					out = append(out, p.PolicyRef(tier.Name, name))
 				}
 			}
 		}

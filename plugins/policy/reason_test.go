@@ -227,3 +227,13 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
+
+func TestProfilesAreObjects(t *testing.T) {
+	for name, want := range map[string]string{
+		"kns.prod": "Namespace prod", "ksa.prod.web.one": "ServiceAccount prod/web.one", "lab": "Profile lab",
+	} {
+		if got := ProfileRef(name).String(); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
