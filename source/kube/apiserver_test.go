@@ -30,6 +30,7 @@ type apiServer struct {
 	watchers map[chan struct{}]bool // woken by every change; closed to drop the watch
 	oldest   int                    // watches from before are answered 410 Gone
 	down     bool                   // every request is answered 503
+	mute     bool                   // discovery is answered 503
 	served   map[string][]string    // kinds of custom resources, by group and version
 	asked    []string               // resource?selectors of every request
 }
@@ -193,7 +194,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	s.mu.Lock()
 	s.asked = append(s.asked, resource+"?"+q.Get("labelSelector")+q.Get("fieldSelector"))
-	down, streaming := s.down, s.streaming
+	down, streaming := s.down || s.mute && strings.Contains(resource, "/"), s.streaming
 	s.mu.Unlock()
 	switch {
 	case down:

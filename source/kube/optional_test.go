@@ -43,7 +43,7 @@ func TestOptionalKinds(t *testing.T) {
 		)
 		f := followAll(t, s)
 		f.expect("wait-for-ready", "resync",
-			"!ClusterNetworkPolicy c: spec.priority: is missing; spec.tier: must be Admin or Baseline (\"\"); "+
+			"!+ClusterNetworkPolicy c: spec.priority: is missing; spec.tier: must be Admin or Baseline (\"\"); "+
 				"spec.subject: must have exactly one of namespaces and pods +CalicoNetworkPolicy prod/web +Tier sec", "in-sync")
 		s.put(custom(calicoCRD, "Tier", "", "sec", map[string]any{"order": int64(8)}))
 		f.expect("+Tier sec")
@@ -99,21 +99,32 @@ func TestCalicoOnce(t *testing.T) {
 	}
 }
 
-// While nobody can say which kinds there are, nothing is in sync: there may be policies.
+// While nobody can say which kinds there are, nothing is in sync: there may be policies. Everything else has been read.
 func TestDiscoveryFails(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
-	s.set(func(s *apiServer) { s.down = true })
+	s.put(world()...)
+	s.set(func(s *apiServer) { s.mute = true })
 	f := followAll(t, s)
-	f.expect("wait-for-ready")
-	f.expectFault("wait-for-ready", "discovery")
-	s.set(func(s *apiServer) { s.down = false })
-	for {
-		got := <-f.events
-		if got == "in-sync" {
-			return
+	quiet := time.NewTimer(300 * time.Millisecond) // by then informers have long been in sync
+	for told := false; ; {
+		select {
+		case got := <-f.events:
+			if !strings.HasPrefix(got, "wait-for-ready") && !strings.HasPrefix(got, "resync") {
+				t.Fatalf("event %q while discovery fails", got)
+			}
+			told = told || strings.Contains(got, "discovery: on fire")
+			continue
+		case <-quiet.C:
 		}
-		if strings.HasPrefix(got, "in-sync") || strings.HasPrefix(got, "+") {
+		if !told {
+			t.Error("the status does not say what is waited for")
+		}
+		break
+	}
+	s.set(func(s *apiServer) { s.mute = false })
+	for got := ""; got != "in-sync"; got = <-f.events {
+		if strings.HasPrefix(got, "in-sync: ") {
 			t.Fatalf("event %q", got)
 		}
 	}

@@ -137,6 +137,8 @@ func words(e event.Event) string {
 		var out []string
 		for _, c := range e.Changes {
 			switch {
+			case c.Err != nil && c.Object != nil: // something is left of it
+				out = append(out, "!+"+c.Err.Error())
 			case c.Err != nil:
 				out = append(out, "!"+c.Err.Error())
 			case c.Object != nil:
