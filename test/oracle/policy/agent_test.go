@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -112,6 +113,34 @@ func (g *graphs) allows(f *policy.Flow, own map[string][]string) bool {
 			if !fromNode && !d.allows(w, false, f) {
 				return false
 			}
+		}
+		if name == f.Node && !g.uplinkAllows(d, f, own) {
+			return false
+		}
+	}
+	return true
+}
+
+// uplinkAllows is the verdict of the host endpoints of a node on a flow that comes from outside or goes there.
+func (g *graphs) uplinkAllows(d *driver, f *policy.Flow, own map[string][]string) bool {
+	place := func(a netip.Addr) (inside, here bool) {
+		for name, n := range g.nodes {
+			inside = inside || n.endpoint(a) != nil || slices.Contains(own[name], a.String())
+		}
+		return inside, slices.Contains(own[f.Node], a.String())
+	}
+	srcIn, srcHere := place(f.Src)
+	dstIn, dstHere := place(f.Dst)
+	if srcIn == dstIn {
+		return true
+	}
+	for _, h := range d.hosts {
+		if dstIn && dstHere || srcIn && srcHere {
+			if !d.run(h.Tiers, h.ProfileIds, false, !dstIn, f) {
+				return false
+			}
+		} else if !d.run(h.ForwardTiers, nil, true, !dstIn, f) {
+			return false
 		}
 	}
 	return true

@@ -28,7 +28,7 @@ const (
 func TestAgents(t *testing.T) { grow(t, agentWorlds, growAgents) }
 
 func growAgents(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := policy.NewWorld(seed, podKinds())
 	cfg := trace.Config{Seed: seed, Agent: agent.Config{PostDNAT: true}}
 	cluster := trace.NewCluster(cfg)
 	defer cluster.Close()

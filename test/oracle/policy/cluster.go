@@ -20,9 +20,11 @@ type Cluster struct {
 	entities   []*entity
 	slices     []*discoveryv1.EndpointSlice
 	profiles   map[string]*policy // rules of Calico's own profiles
-	tiers      []*tier
-	hosts      []*host
-	directions map[direction][]*tier
+	// profileLabels are what these give to whoever has them.
+	profileLabels map[string]map[string]string
+	tiers         []*tier
+	hosts         []*host
+	directions    map[direction][]*tier
 }
 
 type node struct {
@@ -59,7 +61,7 @@ type entity struct {
 func Read(objects []Object) (*Cluster, error) {
 	c := &Cluster{
 		nodes: map[string]*node{}, namespaces: map[string]map[string]string{}, accounts: map[string]map[string]string{},
-		at: map[netip.Addr]*pod{}, profiles: map[string]*policy{}, directions: map[direction][]*tier{},
+		at: map[netip.Addr]*pod{}, profiles: map[string]*policy{}, profileLabels: map[string]map[string]string{}, directions: map[direction][]*tier{},
 	}
 	for _, step := range []func(Object) error{c.readPlaces, c.readEndpoints, c.readPolicies} {
 		for _, o := range objects {
@@ -93,6 +95,8 @@ func (c *Cluster) readPlaces(o Object) error {
 		c.namespaces[o.Name] = labels
 	case *corev1.ServiceAccount:
 		c.accounts[o.Namespace+"/"+o.Name] = o.Labels
+	case *CalicoProfile:
+		c.profileLabels[o.Name] = o.Spec.LabelsToApply
 	case *discoveryv1.EndpointSlice:
 		c.slices = append(c.slices, o)
 	}

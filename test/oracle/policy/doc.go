@@ -46,6 +46,12 @@
 // namespace any selector of a rule, negated or not, means that namespace unless it says which. A match of a Service means all
 // its endpoints, ready or not. Log goes on.
 //
+// Host endpoints. They stand at their node's uplink, and judge what comes from outside or goes there: by all policies that
+// select them if it is from or to the node itself, and then by their profiles, and deny what nothing allows; what the node forwards by
+// policies with applyOnForward only, and allow it if there is none in that direction or none decides. Between nodes of the
+// cluster they are not asked. Whether selecting by namespace or service account in the negative can select them, nobody
+// says, and no random cluster does.
+//
 // Namespaces have the label kubernetes.io/metadata.name even where a manifest forgets it; a namespace or a service account
 // without an object is one of that name without labels.
 package policy

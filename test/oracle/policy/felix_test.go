@@ -17,6 +17,7 @@ type messages struct {
 	policies  map[string]*felix.Policy
 	profiles  map[string]*felix.Profile
 	workloads map[string]*felix.WorkloadEndpoint
+	hosts     map[string]*felix.HostEndpoint
 	at        map[netip.Addr]*felix.WorkloadEndpoint
 	parsed    map[string]*set
 	broken    []string // what a data plane may rely on, and was not so
@@ -31,7 +32,7 @@ type set struct {
 func newMessages() *messages {
 	return &messages{
 		sets: map[string]map[string]bool{}, policies: map[string]*felix.Policy{}, profiles: map[string]*felix.Profile{},
-		workloads: map[string]*felix.WorkloadEndpoint{}, parsed: map[string]*set{},
+		workloads: map[string]*felix.WorkloadEndpoint{}, hosts: map[string]*felix.HostEndpoint{}, parsed: map[string]*set{},
 	}
 }
 
@@ -71,6 +72,10 @@ func (m *messages) OnUpdate(u *felix.ToDataplane) {
 	case *felix.ToDataplane_WorkloadEndpointRemove:
 		delete(m.workloads, p.WorkloadEndpointRemove.Id.WorkloadId)
 		m.at = nil
+	case *felix.ToDataplane_HostEndpointUpdate:
+		m.hosts[p.HostEndpointUpdate.Id.EndpointId] = p.HostEndpointUpdate.Endpoint
+	case *felix.ToDataplane_HostEndpointRemove:
+		delete(m.hosts, p.HostEndpointRemove.Id.EndpointId)
 	}
 }
 
@@ -138,13 +143,15 @@ func (m *messages) endpoint(a netip.Addr) *felix.WorkloadEndpoint {
 	return m.at[a]
 }
 
-// allows is the verdict of one direction of a local endpoint: tiers in order, in them policies in order, in them rules in
-// order; a tier with policies ends with its default action; profiles follow; what nothing allows is denied.
+// allows is the verdict of one direction of a local endpoint.
 func (m *messages) allows(w *felix.WorkloadEndpoint, egress bool, f *policy.Flow) bool {
-	if w.State != "active" {
-		return false
-	}
-	for _, tier := range w.Tiers {
+	return w.State == "active" && m.run(w.Tiers, w.ProfileIds, false, egress, f)
+}
+
+// run goes through tiers in order, in them policies in order, in them rules in order; a tier with policies ends with its
+// default action; profiles follow, unless the packet is forwarded; what nothing allows is denied.
+func (m *messages) run(tiers []*felix.TierInfo, profiles []string, forwarded, egress bool, f *policy.Flow) bool {
+	for _, tier := range tiers {
 		names := tier.IngressPolicies
 		if egress {
 			names = tier.EgressPolicies
@@ -161,7 +168,7 @@ func (m *messages) allows(w *felix.WorkloadEndpoint, egress bool, f *policy.Flow
 				m.complain("endpoint refers to unknown policy %s %s", tier.Name, name)
 				return false
 			}
-			if verdict = m.run(p.InboundRules, p.OutboundRules, egress, f); verdict != "" {
+			if verdict = m.first(p.InboundRules, p.OutboundRules, egress, f); verdict != "" {
 				break
 			}
 		}
@@ -172,21 +179,24 @@ func (m *messages) allows(w *felix.WorkloadEndpoint, egress bool, f *policy.Flow
 			return false
 		}
 	}
-	for _, name := range w.ProfileIds {
+	if forwarded {
+		return true
+	}
+	for _, name := range profiles {
 		p := m.profiles[name]
 		if p == nil {
 			m.complain("endpoint refers to unknown profile %s", name)
 			return false
 		}
-		if v := m.run(p.InboundRules, p.OutboundRules, egress, f); v != "" {
+		if v := m.first(p.InboundRules, p.OutboundRules, egress, f); v != "" {
 			return v == "allow"
 		}
 	}
 	return false
 }
 
-// run is the action of the first rule that matches; "" if none does.
-func (m *messages) run(in, out []*felix.Rule, egress bool, f *policy.Flow) string {
+// first is the action of the first rule that matches; "" if none does.
+func (m *messages) first(in, out []*felix.Rule, egress bool, f *policy.Flow) string {
 	if egress {
 		in = out
 	}

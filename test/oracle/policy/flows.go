@@ -36,11 +36,15 @@ func (w *World) Flows(n int) []Flow {
 			}
 		}
 	}
+	hosts := len(all[*CalicoHostEndpoint](w)) > 0
+	judged := func(from, to end) bool { // by pods' policies, or by those of uplinks
+		return slices.Contains(pods, from) || slices.Contains(pods, to) || hosts && (from.node == "") != (to.node == "")
+	}
 	outside := w.outside(append(slices.Clone(pods), nodes...))
 	var out []Flow
 	for _, from := range slices.Concat(pods, nodes, outside) {
 		for _, to := range slices.Concat(pods, nodes, outside) {
-			if from.addr.Is4() != to.addr.Is4() || !slices.Contains(pods, from) && !slices.Contains(pods, to) {
+			if from.addr.Is4() != to.addr.Is4() || !judged(from, to) {
 				continue
 			}
 			at := from.node

@@ -114,9 +114,15 @@ func (w *World) calicoSpec(namespace string) CalicoSpec {
 		for s.NamespaceSelector == "" || s.NamespaceSelector == "global()" { // which is for peers
 			s.NamespaceSelector = w.spaceExpression()
 		}
+		if s.NamespaceSelector != "all()" {
+			s.NamespaceSelector = inOne(s.NamespaceSelector)
+		}
 	}
 	if w.chance(5) {
-		s.ServiceAccountSelector = w.expression(1)
+		s.ServiceAccountSelector = inOne(w.expression(1))
+	}
+	if namespace == "" && w.kinds.Hosts {
+		s.ApplyOnForward = w.chance(2)
 	}
 	switch w.rng.IntN(5) {
 	case 0:
@@ -134,6 +140,10 @@ func (w *World) calicoSpec(namespace string) CalicoSpec {
 	}
 	return s
 }
+
+// inOne is a selector that does not hold for what has no namespace, or no service account, at all: whether a policy that
+// selects by these applies to host endpoints, nobody says.
+func inOne(text string) string { return "has(projectcalico.org/name) && (" + text + ")" }
 
 // expression is a selector of Calico's over the labels that objects have.
 func (w *World) expression(depth int) string {

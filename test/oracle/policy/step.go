@@ -127,8 +127,16 @@ func (w *World) unserve(p *corev1.Pod) {
 	}
 }
 
-// stepCalicoPlace changes a tier or a network set.
+// stepCalicoPlace changes a tier, a network set, a profile or a host endpoint.
 func (w *World) stepCalicoPlace() {
+	if hosts := all[*CalicoHostEndpoint](w); len(hosts) > 0 && w.chance(3) {
+		if w.chance(2) {
+			edit(w, pick(w, all[*CalicoProfile](w)...), func(p *CalicoProfile) { w.profileSpec(p) })
+			return
+		}
+		edit(w, pick(w, hosts...), func(h *CalicoHostEndpoint) { h.Labels = w.labels() })
+		return
+	}
 	if tiers := all[*CalicoTier](w); len(tiers) > 0 && w.chance(2) {
 		edit(w, pick(w, tiers...), func(t *CalicoTier) { t.Spec.DefaultAction = pick(w, "", "Deny", "Pass") })
 		return

@@ -15,10 +15,13 @@ import (
 type Kinds struct {
 	Admin, Cluster, Calico bool // AdminNetworkPolicy and its baseline; ClusterNetworkPolicy; Calico's own
 	Services               bool
+	Hosts                  bool // host endpoints on the nodes' uplinks, and profiles for them
 }
 
 // AllKinds is every kind there is.
-func AllKinds() Kinds { return Kinds{Admin: true, Cluster: true, Calico: true, Services: true} }
+func AllKinds() Kinds {
+	return Kinds{Admin: true, Cluster: true, Calico: true, Services: true, Hosts: true}
+}
 
 // World is a random cluster that changes step by step. Every draw comes from its generator, so a seed tells everything.
 // Objects are never changed, only replaced.
@@ -59,6 +62,9 @@ func NewWorld(seed uint64, kinds Kinds) *World {
 	}
 	for range w.rng.IntN(3) {
 		w.addCalicoPlace()
+	}
+	if kinds.Hosts && kinds.Calico && w.chance(3) {
+		w.addHosts()
 	}
 	for range 2 + w.rng.IntN(maxPolicies-1) {
 		w.addPolicy()
@@ -247,7 +253,7 @@ func (w *World) containers(prefix string) []corev1.Container {
 }
 
 func (w *World) portNumber() uint16 {
-	n := pick[uint16](w, 80, 80, 80, 81, 8080)
+	n := pick[uint16](w, 80, 80, 80, 81, 82, 8080)
 	w.numbers = append(w.numbers, n)
 	return n
 }

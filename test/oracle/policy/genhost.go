@@ -1,0 +1,54 @@
+package policy
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// uplinkName is the interface host endpoints are on.
+const uplinkName = "uplink"
+
+// addHosts makes profiles, and host endpoints on some nodes.
+func (w *World) addHosts() {
+	for _, name := range []string{"profile-a", "profile-b"} {
+		p := &CalicoProfile{TypeMeta: typed(groupCalico, "Profile"), ObjectMeta: named("", name, nil)}
+		w.profileSpec(p)
+		w.put(p)
+	}
+	for _, n := range all[*corev1.Node](w) {
+		if w.chance(3) {
+			continue
+		}
+		h := &CalicoHostEndpoint{TypeMeta: typed(groupCalico, "HostEndpoint"), ObjectMeta: named("", n.Name+"-uplink", w.labels())}
+		h.Spec.Node, h.Spec.InterfaceName = n.Name, uplinkName
+		for _, a := range some(w, 1+w.rng.IntN(2), n.Status.Addresses...) {
+			h.Spec.ExpectedIPs = append(h.Spec.ExpectedIPs, a.Address)
+		}
+		h.Spec.Profiles = some(w, w.rng.IntN(3), "profile-a", "profile-a", "profile-b", "profile-b", "missing")
+		if len(h.Spec.Profiles) == 2 && h.Spec.Profiles[0] == h.Spec.Profiles[1] {
+			h.Spec.Profiles = h.Spec.Profiles[:1]
+		}
+		w.put(h)
+	}
+}
+
+// profileSpec draws rules and labels anew. Profiles do not pass.
+func (w *World) profileSpec(p *CalicoProfile) {
+	p.Spec.Ingress, p.Spec.Egress, p.Spec.LabelsToApply = nil, nil, nil
+	for range w.rng.IntN(3) {
+		p.Spec.Ingress = append(p.Spec.Ingress, w.profileRule(true))
+	}
+	for range w.rng.IntN(3) {
+		p.Spec.Egress = append(p.Spec.Egress, w.profileRule(false))
+	}
+	if w.chance(2) {
+		p.Spec.LabelsToApply = w.labels()
+	}
+}
+
+func (w *World) profileRule(ingress bool) CalicoRule {
+	for {
+		if r := w.calicoRule(ingress); r.Action != "Pass" {
+			return r
+		}
+	}
+}
