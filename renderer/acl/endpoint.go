@@ -2,6 +2,7 @@ package acl
 
 import (
 	"cmp"
+	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
@@ -49,6 +50,9 @@ type iface struct {
 	addrs []netip.Addr // sorted: the pod's
 	work  []*workload  // whose interface it is, by id: one, if all is well
 	progs [2]*program  // in, out; nil: isolated
+
+	residues map[*program]*residue // what others may not send here
+	groups   []*residueGroup       // as tables
 }
 
 // locate finds out which interfaces there are, and whose.
@@ -63,6 +67,9 @@ func (r *Renderer) locate() {
 			delete(r.ifaces, name)
 			delete(r.dirty.ifaces, old)
 			delete(r.fixed, ownTable(name))
+			for _, g := range old.groups {
+				r.ungroup(g)
+			}
 			r.unlist(name)
 		}
 	}
@@ -73,6 +80,10 @@ func (r *Renderer) locate() {
 			r.ifaces[name] = i
 			r.dirty.ifaces[i] = struct{}{}
 		}
+		if r.dirty.node || !slices.Equal(i.addrs, n.addrs) {
+			r.dirty.targets[i] = struct{}{}
+			r.sourcesChanged(i.progs[1])
+		}
 		if r.dirty.node || !slices.Equal(i.addrs, n.addrs) || !slices.Equal(i.work, n.work) {
 			r.dirty.ifaces[i] = struct{}{}
 		}
@@ -81,6 +92,7 @@ func (r *Renderer) locate() {
 	}
 	if r.dirty.node {
 		r.fix()
+		r.dirty.remote = true
 	}
 	r.dirty.node, r.dirty.places = false, false
 	clear(r.dirty.workloads)
@@ -149,8 +161,10 @@ func (r *Renderer) assign(i *iface, specs [2]*spec) {
 		if s != nil {
 			i.progs[d] = r.program(key, s)
 			i.progs[d].users[i] = struct{}{}
+			r.sourcesChanged(i.progs[d])
 		}
 		if old != nil {
+			r.sourcesChanged(old)
 			delete(old.users, i)
 			r.dirty.left = append(r.dirty.left, old)
 		}
@@ -161,12 +175,26 @@ func (r *Renderer) assign(i *iface, specs [2]*spec) {
 func (r *Renderer) program(key string, s *spec) *program {
 	p := r.programs[key]
 	if p == nil {
-		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}}
+		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}, part: partOf(key)}
 		r.programs[key] = p
 		s.each(func(id policyID) { add(r.ofPolicy, id, p) }, func(name string) { add(r.ofProfile, name, p) })
 		r.dirty.programs[p] = struct{}{}
 	}
 	return p
+}
+
+// sourcesChanged marks a program whose users, or whose users' addresses, changed; nil is none.
+func (r *Renderer) sourcesChanged(p *program) {
+	if p != nil && p.spec.egress {
+		r.dirty.judged[p] = struct{}{}
+	}
+}
+
+// partOf is the part of residues a program is in.
+func partOf(key string) int {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	return int(h.Sum32() % residueParts)
 }
 
 // forget drops programs nobody has any more. It comes after those that replace them were made: they share segments.

@@ -7,9 +7,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// atom is what one line of an ACL matches. Both prefixes are of one family. Protocol 0 is any; spans are ports, for ICMP type
+// atom is one line of an ACL: allow, deny or admit, and what it matches. Both prefixes are of one family. Protocol 0 is any; spans are ports, for ICMP type
 // and code, and for other protocols everything.
 type atom struct {
+	verb
 	src, dst     netip.Prefix
 	proto        uint8
 	sport, dport span
@@ -78,7 +79,7 @@ func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Pref
 		if x.broad {
 			break
 		}
-		out = g.atoms(out, src, dst)
+		out = g.atoms(out, c.verb, src, dst)
 	}
 	if !x.broad {
 		return out
@@ -92,7 +93,7 @@ func (x *expander) instead(out []atom, from, to []netip.Prefix) []atom {
 	if x.c.verb == allow {
 		return out
 	}
-	return group{protos: []uint8{0}}.atoms(out, regionsOf(from), regionsOf(to))
+	return group{protos: []uint8{0}}.atoms(out, x.c.verb, regionsOf(from), regionsOf(to))
 }
 
 func regionsOf(nets []netip.Prefix) []region {
@@ -218,11 +219,11 @@ type group struct {
 	icmp   [][2]span // type and code; nil: everything
 }
 
-func (g group) atoms(out []atom, src, dst []region) []atom {
+func (g group) atoms(out []atom, v verb, src, dst []region) []atom {
 	for _, proto := range g.protos {
 		for _, s := range src {
 			for _, d := range dst {
-				a := atom{src: s.net, dst: d.net, proto: proto, sport: s.ports, dport: d.ports}
+				a := atom{verb: v, src: s.net, dst: d.net, proto: proto, sport: s.ports, dport: d.ports}
 				if g.icmp == nil {
 					out = append(out, a)
 					continue

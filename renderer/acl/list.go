@@ -33,21 +33,24 @@ func (r *Renderer) list(i *iface) {
 	case in == nil || out == nil:
 		end := place{denyAll, &Cause{Kind: CauseIsolated, Denied: true}}
 		now = lists{[]place{{table: staticIn}, end}, append(r.static(true), end)}
-	case in.open && out.open:
+	case in.open && out.open && len(i.groups) == 0:
 	default:
-		now.in, now.out = r.direction(i, out), r.direction(i, in)
+		now.in, now.out = r.direction(i, out, nil), r.direction(i, in, i.groups)
 	}
 	r.enlist(i.name, now)
 }
 
-// direction is the places of a program in an interface's list.
-func (r *Renderer) direction(i *iface, p *program) []place {
+// direction is the places of a program in an interface's list, behind those of other pods' egress.
+func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []place {
 	var out []place
 	if !p.open {
 		out = r.static(!p.spec.egress)
-		if own := r.own(i); own != "" {
+		if own := r.own(i); own != "" && !p.spec.down {
 			out = append(out, place{table: own})
 		}
+	}
+	for _, g := range groups {
+		out = append(out, place{table: g.name})
 	}
 	for _, u := range p.uses {
 		switch {
@@ -80,10 +83,23 @@ func (r *Renderer) static(output bool) []place {
 func (r *Renderer) own(i *iface) string {
 	t := &table{name: ownTable(i.name)}
 	self := &Cause{Kind: CauseStatic, Text: "the pod itself"}
+	service := &Cause{Kind: CauseStatic, Text: "services, which are judged where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
 		if r.node.view(familyOf(a)) == PostDNAT {
 			t.add(atom{src: src, dst: src, sport: allPorts, dport: allPorts}, self)
+			continue
+		}
+		for _, dst := range r.node.Frontends {
+			if familyOf(dst.Addr()) != familyOf(a) || dst.IsSingleIP() && slices.Contains(r.node.Addrs, dst.Addr()) {
+				continue
+			}
+			for _, proto := range []uint8{protoTCP, protoUDP} {
+				x := expander{bytes: r.node.ByteMatch6}
+				for _, a := range x.widen([]atom{{src: src, dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}}, 0) {
+					t.add(a, service)
+				}
+			}
 		}
 	}
 	if len(t.rules) == 0 {
@@ -110,7 +126,7 @@ func (r *Renderer) fixTable(t *table) {
 
 // fix makes the tables that depend on the node alone.
 func (r *Renderer) fix() {
-	in, out, node := &table{name: staticIn, action: admit}, &table{name: staticOut, action: admit}, &table{name: fromNode}
+	in, out, node := &table{name: staticIn}, &table{name: staticOut}, &table{name: fromNode}
 	for _, t := range []*table{in, out} {
 		for _, typ := range []uint16{3, 11, 12} {
 			t.add(icmpAtom(v4, typ), &Cause{Kind: CauseStatic, Text: "ICMP errors"})
@@ -138,17 +154,17 @@ func (r *Renderer) fix() {
 	r.fixTable(out)
 	r.fixTable(node)
 	for _, v := range []verb{allow, deny} {
-		t := &table{name: permitAll, action: v}
+		t := &table{name: permitAll}
 		if v == deny {
 			t.name = denyAll
 		}
 		for _, f := range families {
-			t.add(atom{src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: v == deny})
+			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: v == deny})
 		}
 		r.fixTable(t)
 	}
 }
 
 func icmpAtom(f family, typ uint16) atom {
-	return atom{src: f.all(), dst: f.all(), proto: f.icmp(), sport: span{typ, typ}, dport: span{0, 255}}
+	return atom{verb: admit, src: f.all(), dst: f.all(), proto: f.icmp(), sport: span{typ, typ}, dport: span{0, 255}}
 }

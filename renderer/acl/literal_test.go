@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -199,8 +200,10 @@ func (w *world) matches(r *felix.Rule, p packet) bool {
 }
 
 func (w *world) side(p packet, a netip.Addr, port uint16, nets, notNets []string, ports, notPorts []*felix.PortRange, sets, notSets, named, notNamed, ipPorts []string) bool {
-	inNet := func(n string) bool { return netip.MustParsePrefix(n).Contains(a) }
-	inPort := func(r *felix.PortRange) bool { return p.hasPorts() && r.GetFirst() <= int32(port) && int32(port) <= r.GetLast() }
+	inNet := func(n string) bool { return prefix(n).Contains(a) }
+	inPort := func(r *felix.PortRange) bool {
+		return p.hasPorts() && r.GetFirst() <= int32(port) && int32(port) <= r.GetLast()
+	}
 	inSet := func(id string) bool { return slices.ContainsFunc(w.sets[id].GetMembers(), inNet) }
 	inPorts := func(id string) bool {
 		name := map[uint8]string{6: "tcp", 17: "udp"}[p.proto]
@@ -224,13 +227,15 @@ func (w *world) side(p packet, a netip.Addr, port uint16, nets, notNets []string
 type book struct {
 	acls   map[string]*vppacl.ACL
 	lists  map[string]*contivacl.InterfaceACLs
+	lines  map[string][]line // of acls
+	hooks  map[hook][]placed // lines by who may match
 	notes  map[string][]model.Note
 	writes int // values put
 	rules  int // in the ACLs put
 }
 
 func newBook() *book {
-	return &book{acls: map[string]*vppacl.ACL{}, lists: map[string]*contivacl.InterfaceACLs{}, notes: map[string][]model.Note{}}
+	return &book{acls: map[string]*vppacl.ACL{}, lines: map[string][]line{}, hooks: map[hook][]placed{}, lists: map[string]*contivacl.InterfaceACLs{}, notes: map[string][]model.Note{}}
 }
 
 func (b *book) Set(owner string, values map[string]proto.Message, notes []model.Note) {
@@ -246,11 +251,12 @@ func (b *book) Set(owner string, values map[string]proto.Message, notes []model.
 			delete(b.notes, owner)
 		}
 	}
+	clear(b.hooks)
 	for _, v := range values {
 		b.writes++
 		switch v := v.(type) {
 		case *vppacl.ACL:
-			b.acls[v.GetName()] = v
+			b.acls[v.GetName()], b.lines[v.GetName()] = v, linesOf(v)
 			b.rules += len(v.GetRules())
 		case *contivacl.InterfaceACLs:
 			b.lists[v.GetInterface()] = v
@@ -262,12 +268,25 @@ func (b *book) Set(owner string, values map[string]proto.Message, notes []model.
 func (b *book) clone() *book {
 	out := newBook()
 	for k, v := range b.acls {
-		out.acls[k] = v
+		out.acls[k], out.lines[k] = v, b.lines[k]
 	}
 	for k, v := range b.lists {
 		out.lists[k] = v
 	}
 	return out
+}
+
+// hook is where packets from one address to another are judged.
+type hook struct {
+	iface    string
+	output   bool
+	src, dst netip.Addr
+}
+
+// placed is a line of a list.
+type placed struct {
+	*line
+	place, rule int
 }
 
 // passes judges the first packet of a flow at a hook; place and rule are those that decided, -1 if none.
@@ -280,40 +299,84 @@ func (b *book) passes(iface string, output bool, p packet) (ok bool, place, rule
 	if len(names) == 0 {
 		return true, -1, -1
 	}
-	for place, name := range names {
-		acl := b.acls[name]
-		if acl == nil {
-			panic("list of " + iface + " names " + name + ", which is not there")
-		}
-		for rule, r := range acl.GetRules() {
-			if ruleMatches(r.GetIpRule(), p) {
-				return r.GetAction() != vppacl.ACL_Rule_DENY, place, rule
+	at := hook{iface, output, p.src, p.dst}
+	lines, ready := b.hooks[at]
+	if !ready {
+		for place, name := range names {
+			if b.acls[name] == nil {
+				panic("list of " + iface + " names " + name + ", which is not there")
 			}
+			for rule := range b.lines[name] {
+				if r := &b.lines[name][rule]; r.src.Contains(p.src) && r.dst.Contains(p.dst) {
+					lines = append(lines, placed{r, place, rule})
+				}
+			}
+		}
+		b.hooks[at] = lines
+	}
+	for _, l := range lines {
+		if l.matches(p) {
+			return l.permit, l.place, l.rule
 		}
 	}
 	return false, -1, -1
 }
 
-func ruleMatches(r *vppacl.ACL_Rule_IpRule, p packet) bool {
-	in := func(n string, a netip.Addr) bool { return netip.MustParsePrefix(n).Contains(a) }
-	if !in(r.GetIp().GetSourceNetwork(), p.src) || !in(r.GetIp().GetDestinationNetwork(), p.dst) {
-		return false
-	}
-	ports := func(s, d *vppacl.ACL_Rule_IpRule_PortRange) bool {
-		return s.GetLowerPort() <= uint32(p.sport) && uint32(p.sport) <= s.GetUpperPort() && d.GetLowerPort() <= uint32(p.dport) && uint32(p.dport) <= d.GetUpperPort()
-	}
-	switch {
-	case r.GetTcp() != nil:
-		return p.proto == 6 && ports(r.GetTcp().GetSourcePortRange(), r.GetTcp().GetDestinationPortRange())
-	case r.GetUdp() != nil:
-		return p.proto == 17 && ports(r.GetUdp().GetSourcePortRange(), r.GetUdp().GetDestinationPortRange())
-	case r.GetIcmp() != nil:
-		proto := uint8(1)
-		if r.GetIcmp().GetIcmpv6() {
-			proto = 58
+// line is a rule of an ACL as VPP sees it.
+type line struct {
+	permit   bool
+	src, dst netip.Prefix
+	proto    uint8
+	s, d     [2]uint16
+}
+
+func (l *line) matches(p packet) bool {
+	return (l.proto == 0 || l.proto == p.proto) && l.s[0] <= p.sport && p.sport <= l.s[1] && l.d[0] <= p.dport && p.dport <= l.d[1]
+}
+
+func linesOf(a *vppacl.ACL) []line {
+	out := make([]line, len(a.GetRules()))
+	for i, r := range a.GetRules() {
+		ip := r.GetIpRule()
+		out[i] = line{
+			r.GetAction() != vppacl.ACL_Rule_DENY, prefix(ip.GetIp().GetSourceNetwork()), prefix(ip.GetIp().GetDestinationNetwork()),
+			uint8(ip.GetIp().GetProtocol()), [2]uint16{0, 65535}, [2]uint16{0, 65535},
 		}
-		t, c := r.GetIcmp().GetIcmpTypeRange(), r.GetIcmp().GetIcmpCodeRange()
-		return p.proto == proto && t.GetFirst() <= uint32(p.sport) && uint32(p.sport) <= t.GetLast() && c.GetFirst() <= uint32(p.dport) && uint32(p.dport) <= c.GetLast()
+		l := &out[i]
+		ports := func(proto uint8, s, d *vppacl.ACL_Rule_IpRule_PortRange) {
+			l.proto = proto
+			l.s = [2]uint16{uint16(s.GetLowerPort()), uint16(s.GetUpperPort())}
+			l.d = [2]uint16{uint16(d.GetLowerPort()), uint16(d.GetUpperPort())}
+		}
+		switch {
+		case ip.GetTcp() != nil:
+			ports(6, ip.GetTcp().GetSourcePortRange(), ip.GetTcp().GetDestinationPortRange())
+		case ip.GetUdp() != nil:
+			ports(17, ip.GetUdp().GetSourcePortRange(), ip.GetUdp().GetDestinationPortRange())
+		case ip.GetIcmp() != nil:
+			t, c := ip.GetIcmp().GetIcmpTypeRange(), ip.GetIcmp().GetIcmpCodeRange()
+			l.s, l.d = [2]uint16{uint16(t.GetFirst()), uint16(t.GetLast())}, [2]uint16{uint16(c.GetFirst()), uint16(c.GetLast())}
+			if l.proto = 1; ip.GetIcmp().GetIcmpv6() {
+				l.proto = 58
+			}
+		}
 	}
-	return r.GetIp().GetProtocol() == 0 || r.GetIp().GetProtocol() == uint32(p.proto)
+	return out
+}
+
+var (
+	parsedMu sync.Mutex
+	parsed   = map[string]netip.Prefix{}
+)
+
+// prefix parses, and remembers.
+func prefix(text string) netip.Prefix {
+	parsedMu.Lock()
+	defer parsedMu.Unlock()
+	p, ok := parsed[text]
+	if !ok {
+		p = netip.MustParsePrefix(text)
+		parsed[text] = p
+	}
+	return p
 }

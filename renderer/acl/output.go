@@ -2,6 +2,7 @@ package acl
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -171,8 +172,43 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (Cause, boo
 			c = *list[place].cause
 		}
 	}
+	if c.Kind != CauseStatic && rule >= 0 {
+		if src, ok := r.elsewhere(iface, list[place].table, rule, &c); ok {
+			c.Endpoint = r.workloadAt(src)
+			return c, true
+		}
+	}
 	if i := r.ifaces[iface]; i != nil && c.Kind != CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
 		c.Endpoint, c.Egress = i.work[0].id.workload, !output
 	}
 	return c, true
+}
+
+// elsewhere tells whether a rule is of another pod's egress, and whose.
+func (r *Renderer) elsewhere(iface, table string, rule int, c *Cause) (src netip.Addr, ok bool) {
+	i, g := r.ifaces[iface], r.groups[table]
+	if i == nil {
+		t := r.out.acls[table]
+		return t.rules[rule].src.Addr(), r.fixed[table] == nil
+	}
+	if g == nil {
+		return netip.Addr{}, false
+	}
+	n := 0
+	g.each(r, func(s netip.Addr, _ rect, p *program, line, k int) {
+		if res := i.residues[p]; n == rule && res != nil && line < len(res.lines) && k < len(res.lines[line].rects) {
+			src, ok = s, true
+			*c = *res.lines[line].rects[k].cause // equal rules may have other reasons elsewhere
+		}
+		n++
+	})
+	return src, ok
+}
+
+// workloadAt is the workload with an address, "" if there is none.
+func (r *Renderer) workloadAt(a netip.Addr) string {
+	if i := r.ifaces[r.node.Interfaces[a]]; i != nil && len(i.work) == 1 {
+		return i.work[0].id.workload
+	}
+	return ""
 }

@@ -77,6 +77,7 @@ type program struct {
 	uses  []use // the steps
 	users map[*iface]struct{}
 	open  bool // everything is allowed
+	part  int  // of residues
 }
 
 // each calls f for each policy and g for each profile the spec names.

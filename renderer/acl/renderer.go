@@ -3,6 +3,7 @@ package acl
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -33,12 +34,16 @@ type Renderer struct {
 	segments map[string]*segment
 	tables   map[string]*table // of segments
 	fixed    map[string]*table // of no segment
+	judged   map[*program]*judged
+	groups   map[string]*residueGroup
+	remote   map[string]lists // of interfaces that are no pod's
 
 	// Who has to be looked at when something changes.
 	ofPolicy  map[policyID]map[*program]struct{}
 	ofProfile map[string]map[*program]struct{}
 	ofSet     map[string]map[*segment]struct{}
 	ofSegment map[*segment]map[*program]struct{}
+	ofGroup   map[*program]map[*residueGroup]struct{}
 
 	dirty dirt
 	out   output
@@ -58,12 +63,19 @@ type dirt struct {
 	ifaces    map[*iface]struct{}
 	tables    map[string]struct{}
 	left      []*program // some interface left them
+
+	judged  map[*program]struct{}     // steps or sources
+	targets map[*iface]struct{}       // addresses
+	regroup map[*iface]struct{}       // residues
+	members map[string][]netip.Prefix // of sets: joined or left
+	remote  bool                      // what is judged where packets leave for anywhere but a local pod
 }
 
 func newDirt() dirt {
 	return dirt{
 		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, workloads: map[workloadID]struct{}{},
 		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
+		judged: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
 	}
 }
 
@@ -74,10 +86,11 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpoint{}, felix: map[string]string{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
-		tables: map[string]*table{}, fixed: map[string]*table{},
+		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, groups: map[string]*residueGroup{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
 		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
-		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
+		ofGroup: map[*program]map[*residueGroup]struct{}{},
+		dirty:   newDirt(), out: newOutput(), notes: newNotebook(),
 	}
 }
 
@@ -146,6 +159,11 @@ func (r *Renderer) setReplaced(id string) {
 		s.fresh = false
 		r.dirty.segments[s] = ^uint64(0)
 	}
+	for p := range r.judged {
+		if p.asks(id) {
+			r.dirty.judged[p] = struct{}{}
+		}
+	}
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
@@ -163,6 +181,9 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 	}
 	for seg := range r.ofSet[m.GetId()] {
 		r.dirty.segments[seg] |= buckets
+	}
+	if len(r.judged) > 0 {
+		r.membersChanged(m)
 	}
 }
 
@@ -196,11 +217,13 @@ func (r *Renderer) Apply() (again bool) {
 func (r *Renderer) settle() {
 	r.locate()
 	r.refresh()
+	r.judge()
 	r.compile()
 	for _, i := range sortedIfaces(r.dirty.ifaces) {
 		r.list(i)
 	}
 	clear(r.dirty.ifaces)
+	r.listRemote()
 }
 
 // refresh flattens again the programs whose policies changed.
@@ -231,6 +254,7 @@ func (r *Renderer) refresh() {
 func (r *Renderer) reflatten(p *program) {
 	p.steps = r.flatten(&p.spec)
 	p.open = opens(p.steps)
+	r.dirty.judged[p] = struct{}{}
 	old := p.uses
 	p.uses = make([]use, 0, len(p.steps))
 	for i := range p.steps {
@@ -326,6 +350,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			continue
 		}
+		r.dirty.remote = r.dirty.remote || seg.scope.srcs != nil
 		for _, t := range old {
 			r.dirty.tables[t.name] = struct{}{}
 			delete(r.tables, t.name)

@@ -42,7 +42,6 @@ type part struct {
 // table is the content of one ACL.
 type table struct {
 	name   string
-	action verb
 	rules  []atom
 	causes []*Cause // one for each rule
 }
@@ -125,7 +124,7 @@ func bucketsOf(count, i int) (mask uint64) {
 }
 
 // same tells whether two tables are the same ACL, whatever stands behind its rules.
-func (t *table) same(o *table) bool { return t.action == o.action && slices.Equal(t.rules, o.rules) }
+func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
 // dependsWholly tells whether what was written out depends on a set other than by its members as peers.
 func (s *segment) dependsWholly() bool {
@@ -225,7 +224,6 @@ func (p *part) rules(sets map[string]*ipset) int {
 func (s *segment) table(x *expander, name string, i int) *table {
 	t := &table{name: name}
 	for j := range s.parts {
-		t.action = s.clauses[j].verb
 		before := len(t.rules)
 		t.rules = x.widen(s.appendShare(t.rules, x.sets, &s.parts[j], i), before)
 		for range len(t.rules) - before {

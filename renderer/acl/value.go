@@ -29,7 +29,7 @@ func (t *table) value() *acl.ACL {
 		default:
 			ips[i].Protocol = uint32(a.proto)
 		}
-		v.rule.Action, v.rule.IpRule = t.action.value(), &v.ip
+		v.rule.Action, v.rule.IpRule = a.verb.value(), &v.ip
 		out.Rules[i] = &v.rule
 	}
 	return out
