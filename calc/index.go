@@ -24,6 +24,7 @@ type labelIndex struct {
 	numbers    handles
 	parents    map[string]*parent
 	parentByID []*parent
+	bequeaths  []bool // by a parent's number: it has labels
 	parentIDs  handles
 	selectors  []indexSelector // by handle
 	unanchored idSet           // selectors that need no label
@@ -232,7 +233,7 @@ func (x *labelIndex) parent(name string) *parent {
 		p = &parent{name: name, id: x.parentIDs.take()}
 		x.parents[name] = p
 		for int(p.id) >= len(x.parentByID) {
-			x.parentByID = append(x.parentByID, nil)
+			x.parentByID, x.bequeaths = append(x.parentByID, nil), append(x.bequeaths, false)
 		}
 		x.parentByID[p.id] = p
 	}
@@ -269,6 +270,7 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 		pair.key.carriers++
 	}
 	x.labels.releaseAll(old)
+	x.bequeaths[p.id] = len(p.pairs) > 0
 	p.kinds.each(func(n uint32) {
 		if x.rescan(n); len(x.added)+len(x.removed) > 0 {
 			for _, h := range x.kinds[n].items {
@@ -293,6 +295,18 @@ func (x *labelIndex) look(n uint32) *view {
 		}
 	})
 	return v
+}
+
+// ownOnly is the part of a kind's key that says all of its labels, if it inherits none; "" otherwise. Kinds that differ
+// in what they might inherit only need not be looked at one by one.
+func (x *labelIndex) ownOnly(key kindKey) kindKey {
+	own := 4 * (int(key.at(0)) + 1)
+	for i := own / 4; i < len(key)/4; i++ {
+		if x.bequeaths[key.at(i)] {
+			return ""
+		}
+	}
+	return key[:own]
 }
 
 // rescan evaluates the selectors anchored at what a kind carries; the differences are left in x.added and x.removed.
@@ -348,9 +362,17 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 	}
 	x.selectors[s].sel = sel
 	x.anchor(s)
+	last, lastMatched := kindKey(""), false
 	x.candidates(s, func(n uint32) {
 		k := &x.kinds[n]
-		if _, known := slices.BinarySearch(k.matches, s); known || !sel.Matches(x.look(n)) {
+		if _, known := slices.BinarySearch(k.matches, s); known {
+			return
+		}
+		own := x.ownOnly(k.key)
+		if own == "" || own != last {
+			last, lastMatched = own, sel.Matches(x.look(n))
+		}
+		if !lastMatched {
 			return
 		}
 		k.matches, _ = insertSorted(k.matches, s)

@@ -117,12 +117,13 @@ func TestInheritance(t *testing.T) {
 func TestIDSet(t *testing.T) {
 	var s idSet
 	want := map[uint32]bool{}
-	for i := range uint32(40) {
-		s.add(i % 20)
-		want[i%20] = true
+	for i := range uint32(80) {
+		in, out := i%40*7, i%14*7 // several blocks, and neighbours within one
+		s.add(in)
+		want[in] = true
 		if i%3 == 0 {
-			s.remove(i % 7)
-			delete(want, i%7)
+			s.remove(out)
+			delete(want, out)
 		}
 		n := 0
 		s.each(func(id uint32) {

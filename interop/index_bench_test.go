@@ -48,14 +48,17 @@ func (x both) each(changes []Change) (theirs, mine []cost) {
 	return []cost{{felix.clock / n, felix.cpu / n}}, []cost{{ours.clock / n, ours.cpu / n}}
 }
 
-// plainPod is pod i of a cluster whose pods all look alike: Felix's own benchmarks of its label index have such.
-func plainPod(host string, i int, labels map[string]string) Change {
-	id := model.WorkloadID{Node: host, Orchestrator: "k8s", Workload: fmt.Sprint("wep-", i), Endpoint: "eth0"}
+// plainPod is pod i of another node.
+func plainPod(i int, profile string, labels map[string]string) Change {
+	id := model.WorkloadID{Node: "other", Orchestrator: "k8s", Workload: fmt.Sprint("wep-", i), Endpoint: "eth0"}
 	a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 	return Workload(id, &model.WorkloadEndpoint{
-		ID: id, Labels: labels, Nets: []netip.Prefix{netip.PrefixFrom(a, 32)}, Profiles: []string{fmt.Sprint("namespace-", i)},
+		ID: id, Labels: labels, Nets: []netip.Prefix{netip.PrefixFrom(a, 32)}, Profiles: []string{profile},
 	})
 }
+
+// oneEach is a profile for each pod: those of Felix's benchmarks of its label index have such.
+func oneEach(i int) string { return fmt.Sprint("namespace-", i) }
 
 // watching is a policy that is active although it applies to nobody, with one rule per selector.
 func watching(name string, selectors ...string) Change {
@@ -75,10 +78,12 @@ func BenchmarkEndpointUpdate(b *testing.B) {
 		name     string
 		selector func(i int) string
 		labels   func(i int) map[string]string
+		profile  func(i int) string
 	}{
 		{
 			"felix", func(i int) string { return fmt.Sprintf(`alpha == "beta" && has(ipset-%d)`, i) },
 			func(int) map[string]string { return map[string]string{"alpha": "beta", "ipset-1": "true"} },
+			oneEach,
 		},
 		{
 			"kubernetes", func(i int) string {
@@ -87,7 +92,7 @@ func BenchmarkEndpointUpdate(b *testing.B) {
 				return map[string]string{
 					"projectcalico.org/orchestrator": "k8s", "projectcalico.org/namespace": fmt.Sprint("ns-", i%200), "app": fmt.Sprint("app-", i),
 				}
-			},
+			}, func(i int) string { return fmt.Sprint("kns.ns-", i%200) },
 		},
 	}
 	for _, shape := range shapes {
@@ -99,7 +104,7 @@ func BenchmarkEndpointUpdate(b *testing.B) {
 			x := running([]Change{watching("all", list...)})
 			var changes []Change
 			for i := range max(b.N, 1_000) {
-				changes = append(changes, plainPod("other", i, shape.labels(i)))
+				changes = append(changes, plainPod(i, shape.profile(i), shape.labels(i)))
 			}
 			b.ResetTimer()
 			theirs, mine := x.each(changes)
@@ -115,7 +120,7 @@ func BenchmarkSelectorAdd(b *testing.B) {
 	b.Run(fmt.Sprintf("felix/pods=%d", pods), func(b *testing.B) {
 		var changes []Change
 		for i := range pods {
-			changes = append(changes, plainPod("other", i, map[string]string{"alpha": "beta", "ipset-1": "true"}))
+			changes = append(changes, plainPod(i, oneEach(i), map[string]string{"alpha": "beta", "ipset-1": "true"}))
 		}
 		x := running(changes)
 		changes = nil
@@ -129,7 +134,7 @@ func BenchmarkSelectorAdd(b *testing.B) {
 	b.Run(fmt.Sprintf("kubernetes/pods=%d", pods), func(b *testing.B) {
 		var changes []Change
 		for i := range pods {
-			changes = append(changes, plainPod("other", i, map[string]string{
+			changes = append(changes, plainPod(i, fmt.Sprint("kns.ns-", i%200), map[string]string{
 				"projectcalico.org/orchestrator": "k8s", "projectcalico.org/namespace": fmt.Sprint("ns-", i%200), "app": fmt.Sprint("app-", i%1000),
 			}))
 		}
@@ -151,7 +156,7 @@ func BenchmarkNamespaceUpdate(b *testing.B) {
 	const pods, selectors = 100_000, 100
 	var changes []Change
 	for i := range pods {
-		changes = append(changes, plainPod("other", i, map[string]string{"alpha": "beta"}))
+		changes = append(changes, plainPod(i, oneEach(i), map[string]string{"alpha": "beta"}))
 	}
 	var list []string
 	for i := range selectors {
