@@ -103,7 +103,8 @@ func (p *Processor) Flush() error {
 // Resync tells the driver everything. The first time there is no state on the way: what is in VPP then is another's, or
 // from before, and all of it is replaced in one transaction.
 func (p *Processor) Resync() error {
-	if !p.synced {
+	first := !p.synced
+	if first {
 		p.synced = true
 		p.graph.InSync()
 	}
@@ -113,7 +114,9 @@ func (p *Processor) Resync() error {
 			break
 		}
 	}
-	p.driver.Resync()
+	if !first { // the driver handed over everything just now
+		p.driver.Resync()
+	}
 	return nil
 }
 

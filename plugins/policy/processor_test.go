@@ -147,7 +147,7 @@ func TestCallsFollowChanges(t *testing.T) {
 		t.Fatalf("calls before the first flush: %v", r.calls)
 	}
 	flush(t, p, r, "policy prod/knp.default.web", "profile kns.prod", "profile ksa.prod.default", "endpoint prod/web", "in sync",
-		"node", "apply", "resync")
+		"node", "apply")
 	flush(t, p, r)
 	p.Located(located("10.1.1.2", "tap1", "10.1.1.9", "tap9"))
 	flush(t, p, r, "node", "apply")
@@ -167,7 +167,7 @@ func TestStatesOnTheWay(t *testing.T) {
 	p, r := newTest()
 	r.interim = 1
 	apply(p, pod("web", "10.1.1.2"))
-	if flush(t, p, r, "profile kns.prod", "profile ksa.prod.default", "endpoint prod/web", "in sync", "node", "apply", "apply", "resync"); p.Again() {
+	if flush(t, p, r, "profile kns.prod", "profile ksa.prod.default", "endpoint prod/web", "in sync", "node", "apply", "apply"); p.Again() {
 		t.Error("the first sync goes by way of another state")
 	}
 	r.interim = 1
@@ -179,6 +179,20 @@ func TestStatesOnTheWay(t *testing.T) {
 		t.Error("no end to it")
 	}
 	flush(t, p, r)
+}
+
+func TestResyncTellsEverythingAgain(t *testing.T) {
+	p, r := newTest()
+	apply(p, pod("web", "10.1.1.2"))
+	_ = p.Flush()
+	r.take()
+	apply(p, web())
+	if err := p.Resync(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"policy prod/knp.default.web", "endpoint prod/web", "apply", "resync"}, r.take()); diff != "" {
+		t.Errorf("calls: -want +got\n%s", diff)
+	}
 }
 
 func TestPodsWithoutEndpoint(t *testing.T) {
@@ -381,7 +395,7 @@ func TestHostEndpointMoves(t *testing.T) {
 		return &model.HostEndpoint{ID: model.HostEndpointID{Node: node, Name: "uplink"}, Interface: "eth0"}
 	}
 	apply(p, host("node-1"))
-	flush(t, p, r, "host endpoint uplink", "in sync", "node", "apply", "resync")
+	flush(t, p, r, "host endpoint uplink", "in sync", "node", "apply")
 	apply(p, host("node-2"))
 	flush(t, p, r, "no host endpoint uplink", "apply")
 	remove(p, host("node-2"))
