@@ -157,7 +157,9 @@ func TestRefusedACL(t *testing.T) {
 	if !strings.Contains(l.sim.Dump(), "dport 90") || strings.Count(l.sim.Dump(), ":b\"\n  permit") != 2 {
 		t.Errorf("tap1 has to keep the old b, and tap2 to have the new one\n%s", l.sim.Dump())
 	}
-	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending)
+	if note := l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending); note != "input denied altogether, output as it was" {
+		t.Errorf("note %q", note)
+	}
 	l.wantState(keyed.ACLKey("a"), event.Retrying)
 	*refused = nil
 	l.step()

@@ -407,8 +407,8 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 		v.state, v.missing = event.Pending, v.missingKeys()
 	case v.never != "":
 		v.state, v.err = event.Invalid, v.never
-	case len(v.held) > 0:
-		v.state, v.missing = event.Pending, v.held
+	case len(v.held) > 0 && v.have != nil:
+		v.state, v.missing, v.err = event.Pending, v.held, v.kind.Stands.Note(v.have)
 	default:
 		v.state = event.Configured
 		v.backoff, v.retryAt = 0, time.Time{}

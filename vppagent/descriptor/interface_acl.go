@@ -80,6 +80,8 @@ type Stands struct {
 	// Reach is what can be had of want now, and the keys of what is missing for the rest; why it will never be had, or "".
 	// in returns what VPP surely has of a key, or nil.
 	Reach func(w *World, have, want any, in func(key string) any) (state any, missing []string, why string)
+	// Note tells, of a state Reach gave for want of something, what that means.
+	Note func(state any) string
 	// Settled tells that what have stands on in VPP is what counts, nothing stale.
 	Settled func(w *World, have any) bool
 	// Torn tells that changing one after the other, what have stands on and then have to want (nil: nothing), may show
@@ -87,7 +89,7 @@ type Stands struct {
 	Torn func(w *World, have, want any, content func(key string) (have, want any)) bool
 }
 
-var standsOnACLs = &Stands{Reach: reachLists, Settled: settledLists, Torn: tornLists} // read only
+var standsOnACLs = &Stands{Reach: reachLists, Note: noteLists, Settled: settledLists, Torn: tornLists} // read only
 
 func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 	if m.GetInterface() == "" {
@@ -198,6 +200,25 @@ func reachLists(w *World, has, wants any, in func(key string) any) (any, []strin
 	l.in, l.keepIn = reachDirection(have.in, want.in, denyIn, held)
 	l.out, l.keepOut = reachDirection(have.out, want.out, denyOut, held)
 	return l, missing, want.why
+}
+
+// noteLists is "input denied altogether, output as it was".
+func noteLists(state any) string {
+	l := state.(*accessLists)
+	direction := func(name string, keys []string, keep bool) string {
+		switch {
+		case keep && len(keys) > 0:
+			return name + " as it was"
+		case slices.Equal(keys, []string{denyKey}):
+			return name + " denied altogether"
+		}
+		return ""
+	}
+	in, out := direction("input", l.in, l.keepIn), direction("output", l.out, l.keepOut)
+	if in != "" && out != "" {
+		in += ", "
+	}
+	return in + out
 }
 
 func reachDirection(have, want []string, deny, held bool) (keys []string, keep bool) {
