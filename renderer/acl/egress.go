@@ -144,7 +144,7 @@ func (r *Renderer) early(i *iface) []netip.Addr {
 	return out
 }
 
-// judgeMembers judges again the pods that joined or left a set, by the programs that ask for it.
+// judgeMembers judges again what concerns pods that joined or left a set, by the programs that ask for it.
 func (r *Renderer) judgeMembers(done map[*program]struct{}) {
 	for id, members := range r.dirty.members {
 		for _, i := range r.ifaces {
@@ -155,7 +155,13 @@ func (r *Renderer) judgeMembers(done map[*program]struct{}) {
 				continue
 			}
 			for p := range r.judged {
-				if _, did := done[p]; !did && p.asks(id) {
+				_, did := done[p]
+				_, source := p.users[i]
+				switch {
+				case did || !p.asks(id):
+				case source && !p.looksAtNoSource():
+					done[p] = struct{}{}
+				default:
 					r.residueAt(i, p)
 				}
 			}
