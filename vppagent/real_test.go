@@ -108,7 +108,7 @@ func TestVPPAccessLists(t *testing.T) {
 			t.Fatal(c.Err)
 		}
 		for _, s := range c.Statuses {
-			if s.Err != "" {
+			if s.State != event.Configured && s.State != event.Pending && s.State != event.Removed {
 				r.Fatalf("%s: %s %s", s.Key, s.State, s.Err)
 			}
 		}
