@@ -20,6 +20,9 @@ type Call struct {
 	// Dump marks a request answered by any number of details and no final reply; Do closes it with a control_ping.
 	// Requests of the "get" style (details, then a reply with a cursor) need no mark and are continued until complete.
 	Dump bool
+	// Done, if not nil, is told the reply as soon as it is there, before Do returns; never if Do ends before VPP has
+	// answered. It must return at once.
+	Done func(Reply)
 }
 
 // Reply is the answer to one Call.

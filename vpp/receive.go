@@ -199,6 +199,9 @@ func (s *session) answer(b *batch, at int, reply Reply) {
 		return
 	}
 	b.replies[at] = reply
+	if at < len(b.calls) && b.calls[at].Done != nil {
+		b.calls[at].Done(reply)
+	}
 	if b.left--; b.left == 0 {
 		close(b.done)
 	}

@@ -44,6 +44,7 @@ type pending struct {
 
 // batch is one Do.
 type batch struct {
+	calls   []Call
 	replies []Reply
 	left    int
 	done    chan struct{}
@@ -101,7 +102,7 @@ func (s *session) cause() error {
 
 // do is Conn.Do on this generation: a batch never continues on the next one.
 func (s *session) do(ctx context.Context, calls []Call) []Reply {
-	b := &batch{replies: make([]Reply, len(calls)), left: len(calls), done: make(chan struct{})}
+	b := &batch{calls: calls, replies: make([]Reply, len(calls)), left: len(calls), done: make(chan struct{})}
 	if len(calls) == 0 {
 		return b.replies
 	}

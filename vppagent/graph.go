@@ -51,8 +51,9 @@ type value struct {
 	found uint64 // epoch of the last dump that showed it
 	will  bool   // exists, once the present plan is executed
 	status
-	slot int // in the snapshot; -1: none
-	plan planMark
+	slot  int // in the snapshot; -1: none
+	place int // among the values of its kind
+	plan  planMark
 }
 
 // status is what is told of a value.
@@ -80,13 +81,27 @@ type planMark struct {
 // kind is a descriptor and the values of it.
 type kind struct {
 	*descriptor.Descriptor
-	values map[string]*value
-	plain  bool // Prefix is all there is to Has
+	values []*value // in no particular order; each knows its place
+	plain  bool     // Prefix is all there is to Has
 }
 
 func newKind(d *descriptor.Descriptor) *kind {
 	plain := strings.HasSuffix(d.Prefix, "/") && !strings.Contains(d.Prefix, "*")
-	return &kind{Descriptor: d, values: map[string]*value{}, plain: plain}
+	return &kind{Descriptor: d, plain: plain}
+}
+
+func (k *kind) add(v *value) {
+	v.place = len(k.values)
+	k.values = append(k.values, v)
+}
+
+// remove puts the last one in the place of v.
+func (k *kind) remove(v *value) {
+	last := len(k.values) - 1
+	k.values[v.place] = k.values[last]
+	k.values[v.place].place = v.place
+	k.values[last] = nil
+	k.values = k.values[:last]
 }
 
 // graph is all values, by key.
@@ -127,7 +142,7 @@ func (g *graph) node(key string) *value {
 	v := g.blank()
 	v.key, v.kind, v.slot = key, k, -1
 	if k != nil {
-		k.values[key] = v
+		k.add(v)
 	}
 	if name, ok := strings.CutPrefix(key, interfacePrefix); ok {
 		v.ifname = name
@@ -160,8 +175,8 @@ func (g *graph) expect(list []compiled) {
 		kinds[list[i].kind]++
 	}
 	for k, n := range kinds {
-		if k != nil && len(k.values) == 0 {
-			k.values = make(map[string]*value, n)
+		if k != nil {
+			k.values = slices.Grow(k.values, n)
 		}
 	}
 	values := make(map[string]*value, len(g.values)+len(list))
@@ -300,7 +315,7 @@ func (g *graph) collect(v *value) {
 	}
 	delete(g.values, v.key)
 	if v.kind != nil {
-		delete(v.kind.values, v.key)
+		v.kind.remove(v)
 	}
 	for _, d := range v.deps {
 		delete(d.dependents, v)

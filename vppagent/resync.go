@@ -81,45 +81,70 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 	if err := a.learnInterfaces(ctx, p); err != nil {
 		return err
 	}
-	var requests []descriptor.Request
-	asked := map[string]bool{}
-	for _, k := range kinds {
-		for _, r := range k.Dumps(a.g.world, candidates{k}) {
-			if !asked[r.ID] {
-				asked[r.ID] = true
-				requests = append(requests, r)
-			}
-		}
-	}
-	d, err := a.ask(ctx, requests)
+	few, many := partition(kinds)
+	known, err := a.ask(ctx, a.dumps(few, nil))
 	if err != nil {
 		return err
 	}
 	if len(kinds) == len(a.g.kinds) {
 		a.foreign = nil
 	}
-	type result struct {
-		found []descriptor.Found
-		err   error
+	found := map[*kind]*findings{}
+	for _, k := range kinds {
+		found[k] = &findings{}
 	}
-	results := make([]result, len(kinds))
-	read := func(i int) { results[i].found, results[i].err = kinds[i].Retrieve(a.g.world, d, candidates{kinds[i]}) }
-	for i, k := range kinds {
-		if !k.Many {
-			read(i)
-		}
+	read := func(k *kind, d *descriptor.Dump) {
+		found[k].list, found[k].err = k.Retrieve(a.g.world, d, candidates{a.g, k})
 	}
+	for _, k := range few {
+		read(k, known)
+	}
+	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
+	d.Join(known)
 	var reading sync.WaitGroup
-	for i, k := range kinds {
-		if k.Many {
-			reading.Go(func() { read(i) })
-		}
+	for _, k := range many { // what is answered first is read while VPP shows the rest
+		reading.Go(func() { read(k, d) })
 	}
 	reading.Wait()
-	for i, k := range kinds {
-		a.take(p, k, results[i].found, results[i].err)
+	if err := lost(all()); err != nil {
+		return err
+	}
+	for _, k := range kinds {
+		a.take(p, k, found[k].list, found[k].err)
 	}
 	return nil
+}
+
+// findings are what the dumps show of a kind.
+type findings struct {
+	list []descriptor.Found
+	err  error
+}
+
+// partition tells kinds with thousands of values from the others.
+func partition(kinds []*kind) (few, many []*kind) {
+	for _, k := range kinds {
+		if k.Many {
+			many = append(many, k)
+		} else {
+			few = append(few, k)
+		}
+	}
+	return few, many
+}
+
+// dumps are the questions of kinds, each once, without those that known has the answers to.
+func (a *Agent) dumps(kinds []*kind, known *descriptor.Dump) (requests []descriptor.Request) {
+	asked := map[string]bool{}
+	for _, k := range kinds {
+		for _, r := range k.Dumps(a.g.world, candidates{a.g, k}) {
+			if !asked[r.ID] && !known.Has(r.ID) {
+				asked[r.ID] = true
+				requests = append(requests, r)
+			}
+		}
+	}
+	return requests
 }
 
 func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
@@ -137,17 +162,18 @@ func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
 }
 
 func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descriptor.Dump, error) {
-	calls := make([]vpp.Call, len(requests))
-	for i, r := range requests {
-		calls[i] = r.Call
-	}
-	replies := a.cfg.Caller.Do(ctx, calls...)
+	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, requests)
+	return d, lost(all())
+}
+
+// lost is the error that VPP cannot be reached, nil if it could.
+func lost(replies []vpp.Reply) error {
 	for _, r := range replies {
 		if unreachable(r.Err) {
-			return nil, r.Err
+			return r.Err
 		}
 	}
-	return descriptor.NewDump(requests, replies), nil
+	return nil
 }
 
 // take makes what was found of a kind what VPP has. Every value of the kind is looked at again, unless it is as it should be.
@@ -173,7 +199,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 			v.found = a.epoch
 		}
 	}
-	for _, v := range k.values {
+	for _, v := range slices.Clone(k.values) { // some may be forgotten meanwhile
 		if v.have != nil && v.found != a.epoch {
 			a.setHave(v, nil, false)
 		}
@@ -214,25 +240,28 @@ func (a *Agent) takeFound(k *kind, f descriptor.Found) *value {
 }
 
 // candidates shows the values of a kind to its descriptor.
-type candidates struct{ k *kind }
+type candidates struct {
+	g *graph
+	k *kind
+}
 
 func (c candidates) Wanted(key string) any {
-	if v := c.k.values[key]; v != nil {
+	if v := c.g.values[key]; v != nil && v.kind == c.k {
 		return v.want
 	}
 	return nil
 }
 
 func (c candidates) Each(f func(key string, state any, wanted bool)) {
-	for key, v := range c.k.values {
+	for _, v := range c.k.values {
 		if v.want != nil {
-			f(key, v.want, true)
+			f(v.key, v.want, true)
 		}
 		if v.have != nil && v.have != v.want && v.ours {
-			f(key, v.have, false)
+			f(v.key, v.have, false)
 		}
 		if v.tried != nil && v.tried != v.want && v.tried != v.have {
-			f(key, v.tried, false)
+			f(v.key, v.tried, false)
 		}
 	}
 }

@@ -139,56 +139,6 @@ type Candidates interface {
 	Each(f func(key string, state any, wanted bool))
 }
 
-// Request is a question to VPP. Requests with equal ID are asked once per resync.
-type Request struct {
-	ID   string
-	Call vpp.Call
-}
-
-// Dump is the answers, by ID.
-type Dump struct{ replies map[string]vpp.Reply }
-
-// NewDump returns a dump holding the answers to the requests, position by position.
-func NewDump(requests []Request, replies []vpp.Reply) *Dump {
-	d := &Dump{replies: make(map[string]vpp.Reply, len(requests))}
-	for i, r := range requests {
-		d.replies[r.ID] = replies[i]
-	}
-	return d
-}
-
-// reply returns the answer to the request with that ID, or the error it had.
-func (d *Dump) reply(id string) (vpp.Reply, error) {
-	r, ok := d.replies[id]
-	if !ok {
-		return r, fmt.Errorf("%s was not asked for", id)
-	}
-	if r.Err != nil {
-		return r, fmt.Errorf("%s: %w", id, r.Err)
-	}
-	return r, nil
-}
-
-// size is the number of details of a dump; 0 if it failed.
-func (d *Dump) size(id string) int { return len(d.replies[id].Details) }
-
-// details returns the details of a dump whose messages are D.
-func details[D any](d *Dump, id string) ([]D, error) {
-	r, err := d.reply(id)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]D, 0, len(r.Details))
-	for _, m := range r.Details {
-		t, ok := m.(D)
-		if !ok {
-			return nil, fmt.Errorf("%s: got %T", id, m)
-		}
-		out = append(out, t)
-	}
-	return out, nil
-}
-
 // Spec is a Descriptor with types: V the message, S its compiled form.
 type Spec[V proto.Message, S comparable] struct {
 	Name         string

@@ -1,0 +1,115 @@
+package descriptor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Request is a question to VPP. Requests with equal ID are asked once per resync.
+type Request struct {
+	ID   string
+	Call vpp.Call
+}
+
+// Dump is the answers, by ID; one that is still on its way is waited for.
+type Dump struct{ answers map[string]*answer }
+
+// answer is there when come is closed.
+type answer struct {
+	reply vpp.Reply
+	come  chan struct{}
+	told  bool // before all were there
+}
+
+func newDump(requests []Request) *Dump {
+	d := &Dump{answers: make(map[string]*answer, len(requests))}
+	for _, r := range requests {
+		d.answers[r.ID] = &answer{come: make(chan struct{})}
+	}
+	return d
+}
+
+// NewDump returns a dump holding the answers to the requests, position by position.
+func NewDump(requests []Request, replies []vpp.Reply) *Dump {
+	d := newDump(requests)
+	for i, r := range requests {
+		d.answers[r.ID].set(replies[i])
+	}
+	return d
+}
+
+func (a *answer) set(r vpp.Reply) {
+	a.reply = r
+	close(a.come)
+}
+
+// Ask puts the questions to VPP and returns at once: what is answered first can be read while the rest is on its way. All
+// waits for the last answer and returns them position by position; it must be called.
+func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, requests []Request) (d *Dump, all func() []vpp.Reply) {
+	d = newDump(requests)
+	calls, list := make([]vpp.Call, len(requests)), make([]*answer, len(requests))
+	for i, r := range requests {
+		a := d.answers[r.ID]
+		calls[i], list[i] = r.Call, a
+		calls[i].Done = func(reply vpp.Reply) {
+			a.told = true
+			a.set(reply)
+		}
+	}
+	var replies []vpp.Reply
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		replies = do(ctx, calls...)
+		for i, a := range list {
+			if !a.told {
+				a.set(replies[i])
+			}
+		}
+	}()
+	return d, func() []vpp.Reply { <-done; return replies }
+}
+
+// Join adds the answers of another dump.
+func (d *Dump) Join(o *Dump) {
+	for id, a := range o.answers {
+		if d.answers[id] == nil {
+			d.answers[id] = a
+		}
+	}
+}
+
+// Has tells whether the question was asked; d may be nil.
+func (d *Dump) Has(id string) bool { return d != nil && d.answers[id] != nil }
+
+// reply returns the answer to the request with that ID, or the error it had.
+func (d *Dump) reply(id string) (vpp.Reply, error) {
+	a, ok := d.answers[id]
+	if !ok {
+		return vpp.Reply{}, fmt.Errorf("%s was not asked for", id)
+	}
+	<-a.come
+	if a.reply.Err != nil {
+		return a.reply, fmt.Errorf("%s: %w", id, a.reply.Err)
+	}
+	return a.reply, nil
+}
+
+// details returns the details of a dump whose messages are D.
+func details[D any](d *Dump, id string) ([]D, error) {
+	r, err := d.reply(id)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]D, 0, len(r.Details))
+	for _, m := range r.Details {
+		t, ok := m.(D)
+		if !ok {
+			return nil, fmt.Errorf("%s: got %T", id, m)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
