@@ -153,6 +153,7 @@ func TestPolicyAnswers(t *testing.T) {
 		{"pod:prod/client", "8.8.8.8:53", "UDP", Delivered, free},
 		{"pod:prod/client", "service:prod/web:8080", "TCP", Delivered, "Service prod/web: 2 of 2 backends answer, " + allowed},
 		{"pod:prod/other", "service:prod/web:8080", "TCP", Dropped, "Service prod/web: 2 of 2 backends fail: " + isolated},
+		{"pod:prod/locked", "service:prod/web:8080", "TCP", Delivered, "Service prod/web: 2 of 2 backends answer, " + leaves + ", " + allowed},
 		{"node:node-1", "pod:prod/web-1:81", "TCP", Delivered, free},
 		{"node:node-2", "pod:prod/web-1:80", "TCP", Dropped, isolated + "1" + ends},
 		{"external:198.51.100.7@node-1", "pod:prod/web-1:80", "TCP", Dropped, isolated + "1" + ends},
