@@ -27,13 +27,14 @@ func calicoNetworkPolicy(spec *calicoSpec, ps *problems) *model.Policy {
 func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
 	p := ps.calicoPolicy(&spec.calicoSpec)
 	p.Untracked, p.PreDNAT, p.ApplyOnForward = spec.DoNotTrack, spec.PreDNAT, spec.ApplyOnForward
+	p.ApplyOnForward = p.ApplyOnForward || ps.spoilt("spec.applyOnForward") // it may deny what is forwarded, too
 	ps.hostFlags(p)
 	p.Selector = ps.subject("all()", func() string {
 		text := ""
 		if ps.valid("spec.selector", spec.Selector) {
 			text = spec.Selector
 		}
-		if ns := ps.prefixed("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
+		if ns := ps.ofSubject("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
 			text = strings.ReplaceAll(and(text, ns), "all()", inAnyNamespace)
 		}
 		if spec.ServiceAccountSelector != "" {
@@ -213,8 +214,17 @@ func (ps *problems) prefixed(field, text, prefix string) string {
 	return s.String()
 }
 
+// ofSubject is prefixed for what a policy applies to. Only peers may be global(): here it would select everything.
+func (ps *problems) ofSubject(field, text, prefix string) string {
+	if strings.Contains(text, "global(") {
+		ps.add(field, "must not be global(), which selects peers only", text)
+		return ""
+	}
+	return ps.prefixed(field, text, prefix)
+}
+
 func (ps *problems) andAccounts(text, accounts string) string {
-	return and(text, ps.prefixed("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
+	return and(text, ps.ofSubject("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
 }
 
 // and joins two selectors, either of which may be none.

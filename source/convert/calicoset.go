@@ -24,7 +24,8 @@ func (o *object) labels() map[string]string {
 	return cloned(o.Labels)
 }
 
-// tier reads a Tier. The built-in ones are as they are. One that is not understood comes first and ends with a deny.
+// tier reads a Tier. The built-in ones are as they are, also where older versions of Calico leave that out. One that is not
+// understood comes first and ends with a deny.
 func tier(o *calicoTier, ps *problems) *model.Tier {
 	ps.names(&o.ObjectMeta, subdomain)
 	t := &model.Tier{Name: o.Name, DefaultAction: model.TierDeny}
@@ -44,10 +45,10 @@ func tier(o *calicoTier, ps *problems) *model.Tier {
 		if b.Name != t.Name {
 			continue
 		}
-		if t.Order != b.Order {
+		if t.Order.Set && t.Order != b.Order {
 			ps.add("spec.order", "must be that of the built-in tier", nil)
 		}
-		if t.DefaultAction != b.DefaultAction {
+		if o.Spec.DefaultAction != "" && t.DefaultAction != b.DefaultAction {
 			ps.add("spec.defaultAction", "must be that of the built-in tier, "+string(b.DefaultAction), nil)
 		}
 		return b
