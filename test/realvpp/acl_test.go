@@ -238,8 +238,13 @@ func (a *aclCase) cli(cmd string) error {
 
 func (a *aclCase) addReplace(i uint32) error {
 	m := &acl.ACLAddReplace{ACLIndex: i, Tag: fmt.Sprintf("acl-%d", a.rng.IntN(1000))}
-	for range []int{0, 1, 1, 2, 3, 5, 12}[a.rng.IntN(7)] {
-		m.R = append(m.R, a.rule())
+	n := []int{0, 1, 1, 2, 2, 3, 3, 5, 12, 60, 200}[a.rng.IntN(11)]
+	for range n {
+		r := a.rule()
+		if n > manyRules {
+			a.narrow(&r)
+		}
+		m.R = append(m.R, r)
 	}
 	if a.chance(15) && len(m.R) > 0 {
 		a.spoilRule(&m.R[a.rng.IntN(len(m.R))])
@@ -308,6 +313,26 @@ func (a *aclCase) rule() acl_types.ACLRule {
 		r.TCPFlagsValue = r.TCPFlagsMask & uint8(a.rng.IntN(32))
 	}
 	return r
+}
+
+// manyRules is where VPP begins to split what collides in its hash table (TM_SPLIT_THRESHOLD, hash_lookup.c).
+const manyRules = 39
+
+// narrow makes a rule for few packets: one for many would be the only one of a large ACL that matters.
+func (a *aclCase) narrow(r *acl_types.ACLRule) {
+	r.Proto = []ip_types.IPProto{6, 17}[a.rng.IntN(2)]
+	r.DstPrefix.Address = ip_types.NewAddress(a.addr().AsSlice())
+	if r.DstPrefix.Len = 32; a.six {
+		r.DstPrefix.Len = 128
+	}
+	if a.chance(4) {
+		return
+	}
+	first := []uint16{50, 79, 80, 81, 82, 8000, 8080, 8081, uint16(1000 + a.rng.IntN(60000))}[a.rng.IntN(9)]
+	r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast = first, first+uint16(a.rng.IntN(3))
+	if a.chance(2) {
+		r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast = uint16(a.rng.IntN(200)), uint16(200+a.rng.IntN(65000))
+	}
 }
 
 func (a *aclCase) prefix() ip_types.Prefix {

@@ -14,6 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/memclnt"
+	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/codec"
 )
 
@@ -121,12 +122,18 @@ func (c *tappedConn) note(body []byte) {
 		return // sockclnt_create
 	}
 	msg := reflect.New(t).Interface().(api.Message)
-	if codec.DecodeMsg(body, msg) != nil || reads(msg.GetMessageName()) {
+	if codec.DecodeMsg(body, msg) != nil || reads(msg.GetMessageName()) || shows(msg) {
 		return
 	}
 	c.tap.mu.Lock()
 	defer c.tap.mu.Unlock()
 	c.tap.log = append(c.tap.log, msg)
+}
+
+// shows tells whether a message is a command line that only asks.
+func shows(m api.Message) bool {
+	c, ok := m.(*vlib.CliInband)
+	return ok && strings.HasPrefix(c.Cmd, "show ")
 }
 
 // reads tells whether a message only asks.
