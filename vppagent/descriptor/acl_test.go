@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // parseRule reads a rule in JSON, as users write it.
@@ -189,4 +190,53 @@ func verdict(rules []acl_types.ACLRule, port uint16) int {
 		}
 	}
 	return 0
+}
+
+// TestWhatCompilesPasses: the guard has nothing against an ACL that compiles, and Message is the inverse of Compile.
+func TestWhatCompilesPasses(t *testing.T) {
+	compiled := 0
+	rapid.Check(t, func(r *rapid.T) {
+		pick := func(label string, from ...uint32) uint32 { return rapid.SampledFrom(from).Draw(r, label) }
+		network := func(label string) string {
+			return rapid.SampledFrom([]string{"", "", "10.0.0.0/8", "10.0.0.1/32", "10.0.0.1/8", "0.0.0.0/0", "2001:db8::/32", "2001:db8::1/128", "::/0", "::1/64", "x", "10.0.0.0/33"}).Draw(r, label)
+		}
+		ports := func(label string) *acl.ACL_Rule_IpRule_PortRange {
+			return &acl.ACL_Rule_IpRule_PortRange{LowerPort: pick(label, 0, 0, 80), UpperPort: pick(label, 0, 80, 65535, 65535, 70000)}
+		}
+		codes := func(label string) *acl.ACL_Rule_IpRule_Icmp_Range {
+			return &acl.ACL_Rule_IpRule_Icmp_Range{First: pick(label, 0, 0, 3), Last: pick(label, 0, 3, 255, 255, 256)}
+		}
+		m := &acl.ACL{Name: rapid.StringN(1, 70, 100).Draw(r, "name")}
+		for range rapid.IntRange(0, 3).Draw(r, "rules") {
+			ip := &acl.ACL_Rule_IpRule{Ip: &acl.ACL_Rule_IpRule_Ip{
+				SourceNetwork: network("src"), DestinationNetwork: network("dst"), Protocol: pick("protocol", 0, 0, 0, 1, 6, 17, 58, 132, 300),
+			}}
+			switch pick("layer 4", 0, 1, 2, 3) {
+			case 1:
+				ip.Tcp = &acl.ACL_Rule_IpRule_Tcp{
+					SourcePortRange: ports("src"), DestinationPortRange: ports("dst"), TcpFlagsMask: pick("mask", 0, 2, 18, 300), TcpFlagsValue: pick("value", 0, 0, 2),
+				}
+			case 2:
+				ip.Udp = &acl.ACL_Rule_IpRule_Udp{SourcePortRange: ports("src"), DestinationPortRange: ports("dst")}
+			case 3:
+				ip.Icmp = &acl.ACL_Rule_IpRule_Icmp{Icmpv6: rapid.Bool().Draw(r, "v6"), IcmpTypeRange: codes("type"), IcmpCodeRange: codes("code")}
+			}
+			m.Rules = append(m.Rules, &acl.ACL_Rule{Action: acl.ACL_Rule_Action(pick("action", 0, 1, 2, 2, 3)), IpRule: ip})
+		}
+		l, err := compileACL(keyed.Key(m), m)
+		if err != nil {
+			return
+		}
+		compiled++
+		if err := vpp.NewGuard().Check(l.write(none).Msg); err != nil {
+			r.Fatalf("%v: %v", m, err)
+		}
+		again, err := compileACL(l.key, l.message())
+		if err != nil || !sameRules(l, again) {
+			r.Fatalf("%v and back: %v\n%s\n%s", m, err, rulesText(l.rules), rulesText(again.rules))
+		}
+	})
+	if compiled < 10 {
+		t.Errorf("only %d compiled", compiled)
+	}
 }
