@@ -34,7 +34,7 @@ func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
 		if ps.valid("spec.selector", spec.Selector) {
 			text = spec.Selector
 		}
-		if ns := ps.ofSubject("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
+		if ns := ps.notGlobal("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
 			text = strings.ReplaceAll(and(text, ns), "all()", inAnyNamespace)
 		}
 		if spec.ServiceAccountSelector != "" {
@@ -179,7 +179,7 @@ func (ps *problems) valid(field, text string) bool {
 		return false
 	}
 	if strings.Contains(text, "global(") {
-		ps.add(field, "must not be global(), which selects namespaces only", nil)
+		ps.add(field, "must not be global(), which selects namespaces of peers only", nil)
 		return false
 	}
 	return true
@@ -214,17 +214,17 @@ func (ps *problems) prefixed(field, text, prefix string) string {
 	return s.String()
 }
 
-// ofSubject is prefixed for what a policy applies to. Only peers may be global(): here it would select everything.
-func (ps *problems) ofSubject(field, text, prefix string) string {
+// notGlobal is prefixed where global() would select everything: only namespaces of peers may be global().
+func (ps *problems) notGlobal(field, text, prefix string) string {
 	if strings.Contains(text, "global(") {
-		ps.add(field, "must not be global(), which selects peers only", text)
+		ps.add(field, "must not be global(), which selects namespaces of peers only", text)
 		return ""
 	}
 	return ps.prefixed(field, text, prefix)
 }
 
 func (ps *problems) andAccounts(text, accounts string) string {
-	return and(text, ps.ofSubject("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
+	return and(text, ps.notGlobal("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
 }
 
 // and joins two selectors, either of which may be none.

@@ -265,7 +265,7 @@ func (x *calicoRuleReader) namespaces(field, text string) string {
 }
 
 func (x *calicoRuleReader) accounts(field string, in *calicoAccounts) string {
-	text := x.prefixed(field+".selector", in.Selector, model.PrefixServiceAccount)
+	text := x.notGlobal(field+".selector", in.Selector, model.PrefixServiceAccount)
 	if len(in.Names) == 0 {
 		return text
 	}
