@@ -176,6 +176,7 @@ func workloadMessage(w *model.WorkloadEndpoint, tiers []*felix.TierInfo) *felix.
 	msg := &felix.WorkloadEndpoint{
 		State: w.State, Name: w.Interface, Mac: w.MAC, ProfileIds: w.Profiles, Tiers: tiers,
 		AllowSpoofedSourcePrefixes: prefixes(w.AllowSpoofedSources), Annotations: w.Annotations,
+		QosControls: qosControls(w.QoS), QosPolicies: qosPolicies(w.QoS), SkipRedir: skipRedirection(w),
 	}
 	for _, n := range w.Nets {
 		if n.Addr().Is4() {
@@ -198,7 +199,7 @@ func workloadMessage(w *model.WorkloadEndpoint, tiers []*felix.TierInfo) *felix.
 func hostMessage(h *model.HostEndpoint, t tierLists) *felix.HostEndpoint {
 	msg := &felix.HostEndpoint{
 		Name: h.Interface, ProfileIds: h.Profiles, Tiers: t.normal,
-		UntrackedTiers: t.untracked, PreDnatTiers: t.preDNAT, ForwardTiers: t.forward,
+		UntrackedTiers: t.untracked, PreDnatTiers: t.preDNAT, ForwardTiers: t.forward, QosPolicies: qosPolicies(h.QoS),
 	}
 	for _, a := range h.Addrs {
 		if a.Is4() {
@@ -208,4 +209,37 @@ func hostMessage(h *model.HostEndpoint, t tierLists) *felix.HostEndpoint {
 		}
 	}
 	return msg
+}
+
+func qosControls(q *model.QoS) *felix.QoSControls {
+	if q == nil {
+		return nil
+	}
+	in, out := q.Ingress, q.Egress
+	return &felix.QoSControls{
+		IngressBandwidth: in.Bandwidth, IngressBurst: in.Burst, IngressPeakrate: in.PeakRate, IngressMinburst: in.MinBurst,
+		IngressPacketRate: in.PacketRate, IngressPacketBurst: in.PacketBurst, IngressMaxConnections: in.MaxConnections,
+		EgressBandwidth: out.Bandwidth, EgressBurst: out.Burst, EgressPeakrate: out.PeakRate, EgressMinburst: out.MinBurst,
+		EgressPacketRate: out.PacketRate, EgressPacketBurst: out.PacketBurst, EgressMaxConnections: out.MaxConnections,
+	}
+}
+
+func qosPolicies(q *model.QoS) []*felix.QoSPolicy {
+	if q == nil || !q.HasDSCP {
+		return nil
+	}
+	return []*felix.QoSPolicy{{Dscp: int32(q.DSCP)}}
+}
+
+// skipRedirection says where packets must not pass by what limits them; towards a virtual machine they never may.
+func skipRedirection(w *model.WorkloadEndpoint) *felix.WorkloadBpfSkipRedir {
+	skip := &felix.WorkloadBpfSkipRedir{Ingress: w.Labels["kubevirt.io"] == "virt-launcher"}
+	if w.QoS != nil {
+		skip.Ingress = skip.Ingress || w.QoS.Ingress.Bandwidth > 0 || w.QoS.Ingress.PacketRate > 0
+		skip.Egress = w.QoS.Egress.Bandwidth > 0 || w.QoS.Egress.PacketRate > 0
+	}
+	if !skip.Ingress && !skip.Egress {
+		return nil
+	}
+	return skip
 }

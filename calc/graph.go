@@ -191,6 +191,18 @@ func (g *Graph) SetHost(node string, h *model.Host) {
 	g.vteps.setHost(node, h.IPv4, h.IPv6)
 }
 
+// SetService gives a Service; nil takes it away. It is told to the data plane and decides nothing here.
+func (g *Graph) SetService(id model.ServiceID, s *model.Service) {
+	if s == nil {
+		g.passthru.services.remove(id)
+		return
+	}
+	g.passthru.services.set(id, s)
+}
+
+// SetBGPConfig gives the cluster's default BGP configuration; nil takes it away. It is told to the data plane.
+func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.setBGP(c) }
+
 // SetWireguard gives a node's WireGuard configuration; nil takes it away.
 func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.setWireguard(node, w) }
 

@@ -43,6 +43,8 @@ func (g *Graph) Remaining() map[string]int {
 	count("hosts", g.passthru.hosts)
 	count("pools", g.passthru.pools)
 	count("namespace", g.passthru.namespace)
+	count("accounts", g.passthru.accounts)
+	count("told services", g.passthru.services)
 	if g.routes.trie.v4 != nil || g.routes.trie.v6 != nil {
 		out["routes.trie"] = 1
 	}

@@ -21,6 +21,9 @@ type passthru struct {
 	wgV6      *table[string, wireguard]
 	namespace *table[string, map[string]string]
 	accounts  *table[accountKey, map[string]string]
+	services  *table[model.ServiceID, *model.Service]
+	bgp       *felix.GlobalBGPConfigUpdate // nil: never given
+	bgpSent   *felix.GlobalBGPConfigUpdate
 }
 
 // hostMetadata is a node's addresses with their masks ("" if unknown), number and labels.
@@ -50,6 +53,7 @@ func newPassthru() *passthru {
 		pools: newTable[string](same[model.Pool]),
 		wgV4:  newTable[string](same[wireguard]), wgV6: newTable[string](same[wireguard]),
 		namespace: newTable[string](labels), accounts: newTable[accountKey](labels),
+		services: newTable[model.ServiceID](sameService),
 	}
 }
 
@@ -130,6 +134,9 @@ func (x *passthru) flush() (before, after []*felix.ToDataplane) {
 	up, down = x.hosts.flush(strings.Compare, metadataUpdate, metadataRemove)
 	add(&after, up, down)
 	up, down = x.pools.flush(strings.Compare, poolUpdate, poolRemove)
+	add(&after, up, down)
+	after = append(after, x.flushBGP()...)
+	up, down = x.services.flush(model.ServiceID.Compare, serviceUpdate, serviceRemove)
 	add(&after, up, down)
 	return before, after
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
+	"github.com/projectcalico/api/pkg/lib/numorstring"
 	"github.com/projectcalico/calico/lib/std/uniquelabels"
+	nodes "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/api"
 	v1 "github.com/projectcalico/calico/libcalico-go/lib/backend/model"
 	"github.com/projectcalico/calico/libcalico-go/lib/net"
@@ -67,6 +69,7 @@ func Workload(id model.WorkloadID, w *model.WorkloadEndpoint) Change {
 		}
 		value.Mac = mac
 	}
+	value.QoSControls = qos(w.QoS)
 	for _, n := range w.NAT {
 		nat := v1.IPNAT{IntIP: ip(n.Internal), ExtIP: ip(n.External)}
 		if n.Internal.Is4() {
@@ -87,6 +90,7 @@ func HostEndpoint(id model.HostEndpointID, h *model.HostEndpoint) Change {
 	}
 	value := &v1.HostEndpoint{
 		Name: h.Interface, ProfileIDs: h.Profiles, Labels: uniquelabels.Make(h.Labels), Ports: namedPorts(h.Ports),
+		QoSControls: qos(h.QoS),
 	}
 	for _, a := range h.Addrs {
 		if a.Is4() {
@@ -220,4 +224,22 @@ func namedPorts(list []model.NamedPort) (out []v1.EndpointPort) {
 		})
 	}
 	return out
+}
+
+func qos(q *model.QoS) *nodes.QoSControls {
+	if q == nil {
+		return nil
+	}
+	in, out := q.Ingress, q.Egress
+	value := &nodes.QoSControls{
+		IngressBandwidth: in.Bandwidth, IngressBurst: in.Burst, IngressPeakrate: in.PeakRate, IngressMinburst: in.MinBurst,
+		IngressPacketRate: in.PacketRate, IngressPacketBurst: in.PacketBurst, IngressMaxConnections: in.MaxConnections,
+		EgressBandwidth: out.Bandwidth, EgressBurst: out.Burst, EgressPeakrate: out.PeakRate, EgressMinburst: out.MinBurst,
+		EgressPacketRate: out.PacketRate, EgressPacketBurst: out.PacketBurst, EgressMaxConnections: out.MaxConnections,
+	}
+	if q.HasDSCP {
+		dscp := numorstring.DSCPFromInt(q.DSCP)
+		value.DSCP = &dscp
+	}
+	return value
 }

@@ -15,6 +15,7 @@ type world struct {
 	*rand.Rand
 	policies  map[model.PolicyID]*model.Policy
 	hostNames []string
+	hadBGP    bool
 }
 
 func newWorld(seed uint64) *world {
@@ -228,6 +229,10 @@ func (w *world) workload() Change {
 		internal := w.addr()
 		e.NAT = []model.AddressPair{{External: internal.Next(), Internal: internal}}
 	}
+	e.QoS = w.qos()
+	if w.chance(5) {
+		e.Labels["kubevirt.io"] = one(w, "virt-launcher", "other")
+	}
 	return Workload(id, orNil(w.chance(25), e))
 }
 
@@ -235,7 +240,7 @@ func (w *world) hostEndpoint() Change {
 	id := model.HostEndpointID{Node: one(w, node, "other"), Name: w.named("eth", 2)}
 	h := &model.HostEndpoint{
 		ID: id, Interface: one(w, "", "*", id.Name), Addrs: several(w, 2, w.addr), Profiles: w.profiles(), Labels: w.labels(),
-		Ports: several(w, 1, w.namedPort),
+		Ports: several(w, 1, w.namedPort), QoS: w.qos(),
 	}
 	return HostEndpoint(id, orNil(w.chance(25), h))
 }
@@ -294,7 +299,11 @@ func (w *world) change() Change {
 func (w *world) route() Change {
 	host := one(w, w.hostNames...)
 	gone := w.chance(20)
-	switch w.IntN(6) {
+	switch w.IntN(8) {
+	case 6:
+		return w.service()
+	case 7:
+		return w.bgp()
 	case 0:
 		cidr := netip.MustParsePrefix(one(w, "10.65.0.0/16", "10.65.1.0/24", "fd00::/64"))
 		modes := []string{"", "always", "cross-subnet"}
@@ -352,4 +361,44 @@ func (w *world) host(n int) *model.Host {
 		h.IPIP = netip.AddrFrom4([4]byte{10, 65, 1, byte(w.IntN(4))})
 	}
 	return h
+}
+
+func (w *world) qos() *model.QoS {
+	if w.chance(85) {
+		return nil
+	}
+	q := &model.QoS{DSCP: uint8(w.IntN(64)), HasDSCP: w.chance(50)}
+	for _, r := range []*model.RateLimits{&q.Ingress, &q.Egress} {
+		for _, v := range []*int64{&r.Bandwidth, &r.Burst, &r.PeakRate, &r.MinBurst, &r.PacketRate, &r.PacketBurst, &r.MaxConnections} {
+			if w.chance(20) {
+				*v = int64(w.IntN(100)) + 1
+			}
+		}
+	}
+	return q
+}
+
+func (w *world) service() Change {
+	id := model.ServiceID{Namespace: "ns0", Name: w.named("svc", 2)}
+	s := &model.Service{
+		ID: id, Type: model.ServiceType(w.IntN(4)), ClusterIPs: several(w, 2, w.addr), ExternalIPs: several(w, 2, w.addr),
+		Headless: w.chance(10),
+		Ports: several(w, 2, func() model.ServicePort {
+			return model.ServicePort{Protocol: one(w, model.TCP, model.UDP, model.SCTP), Port: uint16(w.IntN(2) + 80), NodePort: uint16(w.IntN(3))}
+		}),
+		LoadBalancerIPs: several(w, 2, func() model.LoadBalancerIP { return model.LoadBalancerIP{Addr: w.addr()} }),
+	}
+	return Service(id, orNil(w.chance(30), s))
+}
+
+func (w *world) bgp() Change {
+	c := &model.BGPConfig{
+		ServiceClusterIPs: several(w, 2, w.net), ServiceExternalIPs: several(w, 2, w.net), ServiceLoadBalancerIPs: several(w, 2, w.net),
+	}
+	if w.chance(50) {
+		c.WorkloadPeering4, c.WorkloadPeering6 = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")
+	}
+	gone := w.chance(30) && w.hadBGP // Felix tells that there is none if that is all it ever heard
+	w.hadBGP = true
+	return BGPConfig(orNil(gone, c))
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/api/pkg/lib/numorstring"
 	nodes "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/encap"
@@ -148,4 +149,59 @@ func Slice(id model.SliceID, s *model.EndpointSlice) Change {
 		value.Endpoints = append(value.Endpoints, discovery.Endpoint{Addresses: []string{e.Addr.String()}})
 	}
 	return change("slice "+id.String(), ours, put(key, value))
+}
+
+// Service changes a Service; nil takes it away.
+func Service(id model.ServiceID, s *model.Service) Change {
+	key := v1.ResourceKey{Kind: v1.KindKubernetesService, Name: id.Name, Namespace: id.Namespace}
+	ours := func(g *calc.Graph) { g.SetService(id, s) }
+	if s == nil {
+		return change("no service "+id.String(), ours, put(key, nil))
+	}
+	value := &core.Service{}
+	value.Name, value.Namespace = id.Name, id.Namespace
+	value.Spec.Type = []core.ServiceType{
+		core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer, core.ServiceTypeExternalName,
+	}[s.Type]
+	for _, a := range s.ClusterIPs {
+		value.Spec.ClusterIPs = append(value.Spec.ClusterIPs, a.String())
+	}
+	if s.Headless {
+		value.Spec.ClusterIPs = []string{core.ClusterIPNone}
+	}
+	for _, a := range s.ExternalIPs {
+		value.Spec.ExternalIPs = append(value.Spec.ExternalIPs, a.String())
+	}
+	for _, a := range s.LoadBalancerIPs[:min(1, len(s.LoadBalancerIPs))] {
+		value.Spec.LoadBalancerIP = a.Addr.String() // Felix knows but this one
+	}
+	for _, p := range s.Ports {
+		value.Spec.Ports = append(value.Spec.Ports, core.ServicePort{
+			Name: p.Name, Protocol: core.Protocol(p.Protocol.String()), Port: int32(p.Port), NodePort: int32(p.NodePort),
+		})
+	}
+	return change("service "+id.String(), ours, put(key, value))
+}
+
+// BGPConfig changes the default BGP configuration; nil takes it away.
+func BGPConfig(c *model.BGPConfig) Change {
+	key := v1.ResourceKey{Kind: apiv3.KindBGPConfiguration, Name: "default"}
+	ours := func(g *calc.Graph) { g.SetBGPConfig(c) }
+	if c == nil {
+		return change("no bgp configuration", ours, put(key, nil))
+	}
+	value := apiv3.NewBGPConfiguration()
+	value.Name = "default"
+	for _, p := range c.ServiceClusterIPs {
+		value.Spec.ServiceClusterIPs = append(value.Spec.ServiceClusterIPs, apiv3.ServiceClusterIPBlock{CIDR: p.String()})
+	}
+	for _, p := range c.ServiceExternalIPs {
+		value.Spec.ServiceExternalIPs = append(value.Spec.ServiceExternalIPs, apiv3.ServiceExternalIPBlock{CIDR: p.String()})
+	}
+	for _, p := range c.ServiceLoadBalancerIPs {
+		value.Spec.ServiceLoadBalancerIPs = append(value.Spec.ServiceLoadBalancerIPs, apiv3.ServiceLoadBalancerIPBlock{CIDR: p.String()})
+	}
+	value.Spec.LocalWorkloadPeeringIPV4 = addrText(c.WorkloadPeering4)
+	value.Spec.LocalWorkloadPeeringIPV6 = addrText(c.WorkloadPeering6)
+	return change("bgp configuration", ours, put(key, value))
 }

@@ -42,6 +42,7 @@ type WorkloadEndpoint struct {
 	Ports               []NamedPort
 	AllowSpoofedSources []netip.Prefix
 	Annotations         map[string]string
+	QoS                 *QoS // nil: none
 }
 
 // HostEndpointID names a host endpoint.
@@ -63,6 +64,7 @@ type HostEndpoint struct {
 	Profiles  []string
 	Labels    map[string]string
 	Ports     []NamedPort
+	QoS       *QoS // nil: none; of a host endpoint only the mark counts
 }
 
 // NetworkSet is a named list of networks with labels; selectors match it like an endpoint.

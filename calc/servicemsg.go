@@ -1,0 +1,90 @@
+package calc
+
+import (
+	"net/netip"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// sameService tells that two versions of a Service are told in the same words.
+func sameService(a, b *model.Service) bool {
+	return a == b || proto.Equal(serviceMessage(a), serviceMessage(b))
+}
+
+func serviceUpdate(_ model.ServiceID, s *model.Service) *felix.ToDataplane {
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceUpdate{ServiceUpdate: serviceMessage(s)}}
+}
+
+func serviceMessage(s *model.Service) *felix.ServiceUpdate {
+	u := &felix.ServiceUpdate{
+		Name: s.ID.Name, Namespace: s.ID.Namespace, Type: serviceType(s.Type), ClusterIps: addrTexts(s.ClusterIPs),
+		ExternalIps: addrTexts(s.ExternalIPs), LoadbalancerIp: loadBalancerIP(s),
+	}
+	if s.Headless {
+		u.ClusterIps = []string{"None"}
+	}
+	for _, p := range s.Ports {
+		u.Ports = append(u.Ports, &felix.ServicePort{
+			Protocol: p.Protocol.String(), Port: int32(p.Port), NodePort: int32(p.NodePort),
+		})
+	}
+	return u
+}
+
+// loadBalancerIP is the address of the load balancer. Felix tells the one that was asked for, in a field long deprecated;
+// this is the one that was given.
+func loadBalancerIP(s *model.Service) string {
+	if len(s.LoadBalancerIPs) == 0 {
+		return ""
+	}
+	return s.LoadBalancerIPs[0].Addr.String()
+}
+
+func serviceType(t model.ServiceType) string {
+	switch t {
+	case model.NodePort:
+		return "NodePort"
+	case model.LoadBalancer:
+		return "LoadBalancer"
+	case model.ExternalName:
+		return "ExternalName"
+	}
+	return "ClusterIP"
+}
+
+func addrTexts(list []netip.Addr) (out []string) {
+	for _, a := range list {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+func serviceRemove(id model.ServiceID) *felix.ToDataplane {
+	r := &felix.ServiceRemove{Name: id.Name, Namespace: id.Namespace}
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceRemove{ServiceRemove: r}}
+}
+
+// setBGP gives the BGP configuration. One that is taken away is told as an empty one: there is no other word for it.
+func (x *passthru) setBGP(c *model.BGPConfig) {
+	switch {
+	case c != nil:
+		x.bgp = &felix.GlobalBGPConfigUpdate{
+			ServiceClusterCidrs: prefixes(c.ServiceClusterIPs), ServiceExternalCidrs: prefixes(c.ServiceExternalIPs),
+			ServiceLoadbalancerCidrs: prefixes(c.ServiceLoadBalancerIPs),
+			LocalWorkloadPeeringIpV4: addrText(c.WorkloadPeering4), LocalWorkloadPeeringIpV6: addrText(c.WorkloadPeering6),
+		}
+	case x.bgp != nil:
+		x.bgp = &felix.GlobalBGPConfigUpdate{}
+	}
+}
+
+func (x *passthru) flushBGP() []*felix.ToDataplane {
+	if x.bgp == nil || x.bgpSent != nil && proto.Equal(x.bgp, x.bgpSent) {
+		return nil
+	}
+	x.bgpSent = x.bgp
+	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_GlobalBgpConfigUpdate{GlobalBgpConfigUpdate: x.bgp}}}
+}
