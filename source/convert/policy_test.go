@@ -126,8 +126,12 @@ func describe(t *testing.T, b *strings.Builder, obj model.Object) {
 			is   bool
 			name string
 		}{
-			{o.Ingress, "ingress"}, {o.Egress, "egress"}, {o.Untracked, "untracked"}, {o.PreDNAT, "pre-DNAT"},
-			{o.ApplyOnForward, "forward"}, {o.Everywhere, "everywhere"},
+			{o.Ingress, "ingress"},
+			{o.Egress, "egress"},
+			{o.Untracked, "untracked"},
+			{o.PreDNAT, "pre-DNAT"},
+			{o.ApplyOnForward, "forward"},
+			{o.Everywhere, "everywhere"},
 		} {
 			if f.is {
 				fmt.Fprintf(b, ", %s", f.name)
