@@ -16,7 +16,8 @@
 //	crd.projectcalico.org/v1                          the same as projectcalico.org/v3
 //
 // Policies come out as Calico v3.31 converts them for Felix, selectors included; nodes as peers, which Felix does not know,
-// are network sets (model.NodeSet).
+// are network sets (model.NodeSet). What Calico's API server shows in place of objects that are read themselves (a policy
+// knp.default.x, a profile kns.x) gives nothing, and no error: no user can make an object under such a name.
 //
 // A policy that is refused is there all the same, and must not let through what it was made to stop. So it comes with a
 // value as well as an error, in which everything that was not understood fails closed:
@@ -25,7 +26,8 @@
 //     direction. Domain names as peers and HTTP matches are not understood;
 //   - a policy of which it is not known to whom it applies, in which direction, or in which place, is distrusted: rules that
 //     allow do nothing, rules that pass deny. It applies to everything it could have meant (its namespace; all of them), in
-//     every direction it could have meant, before all others of its tier. So a NetworkPolicy isolates its namespace;
+//     every direction it could have meant, and before all others of its tier if its place could be any. So a NetworkPolicy
+//     isolates its namespace;
 //   - a field of the spec that its kind does not have is as wrong as one of the wrong type: its rule is not understood, or,
 //     outside of rules, the policy is distrusted;
 //   - a Tier whose order is not understood comes first. Of a NetworkSet or a HostEndpoint the good parts are kept. A Profile
