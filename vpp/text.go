@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_types"
 )
 
 // Text is a request on one line, the same in plans, logs and goldens: its name and, as name=value, the fields that are not
@@ -19,6 +21,9 @@ func Text(m api.Message, ifName func(index uint32) string) string {
 	t.fields(&t.b, reflect.ValueOf(m).Elem())
 	return t.b.String()
 }
+
+// textList is how many elements of a list are shown.
+const textList = 64
 
 type texter struct {
 	b     strings.Builder
@@ -60,6 +65,8 @@ func (t *texter) value(f reflect.Value) string {
 		return t.index(uint32(x))
 	case fib_types.FibPath:
 		return "{" + t.path(&x) + "}"
+	case acl_types.ACLRule:
+		return "{" + aclRule(&x) + "}"
 	case fmt.Stringer:
 		return x.String()
 	case string:
@@ -77,6 +84,10 @@ func (t *texter) value(f reflect.Value) string {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
+			if more := f.Len() - i; i == textList && more > 1 {
+				fmt.Fprintf(&b, "… and %d more", more)
+				break
+			}
 			b.WriteString(t.value(f.Index(i)))
 		}
 		return "[" + b.String() + "]"
@@ -90,6 +101,41 @@ func (t *texter) index(i uint32) string {
 	}
 	return t.ifName(i)
 }
+
+// aclRule is a rule in the words of "show acl-plugin acl", what matches anything left out: "permit+reflect tcp 10.0.0.0/8 ->
+// 10.1.1.2/32 dport 80".
+func aclRule(r *acl_types.ACLRule) string {
+	words := []string{fmt.Sprint(uint8(r.IsPermit))}
+	if int(r.IsPermit) < len(aclActions) {
+		words[0] = aclActions[r.IsPermit]
+	}
+	first, last := "sport", "dport"
+	switch r.Proto {
+	case 0:
+	case ip_types.IP_API_PROTO_ICMP, ip_types.IP_API_PROTO_ICMP6:
+		first, last = "type", "code"
+		fallthrough
+	default:
+		words = append(words, strings.ToLower(strings.TrimPrefix(r.Proto.String(), "IP_API_PROTO_")))
+	}
+	words = append(words, r.SrcPrefix.String(), "->", r.DstPrefix.String())
+	span := func(name string, from, to uint16) {
+		switch {
+		case from == to:
+			words = append(words, fmt.Sprintf("%s %d", name, from))
+		case from != 0 || to != 65535:
+			words = append(words, fmt.Sprintf("%s %d-%d", name, from, to))
+		}
+	}
+	span(first, r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast)
+	span(last, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast)
+	if r.TCPFlagsMask != 0 {
+		words = append(words, fmt.Sprintf("flags %#02x/%#02x", r.TCPFlagsValue, r.TCPFlagsMask))
+	}
+	return strings.Join(words, " ")
+}
+
+var aclActions = [...]string{"deny", "permit", "permit+reflect"} // read only
 
 // path is a way of a route in the words of "show ip fib".
 func (t *texter) path(p *fib_types.FibPath) string {

@@ -1,9 +1,12 @@
 package vpp
 
 import (
+	"strings"
 	"testing"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -56,6 +59,19 @@ func TestText(t *testing.T) {
 		},
 		{routeTo("10.0.0.0/8", fib_types.FibPath{SwIfIndex: uint32(noInterface)}), "ip_route_add_del is_add=true route={prefix=10.0.0.0/8 paths=[{via table 0}]}"},
 		{routeTo("10.0.0.1/32", fib_types.FibPath{SwIfIndex: 1, Type: 1}), "ip_route_add_del is_add=true route={prefix=10.0.0.1/32 paths=[{local tap1}]}"},
+		{
+			&acl.ACLAddReplace{ACLIndex: 3, Tag: "t", R: []acl_types.ACLRule{
+				{IsPermit: 2, Proto: 6, SrcPrefix: prefix("10.0.0.0/8"), DstPrefix: prefix("10.1.1.2/32"), SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeFirst: 80, DstportOrIcmpcodeLast: 80, TCPFlagsMask: 18, TCPFlagsValue: 2},
+				{IsPermit: 1, Proto: 58, SrcPrefix: prefix("::/0"), DstPrefix: prefix("::/0"), SrcportOrIcmptypeFirst: 133, SrcportOrIcmptypeLast: 136, DstportOrIcmpcodeLast: 255},
+				{SrcPrefix: prefix("0.0.0.0/0"), DstPrefix: prefix("0.0.0.0/0"), SrcportOrIcmptypeLast: 65535, DstportOrIcmpcodeLast: 65535},
+			}},
+			"acl_add_replace acl_index=3 tag=t r=[{permit+reflect tcp 10.0.0.0/8 -> 10.1.1.2/32 dport 80 flags 0x02/0x12} " +
+				"{permit icmp6 ::/0 -> ::/0 type 133-136 code 0-255} {deny 0.0.0.0/0 -> 0.0.0.0/0}]",
+		},
+		{
+			&acl.ACLInterfaceSetACLList{SwIfIndex: 1, NInput: 1, Acls: make([]uint32, 70)},
+			"acl_interface_set_acl_list sw_if_index=tap1 n_input=1 acls=[" + strings.Repeat("0 ", 64) + "… and 6 more]",
+		},
 	} {
 		if got := Text(tc.msg, names); got != tc.want {
 			t.Errorf("got  %s\nwant %s", got, tc.want)
