@@ -261,7 +261,7 @@ func (c *cluster) exchange(from place, f flight) (outcome, error) {
 		o.verdict, o.why = "rejected", "nobody listens on a node port"
 		return o, nil
 	}
-	if there.sim.Src == there.sim.Dst {
+	if there.sim.Src == there.sim.Dst && f.sim.Src != f.sim.Dst { // who dials himself never leaves his own stack
 		o.why = "no host takes packets from its own address"
 		return o, nil
 	}
