@@ -6,9 +6,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	vppacl "go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"google.golang.org/protobuf/proto"
@@ -17,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -178,5 +181,34 @@ func TestVPPLongList(t *testing.T) {
 	}
 	if len(w.seen) > 0 {
 		t.Fatalf("restart of the agent:\n%s", w.story())
+	}
+}
+
+// TestVPPListsGoWithTheirInterface: VPP takes the lists of an interface that is deleted along, so that nothing has to be taken
+// off before.
+func TestVPPListsGoWithTheirInterface(t *testing.T) {
+	w := &witness{conn: realVPP(t, 0, "")}
+	agent := vppagent.New(vppagent.Config{Caller: w})
+	loop := &ligato.Interface{Name: "mine", Type: ligato.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	want := keyed.Values{}
+	want.Put(loop)
+	want.Put(accessList("a", tcp(80)))
+	want.Put(lists("mine", []string{"a"}, []string{"a"}))
+	for _, values := range []keyed.Values{want, {}, want} {
+		w.seen = nil
+		c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: values})
+		for _, s := range c.Statuses {
+			if s.State != event.Configured && s.State != event.Removed {
+				t.Fatalf("%s %s: %s", s.Key, s.State, s.Err)
+			}
+		}
+		if len(values) == 0 && strings.Contains(w.story(), "acl_interface_set_acl_list") {
+			t.Errorf("the interface was opened before it went:\n%s", w.story())
+		}
+	}
+	for _, m := range w.conn.Do(t.Context(), vpp.Call{Dump: true, Msg: &vppacl.ACLInterfaceListDump{SwIfIndex: 1}})[0].Details {
+		if n := m.(*vppacl.ACLInterfaceListDetails).Count; n != 2 {
+			t.Errorf("the interface made anew has %d ACLs", n)
+		}
 	}
 }

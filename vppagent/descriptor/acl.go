@@ -33,6 +33,11 @@ type accessList struct {
 	ingress, egress []string
 	// stale are other ACLs of VPP with our tag and this name: what was replaced and is still to go.
 	stale []uint32
+	// asked is the last answer of wayFrom.
+	asked struct {
+		from *accessList
+		way  ways
+	}
 }
 
 // ACL describes ligato's ACL with IP rules. The tag has the name and a fingerprint of the rules.

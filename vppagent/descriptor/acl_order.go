@@ -51,7 +51,7 @@ func (c contents) way(have, want []string, foreign []uint32) ways {
 	out := same
 	for _, k := range have {
 		if h, w := c(k); h != nil && w != nil && h != w {
-			out &= wayOf(h.rules, w.rules)
+			out &= w.wayFrom(h)
 		}
 	}
 	switch {
@@ -72,6 +72,14 @@ func (c contents) way(have, want []string, foreign []uint32) ways {
 		list |= loses
 	}
 	return out & list
+}
+
+// wayFrom is the way from have; many lists ask for the same.
+func (l *accessList) wayFrom(have *accessList) ways {
+	if l.asked.from != have {
+		l.asked.from, l.asked.way = have, wayOf(have.rules, l.rules)
+	}
+	return l.asked.way
 }
 
 // onlyGains tells that want is have without some ACLs that only deny, and with more that only reflect.
