@@ -145,20 +145,27 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus) Poli
 	if len(s.Endpoints) == 0 {
 		return status
 	}
-	worst := event.Configured
+	worst, pods := event.Configured, 0
 	for _, at := range s.Endpoints {
+		if at.Host {
+			status.Reasons = append(status.Reasons, "HostEndpoint "+at.Endpoint+": policies of host endpoints are not enforced")
+			continue
+		}
+		pods++
 		for _, name := range at.Interfaces {
 			if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
 				worst = max(worst, v.State)
 				status.Reasons = append(status.Reasons, at.Endpoint+": "+unwell(v))
 			}
 		}
-		if len(at.Interfaces) == 0 && !at.Host {
+		if len(at.Interfaces) == 0 {
 			worst = max(worst, event.Pending)
 			status.Reasons = append(status.Reasons, at.Endpoint+": no interface of VPP leads to it")
 		}
 	}
-	status.State = worst.String()
+	if status.State = worst.String(); pods == 0 {
+		status.State = stateRefused
+	}
 	return status
 }
 

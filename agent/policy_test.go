@@ -188,3 +188,24 @@ func TestNotesNameObjects(t *testing.T) {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }
+
+// Nobody may think that a host is guarded which is not.
+func TestPoliciesOfHostEndpointsAreNotEnforced(t *testing.T) {
+	edge := policy.Status{
+		Policy:    &model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "edge"}, Tier: "default", Egress: true},
+		Endpoints: []policy.Applied{{Endpoint: "up", Host: true}},
+	}
+	why := "HostEndpoint up: policies of host endpoints are not enforced"
+	want := PolicyStatus{
+		Object: "GlobalNetworkPolicy edge", Tier: "default", State: "REFUSED", Reasons: []string{why}, Text: "tier default, egress 0 rules, of up",
+	}
+	if diff := cmp.Diff(want, policyStatus(edge, nil)); diff != "" {
+		t.Errorf("of a host endpoint alone (-want +got):\n%s", diff)
+	}
+	edge.Endpoints = append(edge.Endpoints, policy.Applied{Endpoint: "default/web", Interfaces: []string{"tap1"}}, policy.Applied{Endpoint: "default/x"})
+	want.State, want.Text = "PENDING", "tier default, egress 0 rules, of up, default/web, default/x"
+	want.Reasons = []string{why, "default/x: no interface of VPP leads to it"}
+	if diff := cmp.Diff(want, policyStatus(edge, nil)); diff != "" {
+		t.Errorf("of pods, too (-want +got):\n%s", diff)
+	}
+}
