@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures the agent (test/bench) and the rooms it is made of, prints a table, and records it with the machine it was
-# measured on in bench/results/<date>-<cpu>-<cores>.md. With CONTIV_VPP=/path/to/vpp a real VPP is measured as well.
+# measured on in bench/results/<date>-<cpu>-<cores>.md. With CONTIV_VPP=/path/to/vpp a real VPP is measured as well; with
+# BEFORE=bench/results/….md the table of that file is set beside the new one; NAME is appended to the name of the file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
@@ -61,8 +62,19 @@ table() {
 	' <(head -n "$rooms" "$raw")
 }
 
+# compared: the rows two tables have in common, one beside the other.
+compared() {
+	echo "| what | before | after | before, against | after, against |"
+	echo "|---|---|---|---|---|"
+	awk -F ' *[|] *' 'FNR == NR { if (NF > 4) { figure[$2] = $3; against[$2] = $4 } next }
+		NF > 4 && ($2 in figure) && $2 != "what" && $2 !~ /^-/ { printf "| %s | %s | %s | %s | %s |\n", $2, figure[$2], $3, against[$2], $4 }' "$1" -
+}
+
 name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
-result=bench/results/$(date +%F)-${name:-cpu}-${cores}.md
+result=bench/results/$(date +%F)-${name:-cpu}-${cores}${NAME:+-$NAME}.md
+before=$(mktemp)
+trap 'rm -f "$raw" "$before"' EXIT
+[ -z "${BEFORE:-}" ] || cp "$BEFORE" "$before" # it may be the file to be written
 mkdir -p bench/results
 {
 	echo "# Benchmarks of $(date +%F)"
@@ -76,6 +88,10 @@ mkdir -p bench/results
 	echo "- both sides of a ratio were measured in turn in the same run; times are medians"
 	echo
 	table
+	if [ -s "$before" ]; then
+		echo
+		table | compared "$before"
+	fi
 	echo
 	echo '```'
 	cat "$raw"

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -163,15 +164,13 @@ func notify[T any](f func(T), v T) {
 }
 
 func (c *Controller) update(ev *event.Update) {
+	c.apply(ev.Changes)
 	for _, ch := range ev.Changes {
 		if ch.Err != nil {
 			c.refused[ch.Ref] = ch
 			notify(c.cfg.Observer.Refused, ch)
 		} else {
 			delete(c.refused, ch.Ref)
-		}
-		for _, p := range c.processors {
-			p.Apply(ch)
 		}
 		if c.phase == running { // whatever comes before is part of the first sync
 			c.causes.add(causeOf(ch.Ref))
@@ -180,6 +179,34 @@ func (c *Controller) update(ev *event.Update) {
 			c.trigger(slice.TriggerTime)
 		}
 	}
+}
+
+// apply hands changes to the processors, which know nothing of each other: each gets all of them in order, and if there are
+// many, all processors get theirs at once.
+func (c *Controller) apply(changes []event.Change) {
+	const many = 1000
+	each := func(p Processor) {
+		for _, ch := range changes {
+			p.Apply(ch)
+		}
+	}
+	if len(c.processors) == 0 {
+		return
+	}
+	first, others := c.processors[0], c.processors[1:]
+	if len(changes) < many {
+		each(first)
+		for _, p := range others {
+			each(p)
+		}
+		return
+	}
+	var wg sync.WaitGroup
+	for _, p := range others {
+		wg.Go(func() { each(p) })
+	}
+	each(first)
+	wg.Wait()
 }
 
 // trigger remembers the oldest change that the next transaction answers.
