@@ -448,7 +448,7 @@ func (r *Renderer) listRemote() {
 	for _, p := range slices.SortedFunc(maps.Keys(r.judged), func(a, b *program) int { return cmp.Compare(a.key, b.key) }) {
 		for _, seg := range r.judged[p].remote {
 			for _, t := range seg.tables {
-				places = append(places, place{table: t.name})
+				places = append(places, place{table: t.name, denies: t.denies()})
 			}
 		}
 	}
@@ -457,9 +457,9 @@ func (r *Renderer) listRemote() {
 		if name == "" || len(places) == 0 {
 			continue
 		}
-		end := place{permitAll, &Cause{Kind: CauseStatic, Text: "no pod's egress"}}
+		end := place{permitAll, &Cause{Kind: CauseStatic, Text: "no pod's egress"}, false}
 		out := append([]place{{table: staticOut}}, places...)
-		now[name] = lists{in: []place{{permitAll, &Cause{Kind: CauseStatic, Text: "to let answers pass"}}}, out: append(out, end)}
+		now[name] = lists{in: []place{{permitAll, &Cause{Kind: CauseStatic, Text: "to let answers pass"}, false}}, out: append(out, end)}
 	}
 	for name := range r.remote {
 		if _, still := now[name]; !still {

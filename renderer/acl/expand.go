@@ -374,8 +374,9 @@ func (x *expander) widen(list []atom, start int) []atom {
 	}
 	out := slices.Clone(list[:start])
 	for _, a := range list[start:] {
+		dsts := wholeBytes(a.dst)
 		for _, src := range wholeBytes(a.src) {
-			for _, dst := range wholeBytes(a.dst) {
+			for _, dst := range dsts {
 				a.src, a.dst = src, dst
 				out = append(out, a)
 			}

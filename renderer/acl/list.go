@@ -7,14 +7,13 @@ import (
 
 // place is a table in a list.
 type place struct {
-	table string
-	cause *Cause // of all its rules; nil: as the table says
+	table  string
+	cause  *Cause // of all its rules; nil: as the table says
+	denies bool   // its rules do
 }
 
 // lists are those of one interface.
 type lists struct{ in, out []place }
-
-func (l lists) equal(o lists) bool { return slices.Equal(l.in, o.in) && slices.Equal(l.out, o.out) }
 
 // Names of the tables of no policy.
 const (
@@ -31,7 +30,7 @@ func (r *Renderer) list(i *iface) {
 	in, out := i.progs[0], i.progs[1]
 	switch {
 	case in == nil || out == nil:
-		end := place{denyAll, &Cause{Kind: CauseIsolated, Denied: true}}
+		end := place{denyAll, &Cause{Kind: CauseIsolated, Denied: true}, true}
 		now = lists{[]place{{table: staticIn}, end}, append(r.static(true), end)}
 	case in.open && out.open && len(i.groups) == 0:
 	default:
@@ -50,18 +49,18 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 		}
 	}
 	for _, g := range groups {
-		out = append(out, place{table: g.name})
+		out = append(out, place{table: g.name, denies: true})
 	}
 	for _, u := range p.uses {
 		switch {
 		case u.seg != nil:
 			for _, t := range u.seg.tables {
-				out = append(out, place{table: t.name})
+				out = append(out, place{table: t.name, denies: t.denies()})
 			}
 		case u.verb == deny:
-			out = append(out, place{denyAll, u.cause})
+			out = append(out, place{denyAll, u.cause, true})
 		default:
-			out = append(out, place{permitAll, u.cause})
+			out = append(out, place{permitAll, u.cause, false})
 		}
 	}
 	return out

@@ -62,6 +62,9 @@ const (
 	admit // allow, of tables that need no memory of what passed
 )
 
+// String is "allow", "deny" or "pass".
+func (v verb) String() string { return [...]string{"allow", "deny", "pass", "log", "allow"}[v] }
+
 // span is an inclusive range of ports, or of ICMP types or codes.
 type span struct{ lo, hi uint16 }
 

@@ -22,6 +22,8 @@ type output struct {
 	acls map[string]*table // sent
 	// dirty are the interfaces whose lists may differ.
 	dirty map[string]struct{}
+	// pending is what follows the state on the way that was handed over; nil if there was none.
+	pending *change
 }
 
 func newOutput() output {
@@ -72,11 +74,39 @@ func (r *Renderer) table(name string) *table {
 	return r.tables[name]
 }
 
-// emit hands over what changed: tables before the lists that name them, and their removal after.
+// emit hands over what changed, or a state on the way to it.
 func (r *Renderer) emit() (again bool) {
+	next := r.changes()
+	if r.risky(&next) {
+		on := r.interim(&next)
+		r.commit(&on)
+		r.out.pending = &next
+		return true
+	}
+	r.commit(&next)
+	r.tell()
+	return false
+}
+
+// changes is what differs from what the sink was given.
+func (r *Renderer) changes() change {
+	c := change{tables: map[string]*table{}, lists: map[string]lists{}}
+	for name := range r.dirty.tables {
+		c.tables[name] = r.table(name)
+	}
+	for name := range r.out.dirty {
+		c.lists[name] = r.out.want[name]
+	}
+	clear(r.dirty.tables)
+	clear(r.out.dirty)
+	return c
+}
+
+// commit hands a change over: tables before the lists that name them, and their removal after.
+func (r *Renderer) commit(c *change) {
 	var gone []string
-	for _, name := range slices.Sorted(maps.Keys(r.dirty.tables)) {
-		now, old := r.table(name), r.out.acls[name]
+	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
+		now, old := c.tables[name], r.out.acls[name]
 		switch {
 		case now == nil && old != nil:
 			gone = append(gone, name)
@@ -88,8 +118,8 @@ func (r *Renderer) emit() (again bool) {
 			r.out.acls[name] = now
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.out.dirty)) {
-		now, old := r.out.want[name], r.out.sent[name]
+	for _, name := range slices.Sorted(maps.Keys(c.lists)) {
+		now, old := c.lists[name], r.out.sent[name]
 		if !sameTables(now, old) {
 			r.sendLists(name, now)
 		}
@@ -103,10 +133,6 @@ func (r *Renderer) emit() (again bool) {
 		delete(r.out.acls, name)
 		r.sink.Set(Owner+"table/"+name, nil, nil)
 	}
-	clear(r.dirty.tables)
-	clear(r.out.dirty)
-	r.tell()
-	return false
 }
 
 func (r *Renderer) send(t *table) {

@@ -86,7 +86,7 @@ func (r *rules) read(role, word string, list []*felix.Rule, cause Cause, egress 
 		c := cause
 		c.Rule, c.Egress, c.Denied = i, egress, rule.verb == deny
 		if n := len(out); n == 0 || out[n-1].pass != nil || out[n-1].clauses[0].verb != rule.verb {
-			out = append(out, step{role: role + "\x00" + strconv.Itoa(runs)})
+			out = append(out, step{role: role + "\x00" + strconv.Itoa(runs) + rule.verb.String()})
 			runs++
 		}
 		run := &out[len(out)-1]

@@ -128,7 +128,7 @@ func (r *Renderer) flatten(s *spec) []step {
 // everything is a step that decides every packet.
 func (s *spec) everything(v verb, cause Cause) step {
 	cause.Egress, cause.Denied = s.egress, v == deny
-	role := strings.Join([]string{"end", strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
+	role := strings.Join([]string{"end", v.String(), strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
 	return step{role: role, clauses: []clause{{v, nil, &cause}}}
 }
 

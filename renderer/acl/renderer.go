@@ -19,6 +19,7 @@ type Renderer struct {
 	sink   renderer.Sink
 	node   Node
 	inSync bool
+	news   bool // something was told since the last look at it
 
 	// What was told.
 	sets      map[string]*ipset
@@ -96,6 +97,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 
 // OnUpdate takes one message. The renderer keeps it, so it must not be changed afterwards.
 func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
+	r.news = true
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
@@ -198,7 +200,7 @@ func (r *Renderer) SetNode(n Node) {
 			r.dirty.segments[s] = ^uint64(0)
 		}
 	}
-	r.node = n
+	r.node, r.news = n, true
 	r.dirty.node, r.dirty.places = true, true
 }
 
@@ -209,6 +211,13 @@ func (r *Renderer) Apply() (again bool) {
 	if !r.inSync {
 		return false
 	}
+	if next := r.out.pending; next != nil {
+		r.out.pending = nil
+		r.commit(next)
+		r.tell()
+		return r.news
+	}
+	r.news = false
 	r.settle()
 	return r.emit()
 }

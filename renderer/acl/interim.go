@@ -1,0 +1,284 @@
+package acl
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// change is tables and lists to be handed over, together. A nil table is to go, and so are empty lists.
+type change struct {
+	tables map[string]*table
+	lists  map[string]lists
+}
+
+// effect is what a change does to what a hook lets pass.
+type effect struct{ opens, closes bool }
+
+func (e *effect) add(o effect) { e.opens, e.closes = e.opens || o.opens, e.closes || o.closes }
+
+// A packet passes one input hook and one output hook, of different interfaces, and interfaces change one after the other. If
+// one hook opens before another closes, packets pass meanwhile that neither state lets pass. So where some input opens and some
+// output closes, or the other way round, everything closes first: each table and list is replaced by what it had and will have
+// in common. What closes and what opens may then be done in any order.
+
+// risky tells whether the change needs a state on the way.
+func (r *Renderer) risky(c *change) bool {
+	effects := map[string]effect{}
+	var all effect
+	for name, t := range c.tables {
+		e := effectOn(r.out.acls[name], t)
+		effects[name] = e
+		all.add(e)
+	}
+	for name, now := range c.lists {
+		old := r.out.sent[name]
+		all.add(listEffect(old.in, now.in))
+		all.add(listEffect(old.out, now.out))
+	}
+	if !all.opens || !all.closes {
+		return false
+	}
+	var opensIn, closesIn, opensOut, closesOut few2
+	r.eachHook(c, func(name string, old, now lists) {
+		in, out := listEffect(old.in, now.in), listEffect(old.out, now.out)
+		in.add(tablesEffect(old.in, now.in, effects))
+		out.add(tablesEffect(old.out, now.out, effects))
+		opensIn.add(name, in.opens)
+		closesIn.add(name, in.closes)
+		opensOut.add(name, out.opens)
+		closesOut.add(name, out.closes)
+	})
+	return opensIn.apart(closesOut) || closesIn.apart(opensOut)
+}
+
+// few2 is up to two of a set of interfaces: enough to tell whether there is another.
+type few2 []string
+
+func (f *few2) add(name string, really bool) {
+	if really && len(*f) < 2 {
+		*f = append(*f, name)
+	}
+}
+
+// apart tells whether there is one in each set that are different.
+func (f few2) apart(o few2) bool {
+	return len(f) > 0 && len(o) > 0 && (len(f) > 1 || len(o) > 1 || f[0] != o[0])
+}
+
+// eachHook calls f for each interface with the lists it has and will have.
+func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
+	for name, old := range r.out.sent {
+		now, changes := c.lists[name]
+		if !changes {
+			now = old
+		}
+		f(name, old, now)
+	}
+	for name, now := range c.lists {
+		if _, known := r.out.sent[name]; !known {
+			f(name, lists{}, now)
+		}
+	}
+}
+
+// none tells whether a list lets everything pass at once.
+func none(list []place) bool { return len(list) == 0 || list[0].table == permitAll }
+
+// listEffect is what other tables, or another order, do.
+func listEffect(old, now []place) (e effect) {
+	switch {
+	case none(old) && none(now):
+	case none(old):
+		e.closes = true
+	case none(now):
+		e.opens = true
+	default:
+		merge(old, now, func(p place, had, will bool) {
+			if had != will {
+				opens := p.denies == had // a denial goes, or a permission comes
+				e.add(effect{opens, !opens})
+			}
+		})
+	}
+	return e
+}
+
+// tablesEffect is what new content of tables does that stay.
+func tablesEffect(old, now []place, effects map[string]effect) (e effect) {
+	if none(old) || none(now) {
+		return e
+	}
+	for _, p := range now {
+		if slices.ContainsFunc(old, func(o place) bool { return o.table == p.table }) {
+			e.add(effects[p.table])
+		}
+	}
+	return e
+}
+
+// merge calls f for each place of two lists: those they have in common, in order, and between them those of old only, then
+// those of now only.
+func merge(old, now []place, f func(p place, had, will bool)) {
+	n := min(len(old), len(now))
+	start, end := 0, 0
+	for start < n && old[start].table == now[start].table {
+		start++
+	}
+	for end < n-start && old[len(old)-1-end].table == now[len(now)-1-end].table {
+		end++
+	}
+	for _, p := range now[:start] {
+		f(p, true, true)
+	}
+	mergeDiffering(old[start:len(old)-end], now[start:len(now)-end], f)
+	for _, p := range now[len(now)-end:] {
+		f(p, true, true)
+	}
+}
+
+// mergeDiffering is merge by the longest common subsequence.
+func mergeDiffering(old, now []place, f func(p place, had, will bool)) {
+	longest := make([][]uint16, len(old)+1)
+	for i := range longest {
+		longest[i] = make([]uint16, len(now)+1)
+	}
+	for i := len(old) - 1; i >= 0; i-- {
+		for j := len(now) - 1; j >= 0; j-- {
+			if old[i].table == now[j].table {
+				longest[i][j] = longest[i+1][j+1] + 1
+			} else {
+				longest[i][j] = max(longest[i+1][j], longest[i][j+1])
+			}
+		}
+	}
+	i, j := 0, 0
+	for i < len(old) || j < len(now) {
+		switch {
+		case i < len(old) && j < len(now) && old[i].table == now[j].table:
+			f(now[j], true, true)
+			i, j = i+1, j+1
+		case j == len(now) || i < len(old) && longest[i+1][j] >= longest[i][j+1]:
+			f(old[i], true, false)
+			i++
+		default:
+			f(now[j], false, true)
+			j++
+		}
+	}
+}
+
+// effectOn is what new content does. A table that comes or goes does nothing by itself: lists do.
+func effectOn(old, now *table) (e effect) {
+	if old == nil || now == nil || old.same(now) {
+		return e
+	}
+	var more, less bool
+	switch {
+	case subsequence(old.rules, now.rules):
+		more = true
+	case subsequence(now.rules, old.rules):
+		less = true
+	default:
+		more, less = true, true
+	}
+	if old.denies() != now.denies() {
+		return effect{true, true}
+	}
+	if now.denies() {
+		return effect{opens: less, closes: more}
+	}
+	return effect{opens: more, closes: less}
+}
+
+// denies tells whether a table denies. All rules of a table do alike.
+func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
+
+// subsequence tells whether b has all of a in the same order.
+func subsequence(a, b []atom) bool {
+	for _, x := range b {
+		if len(a) > 0 && a[0] == x {
+			a = a[1:]
+		}
+	}
+	return len(a) == 0
+}
+
+// interim is what lets pass only what both the state before and the change let pass.
+func (r *Renderer) interim(c *change) change {
+	out := change{tables: map[string]*table{}, lists: map[string]lists{}}
+	for name, now := range c.tables {
+		old := r.out.acls[name]
+		switch {
+		case now == nil: // it goes in the end
+		case old == nil:
+			out.tables[name] = now // lists take it if it denies
+		default:
+			out.tables[name] = common(old, now)
+		}
+	}
+	for name, now := range c.lists {
+		old := r.out.sent[name]
+		out.lists[name] = lists{commonList(old.in, now.in), commonList(old.out, now.out)}
+	}
+	used := map[string]bool{}
+	for _, l := range out.lists {
+		for _, p := range append(slices.Clone(l.in), l.out...) {
+			used[p.table] = true
+		}
+	}
+	maps.DeleteFunc(out.tables, func(name string, _ *table) bool { return r.out.acls[name] == nil && !used[name] })
+	return out
+}
+
+// common is the rules of both tables if they permit, of either if they deny.
+func common(old, now *table) *table {
+	switch {
+	case now.denies() && !old.denies():
+		return now
+	case old.denies() && !now.denies():
+		return old
+	}
+	out := &table{name: now.name}
+	count := map[atom]int{}
+	for _, a := range old.rules {
+		count[a]++
+	}
+	for i, a := range now.rules {
+		had := count[a] > 0
+		count[a]--
+		if had || now.denies() {
+			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
+		}
+	}
+	if now.denies() {
+		for i, a := range old.rules {
+			if count[a] > 0 {
+				count[a]--
+				out.rules, out.causes = append(out.rules, a), append(out.causes, old.causes[i])
+			}
+		}
+	}
+	if len(out.rules) == 0 { // an ACL without rules is more than some agents can bear
+		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
+		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: true})
+	}
+	return out
+}
+
+// commonList is the tables of both lists, and those of either that deny.
+func commonList(old, now []place) []place {
+	switch {
+	case none(now):
+		return old
+	case none(old):
+		return now
+	}
+	var out []place
+	merge(old, now, func(p place, had, will bool) {
+		if had && will || p.denies {
+			out = append(out, p)
+		}
+	})
+	return out
+}

@@ -1,0 +1,111 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Cutting with prefixes and ports keeps the points it should, and no others.
+func TestRegions(t *testing.T) {
+	small := rapid.Custom(func(t *rapid.T) netip.Prefix { // within 10.0.0.0/28, so that they meet
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 15).Draw(t, "host"))}), rapid.IntRange(27, 32).Draw(t, "bits")).Masked()
+	})
+	port := rapid.Custom(func(t *rapid.T) span {
+		lo := uint16(rapid.IntRange(0, 5).Draw(t, "lo"))
+		return span{lo, lo + uint16(rapid.IntRange(0, 3).Draw(t, "more"))}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		have := []region{{netip.MustParsePrefix("10.0.0.0/28"), span{0, 7}}, {small.Draw(t, "also"), port.Draw(t, "ports")}}
+		by := rapid.SliceOfN(small, 0, 4).Draw(t, "by")
+		slices.SortFunc(by, comparePrefix)
+		by = slices.Compact(by)
+		ports := rapid.SliceOfN(port, 0, 3).Draw(t, "by ports")
+		set := &netSet{}
+		for _, p := range by {
+			set.add(p)
+		}
+		ep := endpoint{netip.AddrFrom4([4]byte{10, 0, 0, 3}), protoTCP, 2}
+		for _, cut := range []struct {
+			name string
+			got  []region
+			keep func(a netip.Addr, port uint16) bool
+		}{
+			{"within few", within(have, few(by)), func(a netip.Addr, _ uint16) bool { return holds(by, a) }},
+			{"within set", within(have, set), func(a netip.Addr, _ uint16) bool { return holds(by, a) }},
+			{"outside few", outside(have, few(by)), func(a netip.Addr, _ uint16) bool { return !holds(by, a) }},
+			{"outside set", outside(have, set), func(a netip.Addr, _ uint16) bool { return !holds(by, a) }},
+			{"on ports", onPorts(have, ports), func(_ netip.Addr, p uint16) bool { return onAny(ports, p) }},
+			{"off ports", offPorts(have, ports), func(_ netip.Addr, p uint16) bool { return !onAny(ports, p) }},
+			{"at", at(have, []endpoint{ep}, protoTCP), func(a netip.Addr, p uint16) bool { return a == ep.addr && p == ep.port }},
+			{"not at", notAt(have, []endpoint{ep}, protoTCP), func(a netip.Addr, p uint16) bool { return a != ep.addr || p != ep.port }},
+			{"not at, of another protocol", notAt(have, []endpoint{ep}, protoUDP), func(netip.Addr, uint16) bool { return true }},
+		} {
+			for host := range byte(16) {
+				a := netip.AddrFrom4([4]byte{10, 0, 0, host})
+				for p := range uint16(10) {
+					want := contains(have, a, p) && cut.keep(a, p)
+					if got := contains(cut.got, a, p); got != want {
+						t.Fatalf("%s: %s port %d: got %v, want %v\nhave %v by %v %v\nleft %v", cut.name, a, p, got, want, have, by, ports, cut.got)
+					}
+				}
+			}
+		}
+	})
+}
+
+func holds(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+func onAny(list []span, p uint16) bool {
+	return slices.ContainsFunc(list, func(s span) bool { return s.lo <= p && p <= s.hi })
+}
+
+func contains(list []region, a netip.Addr, p uint16) bool {
+	return slices.ContainsFunc(list, func(r region) bool { return r.net.Contains(a) && r.ports.lo <= p && p <= r.ports.hi })
+}
+
+// Prefixes that end within a byte are written out on both sides.
+func TestWiden(t *testing.T) {
+	a := atom{src: netip.MustParsePrefix("fd00::/15"), dst: netip.MustParsePrefix("fd00:1::/30"), sport: allPorts, dport: allPorts}
+	x := expander{bytes: true}
+	got := x.widen([]atom{a, a}, 1)
+	if len(got) != 1+2*4 || got[0] != a {
+		t.Fatalf("%d atoms: %v", len(got), got)
+	}
+	seen := map[atom]bool{}
+	for _, w := range got[1:] {
+		if w.src.Bits() != 16 || w.dst.Bits() != 32 || !a.src.Contains(w.src.Addr()) || !a.dst.Contains(w.dst.Addr()) || seen[w] {
+			t.Errorf("%v", w)
+		}
+		seen[w] = true
+	}
+	x.bytes = false
+	if got := x.widen([]atom{a}, 0); len(got) != 1 {
+		t.Errorf("without the bug: %v", got)
+	}
+}
+
+// The same number of rules is split alike, in powers of two, into tables of a bearable size.
+func TestSplit(t *testing.T) {
+	for _, c := range [][2]int{{0, 1}, {1, 1}, {firstSplit, 1}, {firstSplit + 1, 4}, {1024, 8}, {1025, 16}, {10000, 64}, {1000000, 64}} {
+		if got := splitOf(c[0]); got != c[1] {
+			t.Errorf("%d rules: %d tables, want %d", c[0], got, c[1])
+		}
+	}
+	for n := 1; n <= buckets; n *= 2 {
+		var all uint64
+		for i := range n {
+			if all&bucketsOf(n, i) != 0 {
+				t.Errorf("%d tables: table %d shares a bucket", n, i)
+			}
+			all |= bucketsOf(n, i)
+		}
+		if all != ^uint64(0) {
+			t.Errorf("%d tables leave buckets out", n)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package acl
+
+import (
+	"net/netip"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// onTheWay is the verdict for a packet while interfaces have changed from a to b, or not yet: it passes if it can.
+func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
+	in := from == "" || a.on("if-"+from, false, dialled) || b.on("if-"+from, false, dialled)
+	return in && (a.leaves(p, from, to) || b.leaves(p, from, to))
+}
+
+// While interfaces change, in whatever order, nothing passes that is denied both before and after.
+func TestNothingPassesOnTheWay(t *testing.T) {
+	interims := 0
+	for _, view := range []View{PreDNAT, PostDNAT} {
+		t.Run(view.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				s := newScene(testNode(view))
+				s.tell(start()...)
+				for range rapid.IntRange(1, 8).Draw(t, "changes") {
+					states := []*book{s.b.clone()}
+					for range rapid.IntRange(1, 6).Draw(t, "messages") {
+						s.tell(drawMessage(t, s.w))
+					}
+					for again := true; again; {
+						again = s.r.Apply()
+						states = append(states, s.b.clone())
+					}
+					interims += len(states) - 2
+					checkTheWay(t, states, view)
+				}
+			})
+		})
+	}
+	if interims == 0 {
+		t.Error("no change needed a state on the way")
+	}
+}
+
+func checkTheWay(t *rapid.T, states []*book, view View) {
+	first, last := states[0], states[len(states)-1]
+	each(func(p packet, from, to string) {
+		judge := func(dialled packet, how string) {
+			pass := func(b *book) bool { return onTheWay(b, b, p, dialled, from, to) }
+			if pass(first) || pass(last) {
+				return
+			}
+			for i := range states[1:] {
+				if onTheWay(states[i], states[i+1], p, dialled, from, to) {
+					t.Fatalf("%s%s from %q to %q passes on the way, at %d of %d", p, how, from, to, i, len(states)-1)
+				}
+			}
+		}
+		judge(p, "")
+		if view == PreDNAT && from != "" && p.hasPorts() && p.src.Is4() {
+			dialled := p
+			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
+			judge(dialled, " by a service")
+		}
+	})
+}
+
+// What opens and closes at once is done in two steps, what only opens or only closes in one.
+func TestStepsOfAChange(t *testing.T) {
+	both := func(in, out string) *scene {
+		s := newScene(testNode(PostDNAT))
+		s.tell(start()...)
+		s.tell(policyMessage(policyIDs[0], in2out(in, "allow")), policyMessage(policyIDs[1], in2out("allow", out)))
+		s.tell(podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a2")))
+		s.settle(t)
+		return s
+	}
+	for _, c := range []struct {
+		name                     string
+		in, out, thenIn, thenOut string
+		steps                    int
+	}{
+		{"opens", "deny", "deny", "allow", "allow", 1},
+		{"closes", "allow", "allow", "deny", "deny", 1},
+		{"opens one, closes the other", "deny", "allow", "allow", "deny", 2},
+		{"closes one, opens the other", "allow", "deny", "deny", "allow", 2},
+		{"changes nothing", "deny", "allow", "deny", "allow", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := both(c.in, c.out)
+			s.tell(policyMessage(policyIDs[0], in2out(c.thenIn, "allow")), policyMessage(policyIDs[1], in2out("allow", c.thenOut)))
+			steps := 1
+			for s.r.Apply() {
+				steps++
+			}
+			if steps != c.steps {
+				t.Errorf("%d steps, want %d", steps, c.steps)
+			}
+		})
+	}
+}
+
+// in2out is a policy with one rule in each direction, for TCP.
+func in2out(in, out string) *felix.Policy {
+	tcp := &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: 6}}
+	return &felix.Policy{InboundRules: []*felix.Rule{{Action: in, Protocol: tcp}}, OutboundRules: []*felix.Rule{{Action: out, Protocol: tcp}}}
+}
+
+// withPolicies is an endpoint with one policy in a direction.
+func withPolicies(in, out string) *felix.WorkloadEndpoint {
+	t := &felix.TierInfo{Name: "a"}
+	if in != "" {
+		t.IngressPolicies = []string{in}
+	}
+	if out != "" {
+		t.EgressPolicies = []string{out}
+	}
+	return &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{t}}
+}
