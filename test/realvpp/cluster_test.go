@@ -25,6 +25,7 @@ type cluster struct {
 	objects map[model.Ref]model.Object
 	port    uint16
 	rng     *rand.Rand
+	keep    bool // VPPs stay when their nodes go
 }
 
 func newCluster(path string, cfg agent.Config) *cluster {
@@ -76,7 +77,7 @@ func (c *cluster) apply(changes []event.Change) error {
 			continue
 		}
 		switch _, have := c.nodes[ch.Ref.Name]; {
-		case ch.Object == nil && have:
+		case ch.Object == nil && have && !c.keep:
 			c.leave(ch.Ref.Name)
 		case ch.Object != nil && !have:
 			if err := c.join(ch.Ref.Name); err != nil {
@@ -127,6 +128,18 @@ type place struct {
 	node string
 	door string
 	addr netip.Addr
+	// addrs are all addresses of who is there, if it is known.
+	addrs []netip.Addr
+}
+
+// speaking is the address that talks to another one: of the same family, if there is one.
+func (p place) speaking(to netip.Addr) netip.Addr {
+	for _, a := range p.addrs {
+		if a.Is4() == to.Is4() {
+			return a
+		}
+	}
+	return p.addr
 }
 
 func (c *cluster) nodeOf(a netip.Addr) string {

@@ -290,7 +290,7 @@ func (s *script) origin(text string) (place, error) {
 		if err != nil {
 			return place{}, err
 		}
-		return place{node: rest, door: cni.Host, addr: n.Addrs()[0]}, nil
+		return place{node: rest, door: cni.Host, addr: n.Addrs()[0], addrs: n.Addrs()}, nil
 	case "external":
 		ip, node, _ := strings.Cut(rest, "@")
 		addr, err := netip.ParseAddr(ip)
@@ -310,7 +310,7 @@ func (s *script) origin(text string) (place, error) {
 		if p.HostNetwork {
 			return s.origin("node:" + p.NodeName)
 		}
-		return place{node: p.NodeName, door: cni.PodInterface(p.ID), addr: p.IPs[0]}, nil
+		return place{node: p.NodeName, door: cni.PodInterface(p.ID), addr: p.IPs[0], addrs: p.IPs}, nil
 	}
 	return place{}, fmt.Errorf("cannot read %q", text)
 }
@@ -349,10 +349,10 @@ func (s *script) first(from place, proto, to string) (packet.Packet, error) {
 	}
 	if p == model.ICMP {
 		addr, err := netip.ParseAddr(to)
-		return packet.NewPing(from.addr, addr, 0), err
+		return packet.NewPing(from.speaking(addr), addr, 0), err
 	}
 	dst, err := netip.ParseAddrPort(to)
-	k := packet.Packet{Src: from.addr, Dst: dst.Addr(), Proto: p, DstPort: dst.Port()}
+	k := packet.Packet{Src: from.speaking(dst.Addr()), Dst: dst.Addr(), Proto: p, DstPort: dst.Port()}
 	if p == model.TCP {
 		k.TCPFlags = packet.SYN
 	}
@@ -399,8 +399,8 @@ func (s *script) pkt(args []string) error {
 	if err != nil {
 		return err
 	}
-	if !p.Dst.Is4() || !p.Src.Is4() {
-		return nil // IPv6 never gets to VPP's NAT
+	if p.Dst.Is6() && s.serves(p.Dst) {
+		return nil // services are not translated for IPv6
 	}
 	if s.sticky(p) && len(w.addresses) > 1 {
 		return s.sticks(from, p, w)
@@ -436,6 +436,11 @@ func (s *script) pkt(args []string) error {
 		return fmt.Errorf("seen from %v, wanted is %v", slices.Compact(slices.Sorted(slices.Values(sources))), w.sources)
 	}
 	return nil
+}
+
+// serves tells whether an address is a Service's.
+func (s *script) serves(a netip.Addr) bool {
+	return slices.ContainsFunc(all[*model.Service](s.cluster), func(svc *model.Service) bool { return slices.Contains(svc.ClusterIPs, a) })
 }
 
 // sticky tells whether a packet is for a Service that remembers its clients.
