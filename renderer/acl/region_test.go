@@ -70,7 +70,7 @@ func contains(list []region, a netip.Addr, p uint16) bool {
 
 // Prefixes that end within a byte are written out on both sides.
 func TestWiden(t *testing.T) {
-	a := atom{src: netip.MustParsePrefix("fd00::/15"), dst: netip.MustParsePrefix("fd00:1::/30"), sport: allPorts, dport: allPorts}
+	a := atom{src: netip.MustParsePrefix("fd00::/15"), dst: netip.MustParsePrefix("fd00::/30"), sport: allPorts, dport: allPorts}
 	x := expander{bytes: true}
 	got := x.widen([]atom{a, a}, 1)
 	if len(got) != 1+2*4 || got[0] != a {
