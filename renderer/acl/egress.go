@@ -75,6 +75,11 @@ func (r *Renderer) judge() {
 			for p := range r.judged {
 				r.residueAt(i, p)
 			}
+			for p := range i.residues {
+				if r.judged[p] == nil {
+					r.residueAt(i, p)
+				}
+			}
 		} else {
 			for p := range programs {
 				r.residueAt(i, p)
