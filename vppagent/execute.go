@@ -417,10 +417,10 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 
 func (a *Agent) judgeFailure(v *value, err error, now time.Time) {
 	v.err = err.Error()
-	_, guarded := errors.AsType[*vpp.GuardError](err)
+	refusal, guarded := errors.AsType[*vpp.GuardError](err)
 	_, fixed := errors.AsType[*descriptor.FixedError](err)
 	switch {
-	case guarded:
+	case guarded && !refusal.Stateful: // what depends on VPP's state is looked at, and tried, again
 		v.state = event.Invalid
 	case fixed:
 		v.state = event.Failed

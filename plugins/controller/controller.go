@@ -18,7 +18,8 @@ import (
 
 // Processor turns Kubernetes objects into what the renderers want; plugins/service and plugins/policy implement it.
 type Processor interface {
-	// Apply takes one change of an object. With Err and Object both set, Object is what is left of it: see event.Change.
+	// Apply takes one change of an object. With Err and Object both set, Object is what is left of it: see event.Change. It
+	// touches nothing others see: several processors may take their changes at once.
 	Apply(event.Change)
 	// Located takes where VPP has the interfaces.
 	Located(*event.Located)
