@@ -42,6 +42,10 @@ var keys = []string{"app", "env", "role", "pcns.team", "pcsa.account", "projectc
 
 func (w *world) labels() map[string]string {
 	out := map[string]string{}
+	if w.chance(40) { // many things look alike
+		out["app"] = w.named("v", 2)
+		return out
+	}
 	for range w.IntN(4) {
 		out[one(w, keys...)] = w.named("v", 3)
 	}
@@ -82,6 +86,9 @@ func (w *world) namedPort() model.NamedPort {
 }
 
 func (w *world) profiles() []string {
+	if w.chance(40) {
+		return []string{"kns.ns0"}
+	}
 	list := []string{"kns.ns0", "kns.ns1", "ksa.ns0.web", "plain"}
 	w.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list[:w.IntN(4)]
