@@ -197,8 +197,23 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	}
 	if reply != nil {
 		rec.retval = getRetval(reply)
+		if h.write && v.after != nil && !v.show(c, rec) {
+			return errDown
+		}
 		q.details(reply)
 	}
 	v.flushEvents()
 	return nil
+}
+
+// show lets the onlooker see what a request did, and tells whether VPP and the connection outlive that. v.mu is held, but not
+// meanwhile.
+func (v *VPP) show(c *conn, r *record) bool {
+	look, told := v.after, r.told()
+	func() {
+		v.mu.Unlock()
+		defer v.mu.Lock()
+		look(told)
+	}()
+	return v.crashed == nil && c.epoch == v.epoch
 }

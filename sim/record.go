@@ -91,9 +91,13 @@ func (v *VPP) Log() []Record {
 	}
 	out := make([]Record, len(list))
 	for i, r := range list {
-		out[i] = Record{Seq: r.seq, Name: r.h.name, Text: r.text(), Write: r.h.write, Retval: r.retval}
+		out[i] = r.told()
 	}
 	return out
+}
+
+func (r *record) told() Record {
+	return Record{Seq: r.seq, Name: r.h.name, Text: r.text(), Write: r.h.write, Retval: r.retval}
 }
 
 // ClearLog forgets the records; Seq goes on.

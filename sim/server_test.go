@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -144,6 +145,36 @@ func TestFaults(t *testing.T) {
 	dial(t, v).must(&interfaces_.CreateLoopbackInstance{})
 	if got := v.Interfaces(); len(got) != 2 {
 		t.Errorf("interfaces %v: the refused request had an effect", got)
+	}
+}
+
+// An onlooker sees VPP as it is between two requests that were sent together.
+func TestAfter(t *testing.T) {
+	v := New(Config{})
+	c := dial(t, v)
+	var seen []string
+	v.After(func(r Record) { seen = append(seen, fmt.Sprintf("%s %d: %d", r.Name, r.Retval, len(v.Interfaces()))) })
+	c.ask(&interfaces_.CreateLoopbackInstance{})
+	c.ask(&vpe.ShowVersion{})
+	c.ask(&interfaces_.CreateLoopbackInstance{})
+	for range 3 {
+		if _, _, err := c.next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"create_loopback_instance 0: 2", "create_loopback_instance 0: 3"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen %q, want %q", seen, want)
+	}
+	v.Fail(func(string) (int32, bool) { return -1, false })
+	c.retval(&interfaces_.CreateLoopbackInstance{})
+	v.Fail(nil)
+	if v.After(func(Record) { v.Restart() }); len(seen) != 2 {
+		t.Errorf("a refused request was told: %q", seen)
+	}
+	c.ask(&interfaces_.CreateLoopbackInstance{})
+	if !c.dead() {
+		t.Error("a VPP that restarted under the onlooker's eyes answers")
 	}
 }
 

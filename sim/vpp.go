@@ -52,6 +52,7 @@ type VPP struct {
 	events  []ifEvent // to be sent after the reply of the request that caused them
 	log     requestLog
 	fail    func(name string) (int32, bool)
+	after   func(Record)
 	choice  func(n int) int
 	state
 	foreign foreign
@@ -178,6 +179,15 @@ func (v *VPP) Fail(f func(name string) (retval int32, drop bool)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fail = f
+}
+
+// After installs an onlooker: f is called when a request that changes configuration has been processed, before it is answered
+// and before the next one of its connection is looked at; not for requests that Fail refused. nil ends it. f is called with the
+// VPP unlocked: it may send packets.
+func (v *VPP) After(f func(Record)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.after = f
 }
 
 // Advance moves the virtual clock. Sessions and affinity time out by it, lazily, as in VPP.
