@@ -1,0 +1,430 @@
+package realvpp
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+)
+
+// The bounds of TestVPPPolicies.
+const (
+	policyCases    = 500
+	policySteps    = 1
+	flowsAsked     = 12 // of each cluster that comes to be
+	servicesAsked  = 2
+	servicePatient = 60 // attempts until every backend that may be reached was
+)
+
+// TestVPPPolicies grows random clusters with policies on real VPPs, one for each node, and simulated ones: the agents must write
+// the same, packets and the answers to them must leave both alike, and what gets through is what the specifications say. So it
+// is for what was connected before the policies changed.
+func TestVPPPolicies(t *testing.T) {
+	path := theVPP(t)
+	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", policyCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
+	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
+	c := newCluster(path, agent.Config{})
+	c.keep = true
+	t.Cleanup(c.close)
+	dir, start, differences := t.TempDir(), time.Now(), 0
+	p := &policyCase{cluster: c, dir: dir, used: map[policy.Flow]bool{}}
+	for seed := first; seed < first+cases; seed++ {
+		p.begin(seed)
+		err := p.run()
+		if err == nil && seed%restartEvery == 0 {
+			err = p.everywhere((*twin).settled)
+		}
+		if err == nil && seed%rebootEvery == 0 {
+			err = p.everywhere((*twin).restartVPPs)
+		}
+		for _, e := range append(p.differences, err) {
+			if e != nil {
+				differences++
+				t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=1): %v", seed, seed, e)
+			}
+		}
+		if differences > 0 && os.Getenv("CONTIV_VPP_TRACE") != "" {
+			t.Logf("%s", policy.YAML(p.world.Objects()))
+		}
+		if err != nil || differences >= enough {
+			t.FailNow()
+		}
+	}
+	t.Logf("%d cases, %d clusters, %d connections as specified (%d let through, %d of IPv6, %d through services), %d later ones (%d ended); %s",
+		cases, cases*(policySteps+1), p.judged, p.passed, p.six, p.served, p.later, p.ended, time.Since(start).Round(time.Second))
+}
+
+// policyCase is a random cluster with policies, on VPPs that have had others before.
+type policyCase struct {
+	*cluster
+	dir         string
+	world       *policy.World
+	law         *policy.Cluster
+	talks       []policyTalk
+	differences []error
+	used        map[policy.Flow]bool // that came from the port of the world's flows, which policies speak of
+
+	judged, passed, six, served, later, ended int
+}
+
+// policyTalk is a connection that was let through.
+type policyTalk struct {
+	flow     policy.Flow
+	from     place
+	sent     flight
+	end      place
+	pods     [2]string // at both ends, when it was opened
+	finished bool      // somebody has seen it fail: what becomes of it now is between VPP and its session
+}
+
+func (p *policyCase) begin(seed uint64) {
+	kinds := policy.AllKinds()
+	kinds.Hosts = false // their objects are not bound to the pods of the test
+	p.world, p.talks, p.differences = policy.NewWorld(seed, kinds), nil, nil
+	p.rng, p.port = rand.New(rand.NewPCG(seed, 4)), uint16(33000+seed*137%30000)
+}
+
+// everywhere does something with the VPPs of all nodes.
+func (p *policyCase) everywhere(do func(*twin) error) error {
+	for _, name := range p.names() {
+		if err := do(p.nodes[name]); err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (p *policyCase) run() error {
+	changes, err := p.replaceAll()
+	for step := 0; err == nil; step++ {
+		if err = p.apply(changes); err != nil {
+			return err
+		}
+		if p.law, err = policy.Read(p.world.Objects()); err != nil {
+			return err
+		}
+		if err = errors.Join(p.goOn(), p.ask()); err != nil || step == policySteps {
+			return err
+		}
+		changes, err = p.read(p.world.Step())
+	}
+	return err
+}
+
+// replaceAll makes the objects of the world the only ones.
+func (p *policyCase) replaceAll() ([]event.Change, error) {
+	var list []policy.Change
+	for _, o := range p.world.Objects() {
+		list = append(list, policy.Change{Key: policy.KeyOf(o), Object: o})
+	}
+	puts, err := p.read(list)
+	var out []event.Change
+	for ref := range p.objects {
+		if !slices.ContainsFunc(puts, func(ch event.Change) bool { return ch.Ref == ref }) {
+			out = append(out, event.Change{Ref: ref})
+		}
+	}
+	slices.SortFunc(out, func(a, b event.Change) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	return append(out, puts...), err
+}
+
+// read are changes as a folder of manifests tells them.
+func (p *policyCase) read(changes []policy.Change) ([]event.Change, error) {
+	var out []event.Change
+	var objects []policy.Object
+	for _, c := range changes {
+		if c.Object != nil {
+			objects = append(objects, c.Object)
+			continue
+		}
+		kind := c.Key.Kind
+		if kind == "NetworkPolicy" && c.Key.APIVersion == "projectcalico.org/v3" {
+			kind = string(model.KindCalicoNetworkPolicy)
+		}
+		out = append(out, event.Change{Ref: model.Ref{Kind: model.Kind(kind), Namespace: c.Key.Namespace, Name: c.Key.Name}})
+	}
+	if len(objects) == 0 {
+		return out, nil
+	}
+	file := filepath.Join(p.dir, "objects.yaml")
+	if err := os.WriteFile(file, []byte(policy.YAML(objects)), 0o600); err != nil {
+		return nil, err
+	}
+	puts, err := manifest.Load(file)
+	for _, ch := range puts {
+		if ch.Err != nil && !strings.Contains(ch.Err.Error(), "domainNames") { // nobody resolves those
+			err = errors.Join(err, ch.Err)
+		}
+	}
+	if len(puts) != len(objects) {
+		err = errors.Join(err, fmt.Errorf("%d objects became %d", len(objects), len(puts)))
+	}
+	return append(out, puts...), err
+}
+
+// tolerate notes what is wrong with a packet and lets the case go on; other errors end it.
+func (p *policyCase) tolerate(err error) error {
+	var d *difference
+	var w *wrongVerdict
+	if errors.As(err, &d) || errors.As(err, &w) {
+		p.differences = append(p.differences, err)
+		return nil
+	}
+	return err
+}
+
+// wrongVerdict is a packet of which both VPPs made the same, but not what the specifications say.
+type wrongVerdict struct {
+	flow  policy.Flow
+	got   string
+	want  policy.Verdict
+	about string
+}
+
+func (w *wrongVerdict) Error() string {
+	return fmt.Sprintf("%s%v: %s, should be allowed %v: %s", w.about, w.flow, w.got, w.want.Allowed, w.want.Why)
+}
+
+// ask sends the first packets of some connections.
+func (p *policyCase) ask() error {
+	for _, flow := range p.world.Sample(p.world.Flows(1), flowsAsked) {
+		if flow.Src == flow.Dst {
+			continue // it never leaves the pod
+		}
+		if err := p.tolerate(p.connect(flow)); err != nil {
+			return err
+		}
+	}
+	return p.askServices()
+}
+
+// who is the pod that has an address, "" if none; and where packets of that address enter a node.
+func (p *policyCase) who(a netip.Addr, node string) (pod string, from place) {
+	from = place{node: node, door: cni.Uplink, addr: a}
+	for _, x := range all[*model.Pod](p.cluster) {
+		if slices.Contains(x.IPs, a) && !x.HostNetwork && !x.Finished {
+			return x.ID.String(), place{node: x.NodeName, door: cni.PodInterface(x.ID), addr: a}
+		}
+	}
+	if p.nodeOf(a) == node {
+		from.door = cni.Host
+	}
+	return "", from
+}
+
+// nextPort is one nobody has used for a while.
+func (p *policyCase) nextPort() uint16 {
+	if p.port++; p.port < 33000 {
+		p.port = 33000 // beyond the node ports
+	}
+	if p.port == spokenOf {
+		p.port++
+	}
+	return p.port
+}
+
+// spokenOf is the source port that policies speak of.
+const spokenOf = 40000
+
+func (p *policyCase) connect(flow policy.Flow) error {
+	k, judged := p.packet(&flow)
+	pod, from := p.who(flow.Src, flow.Node)
+	peer, _ := p.who(flow.Dst, flow.Node)
+	if p.nodes[from.node] == nil {
+		return fmt.Errorf("%v: there is no node %q", flow, from.node)
+	}
+	o, err := p.exchange(from, same(k))
+	if err != nil || !judged {
+		return err
+	}
+	want, got := p.law.Judge(&flow), o.verdict == "delivered"
+	p.judged++
+	if flow.Src.Is6() {
+		p.six++
+	}
+	// VPP knows no ports of SCTP: what is allowed for some of them only is not let through.
+	if got != want.Allowed && (got || flow.Proto != policy.SCTP) {
+		return &wrongVerdict{flow: flow, got: o.verdict + " " + o.why, want: want}
+	}
+	if got {
+		p.passed++
+		p.talks = append(p.talks, policyTalk{flow: flow, from: from, sent: o.sent, pods: [2]string{pod, peer}})
+	}
+	return nil
+}
+
+// packet is the first one of a flow, with a source port of its own; judged tells whether the specifications have a say.
+func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
+	k = packet.Packet{Src: flow.Src, Dst: flow.Dst, Proto: model.Protocol(flow.Proto)}
+	if flow.Proto.Ports() {
+		if before := *flow; p.used[before] || p.rng.IntN(4) > 0 { // now and then the port that policies speak of, once for a pair
+			flow.SrcPort = p.nextPort()
+		} else {
+			p.used[before] = true
+		}
+		k.SrcPort, k.DstPort = flow.SrcPort, flow.DstPort
+		if flow.Proto == policy.TCP {
+			k.TCPFlags = packet.SYN
+		}
+		return k, flow.Proto != policy.SCTP || flow.Src.Is6() // nat44 hides who sends SCTP over IPv4
+	}
+	k.ICMPType, k.ICMPCode = flow.Type, flow.Code
+	switch {
+	case k.IsICMPError():
+		inner := packet.NewUDP(netip.AddrPortFrom(flow.Dst, p.nextPort()), netip.AddrPortFrom(flow.Src, 53))
+		k.Inner = &inner
+		return k, false
+	case k.IsEcho():
+		k.ICMPID = p.nextPort()
+	}
+	return k, k.IsEcho() && k.ICMPCode == 0
+}
+
+// goOn sends another packet of what was connected before the last change: it gets through exactly if it still may.
+func (p *policyCase) goOn() error {
+	for i := range p.talks {
+		t := &p.talks[i]
+		pod, _ := p.who(t.flow.Src, t.flow.Node)
+		peer, _ := p.who(t.flow.Dst, t.flow.Node)
+		if t.pods != [2]string{pod, peer} || t.flow.Src == t.flow.Dst {
+			continue // one of the two is somebody else now
+		}
+		if err := p.tolerate(p.next(t)); err != nil {
+			return err
+		}
+	}
+	p.talks = nil
+	return nil
+}
+
+func (p *policyCase) next(t *policyTalk) error {
+	o, err := p.exchange(t.from, t.sent.both(func(k packet.Packet) packet.Packet {
+		if k.Proto == model.TCP {
+			k.TCPFlags = packet.ACK
+		}
+		return k
+	}))
+	if err != nil {
+		return err
+	}
+	p.later++
+	want, got := p.law.Judge(&t.flow), o.verdict == "delivered"
+	if !got {
+		p.ended++
+	}
+	if got != want.Allowed && (got || t.flow.Proto != policy.SCTP) {
+		return &wrongVerdict{flow: t.flow, got: o.verdict + " " + o.why, want: want, about: "later: "}
+	}
+	return nil
+}
+
+// askServices dials some services from where they may be dialled.
+func (p *policyCase) askServices() error {
+	var dials []dial
+	for _, svc := range all[*model.Service](p.cluster) {
+		for _, pod := range all[*model.Pod](p.cluster) {
+			if i := slices.IndexFunc(pod.IPs, netip.Addr.Is4); i >= 0 && !pod.HostNetwork && !pod.Finished {
+				from := place{node: pod.NodeName, door: cni.PodInterface(pod.ID), addr: pod.IPs[i]}
+				dials = append(dials, dial{from, svc, netip.AddrPortFrom(svc.ClusterIPs[0], svc.Ports[0].Port), true})
+			}
+		}
+		for _, n := range all[*model.Node](p.cluster) {
+			from := place{node: n.Name, door: cni.Host, addr: n.InternalIPs[0]}
+			dials = append(dials, dial{from, svc, netip.AddrPortFrom(svc.ClusterIPs[0], svc.Ports[0].Port), true})
+			if port := svc.Ports[0].NodePort; port != 0 {
+				from := place{node: n.Name, door: cni.Uplink, addr: netip.MustParseAddr("198.51.100.7")}
+				dials = append(dials, dial{from, svc, netip.AddrPortFrom(n.InternalIPs[0], port), false})
+			}
+		}
+	}
+	p.rng.Shuffle(len(dials), func(i, j int) { dials[i], dials[j] = dials[j], dials[i] })
+	for _, d := range dials[:min(len(dials), servicesAsked)] {
+		if err := p.tolerate(p.dial(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dial is somebody who dials a service.
+type dial struct {
+	from place
+	svc  *model.Service
+	to   netip.AddrPort
+	open bool // the backend sees who it is, but for itself
+}
+
+// dial tries until every backend has answered that may: none that may not ever does.
+func (p *policyCase) dial(d dial) error {
+	flow := policy.Flow{Node: d.from.node, Src: d.from.addr, Proto: policy.Protocol(d.svc.Ports[0].Protocol)}
+	missing, denied := map[string]policy.Verdict{}, false
+	for _, b := range p.backends(d.svc) {
+		flow.Dst, flow.DstPort, flow.SrcPort = b.Addr(), b.Port(), 50000
+		if want := p.law.Judge(&flow); want.Allowed && d.open {
+			missing[b.String()] = want
+		} else if !want.Allowed {
+			denied = true
+		}
+	}
+	for try := 0; try < fewTries || len(missing) > 0 && try < servicePatient; try++ {
+		k := packet.Packet{Src: d.from.addr, Dst: d.to.Addr(), Proto: d.svc.Ports[0].Protocol, DstPort: d.to.Port()}
+		if k.Proto == model.TCP {
+			k.TCPFlags = packet.SYN
+		}
+		if p.port == spokenOf-1 {
+			p.port++
+		}
+		o, err := p.attempt(d.from, k)
+		if err != nil {
+			return err
+		}
+		if o.verdict != "delivered" {
+			if d.open && !denied && len(p.backends(d.svc)) > 0 {
+				return &wrongVerdict{flow: flow, got: o.verdict + " " + o.why, about: "service " + d.to.String() + ": ", want: policy.Verdict{Allowed: true, Why: "every backend may be reached"}}
+			}
+			continue
+		}
+		p.served++
+		there := netip.MustParseAddrPort(o.address)
+		flow.Src, flow.Dst, flow.DstPort, flow.SrcPort = netip.MustParseAddr(o.source), there.Addr(), there.Port(), o.sent.sim.SrcPort
+		want := p.law.Judge(&flow)
+		_, at := p.who(flow.Dst, d.from.node)
+		if hidden := flow.Src != d.from.addr && at.node == d.from.node; !want.Allowed && !hidden {
+			return &wrongVerdict{flow: flow, got: "reached", about: "service " + d.to.String() + ": ", want: want}
+		}
+		delete(missing, o.address)
+	}
+	for b, want := range missing {
+		return &wrongVerdict{flow: flow, got: "never reached " + b, about: "service " + d.to.String() + ": ", want: want}
+	}
+	return nil
+}
+
+// backends are the IPv4 endpoints of a service.
+func (p *policyCase) backends(svc *model.Service) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, s := range all[*model.EndpointSlice](p.cluster) {
+		for _, e := range s.Endpoints {
+			if s.Service == svc.ID && e.Addr.Is4() && e.Ready {
+				out = append(out, netip.AddrPortFrom(e.Addr, s.Ports[0].Port))
+			}
+		}
+	}
+	return out
+}
+
