@@ -35,7 +35,7 @@ func (c *clause) open() bool {
 }
 
 func (c clause) equal(o clause) bool {
-	return c.verb == o.verb && slices.Equal(c.matches, o.matches) && c.cause == o.cause
+	return c.verb == o.verb && slices.Equal(c.matches, o.matches) && *c.cause == *o.cause
 }
 
 // peer is the side of a packet that is not the endpoint's: the source of what comes in.
@@ -67,7 +67,7 @@ func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Pref
 		if m.version == felix.IPVersion_IPV4 && f != v4 || m.version == felix.IPVersion_IPV6 && f != v6 {
 			return out
 		}
-		if m.unknown && c.verb == allow {
+		if m.unknown && c.verb == allow || !m.src.reaches(f) || !m.dst.reaches(f) {
 			return out
 		}
 	}
@@ -94,6 +94,11 @@ func (x *expander) instead(out []atom, from, to []netip.Prefix) []atom {
 		return out
 	}
 	return group{protos: []uint8{0}}.atoms(out, x.c.verb, regionsOf(from), regionsOf(to))
+}
+
+// reaches is a quick look whether addresses of a family can match.
+func (s *side) reaches(f family) bool {
+	return s.nets == nil || slices.ContainsFunc(s.nets, func(n netip.Prefix) bool { return familyOf(n.Addr()) == f })
 }
 
 func regionsOf(nets []netip.Prefix) []region {
@@ -260,10 +265,13 @@ func (x *expander) groups() []group {
 	}
 	var out []group
 	plain := group{}
-	for p := 1; p < 256; p++ {
+	for p := protos.first(); p < 256; p++ {
 		proto := uint8(p)
 		switch {
 		case !protos.has(proto):
+			if protos.one {
+				p = 256
+			}
 		case typed && proto == x.f.icmp():
 			out = append(out, group{protos: []uint8{proto}, icmp: x.boxes()})
 		case ported && portsOf(proto):
@@ -334,7 +342,19 @@ func boxesOut(boxes [][2]span, by [2]span) (out [][2]span) {
 }
 
 // protoSet is protocols 1 to 255; the zero value is all of them.
-type protoSet struct{ out [4]uint64 }
+type protoSet struct {
+	out  [4]uint64
+	one  bool // at most one
+	that uint8
+}
+
+// first is where to begin looking for protocols: the only one, if it is known.
+func (p *protoSet) first() int {
+	if p.one {
+		return int(p.that)
+	}
+	return 1
+}
 
 func (p *protoSet) has(proto uint8) bool { return p.out[proto/64]>>(proto%64)&1 == 0 }
 
@@ -344,9 +364,21 @@ func (p *protoSet) all() bool { return p.out == [4]uint64{} }
 
 func (p *protoSet) only(proto uint8) {
 	was := p.has(proto)
+	p.one, p.that = true, proto
 	p.out = [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	if was {
 		p.out[proto/64] &^= 1 << (proto % 64)
+	}
+}
+
+// keep drops all but these.
+func (p *protoSet) keep(protos ...uint8) {
+	mask := protoSet{out: [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}}
+	for _, proto := range protos {
+		mask.out[proto/64] &^= 1 << (proto % 64)
+	}
+	for i := range p.out {
+		p.out[i] |= mask.out[i]
 	}
 }
 
@@ -358,11 +390,7 @@ func (p *protoSet) and(m *match) {
 		p.drop(uint8(m.notProto))
 	}
 	if m.src.ports != nil || m.src.named != nil || m.dst.ports != nil || m.dst.named != nil || m.dst.ipPorts != nil || m.src.ipPorts != nil {
-		for proto := 1; proto < 256; proto++ {
-			if !portsOf(uint8(proto)) {
-				p.drop(uint8(proto))
-			}
-		}
+		p.keep(protoTCP, protoUDP, protoSCTP, protoUDPLite)
 	}
 }
 

@@ -28,7 +28,9 @@ func (r *Renderer) risky(c *change) bool {
 	var all effect
 	for name, t := range c.tables {
 		e := effectOn(r.out.acls[name], t)
-		effects[name] = e
+		if e.opens || e.closes {
+			effects[name] = e
+		}
 		all.add(e)
 	}
 	for name, now := range c.lists {
@@ -110,8 +112,9 @@ func tablesEffect(old, now []place, effects map[string]effect) (e effect) {
 		return e
 	}
 	for _, p := range now {
-		if slices.ContainsFunc(old, func(o place) bool { return o.table == p.table }) {
-			e.add(effects[p.table])
+		effect, changes := effects[p.table]
+		if changes && slices.ContainsFunc(old, func(o place) bool { return o.table == p.table }) {
+			e.add(effect)
 		}
 	}
 	return e

@@ -129,6 +129,25 @@ func (m *match) open() bool {
 		m.src.open() && m.dst.open() && !m.unknown
 }
 
+// same tells whether two matches ask the same.
+func (m *match) same(o *match) bool {
+	return m.version == o.version && m.proto == o.proto && m.notProto == o.notProto && m.icmp.same(o.icmp) && m.notICMP.same(o.notICMP) &&
+		m.unknown == o.unknown && m.src.same(&o.src) && m.dst.same(&o.dst)
+}
+
+func (i *icmp) same(o *icmp) bool {
+	if i == nil || o == nil {
+		return i == o
+	}
+	return *i == *o
+}
+
+func (s *side) same(o *side) bool {
+	return slices.Equal(s.nets, o.nets) && slices.Equal(s.notNets, o.notNets) && slices.Equal(s.sets, o.sets) && slices.Equal(s.notSets, o.notSets) &&
+		slices.Equal(s.ports, o.ports) && slices.Equal(s.notPorts, o.notPorts) && slices.Equal(s.named, o.named) &&
+		slices.Equal(s.notNamed, o.notNamed) && slices.Equal(s.ipPorts, o.ipPorts)
+}
+
 // eachSet calls f with the name of each set the match depends on.
 func (m *match) eachSet(f func(id string)) {
 	for _, s := range [...]*side{&m.src, &m.dst} {

@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,19 @@ func (s step) and(m *match, role string) step {
 	return out
 }
 
+// same tells whether two steps say the same.
+func (s step) same(o step) bool {
+	return s.role == o.role && (s.pass == nil) == (o.pass == nil) && (s.pass == nil || s.pass.same(o.pass)) &&
+		slices.EqualFunc(s.clauses, o.clauses, func(a, b clause) bool {
+			return a.verb == b.verb && *a.cause == *b.cause && slices.EqualFunc(a.matches, b.matches, (*match).same)
+		})
+}
+
+// identical tells whether two steps are of the same pieces.
+func (s step) identical(o step) bool {
+	return s.role == o.role && slices.EqualFunc(s.clauses, o.clauses, clause.equal)
+}
+
 // rules are those of a policy or profile, by direction: [0] in, [1] out.
 type rules struct {
 	steps    [2][]step
@@ -55,8 +69,9 @@ func index(egress bool) int {
 	return 0
 }
 
-// compileRules reads the rules of a policy or profile. Rules after one that decides everything are left out.
-func compileRules(role string, in, out []*felix.Rule, cause Cause) *rules {
+// compileRules reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
+// before is the same pieces: then nothing that is made of them changes.
+func compileRules(role string, in, out []*felix.Rule, cause Cause, before *rules) *rules {
 	r := &rules{}
 	for i, list := range [2][]*felix.Rule{in, out} {
 		word := "inbound"
@@ -64,6 +79,9 @@ func compileRules(role string, in, out []*felix.Rule, cause Cause) *rules {
 			word = "outbound"
 		}
 		r.steps[i] = r.read(role+"\x00"+word, word, list, cause, i == 1)
+		if before != nil && slices.EqualFunc(r.steps[i], before.steps[i], step.same) {
+			r.steps[i] = before.steps[i]
+		}
 	}
 	return r
 }

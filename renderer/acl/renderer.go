@@ -139,7 +139,7 @@ func (r *Renderer) onRules(payload any) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
 		p := m.ActivePolicyUpdate.GetPolicy()
-		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseRule, Tier: id.tier, Policy: id.name})
+		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActivePolicyRemove:
 		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
@@ -147,7 +147,7 @@ func (r *Renderer) onRules(payload any) {
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
-		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseProfileRule, Profile: name})
+		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseProfileRule, Profile: name}, r.profiles[name])
 		r.dirty.profiles[name] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileRemove:
 		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())
@@ -261,7 +261,11 @@ func (r *Renderer) refresh() {
 
 // reflatten makes a program's steps anew.
 func (r *Renderer) reflatten(p *program) {
-	p.steps = r.flatten(&p.spec)
+	steps := r.flatten(&p.spec)
+	if p.steps != nil && slices.EqualFunc(steps, p.steps, step.identical) {
+		return
+	}
+	p.steps = steps
 	p.open = opens(p.steps)
 	r.dirty.judged[p] = struct{}{}
 	old := p.uses
