@@ -263,3 +263,42 @@ func TestInterfaceGone(t *testing.T) {
 	b.list(nil, []uint32{nothing})
 	b.want("a reply of the old pod's flow", out, synAck, known)
 }
+
+// TestWhoIsRecycled: the first in VPP's queue, which it turns over by its looks at idle sessions.
+func TestWhoIsRecycled(t *testing.T) {
+	b := newBench(t, Config{MaxSessions: 4})
+	b.list([]uint32{b.acl(anyRule(Reflect, 0))}, nil)
+	flow := func(n int) string { return fmt.Sprintf("tcp 10.1.1.2:%d -> 10.1.1.3:80 [S]", n) }
+	for n, at := range []time.Duration{0, 50, 65} {
+		b.now = at * time.Second
+		b.want("room", in, flow(n), made)
+	}
+	b.now = 70 * time.Second // the first was looked at after 60 seconds, and is behind the second now
+	b.want("full", in, flow(9), "acl 0 (acl-0) rule 0 permit+reflect, but too many sessions")
+	b.want("the first stayed", in, flow(0), known)
+	b.want("the second went", in, flow(1), made)
+}
+
+// TestNoRoomForTheSuccessor: a session that ends because of a new policy still counts for the packet that ended it.
+func TestNoRoomForTheSuccessor(t *testing.T) {
+	b := newBench(t, Config{Reclassify: true, MaxSessions: 2})
+	allow := b.acl(anyRule(Reflect, 0))
+	b.list([]uint32{allow}, nil)
+	b.want("first", in, syn, made)
+	b.AddReplace(allow, "acl-0", []Rule{anyRule(Reflect, 6)})
+	b.want("new policy", in, ack, "acl 0 (acl-0) rule 0 permit+reflect, but too many sessions")
+	b.want("once more", in, ack, made)
+}
+
+func TestTCPFlags(t *testing.T) {
+	b := newBench(t, Config{})
+	r := anyRule(Permit, 6)
+	r.TCPMask, r.TCPValue = packet.SYN|packet.ACK, packet.SYN
+	odd := anyRule(Deny, 6)
+	odd.TCPMask, odd.TCPValue = packet.ACK, packet.ACK|packet.FIN // cannot be
+	b.list([]uint32{b.acl(odd, r)}, nil)
+	b.want("a SYN", in, syn, "acl 0 (acl-0) rule 1 permit")
+	b.want("other flags do not count", in, "tcp 10.1.1.2:4000 -> 10.1.1.3:80 [SPU]", "acl 0 (acl-0) rule 1 permit")
+	b.want("a SYN+ACK", in, "tcp 10.1.1.2:4000 -> 10.1.1.3:80 [SA]", none)
+	b.want("FIN+ACK", in, fin, none)
+}
