@@ -363,7 +363,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			continue
 		}
-		r.dirty.remote = r.dirty.remote || seg.scope.srcs != nil
+		r.dirty.remote = r.dirty.remote || seg.scope.egress && len(r.judged) > 0
 		for _, t := range old {
 			r.dirty.tables[t.name] = struct{}{}
 			delete(r.tables, t.name)

@@ -52,6 +52,26 @@ const (
 	perTable   = 128
 )
 
+// maxRules bounds a segment. VPP stops forwarding while it takes an ACL.
+const maxRules = 1 << 18
+
+// shorten replaces a segment that is too big by one that lets nothing more pass: without rules, or denying everything.
+func (s *segment) shorten(x *expander) int {
+	size := 0
+	for i := range s.parts {
+		x.note(&s.clauses[i], "makes too many rules: they are left out, and what they allow is denied")
+		s.parts[i] = part{sets: true}
+		for _, f := range families {
+			if s.clauses[i].verb == deny && i == 0 {
+				x.c, x.f = &s.clauses[i], f
+				s.parts[i].flat = x.instead(s.parts[i].flat, s.from(f), []netip.Prefix{f.all()})
+			}
+		}
+		size += len(s.parts[i].flat)
+	}
+	return size
+}
+
 // splitOf is how many tables a segment of that many rules is split into. It depends on the number alone, so a set that grows
 // over a power of two rewrites its tables once.
 func splitOf(rules int) int {
@@ -89,6 +109,9 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 	size := 0
 	for i := range s.parts {
 		size += s.parts[i].rules(x.sets)
+	}
+	if size > maxRules {
+		size = s.shorten(x)
 	}
 	count := splitOf(size)
 	if count != s.count {
