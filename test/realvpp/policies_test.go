@@ -427,4 +427,3 @@ func (p *policyCase) backends(svc *model.Service) []netip.AddrPort {
 	}
 	return out
 }
-
