@@ -118,7 +118,7 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	p.object.ID, p.object.InboundRules, p.object.OutboundRules = id, nil, nil
 	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)
-	if known && !sameMetadata(old, p.policyText) {
+	if old != nil && !sameMetadata(old, p.policyText) { // also if it was away since the last flush
 		x.epoch++
 		x.eachEndpoint(p, x.stale)
 	}

@@ -47,6 +47,7 @@ func TestTiersAreShared(t *testing.T) {
 		{"the other order, and one that no workload shows", func() { set("a", 3, false); set("hidden", 0, true) }, []string{"default/b", "default/a"}},
 		{"it goes", func() { gone("hidden") }, []string{"default/b", "default/a"}},
 		{"one that has its number", func() { set("c", 0, false) }, []string{"default/c", "default/b", "default/a"}},
+		{"gone and back in another place at once", func() { gone("c"); set("c", 5, false) }, []string{"default/b", "default/a", "default/c"}},
 		{"one for another", func() { gone("c"); set("d", 9, false) }, []string{"default/b", "default/a", "default/d"}},
 	} {
 		c.do()
