@@ -36,8 +36,9 @@ type Processor struct {
 
 	node      Node // as the driver knows it
 	nodeDirty bool
-	synced    bool // the driver was told everything once
-	again     bool // the driver wants another Apply
+	synced    bool           // the driver was told everything once
+	again     bool           // the driver wants another Apply
+	held      []netip.Prefix // frontends the driver is told of when VPP translates them
 }
 
 // New returns a processor without objects. Nothing is told to the driver before the first Resync or Flush.
@@ -87,7 +88,7 @@ func (p *Processor) VPP(st *event.VPPStatus) {
 }
 
 // Again implements controller.Stepwise.
-func (p *Processor) Again() bool { return p.again }
+func (p *Processor) Again() bool { return p.again || len(p.held) > 0 }
 
 // Flush tells the driver what changed. It does nothing that can fail.
 func (p *Processor) Flush() error {
@@ -108,6 +109,7 @@ func (p *Processor) Resync() error {
 		p.synced = true
 		p.graph.InSync()
 	}
+	p.held = p.translations.frontends() // nothing is held back
 	p.tell()
 	for range maxInterim {
 		if p.again = p.driver.Apply(); !p.again {
@@ -135,18 +137,38 @@ func (p *Processor) tell() bool {
 
 // tellNode gives the driver what it has to know about the node, if that changed.
 func (p *Processor) tellNode() bool {
-	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 {
+	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 && len(p.held) == 0 {
 		return false
 	}
 	p.nodeDirty, p.translations.changed = false, false
 	now := Node{Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
+	p.hold(&now)
 	if now.equal(&p.node) {
 		return false
 	}
 	p.node = now
 	p.driver.SetNode(now)
 	return true
+}
+
+// hold keeps back what is a frontend only since this transaction. A pod whose egress is governed may send to frontends, since
+// the packet that is judged is the one behind the translation; so VPP has to translate first, or the packet leaves for
+// whoever has that address outside.
+func (p *Processor) hold(n *Node) {
+	all, was := n.Frontends, p.held
+	p.held = nil
+	if !p.told.egress() {
+		return
+	}
+	n.Frontends = make([]netip.Prefix, 0, len(all))
+	for _, f := range all {
+		if slices.Contains(p.node.Frontends, f) || slices.Contains(was, f) {
+			n.Frontends = append(n.Frontends, f)
+		} else {
+			p.held = append(p.held, f)
+		}
+	}
 }
 
 // interfaces are those of the local pods there are, as far as VPP has them. An address of a pod that is gone says nothing

@@ -74,3 +74,15 @@ func rulesOf(x interface {
 	}
 	return x.GetInboundRules()
 }
+
+// egress tells whether policies govern what some local pod sends.
+func (t *told) egress() bool {
+	for _, w := range t.workloads {
+		for _, tier := range w.GetTiers() {
+			if len(tier.GetEgressPolicies()) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
