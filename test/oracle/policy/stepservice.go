@@ -1,0 +1,74 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// maxServices is how many a cluster grows to by StepServices.
+const maxServices = 4
+
+// StepServices changes a service, or what is behind it, and returns what changed: one comes or goes, its endpoints are drawn anew, or
+// its port changes.
+func (w *World) StepServices() []Change {
+	before := maps.Clone(w.objects)
+	services := all[*corev1.Service](w)
+	switch n := w.rng.IntN(4); {
+	case n == 0 && len(services) < maxServices || len(services) == 0:
+		w.addService()
+	case n == 1: // the last one: the next gets its name, and an address nobody has
+		s := services[len(services)-1]
+		for _, e := range w.slicesOf(s) {
+			delete(w.objects, KeyOf(e))
+		}
+		delete(w.objects, KeyOf(s))
+	case n == 2:
+		edit(w, pick(w, services...), func(s *corev1.Service) { s.Spec.Ports[0].Port += 10 })
+	default:
+		s := pick(w, services...)
+		for _, e := range w.slicesOf(s) {
+			w.put(w.slice(s, e.AddressType, *e.Ports[0].Protocol, *e.Ports[0].Port))
+		}
+	}
+	return w.since(before)
+}
+
+// slicesOf are the slices of a service.
+func (w *World) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
+	return slices.DeleteFunc(all[*discoveryv1.EndpointSlice](w), func(e *discoveryv1.EndpointSlice) bool {
+		return e.Namespace != s.Namespace || e.Labels[discoveryv1.LabelServiceName] != s.Name
+	})
+}
+
+// since are the differences to earlier objects, in the order in which an API server would tell.
+func (w *World) since(before map[Key]Object) []Change {
+	var out []Change
+	for key := range before {
+		if _, still := w.objects[key]; !still {
+			out = append(out, Change{Key: key})
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int { return compareKeys(a.Key, b.Key) })
+	for _, o := range w.Objects() {
+		if before[KeyOf(o)] != o {
+			out = append(out, Change{KeyOf(o), o})
+		}
+	}
+	return out
+}
+
+// Since are the changes that lead from some objects to others, in the order in which an API server would tell.
+func Since(before, after []Object) []Change {
+	had := make(map[Key]Object, len(before))
+	for _, o := range before {
+		had[KeyOf(o)] = o
+	}
+	w := &World{objects: make(map[Key]Object, len(after))}
+	for _, o := range after {
+		w.objects[KeyOf(o)] = o
+	}
+	return w.since(had)
+}

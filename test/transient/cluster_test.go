@@ -1,0 +1,253 @@
+package transient_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+)
+
+// node is one node: its VPP, what plumbs it, and its agent.
+type node struct {
+	name   string
+	object *model.Node
+	vpp    *sim.VPP
+	cni    *cni.CNI
+	agent  *agent.Stepper
+}
+
+// cluster is all nodes. The nodes of a random cluster never change but for their labels.
+type cluster struct {
+	nodes map[string]*node
+	names []string
+}
+
+const source = "objects"
+
+// newCluster is a cluster of these objects, at rest.
+func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
+	c := &cluster{nodes: map[string]*node{}}
+	changes, err := told(policy.Since(nil, objects))
+	if err != nil {
+		return nil, err
+	}
+	for _, ch := range changes {
+		obj, ok := ch.Object.(*model.Node)
+		if !ok {
+			continue
+		}
+		v := sim.New(sim.Config{Seed: seed, PuntLocal: true, LogLimit: 1})
+		a, err := agent.NewStepper(context.Background(), agent.Config{
+			NodeName: obj.Name, Dial: v.Dial, Sources: map[string]agent.Source{source: agent.Fed{}},
+			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed),
+		})
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		c.nodes[obj.Name] = &node{name: obj.Name, object: obj, vpp: v, cni: cni.New(v, obj.Name), agent: a}
+		c.names = append(c.names, obj.Name)
+	}
+	for _, n := range c.nodes {
+		err := n.cni.Apply(changes)
+		if err == nil {
+			err = n.feed(changes)
+		}
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// postDNAT is the view a seed stands for: every third cluster has lists that see packets behind the translation.
+func postDNAT(seed uint64) bool { return seed%3 == 0 }
+
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		n.agent.Close()
+		n.vpp.Close()
+	}
+}
+
+func (n *node) feed(changes []event.Change) error {
+	return n.agent.Feed(context.Background(), &event.Update{Source: source, Changes: changes}, &event.SyncStatus{Source: source, Status: event.InSync})
+}
+
+// told is changes as the agent hears them.
+func told(changes []policy.Change) ([]event.Change, error) {
+	var out []event.Change
+	for _, c := range changes {
+		ch, err := read(c)
+		if err == nil && ch.Err != nil && !strings.Contains(ch.Err.Error(), "domainNames") {
+			err = ch.Err
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ch)
+	}
+	return out, nil
+}
+
+func read(c policy.Change) (event.Change, error) {
+	kind := c.Key.Kind
+	if kind == "NetworkPolicy" && c.Key.APIVersion == "projectcalico.org/v3" {
+		kind = string(model.KindCalicoNetworkPolicy)
+	}
+	ch := event.Change{Ref: model.Ref{Kind: model.Kind(kind), Namespace: c.Key.Namespace, Name: c.Key.Name}}
+	if c.Object == nil {
+		return ch, nil
+	}
+	if o, ok := c.Object.(runtime.Object); ok {
+		ch.Object, ch.Err = convert.Object(o)
+		return ch, nil
+	}
+	group, _, _ := strings.Cut(c.Key.APIVersion, "/")
+	k, known := convert.KindOf(group, c.Key.Kind)
+	if !known {
+		return ch, fmt.Errorf("%s: not a kind the agent reads", c.Key)
+	}
+	text, err := json.Marshal(c.Object)
+	if err != nil {
+		return ch, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var tree map[string]any
+	if err := dec.Decode(&tree); err != nil {
+		return ch, err
+	}
+	ch.Object, _, ch.Err = k.Decode(tree)
+	return ch, nil
+}
+
+// arrival is where a packet got to, and how it looks there.
+type arrival struct {
+	node, door string // the interface it left by; "" is the node's own network stack
+	src, dst   netip.Addr
+	port       uint16
+}
+
+func (a arrival) String() string {
+	return fmt.Sprintf("%s -> %s:%d at %s %s", a.src, a.dst, a.port, a.node, a.door)
+}
+
+// maxCrossings bounds how often a packet crosses between nodes.
+const maxCrossings = 8
+
+// walk sends a packet, and follows it over the nodes until it arrives; false: it does not.
+func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet, bool) {
+	for range maxCrossings {
+		fate := at.vpp.Send(door, p)
+		if len(fate.Out) == 0 || fate.Out[0].Origin != sim.Forwarded {
+			return arrival{}, p, false
+		}
+		out := fate.Out[0]
+		p, door = out.Packet, out.Interface
+		next := c.next(at, out)
+		if next == nil {
+			if door == cni.Overlay {
+				return arrival{}, p, false // to nobody
+			}
+			if out.Local || door == cni.Host {
+				door = ""
+			}
+			return arrival{at.name, door, p.Src, p.Dst, p.DstPort}, p, true
+		}
+		at = next
+	}
+	return arrival{}, p, false
+}
+
+// next is the node a packet goes to that left one; nil: none, it is there.
+func (c *cluster) next(at *node, out sim.Output) *node {
+	if out.Local || out.Interface != cni.Overlay && out.Interface != cni.Uplink {
+		return nil
+	}
+	for _, n := range c.nodes {
+		if n == at {
+			continue
+		}
+		if slices.Contains(n.object.Addrs(), out.Packet.Dst) {
+			return n
+		}
+		if out.Interface == cni.Overlay && slices.ContainsFunc(n.object.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(out.Packet.Dst) }) {
+			return n
+		}
+	}
+	return nil
+}
+
+// meanwhile does something and takes back what it did to sessions.
+func (c *cluster) meanwhile(do func()) {
+	marks := make([]sim.Mark, len(c.names))
+	for i, name := range c.names {
+		marks[i] = c.nodes[name].vpp.Snapshot()
+	}
+	do()
+	for i, name := range c.names {
+		c.nodes[name].vpp.Restore(marks[i])
+		c.nodes[name].vpp.Release()
+	}
+}
+
+// arrivals are all places a packet may arrive at, whatever the load balancers decide.
+func (c *cluster) arrivals(p *probe) []arrival {
+	var out []arrival
+	for script := []int{}; script != nil; {
+		var options []int
+		if p.service {
+			c.choose(func(n int) int {
+				options = append(options, n)
+				if k := len(options) - 1; k < len(script) {
+					return min(script[k], n-1)
+				}
+				return 0
+			})
+		}
+		c.meanwhile(func() {
+			if a, _, ok := c.walk(c.nodes[p.node], p.door, p.packet); ok && !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		})
+		script = next(script, options)
+	}
+	if p.service {
+		c.choose(nil)
+	}
+	return out
+}
+
+func (c *cluster) choose(f func(int) int) {
+	for _, n := range c.nodes {
+		n.vpp.SetChoice(f)
+	}
+}
+
+// next is the next sequence of decisions in counting order; nil after the last.
+func next(script, options []int) []int {
+	out := make([]int, len(options))
+	copy(out, script)
+	for k := len(out) - 1; k >= 0; k-- {
+		if out[k]+1 < options[k] {
+			out[k]++
+			return out[:k+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+// Package transient asks what packets meet while a change is half done: whole agents on simulated VPPs, random clusters that
+// change, and a look at every VPP after each message it gets.
+//
+//	World.Step ─▶ agents, one node after the other ─▶ message ─▶ VPP ─▶ packets of new connections, and of old ones
+//
+// Invariant: while one node changes and the others do not, no packet of a new connection arrives that does not arrive before, and
+// not afterwards either.
+//
+// What is judged is the packet as it arrives: where, from whom, for whom. So a service whose backends change may reach
+// the old or the new ones meanwhile, and nobody else. Nodes do not wait for each other: what one has opened already while another is
+// still to close it passes, and no node can know.
+//
+// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins with
+// their first list.
+package transient

@@ -1,0 +1,348 @@
+package transient_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+)
+
+const (
+	ackFlag  = packet.ACK
+	hostDoor = cni.Host
+)
+
+// How many random worlds are grown: CONTIV_CASES, or as many as a quick look takes. CONTIV_SEED repeats one.
+const (
+	worlds       = 40
+	faultyWorlds = 15
+	steps        = 4
+)
+
+// TestNoTransientHole changes random clusters, node by node, and looks after every message what passes that passes neither before
+// the node's change nor after it.
+func TestNoTransientHole(t *testing.T) { grow(t, worlds, false) }
+
+// TestNoTransientHoleWithRefusals is the same while VPP refuses every tenth request.
+func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true) }
+
+// tally is what was seen altogether.
+type tally struct{ changes, messages, looks, lives, cut, longest atomic.Int64 }
+
+func grow(t *testing.T, cases uint64, faults bool) {
+	n := oracle.Setting(t, "CONTIV_CASES", cases)
+	first := oracle.Setting(t, "CONTIV_SEED", 1)
+	var sum tally
+	var at atomic.Uint64
+	var wait sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wait.Go(func() {
+			for i := at.Add(1) - 1; i < n && !t.Failed(); i = at.Add(1) - 1 {
+				if growOne(t, first+i, faults, &sum); t.Failed() {
+					t.Logf("repeat with CONTIV_SEED=%d CONTIV_CASES=1", first+i)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; of %d connections that stayed allowed %d were cut, for %d messages at most",
+		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.cut.Load(), sum.longest.Load())
+	if sum.messages.Load() == 0 {
+		t.Error("no message was sent")
+	}
+}
+
+// growth is one world that changes.
+type growth struct {
+	t      *testing.T
+	seed   uint64
+	rng    *rand.Rand
+	faults bool
+	sum    *tally
+	c      *cluster
+	port   uint16 // of the last connection that stayed
+}
+
+func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
+	kinds := policy.AllKinds()
+	kinds.Hosts = false // not enforced
+	w := policy.NewWorld(seed, kinds)
+	c, err := newCluster(w.Objects(), seed)
+	if err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+		return
+	}
+	defer c.close()
+	g := &growth{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), faults: faults, sum: sum, c: c, port: 41000}
+	for step := range steps {
+		asked, before := probes(w), w.Objects()
+		if g.rng.IntN(4) == 0 {
+			w.StepServices()
+		} else {
+			w.Step()
+		}
+		after := w.Objects()
+		asked = append(asked, probes(w)...)
+		if !g.step(step, before, after, asked) {
+			return
+		}
+	}
+}
+
+// step leads every node from some objects to others, one after the other in random order.
+func (g *growth) step(step int, before, after []policy.Object, asked []probe) bool {
+	list, err := told(policy.Since(before, after))
+	if err != nil {
+		g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
+		return false
+	}
+	order := slices.Clone(g.c.names)
+	g.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, name := range order {
+		how := manner{node: name, late: g.rng.IntN(3) == 0}
+		if g.faults {
+			how.faults = g.rng.Uint64() | 1
+		}
+		var lives []*live
+		if !g.faults {
+			lives = g.connections(asked)
+		}
+		looks, err := g.c.change(how, list, asked, lives)
+		if err != nil {
+			g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
+			return false
+		}
+		for _, l := range looks {
+			g.sum.messages.Add(int64(len(l.messages)))
+			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
+			if len(l.holes) > 0 {
+				g.report(step, l, how, before, after)
+				return false
+			}
+		}
+		g.count(lives)
+		g.sum.changes.Add(1)
+	}
+	return true
+}
+
+// manner is how a node gets a change.
+type manner struct {
+	node   string
+	late   bool   // the agent knows before the interfaces and routes are changed
+	faults uint64 // the seed of VPP's refusals; 0: none
+}
+
+func (m manner) String() string {
+	return fmt.Sprintf("%s, interfaces after the agent: %v, refusals: %v", m.node, m.late, m.faults != 0)
+}
+
+// change leads one node to the new objects, and returns what was seen meanwhile.
+func (c *cluster) change(how manner, list []event.Change, asked []probe, lives []*live) (looks []*watch, err error) {
+	n := c.nodes[how.node]
+	look := func(fresh []string, do func() error) {
+		w := newWatch(c, n, asked, fresh, lives)
+		looks = append(looks, w)
+		if err == nil {
+			err = n.unwilling(how.faults, do)
+		}
+		w.holes = w.end()
+	}
+	feed := func() error { return n.feed(list) }
+	if how.late {
+		look(nil, feed)
+		feed = func() error { return n.feed(nil) }
+	}
+	fresh, e := n.plumb(list)
+	if e != nil {
+		return looks, e
+	}
+	look(fresh, feed)
+	return looks, err
+}
+
+// plumb makes and removes interfaces and returns the names of the new ones.
+func (n *node) plumb(list []event.Change) (fresh []string, err error) {
+	had := n.vpp.Interfaces()
+	err = n.cni.Apply(list)
+	for _, name := range n.vpp.Interfaces() {
+		if !slices.Contains(had, name) {
+			fresh = append(fresh, name)
+		}
+	}
+	return fresh, err
+}
+
+// unwilling does something while VPP refuses every tenth request that changes it, and then until all of it is done.
+func (n *node) unwilling(seed uint64, do func() error) error {
+	if seed == 0 {
+		return do()
+	}
+	rng := rand.New(rand.NewPCG(seed, 3))
+	n.vpp.Fail(func(name string) (int32, bool) {
+		if strings.Contains(name, "dump") || strings.Contains(name, "show") || strings.Contains(name, "get") || name == "control_ping" || rng.IntN(10) > 0 {
+			return 0, false
+		}
+		return -1, false
+	})
+	err := do()
+	for i := 0; i < retries && err == nil; i++ {
+		if i == retries/2 {
+			n.vpp.Fail(nil)
+		}
+		n.vpp.Advance(time.Minute)
+		err = n.tick()
+	}
+	return err
+}
+
+// retries is how often a minute passes: half of it with refusals, half without.
+const retries = 6
+
+func (n *node) tick() error {
+	return n.agent.Feed(context.Background(), &event.Tick{Now: n.vpp.Now()})
+}
+
+// connections makes some that are to stay.
+func (g *growth) connections(asked []probe) []*live {
+	var out []*live
+	for _, i := range g.rng.Perm(len(asked)) {
+		if len(out) == maxLives {
+			break
+		}
+		p := asked[i]
+		if !p.packet.HasPorts() || p.service {
+			continue
+		}
+		g.port++
+		p.packet.SrcPort = g.port
+		if l := g.c.connect(p); l != nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+const maxLives = 20
+
+// count looks which of the connections were cut although they are still allowed.
+func (g *growth) count(lives []*live) {
+	for _, l := range lives {
+		if !slices.Contains(g.c.arrivals(&l.probe), l.at) {
+			continue
+		}
+		g.sum.lives.Add(1)
+		if l.cut > 0 {
+			g.sum.cut.Add(1)
+			g.sum.longest.Store(max(g.sum.longest.Load(), int64(l.cut)))
+		}
+	}
+}
+
+// report tells of holes: the first one, and the smallest change that shows it.
+func (g *growth) report(step int, l *watch, how manner, before, after []policy.Object) {
+	s := l.holes[0]
+	g.t.Errorf("seed %d step %d, %v: %s", g.seed, step, how, l.tell(s))
+	p := l.probes[s.probe]
+	short := func(b, a []policy.Object) string { return holeIn(b, a, how, g.seed, p) }
+	if short(before, after) == "" {
+		g.t.Errorf("not so in a cluster that was made of the objects before:\n%s\nchanged by\n%s", policy.YAML(before), changed(before, after))
+		return
+	}
+	before, after = shrink(before, after, short)
+	g.t.Errorf("in short: %s\nfrom\n%s\nby\n%s", short(before, after), policy.YAML(before), changed(before, after))
+}
+
+// holeIn tells what hole a probe finds while a cluster changes that was made of the objects before.
+func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
+	list, err := told(policy.Since(before, after))
+	if err != nil {
+		return ""
+	}
+	c, err := newCluster(before, seed)
+	if err != nil {
+		return ""
+	}
+	defer c.close()
+	if c.nodes[how.node] == nil || c.nodes[p.node] == nil {
+		return ""
+	}
+	looks, err := c.change(how, list, []probe{p}, nil)
+	if err != nil {
+		return ""
+	}
+	for _, l := range looks {
+		if len(l.holes) > 0 {
+			return l.tell(l.holes[0])
+		}
+	}
+	return ""
+}
+
+// shrink makes what there is before, and what changes, smaller while there is a hole.
+func shrink(before, after []policy.Object, hole func(before, after []policy.Object) string) (b, a []policy.Object) {
+	changes := policy.Since(before, after)
+	before = policy.Shrink(before, func(list []policy.Object) bool { return hole(list, apply(list, changes)) != "" })
+	var puts []policy.Object
+	var deletes []policy.Change
+	for _, c := range changes {
+		if c.Object != nil {
+			puts = append(puts, c.Object)
+		} else {
+			deletes = append(deletes, c)
+		}
+	}
+	with := func(deletes []policy.Change, puts []policy.Object) []policy.Object {
+		return apply(before, append(slices.Clone(deletes), policy.Since(nil, puts)...))
+	}
+	for i := len(deletes) - 1; i >= 0; i-- {
+		if fewer := slices.Delete(slices.Clone(deletes), i, i+1); hole(before, with(fewer, puts)) != "" {
+			deletes = fewer
+		}
+	}
+	puts = policy.Shrink(puts, func(list []policy.Object) bool { return hole(before, with(deletes, list)) != "" })
+	return before, with(deletes, puts)
+}
+
+// apply is objects with changes.
+func apply(objects []policy.Object, changes []policy.Change) []policy.Object {
+	gone := map[policy.Key]bool{}
+	var out []policy.Object
+	for _, c := range changes {
+		if gone[c.Key] = true; c.Object != nil {
+			out = append(out, c.Object)
+		}
+	}
+	for _, o := range objects {
+		if !gone[policy.KeyOf(o)] {
+			out = append(out, o)
+		}
+	}
+	policy.Sort(out)
+	return out
+}
+
+// changed is a change as text.
+func changed(before, after []policy.Object) string {
+	var b strings.Builder
+	for _, c := range policy.Since(before, after) {
+		if c.Object == nil {
+			fmt.Fprintf(&b, "--- # delete %s\n", c.Key)
+			continue
+		}
+		b.WriteString(policy.YAML([]policy.Object{c.Object}))
+	}
+	return b.String()
+}
