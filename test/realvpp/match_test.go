@@ -30,8 +30,12 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 	return landed, ""
 }
 
-// fewLost is how many packets may get lost on their way to VPP in a whole test; what VPP drops it drops twice.
-const fewLost = 3
+// fewLost is how many packets may get lost on their way to VPP in a whole test, and one more in manyPackets; what VPP drops it
+// drops twice.
+const (
+	fewLost     = 3
+	manyPackets = 2000
+)
 
 // fewChances is how often one of 64,000 ports may be the right one by chance.
 const fewChances = 3

@@ -50,6 +50,7 @@ type lab struct {
 	index  map[string]interface_types.InterfaceIndex // of the interfaces made
 	met    map[string][]netip.Addr                   // neighbours by interface
 	err    error                                     // the first thing that went wrong in a method that cannot say so
+	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
 }
 
 // openLab starts a VPP with nothing but the probe's interface. Close it, also after an error.
@@ -283,6 +284,9 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 		}
 		return replies[0].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex, nil
 	}
+	if l.hollow {
+		return l.loopback(i.Name)
+	}
 	pair := l.freePair()
 	index, err := l.attach(pair)
 	if err != nil {
@@ -290,6 +294,18 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 	}
 	l.pairs[i.Name] = pair
 	_, err = l.do(&interfaces.SwInterfaceSetInterfaceName{SwIfIndex: index, Name: i.Name})
+	return index, err
+}
+
+// loopback makes one with a name.
+func (l *lab) loopback(name string) (interface_types.InterfaceIndex, error) {
+	const first = 1000
+	replies, err := l.do(&interfaces.CreateLoopbackInstance{IsSpecified: true, UserInstance: uint32(first + len(l.index))})
+	if err != nil {
+		return 0, err
+	}
+	index := replies[0].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex
+	_, err = l.do(&interfaces.SwInterfaceSetInterfaceName{SwIfIndex: index, Name: name})
 	return index, err
 }
 
@@ -458,7 +474,11 @@ func (l *lab) watch(in string, p packet.Packet) string {
 	}
 	_, err := l.send(in, p)
 	text := fmt.Sprintf("sent again to %s: %v\n", in, err)
-	for _, c := range []string{"show trace", "show errors", "show ip fib " + p.Dst.String(), "show ip fib " + p.Src.String(), "show interface addr", "show hardware-interfaces verbose", "show unix file"} {
+	fib := "show ip fib "
+	if p.Dst.Is6() {
+		fib = "show ip6 fib "
+	}
+	for _, c := range []string{"show trace", "show errors", fib + p.Dst.String(), fib + p.Src.String(), "show acl-plugin interface", "show interface addr", "show hardware-interfaces verbose", "show unix file"} {
 		text += c + "\n" + l.cli(c) + "\n"
 	}
 	return text

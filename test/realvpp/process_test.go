@@ -57,7 +57,7 @@ func (p *process) start() error {
 		"api-segment", "{", "prefix", fmt.Sprintf("contiv%d", time.Now().UnixNano()), "global-size", "64M", "api-size", "16M", "}",
 		"socksvr", "{", "socket-name", p.socket(), "}",
 		"statseg", "{", "socket-name", p.dir + "/stats.sock", "size", "64M", "page-size", "4k", "}",
-		"memory", "{", "main-heap-size", "512M", "main-heap-page-size", "4k", "}",
+		"memory", "{", "main-heap-size", "2G", "main-heap-page-size", "4k", "}",
 		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
 		"plugins", "{", "plugin", "default", "{", "disable", "}",
 		"plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "af_packet_plugin.so", "{", "enable", "}",
