@@ -181,13 +181,15 @@ func (x *policies) eachEndpoint(p *policy, f func(endpoint uint32)) {
 func (x *policies) matched(ep uint32, added, removed []uint32) {
 	for _, h := range added {
 		p := x.byHandle[h]
-		p.matches++
-		x.dirty[p.object.ID] = p
+		if p.matches++; p.matches == 1 {
+			x.dirty[p.object.ID] = p
+		}
 	}
 	for _, h := range removed {
 		p := x.byHandle[h]
-		p.matches--
-		x.dirty[p.object.ID] = p
+		if p.matches--; p.matches == 0 {
+			x.dirty[p.object.ID] = p
+		}
 	}
 	if len(added)+len(removed) > 0 {
 		x.stale(ep)
