@@ -3,8 +3,6 @@ package acl
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -50,24 +48,6 @@ type judged struct {
 	sources []netip.Addr // sorted: whose packets
 	remote  []*segment   // the program for these, where packets leave for anywhere but a local pod
 	last    bool         // remote comes last, and so need not name sources where it allows
-}
-
-// weight is about how many rules remote would have, as a power of two: it does not change at every member of a set.
-func (j *judged) weight(sets map[string]*ipset) int {
-	n := 0
-	for i := range j.p.steps {
-		for k := range j.p.steps[i].clauses {
-			n++
-			for _, m := range j.p.steps[i].clauses[k].matches {
-				for _, id := range m.dst.sets {
-					if s := sets[id]; s != nil {
-						n += s.nets[v4].size + s.nets[v6].size
-					}
-				}
-			}
-		}
-	}
-	return bits.Len(uint(n * len(j.sources)))
 }
 
 // residueGroup is one table of residues: those of some programs at all destinations where they are the same.
@@ -143,50 +123,6 @@ func (r *Renderer) judgeProgram(p *program) {
 		delete(r.judged, p)
 	}
 	r.writeRemote(j)
-}
-
-// writeRemote makes the segments of a program for where packets leave for anywhere but a local pod.
-func (r *Renderer) writeRemote(j *judged) {
-	old := j.remote
-	j.remote = nil
-	for i := range j.p.steps {
-		s := &j.p.steps[i]
-		if len(j.sources) == 0 {
-			break
-		}
-		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
-		switch {
-		case j.last && s.clauses[0].verb == deny:
-		case j.last && s.lone():
-			continue // the list ends so anyway
-		case j.last:
-			role, sc.srcs = s.role, nil // others that come here may pass in any case
-		}
-		seg := r.segment(role, sc, s.clauses)
-		seg.users++
-		j.remote = append(j.remote, seg)
-	}
-	for _, seg := range old {
-		r.drop(seg)
-	}
-	r.dirty.remote = true
-}
-
-// chooseLast picks the program that comes last where packets leave: the one that gains most from it.
-func (r *Renderer) chooseLast() {
-	var last *judged
-	best := -1
-	for _, j := range r.judged {
-		if w := j.weight(r.sets); w > best || w == best && j.p.key < last.p.key {
-			last, best = j, w
-		}
-	}
-	for _, j := range r.judged {
-		if j.last != (j == last) {
-			j.last = j == last
-			r.writeRemote(j)
-		}
-	}
 }
 
 // early is a pod's addresses of families whose services the input hook sees.
@@ -492,44 +428,4 @@ func (g *residueGroup) each(r *Renderer, f func(src netip.Addr, c rect, p *progr
 			}
 		}
 	}
-}
-
-// listRemote makes the lists of the interfaces to anywhere but local pods.
-func (r *Renderer) listRemote() {
-	if !r.dirty.remote {
-		return
-	}
-	r.dirty.remote = false
-	var places []place
-	order := func(a, b *judged) int {
-		if a.last != b.last {
-			return map[bool]int{true: 1, false: -1}[a.last]
-		}
-		return cmp.Compare(a.p.key, b.p.key)
-	}
-	for _, j := range slices.SortedFunc(maps.Values(r.judged), order) {
-		for _, seg := range j.remote {
-			for _, t := range seg.tables {
-				places = append(places, place{table: t.name, denies: t.denies()})
-			}
-		}
-	}
-	now := map[string]lists{}
-	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
-		if name == "" || len(places) == 0 {
-			continue
-		}
-		end := place{permitAll, &Cause{Kind: CauseStatic, Text: "no pod's egress"}, false}
-		out := append([]place{{table: staticOut}}, places...)
-		now[name] = lists{in: []place{{permitAll, &Cause{Kind: CauseStatic, Text: "to let answers pass"}, false}}, out: append(out, end)}
-	}
-	for name := range r.remote {
-		if _, still := now[name]; !still {
-			r.unlist(name)
-		}
-	}
-	for name, l := range now {
-		r.enlist(name, l)
-	}
-	r.remote = now
 }

@@ -71,6 +71,7 @@ func (r *Renderer) locate() {
 				r.ungroup(g)
 			}
 			r.unlist(name)
+			r.notes.forget("interface\x00" + name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {

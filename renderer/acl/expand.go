@@ -47,7 +47,7 @@ func (m *match) peer(egress bool) *side {
 }
 
 // maxAtoms bounds what one clause may become. Beyond, it is taken for one that cannot be told.
-const maxAtoms = 1 << 17
+const maxAtoms = 1 << 15
 
 // expander writes clauses out.
 type expander struct {
@@ -81,8 +81,8 @@ func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Pref
 		}
 		out = g.atoms(out, c.verb, src, dst)
 	}
-	if !x.broad {
-		return out
+	if !x.broad && (!x.bytes || f == v4 || widened(out[start:]) <= maxAtoms) {
+		return x.widen(out, start)
 	}
 	x.note(c, "is too big to be written out")
 	return x.instead(out[:start], from, to)
@@ -394,6 +394,18 @@ func (p *protoSet) and(m *match) {
 	}
 }
 
+// widened is how many atoms there are when prefixes end with a byte.
+func widened(list []atom) int {
+	n := 0
+	for _, a := range list {
+		n += inBytes(a.src.Bits()) * inBytes(a.dst.Bits())
+	}
+	return n
+}
+
+// inBytes is how many prefixes of whole bytes one of that length is.
+func inBytes(bits int) int { return 1 << ((8 - bits%8) % 8) }
+
 // widen writes out the IPv6 prefixes of list[start:] that end within a byte, if VPP cannot compare such.
 func (x *expander) widen(list []atom, start int) []atom {
 	odd := func(p netip.Prefix) bool { return p.Bits()%8 != 0 && p.Addr().Is6() }
@@ -419,7 +431,7 @@ func wholeBytes(p netip.Prefix) []netip.Prefix {
 		return []netip.Prefix{p}
 	}
 	bits := (p.Bits() + 7) / 8 * 8
-	out := make([]netip.Prefix, 1<<(bits-p.Bits()))
+	out := make([]netip.Prefix, inBytes(p.Bits()))
 	for i := range out {
 		raw := p.Addr().As16()
 		raw[bits/8-1] |= byte(i)

@@ -97,7 +97,10 @@ func listEffect(old, now []place) (e effect) {
 		e.opens = true
 	default:
 		merge(old, now, func(p place, had, will bool) {
-			if had != will {
+			switch {
+			case had != will && p.mixed:
+				e.add(effect{true, true})
+			case had != will:
 				opens := p.denies == had // a denial goes, or a permission comes
 				e.add(effect{opens, !opens})
 			}
@@ -185,7 +188,7 @@ func effectOn(old, now *table) (e effect) {
 	default:
 		more, less = true, true
 	}
-	if old.denies() != now.denies() {
+	if old.denies() != now.denies() || old.mixed() || now.mixed() {
 		return effect{true, true}
 	}
 	if now.denies() {
@@ -194,8 +197,13 @@ func effectOn(old, now *table) (e effect) {
 	return effect{opens: more, closes: less}
 }
 
-// denies tells whether a table denies. All rules of a table do alike.
+// denies tells whether a table denies. All rules of a table do alike, but for the mixed.
 func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
+
+// mixed tells whether a table both denies and permits: then it always has the same place in its list.
+func (t *table) mixed() bool {
+	return slices.ContainsFunc(t.rules, func(a atom) bool { return (a.verb == deny) != t.denies() })
+}
 
 // subsequence tells whether b has all of a in the same order.
 func subsequence(a, b []atom) bool {
@@ -237,6 +245,8 @@ func (r *Renderer) interim(c *change) change {
 // common is the rules of both tables if they permit, of either if they deny.
 func common(old, now *table) *table {
 	switch {
+	case old.mixed() || now.mixed():
+		return commonMixed(old, now)
 	case now.denies() && !old.denies():
 		return now
 	case old.denies() && !now.denies():
@@ -269,6 +279,28 @@ func common(old, now *table) *table {
 	return out
 }
 
+// commonMixed puts all denials first: what none of them matches, either table decides by its permissions alone.
+func commonMixed(old, now *table) *table {
+	out := &table{name: now.name}
+	had := map[atom]bool{}
+	for i, a := range old.rules {
+		if had[a] = true; a.verb == deny {
+			out.rules, out.causes = append(out.rules, a), append(out.causes, old.causes[i])
+		}
+	}
+	for i, a := range now.rules {
+		if a.verb == deny && !had[a] {
+			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
+		}
+	}
+	for i, a := range now.rules {
+		if a.verb != deny && had[a] {
+			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
+		}
+	}
+	return out
+}
+
 // commonList is the tables of both lists, and those of either that deny.
 func commonList(old, now []place) []place {
 	switch {
@@ -278,8 +310,14 @@ func commonList(old, now []place) []place {
 		return now
 	}
 	var out []place
+	seen := map[string]bool{} // a table that changed its place is there twice: the first counts if it denies
 	merge(old, now, func(p place, had, will bool) {
-		if had && will || p.denies {
+		keep := had && will || p.denies && !p.mixed
+		if p.mixed && !keep {
+			p, keep = place{table: denyAll, denies: true, cause: &Cause{Kind: CauseStatic, Denied: true, Text: "on the way to other policies"}}, true
+		}
+		if keep && !seen[p.table] && !seen[denyAll] {
+			seen[p.table] = true
 			out = append(out, p)
 		}
 	})

@@ -3,6 +3,8 @@ package acl
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // place is a table in a list.
@@ -10,6 +12,7 @@ type place struct {
 	table  string
 	cause  *Cause // of all its rules; nil: as the table says
 	denies bool   // its rules do
+	mixed  bool   // only some do
 }
 
 // lists are those of one interface.
@@ -28,15 +31,30 @@ const (
 func (r *Renderer) list(i *iface) {
 	var now lists
 	in, out := i.progs[0], i.progs[1]
+	r.notes.set("interface\x00"+i.name, nil)
 	switch {
 	case in == nil || out == nil:
-		end := place{denyAll, &Cause{Kind: CauseIsolated, Denied: true}, true}
-		now = lists{[]place{{table: staticIn}, end}, append(r.static(true), end)}
+		now = r.isolated()
+		r.noteShared(i)
 	case in.open && out.open && len(i.groups) == 0:
 	default:
-		now.in, now.out = r.direction(i, out, nil), r.direction(i, in, i.groups)
+		fits := true
+		if now, fits = r.shorten(lists{r.direction(i, out, nil), r.direction(i, in, i.groups)}); !fits {
+			now = r.tooLong(i)
+		}
 	}
 	r.enlist(i.name, now)
+}
+
+// noteShared says that several endpoints are at one interface: whose policies hold there cannot be told.
+func (r *Renderer) noteShared(i *iface) {
+	var notes []model.Note
+	for _, w := range i.work {
+		if len(i.work) > 1 {
+			notes = append(notes, model.Note{Ref: w.ref(), Reason: "another endpoint has one of its addresses: it is isolated", Refused: true})
+		}
+	}
+	r.notes.set("interface\x00"+i.name, notes)
 }
 
 // direction is the places of a program in an interface's list, behind those of other pods' egress.
@@ -58,9 +76,9 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 				out = append(out, place{table: t.name, denies: t.denies()})
 			}
 		case u.verb == deny:
-			out = append(out, place{denyAll, u.cause, true})
+			out = append(out, place{table: denyAll, cause: u.cause, denies: true})
 		default:
-			out = append(out, place{permitAll, u.cause, false})
+			out = append(out, place{table: permitAll, cause: u.cause})
 		}
 	}
 	return out

@@ -68,6 +68,11 @@ func (r *Renderer) table(name string) *table {
 	if r.out.refs[name] == 0 {
 		return nil
 	}
+	return r.lookup(name)
+}
+
+// lookup is a table in or out of lists.
+func (r *Renderer) lookup(name string) *table {
 	if t := r.fixed[name]; t != nil {
 		return t
 	}

@@ -11,7 +11,26 @@ import (
 )
 
 // Config is how lists are made.
-type Config struct{}
+type Config struct {
+	// MaxACLs is how many ACLs an interface gets at most, both directions together. Zero is 255, all VPP can take (24.06,
+	// acl_interface_set_acl_list counts in a byte); less leaves room for those of others. At least 20.
+	MaxACLs int
+}
+
+// Validate tells whether the settings make sense.
+func (c *Config) Validate() error {
+	if c.MaxACLs != 0 && (c.MaxACLs < 20 || c.MaxACLs > 255) {
+		return fmt.Errorf("MaxACLs: %d is not within 20 to 255", c.MaxACLs)
+	}
+	return nil
+}
+
+func (c *Config) maxACLs() int {
+	if c.MaxACLs == 0 {
+		return 255
+	}
+	return c.MaxACLs
+}
 
 // Renderer is the driver. Its calls never fail: what cannot be rendered is a note, and denied. It belongs to one goroutine.
 type Renderer struct {
@@ -37,6 +56,7 @@ type Renderer struct {
 	fixed    map[string]*table // of no segment
 	judged   map[*program]*judged
 	groups   map[string]*residueGroup
+	packs    map[string]*pack
 	remote   map[string]lists // of interfaces that are no pod's
 
 	// Who has to be looked at when something changes.
@@ -45,6 +65,7 @@ type Renderer struct {
 	ofSet     map[string]map[*segment]struct{}
 	ofSegment map[*segment]map[*program]struct{}
 	ofGroup   map[*program]map[*residueGroup]struct{}
+	ofTable   map[string]map[*pack]struct{}
 
 	dirty dirt
 	out   output
@@ -80,7 +101,7 @@ func newDirt() dirt {
 	}
 }
 
-// New returns a renderer that has told its sink nothing yet.
+// New returns a renderer that has told its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{
 		cfg: cfg, sink: sink,
@@ -88,6 +109,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpoint{}, felix: map[string]string{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
 		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, groups: map[string]*residueGroup{},
+		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
 		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
 		ofGroup: map[*program]map[*residueGroup]struct{}{},
@@ -233,6 +255,7 @@ func (r *Renderer) settle() {
 	}
 	clear(r.dirty.ifaces)
 	r.listRemote()
+	r.repack()
 }
 
 // refresh flattens again the programs whose policies changed.

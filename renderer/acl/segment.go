@@ -108,7 +108,7 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 	}
 	size := 0
 	for i := range s.parts {
-		size += s.parts[i].rules(x.sets)
+		size += s.parts[i].rules(x.sets, x.bytes)
 	}
 	if size > maxRules {
 		size = s.shorten(x)
@@ -235,12 +235,19 @@ func (s *segment) lone(c *clause) (id string, without *clause) {
 }
 
 // rules is how many rules the part has.
-func (p *part) rules(sets map[string]*ipset) int {
+func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 	if p.set == "" {
 		return len(p.flat)
 	}
 	n := &sets[p.set].nets
-	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*n[v6].size
+	size6 := n[v6].size
+	if bytes {
+		size6 = 0
+		for bits, count := range n[v6].lens {
+			size6 += count * inBytes(bits)
+		}
+	}
+	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*size6
 }
 
 // table writes down the rules of table i.
@@ -248,7 +255,10 @@ func (s *segment) table(x *expander, name string, i int) *table {
 	t := &table{name: name}
 	for j := range s.parts {
 		before := len(t.rules)
-		t.rules = x.widen(s.appendShare(t.rules, x.sets, &s.parts[j], i), before)
+		t.rules = s.appendShare(t.rules, x.sets, &s.parts[j], i)
+		if s.parts[j].set != "" {
+			t.rules = x.widen(t.rules, before)
+		}
 		for range len(t.rules) - before {
 			t.causes = append(t.causes, s.clauses[j].cause)
 		}

@@ -21,7 +21,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 	for _, view := range []View{PreDNAT, PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				s := newScene(testNode(view))
+				s := newTightScene(testNode(view), rapid.Bool().Draw(t, "tight"))
 				s.tell(start()...)
 				for range rapid.IntRange(1, 8).Draw(t, "changes") {
 					states := []*book{s.b.clone()}

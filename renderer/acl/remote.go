@@ -1,0 +1,127 @@
+package acl
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"strconv"
+)
+
+// weight is about how many rules remote would have, as a power of two: it does not change at every member of a set.
+func (j *judged) weight(sets map[string]*ipset) int {
+	n := 0
+	for i := range j.p.steps {
+		for k := range j.p.steps[i].clauses {
+			n++
+			for _, m := range j.p.steps[i].clauses[k].matches {
+				for _, id := range m.dst.sets {
+					if s := sets[id]; s != nil {
+						n += s.nets[v4].size + s.nets[v6].size
+					}
+				}
+			}
+		}
+	}
+	return bits.Len(uint(n * len(j.sources)))
+}
+
+// writeRemote makes the segments of a program for where packets leave for anywhere but a local pod.
+func (r *Renderer) writeRemote(j *judged) {
+	old := j.remote
+	j.remote = nil
+	for i := range j.p.steps {
+		s := &j.p.steps[i]
+		if len(j.sources) == 0 {
+			break
+		}
+		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
+		switch {
+		case j.last && s.clauses[0].verb == deny:
+		case j.last && s.lone():
+			continue // the list ends so anyway
+		case j.last:
+			role, sc.srcs = s.role, nil // others that come here may pass in any case
+		}
+		seg := r.segment(role, sc, s.clauses)
+		seg.users++
+		j.remote = append(j.remote, seg)
+	}
+	for _, seg := range old {
+		r.drop(seg)
+	}
+	r.dirty.remote = true
+}
+
+// chooseLast picks the program that comes last where packets leave: the one that gains most from it.
+func (r *Renderer) chooseLast() {
+	var last *judged
+	best := -1
+	for _, j := range r.judged {
+		if w := j.weight(r.sets); w > best || w == best && j.p.key < last.p.key {
+			last, best = j, w
+		}
+	}
+	for _, j := range r.judged {
+		if j.last != (j == last) {
+			j.last = j == last
+			r.writeRemote(j)
+		}
+	}
+}
+
+// listRemote makes the lists of the interfaces to anywhere but local pods.
+func (r *Renderer) listRemote() {
+	if !r.dirty.remote {
+		return
+	}
+	r.dirty.remote = false
+	places := r.remotePlaces()
+	now := map[string]lists{}
+	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
+		if name == "" || len(places) == 0 {
+			continue
+		}
+		end := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "no pod's egress"}}
+		out := append([]place{{table: staticOut}}, places...)
+		now[name] = lists{in: []place{{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "to let answers pass"}}}, out: append(out, end)}
+	}
+	for name := range r.remote {
+		if _, still := now[name]; !still {
+			r.unlist(name)
+		}
+	}
+	for name, l := range now {
+		r.enlist(name, l)
+	}
+	r.remote = now
+}
+
+// remotePlaces is the tables of all programs for where packets leave. Programs have sources of their own, so that their order does
+// not matter, but for the last. Too many tables (some room is left) are joined by parts of programs; a part keeps its name whatever is in it.
+func (r *Renderer) remotePlaces() []place {
+	var parts [residueParts][]place
+	var last, all []place
+	for _, j := range slices.SortedFunc(maps.Values(r.judged), func(a, b *judged) int { return cmp.Compare(a.p.key, b.p.key) }) {
+		for _, seg := range j.remote {
+			for _, t := range seg.tables {
+				at := place{table: t.name, denies: t.denies()}
+				if j.last {
+					last = append(last, at)
+					continue
+				}
+				parts[j.p.part] = append(parts[j.p.part], at)
+				all = append(all, at)
+			}
+		}
+	}
+	if len(all)+len(last) > r.cfg.maxACLs()-10 {
+		all = nil
+		for n, part := range parts {
+			if len(part) > 0 {
+				all = append(all, r.join("egress-part-"+strconv.Itoa(n), part))
+			}
+		}
+	}
+	return append(all, r.packed(last)...)
+}
