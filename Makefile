@@ -43,11 +43,11 @@ vuln: ## known vulnerabilities in what we import (needs the vulnerability databa
 bench: ## benchmarks, with ratios; results go to bench/results
 	./bench/run.sh
 
-vpp-test: ## the scenarios on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
+vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl and af_packet plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 20m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
+	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
 	fi
 
 interop: ## compare with the real Felix on CASES random clusters (builds it in its own module)
