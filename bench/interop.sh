@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-RUNS=${RUNS:-3} # of each snapshot
+RUNS=${RUNS:-3} # of each large snapshot
 raw=$(mktemp)
 trap 'rm -f "$raw"' EXIT
 
@@ -25,7 +25,9 @@ if [ -n "${SHORT:-}" ]; then
 	measure '^BenchmarkSnapshot$/^netsets=1000$' 1x
 	measure '^BenchmarkEndpointUpdate$' 1x
 else
-	measure '^BenchmarkSnapshot$' "${RUNS}x"
+	measure '^BenchmarkSnapshot$/^(tags=10000|netsets=1000)$/^pods=10000$' "$((2 * RUNS + 1))x"
+	measure '^BenchmarkSnapshot$/^tags=10000$/^pods=250000$' "${RUNS}x"
+	measure '^BenchmarkSnapshot$/^netsets=10000$' "${RUNS}x"
 	measure '^Benchmark(EndpointUpdate|SelectorAdd|NamespaceUpdate)$' 1x
 fi
 
@@ -65,7 +67,7 @@ mkdir -p bench/results
 	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null), $(uname -sr)"
 	echo "- load before (1, 5, 15 minutes): $load"
 	echo "- $("$go" version), commit $commit; both graphs built with it and run in one process, in turn"
-	echo "- workloads of Felix's own benchmarks; times are medians of $RUNS, by the clock and of all processors; heap is what"
+	echo "- workloads of Felix's own benchmarks; times are medians of $RUNS (small clusters: $((2 * RUNS + 1))), by the clock and of all processors; heap is what"
 	echo "  the graph holds when it has sent all there is and the objects it was given are let go"
 	echo
 	table
