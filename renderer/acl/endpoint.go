@@ -96,7 +96,6 @@ func (r *Renderer) locate() {
 		r.dirty.remote = true
 	}
 	r.dirty.node, r.dirty.places = false, false
-	clear(r.dirty.workloads)
 }
 
 // specs are those of the interface's endpoint. While an address is two pods' at once (one ends, the other has begun), they

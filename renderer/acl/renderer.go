@@ -2,7 +2,6 @@ package acl
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -45,8 +44,7 @@ type Renderer struct {
 	policies  map[policyID]*rules
 	profiles  map[string]*rules
 	workloads map[workloadID]*workload
-	hosts     map[string]*felix.HostEndpoint
-	felix     map[string]string // Felix's configuration
+	hosts     map[string]*felix.HostEndpointUpdate
 
 	// What it is made into.
 	ifaces   map[string]*iface
@@ -74,17 +72,17 @@ type Renderer struct {
 
 // dirt is what changed since the last Apply.
 type dirt struct {
-	node      bool // addresses, interfaces, views
-	places    bool // where endpoints are
-	policies  map[policyID]struct{}
-	profiles  map[string]struct{}
-	sets      map[string]uint64 // buckets
-	workloads map[workloadID]struct{}
-	programs  map[*program]struct{}
-	segments  map[*segment]uint64
-	ifaces    map[*iface]struct{}
-	tables    map[string]struct{}
-	left      []*program // some interface left them
+	node     bool // addresses, interfaces, views
+	places   bool // where endpoints are
+	policies map[policyID]struct{}
+	profiles map[string]struct{}
+	sets     map[string]uint64 // buckets
+	hosts    map[string]struct{}
+	programs map[*program]struct{}
+	segments map[*segment]uint64
+	ifaces   map[*iface]struct{}
+	tables   map[string]struct{}
+	left     []*program // some interface left them
 
 	judged  map[*program]struct{}     // steps or sources
 	targets map[*iface]struct{}       // addresses
@@ -95,7 +93,7 @@ type dirt struct {
 
 func newDirt() dirt {
 	return dirt{
-		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, workloads: map[workloadID]struct{}{},
+		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, hosts: map[string]struct{}{},
 		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
 		judged: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
 	}
@@ -106,7 +104,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{
 		cfg: cfg, sink: sink,
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
-		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpoint{}, felix: map[string]string{},
+		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
 		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, groups: map[string]*residueGroup{},
 		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
@@ -123,10 +121,6 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
-	case *felix.ToDataplane_ConfigUpdate:
-		if now := m.ConfigUpdate.GetConfig(); !maps.Equal(r.felix, now) {
-			r.felix, r.dirty.node = now, true
-		}
 	case *felix.ToDataplane_IpsetUpdate:
 		r.sets[m.IpsetUpdate.GetId()] = newSet(m.IpsetUpdate)
 		r.setReplaced(m.IpsetUpdate.GetId())
@@ -141,17 +135,17 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	case *felix.ToDataplane_WorkloadEndpointUpdate:
 		id := workloadIDOf(m.WorkloadEndpointUpdate.GetId())
 		r.workloads[id] = newWorkload(id, m.WorkloadEndpointUpdate.GetEndpoint())
-		r.dirty.workloads[id], r.dirty.places = struct{}{}, true
+		r.dirty.places = true
 	case *felix.ToDataplane_WorkloadEndpointRemove:
 		id := workloadIDOf(m.WorkloadEndpointRemove.GetId())
 		delete(r.workloads, id)
-		r.dirty.workloads[id], r.dirty.places = struct{}{}, true
+		r.dirty.places = true
 	case *felix.ToDataplane_HostEndpointUpdate:
-		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate.GetEndpoint()
-		r.dirty.node = true
+		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate
+		r.dirty.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = struct{}{}
 	case *felix.ToDataplane_HostEndpointRemove:
 		delete(r.hosts, m.HostEndpointRemove.GetId().GetEndpointId())
-		r.dirty.node = true
+		r.dirty.hosts[m.HostEndpointRemove.GetId().GetEndpointId()] = struct{}{}
 	}
 }
 
@@ -277,6 +271,7 @@ func (r *Renderer) refresh() {
 	}
 	r.forget()
 	r.noteRules()
+	r.noteHosts()
 	clear(r.dirty.policies)
 	clear(r.dirty.profiles)
 	clear(r.dirty.programs)

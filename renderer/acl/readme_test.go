@@ -1,0 +1,111 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// lineOf is a rule in short.
+func lineOf(v verb, l *line) string {
+	text := fmt.Sprintf("%s %s -> %s", v, l.src, l.dst)
+	if l.proto != 0 {
+		text += fmt.Sprintf(" proto %d", l.proto)
+	}
+	if l.d != [2]uint16{0, 65535} {
+		text += fmt.Sprintf(" dport %d-%d", l.d[0], l.d[1])
+	}
+	return text
+}
+
+// describe is the lists of a book with what stands behind their rules.
+func describe(r *Renderer, b *book, iface string) string {
+	var out strings.Builder
+	for _, output := range []bool{false, true} {
+		list, word := b.lists[iface].GetInput(), "input"
+		if output {
+			list, word = b.lists[iface].GetOutput(), "output"
+		}
+		fmt.Fprintf(&out, "%s %s\n", iface, word)
+		for place, name := range list {
+			if name == staticIn || name == staticOut {
+				fmt.Fprintf(&out, "  %s: ICMP errors, neighbour discovery\n", name)
+				continue
+			}
+			for rule := range b.lines[name] {
+				l := &b.lines[name][rule]
+				c, _ := r.Cause(iface, output, place, rule)
+				v := allow
+				if !l.permit {
+					v = deny
+				}
+				fmt.Fprintf(&out, "  %-60s %s\n", lineOf(v, l), because(c))
+			}
+		}
+	}
+	return out.String()
+}
+
+func because(c Cause) string {
+	switch c.Kind {
+	case CauseRule:
+		return fmt.Sprintf("%s/%s rule %d", c.Tier, c.Policy, c.Rule)
+	case CauseProfileRule:
+		return fmt.Sprintf("%s rule %d", c.Profile, c.Rule)
+	case CauseEndOfTier:
+		return "end of tier " + c.Tier
+	case CauseStatic:
+		return c.Text
+	case CauseDown:
+		return "down"
+	case CauseIsolated:
+		return "isolated"
+	}
+	return "no match"
+}
+
+// The example of the page is what happens.
+func TestREADME(t *testing.T) {
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
+	b := newBook()
+	r := New(Config{}, b)
+	r.SetNode(Node{
+		View4: PreDNAT, View6: PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
+		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), Hairpin: addrs("10.1.1.254"),
+	})
+	for _, text := range strings.Split(strings.TrimSpace(block(t, examples, "textproto")), "\n\n") {
+		m := &felix.ToDataplane{}
+		if err := prototext.Unmarshal([]byte(text), m); err != nil {
+			t.Fatalf("%v in\n%s", err, text)
+		}
+		r.OnUpdate(m)
+	}
+	for r.Apply() {
+	}
+	got := describe(r, b, "tap-web")
+	if diff := cmp.Diff(block(t, examples, "text"), got); diff != "" {
+		t.Errorf("-page +got\n%s\n%s", diff, got)
+	}
+}
+
+// block is the first fenced block of a language.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, "```"+language+"\n")
+	body, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatalf("no block of %s", language)
+	}
+	return body
+}

@@ -1,0 +1,269 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+func deltaAdd(id string, members ...string) *felix.ToDataplane {
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: &felix.IPSetDeltaUpdate{Id: id, AddedMembers: members}}}
+}
+
+// Before the first InSync nothing is handed over; a pod without an endpoint is isolated from then on; one that may do
+// everything has no list.
+func TestBeginning(t *testing.T) {
+	s := newScene(testNode(PreDNAT))
+	if again := s.r.Apply(); again || s.b.writes > 0 {
+		t.Fatalf("before InSync: again %v, %d writes", again, s.b.writes)
+	}
+	s.tell(start()...)
+	s.settle(t)
+	each(func(p packet, from, to string) {
+		if want := to != "" && from == "" && slices.Contains(nodeIPs, p.src); s.b.got(p, from, to) != want {
+			t.Errorf("isolated: %s: want %v", p, want)
+		}
+	})
+	for i := range pods {
+		s.tell(podMessage(i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	}
+	s.settle(t)
+	if len(s.b.lists)+len(s.b.acls) > 0 {
+		t.Errorf("open pods have %v and %d tables", s.b.lists, len(s.b.acls))
+	}
+}
+
+// One member more in a set of 10,000 that 100 pods use costs one small table, in any view; one rule of one pod's policy
+// one table.
+func TestCostOfAChange(t *testing.T) {
+	const members, users = 10000, 100
+	for _, c := range []struct {
+		name   string
+		view   View
+		egress bool
+	}{{"ingress", PreDNAT, false}, {"egress, post-dnat", PostDNAT, true}, {"egress, pre-dnat", PreDNAT, true}} {
+		var sink counter
+		r, delta := bigSet(c.view, users, members, c.egress, &sink)
+		if sink.rules < members || sink.rules > 2*members {
+			t.Errorf("%s: %d rules at first", c.name, sink.rules)
+		}
+		for i := range 20 {
+			sink = counter{}
+			r.OnUpdate(delta(i))
+			for r.Apply() {
+			}
+			if sink.values != 1 || sink.rules > members/20 || sink.rules == 0 {
+				t.Errorf("%s: one member: %d values with %d rules", c.name, sink.values, sink.rules)
+			}
+		}
+	}
+	var sink counter
+	r, policy := busyNode(PreDNAT, 20, 300, &sink)
+	sink = counter{}
+	r.OnUpdate(policy(7, 5))
+	for r.Apply() {
+	}
+	if sink.values != 1 {
+		t.Errorf("one rule: %d values", sink.values)
+	}
+	sink = counter{}
+	r.OnUpdate(policy(7, 5))
+	for r.Apply() {
+	}
+	if sink.values != 0 {
+		t.Errorf("the same policy again: %d values", sink.values)
+	}
+}
+
+// Endpoints with the same policies share tables, by names that stay when rules change.
+func TestSharing(t *testing.T) {
+	s := newScene(testNode(PostDNAT))
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	for i := range pods {
+		s.tell(podMessage(i, withPolicies("a1", "")))
+	}
+	s.settle(t)
+	first := s.b.lists["if-p1"].GetOutput()
+	for _, name := range pods {
+		got := slices.DeleteFunc(slices.Clone(s.b.lists["if-"+name].GetOutput()), func(t string) bool { return t == ownTable("if-"+name) })
+		want := slices.DeleteFunc(slices.Clone(first), func(t string) bool { return t == ownTable("if-p1") })
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %s: %v", name, got, "p1", want)
+		}
+	}
+	p := in2out("allow", "allow")
+	p.InboundRules[0].Protocol = named("udp")
+	before := s.b.writes
+	s.tell(policyMessage(policyIDs[0], p))
+	s.settle(t)
+	if s.b.writes-before != 1 || !slices.Equal(first, s.b.lists["if-p1"].GetOutput()) {
+		t.Errorf("a rule changed: %d writes, list %v then %v", s.b.writes-before, first, s.b.lists["if-p1"].GetOutput())
+	}
+	for _, l := range s.b.lists {
+		for _, name := range append(l.GetInput(), l.GetOutput()...) {
+			if len(name) > 40 || s.b.acls[name] == nil {
+				t.Errorf("table %q", name)
+			}
+		}
+	}
+}
+
+// Causes name the rule that decides, and whose it is.
+func TestCauses(t *testing.T) {
+	s := newScene(testNode(PreDNAT))
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a1")))
+	s.tell(podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.settle(t)
+	tcp := func(src, dst string) packet {
+		return packet{netip.MustParseAddr(src), netip.MustParseAddr(dst), 6, 40000, 80}
+	}
+	udp := tcp("10.1.2.1", "10.1.1.1")
+	udp.proto = 17
+	rule := Cause{Kind: CauseRule, Tier: "a", Policy: "a1"}
+	end := Cause{Kind: CauseEndOfTier, Tier: "a", Denied: true}
+	with := func(c Cause, f func(*Cause)) Cause { f(&c); return c }
+	for _, c := range []struct {
+		iface  string
+		output bool
+		p      packet
+		want   Cause
+	}{
+		{"if-p1", true, tcp("10.1.2.1", "10.1.1.1"), with(rule, func(c *Cause) { c.Endpoint = "p1" })},
+		{"if-p1", true, udp, with(end, func(c *Cause) { c.Endpoint = "p1" })},
+		{"if-p1", true, tcp("192.168.0.1", "10.1.1.1"), Cause{Kind: CauseStatic, Text: "addresses of the node itself"}},
+		{"if-p1", false, tcp("10.1.1.1", "10.1.2.1"), Cause{Kind: CauseProfileRule, Profile: "open", Egress: true, Endpoint: "p1"}},
+		{"if-p2", false, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"if-p2", false, tcp("10.1.1.2", "10.96.0.1"), Cause{Kind: CauseStatic, Text: "services, which are judged where they lead"}},
+		{"if-p3", true, tcp("10.1.1.2", "10.1.1.3"), with(rule, func(c *Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"overlay", true, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"if-p4", true, tcp("10.1.1.2", "10.1.1.4"), Cause{Kind: CauseIsolated, Denied: true}},
+	} {
+		_, place, line := s.b.passes(c.iface, c.output, c.p)
+		got, ok := s.r.Cause(c.iface, c.output, place, line)
+		if !ok || got != c.want {
+			t.Errorf("%s output %v, %s: place %d rule %d: %+v (%v), want %+v", c.iface, c.output, c.p, place, line, got, ok, c.want)
+		}
+	}
+	if c, ok := s.r.Cause("if-p1", true, -1, -1); !ok || c.Kind != CauseNoMatch || !c.Denied {
+		t.Errorf("end of list: %+v %v", c, ok)
+	}
+	if _, ok := s.r.Cause("nowhere", true, 0, 0); ok {
+		t.Error("a cause at no interface")
+	}
+}
+
+// What is not understood lets nothing more pass, and is said.
+func TestFailClosed(t *testing.T) {
+	bad := map[string]func(*felix.Rule){
+		"action":      func(r *felix.Rule) { r.Action = "permit" },
+		"version":     func(r *felix.Rule) { r.IpVersion = 5 },
+		"prefix":      func(r *felix.Rule) { r.SrcNet = []string{"10.0.0.0/33"} },
+		"port":        func(r *felix.Rule) { r.Protocol = named("tcp"); r.DstPorts = []*felix.PortRange{{First: 80, Last: 79}} },
+		"protocol":    func(r *felix.Rule) { r.Protocol = named("quic") },
+		"no protocol": func(r *felix.Rule) { r.NotProtocol = &felix.Protocol{} },
+		"ICMP":        func(r *felix.Rule) { r.Icmp = &felix.Rule_IcmpType{IcmpType: 256} },
+		"HTTP":        func(r *felix.Rule) { r.HttpMatch = &felix.HTTPMatch{Methods: []string{"GET"}} },
+		"set":         func(r *felix.Rule) { r.SrcIpSetIds = []string{"nobody told"} },
+		"not set":     func(r *felix.Rule) { r.NotSrcIpSetIds = []string{"nobody told"} },
+		"named port":  func(r *felix.Rule) { r.Protocol = named("tcp"); r.DstNamedPortIpSetIds = []string{"s1"} },
+	}
+	for name, spoil := range bad {
+		for _, action := range []string{"allow", "deny", "pass"} {
+			s := newScene(testNode(PostDNAT))
+			s.tell(start()...)
+			r := &felix.Rule{Action: action}
+			spoil(r)
+			rest := "allow" // what follows a denial or pass that is not understood
+			if action == "allow" {
+				rest = "deny"
+			}
+			s.r.OnUpdate(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{r, {Action: rest}}}))
+			e := withPolicies("a1", "")
+			if e.ProfileIds = nil; name == "HTTP" || name == "set" || name == "not set" {
+				e.ProfileIds = []string{} // a pass is known to lead to a denial
+			}
+			s.r.OnUpdate(podMessage(0, e))
+			s.settle(t)
+			p := packet{remotes[0], podIPs[0][0], 6, 1, 80}
+			if s.b.on("if-p1", true, p) {
+				t.Errorf("%s of a rule with a bad %s lets a packet pass", action, name)
+			}
+			if len(s.b.notes) == 0 {
+				t.Errorf("%s of a rule with a bad %s: no note", action, name)
+			}
+		}
+	}
+}
+
+func named(proto string) *felix.Protocol {
+	return &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: proto}}
+}
+
+// Two endpoints with one address that do not agree are isolated until one goes.
+func TestAddressTwice(t *testing.T) {
+	s := newScene(testNode(PostDNAT))
+	s.tell(start()...)
+	other := podMessage(0, &felix.WorkloadEndpoint{State: "active"})
+	other.GetWorkloadEndpointUpdate().Id = podID("other")
+	s.tell(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.r.OnUpdate(other)
+	s.settle(t)
+	p := packet{remotes[0], podIPs[0][0], 6, 1, 80}
+	if s.b.on("if-p1", true, p) || len(s.b.notes) != 1 {
+		t.Errorf("shared: passes %v, notes %v, endpoints %d", s.b.on("if-p1", true, p), s.b.notes, len(s.r.ifaces["if-p1"].work))
+	}
+	s.r.OnUpdate(&felix.ToDataplane{Payload: &felix.ToDataplane_WorkloadEndpointRemove{WorkloadEndpointRemove: &felix.WorkloadEndpointRemove{Id: podID("other")}}})
+	s.settle(t)
+	if !s.b.on("if-p1", true, p) || len(s.b.notes) != 0 {
+		t.Errorf("alone again: does not pass, or notes are %v", s.b.notes)
+	}
+}
+
+// No message, however odd, makes the driver panic, or name a table that is not there.
+func FuzzOnUpdate(f *testing.F) {
+	for _, m := range append(start(), policyMessage(policyIDs[0], in2out("allow", "odd")), podMessage(0, withPolicies("a1", "a1")), deltaAdd("nobody told", "x"), deltaAdd("s1", "10.0.0.0/40")) {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, uint8(0))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, view uint8) {
+		m := &felix.ToDataplane{}
+		if proto.Unmarshal(raw, m) != nil {
+			return
+		}
+		s := newScene(testNode(View(view % 2)))
+		for _, first := range append(start(), policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a1", "a2"))) {
+			s.r.OnUpdate(first)
+		}
+		s.settle(t)
+		s.r.OnUpdate(m)
+		s.settle(t)
+		for _, name := range []string{"if-p1", "if-p2", "overlay"} {
+			for _, output := range []bool{false, true} {
+				s.b.on(name, output, packet{podIPs[0][0], podIPs[1][0], 6, 1, 80})
+			}
+		}
+	})
+}
+
+func ExampleRenderer() {
+	b := newBook()
+	r := New(Config{}, b)
+	r.SetNode(Node{View4: PostDNAT, View6: PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.1"): "tap1"}})
+	r.OnUpdate(podMessage(0, withPolicies("", "")))
+	r.OnUpdate(inSync())
+	for r.Apply() { // once more while there are states on the way
+	}
+	c, _ := r.Cause("tap1", true, 1, 0)
+	fmt.Println(b.lists["tap1"].GetOutput(), c.Kind == CauseIsolated, c.Profile)
+	// Output: [static-output own-3rruvbh5j25u7tzxpp6xfz67 deny-all] false
+}
