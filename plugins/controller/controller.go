@@ -36,7 +36,8 @@ type Locator interface {
 }
 
 // Stepwise is a processor that may go to a new state by way of another one. While Again is true its Flush has something
-// left to hand over, for a transaction of its own after the present one.
+// left to hand over, for a transaction of its own after the present one; not before VPP has all of that one, unless VPP goes
+// on refusing it.
 type Stepwise interface {
 	Again() bool
 }
@@ -93,6 +94,8 @@ type Controller struct {
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
 	causes    causes
+	way       map[string]struct{} // keys of the transactions on the way to where Stepwise processors are going
+	heldSince time.Time           // when VPP was first found to have refused one of them; zero: it has not
 	triggered time.Time
 	now       time.Time
 	nextCheck time.Time
@@ -350,14 +353,53 @@ const maxInterim = 8
 // flush collects what has to change now, and tells whether there is more to come after it. A state on the way that asks
 // nothing of VPP is skipped: no answer would come to go on from.
 func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
+	held := c.held()
 	for range maxInterim {
-		c.report(c.each(Processor.Flush))
+		c.report(c.each(func(p Processor) error {
+			if _, stepwise := p.(Stepwise); stepwise && held {
+				return nil
+			}
+			return p.Flush()
+		}))
 		changes, again = c.values.changes(), c.again()
-		if len(changes) > 0 || !again {
+		if len(changes) > 0 || !again || held {
 			break
 		}
 	}
+	c.going(changes, again)
 	return changes, again
+}
+
+// maxHeld bounds how long the rest of a change waits for a state on the way that VPP refuses. By then it has been tried some
+// five times; to wait for ever would keep from VPP all that closes something else.
+const maxHeld = 30 * time.Second
+
+// held tells that VPP has not got to the state on the way yet, so that it is too early to go on from there.
+func (c *Controller) held() bool {
+	for key := range c.way {
+		if c.statuses[key].State != event.Retrying {
+			continue
+		}
+		if c.heldSince.IsZero() {
+			c.heldSince = c.now
+		}
+		return c.now.Sub(c.heldSince) < maxHeld
+	}
+	return false
+}
+
+// going notes what has to be there before the next step.
+func (c *Controller) going(changes map[string]proto.Message, again bool) {
+	if !again {
+		c.way, c.heldSince = nil, time.Time{}
+		return
+	}
+	if c.way == nil {
+		c.way = map[string]struct{}{}
+	}
+	for key := range changes {
+		c.way[key] = struct{}{}
+	}
 }
 
 func (c *Controller) again() bool {
@@ -378,6 +420,9 @@ func (c *Controller) change() *event.Txn {
 		}
 	}
 	if txn.Empty() {
+		if again { // held: the cause is not done with
+			return nil
+		}
 		c.causes = causes{}
 		c.triggered = time.Time{}
 		return nil

@@ -132,3 +132,55 @@ func TestQuestionsAreJoined(t *testing.T) {
 		t.Fatalf("the other asks (-want +got):\n%s", diff)
 	}
 }
+
+// The rest of a change waits for a state on the way that VPP refused, but not for ever, and nobody else waits.
+func TestRestWaitsForTheWay(t *testing.T) {
+	start := func() (*Controller, *event.Txn, string) {
+		r, s := newRecorder(), &stepper{}
+		s.values = r.values
+		c := New(Config{Sources: []string{"test"}}, r.values, r, s)
+		c.Step(&event.VPPStatus{Connected: true})
+		c.Step(done(c.Step(inSync("test"))))
+		c.Step(&event.Tick{Now: time.Unix(100, 0)})
+		ev := update("web", 1)
+		ev.Changes = append(ev.Changes, update("web", 2).Changes...)
+		txn := c.Step(ev)
+		for key := range values(dnat("steps", 1)) {
+			return c, txn, key
+		}
+		return nil, nil, ""
+	}
+	refused := func(txn *event.Txn, key string) *event.Committed {
+		ev := done(txn)
+		ev.Statuses = []event.ValueStatus{{Key: key, State: event.Retrying}}
+		return ev
+	}
+	rest := func(txn *event.Txn, key string) bool { return txn != nil && txn.Values[key] != nil }
+
+	t.Run("until it is there", func(t *testing.T) {
+		c, txn, key := start()
+		if txn = c.Step(refused(txn, key)); txn != nil {
+			t.Fatalf("VPP refused the state on the way, and gets %+v", txn)
+		}
+		if txn = c.Step(update("other", 7)); txn == nil || rest(txn, key) {
+			t.Fatalf("what another processor wants: %+v", txn)
+		}
+		if txn = c.Step(done(txn)); txn != nil {
+			t.Fatalf("then: %+v", txn)
+		}
+		retry := &event.Committed{Statuses: []event.ValueStatus{{Key: key, State: event.Configured}}}
+		if txn = c.Step(retry); !rest(txn, key) {
+			t.Errorf("VPP has it now, and gets %+v", txn)
+		}
+	})
+	t.Run("but not for ever", func(t *testing.T) {
+		c, txn, key := start()
+		c.Step(refused(txn, key))
+		if txn = c.Step(&event.Tick{Now: time.Unix(100, 0).Add(maxHeld - 1)}); txn != nil {
+			t.Fatalf("too early: %+v", txn)
+		}
+		if txn = c.Step(&event.Tick{Now: time.Unix(100, 0).Add(maxHeld)}); !rest(txn, key) {
+			t.Errorf("VPP goes on refusing it, and gets %+v", txn)
+		}
+	})
+}
