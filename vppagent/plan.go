@@ -139,6 +139,24 @@ func (p *planner) settle() {
 	}
 }
 
+// touchUnsure touches the values of which nobody knows what VPP has, if they come into the plan later: as they stand on one
+// touched, or are made anew with it.
+func (p *planner) touchUnsure() {
+	touch := func(d *value) {
+		if d.unsure {
+			p.touch(d)
+		}
+	}
+	for _, v := range p.touched {
+		for u := range v.users {
+			touch(u)
+		}
+		if len(v.dependents)+len(v.derived) > 0 && v.will && v.want != nil && v.have != nil && v.kind.Recreate(v.have, v.want) {
+			v.needers(touch)
+		}
+	}
+}
+
 // decide chooses an action for every value touched.
 func (p *planner) decide() {
 	p.sort()
@@ -227,14 +245,23 @@ func (p *planner) recreate(v *value) {
 		return
 	}
 	v.plan.action = Recreate
+	v.needers(func(d *value) {
+		if d.kind == nil {
+			p.mark(d)
+		}
+		p.alsoRecreate(d)
+	})
+}
+
+// needers calls f for the values that need v, and for the properties they need of it.
+func (v *value) needers(f func(*value)) {
 	follow := func(d *value) {
+		f(d)
 		if d.kind != nil {
-			p.alsoRecreate(d)
 			return
 		}
-		p.mark(d)
 		for u := range d.dependents {
-			p.alsoRecreate(u)
+			f(u)
 		}
 	}
 	for d := range v.dependents {

@@ -48,17 +48,12 @@ func (a *Agent) askReclassify(ctx context.Context) error {
 	return nil
 }
 
-// refreshUnsure dumps the kinds of which a touched value is unsure.
+// refreshUnsure dumps the kinds of which a value is unsure that is touched, or will be because of those that are.
 func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
-	for _, v := range p.touched {
-		for u := range v.users {
-			if u.unsure {
-				p.touch(u)
-			}
-		}
-	}
 	asked := map[*kind]bool{}
 	for { // looking touches more values, which may be unsure in turn
+		p.settle()
+		p.touchUnsure()
 		var kinds []*kind
 		for _, k := range a.g.kinds {
 			unsure := func(v *value) bool { return v.unsure && v.kind == k }
