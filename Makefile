@@ -52,7 +52,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 
 interop: ## compare with the real Felix on CASES random clusters (builds it in its own module)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
-	  $(GO) test -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES)
+	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES)
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh

@@ -17,7 +17,7 @@ commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown
 export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
 
 measure() { # pattern, benchtime
-	(cd interop && "$go" test -run '^$' -bench "$1" -benchtime "$2" -timeout 20m .) |
+	(cd interop && "$go" test -vet=off -run '^$' -bench "$1" -benchtime "$2" -timeout 20m .) |
 		grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
 }
 
