@@ -69,6 +69,7 @@ func (r *Renderer) judge() {
 		programs[p] = struct{}{}
 		r.judgeProgram(p)
 	}
+	r.judgeOuter(programs)
 	r.judgeMembers(programs)
 	r.chooseLast()
 	for _, i := range r.ifaces {

@@ -51,13 +51,14 @@ type iface struct {
 	work  []*workload  // whose interface it is, by id: one, if all is well
 	progs [2]*program  // in, out; nil: isolated
 
+	exposed  []exposure            // ports that hidden clients reach; sorted
 	residues map[*program]*residue // what others may not send here
 	groups   []*residueGroup       // as tables
 }
 
 // locate finds out which interfaces there are, and whose.
 func (r *Renderer) locate() {
-	if !r.dirty.node && !r.dirty.places {
+	if !r.dirty.node && !r.dirty.places && !r.dirty.outer {
 		return
 	}
 	now := r.places()
@@ -67,6 +68,7 @@ func (r *Renderer) locate() {
 			delete(r.ifaces, name)
 			delete(r.dirty.ifaces, old)
 			delete(r.fixed, ownTable(name))
+			delete(r.fixed, hairpinTable(name))
 			for _, g := range old.groups {
 				r.ungroup(g)
 			}
@@ -93,8 +95,9 @@ func (r *Renderer) locate() {
 	}
 	if r.dirty.node {
 		r.fix()
-		r.dirty.remote = true
+		r.dirty.remote, r.dirty.outer = true, true
 	}
+	r.expose()
 	r.dirty.node, r.dirty.places = false, false
 }
 

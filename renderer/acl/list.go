@@ -20,11 +20,15 @@ type lists struct{ in, out []place }
 
 // Names of the tables of no policy.
 const (
-	staticIn  = "static-input"
-	staticOut = "static-output"
-	fromNode  = "from-node"
-	permitAll = "permit-all"
-	denyAll   = "deny-all"
+	staticIn   = "static-input"
+	staticOut  = "static-output"
+	fromNode   = "from-node"
+	hairpinAll = "hairpin"  // and those of pods that hidden clients reach: hairpin-<interface>
+	keptOuter  = "services" // outer addresses that keep their clients
+	barred     = "barred"   // of each program: outer addresses it does not allow
+	led        = "led"      // and those it allows although it would deny the address dialled
+	permitAll  = "permit-all"
+	denyAll    = "deny-all"
 )
 
 // list makes the lists of an interface. A pod that may do everything has none.
@@ -62,8 +66,8 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 	var out []place
 	if !p.open {
 		out = r.static(!p.spec.egress)
-		if own := r.own(i); own != "" && !p.spec.down {
-			out = append(out, place{table: own})
+		if !p.spec.down {
+			out = append(out, r.unasked(i, p)...)
 		}
 	}
 	for _, g := range groups {
@@ -80,6 +84,20 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 		default:
 			out = append(out, place{table: permitAll, cause: u.cause})
 		}
+	}
+	return out
+}
+
+// unasked is the places of what a program is not asked about, or not in so many words.
+func (r *Renderer) unasked(i *iface, p *program) []place {
+	var out []place
+	if p.spec.egress {
+		out = r.outer(p)
+	} else {
+		out = r.hairpins(i)
+	}
+	if own := r.own(i); own != "" {
+		out = append(out, place{table: own})
 	}
 	return out
 }
@@ -159,14 +177,13 @@ func (r *Renderer) fix() {
 	for _, typ := range []uint16{134, 135, 136} {
 		out.add(icmpAtom(v6, typ), discovery)
 	}
-	for _, list := range []struct {
-		addrs []netip.Addr
-		text  string
-	}{{r.node.Addrs, "addresses of the node itself"}, {r.node.Hairpin, "addresses that stand in for clients of services"}} {
-		for _, a := range list.addrs {
-			node.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Text: list.text})
+	own := &Cause{Kind: CauseStatic, Text: "addresses of the node itself"}
+	for _, a := range r.node.Addrs {
+		for _, proto := range r.node.trusted(familyOf(a)) {
+			node.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, own)
 		}
 	}
+	r.fixTable(r.hairpinTable(hairpinAll, nil))
 	r.fixTable(in)
 	r.fixTable(out)
 	r.fixTable(node)

@@ -42,14 +42,26 @@ type Node struct {
 
 	// Addrs are the node's own addresses: what comes from them may always reach pods of this node (probes).
 	Addrs []netip.Addr
-	// Hairpin are addresses that stand in for clients whose address a service cannot keep. They may always reach pods.
+	// Hairpin are addresses that stand in for clients whose address a service cannot keep: for a pod that reaches itself, which
+	// is let in, and for whoever dials an Outer that hides him.
 	Hairpin []netip.Addr
-	// Frontends are destinations that may still be translated where the view is PreDNAT. Those that are Addrs, or
-	// addresses of other nodes that the caller leaves out, are judged as they are dialled.
+	// Frontends are destinations that may still be translated where the view is PreDNAT, to backends that see the client's
+	// address. Those that are Addrs, or addresses of other nodes that the caller leaves out, are judged as they are dialled.
 	Frontends []netip.Prefix
+	// Outer are the ports of services at other addresses, sorted. Such an address is judged as it is dialled at all others.
+	Outer []Outer
 
 	// ByteMatch6 says that VPP compares IPv6 prefixes by whole bytes only (before 25.06): all others are written out.
 	ByteMatch6 bool
+}
+
+// trusted are the protocols whose source address is the sender's; 0 is any. nat44 gives packets of protocols it does not
+// translate the node's address (24.06, nat44-ed-in2out-slowpath).
+func (n *Node) trusted(f family) []uint8 {
+	if n.view(f) == PreDNAT {
+		return []uint8{protoTCP, protoUDP, f.icmp()}
+	}
+	return []uint8{0}
 }
 
 func (n *Node) view(f family) View {
@@ -59,6 +71,7 @@ func (n *Node) view(f family) View {
 	return n.View6
 }
 
+// equal compares all but Outer.
 func (n *Node) equal(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&

@@ -310,11 +310,12 @@ func each(f func(p packet, from, to string)) {
 }
 
 // wanted is the verdict of the policies themselves.
-func (w *world) wanted(p packet, from, to string) bool {
+func (w *world) wanted(p packet, from, to string, view View) bool {
 	if from != "" && (w.eps[from] == nil || !w.allows(w.eps[from], true, p)) {
 		return false
 	}
-	return to == "" || slices.Contains(nodeIPs, p.src) || w.eps[to] != nil && w.allows(w.eps[to], false, p)
+	trusted := view == PostDNAT || p.hasPorts() || p.proto == familyOf(p.src).icmp()
+	return to == "" || trusted && slices.Contains(nodeIPs, p.src) || w.eps[to] != nil && w.allows(w.eps[to], false, p)
 }
 
 // got is the verdict of the lists for a packet that is dialled as it arrives.
@@ -368,7 +369,7 @@ func TestVerdicts(t *testing.T) {
 
 func (s *scene) check(t *rapid.T) {
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to), s.b.got(p, from, to)
+		want, got := s.w.wanted(p, from, to, s.r.node.view(familyOf(p.src))), s.b.got(p, from, to)
 		if !got && len(s.b.notes) > 0 {
 			return // something could not be done, and that was said
 		}

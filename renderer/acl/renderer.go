@@ -56,6 +56,8 @@ type Renderer struct {
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
 	remote   map[string]lists // of interfaces that are no pod's
+	exposed  map[netip.Addr][]exposure
+	behind   map[netip.Addr]struct{} // backends of outer addresses
 
 	// Who has to be looked at when something changes.
 	ofPolicy  map[policyID]map[*program]struct{}
@@ -74,6 +76,7 @@ type Renderer struct {
 type dirt struct {
 	node     bool // addresses, interfaces, views
 	places   bool // where endpoints are
+	outer    bool // outer addresses, or what they depend on
 	policies map[policyID]struct{}
 	profiles map[string]struct{}
 	sets     map[string]uint64 // buckets
@@ -107,6 +110,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
 		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, groups: map[string]*residueGroup{},
+		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
 		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
 		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
@@ -207,7 +211,11 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 
 // SetNode takes what is known about the node, complete each time.
 func (r *Renderer) SetNode(n Node) {
+	if !sameOuter(r.node.Outer, n.Outer) {
+		r.dirty.outer, r.news = true, true
+	}
 	if r.node.equal(&n) {
+		r.node.Outer = n.Outer
 		return
 	}
 	if r.node.ByteMatch6 != n.ByteMatch6 {

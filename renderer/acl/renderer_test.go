@@ -25,7 +25,8 @@ func TestBeginning(t *testing.T) {
 	s.tell(start()...)
 	s.settle(t)
 	each(func(p packet, from, to string) {
-		if want := to != "" && from == "" && slices.Contains(nodeIPs, p.src); s.b.got(p, from, to) != want {
+		real := p.src.Is6() || p.hasPorts() || p.proto == protoICMP // nat44 gives its address to others
+		if want := to != "" && from == "" && real && slices.Contains(nodeIPs, p.src); s.b.got(p, from, to) != want {
 			t.Errorf("isolated: %s: want %v", p, want)
 		}
 	})

@@ -1,0 +1,293 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Outer is a port of a service at an address that is no cluster IP: an external one, or the node's own.
+type Outer struct {
+	Addr     netip.Addr
+	Proto    uint8 // TCP or UDP, as a number
+	Port     uint16
+	Hides    bool             // whoever dials it gets a Hairpin address as source, whichever backend it is led to
+	Backends []netip.AddrPort // at least one
+}
+
+func (o *Outer) equal(p *Outer) bool {
+	return o.Addr == p.Addr && o.Proto == p.Proto && o.Port == p.Port && o.Hides == p.Hides && slices.Equal(o.Backends, p.Backends)
+}
+
+func sameOuter(a, b []Outer) bool {
+	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
+		return true
+	}
+	return slices.EqualFunc(a, b, func(x, y Outer) bool { return x.equal(&y) })
+}
+
+// exposure is a port of a pod that hidden clients reach.
+type exposure struct {
+	proto uint8
+	port  uint16
+}
+
+func (e exposure) compare(o exposure) int {
+	if e.proto != o.proto {
+		return int(e.proto) - int(o.proto)
+	}
+	return int(e.port) - int(o.port)
+}
+
+// Behind an outer address that hides its clients two things cannot be told from the packet any more.
+//
+// Who the client is. A pod that reaches itself through a service has the same address then, and is let in by the table of
+// hairpins. At ports that hidden clients reach, nobody with that address is let in other than by policies.
+//
+// Whose egress it is. So it is judged where the pod dials, by what all backends together would say: two tables for each program
+// list where that is other than what it says about the address dialled.
+
+// expose keeps who is behind outer addresses, and tells interfaces.
+func (r *Renderer) expose() {
+	if r.dirty.outer {
+		clear(r.exposed)
+		clear(r.behind)
+		for k := range r.node.Outer {
+			o := &r.node.Outer[k]
+			for _, b := range o.Backends {
+				if r.behind[b.Addr()] = struct{}{}; o.Hides {
+					r.exposed[b.Addr()] = append(r.exposed[b.Addr()], exposure{o.Proto, b.Port()})
+				}
+			}
+		}
+		r.fixKept()
+	}
+	for _, i := range r.ifaces {
+		var now []exposure
+		for _, a := range i.addrs {
+			now = append(now, r.exposed[a]...)
+		}
+		slices.SortFunc(now, exposure.compare)
+		if now = slices.Compact(now); !slices.Equal(now, i.exposed) {
+			i.exposed = now
+			r.dirty.ifaces[i] = struct{}{}
+		}
+	}
+}
+
+// hairpins is the table of what comes to a pod from itself by way of a service.
+func (r *Renderer) hairpins(i *iface) []place {
+	if len(i.exposed) == 0 {
+		r.unfix(hairpinTable(i.name))
+		return r.optional(hairpinAll)
+	}
+	r.fixTable(r.hairpinTable(hairpinTable(i.name), i.exposed))
+	return r.optional(hairpinTable(i.name))
+}
+
+// optional is the place of a table, if it has any rule.
+func (r *Renderer) optional(name string) []place {
+	t := r.fixed[name]
+	if t == nil || len(t.rules) == 0 {
+		return nil
+	}
+	return []place{{table: name, denies: t.denies()}}
+}
+
+func hairpinTable(iface string) string { return hairpinAll + "-" + nameOf(iface) }
+
+// hairpinTable lets in clients with the addresses of hairpins, but to some ports.
+func (r *Renderer) hairpinTable(name string, but []exposure) *table {
+	t := &table{name: name}
+	cause := &Cause{Kind: CauseStatic, Text: "the pod itself, by way of a service"}
+	for _, a := range r.node.Hairpin {
+		for _, proto := range []uint8{protoTCP, protoUDP} {
+			left := []span{allPorts}
+			for _, e := range but {
+				if e.proto == proto {
+					last := left[len(left)-1]
+					left = append(left[:len(left)-1], last.minus(span{e.port, e.port})...)
+				}
+				if len(left) == 0 {
+					break
+				}
+			}
+			for _, ports := range left {
+				t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: ports}, cause)
+			}
+		}
+	}
+	return t
+}
+
+// fixKept writes the table of outer addresses that keep their clients: they are judged where they lead.
+func (r *Renderer) fixKept() {
+	t := &table{name: keptOuter}
+	cause := &Cause{Kind: CauseStatic, Text: "services, which are judged where they lead"}
+	for k := range r.node.Outer {
+		if o := &r.node.Outer[k]; !o.Hides && r.node.view(familyOf(o.Addr)) == PreDNAT {
+			t.add(o.atom(allow, familyOf(o.Addr).all()), cause)
+		}
+	}
+	if had := len(r.optional(keptOuter)) > 0; had != (len(t.rules) > 0) {
+		r.relistJudged()
+	}
+	r.fixTable(t)
+}
+
+// relistJudged marks the interfaces whose egress is judged.
+func (r *Renderer) relistJudged() {
+	for p := range r.judged {
+		for i := range p.users {
+			r.dirty.ifaces[i] = struct{}{}
+		}
+	}
+}
+
+// atom matches what is dialled from src.
+func (o *Outer) atom(v verb, src netip.Prefix) atom {
+	return atom{
+		verb: v, src: src, dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), proto: o.Proto, sport: allPorts, dport: span{o.Port, o.Port},
+	}
+}
+
+// outer is the places of outer addresses in the list of a pod with a program for egress.
+func (r *Renderer) outer(p *program) []place {
+	out := r.optional(outerTable(barred, p))
+	out = append(out, r.optional(outerTable(led, p))...)
+	return append(out, r.optional(keptOuter)...)
+}
+
+func outerTable(kind string, p *program) string { return kind + "-" + nameOf(p.key) }
+
+// judgeOuter judges what dials outer addresses, by the programs that changed, and all that ask for what did.
+func (r *Renderer) judgeOuter(programs map[*program]struct{}) {
+	for p := range programs {
+		if r.judged[p] == nil {
+			r.unfix(outerTable(barred, p))
+			r.unfix(outerTable(led, p))
+		}
+	}
+	for p := range r.judged {
+		if _, changed := programs[p]; changed || r.dirty.outer || r.asksBehind(p) {
+			r.fixOuter(p)
+		}
+	}
+	r.dirty.outer = false
+}
+
+// asksBehind tells whether members of a set changed that a program may ask about backends of outer addresses.
+func (r *Renderer) asksBehind(p *program) bool {
+	if len(r.node.Outer) == 0 {
+		return false
+	}
+	for id, members := range r.dirty.members {
+		if !p.asks(id) {
+			continue
+		}
+		for _, m := range members {
+			if _, is := r.behind[m.Addr()]; is || !m.IsSingleIP() || !p.looksAtNoSource() {
+				return true
+			}
+		}
+		if r.dialled(members) {
+			return true
+		}
+	}
+	return false
+}
+
+// dialled tells whether one of the addresses is an outer one.
+func (r *Renderer) dialled(members []netip.Prefix) bool {
+	return slices.ContainsFunc(members, func(m netip.Prefix) bool {
+		return slices.ContainsFunc(r.node.Outer, func(o Outer) bool { return m.Contains(o.Addr) })
+	})
+}
+
+// fixOuter writes the tables of a program: what all backends allow though the address dialled would be denied, and what one of
+// them denies though it would be allowed.
+func (r *Renderer) fixOuter(p *program) {
+	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p)}
+	froms := []netip.Addr{{}}
+	if !p.looksAtNoSource() {
+		froms = r.judged[p].sources
+	}
+	for _, src := range froms {
+		known := map[netip.Addr][]rect{}
+		for k := range r.node.Outer {
+			o := &r.node.Outer[k]
+			f := familyOf(o.Addr)
+			if !o.Hides || r.node.view(f) != PreDNAT || src.IsValid() && familyOf(src) != f {
+				continue
+			}
+			from := f.all()
+			if src.IsValid() {
+				from = netip.PrefixFrom(src, src.BitLen())
+			}
+			by := r.backendsBar(p, src, o, known)
+			switch {
+			case by != nil && !r.dialledBarred(p, src, o, known, true):
+				no.add(o.atom(deny, from), by)
+			case by == nil && r.dialledBarred(p, src, o, known, false):
+				yes.add(o.atom(allow, from), &Cause{Kind: CauseStatic, Text: "a service that leads only where policies allow"})
+			}
+		}
+	}
+	for _, t := range []*table{no, yes} {
+		had := len(r.optional(t.name)) > 0
+		switch {
+		case len(t.rules) > 0:
+			r.fixTable(t)
+		case had:
+			r.unfix(t.name)
+		}
+		if had != (len(t.rules) > 0) {
+			for i := range p.users {
+				r.dirty.ifaces[i] = struct{}{}
+			}
+		}
+	}
+}
+
+// backendsBar is why the way to one of the backends is denied; nil: all are allowed.
+func (r *Renderer) backendsBar(p *program, src netip.Addr, o *Outer, known map[netip.Addr][]rect) *Cause {
+	for _, b := range o.Backends {
+		if c := r.bars(p, src, b, o.Proto, known, false); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// dialledBarred tells whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
+// (wholly), or for some at least.
+func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *Outer, known map[netip.Addr][]rect, wholly bool) bool {
+	for _, f := range r.node.Frontends {
+		if f.Contains(o.Addr) && (!f.IsSingleIP() || !slices.Contains(r.node.Addrs, o.Addr)) {
+			return false
+		}
+	}
+	return r.bars(p, src, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, known, wholly) != nil
+}
+
+// bars is why a program denies the way to a port, from all source ports (wholly), or from some at least; nil: it does not.
+func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *Cause {
+	denied, ok := known[to.Addr()]
+	if !ok {
+		denied = r.denies(p, src, to.Addr())
+		known[to.Addr()] = denied
+	}
+	for _, d := range denied {
+		if d.proto == proto && d.dport.lo <= to.Port() && to.Port() <= d.dport.hi && (!wholly || d.sport == allPorts) {
+			return d.cause
+		}
+	}
+	return nil
+}
+
+// unfix forgets a table that is of no segment.
+func (r *Renderer) unfix(name string) {
+	if r.fixed[name] != nil {
+		delete(r.fixed, name)
+		r.dirty.tables[name] = struct{}{}
+	}
+}

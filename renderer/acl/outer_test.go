@@ -1,0 +1,119 @@
+package acl
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+)
+
+// Outer addresses: the node's own, one outside, and one in a range of cluster IPs.
+var outerAddrs = addrs("192.168.0.1", "8.8.8.8", "198.51.100.1", "10.96.0.77")
+
+// drawOuter is ports of services at outer addresses.
+func drawOuter(t *rapid.T) []Outer {
+	var out []Outer
+	for _, a := range outerAddrs {
+		for _, proto := range []uint8{protoTCP, protoUDP} {
+			for _, port := range []uint16{80, 30080} {
+				if rapid.IntRange(0, 2).Draw(t, "absent") == 0 {
+					continue
+				}
+				o := Outer{Addr: a, Proto: proto, Port: port, Hides: rapid.IntRange(0, 3).Draw(t, "hides") > 0}
+				for range rapid.IntRange(1, 2).Draw(t, "backends") {
+					b := pick(t, "backend", append(addrs("10.1.1.1", "10.1.1.2", "10.1.1.3"), remotes[:3]...))
+					o.Backends = append(o.Backends, netip.AddrPortFrom(b, pick(t, "port", []uint16{80, 443, 8080})))
+				}
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// checkOuter asks what happens to a pod that dials an outer address, and to a hidden client at a pod.
+func (s *scene) checkOuter(t *rapid.T) {
+	exposed := map[netip.AddrPort][]uint8{}
+	for _, o := range s.r.node.Outer {
+		for i, from := range pods {
+			s.checkDialled(t, from, podIPs[i][v4], o)
+		}
+		for _, b := range o.Backends {
+			if o.Hides {
+				exposed[b] = append(exposed[b], o.Proto)
+			}
+		}
+	}
+	for i, to := range pods {
+		for _, p := range flows(hairpin[0], podIPs[i][v4]) {
+			e := s.w.eps[to]
+			free := p.hasPorts() && e != nil && e.GetState() == "active" && !slices.Contains(exposed[netip.AddrPortFrom(p.dst, p.dport)], p.proto)
+			want := free || e != nil && s.w.allows(e, false, p)
+			if got := s.b.on("if-"+to, true, p); want != got && (got || p.proto != protoSCTP) {
+				t.Fatalf("hidden: %s to %q: want %v got %v\n%s", p, to, want, got, s)
+			}
+		}
+	}
+}
+
+// checkDialled compares the input's verdict: all backends must be allowed if the address hides, and the output has the last
+// word if it does not. A port no service has is judged as it is dialled.
+func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o Outer) {
+	e := s.w.eps[from]
+	for _, sport := range []uint16{80, 40000} {
+		want, some := e != nil, true
+		for _, b := range o.Backends {
+			other := packet{src, b.Addr(), o.Proto, 80 + 40000 - sport, b.Port()}
+			p := packet{src, b.Addr(), o.Proto, sport, b.Port()}
+			ok := e != nil && s.w.allows(e, true, p)
+			want, some = want && ok, some && ok == (e != nil && s.w.allows(e, true, other))
+		}
+		if !o.Hides {
+			want = e != nil && e.GetState() == "active"
+		}
+		p := packet{src, o.Addr, o.Proto, sport, o.Port}
+		if got := s.b.on("if-"+from, false, p); want != got && (got || some) { // what depends on the port of the client may be denied
+			t.Fatalf("%s from %q by %+v: want %v got %v\n%s", p, from, o, want, got, s)
+		}
+		p.dport = 7
+		if want := e != nil && s.w.allows(e, true, p); o.Addr != outerAddrs[3] && s.b.on("if-"+from, false, p) != want {
+			t.Fatalf("%s from %q: want %v\n%s", p, from, want, s)
+		}
+	}
+}
+
+// However policies and services came to be: who is hidden is judged by policies, and whoever dials an address that would hide him is
+// judged before.
+func TestOuterVerdicts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newScene(testNode(PreDNAT))
+		s.tell(start()...)
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			switch rapid.IntRange(0, 5).Draw(t, "step") {
+			case 0:
+				n := testNode(PreDNAT)
+				n.Outer = drawOuter(t)
+				s.r.SetNode(n)
+			case 1:
+				s.settle(t)
+			default:
+				s.tell(drawMessage(t, s.w))
+			}
+		}
+		s.settle(t)
+		s.checkOuter(t)
+		fresh := newScene(s.r.node)
+		fresh.tell(s.w.all()...)
+		fresh.settle(t)
+		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) ||
+			!maps.EqualFunc(fresh.b.lists, s.b.lists, func(a, b *contivacl.InterfaceACLs) bool { return proto.Equal(a, b) }) {
+			t.Fatalf("grown\n%s\nfresh\n%s", s, fresh)
+		}
+	})
+}
