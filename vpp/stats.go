@@ -1,0 +1,237 @@
+package vpp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Stats reads counters from VPP's stats segment: memory that VPP shares with whoever connects to a socket of its own. VPP's
+// main thread only accepts the connection; nothing is kept open between two questions, so a VPP that restarted is no matter.
+//
+// The memory is read through its file, not mapped: a VPP that ends, or a damaged segment, gives an error and no fault.
+type Stats struct {
+	Socket string // statseg's socket-name: "/run/vpp/stats.sock"
+}
+
+// Counter is how much something has counted.
+type Counter struct {
+	Packets uint64
+	Bytes   uint64 // without what is before the IP header
+}
+
+// ErrStatsBusy tells that the segment changed whenever it was read.
+var ErrStatsBusy = errors.New("the stats segment keeps changing")
+
+const (
+	statsPatience = time.Second // for the socket, and for a segment that changes
+	statsPause    = time.Millisecond
+)
+
+// ACLMatches is how many packets each rule of some ACLs judged since acl_add_replace last wrote the ACL, by acl_index: one
+// counter per rule, perhaps followed by zeros. Packets of established flows are judged by no rule. It is /acl/<index>/matches,
+// which VPP counts after acl_stats_intf_counters_enable (acl.c, VPP 24.06 to 25.10). An ACL VPP has no counters of is left out.
+func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Counter, error) {
+	ctx, cancel := context.WithTimeout(ctx, statsPatience)
+	defer cancel()
+	f, err := s.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("stats segment: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("stats segment: %w", err)
+	}
+	names := make(map[string]uint32, len(acls))
+	for _, index := range acls {
+		names[fmt.Sprintf("/acl/%d/matches", index)] = index
+	}
+	out := make(map[uint32][]Counter, len(acls))
+	err = (&segment{file: f, size: uint64(info.Size())}).read(ctx, func(g *segment, directory []byte) error {
+		clear(out)
+		for ; len(directory) >= entrySize; directory = directory[entrySize:] {
+			index, asked := names[cString(directory[entryName:entrySize])]
+			if !asked || order.Uint32(directory) != entryCombined {
+				continue
+			}
+			counters, err := g.combined(order.Uint64(directory[entryData:]))
+			if err != nil {
+				return err
+			}
+			if counters != nil {
+				out[index] = counters
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("stats segment: %w", err)
+	}
+	return out, nil
+}
+
+// open asks VPP for the file of the segment.
+func (s Stats) open(ctx context.Context) (*os.File, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", s.Socket)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })() // a closed one needs none
+	rights := make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), rights)
+	if n == 0 { // with rights, an empty message looks like an end
+		return nil, errors.Join(fmt.Errorf("%s: no file came", s.Socket), err)
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:n])
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Socket, err)
+	}
+	for i := range messages {
+		if fds, err := syscall.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
+			return os.NewFile(uintptr(fds[0]), s.Socket), nil
+		}
+	}
+	return nil, fmt.Errorf("%s: no file came", s.Socket)
+}
+
+// The layout of the segment (src/vlib/stats/shared.h, VPP 24.06 to 25.10), on machines of little-endian order.
+const (
+	segmentVersion = 2
+	headerVersion  = 0
+	headerBase     = 8  // where VPP has the segment in its memory: what pointers are relative to
+	headerEpoch    = 16 // counts changes
+	headerChanging = 24
+	headerEntries  = 32 // pointer to the vector of entries
+	headerSize     = 40
+
+	entryData     = 8 // after the type
+	entryName     = 16
+	entrySize     = entryName + 128
+	entryCombined = 3 // a vector per thread of pairs of packets and bytes
+
+	vectorLen = 8 // before a vector: its length, a u32
+)
+
+var order = binary.LittleEndian // read only
+
+// segment is a stats segment.
+type segment struct {
+	file io.ReaderAt
+	size uint64
+	base uint64
+}
+
+// read calls f with the directory until nothing changed meanwhile.
+func (g *segment) read(ctx context.Context, f func(*segment, []byte) error) error {
+	for {
+		before, err := g.header()
+		if err != nil {
+			return err
+		}
+		if order.Uint64(before[headerChanging:]) == 0 {
+			err := g.once(before, f)
+			after, again := g.header()
+			if again != nil {
+				return again
+			}
+			if [headerSize]byte(before) == [headerSize]byte(after) {
+				return err
+			}
+		}
+		pause := time.NewTimer(statsPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return errors.Join(ErrStatsBusy, ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+func (g *segment) header() ([]byte, error) {
+	h, err := g.bytes(0, headerSize)
+	if err != nil {
+		return nil, err
+	}
+	if v := order.Uint64(h[headerVersion:]); v != segmentVersion {
+		return nil, fmt.Errorf("layout %d is not known, only %d", v, segmentVersion)
+	}
+	return h, nil
+}
+
+func (g *segment) once(header []byte, f func(*segment, []byte) error) error {
+	g.base = order.Uint64(header[headerBase:])
+	directory, err := g.vector(order.Uint64(header[headerEntries:]), entrySize)
+	if err != nil {
+		return fmt.Errorf("directory: %w", err)
+	}
+	return f(g, directory)
+}
+
+// combined adds up the pairs of all threads; nil: there are none.
+func (g *segment) combined(pointer uint64) ([]Counter, error) {
+	threads, err := g.vector(pointer, 8)
+	if err != nil {
+		return nil, err
+	}
+	var sum []Counter
+	for ; len(threads) > 0; threads = threads[8:] {
+		pairs, err := g.vector(order.Uint64(threads), 16)
+		if err != nil {
+			return nil, err
+		}
+		for i := 0; len(pairs) > 0; i, pairs = i+1, pairs[16:] {
+			if i == len(sum) {
+				sum = append(sum, Counter{})
+			}
+			sum[i].Packets += order.Uint64(pairs)
+			sum[i].Bytes += order.Uint64(pairs[8:])
+		}
+	}
+	return sum, nil
+}
+
+// vector is the bytes of a vector of VPP's, whose elements have a size; nil: the pointer is 0.
+func (g *segment) vector(pointer, size uint64) ([]byte, error) {
+	if pointer == 0 {
+		return nil, nil
+	}
+	at := pointer - g.base // one before the base is beyond the end
+	if at < vectorLen {
+		return nil, fmt.Errorf("a vector at %d", at)
+	}
+	length, err := g.bytes(at-vectorLen, 4)
+	if err != nil {
+		return nil, err
+	}
+	return g.bytes(at, uint64(order.Uint32(length))*size)
+}
+
+func (g *segment) bytes(at, n uint64) ([]byte, error) {
+	if at > g.size || n > g.size-at {
+		return nil, fmt.Errorf("%d bytes at %d of %d", n, at, g.size)
+	}
+	b := make([]byte, n)
+	if _, err := g.file.ReadAt(b, int64(at)); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// cString is what is before the first 0.
+func cString(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
