@@ -51,7 +51,7 @@ type Config struct {
 }
 
 // Agent makes VPP equal to the values it is given. Commit, Plan, Retry and Interfaces are for one goroutine, which is
-// Run's if it runs; Connected, InterfacesChanged and Snapshot are for any.
+// Run's if it runs; Connected, InterfacesChanged, Snapshot and Lists are for any.
 type Agent struct {
 	cfg     Config
 	g       *graph
@@ -70,12 +70,14 @@ type Agent struct {
 	locate   *event.Locate // to answer again when interfaces change
 	located  *event.Located
 
-	state    atomic.Pointer[vpp.State] // nil: never told
-	handled  uint64                    // generation of the connection that was resynced
-	changed  atomic.Bool               // interfaces
-	wake     chan struct{}
-	board    board
-	snapshot atomic.Pointer[Snapshot]
+	state   atomic.Pointer[vpp.State] // nil: never told
+	handled uint64                    // generation of the connection that was resynced
+	changed atomic.Bool               // interfaces
+	wake    chan struct{}
+	// questions are answered by Run between two transactions.
+	questions chan func()
+	board     board
+	snapshot  atomic.Pointer[Snapshot]
 }
 
 // New returns an agent that knows nothing of VPP yet: its first transaction dumps. It panics without a Caller.
@@ -102,6 +104,7 @@ func New(cfg Config) *Agent {
 		cfg.Descriptors = descriptor.All()
 	}
 	a := &Agent{cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{}, wake: make(chan struct{}, 1)}
+	a.questions = make(chan func())
 	a.history.limit = max(cfg.History, 0)
 	a.openJournal()
 	a.publish()

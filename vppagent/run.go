@@ -31,6 +31,8 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 			if c := a.attend(ctx); c != nil {
 				emit(c)
 			}
+		case q := <-a.questions:
+			q()
 		case <-timer.C:
 			if c := a.Retry(ctx); c != nil {
 				emit(c)

@@ -1,0 +1,36 @@
+package descriptor
+
+import (
+	vppacl "go.fd.io/govpp/binapi/acl"
+
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// CountRules makes VPP count what the rules of its ACLs judge: for OnConnect. It is so for all ACLs, and until VPP ends.
+func CountRules() vpp.Call { return vpp.Call{Msg: &vppacl.ACLStatsIntfCountersEnable{Enable: true}} }
+
+// Lists are what VPP has attached to the interface values call iface: acl_index in the order of evaluation.
+func (w *World) Lists(iface string) (input, output []uint32) {
+	i, ok := w.Interface(iface)
+	if !ok {
+		return nil, nil
+	}
+	has := w.lists[i.Index]
+	return has.in, has.out
+}
+
+// ACLKey is the key of the ACL with an index; "" if it is not ours, or another one is in its place and it is still to go.
+func (w *World) ACLKey(index uint32) string {
+	key := w.acls.key[index]
+	if key == "" || w.acls.index[key] != index {
+		return ""
+	}
+	return key
+}
+
+// Verbatim tells that VPP has a rule for each rule of m, in the same order: one without a network is two in VPP.
+func Verbatim(state any, m *acl.ACL) bool {
+	l, ok := state.(*accessList)
+	return ok && len(l.rules) == len(m.GetRules())
+}

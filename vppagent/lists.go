@@ -1,0 +1,64 @@
+package vppagent
+
+import (
+	"context"
+	"errors"
+
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Listed is an ACL in the list of an interface, as VPP has it.
+type Listed struct {
+	Interface string // as values call it
+	Output    bool   // the output list; else the input list
+	Place     int    // in the list, from 0
+	Index     uint32 // acl_index
+	// Value is what VPP has been given, rule by rule; nil if the ACL is not ours, or not as it is wanted. Not to be changed.
+	Value *acl.ACL
+}
+
+// Lists are the ACLs VPP has on some interfaces, input before output. It is answered by Run, when that
+// has ended the transaction it is at; it fails with ctx, or while what VPP has is not known.
+func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, error) {
+	var out []Listed
+	var err error
+	done := make(chan struct{})
+	question := func() {
+		defer close(done)
+		if err = a.away(); err == nil && a.stale {
+			err = errUnknown
+		}
+		if err != nil {
+			return
+		}
+		for _, name := range interfaces {
+			in, output := a.g.world.Lists(name)
+			out = a.listed(out, Listed{Interface: name}, in)
+			out = a.listed(out, Listed{Interface: name, Output: true}, output)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case a.questions <- question:
+	}
+	<-done // Run has it and does not stop in between
+	return out, err
+}
+
+var errUnknown = errors.New("what VPP has is not known yet")
+
+func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
+	for l.Place, l.Index = range indices {
+		l.Value = nil
+		v := a.g.values[a.g.world.ACLKey(l.Index)]
+		if v != nil && v.have != nil && v.want != nil && !v.unsure && v.kind.Equal(v.have, v.want) {
+			if m, ok := v.msg.(*acl.ACL); ok && descriptor.Verbatim(v.have, m) {
+				l.Value = m
+			}
+		}
+		out = append(out, l)
+	}
+	return out
+}
