@@ -68,7 +68,7 @@ func assemble(cfg Config) (*parts, error) {
 	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
-		Needs: descriptor.Needs(), OnConnect: descriptor.OnConnect(),
+		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
 		OnState: p.state, Observe: p.metrics.request,
 	})
 	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
@@ -94,6 +94,15 @@ func assemble(cfg Config) (*parts, error) {
 		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
 	}, p.values, processors...)
 	return p, nil
+}
+
+// onConnect is what VPP is told on every new connection.
+func onConnect(cfg Config) []vpp.Call {
+	calls := descriptor.OnConnect()
+	if cfg.RuleCounters != nil && !cfg.NoPolicies {
+		calls = append(calls, descriptor.CountRules())
+	}
+	return calls
 }
 
 func sourceNames(sources map[string]Source) []string {

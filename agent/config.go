@@ -47,6 +47,8 @@ type Config struct {
 	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
 	// translates after them, so that egress has to be judged where packets leave.
 	PostDNAT bool
+	// RuleCounters tells what rules of policies judged; nil: VPP is not told to count. What it was told before it goes on with.
+	RuleCounters RuleCounters
 
 	// Renderers are further renderers that get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI

@@ -30,13 +30,22 @@ type aclDriver struct {
 	*acl.Renderer
 	// What the input's access lists see: nat44 has not translated IPv4 yet, and nothing translates IPv6.
 	view4, view6 acl.View
+
+	outer    []policy.Outer // that was told last
+	outerACL []acl.Outer    // the same
 }
 
 // SetNode implements policy.Driver.
 func (d *aclDriver) SetNode(n policy.Node) {
+	if len(d.outer) != len(n.Outer) || len(n.Outer) > 0 && &d.outer[0] != &n.Outer[0] { // it is replaced as a whole
+		d.outer, d.outerACL = n.Outer, make([]acl.Outer, len(n.Outer))
+		for i, o := range n.Outer {
+			d.outerACL[i] = acl.Outer(o)
+		}
+	}
 	d.Renderer.SetNode(acl.Node{
 		View4: d.view4, View6: d.view6, Interfaces: n.Interfaces, Isolated: n.Isolated, Uplink: n.Uplink, Overlay: n.Overlay, Host: n.Host,
-		Addrs: n.Addrs, Hairpin: n.Hairpin, Frontends: n.Frontends, ByteMatch6: n.ByteMatch6,
+		Addrs: n.Addrs, Hairpin: n.Hairpin, Frontends: n.Frontends, Outer: d.outerACL, ByteMatch6: n.ByteMatch6,
 	})
 }
 
@@ -235,9 +244,12 @@ func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
 	return p.policies.Describe(pod)
 }
 
-// Policy is what applies to a pod of this node; nil: it has no endpoint here.
+// Policy is what applies to a pod of this node, with what VPP counted if rules are counted; nil: it has no endpoint here.
 func (a *Agent) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
 	var d *policy.Description
 	err := a.controller.Ask(ctx, func(*controller.Controller) { d, _ = a.describe(pod) })
+	if err == nil && d != nil && a.cfg.RuleCounters != nil {
+		d = a.counted(ctx, pod, d)
+	}
 	return d, err
 }

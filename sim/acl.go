@@ -106,6 +106,13 @@ func (v *VPP) ACLHits(tag string) []uint64 {
 	return out
 }
 
+// ACLMatches are the packets each rule of the ACL with that acl_index has judged, as ACLHits.
+func (v *VPP) ACLMatches(index uint32) []uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.acl.Hits(index)
+}
+
 // dumpACL is the ACL plugin's part of Dump: ACLs by tag, lists by interface.
 func (v *VPP) dumpACL(b *strings.Builder) {
 	acls := v.acl.ACLs(acl.None)

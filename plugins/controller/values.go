@@ -260,3 +260,11 @@ func (v *Values) Each(f func(key string, msg proto.Message)) {
 		}
 	}
 }
+
+// Sent is what was last asked of VPP for a key; nil: nothing.
+func (v *Values) Sent(key string) proto.Message {
+	if e := v.entries[key]; e != nil {
+		return e.sent
+	}
+	return nil
+}

@@ -19,6 +19,8 @@ type Description struct {
 	Egress     []Tier   `json:"egress"`
 	Forward    *Forward `json:"forward,omitempty"`  // of a host endpoint: for traffic the node passes on
 	Profiles   []string `json:"profiles,omitempty"` // what decides when no policy does
+	// Uncounted is why no rule has Hits, although they were to be counted; "" if they have, or were not.
+	Uncounted string `json:"uncounted,omitempty"`
 }
 
 // Forward are the tiers of a host endpoint for traffic that is not for the node itself.
@@ -44,20 +46,23 @@ type Policy struct {
 
 // Rule is a rule as it applies.
 type Rule struct {
-	Name   string `json:"name"`   // "ingress rule 2", as the object counts its rules
-	Action string `json:"action"` // allow, deny, pass, log
-	Match  string `json:"match"`  // "tcp from {app == 'client'} to ports 80"; "" everything
+	Name   string `json:"name"`           // "ingress rule 2", as the object counts its rules
+	Action string `json:"action"`         // allow, deny, pass, log
+	Match  string `json:"match"`          // "tcp from {app == 'client'} to ports 80"; "" everything
+	Hits   *Hits  `json:"hits,omitempty"` // nil: not counted, see DescribeCounted
 }
 
 // Describe is what applies to a pod of this node; false: there is no such endpoint.
-func (p *Processor) Describe(id model.PodID) (*Description, bool) {
+func (p *Processor) Describe(id model.PodID) (*Description, bool) { return p.describePod(id, nil) }
+
+func (p *Processor) describePod(id model.PodID, tally map[counted]*Hits) (*Description, bool) {
 	w := p.told.workloads[id.String()]
 	if w == nil {
 		return nil, false
 	}
 	d := &Description{
 		Endpoint: id.String(), Profiles: w.ProfileIds, Addresses: slices.Concat(w.Ipv4Nets, w.Ipv6Nets),
-		Ingress: p.describe(w.Tiers, false), Egress: p.describe(w.Tiers, true), Interfaces: p.interfacesOf(id.String()),
+		Ingress: p.describe(w.Tiers, false, tally), Egress: p.describe(w.Tiers, true, tally), Interfaces: p.interfacesOf(id.String()),
 	}
 	return d, true
 }
@@ -70,15 +75,15 @@ func (p *Processor) DescribeHost(name string) (*Description, bool) {
 	}
 	d := &Description{
 		Endpoint: name, Host: true, Profiles: h.ProfileIds, Addresses: slices.Concat(h.ExpectedIpv4Addrs, h.ExpectedIpv6Addrs),
-		Ingress: p.describe(h.Tiers, false), Egress: p.describe(h.Tiers, true),
+		Ingress: p.describe(h.Tiers, false, nil), Egress: p.describe(h.Tiers, true, nil),
 	}
 	if len(h.ForwardTiers) > 0 {
-		d.Forward = &Forward{Ingress: p.describe(h.ForwardTiers, false), Egress: p.describe(h.ForwardTiers, true)}
+		d.Forward = &Forward{Ingress: p.describe(h.ForwardTiers, false, nil), Egress: p.describe(h.ForwardTiers, true, nil)}
 	}
 	return d, true
 }
 
-func (p *Processor) describe(tiers []*felix.TierInfo, egress bool) []Tier {
+func (p *Processor) describe(tiers []*felix.TierInfo, egress bool, tally map[counted]*Hits) []Tier {
 	out := []Tier{}
 	for _, t := range tiers {
 		names := policiesOf(t, egress)
@@ -90,14 +95,14 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool) []Tier {
 			tier.End = "pass"
 		}
 		for _, name := range names {
-			tier.Policies = append(tier.Policies, p.describePolicy(t.Name, name, egress))
+			tier.Policies = append(tier.Policies, p.describePolicy(t.Name, name, egress, tally))
 		}
 		out = append(out, tier)
 	}
 	return out
 }
 
-func (p *Processor) describePolicy(tier, name string, egress bool) Policy {
+func (p *Processor) describePolicy(tier, name string, egress bool, tally map[counted]*Hits) Policy {
 	msg := p.told.policies[ruleList{tier, name}]
 	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
 	var written []model.Rule
@@ -107,11 +112,11 @@ func (p *Processor) describePolicy(tier, name string, egress bool) Policy {
 		}
 	}
 	at := 0
-	for _, r := range rulesOf(msg, egress) {
+	for i, r := range rulesOf(msg, egress) {
 		for at < len(written) && originOf(&written[at], at) != r.RuleId { // it was not understood, and is not in force
 			at++
 		}
-		rule := Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action)}
+		rule := Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action), Hits: tally[counted{ruleList{tier, name}, egress, i}]}
 		if at < len(written) {
 			_, rule.Match, _ = strings.Cut(written[at].String(), " ")
 			at++
