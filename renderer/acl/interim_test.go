@@ -1,0 +1,116 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// tableOf has a rule for each word: "+3" allows 10.0.0.3, "-3" denies it.
+func tableOf(words string) *table {
+	t := &table{name: "t"}
+	for _, w := range strings.Fields(words) {
+		a := atom{src: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, w[1] - '0'}), 32), dst: v4.all(), sport: allPorts, dport: allPorts}
+		if w[0] == '-' {
+			a.verb = deny
+		}
+		t.add(a, &Cause{})
+	}
+	return t
+}
+
+func (t *table) words() string {
+	var out []string
+	for _, a := range t.rules {
+		b := a.src.Addr().As4()
+		out = append(out, string([]byte{"+-"[a.verb], '0' + b[3]}))
+	}
+	return strings.Join(out, " ")
+}
+
+// What tables have in common allows what both allow, and denies what either denies.
+func TestCommon(t *testing.T) {
+	for _, c := range []struct {
+		old, now, want string
+		effect         effect
+	}{
+		{"+1 +2", "+2 +3", "+2", effect{true, true}},
+		{"+1 +2", "+1 +2 +3", "+1 +2", effect{opens: true}},
+		{"+1 +2", "+2", "+2", effect{closes: true}},
+		{"-1 -2", "-2 -3", "-2 -3 -1", effect{true, true}},
+		{"-1", "-1 -2", "-1 -2", effect{closes: true}},
+		{"-1 -2", "-2", "-2 -1", effect{opens: true}},
+		{"+1", "-1", "-1", effect{true, true}},
+		{"-1", "+1", "-1", effect{true, true}},
+		{"+1 -2 +3", "+3 -4", "-2 -4 +3", effect{true, true}},
+		{"+1 +1", "+1", "+1", effect{closes: true}},
+	} {
+		old, now := tableOf(c.old), tableOf(c.now)
+		if got := common(old, now).words(); got != c.want {
+			t.Errorf("%s and %s: %s, want %s", c.old, c.now, got, c.want)
+		}
+		if got := effectOn(old, now); got != c.effect {
+			t.Errorf("%s to %s: %+v, want %+v", c.old, c.now, got, c.effect)
+		}
+	}
+	if got := common(tableOf("+1"), tableOf("+2")); len(got.rules) != 1 || got.rules[0].verb != deny {
+		t.Errorf("nothing in common: %v", got.words())
+	}
+}
+
+// listOf has a place for each word, as in tableOf; "!" denies everything.
+func listOf(words string) []place {
+	var out []place
+	for _, w := range strings.Fields(words) {
+		if w == "!" {
+			out = append(out, place{table: denyAll, denies: true})
+			continue
+		}
+		out = append(out, place{table: w[1:], denies: w[0] == '-'})
+	}
+	return out
+}
+
+// What lists have in common is in the order of both; what denies stays where it was, and no table is there twice.
+func TestCommonList(t *testing.T) {
+	for _, c := range []struct{ old, now, want string }{
+		{"+a +b !", "+a +c !", "a " + denyAll},
+		{"+a -x +b !", "+a +b -y !", "a x b y " + denyAll},
+		{"-x -y !", "-y -x !", "x y " + denyAll},
+		{"", "+a !", "a " + denyAll},
+		{"+a !", "", "a " + denyAll},
+		{"", "", ""},
+	} {
+		if got := strings.Join(names(commonList(listOf(c.old), listOf(c.now))), " "); got != c.want {
+			t.Errorf("%q and %q: %q, want %q", c.old, c.now, got, c.want)
+		}
+	}
+}
+
+// A source that joins a set is judged again at all destinations.
+func TestSourceJoinsSet(t *testing.T) {
+	s := newScene(testNode(PreDNAT))
+	s.tell(start()...)
+	rules := []*felix.Rule{{Action: "deny", SrcIpSetIds: []string{"s1"}, DstNet: []string{"10.1.1.0/24"}}, {Action: "allow"}}
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}), podMessage(0, withPolicies("", "a1")))
+	s.tell(podMessage(1, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.settle(t)
+	p := packet{podIPs[0][0], podIPs[1][0], 6, 40000, 80}
+	for _, in := range []bool{false, true, false} {
+		members := slices.DeleteFunc([]string{"10.1.1.1/32"}, func(m string) bool { return in == slices.Contains(s.w.sets["s1"].GetMembers(), m) })
+		if len(members) > 0 {
+			d := &felix.IPSetDeltaUpdate{Id: "s1", AddedMembers: members}
+			if !in {
+				d = &felix.IPSetDeltaUpdate{Id: "s1", RemovedMembers: members}
+			}
+			s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
+		}
+		s.settle(t)
+		if got := s.b.gotByService(p, "p1", "p2"); got == in {
+			t.Errorf("source in the set %v: passes %v", in, got)
+		}
+	}
+}
