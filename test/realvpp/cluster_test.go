@@ -221,6 +221,9 @@ type outcome struct {
 	address string // the backend's; "" if none got it
 	source  string // as the backend sees it
 	sent    flight
+	// answer is what the backend says, and where it does; not without an address.
+	answer flight
+	back   place
 }
 
 // attempt opens a connection from a port of its own.
@@ -286,7 +289,8 @@ func (c *cluster) exchange(from place, f flight) (outcome, error) {
 	if owner := c.nodeOf(there.sim.Src); back.door == cni.Uplink && owner != "" {
 		back.node = owner
 	}
-	home, err := c.travel(back, there.reply())
+	o.answer, o.back = there.reply(), back
+	home, err := c.travel(back, o.answer)
 	if err != nil || home.lost != "" {
 		o.why = "the reply is lost: " + home.lost
 		return o, err

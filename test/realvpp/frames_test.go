@@ -206,6 +206,14 @@ func (f *frames) put(pair int, p packet.Packet) error {
 	return unix.Sendto(f.raw, append(frame, b...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(ethertype)})
 }
 
+// knock sends a frame that VPP counts and drops: it is of no protocol there is.
+func (f *frames) knock(pair int) error {
+	const experimental = 0x88b5 // IEEE 802, local experimental
+	dst, src := vppMAC(pair), hostMAC(pair)
+	frame := binary.BigEndian.AppendUint16(append(append([]byte(nil), dst[:]...), src[:]...), experimental)
+	return unix.Sendto(f.raw, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(experimental)})
+}
+
 // probeTimeout is how long a VPP that works may take for a packet.
 const probeTimeout = 5 * time.Second
 
