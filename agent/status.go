@@ -51,6 +51,7 @@ type SourceStatus struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // wait-for-ready, resync, in-sync
 	Error  string `json:"error,omitempty"`
+	Note   string `json:"note,omitempty"` // what it was told to leave out
 }
 
 // Interfaces is what was found in VPP.
@@ -142,7 +143,7 @@ func (p *parts) status() *Status {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), why})
 	}
 	for _, src := range st.Sources {
-		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err)})
+		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err), Note: src.Note})
 	}
 	for _, ch := range st.Refused {
 		out.Refused = append(out.Refused, Refusal{Object: ch.Ref.String(), Origin: ch.Origin, Error: ch.Err.Error()})

@@ -59,7 +59,8 @@ func (s Sync) String() string {
 type SyncStatus struct {
 	Source string
 	Status Sync
-	Err    error // why it is not in sync; nil if nothing is wrong
+	Err    error  // why it is not in sync; nil if nothing is wrong
+	Note   string // what it was told to leave out; "": nothing
 }
 
 // External is a change of keyed values by an external configuration source (etcd, gRPC, …).

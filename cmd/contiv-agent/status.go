@@ -87,7 +87,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), join(vpp, st.VPP.Error))
 	for _, src := range st.Sources {
-		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(src.Status, src.Error))
+		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(join(src.Status, src.Error), src.Note))
 	}
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))

@@ -31,6 +31,7 @@ type apiServer struct {
 	oldest   int                    // watches from before are answered 410 Gone
 	down     bool                   // every request is answered 503
 	mute     bool                   // discovery is answered 503
+	secret   string                 // this resource is answered 403, and its list in discovery if it is one
 	served   map[string][]string    // kinds of custom resources, by group and version
 	asked    []string               // resource?selectors of every request
 }
@@ -194,11 +195,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	s.mu.Lock()
 	s.asked = append(s.asked, resource+"?"+q.Get("labelSelector")+q.Get("fieldSelector"))
-	down, streaming := s.down || s.mute && strings.Contains(resource, "/"), s.streaming
+	down, streaming, secret := s.down || s.mute && strings.Contains(resource, "/"), s.streaming, s.secret
 	s.mu.Unlock()
 	switch {
 	case down:
 		fail(w, http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "on fire")
+	case secret != "" && resource == secret:
+		fail(w, http.StatusForbidden, metav1.StatusReasonForbidden, "forbidden: ask somebody else")
 	case strings.Contains(resource, "/"):
 		s.discover(w, resource)
 	case resource == s.absent:

@@ -22,5 +22,6 @@
 //
 // The rights it takes, all of them list and watch, cluster-wide: services, nodes, pods, namespaces, serviceaccounts;
 // endpointslices.discovery.k8s.io; networkpolicies and servicecidrs of networking.k8s.io; whatever of policy.networking.k8s.io
-// and of Calico's groups is to count. A kind that is served and may not be read is done without, with a warning.
+// and of Calico's groups is to count. While a kind of policies is served and may not be read, nothing is in sync, unless
+// Config.IgnorePolicyKinds names it: what it denies would be let through.
 package kube

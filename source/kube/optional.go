@@ -25,6 +25,7 @@ type optional struct {
 	discovery discovery.ServerResourcesInterfaceWithContext
 	dynamic   dynamic.Interface
 	groups    []*group
+	ignore    []string      // resource.group
 	least     time.Duration // between two looks
 	missed    chan struct{} // an informer was told that its resource is not there
 	start     func(context.Context, *resource, any, func(error)) (*following, error)
@@ -55,6 +56,18 @@ func optionalGroups() []*group {
 		g.kinds = map[string]*following{}
 	}
 	return out
+}
+
+// optionalGroupNames are the groups kinds of policies are looked for in.
+func optionalGroupNames() (names []string) {
+	for _, g := range optionalGroups() {
+		for _, gv := range g.versions {
+			if !slices.Contains(names, gv.Group) {
+				names = append(names, gv.Group)
+			}
+		}
+	}
+	return names
 }
 
 // run looks until ctx is done. What the first look without an error finds goes to found; each look's result to report.
@@ -142,11 +155,11 @@ func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion
 		}
 		list, gvErr := o.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 		switch {
-		case apierrors.IsNotFound(gvErr), apierrors.IsForbidden(gvErr):
+		case apierrors.IsNotFound(gvErr):
 		case gvErr != nil:
 			err = gvErr
 		default:
-			if kinds := readable(gv, list.APIResources); len(kinds) > 0 {
+			if kinds := o.readable(gv, list.APIResources); len(kinds) > 0 {
 				return gv, kinds, nil
 			}
 		}
@@ -155,10 +168,10 @@ func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion
 }
 
 // readable are the resources this source converts and may follow.
-func readable(gv schema.GroupVersion, list []metav1.APIResource) []metav1.APIResource {
+func (o *optional) readable(gv schema.GroupVersion, list []metav1.APIResource) []metav1.APIResource {
 	return slices.DeleteFunc(slices.Clone(list), func(r metav1.APIResource) bool {
 		k, ok := convert.KindOf(gv.Group, r.Kind)
-		return !ok || k.Version != gv.Version || strings.Contains(r.Name, "/") ||
+		return !ok || k.Version != gv.Version || strings.Contains(r.Name, "/") || slices.Contains(o.ignore, r.Name+"."+gv.Group) ||
 			!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch")
 	})
 }
@@ -206,7 +219,7 @@ func (o *optional) end() {
 type following struct {
 	informer cache.SharedIndexInformer
 	synced   cache.DoneChecker
-	without  <-chan struct{} // closed when it turns out that there is no such resource, or no right to read it
+	without  <-chan struct{} // closed when it turns out that there is no such resource
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	gone     func(*item) // hears of each object that is not to be had any more

@@ -15,14 +15,15 @@ import (
 
 // resource is one kind of object to ask for.
 type resource struct {
-	name     string // plural, as in URLs and messages
-	example  runtime.Object
-	labels   string        // label selector
-	fields   string        // field selector
-	optional bool          // may be missing or forbidden: the agent does without
-	without  chan struct{} // closed when it does
-	list     func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch    func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	name        string // plural, as in URLs and messages; with the group unless that is one of Kubernetes' own
+	example     runtime.Object
+	labels      string        // label selector
+	fields      string        // field selector
+	optional    bool          // may be missing: the agent does without
+	dispensable bool          // may be forbidden: it has no policies
+	without     chan struct{} // closed when the agent does without it
+	list        func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // api is what all typed clients have in common.
@@ -51,25 +52,25 @@ func resources(c kubernetes.Interface) []resource {
 		of(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
 		of(core.ServiceAccounts(""), resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
 		of(c.NetworkingV1().NetworkPolicies(""), resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
-		of(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true}),
+		of(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true, dispensable: true}),
 	}
 }
 
-// informer makes a shared informer for r whose store holds items. health hears the result of every request; client is the
-// one the requests go through.
-func (r *resource) informer(client any, health func(error)) cache.SharedIndexInformer {
+// informer makes a shared informer for r whose store holds items. health hears the result of every request, by its verb; client
+// is the one the requests go through.
+func (r *resource) informer(client any, health func(verb string, err error)) cache.SharedIndexInformer {
 	selected := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = r.labels, r.fields }
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			selected(&o)
 			l, err := r.list(ctx, o)
-			health(err)
+			health("list", err)
 			return l, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			selected(&o)
 			w, err := r.watch(ctx, o)
-			health(err)
+			health("watch", err)
 			return w, err
 		},
 	}

@@ -41,8 +41,12 @@ type Config struct {
 	// Discover is the shortest time between two looks for kinds the API server may come to serve, or cease to; 0: 10 s.
 	// The longest, if nothing changes, is 30 times that.
 	Discover time.Duration
-	Batch    time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	// IgnorePolicyKinds are kinds of policies that are left out though the API server may serve them, by resource and group:
+	// "tiers.crd.projectcalico.org". What they deny is then not denied. Every other kind that is served has to be read: without
+	// the right to, the source is not in sync.
+	IgnorePolicyKinds []string
+	Batch             time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
+	Logger            *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 
 // Validate reports everything wrong with the configuration.
@@ -60,7 +64,20 @@ func (c *Config) Validate() error {
 	if u, err := url.Parse(c.Server); c.Server != "" && (err != nil || u.Host == "") {
 		errs = append(errs, fmt.Errorf("kube: server %q: must be https://host:port", c.Server))
 	}
+	for _, kind := range c.IgnorePolicyKinds {
+		if resource, group, _ := strings.Cut(kind, "."); resource == "" || !slices.Contains(optionalGroupNames(), group) {
+			errs = append(errs, fmt.Errorf("kube: policy kind %q: must be <resource>.<group>, the group one of %s", kind, strings.Join(optionalGroupNames(), ", ")))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// note says what is left out.
+func (c *Config) note() string {
+	if len(c.IgnorePolicyKinds) == 0 {
+		return ""
+	}
+	return "left out, whatever they deny: " + strings.Join(c.IgnorePolicyKinds, ", ")
 }
 
 // clients are the clients the configuration describes. Objects travel as protobuf where they can: a third of the work.
@@ -143,6 +160,9 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 		return err
 	}
 	s.emit = emit
+	if note := s.cfg.note(); note != "" {
+		s.log.Warn(note)
+	}
 	s.tell()
 
 	running, stop := context.WithCancel(logr.NewContextWithSlogLogger(ctx, s.log))
@@ -178,7 +198,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
 	return &optional{
 		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
-		groups: optionalGroups(), least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
+		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
 	}
 }
 
@@ -186,7 +206,10 @@ func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface
 func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
 	r.without = make(chan struct{})
-	inf := r.informer(client, func(err error) {
+	inf := r.informer(client, func(verb string, err error) {
+		if apierrors.IsForbidden(err) {
+			err = &forbidden{verb, r, err}
+		}
 		s.send(ctx, message{resource: r, request: true, err: err})
 		heard(err)
 	})
@@ -314,7 +337,7 @@ func (s *Source) heard(m message) {
 	switch {
 	case m.err == nil:
 		delete(s.faults, name)
-	case m.resource.optional && (apierrors.IsNotFound(m.err) || apierrors.IsForbidden(m.err)):
+	case m.resource.optional && apierrors.IsNotFound(m.err), m.resource.dispensable && apierrors.IsForbidden(m.err):
 		delete(s.faults, name)
 		select {
 		case <-m.resource.without:
@@ -330,6 +353,28 @@ func (s *Source) heard(m message) {
 		s.faults[name] = m.err
 	}
 }
+
+// forbidden is a request there is no right to.
+type forbidden struct {
+	verb     string
+	resource *resource
+	err      error
+}
+
+// Error says what right is missing, whatever words the API server has for it.
+func (f *forbidden) Error() string {
+	resource, group, custom := strings.Cut(f.resource.name, ".")
+	text := "no right to " + f.verb + " " + resource
+	if custom {
+		text += " in API group " + group
+	}
+	if f.resource.optional && !f.resource.dispensable {
+		text += ", which may deny something: grant it, or leave the kind out knowingly"
+	}
+	return fmt.Sprintf("%s (%v)", text, f.err)
+}
+
+func (f *forbidden) Unwrap() error { return f.err }
 
 // streamingRefused tells an API server that cannot stream lists from one that fails.
 func streamingRefused(err error) bool {
@@ -361,7 +406,7 @@ func (s *Source) tell() {
 	err := s.fault()
 	if text := fmt.Sprint(s.status, err); text != s.said {
 		s.said = text
-		s.emit(&event.SyncStatus{Source: Name, Status: s.status, Err: err})
+		s.emit(&event.SyncStatus{Source: Name, Status: s.status, Err: err, Note: s.cfg.note()})
 	}
 }
 

@@ -1,0 +1,142 @@
+package kube
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+const tiers = "tiers.crd.projectcalico.org"
+
+func newSecretive(t *testing.T, secret string) *apiServer {
+	s := newAPIServer(t)
+	s.serve(calicoCRD, "NetworkPolicy", "Tier")
+	s.put(
+		custom(calicoCRD, "NetworkPolicy", "prod", "web", map[string]any{"selector": "all()", "order": 1.5}),
+		custom(calicoCRD, "Tier", "", "sec", map[string]any{"order": int64(7)}),
+	)
+	s.secret = secret
+	return s
+}
+
+// Without the right to read a kind of policies nothing is in sync: what may be denied is not known. With it, all is.
+func TestForbiddenPoliciesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ secret, why string }{
+		{tiers, "no right to list tiers in API group crd.projectcalico.org, which may deny something"},
+		{calicoCRD, "discovery: forbidden: ask somebody else"},
+	} {
+		t.Run(c.secret, func(t *testing.T) {
+			t.Parallel()
+			s := newSecretive(t, c.secret)
+			f := followAll(t, s)
+			f.expect("wait-for-ready")
+			f.awaitFault(c.why)
+			s.set(func(s *apiServer) { s.secret = "" })
+			f.awaitSync("+CalicoNetworkPolicy prod/web +Tier sec")
+		})
+	}
+}
+
+// A right that is taken away later leaves what is known, and the status says so.
+func TestRightTakenAway(t *testing.T) {
+	t.Parallel()
+	s := newSecretive(t, "")
+	f := followAll(t, s)
+	f.expect("wait-for-ready", "resync", "+CalicoNetworkPolicy prod/web +Tier sec", "in-sync")
+	s.set(func(s *apiServer) { s.secret = tiers })
+	s.drop()
+	f.expectFault("in-sync", "in API group crd.projectcalico.org, which may deny something")
+}
+
+// A kind that is named is left out, whether there is a right to it or not, and that is said once, and in every status.
+func TestIgnoredKind(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{"", tiers} {
+		s := newSecretive(t, secret)
+		var log bytes.Buffer
+		s.set(func(s *apiServer) { s.asked = nil })
+		cfg := Config{
+			Client: s.client(t), Dynamic: s.dynamic(t), Discover: 20 * time.Millisecond, IgnorePolicyKinds: []string{tiers},
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Error(err)
+		}
+		f := followWith(t, cfg)
+		f.expect("wait-for-ready", "resync", "+CalicoNetworkPolicy prod/web", "in-sync")
+		f.stop()
+		s.set(func(s *apiServer) {
+			for _, q := range s.asked {
+				if strings.HasPrefix(q, "tiers") {
+					t.Errorf("asked for %s", q)
+				}
+			}
+		})
+		if n := strings.Count(log.String(), tiers); n != 1 {
+			t.Errorf("said %d times in the log: %s", n, &log)
+		}
+	}
+	src := New(Config{IgnorePolicyKinds: []string{tiers}})
+	src.emit = func(ev event.Event) {
+		if st, ok := ev.(*event.SyncStatus); !ok || !strings.Contains(st.Note, tiers) {
+			t.Errorf("the status does not say so: %+v", ev)
+		}
+	}
+	src.tell()
+}
+
+// Only kinds that are looked for can be left out.
+func TestIgnoredKindsAreChecked(t *testing.T) {
+	for kind, good := range map[string]bool{
+		tiers: true, "adminnetworkpolicies.policy.networking.k8s.io": true, "globalnetworkpolicies.projectcalico.org": true,
+		"networkpolicies.networking.k8s.io": false, "Tier": false, ".projectcalico.org": false, "": false,
+	} {
+		cfg := Config{IgnorePolicyKinds: []string{kind}}
+		if err := cfg.Validate(); (err == nil) != good {
+			t.Errorf("%q: %v", kind, err)
+		}
+	}
+}
+
+// awaitFault waits for a status that is not in sync and says why.
+func (f *follower) awaitFault(why string) {
+	f.t.Helper()
+	for deadline := time.After(20 * time.Second); ; {
+		select {
+		case got := <-f.events:
+			if !strings.HasPrefix(got, "wait-for-ready") && !strings.HasPrefix(got, "resync") {
+				f.t.Fatalf("event %q while a right is missing", got)
+			}
+			if strings.Contains(got, why) {
+				return
+			}
+		case <-deadline:
+			f.t.Fatalf("no status says %q", why)
+		}
+	}
+}
+
+// awaitSync waits for an update and the status after it.
+func (f *follower) awaitSync(update string) {
+	f.t.Helper()
+	told := false
+	for deadline := time.After(60 * time.Second); ; {
+		select {
+		case got := <-f.events:
+			told = told || got == update
+			if strings.HasPrefix(got, "in-sync") {
+				if !told {
+					f.t.Errorf("in sync without %q", update)
+				}
+				return
+			}
+		case <-deadline:
+			f.t.Fatal("not in sync")
+		}
+	}
+}
