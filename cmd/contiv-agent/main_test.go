@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
@@ -27,6 +30,7 @@ func TestCommands(t *testing.T) {
 		Dir:   "testdata",
 		Setup: func(env *testscript.Env) error { env.Setenv("EXAMPLES", examples+"/../../examples"); return nil },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"answering": answering,
 			"waitfor-file": func(ts *testscript.TestScript, _ bool, args []string) {
 				until(ts, "file "+args[0], func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil })
 			},
@@ -58,4 +62,15 @@ func knows(socket string, names []string) bool {
 		}
 	}
 	return true
+}
+
+// answering is an agent that says the content of a file, whatever it is asked: answering SOCKET FILE.
+func answering(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", ts.MkAbs(args[0]))
+	ts.Check(err)
+	answer := ts.ReadFile(args[1])
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) })}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(l) }()
+	ts.Defer(func() { _ = srv.Close(); <-done })
 }

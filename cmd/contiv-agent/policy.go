@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,7 +26,13 @@ func newPolicy() *cobra.Command {
 		Short: "Show the policies of a pod as they are applied, rule by rule",
 		Long: `policy shows, for each direction of a pod, the tiers in the order in which a packet meets them, their policies, the
 rules with what they match, and what happens to packets that no rule decides. It asks the agent of the pod's node over its
-unix socket; with --manifests it asks about a cluster given as files instead.`,
+unix socket; with --manifests it asks about a cluster given as files instead.
+
+If VPP counts (see run --stats-socket), each rule shows its count:
+` + counting + `
+They are of the lists that the pod's own packets meet. Who leaves the node is judged, and counted, there as well. What
+egress denies behind a service is denied where the service leads, and is not among them. A rule without a count is in
+none of the lists: it never decides, or knows no peer.`,
 		Example: "  contiv-agent policy prod/web-0\n  contiv-agent policy prod/web-0 -o json\n  contiv-agent policy --manifests examples/guestbook guestbook/frontend-0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
@@ -109,18 +116,55 @@ func describeManifests(ctx context.Context, pods []model.PodID, paths []string, 
 	return out, nil
 }
 
+// counting says what is counted.
+const counting = "packets a rule judged since its list last changed, not those that follow in a flow it allowed, of all pods here that share the list"
+
 func writePolicies(w io.Writer, d *policy.Description) {
 	where := strings.Join(d.Interfaces, ", ")
 	if where == "" {
 		where = "no interface in VPP yet"
 	}
 	fmt.Fprintf(w, "%s: %s, %s\n", d.Endpoint, where, strings.Join(d.Addresses, " "))
-	writeDirection(w, "ingress", d.Ingress, d.Profiles)
-	writeDirection(w, "egress", d.Egress, d.Profiles)
+	counts := counts(hasHits(d.Ingress) || hasHits(d.Egress))
+	writeDirection(w, "ingress", d.Ingress, d.Profiles, counts)
+	writeDirection(w, "egress", d.Egress, d.Profiles, counts)
+	switch {
+	case d.Uncounted != "":
+		fmt.Fprintf(w, "  no counts: %s\n", d.Uncounted)
+	case bool(counts):
+		fmt.Fprintf(w, "  counts: %s\n", counting)
+	}
+}
+
+func hasHits(tiers []policy.Tier) bool {
+	for _, t := range tiers {
+		for _, p := range t.Policies {
+			if slices.ContainsFunc(p.Rules, func(r policy.Rule) bool { return r.Hits != nil }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// counts tells whether there is a column of counts.
+type counts bool
+
+// cell is the column of a rule, with what is before the next one.
+func (c counts) cell(h *policy.Hits) string {
+	switch {
+	case !bool(c):
+		return ""
+	case h == nil:
+		return "-\t"
+	case h.Packets == 1:
+		return fmt.Sprintf("1 packet, %d bytes\t", h.Bytes)
+	}
+	return fmt.Sprintf("%d packets, %d bytes\t", h.Packets, h.Bytes)
 }
 
 // writeDirection writes the tiers of one direction as a packet meets them.
-func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []string) {
+func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []string, counts counts) {
 	fmt.Fprintf(w, "  %s\n", name)
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, t := range tiers {
@@ -132,7 +176,7 @@ func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []st
 			}
 			fmt.Fprintf(tw, "      %s%s\n", p.Object, staged)
 			for _, r := range p.Rules {
-				fmt.Fprintf(tw, "        %s\t%s\t%s\n", r.Name, r.Action, orAny(r.Match))
+				fmt.Fprintf(tw, "        %s\t%s\t%s%s\n", r.Name, r.Action, counts.cell(r.Hits), orAny(r.Match))
 			}
 		}
 		fmt.Fprintf(tw, "      what no rule decides: %s\n", t.End)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/trace"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // runFlags are the flags of run.
@@ -38,6 +41,7 @@ type runFlags struct {
 	journal    string
 	recheck    time.Duration
 	sessions   time.Duration
+	stats      string
 }
 
 func newRun() *cobra.Command {
@@ -73,6 +77,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
+	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
 	return cmd
 }
 
@@ -85,10 +90,34 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
+	cfg.RuleCounters = f.ruleCounters()
 	if f.once {
 		cfg.Listen, cfg.StatusSocket = "", "" // gone before anybody could ask
 	}
 	return cfg, nil
+}
+
+// ruleCounters is where VPP counts; nil: it is not asked to.
+func (f *runFlags) ruleCounters() agent.RuleCounters {
+	switch {
+	case f.stats == "" || f.sim:
+		return nil
+	case f.stats == auto: // unless startup.conf says otherwise
+		return ifThere{vpp.Stats{Socket: filepath.Join(filepath.Dir(f.vppSocket), "stats.sock")}}
+	}
+	return vpp.Stats{Socket: f.stats}
+}
+
+// ifThere is the counters of a VPP that may have none.
+type ifThere struct{ vpp.Stats }
+
+// ACLMatches implements agent.RuleCounters.
+func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
+	counters, err := s.Stats.ACLMatches(ctx, acls)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return counters, err
 }
 
 // sources are where objects come from.
