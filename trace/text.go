@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -24,8 +25,8 @@ func WriteText(w io.Writer, a Answer) {
 	}
 }
 
-// Suggest makes up to three questions that show something of the given cluster: a pod that dials a cluster IP, somebody
-// outside who dials a node port, and a pod that dials a Service without endpoints.
+// Suggest makes up to four questions that show something of the given cluster: a pod that dials a cluster IP, somebody
+// outside who dials a node port, a pod that dials a Service without endpoints, and one that a policy keeps from a Service.
 func (c *Cluster) Suggest() []Question {
 	c.world.refresh()
 	var client, idle string
@@ -74,5 +75,34 @@ func (c *Cluster) Suggest() []Question {
 	if idle != "" {
 		out = append(out, Question{client, idle, "TCP"})
 	}
+	if q, found := c.denied(); found {
+		out = append(out, q)
+	}
 	return out
+}
+
+// maxTries bounds how many connections are tried to find one that a policy denies.
+const maxTries = 200
+
+// denied is the first connection of a pod to a Service that a policy denies; false if there are no policies, or it takes
+// too long to find one.
+func (c *Cluster) denied() (Question, bool) {
+	tries := 0
+	for _, ch := range c.world.all() {
+		svc, ok := ch.Object.(*model.Service)
+		if !ok || len(svc.ClusterIPs) == 0 || len(svc.Ports) == 0 {
+			continue
+		}
+		for _, p := range c.matrixPods() {
+			port := svc.Ports[0]
+			q := Question{"pod:" + p.ID.String(), fmt.Sprintf("service:%s:%d", svc.ID, port.Port), port.Protocol.String()}
+			if a := c.Answer(q); a.Verdict == Dropped && strings.Contains(a.Reason, "denied") {
+				return q, true
+			}
+			if tries++; tries == maxTries {
+				return Question{}, false
+			}
+		}
+	}
+	return Question{}, false
 }

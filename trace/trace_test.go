@@ -166,8 +166,11 @@ func TestNextScriptCountsThroughAllDecisions(t *testing.T) {
 func TestSuggestShowsSomething(t *testing.T) {
 	c := guestbook(t, Config{})
 	qs := c.Suggest()
-	if len(qs) != 3 {
-		t.Fatalf("%d suggestions: %v, want 3", len(qs), qs)
+	if len(qs) != 4 {
+		t.Fatalf("%d suggestions: %v, want 4", len(qs), qs)
+	}
+	if a := c.Answer(qs[3]); a.Verdict != Dropped || !strings.Contains(a.Reason, "NetworkPolicy guestbook/redis") {
+		t.Errorf("%v: %s, %s; want one that a policy denies", qs[3], a.Verdict, a.Reason)
 	}
 	for _, q := range qs {
 		if a := c.Answer(q); a.Error != "" {

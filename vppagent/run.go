@@ -138,7 +138,14 @@ func (a *Agent) answer(ctx context.Context) *event.Located {
 	return l
 }
 
-// Locate finds out where addresses are in VPP.
+// Locate finds out where addresses are in VPP. An agent that has not looked at VPP yet looks, and forgets what it saw.
 func (a *Agent) Locate(ctx context.Context, l *event.Locate) (*event.Located, error) {
+	if a.stale {
+		c := a.clone()
+		if err := c.look(ctx, c.newPlanner(), event.Downstream); err != nil {
+			return nil, err
+		}
+		a = c
+	}
 	return descriptor.Locate(ctx, a.cfg.Caller.Do, a.g.world, l)
 }
