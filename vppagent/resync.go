@@ -92,6 +92,9 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 		found[k].list, found[k].err = k.Retrieve(a.g.world, d, candidates{a.g, k})
 	}
 	for _, k := range few {
+		if err := a.askMore(ctx, k, known); err != nil {
+			return err
+		}
 		read(k, known)
 	}
 	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
@@ -108,6 +111,17 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 		a.take(p, k, found[k].list, found[k].err)
 	}
 	return nil
+}
+
+// askMore adds the answers to what k asks now and did not before: of an interface that turned out to be ours.
+func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) error {
+	more := a.dumps([]*kind{k}, known)
+	if len(more) == 0 {
+		return nil
+	}
+	d, err := a.ask(ctx, more)
+	known.Join(d)
+	return err
 }
 
 // findings are what the dumps show of a kind.

@@ -1,6 +1,8 @@
 package vppagent_test
 
 import (
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -8,7 +10,9 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -61,4 +65,30 @@ func TestHalfDoneIsLookedAt(t *testing.T) {
 			l.quiet("resync")
 		})
 	}
+}
+
+// TestUntaggedIsLookedAt loses the connection and the agent after VPP made a loopback, and before it was tagged. Once it is
+// found by its MAC it is ours, and so are its addresses, which were not asked for before: that must not hide those of others.
+func TestUntaggedIsLookedAt(t *testing.T) {
+	loopback := func(name, mac string, addresses ...string) proto.Message {
+		return &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, PhysAddress: mac, IpAddresses: addresses, Vrf: 7}
+	}
+	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+	pods(l)
+	l.allConfigured(l.put(&l3.VrfTable{Id: 7}, loopback("loop", "02:00:00:00:00:00", "10.9.1.1/24", "10.9.2.1/24")))
+	l.sim.Fail(func(name string) (retval int32, lost bool) { return 0, name == "sw_interface_tag_add_del" })
+	c := l.put(loopback("loop", "02:00:00:00:00:00", "10.9.2.1/24"), loopback("lap", "02:00:00:00:00:01"))
+	if !errors.Is(c.Err, vpp.ErrDisconnected) {
+		t.Fatalf("the connection was not lost: %v", c.Err)
+	}
+	l.sim.Fail(nil)
+	l.reconnect()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	if got, want := canonical(l.sim.Dump()), canonical(fresh(t, l.want)); got != want {
+		t.Fatalf("got:\n%s\nwant:\n%s\nwrites:\n%s", got, want, strings.Join(l.writes(), "\n"))
+	}
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
 }
