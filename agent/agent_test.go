@@ -95,10 +95,10 @@ type world struct {
 	stop      func() error
 }
 
-func start(t *testing.T, change func(*Config)) *world {
+func start(t *testing.T, change func(*Config), more ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &buffer{}, committed: make(chan *event.Committed, 100)}
-	w.write("objects.yaml", objects)
+	w.write("objects.yaml", strings.Join(append([]string{objects}, more...), "\n---\n"))
 	w.run(change)
 	t.Cleanup(w.vpp.Close)
 	return w

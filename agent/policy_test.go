@@ -112,9 +112,8 @@ func checkGauges(t *testing.T, registry *prometheus.Registry, want map[string]fl
 }
 
 func TestPolicyOfAPod(t *testing.T) {
-	w := start(t, nil)
-	w.write("policies.yaml", policies)
-	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") || firstSync(c) })
+	w := start(t, nil, policies)
+	w.wait("first sync", firstSync)
 	w.settled()
 	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 	if err != nil {
@@ -146,9 +145,8 @@ func TestPolicyOfAPod(t *testing.T) {
 
 // The lists of an agent before are adopted: a second start writes nothing.
 func TestSecondStartKeepsPolicies(t *testing.T) {
-	w := start(t, nil)
-	w.write("policies.yaml", policies)
-	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") || firstSync(c) })
+	w := start(t, nil, policies)
+	w.wait("first sync", firstSync)
 	w.settled()
 	_ = w.stop()
 	dump := w.vpp.Dump()
