@@ -29,7 +29,7 @@ func TestAgents(t *testing.T) { grow(t, agentWorlds, growAgents) }
 
 func growAgents(t *testing.T, seed uint64) (flows int) {
 	w := policy.NewWorld(seed, podKinds())
-	cfg := trace.Config{Seed: seed, Agent: agent.Config{PostDNAT: true}}
+	cfg := trace.Config{Seed: seed, Agent: agent.Config{PostDNAT: seed%3 == 0}}
 	cluster := trace.NewCluster(cfg)
 	defer cluster.Close()
 	changes := allOf(w.Objects())
@@ -209,9 +209,12 @@ func (f *facts) serves(cluster *trace.Cluster, c *policy.Cluster, objects []poli
 				}
 			}
 		}
+		if flow.Src == flow.Dst {
+			continue // what it sees of itself is one of the node's addresses, too
+		}
 		want := c.Judge(&flow)
-		if hidden || flow.Src == flow.Dst {
-			want = policy.Verdict{Allowed: true, Why: "hidden by the pod's own node"}
+		if hidden && got {
+			continue // the pod's own way to itself has the same address
 		}
 		if got != want.Allowed {
 			return fmt.Sprintf("%+v: backend %v reached %v (%s), should be %v: %s", d.question, flow, got, why, want.Allowed, want.Why)

@@ -20,9 +20,10 @@
 // (ICMPv6 135 and 136; a pod may also ask for routers, and hear of them, 133 and 134).
 //
 // What no policy stops. A pod to its own address. A node to its own pods (from any of the node's addresses; probes); another
-// node's address is like one from outside. A pod that reaches itself by way of a service, and whoever else is hidden behind
-// the same address of the pod's own node: there the two cannot be told apart, and the documents of NetworkPolicy leave
-// hairpins open. (ClusterNetworkPolicy's say since July 2026 that such a pod is judged; it is not here.) From a pod to its own
+// node's address is like one from outside. (With nat44 the node's word counts for TCP, UDP and ICMP only: it gives its address to
+// the SCTP of anybody.) A pod that reaches itself by way of a service: it has the address that stands in for hidden clients
+// then. Where such clients reach the same port they cannot be told apart, and both are judged by that address. (The
+// documents of ClusterNetworkPolicy say since July 2026 that such a pod is judged; it is not here.) From a pod to its own
 // node there is no such exception: egress is judged.
 //
 // Tiers. Policies of Calico's tiers, and of the built-in ones in their places: adminnetworkpolicy and kube-admin (order

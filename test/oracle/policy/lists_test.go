@@ -79,7 +79,7 @@ func (f *facts) frontends() []netip.Prefix {
 var views = [...]struct {
 	name   string
 	v4, v6 acl.View
-}{{"cnat", acl.PostDNAT, acl.PostDNAT}}
+}{{"nat44", acl.PreDNAT, acl.PostDNAT}, {"cnat", acl.PostDNAT, acl.PostDNAT}}
 
 // node is the policy part of an agent, and a renderer for each view.
 type node struct {
@@ -192,10 +192,13 @@ type nodes []*node
 func newNodes(names []string, seed uint64) nodes {
 	var out nodes
 	for _, name := range names {
-		out = append(out, newNode(name, seed%8 == 0))
+		out = append(out, newNode(name, matchesBytes(seed)))
 	}
 	return out
 }
+
+// matchesBytes tells whether the VPPs of a world match IPv6 prefixes by whole bytes only.
+func matchesBytes(seed uint64) bool { return seed%8 == 0 }
 
 func (ns nodes) take(changes []policy.Change, f *facts) error {
 	list, err := told(changes)
@@ -291,11 +294,16 @@ func podKinds() policy.Kinds {
 }
 
 func growLists(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, podKinds())
+	kinds := podKinds()
+	if matchesBytes(seed) { // what Calico negates of IPv6 takes too many rules there
+		kinds.Calico = false
+	}
+	w := policy.NewWorld(seed, kinds)
 	f := factsOf(w.Objects())
 	ns := newNodes(f.names, seed)
 	changes := allOf(w.Objects())
 	var before *policy.Cluster
+	var last []policy.Object
 	for step := 0; ; step++ {
 		f = factsOf(w.Objects())
 		if err := ns.take(changes, f); err != nil {
@@ -322,38 +330,103 @@ func growLists(t *testing.T, seed uint64) (flows int) {
 				return flows
 			}
 		}
-		if step == stepsPerWorld {
-			sameAsFresh(t, ns, f, w, seed)
+		fresh := newNodes(f.names, seed)
+		if err := fresh.take(allOf(w.Objects()), f); err != nil {
+			t.Errorf("seed %d step %d: %v", seed, step, err)
 			return flows
 		}
+		if d := ns.differ(fresh); d != "" {
+			t.Errorf("seed %d step %d: %s", seed, step, d)
+			explainWay(t, last, w.Objects(), seed)
+			return flows
+		}
+		if step == stepsPerWorld {
+			return flows
+		}
+		last = w.Objects()
 		before, changes = c, w.Step()
 	}
 }
 
-// sameAsFresh compares what every renderer wants with what one wants that was told the final objects only.
-func sameAsFresh(t *testing.T, grown nodes, f *facts, w *policy.World, seed uint64) {
-	fresh := newNodes(f.names, seed)
-	if err := fresh.take(allOf(w.Objects()), f); err != nil {
-		t.Errorf("seed %d: %v", seed, err)
-		return
+// wayMatters tells how what a renderer wants after a change differs from what one wants that was told the final objects only.
+func wayMatters(before, after []policy.Object, seed uint64) string {
+	f := factsOf(before)
+	grown, fresh := newNodes(f.names, seed), newNodes(f.names, seed)
+	if grown.take(allOf(before), f) != nil || grown.take(difference(before, after), factsOf(after)) != nil || fresh.take(allOf(after), factsOf(after)) != nil {
+		return ""
 	}
-	for i, n := range grown {
+	return grown.differ(fresh)
+}
+
+// difference is the changes from some objects to others.
+func difference(before, after []policy.Object) []policy.Change {
+	now := map[policy.Key]policy.Object{}
+	for _, o := range after {
+		now[policy.KeyOf(o)] = o
+	}
+	var out []policy.Change
+	for _, o := range before {
+		if now[policy.KeyOf(o)] == nil {
+			out = append(out, policy.Change{Key: policy.KeyOf(o)})
+		}
+	}
+	for _, o := range after {
+		if !slices.Contains(before, o) {
+			out = append(out, policy.Change{Key: policy.KeyOf(o), Object: o})
+		}
+	}
+	return out
+}
+
+// differ compares what all renderers want.
+func (ns nodes) differ(fresh nodes) string {
+	for i, n := range ns {
 		for view := range views {
 			got, want := n.sinks[view].owners, fresh[i].sinks[view].owners
 			for _, owner := range slices.Sorted(maps.Keys(want)) {
 				for key, v := range want[owner] {
 					if !proto.Equal(v, got[owner][key]) {
-						t.Errorf("seed %d: %s depends on the way at %s, %s: %v, from scratch %v", seed, key, n.name, views[view].name, got[owner][key], v)
+						return fmt.Sprintf("%s depends on the way at %s, %s: %v, from scratch %v", key, n.name, views[view].name, got[owner][key], v)
 					}
 				}
 			}
-			for owner := range got {
+			for _, owner := range slices.Sorted(maps.Keys(got)) {
 				if want[owner] == nil && len(got[owner]) > 0 {
-					t.Errorf("seed %d: %s stays behind at %s, %s", seed, owner, n.name, views[view].name)
+					return fmt.Sprintf("%s stays behind at %s, %s", owner, n.name, views[view].name)
 				}
 			}
 		}
 	}
+	return ""
+}
+
+// explainWay prints the fewest objects with which a change leads elsewhere than no change.
+func explainWay(t *testing.T, before, after []policy.Object, seed uint64) {
+	differs := func(without policy.Key) ([]policy.Object, []policy.Object, bool) {
+		not := func(o policy.Object) bool { return policy.KeyOf(o) == without }
+		b, a := slices.DeleteFunc(slices.Clone(before), not), slices.DeleteFunc(slices.Clone(after), not)
+		return b, a, wayMatters(b, a, seed) != ""
+	}
+	if _, _, alone := differs(policy.Key{}); !alone {
+		return
+	}
+	for _, o := range slices.Concat(before, after) {
+		if _, isNode := o.(*corev1.Node); isNode {
+			continue
+		}
+		if b, a, still := differs(policy.KeyOf(o)); still {
+			before, after = b, a
+		}
+	}
+	var changed []policy.Object
+	for _, c := range difference(before, after) {
+		if c.Object != nil {
+			changed = append(changed, c.Object)
+		} else {
+			t.Logf("removed is %s", c.Key)
+		}
+	}
+	t.Errorf("in short: %s\nfrom\n%s\nby\n%s", wayMatters(before, after, seed), policy.YAML(before), policy.YAML(changed))
 }
 
 // passing tells whether a flow passes on the way that is denied before a change and after it.
@@ -386,7 +459,8 @@ func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, fl
 				want = policy.Verdict{Allowed: true, Why: "hidden by the pod's own node"}
 			}
 			got, where := n.passes(&e.flow, e.in, e.seen)
-			if got == want.Allowed || !got && flow.Proto == policy.SCTP && strict {
+			nameless := v.v4 == acl.PreDNAT && f.at[flow.Src] != "" && f.pods[flow.Src] == "" // nat44 gives SCTP of anybody the node's address
+			if got == want.Allowed || !got && flow.Proto == policy.SCTP && (strict || nameless) {
 				continue
 			}
 			return fmt.Sprintf("%s: %v %s: allowed %v (%s), should be %v: %s", v.name, e.flow, e.text, got, where, want.Allowed, want.Why)

@@ -30,7 +30,7 @@ func TestMessages(t *testing.T) {
 
 // grow grows worlds on all cores until one fails.
 func grow(t *testing.T, worlds uint64, one func(t *testing.T, seed uint64) (flows int)) {
-	n := oracle.Setting(t, "CONTIV_CASES", worlds)
+	n := oracle.Setting(t, "CONTIV_CASES", worlds/slowdown)
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var next, flows atomic.Uint64
 	var wait sync.WaitGroup
