@@ -48,6 +48,8 @@ type judged struct {
 	sources []netip.Addr // sorted: whose packets
 	remote  []*segment   // the program for these, where packets leave for anywhere but a local pod
 	last    bool         // remote comes last, and so need not name sources where it allows
+	clauses int          // how many it has
+	sets    []string     // of destinations, one for each time it is named
 }
 
 // residueGroup is one table of residues: those of some programs at all destinations where they are the same.
@@ -120,6 +122,7 @@ func (r *Renderer) judgeProgram(p *program) {
 		r.judged[p] = j
 	}
 	j.sources = sources
+	j.measure()
 	if len(sources) == 0 {
 		delete(r.judged, p)
 	}

@@ -340,7 +340,9 @@ func linesOf(a *vppacl.ACL) []line {
 		ip := r.GetIpRule()
 		out[i] = line{
 			r.GetAction() != vppacl.ACL_Rule_DENY, prefix(ip.GetIp().GetSourceNetwork()), prefix(ip.GetIp().GetDestinationNetwork()),
-			uint8(ip.GetIp().GetProtocol()), [2]uint16{0, 65535}, [2]uint16{0, 65535},
+			uint8(ip.GetIp().GetProtocol()),
+			[2]uint16{0, 65535},
+			[2]uint16{0, 65535},
 		}
 		l := &out[i]
 		ports := func(proto uint8, s, d *vppacl.ACL_Rule_IpRule_PortRange) {

@@ -8,19 +8,25 @@ import (
 	"strconv"
 )
 
-// weight is about how many rules remote would have, as a power of two: it does not change at every member of a set.
-func (j *judged) weight(sets map[string]*ipset) int {
-	n := 0
+// measure counts what weight is made of. It holds until the program's steps change.
+func (j *judged) measure() {
+	j.clauses, j.sets = 0, nil
 	for i := range j.p.steps {
 		for k := range j.p.steps[i].clauses {
-			n++
+			j.clauses++
 			for _, m := range j.p.steps[i].clauses[k].matches {
-				for _, id := range m.dst.sets {
-					if s := sets[id]; s != nil {
-						n += s.nets[v4].size + s.nets[v6].size
-					}
-				}
+				j.sets = append(j.sets, m.dst.sets...)
 			}
+		}
+	}
+}
+
+// weight is about how many rules remote would have, as a power of two: it does not change at every member of a set.
+func (j *judged) weight(sets map[string]*ipset) int {
+	n := j.clauses
+	for _, id := range j.sets {
+		if s := sets[id]; s != nil {
+			n += s.nets[v4].size + s.nets[v6].size
 		}
 	}
 	return bits.Len(uint(n * len(j.sources)))
