@@ -101,7 +101,7 @@ func (p *policyCase) begin(seed uint64) error {
 	kinds := policy.AllKinds()
 	kinds.Hosts = false // their objects are not bound to the pods of the test
 	p.world, p.talks, p.differences = policy.NewWorld(seed, kinds), nil, nil
-	p.rng, p.port = rand.New(rand.NewPCG(seed, 4)), uint16(33000+seed*137%30000)
+	p.rng = rand.New(rand.NewPCG(seed, 4)) // the ports go on: what NAT remembers of the cluster before is not asked for
 	clear(p.streams)
 	defer time.Sleep(settle)
 	return p.everywhere(func(w *twin) error { return w.both(&vlib.CliInband{Cmd: "clear acl-plugin sessions"}) })
@@ -358,7 +358,8 @@ func (p *policyCase) next(t *policyTalk) error {
 		}
 		return k
 	}
-	if p.rng.IntN(2) == 0 { // whoever was dialled speaks first: only whether both VPPs do the same can be said
+	asked := p.rng.IntN(2) == 0
+	if asked { // whoever was dialled speaks first: that may be a connection of its own, and what follows the answers to it
 		if _, err := p.travel(t.back, t.answer.both(established)); err != nil {
 			return err
 		}
@@ -372,7 +373,7 @@ func (p *policyCase) next(t *policyTalk) error {
 	if !got {
 		p.ended++
 	}
-	if got != want.Allowed && t.flow.Proto != policy.SCTP {
+	if got != want.Allowed && t.flow.Proto != policy.SCTP && !(got && asked) {
 		return &wrongVerdict{flow: t.flow, got: o.verdict + " " + o.why, want: want, about: "later: "}
 	}
 	return nil

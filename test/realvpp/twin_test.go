@@ -55,6 +55,7 @@ type twin struct {
 	beside  *plainConn // to the simulated VPP; nil before it is needed
 	lost    int        // packets that were sent twice
 	packets int        // packets that were sent
+	way     string     // of the last one, in the simulated VPP
 	last    scene      // what was sent last
 	chances int        // how often a port made up was by chance the one it replaced
 }
@@ -444,6 +445,7 @@ func nextScript(script, options []int) []int {
 func (w *twin) play(story []scene) (landed []landing, d *difference) {
 	for i, s := range story {
 		fate := w.sim.Send(s.in, s.sent.sim)
+		w.way = fmt.Sprint(fate.Hops)
 		l, why := w.match(s.sent, fate.Out, s.real)
 		if quiet := w.hush(fate, s.real); why != "" && !quiet {
 			d = &difference{in: s.in, sent: s.sent, sim: fate.Out, real: s.real, why: why}
