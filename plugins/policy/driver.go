@@ -32,14 +32,35 @@ type Node struct {
 	Overlay    string                // interface to the other nodes' pods; "" if that is the uplink
 	Host       string                // interface to the node's own network stack; "" if there is none
 	Addrs      []netip.Addr          // the node's own addresses, sorted
-	Hairpin    []netip.Addr          // addresses that stand in for a pod that reached itself by way of a service
-	Frontends  []netip.Prefix        // destinations that may still be translated, sorted
+	Hairpin    []netip.Addr          // addresses that stand in for clients of services: a pod that reached itself, or whoever dialled an Outer that hides him
+	Frontends  []netip.Prefix        // destinations that may still be translated and keep their clients, sorted: cluster IPs
+	Outer      []Outer               // ports of services at other addresses, sorted
 	ByteMatch6 bool                  // VPP matches IPv6 prefixes by whole bytes only (before 25.06)
+}
+
+// Outer is a port of a service at an address that is no cluster IP: an external one, or a node's.
+type Outer struct {
+	Addr     netip.Addr
+	Proto    uint8 // TCP or UDP, as a number
+	Port     uint16
+	Hides    bool             // whoever dials it gets a Hairpin address as source, whichever backend it is led to
+	Backends []netip.AddrPort // at least one
+}
+
+func (o Outer) equal(p Outer) bool {
+	return o.Addr == p.Addr && o.Proto == p.Proto && o.Port == p.Port && o.Hides == p.Hides && slices.Equal(o.Backends, p.Backends)
+}
+
+func sameOuter(a, b []Outer) bool {
+	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
+		return true
+	}
+	return slices.EqualFunc(a, b, Outer.equal)
 }
 
 func (n *Node) equal(o *Node) bool {
 	return maps.Equal(n.Interfaces, o.Interfaces) && slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink && n.Overlay == o.Overlay && n.Host == o.Host &&
-		slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) && slices.Equal(n.Frontends, o.Frontends) &&
+		slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) && slices.Equal(n.Frontends, o.Frontends) && sameOuter(n.Outer, o.Outer) &&
 		n.ByteMatch6 == o.ByteMatch6
 }
 

@@ -8,15 +8,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Translations is a renderer of services that renders nothing: it counts the addresses that services translate, for they
-// are no destination a policy can judge, and keeps what is known about the node. Being told what the other renderers are
-// told, it agrees with them, and costs what changes.
+// Translations is a renderer of services that renders nothing: it counts the cluster IPs, for they are no destination a policy
+// can judge, lists where services are reached otherwise, and keeps what is known about the node. Being told what the other
+// renderers are told, it agrees with them, and costs what changes.
 type Translations struct {
-	node      renderer.NodeState
-	uses      map[netip.Addr]int // addresses of services → how many have it
-	nodePorts map[model.ServiceID]bool
-	nodeIPs   []netip.Addr
-	changed   bool // since taken was called
+	node    renderer.NodeState
+	uses    map[netip.Addr]int // cluster IPs → how many services have it
+	nodeIPs *renderer.IPAddresses
+	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
+	outer   []Outer                      // all of theirs, sorted; never changed, only replaced
+	stale   bool                         // outer is
+	changed bool                         // since taken was called
 }
 
 var (
@@ -25,30 +27,18 @@ var (
 )
 
 func newTranslations() *Translations {
-	return &Translations{uses: map[netip.Addr]int{}, nodePorts: map[model.ServiceID]bool{}, changed: true}
+	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
-// count adds a service once, or takes it away.
+// count adds a service's cluster IPs once, or takes them away.
 func (t *Translations) count(svc *renderer.ContivService, by int) {
-	for _, set := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
-		for _, a := range set.Addrs() {
-			before := t.uses[a]
-			if t.uses[a] = before + by; t.uses[a] == 0 {
-				delete(t.uses, a)
-			}
-			t.changed = t.changed || (before == 0 || before+by == 0) && !t.ranged(a)
+	for _, a := range svc.ClusterIPs.Addrs() {
+		before := t.uses[a]
+		if t.uses[a] = before + by; t.uses[a] == 0 {
+			delete(t.uses, a)
 		}
+		t.changed = t.changed || (before == 0 || before+by == 0) && !t.ranged(a)
 	}
-	if !svc.HasNodePort() {
-		return
-	}
-	before := len(t.nodePorts) > 0
-	if by > 0 {
-		t.nodePorts[svc.ID] = true
-	} else {
-		delete(t.nodePorts, svc.ID)
-	}
-	t.changed = t.changed || before != (len(t.nodePorts) > 0)
 }
 
 // ranged tells whether an address is in a range cluster IPs are from: nothing but a service is there, in any case.
@@ -59,28 +49,31 @@ func (t *Translations) ranged(a netip.Addr) bool {
 // AddService implements renderer.ServiceRendererAPI.
 func (t *Translations) AddService(svc *renderer.ContivService) error {
 	t.count(svc, 1)
+	t.expose(svc)
 	return nil
 }
 
 // UpdateService implements renderer.ServiceRendererAPI.
 func (t *Translations) UpdateService(old, now *renderer.ContivService, _ []*renderer.ContivService) error {
-	if old.ClusterIPs.Equal(now.ClusterIPs) && old.ExternalIPs.Equal(now.ExternalIPs) && old.HasNodePort() == now.HasNodePort() {
-		return nil
+	if !old.ClusterIPs.Equal(now.ClusterIPs) {
+		t.count(old, -1)
+		t.count(now, 1)
 	}
-	t.count(old, -1)
-	t.count(now, 1)
+	t.expose(now)
 	return nil
 }
 
 // DeleteService implements renderer.ServiceRendererAPI.
 func (t *Translations) DeleteService(svc *renderer.ContivService, _ []*renderer.ContivService) error {
 	t.count(svc, -1)
+	t.hide(svc.ID)
 	return nil
 }
 
 // UpdateNodePortServices implements renderer.ServiceRendererAPI.
 func (t *Translations) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*renderer.ContivService) error {
-	t.nodeIPs, t.changed = nodeIPs.Addrs(), true
+	t.nodeIPs, t.changed = nodeIPs, true
+	t.exposeAgain()
 	return nil
 }
 
@@ -93,17 +86,19 @@ func (t *Translations) UpdateLocalBackendIfs(_, _ renderer.Interfaces) error { r
 // UpdateNode implements renderer.NodeRenderer.
 func (t *Translations) UpdateNode(node renderer.NodeState) error {
 	t.node, t.changed = node, true
+	t.exposeAgain()
 	return nil
 }
 
 // Resync implements renderer.ServiceRendererAPI.
 func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
 	clear(t.uses)
-	clear(t.nodePorts)
+	clear(t.exposed)
+	t.nodeIPs, t.changed, t.stale = ev.NodeIPs, true, true
 	for _, svc := range ev.Services {
 		t.count(svc, 1)
+		t.expose(svc)
 	}
-	t.nodeIPs, t.changed = ev.NodeIPs.Addrs(), true
 	return nil
 }
 
@@ -118,17 +113,14 @@ func (t *Translations) fill(n *Node) {
 	if t.node.Loopback.IsValid() {
 		n.Hairpin = []netip.Addr{t.node.Loopback}
 	}
-	n.Frontends = t.frontends()
+	n.Frontends, n.Outer = t.frontends(), t.outers()
 }
 
-// frontends are the ranges of cluster IPs, and the addresses of services that are in none of them.
+// frontends are the ranges of cluster IPs, and those that are in none of them.
 func (t *Translations) frontends() []netip.Prefix {
 	var addrs []netip.Addr
 	for a := range t.uses {
 		addrs = append(addrs, a)
-	}
-	if len(t.nodePorts) > 0 {
-		addrs = append(addrs, t.nodeIPs...)
 	}
 	var out []netip.Prefix
 	for _, r := range t.node.ServiceCIDRs {
