@@ -103,8 +103,10 @@ func New(cfg Config) *Agent {
 	if cfg.Descriptors == nil {
 		cfg.Descriptors = descriptor.All()
 	}
-	a := &Agent{cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{}, wake: make(chan struct{}, 1)}
-	a.questions = make(chan func())
+	a := &Agent{
+		cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{},
+		wake: make(chan struct{}, 1), questions: make(chan func()),
+	}
 	a.history.limit = max(cfg.History, 0)
 	a.openJournal()
 	a.publish()

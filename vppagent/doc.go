@@ -14,6 +14,7 @@
 //	levels:  early removals ─▶ puts, what others need first ─▶ removals, what others need last  │
 //	         (what is in the way)                              (nobody waits for them)          │
 //	            │ EXECUTE: all requests of a level in one pipelined batch ──▶ vpp.Conn ──▶ VPP ─┘
+//	            │          (thousands of creations in bunches: VPP is at work while the next are prepared)
 //	            ▼
 //	        OBSERVE: status per value · retries with back-off · history · snapshot
 //

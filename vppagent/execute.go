@@ -73,26 +73,26 @@ func (x *execution) stream(ctx context.Context, level []Step) (lost error) {
 		b := x.prepare(chunk)
 		b.calls = appendCalls(nil, b.requests)
 		if out != nil {
-			if lost = x.settle(ctx, out, <-replies); lost != nil {
+			if lost = x.conclude(ctx, out, <-replies); lost != nil {
 				x.finishAll(out, lost)
 				x.finishAll(b, lost)
 				return lost
 			}
 		}
 		sent := make(chan []vpp.Reply, 1)
-		go func() { sent <- x.a.cfg.Caller.Do(ctx, b.calls...) }() // waited for by settle
+		go func() { sent <- x.a.cfg.Caller.Do(ctx, b.calls...) }() // waited for by conclude
 		if out != nil {
 			x.finishAll(out, nil)
 		}
 		out, replies = b, sent
 	}
-	lost = x.settle(ctx, out, <-replies)
+	lost = x.conclude(ctx, out, <-replies)
 	x.finishAll(out, lost)
 	return lost
 }
 
-// settle takes in the replies to a bunch, and sends what follows from them.
-func (x *execution) settle(ctx context.Context, b *bunch, replies []vpp.Reply) error {
+// conclude takes in the replies to a bunch, and sends what follows from them.
+func (x *execution) conclude(ctx context.Context, b *bunch, replies []vpp.Reply) error {
 	next, lost := x.take(b.requests, replies)
 	if lost != nil {
 		return lost

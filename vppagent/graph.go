@@ -228,23 +228,7 @@ func (g *graph) setDeps(v *value) {
 	if state == nil {
 		state = v.have
 	}
-	var deps, loose []*value
-	if state != nil && v.kind != nil && v.kind.Dependencies != nil {
-		list := v.kind.Dependencies(state)
-		if len(list) > 0 {
-			deps = make([]*value, 0, len(list)+1)
-		}
-		for _, d := range list {
-			switch {
-			case d.AnyOf != "":
-				deps = append(deps, g.anyNode(d.AnyOf))
-			case d.Loose:
-				loose = append(loose, g.node(d.Key))
-			default:
-				deps = append(deps, g.node(d.Key))
-			}
-		}
-	}
+	deps, loose := g.dependencies(v.kind, state)
 	if v.want == nil && state != nil && v.base != nil {
 		deps = append(deps, v.base) // no part of it any more, but still removed before it
 	}
@@ -266,6 +250,28 @@ func (g *graph) setDeps(v *value) {
 		d.dependents[v] = struct{}{}
 	}
 	v.deps = deps
+}
+
+// dependencies are the nodes of what a state of a kind depends on; without either there are none.
+func (g *graph) dependencies(k *kind, state any) (hard, loose []*value) {
+	if k == nil || k.Dependencies == nil || state == nil {
+		return nil, nil
+	}
+	list := k.Dependencies(state)
+	if len(list) > 0 {
+		hard = make([]*value, 0, len(list)+1)
+	}
+	for _, d := range list {
+		switch {
+		case d.AnyOf != "":
+			hard = append(hard, g.anyNode(d.AnyOf))
+		case d.Loose:
+			loose = append(loose, g.node(d.Key))
+		default:
+			hard = append(hard, g.node(d.Key))
+		}
+	}
+	return hard, loose
 }
 
 func (g *graph) setDerived(v *value, touch func(*value)) {
@@ -300,7 +306,10 @@ func (g *graph) setDerived(v *value, touch func(*value)) {
 
 // collect forgets a node nobody speaks of any more.
 func (g *graph) collect(v *value) {
-	if v.msg != nil || v.want != nil || v.have != nil || v.unsure || len(v.dependents)+len(v.derived)+len(v.parts)+len(v.users) > 0 || v.bad != nil {
+	if v.msg != nil || v.bad != nil || v.want != nil || v.have != nil || v.unsure {
+		return
+	}
+	if len(v.dependents)+len(v.derived)+len(v.parts)+len(v.users) > 0 {
 		return
 	}
 	if v.any != "" {

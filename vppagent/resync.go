@@ -71,7 +71,8 @@ func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 	}
 }
 
-// retrieve dumps kinds of values, in two batches: the interfaces first, as the other questions depend on them.
+// retrieve dumps kinds of values: the interfaces first, as the other questions depend on them; then the kinds with few
+// values; then those with thousands, which are read side by side.
 func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 	if err := a.learnInterfaces(ctx, p); err != nil {
 		return err
@@ -97,14 +98,7 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 		}
 		read(k, known)
 	}
-	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
-	d.Join(known)
-	var reading sync.WaitGroup
-	for _, k := range many { // what is answered first is read while VPP shows the rest
-		reading.Go(func() { read(k, d) })
-	}
-	reading.Wait()
-	if err := lost(all()); err != nil {
+	if err := a.readMany(ctx, many, known, read); err != nil {
 		return err
 	}
 	for _, k := range kinds {
@@ -122,6 +116,18 @@ func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) er
 	d, err := a.ask(ctx, more)
 	known.Join(d)
 	return err
+}
+
+// readMany reads what is answered first while VPP shows the rest.
+func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Dump, read func(*kind, *descriptor.Dump)) error {
+	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
+	d.Join(known)
+	var reading sync.WaitGroup
+	for _, k := range many {
+		reading.Go(func() { read(k, d) })
+	}
+	reading.Wait()
+	return lost(all())
 }
 
 // findings are what the dumps show of a kind.
