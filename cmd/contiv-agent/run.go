@@ -42,6 +42,7 @@ type runFlags struct {
 	recheck    time.Duration
 	sessions   time.Duration
 	stats      string
+	ignored    []string
 }
 
 func newRun() *cobra.Command {
@@ -66,6 +67,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
 	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's; an agent should not reach it by a cluster IP it programs itself")
+	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): what they deny is let through. Without it, the agent waits for the right to read every kind that is served")
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
 	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
@@ -131,11 +133,14 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 		out[manifest.Name] = manifest.New(cfg)
 	}
 	if f.kubeconfig != "" || f.inCluster {
-		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, Logger: log}
+		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Logger: log}
 		if err := cfg.Validate(); err != nil {
 			return nil, usage(err)
 		}
 		out[kube.Name] = kube.New(cfg)
+	}
+	if len(f.ignored) > 0 && out[kube.Name] == nil {
+		return nil, usage(errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
 	}
 	if len(out) == 0 {
 		return nil, usage(errors.New("no source: give --manifests, --kubeconfig or --in-cluster"))
