@@ -23,7 +23,7 @@ type Stats struct {
 // Counter is how much something has counted.
 type Counter struct {
 	Packets uint64
-	Bytes   uint64 // without what is before the IP header
+	Bytes   uint64 // of the packet as it was there: the IP packet where it came in, with its Ethernet header where it leaves
 }
 
 // ErrStatsBusy tells that the segment changed whenever it was read.

@@ -50,7 +50,8 @@ func TestLists(t *testing.T) {
 		}
 	}
 	want := []vppagent.Listed{
-		{Interface: "tap1", Place: 0, Index: indices["b"], Value: values["b"]}, {Interface: "tap1", Place: 1, Index: 2},
+		{Interface: "tap1", Place: 0, Index: indices["b"], Value: values["b"]},
+		{Interface: "tap1", Place: 1, Index: 2},
 		{Interface: "tap1", Output: true, Place: 0, Index: indices["a"], Value: values["a"]},
 		{Interface: "tap1", Output: true, Place: 1, Index: indices["b"], Value: values["b"]},
 	}

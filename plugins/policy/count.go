@@ -5,7 +5,7 @@ import "github.com/contiv-agent/contiv-agent/model"
 // Hits is how much a rule judged: packets that belong to no flow that was judged before.
 type Hits struct {
 	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"` // of IP
+	Bytes   uint64 `json:"bytes"` // of IP, and of the Ethernet header it got where it leaves VPP
 }
 
 // Counted is a list of rules that a driver programmed, with what each of them judged.
