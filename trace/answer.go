@@ -94,6 +94,8 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
 			return c.failed(j, options, Dropped, fmt.Sprintf("%s goes to %s, not to the client", icmpText(j.packet), j.end))
 		}
 		return c.failed(j, options, Rejected, icmpText(j.packet))
+	case j.denied && j.packet.Src != p.Src:
+		return c.failed(j, options, Dropped, fmt.Sprintf("%s: the client is hidden behind %s", j.lost, j.packet.Src))
 	case j.lost != "":
 		return c.failed(j, options, Dropped, j.lost)
 	case !j.end.outside && j.packet.Src == j.packet.Dst && p.Src != p.Dst:

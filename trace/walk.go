@@ -58,6 +58,7 @@ type journey struct {
 	end    place
 	packet sim.Packet // as it arrived; as it was last seen if lost
 	lost   string     // why it got nowhere; "" if it arrived
+	denied bool       // that is because policies deny it
 	// allowed are the policy rules that let it pass, each once, in the order it met them.
 	allowed []string
 }
@@ -72,7 +73,7 @@ func (c *Cluster) travel(from place, p sim.Packet) journey {
 		if len(fate.Out) == 0 {
 			j.packet, j.lost = fate.Last, at.name+": nothing left VPP"
 			if n := len(j.hops); denied != "" {
-				j.lost = denied
+				j.lost, j.denied = denied, true
 			} else if n > 0 {
 				j.lost = j.hops[n-1]
 			}
