@@ -30,7 +30,7 @@ var elsewhere = map[string]string{
 }
 
 // telling are the commands that look at texts, which the simulated VPP's scripts compare already.
-var telling = []string{"dump", "cmp", "cp", "status", "log", "trace", "stdout", "stderr", "exists"}
+var telling = []string{"dump", "cmp", "cp", "status", "policy", "log", "trace", "stdout", "stderr", "exists"}
 
 // TestVPPScenarios plays the stories of test/scenario with a real VPP on every node, and a simulated one beside it.
 func TestVPPScenarios(t *testing.T) {
