@@ -82,6 +82,8 @@ type script struct {
 	*cluster
 	dir   string
 	talks map[string]*standing
+	// streams are those who talked SCTP: NAT remembers the pair, without ports, and the next question would not be about a new connection.
+	streams map[[2]netip.Addr]bool
 }
 
 // standing is a connection that stays.
@@ -91,7 +93,7 @@ type standing struct {
 }
 
 func play(t *testing.T, path string, a *txtar.Archive) {
-	s := &script{dir: t.TempDir(), talks: map[string]*standing{}, cluster: newCluster(path, agent.Config{})}
+	s := &script{dir: t.TempDir(), talks: map[string]*standing{}, streams: map[[2]netip.Addr]bool{}, cluster: newCluster(path, agent.Config{})}
 	t.Cleanup(s.close)
 	if err := s.unpack(a); err != nil {
 		t.Fatal(err)
@@ -401,6 +403,12 @@ func (s *script) pkt(args []string) error {
 	}
 	if p.Dst.Is6() && s.serves(p.Dst) {
 		return nil // services are not translated for IPv6
+	}
+	if pair := [2]netip.Addr{p.Src, p.Dst}; p.Proto == model.SCTP {
+		if s.streams[pair] {
+			return nil
+		}
+		s.streams[pair] = true
 	}
 	if s.sticky(p) && len(w.addresses) > 1 {
 		return s.sticks(from, p, w)
