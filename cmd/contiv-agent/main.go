@@ -1,4 +1,4 @@
-// Command contiv-agent turns Kubernetes Services into VPP configuration, on a node, in a simulation, or as an answer to a question.
+// Command contiv-agent turns Kubernetes Services and network policies into VPP configuration, on a node, in a simulation, or as an answer to a question.
 //
 // Invariant: it holds no logic; flags become a configuration, the rooms do the work, errors become exit codes.
 package main
@@ -77,9 +77,9 @@ func run(ctx context.Context, args []string) int {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "contiv-agent",
-		Short: "Kubernetes Services on FD.io VPP",
-		Long: `contiv-agent turns Kubernetes Services into configuration of FD.io VPP over its binary API,
-keeps VPP equal to it, and explains the fate of any packet.
+		Short: "Kubernetes Services and network policies on FD.io VPP",
+		Long: `contiv-agent turns Kubernetes Services and network policies into configuration of FD.io VPP over its
+binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" a difference, or "status" the agent not in sync or something unwell.`,
