@@ -27,38 +27,43 @@ type node struct {
 	vpp    *sim.VPP
 	cni    *cni.CNI
 	agent  *agent.Stepper
+
+	committed func(*event.Committed) // nil: nobody looks
 }
 
 // cluster is all nodes. The nodes of a random cluster never change but for their labels.
 type cluster struct {
 	nodes map[string]*node
 	names []string
+	pods  map[model.Ref][]netip.Addr // their addresses, of those that are no more as well
 }
 
 const source = "objects"
 
 // newCluster is a cluster of these objects, at rest.
 func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
-	c := &cluster{nodes: map[string]*node{}}
+	c := &cluster{nodes: map[string]*node{}, pods: map[model.Ref][]netip.Addr{}}
 	changes, err := told(policy.Since(nil, objects))
 	if err != nil {
 		return nil, err
 	}
+	c.know(changes)
 	for _, ch := range changes {
 		obj, ok := ch.Object.(*model.Node)
 		if !ok {
 			continue
 		}
 		v := sim.New(sim.Config{Seed: seed, PuntLocal: true, LogLimit: 1})
-		a, err := agent.NewStepper(context.Background(), agent.Config{
+		n := &node{name: obj.Name, object: obj, vpp: v, cni: cni.New(v, obj.Name)}
+		n.agent, err = agent.NewStepper(context.Background(), agent.Config{
 			NodeName: obj.Name, Dial: v.Dial, Sources: map[string]agent.Source{source: agent.Fed{}},
-			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed),
+			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed), OnCommitted: n.onCommitted,
 		})
 		if err != nil {
 			c.close()
 			return nil, err
 		}
-		c.nodes[obj.Name] = &node{name: obj.Name, object: obj, vpp: v, cni: cni.New(v, obj.Name), agent: a}
+		c.nodes[obj.Name] = n
 		c.names = append(c.names, obj.Name)
 	}
 	for _, n := range c.nodes {
@@ -81,6 +86,12 @@ func (c *cluster) close() {
 	for _, n := range c.nodes {
 		n.agent.Close()
 		n.vpp.Close()
+	}
+}
+
+func (n *node) onCommitted(ev *event.Committed) {
+	if n.committed != nil {
+		n.committed(ev)
 	}
 }
 

@@ -10,6 +10,10 @@
 // the old or the new ones meanwhile, and nobody else. Nodes do not wait for each other: what one has opened already while another is
 // still to close it passes, and no node can know.
 //
-// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins with
-// their first list.
+// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins when
+// the transaction with their first lists is done. Pods that are no more send nothing.
+//
+// While VPP refuses requests, two things are let pass that are holes until the retry: a new pod whose first lists were refused may get
+// them before its neighbours have theirs, and what is sent to a service that goes may leave untranslated if VPP refuses
+// the list that closes its address.
 package transient

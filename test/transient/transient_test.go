@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
@@ -108,6 +110,7 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 		g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
 		return false
 	}
+	defer g.c.know(list)
 	order := slices.Clone(g.c.names)
 	g.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 	for _, name := range order {
@@ -152,8 +155,10 @@ func (m manner) String() string {
 // change leads one node to the new objects, and returns what was seen meanwhile.
 func (c *cluster) change(how manner, list []event.Change, asked []probe, lives []*live) (looks []*watch, err error) {
 	n := c.nodes[how.node]
+	gone, dead := goneDoors(list), c.dead(list)
 	look := func(fresh []string, do func() error) {
-		w := newWatch(c, n, asked, fresh, lives)
+		w := newWatch(c, n, asked, fresh, gone, lives, how.faults != 0)
+		w.dead = dead
 		looks = append(looks, w)
 		if err == nil {
 			err = n.unwilling(how.faults, do)
@@ -171,6 +176,36 @@ func (c *cluster) change(how manner, list []event.Change, asked []probe, lives [
 	}
 	look(fresh, feed)
 	return looks, err
+}
+
+// goneDoors are the interfaces of pods that are no more.
+func goneDoors(list []event.Change) []string {
+	var out []string
+	for _, ch := range list {
+		if pod, _ := ch.Object.(*model.Pod); ch.Ref.Kind == model.KindPod && (pod == nil || pod.Finished) {
+			out = append(out, cni.PodInterface(model.PodID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}))
+		}
+	}
+	return out
+}
+
+// dead are the addresses of pods that are no more, which lead out by the uplink now.
+func (c *cluster) dead(list []event.Change) (out []netip.Addr) {
+	for _, ch := range list {
+		if pod, _ := ch.Object.(*model.Pod); ch.Ref.Kind == model.KindPod && (pod == nil || pod.Finished) {
+			out = append(out, c.pods[ch.Ref]...)
+		}
+	}
+	return out
+}
+
+// know notes the addresses of pods.
+func (c *cluster) know(list []event.Change) {
+	for _, ch := range list {
+		if pod, _ := ch.Object.(*model.Pod); pod != nil {
+			c.pods[ch.Ref] = pod.IPs
+		}
+	}
 }
 
 // plumb makes and removes interfaces and returns the names of the new ones.

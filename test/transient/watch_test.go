@@ -2,10 +2,13 @@ package transient_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
 // watch looks at a cluster while one node changes.
@@ -13,11 +16,16 @@ type watch struct {
 	c        *cluster
 	n        *node
 	probes   []probe
-	fresh    map[string]bool // interfaces of n that have no lists yet
+	fresh    map[string]bool // interfaces of n that are new: whether they have lists
+	gone     []string        // interfaces of n whose pods are no more
+	dead     []netip.Addr    // addresses of such pods
 	before   [][]arrival
 	during   []sighting // what was not there before
 	seen     map[sighting]bool
 	messages []string
+	faults   bool // VPP refuses some requests
+	txns     int  // transactions
+	listed   int  // the one with the first lists of a new interface; 0: none got any
 	lives    []*live
 	holes    []sighting
 }
@@ -29,22 +37,36 @@ type sighting struct {
 	after   int // how many messages; not part of its name
 }
 
-func newWatch(c *cluster, n *node, probes []probe, fresh []string, lives []*live) *watch {
-	w := &watch{c: c, n: n, probes: probes, fresh: map[string]bool{}, seen: map[sighting]bool{}, lives: lives}
+func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives []*live, faults bool) *watch {
+	w := &watch{c: c, n: n, probes: probes, gone: gone, fresh: map[string]bool{}, seen: map[sighting]bool{}, lives: lives, faults: faults}
 	for _, name := range fresh {
-		w.fresh[name] = true
+		w.fresh[name] = false
 	}
 	w.before = make([][]arrival, len(probes))
 	for i := range probes {
-		w.before[i] = slices.DeleteFunc(c.arrivals(&probes[i]), func(a arrival) bool { return w.unborn(i, a) })
+		w.before[i] = slices.DeleteFunc(c.arrivals(&probes[i]), func(a arrival) bool { return w.exempt(i, a) })
 	}
 	n.vpp.After(w.look)
+	n.committed = w.committed
 	return w
 }
 
-// unborn tells that a packet arrives, or comes in, by an interface that has no lists yet.
-func (w *watch) unborn(i int, a arrival) bool {
-	return w.probes[i].node == w.n.name && w.fresh[w.probes[i].door] || a.node == w.n.name && w.fresh[a.door]
+// exempt tells that a packet arrives, or comes in, by an interface where nothing is judged.
+func (w *watch) exempt(i int, a arrival) bool {
+	unjudged := func(node, door string) bool {
+		_, fresh := w.fresh[door]
+		return node == w.n.name && (fresh || slices.Contains(w.gone, door))
+	}
+	if a.door == cni.Uplink && slices.Contains(w.dead, a.dst) {
+		return true // to nobody
+	}
+	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && w.probes[i].astray(a)
+}
+
+// astray tells that nobody translated a packet for a service, so that it left for whoever has that address outside. If VPP
+// refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
+func (p *probe) astray(a arrival) bool {
+	return p.service && a.dst == p.packet.Dst && a.door == cni.Uplink
 }
 
 // look is called after each message to the node's VPP.
@@ -52,8 +74,8 @@ func (w *watch) look(r sim.Record) {
 	w.messages = append(w.messages, r.String())
 	if r.Name == "acl_interface_set_acl_list" {
 		for name := range w.fresh {
-			if strings.Contains(r.Text, " "+name+" ") || strings.HasSuffix(r.Text, " "+name) {
-				delete(w.fresh, name)
+			if strings.Contains(r.Text, "="+name+" ") {
+				w.fresh[name] = true
 			}
 		}
 	}
@@ -63,7 +85,7 @@ func (w *watch) look(r sim.Record) {
 		}
 		for _, a := range w.c.arrivals(&w.probes[i]) {
 			s := sighting{probe: i, arrival: a}
-			if !slices.Contains(w.before[i], a) && !w.seen[s] && !w.unborn(i, a) {
+			if !slices.Contains(w.before[i], a) && !w.seen[s] && !w.exempt(i, a) {
 				w.seen[s] = true
 				s.after = len(w.messages)
 				w.during = append(w.during, s)
@@ -75,9 +97,24 @@ func (w *watch) look(r sim.Record) {
 	}
 }
 
+// committed is called after each transaction: once it has all of its first lists, a new interface is one like the others.
+func (w *watch) committed(ev *event.Committed) {
+	if slices.ContainsFunc(ev.Statuses, func(st event.ValueStatus) bool { return st.State == event.Retrying || st.State == event.Pending }) {
+		return
+	}
+	w.txns++
+	for name, listed := range w.fresh {
+		if listed {
+			delete(w.fresh, name)
+			w.listed = max(w.listed, w.txns)
+		}
+	}
+}
+
 // end stops looking and tells what passed on the way only.
 func (w *watch) end() (holes []sighting) {
 	w.n.vpp.After(nil)
+	w.n.committed = nil
 	for _, s := range w.during {
 		if !slices.Contains(w.c.arrivals(&w.probes[s.probe]), s.arrival) {
 			holes = append(holes, s)

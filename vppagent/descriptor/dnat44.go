@@ -119,7 +119,8 @@ func DNat44() *Descriptor {
 	return Spec[*nat.DNat44, *dnat]{
 		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true, Many: true,
 		// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); made after, none.
-		After:   []string{"nat44-interface"},
+		// Access lists: a mapping may hide clients that the lists of its backends let pass before.
+		After:   []string{"nat44-interface", "acl", "interface-acls"},
 		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,
 		Dependencies: (*dnat).dependencies, Claims: (*dnat).claims,
 		Create:   func(w *World, d *dnat) ([]Op, error) { return updateDNat(w, &dnat{}, d) },
