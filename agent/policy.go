@@ -130,7 +130,7 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 	for _, s := range p.policies.Policies() {
 		ref := s.Policy.Ref()
 		known[ref] = true
-		status := policyStatus(s, unwellKeys)
+		status := policyStatus(s, unwellKeys, notes)
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
 			status.Reasons = append(status.Reasons, n.Reason)
 		}
@@ -149,18 +149,25 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 	return known
 }
 
-func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus) PolicyStatus {
+func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, notes map[model.Ref][]model.Note) PolicyStatus {
 	status := PolicyStatus{Object: s.Policy.ID.String(), Tier: s.Policy.Tier, State: stateIdle, Text: governs(s)}
 	if len(s.Endpoints) == 0 {
 		return status
 	}
-	worst, pods := event.Configured, 0
+	worst, enforced := event.Configured, 0
 	for _, at := range s.Endpoints {
 		if at.Host {
-			status.Reasons = append(status.Reasons, "HostEndpoint "+at.Endpoint+": policies of host endpoints are not enforced")
+			missing := notes[model.Ref{Kind: model.KindHostEndpoint, Name: at.Endpoint}]
+			for _, n := range missing {
+				status.Reasons = append(status.Reasons, n.Ref.String()+": "+n.Reason)
+			}
+			nowhere := slices.ContainsFunc(missing, func(n model.Note) bool { return n.Reason == acl.HostNotEnforced })
+			if !nowhere && !s.Policy.Untracked && !s.Policy.PreDNAT {
+				enforced++
+			}
 			continue
 		}
-		pods++
+		enforced++
 		for _, name := range at.Interfaces {
 			if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
 				worst = max(worst, v.State)
@@ -172,7 +179,7 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus) Poli
 			status.Reasons = append(status.Reasons, at.Endpoint+": no interface of VPP leads to it")
 		}
 	}
-	if status.State = worst.String(); pods == 0 {
+	if status.State = worst.String(); enforced == 0 {
 		status.State = stateRefused
 	}
 	return status

@@ -188,22 +188,33 @@ func TestNotesNameObjects(t *testing.T) {
 }
 
 // Nobody may think that a host is guarded which is not.
-func TestPoliciesOfHostEndpointsAreNotEnforced(t *testing.T) {
+func TestPoliciesOfHostEndpoints(t *testing.T) {
 	edge := policy.Status{
 		Policy:    &model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "edge"}, Tier: "default", Egress: true},
 		Endpoints: []policy.Applied{{Endpoint: "up", Host: true}},
 	}
-	why := "HostEndpoint up: policies of host endpoints are not enforced"
-	want := PolicyStatus{
-		Object: "GlobalNetworkPolicy edge", Tier: "default", State: "REFUSED", Reasons: []string{why}, Text: "tier default, egress 0 rules, of up",
+	up := model.Ref{Kind: model.KindHostEndpoint, Name: "up"}
+	notes := map[model.Ref][]model.Note{}
+	want := PolicyStatus{Object: "GlobalNetworkPolicy edge", Tier: "default", State: "CONFIGURED", Text: "tier default, egress 0 rules, of up"}
+	check := func(what string) {
+		t.Helper()
+		if diff := cmp.Diff(want, policyStatus(edge, nil, notes)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
 	}
-	if diff := cmp.Diff(want, policyStatus(edge, nil)); diff != "" {
-		t.Errorf("of a host endpoint alone (-want +got):\n%s", diff)
-	}
+	check("enforced")
+	notes[up] = []model.Note{{Ref: up, Reason: "something is missing", Refused: true}}
+	want.Reasons = []string{"HostEndpoint up: something is missing"}
+	check("enforced in part")
+	notes[up][0].Reason = acl.HostNotEnforced
+	want.State, want.Reasons = "REFUSED", []string{"HostEndpoint up: " + acl.HostNotEnforced}
+	check("of a host endpoint that is nowhere")
 	edge.Endpoints = append(edge.Endpoints, policy.Applied{Endpoint: "default/web", Interfaces: []string{"tap1"}}, policy.Applied{Endpoint: "default/x"})
 	want.State, want.Text = "PENDING", "tier default, egress 0 rules, of up, default/web, default/x"
-	want.Reasons = []string{why, "default/x: no interface of VPP leads to it"}
-	if diff := cmp.Diff(want, policyStatus(edge, nil)); diff != "" {
-		t.Errorf("of pods, too (-want +got):\n%s", diff)
-	}
+	want.Reasons = append(want.Reasons, "default/x: no interface of VPP leads to it")
+	check("of pods, too")
+	notes[up][0].Reason = "untracked policies are not enforced"
+	edge.Endpoints, edge.Policy.Untracked = edge.Endpoints[:1], true
+	want.State, want.Text, want.Reasons = "REFUSED", "tier default, egress 0 rules, of up", []string{"HostEndpoint up: untracked policies are not enforced"}
+	check("untracked")
 }

@@ -68,6 +68,10 @@ func (p *Processor) reason(c Cause) Reason {
 	case CauseProfileRule:
 		r.Text = verb + ": " + p.byProfile(c)
 	case CauseNoMatch:
+		if !c.Denied { // of what a host endpoint passes on
+			r.Text = fmt.Sprintf("%s: no policy of %s denies it", verb, c.Endpoint)
+			break
+		}
 		r.Text = fmt.Sprintf("%s: neither policy nor profile of %s allows it for %s", verb, c.Endpoint, direction(c.Egress))
 	case CauseIsolated:
 		r.Text = fmt.Sprintf("%s: %s is isolated until its policies are known", verb, endpointText(c))

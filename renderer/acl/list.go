@@ -73,7 +73,13 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 	for _, g := range groups {
 		out = append(out, place{table: g.name, denies: true})
 	}
-	for _, u := range p.uses {
+	return append(out, places(p.uses)...)
+}
+
+// places is those of uses.
+func places(uses []use) []place {
+	var out []place
+	for _, u := range uses {
 		switch {
 		case u.seg != nil:
 			for _, t := range u.seg.tables {

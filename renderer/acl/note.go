@@ -93,15 +93,3 @@ func (r *Renderer) noteRules() {
 		note("profile\x00"+name, (&Cause{Profile: name}).ref(), r.profiles[name])
 	}
 }
-
-// noteHosts says what host endpoints do not get.
-func (r *Renderer) noteHosts() {
-	for name := range r.dirty.hosts {
-		var notes []model.Note
-		if r.hosts[name] != nil {
-			notes = []model.Note{{Ref: model.Ref{Kind: KindHostEndpoint, Name: name}, Reason: "policies of host endpoints are not enforced", Refused: true}}
-		}
-		r.notes.set("host\x00"+name, notes)
-	}
-	clear(r.dirty.hosts)
-}

@@ -203,6 +203,10 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (Cause, boo
 			c = *list[place].cause
 		}
 	}
+	if h := r.hooks[iface]; h != nil && !output && c.Kind != CauseStatic {
+		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
+		return c, true
+	}
 	if c.Kind != CauseStatic && rule >= 0 {
 		if src, ok := r.elsewhere(iface, list[place].table, rule, &c); ok {
 			c.Endpoint = r.workloadAt(src)

@@ -108,7 +108,9 @@ func drawRules(t *rapid.T, label string, n int) []*felix.Rule {
 
 // drawMessage is a message Felix could send in this world.
 func drawMessage(t *rapid.T, w *world) *felix.ToDataplane {
-	switch rapid.IntRange(0, 9).Draw(t, "message") {
+	switch rapid.IntRange(0, 10).Draw(t, "message") {
+	case 10:
+		return drawHost(t)
 	case 0:
 		return setMessage(pick(t, "set", setNames), felix.IPSetUpdate_NET, some(t, "members", nets, 8))
 	case 1:
@@ -220,6 +222,9 @@ func (w *world) all() []*felix.ToDataplane {
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.eps)) {
 		out = append(out, podMessage(slices.Index(pods, name), w.eps[name]))
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.hosts)) {
+		out = append(out, hostMessage(id, w.hosts[id]))
 	}
 	return out
 }

@@ -85,12 +85,19 @@ func (r *Renderer) listRemote() {
 	places := r.remotePlaces()
 	now := map[string]lists{}
 	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
-		if name == "" || len(places) == 0 {
+		if name == "" || len(places)+len(r.hooks) == 0 {
 			continue
 		}
-		end := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "no pod's egress"}}
-		out := append([]place{{table: staticOut}}, places...)
-		now[name] = lists{in: []place{{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "to let answers pass"}}}, out: append(out, end)}
+		answers := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "to let answers pass"}}
+		l := lists{in: []place{answers}, out: []place{answers}}
+		if len(places) > 0 {
+			end := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "no pod's egress"}}
+			l.out = append(append([]place{{table: staticOut}}, places...), end)
+		}
+		if h := r.hooks[name]; h != nil {
+			l.in = r.hostPlaces(name, h, r.cfg.maxACLs()-len(l.out))
+		}
+		now[name] = l
 	}
 	for name := range r.remote {
 		if _, still := now[name]; !still {

@@ -55,9 +55,14 @@ type Renderer struct {
 	judged   map[*program]*judged
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
-	remote   map[string]lists // of interfaces that are no pod's
+	remote   map[string]lists     // of interfaces that are no pod's
+	hooks    map[string]*hostHook // of host endpoints, by interface
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
+
+	hostSegs    []*segment        // of hooks
+	hostMatches map[string]*match // by kind of packets
+	failsafe    [2][]failsafe     // in, out
 
 	// Who has to be looked at when something changes.
 	ofPolicy  map[policyID]map[*program]struct{}
@@ -92,6 +97,7 @@ type dirt struct {
 	regroup map[*iface]struct{}       // residues
 	members map[string][]netip.Prefix // of sets: joined or left
 	remote  bool                      // what is judged where packets leave for anywhere but a local pod
+	host    bool                      // what host endpoints say
 }
 
 func newDirt() dirt {
@@ -115,7 +121,8 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
 		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
 		ofGroup: map[*program]map[*residueGroup]struct{}{},
-		dirty:   newDirt(), out: newOutput(), notes: newNotebook(),
+		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match{}, failsafe: failsafes(nil),
+		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
 	}
 }
 
@@ -123,6 +130,8 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	r.news = true
 	switch m := m.GetPayload().(type) {
+	case *felix.ToDataplane_ConfigUpdate:
+		r.failsafe, r.dirty.host = failsafes(m.ConfigUpdate.GetConfig()), true
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
 	case *felix.ToDataplane_IpsetUpdate:
@@ -146,9 +155,11 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 		r.dirty.places = true
 	case *felix.ToDataplane_HostEndpointUpdate:
 		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate
+		r.dirty.host = true
 		r.dirty.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = struct{}{}
 	case *felix.ToDataplane_HostEndpointRemove:
 		delete(r.hosts, m.HostEndpointRemove.GetId().GetEndpointId())
+		r.dirty.host = true
 		r.dirty.hosts[m.HostEndpointRemove.GetId().GetEndpointId()] = struct{}{}
 	}
 }
@@ -212,7 +223,7 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 // SetNode takes what is known about the node, complete each time.
 func (r *Renderer) SetNode(n Node) {
 	if !sameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.news = true, true
+		r.dirty.outer, r.dirty.host, r.news = true, true, true
 	}
 	if r.node.equal(&n) {
 		r.node.Outer = n.Outer
@@ -225,7 +236,7 @@ func (r *Renderer) SetNode(n Node) {
 		}
 	}
 	r.node, r.news = n, true
-	r.dirty.node, r.dirty.places = true, true
+	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }
 
 // Apply hands to the sink what changed since the last one. If that were to open one hook while it closes another, so that a
@@ -251,6 +262,7 @@ func (r *Renderer) settle() {
 	r.locate()
 	r.refresh()
 	r.judge()
+	r.judgeHosts()
 	r.compile()
 	for _, i := range sortedIfaces(r.dirty.ifaces) {
 		r.list(i)
@@ -279,7 +291,7 @@ func (r *Renderer) refresh() {
 	}
 	r.forget()
 	r.noteRules()
-	r.noteHosts()
+	r.dirty.host = r.dirty.host || len(r.hosts) > 0 && len(r.dirty.policies)+len(r.dirty.profiles) > 0
 	clear(r.dirty.policies)
 	clear(r.dirty.profiles)
 	clear(r.dirty.programs)
@@ -389,7 +401,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			continue
 		}
-		r.dirty.remote = r.dirty.remote || seg.scope.egress && len(r.judged) > 0
+		r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.judged) > 0
 		for _, t := range old {
 			r.dirty.tables[t.name] = struct{}{}
 			delete(r.tables, t.name)

@@ -22,7 +22,8 @@ type segment struct {
 	name    string // of its tables
 	scope   scope
 	clauses []clause
-	users   int // programs and lists it is part of
+	users   int  // programs and lists it is part of
+	host    bool // of a host endpoint
 
 	parts  []part   // the clauses written out, in order
 	tables []*table // in order; those without rules left out

@@ -1,0 +1,329 @@
+package acl
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Host endpoints are judged where packets enter VPP:
+//
+//	from outside ──▶ input of uplink or overlay ─┬─ to the node itself: failsafe ports, tiers, profiles
+//	                                             └─ to anybody else:    tiers for what is passed on
+//	from the node ─▶ input of host ───────────────── to anybody but local pods and services: failsafe ports, tiers, profiles
+//
+// Answers pass because the outputs of these interfaces remember what they let out.
+
+// HostNotEnforced is the reason in the note on a host endpoint no part of which is in force.
+const HostNotEnforced = "is at no interface of VPP: none of it is enforced"
+
+// hostHook is what a host endpoint makes of the input of an interface.
+type hostHook struct {
+	endpoint string
+	egress   bool
+	before   []string // tables that come first
+	uses     []use
+}
+
+// Names of the tables of host endpoints, beside those of segments.
+const (
+	failsafeIn  = "failsafe-in"
+	failsafeOut = "failsafe-out"
+	tunnels     = "tunnels"
+	inward      = "inward" // where the node itself may always go
+	hostPack    = "host-"
+)
+
+// allInterfaces is the interface name of a host endpoint that is at all of them.
+const allInterfaces = "*"
+
+// judgeHosts finds out which host endpoints are where, and writes down what they say.
+func (r *Renderer) judgeHosts() {
+	if !r.dirty.host {
+		return
+	}
+	r.dirty.host = false
+	before, old := r.hooks, r.hostSegs
+	r.hooks, r.hostSegs = map[string]*hostHook{}, nil
+	at := r.hostsAt()
+	if len(at) > 0 {
+		r.fixHosts()
+	}
+	for _, name := range slices.Sorted(maps.Keys(at)) {
+		r.hooks[name] = r.hostInput(name, at[name])
+	}
+	if id, ok := at[r.node.Uplink]; ok && r.node.Host != "" {
+		r.hooks[r.node.Host] = r.hostEgress(r.node.Host, id)
+	}
+	for _, seg := range old {
+		r.drop(seg)
+	}
+	r.noteHosts(at)
+	r.dirty.remote = r.dirty.remote || len(before)+len(r.hooks) > 0
+}
+
+// hostsAt is the host endpoint at the uplink and the overlay. Of several the first by name counts (Felix v3.31), and one that is
+// at all interfaces only where there is no other.
+func (r *Renderer) hostsAt() map[string]string {
+	out := map[string]string{}
+	ids := slices.Sorted(maps.Keys(r.hosts))
+	for _, all := range []bool{false, true} {
+		for _, id := range ids {
+			e := r.hosts[id].GetEndpoint()
+			if all != (e.GetName() == allInterfaces) {
+				continue
+			}
+			for _, name := range []string{r.node.Uplink, r.node.Overlay} {
+				if out[name] == "" && name != "" && name != r.node.Host && (all || r.isAt(e, name)) {
+					out[name] = id
+				}
+			}
+		}
+	}
+	return out
+}
+
+// isAt tells whether a host endpoint is that of an interface. The uplink is what has the node's addresses.
+func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
+	own := e.GetName()
+	if own == name {
+		return true
+	}
+	if name != r.node.Uplink || own != "" && (own == r.node.Overlay || own == r.node.Host) {
+		return false
+	}
+	return slices.ContainsFunc(slices.Concat(e.GetExpectedIpv4Addrs(), e.GetExpectedIpv6Addrs()), func(text string) bool {
+		p, err := parseNet(text)
+		return err == nil && p.IsSingleIP() && slices.Contains(r.node.Addrs, p.Addr())
+	})
+}
+
+// hostInput is what comes in at the uplink or the overlay.
+func (r *Renderer) hostInput(name, id string) *hostHook {
+	e := r.hosts[id].GetEndpoint()
+	own, forward := specOf(false, e.GetTiers(), e.GetProfileIds()), specOf(false, e.GetForwardTiers(), nil)
+	forward.forward = true
+	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels}}
+	passedOn := r.flatten(&forward)
+	for _, kind := range r.translated() {
+		r.hostUses(h, name, kind, passedOn)
+	}
+	r.hostUses(h, name, r.ownAddresses(), r.flatten(&own))
+	r.hostUses(h, name, "", passedOn)
+	return h
+}
+
+// hostEgress is what the node itself sends.
+func (r *Renderer) hostEgress(name, id string) *hostHook {
+	e := r.hosts[id].GetEndpoint()
+	own := specOf(true, e.GetTiers(), e.GetProfileIds())
+	h := &hostHook{endpoint: id, egress: true, before: []string{staticIn, staticOut, failsafeOut, inward}}
+	r.hostUses(h, name, "", r.flatten(&own))
+	return h
+}
+
+// hostUses appends the steps of a program, for packets only that meet the match of that name ("": all).
+func (r *Renderer) hostUses(h *hostHook, name, kind string, steps []step) {
+	for _, s := range steps {
+		c := &s.clauses[len(s.clauses)-1]
+		if kind != "" {
+			s = s.and(r.hostMatches[kind], kind)
+		} else if s.lone() {
+			h.uses = append(h.uses, use{nil, c.verb, c.cause})
+			continue
+		}
+		seg := r.segment("h\x00"+name+"\x00"+kind+"\x00"+s.role, scope{egress: h.egress}, s.clauses)
+		seg.users++
+		seg.host = true
+		r.hostSegs = append(r.hostSegs, seg)
+		h.uses = append(h.uses, use{seg, c.verb, nil})
+	}
+}
+
+// hostMatch keeps a match under a name: the same piece while it says the same.
+func (r *Renderer) hostMatch(kind string, m match) string {
+	m.notProto = -1
+	if old := r.hostMatches[kind]; old == nil || !old.same(&m) {
+		r.hostMatches[kind] = &m
+	}
+	return kind
+}
+
+// ownAddresses names the match of packets to the node itself.
+func (r *Renderer) ownAddresses() string {
+	nets := []netip.Prefix{}
+	for _, a := range r.node.Addrs {
+		nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
+	}
+	slices.SortFunc(nets, comparePrefix)
+	return r.hostMatch("own", match{proto: -1, dst: side{nets: nets}})
+}
+
+// translated names the matches of packets to the node's addresses that services lead elsewhere: those are passed on, as dialled.
+// A service that leads to the node itself is not among them.
+func (r *Renderer) translated() []string {
+	ports := map[string]*match{}
+	for k := range r.node.Outer {
+		o := &r.node.Outer[k]
+		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
+		if home || r.node.view(familyOf(o.Addr)) != PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+			continue
+		}
+		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
+		if ports[kind] == nil {
+			ports[kind] = &match{proto: int(o.Proto), dst: side{nets: []netip.Prefix{netip.PrefixFrom(o.Addr, o.Addr.BitLen())}}}
+		}
+		ports[kind].dst.ports = append(ports[kind].dst.ports, span{o.Port, o.Port})
+	}
+	kinds := slices.Sorted(maps.Keys(ports))
+	for _, kind := range kinds {
+		m := ports[kind]
+		slices.SortFunc(m.dst.ports, func(a, b span) int { return int(a.lo) - int(b.lo) })
+		m.dst.ports = joined(m.dst.ports)
+		r.hostMatch(kind, *m)
+	}
+	return kinds
+}
+
+// fixHosts writes the tables of host endpoints that are of no segment.
+func (r *Renderer) fixHosts() {
+	in, out := &table{name: failsafeIn}, &table{name: failsafeOut}
+	cause := &Cause{Kind: CauseStatic, Text: "failsafe ports"}
+	for _, p := range r.failsafe[0] {
+		for _, a := range r.node.Addrs {
+			r.addWide(in, atom{src: p.net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
+		}
+	}
+	for _, p := range r.failsafe[1] {
+		for _, f := range families {
+			r.addWide(out, atom{src: f.all(), dst: p.net, proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
+		}
+	}
+	r.fixTable(in)
+	r.fixTable(out)
+	r.fixTable(r.tunnelTable())
+	r.fixTable(r.inwardTable())
+}
+
+// addWide adds a rule if its ends are of one family, invalid being any, in whole bytes if VPP needs that.
+func (r *Renderer) addWide(t *table, a atom, c *Cause) {
+	f := familyOf(a.dst.Addr())
+	if !a.dst.IsValid() {
+		f = familyOf(a.src.Addr())
+	}
+	for _, p := range []*netip.Prefix{&a.src, &a.dst} {
+		if !p.IsValid() {
+			*p = f.all()
+		}
+	}
+	if familyOf(a.src.Addr()) != familyOf(a.dst.Addr()) {
+		return
+	}
+	x := expander{bytes: r.node.ByteMatch6}
+	for _, a := range x.widen([]atom{a}, 0) {
+		t.add(a, c)
+	}
+}
+
+// tunnelTable lets in what carries the overlay, whose ends VPP checks itself.
+func (r *Renderer) tunnelTable() *table {
+	t := &table{name: tunnels}
+	if r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
+		return t
+	}
+	const portVXLAN = 4789
+	for _, a := range r.node.Addrs {
+		dst := netip.PrefixFrom(a, a.BitLen())
+		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &Cause{Kind: CauseStatic, Text: "the overlay"})
+	}
+	return t
+}
+
+// inwardTable is where the node itself may always go: to local pods, to itself and, where the input hook sees them, to services.
+func (r *Renderer) inwardTable() *table {
+	t := &table{name: inward}
+	pod := &Cause{Kind: CauseStatic, Text: "the node itself to its own pods"}
+	service := &Cause{Kind: CauseStatic, Text: "the node itself to a service"}
+	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	for _, a := range slices.Compact(addrs) {
+		t.add(atom{src: familyOf(a).all(), dst: netip.PrefixFrom(a, a.BitLen()), sport: allPorts, dport: allPorts}, pod)
+	}
+	for _, dst := range r.node.Frontends {
+		for _, proto := range []uint8{protoTCP, protoUDP} {
+			if f := familyOf(dst.Addr()); r.node.view(f) == PreDNAT {
+				r.addWide(t, atom{src: f.all(), dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}, service)
+			}
+		}
+	}
+	for k := range r.node.Outer {
+		if f := familyOf(r.node.Outer[k].Addr); r.node.view(f) == PreDNAT {
+			t.add(r.node.Outer[k].atom(allow, f.all()), service)
+		}
+	}
+	return t
+}
+
+// hostPlaces is the input list of an interface with a host endpoint, in at most so many tables, which are at least two.
+func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []place {
+	var out []place
+	for _, t := range h.before {
+		out = append(out, r.optional(t)...)
+	}
+	out = append(out, places(h.uses)...)
+	if len(out) <= most {
+		return out
+	}
+	last := len(out) - 1 // a program ends with what decides everything
+	return []place{r.join(hostPack+nameOf(name), out[:last]), out[last]}
+}
+
+// noteHosts says what host endpoints do not get.
+func (r *Renderer) noteHosts(at map[string]string) {
+	for id := range r.dirty.hosts {
+		if r.hosts[id] == nil {
+			r.notes.forget("host\x00" + id)
+		}
+	}
+	clear(r.dirty.hosts)
+	for id, u := range r.hosts {
+		var notes []model.Note
+		for _, text := range r.hostProblems(id, u.GetEndpoint(), at) {
+			notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: id}, Reason: text, Refused: true})
+		}
+		r.notes.set("host\x00"+id, notes)
+	}
+}
+
+func (r *Renderer) hostProblems(id string, e *felix.HostEndpoint, at map[string]string) []string {
+	there := false
+	for _, is := range at {
+		there = there || is == id
+	}
+	if !there {
+		return []string{HostNotEnforced}
+	}
+	var out []string
+	if at[r.node.Uplink] != id {
+		out = append(out, "is not at the uplink: what the node itself sends is not judged")
+	} else if r.node.Host == "" {
+		out = append(out, "what the node itself sends does not pass VPP: it is not judged")
+	}
+	if len(r.node.Addrs) == 0 {
+		out = append(out, "the node's addresses are not known: all that comes in counts as passed on")
+	}
+	if spec := specOf(true, e.GetForwardTiers(), nil); len(spec.tiers) > 0 {
+		out = append(out, "egress of what the node passes on is not enforced")
+	}
+	if len(e.GetUntrackedTiers()) > 0 {
+		out = append(out, "untracked policies are not enforced")
+	}
+	if len(e.GetPreDnatTiers()) > 0 {
+		out = append(out, "policies before DNAT are not enforced")
+	}
+	return out
+}

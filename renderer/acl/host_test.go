@@ -1,0 +1,241 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+func hostMessage(id string, e *felix.HostEndpoint) *felix.ToDataplane {
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointUpdate{
+		HostEndpointUpdate: &felix.HostEndpointUpdate{Id: &felix.HostEndpointID{EndpointId: id}, Endpoint: e},
+	}}
+}
+
+// drawHost is one of two host endpoints, at one of several places, or none of it.
+func drawHost(t *rapid.T) *felix.ToDataplane {
+	id := pick(t, "host", []string{"h1", "h2"})
+	if rapid.IntRange(0, 4).Draw(t, "remove") == 0 {
+		return &felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{
+			HostEndpointRemove: &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: id}},
+		}}
+	}
+	e, passed := drawEndpoint(t), drawEndpoint(t)
+	out := &felix.HostEndpoint{Name: pick(t, "at", []string{"uplink", "uplink", "overlay", "*", "eth7", ""}), Tiers: e.GetTiers(), ProfileIds: e.GetProfileIds()}
+	if out.GetName() == "" {
+		out.ExpectedIpv4Addrs = []string{nodeIPs[0].String()}
+	}
+	if rapid.Bool().Draw(t, "forward") {
+		out.ForwardTiers = passed.GetTiers()
+		for _, tier := range out.GetForwardTiers() {
+			tier.EgressPolicies = nil // not enforced
+		}
+	}
+	return hostMessage(id, out)
+}
+
+// hostAt is the host endpoint of an interface; nil: none.
+func (w *world) hostAt(iface string) *felix.HostEndpoint {
+	for _, names := range [][]string{{iface, "", "eth7"}, {"*"}} {
+		for _, id := range []string{"h1", "h2"} {
+			e := w.hosts[id]
+			if e == nil || !slices.Contains(names, e.GetName()) {
+				continue
+			}
+			if e.GetName() == iface || e.GetName() == "*" || iface == "uplink" && len(e.GetExpectedIpv4Addrs()) > 0 {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// hostAllows is the verdict of a host endpoint on what is the node's own, or what it passes on.
+func (w *world) hostAllows(e *felix.HostEndpoint, egress, own bool, p packet) bool {
+	if e == nil {
+		return true
+	}
+	if !own {
+		return w.tiers(e.GetForwardTiers(), egress, p) != "deny"
+	}
+	open := map[string]bool{"6 22": !egress, "17 68": !egress, "6 179": true, "17 53": egress}
+	if open[fmt.Sprintf("%d %d", p.proto, p.dport)] {
+		return true
+	}
+	return w.allows(&felix.WorkloadEndpoint{State: "active", Tiers: e.GetTiers(), ProfileIds: e.GetProfileIds()}, egress, p)
+}
+
+// hostFlows are packets that host endpoints may care about.
+func hostFlows(src, dst netip.Addr) []packet {
+	out := flows(src, dst)
+	for _, port := range []uint16{22, 53, 68, 179} {
+		out = append(out, packet{src, dst, 6, 40000, port}, packet{src, dst, 17, 40000, port})
+	}
+	return out
+}
+
+// What comes from outside, and what the node itself sends, meets the verdicts of host endpoints; node ports count as passed on.
+func TestHostEndpoints(t *testing.T) {
+	for _, view := range []View{PreDNAT, PostDNAT} {
+		t.Run(view.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				n := testNode(view)
+				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
+				n.Outer = []Outer{
+					{Addr: nodeIPs[0], Proto: 6, Port: 443, Backends: []netip.AddrPort{netip.MustParseAddrPort("10.1.1.1:80")}},
+					{Addr: nodeIPs[0], Proto: 6, Port: 80, Backends: []netip.AddrPort{netip.AddrPortFrom(nodeIPs[0], 80)}},
+				}
+				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+				s.tell(start()...)
+				s.tell(drawHost(t))
+				for range rapid.IntRange(1, 15).Draw(t, "steps") {
+					s.tell(drawMessage(t, s.w))
+				}
+				s.settle(t)
+				s.checkHosts(t)
+			})
+		})
+	}
+}
+
+func (s *scene) checkHosts(t *rapid.T) {
+	verdict := func(iface string, p packet, want bool) {
+		switch got := s.b.on(iface, false, p); {
+		case got == want:
+		case !got && (p.proto == 132 || strings.Contains(strings.Join(s.reasons(), "\n"), "rule")): // something could not be matched
+		default:
+			t.Fatalf("%s at %s: want %v got %v\n%s", p, iface, want, got, s)
+		}
+	}
+	for _, f := range families {
+		list, pod := ends(f)
+		for _, far := range remotes {
+			if familyOf(far) != f {
+				continue
+			}
+			for _, near := range list {
+				if slices.Contains(remotes, near) {
+					continue
+				}
+				home := slices.Contains(nodeIPs, near)
+				for _, p := range hostFlows(far, near) {
+					own := home && (p.proto != 6 || p.dport != 443 || s.r.node.view(f) == PostDNAT || f == v6)
+					verdict("uplink", p, s.w.hostAllows(s.w.hostAt("uplink"), false, own, p))
+					verdict("overlay", p, s.w.hostAllows(s.w.hostAt("overlay"), false, own, p))
+				}
+				for _, p := range hostFlows(near, far) {
+					if home {
+						verdict("host", p, s.w.hostAllows(s.w.hostAt("uplink"), true, true, p))
+					}
+				}
+				if pod[near] != "" {
+					for _, p := range hostFlows(nodeIPs[f], near) {
+						verdict("host", p, true)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *scene) reasons() []string {
+	var out []string
+	for _, notes := range s.b.notes {
+		for _, n := range notes {
+			out = append(out, n.Reason)
+		}
+	}
+	return out
+}
+
+// Where packets come in they leave their answers a way out, and the other way round.
+func TestHostEndpointsLetAnswersPass(t *testing.T) {
+	s := newScene(testNode(PreDNAT))
+	s.tell(start()...)
+	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
+	s.settle(t)
+	for _, iface := range []string{"uplink", "overlay", "host"} {
+		l := s.b.lists[iface]
+		if !slices.Equal(l.GetOutput(), []string{permitAll}) || len(l.GetInput()) == 0 {
+			t.Errorf("%s has %v", iface, l)
+		}
+	}
+	if c, ok := s.r.Cause("uplink", false, len(s.b.lists["uplink"].GetInput())-1, 0); !ok || c.Endpoint != "h" || !c.Host || c.Denied {
+		t.Errorf("what is passed on: %+v, %v", c, ok)
+	}
+	if c, ok := s.r.Cause("host", false, len(s.b.lists["host"].GetInput())-1, 0); !ok || c.Endpoint != "h" || !c.Egress || !c.Denied {
+		t.Errorf("what the node sends: %+v, %v", c, ok)
+	}
+}
+
+func TestHostEndpointNotes(t *testing.T) {
+	tiers := []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a1"}, EgressPolicies: []string{"a2"}}}
+	for _, c := range []struct {
+		name string
+		host *felix.HostEndpoint
+		want string
+	}{
+		{"uplink", &felix.HostEndpoint{Name: "uplink"}, ""},
+		{"addresses", &felix.HostEndpoint{ExpectedIpv6Addrs: []string{nodeIPs[1].String()}}, ""},
+		{"all", &felix.HostEndpoint{Name: "*"}, ""},
+		{"elsewhere", &felix.HostEndpoint{Name: "eth7", Tiers: tiers}, HostNotEnforced},
+		{"overlay", &felix.HostEndpoint{Name: "overlay"}, "is not at the uplink: what the node itself sends is not judged"},
+		{"forward egress", &felix.HostEndpoint{Name: "uplink", ForwardTiers: tiers}, "egress of what the node passes on is not enforced"},
+		{"untracked", &felix.HostEndpoint{Name: "uplink", UntrackedTiers: tiers}, "untracked policies are not enforced"},
+		{"before DNAT", &felix.HostEndpoint{Name: "uplink", PreDnatTiers: tiers}, "policies before DNAT are not enforced"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(testNode(PreDNAT))
+			s.tell(start()...)
+			s.tell(hostMessage("h", c.host))
+			s.settle(t)
+			if got := strings.Join(s.reasons(), "; "); got != c.want {
+				t.Errorf("notes are %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestFailsafes(t *testing.T) {
+	anybody := netip.Prefix{}
+	for _, c := range []struct {
+		text string
+		want []failsafe
+		ok   bool
+	}{
+		{"", nil, false},
+		{"none", nil, true},
+		{"22", []failsafe{{6, anybody, 22}}, true},
+		{"tcp:22, udp:10.0.0.0/8:53", []failsafe{{6, anybody, 22}, {17, netip.MustParsePrefix("10.0.0.0/8"), 53}}, true},
+		{"tcp:[fd00::/8]:22", []failsafe{{6, netip.MustParsePrefix("fd00::/8"), 22}}, true},
+		{"sctp:22", nil, false},
+		{"tcp:70000", nil, false},
+		{"tcp:10.0.0.0/99:22", nil, false},
+	} {
+		if got, ok := parseFailsafes(c.text); ok != c.ok || !slices.Equal(got, c.want) {
+			t.Errorf("%q is %v, %v; want %v, %v", c.text, got, ok, c.want, c.ok)
+		}
+	}
+	s := newScene(testNode(PreDNAT))
+	s.tell(start()...)
+	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
+	s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{
+		Config: map[string]string{configFailsafeIn: "tcp:8.0.0.0/8:8080"},
+	}}})
+	s.settle(t)
+	for _, c := range []struct {
+		from string
+		port uint16
+		want bool
+	}{{"8.8.8.8", 8080, true}, {"9.9.9.9", 8080, false}, {"8.8.8.8", 22, false}} {
+		if got := s.b.on("uplink", false, packet{netip.MustParseAddr(c.from), nodeIPs[0], 6, 40000, c.port}); got != c.want {
+			t.Errorf("from %s to %d: %v, want %v", c.from, c.port, got, c.want)
+		}
+	}
+}
