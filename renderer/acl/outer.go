@@ -129,17 +129,24 @@ func (r *Renderer) fixKept() {
 		}
 	}
 	if had := len(r.optional(keptOuter)) > 0; had != (len(t.rules) > 0) {
-		r.relistJudged()
+		r.relistEgress()
 	}
 	r.fixTable(t)
 }
 
-// relistJudged marks the interfaces whose egress is judged.
-func (r *Renderer) relistJudged() {
-	for p := range r.judged {
-		for i := range p.users {
+// relistEgress marks the interfaces that have a program for egress.
+func (r *Renderer) relistEgress() {
+	for _, i := range r.ifaces {
+		if i.progs[1] != nil {
 			r.dirty.ifaces[i] = struct{}{}
 		}
+	}
+}
+
+// relist marks the interfaces that have a program.
+func (r *Renderer) relist(p *program) {
+	for i := range p.users {
+		r.dirty.ifaces[i] = struct{}{}
 	}
 }
 
@@ -165,6 +172,7 @@ func (r *Renderer) judgeOuter(programs map[*program]struct{}) {
 		if r.judged[p] == nil {
 			r.unfix(outerTable(barred, p))
 			r.unfix(outerTable(led, p))
+			r.relist(p)
 		}
 	}
 	for p := range r.judged {
@@ -241,9 +249,7 @@ func (r *Renderer) fixOuter(p *program) {
 			r.unfix(t.name)
 		}
 		if had != (len(t.rules) > 0) {
-			for i := range p.users {
-				r.dirty.ifaces[i] = struct{}{}
-			}
+			r.relist(p)
 		}
 	}
 }

@@ -19,6 +19,8 @@
 // ICMPv6 1 to 4) always pass; so does neighbour discovery
 // (ICMPv6 135 and 136; a pod may also ask for routers, and hear of them, 133 and 134).
 //
+// Egress is judged before a client is hidden: whoever dials an address that hides him needs leave for everything behind it.
+//
 // What no policy stops. A pod to its own address. A node to its own pods (from any of the node's addresses; probes); another
 // node's address is like one from outside. (With nat44 the node's word counts for TCP, UDP and ICMP only: it gives its address to
 // the SCTP of anybody.) A pod that reaches itself by way of a service: it has the address that stands in for hidden clients

@@ -63,16 +63,9 @@ func (f *facts) whole(flow policy.Flow) bool {
 	return f.own[flow.Node] != nil
 }
 
-// frontends are what services answer at: cluster IPs, and, for node ports, the addresses of the nodes.
+// frontends are what services answer at whose clients are seen: cluster IPs.
 func (f *facts) frontends() []netip.Prefix {
-	out := []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
-	for _, addrs := range f.own {
-		for _, a := range addrs {
-			out = append(out, netip.PrefixFrom(a, a.BitLen()))
-		}
-	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return out
+	return []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}
 }
 
 // views are the two ways of VPP to see services, and what a renderer makes of them.
@@ -121,7 +114,7 @@ func (n *node) tell() {
 	for i, v := range views {
 		n.renderers[i].SetNode(acl.Node{
 			View4: v.v4, View6: v.v6, Interfaces: n.where, Uplink: uplink, Overlay: overlay, Host: hostIf,
-			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), ByteMatch6: n.bytes,
+			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
 	}
 }
@@ -168,9 +161,12 @@ func (n *node) take(changes []event.Change, f *facts) error {
 		if err := n.processor.Flush(); err != nil {
 			return err
 		}
-		if !n.processor.Again() {
-			return n.broken()
+		if n.processor.Again() {
+			continue
 		}
+		for again := len(n.states[0]) < 2; again; again = n.Apply() { // node ports may have changed, and nothing else
+		}
+		return n.broken()
 	}
 	return fmt.Errorf("%s: no end to the states on the way", n.name)
 }
@@ -241,43 +237,43 @@ type entry struct {
 	in   string
 	seen packet // by the first hook
 	text string
+	as   netip.Addr // whom the pod sees, if not who sent it
 }
 
 // entries are the ways a flow can come to be. In the view before translation the first hook sees the service. What a pod sends
 // to its own address stays in the pod, unless a service leads it there.
 func (f *facts) entries(flow policy.Flow, n *network, pre bool) []entry {
 	in := n.door(flow.Node, flow.Src)
-	dialled := entry{flow, in, packetOf(&flow), "by way of a cluster IP"}
+	dialled := entry{flow: flow, in: in, seen: packetOf(&flow), text: "by way of a cluster IP"}
 	if pre {
 		dialled.seen.dst, dialled.seen.dport = netip.MustParseAddr("10.96.0.10"), 8001
 	}
-	ported := flow.Proto == policy.TCP || flow.Proto == policy.UDP
-	served := f.pods[flow.Dst] != "" && flow.Dst.Is4() && ported
+	served := f.pods[flow.Dst] != "" && flow.Dst.Is4() && (flow.Proto == policy.TCP || flow.Proto == policy.UDP)
 	if flow.Src == flow.Dst {
 		if pre {
-			dialled.flow.Src = f.hairpin[flow.Node] // before the output hook sees it
+			dialled.as = f.hairpin[flow.Node] // before the output hook sees it
 		}
 		if !served {
 			return nil
 		}
 		return []entry{dialled}
 	}
-	out := []entry{{flow, in, packetOf(&flow), "directly"}}
+	out := []entry{{flow: flow, in: in, seen: packetOf(&flow), text: "directly"}}
 	if !served {
 		return out
 	}
 	out = append(out, dialled)
-	if in != uplink {
+	number, hides := nodePort(flow.Dst, flow.Proto, flow.DstPort)
+	if number == 0 || !pre {
 		return out
 	}
-	hidden := dialled // the node hides the client behind an address of its own
-	hidden.text = "by way of a node port"
-	hidden.flow.Src = f.hairpin[flow.Node]
-	hidden.seen.dst, hidden.seen.dport = flow.Dst, flow.DstPort
-	if pre {
-		hidden.seen.dst, hidden.seen.dport = f.own[flow.Node][0], 30001
+	ported := dialled
+	ported.text = "by way of a node port"
+	ported.seen.dst, ported.seen.dport = f.own[flow.Node][0], number
+	if hides {
+		ported.as = f.hairpin[flow.Node] // an address of the node stands in for the client
 	}
-	return append(out, hidden)
+	return append(out, ported)
 }
 
 // TestLists grows random clusters and compares what the access lists of every node say, in both views, with the
@@ -454,9 +450,9 @@ func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, fl
 	for i, v := range views {
 		n := networks[i]
 		for _, e := range f.entries(flow, n, v.v4 == acl.PreDNAT && flow.Dst.Is4()) {
-			want := c.Judge(&e.flow)
-			if e.flow.Src == f.hairpin[f.at[flow.Dst]] {
-				want = policy.Verdict{Allowed: true, Why: "hidden by the pod's own node"}
+			want := wantedOf(c, &e, v.v4 == acl.PreDNAT && flow.Dst.Is4())
+			if e.as.IsValid() {
+				e.flow.Src = e.as
 			}
 			got, where := n.passes(&e.flow, e.in, e.seen)
 			nameless := v.v4 == acl.PreDNAT && f.at[flow.Src] != "" && f.pods[flow.Src] == "" // nat44 gives SCTP of anybody the node's address

@@ -149,6 +149,27 @@ func (c *Cluster) Judge(f *Flow) Verdict {
 	return c.judgeUplink(f, why)
 }
 
+// JudgeHidden is the verdict about a flow that is hidden behind another address before its destination sees it: its egress is
+// its own, whoever that address is cannot be told from it, and so is not trusted.
+func (c *Cluster) JudgeHidden(f *Flow, as netip.Addr) Verdict {
+	why := "no pod to protect"
+	if p := c.at[f.Src]; p != nil {
+		v := c.decide(direction{p, true}, f)
+		if !v.Allowed {
+			return v
+		}
+		why = v.Why
+	}
+	if p := c.at[f.Dst]; p != nil {
+		hidden := *f
+		hidden.Src = as
+		v := c.decide(direction{p, false}, &hidden)
+		v.Why = why + "; " + v.Why
+		return v
+	}
+	return Verdict{true, false, why}
+}
+
 // alwaysPasses tells that the flow is an ICMP error or a part of IPv6's neighbour discovery.
 func (f *Flow) alwaysPasses() bool {
 	switch f.Proto {
