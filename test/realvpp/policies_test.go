@@ -431,7 +431,11 @@ func (p *policyCase) dial(d dial) error {
 			denied = true
 		}
 	}
-	for try := 0; try < fewTries || len(missing) > 0 && try < servicePatient; try++ {
+	few := fewTries
+	if len(p.backends(d.svc)) == 0 {
+		few = 1 // VPP answers few at a time
+	}
+	for try := 0; try < few || len(missing) > 0 && try < servicePatient; try++ {
 		k := packet.Packet{Src: d.from.addr, Dst: d.to.Addr(), Proto: d.svc.Ports[0].Protocol, DstPort: d.to.Port()}
 		if k.Proto == model.TCP {
 			k.TCPFlags = packet.SYN
