@@ -41,7 +41,7 @@ func TestNoTransientHole(t *testing.T) { grow(t, worlds, false) }
 func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true) }
 
 // tally is what was seen altogether.
-type tally struct{ changes, messages, looks, lives, cut, longest atomic.Int64 }
+type tally struct{ changes, messages, looks, lives, cut, longest, listed atomic.Int64 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
 	n := oracle.Setting(t, "CONTIV_CASES", cases)
@@ -59,8 +59,8 @@ func grow(t *testing.T, cases uint64, faults bool) {
 		})
 	}
 	wait.Wait()
-	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; of %d connections that stayed allowed %d were cut, for %d messages at most",
-		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.cut.Load(), sum.longest.Load())
+	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; of %d connections that stayed allowed %d were cut, for %d messages at most; new pods had lists after %d transactions at most",
+		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.cut.Load(), sum.longest.Load(), sum.listed.Load())
 	if sum.messages.Load() == 0 {
 		t.Error("no message was sent")
 	}
@@ -130,6 +130,7 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 		for _, l := range looks {
 			g.sum.messages.Add(int64(len(l.messages)))
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
+			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
 			if len(l.holes) > 0 {
 				g.report(step, l, how, before, after)
 				return false
