@@ -38,6 +38,9 @@ func (r *Renderer) risky(c *change) bool {
 		all.add(listEffect(old.in, now.in))
 		all.add(listEffect(old.out, now.out))
 	}
+	if r.retold && all.opens {
+		return true // when VPP translates as the lists believe
+	}
 	if !all.opens || !all.closes {
 		return false
 	}

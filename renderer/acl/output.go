@@ -82,7 +82,8 @@ func (r *Renderer) lookup(name string) *table {
 // emit hands over what changed, or a state on the way to it.
 func (r *Renderer) emit() (again bool) {
 	next := r.changes()
-	if r.risky(&next) {
+	risky := r.risky(&next)
+	if r.retold = false; risky {
 		on := r.interim(&next)
 		r.commit(&on)
 		r.out.pending = &next

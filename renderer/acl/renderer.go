@@ -38,6 +38,7 @@ type Renderer struct {
 	node   Node
 	inSync bool
 	news   bool // something was told since the last look at it
+	retold bool // what is translated was told anew
 
 	// What was told.
 	sets      map[string]*ipset
@@ -223,7 +224,7 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 // SetNode takes what is known about the node, complete each time.
 func (r *Renderer) SetNode(n Node) {
 	if !sameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.dirty.host, r.news = true, true, true
+		r.dirty.outer, r.dirty.host, r.news, r.retold = true, true, true, true
 	}
 	if r.node.equal(&n) {
 		r.node.Outer = n.Outer
@@ -235,6 +236,7 @@ func (r *Renderer) SetNode(n Node) {
 			r.dirty.segments[s] = ^uint64(0)
 		}
 	}
+	r.retold = r.retold || !slices.Equal(r.node.Frontends, n.Frontends)
 	r.node, r.news = n, true
 	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }

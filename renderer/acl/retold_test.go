@@ -1,0 +1,28 @@
+package acl
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// What opens because VPP translates something else, opens when it does.
+func TestTranslatedOpensLast(t *testing.T) {
+	s := newScene(testNode(PreDNAT))
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("", "a1")))
+	s.settle(t)
+	node := testNode(PreDNAT)
+	fresh := netip.MustParsePrefix("10.99.0.1/32")
+	node.Frontends = append(node.Frontends, fresh)
+	s.r.SetNode(node)
+	if !s.r.Apply() {
+		t.Error("opens at once")
+	}
+	if s.r.Apply() {
+		t.Error("no end to it")
+	}
+	s.r.SetNode(testNode(PreDNAT))
+	if s.r.Apply() {
+		t.Error("what only closes takes two steps")
+	}
+}
