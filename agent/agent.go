@@ -72,7 +72,7 @@ func assemble(cfg Config) (*parts, error) {
 		OnState: p.state, Observe: p.metrics.request,
 	})
 	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
-	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged)
+	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, p.values)}
 	for _, more := range cfg.Renderers {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,7 @@ type Config struct {
 }
 
 // Agent makes VPP equal to the values it is given. Commit, Plan, Retry and Interfaces are for one goroutine, which is
-// Run's if it runs; Connected, InterfacesChanged, Snapshot and Lists are for any.
+// Run's if it runs; Connected, InterfacesChanged, InterfaceGone, Snapshot and Lists are for any.
 type Agent struct {
 	cfg     Config
 	g       *graph
@@ -73,6 +74,7 @@ type Agent struct {
 	state   atomic.Pointer[vpp.State] // nil: never told
 	handled uint64                    // generation of the connection that was resynced
 	changed atomic.Bool               // interfaces
+	gone    sync.Map                  // indices (uint32) of interfaces that went since Interfaces looked
 	wake    chan struct{}
 	// questions are answered by Run between two transactions.
 	questions chan func()
@@ -124,6 +126,13 @@ func (a *Agent) Connected(s vpp.State) {
 func (a *Agent) InterfacesChanged() {
 	a.changed.Store(true)
 	a.poke()
+}
+
+// InterfaceGone tells the agent that the interface with that index went: whatever has the index now is another one, be it
+// of the same name.
+func (a *Agent) InterfaceGone(swIfIndex uint32) {
+	a.gone.Store(swIfIndex, nil)
+	a.InterfacesChanged()
 }
 
 func (a *Agent) poke() {

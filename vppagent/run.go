@@ -84,11 +84,13 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			a.stale = true
 		}
 	}
+	went := a.went() // what VPP told before its answers has arrived before them
 	after := a.g.world.Names()
 	for v := range a.g.ifaces() {
 		was, existed := before[v.ifname]
 		is, exists := after[v.ifname]
-		if !existed || exists && is == was {
+		_, gone := went[was]
+		if !existed || exists && is == was && !gone {
 			continue
 		}
 		// Gone, or another one of the same name: what was on it went with it.
@@ -106,6 +108,17 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 		}
 	}
 	return a.run(ctx, p, event.NoResync, "interfaces", 0)
+}
+
+// went takes the indices of interfaces that went since the last time.
+func (a *Agent) went() map[uint32]struct{} {
+	out := map[uint32]struct{}{}
+	a.gone.Range(func(index, _ any) bool {
+		out[index.(uint32)] = struct{}{}
+		a.gone.Delete(index)
+		return true
+	})
+	return out
 }
 
 // ifaces yields the values whose key names an interface.

@@ -17,13 +17,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// WatchInterfaces calls changed whenever VPP tells that an interface came, went, or changed its state. VPP tells only
-// those who asked on their connection: vpp.Config.OnConnect has to have OnConnect.
+// WatchInterfaces calls changed whenever VPP tells that an interface came or changed its state, and gone with the index of
+// one that went: VPP gives that index to the next one. VPP tells only those who asked on their connection:
+// vpp.Config.OnConnect has to have OnConnect.
 func WatchInterfaces(events interface {
 	Events(msg api.Message, fn func(api.Message))
-}, changed func(),
+}, changed func(), gone func(swIfIndex uint32),
 ) {
-	events.Events(&interfaces.SwInterfaceEvent{}, func(api.Message) { changed() })
+	events.Events(&interfaces.SwInterfaceEvent{}, func(m api.Message) {
+		if e := m.(*interfaces.SwInterfaceEvent); e.Deleted {
+			gone(uint32(e.SwIfIndex))
+		} else {
+			changed()
+		}
+	})
 }
 
 // OnConnect are the requests that make VPP send the events of WatchInterfaces.
