@@ -67,6 +67,15 @@ func namespace(name string, labels map[string]string) *model.Profile {
 	return p
 }
 
+// profileAllow is the profile of the host endpoints that Calico makes itself (v3.31). It is there without an object.
+const profileAllow = "projectcalico-default-allow"
+
+// allowing is the profile that allows everything.
+func allowing() *model.Profile {
+	all := []model.Rule{{Action: model.ActionAllow}}
+	return &model.Profile{Name: profileAllow, Rules: &model.ProfileRules{Inbound: all, Outbound: all}}
+}
+
 // account is the profile of a service account: labels only.
 func account(ns, name string, labels map[string]string) *model.Profile {
 	p := &model.Profile{Name: accountProfile + ns + "." + name, Labels: prefixed(model.PrefixServiceAccount, labels), Rules: &model.ProfileRules{}}

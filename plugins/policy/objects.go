@@ -97,6 +97,9 @@ func (p *Processor) give(name any, o model.Object) {
 		p.graph.SetPolicy(name, obj)
 	case profileName:
 		obj, _ := o.(*model.Profile)
+		if obj == nil && name == profileAllow {
+			obj = allowing()
+		}
 		p.graph.SetProfile(string(name), obj)
 	case setName:
 		obj, _ := o.(*model.NetworkSet)

@@ -52,6 +52,7 @@ func New(cfg Config, driver Driver) *Processor {
 	for _, t := range model.BuiltinTiers() {
 		p.graph.SetTier(t.Name, t)
 	}
+	p.graph.SetProfile(profileAllow, allowing())
 	return p
 }
 

@@ -239,3 +239,55 @@ func TestFailsafes(t *testing.T) {
 		}
 	}
 }
+
+// A list that is too long for the interface becomes two tables that say the same, and a set that gets its first member opens
+// what asks for it.
+func TestHostEndpointsInFewTables(t *testing.T) {
+	var names []string
+	s := newTightScene(testNode(PreDNAT), true)
+	s.tell(start()...)
+	for i := range 24 { // one segment each
+		name := fmt.Sprintf("x%02d", i)
+		names = append(names, name)
+		rule := &felix.Rule{Action: []string{"allow", "deny"}[i%2], Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}}
+		rule.DstPorts = []*felix.PortRange{{First: int32(1000 + i), Last: int32(1000 + i)}}
+		s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{InboundRules: []*felix.Rule{rule}}))
+	}
+	joiners := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}
+	s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: "x99"}, joiners))
+	check := func(names []string, tables int) {
+		t.Helper()
+		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: names}}}))
+		s.settle(t)
+		if n := len(s.b.lists["uplink"].GetInput()); n != tables {
+			t.Errorf("%d tables, want %d", n, tables)
+		}
+		for i := range names[:len(names)-1] {
+			p := packet{remotes[2], nodeIPs[0], 6, 40000, uint16(1000 + i)}
+			if got, want := s.b.on("uplink", false, p), i%2 == 0; got != want {
+				t.Errorf("%s: %v, want %v", p, got, want)
+			}
+		}
+	}
+	few, many := append(slices.Clone(names[:2]), "x99"), append(slices.Clone(names), "x99")
+	check(few, 8) // two of what always holds, failsafe ports, tunnels, two policies, the end of the tier, what is passed on; the third allows nobody
+	check(many, 2)
+	last := packet{remotes[2], nodeIPs[0], 6, 40000, 2000}
+	for _, c := range []struct {
+		names []string
+		tell  *felix.ToDataplane
+		want  bool
+	}{
+		{many, deltaAdd("s1", "8.8.8.8/32"), true},
+		{many, setMessage("s1", felix.IPSetUpdate_NET, nil), false},
+		{few, deltaAdd("s1", "8.8.8.8/32"), true},
+	} {
+		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: c.names}}}))
+		s.settle(t)
+		s.tell(c.tell)
+		s.settle(t)
+		if got := s.b.on("uplink", false, last); got != c.want {
+			t.Errorf("with %d policies %s: %v, want %v", len(c.names), last, got, c.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,8 +12,17 @@ import (
 
 // onTheWay is the verdict for a packet while interfaces have changed from a to b, or not yet: it passes if it can.
 func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
-	in := from == "" || a.on("if-"+from, false, dialled) || b.on("if-"+from, false, dialled)
-	return in && (a.leaves(p, from, to) || b.leaves(p, from, to))
+	in := "if-" + from
+	switch {
+	case from != "":
+	case slices.Contains(nodeIPs, p.src):
+		in = "host"
+	case p.src == remotes[0] || p.src == remotes[1]:
+		in = "overlay"
+	default:
+		in = "uplink"
+	}
+	return (a.on(in, false, dialled) || b.on(in, false, dialled)) && (a.leaves(p, from, to) || b.leaves(p, from, to))
 }
 
 // While interfaces change, in whatever order, nothing passes that is denied both before and after.
