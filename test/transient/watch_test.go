@@ -98,9 +98,9 @@ func (w *watch) look(r sim.Record) {
 }
 
 // committed is called after each transaction: once it has all of its first lists, a new interface is one like the others.
-func (w *watch) committed(ev *event.Committed) {
-	if slices.ContainsFunc(ev.Statuses, func(st event.ValueStatus) bool { return st.State == event.Retrying || st.State == event.Pending }) {
-		return
+func (w *watch) committed(*event.Committed) {
+	if w.faults {
+		return // it may get them before its neighbours have theirs
 	}
 	w.txns++
 	for name, listed := range w.fresh {
