@@ -164,16 +164,12 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 			nowhere := slices.ContainsFunc(missing, func(n model.Note) bool { return n.Reason == acl.HostNotEnforced })
 			if !nowhere && !s.Policy.Untracked && !s.Policy.PreDNAT {
 				enforced++
+				worst = max(worst, status.listed(at, unwellKeys))
 			}
 			continue
 		}
 		enforced++
-		for _, name := range at.Interfaces {
-			if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
-				worst = max(worst, v.State)
-				status.Reasons = append(status.Reasons, at.Endpoint+": "+unwell(v))
-			}
-		}
+		worst = max(worst, status.listed(at, unwellKeys))
 		if len(at.Interfaces) == 0 {
 			worst = max(worst, event.Pending)
 			status.Reasons = append(status.Reasons, at.Endpoint+": no interface of VPP leads to it")
@@ -183,6 +179,18 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 		status.State = stateRefused
 	}
 	return status
+}
+
+// listed adds what is wrong with the access lists of an endpoint's interfaces, and returns the worst of it.
+func (s *PolicyStatus) listed(at policy.Applied, unwellKeys map[string]event.ValueStatus) event.State {
+	worst := event.Configured
+	for _, name := range at.Interfaces {
+		if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
+			worst = max(worst, v.State)
+			s.Reasons = append(s.Reasons, at.Endpoint+": "+unwell(v))
+		}
+	}
+	return worst
 }
 
 // governs is "tier default, ingress 2 rules, egress 1 rule, of prod/web-0, prod/web-1".

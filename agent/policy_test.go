@@ -9,9 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
@@ -203,6 +205,11 @@ func TestPoliciesOfHostEndpoints(t *testing.T) {
 		}
 	}
 	check("enforced")
+	edge.Endpoints[0].Interfaces = []string{"uplink", "host"}
+	unwellKeys := map[string]event.ValueStatus{keyed.Key(&contivacl.InterfaceACLs{Interface: "host"}): {State: event.Failed}}
+	if got := policyStatus(edge, unwellKeys, notes); got.State != event.Failed.String() || len(got.Reasons) != 1 {
+		t.Errorf("with a list that VPP refused: %+v", got)
+	}
 	notes[up] = []model.Note{{Ref: up, Reason: "something is missing", Refused: true}}
 	want.Reasons = []string{"HostEndpoint up: something is missing"}
 	check("enforced in part")

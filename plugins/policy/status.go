@@ -20,7 +20,7 @@ type Status struct {
 type Applied struct {
 	Endpoint   string   // "namespace/name" of a pod, the name of a host endpoint
 	Host       bool     // it is a host endpoint
-	Interfaces []string // in VPP; none: not found yet
+	Interfaces []string // in VPP; none: not found yet. Of a host endpoint all that lead out of the node or to it
 }
 
 // Policies lists every policy there is, sorted by kind, namespace and name.
@@ -57,8 +57,14 @@ func (p *Processor) applied() map[ruleList][]Applied {
 	for name, w := range p.told.workloads {
 		add(Applied{Endpoint: name, Interfaces: p.interfacesOf(name)}, w.Tiers)
 	}
+	var hosts []string
+	for _, name := range []string{p.translations.node.Uplink, p.translations.node.Overlay, p.translations.node.Host} {
+		if name != "" {
+			hosts = append(hosts, name)
+		}
+	}
 	for name, h := range p.told.hosts {
-		add(Applied{Endpoint: name, Host: true}, h.Tiers, h.ForwardTiers, h.UntrackedTiers, h.PreDnatTiers)
+		add(Applied{Endpoint: name, Host: true, Interfaces: hosts}, h.Tiers, h.ForwardTiers, h.UntrackedTiers, h.PreDnatTiers)
 	}
 	for _, list := range out {
 		slices.SortFunc(list, func(a, b Applied) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
