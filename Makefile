@@ -12,7 +12,7 @@ CASES     ?= 3000
 SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test oracle check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide oracle check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +27,13 @@ run: build ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end
 test: ## the tests, race detector on
 	$(GO) test -race -shuffle=on ./...
 
+wide: ## every story by every way, more random walks and worlds than the race detector leaves time for
+	$(GO) test -count=1 ./test/scenario ./test/transient ./vppagent
+
 oracle: ## policies of 10,000 random clusters against the specifications, in both views; race detector off
 	CONTIV_CASES=2500 $(GO) test -count=1 -v -run '^TestLists$$' ./test/oracle/policy
 
-check: lint test oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
+check: lint test wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
 
 lint: ## gofumpt, vet, staticcheck
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi

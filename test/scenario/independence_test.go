@@ -273,11 +273,15 @@ func asWritten(p plot, c *trace.Cluster) error {
 // that starts anew at any of these ends has nothing to do.
 func TestPathIndependence(t *testing.T) {
 	for _, p := range plots(t) {
+		turn := len(p.name) // stories take turns with the ways, where not all are gone
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			c, want := p.run(t, way{name: "as written", do: asWritten})
 			restartWritesNothing(t, c, want)
-			for _, w := range allWays() {
+			for i, w := range allWays() {
+				if (i+turn)%slowdown != 0 {
+					continue
+				}
 				t.Run(w.name, func(t *testing.T) {
 					c, have := p.run(t, w)
 					if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(have, "\n")); diff != "" {

@@ -44,7 +44,7 @@ func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true)
 type tally struct{ changes, messages, looks, lives, cut, longest, listed atomic.Int64 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
-	n := oracle.Setting(t, "CONTIV_CASES", cases)
+	n := oracle.Setting(t, "CONTIV_CASES", cases/slowdown)
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var sum tally
 	var at atomic.Uint64

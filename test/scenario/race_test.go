@@ -1,0 +1,6 @@
+//go:build race
+
+package scenario
+
+// slowdown is how few of the ways of a story are gone because of the race detector: every third, another third for each story.
+const slowdown = 3
