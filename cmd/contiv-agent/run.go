@@ -254,11 +254,17 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 			served++
 		}
 	}
-	fmt.Fprintf(w, "node %s: %d of %d services served by %d mappings, %d messages to VPP, %s\n",
-		st.Node, served, len(st.Services), st.Mappings, ev.Writes, ev.Took.Round(10*time.Microsecond))
+	fmt.Fprintf(w, "node %s: %d of %d services served by %d mappings, policies %d, %d messages to VPP, %s\n",
+		st.Node, served, len(st.Services), st.Mappings, len(st.Policies), ev.Writes, ev.Took.Round(10*time.Microsecond))
 	for _, s := range st.Services {
 		fmt.Fprintf(w, "  %-11s %s\n", s.State, s.Name)
 		for _, reason := range s.Reasons {
+			fmt.Fprintf(w, "              %s\n", reason)
+		}
+	}
+	for _, p := range st.Policies {
+		fmt.Fprintf(w, "  %-11s %s\n", p.State, p.Object)
+		for _, reason := range p.Reasons {
 			fmt.Fprintf(w, "              %s\n", reason)
 		}
 	}
