@@ -47,10 +47,13 @@ type table struct {
 	causes []*Cause // one for each rule
 }
 
-// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average.
+// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, mostTables
+// how many parts there are at most: VPP applies every list behind a changed one again, so more parts cost more time than the
+// shorter message saves (ADR 0003), and each takes one of the 255 places of an interface.
 const (
 	firstSplit = 256
 	perTable   = 128
+	mostTables = 32
 )
 
 // maxRules bounds a segment. VPP stops forwarding while it takes an ACL.
@@ -77,7 +80,7 @@ func (s *segment) shorten(x *expander) int {
 // over a power of two rewrites its tables once.
 func splitOf(rules int) int {
 	n := 1
-	for rules > firstSplit && n < buckets && n*perTable < rules {
+	for rules > firstSplit && n < mostTables && n*perTable < rules {
 		n *= 2
 	}
 	return n

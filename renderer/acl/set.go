@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// buckets is how many parts a set has, and the most tables a segment may be split into.
+// buckets is how many parts a set has; a table of a split segment takes one or more of them.
 const buckets = 64
 
 // bucketOf is the part a peer belongs to, the same in every process.
