@@ -3,4 +3,4 @@
 package vppagent_test
 
 // slowdown is by how much shorter the random walks are because of the race detector.
-const slowdown = 3
+const slowdown = 5
