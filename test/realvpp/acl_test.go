@@ -21,7 +21,6 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -43,15 +42,7 @@ func TestVPPAccessLists(t *testing.T) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	cases = max(1, cases/dear)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
-	w := startTwin(t, path, "node-1", agent.Config{})
-	for _, s := range w.sides { // nobody may interfere
-		s.agent.Close()
-	}
-	for _, s := range w.sides {
-		if err := s.cni.Apply(puts(dualStack())); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w := startBare(t, path, dualStack())
 	for _, v := range []cni.VPP{w.sim, w.lab} {
 		v.AddInterface(sim.Interface{Name: edge, Addresses: []netip.Prefix{netip.MustParsePrefix("fd00:e::1/64"), netip.MustParsePrefix("10.14.0.1/24")}})
 		if err := v.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("fd00:e::9/128"), Paths: []sim.Path{{Interface: edge}}}); err != nil {

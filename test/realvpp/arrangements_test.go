@@ -14,7 +14,6 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -37,15 +36,7 @@ func TestVPPArrangements(t *testing.T) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	cases = max(1, cases/dear)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
-	w := startTwin(t, path, "node-1", agent.Config{})
-	for _, s := range w.sides { // nobody may interfere
-		s.agent.Close()
-	}
-	for _, s := range w.sides {
-		if err := s.cni.Apply(puts(base())); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w := startBare(t, path, base())
 	differences, sent, died := 0, 0, 0
 	for seed := first; seed < first+cases && differences < enough; seed++ {
 		a := &arrangement{rng: rand.New(rand.NewPCG(seed, 2))}

@@ -307,3 +307,18 @@ func (c *randomCase) complain(_ string, there landing) error {
 	}))
 	return err
 }
+
+// startBare is a twin whose agents are gone, so that nobody interferes, with what a CNI makes of the objects.
+func startBare(t *testing.T, path string, objects []model.Object) *twin {
+	t.Helper()
+	w := startTwin(t, path, "node-1", agent.Config{})
+	for _, s := range w.sides {
+		s.agent.Close()
+	}
+	for _, s := range w.sides {
+		if err := s.cni.Apply(puts(objects)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}

@@ -21,19 +21,7 @@ func (w *World) Step() []Change {
 	for range 1 + w.rng.IntN(2) {
 		w.step()
 	}
-	var out []Change
-	for key := range before {
-		if _, still := w.objects[key]; !still {
-			out = append(out, Change{Key: key})
-		}
-	}
-	slices.SortFunc(out, func(a, b Change) int { return compareKeys(a.Key, b.Key) })
-	for _, o := range w.Objects() {
-		if before[KeyOf(o)] != o {
-			out = append(out, Change{KeyOf(o), o})
-		}
-	}
-	return out
+	return w.since(before)
 }
 
 func (w *World) step() {

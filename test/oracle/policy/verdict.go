@@ -128,14 +128,11 @@ func (c *Cluster) Judge(f *Flow) Verdict {
 	if f.alwaysPasses() {
 		return Verdict{true, true, "ICMP error or neighbour discovery"}
 	}
-	why := "no pod to protect"
-	if p := c.at[f.Src]; p != nil {
-		v := c.decide(direction{p, true}, f)
-		if !v.Allowed {
-			return v
-		}
-		why = v.Why
+	out := c.egress(f)
+	if !out.Allowed {
+		return out
 	}
+	why := out.Why
 	if p := c.at[f.Dst]; p != nil {
 		if n := c.nodes[p.node]; n != nil && f.Node == n.name && slices.Contains(n.addrs, f.Src) {
 			return Verdict{true, false, "from the pod's own node"}
@@ -149,17 +146,22 @@ func (c *Cluster) Judge(f *Flow) Verdict {
 	return c.judgeUplink(f, why)
 }
 
+// egress is the verdict of the pod a flow comes from, if it comes from one.
+func (c *Cluster) egress(f *Flow) Verdict {
+	if p := c.at[f.Src]; p != nil {
+		return c.decide(direction{p, true}, f)
+	}
+	return Verdict{true, false, "no pod to protect"}
+}
+
 // JudgeHidden is the verdict about a flow that is hidden behind another address before its destination sees it: its egress is
 // its own, whoever that address is cannot be told from it, and so is not trusted.
 func (c *Cluster) JudgeHidden(f *Flow, as netip.Addr) Verdict {
-	why := "no pod to protect"
-	if p := c.at[f.Src]; p != nil {
-		v := c.decide(direction{p, true}, f)
-		if !v.Allowed {
-			return v
-		}
-		why = v.Why
+	out := c.egress(f)
+	if !out.Allowed {
+		return out
 	}
+	why := out.Why
 	if p := c.at[f.Dst]; p != nil {
 		hidden := *f
 		hidden.Src = as
