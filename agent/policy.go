@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -16,65 +17,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// newPolicies wires policies: the processor drives the renderer of access lists, which writes to values.
+// newPolicies wires policies: the processor drives the renderer of access lists, which writes to values. What an input's
+// access lists see: nat44 has not translated IPv4 yet, and nothing translates IPv6.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
-	d := &aclDriver{Renderer: acl.New(acl.Config{}, values), view4: acl.PreDNAT, view6: acl.PostDNAT}
+	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT}
 	if cfg.PostDNAT {
-		d.view4 = acl.PostDNAT
+		c.View4 = enforce.PostDNAT
 	}
-	return policy.New(policy.Config{NodeName: cfg.NodeName}, d)
-}
-
-// aclDriver is renderer/acl as plugins/policy wants its driver: the two are of one rank and do not know each other.
-type aclDriver struct {
-	*acl.Renderer
-	// What the input's access lists see: nat44 has not translated IPv4 yet, and nothing translates IPv6.
-	view4, view6 acl.View
-
-	outer    []policy.Outer // that was told last
-	outerACL []acl.Outer    // the same
-}
-
-// SetNode implements policy.Driver.
-func (d *aclDriver) SetNode(n policy.Node) {
-	if len(d.outer) != len(n.Outer) || len(n.Outer) > 0 && &d.outer[0] != &n.Outer[0] { // it is replaced as a whole
-		d.outer, d.outerACL = n.Outer, make([]acl.Outer, len(n.Outer))
-		for i, o := range n.Outer {
-			d.outerACL[i] = acl.Outer(o)
-		}
-	}
-	d.Renderer.SetNode(acl.Node{
-		View4: d.view4, View6: d.view6, Interfaces: n.Interfaces, Isolated: n.Isolated, Uplink: n.Uplink, Overlay: n.Overlay, Host: n.Host,
-		Addrs: n.Addrs, Hairpin: n.Hairpin, Frontends: n.Frontends, Outer: d.outerACL, ByteMatch6: n.ByteMatch6,
-	})
-}
-
-// Cause implements policy.Driver.
-func (d *aclDriver) Cause(iface string, output bool, place, rule int) (policy.Cause, bool) {
-	c, ok := d.Renderer.Cause(iface, output, place, rule)
-	return policy.Cause{
-		Kind: kindOf(c.Kind), Egress: c.Egress, Endpoint: c.Endpoint, Host: c.Host, Tier: c.Tier, Policy: c.Policy,
-		Profile: c.Profile, Rule: c.Rule, Denied: c.Denied, Text: c.Text,
-	}, ok
-}
-
-// kindOf is the processor's word for the renderer's.
-func kindOf(k acl.CauseKind) policy.CauseKind {
-	switch k {
-	case acl.CauseRule:
-		return policy.CauseRule
-	case acl.CauseEndOfTier:
-		return policy.CauseEndOfTier
-	case acl.CauseProfileRule:
-		return policy.CauseProfileRule
-	case acl.CauseNoMatch:
-		return policy.CauseNoMatch
-	case acl.CauseIsolated:
-		return policy.CauseIsolated
-	case acl.CauseDown:
-		return policy.CauseDown
-	}
-	return policy.CauseStatic
+	return policy.New(c, acl.New(acl.Config{}, values))
 }
 
 // named puts the object in the place of what the renderer knows from Felix's messages.

@@ -1,6 +1,9 @@
 package policy
 
-import "github.com/contiv-agent/contiv-agent/model"
+import (
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/model"
+)
 
 // Hits is how much a rule judged: packets that belong to no flow that was judged before.
 type Hits struct {
@@ -44,7 +47,7 @@ func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 		l := &lists[i]
 		for at, h := range l.Rules {
 			c, ok := p.driver.Cause(l.Interface, l.Output, l.Place, at)
-			if !ok || c.Kind != CauseRule || c.Endpoint != endpoint || c.Host {
+			if !ok || c.Kind != enforce.CauseRule || c.Endpoint != endpoint || c.Host {
 				continue
 			}
 			key := counted{ruleList{c.Tier, c.Policy}, c.Egress, c.Rule}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -17,27 +18,27 @@ func TestDescribeCounted(t *testing.T) {
 		p.OutboundRules = []model.Rule{{Action: model.ActionAllow}}
 	}))
 	_ = p.Flush()
-	rule := func(n int, change ...func(*Cause)) Cause {
-		c := Cause{Kind: CauseRule, Endpoint: "prod/web", Tier: "default", Policy: "prod/knp.default.web", Rule: n}
+	rule := func(n int, change ...func(*enforce.Cause)) enforce.Cause {
+		c := enforce.Cause{Kind: enforce.CauseRule, Endpoint: "prod/web", Tier: "default", Policy: "prod/knp.default.web", Rule: n}
 		for _, f := range change {
 			f(&c)
 		}
 		return c
 	}
-	out := [][]Cause{
+	out := [][]enforce.Cause{
 		{
 			rule(0), rule(2), rule(0),
-			rule(0, func(c *Cause) { c.Endpoint = "prod/other" }), rule(0, func(c *Cause) { c.Kind = CauseEndOfTier }),
-			rule(0, func(c *Cause) { c.Host = true }), rule(0, func(c *Cause) { c.Policy = "prod/knp.default.else" }),
+			rule(0, func(c *enforce.Cause) { c.Endpoint = "prod/other" }), rule(0, func(c *enforce.Cause) { c.Kind = enforce.CauseEndOfTier }),
+			rule(0, func(c *enforce.Cause) { c.Host = true }), rule(0, func(c *enforce.Cause) { c.Policy = "prod/knp.default.else" }),
 		},
 		{rule(0), rule(2)},
 	}
-	r.cause = func(iface string, output bool, place, n int) (Cause, bool) {
+	r.cause = func(iface string, output bool, place, n int) (enforce.Cause, bool) {
 		switch {
 		case iface != "tap1" && iface != "tap2" || place >= len(out) || n >= len(out[place]):
-			return Cause{}, false
+			return enforce.Cause{}, false
 		case !output:
-			return rule(0, func(c *Cause) { c.Egress = true }), place == 0 && n == 0
+			return rule(0, func(c *enforce.Cause) { c.Egress = true }), place == 0 && n == 0
 		}
 		return out[place][n], true
 	}

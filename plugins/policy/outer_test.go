@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-func (o Outer) String() string {
+func outerText(o enforce.Outer) string {
 	mark := ""
 	if o.Hides {
 		mark = "hides "
@@ -81,10 +81,10 @@ func TestOuter(t *testing.T) {
 			err := errors.Join(tr.AddService(c.svc), tr.UpdateNode(state), tr.UpdateNodePortServices(nodes, nil))
 			late := tr.outers()
 			err = errors.Join(err, tr.UpdateNode(state), tr.Resync(&renderer.ResyncEventData{NodeIPs: nodes, Services: []*renderer.ContivService{c.svc}}))
-			for _, list := range [][]Outer{late, tr.outers()} {
+			for _, list := range [][]enforce.Outer{late, tr.outers()} {
 				var got []string
 				for _, o := range list {
-					got = append(got, o.String())
+					got = append(got, outerText(o))
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
 					t.Errorf("%v -want +got\n%s", err, diff)
@@ -120,7 +120,7 @@ func TestOuterChanges(t *testing.T) {
 	} {
 		tr.changed = false
 		err := c.call()
-		if now := tr.outers(); err != nil || tr.changed != c.want || slices.EqualFunc(first, now, Outer.equal) == c.want {
+		if now := tr.outers(); err != nil || tr.changed != c.want || enforce.SameOuter(first, now) == c.want {
 			t.Errorf("%s: changed %v, now %v (%v)", c.name, tr.changed, now, err)
 		}
 	}

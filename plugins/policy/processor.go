@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -14,6 +15,8 @@ import (
 // Config is what a processor needs to know beside the cluster's objects.
 type Config struct {
 	NodeName string // this node: its pods are those policies are enforced for
+
+	View4, View6 enforce.View // what the driver's input hooks see of IPv4 and IPv6
 }
 
 // Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
@@ -34,7 +37,7 @@ type Processor struct {
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 
-	node      Node // as the driver knows it
+	node      enforce.Node // as the driver knows it
 	nodeDirty bool
 	synced    bool           // the driver was told everything once
 	again     bool           // the driver wants another Apply
@@ -142,10 +145,10 @@ func (p *Processor) tellNode() bool {
 		return false
 	}
 	p.nodeDirty, p.translations.changed = false, false
-	now := Node{Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
+	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
 	p.hold(&now)
-	if now.equal(&p.node) {
+	if now.Equal(&p.node) {
 		return false
 	}
 	p.node = now
@@ -156,7 +159,7 @@ func (p *Processor) tellNode() bool {
 // hold keeps back what is a frontend only since this transaction. A pod whose egress is governed may send to frontends, since
 // the packet that is judged is the one behind the translation; so VPP has to translate first, or the packet leaves for
 // whoever has that address outside.
-func (p *Processor) hold(n *Node) {
+func (p *Processor) hold(n *enforce.Node) {
 	all, was := n.Frontends, p.held
 	p.held = nil
 	if !p.told.egress() {

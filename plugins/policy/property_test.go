@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -20,7 +21,7 @@ import (
 type state struct {
 	Told *told
 	Sets map[string]map[string]bool
-	Node Node
+	Node enforce.Node
 }
 
 // collector is a driver that keeps the state its calls describe.

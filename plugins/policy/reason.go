@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -53,29 +54,29 @@ func (p *Processor) podBehind(iface string) string {
 	return found
 }
 
-func (p *Processor) reason(c Cause) Reason {
-	r := Reason{Denied: c.Denied, Decides: c.Kind != CauseStatic && c.Kind != CauseIsolated, Tier: c.Tier, Egress: c.Egress}
+func (p *Processor) reason(c enforce.Cause) Reason {
+	r := Reason{Denied: c.Denied, Decides: c.Kind != enforce.CauseStatic && c.Kind != enforce.CauseIsolated, Tier: c.Tier, Egress: c.Egress}
 	verb := "allowed"
 	if c.Denied {
 		verb = "denied"
 	}
 	switch c.Kind {
-	case CauseRule:
+	case enforce.CauseRule:
 		r.Policy, r.Rule = p.PolicyRef(c.Tier, c.Policy), p.ruleName(c)
 		r.Text = fmt.Sprintf("%s by %s %s", verb, r.Policy, r.Rule)
-	case CauseEndOfTier:
+	case enforce.CauseEndOfTier:
 		r.Text = verb + ": " + p.endOfTier(c)
-	case CauseProfileRule:
+	case enforce.CauseProfileRule:
 		r.Text = verb + ": " + p.byProfile(c)
-	case CauseNoMatch:
+	case enforce.CauseNoMatch:
 		if !c.Denied { // of what a host endpoint passes on
 			r.Text = fmt.Sprintf("%s: no policy of %s denies it", verb, c.Endpoint)
 			break
 		}
 		r.Text = fmt.Sprintf("%s: neither policy nor profile of %s allows it for %s", verb, c.Endpoint, direction(c.Egress))
-	case CauseIsolated:
+	case enforce.CauseIsolated:
 		r.Text = fmt.Sprintf("%s: %s is isolated until its policies are known", verb, endpointText(c))
-	case CauseDown:
+	case enforce.CauseDown:
 		r.Text = fmt.Sprintf("%s: %s is administratively down", verb, endpointText(c))
 	default:
 		r.Text = verb + ": " + c.Text
@@ -90,7 +91,7 @@ func direction(egress bool) string {
 	return "ingress"
 }
 
-func endpointText(c Cause) string {
+func endpointText(c enforce.Cause) string {
 	if c.Endpoint == "" {
 		return "the interface"
 	}
@@ -117,7 +118,7 @@ func ProfileRef(name string) model.Ref {
 }
 
 // ruleName is "ingress rule 2": as the object counts its rules.
-func (p *Processor) ruleName(c Cause) string {
+func (p *Processor) ruleName(c enforce.Cause) string {
 	var id string
 	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) {
 		id = rules[c.Rule].RuleId
@@ -137,7 +138,7 @@ func named(id string, egress bool) string {
 }
 
 // endOfTier names the policies that apply and do not decide.
-func (p *Processor) endOfTier(c Cause) string {
+func (p *Processor) endOfTier(c enforce.Cause) string {
 	refs := p.tierRefs(c)
 	plain := c.Tier == model.TierDefault && len(refs) > 0
 	for _, ref := range refs {
@@ -158,7 +159,7 @@ func (p *Processor) endOfTier(c Cause) string {
 }
 
 // tierRefs are the policies of a tier that apply to the endpoint and are enforced, in order.
-func (p *Processor) tierRefs(c Cause) []model.Ref {
+func (p *Processor) tierRefs(c enforce.Cause) []model.Ref {
 	var out []model.Ref
 	seen := map[string]bool{}
 	for _, forward := range []bool{false, true} {
@@ -210,7 +211,7 @@ func refsText(refs []model.Ref) string {
 }
 
 // byProfile says that no policy decides. What Calico calls a profile is a namespace to everybody else.
-func (p *Processor) byProfile(c Cause) string {
+func (p *Processor) byProfile(c enforce.Cause) string {
 	selected := false
 	for _, tier := range p.told.tiers(c.Endpoint, c.Host, false) {
 		selected = selected || len(enforced(tier, c.Egress)) > 0

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -16,7 +17,7 @@ type Translations struct {
 	uses    map[netip.Addr]int // cluster IPs → how many services have it
 	nodeIPs *renderer.IPAddresses
 	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
-	outer   []Outer                      // all of theirs, sorted; never changed, only replaced
+	outer   []enforce.Outer              // all of theirs, sorted; never changed, only replaced
 	stale   bool                         // outer is
 	changed bool                         // since taken was called
 }
@@ -103,7 +104,7 @@ func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
 }
 
 // fill writes down in a driver's node what services and the node itself contribute.
-func (t *Translations) fill(n *Node) {
+func (t *Translations) fill(n *enforce.Node) {
 	n.Uplink, n.Overlay, n.Host = t.node.Uplink, t.node.Overlay, t.node.Host
 	n.Addrs = slices.Clone(t.node.IPs)
 	for _, p := range t.node.UplinkIPs {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -38,9 +39,9 @@ func tcpFrom(i int, egress bool) *felix.Rule {
 }
 
 // busyNode has pods that each have a policy of their own, with so many peers in each direction.
-func busyNode(view View, pods, peers int, sink *counter) (*Renderer, func(pod, change int) *felix.ToDataplane) {
+func busyNode(view enforce.View, pods, peers int, sink *counter) (*Renderer, func(pod, change int) *felix.ToDataplane) {
 	r := New(Config{}, sink)
-	n := Node{View4: view, View6: PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	n := enforce.Node{View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	policy := func(pod, change int) *felix.ToDataplane {
 		p := &felix.Policy{}
 		for i := range peers {
@@ -71,7 +72,7 @@ func busyNode(view View, pods, peers int, sink *counter) (*Renderer, func(pod, c
 
 // A node with 110 pods, each with a policy of 300 peers in each direction; one rule changes.
 func BenchmarkOneRule(b *testing.B) {
-	for _, view := range []View{PreDNAT, PostDNAT} {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
 		b.Run(view.String(), func(b *testing.B) {
 			var sink counter
 			r, policy := busyNode(view, 110, 300, &sink)
@@ -95,7 +96,7 @@ func BenchmarkOneRule(b *testing.B) {
 
 // The whole of that node.
 func BenchmarkWholeNode(b *testing.B) {
-	for _, view := range []View{PreDNAT, PostDNAT} {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
 		b.Run(view.String(), func(b *testing.B) {
 			for b.Loop() {
 				busyNode(view, 110, 300, &counter{})
@@ -105,9 +106,9 @@ func BenchmarkWholeNode(b *testing.B) {
 }
 
 // bigSet has so many pods that share a policy of one set; delta is one address joining, or leaving again.
-func bigSet(view View, pods, members int, egress bool, sink *counter) (r *Renderer, delta func(n int) *felix.ToDataplane) {
+func bigSet(view enforce.View, pods, members int, egress bool, sink *counter) (r *Renderer, delta func(n int) *felix.ToDataplane) {
 	r = New(Config{}, sink)
-	n := Node{View4: view, View6: PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	n := enforce.Node{View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	var all []string
 	for i := range members {
 		all = append(all, fmt.Sprintf("10.%d.%d.%d/32", 2+i/65536, i/256%256, i%256))
@@ -150,10 +151,10 @@ func bigSet(view View, pods, members int, egress bool, sink *counter) (r *Render
 func BenchmarkOneMember(b *testing.B) {
 	for _, c := range []struct {
 		name   string
-		view   View
+		view   enforce.View
 		egress bool
 		n      int
-	}{{"ingress", PreDNAT, false, 10000}, {"egress, post-dnat", PostDNAT, true, 10000}, {"egress, pre-dnat", PreDNAT, true, 10000}} {
+	}{{"ingress", enforce.PreDNAT, false, 10000}, {"egress, post-dnat", enforce.PostDNAT, true, 10000}, {"egress, pre-dnat", enforce.PreDNAT, true, 10000}} {
 		b.Run(c.name, func(b *testing.B) {
 			var sink counter
 			r, delta := bigSet(c.view, 100, c.n, c.egress, &sink)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -27,7 +28,7 @@ const residueParts = 16
 type rect struct {
 	proto        uint8
 	sport, dport span
-	cause        *Cause
+	cause        *enforce.Cause
 }
 
 // residue is what a program denies of what reaches one destination.
@@ -133,7 +134,7 @@ func (r *Renderer) judgeProgram(p *program) {
 func (r *Renderer) early(i *iface) []netip.Addr {
 	var out []netip.Addr
 	for _, a := range i.addrs {
-		if r.node.view(familyOf(a)) == PreDNAT {
+		if r.view(familyOf(a)) == enforce.PreDNAT {
 			out = append(out, a)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -21,7 +22,7 @@ type atom struct {
 type clause struct {
 	verb    // allow or deny
 	matches []*match
-	cause   *Cause
+	cause   *enforce.Cause
 }
 
 // open tells whether every packet matches.

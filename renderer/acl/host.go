@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -170,7 +171,7 @@ func (r *Renderer) translated() []string {
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
 		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
-		if home || r.node.view(familyOf(o.Addr)) != PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+		if home || r.view(familyOf(o.Addr)) != enforce.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
 			continue
 		}
 		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
@@ -192,7 +193,7 @@ func (r *Renderer) translated() []string {
 // fixHosts writes the tables of host endpoints that are of no segment.
 func (r *Renderer) fixHosts() {
 	in, out := &table{name: failsafeIn}, &table{name: failsafeOut}
-	cause := &Cause{Kind: CauseStatic, Text: "failsafe ports"}
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
 			r.addWide(in, atom{src: p.net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
@@ -210,7 +211,7 @@ func (r *Renderer) fixHosts() {
 }
 
 // addWide adds a rule if its ends are of one family, invalid being any, in whole bytes if VPP needs that.
-func (r *Renderer) addWide(t *table, a atom, c *Cause) {
+func (r *Renderer) addWide(t *table, a atom, c *enforce.Cause) {
 	f := familyOf(a.dst.Addr())
 	if !a.dst.IsValid() {
 		f = familyOf(a.src.Addr())
@@ -238,7 +239,7 @@ func (r *Renderer) tunnelTable() *table {
 	const portVXLAN = 4789
 	for _, a := range r.node.Addrs {
 		dst := netip.PrefixFrom(a, a.BitLen())
-		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &Cause{Kind: CauseStatic, Text: "the overlay"})
+		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "the overlay"})
 	}
 	return t
 }
@@ -246,8 +247,8 @@ func (r *Renderer) tunnelTable() *table {
 // inwardTable is where the node itself may always go: to local pods, to itself and, where the input hook sees them, to services.
 func (r *Renderer) inwardTable() *table {
 	t := &table{name: inward}
-	pod := &Cause{Kind: CauseStatic, Text: "the node itself to its own pods"}
-	service := &Cause{Kind: CauseStatic, Text: "the node itself to a service"}
+	pod := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to its own pods"}
+	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to a service"}
 	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range slices.Compact(addrs) {
@@ -255,14 +256,14 @@ func (r *Renderer) inwardTable() *table {
 	}
 	for _, dst := range r.node.Frontends {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
-			if f := familyOf(dst.Addr()); r.node.view(f) == PreDNAT {
+			if f := familyOf(dst.Addr()); r.view(f) == enforce.PreDNAT {
 				r.addWide(t, atom{src: f.all(), dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}, service)
 			}
 		}
 	}
 	for k := range r.node.Outer {
-		if f := familyOf(r.node.Outer[k].Addr); r.node.view(f) == PreDNAT {
-			t.add(r.node.Outer[k].atom(allow, f.all()), service)
+		if f := familyOf(r.node.Outer[k].Addr); r.view(f) == enforce.PreDNAT {
+			t.add(outerAtom(&r.node.Outer[k], allow, f.all()), service)
 		}
 	}
 	return t

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
 )
 
 // change is tables and lists to be handed over, together. A nil table is to go, and so are empty lists.
@@ -277,7 +279,7 @@ func common(old, now *table) *table {
 	}
 	if len(out.rules) == 0 { // an ACL without rules is more than some agents can bear
 		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
-		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: true})
+		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: true})
 	}
 	return out
 }
@@ -317,7 +319,7 @@ func commonList(old, now []place) []place {
 	merge(old, now, func(p place, had, will bool) {
 		keep := had && will || p.denies && !p.mixed
 		if p.mixed && !keep {
-			p, keep = place{table: denyAll, denies: true, cause: &Cause{Kind: CauseStatic, Denied: true, Text: "on the way to other policies"}}, true
+			p, keep = place{table: denyAll, denies: true, cause: &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}}, true
 		}
 		if keep && !seen[p.table] && !seen[denyAll] {
 			seen[p.table] = true

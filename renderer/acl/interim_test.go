@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -17,7 +18,7 @@ func tableOf(words string) *table {
 		if w[0] == '-' {
 			a.verb = deny
 		}
-		t.add(a, &Cause{})
+		t.add(a, &enforce.Cause{})
 	}
 	return t
 }
@@ -92,7 +93,7 @@ func TestCommonList(t *testing.T) {
 
 // A source that joins a set is judged again at all destinations.
 func TestSourceJoinsSet(t *testing.T) {
-	s := newScene(testNode(PreDNAT))
+	s := newScene(testNode(enforce.PreDNAT))
 	s.tell(start()...)
 	rules := []*felix.Rule{{Action: "deny", SrcIpSetIds: []string{"s1"}, DstNet: []string{"10.1.1.0/24"}}, {Action: "allow"}}
 	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}), podMessage(0, withPolicies("", "a1")))

@@ -4,15 +4,16 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // place is a table in a list.
 type place struct {
 	table  string
-	cause  *Cause // of all its rules; nil: as the table says
-	denies bool   // its rules do
-	mixed  bool   // only some do
+	cause  *enforce.Cause // of all its rules; nil: as the table says
+	denies bool           // its rules do
+	mixed  bool           // only some do
 }
 
 // lists are those of one interface.
@@ -123,11 +124,11 @@ func (r *Renderer) static(output bool) []place {
 // services, which are judged where they lead.
 func (r *Renderer) own(i *iface) string {
 	t := &table{name: ownTable(i.name)}
-	self := &Cause{Kind: CauseStatic, Text: "the pod itself"}
-	service := &Cause{Kind: CauseStatic, Text: "services, which are judged where they lead"}
+	self := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself"}
+	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
-		if r.node.view(familyOf(a)) == PostDNAT {
+		if r.view(familyOf(a)) == enforce.PostDNAT {
 			t.add(atom{src: src, dst: src, sport: allPorts, dport: allPorts}, self)
 			continue
 		}
@@ -152,7 +153,7 @@ func (r *Renderer) own(i *iface) string {
 
 func ownTable(iface string) string { return "own-" + nameOf(iface) }
 
-func (t *table) add(a atom, c *Cause) {
+func (t *table) add(a atom, c *enforce.Cause) {
 	t.rules = append(t.rules, a)
 	t.causes = append(t.causes, c)
 }
@@ -170,22 +171,22 @@ func (r *Renderer) fix() {
 	in, out, node := &table{name: staticIn}, &table{name: staticOut}, &table{name: fromNode}
 	for _, t := range []*table{in, out} {
 		for _, typ := range []uint16{3, 11, 12} {
-			t.add(icmpAtom(v4, typ), &Cause{Kind: CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(v4, typ), &enforce.Cause{Kind: enforce.CauseStatic, Text: "ICMP errors"})
 		}
 		for _, typ := range []uint16{1, 2, 3, 4} {
-			t.add(icmpAtom(v6, typ), &Cause{Kind: CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(v6, typ), &enforce.Cause{Kind: enforce.CauseStatic, Text: "ICMP errors"})
 		}
 	}
-	discovery := &Cause{Kind: CauseStatic, Text: "neighbour discovery"}
+	discovery := &enforce.Cause{Kind: enforce.CauseStatic, Text: "neighbour discovery"}
 	for _, typ := range []uint16{133, 135, 136} {
 		in.add(icmpAtom(v6, typ), discovery)
 	}
 	for _, typ := range []uint16{134, 135, 136} {
 		out.add(icmpAtom(v6, typ), discovery)
 	}
-	own := &Cause{Kind: CauseStatic, Text: "addresses of the node itself"}
+	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "addresses of the node itself"}
 	for _, a := range r.node.Addrs {
-		for _, proto := range r.node.trusted(familyOf(a)) {
+		for _, proto := range r.trusted(familyOf(a)) {
 			node.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, own)
 		}
 	}
@@ -199,7 +200,7 @@ func (r *Renderer) fix() {
 			t.name = denyAll
 		}
 		for _, f := range families {
-			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &Cause{Kind: CauseStatic, Denied: v == deny})
+			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: v == deny})
 		}
 		r.fixTable(t)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -44,7 +45,7 @@ func (n *notebook) forget(who string) { n.set(who, nil) }
 func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) {
 	n.forget(seg.role)
 	return func(c *clause, format string, args ...any) {
-		note := model.Note{Ref: c.cause.ref(), Reason: fmt.Sprintf("rule %d ", c.cause.Rule) + fmt.Sprintf(format, args...), Refused: true}
+		note := model.Note{Ref: refOf(c.cause), Reason: fmt.Sprintf("rule %d ", c.cause.Rule) + fmt.Sprintf(format, args...), Refused: true}
 		if !slices.Contains(n.now[seg.role], note) {
 			n.now[seg.role] = append(n.now[seg.role], note)
 			n.dirty[seg.role] = struct{}{}
@@ -52,8 +53,8 @@ func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) 
 	}
 }
 
-// ref is what a note about a rule is on.
-func (c *Cause) ref() model.Ref {
+// refOf is what a note about a rule is on.
+func refOf(c *enforce.Cause) model.Ref {
 	if c.Profile != "" {
 		return model.Ref{Kind: KindProfile, Name: c.Profile}
 	}
@@ -87,9 +88,9 @@ func (r *Renderer) noteRules() {
 		r.notes.set(who, notes)
 	}
 	for id := range r.dirty.policies {
-		note("policy\x00"+id.tier+"\x00"+id.name, (&Cause{Tier: id.tier, Policy: id.name}).ref(), r.policies[id])
+		note("policy\x00"+id.tier+"\x00"+id.name, refOf(&enforce.Cause{Tier: id.tier, Policy: id.name}), r.policies[id])
 	}
 	for name := range r.dirty.profiles {
-		note("profile\x00"+name, (&Cause{Profile: name}).ref(), r.profiles[name])
+		note("profile\x00"+name, refOf(&enforce.Cause{Profile: name}), r.profiles[name])
 	}
 }

@@ -3,27 +3,9 @@ package acl
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
 )
-
-// Outer is a port of a service at an address that is no cluster IP: an external one, or the node's own.
-type Outer struct {
-	Addr     netip.Addr
-	Proto    uint8 // TCP or UDP, as a number
-	Port     uint16
-	Hides    bool             // whoever dials it gets a Hairpin address as source, whichever backend it is led to
-	Backends []netip.AddrPort // at least one
-}
-
-func (o *Outer) equal(p *Outer) bool {
-	return o.Addr == p.Addr && o.Proto == p.Proto && o.Port == p.Port && o.Hides == p.Hides && slices.Equal(o.Backends, p.Backends)
-}
-
-func sameOuter(a, b []Outer) bool {
-	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
-		return true
-	}
-	return slices.EqualFunc(a, b, func(x, y Outer) bool { return x.equal(&y) })
-}
 
 // exposure is a port of a pod that hidden clients reach.
 type exposure struct {
@@ -98,7 +80,7 @@ func hairpinTable(iface string) string { return hairpinAll + "-" + nameOf(iface)
 // hairpinTable lets in clients with the addresses of hairpins, but to some ports.
 func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 	t := &table{name: name}
-	cause := &Cause{Kind: CauseStatic, Text: "the pod itself, by way of a service"}
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself, by way of a service"}
 	for _, a := range r.node.Hairpin {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
 			left := []span{allPorts}
@@ -122,10 +104,10 @@ func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 // fixKept writes the table of outer addresses that keep their clients: they are judged where they lead.
 func (r *Renderer) fixKept() {
 	t := &table{name: keptOuter}
-	cause := &Cause{Kind: CauseStatic, Text: "services, which are judged where they lead"}
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
 	for k := range r.node.Outer {
-		if o := &r.node.Outer[k]; !o.Hides && r.node.view(familyOf(o.Addr)) == PreDNAT {
-			t.add(o.atom(allow, familyOf(o.Addr).all()), cause)
+		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == enforce.PreDNAT {
+			t.add(outerAtom(o, allow, familyOf(o.Addr).all()), cause)
 		}
 	}
 	if had := len(r.optional(keptOuter)) > 0; had != (len(t.rules) > 0) {
@@ -150,8 +132,8 @@ func (r *Renderer) relist(p *program) {
 	}
 }
 
-// atom matches what is dialled from src.
-func (o *Outer) atom(v verb, src netip.Prefix) atom {
+// outerAtom matches what is dialled from src.
+func outerAtom(o *enforce.Outer, v verb, src netip.Prefix) atom {
 	return atom{
 		verb: v, src: src, dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), proto: o.Proto, sport: allPorts, dport: span{o.Port, o.Port},
 	}
@@ -207,7 +189,7 @@ func (r *Renderer) asksBehind(p *program) bool {
 // dialled tells whether one of the addresses is an outer one.
 func (r *Renderer) dialled(members []netip.Prefix) bool {
 	return slices.ContainsFunc(members, func(m netip.Prefix) bool {
-		return slices.ContainsFunc(r.node.Outer, func(o Outer) bool { return m.Contains(o.Addr) })
+		return slices.ContainsFunc(r.node.Outer, func(o enforce.Outer) bool { return m.Contains(o.Addr) })
 	})
 }
 
@@ -224,7 +206,7 @@ func (r *Renderer) fixOuter(p *program) {
 		for k := range r.node.Outer {
 			o := &r.node.Outer[k]
 			f := familyOf(o.Addr)
-			if !o.Hides || r.node.view(f) != PreDNAT || src.IsValid() && familyOf(src) != f {
+			if !o.Hides || r.view(f) != enforce.PreDNAT || src.IsValid() && familyOf(src) != f {
 				continue
 			}
 			from := f.all()
@@ -234,9 +216,9 @@ func (r *Renderer) fixOuter(p *program) {
 			by := r.backendsBar(p, src, o, known)
 			switch {
 			case by != nil && !r.dialledBarred(p, src, o, known, true):
-				no.add(o.atom(deny, from), by)
+				no.add(outerAtom(o, deny, from), by)
 			case by == nil && r.dialledBarred(p, src, o, known, false):
-				yes.add(o.atom(allow, from), &Cause{Kind: CauseStatic, Text: "a service that leads only where policies allow"})
+				yes.add(outerAtom(o, allow, from), &enforce.Cause{Kind: enforce.CauseStatic, Text: "a service that leads only where policies allow"})
 			}
 		}
 	}
@@ -255,7 +237,7 @@ func (r *Renderer) fixOuter(p *program) {
 }
 
 // backendsBar is why the way to one of the backends is denied; nil: all are allowed.
-func (r *Renderer) backendsBar(p *program, src netip.Addr, o *Outer, known map[netip.Addr][]rect) *Cause {
+func (r *Renderer) backendsBar(p *program, src netip.Addr, o *enforce.Outer, known map[netip.Addr][]rect) *enforce.Cause {
 	for _, b := range o.Backends {
 		if c := r.bars(p, src, b, o.Proto, known, false); c != nil {
 			return c
@@ -266,7 +248,7 @@ func (r *Renderer) backendsBar(p *program, src netip.Addr, o *Outer, known map[n
 
 // dialledBarred tells whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
 // (wholly), or for some at least.
-func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *Outer, known map[netip.Addr][]rect, wholly bool) bool {
+func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *enforce.Outer, known map[netip.Addr][]rect, wholly bool) bool {
 	for _, f := range r.node.Frontends {
 		if f.Contains(o.Addr) && (!f.IsSingleIP() || !slices.Contains(r.node.Addrs, o.Addr)) {
 			return false
@@ -276,7 +258,7 @@ func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *Outer, known map
 }
 
 // bars is why a program denies the way to a port, from all source ports (wholly), or from some at least; nil: it does not.
-func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *Cause {
+func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *enforce.Cause {
 	denied, ok := known[to.Addr()]
 	if !ok {
 		denied = r.denies(p, src, to.Addr())

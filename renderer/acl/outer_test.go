@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
@@ -17,15 +18,15 @@ import (
 var outerAddrs = addrs("192.168.0.1", "8.8.8.8", "198.51.100.1", "10.96.0.77")
 
 // drawOuter is ports of services at outer addresses.
-func drawOuter(t *rapid.T) []Outer {
-	var out []Outer
+func drawOuter(t *rapid.T) []enforce.Outer {
+	var out []enforce.Outer
 	for _, a := range outerAddrs {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
 			for _, port := range []uint16{80, 30080} {
 				if rapid.IntRange(0, 2).Draw(t, "absent") == 0 {
 					continue
 				}
-				o := Outer{Addr: a, Proto: proto, Port: port, Hides: rapid.IntRange(0, 3).Draw(t, "hides") > 0}
+				o := enforce.Outer{Addr: a, Proto: proto, Port: port, Hides: rapid.IntRange(0, 3).Draw(t, "hides") > 0}
 				for range rapid.IntRange(1, 2).Draw(t, "backends") {
 					b := pick(t, "backend", append(addrs("10.1.1.1", "10.1.1.2", "10.1.1.3"), remotes[:3]...))
 					o.Backends = append(o.Backends, netip.AddrPortFrom(b, pick(t, "port", []uint16{80, 443, 8080})))
@@ -64,7 +65,7 @@ func (s *scene) checkOuter(t *rapid.T) {
 
 // checkDialled compares the input's verdict: all backends must be allowed if the address hides, and the output has the last
 // word if it does not. A port no service has is judged as it is dialled.
-func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o Outer) {
+func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.Outer) {
 	e := s.w.eps[from]
 	for _, sport := range []uint16{80, 40000} {
 		want, some := e != nil, true
@@ -92,12 +93,12 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o Outer) {
 // judged before.
 func TestOuterVerdicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScene(testNode(PreDNAT))
+		s := newScene(testNode(enforce.PreDNAT))
 		s.tell(start()...)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
-				n := testNode(PreDNAT)
+				n := testNode(enforce.PreDNAT)
 				n.Outer = drawOuter(t)
 				s.r.SetNode(n)
 			case 1:

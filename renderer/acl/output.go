@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 )
@@ -181,47 +182,47 @@ func (r *Renderer) Resync() {
 
 // Cause tells what a rule stands for that was handed to the sink: the rule of that number in the table at a place of the
 // interface's list (output: of what leaves VPP there); -1 is the end of the list. False: there is no such rule.
-func (r *Renderer) Cause(iface string, output bool, place, rule int) (Cause, bool) {
+func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Cause, bool) {
 	l, ok := r.out.sent[iface]
 	if !ok {
-		return Cause{}, false
+		return enforce.Cause{}, false
 	}
 	list := l.in
 	if output {
 		list = l.out
 	}
-	c := Cause{Kind: CauseNoMatch, Denied: true}
+	c := enforce.Cause{Kind: enforce.CauseNoMatch, Denied: true}
 	if rule >= 0 {
 		if place < 0 || place >= len(list) {
-			return Cause{}, false
+			return enforce.Cause{}, false
 		}
 		t := r.out.acls[list[place].table]
 		if t == nil || rule >= len(t.causes) {
-			return Cause{}, false
+			return enforce.Cause{}, false
 		}
 		c = *t.causes[rule]
 		if list[place].cause != nil {
 			c = *list[place].cause
 		}
 	}
-	if h := r.hooks[iface]; h != nil && !output && c.Kind != CauseStatic {
+	if h := r.hooks[iface]; h != nil && !output && c.Kind != enforce.CauseStatic {
 		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
 		return c, true
 	}
-	if c.Kind != CauseStatic && rule >= 0 {
+	if c.Kind != enforce.CauseStatic && rule >= 0 {
 		if src, ok := r.elsewhere(iface, list[place].table, rule, &c); ok {
 			c.Endpoint = r.workloadAt(src)
 			return c, true
 		}
 	}
-	if i := r.ifaces[iface]; i != nil && c.Kind != CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
+	if i := r.ifaces[iface]; i != nil && c.Kind != enforce.CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
 		c.Endpoint, c.Egress = i.work[0].id.workload, !output
 	}
 	return c, true
 }
 
 // elsewhere tells whether a rule is of another pod's egress, and whose.
-func (r *Renderer) elsewhere(iface, table string, rule int, c *Cause) (src netip.Addr, ok bool) {
+func (r *Renderer) elsewhere(iface, table string, rule int, c *enforce.Cause) (src netip.Addr, ok bool) {
 	i, g := r.ifaces[iface], r.groups[table]
 	if i == nil {
 		t := r.out.acls[table]

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -121,6 +122,6 @@ func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: 
 
 // isolated is the lists of an interface nothing may pass.
 func (r *Renderer) isolated() lists {
-	end := place{table: denyAll, cause: &Cause{Kind: CauseIsolated, Denied: true}, denies: true}
+	end := place{table: denyAll, cause: &enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}, denies: true}
 	return lists{[]place{{table: staticIn}, end}, append(slices.Clone(r.static(true)), end)}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -71,7 +72,7 @@ func index(egress bool) int {
 
 // compileRules reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
 // before is the same pieces: then nothing that is made of them changes.
-func compileRules(role string, in, out []*felix.Rule, cause Cause, before *rules) *rules {
+func compileRules(role string, in, out []*felix.Rule, cause enforce.Cause, before *rules) *rules {
 	r := &rules{}
 	for i, list := range [2][]*felix.Rule{in, out} {
 		word := "inbound"
@@ -86,7 +87,7 @@ func compileRules(role string, in, out []*felix.Rule, cause Cause, before *rules
 	return r
 }
 
-func (r *rules) read(role, word string, list []*felix.Rule, cause Cause, egress bool) []step {
+func (r *rules) read(role, word string, list []*felix.Rule, cause enforce.Cause, egress bool) []step {
 	var out []step
 	runs := 0
 	for i, raw := range list {

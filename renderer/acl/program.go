@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -106,7 +107,7 @@ func opens(steps []step) bool {
 type use struct {
 	seg   *segment
 	verb  verb
-	cause *Cause
+	cause *enforce.Cause
 }
 
 // flattener writes a spec as one list.
@@ -119,14 +120,14 @@ type flattener struct {
 // flatten is the steps of a spec, the last of which decides everything.
 func (r *Renderer) flatten(s *spec) []step {
 	if s.down {
-		return []step{s.everything(deny, Cause{Kind: CauseDown})}
+		return []step{s.everything(deny, enforce.Cause{Kind: enforce.CauseDown})}
 	}
 	f := flattener{r, s, make([][]step, len(s.tiers)+1)}
 	return f.from(0)
 }
 
 // everything is a step that decides every packet.
-func (s *spec) everything(v verb, cause Cause) step {
+func (s *spec) everything(v verb, cause enforce.Cause) step {
 	cause.Egress, cause.Denied = s.egress, v == deny
 	role := strings.Join([]string{"end", v.String(), strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
 	return step{role: role, clauses: []clause{{v, nil, &cause}}}
@@ -149,7 +150,7 @@ func (f *flattener) tier(i int) []step {
 	for _, name := range t.policies {
 		p := f.r.policies[policyID{t.name, name}]
 		if p == nil {
-			return append(out, f.spec.everything(deny, Cause{Kind: CauseIsolated, Tier: t.name, Policy: name}))
+			return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseIsolated, Tier: t.name, Policy: name}))
 		}
 		for _, s := range p.steps[index(f.spec.egress)] {
 			switch {
@@ -170,22 +171,22 @@ func (f *flattener) tier(i int) []step {
 	if t.passes {
 		return append(out, f.from(i+1)...)
 	}
-	return append(out, f.spec.everything(deny, Cause{Kind: CauseEndOfTier, Tier: t.name}))
+	return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseEndOfTier, Tier: t.name}))
 }
 
 func (f *flattener) profiles() []step {
 	if f.spec.forward {
-		return []step{f.spec.everything(allow, Cause{Kind: CauseNoMatch})}
+		return []step{f.spec.everything(allow, enforce.Cause{Kind: enforce.CauseNoMatch})}
 	}
 	var out []step
 	for _, name := range f.spec.profiles {
 		p := f.r.profiles[name]
 		if p == nil {
-			return append(out, f.spec.everything(deny, Cause{Kind: CauseIsolated, Profile: name}))
+			return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseIsolated, Profile: name}))
 		}
 		for _, s := range p.steps[index(f.spec.egress)] {
 			if s.pass != nil { // no tier follows: nothing more decides
-				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &Cause{Kind: CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
+				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &enforce.Cause{Kind: enforce.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
 			}
 			out = append(out, s)
 			if s.last() {
@@ -193,5 +194,5 @@ func (f *flattener) profiles() []step {
 			}
 		}
 	}
-	return append(out, f.spec.everything(deny, Cause{Kind: CauseNoMatch}))
+	return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseNoMatch}))
 }

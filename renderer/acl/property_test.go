@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -42,9 +43,9 @@ var (
 	profIDs   = []string{"kns.x", "kns.y"}
 )
 
-func testNode(view View) Node {
-	n := Node{
-		View4: view, View6: PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, Hairpin: hairpin,
+func testNode(view enforce.View) enforce.Node {
+	n := enforce.Node{
+		View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, Hairpin: hairpin,
 		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	}
 	for i, list := range podIPs {
@@ -236,7 +237,7 @@ type scene struct {
 	b *book
 }
 
-func newScene(n Node) *scene {
+func newScene(n enforce.Node) *scene {
 	s := &scene{w: newWorld(), b: newBook()}
 	s.r = New(Config{}, s.b)
 	s.r.SetNode(n)
@@ -244,7 +245,7 @@ func newScene(n Node) *scene {
 }
 
 // newTightScene has lists that must often be packed.
-func newTightScene(n Node, tight bool) *scene {
+func newTightScene(n enforce.Node, tight bool) *scene {
 	s := newScene(n)
 	if tight {
 		s.r = New(Config{MaxACLs: 20}, s.b)
@@ -315,11 +316,11 @@ func each(f func(p packet, from, to string)) {
 }
 
 // wanted is the verdict of the policies themselves.
-func (w *world) wanted(p packet, from, to string, view View) bool {
+func (w *world) wanted(p packet, from, to string, view enforce.View) bool {
 	if from != "" && (w.eps[from] == nil || !w.allows(w.eps[from], true, p)) {
 		return false
 	}
-	trusted := view == PostDNAT || p.hasPorts() || p.proto == familyOf(p.src).icmp()
+	trusted := view == enforce.PostDNAT || p.hasPorts() || p.proto == familyOf(p.src).icmp()
 	return to == "" || trusted && slices.Contains(nodeIPs, p.src) || w.eps[to] != nil && w.allows(w.eps[to], false, p)
 }
 
@@ -355,7 +356,7 @@ func (b *book) gotByService(p packet, from, to string) bool {
 
 // Lists give the verdicts of the policies, in both views, to whatever address a packet was dialled.
 func TestVerdicts(t *testing.T) {
-	for _, view := range []View{PreDNAT, PostDNAT} {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := testNode(view)
@@ -374,14 +375,14 @@ func TestVerdicts(t *testing.T) {
 
 func (s *scene) check(t *rapid.T) {
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to, s.r.node.view(familyOf(p.src))), s.b.got(p, from, to)
+		want, got := s.w.wanted(p, from, to, s.r.view(familyOf(p.src))), s.b.got(p, from, to)
 		if !got && len(s.b.notes) > 0 {
 			return // something could not be done, and that was said
 		}
 		if want != got && (got || p.proto != 132) { // ports of SCTP cannot be matched: less may pass
 			t.Fatalf("%s from %q to %q: want %v got %v\n%s", p, from, to, want, got, s)
 		}
-		if from == "" || !p.hasPorts() || s.r.node.view(familyOf(p.src)) == PostDNAT {
+		if from == "" || !p.hasPorts() || s.r.view(familyOf(p.src)) == enforce.PostDNAT {
 			return
 		}
 		if got := s.b.gotByService(p, from, to); want != got {
@@ -407,7 +408,7 @@ func (s *scene) String() string {
 // However the world came about, it is rendered alike.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := testNode(pick(t, "view", []View{PreDNAT, PostDNAT}))
+		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
 		tight := rapid.Bool().Draw(t, "tight")
 		s := newTightScene(n, tight)
 		s.tell(start()...)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -53,19 +54,19 @@ func describe(r *Renderer, b *book, iface string) string {
 	return out.String()
 }
 
-func because(c Cause) string {
+func because(c enforce.Cause) string {
 	switch c.Kind {
-	case CauseRule:
+	case enforce.CauseRule:
 		return fmt.Sprintf("%s/%s rule %d", c.Tier, c.Policy, c.Rule)
-	case CauseProfileRule:
+	case enforce.CauseProfileRule:
 		return fmt.Sprintf("%s rule %d", c.Profile, c.Rule)
-	case CauseEndOfTier:
+	case enforce.CauseEndOfTier:
 		return "end of tier " + c.Tier
-	case CauseStatic:
+	case enforce.CauseStatic:
 		return c.Text
-	case CauseDown:
+	case enforce.CauseDown:
 		return "down"
-	case CauseIsolated:
+	case enforce.CauseIsolated:
 		return "isolated"
 	}
 	return "no match"
@@ -80,8 +81,8 @@ func TestREADME(t *testing.T) {
 	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
 	b := newBook()
 	r := New(Config{}, b)
-	r.SetNode(Node{
-		View4: PreDNAT, View6: PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
+	r.SetNode(enforce.Node{
+		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
 		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), Hairpin: addrs("10.1.1.254"),
 	})
 	for _, text := range strings.Split(strings.TrimSpace(block(t, examples, "textproto")), "\n\n") {

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
 )
 
 // measure counts what weight is made of. It holds until the program's steps change.
@@ -88,10 +90,10 @@ func (r *Renderer) listRemote() {
 		if name == "" || len(places)+len(r.hooks) == 0 {
 			continue
 		}
-		answers := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "to let answers pass"}}
+		answers := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
 		l := lists{in: []place{answers}, out: []place{answers}}
 		if len(places) > 0 {
-			end := place{table: permitAll, cause: &Cause{Kind: CauseStatic, Text: "no pod's egress"}}
+			end := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
 			l.out = append(append([]place{{table: staticOut}}, places...), end)
 		}
 		if h := r.hooks[name]; h != nil {

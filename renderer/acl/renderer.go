@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -35,7 +36,7 @@ func (c *Config) maxACLs() int {
 type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
-	node   Node
+	node   enforce.Node
 	inSync bool
 	news   bool // something was told since the last look at it
 	retold bool // what is translated was told anew
@@ -171,7 +172,7 @@ func (r *Renderer) onRules(payload any) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
 		p := m.ActivePolicyUpdate.GetPolicy()
-		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
+		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActivePolicyRemove:
 		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
@@ -179,7 +180,7 @@ func (r *Renderer) onRules(payload any) {
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
-		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), Cause{Kind: CauseProfileRule, Profile: name}, r.profiles[name])
+		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, r.profiles[name])
 		r.dirty.profiles[name] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileRemove:
 		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())
@@ -222,11 +223,11 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 }
 
 // SetNode takes what is known about the node, complete each time.
-func (r *Renderer) SetNode(n Node) {
-	if !sameOuter(r.node.Outer, n.Outer) {
+func (r *Renderer) SetNode(n enforce.Node) {
+	if !enforce.SameOuter(r.node.Outer, n.Outer) {
 		r.dirty.outer, r.dirty.host, r.news, r.retold = true, true, true, true
 	}
-	if r.node.equal(&n) {
+	if r.node.EqualButOuter(&n) {
 		r.node.Outer = n.Outer
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
 )
 
 // scope is which packets a segment is for.
@@ -44,7 +46,7 @@ type part struct {
 type table struct {
 	name   string
 	rules  []atom
-	causes []*Cause // one for each rule
+	causes []*enforce.Cause // one for each rule
 }
 
 // firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, mostTables

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -28,7 +29,7 @@ func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
 // While interfaces change, in whatever order, nothing passes that is denied both before and after.
 func TestNothingPassesOnTheWay(t *testing.T) {
 	interims := 0
-	for _, view := range []View{PreDNAT, PostDNAT} {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newTightScene(testNode(view), rapid.Bool().Draw(t, "tight"))
@@ -53,7 +54,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 	}
 }
 
-func checkTheWay(t *rapid.T, states []*book, view View) {
+func checkTheWay(t *rapid.T, states []*book, view enforce.View) {
 	first, last := states[0], states[len(states)-1]
 	each(func(p packet, from, to string) {
 		judge := func(dialled packet, how string) {
@@ -68,7 +69,7 @@ func checkTheWay(t *rapid.T, states []*book, view View) {
 			}
 		}
 		judge(p, "")
-		if view == PreDNAT && from != "" && p.hasPorts() && p.src.Is4() {
+		if view == enforce.PreDNAT && from != "" && p.hasPorts() && p.src.Is4() {
 			dialled := p
 			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
 			judge(dialled, " by a service")
@@ -79,7 +80,7 @@ func checkTheWay(t *rapid.T, states []*book, view View) {
 // What opens and closes at once is done in two steps, what only opens or only closes in one.
 func TestStepsOfAChange(t *testing.T) {
 	both := func(in, out string) *scene {
-		s := newScene(testNode(PostDNAT))
+		s := newScene(testNode(enforce.PostDNAT))
 		s.tell(start()...)
 		s.tell(policyMessage(policyIDs[0], in2out(in, "allow")), policyMessage(policyIDs[1], in2out("allow", out)))
 		s.tell(podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a2")))

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -62,13 +63,13 @@ func refOf(k policy.Key) model.Ref {
 // driver hears what the policy processor of a node says.
 type driver struct {
 	*messages
-	node rules.Node
+	node enforce.Node
 }
 
-func (d *driver) SetNode(n rules.Node)                                  { d.node = n }
-func (d *driver) Apply() bool                                           { return false }
-func (d *driver) Resync()                                               {}
-func (d *driver) Cause(string, bool, int, int) (c rules.Cause, ok bool) { return c, false }
+func (d *driver) SetNode(n enforce.Node)                                  { d.node = n }
+func (d *driver) Apply() bool                                             { return false }
+func (d *driver) Resync()                                                 {}
+func (d *driver) Cause(string, bool, int, int) (c enforce.Cause, ok bool) { return c, false }
 
 var _ rules.Driver = (*driver)(nil)
 

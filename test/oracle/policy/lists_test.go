@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -71,8 +72,8 @@ func (f *facts) frontends() []netip.Prefix {
 // views are the two ways of VPP to see services, and what a renderer makes of them.
 var views = [...]struct {
 	name   string
-	v4, v6 acl.View
-}{{"nat44", acl.PreDNAT, acl.PostDNAT}, {"cnat", acl.PostDNAT, acl.PostDNAT}}
+	v4, v6 enforce.View
+}{{"nat44", enforce.PreDNAT, enforce.PostDNAT}, {"cnat", enforce.PostDNAT, enforce.PostDNAT}}
 
 // node is the policy part of an agent, and a renderer for each view.
 type node struct {
@@ -105,14 +106,14 @@ func (n *node) OnUpdate(m *felix.ToDataplane) {
 }
 
 // SetNode implements the driver: what the processor does not know without services it is told here.
-func (n *node) SetNode(told rules.Node) {
+func (n *node) SetNode(told enforce.Node) {
 	n.where = told.Interfaces
 	n.tell()
 }
 
 func (n *node) tell() {
 	for i, v := range views {
-		n.renderers[i].SetNode(acl.Node{
+		n.renderers[i].SetNode(enforce.Node{
 			View4: v.v4, View6: v.v6, Interfaces: n.where, Uplink: uplink, Overlay: overlay, Host: hostIf,
 			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
@@ -137,7 +138,7 @@ func (n *node) Resync() {
 }
 
 // Cause implements the driver.
-func (n *node) Cause(string, bool, int, int) (c rules.Cause, ok bool) { return c, false }
+func (n *node) Cause(string, bool, int, int) (c enforce.Cause, ok bool) { return c, false }
 
 // take changes the node's objects until nothing more follows.
 func (n *node) take(changes []event.Change, f *facts) error {
@@ -449,13 +450,13 @@ func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow
 func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, flow policy.Flow, strict bool) string {
 	for i, v := range views {
 		n := networks[i]
-		for _, e := range f.entries(flow, n, v.v4 == acl.PreDNAT && flow.Dst.Is4()) {
-			want := wantedOf(c, &e, v.v4 == acl.PreDNAT && flow.Dst.Is4())
+		for _, e := range f.entries(flow, n, v.v4 == enforce.PreDNAT && flow.Dst.Is4()) {
+			want := wantedOf(c, &e, v.v4 == enforce.PreDNAT && flow.Dst.Is4())
 			if e.as.IsValid() {
 				e.flow.Src = e.as
 			}
 			got, where := n.passes(&e.flow, e.in, e.seen)
-			nameless := v.v4 == acl.PreDNAT && f.at[flow.Src] != "" && f.pods[flow.Src] == "" // nat44 gives SCTP of anybody the node's address
+			nameless := v.v4 == enforce.PreDNAT && f.at[flow.Src] != "" && f.pods[flow.Src] == "" // nat44 gives SCTP of anybody the node's address
 			if got == want.Allowed || !got && flow.Proto == policy.SCTP && (strict || nameless) {
 				continue
 			}

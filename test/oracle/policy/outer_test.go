@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -19,20 +19,22 @@ func nodePort(pod netip.Addr, proto policy.Protocol, port uint16) (number uint16
 }
 
 // outer are the node ports of a node.
-func (f *facts) outer(node string) []acl.Outer {
-	var out []acl.Outer
+func (f *facts) outer(node string) []enforce.Outer {
+	var out []enforce.Outer
 	for pod := range f.pods {
 		for _, proto := range []policy.Protocol{policy.TCP, policy.UDP} {
 			for _, port := range []uint16{80, 8080} {
 				if number, hides := nodePort(pod, proto, port); number != 0 && len(f.own[node]) > 0 {
-					out = append(out, acl.Outer{
+					out = append(out, enforce.Outer{
 						Addr: f.own[node][0], Proto: uint8(proto), Port: number, Hides: hides, Backends: []netip.AddrPort{netip.AddrPortFrom(pod, port)},
 					})
 				}
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b acl.Outer) int { return cmp.Or(cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port)) })
+	slices.SortFunc(out, func(a, b enforce.Outer) int {
+		return cmp.Or(cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port))
+	})
 	return out
 }
 

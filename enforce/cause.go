@@ -1,4 +1,4 @@
-package acl
+package enforce
 
 // CauseKind says what kind of thing decides.
 type CauseKind uint8
@@ -18,7 +18,7 @@ const (
 type Cause struct {
 	Kind     CauseKind
 	Egress   bool   // direction, as the endpoint sees it
-	Endpoint string // whose policies they are: the workload of a pod, the name of a host endpoint; "" nobody's
+	Endpoint string // whose policies they are: the workload of a pod, "namespace/name", or the name of a host endpoint; "" nobody's
 	Host     bool   // it is a host endpoint
 	Tier     string // of rule and end of tier
 	Policy   string // Felix's name, of a rule
