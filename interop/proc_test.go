@@ -1,0 +1,243 @@
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
+const patience = 90 * time.Second
+
+// Process is a program that runs beside the test. What it writes is kept, and shown when the test fails.
+type Process struct {
+	Name string
+	t    testing.TB
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	mu   sync.Mutex
+	log  bytes.Buffer
+	out  chan string
+	done chan struct{}
+	err  error // valid when done
+}
+
+// start runs a program until the test ends. Its standard output comes line by line from Line and is part of the log.
+func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{Name: name, t: t, cmd: cmd, out: make(chan string, 1<<16), done: make(chan struct{})}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no orphan, whatever becomes of the test
+	cmd.Stderr = p
+	cmd.WaitDelay = 5 * time.Second
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if p.in, err = cmd.StdinPipe(); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewReader(stdout)
+		for {
+			line, err := lines.ReadString('\n')
+			if line != "" {
+				fmt.Fprint(p, line)
+				select {
+				case p.out <- strings.TrimSuffix(line, "\n"):
+				default: // nobody reads its lines; they are in the log
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		<-read
+		p.err = cmd.Wait()
+		close(p.out)
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("---- %s ----\n%s", p.Name, p.Log())
+		}
+	})
+	return p
+}
+
+// Write appends to the log; the process's own output comes here.
+func (p *Process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+// Log returns the end of what the process wrote.
+func (p *Process) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	const most = 24 << 10
+	b := p.log.Bytes()
+	if len(b) > most {
+		return "…" + string(b[len(b)-most:])
+	}
+	return string(b)
+}
+
+// Send writes to the process's standard input.
+func (p *Process) Send(format string, args ...any) {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
+		p.t.Fatalf("%s takes nothing more: %v", p.Name, err)
+	}
+}
+
+// CloseInput ends the process's standard input.
+func (p *Process) CloseInput() { p.in.Close() }
+
+// Line returns the next line of the process's standard output.
+func (p *Process) Line() string {
+	p.t.Helper()
+	select {
+	case line, open := <-p.out:
+		if !open {
+			p.t.Fatalf("%s ended without a further line: %v", p.Name, p.err)
+		}
+		return line
+	case <-time.After(patience):
+		p.t.Fatalf("%s writes no line", p.Name)
+	}
+	return ""
+}
+
+// Running tells that the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Wait waits for the process's end and returns what it says of it.
+func (p *Process) Wait() error {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		return p.err
+	case <-time.After(patience):
+		p.t.Fatalf("%s does not end", p.Name)
+		return nil
+	}
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(s os.Signal) {
+	if p.Running() {
+		_ = p.cmd.Process.Signal(s) // it may have ended in between, which Wait tells
+	}
+}
+
+// Kill ends the process at once and waits until it is gone.
+func (p *Process) Kill() {
+	p.Signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// eventually asks again and again until there is no error left.
+func eventually(t testing.TB, what string, ask func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := ask()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// freePort returns a TCP port nobody listens on.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// toolchain builds the peers: with Go 1.26 json-iterator misreads Calico's labels, and what holds them runs out of memory.
+const toolchain = "go1.25.4"
+
+var built sync.Map // name → func() (string, error), once each
+
+// peer builds a program of Calico's or etcd's and returns its path: "calico-felix", "etcd", or a folder of peers. It stays
+// in the user's cache, and is made again when its sources differ.
+func peer(t testing.TB, name string) string {
+	t.Helper()
+	path := map[string]string{
+		"calico-felix": "github.com/projectcalico/calico/felix/cmd/calico-felix",
+		"etcd":         "go.etcd.io/etcd/server/v3",
+	}[name]
+	if path == "" {
+		path = "./" + name
+	}
+	return binary(t, name, "peers", path, "GOTOOLCHAIN="+toolchain, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0",
+		"GONOSUMDB=github.com/projectcalico/*")
+}
+
+// product builds contiv-agent, as it is in this tree, and returns its path.
+func product(t testing.TB) string {
+	t.Helper()
+	return binary(t, "contiv-agent", "..", "./cmd/contiv-agent", "GOFLAGS=-mod=readonly -buildvcs=false")
+}
+
+func binary(t testing.TB, name, dir, path string, env ...string) string {
+	t.Helper()
+	build, _ := built.LoadOrStore(name, sync.OnceValues(func() (string, error) {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		file := filepath.Join(cache, "contiv-agent", "interop", name)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", file, path)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+		fmt.Printf("built %s in %s\n", name, time.Since(began).Round(time.Second/10))
+		return file, nil
+	}))
+	file, err := build.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
