@@ -11,9 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Event is one of *Update, *SyncStatus, *External, *Located, *VPPStatus, *Committed, *Tick.
+// Event is one of *Update, *SyncStatus, *Dataplane, *External, *Located, *VPPStatus, *Committed, *Tick.
 type Event interface{ event() }
 
 // Update is a batch of changes of Kubernetes-side objects from one source, in order.
@@ -63,6 +64,12 @@ type SyncStatus struct {
 	Note   string // what it was told to leave out; "": nothing
 }
 
+// Dataplane is what somebody else's calculation graph says, in order: a Felix whose dataplane driver this is.
+type Dataplane struct {
+	Source   string // name of the source: "felix"
+	Messages []*felix.ToDataplane
+}
+
 // External is a change of keyed values by an external configuration source (etcd, gRPC, …).
 type External struct {
 	Source string
@@ -93,6 +100,7 @@ type Tick struct{ Now time.Time }
 
 func (*Update) event()     {}
 func (*SyncStatus) event() {}
+func (*Dataplane) event()  {}
 func (*External) event()   {}
 func (*Located) event()    {}
 func (*VPPStatus) event()  {}

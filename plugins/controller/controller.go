@@ -129,6 +129,8 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 		c.update(ev)
 	case *event.SyncStatus:
 		c.sync(ev)
+	case *event.Dataplane:
+		c.dataplane(ev)
 	case *event.External:
 		c.values.SetExternal(ev.Source, ev.Values, ev.Resync)
 		c.causes.add(ev.Source)
