@@ -12,6 +12,7 @@ tool (
 
 require (
 	github.com/projectcalico/calico v0.0.0-20251021213802-b1f3c43f8437
+	github.com/sirupsen/logrus v1.9.3
 	go.etcd.io/etcd/server/v3 v3.6.4
 	google.golang.org/protobuf v1.36.7
 )
@@ -105,7 +106,6 @@ require (
 	github.com/prometheus/procfs v0.17.0 // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/safchain/ethtool v0.6.2 // indirect
-	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/soheilhy/cmux v0.1.5 // indirect
 	github.com/spf13/cobra v1.9.1 // indirect
 	github.com/spf13/pflag v1.0.7 // indirect
