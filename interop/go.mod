@@ -9,6 +9,8 @@ require (
 	github.com/projectcalico/calico v0.0.0-20251021213802-b1f3c43f8437
 	github.com/projectcalico/calico/lib/std v0.0.0-00010101000000-000000000000
 	github.com/sirupsen/logrus v1.9.3
+	go.etcd.io/etcd/client/v3 v3.6.4
+	go.uber.org/zap v1.27.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.37.2
 )
@@ -79,11 +81,9 @@ require (
 	github.com/x448/float16 v0.8.4 // indirect
 	go.etcd.io/etcd/api/v3 v3.6.4 // indirect
 	go.etcd.io/etcd/client/pkg/v3 v3.6.4 // indirect
-	go.etcd.io/etcd/client/v3 v3.6.4 // indirect
 	go.opentelemetry.io/otel v1.35.0 // indirect
 	go.opentelemetry.io/otel/trace v1.35.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
-	go.uber.org/zap v1.27.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
