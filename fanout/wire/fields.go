@@ -1,0 +1,504 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// definition is a type as the stream defines it.
+type definition struct {
+	shape     int // of the wireType; 0: none was given
+	elem, key typeID
+	fields    []field
+}
+
+// setter takes the value of one field from the stream; m is the message it belongs to.
+type setter struct {
+	id  typeID
+	set func(d *Decoder, id typeID, m any) error // nil: skip
+}
+
+// maxNesting bounds values within values; ours are four deep.
+const maxNesting = 32
+
+// define reads one definition: gob's wireType, of which exactly one field is there.
+func (d *Decoder) define(id typeID) error {
+	if id < firstID || d.types[id] != nil {
+		return errType
+	}
+	def := &definition{}
+	err := d.in.fields(func(shape int) error {
+		if def.shape != 0 || shape > shapeText {
+			return errType
+		}
+		def.shape = shape
+		return d.in.fields(func(f int) error { return d.definitionField(def, f) })
+	})
+	if err == nil && def.shape == 0 {
+		err = errType
+	}
+	d.types[id] = def
+	return err
+}
+
+// definitionField reads field f (from 1) of a definition: the first is name and number in all shapes.
+func (d *Decoder) definitionField(def *definition, f int) error {
+	switch {
+	case f == 1:
+		return d.in.fields(func(f int) error {
+			if f == 1 {
+				_, err := d.in.bytes()
+				return err
+			}
+			_, err := d.in.int()
+			return err
+		})
+	case def.shape == shapeStruct && f == 2:
+		n, err := d.in.count()
+		for ; err == nil && n > 0; n-- {
+			var fd field
+			err = d.in.fields(func(f int) error {
+				if f == 1 {
+					name, err := d.in.bytes()
+					fd.name = string(name)
+					return err
+				}
+				id, err := d.in.int()
+				fd.id = typeID(id)
+				return err
+			})
+			def.fields = append(def.fields, fd)
+		}
+		return err
+	case def.shape == shapeMap && f == 2:
+		id, err := d.in.int()
+		def.key = typeID(id)
+		return err
+	case f == 2 || def.shape == shapeMap && f == 3:
+		id, err := d.in.int()
+		def.elem = typeID(id)
+		return err
+	case def.shape == shapeArray && f == 3:
+		_, err := d.in.int() // its length, which is in every value too
+		return err
+	}
+	return errType
+}
+
+// fields walks a struct and calls read for each field that is there, counted from 1.
+func (in *input) fields(read func(field int) error) error {
+	at := uint64(0)
+	for {
+		delta, err := in.uint()
+		if err != nil {
+			return err
+		}
+		if delta == 0 {
+			return nil
+		}
+		if at += delta; delta > 1<<16 || at > 1<<16 {
+			return errNumber
+		}
+		if err := read(int(at)); err != nil {
+			return err
+		}
+	}
+}
+
+// envelope reads Envelope{Message} and the message in it.
+func (d *Decoder) envelope(id typeID) (Message, error) {
+	var m Message
+	def := d.types[id]
+	if def == nil || def.shape != shapeStruct {
+		return nil, errType
+	}
+	err := d.in.fields(func(f int) error {
+		if f > len(def.fields) {
+			return errType
+		}
+		fd := def.fields[f-1]
+		if fd.name != "Message" || fd.id != idInterface {
+			return d.skip(fd.id, 0)
+		}
+		var err error
+		m, err = d.message()
+		return err
+	})
+	if err == nil && m == nil {
+		err = inputError("no message in the envelope")
+	}
+	return m, err
+}
+
+// message reads an interface that holds a message.
+func (d *Decoder) message() (Message, error) {
+	b, err := d.in.bytes()
+	if err != nil {
+		return nil, err
+	}
+	name := string(b)
+	id, err := d.typeSequence()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := d.in.uint(); err != nil { // its length, for those who skip it
+		return nil, err
+	}
+	name, ours := strings.CutPrefix(name, frozen)
+	if !ours {
+		return nil, inputError(fmt.Sprintf("message of type %.80q", name))
+	}
+	switch name {
+	case kindClientHello.name():
+		return decodeMessage[ClientHello](d, id)
+	case kindServerHello.name():
+		return decodeMessage[ServerHello](d, id)
+	case kindDecoderRestart.name():
+		return decodeMessage[DecoderRestart](d, id)
+	case kindACK.name():
+		return decodeMessage[ACK](d, id)
+	case kindSyncStatus.name():
+		return decodeMessage[SyncStatus](d, id)
+	case kindPing.name():
+		return decodeMessage[Ping](d, id)
+	case kindPong.name():
+		return decodeMessage[Pong](d, id)
+	case kindKVs.name():
+		return decodeMessage[KVs](d, id)
+	}
+	return nil, inputError(fmt.Sprintf("message of type %.80q", name))
+}
+
+func decodeMessage[M Message](d *Decoder, id typeID) (Message, error) {
+	var m M
+	if err := d.structure(id, &m, messageSetter); err != nil {
+		return nil, fmt.Errorf("%s: %w", m.kind().name(), err)
+	}
+	return m, nil
+}
+
+// structure reads a struct of type id into m; find gives what takes a field by its name, nil to skip it.
+func (d *Decoder) structure(id typeID, m any, find func(m any, name string) func(*Decoder, typeID, any) error) error {
+	plan, ok := d.plans[id]
+	if !ok {
+		def := d.types[id]
+		if def == nil || def.shape != shapeStruct {
+			return errType
+		}
+		for _, f := range def.fields {
+			plan = append(plan, setter{f.id, find(m, f.name)})
+		}
+		d.plans[id] = plan
+	}
+	at := uint64(0)
+	for {
+		delta, err := d.in.uint()
+		if err != nil || delta == 0 {
+			return err
+		}
+		if at += delta; delta > uint64(len(plan)) || at > uint64(len(plan)) {
+			return errType
+		}
+		s := plan[at-1]
+		if s.set == nil {
+			err = d.skip(s.id, 0)
+		} else {
+			err = s.set(d, s.id, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// messageSetter says what takes a field of a message.
+func messageSetter(m any, name string) func(*Decoder, typeID, any) error {
+	switch m.(type) {
+	case *ClientHello:
+		return helloSetter(name)
+	case *ServerHello:
+		switch name {
+		case "Version":
+			return into(func(m *ServerHello) *string { return &m.Version }, (*Decoder).text)
+		case "SyncerType":
+			return into(func(m *ServerHello) *SyncerType { return &m.SyncerType }, syncerType)
+		case "SupportsNodeResourceUpdates":
+			return into(func(m *ServerHello) *bool { return &m.SupportsNodeResourceUpdates }, (*Decoder).bool)
+		case "ServerConnID":
+			return into(func(m *ServerHello) *uint64 { return &m.ServerConnID }, (*Decoder).uint)
+		}
+	case *DecoderRestart:
+		switch name {
+		case "Message":
+			return into(func(m *DecoderRestart) *string { return &m.Message }, (*Decoder).text)
+		case "CompressionAlgorithm":
+			return into(func(m *DecoderRestart) *string { return &m.CompressionAlgorithm }, (*Decoder).text)
+		}
+	case *SyncStatus:
+		if name == "SyncStatus" {
+			return into(func(m *SyncStatus) *Status { return &m.SyncStatus }, small[Status])
+		}
+	case *Ping:
+		if name == "Timestamp" {
+			return into(func(m *Ping) *time.Time { return &m.Timestamp }, (*Decoder).time)
+		}
+	case *Pong:
+		switch name {
+		case "PingTimestamp":
+			return into(func(m *Pong) *time.Time { return &m.PingTimestamp }, (*Decoder).time)
+		case "PongTimestamp":
+			return into(func(m *Pong) *time.Time { return &m.PongTimestamp }, (*Decoder).time)
+		}
+	case *KVs:
+		if name == "KVs" {
+			return into(func(m *KVs) *[]KV { return &m.KVs }, (*Decoder).kvs)
+		}
+	}
+	return nil
+}
+
+func helloSetter(name string) func(*Decoder, typeID, any) error {
+	switch name {
+	case "Hostname":
+		return into(func(m *ClientHello) *string { return &m.Hostname }, (*Decoder).text)
+	case "Info":
+		return into(func(m *ClientHello) *string { return &m.Info }, (*Decoder).text)
+	case "Version":
+		return into(func(m *ClientHello) *string { return &m.Version }, (*Decoder).text)
+	case "SyncerType":
+		return into(func(m *ClientHello) *SyncerType { return &m.SyncerType }, syncerType)
+	case "SupportsDecoderRestart":
+		return into(func(m *ClientHello) *bool { return &m.SupportsDecoderRestart }, (*Decoder).bool)
+	case "SupportedCompressionAlgorithms":
+		return into(func(m *ClientHello) *[]string { return &m.SupportedCompressionAlgorithms }, (*Decoder).texts)
+	case "ClientConnID":
+		return into(func(m *ClientHello) *uint64 { return &m.ClientConnID }, (*Decoder).uint)
+	case "SupportsModernPolicyKeys":
+		return into(func(m *ClientHello) *bool { return &m.SupportsModernPolicyKeys }, (*Decoder).bool)
+	}
+	return nil
+}
+
+// kvSetter says what takes a field of a KV.
+func kvSetter(_ any, name string) func(*Decoder, typeID, any) error {
+	switch name {
+	case "Key":
+		return into(func(kv *KV) *string { return &kv.Key }, (*Decoder).text)
+	case "Value":
+		return into(func(kv *KV) *[]byte { return &kv.Value }, (*Decoder).bytes)
+	case "Revision":
+		return into(func(kv *KV) *string { return &kv.Revision }, (*Decoder).any)
+	case "V3ResourceVersion":
+		return into(func(kv *KV) *string { return &kv.V3ResourceVersion }, (*Decoder).text)
+	case "TTL":
+		return into(func(kv *KV) *time.Duration { return &kv.TTL }, (*Decoder).duration)
+	case "UpdateType":
+		return into(func(kv *KV) *UpdateType { return &kv.UpdateType }, small[UpdateType])
+	}
+	return nil
+}
+
+// into makes a setter of a field of M from what reads a value of type V.
+func into[M, V any](of func(*M) *V, read func(*Decoder, typeID) (V, error)) func(*Decoder, typeID, any) error {
+	return func(d *Decoder, id typeID, m any) error {
+		v, err := read(d, id)
+		*of(m.(*M)) = v
+		return err
+	}
+}
+
+func (d *Decoder) kvs(id typeID) ([]KV, error) {
+	def := d.types[id]
+	if def == nil || def.shape != shapeSlice {
+		return nil, errType
+	}
+	n, err := d.in.count()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]KV, 0, min(n, 1+len(d.in.b)/16)) // shorter elements than that have no key
+	for ; n > 0; n-- {
+		out = append(out, KV{})
+		if err := d.structure(def.elem, &out[len(out)-1], kvSetter); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (d *Decoder) texts(id typeID) ([]string, error) {
+	def := d.types[id]
+	if def == nil || def.shape != shapeSlice || def.elem != idString {
+		return nil, errType
+	}
+	n, err := d.in.count()
+	var out []string
+	for ; err == nil && n > 0; n-- {
+		var s string
+		if s, err = d.text(idString); err == nil {
+			out = append(out, s)
+		}
+	}
+	return out, err
+}
+
+func (d *Decoder) text(id typeID) (string, error) {
+	if id != idString {
+		return "", errType
+	}
+	b, err := d.in.bytes()
+	return string(b), err
+}
+
+func syncerType(d *Decoder, id typeID) (SyncerType, error) {
+	s, err := d.text(id)
+	return SyncerType(s), err
+}
+
+func (d *Decoder) bytes(id typeID) ([]byte, error) {
+	if id != idBytes {
+		return nil, errType
+	}
+	b, err := d.in.bytes()
+	if len(b) == 0 {
+		return nil, err
+	}
+	return append(make([]byte, 0, len(b)), b...), err
+}
+
+func (d *Decoder) uint(id typeID) (uint64, error) {
+	if id != idUint {
+		return 0, errType
+	}
+	return d.in.uint()
+}
+
+func small[V ~uint8](d *Decoder, id typeID) (V, error) {
+	u, err := d.uint(id)
+	if u > math.MaxUint8 {
+		return 0, errNumber
+	}
+	return V(u), err
+}
+
+func (d *Decoder) bool(id typeID) (bool, error) {
+	if id != idBool {
+		return false, errType
+	}
+	u, err := d.in.uint()
+	return u != 0, err
+}
+
+func (d *Decoder) duration(id typeID) (time.Duration, error) {
+	if id != idInt {
+		return 0, errType
+	}
+	n, err := d.in.int()
+	return time.Duration(n), err
+}
+
+func (d *Decoder) time(id typeID) (time.Time, error) {
+	var t time.Time
+	def := d.types[id]
+	if def == nil || def.shape != shapeGob && def.shape != shapeBinary {
+		return t, errType
+	}
+	b, err := d.in.bytes()
+	if err != nil {
+		return t, err
+	}
+	if err := t.UnmarshalBinary(b); err != nil {
+		return t, inputError(err.Error())
+	}
+	return t, nil
+}
+
+// any reads an interface that holds a string or a number, as text. Of other things only their type's name is kept.
+func (d *Decoder) any(id typeID) (string, error) {
+	if id != idInterface {
+		return "", errType
+	}
+	b, err := d.in.bytes()
+	if err != nil || len(b) == 0 {
+		return "", err
+	}
+	name := string(b)
+	if id, err = d.typeSequence(); err != nil {
+		return "", err
+	}
+	value, err := d.in.bytes()
+	if err != nil {
+		return "", err
+	}
+	in := input{value}
+	if id < firstID {
+		if zero, err := in.uint(); err != nil || zero != 0 {
+			return "", errType
+		}
+	}
+	switch id {
+	case idString:
+		b, err := in.bytes()
+		return string(b), err
+	case idInt:
+		n, err := in.int()
+		return strconv.FormatInt(n, 10), err
+	case idUint:
+		n, err := in.uint()
+		return strconv.FormatUint(n, 10), err
+	}
+	return name, nil
+}
+
+// skip passes over a value of a type nobody here asks for.
+func (d *Decoder) skip(id typeID, depth int) error {
+	if depth > maxNesting {
+		return errNesting
+	}
+	var err error
+	switch id {
+	case idBool, idInt, idUint, idFloat:
+		_, err = d.in.uint()
+		return err
+	case idComplex:
+		if _, err = d.in.uint(); err == nil {
+			_, err = d.in.uint()
+		}
+		return err
+	case idBytes, idString:
+		_, err = d.in.bytes()
+		return err
+	case idInterface:
+		_, err = d.any(id)
+		return err
+	}
+	def := d.types[id]
+	if def == nil {
+		return errType
+	}
+	switch def.shape {
+	case shapeStruct:
+		return d.in.fields(func(f int) error {
+			if f > len(def.fields) {
+				return errType
+			}
+			return d.skip(def.fields[f-1].id, depth+1)
+		})
+	case shapeSlice, shapeArray, shapeMap:
+		n, err := d.in.count()
+		for ; err == nil && n > 0; n-- {
+			if def.shape == shapeMap {
+				err = d.skip(def.key, depth+1)
+			}
+			if err == nil {
+				err = d.skip(def.elem, depth+1)
+			}
+		}
+		return err
+	}
+	_, err = d.in.bytes() // it wrote itself
+	return err
+}
