@@ -34,6 +34,9 @@ var sameRank = map[[2]string]bool{
 	{"keyed", "proto"}:    true, // keys are made from messages
 	{"renderer", "model"}: true, // the seam names services by the model's identifier
 	{"trace", "agent"}:    true, // a what-if is one agent and one sim per node
+
+	{"datastore", "calc"}:           true, // a change of the datastore is a change of the graph
+	{"datastore", "source/convert"}: true, // Services and EndpointSlices are in it as Kubernetes has them
 }
 
 // fences lists who alone may import a module.
