@@ -116,7 +116,11 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 		for at < len(written) && originOf(&written[at], at) != r.RuleId { // it was not understood, and is not in force
 			at++
 		}
-		rule := Rule{Name: named(r.RuleId, egress), Action: actionText(r.Action), Hits: tally[counted{ruleList{tier, name}, egress, i}]}
+		id := r.RuleId
+		if p.stream != nil {
+			id = "rule " + strconv.Itoa(i+1)
+		}
+		rule := Rule{Name: named(id, egress), Action: actionText(r.Action), Hits: tally[counted{ruleList{tier, name}, egress, i}]}
 		if at < len(written) {
 			_, rule.Match, _ = strings.Cut(written[at].String(), " ")
 			at++

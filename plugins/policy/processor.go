@@ -36,6 +36,7 @@ type Processor struct {
 	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
 	version      string                     // of VPP; "" unknown
 	translations *Translations
+	stream       *stream // what messages of others say; nil: the graph says it
 
 	node      enforce.Node // as the driver knows it
 	nodeDirty bool
@@ -64,14 +65,21 @@ func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.transl
 
 // Located takes where VPP has the local pods. It replaces what was known before.
 func (p *Processor) Located(l *event.Located) {
-	p.where, p.names = l.Pods, l.Names
 	p.nodeDirty = true
+	if p.stream != nil {
+		p.stream.located = l
+		return
+	}
+	p.where, p.names = l.Pods, l.Names
 }
 
 // Locate is what to look up in VPP for policies, whenever it changed: the interfaces of local pods that have no address yet. VPP
 // has an interface before Kubernetes knows the address, and the pod may speak at once. Pods with addresses are looked up for
 // services already.
-func (p *Processor) Locate(time.Time) *event.Locate {
+func (p *Processor) Locate(now time.Time) *event.Locate {
+	if p.stream != nil {
+		return p.stream.locate(now)
+	}
 	if !p.askAgain {
 		return nil
 	}
@@ -111,7 +119,7 @@ func (p *Processor) Resync() error {
 	first := !p.synced
 	if first {
 		p.synced = true
-		p.graph.InSync()
+		p.graph.InSync() // of a stream, it says so itself
 	}
 	p.held = p.translations.frontends() // nothing is held back
 	p.tell()
@@ -131,7 +139,7 @@ const maxInterim = 8
 
 // tell gives the driver messages and facts, if there are new ones.
 func (p *Processor) tell() bool {
-	messages := p.graph.Flush()
+	messages := p.news()
 	for _, m := range messages {
 		p.told.take(m)
 		p.driver.OnUpdate(m)
@@ -147,6 +155,9 @@ func (p *Processor) tellNode() bool {
 	p.nodeDirty, p.translations.changed = false, false
 	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
+	if p.stream != nil {
+		p.stream.fill(&now)
+	}
 	p.hold(&now)
 	if now.Equal(&p.node) {
 		return false

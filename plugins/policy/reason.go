@@ -103,6 +103,9 @@ func (p *Processor) PolicyRef(tier, name string) model.Ref {
 	if obj, ok := p.graph.Origin(tier, name); ok {
 		return obj.Ref()
 	}
+	if p.stream != nil {
+		return model.PolicyIDOf(tier, name).Ref()
+	}
 	return model.Ref{Kind: "Policy", Name: tier + "/" + name} // deleted since, and still programmed
 }
 
@@ -120,7 +123,7 @@ func ProfileRef(name string) model.Ref {
 // ruleName is "ingress rule 2": as the object counts its rules.
 func (p *Processor) ruleName(c enforce.Cause) string {
 	var id string
-	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) {
+	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's own are hashes
 		id = rules[c.Rule].RuleId
 	}
 	if id == "" {

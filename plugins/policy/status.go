@@ -26,6 +26,9 @@ type Applied struct {
 // Policies lists every policy there is, sorted by kind, namespace and name.
 func (p *Processor) Policies() []Status {
 	applied := p.applied()
+	if p.stream != nil {
+		return p.streamedPolicies(applied)
+	}
 	notes := map[model.Ref][]model.Note{}
 	for _, n := range p.graph.Notes() {
 		notes[n.Ref] = append(notes[n.Ref], n)

@@ -1,0 +1,351 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// NewStream returns a processor that calculates nothing: it hands to the driver the messages of somebody else's calculation
+// graph, which come as *event.Dataplane. What it knows of the node it has from them, too, and from VPP. Objects mean nothing
+// to it. Override names interfaces that need not be found.
+func NewStream(cfg Config, override event.Located, driver Driver) *Processor {
+	p := New(cfg, driver)
+	p.stream = &stream{
+		p: p, override: override, endpoints: map[endpointID]*streamed{}, nodes: map[string][]netip.Addr{}, own: map[netip.Prefix]struct{}{},
+		remote: map[netip.Prefix]struct{}{}, services: map[model.ServiceID][]netip.Prefix{}, dirty: true,
+	}
+	return p
+}
+
+// stream is what a processor knows from messages.
+type stream struct {
+	p        *Processor
+	override event.Located
+	queue    []*felix.ToDataplane // that came
+	absorbed []*felix.ToDataplane // that were taken note of, and the driver was not given yet
+
+	hostname  string // as the calculation graph calls this node; "" not said yet
+	endpoints map[endpointID]*streamed
+	nodes     map[string][]netip.Addr            // addresses of nodes
+	own       map[netip.Prefix]struct{}          // routes to this node itself
+	remote    map[netip.Prefix]struct{}          // routes to workloads of other nodes
+	services  map[model.ServiceID][]netip.Prefix // cluster IPs
+
+	located *event.Located // VPP's last answer; nil: none
+	dirty   bool           // what VPP is asked for changed
+	missing bool           // some endpoint has no interface
+	pause   time.Duration  // until VPP is asked again for what is missing
+	askAt   time.Time
+}
+
+// endpointID names a workload endpoint of this node.
+type endpointID struct{ orchestrator, workload, endpoint string }
+
+func (id endpointID) compare(o endpointID) int {
+	return cmp.Or(cmp.Compare(id.workload, o.workload), cmp.Compare(id.endpoint, o.endpoint), cmp.Compare(id.orchestrator, o.orchestrator))
+}
+
+// streamed is a workload endpoint.
+type streamed struct {
+	id    *felix.WorkloadEndpointID
+	msg   *felix.WorkloadEndpoint
+	pod   model.PodID
+	addrs []netip.Addr
+}
+
+// Dataplane takes messages; the driver gets them with the next Flush or Resync.
+func (p *Processor) Dataplane(ev *event.Dataplane) {
+	if p.stream != nil {
+		p.stream.queue = append(p.stream.queue, ev.Messages...)
+	}
+}
+
+// news are the messages the driver has to be given.
+func (p *Processor) news() []*felix.ToDataplane {
+	if p.stream == nil {
+		return p.graph.Flush()
+	}
+	p.stream.absorb()
+	messages := p.stream.absorbed
+	p.stream.absorbed = nil
+	return messages
+}
+
+// absorb takes note of what came. VPP is asked where endpoints are before the driver is told of the first of them, so that
+// what an earlier life of this process attached to their interfaces stays there.
+func (s *stream) absorb() {
+	for _, m := range s.queue {
+		s.take(m)
+	}
+	s.absorbed = append(s.absorbed, s.queue...)
+	s.queue = nil
+	s.settle()
+}
+
+// take learns from a message what it says of the node and of its endpoints.
+func (s *stream) take(m *felix.ToDataplane) {
+	switch m := m.Payload.(type) {
+	case *felix.ToDataplane_ConfigUpdate:
+		if name := m.ConfigUpdate.GetConfig()["FelixHostname"]; name != "" && name != s.hostname {
+			s.hostname, s.dirty = name, true
+		}
+	case *felix.ToDataplane_WorkloadEndpointUpdate:
+		s.setEndpoint(m.WorkloadEndpointUpdate.GetId(), m.WorkloadEndpointUpdate.GetEndpoint())
+	case *felix.ToDataplane_WorkloadEndpointRemove:
+		s.setEndpoint(m.WorkloadEndpointRemove.GetId(), nil)
+	case *felix.ToDataplane_RouteUpdate:
+		s.setRoute(m.RouteUpdate.GetDst(), m.RouteUpdate.GetTypes())
+	case *felix.ToDataplane_RouteRemove:
+		s.setRoute(m.RouteRemove.GetDst(), 0)
+	case *felix.ToDataplane_ServiceUpdate:
+		u := m.ServiceUpdate
+		s.setService(model.ServiceID{Namespace: u.GetNamespace(), Name: u.GetName()}, u.GetClusterIps())
+	case *felix.ToDataplane_ServiceRemove:
+		s.setService(model.ServiceID{Namespace: m.ServiceRemove.GetNamespace(), Name: m.ServiceRemove.GetName()}, nil)
+	default:
+		s.takeHost(m)
+	}
+}
+
+// takeHost learns addresses of nodes. Felix says them in one of three ways, as it is configured.
+func (s *stream) takeHost(payload any) {
+	switch m := payload.(type) {
+	case *felix.ToDataplane_HostMetadataUpdate:
+		s.setNode("4 "+m.HostMetadataUpdate.GetHostname(), m.HostMetadataUpdate.GetIpv4Addr())
+	case *felix.ToDataplane_HostMetadataRemove:
+		s.setNode("4 " + m.HostMetadataRemove.GetHostname())
+	case *felix.ToDataplane_HostMetadataV6Update:
+		s.setNode("6 "+m.HostMetadataV6Update.GetHostname(), m.HostMetadataV6Update.GetIpv6Addr())
+	case *felix.ToDataplane_HostMetadataV6Remove:
+		s.setNode("6 " + m.HostMetadataV6Remove.GetHostname())
+	case *felix.ToDataplane_HostMetadataV4V6Update:
+		u := m.HostMetadataV4V6Update
+		s.setNode("* "+u.GetHostname(), u.GetIpv4Addr(), u.GetIpv6Addr())
+	case *felix.ToDataplane_HostMetadataV4V6Remove:
+		s.setNode("* " + m.HostMetadataV4V6Remove.GetHostname())
+	}
+}
+
+func (s *stream) setNode(name string, texts ...string) {
+	var addrs []netip.Addr
+	for _, text := range texts {
+		if p, ok := prefixOf(text); ok {
+			addrs = append(addrs, p.Addr())
+		}
+	}
+	if slices.Equal(addrs, s.nodes[name]) {
+		return
+	}
+	if s.nodes[name] = addrs; len(addrs) == 0 {
+		delete(s.nodes, name)
+	}
+	s.dirty = true
+}
+
+// prefixOf reads an address or a network.
+func prefixOf(text string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		a = a.Unmap().WithZone("")
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(text)
+	return p, err == nil
+}
+
+func (s *stream) setRoute(text string, types felix.RouteType) {
+	dst, ok := prefixOf(text)
+	if !ok {
+		return
+	}
+	s.mark(s.own, dst.Masked(), types&(felix.RouteType_LOCAL_HOST|felix.RouteType_LOCAL_TUNNEL) != 0 && dst.IsSingleIP())
+	s.mark(s.remote, dst.Masked(), types&felix.RouteType_REMOTE_WORKLOAD != 0)
+}
+
+func (s *stream) mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) {
+	if _, is := set[p]; is == in {
+		return
+	}
+	s.dirty = true
+	if in {
+		set[p] = struct{}{}
+	} else {
+		delete(set, p)
+	}
+}
+
+func (s *stream) setService(id model.ServiceID, clusterIPs []string) {
+	var now []netip.Prefix
+	for _, text := range clusterIPs {
+		if p, ok := prefixOf(text); ok {
+			now = append(now, p)
+		}
+	}
+	if slices.Equal(now, s.services[id]) {
+		return
+	}
+	if s.services[id] = now; len(now) == 0 {
+		delete(s.services, id)
+	}
+	s.p.nodeDirty = true
+}
+
+// setEndpoint takes a workload endpoint; nil takes it away.
+func (s *stream) setEndpoint(id *felix.WorkloadEndpointID, msg *felix.WorkloadEndpoint) {
+	key := endpointID{id.GetOrchestratorId(), id.GetWorkloadId(), id.GetEndpointId()}
+	old := s.endpoints[key]
+	if msg == nil {
+		s.dirty = s.dirty || old != nil
+		delete(s.endpoints, key)
+		return
+	}
+	now := &streamed{id: id, msg: msg, pod: podOf(id.GetWorkloadId()), addrs: addressesOf(msg)}
+	s.dirty = s.dirty || old == nil || old.msg.GetName() != msg.GetName() || !slices.Equal(old.addrs, now.addrs)
+	s.endpoints[key] = now
+}
+
+// podOf is a workload as a pod: its name is "namespace/name" where the orchestrator is Kubernetes.
+func podOf(workload string) model.PodID {
+	for i := range workload {
+		if workload[i] == '/' {
+			return model.PodID{Namespace: workload[:i], Name: workload[i+1:]}
+		}
+	}
+	return model.PodID{Name: workload}
+}
+
+func addressesOf(e *felix.WorkloadEndpoint) []netip.Addr {
+	var out []netip.Addr
+	for _, list := range [][]string{e.GetIpv4Nets(), e.GetIpv6Nets()} {
+		for _, text := range list {
+			if p, ok := prefixOf(text); ok && p.IsSingleIP() {
+				out = append(out, p.Addr())
+			}
+		}
+	}
+	return out
+}
+
+// settle derives what the processor has by address and by pod.
+func (s *stream) settle() {
+	if !s.dirty && !s.p.nodeDirty {
+		return
+	}
+	p := s.p
+	p.askAgain, s.dirty = p.askAgain || s.dirty, false
+	p.nodeDirty, s.missing = true, false
+	clear(p.local)
+	clear(p.unborn)
+	p.where, p.names = map[netip.Addr]string{}, map[string]string{}
+	for _, key := range slices.SortedFunc(maps.Keys(s.endpoints), endpointID.compare) {
+		s.place(s.endpoints[key])
+	}
+}
+
+// place finds the interface of an endpoint: where VPP's route to an address leads; the one that is tagged with the workload; the
+// one that has the name, or the tag, that the endpoint's interface has on the host.
+func (s *stream) place(e *streamed) {
+	p := s.p
+	pod := &model.Pod{ID: e.pod, NodeName: p.cfg.NodeName, IPs: e.addrs}
+	if old := p.local[e.pod]; old != nil { // another endpoint of the workload
+		pod.IPs = append(slices.Clone(old.IPs), e.addrs...)
+	}
+	p.local[e.pod] = pod
+	named := ""
+	if s.located != nil {
+		if named = s.located.Names[e.pod.String()]; named == "" {
+			named = s.located.Names[e.msg.GetName()]
+		}
+	}
+	if len(e.addrs) == 0 {
+		p.unborn[e.pod] = struct{}{}
+		if named != "" {
+			p.names[e.pod.String()] = named
+		}
+	}
+	found := named != "" && len(e.addrs) == 0
+	for _, a := range e.addrs {
+		name := named
+		if s.located != nil && s.located.Pods[a] != "" {
+			name = s.located.Pods[a]
+		}
+		if name != "" {
+			p.where[a], found = name, true
+		}
+	}
+	s.missing = s.missing || !found
+}
+
+// Pauses between questions for what VPP does not have yet; it says by itself when interfaces come and go, but not routes.
+const (
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+)
+
+// locate is what VPP is asked for: at once if it changed, and again from time to time while something is missing.
+func (s *stream) locate(now time.Time) *event.Locate {
+	s.absorb()
+	switch {
+	case s.p.askAgain:
+		s.p.askAgain = false
+		s.pause, s.askAt = firstPause, now.Add(firstPause)
+	case !s.missing || s.located == nil || now.Before(s.askAt):
+		return nil
+	default:
+		s.pause = min(2*s.pause, maxPause)
+		s.askAt = now.Add(s.pause)
+	}
+	ask := &event.Locate{Pods: map[netip.Addr]string{}, NodeIPs: s.addresses(), Override: s.override}
+	for _, e := range s.endpoints {
+		for _, a := range e.addrs {
+			ask.Pods[a] = e.pod.String()
+		}
+		if len(e.addrs) == 0 {
+			ask.Names = append(ask.Names, e.pod.String())
+		}
+		if name := e.msg.GetName(); name != "" {
+			ask.Names = append(ask.Names, name)
+		}
+	}
+	slices.Sort(ask.Names)
+	ask.Names = slices.Compact(ask.Names)
+	ask.Remote = slices.SortedFunc(maps.Keys(s.remote), netip.Prefix.Compare)
+	return ask
+}
+
+// addresses are the node's own, as messages say.
+func (s *stream) addresses() []netip.Addr {
+	name := s.hostname
+	if name == "" {
+		name = s.p.cfg.NodeName
+	}
+	out := slices.Concat(s.nodes["* "+name], s.nodes["4 "+name], s.nodes["6 "+name])
+	for p := range s.own {
+		out = append(out, p.Addr())
+	}
+	return sorted(out)
+}
+
+// fill writes down what messages and VPP contribute to a driver's node.
+func (s *stream) fill(n *enforce.Node) {
+	n.Addrs = append(n.Addrs, s.addresses()...)
+	if l := s.located; l != nil {
+		n.Uplink, n.Overlay, n.Host = l.Uplink, l.Overlay, l.Host
+		for _, p := range l.UplinkIPs {
+			n.Addrs = append(n.Addrs, p.Addr())
+		}
+	}
+	n.Addrs = sorted(n.Addrs)
+	for _, list := range s.services {
+		n.Frontends = append(n.Frontends, list...)
+	}
+	slices.SortFunc(n.Frontends, netip.Prefix.Compare)
+	n.Frontends = slices.Compact(n.Frontends)
+}

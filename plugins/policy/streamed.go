@@ -1,0 +1,72 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Endpoint is an endpoint of this node that somebody else's calculation graph told of.
+type Endpoint struct {
+	Workload   *felix.WorkloadEndpointID // nil: it is a host endpoint
+	Message    *felix.WorkloadEndpoint
+	Host       string   // name of a host endpoint
+	Active     bool     // it is not administratively down
+	Interfaces []string // in VPP; none: not found. Of a host endpoint all that lead out of the node or to it
+}
+
+// Endpoints lists the endpoints the driver was told of, in a fixed order.
+func (p *Processor) Endpoints() []Endpoint {
+	if p.stream == nil {
+		return nil
+	}
+	out := make([]Endpoint, 0, len(p.stream.endpoints)+len(p.told.hosts))
+	for _, key := range slices.SortedFunc(maps.Keys(p.stream.endpoints), endpointID.compare) {
+		e := p.stream.endpoints[key]
+		at := Endpoint{Workload: e.id, Message: e.msg, Active: e.msg.GetState() == "active"}
+		for _, a := range e.addrs {
+			if name := p.where[a]; name != "" && !slices.Contains(at.Interfaces, name) {
+				at.Interfaces = append(at.Interfaces, name)
+			}
+		}
+		if name := p.names[e.pod.String()]; name != "" && len(e.addrs) == 0 {
+			at.Interfaces = append(at.Interfaces, name)
+		}
+		out = append(out, at)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.told.hosts)) {
+		at := Endpoint{Host: name, Active: true}
+		for _, i := range []string{p.node.Uplink, p.node.Overlay, p.node.Host} {
+			if i != "" && !slices.Contains(at.Interfaces, i) {
+				at.Interfaces = append(at.Interfaces, i)
+			}
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// streamedPolicies are the policies in force, sorted as Policies has them. Their rules are those of the messages, by number only.
+func (p *Processor) streamedPolicies(applied map[ruleList][]Applied) []Status {
+	var out []Status
+	for key, msg := range p.told.policies {
+		pol := &model.Policy{
+			ID: model.PolicyIDOf(key.tier, key.name), Tier: key.tier, Untracked: msg.GetUntracked(), PreDNAT: msg.GetPreDnat(),
+			InboundRules: make([]model.Rule, len(msg.GetInboundRules())), OutboundRules: make([]model.Rule, len(msg.GetOutboundRules())),
+		}
+		for _, in := range []bool{true, false} {
+			for _, at := range applied[key] {
+				for _, tier := range slices.Concat(p.told.tiers(at.Endpoint, at.Host, false), p.told.tiers(at.Endpoint, at.Host, true)) {
+					if tier.GetName() == key.tier && slices.Contains(policiesOf(tier, !in), key.name) {
+						pol.Ingress, pol.Egress = pol.Ingress || in, pol.Egress || !in
+					}
+				}
+			}
+		}
+		out = append(out, Status{Policy: pol, Endpoints: applied[key]})
+	}
+	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })
+	return out
+}
