@@ -1,0 +1,118 @@
+package datastore
+
+import (
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Profiles puts profiles together, whose labels and rules are under keys of their own. The zero value is empty.
+type Profiles struct {
+	parts map[string]profileParts
+}
+
+type profileParts struct {
+	labels map[string]string
+	rules  *model.ProfileRules
+}
+
+// Apply takes an update of a profile's rules, or of the resource with its labels, and returns the profile as it is then; nil:
+// there is nothing of it any more. Other updates are no profile's: ok is false. The labels under KeyProfileLabels are those of
+// the resource once more; Felix v3.31 reads the resource.
+func (x *Profiles) Apply(u Update) (name string, p *model.Profile, ok bool) {
+	parts := x.parts[u.Key.Name]
+	switch {
+	case u.Key.Kind == KeyProfileRules:
+		parts.rules, _ = u.Value.(*model.ProfileRules)
+	case u.Key.Kind == KeyResource && u.Key.Type == ResourceProfiles:
+		labels, _ := u.Value.(Labels)
+		parts.labels = labels
+	default:
+		return "", nil, false
+	}
+	if parts.labels == nil && parts.rules == nil {
+		delete(x.parts, u.Key.Name)
+		return u.Key.Name, nil, true
+	}
+	if x.parts == nil {
+		x.parts = map[string]profileParts{}
+	}
+	x.parts[u.Key.Name] = parts
+	return u.Key.Name, &model.Profile{Name: u.Key.Name, Labels: parts.labels, Rules: parts.rules}, true
+}
+
+// Feed tells a graph what is in the datastore.
+type Feed struct {
+	graph    *calc.Graph
+	profiles Profiles
+}
+
+// NewFeed returns a Feed of g, which nobody else may tell anything but InSync.
+func NewFeed(g *calc.Graph) *Feed { return &Feed{graph: g} }
+
+// Apply tells the graph of an update. What nothing depends on changes nothing.
+func (f *Feed) Apply(u Update) {
+	g := f.graph
+	switch k := u.Key; k.Kind {
+	case KeyWorkload:
+		set(g.SetWorkload, model.WorkloadID{Node: k.Node, Orchestrator: k.Orchestrator, Workload: k.Workload, Endpoint: k.Name}, u.Value)
+	case KeyHostEndpoint:
+		set(g.SetHostEndpoint, model.HostEndpointID{Node: k.Node, Name: k.Name}, u.Value)
+	case KeyNetworkSet:
+		set(g.SetNetworkSet, k.Name, u.Value)
+	case KeyTier:
+		set(g.SetTier, k.Name, u.Value)
+	case KeyTieredPolicy, KeyPolicy:
+		set(g.SetPolicy, k.PolicyID(), u.Value)
+	case KeyProfileRules:
+		f.profile(u)
+	case KeyPool:
+		set(g.SetPool, dashed(k.CIDR), u.Value)
+	case KeyBlock:
+		set(g.SetBlock, k.CIDR, u.Value)
+	case KeyHostIP:
+		a, _ := u.Value.(netip.Addr)
+		g.SetHostIP(k.Node, a)
+	case KeyConfig:
+		text, _ := u.Value.(string)
+		g.SetConfig(k.Name, text)
+	case KeyHostConfig:
+		text, _ := u.Value.(string)
+		g.SetHostConfig(k.Node, k.Name, text)
+	case KeyWireguard:
+		set(g.SetWireguard, k.Node, u.Value)
+	case KeyResource:
+		f.resource(u)
+	}
+}
+
+func (f *Feed) resource(u Update) {
+	switch k := u.Key; k.Type {
+	case ResourceProfiles:
+		f.profile(u)
+	case ResourceNodes:
+		set(f.graph.SetHost, k.Name, u.Value)
+	case ResourceEndpointSlices:
+		set(f.graph.SetSlice, model.SliceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
+	case ResourceServices:
+		set(f.graph.SetService, model.ServiceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
+	case ResourceBGPConfigurations:
+		if k.Name == "default" {
+			c, _ := u.Value.(*model.BGPConfig)
+			f.graph.SetBGPConfig(c)
+		}
+	}
+}
+
+func (f *Feed) profile(u Update) {
+	if name, p, ok := f.profiles.Apply(u); ok {
+		f.graph.SetProfile(name, p)
+	}
+}
+
+// set hands a value over; a Value of nil takes away.
+func set[K, V any](f func(K, *V), k K, value any) {
+	v, _ := value.(*V)
+	f(k, v)
+}

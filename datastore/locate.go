@@ -1,0 +1,73 @@
+package datastore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+)
+
+// unmarshal reads JSON into v, a pointer to an empty value.
+func (r *reader) unmarshal(data []byte, v any) {
+	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
+		r.fail("", "must not be null")
+		return
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		r.fail(locate(data, reflect.TypeOf(v).Elem()), "%s", plain(err))
+	}
+}
+
+// plain is a decoder's error without what is said elsewhere, or is of no use to whoever wrote the value.
+func plain(err error) string {
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		return "must not be a JSON " + typ.Value
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}
+
+// locate finds the field a value of type t cannot be read from data for; "" if that is the value as a whole. It is for
+// errors: it reads everything again, level by level.
+func locate(data []byte, t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(data, &fields) != nil {
+			return ""
+		}
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+			raw, ok := fields[name]
+			if ok && !readable(raw, t.Field(i).Type) {
+				return join(name, locate(raw, t.Field(i).Type))
+			}
+		}
+	case reflect.Slice:
+		var list []json.RawMessage
+		if json.Unmarshal(data, &list) != nil {
+			return ""
+		}
+		for i, raw := range list {
+			if !readable(raw, t.Elem()) {
+				return join(at("", i), locate(raw, t.Elem()))
+			}
+		}
+	}
+	return ""
+}
+
+func readable(data []byte, t reflect.Type) bool {
+	return json.Unmarshal(data, reflect.New(t).Interface()) == nil
+}
+
+func join(field, within string) string {
+	if within == "" || strings.HasPrefix(within, "[") {
+		return field + within
+	}
+	return field + "." + within
+}
