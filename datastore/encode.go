@@ -1,0 +1,246 @@
+package datastore
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// ErrNotEncoded is returned for objects there are no keys for.
+var ErrNotEncoded = errors.New("not a kind the datastore has")
+
+// errPolicyBeyond says that Calico v3.31 cannot convert a policy: what the model has of it is written instead.
+var errPolicyBeyond = errors.New("beyond what Calico v3.31 converts")
+
+// Encode turns an object of Kubernetes or of Calico, as an API server has it, into the keys it has in the datastore, in the
+// order in which Calico's converters write them. raw is one of Kubernetes' types, or unstructured; it is only read.
+//
+// converted and refused are what source/convert made of it: a policy that was refused, or that Calico cannot convert, is
+// written in the form that fails closed, so that it isolates wherever it is read. A nil converted is none.
+//
+// An object that means nothing in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
+// object that should have keys has none, or not all of them.
+func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, error) {
+	policy, _ := converted.(*model.Policy)
+	if refused && policy != nil {
+		return one(encodeModelPolicy(policy))
+	}
+	if u, ok := raw.(*unstructured.Unstructured); ok {
+		typed, err := typed(u)
+		if err != nil {
+			return nil, err
+		}
+		raw = typed
+	}
+	list, err := encodeTyped(raw)
+	if errors.Is(err, errPolicyBeyond) && policy != nil {
+		list, err = one(encodeModelPolicy(policy))
+	}
+	if m, ok := raw.(metav1.Object); ok {
+		for i := range list {
+			if list[i].Revision == "" {
+				list[i].Revision = m.GetResourceVersion()
+			}
+		}
+	}
+	return list, err
+}
+
+func encodeTyped(raw runtime.Object) ([]KV, error) {
+	switch o := raw.(type) {
+	case *corev1.Pod:
+		return encodePod(o)
+	case *corev1.Namespace:
+		return encodeNamespace(o)
+	case *corev1.ServiceAccount:
+		return encodeServiceAccount(o)
+	case *corev1.Node:
+		return encodeNode(o)
+	case *corev1.Service:
+		return encodeService(o)
+	case *discoveryv1.EndpointSlice:
+		return encodeEndpointSlice(o)
+	case *networkingv1.NetworkPolicy:
+		return one(encodeNetworkPolicy(o))
+	case *adminPolicy:
+		return one(o.encode())
+	case *v3Object:
+		return o.encode()
+	}
+	return nil, fmt.Errorf("%T: %w", raw, ErrNotEncoded)
+}
+
+func one(kv KV, err error) ([]KV, error) {
+	if err != nil || kv.Value == nil {
+		return nil, err
+	}
+	return []KV{kv}, nil
+}
+
+// typed gives an object of any kind its Go type.
+func typed(u *unstructured.Unstructured) (runtime.Object, error) {
+	gvk := u.GroupVersionKind()
+	var into runtime.Object
+	switch gvk.Group + "/" + gvk.Kind {
+	case "/Pod":
+		into = &corev1.Pod{}
+	case "/Namespace":
+		into = &corev1.Namespace{}
+	case "/ServiceAccount":
+		into = &corev1.ServiceAccount{}
+	case "/Node":
+		into = &corev1.Node{}
+	case "/Service":
+		into = &corev1.Service{}
+	case "discovery.k8s.io/EndpointSlice":
+		into = &discoveryv1.EndpointSlice{}
+	case "networking.k8s.io/NetworkPolicy":
+		into = &networkingv1.NetworkPolicy{}
+	case "policy.networking.k8s.io/AdminNetworkPolicy", "policy.networking.k8s.io/BaselineAdminNetworkPolicy",
+		"policy.networking.k8s.io/ClusterNetworkPolicy":
+		into = &adminPolicy{}
+	default:
+		if gvk.Group != "projectcalico.org" && gvk.Group != "crd.projectcalico.org" {
+			return nil, fmt.Errorf("%s: %w", gvk, ErrNotEncoded)
+		}
+		into = &v3Object{}
+	}
+	text, err := json.Marshal(u.Object)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", gvk.Kind, u.GetName(), err)
+	}
+	if err := kjson.Unmarshal(text, into); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", gvk.Kind, u.GetName(), err)
+	}
+	return defaulted(into), nil
+}
+
+// defaulted fills in what an API server would have, where it makes a difference here.
+func defaulted(o runtime.Object) runtime.Object {
+	m, ok := o.(metav1.Object)
+	switch p := o.(type) {
+	case *corev1.Namespace, *corev1.Node, *adminPolicy:
+		ok = false
+	case *v3Object:
+		ok = p.namespaced()
+	case *networkingv1.NetworkPolicy:
+		if len(p.Spec.PolicyTypes) == 0 {
+			p.Spec.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+			if len(p.Spec.Egress) > 0 {
+				p.Spec.PolicyTypes = append(p.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+			}
+		}
+	}
+	if ok && m.GetNamespace() == "" {
+		m.SetNamespace(metav1.NamespaceDefault)
+	}
+	return o
+}
+
+// value is the KV of a value that travels as JSON.
+func value(k Key, v any) (KV, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return KV{}, fmt.Errorf("%s: %w", k, err)
+	}
+	return KV{Key: k.String(), Value: text}, nil
+}
+
+// values joins what is said of several keys.
+func values(list ...func() (KV, error)) ([]KV, error) {
+	var out []KV
+	for _, make := range list {
+		kv, err := make()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kv)
+	}
+	return out, nil
+}
+
+// of is value, later.
+func of(k Key, v any) func() (KV, error) { return func() (KV, error) { return value(k, v) } }
+
+// text is the KV of a value that travels as it is.
+func text(k Key, v string) func() (KV, error) {
+	return func() (KV, error) { return KV{Key: k.String(), Value: []byte(v)}, nil }
+}
+
+// Builtin is what a datastore has without any object: the flag that it is ready, the profile that allows everything, and the
+// tiers of Kubernetes' policies. Objects of the same keys win over it.
+func Builtin() []KV {
+	allow := []v3Rule{{Action: "Allow"}}
+	list, err := encodeProfile(&v3Profile{
+		Kind: "Profile", APIVersion: apiVersion, Metadata: meta{Name: "projectcalico-default-allow"},
+		Spec: v3ProfileSpec{Ingress: allow, Egress: allow},
+	})
+	for _, t := range model.BuiltinTiers() {
+		var kv KV
+		if err == nil {
+			kv, err = value(Key{Kind: KeyTier, Name: t.Name}, Tier{Order: &t.Order.Value, DefaultAction: string(t.DefaultAction)})
+		}
+		list = append(list, kv)
+	}
+	if err != nil {
+		panic(err) // constants
+	}
+	return append(list, KV{Key: Key{Kind: KeyReady}.String(), Value: []byte("true")})
+}
+
+// Table keeps the keys of many objects, and turns each object's step into the steps of keys.
+type Table struct {
+	base map[string]KV          // what is there without objects
+	keys map[model.Ref][]string // what each object has
+}
+
+// NewTable is a table with the keys of base, which objects may replace, and which come back when those are gone.
+func NewTable(base []KV) *Table {
+	t := &Table{base: map[string]KV{}, keys: map[model.Ref][]string{}}
+	for _, kv := range base {
+		t.base[kv.Key] = kv
+	}
+	return t
+}
+
+// Apply makes list all the keys of ref, and returns the steps: keys it had and has no more, then all it has.
+func (t *Table) Apply(ref model.Ref, list []KV) []KV {
+	var steps []KV
+	for _, k := range t.keys[ref] {
+		if slices.ContainsFunc(list, func(kv KV) bool { return kv.Key == k }) {
+			continue
+		}
+		base := t.base[k]
+		base.Key = k
+		steps = append(steps, base)
+	}
+	if len(list) == 0 {
+		delete(t.keys, ref)
+		return steps
+	}
+	keys := make([]string, len(list))
+	for i := range list {
+		keys[i] = list[i].Key
+	}
+	t.keys[ref] = keys
+	return append(steps, list...)
+}
+
+// Equal tells that two lists of keys and values are the same but for versions.
+func Equal(a, b []KV) bool {
+	return slices.EqualFunc(a, b, func(x, y KV) bool {
+		return x.Key == y.Key && (x.Value == nil) == (y.Value == nil) && bytes.Equal(x.Value, y.Value)
+	})
+}

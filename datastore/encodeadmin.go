@@ -1,0 +1,193 @@
+package datastore
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// adminPolicy is policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy or BaselineAdminNetworkPolicy as far as Calico v3.31
+// reads them (sigs.k8s.io/network-policy-api v0.1.5), and no more than the kind of a ClusterNetworkPolicy, which it does not.
+type adminPolicy struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              adminSpec `json:"spec"`
+}
+
+type adminSpec struct {
+	Priority int32 `json:"priority"`
+	Subject  struct {
+		Namespaces *metav1.LabelSelector `json:"namespaces"`
+		Pods       *adminPods            `json:"pods"`
+	} `json:"subject"`
+	Ingress []adminRule `json:"ingress"`
+	Egress  []adminRule `json:"egress"`
+}
+
+type adminPods struct {
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
+	PodSelector       metav1.LabelSelector `json:"podSelector"`
+}
+
+type adminRule struct {
+	Name   string      `json:"name"`
+	Action string      `json:"action"`
+	From   []adminPeer `json:"from"`
+	To     []adminPeer `json:"to"`
+	Ports  []adminPort `json:"ports"`
+}
+
+type adminPeer struct {
+	Namespaces *metav1.LabelSelector `json:"namespaces"`
+	Pods       *adminPods            `json:"pods"`
+	Networks   []string              `json:"networks"`
+}
+
+type adminPort struct {
+	PortNumber *struct {
+		Protocol corev1.Protocol `json:"protocol"`
+		Port     int32           `json:"port"`
+	} `json:"portNumber"`
+	NamedPort *string `json:"namedPort"`
+	PortRange *struct {
+		Protocol corev1.Protocol `json:"protocol"`
+		Start    int32           `json:"start"`
+		End      int32           `json:"end"`
+	} `json:"portRange"`
+}
+
+// DeepCopyObject is a part of runtime.Object.
+func (o *adminPolicy) DeepCopyObject() runtime.Object {
+	c := *o
+	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+// encode writes the policy. A rule Calico cannot read fails closed: if it allows it is left out, if it denies or passes it
+// denies everything. A named port it would read as every port of every protocol: that policy is written as the model has it.
+func (o *adminPolicy) encode() (KV, error) {
+	tier, prefix, order := model.TierAdmin, "kanp.", float64(o.Spec.Priority)
+	switch o.Kind {
+	case string(model.KindBaselinePolicy):
+		tier, prefix, order = model.TierBaseline, "kbanp.", 1000
+	case string(model.KindClusterNetworkPolicy):
+		return KV{}, fmt.Errorf("ClusterNetworkPolicy %s: %w", o.Name, errPolicyBeyond)
+	}
+	p := &v3Policy{Tier: tier, Order: &order}
+	switch s := &o.Spec.Subject; {
+	case s.Namespaces != nil:
+		p.NamespaceSelector, p.Selector = namespaceSelector(s.Namespaces), podSelector(nil)
+	case s.Pods != nil:
+		p.NamespaceSelector, p.Selector = namespaceSelector(&s.Pods.NamespaceSelector), podSelector(&s.Pods.PodSelector)
+	default:
+		return KV{}, fmt.Errorf("%s %s: spec.subject: %w", o.Kind, o.Name, errPolicyBeyond)
+	}
+	for i := range o.Spec.Ingress {
+		p.Ingress = append(p.Ingress, o.rules(&o.Spec.Ingress[i], true)...)
+	}
+	for i := range o.Spec.Egress {
+		p.Egress = append(p.Egress, o.rules(&o.Spec.Egress[i], false)...)
+	}
+	if len(p.Ingress) > 0 {
+		p.Types = append(p.Types, "Ingress")
+	}
+	if len(p.Egress) > 0 {
+		p.Types = append(p.Types, "Egress")
+	}
+	if o.namedPorts() {
+		return KV{}, fmt.Errorf("%s %s: a named port: %w", o.Kind, o.Name, errPolicyBeyond)
+	}
+	return p.encode("", prefix+tier+"."+o.Name, false)
+}
+
+func (o *adminPolicy) namedPorts() bool {
+	for _, list := range [][]adminRule{o.Spec.Ingress, o.Spec.Egress} {
+		for i := range list {
+			for _, p := range list[i].Ports {
+				if p.NamedPort != nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (o *adminPolicy) rules(in *adminRule, ingress bool) []v3Rule {
+	baseline := o.Kind == string(model.KindBaselinePolicy)
+	known := in.Action == "Allow" || in.Action == "Deny" || in.Action == "Pass" && !baseline
+	by, ok := adminPorts(in.Ports)
+	ends, readable := in.peers(ingress)
+	if known && ok && readable {
+		r := v3Rule{Action: in.Action}
+		if in.Name != "" {
+			r.Metadata = &RuleMetadata{Annotations: map[string]string{"name": in.Name}}
+		}
+		return by.cross(ends, ingress, r)
+	}
+	if in.Action == "Deny" || in.Action == "Pass" && !baseline {
+		return []v3Rule{{Action: "Deny"}}
+	}
+	return nil
+}
+
+func (in *adminRule) peers(ingress bool) (ends []v3Entity, ok bool) {
+	list := in.To
+	if ingress {
+		list = in.From
+	}
+	for i := range list {
+		p, e, found := &list[i], v3Entity{}, false
+		if p.Namespaces != nil {
+			e.NamespaceSelector, found = namespaceSelector(p.Namespaces), true
+		}
+		if p.Pods != nil {
+			e.Selector, e.NamespaceSelector = podSelector(&p.Pods.PodSelector), namespaceSelector(&p.Pods.NamespaceSelector)
+			found = true
+		}
+		if len(p.Networks) > 0 && !ingress {
+			nets, err := encodeNets(p.Networks)
+			if err != nil {
+				return nil, false
+			}
+			e.Nets, found = nets, true
+		}
+		if !found {
+			return nil, false
+		}
+		ends = append(ends, e)
+	}
+	return ends, true
+}
+
+// adminPorts reads ports by protocol; one without any port is every protocol.
+func adminPorts(list []adminPort) (portsBy, bool) {
+	by := portsBy{}
+	for i := range list {
+		var protocol corev1.Protocol
+		var p portMatch
+		switch in := &list[i]; {
+		case in.PortNumber != nil:
+			n := uint16(in.PortNumber.Port)
+			protocol, p = in.PortNumber.Protocol, portMatch{first: n, last: n}
+		case in.PortRange != nil:
+			protocol, p = in.PortRange.Protocol, portMatch{first: uint16(in.PortRange.Start), last: uint16(in.PortRange.End)}
+			if p.first > p.last {
+				return nil, false
+			}
+		default:
+			maps.DeleteFunc(by, func(string, []portMatch) bool { return true })
+			return by, true
+		}
+		if protocol == "" {
+			protocol = corev1.ProtocolTCP
+		}
+		by.add(protocolName(string(protocol)), []portMatch{p})
+	}
+	return by, true
+}

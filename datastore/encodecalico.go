@@ -1,0 +1,210 @@
+package datastore
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// v3Object is an object of projectcalico.org/v3, or of crd.projectcalico.org/v1, which is how it is stored.
+type v3Object struct {
+	metav1.TypeMeta
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              json.RawMessage `json:"spec"`
+}
+
+// DeepCopyObject is a part of runtime.Object.
+func (o *v3Object) DeepCopyObject() runtime.Object {
+	c := *o
+	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	return &c
+}
+
+func (o *v3Object) namespaced() bool {
+	switch o.Kind {
+	case "NetworkPolicy", "StagedNetworkPolicy", "StagedKubernetesNetworkPolicy", "NetworkSet":
+		return true
+	}
+	return false
+}
+
+func (o *v3Object) encode() ([]KV, error) {
+	o.restore()
+	if o.shadow() {
+		return nil, nil
+	}
+	switch o.Kind {
+	case "NetworkPolicy", "GlobalNetworkPolicy":
+		return one(o.encodePolicy(false))
+	case "StagedNetworkPolicy", "StagedGlobalNetworkPolicy":
+		return one(o.encodePolicy(true))
+	case "StagedKubernetesNetworkPolicy":
+		return one(o.encodeStagedKubernetes())
+	case "Tier":
+		return one(o.encodeTier())
+	case "NetworkSet", "GlobalNetworkSet":
+		return one(o.encodeNetworkSet())
+	case "HostEndpoint":
+		return one(o.encodeHostEndpoint())
+	case "Profile":
+		p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: metaOf(&o.ObjectMeta)}
+		if err := o.spec(&p.Spec); err != nil {
+			return nil, err
+		}
+		return encodeProfile(p)
+	}
+	return nil, fmt.Errorf("%s: %w", o.Kind, ErrNotEncoded)
+}
+
+// shadow tells an object that Calico's API server shows in place of another that is read itself.
+func (o *v3Object) shadow() bool {
+	for _, prefix := range []string{"knp.default.", "kanp." + model.TierAdmin + ".", "kbanp." + model.TierBaseline + "."} {
+		if strings.HasPrefix(o.Name, prefix) && strings.HasSuffix(o.Kind, "NetworkPolicy") {
+			return true
+		}
+	}
+	return o.Kind == "Profile" && (strings.HasPrefix(o.Name, "kns.") || strings.HasPrefix(o.Name, "ksa."))
+}
+
+// restore takes back what Calico keeps of an object's metadata in an annotation, where it is stored as a custom resource.
+func (o *v3Object) restore() {
+	const annotation = "projectcalico.org/metadata"
+	var kept meta
+	text, ok := o.Annotations[annotation]
+	if !ok || json.Unmarshal([]byte(text), &kept) != nil {
+		return
+	}
+	o.Labels, o.Annotations = merged(o.Labels, kept.Labels), merged(o.Annotations, kept.Annotations)
+	delete(o.Annotations, annotation)
+}
+
+func merged(a, b map[string]string) map[string]string {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(a)+len(b))
+	for _, m := range []map[string]string{a, b} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func (o *v3Object) spec(into any) error {
+	if len(o.Spec) == 0 {
+		return nil
+	}
+	if err := kjson.Unmarshal(o.Spec, into); err != nil {
+		return fmt.Errorf("%s %s: spec: %w", o.Kind, o.Name, err)
+	}
+	return nil
+}
+
+func (o *v3Object) encodePolicy(staged bool) (KV, error) {
+	var p v3Policy
+	if err := o.spec(&p); err != nil || staged && p.StagedAction == "Delete" {
+		return KV{}, err
+	}
+	name := o.Name
+	if !strings.HasPrefix(o.APIVersion, "crd.") && !strings.Contains(name, ".") {
+		name = model.TierDefault + "." + name // as it is stored
+	}
+	if o.namespaced() {
+		p.DoNotTrack, p.PreDNAT, p.ApplyOnForward, p.NamespaceSelector = false, false, false, "" // not fields of this kind
+	}
+	if !staged {
+		p.StagedAction = ""
+	}
+	return p.encode(o.Namespace, name, staged)
+}
+
+func (o *v3Object) encodeStagedKubernetes() (KV, error) {
+	var spec struct {
+		networkingv1.NetworkPolicySpec
+		StagedAction string `json:"stagedAction"`
+	}
+	if err := o.spec(&spec); err != nil || spec.StagedAction == "Delete" {
+		return KV{}, err
+	}
+	p, err := fromKubernetes(&spec.NetworkPolicySpec)
+	if err != nil {
+		return KV{}, fmt.Errorf("%s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+	}
+	p.StagedAction = spec.StagedAction
+	return p.encode(o.Namespace, "knp.default."+o.Name, true)
+}
+
+func (o *v3Object) encodeTier() (KV, error) {
+	var spec Tier
+	if err := o.spec(&spec); err != nil {
+		return KV{}, err
+	}
+	if spec.DefaultAction != "Pass" {
+		spec.DefaultAction = "Deny"
+	}
+	return value(Key{Kind: KeyTier, Name: o.Name}, spec)
+}
+
+func (o *v3Object) encodeNetworkSet() (KV, error) {
+	var spec struct {
+		Nets []string `json:"nets"`
+	}
+	if err := o.spec(&spec); err != nil {
+		return KV{}, err
+	}
+	out, name := NetworkSet{Labels: o.Labels}, o.Name
+	for _, s := range spec.Nets { // one that is wrong does not take the others away: whoever reads the object tells of it
+		if p, err := encodeNet(s); err == nil {
+			out.Nets = append(out.Nets, p.String())
+		}
+	}
+	if o.namespaced() {
+		name = o.Namespace + "/" + o.Name
+		out.Labels = merged(o.Labels, map[string]string{model.LabelNamespace: o.Namespace})
+		out.ProfileIDs = []string{"kns." + o.Namespace}
+	}
+	return value(Key{Kind: KeyNetworkSet, Name: name}, out)
+}
+
+func (o *v3Object) encodeHostEndpoint() (KV, error) {
+	var spec struct {
+		Node          string         `json:"node"`
+		InterfaceName string         `json:"interfaceName"`
+		ExpectedIPs   []string       `json:"expectedIPs"`
+		Profiles      []string       `json:"profiles"`
+		Ports         []EndpointPort `json:"ports"`
+	}
+	if err := o.spec(&spec); err != nil {
+		return KV{}, err
+	}
+	if spec.Node == "" {
+		return KV{}, fmt.Errorf("%s %s: spec.node: is missing", o.Kind, o.Name)
+	}
+	out := HostEndpoint{Name: spec.InterfaceName, Labels: o.Labels, ProfileIDs: spec.Profiles}
+	for _, s := range spec.ExpectedIPs {
+		switch a, err := netip.ParseAddr(s); {
+		case err != nil:
+		case a.Unmap().Is4():
+			out.ExpectedIPv4Addrs = append(out.ExpectedIPv4Addrs, a.Unmap().String())
+		default:
+			out.ExpectedIPv6Addrs = append(out.ExpectedIPv6Addrs, a.String())
+		}
+	}
+	for _, p := range spec.Ports {
+		p.Protocol = Protocol(strings.ToLower(string(p.Protocol)))
+		out.Ports = append(out.Ports, p)
+	}
+	if d, ok := dscp(o.Annotations); ok {
+		out.QoS = &QoSControls{DSCP: &d}
+	}
+	return value(Key{Kind: KeyHostEndpoint, Node: spec.Node, Name: o.Name}, out)
+}

@@ -1,0 +1,165 @@
+package datastore
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+const apiVersion = "projectcalico.org/v3"
+
+// meta is metav1.ObjectMeta as Kubernetes v1.33 writes it, which Calico v3.31 is made with: an unknown creation time is null,
+// not left out. The resource version is not in it: it travels beside the value.
+type meta struct {
+	Name                       string                      `json:"name,omitempty"`
+	GenerateName               string                      `json:"generateName,omitempty"`
+	Namespace                  string                      `json:"namespace,omitempty"`
+	SelfLink                   string                      `json:"selfLink,omitempty"`
+	UID                        types.UID                   `json:"uid,omitempty"`
+	Generation                 int64                       `json:"generation,omitempty"`
+	CreationTimestamp          metav1.Time                 `json:"creationTimestamp"`
+	DeletionTimestamp          *metav1.Time                `json:"deletionTimestamp,omitempty"`
+	DeletionGracePeriodSeconds *int64                      `json:"deletionGracePeriodSeconds,omitempty"`
+	Labels                     map[string]string           `json:"labels,omitempty"`
+	Annotations                map[string]string           `json:"annotations,omitempty"`
+	OwnerReferences            []metav1.OwnerReference     `json:"ownerReferences,omitempty"`
+	Finalizers                 []string                    `json:"finalizers,omitempty"`
+	ManagedFields              []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
+}
+
+func metaOf(m *metav1.ObjectMeta) meta {
+	return meta{
+		Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, SelfLink: m.SelfLink, UID: m.UID,
+		Generation: m.Generation, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds, Labels: m.Labels, Annotations: m.Annotations,
+		OwnerReferences: m.OwnerReferences, Finalizers: m.Finalizers, ManagedFields: m.ManagedFields,
+	}
+}
+
+// derivedUID is the identity of an object made from another one: the same bits in another order, still a random UUID. An
+// object without identity (it never was in an API server) gives none.
+func derivedUID(uid types.UID) (types.UID, error) {
+	if uid == "" {
+		return "", nil
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(string(uid), "-", ""))
+	if err != nil || len(b) != 16 {
+		return "", fmt.Errorf("metadata.uid: must be a UUID (%q)", uid)
+	}
+	for i := range b {
+		if i != 6 && i != 8 { // they say which kind of UUID it is
+			b[i] = bits.Reverse8(b[i])
+		}
+	}
+	s := hex.EncodeToString(b)
+	return types.UID(s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]), nil
+}
+
+// v3Profile is projectcalico.org/v3 Profile.
+type v3Profile struct {
+	Kind       string        `json:"kind,omitempty"`
+	APIVersion string        `json:"apiVersion,omitempty"`
+	Metadata   meta          `json:"metadata"`
+	Spec       v3ProfileSpec `json:"spec"`
+}
+
+type v3ProfileSpec struct {
+	Ingress       []v3Rule          `json:"ingress,omitempty"`
+	Egress        []v3Rule          `json:"egress,omitempty"`
+	LabelsToApply map[string]string `json:"labelsToApply,omitempty"`
+}
+
+// encodeNamespace makes the profile of what is in a namespace: its labels, and that everything is allowed where no policy
+// applies.
+func encodeNamespace(o *corev1.Namespace) ([]KV, error) {
+	allow := []v3Rule{{Action: "Allow"}}
+	list, err := encodeInherited(&o.ObjectMeta, "kns."+o.Name, model.PrefixNamespace, v3ProfileSpec{Ingress: allow, Egress: allow})
+	for i := range list {
+		list[i].Revision = o.ResourceVersion + "/"
+	}
+	return list, err
+}
+
+// encodeServiceAccount makes the profile of what runs as a service account: its labels, and no rules.
+func encodeServiceAccount(o *corev1.ServiceAccount) ([]KV, error) {
+	list, err := encodeInherited(&o.ObjectMeta, accountProfile(o.Namespace, o.Name), model.PrefixServiceAccount, v3ProfileSpec{})
+	for i := range list {
+		list[i].Revision = "/" + o.ResourceVersion
+	}
+	return list, err
+}
+
+func accountProfile(namespace, name string) string {
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault
+	}
+	return "ksa." + namespace + "." + name
+}
+
+func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSpec) ([]KV, error) {
+	uid, err := derivedUID(m.UID)
+	if err != nil {
+		return nil, err
+	}
+	spec.LabelsToApply = map[string]string{}
+	for k, v := range m.Labels {
+		spec.LabelsToApply[prefix+k] = v
+	}
+	spec.LabelsToApply[prefix+model.LabelName] = m.Name
+	return encodeProfile(&v3Profile{
+		Kind: "Profile", APIVersion: apiVersion, Spec: spec,
+		Metadata: meta{Name: name, UID: uid, CreationTimestamp: m.CreationTimestamp},
+	})
+}
+
+// encodeProfile writes a profile three times: labels, if any, rules, and as it is.
+func encodeProfile(p *v3Profile) ([]KV, error) {
+	name := p.Metadata.Name
+	rules := ProfileRules{}
+	var err error
+	if rules.InboundRules, err = encodeRules(p.Spec.Ingress, ""); err != nil {
+		return nil, err
+	}
+	if rules.OutboundRules, err = encodeRules(p.Spec.Egress, ""); err != nil {
+		return nil, err
+	}
+	list := []func() (KV, error){
+		of(Key{Kind: KeyProfileRules, Name: name}, rules),
+		of(Key{Kind: KeyResource, Type: ResourceProfiles, Name: name}, p),
+	}
+	if labels := p.Spec.LabelsToApply; len(labels) > 0 {
+		list = append([]func() (KV, error){of(Key{Kind: KeyProfileLabels, Name: name}, labels)}, list...)
+	}
+	return values(list...)
+}
+
+// encodeService passes a Service on as it is.
+func encodeService(o *corev1.Service) ([]KV, error) {
+	kv, err := value(Key{Kind: KeyResource, Type: ResourceServices, Namespace: o.Namespace, Name: o.Name}, struct {
+		Metadata meta                 `json:"metadata"`
+		Spec     corev1.ServiceSpec   `json:"spec"`
+		Status   corev1.ServiceStatus `json:"status"`
+	}{metaOf(&o.ObjectMeta), o.Spec, o.Status})
+	kv.V3ResourceVersion = o.ResourceVersion
+	return one(kv, err)
+}
+
+// encodeEndpointSlice passes an EndpointSlice on as it is.
+func encodeEndpointSlice(o *discoveryv1.EndpointSlice) ([]KV, error) {
+	kv, err := value(Key{Kind: KeyResource, Type: ResourceEndpointSlices, Namespace: o.Namespace, Name: o.Name}, struct {
+		Metadata    meta                       `json:"metadata"`
+		AddressType discoveryv1.AddressType    `json:"addressType"`
+		Endpoints   []discoveryv1.Endpoint     `json:"endpoints"`
+		Ports       []discoveryv1.EndpointPort `json:"ports"`
+	}{metaOf(&o.ObjectMeta), o.AddressType, o.Endpoints, o.Ports})
+	kv.V3ResourceVersion = o.ResourceVersion
+	return one(kv, err)
+}

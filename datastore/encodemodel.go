@@ -1,0 +1,112 @@
+package datastore
+
+import (
+	"net/netip"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// encodeModelPolicy writes a policy as the model has it: of the kinds, and of the kinds of rules, that Calico v3.31 does not
+// convert, and of objects that were refused and fail closed.
+func encodeModelPolicy(p *model.Policy) (KV, error) {
+	out := Policy{Namespace: p.Namespace, Selector: p.Selector, DoNotTrack: p.Untracked, PreDNAT: p.PreDNAT}
+	if p.Namespace == "" {
+		out.ApplyOnForward = p.ApplyOnForward
+	}
+	if p.Order.Set {
+		out.Order = &p.Order.Value
+	}
+	if p.Ingress {
+		out.Types = append(out.Types, "ingress")
+	}
+	if p.Egress {
+		out.Types = append(out.Types, "egress")
+	}
+	if p.Everywhere {
+		out.PerformanceHints = []string{"AssumeNeededOnEveryNode"}
+	}
+	switch p.ID.Kind {
+	case model.KindStagedKubernetesPolicy, model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
+		out.StagedAction = "Set"
+	}
+	for i := range p.InboundRules {
+		out.InboundRules = append(out.InboundRules, encodeModelRule(&p.InboundRules[i]))
+	}
+	for i := range p.OutboundRules {
+		out.OutboundRules = append(out.OutboundRules, encodeModelRule(&p.OutboundRules[i]))
+	}
+	return value(Key{Kind: KeyTieredPolicy, Tier: p.Tier, Name: p.FelixName()}, out)
+}
+
+func encodeModelRule(in *model.Rule) Rule {
+	src, dst := &in.Source, &in.Destination
+	r := Rule{
+		Action: string(in.Action), Protocol: modelProtocol(in.Protocol), NotProtocol: modelProtocol(in.NotProtocol),
+		SrcNets: texts(src.Nets), SrcSelector: src.Selector, SrcPorts: modelPorts(src.Ports),
+		SrcService: src.Service.Name, SrcServiceNamespace: src.Service.Namespace,
+		DstNets: texts(dst.Nets), DstSelector: dst.Selector, DstPorts: modelPorts(dst.Ports),
+		DstService: dst.Service.Name, DstServiceNamespace: dst.Service.Namespace,
+		NotSrcNets: texts(src.NotNets), NotSrcSelector: src.NotSelector, NotSrcPorts: modelPorts(src.NotPorts),
+		NotDstNets: texts(dst.NotNets), NotDstSelector: dst.NotSelector, NotDstPorts: modelPorts(dst.NotPorts),
+		OriginalSrcSelector: src.OriginalSelector, OriginalSrcNamespaceSelector: src.OriginalNamespaceSelector,
+		OriginalDstSelector: dst.OriginalSelector, OriginalDstNamespaceSelector: dst.OriginalNamespaceSelector,
+		OriginalNotSrcSelector: src.OriginalNotSelector, OriginalNotDstSelector: dst.OriginalNotSelector,
+		OriginalSrcServiceAccountNames: src.ServiceAccountNames, OriginalSrcServiceAccountSelector: src.ServiceAccountSelector,
+		OriginalDstServiceAccountNames: dst.ServiceAccountNames, OriginalDstServiceAccountSelector: dst.ServiceAccountSelector,
+	}
+	if in.IPVersion != 0 {
+		v := int(in.IPVersion)
+		r.IPVersion = &v
+	}
+	r.ICMPType, r.ICMPCode = modelICMP(in.ICMP)
+	r.NotICMPType, r.NotICMPCode = modelICMP(in.NotICMP)
+	if in.HTTP != nil {
+		r.HTTPMatch = &HTTPMatch{Methods: in.HTTP.Methods}
+		for _, p := range in.HTTP.Paths {
+			r.HTTPMatch.Paths = append(r.HTTPMatch.Paths, HTTPPath(p))
+		}
+	}
+	if len(in.Annotations) > 0 {
+		r.Metadata = &RuleMetadata{Annotations: in.Annotations}
+	}
+	return r
+}
+
+func modelProtocol(p model.RuleProtocol) *Protocol {
+	w := Protocol(p.Name)
+	switch {
+	case p == model.RuleProtocol{}:
+		return nil
+	case p.Name == "":
+		w = Protocol(strconv.Itoa(int(p.Number)))
+	}
+	return &w
+}
+
+func modelICMP(m *model.ICMPMatch) (typ, code *int) {
+	if m == nil {
+		return nil, nil
+	}
+	t, c := int(m.Type), int(m.Code)
+	if m.HasCode {
+		code = &c
+	}
+	return &t, code
+}
+
+func modelPorts(list []model.PortMatch) []Port {
+	var out []Port
+	for _, p := range list {
+		out = append(out, portMatch{first: p.First, last: p.Last, name: p.Name}.port())
+	}
+	return out
+}
+
+func texts(list []netip.Prefix) []string {
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return out
+}

@@ -1,0 +1,206 @@
+package datastore
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Annotations of pods that CNI plugins keep addresses in, for what the kubelet has not reported yet.
+const (
+	annotationPodIP     = "cni.projectcalico.org/podIP"
+	annotationPodIPs    = "cni.projectcalico.org/podIPs"
+	annotationAWSPodIPs = "vpc.amazonaws.com/pod-ips"
+	annotationFloating  = "cni.projectcalico.org/floatingIPs"
+	annotationSpoof     = "cni.projectcalico.org/allowedSourcePrefixes"
+	annotationNetworks  = "k8s.v1.cni.cncf.io/network-status"
+)
+
+// encodePod writes the endpoint of a pod that is scheduled, has a network of its own, and has an address.
+func encodePod(o *corev1.Pod) ([]KV, error) {
+	if o.Spec.HostNetwork || o.Spec.NodeName == "" {
+		return nil, nil
+	}
+	fail := func(field string, err error) ([]KV, error) {
+		return nil, fmt.Errorf("Pod %s/%s: %s: %w", o.Namespace, o.Name, field, err)
+	}
+	var nets []netip.Prefix
+	for _, s := range podAddresses(o) {
+		p, err := encodeNet(s)
+		if err != nil {
+			return fail("status.podIPs", err)
+		}
+		nets = append(nets, p)
+	}
+	if len(nets) == 0 || finished(o) {
+		return nil, nil
+	}
+	out := WorkloadEndpoint{
+		State: "active", Name: vethName(o.Namespace, o.Name), ProfileIDs: []string{"kns." + o.Namespace},
+		Labels: podLabels(o), Ports: podPorts(&o.Spec), GenerateName: o.GenerateName, QoS: podQoS(o.Annotations),
+	}
+	if o.Spec.ServiceAccountName != "" {
+		out.ProfileIDs = append(out.ProfileIDs, accountProfile(o.Namespace, o.Spec.ServiceAccountName))
+	}
+	for _, p := range nets {
+		if p.Addr().Is4() {
+			out.IPv4Nets = append(out.IPv4Nets, p.String())
+		} else {
+			out.IPv6Nets = append(out.IPv6Nets, p.String())
+		}
+	}
+	if err := out.floating(o.Annotations[annotationFloating], nets); err != nil {
+		return fail("metadata.annotations["+annotationFloating+"]", err)
+	}
+	if err := out.spoofing(o.Annotations[annotationSpoof]); err != nil {
+		return fail("metadata.annotations["+annotationSpoof+"]", err)
+	}
+	if v, ok := o.Annotations[annotationNetworks]; ok {
+		out.Annotations = map[string]string{annotationNetworks: v}
+	}
+	return one(value(Key{
+		Kind: KeyWorkload, Node: o.Spec.NodeName, Orchestrator: model.OrchestratorKubernetes,
+		Workload: o.Namespace + "/" + o.Name, Name: "eth0",
+	}, out))
+}
+
+// podAddresses are a pod's addresses: as the kubelet reports them, or as a CNI plugin has noted before.
+func podAddresses(o *corev1.Pod) []string {
+	var out []string
+	for _, ip := range o.Status.PodIPs {
+		out = append(out, ip.IP)
+	}
+	switch a := o.Annotations; {
+	case len(out) > 0:
+		return out
+	case o.Status.PodIP != "":
+		return []string{o.Status.PodIP}
+	case a[annotationPodIPs] != "":
+		return strings.Split(a[annotationPodIPs], ",")
+	case a[annotationPodIP] != "":
+		return []string{a[annotationPodIP]}
+	case a[annotationAWSPodIPs] != "":
+		return strings.Split(a[annotationAWSPodIPs], ",")
+	}
+	return nil
+}
+
+// finished tells that the pod's addresses may be somebody else's already.
+func finished(o *corev1.Pod) bool {
+	if o.DeletionTimestamp != nil {
+		for _, name := range []string{annotationPodIP, annotationAWSPodIPs} {
+			if v, ok := o.Annotations[name]; ok && v == "" {
+				return true
+			}
+		}
+	}
+	switch o.Status.Phase {
+	case corev1.PodFailed, corev1.PodSucceeded, "Completed":
+		return true
+	}
+	return false
+}
+
+// vethName is what Calico's CNI plugin calls the host's end of a pod's interface.
+func vethName(namespace, pod string) string {
+	sum := sha1.Sum([]byte(namespace + "." + pod))
+	return "cali" + hex.EncodeToString(sum[:])[:11]
+}
+
+// podLabels are a pod's labels and those of where it is. Nobody can give himself the labels of another namespace or account.
+func podLabels(o *corev1.Pod) map[string]string {
+	out := map[string]string{}
+	for k, v := range o.Labels {
+		if !strings.HasPrefix(k, model.PrefixNamespace) && !strings.HasPrefix(k, model.PrefixServiceAccount) {
+			out[k] = v
+		}
+	}
+	out[model.LabelNamespace], out[model.LabelOrchestrator] = o.Namespace, model.OrchestratorKubernetes
+	if o.Spec.ServiceAccountName != "" {
+		out[model.LabelServiceAccount] = o.Spec.ServiceAccountName
+	}
+	return out
+}
+
+// podPorts are the ports with names, of all containers.
+func podPorts(spec *corev1.PodSpec) []EndpointPort {
+	var out []EndpointPort
+	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for i := range list {
+			for _, p := range list[i].Ports {
+				protocol := Protocol(strings.ToLower(string(p.Protocol)))
+				switch p.Protocol {
+				case "":
+					protocol = "tcp"
+				case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+				default:
+					continue
+				}
+				if p.ContainerPort != 0 && p.Name != "" {
+					out = append(out, EndpointPort{Name: p.Name, Protocol: protocol, Port: uint16(p.ContainerPort)})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// floating reads the annotation with addresses that lead to the pod: each leads to the last of its family.
+func (w *WorkloadEndpoint) floating(annotation string, nets []netip.Prefix) error {
+	if annotation == "" {
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal([]byte(annotation), &list); err != nil {
+		return err
+	}
+	var v4, v6 netip.Addr
+	for _, p := range nets {
+		if !p.IsSingleIP() {
+			return fmt.Errorf("needs pod addresses that are no ranges (%s)", p)
+		}
+		if p.Addr().Is4() {
+			v4 = p.Addr()
+		} else {
+			v6 = p.Addr()
+		}
+	}
+	for _, s := range list {
+		inside := v4
+		if strings.Contains(s, ":") {
+			inside = v6
+		}
+		outside, err := netip.ParseAddr(s)
+		if !inside.IsValid() || err != nil {
+			continue
+		}
+		nat := IPNAT{Internal: inside.String(), External: outside.Unmap().String()}
+		if inside.Is4() {
+			w.IPv4NAT = append(w.IPv4NAT, nat)
+		} else {
+			w.IPv6NAT = append(w.IPv6NAT, nat)
+		}
+	}
+	return nil
+}
+
+// spoofing reads the annotation with sources the pod may use beside its own.
+func (w *WorkloadEndpoint) spoofing(annotation string) error {
+	if annotation == "" {
+		return nil
+	}
+	var list []string
+	if err := json.Unmarshal([]byte(annotation), &list); err != nil {
+		return err
+	}
+	var err error
+	w.AllowSpoofedSources, err = encodeNets(list)
+	return err
+}

@@ -1,0 +1,275 @@
+package datastore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// v3Policy is what all of Calico's policies have, and what Kubernetes' policies become on their way.
+type v3Policy struct {
+	Tier                   string   `json:"tier,omitempty"`
+	Order                  *float64 `json:"order,omitempty"`
+	Ingress                []v3Rule `json:"ingress,omitempty"`
+	Egress                 []v3Rule `json:"egress,omitempty"`
+	Selector               string   `json:"selector,omitempty"`
+	Types                  []string `json:"types,omitempty"`
+	DoNotTrack             bool     `json:"doNotTrack,omitempty"`
+	PreDNAT                bool     `json:"preDNAT,omitempty"`
+	ApplyOnForward         bool     `json:"applyOnForward,omitempty"`
+	ServiceAccountSelector string   `json:"serviceAccountSelector,omitempty"`
+	NamespaceSelector      string   `json:"namespaceSelector,omitempty"`
+	PerformanceHints       []string `json:"performanceHints,omitempty"`
+	StagedAction           string   `json:"stagedAction,omitempty"`
+}
+
+// encode writes the policy of a namespace, or a cluster-wide one (""); a staged one has a name of its own.
+func (p *v3Policy) encode(namespace, name string, staged bool) (KV, error) {
+	out := Policy{
+		Namespace: namespace, Order: p.Order, DoNotTrack: p.DoNotTrack, PreDNAT: p.PreDNAT, ApplyOnForward: p.ApplyOnForward,
+		PerformanceHints: p.PerformanceHints, StagedAction: p.StagedAction,
+	}
+	for _, t := range p.Types {
+		out.Types = append(out.Types, strings.ToLower(t))
+	}
+	key := Key{Kind: KeyTieredPolicy, Tier: tierOf(name), Name: name}
+	if staged {
+		key.Name = "staged:" + name
+	}
+	if namespace != "" {
+		key.Name = namespace + "/" + key.Name
+	}
+	var err error
+	if out.Selector, err = p.subject(namespace); err != nil {
+		return KV{}, fmt.Errorf("%s: spec: %w", key, err)
+	}
+	if out.InboundRules, err = encodeRules(p.Ingress, namespace); err != nil {
+		return KV{}, fmt.Errorf("%s: spec.ingress: %w", key, err)
+	}
+	if out.OutboundRules, err = encodeRules(p.Egress, namespace); err != nil {
+		return KV{}, fmt.Errorf("%s: spec.egress: %w", key, err)
+	}
+	return value(key, out)
+}
+
+// subject is the selector of what the policy applies to. A cluster-wide one that selects by namespace or service account is
+// about things that have one.
+func (p *v3Policy) subject(namespace string) (string, error) {
+	if namespace != "" {
+		text := model.LabelNamespace + " == '" + namespace + "'"
+		if p.Selector != "" {
+			text = "(" + p.Selector + ") && " + text
+		}
+		return also(text, p.ServiceAccountSelector, model.PrefixServiceAccount)
+	}
+	text, err := also(p.Selector, p.NamespaceSelector, model.PrefixNamespace)
+	if err == nil && p.NamespaceSelector != "" {
+		text = strings.ReplaceAll(text, "all()", "has("+model.LabelNamespace+")")
+	}
+	if err == nil && p.ServiceAccountSelector != "" {
+		text, err = also(text, p.ServiceAccountSelector, model.PrefixServiceAccount)
+		text = strings.ReplaceAll(text, "all()", "has("+model.LabelServiceAccount+")")
+	}
+	return text, err
+}
+
+// tierOf is the tier a policy's name is in, up to v3.31: the word before its first dot.
+func tierOf(name string) string {
+	for prefix, tier := range map[string]string{
+		"knp.default.": model.TierDefault, "ossg.default.": model.TierDefault,
+		"kanp." + model.TierAdmin + ".": model.TierAdmin, "kbanp." + model.TierBaseline + ".": model.TierBaseline,
+	} {
+		if strings.HasPrefix(name, prefix) {
+			return tier
+		}
+	}
+	if tier, _, ok := strings.Cut(name, "."); ok {
+		return tier
+	}
+	return model.TierDefault
+}
+
+func encodeNetworkPolicy(o *networkingv1.NetworkPolicy) (KV, error) {
+	p, err := fromKubernetes(&o.Spec)
+	if err != nil {
+		return KV{}, fmt.Errorf("NetworkPolicy %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	return p.encode(o.Namespace, "knp.default."+o.Name, false)
+}
+
+// fromKubernetes is a policy of Kubernetes in Calico's words.
+func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3Policy, error) {
+	order := model.OrderKubernetes().Value
+	p := &v3Policy{Order: &order, Selector: podSelector(&spec.PodSelector)}
+	for _, t := range []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress} {
+		if slices.Contains(spec.PolicyTypes, t) {
+			p.Types = append(p.Types, string(t))
+		}
+	}
+	if len(p.Types) == 0 {
+		p.Types = []string{string(networkingv1.PolicyTypeIngress)}
+	}
+	for i := range spec.Ingress {
+		r := &spec.Ingress[i]
+		rules, err := kubernetesRules(r.From, r.Ports, true)
+		if err != nil {
+			return nil, fmt.Errorf("spec.ingress[%d]: %w", i, err)
+		}
+		p.Ingress = append(p.Ingress, rules...)
+	}
+	for i := range spec.Egress {
+		r := &spec.Egress[i]
+		rules, err := kubernetesRules(r.To, r.Ports, false)
+		if err != nil {
+			return nil, fmt.Errorf("spec.egress[%d]: %w", i, err)
+		}
+		p.Egress = append(p.Egress, rules...)
+	}
+	return p, nil
+}
+
+// kubernetesRules makes a rule of each peer with each protocol.
+func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, ingress bool) ([]v3Rule, error) {
+	var by portsBy
+	for i := range ports {
+		in := &ports[i]
+		protocol, list := corev1.ProtocolTCP, []portMatch(nil)
+		if in.Protocol != nil {
+			protocol = *in.Protocol
+		}
+		if in.Port != nil {
+			text := in.Port.String()
+			if in.EndPort != nil {
+				text = fmt.Sprintf("%s:%d", text, *in.EndPort)
+			}
+			p, err := parsePort(text)
+			if err != nil {
+				return nil, fmt.Errorf("ports[%d]: %w", i, err)
+			}
+			list = []portMatch{p}
+		}
+		by.add(protocolName(string(protocol)), list)
+	}
+	var ends []v3Entity
+	for i := range peers {
+		e, err := kubernetesPeer(&peers[i])
+		if err != nil {
+			return nil, fmt.Errorf("peers[%d]: %w", i, err)
+		}
+		ends = append(ends, e)
+	}
+	if len(ends) == 0 {
+		ends = []v3Entity{{}}
+	}
+	return by.cross(ends, ingress, v3Rule{Action: "Allow"}), nil
+}
+
+// kubernetesPeer reads a peer as Calico does: an address block wins over selectors.
+func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3Entity, err error) {
+	if in.IPBlock == nil {
+		return v3Entity{Selector: podSelector(in.PodSelector), NamespaceSelector: namespaceSelector(in.NamespaceSelector)}, nil
+	}
+	if e.Nets, err = encodeNets([]string{in.IPBlock.CIDR}); err == nil {
+		e.NotNets, err = encodeNets(in.IPBlock.Except)
+	}
+	return e, err
+}
+
+// portsBy is the ports of a rule by protocol; a nil list is all of them.
+type portsBy map[string][]portMatch
+
+func (by *portsBy) add(protocol string, list []portMatch) {
+	if *by == nil {
+		*by = portsBy{}
+	}
+	have, known := (*by)[protocol]
+	switch {
+	case list == nil:
+		(*by)[protocol] = nil
+	case !known || len(have) > 0:
+		(*by)[protocol] = append(have, list...)
+	}
+}
+
+// cross makes a rule like r of each peer with each protocol; no protocol at all is any.
+func (by portsBy) cross(ends []v3Entity, ingress bool, r v3Rule) []v3Rule {
+	if len(by) == 0 {
+		by = portsBy{"": nil}
+	}
+	var out []v3Rule
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if name != "" {
+			p := Protocol(name)
+			r.Protocol = &p
+		}
+		var ports []Port
+		for _, p := range simplify(by[name]) {
+			ports = append(ports, p.port())
+		}
+		for _, e := range ends {
+			if ingress {
+				r.Source, r.Destination = e, v3Entity{Ports: ports}
+			} else {
+				r.Destination = e
+				r.Destination.Ports = ports
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// protocolName is Calico's spelling of a protocol, if it has one.
+func protocolName(s string) string {
+	for _, known := range []string{"UDP", "TCP", "ICMP", "ICMPv6", "SCTP", "UDPLite"} {
+		if strings.EqualFold(s, known) {
+			return known
+		}
+	}
+	return s
+}
+
+// podSelector is a selector of pods; nil selects all of them.
+func podSelector(s *metav1.LabelSelector) string {
+	return strings.Join(append([]string{model.LabelOrchestrator + " == 'k8s'"}, labelTerms(s)...), " && ")
+}
+
+// namespaceSelector is a selector of namespaces: nil is none, an empty one is all of them.
+func namespaceSelector(s *metav1.LabelSelector) string {
+	if s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		return "all()"
+	}
+	return strings.Join(labelTerms(s), " && ")
+}
+
+func labelTerms(s *metav1.LabelSelector) []string {
+	if s == nil {
+		return nil
+	}
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(s.MatchLabels)) {
+		out = append(out, k+" == '"+s.MatchLabels[k]+"'")
+	}
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		set := " { '" + strings.Join(e.Values, "', '") + "' }"
+		switch e.Operator {
+		case metav1.LabelSelectorOpIn:
+			out = append(out, e.Key+" in"+set)
+		case metav1.LabelSelectorOpNotIn:
+			out = append(out, e.Key+" not in"+set)
+		case metav1.LabelSelectorOpExists:
+			out = append(out, "has("+e.Key+")")
+		case metav1.LabelSelectorOpDoesNotExist:
+			out = append(out, "! has("+e.Key+")")
+		}
+	}
+	return out
+}
