@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +60,7 @@ type Observer struct {
 	Source    func(*event.SyncStatus)
 	VPP       func(*event.VPPStatus)
 	Trouble   func(error) // a renderer reported an error
+	Idle      func()      // VPP has acknowledged all it was asked for, and nothing is left to ask
 }
 
 // phase says how far the start is.
@@ -151,7 +151,11 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 	default:
 		panic(fmt.Sprintf("controller: unknown event %T", ev))
 	}
-	return c.next()
+	txn := c.next()
+	if txn == nil && c.inFlight == 0 && c.phase == running && c.cfg.Observer.Idle != nil {
+		c.cfg.Observer.Idle()
+	}
+	return txn
 }
 
 // watch passes on what VPP it is to those it matters to.
@@ -451,41 +455,6 @@ func (c *Controller) send(txn *event.Txn) *event.Txn {
 	c.seq++
 	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
 	return txn
-}
-
-// causes are the reasons of the next transaction: the first by name, the others by number.
-type causes struct {
-	first string
-	more  map[string]struct{}
-}
-
-func (c *causes) add(cause string) {
-	switch {
-	case c.first == "":
-		c.first = cause
-	case cause != c.first:
-		if c.more == nil {
-			c.more = map[string]struct{}{}
-		}
-		c.more[cause] = struct{}{}
-	}
-}
-
-// String is "service/default/web", or "service/default/web and 3 more".
-func (c *causes) String() string {
-	if len(c.more) == 0 {
-		return c.first
-	}
-	return fmt.Sprintf("%s and %d more", c.first, len(c.more))
-}
-
-// causeOf is "service/default/web": kind in small letters, namespace, name.
-func causeOf(ref model.Ref) string {
-	kind := strings.ToLower(string(ref.Kind))
-	if ref.Namespace == "" {
-		return kind + "/" + ref.Name
-	}
-	return kind + "/" + ref.Namespace + "/" + ref.Name
 }
 
 // refusals are the objects kept out, sorted by reference.

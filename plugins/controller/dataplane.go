@@ -18,3 +18,9 @@ func (c *Controller) dataplane(ev *event.Dataplane) {
 		c.causes.add(ev.Source)
 	}
 }
+
+// Unwell is what is wrong with a value; false: it is configured, or nobody wants it. Call it inside the loop.
+func (c *Controller) Unwell(key string) (event.ValueStatus, bool) {
+	st, bad := c.statuses[key]
+	return st, bad
+}
