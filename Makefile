@@ -8,7 +8,7 @@ MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
 ONCE      ?=
 COUNT     ?= 10
-CASES     ?= 3000
+CASES     ?= 5000
 SHORT     ?=
 
 .DEFAULT_GOAL := help

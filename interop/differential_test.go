@@ -4,8 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,30 +16,45 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	"github.com/contiv-agent/contiv-agent/datastore"
 )
 
 var (
-	cases = flag.Int("cases", 3000, "random clusters to compare")
+	cases = flag.Int("cases", 5000, "random clusters to compare")
 	seed  = flag.Uint64("seed", 0, "the first seed; 0 takes one from the clock")
 )
 
 // TestDifferential makes random changes to a cluster, gives them to the real graph and to ours, and compares what a data
 // plane has after each flush.
 func TestDifferential(t *testing.T) {
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
+	first := firstSeed()
+	t.Logf("seeds %d to %d; one of them again: -seed N -cases 1", first, first+uint64(*cases)-1)
+	var next, places atomic.Uint64
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for !t.Failed() {
+				i := next.Add(1) - 1
+				if i >= uint64(*cases) {
+					return
+				}
+				n, err := compare(first + i)
+				if err != nil {
+					t.Errorf("seed %d: %v", first+i, err)
+				}
+				places.Add(uint64(n))
+			}
+		})
 	}
-	t.Logf("seeds %d to %d", first, first+uint64(*cases)-1)
-	places := 0
-	for i := range uint64(*cases) {
-		n, err := compare(first + i)
-		if err != nil {
-			t.Fatalf("seed %d: %v", first+i, err)
-		}
-		places += n
+	wg.Wait()
+	t.Logf("%d places compared", places.Load())
+}
+
+func firstSeed() uint64 {
+	if *seed != 0 {
+		return *seed
 	}
-	t.Logf("%d places compared", places)
+	return uint64(time.Now().UnixNano())
 }
 
 // compare walks through one random cluster and returns at how many places both agreed.
@@ -44,6 +62,10 @@ func compare(seed uint64) (places int, err error) {
 	w := newWorld(seed)
 	cfg := calc.Config{Node: node, NodeResources: w.chance(70), WorkloadRoutes: w.chance(30)}
 	f, g := NewFelix(cfg, true, true), calc.New(cfg)
+	ours := func(c Change) error { c.Ours(g); return nil }
+	if w.chance(50) { // ours reads what the datastore would hold
+		ours = reader(g)
+	}
 	theirs, mine := mirror.New(), mirror.New()
 	now := map[string]Change{}
 	var path []string
@@ -53,7 +75,9 @@ func compare(seed uint64) (places int, err error) {
 		c := w.change()
 		path, now[c.Key] = append(path, c.String()), c
 		f.Update(c.Felix)
-		c.Ours(g)
+		if err := ours(c); err != nil {
+			return places, err
+		}
 		if i == sync {
 			path = append(path, "in sync")
 			f.InSync()
@@ -90,6 +114,29 @@ func compare(seed uint64) (places int, err error) {
 		places++
 	}
 	return places, nil
+}
+
+// reader gives changes to a graph by way of the datastore's keys and values.
+func reader(g *calc.Graph) func(Change) error {
+	feed := datastore.NewFeed(g)
+	return func(c Change) error {
+		entries, err := c.Entries()
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			var value []byte
+			if !e.Deleted {
+				value = []byte(e.Value)
+			}
+			u, err := datastore.Decode(e.Key, value)
+			if err != nil {
+				return fmt.Errorf("%s = %s: %w", e.Key, e.Value, err)
+			}
+			feed.Apply(u)
+		}
+		return nil
+	}
 }
 
 // retold is what Felix says when it is told the present state only, the wide things first.

@@ -272,8 +272,16 @@ func (w *world) slice() Change {
 	id := model.SliceID{Namespace: "ns0", Name: fmt.Sprint("slice", n)}
 	s := &model.EndpointSlice{
 		ID: id, Service: model.ServiceID{Namespace: "ns0", Name: fmt.Sprint("svc", n%2)},
-		Ports:     several(w, 2, func() model.EndpointPort { return model.EndpointPort(w.namedPort()) }),
-		Endpoints: several(w, 3, func() model.Endpoint { return model.Endpoint{Addr: w.addr()} }),
+		Ports: several(w, 2, func() model.EndpointPort { return model.EndpointPort(w.namedPort()) }),
+	}
+	if len(s.Ports) == 2 && s.Ports[0].Name == s.Ports[1].Name {
+		s.Ports = s.Ports[:1]
+	}
+	v6 := n == 2 // a slice has one family
+	for _, a := range several(w, 5, w.addr) {
+		if a.Is6() == v6 {
+			s.Endpoints = append(s.Endpoints, model.Endpoint{Addr: a})
+		}
 	}
 	return Slice(id, orNil(w.chance(25), s))
 }
@@ -387,13 +395,22 @@ func (w *world) qos() *model.QoS {
 
 func (w *world) service() Change {
 	id := model.ServiceID{Namespace: "ns0", Name: w.named("svc", 2)}
-	s := &model.Service{
-		ID: id, Type: model.ServiceType(w.IntN(4)), ClusterIPs: several(w, 2, w.addr), ExternalIPs: several(w, 2, w.addr),
-		Headless: w.chance(10),
-		Ports: several(w, 2, func() model.ServicePort {
-			return model.ServicePort{Protocol: one(w, model.TCP, model.UDP, model.SCTP), Port: uint16(w.IntN(2) + 80), NodePort: uint16(w.IntN(3))}
-		}),
-		LoadBalancerIPs: several(w, 2, func() model.LoadBalancerIP { return model.LoadBalancerIP{Addr: w.addr()} }),
+	s := &model.Service{ID: id, Type: model.ServiceType(w.IntN(4)), ExternalIPs: several(w, 2, w.addr)}
+	slices.SortFunc(s.ExternalIPs, netip.Addr.Compare)
+	s.ExternalIPs = slices.Compact(s.ExternalIPs)
+	if s.Type != model.ExternalName {
+		s.ClusterIPs = several(w, 1, w.addr)
+	}
+	s.Headless = s.Type == model.ClusterIP && w.chance(20)
+	if s.Type == model.LoadBalancer {
+		s.LoadBalancerIPs = several(w, 1, func() model.LoadBalancerIP { return model.LoadBalancerIP{Addr: w.addr()} })
+	}
+	for i := range 1 + w.IntN(2) {
+		p := model.ServicePort{Name: fmt.Sprint("p", i), Protocol: one(w, model.TCP, model.UDP, model.SCTP), Port: uint16(80 + i)}
+		if s.Type == model.NodePort || s.Type == model.LoadBalancer {
+			p.NodePort = uint16(30000 + w.IntN(3)*2 + i)
+		}
+		s.Ports = append(s.Ports, p)
 	}
 	return Service(id, orNil(w.chance(30), s))
 }

@@ -145,7 +145,11 @@ func Slice(id model.SliceID, s *model.EndpointSlice) Change {
 		name, port, proto := p.Name, int32(p.Port), core.Protocol(p.Protocol.String())
 		value.Ports = append(value.Ports, discovery.EndpointPort{Name: &name, Port: &port, Protocol: &proto})
 	}
+	value.AddressType = discovery.AddressTypeIPv4
 	for _, e := range s.Endpoints {
+		if e.Addr.Is6() {
+			value.AddressType = discovery.AddressTypeIPv6
+		}
 		value.Endpoints = append(value.Endpoints, discovery.Endpoint{Addresses: []string{e.Addr.String()}})
 	}
 	return change("slice "+id.String(), ours, put(key, value))
@@ -163,6 +167,9 @@ func Service(id model.ServiceID, s *model.Service) Change {
 	value.Spec.Type = []core.ServiceType{
 		core.ServiceTypeClusterIP, core.ServiceTypeNodePort, core.ServiceTypeLoadBalancer, core.ServiceTypeExternalName,
 	}[s.Type]
+	if s.Type == model.ExternalName {
+		value.Spec.ExternalName = "elsewhere.example"
+	}
 	for _, a := range s.ClusterIPs {
 		value.Spec.ClusterIPs = append(value.Spec.ClusterIPs, a.String())
 	}
@@ -174,6 +181,7 @@ func Service(id model.ServiceID, s *model.Service) Change {
 	}
 	for _, a := range s.LoadBalancerIPs[:min(1, len(s.LoadBalancerIPs))] {
 		value.Spec.LoadBalancerIP = a.Addr.String() // Felix knows but this one
+		value.Status.LoadBalancer.Ingress = []core.LoadBalancerIngress{{IP: a.Addr.String()}}
 	}
 	for _, p := range s.Ports {
 		value.Spec.Ports = append(value.Spec.Ports, core.ServicePort{
