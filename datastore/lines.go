@@ -1,0 +1,230 @@
+package datastore
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Lines runs a calculation graph on JSON lines. In come changes of the datastore, and when to send:
+//
+//	{"key":"/calico/v1/policy/tier/default/metadata","value":"{\"order\":20}"}   a value as text, or as JSON itself
+//	{"key":"/calico/v1/host/n1/bird_ip","deleted":true}
+//	{"status":"in-sync"}                                                         or wait-for-ready, resync
+//	{"flush":true}
+//
+// Out go, at a flush, Felix's messages as protobuf-JSON, one in a line, and {"flushed":true}. The end of the input is a flush, if
+// anything came since the last. A line that is not understood is an {"error":…} with its number and key, at once: its value
+// counts as deleted, and all goes on.
+//
+// Memory: the graph, and one line.
+type Lines struct {
+	Graph calc.Config
+	// Send takes the messages of a flush in place of the output; nil: they are written.
+	Send func([]*felix.ToDataplane) error
+	// MaxLine bounds a line, in bytes; 0: 256 MiB. A longer one is skipped, and said.
+	MaxLine int
+}
+
+// line is what a line may say.
+type line struct {
+	Key     string          `json:"key"`
+	Value   json.RawMessage `json:"value"`
+	Deleted bool            `json:"deleted"`
+	Flush   bool            `json:"flush"`
+	Status  string          `json:"status"`
+}
+
+// lineError is what is said of a line, or of an object.
+type lineError struct {
+	Error  string `json:"error"`
+	Line   int    `json:"line,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Object string `json:"object,omitempty"`
+}
+
+// Run reads in to its end. Its error is that of reading, writing or Send.
+func (l Lines) Run(in io.Reader, out io.Writer) error {
+	g := calc.New(l.Graph)
+	x := &lineRun{Lines: l, graph: g, feed: NewFeed(g), out: bufio.NewWriterSize(out, 64<<10), said: map[model.Note]bool{}}
+	if x.MaxLine <= 0 {
+		x.MaxLine = 256 << 20
+	}
+	r := bufio.NewReaderSize(in, 64<<10)
+	for {
+		text, err := x.readLine(r)
+		if text = bytes.TrimSpace(text); len(text) > 0 {
+			x.take(text)
+		}
+		if errors.Is(err, io.EOF) && x.pending {
+			x.flush()
+		}
+		if x.err != nil {
+			return x.err
+		}
+		if errors.Is(err, io.EOF) {
+			return x.out.Flush()
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", x.number, err)
+		}
+	}
+}
+
+type lineRun struct {
+	Lines
+	graph   *calc.Graph
+	feed    *Feed
+	out     *bufio.Writer
+	number  int                 // of the line
+	pending bool                // something came since the last flush
+	said    map[model.Note]bool // what was said of objects at the last flush
+	err     error               // of writing or sending
+}
+
+// readLine returns the next line, or what there is of it at the end of the input.
+func (x *lineRun) readLine(r *bufio.Reader) ([]byte, error) {
+	x.number++
+	var text []byte
+	length := 0
+	for {
+		part, err := r.ReadSlice('\n')
+		if length += len(part); length <= x.MaxLine {
+			text = append(text, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if length > x.MaxLine {
+			x.fail("", fmt.Errorf("longer than %d bytes", x.MaxLine))
+			text = nil
+		}
+		return text, err
+	}
+}
+
+// fail says that the line is not understood, at once.
+func (x *lineRun) fail(key string, err error) {
+	x.say(lineError{Error: fmt.Sprintf("line %d: %s", x.number, err), Line: x.number, Key: key})
+	if x.err == nil {
+		x.err = x.out.Flush()
+	}
+}
+
+func (x *lineRun) say(v any) {
+	text, err := json.Marshal(v)
+	if err == nil {
+		_, err = x.out.Write(append(text, '\n'))
+	}
+	x.err = errors.Join(x.err, err)
+}
+
+func (x *lineRun) take(text []byte) {
+	var l line
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	err := d.Decode(&l)
+	if _, more := d.Token(); err == nil && !errors.Is(more, io.EOF) {
+		err = errors.New("more than one value")
+	}
+	if err == nil {
+		err = l.check()
+	}
+	switch {
+	case err != nil:
+		x.fail(l.Key, err)
+	case l.Flush:
+		x.flush()
+	case l.Status == "in-sync":
+		x.graph.InSync()
+		x.pending = true
+	case l.Key != "":
+		x.pending = true
+		u, err := Decode(l.Key, l.value())
+		x.feed.Apply(u)
+		if err != nil {
+			x.fail(l.Key, err)
+		}
+	}
+}
+
+// check tells whether the line says one thing.
+func (l *line) check() error {
+	says := 0
+	for _, yes := range []bool{l.Key != "", l.Flush, l.Status != ""} {
+		if yes {
+			says++
+		}
+	}
+	switch {
+	case says != 1:
+		return errors.New(`must have one of "key", "flush":true and "status"`)
+	case l.Key == "" && (l.Value != nil || l.Deleted):
+		return errors.New(`"value" and "deleted" need a "key"`)
+	case l.Key != "" && l.Deleted == (l.Value != nil && string(l.Value) != "null"):
+		return errors.New(`must have either "value" or "deleted":true`)
+	case l.Status != "" && l.Status != "wait-for-ready" && l.Status != "resync" && l.Status != "in-sync":
+		return fmt.Errorf("status %q must be wait-for-ready, resync or in-sync", l.Status)
+	}
+	return nil
+}
+
+// value is the bytes in the datastore; nil: the key is gone. A string holds them, anything else is them.
+func (l *line) value() []byte {
+	if l.Deleted {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(l.Value, &text) == nil {
+		return []byte(text)
+	}
+	return l.Value
+}
+
+// flush sends what follows from what came, and says what of it was not understood and is not what was said last time.
+func (x *lineRun) flush() {
+	x.pending = false
+	messages := x.graph.Flush()
+	if x.Send != nil {
+		x.err = errors.Join(x.err, x.Send(messages))
+		messages = nil
+	}
+	for _, m := range messages {
+		x.write(m)
+	}
+	said := map[model.Note]bool{}
+	for _, n := range x.graph.Notes() {
+		if said[n] = true; !x.said[n] {
+			x.say(lineError{Error: n.Ref.String() + ": " + n.Reason, Object: n.Ref.String()})
+		}
+	}
+	x.said = said
+	x.say(struct {
+		Flushed bool `json:"flushed"`
+	}{true})
+	if x.err == nil {
+		x.err = x.out.Flush()
+	}
+}
+
+// write writes a message in one line, without the spaces that protojson puts in at random.
+func (x *lineRun) write(m *felix.ToDataplane) {
+	text, err := protojson.Marshal(m)
+	if err == nil {
+		var b bytes.Buffer
+		if err = json.Compact(&b, text); err == nil {
+			b.WriteByte('\n')
+			_, err = x.out.Write(b.Bytes())
+		}
+	}
+	x.err = errors.Join(x.err, err)
+}
