@@ -40,6 +40,10 @@ type Node struct {
 	Overlay string // interface to the other nodes' pods; "" if that is the uplink
 	Host    string // interface to the node's own network stack; "" if there is none
 
+	// Near are ranges of this node's pods, Far those of other nodes' pods, which are behind Overlay; sorted. Whatever else is not the
+	// node's own counts as outside where host endpoints judge what is passed on.
+	Near, Far []netip.Prefix
+
 	// Addrs are the node's own addresses, sorted: what comes from them may always reach pods of this node (probes).
 	Addrs []netip.Addr
 	// Hairpin are addresses that stand in for clients whose address a service cannot keep: for a pod that reaches itself, which
@@ -63,7 +67,7 @@ func (n *Node) Equal(o *Node) bool { return n.EqualButOuter(o) && SameOuter(n.Ou
 func (n *Node) EqualButOuter(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
-		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
+		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -23,8 +23,8 @@ func (printer) OnUpdate(m *felix.ToDataplane) {
 	}
 }
 func (printer) SetNode(n enforce.Node) { fmt.Println("interfaces", n.Interfaces) }
-func (printer) Apply() bool           { fmt.Println("apply"); return false }
-func (printer) Resync()               {}
+func (printer) Apply() bool            { fmt.Println("apply"); return false }
+func (printer) Resync()                {}
 
 func (printer) Cause(string, bool, int, int) (enforce.Cause, bool) {
 	return enforce.Cause{Kind: enforce.CauseEndOfTier, Tier: model.TierDefault, Endpoint: "prod/web-0", Denied: true}, true

@@ -31,10 +31,15 @@ func (p *Processor) Apply(ch event.Change) {
 
 func (p *Processor) setNode(ch event.Change) {
 	name := model.NodeSetName(ch.Ref.Name)
+	before := p.ranges[ch.Ref.Name]
 	if node, _ := ch.Object.(*model.Node); node != nil {
 		p.graph.SetNetworkSet(name, model.NodeSet(node))
+		p.ranges[ch.Ref.Name] = node.PodCIDRs
+		p.nodeDirty = p.nodeDirty || !slices.Equal(before, node.PodCIDRs)
 		return
 	}
+	delete(p.ranges, ch.Ref.Name)
+	p.nodeDirty = p.nodeDirty || len(before) > 0
 	p.graph.SetNetworkSet(name, nil)
 }
 

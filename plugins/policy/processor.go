@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ type Processor struct {
 	parents      map[string]*parent         // namespaces and service accounts, by profile
 	where        map[netip.Addr]string      // address of a local pod → interface, as VPP answered
 	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
+	ranges       map[string][]netip.Prefix  // of pods, by node
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 	stream       *stream // what messages of others say; nil: the graph says it
@@ -51,7 +53,7 @@ func New(cfg Config, driver Driver) *Processor {
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
-		parents: map[string]*parent{}, translations: newTranslations(), nodeDirty: true,
+		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, translations: newTranslations(), nodeDirty: true,
 	}
 	for _, t := range model.BuiltinTiers() {
 		p.graph.SetTier(t.Name, t)
@@ -139,11 +141,12 @@ const maxInterim = 8
 
 // tell gives the driver messages and facts, if there are new ones.
 func (p *Processor) tell() bool {
-	messages := p.news()
+	messages, exits := p.news(), p.told.exits()
 	for _, m := range messages {
 		p.told.take(m)
 		p.driver.OnUpdate(m)
 	}
+	p.nodeDirty = p.nodeDirty || exits != p.told.exits()
 	return p.tellNode() || len(messages) > 0
 }
 
@@ -155,6 +158,9 @@ func (p *Processor) tellNode() bool {
 	p.nodeDirty, p.translations.changed = false, false
 	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
+	if p.told.exits() { // nobody else asks
+		now.Near, now.Far = p.podRanges()
+	}
 	if p.stream != nil {
 		p.stream.fill(&now)
 	}
@@ -165,6 +171,23 @@ func (p *Processor) tellNode() bool {
 	p.node = now
 	p.driver.SetNode(now)
 	return true
+}
+
+// podRanges are those of this node's pods, and of other nodes', each sorted.
+func (p *Processor) podRanges() (near, far []netip.Prefix) {
+	for node, list := range p.ranges {
+		if node == p.cfg.NodeName {
+			near = append(near, list...)
+		} else {
+			far = append(far, list...)
+		}
+	}
+	if p.stream != nil {
+		far = slices.Collect(maps.Keys(p.stream.remote))
+	}
+	slices.SortFunc(near, netip.Prefix.Compare)
+	slices.SortFunc(far, netip.Prefix.Compare)
+	return near, far
 }
 
 // hold keeps back what is a frontend only since this transaction. A pod whose egress is governed may send to frontends, since

@@ -220,7 +220,7 @@ func (r *Renderer) residueAt(i *iface, p *program) {
 // residue is nil if the program allows everything there.
 func (r *Renderer) residue(j *judged, i *iface) *residue {
 	targets := r.early(i)
-	if len(targets) == 0 {
+	if len(targets) == 0 || j.p.free { // exits do not speak of local pods
 		return nil
 	}
 	free := j.p.looksAtNoSource()

@@ -98,6 +98,7 @@ func (r *Renderer) locate() {
 		r.dirty.remote, r.dirty.outer = true, true
 	}
 	r.expose()
+	r.dirty.host = r.dirty.host || len(r.exits) > 0 // pods are near
 	r.dirty.node, r.dirty.places = false, false
 }
 

@@ -17,6 +17,8 @@ import (
 //	                                             └─ to anybody else:    tiers for what is passed on
 //	from the node ─▶ input of host ───────────────── to anybody but local pods and services: failsafe ports, tiers, profiles
 //
+// and what is passed on and leaves again, where it leaves (see exit).
+//
 // Answers pass because the outputs of these interfaces remember what they let out.
 
 // HostNotEnforced is the reason in the note on a host endpoint no part of which is in force.
@@ -108,7 +110,7 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own, forward := specOf(false, e.GetTiers(), e.GetProfileIds()), specOf(false, e.GetForwardTiers(), nil)
 	forward.forward = true
-	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels}}
+	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels, leading}}
 	passedOn := r.flatten(&forward)
 	for _, kind := range r.translated() {
 		r.hostUses(h, name, kind, passedOn)
@@ -208,6 +210,8 @@ func (r *Renderer) fixHosts() {
 	r.fixTable(out)
 	r.fixTable(r.tunnelTable())
 	r.fixTable(r.inwardTable())
+	r.fixTable(r.outgoingTable())
+	r.fixTable(r.leadingTable())
 }
 
 // addWide adds a rule if its ends are of one family, invalid being any, in whole bytes if VPP needs that.
@@ -316,9 +320,6 @@ func (r *Renderer) hostProblems(id string, e *felix.HostEndpoint, at map[string]
 	}
 	if len(r.node.Addrs) == 0 {
 		out = append(out, "the node's addresses are not known: all that comes in counts as passed on")
-	}
-	if spec := specOf(true, e.GetForwardTiers(), nil); len(spec.tiers) > 0 {
-		out = append(out, "egress of what the node passes on is not enforced")
 	}
 	if len(e.GetUntrackedTiers()) > 0 {
 		out = append(out, "untracked policies are not enforced")

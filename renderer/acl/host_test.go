@@ -34,9 +34,6 @@ func drawHost(t *rapid.T) *felix.ToDataplane {
 	}
 	if rapid.Bool().Draw(t, "forward") {
 		out.ForwardTiers = passed.GetTiers()
-		for _, tier := range out.GetForwardTiers() {
-			tier.EgressPolicies = nil // not enforced
-		}
 	}
 	return hostMessage(id, out)
 }
@@ -106,12 +103,26 @@ func TestHostEndpoints(t *testing.T) {
 }
 
 func (s *scene) checkHosts(t *rapid.T) {
-	verdict := func(iface string, p packet, want bool) {
-		switch got := s.b.on(iface, false, p); {
+	at := func(iface string, output bool, p packet, want bool) {
+		switch got := s.b.on(iface, output, p); {
 		case got == want:
 		case !got && (p.proto == 132 || strings.Contains(strings.Join(s.reasons(), "\n"), "rule")): // something could not be matched
 		default:
-			t.Fatalf("%s at %s: want %v got %v\n%s", p, iface, want, got, s)
+			t.Fatalf("%s at %s (output %v): want %v got %v\n%s", p, iface, output, want, got, s)
+		}
+	}
+	verdict := func(iface string, p packet, want bool) { at(iface, false, p, want) }
+	for _, src := range append(slices.Clone(remotes), hairpin...) {
+		for _, dst := range remotes {
+			if familyOf(src) != familyOf(dst) || src == dst {
+				continue
+			}
+			out := leavesBy(dst)
+			for _, p := range hostFlows(src, dst) {
+				at(out, true, p, s.w.hostAllows(s.w.hostAt(out), true, false, p))
+				p.src = nodeIPs[familyOf(src)]
+				at(out, true, p, true)
+			}
 		}
 	}
 	for _, f := range families {
@@ -187,7 +198,7 @@ func TestHostEndpointNotes(t *testing.T) {
 		{"all", &felix.HostEndpoint{Name: "*"}, ""},
 		{"elsewhere", &felix.HostEndpoint{Name: "eth7", Tiers: tiers}, HostNotEnforced},
 		{"overlay", &felix.HostEndpoint{Name: "overlay"}, "is not at the uplink: what the node itself sends is not judged"},
-		{"forward egress", &felix.HostEndpoint{Name: "uplink", ForwardTiers: tiers}, "egress of what the node passes on is not enforced"},
+		{"forward egress", &felix.HostEndpoint{Name: "uplink", ForwardTiers: tiers}, ""},
 		{"untracked", &felix.HostEndpoint{Name: "uplink", UntrackedTiers: tiers}, "untracked policies are not enforced"},
 		{"before DNAT", &felix.HostEndpoint{Name: "uplink", PreDnatTiers: tiers}, "policies before DNAT are not enforced"},
 	} {
@@ -290,5 +301,44 @@ func TestHostEndpointsInFewTables(t *testing.T) {
 		if got := s.b.on("uplink", false, last); got != c.want {
 			t.Errorf("with %d policies %s: %v, want %v", len(c.names), last, got, c.want)
 		}
+	}
+}
+
+// What leaves is denied by one table where there are too many, and the policy is named all the same.
+func TestExitsInFewTables(t *testing.T) {
+	var names []string
+	s := newTightScene(testNode(enforce.PreDNAT), true)
+	s.tell(start()...)
+	for i := range 24 { // one segment each
+		name := fmt.Sprintf("x%02d", i)
+		names = append(names, name)
+		rule := &felix.Rule{Action: []string{"allow", "deny"}[i%2], Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}}
+		rule.DstPorts = []*felix.PortRange{{First: int32(1000 + i), Last: int32(1000 + i)}}
+		s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{OutboundRules: []*felix.Rule{rule}}))
+	}
+	s.tell(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	check := func(names []string, tables int) {
+		t.Helper()
+		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", ForwardTiers: []*felix.TierInfo{{Name: "a", EgressPolicies: names}}}))
+		s.settle(t)
+		if n := len(s.b.lists["uplink"].GetOutput()); n != tables {
+			t.Errorf("%d tables, want %d", n, tables)
+		}
+		for i := range 24 {
+			want := i%2 == 0 && i < len(names)
+			p := packet{podIPs[0][v4], remotes[2], protoTCP, 40000, uint16(1000 + i)}
+			if got := s.b.masqueraded(p, "p1"); got != (want && len(names) < 24) { // denials in turn with permissions cannot be joined: it is isolated
+				t.Errorf("%s from the pod: %v, want %v", p, got, want)
+			}
+			if p.src = hairpin[0]; s.b.on("uplink", true, p) != want {
+				t.Errorf("%s from elsewhere: want %v", p, want)
+			}
+		}
+	}
+	check(names[:2], 5) // what always holds, the node itself, two policies, the end of the tier
+	check(names, 4)     // these, all policies, and the end
+	_, place, rule := s.b.passes("uplink", true, packet{hairpin[0], remotes[2], protoTCP, 40000, 1001})
+	if c, ok := s.r.Cause("uplink", true, place, rule); !ok || c.Endpoint != "h" || !c.Host || !c.Egress || !c.Denied || c.Policy != "x01" {
+		t.Errorf("denied by %+v, %v", c, ok)
 	}
 }

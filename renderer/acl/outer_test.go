@@ -72,8 +72,8 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.
 		for _, b := range o.Backends {
 			other := packet{src, b.Addr(), o.Proto, 80 + 40000 - sport, b.Port()}
 			p := packet{src, b.Addr(), o.Proto, sport, b.Port()}
-			ok := e != nil && s.w.allows(e, true, p)
-			want, some = want && ok, some && ok == (e != nil && s.w.allows(e, true, other))
+			ok := e != nil && s.w.sends(e, p)
+			want, some = want && ok, some && ok == (e != nil && s.w.sends(e, other))
 		}
 		if !o.Hides {
 			want = e != nil && e.GetState() == "active"
@@ -83,7 +83,7 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.
 			t.Fatalf("%s from %q by %+v: want %v got %v\n%s", p, from, o, want, got, s)
 		}
 		p.dport = 7
-		if want := e != nil && s.w.allows(e, true, p); o.Addr != outerAddrs[3] && s.b.on("if-"+from, false, p) != want {
+		if want := e != nil && s.w.sends(e, p); o.Addr != outerAddrs[3] && s.b.on("if-"+from, false, p) != want {
 			t.Fatalf("%s from %q: want %v\n%s", p, from, want, s)
 		}
 	}

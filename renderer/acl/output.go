@@ -205,6 +205,9 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Ca
 			c = *list[place].cause
 		}
 	}
+	if c.Host { // of an exit
+		return c, true
+	}
 	if h := r.hooks[iface]; h != nil && !output && c.Kind != enforce.CauseStatic {
 		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
 		return c, true

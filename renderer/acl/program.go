@@ -78,6 +78,7 @@ type program struct {
 	uses  []use // the steps
 	users map[*iface]struct{}
 	open  bool // everything is allowed
+	free  bool // what is not is denied by host endpoints
 	part  int  // of residues
 }
 

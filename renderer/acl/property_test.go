@@ -32,6 +32,7 @@ var (
 	pods    = []string{"p1", "p2", "p3", "p4"}
 	podIPs  = [][]netip.Addr{addrs("10.1.1.1", "fd00:1::1"), addrs("10.1.1.2", "fd00:1::2"), addrs("10.1.1.3", "fd00:1::3"), addrs("10.1.1.4", "fd00:1::4")}
 	remotes = addrs("10.1.2.1", "10.1.2.2", "8.8.8.8", "fd00:2::1", "fd00:2::2", "2001:db8::8")
+	farNets = []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24"), netip.MustParsePrefix("fd00:2::/64")}
 	nodeIPs = addrs("192.168.0.1", "fd00:f::1")
 	hairpin = addrs("10.1.1.254")
 	nets    = strings.Fields("10.1.1.1/32 10.1.1.2/32 10.1.1.3/32 10.1.2.1/32 10.1.2.2/32 10.1.1.0/24 10.1.1.2/31 10.1.2.0/23 10.0.0.0/8 8.0.0.0/7 0.0.0.0/1 128.0.0.0/1 " +
@@ -46,7 +47,7 @@ var (
 func testNode(view enforce.View) enforce.Node {
 	n := enforce.Node{
 		View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, Hairpin: hairpin,
-		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
+		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Far: farNets,
 	}
 	for i, list := range podIPs {
 		for _, a := range list {
@@ -315,9 +316,20 @@ func each(f func(p packet, from, to string)) {
 	}
 }
 
+// sends is the verdict about what an endpoint sends: its own, and that of the host endpoint where it leaves.
+func (w *world) sends(e *felix.WorkloadEndpoint, p packet) bool {
+	return w.allows(e, true, p) && w.forwards(p)
+}
+
+// forwards is the verdict of the host endpoint where a packet leaves that is not for local pods.
+func (w *world) forwards(p packet) bool {
+	out := leavesBy(p.dst)
+	return out == "host" || out == "" || w.hostAllows(w.hostAt(out), true, false, p)
+}
+
 // wanted is the verdict of the policies themselves.
 func (w *world) wanted(p packet, from, to string, view enforce.View) bool {
-	if from != "" && (w.eps[from] == nil || !w.allows(w.eps[from], true, p)) {
+	if from != "" && (w.eps[from] == nil || !w.sends(w.eps[from], p)) || from == "" && !w.forwards(p) {
 		return false
 	}
 	trusted := view == enforce.PostDNAT || p.hasPorts() || p.proto == familyOf(p.src).icmp()
@@ -336,15 +348,30 @@ func (b *book) on(iface string, output bool, p packet) bool {
 
 // leaves is the verdict where a packet leaves VPP.
 func (b *book) leaves(p packet, from, to string) bool {
-	switch {
-	case to != "":
+	if to != "" {
 		return b.on("if-"+to, true, p)
-	case slices.Contains(nodeIPs, p.dst):
-		return b.on("host", true, p)
-	case p.dst == remotes[0] || p.dst == remotes[1]:
-		return b.on("overlay", true, p)
 	}
-	return b.on("uplink", true, p)
+	return b.on(leavesBy(p.dst), true, p)
+}
+
+// leavesBy is the interface to what is no local pod; "" to one.
+func leavesBy(dst netip.Addr) string {
+	switch {
+	case slices.Contains(nodeIPs, dst):
+		return "host"
+	case slices.ContainsFunc(farNets, func(n netip.Prefix) bool { return n.Contains(dst) }):
+		return "overlay"
+	case slices.ContainsFunc(podIPs, func(list []netip.Addr) bool { return slices.Contains(list, dst) }), slices.Contains(hairpin, dst):
+		return ""
+	}
+	return "uplink"
+}
+
+// masqueraded is the verdict for a packet that gets the node's address where it leaves.
+func (b *book) masqueraded(p packet, from string) bool {
+	leaving := p
+	leaving.src = nodeIPs[familyOf(p.src)]
+	return b.on("if-"+from, false, p) && b.on("uplink", true, leaving)
 }
 
 // gotByService is the verdict for a packet that a pod dialled at a service's address, where the input hook sees that.
@@ -381,6 +408,9 @@ func (s *scene) check(t *rapid.T) {
 		}
 		if want != got && (got || p.proto != 132) { // ports of SCTP cannot be matched: less may pass
 			t.Fatalf("%s from %q to %q: want %v got %v\n%s", p, from, to, want, got, s)
+		}
+		if got := from != "" && s.b.masqueraded(p, from); from != "" && to == "" && leavesBy(p.dst) == "uplink" && got != want && (got || p.proto != 132) {
+			t.Fatalf("%s from %q, masqueraded: want %v got %v\n%s", p, from, want, got, s)
 		}
 		if from == "" || !p.hasPorts() || s.r.view(familyOf(p.src)) == enforce.PostDNAT {
 			return

@@ -40,7 +40,7 @@ func (r *Renderer) writeRemote(j *judged) {
 	j.remote = nil
 	for i := range j.p.steps {
 		s := &j.p.steps[i]
-		if len(j.sources) == 0 {
+		if len(j.sources) == 0 || j.p.free { // exits are at the end of the lists in any case
 			break
 		}
 		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
@@ -61,11 +61,14 @@ func (r *Renderer) writeRemote(j *judged) {
 	r.dirty.remote = true
 }
 
-// chooseLast picks the program that comes last where packets leave: the one that gains most from it.
+// chooseLast picks the program that comes last where packets leave: the one that gains most from it. With exits these come last.
 func (r *Renderer) chooseLast() {
 	var last *judged
 	best := -1
 	for _, j := range r.judged {
+		if len(r.exits) > 0 {
+			break
+		}
 		if w := j.weight(r.sets); w > best || w == best && j.p.key < last.p.key {
 			last, best = j, w
 		}
@@ -87,13 +90,17 @@ func (r *Renderer) listRemote() {
 	places := r.remotePlaces()
 	now := map[string]lists{}
 	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
-		if name == "" || len(places)+len(r.hooks) == 0 {
+		if name == "" || len(places)+len(r.hooks)+len(r.exits) == 0 {
 			continue
 		}
 		answers := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
 		l := lists{in: []place{answers}, out: []place{answers}}
-		if len(places) > 0 {
-			end := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
+		end := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
+		switch e := r.exits[name]; {
+		case e != nil:
+			l.out = append([]place{{table: staticOut}, {table: outgoing}}, places...)
+			l.out = append(l.out, r.exitPlaces(name, e, r.cfg.maxACLs()-len(l.out)-4)...)
+		case len(places) > 0:
 			l.out = append(append([]place{{table: staticOut}}, places...), end)
 		}
 		if h := r.hooks[name]; h != nil {
@@ -130,10 +137,14 @@ func (r *Renderer) remotePlaces() []place {
 			}
 		}
 	}
-	if len(all)+len(last) > r.cfg.maxACLs()-10 {
+	room, share := r.cfg.maxACLs()-10, 1 // how many parts become one
+	if len(r.exits) > 0 {
+		room, share = room-2, 2
+	}
+	if len(all)+len(last) > room {
 		all = nil
-		for n, part := range parts {
-			if len(part) > 0 {
+		for n := 0; n < residueParts; n += share {
+			if part := slices.Concat(parts[n : n+share]...); len(part) > 0 {
 				all = append(all, r.join("egress-part-"+strconv.Itoa(n), part))
 			}
 		}

@@ -59,6 +59,7 @@ type Renderer struct {
 	packs    map[string]*pack
 	remote   map[string]lists     // of interfaces that are no pod's
 	hooks    map[string]*hostHook // of host endpoints, by interface
+	exits    map[string]*exit     // of host endpoints that deny what is passed on, by interface
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
@@ -263,6 +264,7 @@ func (r *Renderer) Apply() (again bool) {
 // settle brings programs, segments, tables and lists up to date.
 func (r *Renderer) settle() {
 	r.locate()
+	r.findExits()
 	r.refresh()
 	r.judge()
 	r.judgeHosts()
@@ -303,6 +305,10 @@ func (r *Renderer) refresh() {
 // reflatten makes a program's steps anew.
 func (r *Renderer) reflatten(p *program) {
 	steps := r.flatten(&p.spec)
+	p.free = opens(steps)
+	if p.spec.egress && !p.spec.down {
+		steps = r.behindExits(steps)
+	}
 	if p.steps != nil && slices.EqualFunc(steps, p.steps, step.identical) {
 		return
 	}

@@ -1,0 +1,264 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+)
+
+// What a host endpoint says about what the node passes on by its interface is judged in two places:
+//
+//	from a local pod ─▶ the pod's input: in front of its own program, for what is neither near nor far
+//	from elsewhere ───▶ output of uplink or overlay
+//
+// The output of the uplink alone would not do: what is masqueraded has the node's address there already, and cannot be told
+// from what the node itself sends, which is judged where it comes in.
+
+// exit is what is denied to leave by an interface.
+type exit struct {
+	endpoint string
+	steps    []step // the last decides everything
+	uses     []use  // the steps, as they are at the interface's output
+}
+
+// Names of matches that exits depend on.
+const (
+	near = "near" // local pods, the node itself, and what is behind the overlay if that has no exit of its own
+	far  = "far"  // what is behind the overlay
+)
+
+// Names of the tables of exits, beside those of segments.
+const (
+	outgoing = "outgoing" // what the node sends
+	leading  = "leading"  // services that lead out again
+	exitPack = "exit-"
+)
+
+// findExits finds out what host endpoints deny to leave, and marks the programs that have to say so. It comes when it is known
+// where endpoints are.
+func (r *Renderer) findExits() {
+	told := len(r.dirty.policies)+len(r.dirty.profiles) > 0
+	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !told {
+		return
+	}
+	now := map[string]*exit{}
+	for name, id := range r.hostsAt() {
+		s := specOf(true, r.hosts[id].GetEndpoint().GetForwardTiers(), nil)
+		s.forward = true
+		if steps := r.flatten(&s); !opens(steps) {
+			now[name] = &exit{endpoint: id, steps: signed(steps, id)}
+		}
+	}
+	if len(now)+len(r.exits) == 0 {
+		return
+	}
+	old, wasNear, wasFar := r.exits, r.hostMatches[near], r.hostMatches[far]
+	if r.exits = now; len(now) > 0 {
+		r.findNear()
+	}
+	if wasNear == r.hostMatches[near] && wasFar == r.hostMatches[far] && sameExits(old, now) {
+		r.exits = old
+		return
+	}
+	for _, e := range now {
+		r.exitUses(e)
+	}
+	for _, e := range old {
+		r.leave(e)
+	}
+	for _, p := range r.programs {
+		if p.spec.egress {
+			r.dirty.programs[p] = struct{}{}
+		}
+	}
+	r.dirty.remote = true
+}
+
+// signed is steps that say whose they are.
+func signed(steps []step, endpoint string) []step {
+	out := make([]step, len(steps))
+	for i, s := range steps {
+		out[i] = step{role: "exit\x00" + endpoint + "\x00" + s.role, clauses: make([]clause, len(s.clauses))}
+		for k, c := range s.clauses {
+			cause := *c.cause
+			cause.Endpoint, cause.Host, cause.Egress = endpoint, true, true
+			out[i].clauses[k] = clause{c.verb, c.matches, &cause}
+		}
+	}
+	return out
+}
+
+func sameExits(a, b map[string]*exit) bool {
+	for name, e := range a {
+		if f := b[name]; f == nil || e.endpoint != f.endpoint || !slices.EqualFunc(e.steps, f.steps, step.identical) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// exitUses makes the segments of an exit for the output of its interface.
+func (r *Renderer) exitUses(e *exit) {
+	for i := range e.steps {
+		s := &e.steps[i]
+		c := &s.clauses[len(s.clauses)-1]
+		if s.lone() {
+			e.uses = append(e.uses, use{nil, c.verb, c.cause})
+			continue
+		}
+		seg := r.segment(s.role, scope{egress: true}, s.clauses)
+		seg.users++
+		seg.host = true
+		e.uses = append(e.uses, use{seg, c.verb, nil})
+	}
+}
+
+// leave gives up the segments of an exit.
+func (r *Renderer) leave(e *exit) {
+	for _, u := range e.uses {
+		if u.seg != nil {
+			r.drop(u.seg)
+		}
+	}
+}
+
+// findNear writes down what does not leave by the uplink.
+func (r *Renderer) findNear() {
+	var here, there []netip.Prefix
+	for _, n := range r.node.Near {
+		here = append(here, n.Masked())
+	}
+	alone := func(a netip.Addr) {
+		if !slices.ContainsFunc(here[:len(r.node.Near)], func(n netip.Prefix) bool { return n.Contains(a) }) {
+			here = append(here, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	for _, i := range r.ifaces {
+		for _, a := range i.addrs {
+			alone(a)
+		}
+	}
+	for _, list := range [][]netip.Addr{r.node.Addrs, r.node.Hairpin} {
+		for _, a := range list {
+			alone(a)
+		}
+	}
+	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink {
+		for _, n := range r.node.Far {
+			there = append(there, n.Masked())
+		}
+		if r.exits[r.node.Overlay] == nil {
+			here = append(here, there...)
+		}
+	}
+	for name, nets := range map[string][]netip.Prefix{near: here, far: there} {
+		slices.SortFunc(nets, comparePrefix)
+		r.hostMatch(name, match{proto: -1, dst: side{nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
+	}
+}
+
+// behindExits is a program of a local pod with the exits in front of it:
+//
+//	near: the pod's program │ far: the overlay's exit, and what that allows: the pod's program │ the uplink's exit likewise
+func (r *Renderer) behindExits(own []step) []step {
+	if len(r.exits) == 0 {
+		return own
+	}
+	if opens(own) {
+		own = own[len(own)-1:]
+	}
+	uplink, overlay := r.exits[r.node.Uplink], r.exits[r.node.Overlay]
+	var out []step
+	if uplink != nil {
+		for _, s := range own {
+			out = append(out, s.and(r.hostMatches[near], near))
+		}
+	}
+	if overlay != nil && r.node.Overlay != r.node.Uplink {
+		for _, s := range overlay.steps {
+			out = append(out, s.and(r.hostMatches[far], far).before(own)...)
+		}
+	}
+	if uplink == nil {
+		return append(out, own...)
+	}
+	for i := range uplink.steps {
+		s := &uplink.steps[i]
+		switch {
+		case s.lone() && s.clauses[0].verb == allow:
+			return append(out, own...)
+		default:
+			out = append(out, s.before(own)...)
+		}
+	}
+	return out
+}
+
+// before is the step if it denies; if it allows, what follows it decides about the packets it is for.
+func (s step) before(own []step) []step {
+	if s.clauses[0].verb == deny {
+		return []step{s}
+	}
+	out := make([]step, len(own))
+	for i, o := range own {
+		out[i].role = s.role + "\x00" + o.role
+		for _, c := range o.clauses {
+			for _, d := range s.clauses {
+				out[i].clauses = append(out[i].clauses, clause{c.verb, slices.Concat(c.matches, d.matches), c.cause})
+			}
+		}
+	}
+	return out
+}
+
+// exitPlaces is the end of the output list of an interface with an exit, in at most so many tables, which are at least two.
+func (r *Renderer) exitPlaces(name string, e *exit, most int) []place {
+	out := places(e.uses)
+	if len(out) <= most {
+		return out
+	}
+	last := len(out) - 1 // the steps end with what decides everything
+	return []place{r.join(exitPack+nameOf(name), out[:last]), out[last]}
+}
+
+// outgoingTable lets out what has the node's own address: it was judged where it came in. What has a link's address is of the
+// link.
+func (r *Renderer) outgoingTable() *table {
+	t := &table{name: outgoing}
+	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself, or masqueraded: judged where it came in"}
+	for _, a := range r.node.Addrs {
+		t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, own)
+	}
+	t.add(atom{src: netip.MustParsePrefix("fe80::/64"), dst: v6.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "of the link"})
+	return t
+}
+
+// leadingTable bars services at the node's addresses that lead out again, where the exit of the uplink denies that: when they leave
+// they are masqueraded.
+func (r *Renderer) leadingTable() *table {
+	t := &table{name: leading}
+	e := r.exits[r.node.Uplink]
+	if e == nil || r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
+		return t // nothing is masqueraded
+	}
+	p := &program{steps: e.steps, spec: spec{egress: true}}
+	known := map[netip.Addr][]rect{}
+	for k := range r.node.Outer {
+		o := &r.node.Outer[k]
+		if r.view(familyOf(o.Addr)) != enforce.PreDNAT {
+			continue
+		}
+		for _, b := range o.Backends {
+			to := netip.PrefixFrom(b.Addr(), b.Addr().BitLen())
+			if few(r.hostMatches[near].dst.nets).covers(to) || few(r.hostMatches[far].dst.nets).covers(to) {
+				continue
+			}
+			if c := r.bars(p, netip.Addr{}, b, o.Proto, known, false); c != nil {
+				t.add(outerAtom(o, deny, familyOf(o.Addr).all()), c)
+				break
+			}
+		}
+	}
+	return t
+}
