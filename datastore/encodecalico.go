@@ -55,11 +55,7 @@ func (o *v3Object) encode() ([]KV, error) {
 	case "HostEndpoint":
 		return one(o.encodeHostEndpoint())
 	case "Profile":
-		p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: metaOf(&o.ObjectMeta)}
-		if err := o.spec(&p.Spec); err != nil {
-			return nil, err
-		}
-		return encodeProfile(p)
+		return o.encodeProfile()
 	}
 	return nil, fmt.Errorf("%s: %w", o.Kind, ErrNotEncoded)
 }
@@ -107,6 +103,25 @@ func (o *v3Object) spec(into any) error {
 		return fmt.Errorf("%s %s: spec: %w", o.Kind, o.Name, err)
 	}
 	return nil
+}
+
+// encodeProfile writes a profile of Calico's own. Where it is a custom resource, Calico gives it another identity.
+func (o *v3Object) encodeProfile() ([]KV, error) {
+	p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: metaOf(&o.ObjectMeta)}
+	if err := o.spec(&p.Spec); err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(o.APIVersion, "crd.") {
+		var err error
+		if p.Metadata.UID, err = derivedUID(o.UID); err != nil {
+			return nil, err
+		}
+	}
+	list, err := encodeProfile(p)
+	if len(list) > 0 {
+		list[len(list)-1].V3ResourceVersion = o.ResourceVersion
+	}
+	return list, err
 }
 
 func (o *v3Object) encodePolicy(staged bool) (KV, error) {
