@@ -33,16 +33,20 @@ type Process struct {
 	err  error // valid when done
 }
 
-// start runs a program until the test ends. Its standard output comes line by line from Line and is part of the log.
+// start runs a program until the test ends. Its standard output comes line by line from Line and is part of the log, unless
+// cmd has another place for it.
 func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p := &Process{Name: name, t: t, cmd: cmd, out: make(chan string, 1<<16), done: make(chan struct{})}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // no orphan, whatever becomes of the test
 	cmd.Stderr = p
 	cmd.WaitDelay = 5 * time.Second
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+	var stdout io.Reader = strings.NewReader("")
+	var err error
+	if cmd.Stdout == nil {
+		if stdout, err = cmd.StdoutPipe(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
 	}
 	if p.in, err = cmd.StdinPipe(); err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -50,30 +54,7 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		lines := bufio.NewReader(stdout)
-		for {
-			line, err := lines.ReadString('\n')
-			if line != "" {
-				fmt.Fprint(p, line)
-				select {
-				case p.out <- strings.TrimSuffix(line, "\n"):
-				default: // nobody reads its lines; they are in the log
-				}
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	go func() {
-		<-read
-		p.err = cmd.Wait()
-		close(p.out)
-		close(p.done)
-	}()
+	go p.live(stdout)
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
@@ -81,6 +62,26 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *Process {
 		}
 	})
 	return p
+}
+
+// live reads lines until there are no more, and then waits for the end.
+func (p *Process) live(stdout io.Reader) {
+	for in := bufio.NewReader(stdout); ; {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			fmt.Fprint(p, line)
+			select {
+			case p.out <- strings.TrimSuffix(line, "\n"):
+			default: // nobody reads its lines; they are in the log
+			}
+		}
+		if err != nil {
+			break
+		}
+	}
+	p.err = p.cmd.Wait()
+	close(p.out)
+	close(p.done)
 }
 
 // Write appends to the log; the process's own output comes here.
