@@ -16,8 +16,8 @@
 //	  ◀──── SyncStatus, KVs, Ping … (a third stream, until the end)
 //	  Pong ────────────────────────────────────▶   for every Ping; this direction is never compressed nor restarted
 //
-// A client without SupportsDecoderRestart gets ServerHello, KVs, SyncStatus, Ping … as one plain stream. A client that
-// names no known compression but allows restarts gets the same three streams uncompressed.
+// A client without SupportsDecoderRestart, or without a compression that the server knows, gets ServerHello, KVs,
+// SyncStatus, Ping … as one plain stream.
 //
 // Whoever hears InSync has been told every key there is. Keys that a client has never been told, or has been told as
 // deleted, do not exist. A KV without a value is a delete, and may come for a key the client never heard of.

@@ -20,16 +20,36 @@ func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 
 // Encode writes a message, after the definition of its type if that is new, with one Write. Errors are the writer's.
 func (e *Encoder) Encode(m Message) error {
+	e.define(m)
+	e.buf = AppendMessage(e.buf, m)
+	return e.flush()
+}
+
+// Define writes the definitions of the given messages' types that this stream does not have yet, so that frames made
+// elsewhere may follow.
+func (e *Encoder) Define(of ...Message) error {
+	e.define(of...)
+	return e.flush()
+}
+
+func (e *Encoder) define(of ...Message) {
 	e.buf = e.buf[:0]
 	if !e.begun {
 		e.begun = true
 		e.buf = AppendDefinitions(e.buf)
 	}
-	if k := m.kind(); !e.defined[k] {
-		e.defined[k] = true
-		e.buf = appendDefinition(e.buf, k, &e.strings, &e.time)
+	for _, m := range of {
+		if k := m.kind(); !e.defined[k] {
+			e.defined[k] = true
+			e.buf = appendDefinition(e.buf, k, &e.strings, &e.time)
+		}
 	}
-	e.buf = AppendMessage(e.buf, m)
+}
+
+func (e *Encoder) flush() error {
+	if len(e.buf) == 0 {
+		return nil
+	}
 	_, err := e.w.Write(e.buf)
 	return err
 }

@@ -1,0 +1,215 @@
+package fanout
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// crumb is one step of a cache: what changed since the crumb before. It is never written to but for next.
+type crumb struct {
+	seq     uint64
+	at      time.Time
+	status  wire.Status
+	changes []change
+	told    bool  // the status differs from the crumb's before
+	offset  int64 // bytes of all changes up to and with this crumb
+
+	next atomic.Pointer[crumb]
+	done chan struct{} // closed when next is there
+
+	onceSnappy, oncePlain sync.Once
+	snappy, plain         []byte
+}
+
+// change is one key's: an entry, or a delete.
+type change struct {
+	entry *entry
+	as    wire.UpdateType
+	gone  []byte // the element, for a delete
+}
+
+func (c change) size() int {
+	if c.entry != nil {
+		return len(c.entry.element)
+	}
+	return len(c.gone)
+}
+
+// frames is the crumb as messages, made by the first who asks.
+func (c *crumb) frames(snappy bool) []byte {
+	if !snappy {
+		c.oncePlain.Do(func() { c.plain = c.encode() })
+		return c.plain
+	}
+	c.onceSnappy.Do(func() { c.snappy = wire.AppendSnappy(nil, c.encode(), false) })
+	return c.snappy
+}
+
+func (c *crumb) encode() []byte {
+	var out []byte
+	if len(c.changes) > 0 {
+		size := 0
+		for _, ch := range c.changes {
+			size += ch.size()
+		}
+		elements := make([]byte, 0, size)
+		for _, ch := range c.changes {
+			if ch.entry == nil {
+				elements = append(elements, ch.gone...)
+			} else {
+				elements = ch.entry.appendAs(elements, ch.as)
+			}
+		}
+		out = wire.AppendKVs(nil, len(c.changes), elements)
+	}
+	if c.told {
+		out = wire.AppendMessage(out, wire.SyncStatus{SyncStatus: c.status})
+	}
+	return out
+}
+
+// view is where a new client begins: all keys as of a crumb.
+type view struct {
+	snapshot
+	crumb *crumb
+}
+
+// cache is one set of keys, as the source told it last. Its sources call tell; everybody may call latest.
+type cache struct {
+	name   string
+	every  time.Duration // between publications
+	metric *cacheMetrics
+
+	mu      sync.Mutex // of what the sources tell, which is not published yet
+	table   table
+	pending []change
+	status  wire.Status
+	offset  int64
+
+	dirty chan struct{} // holds one if something waits to be published
+	view  atomic.Pointer[view]
+}
+
+// maxChanges is how many KVs one message of changes holds, as Typha has it.
+const maxChanges = 100
+
+func newCache(name string, every time.Duration, m *cacheMetrics) *cache {
+	c := &cache{name: name, every: every, metric: m, dirty: make(chan struct{}, 1)}
+	c.view.Store(&view{crumb: &crumb{at: time.Now(), done: make(chan struct{})}})
+	return c
+}
+
+func (c *cache) latest() *view { return c.view.Load() }
+
+// tell takes what a source says. KVs that change nothing are dropped, but for deletes.
+func (c *cache) tell(b wire.Batch) {
+	c.mu.Lock()
+	before := len(c.pending)
+	for _, kv := range b.KVs {
+		if kv.Key == "" {
+			continue
+		}
+		if ch, ok := c.change(kv); ok {
+			c.offset += int64(ch.size())
+			c.pending = append(c.pending, ch)
+		}
+	}
+	news := len(c.pending) > before || b.Status != c.status
+	c.metric.told.Add(float64(len(b.KVs)))
+	c.metric.same.Add(float64(len(b.KVs) - len(c.pending) + before))
+	c.status = b.Status
+	c.mu.Unlock()
+	if news {
+		select {
+		case c.dirty <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// change brings a KV into the table; false if it says nothing new.
+func (c *cache) change(kv wire.KV) (change, bool) {
+	if kv.Deleted() {
+		c.table.remove(kv.Key)
+		gone := wire.KV{Key: kv.Key, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion, UpdateType: wire.Deleted}
+		return change{as: wire.Deleted, gone: wire.AppendKV(nil, &gone)}, true
+	}
+	as := wire.New
+	if old := c.table.get(kv.Key); old != nil {
+		if bytes.Equal(old.value, kv.Value) && old.ttl == kv.TTL {
+			return change{}, false
+		}
+		as = wire.Updated
+	}
+	e := newEntry(kv)
+	c.table.put(e)
+	return change{entry: e, as: as}, true
+}
+
+// run publishes what was told until ctx ends: at once after a silence, else a while after the last time, so that many
+// small changes become few crumbs.
+func (c *cache) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.dirty:
+		}
+		c.publish()
+		timer.Reset(c.every)
+	}
+}
+
+// publish makes crumbs of what is pending, and the view that goes with the last of them.
+func (c *cache) publish() {
+	c.mu.Lock()
+	pending, status, offset := c.pending, c.status, c.offset
+	c.pending = nil
+	v := &view{snapshot: c.table.freeze()}
+	c.mu.Unlock()
+
+	last := c.latest().crumb
+	if len(pending) == 0 && status == last.status {
+		return
+	}
+	var first, tail *crumb
+	now, seq, old := time.Now(), last.seq, last.status
+	at := last.offset
+	for first == nil || len(pending) > 0 {
+		n := min(len(pending), maxChanges)
+		seq++
+		next := &crumb{seq: seq, at: now, status: old, changes: slices.Clone(pending[:n]), done: make(chan struct{})}
+		for _, ch := range next.changes {
+			at += int64(ch.size())
+		}
+		if pending = pending[n:]; len(pending) == 0 { // only who has heard everything is in sync
+			next.status, next.told, at = status, status != old, offset
+		}
+		next.offset = at
+		if first == nil {
+			first = next
+		} else {
+			tail.next.Store(next)
+			close(tail.done)
+		}
+		tail = next
+	}
+	v.crumb = tail
+	c.view.Store(v)
+	last.next.Store(first)
+	close(last.done)
+	c.metric.published(v, seq-last.seq)
+}

@@ -1,0 +1,323 @@
+package fanout
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// helloLimit bounds a client's messages: a hello is a few hundred bytes.
+const helloLimit = 16 << 10
+
+// conn is one connection, served by one goroutine that reads, and a second that writes once the snapshot is through.
+type conn struct {
+	id   uint64
+	net  net.Conn // with TLS, if there is any
+	raw  net.Conn
+	cfg  *Config
+	m    *metrics
+	log  *slog.Logger
+	born time.Time
+
+	dec    *wire.Decoder
+	enc    *wire.Encoder
+	cache  *cache
+	host   string
+	snappy bool
+
+	reached atomic.Pointer[crumb] // the last crumb that is being sent; nil before the snapshot
+	grace   atomic.Int64          // end of the grace period, in Unix nanoseconds; 0: still on the snapshot
+	pinged  atomic.Int64          // when the oldest unanswered ping was sent, in Unix nanoseconds; 0: none is
+	owed    atomic.Int64          // pongs the client owes
+
+	once   sync.Once
+	ended  chan struct{}
+	reason atomic.Pointer[string] // why we closed it, if we did
+}
+
+// errProtocol is what a client said that it must not say then.
+var errProtocol = errors.New("unexpected message")
+
+// closeBecause ends the connection: both goroutines see it at their next read or write. The first reason counts; none is
+// needed where an error says it.
+func (c *conn) closeBecause(reason string) {
+	c.once.Do(func() {
+		if reason != "" {
+			c.reason.Store(&reason)
+		}
+		close(c.ended)
+		_ = c.raw.Close() // TLS would wait to say good-bye; a client that hears none connects anew all the same
+	})
+}
+
+// serve talks to the client until either side ends it. The error says why, unless closeBecause was called before.
+func (c *conn) serve(ctx context.Context, s *Server) error {
+	hello, err := c.handshake(s)
+	if err != nil {
+		return err
+	}
+	s.came(c.host)
+	began := time.Now()
+	v := c.cache.latest()
+	c.reached.Store(v.crumb)
+	release, err := s.admit(ctx, c)
+	if err != nil {
+		return err
+	}
+	if fresh := c.cache.latest(); fresh != v { // time has passed: begin with what is true now
+		v = fresh
+		c.reached.Store(v.crumb)
+	}
+	err = c.sendSnapshot(v)
+	release()
+	if err != nil {
+		return fmt.Errorf("send the snapshot: %w", err)
+	}
+	c.m.snapshot.WithLabelValues(c.cache.name).Observe(time.Since(began).Seconds())
+	c.log.Debug("snapshot sent", "keys", v.keys, "took", time.Since(began).Round(time.Microsecond), "version", hello.Version)
+	return c.stream(v.crumb)
+}
+
+// stream sends what comes after the snapshot, and reads pongs, until the end.
+func (c *conn) stream(from *crumb) error {
+	streaming := c.m.streaming.WithLabelValues(c.cache.name)
+	streaming.Inc()
+	defer streaming.Dec()
+	c.grace.Store(time.Now().Add(c.cfg.Grace).UnixNano())
+	if err := c.net.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	wrote := make(chan error, 1)
+	go func() {
+		wrote <- c.write(from)
+		c.closeBecause("") // so that the reader ends
+	}()
+	err := c.readPongs()
+	c.closeBecause("")
+	if werr := <-wrote; werr != nil && (err == nil || errors.Is(err, net.ErrClosed)) {
+		err = werr
+	}
+	return err
+}
+
+// handshake reads the hello and answers it.
+func (c *conn) handshake(s *Server) (wire.ClientHello, error) {
+	if err := c.net.SetDeadline(time.Now().Add(c.cfg.HelloWithin)); err != nil {
+		return wire.ClientHello{}, err
+	}
+	if c.cfg.TLS != nil {
+		if err := handshakeTLS(c.net); err != nil {
+			return wire.ClientHello{}, fmt.Errorf("TLS: %w", err)
+		}
+	}
+	c.dec = wire.NewDecoder(bufio.NewReaderSize(c.net, 512), helloLimit)
+	c.enc = wire.NewEncoder(c.net)
+	m, err := c.dec.Decode()
+	if err != nil {
+		return wire.ClientHello{}, fmt.Errorf("read the hello: %w", err)
+	}
+	hello, ok := m.(wire.ClientHello)
+	if !ok {
+		return hello, fmt.Errorf("%w: %T in place of a hello", errProtocol, m)
+	}
+	if hello.SyncerType == "" {
+		hello.SyncerType = wire.Felix
+	}
+	if c.cache = s.cacheFor(hello); c.cache == nil {
+		return hello, fmt.Errorf("%w: client wants keys of %q", ErrUnknownSyncer, hello.SyncerType)
+	}
+	c.host = hello.Hostname
+	c.snappy = hello.SupportsDecoderRestart && slices.Contains(hello.SupportedCompressionAlgorithms, wire.Snappy)
+	c.log = c.log.With("host", hello.Hostname, "keys-of", c.cache.name)
+	c.log.Info("client connected", "version", hello.Version, "compressed", c.snappy)
+	return hello, c.say(wire.ServerHello{
+		Version: c.cfg.Version, SyncerType: hello.SyncerType, SupportsNodeResourceUpdates: true, ServerConnID: c.id,
+	})
+}
+
+// say sends a message of the plain stream.
+func (c *conn) say(m wire.Message) error {
+	if err := c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteWithin)); err != nil {
+		return err
+	}
+	return c.enc.Encode(m)
+}
+
+// restart ends a stream and waits for the client's consent.
+func (c *conn) restart() error {
+	if err := c.net.SetReadDeadline(time.Now().Add(c.cfg.PongWithin)); err != nil {
+		return err
+	}
+	m, err := c.dec.Decode()
+	if err != nil {
+		return fmt.Errorf("read the ACK: %w", err)
+	}
+	if _, ok := m.(wire.ACK); !ok {
+		return fmt.Errorf("%w: %T in place of an ACK", errProtocol, m)
+	}
+	return nil
+}
+
+// sendSnapshot sends all keys of v and what opens the stream of changes.
+func (c *conn) sendSnapshot(v *view) error {
+	status := wire.SyncStatus{SyncStatus: v.crumb.status}
+	if !c.snappy {
+		if err := c.sendPlain(v); err != nil {
+			return err
+		}
+		if err := c.enc.Define(wire.KVs{}, wire.SyncStatus{}, wire.Ping{}); err != nil {
+			return err
+		}
+		return c.say(status)
+	}
+	if err := c.say(wire.DecoderRestart{
+		Message: "the snapshot follows, compressed", CompressionAlgorithm: wire.Snappy,
+	}); err != nil {
+		return err
+	}
+	if err := c.restart(); err != nil {
+		return err
+	}
+	bufs := [][]byte{appendOpening(nil, wire.KVs{}, wire.DecoderRestart{})}
+	for _, s := range v.segments {
+		bufs = append(bufs, s.compressed())
+		if len(bufs) >= 32 {
+			if err := c.send("snapshot", bufs); err != nil {
+				return err
+			}
+			bufs = bufs[:0]
+		}
+	}
+	last := wire.AppendMessage(nil, wire.DecoderRestart{Message: "changes follow", CompressionAlgorithm: wire.Snappy})
+	if err := c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last, false))); err != nil {
+		return err
+	}
+	if err := c.restart(); err != nil {
+		return err
+	}
+	opening := wire.AppendDefinitions(nil, wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
+	opening = wire.AppendMessage(opening, status)
+	return c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening, false)})
+}
+
+// appendOpening begins a compressed stream in which messages of the given types will come.
+func appendOpening(dst []byte, of ...wire.Message) []byte {
+	return wire.AppendSnappy(append(dst, wire.SnappyHeader...), wire.AppendDefinitions(nil, of...), false)
+}
+
+// sendPlain sends all keys uncompressed, a segment at a time.
+func (c *conn) sendPlain(v *view) error {
+	if err := c.enc.Define(wire.KVs{}); err != nil {
+		return err
+	}
+	var buf []byte
+	for _, s := range v.segments {
+		buf = s.plain(buf[:0])
+		if err := c.send("snapshot", [][]byte{buf}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send writes buffers, which it may empty, in one piece.
+func (c *conn) send(what string, bufs [][]byte) error {
+	if err := c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteWithin)); err != nil {
+		return err
+	}
+	size := 0
+	for _, b := range bufs {
+		size += len(b)
+	}
+	if len(bufs) > 1 && size <= 16<<10 { // one record of TLS, one write
+		bufs = [][]byte{slices.Concat(bufs...)}
+	}
+	all := net.Buffers(bufs)
+	n, err := all.WriteTo(c.net)
+	c.m.sent.WithLabelValues(c.cache.name, what).Add(float64(n))
+	return err
+}
+
+// gatherBytes is how many bytes of changes go out in one piece to a client that is behind.
+const gatherBytes = 1 << 20
+
+// write follows the crumbs after at and pings, until the connection ends.
+func (c *conn) write(at *crumb) error {
+	ping := time.NewTimer(c.pingPause())
+	defer ping.Stop()
+	var bufs [][]byte
+	for {
+		bufs = bufs[:0]
+		for size := 0; size < gatherBytes; {
+			next := at.next.Load()
+			if next == nil {
+				break
+			}
+			at = next
+			b := at.frames(c.snappy)
+			bufs, size = append(bufs, b), size+len(b)
+		}
+		if len(bufs) > 0 {
+			if err := c.send("changes", bufs); err != nil {
+				return fmt.Errorf("send changes: %w", err)
+			}
+			clear(bufs)
+			c.reached.Store(at)
+		}
+		select {
+		case <-at.done:
+		case <-c.ended:
+			return nil
+		case <-ping.C:
+			if err := c.ping(); err != nil {
+				return fmt.Errorf("send a ping: %w", err)
+			}
+			ping.Reset(c.pingPause())
+		}
+	}
+}
+
+// pingPause spreads the pings of many clients.
+func (c *conn) pingPause() time.Duration {
+	return c.cfg.PingEvery - c.cfg.PingEvery/10 + rand.N(c.cfg.PingEvery/5+1)
+}
+
+func (c *conn) ping() error {
+	now := time.Now()
+	b := wire.AppendMessage(nil, wire.Ping{Timestamp: now})
+	if c.snappy {
+		b = wire.AppendSnappy(nil, b, false)
+	}
+	c.owed.Add(1)
+	c.pinged.CompareAndSwap(0, now.UnixNano())
+	return c.send("changes", [][]byte{b})
+}
+
+// readPongs reads what the client says after the snapshot: as many pongs as it was pinged, and nothing else.
+func (c *conn) readPongs() error {
+	for {
+		m, err := c.dec.Decode()
+		if err != nil {
+			return err
+		}
+		pong, ok := m.(wire.Pong)
+		if !ok {
+			return fmt.Errorf("%w: %T in place of a pong", errProtocol, m)
+		}
+		if c.owed.Add(-1) < 0 {
+			return fmt.Errorf("%w: a pong without a ping", errProtocol)
+		}
+		c.pinged.Store(0)
+		c.m.pong.Observe(time.Since(pong.PingTimestamp).Seconds())
+	}
+}

@@ -1,0 +1,67 @@
+package fanout
+
+import (
+	"context"
+	"time"
+)
+
+// governEvery is how often the limits are looked at.
+const governEvery = time.Second
+
+// govern closes connections that are beyond a limit, until ctx ends.
+func (s *Server) govern(ctx context.Context) {
+	ticker := time.NewTicker(governEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			conns := s.all()
+			s.limits(now, conns)
+			s.balance(now, conns)
+		}
+	}
+}
+
+// limits lets go who owes a pong for too long or has fallen behind too far.
+func (s *Server) limits(now time.Time, conns []*conn) {
+	behind := map[string]time.Duration{}
+	for _, c := range conns {
+		if at := c.pinged.Load(); at != 0 && now.Sub(time.Unix(0, at)) > s.cfg.PongWithin {
+			c.closeBecause("no pong")
+			continue
+		}
+		crumb := c.reached.Load()
+		if crumb == nil {
+			continue // not at its snapshot yet: the deadline of the hello holds
+		}
+		late, size := c.behind(now, crumb)
+		behind[c.cache.name] = max(behind[c.cache.name], late)
+		switch {
+		case size > s.cfg.MaxBehindBytes:
+			c.closeBecause("too far behind")
+		case late > s.cfg.MaxBehind && now.After(c.graceEnds()):
+			c.closeBecause("too long behind")
+		}
+	}
+	for of, cache := range s.caches {
+		s.m.behind.WithLabelValues(of.String()).Set(behind[cache.name].Seconds())
+	}
+}
+
+// behind is how old the first change is that the client has not taken, and how many bytes of changes there are.
+func (c *conn) behind(now time.Time, reached *crumb) (late time.Duration, size int64) {
+	if next := reached.next.Load(); next != nil {
+		late = now.Sub(next.at)
+	}
+	return late, c.cache.latest().crumb.offset - reached.offset
+}
+
+// graceEnds is until when the client may be late: a while after its snapshot, however long that took within reason.
+func (c *conn) graceEnds() time.Time {
+	if at := c.grace.Load(); at != 0 {
+		return time.Unix(0, at)
+	}
+	return c.born.Add(c.cfg.Grace)
+}

@@ -1,0 +1,256 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// ErrUnknownSyncer is why a client is refused that wants keys nobody tells.
+var ErrUnknownSyncer = errors.New("unknown syncer type")
+
+// Server sends what sources tell it to all clients that want it. New makes one, Tell feeds it, Serve runs it.
+type Server struct {
+	cfg    Config
+	m      *metrics
+	caches map[set]*cache
+	slots  chan struct{}
+
+	mu       sync.Mutex
+	conns    map[uint64]*conn
+	nextID   uint64
+	draining bool
+	balancer balancer
+	handlers sync.WaitGroup
+}
+
+// set is a set of keys in one of its forms.
+type set struct {
+	syncer wire.SyncerType
+	modern bool
+}
+
+func (s set) String() string {
+	if s.modern {
+		return string(s.syncer) + "/modern"
+	}
+	return string(s.syncer)
+}
+
+// New makes a server that holds no keys yet. Errors are Validate's.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("fan-out: %w", err)
+	}
+	cfg.defaults()
+	s := &Server{
+		cfg: cfg, m: newMetrics(cfg.Registerer), caches: map[set]*cache{}, conns: map[uint64]*conn{},
+		slots: make(chan struct{}, cfg.Snapshots), balancer: balancer{cfg: cfg.Balance},
+	}
+	for _, syncer := range cfg.Syncers {
+		s.add(set{syncer: syncer})
+	}
+	for _, syncer := range cfg.Modern {
+		s.add(set{syncer, true})
+	}
+	return s, nil
+}
+
+func (s *Server) add(of set) {
+	if s.caches[of] == nil {
+		s.caches[of] = newCache(of.String(), s.cfg.BatchEvery, s.m.cache(of.String()))
+	}
+}
+
+// Tell takes what a source says; batches about sets that are not served are dropped. It never blocks for a client. It may
+// be called by several sources at once, but one set should have one source.
+func (s *Server) Tell(b wire.Batch) {
+	if c := s.caches[set{b.Syncer, b.Modern}]; c != nil {
+		c.tell(b)
+	}
+}
+
+// cacheFor is the set a client wants, in the form it understands best; nil if there is none.
+func (s *Server) cacheFor(hello wire.ClientHello) *cache {
+	if c := s.caches[set{hello.SyncerType, true}]; c != nil && hello.SupportsModernPolicyKeys {
+		return c
+	}
+	return s.caches[set{hello.SyncerType, false}]
+}
+
+// Serve accepts clients until ctx ends; then it lets them go (Config.Drain) and returns nil. It closes the listener. Other
+// errors are the listener's. A server serves once.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are let go
+	var group sync.WaitGroup
+	for _, c := range s.caches {
+		group.Go(func() { c.run(running) })
+	}
+	group.Go(func() { s.govern(running) })
+	unhook := context.AfterFunc(ctx, func() { _ = l.Close() })
+	err := s.accept(running, l)
+	if unhook() {
+		_ = l.Close() // the listener failed by itself
+	}
+	if ctx.Err() != nil {
+		err = nil
+		s.drain(running)
+	}
+	stop()
+	s.closeAll("server ends")
+	s.handlers.Wait()
+	group.Wait()
+	return err
+}
+
+// accept takes connections until the listener is closed. When the process has no descriptors left it waits for some.
+func (s *Server) accept(ctx context.Context, l net.Listener) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		nc, err := l.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			s.begin(ctx, nc)
+		case errors.As(err, &temporary) && temporary.Temporary():
+			s.cfg.Logger.Warn("accept", "err", err)
+			pause.Reset(100 * time.Millisecond)
+			<-pause.C
+		default:
+			return fmt.Errorf("accept: %w", err)
+		}
+	}
+}
+
+// begin serves a connection unless there are too many.
+func (s *Server) begin(ctx context.Context, nc net.Conn) {
+	s.m.accepted.Inc()
+	s.mu.Lock()
+	if s.draining || len(s.conns) >= s.cfg.MaxConnections {
+		s.mu.Unlock()
+		s.m.refused.WithLabelValues("too many").Inc()
+		_ = nc.Close()
+		return
+	}
+	s.nextID++
+	c := &conn{
+		id: s.nextID, net: secure(nc, s.cfg.TLS), raw: nc, cfg: &s.cfg, m: s.m, born: time.Now(), ended: make(chan struct{}),
+		log: s.cfg.Logger.With("client", nc.RemoteAddr().String(), "conn", s.nextID),
+	}
+	s.conns[c.id] = c
+	s.m.connections.Set(float64(len(s.conns)))
+	s.handlers.Add(1)
+	s.mu.Unlock()
+	go func() {
+		defer s.handlers.Done()
+		err := c.serve(ctx, s)
+		c.closeBecause("")
+		s.forget(c)
+		s.account(c, err)
+	}()
+}
+
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c.id)
+	s.m.connections.Set(float64(len(s.conns)))
+}
+
+// account says once why a connection ended: in the log and in the metrics.
+func (s *Server) account(c *conn, err error) {
+	reason := "error"
+	if because := c.reason.Load(); because != nil {
+		reason, err = *because, nil
+	} else if errors.Is(err, io.EOF) {
+		reason, err = "client left", nil
+	}
+	if c.grace.Load() == 0 {
+		if errors.Is(err, ErrUnknownSyncer) {
+			reason = "unknown syncer"
+		}
+		s.m.refused.WithLabelValues(reason).Inc()
+		c.log.Info("client went without a snapshot", "reason", reason, "err", err)
+		return
+	}
+	s.m.closed.WithLabelValues(reason).Inc()
+	c.log.Info("client gone", "reason", reason, "err", err, "after", time.Since(c.born).Round(time.Millisecond))
+}
+
+// snapshotLease is how long a client holds one of the places for snapshots: who is slower goes on beside the others.
+const snapshotLease = time.Second
+
+// admit waits for a place among those that are sent their snapshots. When a crowd comes, the first are done early rather
+// than all late. The place is given back by the returned function, or after a while.
+func (s *Server) admit(ctx context.Context, c *conn) (release func(), err error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-c.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	free := sync.OnceFunc(func() { <-s.slots })
+	lease := time.AfterFunc(snapshotLease, free)
+	return func() {
+		lease.Stop()
+		free()
+	}, nil
+}
+
+// all returns the connections, oldest first.
+func (s *Server) all() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		out = append(out, c)
+	}
+	slices.SortFunc(out, func(a, b *conn) int { return int(a.id) - int(b.id) })
+	return out
+}
+
+func (s *Server) closeAll(reason string) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	for _, c := range s.all() {
+		c.closeBecause(reason)
+	}
+}
+
+// drain lets the clients go one after the other, in Config.Drain together but no slower than one each second.
+func (s *Server) drain(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	conns := s.all()
+	if s.cfg.Drain == 0 || len(conns) == 0 {
+		return
+	}
+	pause := min(s.cfg.Drain/time.Duration(len(conns)), time.Second)
+	s.cfg.Logger.Info("draining", "clients", len(conns), "pause", pause)
+	ticker := time.NewTicker(max(pause, time.Millisecond))
+	defer ticker.Stop()
+	for _, c := range conns {
+		select {
+		case <-c.ended:
+			continue
+		default:
+		}
+		c.closeBecause("server ends")
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

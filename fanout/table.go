@@ -1,0 +1,223 @@
+package fanout
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// A segment is split beyond either of these. Its size decides what one change costs the next snapshot.
+const (
+	segmentEntries = 512
+	segmentBytes   = 256 << 10
+)
+
+// entry is one key as it is now. It is never written to.
+type entry struct {
+	key string
+	// element is the KV as the wire has it, with update type New in its last byte but one.
+	element []byte
+	value   []byte // within element
+	ttl     time.Duration
+}
+
+// newEntry encodes a KV that has a key and is no delete.
+func newEntry(kv wire.KV) *entry {
+	kv.UpdateType = wire.New
+	size := len(kv.Key) + len(kv.Value) + len(kv.Revision) + len(kv.V3ResourceVersion) + 48
+	element := slices.Clip(wire.AppendKV(make([]byte, 0, size), &kv))
+	at := fieldHead(len(kv.Key)) + len(kv.Key) + fieldHead(len(kv.Value))
+	return &entry{key: strings.Clone(kv.Key), element: element, value: element[at : at+len(kv.Value)], ttl: kv.TTL}
+}
+
+// fieldHead is how many bytes stand before the n bytes of a field: its distance from the last, and the length.
+func fieldHead(n int) int {
+	size := 2
+	if n >= 0x80 {
+		for ; n > 0; n >>= 8 {
+			size++
+		}
+	}
+	return size
+}
+
+// appendAs appends the element with another update type.
+func (e *entry) appendAs(dst []byte, as wire.UpdateType) []byte {
+	dst = append(dst, e.element...)
+	dst[len(dst)-2] = byte(as)
+	return dst
+}
+
+// segment is a run of entries in the order of their keys. It is written to only while its generation is the table's.
+type segment struct {
+	entries    []*entry
+	bytes      int // of all elements
+	generation uint64
+
+	once   sync.Once
+	canned []byte
+}
+
+// compressed is the segment as one message, compressed, made by the first who asks. The segment must be frozen.
+func (s *segment) compressed() []byte {
+	s.once.Do(func() { s.canned = wire.AppendSnappy(nil, s.plain(nil), true) })
+	return s.canned
+}
+
+// plain appends the segment as one message.
+func (s *segment) plain(dst []byte) []byte {
+	elements := make([][]byte, len(s.entries))
+	for i, e := range s.entries {
+		elements[i] = e.element
+	}
+	return wire.AppendKVs(dst, len(elements), elements...)
+}
+
+// table is a sorted set of entries of which frozen copies cost a list of pointers. The zero value is empty.
+type table struct {
+	segments   []*segment
+	generation uint64
+	shared     bool // segments belongs to a frozen copy too
+	keys       int
+	bytes      int
+}
+
+// find returns the segment a key belongs to and its place there.
+func (t *table) find(key string) (seg, at int, found bool) {
+	if len(t.segments) == 0 {
+		return 0, 0, false
+	}
+	seg = sort.Search(len(t.segments), func(i int) bool { return t.segments[i].entries[0].key > key })
+	seg = max(seg-1, 0)
+	at, found = slices.BinarySearchFunc(t.segments[seg].entries, key, func(e *entry, key string) int {
+		return strings.Compare(e.key, key)
+	})
+	return seg, at, found
+}
+
+// get returns the entry of a key, nil if there is none.
+func (t *table) get(key string) *entry {
+	if seg, at, ok := t.find(key); ok {
+		return t.segments[seg].entries[at]
+	}
+	return nil
+}
+
+// put adds an entry or replaces the one of its key.
+func (t *table) put(e *entry) {
+	seg, at, found := t.find(e.key)
+	if len(t.segments) == 0 {
+		t.own()
+		t.segments = []*segment{{generation: t.generation}}
+	}
+	s := t.writable(seg)
+	if found {
+		s.bytes -= len(s.entries[at].element)
+		t.bytes -= len(s.entries[at].element)
+		s.entries[at] = e
+	} else {
+		s.entries = slices.Insert(s.entries, at, e)
+		t.keys++
+	}
+	s.bytes += len(e.element)
+	t.bytes += len(e.element)
+	if len(s.entries) > 1 && (len(s.entries) > segmentEntries || s.bytes > segmentBytes) {
+		t.split(seg)
+	}
+}
+
+// remove forgets a key and tells whether it was there.
+func (t *table) remove(key string) bool {
+	seg, at, found := t.find(key)
+	if !found {
+		return false
+	}
+	s := t.writable(seg)
+	s.bytes -= len(s.entries[at].element)
+	t.bytes -= len(s.entries[at].element)
+	t.keys--
+	if s.entries = slices.Delete(s.entries, at, at+1); len(s.entries) == 0 {
+		t.segments = slices.Delete(t.segments, seg, seg+1)
+	} else if seg+1 < len(t.segments) {
+		t.join(seg)
+	}
+	return true
+}
+
+// split divides a segment that is too large: in two halves, or, where keys come in order, after all but the last.
+func (t *table) split(seg int) {
+	s := t.segments[seg]
+	at := len(s.entries) / 2
+	if seg == len(t.segments)-1 {
+		at = len(s.entries) - 1
+	}
+	right := &segment{entries: slices.Clone(s.entries[at:]), generation: t.generation}
+	for _, e := range right.entries {
+		right.bytes += len(e.element)
+	}
+	s.bytes -= right.bytes
+	clear(s.entries[at:])
+	s.entries = s.entries[:at]
+	t.segments = slices.Insert(t.segments, seg+1, right)
+}
+
+// join makes one of a segment and the next where both are small, so that deletes leave no crowd of segments.
+func (t *table) join(seg int) {
+	left, right := t.segments[seg], t.segments[seg+1]
+	if len(left.entries)+len(right.entries) > segmentEntries/4 || left.bytes+right.bytes > segmentBytes/4 {
+		return
+	}
+	left.entries = append(left.entries, right.entries...)
+	left.bytes += right.bytes
+	t.segments = slices.Delete(t.segments, seg+1, seg+2)
+}
+
+// own makes the list of segments the table's alone.
+func (t *table) own() {
+	if t.shared {
+		t.segments, t.shared = slices.Clone(t.segments), false
+	}
+}
+
+// writable returns segment seg, copied if a frozen copy has it too.
+func (t *table) writable(seg int) *segment {
+	t.own()
+	s := t.segments[seg]
+	if s.generation != t.generation {
+		s = &segment{entries: slices.Clone(s.entries), bytes: s.bytes, generation: t.generation}
+		t.segments[seg] = s
+	}
+	return s
+}
+
+// freeze returns what the table holds now, for ever.
+func (t *table) freeze() snapshot {
+	t.generation++
+	t.shared = true
+	return snapshot{segments: t.segments, keys: t.keys, bytes: t.bytes}
+}
+
+// snapshot is what a table held at some moment.
+type snapshot struct {
+	segments []*segment
+	keys     int
+	bytes    int // of all elements
+}
+
+// prefixed calls yield for every entry whose key begins with prefix, in order.
+func (s snapshot) prefixed(prefix string, yield func(*entry)) {
+	t := table{segments: s.segments}
+	seg, at, _ := t.find(prefix)
+	for ; seg < len(s.segments); seg, at = seg+1, 0 {
+		for _, e := range s.segments[seg].entries[at:] {
+			if !strings.HasPrefix(e.key, prefix) {
+				return
+			}
+			yield(e)
+		}
+	}
+}
