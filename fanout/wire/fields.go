@@ -307,4 +307,3 @@ func into[M, V any](of func(*M) *V, read func(*Decoder, typeID) (V, error)) func
 		return err
 	}
 }
-
