@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -25,6 +26,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -49,6 +51,7 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
+	session    *session // nil: no Felix above
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
 }
@@ -59,6 +62,13 @@ func assemble(cfg Config) (*parts, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Felix != nil && cfg.Felix.Driver != nil {
+		cfg.Sources = maps.Clone(cfg.Sources)
+		if cfg.Sources == nil {
+			cfg.Sources = map[string]Source{}
+		}
+		cfg.Sources[felix.SourceName] = cfg.Felix.source()
 	}
 	if cfg.Journal != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.Journal), 0o755); err != nil {
@@ -74,7 +84,19 @@ func assemble(cfg Config) (*parts, error) {
 	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
-	renderers := []renderer.ServiceRendererAPI{nat44.New(cfg.NAT44, p.values)}
+	p.controller = controller.New(controller.Config{
+		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
+	}, p.values, p.processors()...)
+	return p, nil
+}
+
+// processors makes what turns objects into values.
+func (p *parts) processors() []controller.Processor {
+	cfg := p.cfg
+	var renderers []renderer.ServiceRendererAPI
+	if !cfg.NoServices {
+		renderers = append(renderers, nat44.New(cfg.NAT44, p.values))
+	}
 	for _, more := range cfg.Renderers {
 		renderers = append(renderers, more(p.values))
 	}
@@ -86,14 +108,16 @@ func assemble(cfg Config) (*parts, error) {
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
 		NoExternalIPs: cfg.NoExternalIPs,
 	}, renderers...)
-	processors := []controller.Processor{p.processor}
-	if p.policies != nil { // after the services: it is told what they translate
-		processors = append(processors, p.policies)
+	if p.policies != nil && cfg.Felix != nil {
+		p.session = &session{p: p, cfg: cfg.Felix}
 	}
-	p.controller = controller.New(controller.Config{
-		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
-	}, p.values, processors...)
-	return p, nil
+	switch {
+	case p.policies == nil:
+		return []controller.Processor{p.processor}
+	case cfg.NoServices:
+		return []controller.Processor{p.policies}
+	}
+	return []controller.Processor{p.processor, p.policies} // it is told what services translate
 }
 
 // onConnect is what VPP is told on every new connection.
@@ -141,6 +165,16 @@ func (p *parts) observer() controller.Observer {
 			p.log.Info("source", "name", s.Source, "status", s.Status.String())
 		},
 		Trouble: func(err error) { p.log.Error("renderer", "err", err) },
+		VPP: func(ev *event.VPPStatus) {
+			if p.session != nil {
+				p.session.vpp(ev)
+			}
+		},
+		Idle: func() {
+			if p.session != nil {
+				p.session.report()
+			}
+		},
 	}
 }
 
@@ -148,6 +182,9 @@ func (p *parts) committed(ev *event.Committed) {
 	p.metrics.committed(ev, time.Now())
 	p.countUnwell()
 	p.countPolicies()
+	if p.session != nil {
+		p.session.committed(ev)
+	}
 	if ev.Resync == event.Full && ev.Err == nil {
 		p.calm()
 	}

@@ -43,7 +43,11 @@ type Config struct {
 	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
 	Override      event.Located  // interfaces that are known by name and need not be found
 
+	NoServices bool // leave services to others
 	NoPolicies bool // leave policies unenforced
+	// Felix says that policies and endpoints come from a Felix whose dataplane driver this agent is, as messages, and not as
+	// objects; nil: they are objects.
+	Felix *Felix
 	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
 	// translates after them, so that egress has to be judged where packets leave.
 	PostDNAT bool

@@ -24,7 +24,11 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	if cfg.PostDNAT {
 		c.View4 = enforce.PostDNAT
 	}
-	return policy.New(c, acl.New(acl.Config{}, values))
+	driver := acl.New(acl.Config{}, values)
+	if cfg.Felix != nil {
+		return policy.NewStream(c, cfg.Override, driver)
+	}
+	return policy.New(c, driver)
 }
 
 // named puts the object in the place of what the renderer knows from Felix's messages.

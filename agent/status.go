@@ -23,6 +23,7 @@ type Status struct {
 	Healthy  bool            `json:"healthy"`           // as InSync, but a transaction may be under way
 	VPP      VPPStatus       `json:"vpp"`
 	Sources  []SourceStatus  `json:"sources"`
+	Felix    *FelixStatus    `json:"felix,omitempty"` // of an agent under a Felix
 	Ifs      *Interfaces     `json:"interfaces,omitempty"`
 	Services []ServiceStatus `json:"services"`
 	Policies []PolicyStatus  `json:"policies,omitempty"`
@@ -157,6 +158,9 @@ func (p *parts) status() *Status {
 			out.Mappings += len(d.StMappings)
 		}
 	})
+	if p.session != nil {
+		out.Felix = p.session.status()
+	}
 	p.objects(out, &st)
 	return out
 }

@@ -44,7 +44,7 @@ type Locate struct {
 	Pods     map[netip.Addr]string // address of a local pod → "namespace/name" (to match an interface tag)
 	NodeIPs  []netip.Addr          // addresses of this node: who holds them is the uplink
 	Remote   []netip.Prefix        // pod CIDRs of other nodes: who leads there is the overlay
-	Names    []string              // "namespace/name" of local pods that have no address yet: by interface tag alone
+	Names    []string              // "namespace/name" of local pods that have no address yet: by interface tag; names of interfaces: by tag, or as they are
 	Override Located               // names given by configuration win over what is found
 }
 

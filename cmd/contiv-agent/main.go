@@ -47,7 +47,7 @@ func usage(err error) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:])
+	code := run(ctx, implied(os.Args[0], os.Args[1:]))
 	stop()
 	os.Exit(code)
 }
@@ -95,6 +95,6 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newVersion(), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newVersion(), newDocs())
 	return root
 }

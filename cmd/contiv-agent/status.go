@@ -89,6 +89,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	for _, src := range st.Sources {
 		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(join(src.Status, src.Error), src.Note))
 	}
+	writeFelix(tw, st.Felix, all)
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
 	}
@@ -118,6 +119,29 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 	if quiet > 0 {
 		fmt.Fprintf(w, "%d policies are configured, or not needed here, without remarks (--all shows them)\n", quiet)
+	}
+}
+
+// writeFelix shows the session of an agent under a Felix; nil: there is none. Endpoints that are up are counted only.
+func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
+	if f == nil {
+		return
+	}
+	messages, up := uint64(0), 0
+	for _, n := range f.Messages {
+		messages += n
+	}
+	for _, e := range f.Endpoints {
+		if e.Status == "up" {
+			up++
+		}
+	}
+	fmt.Fprintf(w, "felix\t%s\t%d messages, the last is number %d, policies named as by %s; %d of %d endpoints up\n",
+		f.State, messages, f.Sequence, f.Dialect, up, len(f.Endpoints))
+	for _, e := range f.Endpoints {
+		if all || e.Status != "up" {
+			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, join(e.Status, e.Reason))
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ type stream struct {
 	services  map[model.ServiceID][]netip.Prefix // cluster IPs
 
 	located *event.Located // VPP's last answer; nil: none
+	before  *event.Located // the answer there was when VPP was last asked
+	asked   bool           // there was a question
 	dirty   bool           // what VPP is asked for changed
 	missing bool           // some endpoint has no interface
 	pause   time.Duration  // until VPP is asked again for what is missing
@@ -302,6 +304,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 		s.pause = min(2*s.pause, maxPause)
 		s.askAt = now.Add(s.pause)
 	}
+	s.asked, s.before = true, s.located
 	ask := &event.Locate{Pods: map[netip.Addr]string{}, NodeIPs: s.addresses(), Override: s.override}
 	for _, e := range s.endpoints {
 		for _, a := range e.addrs {
@@ -319,6 +322,9 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	ask.Remote = slices.SortedFunc(maps.Keys(s.remote), netip.Prefix.Compare)
 	return ask
 }
+
+// waiting tells that VPP has not answered the last question.
+func (s *stream) waiting() bool { return s.p.askAgain || s.asked && s.located == s.before }
 
 // addresses are the node's own, as messages say.
 func (s *stream) addresses() []netip.Addr {

@@ -15,6 +15,7 @@ type Endpoint struct {
 	Host       string   // name of a host endpoint
 	Active     bool     // it is not administratively down
 	Interfaces []string // in VPP; none: not found. Of a host endpoint all that lead out of the node or to it
+	Asked      bool     // VPP was not asked for the interfaces yet, or did not answer
 }
 
 // Endpoints lists the endpoints the driver was told of, in a fixed order.
@@ -25,7 +26,7 @@ func (p *Processor) Endpoints() []Endpoint {
 	out := make([]Endpoint, 0, len(p.stream.endpoints)+len(p.told.hosts))
 	for _, key := range slices.SortedFunc(maps.Keys(p.stream.endpoints), endpointID.compare) {
 		e := p.stream.endpoints[key]
-		at := Endpoint{Workload: e.id, Message: e.msg, Active: e.msg.GetState() == "active"}
+		at := Endpoint{Workload: e.id, Message: e.msg, Active: e.msg.GetState() == "active", Asked: p.stream.waiting()}
 		for _, a := range e.addrs {
 			if name := p.where[a]; name != "" && !slices.Contains(at.Interfaces, name) {
 				at.Interfaces = append(at.Interfaces, name)

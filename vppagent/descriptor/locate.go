@@ -186,10 +186,14 @@ func (f *finder) tagged(pod string) string {
 	return found
 }
 
-// names looks for the interfaces of pods that have no address yet.
+// names looks for interfaces by what is known without an address: a pod, or what an interface is called elsewhere, on the host.
 func (f *finder) names(pods []string) {
 	for _, pod := range pods {
-		if name := f.tagged(pod); name != "" {
+		name := f.tagged(pod)
+		if _, is := f.w.Interface(pod); is && name == "" {
+			name = pod
+		}
+		if name != "" {
 			if f.out.Names == nil {
 				f.out.Names = map[string]string{}
 			}

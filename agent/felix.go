@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"context"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	ligatoacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
+)
+
+// An agent under a Felix has no calculation graph: policies and endpoints come as messages, and what VPP has of endpoints is told
+// back.
+//
+//	Felix ─▶ felix.Driver ─ event.Dataplane ─▶ plugins/policy (stream) ─▶ renderer/acl ─▶ …
+//	      ◀─              ◀─ felix.Report ──── session ◀─ what VPP has acknowledged
+
+// Felix is an agent's session with a Felix whose dataplane driver it is.
+type Felix struct {
+	// Driver is the session; it is a source like others, and need not be among Config.Sources. Nil: messages are fed by hand.
+	Driver *felix.Driver
+	// Before sees what the session says before the agent does; nil: nobody.
+	Before func(event.Event)
+	// OnReport sees what is told to Felix; nil: nobody.
+	OnReport func(felix.Report)
+}
+
+// source is the session as a source.
+func (f *Felix) source() Source {
+	if f.Before == nil {
+		return f.Driver
+	}
+	return seen{f.Driver, f.Before}
+}
+
+// seen is a source whose events somebody sees first.
+type seen struct {
+	Source
+	before func(event.Event)
+}
+
+// Run implements Source.
+func (s seen) Run(ctx context.Context, emit func(event.Event)) error {
+	return s.Source.Run(ctx, func(ev event.Event) { s.before(ev); emit(ev) })
+}
+
+// session reports what VPP has of the endpoints Felix told of. It belongs to the loop.
+type session struct {
+	p     *parts
+	cfg   *Felix
+	fresh bool // VPP was compared with what is wanted since it came
+	told  felix.Report
+}
+
+// committed reports after a transaction: all that was asked of VPP is answered, unless it was a state on the way.
+func (s *session) committed(ev *event.Committed) {
+	if ev.Err == nil && ev.Resync != event.NoResync && s.p.controller.Status().Started {
+		s.fresh = true
+	}
+	if !s.p.policies.Again() {
+		s.report()
+	}
+}
+
+// vpp reports that VPP is away.
+func (s *session) vpp(ev *event.VPPStatus) {
+	if !ev.Connected && s.fresh {
+		s.fresh = false
+		s.report()
+	}
+}
+
+// report tells Felix about all endpoints, if that differs from what it was told.
+func (s *session) report() {
+	now, same := felix.Report{}, true
+	for _, e := range s.p.policies.Endpoints() {
+		id := felix.EndpointID{Endpoint: e.Host}
+		if e.Workload != nil {
+			id = felix.EndpointID{Orchestrator: e.Workload.OrchestratorId, Workload: e.Workload.WorkloadId, Endpoint: e.Workload.EndpointId}
+		}
+		old, had := s.told[id]
+		at := felix.EndpointState{Sent: e.Message}
+		switch at.Health, at.Reason = s.health(&e); {
+		case at.Health != "":
+		case had: // nobody knows yet: what was said before holds
+			at.Health, at.Reason = old.Health, old.Reason
+		default:
+			continue
+		}
+		same = same && had && old == at
+		now[id] = at
+	}
+	if same && len(now) == len(s.told) {
+		return
+	}
+	s.told = now
+	if s.cfg.Driver != nil {
+		s.cfg.Driver.Report(now)
+	}
+	if s.cfg.OnReport != nil {
+		s.cfg.OnReport(now)
+	}
+}
+
+// health is the state of an endpoint, and why if it is not up; "" if VPP was not asked yet.
+func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
+	switch {
+	case !s.fresh:
+		return felix.Down, "VPP is away, or was not compared with what is wanted yet"
+	case !e.Active:
+		return felix.Down, "administratively down"
+	case len(e.Interfaces) == 0 && e.Asked:
+		return "", ""
+	case len(e.Interfaces) == 0:
+		return felix.Down, "no interface of VPP leads to it"
+	case e.Host != "":
+		if why := s.unenforced(e.Host); why != "" {
+			return felix.Down, why
+		}
+	}
+	for _, name := range e.Interfaces {
+		if health, why := s.listed(name); health != felix.Up {
+			return health, why
+		}
+	}
+	return felix.Up, ""
+}
+
+// unenforced is why a host endpoint is at no interface; "" if it is.
+func (s *session) unenforced(name string) string {
+	for _, o := range s.p.controller.Owners(acl.Owner + "note/host") {
+		for _, n := range o.Notes {
+			if n.Ref.Kind == model.KindHostEndpoint && n.Ref.Name == name && n.Reason == acl.HostNotEnforced {
+				return n.Reason
+			}
+		}
+	}
+	return ""
+}
+
+// listed is what VPP has of the access lists of an interface.
+func (s *session) listed(name string) (felix.Health, string) {
+	key := keyed.Key(&contivacl.InterfaceACLs{Interface: name})
+	keys := []string{key}
+	if lists, ok := s.p.values.Sent(key).(*contivacl.InterfaceACLs); ok {
+		for _, list := range slices.Concat(lists.Input, lists.Output) {
+			keys = append(keys, keyed.Key(&ligatoacl.ACL{Name: list}))
+		}
+	}
+	for _, key := range keys {
+		st, bad := s.p.controller.Unwell(key)
+		switch {
+		case !bad:
+		case st.State == event.Pending:
+			return felix.Down, unwell(st)
+		default:
+			return felix.Error, unwell(st)
+		}
+	}
+	return felix.Up, ""
+}
+
+// FelixStatus is the session with a Felix.
+type FelixStatus struct {
+	State     string            `json:"state"`             // what it waits for, or in-sync
+	Dialect   string            `json:"dialect,omitempty"` // how it names policies: v3.31, v3.32
+	Sequence  uint64            `json:"sequence"`          // number of its last message
+	Messages  map[string]uint64 `json:"messages,omitempty"`
+	Endpoints []FelixEndpoint   `json:"endpoints,omitempty"`
+}
+
+// FelixEndpoint is what Felix is told of an endpoint.
+type FelixEndpoint struct {
+	Name   string `json:"name"`   // "prod/web-0 eth0", or the name of a host endpoint
+	Status string `json:"status"` // up, down, error
+	Reason string `json:"reason,omitempty"`
+}
+
+// status is the session as the status command shows it.
+func (s *session) status() *FelixStatus {
+	out := &FelixStatus{State: "messages are fed by hand"}
+	if s.cfg.Driver != nil {
+		st := s.cfg.Driver.State()
+		out.State = "waiting for config_update and in_sync"
+		switch {
+		case st.InSync:
+			out.State = event.InSync.String()
+		case st.Config:
+			out.State = "waiting for in_sync"
+		}
+		out.Dialect, out.Sequence, out.Messages = st.Dialect.String(), st.Sequence, st.Messages
+	}
+	for id, at := range s.told {
+		out.Endpoints = append(out.Endpoints, FelixEndpoint{id.String(), string(at.Health), at.Reason})
+	}
+	slices.SortFunc(out.Endpoints, func(a, b FelixEndpoint) int {
+		if a.Name < b.Name {
+			return -1
+		}
+		return 1
+	})
+	return out
+}

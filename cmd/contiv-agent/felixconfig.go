@@ -1,0 +1,188 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// Where felix-driver finds its configuration, and what may stand in its place.
+const (
+	defaultDriverConfig = "/etc/contiv-agent/felix-driver.yaml"
+	envConfig           = "CONTIV_FELIX_DRIVER_CONFIG"
+	envSocket           = "CONTIV_FELIX_DRIVER_VPP_SOCKET"
+	envSim              = "CONTIV_FELIX_DRIVER_SIM"
+	envStatus           = "CONTIV_FELIX_DRIVER_STATUS_SOCKET"
+	envListen           = "CONTIV_FELIX_DRIVER_LISTEN"
+)
+
+// configHelp explains driverFile, in the manual.
+const configHelp = `The configuration is a file in YAML; all of it may be left out:
+
+    node: worker-7           name of this node (default: $NODE_NAME, or the name of the host)
+    vpp:
+      socket: /run/vpp/api.sock
+      sim: false             the embedded VPP, with an interface for each endpoint, instead
+    interfaces:              where they are not found by the node's address, the default route and routes to other nodes' pods
+      uplink: ""             to the outside
+      overlay: ""            to pods of other nodes
+      host: ""               to the node's own network stack
+    view: ""                 post-dnat: access lists see what services were translated to, as with kube-proxy or cnat; pre-dnat: they
+                             see the service's address, as with nat44. Default: pre-dnat with services, post-dnat without
+    services:                also configure Services in VPP (nat44), from these sources; none: Services are somebody else's
+      manifests: []          folders or files
+      kubeconfig: ""
+      inCluster: false
+      apiServer: ""          in place of the kubeconfig's
+    maxFrame: 268435456      bytes of the longest message
+    listen: 127.0.0.1:9191   metrics and health; none: nothing is served
+    profiling: false
+    statusSocket: auto       as of run; none: nothing is served
+    journal: auto            as of run; none: memory only
+    recheck: 0s              compare VPP with what is wanted this often
+    log: {level: info, format: text}    on standard error, which Felix passes on
+
+Environment, before the file: ` + envSocket + `, ` + envSim + `=1, ` + envStatus + `,
+` + envListen + `.
+`
+
+// driverFile is the configuration of felix-driver, as configHelp has it.
+type driverFile struct {
+	Node       string           `json:"node"`
+	VPP        driverVPP        `json:"vpp"`
+	Interfaces driverInterfaces `json:"interfaces"`
+	View       string           `json:"view"`
+	Services   driverServices   `json:"services"`
+	MaxFrame   int              `json:"maxFrame"`
+	Listen     string           `json:"listen"`
+	Profiling  bool             `json:"profiling"`
+	Status     string           `json:"statusSocket"`
+	Journal    string           `json:"journal"`
+	Recheck    string           `json:"recheck"`
+	Log        driverLog        `json:"log"`
+}
+
+type driverVPP struct {
+	Socket string `json:"socket"`
+	Sim    bool   `json:"sim"`
+}
+
+type driverInterfaces struct {
+	Uplink  string `json:"uplink"`
+	Overlay string `json:"overlay"`
+	Host    string `json:"host"`
+}
+
+type driverServices struct {
+	Manifests  []string `json:"manifests"`
+	Kubeconfig string   `json:"kubeconfig"`
+	InCluster  bool     `json:"inCluster"`
+	APIServer  string   `json:"apiServer"`
+}
+
+type driverLog struct {
+	Level  string `json:"level"`
+	Format string `json:"format"`
+}
+
+func (l driverLog) flags() *logFlags { return &logFlags{format: l.Format, level: l.Level} }
+
+// none is how the file says that something is not there, where nothing at all means a default.
+const none = "none"
+
+// loadDriver reads the configuration: the file named, by flag or environment, or the default one if it is there; then what the
+// environment says.
+func loadDriver(path string, env func(string) string) (*driverFile, error) {
+	f := &driverFile{
+		Listen: "127.0.0.1:9191", Status: auto, Journal: auto, Log: driverLog{Level: "info", Format: "text"},
+		VPP: driverVPP{Socket: "/run/vpp/api.sock"},
+	}
+	if path == "" {
+		path = env(envConfig)
+	}
+	needed := path != ""
+	if !needed {
+		path = defaultDriverConfig
+	}
+	switch content, err := os.ReadFile(path); {
+	case errors.Is(err, fs.ErrNotExist) && !needed:
+	case err != nil:
+		return nil, err
+	default:
+		if err := yaml.UnmarshalStrict(content, f); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for name, into := range map[string]*string{envSocket: &f.VPP.Socket, envStatus: &f.Status, envListen: &f.Listen} {
+		if v := env(name); v != "" {
+			*into = v
+		}
+	}
+	if v := env(envSim); v != "" {
+		on, err := strconv.ParseBool(v)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s: want 1 or 0", envSim, v)
+		}
+		f.VPP.Sim = on
+	}
+	for _, may := range []*string{&f.Listen, &f.Status, &f.Journal} {
+		if *may == none {
+			*may = ""
+		}
+	}
+	return f, nil
+}
+
+// agent is the configuration of an agent, without its Felix and without the embedded VPP.
+func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
+	cfg := agent.Config{
+		NodeName: nodeName(f.Node), Socket: f.VPP.Socket, Alone: true, Logger: log, Listen: f.Listen, Profiling: f.Profiling,
+		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim),
+	}
+	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
+	if f.MaxFrame < 0 {
+		return cfg, fmt.Errorf("maxFrame %d: must not be negative", f.MaxFrame)
+	}
+	if f.Recheck != "" {
+		every, err := time.ParseDuration(f.Recheck)
+		if err != nil {
+			return cfg, fmt.Errorf("recheck: %w", err)
+		}
+		cfg.Recheck = every
+	}
+	s := f.Services
+	cfg.NoServices = len(s.Manifests) == 0 && s.Kubeconfig == "" && !s.InCluster
+	if !cfg.NoServices {
+		from := runFlags{manifests: s.Manifests, kubeconfig: s.Kubeconfig, inCluster: s.InCluster, apiServer: s.APIServer}
+		sources, err := from.sources(log)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Sources, cfg.SessionsEvery = sources, time.Minute
+	}
+	switch f.View {
+	case "":
+		cfg.PostDNAT = cfg.NoServices
+	case "post-dnat":
+		cfg.PostDNAT = true
+	case "pre-dnat":
+	default:
+		return cfg, fmt.Errorf("view %q: must be post-dnat or pre-dnat", f.View)
+	}
+	return cfg, nil
+}
+
+// lines are those of a text that ends with a line.
+func lines(text string) iter.Seq[string] {
+	return strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n")
+}

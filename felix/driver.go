@@ -1,0 +1,233 @@
+package felix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// SourceName is the driver's name among the sources.
+const SourceName = "felix"
+
+// ErrGone is the end of a session: Felix closed a pipe. VPP stays as it is; the next driver goes on from there.
+var ErrGone = errors.New("felix is gone")
+
+// Config says how a driver is connected; In and Out are needed. The driver closes both when Run ends.
+type Config struct {
+	In    io.ReadCloser  // from Felix: file descriptor 3
+	Out   io.WriteCloser // to Felix: file descriptor 4
+	Limit int            // longest frame that is read; 0: DefaultLimit
+
+	Alive  time.Duration    // pause between signs of life; 0: 10 s, what Felix expects
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: silent
+}
+
+// Driver is one session of Felix with its dataplane driver: a source of events. What it reports is told it by Report.
+type Driver struct {
+	cfg     Config
+	log     *slog.Logger
+	started time.Time
+	reports chan Report // the latest only
+	state   atomic.Pointer[State]
+
+	// Of the goroutine that reads.
+	decoder *decoder
+	warned  map[string]struct{}
+	config  bool // a ConfigUpdate came
+	inSync  bool // an InSync came
+	now     State
+}
+
+// State is how far a session is.
+type State struct {
+	Config   bool    // Felix said its configuration
+	InSync   bool    // and that everything there is has been told
+	Dialect  Dialect // how it names policies
+	Sequence uint64  // number of the last message
+	Messages map[string]uint64
+	Skipped  uint64 // messages among them that say nothing we know
+}
+
+// NewDriver returns a session that has not begun.
+func NewDriver(cfg Config) *Driver {
+	if cfg.Alive == 0 {
+		cfg.Alive = 10 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{
+		cfg: cfg, log: cfg.Logger, started: cfg.Now(), reports: make(chan Report, 1), decoder: newDecoder(),
+		warned: map[string]struct{}{}, now: State{Messages: map[string]uint64{}},
+	}
+	d.state.Store(&State{})
+	return d
+}
+
+// State is how far the session is. It may be called from anywhere; the result must not be changed.
+func (d *Driver) State() *State { return d.state.Load() }
+
+// Report replaces what Felix is to be told of endpoints. It never waits, and must be called by one goroutine only.
+func (d *Driver) Report(r Report) {
+	select {
+	case <-d.reports:
+	default:
+	}
+	d.reports <- r
+}
+
+// Run reads what Felix says and emits it, and tells Felix what is reported, until ctx ends, Felix closes a pipe (ErrGone), or
+// something comes that is no message (a *FrameError). A driver runs once.
+func (d *Driver) Run(ctx context.Context, emit func(event.Event)) error {
+	emit(&event.SyncStatus{Source: SourceName, Status: event.WaitForReady})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.read(ctx, emit) })
+	g.Go(func() error { return d.write(ctx) })
+	g.Go(func() error { // both may be waiting for Felix
+		<-ctx.Done()
+		return errors.Join(d.cfg.In.Close(), d.cfg.Out.Close())
+	})
+	err := g.Wait()
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
+		err = fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
+}
+
+// mostTogether bounds how many messages are one event.
+const mostTogether = 1 << 16
+
+// read emits messages as they come: all that can be read without waiting together.
+func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
+	in := NewReader(d.cfg.In, d.cfg.Limit)
+	var batch []*pb.ToDataplane
+	for {
+		frame, offset := in.frame, in.offset
+		payload, err := in.Next()
+		if err != nil {
+			return ended(ctx, err)
+		}
+		messages, err := d.decoder.decode(payload)
+		if err != nil {
+			return &FrameError{frame, offset, uint64(len(payload)), fmt.Errorf("%w felix.ToDataplane: %w", ErrGarbage, err)}
+		}
+		for _, m := range messages {
+			if d.accept(frame, m) {
+				batch = append(batch, m)
+			}
+		}
+		d.now.Sequence = frame
+		if len(messages) > 0 {
+			d.now.Sequence = messages[0].SequenceNumber
+		}
+		if len(batch) < mostTogether && (in.in.Buffered() > 0 || readable(d.cfg.In)) {
+			continue
+		}
+		d.emit(emit, batch)
+		batch = nil
+	}
+}
+
+// ended is the error of a pipe that was read: ctx's, if the pipe was closed because ctx ended.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// accept counts a message, and tells whether it says something. The first of each kind that does not is worth a warning.
+func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
+	name := payloadName(m)
+	switch {
+	case name == "":
+		name = unknownPayload(m)
+		d.warn(frame, name, "unknown message skipped")
+	case !complete(m):
+		d.warn(frame, name+" without an id", "message without the name of its object skipped")
+	default:
+		d.now.Messages[name]++
+		if odd := oddEnum(m.ProtoReflect()); odd != "" {
+			d.warn(frame, odd, "unknown value kept")
+		}
+		d.config = d.config || m.GetConfigUpdate() != nil
+		d.inSync = d.inSync || m.GetInSync() != nil
+		return true
+	}
+	d.now.Messages["unknown"]++
+	d.now.Skipped++
+	return false
+}
+
+// warn says something once.
+func (d *Driver) warn(frame uint64, what, text string) {
+	if _, said := d.warned[what]; said {
+		return
+	}
+	d.warned[what] = struct{}{}
+	d.log.Warn("felix: "+text, "what", what, "frame", frame)
+}
+
+// emit passes messages on, and says when the handshake is done: nothing is programmed before.
+func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane) {
+	before := d.now
+	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.dialect
+	d.publish()
+	if len(batch) > 0 {
+		emit(&event.Dataplane{Source: SourceName, Messages: batch})
+	}
+	switch {
+	case d.now.InSync && !before.InSync:
+		d.log.Info("felix: in sync", "dialect", d.now.Dialect.String(), "sequence", d.now.Sequence)
+		emit(&event.SyncStatus{Source: SourceName, Status: event.InSync})
+	case d.now.Config && !before.Config:
+		emit(&event.SyncStatus{Source: SourceName, Status: event.ResyncInProgress})
+	}
+	if d.inSync && !d.config {
+		d.warn(d.now.Sequence, "in_sync", "in sync without a configuration: waiting for one")
+	}
+}
+
+// publish makes the state visible to others.
+func (d *Driver) publish() {
+	now := d.now
+	now.Messages = make(map[string]uint64, len(d.now.Messages))
+	for name, n := range d.now.Messages {
+		now.Messages[name] = n
+	}
+	d.state.Store(&now)
+}
+
+// readable tells whether a pipe can be read without waiting; false if that cannot be told.
+func readable(in io.Reader) bool {
+	conn, ok := in.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	ready := false
+	_ = raw.Control(func(fd uintptr) { // closed: not ready
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		ready = err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0
+	})
+	return ready
+}

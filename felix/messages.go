@@ -1,0 +1,162 @@
+package felix
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Use is what becomes of messages of a kind.
+type Use uint8
+
+// The uses.
+const (
+	Ignored Use = iota // knowingly
+	Partly             // something of it is used
+	Used
+)
+
+// String is the word in the manual.
+func (u Use) String() string { return [...]string{"ignored", "partly", "used"}[u] }
+
+// Handling says what becomes of messages of a kind.
+type Handling struct {
+	Field string // of ToDataplane's oneof
+	Use   Use
+	Text  string
+}
+
+// Handlings is what becomes of every message of the protocol, in the order of their numbers.
+func Handlings() []Handling {
+	const (
+		routing = "forwarding between nodes belongs to whoever set up VPP"
+		labels  = "labels are in the selectors' sets already"
+	)
+	return []Handling{
+		{"in_sync", Used, "with the first config_update: the first sync, VPP is compared with all there is"},
+		{"ipset_update", Used, "members become rules; replaces a set of that id"},
+		{"ipset_delta_update", Used, "rewrites the part of the rules that changes; without the set before it, the set matches as what cannot be told does"},
+		{"ipset_remove", Used, "forgets the set"},
+		{"active_profile_update", Used, "rules that decide when no policy does"},
+		{"active_profile_remove", Used, "who still has the profile is denied"},
+		{"active_policy_update", Used, "rules of a tier; staged policies are listed by status and decide nothing; untracked and pre-DNAT ones as renderer/acl says"},
+		{"active_policy_remove", Used, "who still has the policy is denied"},
+		{"host_endpoint_update", Used, "lists at the input of uplink, overlay and host interface; its status is reported"},
+		{"host_endpoint_remove", Used, "takes the lists off, and its status back"},
+		{"workload_endpoint_update", Used, "lists at the endpoint's interface; its status is reported. QoS, NAT, spoofing prefixes and BGP peers are ignored"},
+		{"workload_endpoint_remove", Used, "takes the lists off, and its status back"},
+		{"config_update", Partly, "FelixHostname names this node, FailsafeInboundHostPorts and FailsafeOutboundHostPorts are kept open; all else is for Felix's own dataplane"},
+		{"host_metadata_update", Partly, "this node's address: finds the uplink, and may always reach the node's own pods (probes)"},
+		{"ipam_pool_update", Ignored, routing},
+		{"ipam_pool_remove", Ignored, routing},
+		{"host_metadata_remove", Partly, "this node's address is gone"},
+		{"service_account_update", Ignored, labels},
+		{"service_account_remove", Ignored, labels},
+		{"namespace_update", Ignored, labels},
+		{"namespace_remove", Ignored, labels},
+		{"route_update", Partly, "LOCAL_HOST and LOCAL_TUNNEL are addresses of this node; REMOTE_WORKLOAD finds the overlay; routes themselves: " + routing},
+		{"route_remove", Partly, "the address or prefix is forgotten"},
+		{"vtep_update", Ignored, routing},
+		{"vtep_remove", Ignored, routing},
+		{"wireguard_endpoint_update", Ignored, routing},
+		{"wireguard_endpoint_remove", Ignored, routing},
+		{"global_bgp_config_update", Ignored, routing},
+		{"encapsulation", Ignored, routing},
+		{"service_update", Partly, "cluster IPs are let pass where they are dialled and judged behind the translation, in the pre-DNAT view; Services themselves are not rendered from it"},
+		{"service_remove", Partly, "the cluster IPs are forgotten"},
+		{"wireguard_endpoint_v6_update", Ignored, routing},
+		{"wireguard_endpoint_v6_remove", Ignored, routing},
+		{"host_metadata_v6_update", Partly, "as host_metadata_update, for IPv6"},
+		{"host_metadata_v6_remove", Partly, "as host_metadata_remove, for IPv6"},
+		{"host_metadata_v4v6_update", Partly, "as host_metadata_update, for both families"},
+		{"host_metadata_v4v6_remove", Partly, "as host_metadata_remove, for both families"},
+	}
+}
+
+// Manual is Handlings as a table of text, a line each.
+func Manual() string {
+	var b strings.Builder
+	for _, h := range Handlings() {
+		fmt.Fprintf(&b, "%-29s %-8s %s\n", h.Field, h.Use, h.Text)
+	}
+	return b.String()
+}
+
+// payloadName is the field of ToDataplane's oneof that a message has; "" if it is none we know.
+func payloadName(m *pb.ToDataplane) string {
+	r := m.ProtoReflect()
+	if f := r.WhichOneof(r.Descriptor().Oneofs().ByName("payload")); f != nil {
+		return string(f.Name())
+	}
+	return ""
+}
+
+// unknownPayload is the numbers of what a message without a payload has in its place: messages of a later Felix.
+func unknownPayload(m *pb.ToDataplane) string {
+	var numbers []string
+	for f := range fields(m.ProtoReflect().GetUnknown()) {
+		numbers = append(numbers, fmt.Sprint(f.number))
+	}
+	if len(numbers) == 0 {
+		return "message without a payload"
+	}
+	return "message of field " + strings.Join(numbers, ", ")
+}
+
+// complete tells whether a message has the parts without which it says nothing: its object's name. An update without its object is
+// one of an empty object.
+func complete(m *pb.ToDataplane) bool {
+	switch p := m.Payload.(type) {
+	case *pb.ToDataplane_ActiveProfileUpdate:
+		return p.ActiveProfileUpdate.GetId() != nil
+	case *pb.ToDataplane_ActiveProfileRemove:
+		return p.ActiveProfileRemove.GetId() != nil
+	case *pb.ToDataplane_ActivePolicyUpdate:
+		return p.ActivePolicyUpdate.GetId() != nil
+	case *pb.ToDataplane_ActivePolicyRemove:
+		return p.ActivePolicyRemove.GetId() != nil
+	case *pb.ToDataplane_HostEndpointUpdate:
+		if p.HostEndpointUpdate.GetId() != nil && p.HostEndpointUpdate.Endpoint == nil {
+			p.HostEndpointUpdate.Endpoint = &pb.HostEndpoint{}
+		}
+		return p.HostEndpointUpdate.GetId() != nil
+	case *pb.ToDataplane_HostEndpointRemove:
+		return p.HostEndpointRemove.GetId() != nil
+	case *pb.ToDataplane_WorkloadEndpointUpdate:
+		if p.WorkloadEndpointUpdate.GetId() != nil && p.WorkloadEndpointUpdate.Endpoint == nil {
+			p.WorkloadEndpointUpdate.Endpoint = &pb.WorkloadEndpoint{}
+		}
+		return p.WorkloadEndpointUpdate.GetId() != nil
+	case *pb.ToDataplane_WorkloadEndpointRemove:
+		return p.WorkloadEndpointRemove.GetId() != nil
+	}
+	return true
+}
+
+// oddEnum is an enum value in a message that we have no name for, where that matters: "felix.IPVersion 5"; "" if there is none.
+// They are kept: renderer/acl fails closed on what it does not know.
+func oddEnum(m protoreflect.Message) string {
+	odd := ""
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+		case f.Kind() == protoreflect.EnumKind && !f.IsList():
+			if f.Enum().Name() != "RouteType" && f.Enum().Values().ByNumber(v.Enum()) == nil {
+				odd = fmt.Sprintf("%s %d", f.Enum().FullName(), v.Enum())
+			}
+		case f.Kind() == protoreflect.MessageKind && f.IsList():
+			for i := range v.List().Len() {
+				if odd = oddEnum(v.List().Get(i).Message()); odd != "" {
+					break
+				}
+			}
+		case f.Kind() == protoreflect.MessageKind:
+			odd = oddEnum(v.Message())
+		}
+		return odd == ""
+	})
+	return odd
+}

@@ -1,0 +1,150 @@
+package felix
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// EndpointID names an endpoint of this node; of a host endpoint, only Endpoint is set.
+type EndpointID struct{ Orchestrator, Workload, Endpoint string }
+
+// Host tells whether it is a host endpoint.
+func (id EndpointID) Host() bool { return id.Orchestrator == "" && id.Workload == "" }
+
+// String is "prod/web-0 eth0", or the name of a host endpoint.
+func (id EndpointID) String() string {
+	if id.Host() {
+		return id.Endpoint
+	}
+	return id.Workload + " " + id.Endpoint
+}
+
+func (id EndpointID) compare(o EndpointID) int {
+	return cmp.Or(cmp.Compare(id.Orchestrator, o.Orchestrator), cmp.Compare(id.Workload, o.Workload), cmp.Compare(id.Endpoint, o.Endpoint))
+}
+
+// Health is the state of an endpoint, as Felix writes it.
+type Health string
+
+// The states of an endpoint.
+const (
+	Up    Health = "up"    // VPP has acknowledged all of what its policies ask for
+	Down  Health = "down"  // VPP has no interface for it, or is away; or it is administratively down
+	Error Health = "error" // VPP refuses something of it
+)
+
+// Report is what VPP has of endpoints: all there are. It must not be changed afterwards.
+type Report map[EndpointID]EndpointState
+
+// EndpointState is the state of an endpoint.
+type EndpointState struct {
+	Health Health
+	Reason string               // of Down and Error, for people
+	Sent   *pb.WorkloadEndpoint // the endpoint as Felix said it; nil: a host endpoint
+}
+
+// write tells Felix that the driver lives, and what changed since it was told last. While Felix does not read, only the latest
+// report is kept.
+func (d *Driver) write(ctx context.Context) error {
+	out := &reporter{out: NewWriter(d.cfg.Out), told: map[EndpointID]Health{}}
+	tick := time.NewTicker(d.cfg.Alive)
+	defer tick.Stop()
+	for err := out.alive(d.cfg.Now(), d.started); ; {
+		if err != nil {
+			return ended(ctx, fmt.Errorf("tell felix: %w", err))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+			err = out.alive(d.cfg.Now(), d.started)
+		case r := <-d.reports:
+			err = out.report(r)
+		}
+	}
+}
+
+// reporter writes messages with rising sequence numbers.
+type reporter struct {
+	out  *Writer
+	seq  uint64
+	told map[EndpointID]Health
+}
+
+func (r *reporter) send(m *pb.FromDataplane) error {
+	m.SequenceNumber = r.seq
+	r.seq++
+	return r.out.Write(m)
+}
+
+// alive is the sign of life.
+func (r *reporter) alive(now, started time.Time) error {
+	return r.send(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
+		IsoTimestamp: now.UTC().Format(time.RFC3339), Uptime: now.Sub(started).Seconds(),
+	}}})
+}
+
+// report sends what differs from what was sent: states that changed, then those of endpoints that are gone.
+func (r *reporter) report(now Report) error {
+	for _, id := range slices.SortedFunc(maps.Keys(now), EndpointID.compare) {
+		if at := now[id]; r.told[id] != at.Health {
+			if err := r.send(update(id, at)); err != nil {
+				return err
+			}
+			r.told[id] = at.Health
+		}
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(r.told), EndpointID.compare) {
+		if _, still := now[id]; !still {
+			if err := r.send(removal(id)); err != nil {
+				return err
+			}
+			delete(r.told, id)
+		}
+	}
+	return nil
+}
+
+func workloadID(id EndpointID) *pb.WorkloadEndpointID {
+	return &pb.WorkloadEndpointID{OrchestratorId: id.Orchestrator, WorkloadId: id.Workload, EndpointId: id.Endpoint}
+}
+
+func update(id EndpointID, at EndpointState) *pb.FromDataplane {
+	status := &pb.EndpointStatus{Status: string(at.Health)}
+	if id.Host() {
+		return &pb.FromDataplane{Payload: &pb.FromDataplane_HostEndpointStatusUpdate{
+			HostEndpointStatusUpdate: &pb.HostEndpointStatusUpdate{Id: &pb.HostEndpointID{EndpointId: id.Endpoint}, Status: status},
+		}}
+	}
+	return &pb.FromDataplane{Payload: &pb.FromDataplane_WorkloadEndpointStatusUpdate{
+		WorkloadEndpointStatusUpdate: &pb.WorkloadEndpointStatusUpdate{Id: workloadID(id), Status: status, Endpoint: untiered(at.Sent)},
+	}}
+}
+
+// untiered is an endpoint without its policies, whose names a Felix of another dialect could not read. Felix v3.31 writes the
+// rest to a file, where it is told to.
+func untiered(e *pb.WorkloadEndpoint) *pb.WorkloadEndpoint {
+	if e == nil {
+		return nil
+	}
+	return &pb.WorkloadEndpoint{
+		State: e.State, Name: e.Name, Mac: e.Mac, ProfileIds: e.ProfileIds, Ipv4Nets: e.Ipv4Nets, Ipv6Nets: e.Ipv6Nets, LocalBgpPeer: e.LocalBgpPeer,
+	}
+}
+
+func removal(id EndpointID) *pb.FromDataplane {
+	if id.Host() {
+		return &pb.FromDataplane{Payload: &pb.FromDataplane_HostEndpointStatusRemove{
+			HostEndpointStatusRemove: &pb.HostEndpointStatusRemove{Id: &pb.HostEndpointID{EndpointId: id.Endpoint}},
+		}}
+	}
+	return &pb.FromDataplane{Payload: &pb.FromDataplane_WorkloadEndpointStatusRemove{
+		WorkloadEndpointStatusRemove: &pb.WorkloadEndpointStatusRemove{Id: workloadID(id)},
+	}}
+}

@@ -1,0 +1,201 @@
+package felix
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// childEvent is one of: the driver took a round of so many messages, it said something, it said something nobody understands,
+// it is gone and nothing is left of it.
+type childEvent struct {
+	written uint64
+	message *pb.FromDataplane
+	garbage error
+	gone    error
+}
+
+// child is one life of a driver: a process, the two pipes, and the goroutines at our ends.
+type child struct {
+	pid    int
+	idle   bool // of the keeper: it has taken the last round
+	rounds chan []*pb.ToDataplane
+
+	cfg    *SupervisorConfig
+	cmd    *exec.Cmd
+	to     *os.File // our end of its fd 3
+	from   *os.File // our end of its fd 4
+	events chan<- childEvent
+}
+
+// What ends a driver's life beside the end of its process.
+var (
+	errExited      = errors.New("exited")
+	errClosedPipes = errors.New("closed its pipe")
+)
+
+// startChild starts the driver's process. All it does it says by events, and that it is gone last.
+func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEvent) (*child, error) {
+	theirIn, to, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	from, theirOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, theirIn.Close(), to.Close())
+	}
+	c := &child{rounds: make(chan []*pb.ToDataplane, 1), idle: true, cfg: &cfg, to: to, from: from, events: events}
+	output := &lineLogger{log: cfg.Logger}
+	c.cmd = exec.Command(cfg.Path) // stopped in steps: not by ctx
+	c.cmd.Env = append(os.Environ(), cfg.Env...)
+	c.cmd.Stdout, c.cmd.Stderr = output, output
+	c.cmd.ExtraFiles = []*os.File{theirIn, theirOut}        // 3 and 4
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us, and what it starts goes with it
+	c.cmd.WaitDelay = cfg.Grace                             // what it left behind may hold its output open
+	err = c.cmd.Start()
+	if err2 := errors.Join(theirIn.Close(), theirOut.Close()); err == nil {
+		err = err2
+	}
+	if err != nil {
+		return nil, errors.Join(err, to.Close(), from.Close())
+	}
+	c.pid = c.cmd.Process.Pid
+	go c.run(ctx)
+	return c, nil
+}
+
+// run lives the child's life. The keeper listens until it hears of the end, so no event waits for long.
+func (c *child) run(ctx context.Context) {
+	exited := make(chan error, 1)
+	go func() { exited <- c.cmd.Wait() }()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.write(ctx) })
+	g.Go(func() error { return c.read() })
+	g.Go(func() error { // whatever comes first ends all
+		var ended error
+		select {
+		case err := <-exited:
+			ended = fmt.Errorf("%w: %s", errExited, exitText(err))
+			_ = c.to.Close()
+		case <-ctx.Done():
+			ended = ctx.Err()
+			c.stop(exited)
+		}
+		_ = c.from.Close() // after the process: what it said last is read
+		return ended
+	})
+	c.events <- childEvent{gone: g.Wait()}
+}
+
+// stop ends the process: its pipe is closed, SIGTERM, SIGKILL.
+func (c *child) stop(exited <-chan error) {
+	_ = c.to.Close()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		timer := time.NewTimer(c.cfg.Grace)
+		select {
+		case <-exited:
+			timer.Stop()
+			return
+		case <-timer.C:
+			_ = syscall.Kill(-c.pid, signal) // it, and what it started
+		}
+	}
+	<-exited
+}
+
+func exitText(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// writeAtOnce is how many bytes are written together.
+const writeAtOnce = 64 << 10
+
+// write writes rounds as they come.
+func (c *child) write(ctx context.Context) error {
+	var seq uint64
+	var buf []byte
+	for {
+		var round []*pb.ToDataplane
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case round = <-c.rounds:
+		}
+		for i, m := range round {
+			var err error
+			numbered := pb.ToDataplane{SequenceNumber: seq, Payload: m.Payload} // m is others' as well
+			if buf, err = AppendFrame(buf, &numbered); err != nil {
+				return err
+			}
+			seq++
+			if len(buf) < writeAtOnce && i < len(round)-1 {
+				continue
+			}
+			if _, err := c.to.Write(buf); err != nil {
+				return fmt.Errorf("%w: %w", errClosedPipes, err)
+			}
+			if buf = buf[:0]; cap(buf) > keepBuffer {
+				buf = nil
+			}
+		}
+		c.events <- childEvent{written: uint64(len(round))}
+	}
+}
+
+// read reads what the driver says, to the end of its pipe.
+func (c *child) read() error {
+	in := NewReader(c.from, c.cfg.Limit)
+	for {
+		m := &pb.FromDataplane{}
+		err := in.Read(m)
+		switch {
+		case err == nil:
+			c.events <- childEvent{message: m}
+		case errors.Is(err, ErrGarbage):
+			c.events <- childEvent{garbage: err}
+		case errors.Is(err, io.EOF):
+			return errClosedPipes
+		default:
+			return err
+		}
+	}
+}
+
+// lineLogger logs what the driver prints, a line at a time. Writes come from one goroutine: its output and errors are one.
+type lineLogger struct {
+	log  *slog.Logger
+	rest []byte
+}
+
+// longestLine is what of a line is logged.
+const longestLine = 4 << 10
+
+// Write implements io.Writer; it never fails.
+func (l *lineLogger) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		line, rest, ended := bytes.Cut(p, []byte("\n"))
+		if room := longestLine - len(l.rest); room > 0 {
+			l.rest = append(l.rest, line[:min(room, len(line))]...)
+		}
+		if p = rest; ended {
+			l.log.Info("driver says", "line", string(l.rest))
+			l.rest = l.rest[:0]
+		}
+	}
+	return n, nil
+}
