@@ -33,9 +33,10 @@ var errPolicyBeyond = errors.New("beyond what Calico v3.31 converts")
 // An object that means nothing in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
 // object that should have keys has none, or not all of them.
 func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, error) {
-	policy, _ := converted.(*model.Policy)
-	if refused && policy != nil {
-		return one(encodeModelPolicy(policy))
+	if refused {
+		if kv, ok, err := encodeClosed(converted); ok {
+			return one(kv, err)
+		}
 	}
 	if u, ok := raw.(*unstructured.Unstructured); ok {
 		typed, err := typed(u)
@@ -45,8 +46,9 @@ func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, err
 		raw = typed
 	}
 	list, err := encodeTyped(raw)
-	if errors.Is(err, errPolicyBeyond) && policy != nil {
-		list, err = one(encodeModelPolicy(policy))
+	if errors.Is(err, errPolicyBeyond) && converted != nil {
+		kv, _, merr := encodeClosed(converted)
+		list, err = one(kv, merr)
 	}
 	if m, ok := raw.(metav1.Object); ok {
 		for i := range list {
@@ -74,6 +76,8 @@ func encodeTyped(raw runtime.Object) ([]KV, error) {
 		return encodeEndpointSlice(o)
 	case *networkingv1.NetworkPolicy:
 		return one(encodeNetworkPolicy(o))
+	case *networkingv1.ServiceCIDR:
+		return one(encodeServiceCIDR(o))
 	case *adminPolicy:
 		return one(o.encode())
 	case *v3Object:
@@ -106,6 +110,8 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 		into = &corev1.Service{}
 	case "discovery.k8s.io/EndpointSlice":
 		into = &discoveryv1.EndpointSlice{}
+	case "networking.k8s.io/ServiceCIDR":
+		into = &networkingv1.ServiceCIDR{}
 	case "networking.k8s.io/NetworkPolicy":
 		into = &networkingv1.NetworkPolicy{}
 	case "policy.networking.k8s.io/AdminNetworkPolicy", "policy.networking.k8s.io/BaselineAdminNetworkPolicy",
@@ -131,7 +137,7 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 func defaulted(o runtime.Object) runtime.Object {
 	m, ok := o.(metav1.Object)
 	switch p := o.(type) {
-	case *corev1.Namespace, *corev1.Node, *adminPolicy:
+	case *corev1.Namespace, *corev1.Node, *networkingv1.ServiceCIDR, *adminPolicy:
 		ok = false
 	case *v3Object:
 		ok = p.namespaced()

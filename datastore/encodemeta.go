@@ -2,12 +2,14 @@ package datastore
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math/bits"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -150,6 +152,19 @@ func encodeService(o *corev1.Service) ([]KV, error) {
 	}{metaOf(&o.ObjectMeta), o.Spec, o.Status})
 	kv.V3ResourceVersion = o.ResourceVersion
 	return one(kv, err)
+}
+
+// ServiceCIDRPrefix begins the keys of ServiceCIDRs, by name. Calico's datastore has none: its clients pass over them.
+const ServiceCIDRPrefix = "/contiv/v1/servicecidrs/"
+
+// ServiceCIDR is the value of such a key.
+type ServiceCIDR struct {
+	CIDRs []string `json:"cidrs"`
+}
+
+func encodeServiceCIDR(o *networkingv1.ServiceCIDR) (KV, error) {
+	text, err := json.Marshal(ServiceCIDR{o.Spec.CIDRs})
+	return KV{Key: ServiceCIDRPrefix + o.Name, Value: text}, err
 }
 
 // encodeEndpointSlice passes an EndpointSlice on as it is.

@@ -1,11 +1,50 @@
 package datastore
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
+
+// encodeClosed writes what is left of an object that was refused: of a policy, what isolates; of the other kinds that are not
+// refused as a whole, what was understood. ok is false for all others.
+func encodeClosed(o model.Object) (kv KV, ok bool, err error) {
+	switch o := o.(type) {
+	case *model.Policy:
+		kv, err = encodeModelPolicy(o)
+	case *model.Tier:
+		t := Tier{DefaultAction: string(o.DefaultAction)}
+		if o.Order.Set {
+			t.Order = &o.Order.Value
+		}
+		kv, err = value(Key{Kind: KeyTier, Name: o.Name}, t)
+	case *model.NetworkSet:
+		kv, err = value(Key{Kind: KeyNetworkSet, Name: o.Name}, NetworkSet{
+			Nets: texts(o.Nets), Labels: o.Labels, ProfileIDs: o.Profiles,
+		})
+	case *model.HostEndpoint:
+		h := HostEndpoint{Name: o.Interface, Labels: o.Labels, ProfileIDs: o.Profiles}
+		for _, a := range o.Addrs {
+			if a.Is4() {
+				h.ExpectedIPv4Addrs = append(h.ExpectedIPv4Addrs, a.String())
+			} else {
+				h.ExpectedIPv6Addrs = append(h.ExpectedIPv6Addrs, a.String())
+			}
+		}
+		for _, p := range o.Ports {
+			h.Ports = append(h.Ports, EndpointPort{Name: p.Name, Protocol: Protocol(strconv.Itoa(int(p.Protocol))), Port: p.Port})
+		}
+		if o.ID.Node == "" {
+			return KV{}, true, fmt.Errorf("HostEndpoint %s: spec.node: is missing", o.ID.Name)
+		}
+		kv, err = value(Key{Kind: KeyHostEndpoint, Node: o.ID.Node, Name: o.ID.Name}, h)
+	default:
+		return KV{}, false, nil
+	}
+	return kv, true, err
+}
 
 // encodeModelPolicy writes a policy as the model has it: of the kinds, and of the kinds of rules, that Calico v3.31 does not
 // convert, and of objects that were refused and fail closed.

@@ -33,6 +33,9 @@ type Change struct {
 	Object model.Object
 	Err    error  // names the object and the field; from a manifest also file and line, so it can be shown alone
 	Origin string // file:line or API server resource; for messages
+	// Keys is the object as Calico's datastore has it ([]datastore.KV: every key it has, in order), from a source that was
+	// asked for it; nil: it has none. It may be there without Object, and beside Err.
+	Keys any
 }
 
 // Sync is the state of a source.

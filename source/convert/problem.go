@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,12 @@ func (e *Error) Text(show func(Problem) string) string {
 		b.WriteString(show(p))
 	}
 	return b.String()
+}
+
+// Unsupported tells that all there is to say against an object is that no data plane here can do what it asks for: others can.
+func Unsupported(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && !slices.ContainsFunc(e.Problems, func(p Problem) bool { return !strings.HasPrefix(p.Why, "is not supported") })
 }
 
 // problems collects what is wrong with one object.

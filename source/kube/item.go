@@ -1,12 +1,14 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
@@ -18,10 +20,15 @@ type item struct {
 	ref               model.Ref
 	object            model.Object // nil if it means nothing to a data plane, or if refused; a refused policy has both
 	err               error        // why it was refused
+	keys              []datastore.KV
 }
 
-// transform is a cache.TransformFunc from API objects to items; items pass unchanged, as informers demand.
-func transform(obj any) (any, error) {
+// transform makes a cache.TransformFunc from API objects to items; items pass unchanged, as informers demand.
+func transform(keys bool) cache.TransformFunc {
+	return func(obj any) (any, error) { return newItem(obj, keys) }
+}
+
+func newItem(obj any, keys bool) (any, error) {
 	switch o := obj.(type) {
 	case *item, cache.DeletedFinalStateUnknown:
 		return o, nil
@@ -34,13 +41,25 @@ func transform(obj any) (any, error) {
 		it := &item{ref: ref}
 		it.Name, it.Namespace, it.ResourceVersion = meta.GetName(), meta.GetNamespace(), meta.GetResourceVersion()
 		it.object, it.err = convert.Object(o)
+		if keys {
+			it.encode(o)
+		}
 		return it, nil
 	}
 	return nil, fmt.Errorf("kube: %T is not an object this source asks for", obj)
 }
 
+// encode writes the object as the datastore has it. What cannot be written is refused, and may serve this agent all the same.
+func (it *item) encode(raw runtime.Object) {
+	var err error
+	it.keys, err = datastore.Encode(raw, it.object, it.err != nil && !convert.Unsupported(it.err))
+	if it.err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
+		it.err = err
+	}
+}
+
 // absent tells that there is nothing to be known of the object: it is not there, or means nothing.
-func (it *item) absent() bool { return it == nil || (it.object == nil && it.err == nil) }
+func (it *item) absent() bool { return it == nil || (it.object == nil && it.err == nil && len(it.keys) == 0) }
 
 // same tells that two versions of an object mean the same.
 func same(a, b *item) bool {
@@ -50,7 +69,7 @@ func same(a, b *item) bool {
 	case (a.err == nil) != (b.err == nil), a.err != nil && a.err.Error() != b.err.Error():
 		return false
 	}
-	return model.Equal(a.object, b.object)
+	return model.Equal(a.object, b.object) && datastore.Equal(a.keys, b.keys)
 }
 
 // change is the step to an object's new version.
@@ -58,6 +77,9 @@ func (it *item) change(ref model.Ref) event.Change {
 	c := event.Change{Ref: ref, Origin: "API server"}
 	if !it.absent() {
 		c.Object, c.Err = it.object, it.err
+		if len(it.keys) > 0 {
+			c.Keys = it.keys
+		}
 	}
 	return c
 }

@@ -57,9 +57,13 @@ func resources(c kubernetes.Interface) []resource {
 }
 
 // informer makes a shared informer for r whose store holds items. health hears the result of every request, by its verb; client
-// is the one the requests go through.
-func (r *resource) informer(client any, health func(verb string, err error)) cache.SharedIndexInformer {
-	selected := func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = r.labels, r.fields }
+// is the one the requests go through. With keys items have those as well, and nothing is left out.
+func (r *resource) informer(client any, keys bool, health func(verb string, err error)) cache.SharedIndexInformer {
+	selected := func(o *metav1.ListOptions) {
+		if !keys {
+			o.LabelSelector, o.FieldSelector = r.labels, r.fields
+		}
+	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			selected(&o)
@@ -76,7 +80,7 @@ func (r *resource) informer(client any, health func(verb string, err error)) cac
 	}
 	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, 0, cache.Indexers{})
 	// Both fail only on an informer that runs already.
-	_ = i.SetTransform(transform)
+	_ = i.SetTransform(transform(keys))
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has heard of it
 	return i
 }

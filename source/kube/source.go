@@ -45,6 +45,9 @@ type Config struct {
 	// "tiers.crd.projectcalico.org". What they deny is then not denied. Every other kind that is served has to be read: without
 	// the right to, the source is not in sync.
 	IgnorePolicyKinds []string
+	// Keys makes the source write every object as Calico's datastore has it, too (event.Change.Keys). It then asks for all
+	// Services and EndpointSlices, not only for those that are proxied.
+	Keys              bool
 	Batch             time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
 	Logger            *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
@@ -206,7 +209,7 @@ func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface
 func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
 	r.without = make(chan struct{})
-	inf := r.informer(client, func(verb string, err error) {
+	inf := r.informer(client, s.cfg.Keys, func(verb string, err error) {
 		if apierrors.IsForbidden(err) {
 			err = &forbidden{verb, r, err}
 		}

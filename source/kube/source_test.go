@@ -401,7 +401,7 @@ func TestFakeClientset(t *testing.T) {
 func TestTombstone(t *testing.T) {
 	s := New(Config{})
 	ctx := t.Context()
-	it, err := transform(service("web", "10.96.0.10", 80))
+	it, err := newItem(service("web", "10.96.0.10", 80), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +414,7 @@ func TestTombstone(t *testing.T) {
 // Heartbeats end in the handler: they do not wake the loop, which would have nothing to do.
 func TestHeartbeat(t *testing.T) {
 	node := func(version string) any {
-		it, err := transform(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}})
+		it, err := newItem(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,27 +429,27 @@ func TestHeartbeat(t *testing.T) {
 }
 
 func TestTransform(t *testing.T) {
-	it, err := transform(&corev1.Node{
+	it, err := newItem(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "7", ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
 		Status:     corev1.NodeStatus{Images: make([]corev1.ContainerImage, 50)},
-	})
+	}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if i := it.(*item); i.ManagedFields != nil || i.Name != "n" || i.ResourceVersion != "7" || i.object == nil {
 		t.Errorf("item %+v", i)
 	}
-	if again, err := transform(it); err != nil || again != it {
+	if again, err := newItem(it, false); err != nil || again != it {
 		t.Errorf("transforming an item: %v, %v", again, err)
 	}
-	if _, err := transform(&corev1.Secret{}); err == nil {
+	if _, err := newItem(&corev1.Secret{}, false); err == nil {
 		t.Error("a Secret is accepted")
 	}
 }
 
 func TestBatch(t *testing.T) {
 	v := func(port int32) *item {
-		it, err := transform(service("web", "10.96.0.10", port))
+		it, err := newItem(service("web", "10.96.0.10", port), false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if p := parse("f.yaml", data); len(p.entries) != 2*services {
+		if p := parse("f.yaml", data, false); len(p.entries) != 2*services {
 			b.Fatalf("%d objects", len(p.entries))
 		}
 	}

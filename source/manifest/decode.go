@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
@@ -39,6 +41,7 @@ type entry struct {
 	object model.Object
 	err    error
 	origin string // file:line
+	keys   any    // []datastore.KV, where they are asked for
 	syntax bool   // the piece does not parse: what it may have said before is unknown, not gone
 }
 
@@ -47,11 +50,12 @@ type parsed struct {
 	entries  []entry
 	warnings []string       // one sentence each, with position
 	ignored  map[string]int // kinds the agent does not read, with how many there are
+	withKeys bool
 }
 
-// parse reads every document of a file.
-func parse(file string, data []byte) *parsed {
-	p := &parsed{ignored: map[string]int{}}
+// parse reads every document of a file, and writes objects as keys if they are asked for.
+func parse(file string, data []byte, withKeys bool) *parsed {
+	p := &parsed{ignored: map[string]int{}, withKeys: withKeys}
 	for _, d := range split(file, data) {
 		values, err := d.values()
 		if err != nil {
@@ -247,10 +251,12 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	var err error
 	if gv.Version == k.Version {
 		var unknown []string
+		raw := p.raw(tree)
 		e.object, unknown, err = k.Decode(tree)
 		for _, path := range unknown {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored", pos.doc.origin(pos.line(path)), ref, path))
 		}
+		err = e.encode(raw, err)
 	} else {
 		err = &convert.Error{Ref: ref, Problems: []convert.Problem{{
 			Field: "apiVersion", Why: "must be " + k.GroupVersion().String(), Value: strconv.Quote(gv.String()),
@@ -259,9 +265,37 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	if err != nil {
 		e.err = p.located(pos, err)
 	}
-	if e.object != nil || err != nil {
+	if e.object != nil || err != nil || e.keys != nil {
 		p.entries = append(p.entries, e)
 	}
+}
+
+// raw is a copy of an object, before it is decoded, if it is to be written as keys.
+func (p *parsed) raw(tree map[string]any) *unstructured.Unstructured {
+	if !p.withKeys {
+		return nil
+	}
+	u := &unstructured.Unstructured{}
+	if text, err := json.Marshal(tree); err != nil || json.Unmarshal(text, &u.Object) != nil {
+		return nil // decoding it will say why
+	}
+	return u
+}
+
+// encode writes an object as the datastore has it; err is what decoding said. What cannot be written is refused, and may
+// serve an agent all the same.
+func (e *entry) encode(raw *unstructured.Unstructured, err error) error {
+	if raw == nil {
+		return err
+	}
+	keys, kerr := datastore.Encode(raw, e.object, err != nil && !convert.Unsupported(err))
+	if len(keys) > 0 {
+		e.keys = keys
+	}
+	if err == nil && !errors.Is(kerr, datastore.ErrNotEncoded) {
+		return kerr
+	}
+	return err
 }
 
 // located puts the position in front of an error of conversion, and in front of each further field on another line.

@@ -33,7 +33,7 @@ func Load(paths ...string) ([]event.Change, error) {
 			err = errors.Join(err, ferr)
 			continue
 		}
-		read = append(read, parse(display(f), data))
+		read = append(read, parse(display(f), data, false))
 	}
 	return merge(read), err
 }
@@ -135,7 +135,7 @@ func merge(files []*parsed) []event.Change {
 			origin, again := first[e.ref]
 			if !again {
 				first[e.ref] = e.origin
-				out = append(out, event.Change{Ref: e.ref, Object: e.object, Err: e.err, Origin: e.origin})
+				out = append(out, event.Change{Ref: e.ref, Object: e.object, Err: e.err, Origin: e.origin, Keys: e.keys})
 				continue
 			}
 			out = append(out, event.Change{

@@ -112,7 +112,7 @@ func TestParse(t *testing.T) {
 		{"host names", "f.yaml", "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: FQDN}\n", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if d := cmp.Diff(c.want, strings.Join(say(parse(c.file, []byte(c.text))), "|")); d != "" {
+			if d := cmp.Diff(c.want, strings.Join(say(parse(c.file, []byte(c.text), false)), "|")); d != "" {
 				t.Errorf("(- want, + got)\n%s", d)
 			}
 		})
@@ -121,7 +121,7 @@ func TestParse(t *testing.T) {
 
 func TestParseCountsAndWarns(t *testing.T) {
 	p := parse("f.yaml", []byte("{apiVersion: apps/v1, kind: Deployment}\n---\n{apiVersion: apps/v1, kind: Deployment}\n---\n"+
-		"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports:\n  - port: 80\n    protcol: UDP\n"))
+		"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports:\n  - port: 80\n    protcol: UDP\n"), false)
 	if d := cmp.Diff(map[string]int{"apps/v1 Deployment": 2}, p.ignored); d != "" {
 		t.Error(d)
 	}
@@ -211,7 +211,7 @@ func TestLoadIsOrderFree(t *testing.T) {
 }
 
 func TestErrorCarriesConversion(t *testing.T) {
-	p := parse("f.yaml", []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"))
+	p := parse("f.yaml", []byte("apiVersion: v1\nkind: Service\nmetadata: {name: a}\n"), false)
 	e, ok := p.entries[0].err.(*Error)
 	if !ok || e.File != "f.yaml" || e.Line != 1 {
 		t.Fatalf("error %#v", p.entries[0].err)

@@ -41,7 +41,7 @@ func TestPolicies(t *testing.T) {
 		},
 		{"a service account", "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}\n", "+ ServiceAccount default/a @f.yaml:1"},
 	} {
-		if got := strings.Join(say(parse("f.yaml", []byte(c.text))), "|"); got != c.want {
+		if got := strings.Join(say(parse("f.yaml", []byte(c.text), false)), "|"); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Stdin    io.Reader     // what "-" reads; nil: os.Stdin
 	Watch    bool          // go on after the first reading and follow changes of files and folders
 	Debounce time.Duration // how long files must be quiet before they are read again; 0: 50 ms
+	Keys     bool          // write every object as Calico's datastore has it, too (event.Change.Keys)
 	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -122,7 +123,7 @@ func (t *tree) read(path string, cfg *Config, touched bool) (again bool) {
 	if err != nil {
 		f.parsed = unreadable(path, err)
 	} else {
-		f.parsed = parse(display(path), data)
+		f.parsed = parse(display(path), data, cfg.Keys)
 	}
 	if old != nil {
 		f.parsed.keep(old.parsed)
@@ -161,7 +162,7 @@ func (p *parsed) keep(before *parsed) {
 	}
 	kept := 0
 	for _, e := range before.entries {
-		if e.object != nil && !here[e.ref] {
+		if (e.object != nil || e.keys != nil) && !here[e.ref] {
 			p.entries = append(p.entries, e)
 			kept++
 		}
@@ -207,5 +208,7 @@ func same(a, b event.Change) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false
 	}
-	return model.Equal(a.Object, b.Object)
+	x, _ := a.Keys.([]datastore.KV)
+	y, _ := b.Keys.([]datastore.KV)
+	return model.Equal(a.Object, b.Object) && datastore.Equal(x, y)
 }
