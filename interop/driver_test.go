@@ -1,0 +1,253 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// story is a real Felix whose dataplane driver is ours.
+type story struct {
+	*stage
+	vpp    *simulated
+	driver string // the program Felix starts
+	config string // its file
+	socket string // where it tells its status
+}
+
+// newStory has a Typha that knows the namespace prod, and a driver that is not yet started.
+func newStory(t *testing.T) *story {
+	t.Helper()
+	dir := t.TempDir()
+	s := &story{
+		stage: newStage(t), vpp: newSimulated(t), driver: filepath.Join(dir, "contiv-felix-driver"),
+		config: filepath.Join(dir, "driver.yaml"), socket: filepath.Join(dir, "status.sock"),
+	}
+	file := fmt.Sprintf("node: %s\nvpp: {socket: %s}\ninterfaces: {uplink: %s, overlay: %s, host: %s}\n"+
+		"statusSocket: %s\nlisten: none\njournal: none\nlog: {level: debug}\n",
+		node1, s.vpp.socket, cni.Uplink, cni.Overlay, cni.Host, s.socket)
+	if err := os.WriteFile(s.config, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(product(t), s.driver); err != nil {
+		t.Fatal(err)
+	}
+	allow := []object{{"action": "allow"}}
+	s.put("/calico/v1/policy/profile/kns.prod/rules", object{"inbound_rules": allow, "outbound_rules": allow})
+	return s
+}
+
+// run starts Felix, and with it the driver.
+func (s *story) run() { s.t.Helper(); s.start(s.driver, "CONTIV_FELIX_DRIVER_CONFIG="+s.config) }
+
+// pod adds a pod to the VPP and to the datastore.
+func (s *story) pod(name, addr string) {
+	s.t.Helper()
+	s.vpp.plumb(name, addr)
+	s.put(podKey("prod/"+name), podValue(addr, map[string]string{"app": name}))
+}
+
+// admit is a policy that lets only some pods dial a pod's port 80.
+func (s *story) admit(policy, pod string, clients ...string) {
+	s.t.Helper()
+	s.put(policyKeyOf("prod/knp.default."+policy), object{
+		"namespace": "prod", "order": 1000, "selector": fmt.Sprintf("app == '%s'", pod), "types": []string{"ingress"},
+		"inbound_rules": []object{{
+			"action": "allow", "protocol": "tcp", "dst_ports": []int{80},
+			"src_selector": fmt.Sprintf("app in { '%s' }", strings.Join(clients, "', '")),
+		}},
+	})
+}
+
+// up waits until Felix's datastore says that a pod's endpoint is up.
+func (s *story) up(names ...string) {
+	s.t.Helper()
+	for _, name := range names {
+		s.reported(fmt.Sprintf(podStatus, "prod%2f"+name), "up")
+	}
+}
+
+// forget removes all statuses from Felix's datastore, so that what is there afterwards is new.
+func (s *story) forget() {
+	s.t.Helper()
+	if _, err := s.store.Delete(context.Background(), "/calico/felix/", clientv3.WithPrefix()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// gone waits until Felix has ended, and its driver with it.
+func (s *story) gone() {
+	s.t.Helper()
+	_ = s.felix.Wait() // however it ends
+	eventually(s.t, "the driver ends with its Felix", func() error {
+		dirs, err := filepath.Glob("/proc/[0-9]*/exe")
+		if err != nil {
+			return err
+		}
+		for _, link := range dirs {
+			raw, err := os.ReadFile(filepath.Join(filepath.Dir(link), "cmdline"))
+			if err == nil && strings.HasPrefix(string(raw), s.driver) {
+				return errors.New("it still runs: " + filepath.Dir(link))
+			}
+		}
+		return nil
+	})
+}
+
+// TestFelixDrivesUs is the life of a node under a real Felix.
+func TestFelixDrivesUs(t *testing.T) {
+	s := newStory(t)
+	s.pod("web", "10.1.1.2")
+	s.pod("client", "10.1.1.3")
+	s.pod("other", "10.1.1.4")
+	s.admit("web", "web", "client")
+	s.inSync()
+	open := []try{{"client", "web", 80, true}, {"other", "web", 80, true}, {"client", "web", 81, true}}
+	shut := []try{{"client", "web", 80, true}, {"other", "web", 80, false}, {"client", "web", 81, false}, {"web", "other", 80, true}}
+	s.vpp.now("before a Felix is there", open...)
+
+	s.run()
+	s.vpp.eventually("the policy is enforced", shut...)
+	s.up("web", "client", "other")
+	s.processStatus()
+
+	// Updates flow.
+	s.admit("web", "web", "client", "other")
+	s.vpp.eventually("the policy admits another", try{"other", "web", 80, true}, try{"other", "web", 81, false})
+	s.admit("web", "web", "client")
+	s.vpp.eventually("and no longer", shut...)
+	s.pod("late", "10.1.1.5")
+	s.up("late")
+	s.vpp.now("a late pod is under the policy", try{"late", "web", 80, false}, try{"late", "other", 80, true})
+	s.remove(podKey("prod/late"))
+	s.reported(fmt.Sprintf(podStatus, "prod%2flate"), "")
+	s.vpp.unplumb("late")
+
+	// A connection, and what VPP holds.
+	syn, fate := s.vpp.dial("client", "web", 80)
+	if !s.vpp.delivered(fate, "web") {
+		t.Fatalf("%s: %v", syn, fate.Hops)
+	}
+	held := s.vpp.lists()
+	goesOn := func(what string) {
+		t.Helper()
+		if got := s.vpp.lists(); got != held {
+			t.Fatalf("%s: VPP holds\n%s\nbefore:\n%s", what, got, held)
+		}
+		s.vpp.now(what, shut...)
+		reply := syn.Reply()
+		if fate := s.vpp.Send(cni.PodInterface(podID("web")), reply); !s.vpp.delivered(fate, "client") {
+			t.Fatalf("%s: the reply of a connection does not pass: %v", what, fate.Hops)
+		}
+	}
+
+	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
+		s.felix.Signal(how)
+		s.gone()
+		goesOn("Felix is gone by " + how.String())
+		s.vpp.ClearLog()
+		s.forget()
+		s.run()
+		s.up("web", "client", "other")
+		goesOn("Felix is back after " + how.String())
+		if n := s.vpp.Writes(); n != 0 {
+			t.Fatalf("Felix is back, nothing has changed, and VPP was written %d times: %v", n, s.vpp.written())
+		}
+	}
+
+	// VPP restarts under the driver: everything comes back.
+	s.forget()
+	s.vpp.Restart()
+	s.vpp.eventually("VPP is back, and so are its lists", shut...)
+	eventually(t, "VPP holds what it held", func() error {
+		if got := s.vpp.lists(); got != held {
+			return errors.New(got)
+		}
+		return nil
+	})
+
+	// What went while Felix was away is gone when it is back.
+	s.felix.Signal(syscall.SIGKILL)
+	s.gone()
+	s.remove(policyKeyOf("prod/knp.default.web"))
+	s.run()
+	s.vpp.eventually("the policy is gone", open...)
+	s.up("web", "client", "other")
+}
+
+// TestFelixRestartsItself: a change of encapsulation makes Felix end and start again; VPP is to stay as it is.
+func TestFelixRestartsItself(t *testing.T) {
+	s := newStory(t)
+	s.pod("web", "10.1.1.2")
+	s.pod("client", "10.1.1.3")
+	s.pod("other", "10.1.1.4")
+	s.admit("web", "web", "client")
+	s.inSync()
+	s.run()
+	shut := []try{{"client", "web", 80, true}, {"other", "web", 80, false}}
+	s.vpp.eventually("the policy is enforced", shut...)
+	s.up("web", "client", "other")
+	held := s.vpp.lists()
+	s.vpp.ClearLog()
+
+	s.put("/calico/v1/ipam/v4/pool/10.1.0.0-16", object{"cidr": "10.1.0.0/16", "vxlan_mode": "Always", "masquerade": true})
+	s.gone()
+	s.vpp.now("Felix ended because of a new pool", shut...)
+	s.forget()
+	s.run()
+	s.up("web", "client", "other")
+	s.vpp.now("and is back", shut...)
+	if got := s.vpp.lists(); got != held {
+		t.Errorf("VPP holds\n%s\nbefore:\n%s", got, held)
+	}
+	if n := s.vpp.Writes(); n != 0 {
+		t.Errorf("VPP was written %d times: %v", n, s.vpp.written())
+	}
+}
+
+// TestFelixHostEndpoint: a host endpoint's policy, and its status.
+func TestFelixHostEndpoint(t *testing.T) {
+	s := newStory(t)
+	s.pod("web", "10.1.1.2")
+	s.put("/calico/v1/host/"+node1+"/endpoint/uplink", object{"name": cni.Uplink, "labels": object{"role": "edge"}})
+	s.put(policyKeyOf("no-telnet"), object{
+		"order": 10, "selector": "role == 'edge'", "types": []string{"ingress"}, "apply_on_forward": true,
+		"inbound_rules": []object{{"action": "deny", "protocol": "tcp", "dst_ports": []int{23}}, {"action": "allow"}},
+	})
+	s.inSync()
+	s.run()
+	s.up("web")
+	s.reported(fmt.Sprintf(hostStatus, "uplink"), "up")
+	outside := func(port uint16, want bool) error {
+		s.vpp.port++
+		p := tcp("203.0.113.9", s.vpp.port, "10.1.1.2", port)
+		if fate := s.vpp.Send(cni.Uplink, p); s.vpp.delivered(fate, "web") != want {
+			return fmt.Errorf("%s: it is to pass: %v; its way: %v", p, want, fate.Hops)
+		}
+		return nil
+	}
+	eventually(t, "the host endpoint's policy", func() error { return errors.Join(outside(23, false), outside(80, true)) })
+	s.remove("/calico/v1/host/" + node1 + "/endpoint/uplink")
+	eventually(t, "no host endpoint", func() error { return outside(23, true) })
+	s.reported(fmt.Sprintf(hostStatus, "uplink"), "")
+}
+
+func (s *story) processStatus() {
+	s.t.Helper()
+	eventually(s.t, "the process's status", func() error {
+		all, err := s.status()
+		if err == nil && all[processStatus] == "" {
+			err = fmt.Errorf("not among %v", all)
+		}
+		return err
+	})
+}
