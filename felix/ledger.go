@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -32,8 +34,8 @@ func (k thingKey) compare(o thingKey) int {
 type thing struct {
 	update *pb.ToDataplane // as it is; nil: it is gone
 	remove *pb.ToDataplane // how to say that it is gone
-	told   bool            // the driver knows of it, in some version
-	dirty  bool            // and not in this one
+	told   *pb.ToDataplane // what the driver knows of it; nil: nothing
+	dirty  bool            // it was not told since it changed
 }
 
 // setThing is a set of addresses.
@@ -175,7 +177,7 @@ func (l *ledger) restart() {
 			delete(l.things, key)
 			continue
 		}
-		t.told, t.dirty = false, true
+		t.told, t.dirty = nil, true
 		l.dirty = append(l.dirty, key)
 	}
 	for id, s := range l.sets {
@@ -236,8 +238,10 @@ func (l *ledger) early() []*pb.ToDataplane {
 		return nil
 	}
 	l.dirty = slices.DeleteFunc(l.dirty, func(k thingKey) bool { return k == key })
-	m, _ := l.tell(key)
-	return []*pb.ToDataplane{m}
+	if m, _ := l.tell(key); m != nil {
+		return []*pb.ToDataplane{m}
+	}
+	return nil
 }
 
 // tell is the message that brings the driver up to date with one thing, which counts as told then; nil: there is none.
@@ -252,13 +256,17 @@ func (l *ledger) tell(key thingKey) (m *pb.ToDataplane, gone bool) {
 		return m, gone
 	}
 	t := l.things[key]
-	m, gone = t.update, t.update == nil
-	if gone && t.told {
-		m = t.remove
-	}
-	t.told, t.dirty = true, false
-	if gone {
+	t.dirty = false
+	switch {
+	case t.update == nil:
 		delete(l.things, key)
+		if t.told != nil {
+			m = t.remove
+		}
+		return m, true
+	case t.told != nil && proto.Equal(t.told, t.update): // there and back
+		return nil, false
 	}
-	return m, gone
+	t.told = t.update
+	return t.update, false
 }

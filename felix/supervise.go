@@ -2,7 +2,6 @@ package felix
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -110,7 +109,9 @@ func (s *Supervisor) SetNode(enforce.Node) {}
 func (s *Supervisor) Resync() {}
 
 // Cause knows nothing: what stands in VPP is the driver's.
-func (s *Supervisor) Cause(string, bool, int, int) (enforce.Cause, bool) { return enforce.Cause{}, false }
+func (s *Supervisor) Cause(string, bool, int, int) (enforce.Cause, bool) {
+	return enforce.Cause{}, false
+}
 
 // Status is how it stands with the driver. It may be called from anywhere.
 func (s *Supervisor) Status() *SupervisorStatus { return s.status.Load() }
@@ -121,7 +122,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer close(s.done)
 	k := &keeper{
 		cfg: s.cfg, ledger: newLedger(), batches: s.batches, publish: s.status.Store,
-		events: make(chan childEvent), pause: time.NewTimer(0),
+		events: make(chan childEvent), pause: time.NewTimer(0), next: s.cfg.MinPause,
 		now: SupervisorStatus{Path: s.cfg.Path, Endpoints: map[EndpointID]Health{}},
 	}
 	defer k.pause.Stop()
@@ -149,11 +150,7 @@ func (k *keeper) run(ctx context.Context) error {
 		k.report()
 		select {
 		case <-ctx.Done():
-			k.pause.Stop()
-			for k.child != nil {
-				k.take(<-k.events)
-			}
-			k.report()
+			k.stop()
 			return ctx.Err()
 		case batch := <-k.batches:
 			for _, m := range batch {
@@ -165,6 +162,19 @@ func (k *keeper) run(ctx context.Context) error {
 			k.take(ev)
 		}
 	}
+}
+
+// stop waits for the end of the driver, and of what it says.
+func (k *keeper) stop() {
+	for k.child != nil {
+		select {
+		case <-k.batches: // nobody is told any more
+		case ev := <-k.events:
+			k.take(ev)
+		}
+	}
+	k.pause.Stop()
+	k.report()
 }
 
 // configured puts what the calculation does not know into a configuration.
@@ -221,12 +231,8 @@ func (k *keeper) ended(why error) {
 func (k *keeper) take(ev childEvent) {
 	switch {
 	case ev.gone != nil:
-		stopping := errors.Is(ev.gone, context.Canceled)
 		k.child = nil
 		k.ended(ev.gone)
-		if stopping {
-			k.pause.Stop()
-		}
 	case ev.written > 0:
 		k.child.idle = true
 		k.now.Sequence += ev.written

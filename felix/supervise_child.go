@@ -79,39 +79,42 @@ func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEv
 func (c *child) run(ctx context.Context) {
 	exited := make(chan error, 1)
 	go func() { exited <- c.cmd.Wait() }()
+	var exit error
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.write(ctx) })
 	g.Go(func() error { return c.read() })
 	g.Go(func() error { // whatever comes first ends all
-		var ended error
+		ended := errExited
 		select {
-		case err := <-exited:
-			ended = fmt.Errorf("%w: %s", errExited, exitText(err))
+		case exit = <-exited:
 			_ = c.to.Close()
 		case <-ctx.Done():
 			ended = ctx.Err()
-			c.stop(exited)
+			exit = c.stop(exited)
 		}
-		_ = c.from.Close() // after the process: what it said last is read
-		return ended
+		// What it started goes with it, and may hold the pipe open; what it said last is read.
+		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+		return errors.Join(ended, c.from.SetReadDeadline(time.Now().Add(c.cfg.Grace)))
 	})
-	c.events <- childEvent{gone: g.Wait()}
+	err := g.Wait()
+	_, _ = c.to.Close(), c.from.Close()
+	c.events <- childEvent{gone: fmt.Errorf("%w (%s)", err, exitText(exit))}
 }
 
-// stop ends the process: its pipe is closed, SIGTERM, SIGKILL.
-func (c *child) stop(exited <-chan error) {
+// stop ends the process: its pipe is closed, SIGTERM, SIGKILL. It returns how it ended.
+func (c *child) stop(exited <-chan error) error {
 	_ = c.to.Close()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		timer := time.NewTimer(c.cfg.Grace)
 		select {
-		case <-exited:
+		case err := <-exited:
 			timer.Stop()
-			return
+			return err
 		case <-timer.C:
 			_ = syscall.Kill(-c.pid, signal) // it, and what it started
 		}
 	}
-	<-exited
+	return <-exited
 }
 
 func exitText(err error) string {

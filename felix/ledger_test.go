@@ -1,0 +1,190 @@
+package felix
+
+import (
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	"github.com/contiv-agent/contiv-agent/datastore"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// flushes are what a calculation sends on its way through states of Felix's own tests: there and back, and there again.
+func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
+	t.Helper()
+	var lists []struct {
+		UseNodeResources bool
+		RouteSource      string
+		Steps            []struct {
+			KVs []struct {
+				Key, Value string
+				Deleted    bool
+			}
+		}
+	}
+	f, err := os.Open(filepath.Join("..", "datastore", "testdata", "felix-calc.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&lists)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lists[list%len(lists)]
+	g := calc.New(calc.Config{Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs"})
+	feed := datastore.NewFeed(g)
+	known := map[string]bool{}
+	for range 2 {
+		for _, step := range l.Steps {
+			for _, kv := range step.KVs {
+				value := []byte(kv.Value)
+				if kv.Deleted {
+					value = nil
+				}
+				u, err := datastore.Decode(kv.Key, value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				feed.Apply(u)
+				known[kv.Key] = true
+			}
+			g.InSync()
+			out = append(out, g.Flush())
+		}
+		for key := range known {
+			u, _ := datastore.Decode(key, nil)
+			feed.Apply(u)
+		}
+		out = append(out, g.Flush())
+	}
+	return out[:len(out)-1]
+}
+
+// TestLedger tells drivers what a calculation says in rounds at random times, and starts drivers anew at random times. Nothing a
+// driver could not follow is told, and in the end it knows what it would if it had been told everything at once.
+func TestLedger(t *testing.T) {
+	for seed := range 37 * 8 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 0))
+		l, direct, driver := newLedger(), mirror.New(), mirror.New()
+		round := func() {
+			if due := l.due(); due {
+				driver.Apply(l.round(), true)
+			}
+			driver.Check(t, fmt.Sprint("seed ", seed))
+		}
+		for _, flush := range flushes(t, seed) {
+			direct.Apply(flush, false)
+			for _, m := range flush {
+				l.take(m)
+			}
+			switch rng.IntN(4) {
+			case 0:
+				round()
+			case 1:
+				driver = mirror.New()
+				l.restart()
+			}
+		}
+		round()
+		if diff := cmp.Diff(direct.Dump(), driver.Dump()); diff != "" || driver.InSyncs != 1 {
+			t.Fatalf("seed %d: %d times in sync (-direct +by rounds):\n%s", seed, driver.InSyncs, diff)
+		}
+		if l.due() || l.behind() > 0 {
+			t.Fatalf("seed %d: after a round %d things are due", seed, l.behind())
+		}
+	}
+}
+
+func member(i int) string { return fmt.Sprintf("10.%d.%d.%d/32", i>>16&255, i>>8&255, i&255) }
+
+func setUpdate(id string, members ...string) *pb.ToDataplane {
+	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetUpdate{IpsetUpdate: &pb.IPSetUpdate{Id: id, Members: members, Type: pb.IPSetUpdate_NET}}}
+}
+
+func setDelta(id string, added, removed []string) *pb.ToDataplane {
+	d := &pb.IPSetDeltaUpdate{Id: id, AddedMembers: added, RemovedMembers: removed}
+	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}}
+}
+
+func setRemove(id string) *pb.ToDataplane {
+	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: id}}}
+}
+
+// What a driver is told of a set is as short as it can be.
+func TestLedgerOfSets(t *testing.T) {
+	text := func(ms []*pb.ToDataplane) (out []string) {
+		for _, m := range ms {
+			switch p := m.Payload.(type) {
+			case *pb.ToDataplane_IpsetUpdate:
+				out = append(out, fmt.Sprint("update ", p.IpsetUpdate.Id, p.IpsetUpdate.Members))
+			case *pb.ToDataplane_IpsetDeltaUpdate:
+				out = append(out, fmt.Sprint("delta ", p.IpsetDeltaUpdate.Id, p.IpsetDeltaUpdate.AddedMembers, p.IpsetDeltaUpdate.RemovedMembers))
+			case *pb.ToDataplane_IpsetRemove:
+				out = append(out, "remove "+p.IpsetRemove.Id)
+			}
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name  string
+		takes []*pb.ToDataplane
+		want  []string
+	}{
+		{"nothing", nil, nil},
+		{"comes", []*pb.ToDataplane{setDelta("s", []string{"d"}, nil)}, []string{"delta s[d] []"}},
+		{"comes and goes", []*pb.ToDataplane{setDelta("s", []string{"d"}, nil), setDelta("s", nil, []string{"d"})}, nil},
+		{"goes and comes", []*pb.ToDataplane{setDelta("s", nil, []string{"a"}), setDelta("s", []string{"a"}, nil)}, nil},
+		{"twice", []*pb.ToDataplane{setDelta("s", []string{"d"}, nil), setDelta("s", []string{"e"}, []string{"a"})}, []string{"delta s[d e] [a]"}},
+		{"nearly all", []*pb.ToDataplane{setDelta("s", []string{"d"}, []string{"a", "b"})}, []string{"update s[c d]"}},
+		{"anew", []*pb.ToDataplane{setDelta("s", []string{"d"}, nil), setUpdate("s", "x"), setDelta("s", []string{"y"}, nil)}, []string{"update s[x y]"}},
+		{"gone", []*pb.ToDataplane{setDelta("s", []string{"d"}, nil), setRemove("s")}, []string{"remove s"}},
+		{"gone and back", []*pb.ToDataplane{setRemove("s"), setUpdate("s", "a", "b", "c")}, []string{"update s[a b c]"}},
+		{"there and gone", []*pb.ToDataplane{setUpdate("n", "a"), setRemove("n")}, nil},
+		{"unknown", []*pb.ToDataplane{setDelta("n", []string{"a"}, nil), setRemove("n")}, nil},
+	} {
+		l := newLedger()
+		l.take(inSync(0))
+		l.take(setUpdate("s", "a", "b", "c"))
+		l.round()
+		for _, m := range c.takes {
+			l.take(m)
+		}
+		if got := text(l.round()); !slices.Equal(got, c.want) {
+			t.Errorf("%s: told %q, want %q", c.name, got, c.want)
+		}
+		if got := text(l.round()); len(got) > 0 {
+			t.Errorf("%s: told again %q", c.name, got)
+		}
+	}
+}
+
+// However long a driver does not read, what waits for it is bounded by what there is.
+func TestLedgerIsBounded(t *testing.T) {
+	l := newLedger()
+	l.take(inSync(0))
+	l.take(setUpdate("s", member(0)))
+	l.round()
+	for i := range 50_000 {
+		l.take(setDelta("s", []string{member(i + 1)}, []string{member(i)}))
+		l.take(setUpdate(fmt.Sprint("n", i%10), member(i)))
+		if i%3 == 0 {
+			l.take(setRemove(fmt.Sprint("n", i%10)))
+		}
+	}
+	if s := l.sets["s"]; len(l.sets) > 11 || l.behind() > 11 || len(s.members) != 1 || len(s.delta) > 2 {
+		t.Errorf("%d sets, %d to tell, one of %d members and %d changes", len(l.sets), l.behind(), len(s.members), len(s.delta))
+	}
+}
