@@ -162,7 +162,7 @@ func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
 		d.warn(frame, name+" without an id", "message without the name of its object skipped")
 	default:
 		d.now.Messages[name]++
-		if odd := oddEnum(m.ProtoReflect()); odd != "" {
+		if odd := oddEnum(m); odd != "" {
 			d.warn(frame, odd, "unknown value kept")
 		}
 		d.config = d.config || m.GetConfigUpdate() != nil

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/reflect/protoreflect"
-
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -136,27 +134,29 @@ func complete(m *pb.ToDataplane) bool {
 	return true
 }
 
-// oddEnum is an enum value in a message that we have no name for, where that matters: "felix.IPVersion 5"; "" if there is none.
-// They are kept: renderer/acl fails closed on what it does not know.
-func oddEnum(m protoreflect.Message) string {
-	odd := ""
-	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case f.IsMap():
-		case f.Kind() == protoreflect.EnumKind && !f.IsList():
-			if f.Enum().Name() != "RouteType" && f.Enum().Values().ByNumber(v.Enum()) == nil {
-				odd = fmt.Sprintf("%s %d", f.Enum().FullName(), v.Enum())
-			}
-		case f.Kind() == protoreflect.MessageKind && f.IsList():
-			for i := range v.List().Len() {
-				if odd = oddEnum(v.List().Get(i).Message()); odd != "" {
-					break
-				}
-			}
-		case f.Kind() == protoreflect.MessageKind:
-			odd = oddEnum(v.Message())
+// oddEnum is an enum value in a message that we have no name for, where that matters: "IP version 5"; "" if there is none. Such a
+// value is kept: renderer/acl fails closed on what it does not know.
+func oddEnum(m *pb.ToDataplane) string {
+	switch p := m.Payload.(type) {
+	case *pb.ToDataplane_IpsetUpdate:
+		if t := p.IpsetUpdate.GetType(); pb.IPSetUpdate_IPSetType_name[int32(t)] == "" {
+			return fmt.Sprintf("type %d of a set", t)
 		}
-		return odd == ""
-	})
-	return odd
+	case *pb.ToDataplane_ActivePolicyUpdate:
+		return oddRule(p.ActivePolicyUpdate.GetPolicy().GetInboundRules(), p.ActivePolicyUpdate.GetPolicy().GetOutboundRules())
+	case *pb.ToDataplane_ActiveProfileUpdate:
+		return oddRule(p.ActiveProfileUpdate.GetProfile().GetInboundRules(), p.ActiveProfileUpdate.GetProfile().GetOutboundRules())
+	}
+	return ""
+}
+
+func oddRule(lists ...[]*pb.Rule) string {
+	for _, rules := range lists {
+		for _, r := range rules {
+			if v := r.GetIpVersion(); pb.IPVersion_name[int32(v)] == "" {
+				return fmt.Sprintf("IP version %d of a rule", v)
+			}
+		}
+	}
+	return ""
 }

@@ -20,7 +20,7 @@ func NewStream(cfg Config, override event.Located, driver Driver) *Processor {
 	p := New(cfg, driver)
 	p.stream = &stream{
 		p: p, override: override, endpoints: map[endpointID]*streamed{}, nodes: map[string][]netip.Addr{}, own: map[netip.Prefix]struct{}{},
-		remote: map[netip.Prefix]struct{}{}, services: map[model.ServiceID][]netip.Prefix{}, dirty: true,
+		local: map[netip.Prefix]struct{}{}, remote: map[netip.Prefix]struct{}{}, services: map[model.ServiceID][]netip.Prefix{}, dirty: true,
 	}
 	return p
 }
@@ -36,6 +36,7 @@ type stream struct {
 	endpoints map[endpointID]*streamed
 	nodes     map[string][]netip.Addr            // addresses of nodes
 	own       map[netip.Prefix]struct{}          // routes to this node itself
+	local     map[netip.Prefix]struct{}          // routes to workloads of this node
 	remote    map[netip.Prefix]struct{}          // routes to workloads of other nodes
 	services  map[model.ServiceID][]netip.Prefix // cluster IPs
 
@@ -168,6 +169,7 @@ func (s *stream) setRoute(text string, types felix.RouteType) {
 		return
 	}
 	s.mark(s.own, dst.Masked(), types&(felix.RouteType_LOCAL_HOST|felix.RouteType_LOCAL_TUNNEL) != 0 && dst.IsSingleIP())
+	s.mark(s.local, dst.Masked(), types&felix.RouteType_LOCAL_WORKLOAD != 0)
 	s.mark(s.remote, dst.Masked(), types&felix.RouteType_REMOTE_WORKLOAD != 0)
 }
 
@@ -319,7 +321,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	}
 	slices.Sort(ask.Names)
 	ask.Names = slices.Compact(ask.Names)
-	ask.Remote = slices.SortedFunc(maps.Keys(s.remote), netip.Prefix.Compare)
+	ask.Remote = sortedNets(s.remote)
 	return ask
 }
 
@@ -349,9 +351,16 @@ func (s *stream) fill(n *enforce.Node) {
 		}
 	}
 	n.Addrs = sorted(n.Addrs)
+	if len(s.p.told.hosts) > 0 { // nobody else asks
+		n.Near = sortedNets(s.local)
+	}
 	for _, list := range s.services {
 		n.Frontends = append(n.Frontends, list...)
 	}
 	slices.SortFunc(n.Frontends, netip.Prefix.Compare)
 	n.Frontends = slices.Compact(n.Frontends)
+}
+
+func sortedNets(set map[netip.Prefix]struct{}) []netip.Prefix {
+	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
 }
