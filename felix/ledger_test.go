@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -73,10 +74,14 @@ func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
 	return out[:len(out)-1]
 }
 
-// TestLedger tells drivers what a calculation says in rounds at random times, and starts drivers anew at random times. Nothing a
+// TestLedger (CONTIV_CASES times) tells drivers what a calculation says in rounds at random times, and starts drivers anew at random times. Nothing a
 // driver could not follow is told, and in the end it knows what it would if it had been told everything at once.
 func TestLedger(t *testing.T) {
-	for seed := range 37 * 8 {
+	seeds := 37
+	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
+		seeds = n
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(uint64(seed), 0))
 		l, direct, driver := newLedger(), mirror.New(), mirror.New()
 		round := func() {

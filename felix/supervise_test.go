@@ -1,0 +1,355 @@
+package felix
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// supervised is a driver of a kind under a supervisor.
+type supervised struct {
+	*Supervisor
+	t      *testing.T
+	record string
+	log    *lockedBuffer
+	stop   func()
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+func supervise(t *testing.T, kind string) *supervised {
+	t.Helper()
+	s := &supervised{t: t, record: filepath.Join(t.TempDir(), "record"), log: &lockedBuffer{}}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Supervisor = NewSupervisor(SupervisorConfig{
+		Path: self, Env: []string{envDriver + "=" + kind, envRecord + "=" + s.record}, Parameters: map[string]string{"FelixHostname": "n1"},
+		Grace: 200 * time.Millisecond, MinPause: time.Millisecond, MaxPause: 10 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("run: %v", err)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// wait waits until the state is as wanted.
+func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(s.Status()); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("waited in vain until %s: %+v\n%s", what, s.Status(), s.log)
+		}
+	}
+}
+
+func told(st *SupervisorStatus) bool { return st.InSync && st.Behind == 0 && st.PID != 0 }
+
+// tellAll tells what a calculation sent, and returns the state a driver has then.
+func (s *supervised) tellAll(list int) *mirror.Mirror {
+	direct := mirror.New()
+	for _, flush := range flushes(s.t, list) {
+		direct.Apply(flush, false)
+		for _, m := range flush {
+			s.OnUpdate(m)
+		}
+		s.Apply()
+	}
+	return direct
+}
+
+// lives are what each life of the driver heard.
+func (s *supervised) lives() (out []*mirror.Mirror) {
+	s.t.Helper()
+	files, err := filepath.Glob(s.record + ".*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, name := range files {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		m, r := mirror.New(), NewReader(bytes.NewReader(content), 0)
+		for seq := uint64(0); ; seq++ {
+			msg := &pb.ToDataplane{}
+			if r.Read(msg) != nil {
+				break
+			}
+			if msg.SequenceNumber != seq {
+				s.t.Errorf("message %d has number %d", seq, msg.SequenceNumber)
+			}
+			if seq == 0 && msg.GetConfigUpdate().GetConfig()["FelixHostname"] != "n1" {
+				s.t.Errorf("the first message is %v, want the configuration with the node's name", msg)
+			}
+			m.Apply([]*pb.ToDataplane{msg}, true)
+		}
+		m.Check(s.t, filepath.Base(name))
+		out = append(out, m)
+	}
+	return out
+}
+
+func withHostname(dump []string) []string {
+	for i, line := range dump {
+		if strings.HasPrefix(line, "Config ") {
+			dump[i] = "Config"
+		}
+	}
+	return dump
+}
+
+func TestSupervisedDriverFollows(t *testing.T) {
+	s := supervise(t, "follows")
+	direct := s.tellAll(4)
+	s.wait("it was told everything", told)
+	s.wait("it said that it lives", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Uptime == 1 })
+	workloads := 0
+	for key := range direct.Things {
+		if strings.HasPrefix(key, "WorkloadEndpoint ") {
+			workloads++
+		}
+	}
+	s.wait("endpoints are as it says", func(st *SupervisorStatus) bool {
+		up := 0
+		for _, health := range st.Endpoints {
+			if health == Up {
+				up++
+			}
+		}
+		return up == workloads && len(st.Endpoints) >= workloads
+	})
+	s.stop()
+	if lives := s.lives(); len(lives) != 1 || lives[0].InSyncs != 1 {
+		t.Errorf("%d lives", len(lives))
+	} else if diff := cmp.Diff(withHostname(direct.Dump()), withHostname(lives[0].Dump())); diff != "" {
+		t.Errorf("(-wanted +heard):\n%s", diff)
+	}
+	if st := s.Status(); st.Starts != 1 || st.PID != 0 || !strings.Contains(st.Trouble, "exit status 0") {
+		t.Errorf("%+v: want one start, and an end in order", st)
+	}
+	if !strings.Contains(s.log.String(), "a driver that follows") {
+		t.Errorf("log lacks what the driver printed:\n%s", s.log)
+	}
+}
+
+// A driver that ends while it is told is started anew, and told everything again.
+func TestSupervisedDriverCrashes(t *testing.T) {
+	s := supervise(t, "crashes")
+	s.tellAll(4)
+	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 5 })
+	s.stop()
+	if lives := s.lives(); len(lives) < 5 {
+		t.Errorf("%d lives", len(lives))
+	}
+	if !strings.Contains(s.log.String(), "exit status 3") || strings.Contains(s.log.String(), strings.Repeat("enough ", 1000)) {
+		t.Errorf("log lacks the exit status, or has a line without end")
+	}
+}
+
+func TestSupervisedDriverIsKilled(t *testing.T) {
+	s := supervise(t, "follows")
+	direct := s.tellAll(7)
+	heard := func(st *SupervisorStatus) bool { return told(st) && st.Alive == "now" }
+	for range 3 {
+		s.wait("it heard everything", heard)
+		pid := s.Status().PID
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		s.wait("it is another one", func(st *SupervisorStatus) bool { return heard(st) && st.PID != pid })
+	}
+	s.stop()
+	lives := s.lives()
+	if len(lives) != 4 {
+		t.Errorf("%d lives", len(lives))
+	}
+	for i, m := range lives {
+		if diff := cmp.Diff(withHostname(direct.Dump()), withHostname(m.Dump())); diff != "" {
+			t.Errorf("life %d (-wanted +heard):\n%s", i, diff)
+		}
+	}
+}
+
+// A driver that does not read is not waited for, and costs no more than what there is. Stopping it takes SIGKILL.
+func TestSupervisedDriverNeverReads(t *testing.T) {
+	s := supervise(t, "never reads")
+	s.OnUpdate(inSync(0))
+	for i := range 20_000 {
+		s.OnUpdate(setUpdate(fmt.Sprint("s:", i%50), strings.Repeat("x", 1000)+strconv.Itoa(i)))
+		s.Apply()
+	}
+	s.wait("it is behind", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Behind > 0 })
+	if st := s.Status(); st.Behind > 50 {
+		t.Errorf("behind by %d: want at most what there is", st.Behind)
+	}
+	pid := s.Status().PID
+	s.stop()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d: %v, want none", pid, err)
+	}
+	if st := s.Status(); !strings.Contains(st.Trouble, "killed") {
+		t.Errorf("it ended with %q", st.Trouble)
+	}
+}
+
+func TestSupervisedDriverTalksNonsense(t *testing.T) {
+	s := supervise(t, "talks nonsense")
+	s.tellAll(4)
+	s.wait("it was told everything", told)
+	s.wait("what it said was understood", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Unknown == 2 })
+	if st := s.Status(); st.Starts != 1 {
+		t.Errorf("started %d times", st.Starts)
+	}
+}
+
+func TestSupervisedDriverLies(t *testing.T) {
+	s := supervise(t, "lies")
+	s.tellAll(4)
+	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 3 })
+	if st := s.Status(); !strings.Contains(st.Trouble, ErrOversized.Error()) {
+		t.Errorf("trouble %q", st.Trouble)
+	}
+}
+
+// What a driver started goes with it, though it holds its pipes and its output open.
+func TestSupervisedDriverLeavesSomebodyBehind(t *testing.T) {
+	s := supervise(t, "leaves somebody behind")
+	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 2 })
+	s.stop()
+	content, err := os.ReadFile(s.record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range strings.Fields(string(content)) {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if dead(pid) {
+			continue
+		}
+		t.Errorf("process %d lives", pid)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// dead tells whether a process is gone, or waits for whoever inherited it to notice.
+func dead(pid int) bool {
+	for range 1000 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
+}
+
+func TestSupervisedDriverIsNotThere(t *testing.T) {
+	s := NewSupervisor(SupervisorConfig{Path: filepath.Join(t.TempDir(), "none"), MinPause: time.Millisecond, MaxPause: time.Millisecond})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	x := &supervised{Supervisor: s, t: t, log: &lockedBuffer{}}
+	x.wait("it is said", func(st *SupervisorStatus) bool { return strings.Contains(st.Trouble, "no such file") })
+	s.OnUpdate(inSync(0))
+	s.Apply()
+	cancel()
+	<-ended
+	s.OnUpdate(inSync(0))
+	s.Apply() // nobody listens, and nobody waits
+}
+
+// TestSupervisorLeavesNothing starts and stops drivers of all kinds and counts what is left: CONTIV_CASES of them.
+func TestSupervisorLeavesNothing(t *testing.T) {
+	cycles := 12
+	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
+		cycles = n
+	}
+	kinds := []string{"follows", "follows", "exits", "talks nonsense", "lies", "crashes"}
+	one := func(i int) {
+		s := supervise(t, kinds[i%len(kinds)])
+		if i%3 > 0 {
+			s.tellAll(i)
+		}
+		if i%3 > 1 {
+			s.wait("it was started", func(st *SupervisorStatus) bool { return st.Starts > 0 })
+		}
+		s.stop()
+		if pid := s.Status().PID; pid != 0 {
+			t.Errorf("cycle %d: process %d is left", i, pid)
+		}
+	}
+	one(2) // what is opened once, and stays
+	goroutines, files, processes := left(t)
+	for i := range cycles {
+		one(i)
+	}
+	for range 1000 {
+		if g, f, p := left(t); g <= goroutines && f <= files && p <= processes {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	g, f, p := left(t)
+	t.Errorf("after %d cycles: goroutines %d → %d, descriptors %d → %d, processes %d → %d", cycles, goroutines, g, files, f, processes, p)
+}
+
+// left counts goroutines, open files and children of this process.
+func left(t *testing.T) (goroutines, files, processes int) {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tasks {
+		children, _ := os.ReadFile(name)
+		processes += len(strings.Fields(string(children)))
+	}
+	return runtime.NumGoroutine(), len(fds), processes
+}
