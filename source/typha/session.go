@@ -1,0 +1,152 @@
+package typha
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// messageLimit bounds one message of a server: a thousand KVs, of which one may be a large Service or EndpointSlice.
+const messageLimit = 256 << 20
+
+// Errors of a server that cannot be followed.
+var (
+	// ErrProtocol is a message that must not come then.
+	ErrProtocol = errors.New("unexpected message")
+	// ErrSyncer is a server that does not tell the keys we want.
+	ErrSyncer = errors.New("server tells other keys")
+	// errNoHello is a server that hung up on our hello, as one does that finds something wrong with it.
+	errNoHello = errors.New("server hung up on the hello")
+)
+
+// session is one connection to a server.
+type session struct {
+	cfg  *Config
+	conn net.Conn
+	raw  *bufio.Reader // what the server sends, as it comes: it outlives decoders
+	enc  *wire.Encoder
+	dec  *wire.Decoder
+}
+
+// open connects and says hello. The connection ends with ctx.
+func open(ctx context.Context, cfg *Config, addr string, syncer wire.SyncerType, modern bool) (*session, wire.ServerHello, error) {
+	s := &session{cfg: cfg}
+	var hello wire.ServerHello
+	dialing, cancel := context.WithTimeout(ctx, cfg.DialWithin)
+	defer cancel()
+	conn, err := cfg.Dial(dialing, addr)
+	if err != nil {
+		return nil, hello, err
+	}
+	s.conn = conn
+	if !cfg.TLS.off() {
+		tlsCfg, err := cfg.TLS.config()
+		if err == nil {
+			secured := tls.Client(conn, tlsCfg)
+			s.conn, err = secured, secured.HandshakeContext(dialing)
+		}
+		if err != nil {
+			_ = conn.Close()
+			return nil, hello, fmt.Errorf("TLS with %s: %w", addr, err)
+		}
+	}
+	if hello, err = s.hello(syncer, modern); err != nil {
+		_ = s.conn.Close()
+		return nil, hello, fmt.Errorf("hello to %s: %w", addr, err)
+	}
+	return s, hello, nil
+}
+
+func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, error) {
+	s.raw, s.enc = bufio.NewReaderSize(s.conn, 64<<10), wire.NewEncoder(s.conn)
+	s.dec = wire.NewDecoder(s.raw, messageLimit)
+	hello := wire.ClientHello{
+		Hostname: s.cfg.Hostname, Info: "contiv-agent", Version: s.cfg.Version, SyncerType: syncer,
+		SupportsDecoderRestart: !s.cfg.Plain, SupportsModernPolicyKeys: modern, ClientConnID: 1,
+	}
+	if !s.cfg.Plain {
+		hello.SupportedCompressionAlgorithms = []string{wire.Snappy}
+	}
+	if err := s.say(hello); err != nil {
+		return wire.ServerHello{}, err
+	}
+	m, err := s.read(s.cfg.HelloWithin)
+	if err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errNoHello
+		}
+		return wire.ServerHello{}, err
+	}
+	answer, ok := m.(wire.ServerHello)
+	switch {
+	case !ok:
+		return answer, fmt.Errorf("%w: %T in place of a hello", ErrProtocol, m)
+	case answer.SyncerType != syncer && (answer.SyncerType != "" || syncer != wire.Felix):
+		return answer, fmt.Errorf("%w: %q, not %q", ErrSyncer, answer.SyncerType, syncer)
+	case !answer.SupportsNodeResourceUpdates:
+		return answer, fmt.Errorf("%w: it has no Node resources (version %s)", ErrSyncer, answer.Version)
+	}
+	return answer, nil
+}
+
+// read returns the next message, if it comes in time.
+func (s *session) read(within time.Duration) (wire.Message, error) {
+	if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return nil, err
+	}
+	return s.dec.Decode()
+}
+
+func (s *session) say(m wire.Message) error {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(s.cfg.WriteWithin)); err != nil {
+		return err
+	}
+	return s.enc.Encode(m)
+}
+
+// follow hands on KVs and statuses until the connection ends; the error says why.
+func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(wire.Status)) error {
+	defer context.AfterFunc(ctx, func() { _ = s.conn.Close() })()
+	defer s.conn.Close()
+	for {
+		m, err := s.read(s.cfg.SilentFor)
+		if err != nil {
+			return err
+		}
+		switch m := m.(type) {
+		case wire.KVs:
+			kvs(m.KVs)
+		case wire.SyncStatus:
+			status(m.SyncStatus)
+		case wire.Ping:
+			err = s.say(wire.Pong{PingTimestamp: m.Timestamp, PongTimestamp: time.Now()})
+		case wire.DecoderRestart:
+			err = s.restart(m)
+		default:
+			err = fmt.Errorf("%w: %T", ErrProtocol, m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// restart begins a new stream; the server waits for our ACK before it sends any of it.
+func (s *session) restart(m wire.DecoderRestart) error {
+	switch m.CompressionAlgorithm {
+	case "":
+		s.dec = wire.NewDecoder(s.raw, messageLimit)
+	case wire.Snappy:
+		s.dec = wire.NewDecoder(wire.NewSnappyReader(s.raw), messageLimit)
+	default:
+		return fmt.Errorf("%w: compression %q", ErrProtocol, m.CompressionAlgorithm)
+	}
+	return s.say(wire.ACK{})
+}
