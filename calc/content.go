@@ -3,6 +3,7 @@ package calc
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -12,6 +13,32 @@ import (
 type network4 uint64
 
 func network4Of(c cidr) network4 { return network4(c.lo&0xffffffff<<8 | uint64(c.bits)) }
+
+// appendTo appends the text, as member's.
+func (n network4) appendTo(buf []byte) []byte {
+	at := len(buf)
+	buf = slices.Grow(buf, 20)[:at+20] // an octet is written as four bytes, of which some may be too many
+	for _, shift := range [...]uint8{32, 24, 16, 8, 0} {
+		o := &octets[byte(n>>shift)]
+		*(*[4]byte)(buf[at:]) = o.text
+		at += int(o.n)
+		buf[at] = "//..."[shift/8]
+		at++
+	}
+	return buf[:at-1]
+}
+
+// octets are the numbers a byte can be, as texts.
+var octets = func() (all [256]struct {
+	text [4]byte
+	n    uint8
+},
+) {
+	for i := range all {
+		all[i].n = uint8(copy(all[i].text[:], strconv.Itoa(i)))
+	}
+	return all
+}()
 
 func (n network4) cidr() cidr { return cidr{lo: 0xffff<<32 | uint64(n>>8), bits: uint8(n)} }
 

@@ -1,83 +1,115 @@
 package calc
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
-// idSet is a set of handles. Most label values are held by one or two things, a few by all: small sets are a slice,
-// large ones a map of 64 neighbours each, as those that are held by many are given out in a row. The zero value is empty.
+// idSet is a set of handles. Most label values are held by one or two things, a few by all: small sets are a list, large
+// ones have a word for each block of 64 neighbours, as those that are held by many are given out in a row. The zero value is
+// empty.
 type idSet struct {
 	few  []uint32
-	many map[uint32]uint64 // by handle / 64, never zero
-	n    int32             // in many
+	many *blocks
+}
+
+// blocks is a large set: the numbers of blocks, sorted, and a word for each, which is never zero.
+type blocks struct {
+	numbers []uint32
+	words   []uint64
+	n       int
 }
 
 const idSetFew = 8
 
-func (s *idSet) len() int { return len(s.few) + int(s.n) }
+func (s *idSet) len() int {
+	if s.many != nil {
+		return s.many.n
+	}
+	return len(s.few)
+}
 
 func (s *idSet) has(id uint32) bool {
-	if s.many != nil {
-		return s.many[id/64]>>(id%64)&1 != 0
+	if b := s.many; b != nil {
+		i, ok := b.find(id)
+		return ok && b.words[i]>>(id%64)&1 != 0
 	}
-	for _, x := range s.few {
-		if x == id {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.few, id)
 }
 
 func (s *idSet) add(id uint32) {
 	switch {
-	case s.has(id):
 	case s.many != nil:
-		s.addMany(id)
+		s.many.add(id)
+	case slices.Contains(s.few, id):
 	case len(s.few) < idSetFew:
 		s.few = append(s.few, id)
 	default:
-		s.many = map[uint32]uint64{}
+		s.many = &blocks{}
 		for _, x := range s.few {
-			s.addMany(x)
+			s.many.add(x)
 		}
 		s.few = nil
-		s.addMany(id)
+		s.many.add(id)
 	}
 }
 
-func (s *idSet) addMany(id uint32) {
-	s.many[id/64] |= 1 << (id % 64)
-	s.n++
-}
-
 func (s *idSet) remove(id uint32) {
-	if s.many != nil {
-		if !s.has(id) {
-			return
-		}
-		if s.many[id/64] &^= 1 << (id % 64); s.many[id/64] == 0 {
-			delete(s.many, id/64)
-		}
-		if s.n--; s.n == 0 {
+	if b := s.many; b != nil {
+		if b.remove(id); b.n == 0 {
 			s.many = nil
 		}
 		return
 	}
-	for i, x := range s.few {
-		if x == id {
-			s.few[i] = s.few[len(s.few)-1]
-			s.few = s.few[:len(s.few)-1]
-			return
-		}
+	if i := slices.Index(s.few, id); i >= 0 {
+		s.few[i] = s.few[len(s.few)-1]
+		s.few = s.few[:len(s.few)-1]
 	}
 }
 
-// each calls f with every member; f must not change the set.
+// each calls f with every member, those of a large set in order; f must not change the set.
 func (s *idSet) each(f func(uint32)) {
 	for _, x := range s.few {
 		f(x)
 	}
-	for block, word := range s.many {
-		for ; word != 0; word &= word - 1 {
-			f(block*64 + uint32(bits.TrailingZeros64(word)))
+	if s.many == nil {
+		return
+	}
+	for i, word := range s.many.words {
+		for base := s.many.numbers[i] * 64; word != 0; word &= word - 1 {
+			f(base + uint32(bits.TrailingZeros64(word)))
 		}
+	}
+}
+
+// find returns the place of the block of id, or the one it would have. Handles are mostly new ones: the last block first.
+func (b *blocks) find(id uint32) (place int, ok bool) {
+	block := id / 64
+	if last := len(b.numbers) - 1; last < 0 || b.numbers[last] < block {
+		return last + 1, false
+	}
+	return slices.BinarySearch(b.numbers, block)
+}
+
+func (b *blocks) add(id uint32) {
+	i, ok := b.find(id)
+	if !ok {
+		b.numbers, b.words = slices.Insert(b.numbers, i, id/64), slices.Insert(b.words, i, 0)
+	}
+	if bit := uint64(1) << (id % 64); b.words[i]&bit == 0 {
+		b.words[i] |= bit
+		b.n++
+	}
+}
+
+func (b *blocks) remove(id uint32) {
+	i, ok := b.find(id)
+	bit := uint64(1) << (id % 64)
+	if !ok || b.words[i]&bit == 0 {
+		return
+	}
+	b.n--
+	if b.words[i] &^= bit; b.words[i] == 0 {
+		b.numbers, b.words = slices.Delete(b.numbers, i, i+1), slices.Delete(b.words, i, i+1)
 	}
 }

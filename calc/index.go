@@ -32,6 +32,7 @@ type labelIndex struct {
 	view           view // scratch
 	added, removed []uint32
 	next           []uint32
+	scanned        []uint32 // matches of the kind scanned last
 	ids            []uint32
 	key            []byte
 }
@@ -44,7 +45,7 @@ const noKind = 0
 // kind is what items with equal labels and parents have in common.
 type kind struct {
 	key     kindKey
-	matches []uint32 // selectors, sorted
+	matches []uint32 // selectors, sorted; never changed, only replaced: kinds share it
 	items   []uint32
 }
 
@@ -331,7 +332,10 @@ func (x *labelIndex) rescan(n uint32) {
 	k := &x.kinds[n]
 	x.added, x.removed = diffSorted(k.matches, x.next, x.added[:0], x.removed[:0])
 	if len(x.added)+len(x.removed) > 0 {
-		k.matches = slices.Clone(x.next)
+		if !slices.Equal(x.next, x.scanned) { // pods that come one after the other often match the same
+			x.scanned = slices.Clone(x.next)
+		}
+		k.matches = x.scanned
 	}
 }
 
@@ -362,6 +366,7 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 	}
 	x.selectors[s].sel = sel
 	x.anchor(s)
+	var lists sharing
 	last, lastMatched := kindKey(""), false
 	x.candidates(s, func(n uint32) {
 		k := &x.kinds[n]
@@ -375,7 +380,7 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 		if !lastMatched {
 			return
 		}
-		k.matches, _ = insertSorted(k.matches, s)
+		k.matches = lists.insert(k.matches, s)
 		for _, h := range k.items {
 			match(h)
 		}
@@ -384,10 +389,11 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 
 // dropSelector forgets selector s, and calls match with each item that matched it, once.
 func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
+	var lists sharing
 	x.candidates(s, func(n uint32) {
 		k := &x.kinds[n]
 		var was bool
-		if k.matches, was = removeSorted(k.matches, s); was {
+		if k.matches, was = lists.remove(k.matches, s); was {
 			for _, h := range k.items {
 				match(h)
 			}

@@ -191,21 +191,3 @@ func (v *view) hasKey(k *labelKey) bool {
 	}
 	return false
 }
-
-// insertSorted adds id to a sorted list; it reports false if it was there.
-func insertSorted(list []uint32, id uint32) ([]uint32, bool) {
-	i, found := slices.BinarySearch(list, id)
-	if found {
-		return list, false
-	}
-	return slices.Insert(list, i, id), true
-}
-
-// removeSorted is the inverse of insertSorted.
-func removeSorted(list []uint32, id uint32) ([]uint32, bool) {
-	i, ok := slices.BinarySearch(list, id)
-	if !ok {
-		return list, false
-	}
-	return slices.Delete(list, i, i+1), true
-}

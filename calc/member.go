@@ -109,35 +109,72 @@ func protocolName(p model.Protocol) string {
 	return "tcp"
 }
 
-// texts renders members in a stable order. The texts of a large set are parts of one string.
-func texts(list []member) []string {
-	if len(list) == 0 {
+// memberList is members of one set, each once, in any order.
+type memberList struct {
+	v4   []network4 // nearly always all of them
+	rest []member
+}
+
+func (l *memberList) add(m member) {
+	if m.proto == 0 && !m.v6 {
+		l.v4 = append(l.v4, network4Of(m.cidr))
+	} else {
+		l.rest = append(l.rest, m)
+	}
+}
+
+// textsOf is memberList.texts.
+func textsOf(list []member) []string {
+	var l memberList
+	for _, m := range list {
+		l.add(m)
+	}
+	return l.texts()
+}
+
+// texts renders the members in a stable order; it sorts the lists. Neighbours' texts are parts of one string.
+func (l *memberList) texts() []string {
+	n := len(l.v4) + len(l.rest)
+	if n == 0 {
 		return nil
 	}
-	v4 := make([]uint64, 0, len(list))
-	rest := list[:0]
-	for _, m := range list {
-		if m.proto == 0 && !m.v6 {
-			v4 = append(v4, uint64(network4Of(m.cidr)))
-		} else {
-			rest = append(rest, m)
-		}
+	slices.Sort(l.v4)
+	slices.SortFunc(l.rest, member.compare)
+	w := textWriter{out: make([]string, 0, n), buf: make([]byte, 0, 20*min(n, atATime))}
+	for _, n := range l.v4 {
+		w.buf = n.appendTo(w.buf)
+		w.end()
 	}
-	slices.Sort(v4)
-	slices.SortFunc(rest, member.compare)
-	buf := make([]byte, 0, 16*len(v4)+32*len(rest))
-	ends := make([]int, 0, len(list))
-	for _, n := range v4 {
-		buf = network4(n).cidr().prefix().AppendTo(buf)
-		ends = append(ends, len(buf))
+	for _, m := range l.rest {
+		w.buf = m.appendTo(w.buf)
+		w.end()
 	}
-	for _, m := range rest {
-		buf = m.appendTo(buf)
-		ends = append(ends, len(buf))
+	w.flush()
+	return w.out
+}
+
+// textWriter makes one string of some texts at a time.
+type textWriter struct {
+	out  []string
+	buf  []byte
+	ends [atATime]int
+	n    int
+}
+
+const atATime = 64
+
+func (w *textWriter) end() {
+	w.ends[w.n] = len(w.buf)
+	if w.n++; w.n == len(w.ends) {
+		w.flush()
 	}
-	all, out, start := string(buf), make([]string, len(ends)), 0
-	for i, end := range ends {
-		out[i], start = all[start:end], end
+}
+
+func (w *textWriter) flush() {
+	all, start := string(w.buf), 0
+	for _, end := range w.ends[:w.n] {
+		w.out = append(w.out, all[start:end])
+		start = end
 	}
-	return out
+	w.buf, w.n = w.buf[:0], 0
 }

@@ -39,7 +39,7 @@ func TestMemberText(t *testing.T) {
 				t.Errorf("%s does not bring %s", c.net, m)
 			}
 		})
-		if diff := cmp.Diff(c.want, texts(list)); diff != "" {
+		if diff := cmp.Diff(c.want, textsOf(list)); diff != "" {
 			t.Errorf("%s %s:\n%s", c.net, c.proto, diff)
 		}
 	}

@@ -73,6 +73,8 @@ type sets struct {
 	fresh    map[string]*ipset // named since the last flush, not live
 	idle     map[string]*ipset // named no more since the last flush
 	dirty    map[string]*ipset // live with changes
+
+	scratch []network4 // room for members
 }
 
 func newSets() *sets {
@@ -284,27 +286,40 @@ func (x *sets) collect(removed func(id string)) {
 	clear(x.idle)
 }
 
-// start begins to follow a set and returns its members, each once.
-func (x *sets) start(s *ipset) []member {
+// maxScratch bounds what is kept of the room that a large set needed.
+const maxScratch = 1 << 17
+
+// start begins to follow a set and returns its members, each once, as texts in a stable order.
+func (x *sets) start(s *ipset) []string {
 	s.live = true
 	if s.sel == nil {
-		return x.services.start(s)
+		return textsOf(x.services.start(s))
 	}
 	s.handle = x.handles.take()
 	for int(s.handle) >= len(x.byHandle) {
 		x.byHandle = append(x.byHandle, nil)
 	}
 	x.byHandle[s.handle] = s
-	var list []member
+	var list memberList
+	list.v4, x.scratch = x.scratch[:0], nil
 	x.index.addSelector(s.handle, s.sel, func(h uint32) {
+		c := &x.contents[h]
+		if c.one != 0 && s.port == "" && !x.shared[h] { // nearly always
+			list.v4 = append(list.v4, c.one)
+			return
+		}
 		// Only items reported already count as holders, so each member is listed by the first that brings it.
-		x.contents[h].each(s, func(m member) {
+		c.each(s, func(m member) {
 			if !x.heldByOther(h, s, m, true) {
-				list = append(list, m)
+				list.add(m)
 			}
 		})
 	})
-	return list
+	texts := list.texts()
+	if cap(list.v4) <= maxScratch {
+		x.scratch = list.v4
+	}
+	return texts
 }
 
 func (x *sets) stop(s *ipset) {
@@ -318,21 +333,21 @@ func (x *sets) stop(s *ipset) {
 	x.handles.give(s.handle)
 }
 
-func ipsetUpdate(s *ipset, members []member) *felix.ToDataplane {
-	u := &felix.IPSetUpdate{Id: s.id, Type: s.kind, Members: texts(members)}
+func ipsetUpdate(s *ipset, members []string) *felix.ToDataplane {
+	u := &felix.IPSetUpdate{Id: s.id, Type: s.kind, Members: members}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetUpdate{IpsetUpdate: u}}
 }
 
 func ipsetDelta(s *ipset) *felix.ToDataplane {
-	var added, removed []member
+	var added, removed memberList
 	for m, plus := range s.delta {
 		if plus {
-			added = append(added, m)
+			added.add(m)
 		} else {
-			removed = append(removed, m)
+			removed.add(m)
 		}
 	}
-	d := &felix.IPSetDeltaUpdate{Id: s.id, AddedMembers: texts(added), RemovedMembers: texts(removed)}
+	d := &felix.IPSetDeltaUpdate{Id: s.id, AddedMembers: added.texts(), RemovedMembers: removed.texts()}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}}
 }
 

@@ -2,7 +2,6 @@ package selector
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -201,23 +200,50 @@ func unite(a, b anchor) anchor {
 }
 
 // anchors are the lists with symbols.
-func (f facts) anchors() [][]Term {
+func (f facts) anchors(known *symbols) [][]Term {
 	if f.never {
 		return [][]Term{{}}
 	}
-	lists := f.lists(math.MaxInt)
-	if len(lists) == 0 {
-		return nil
-	}
-	anchors := make([][]Term, len(lists))
-	for i, list := range lists {
-		anchors[i] = make([]Term, len(list))
-		for j, t := range list {
-			anchors[i][j].Key = Intern(t.key)
-			if !t.any {
-				anchors[i][j].Value = Intern(t.value)
-			}
+	n, terms := len(f.wide), 0
+	for _, k := range f.keys {
+		if !k.absent {
+			n, terms = n+1, terms+k.terms()
 		}
 	}
+	if n == 0 {
+		return nil
+	}
+	anchors, room := make([][]Term, 0, n), make([]Term, 0, terms)
+	for _, k := range f.keys {
+		if k.absent {
+			continue
+		}
+		start := len(room)
+		if k.rest {
+			room = append(room, Term{Key: known.of(k.key)})
+		} else {
+			for _, v := range k.values {
+				room = append(room, Term{Key: known.of(k.key), Value: known.of(v)})
+			}
+		}
+		anchors = append(anchors, room[start:len(room):len(room)])
+	}
+	for _, list := range f.wide {
+		out := make([]Term, len(list))
+		for i, t := range list {
+			if out[i].Key = Intern(t.key); !t.any {
+				out[i].Value = Intern(t.value)
+			}
+		}
+		anchors = append(anchors, out)
+	}
 	return anchors
+}
+
+// terms is how many a list of the key alone has.
+func (k keyDomain) terms() int {
+	if k.rest {
+		return 1
+	}
+	return len(k.values)
 }

@@ -13,6 +13,27 @@ type Symbol = unique.Handle[string]
 // Intern returns the symbol of a text.
 func Intern(text string) Symbol { return unique.Make(text) }
 
+// symbols remembers the symbols of one selector, whose keys and values come up more than once.
+type symbols struct {
+	list [8]Symbol
+	n    int
+}
+
+// of is Intern.
+func (x *symbols) of(text string) Symbol {
+	for _, known := range x.list[:x.n] {
+		if known.Value() == text {
+			return known
+		}
+	}
+	s := Intern(text)
+	if x.n < len(x.list) {
+		x.list[x.n] = s
+		x.n++
+	}
+	return s
+}
+
 // Labels tell the value of a label, or that there is no such label.
 type Labels interface {
 	Get(key string) (value string, ok bool)

@@ -91,23 +91,31 @@ func (p *parser) eat(word string) bool {
 	return true
 }
 
-func (p *parser) or() (*node, error)  { return p.chain(opOr, "||", p.and) }
-func (p *parser) and() (*node, error) { return p.chain(opAnd, "&&", p.operand) }
+func (p *parser) or() (*node, error)  { return p.chain(opOr, "||") }
+func (p *parser) and() (*node, error) { return p.chain(opAnd, "&&") }
 
-func (p *parser) chain(op op, glue string, next func() (*node, error)) (*node, error) {
-	first, err := next()
+// chain reads what op joins.
+func (p *parser) chain(op op, glue string) (*node, error) {
+	first, err := p.link(op)
 	if err != nil || !strings.HasPrefix(p.text[p.at:], glue) {
 		return first, err
 	}
-	n := &node{op: op, kids: []*node{first}}
+	n := &node{op: op, kids: append(make([]*node, 0, 4), first)}
 	for p.eat(glue) {
-		kid, err := next()
+		kid, err := p.link(op)
 		if err != nil {
 			return nil, err
 		}
 		n.kids = append(n.kids, kid)
 	}
 	return n, nil
+}
+
+func (p *parser) link(op op) (*node, error) {
+	if op == opOr {
+		return p.and()
+	}
+	return p.operand()
 }
 
 func (p *parser) operand() (*node, error) {

@@ -48,15 +48,20 @@ func (s *symbolSet) has(value Symbol) bool {
 	return slices.Contains(s.list, value)
 }
 
-func compile(root *node) program {
-	var p program
-	p.start = p.add(root, matched, missed)
-	p.tests, p.sets = slices.Clone(p.tests), slices.Clone(p.sets) // without the room they were grown with
-	return p
+func compile(root *node, known *symbols) program {
+	c := compiler{known: known}
+	start := c.add(root, matched, missed)
+	return program{tests: slices.Clone(c.tests), sets: slices.Clone(c.sets), start: start} // without the room they were grown with
+}
+
+type compiler struct {
+	tests []test
+	sets  []symbolSet
+	known *symbols
 }
 
 // add appends what n needs, from its last part to its first, and returns where it starts.
-func (p *program) add(n *node, yes, no target) target {
+func (p *compiler) add(n *node, yes, no target) target {
 	switch n.op {
 	case opAll, opGlobal:
 		return yes
@@ -81,15 +86,18 @@ func (p *program) add(n *node, yes, no target) target {
 	}
 }
 
-func (p *program) test(n *node, op op, yes, no target) target {
-	t := test{op: op, key: Intern(n.key), bit: keyBit(n.key), yes: yes, no: no}
+func (p *compiler) test(n *node, op op, yes, no target) target {
+	t := test{op: op, key: p.known.of(n.key), bit: keyBit(n.key), yes: yes, no: no}
 	switch op {
 	case opHas:
 	case opIn:
 		t.set = uint32(len(p.sets))
 		p.sets = append(p.sets, newSymbolSet(n.values))
 	default:
-		t.arg = Intern(n.values[0])
+		t.arg = p.known.of(n.values[0])
+	}
+	if p.tests == nil {
+		p.tests = make([]test, 0, 8)
 	}
 	p.tests = append(p.tests, t)
 	return target(len(p.tests)-1) + firstTest

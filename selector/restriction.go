@@ -130,6 +130,13 @@ func compareKeys(a, b keyDomain) int { return strings.Compare(a.key, b.key) }
 
 // intersectKeys has each key of a and of b.
 func intersectKeys(a, b []keyDomain) (both []keyDomain, never bool) {
+	if len(a) == 0 {
+		return b, false
+	}
+	if len(b) == 0 {
+		return a, false
+	}
+	both = make([]keyDomain, 0, len(a)+len(b))
 	for len(a) > 0 || len(b) > 0 {
 		var next keyDomain
 		switch {

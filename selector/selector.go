@@ -31,8 +31,10 @@ func ParsePrefixed(text, prefix string) (*Selector, error) {
 func All() *Selector { return build(&node{op: opAll}) }
 
 func build(root *node) *Selector {
-	text := string(root.appendText(nil))
-	return &Selector{text: text, id: uniqueID("s", text), program: compile(root), anchors: analyse(root, false).anchors()}
+	var room [512]byte
+	text := string(root.appendText(room[:0]))
+	var known symbols
+	return &Selector{text: text, id: uniqueID("s", text), program: compile(root, &known), anchors: analyse(root, false).anchors(&known)}
 }
 
 // String is the canonical text: one spelling of operators, double quotes where the value allows, sets sorted, every
@@ -57,6 +59,7 @@ func ServiceNoPortID(namespace, name string) string { return uniqueID("svcnoport
 
 // uniqueID is Felix's hash of content, within the name space of its kind.
 func uniqueID(kind, content string) string {
-	sum := sha256.Sum224([]byte(kind + ":" + content))
-	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
+	var room [512]byte
+	sum := sha256.Sum224(append(append(append(room[:0], kind...), ':'), content...))
+	return string(base64.RawURLEncoding.AppendEncode(append(append(room[:0], kind...), ':'), sum[:]))
 }
