@@ -77,7 +77,7 @@ func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
 // TestLedger (CONTIV_CASES times) tells drivers what a calculation says in rounds at random times, and starts drivers anew at random times. Nothing a
 // driver could not follow is told, and in the end it knows what it would if it had been told everything at once.
 func TestLedger(t *testing.T) {
-	seeds := 37
+	seeds := 16
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
 		seeds = n
 	}

@@ -110,9 +110,10 @@ func (d *testDriver) follow(most int) int {
 			d.say(removal(workloadOf(p.WorkloadEndpointRemove.Id)))
 		case *pb.ToDataplane_HostEndpointUpdate:
 			d.say(update(EndpointID{Endpoint: p.HostEndpointUpdate.Id.EndpointId}, EndpointState{Health: Error}))
-		case *pb.ToDataplane_InSync:
-			d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{IsoTimestamp: "now", Uptime: 1}}})
 		}
+		d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
+			IsoTimestamp: "now", Uptime: float64(n + 1), // how much it heard
+		}}})
 	}
 	fmt.Fprintln(os.Stderr, strings.Repeat("enough ", 2000))
 	return 3

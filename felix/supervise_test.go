@@ -56,7 +56,7 @@ func supervise(t *testing.T, kind string) *supervised {
 		t.Fatal(err)
 	}
 	s.Supervisor = NewSupervisor(SupervisorConfig{
-		Path: self, Env: []string{envDriver + "=" + kind, envRecord + "=" + s.record}, Parameters: map[string]string{"FelixHostname": "n1"},
+		Path: self, Env: []string{envDriver + "=" + kind, envRecord + "=" + s.record, "GORACE=atexit_sleep_ms=0"}, Parameters: map[string]string{"FelixHostname": "n1"},
 		Grace: 200 * time.Millisecond, MinPause: time.Millisecond, MaxPause: 10 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
@@ -83,7 +83,10 @@ func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
 	}
 }
 
-func told(st *SupervisorStatus) bool { return st.InSync && st.Behind == 0 && st.PID != 0 }
+// told tells whether the driver has heard everything.
+func told(st *SupervisorStatus) bool {
+	return st.InSync && st.Behind == 0 && st.PID != 0 && st.Uptime == float64(st.Sequence)
+}
 
 // tellAll tells what a calculation sent, and returns the state a driver has then.
 func (s *supervised) tellAll(list int) *mirror.Mirror {
@@ -143,7 +146,7 @@ func TestSupervisedDriverFollows(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(4)
 	s.wait("it was told everything", told)
-	s.wait("it said that it lives", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Uptime == 1 })
+	s.wait("it said that it lives", func(st *SupervisorStatus) bool { return st.Alive == "now" })
 	workloads := 0
 	for key := range direct.Things {
 		if strings.HasPrefix(key, "WorkloadEndpoint ") {
@@ -190,14 +193,13 @@ func TestSupervisedDriverCrashes(t *testing.T) {
 func TestSupervisedDriverIsKilled(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(7)
-	heard := func(st *SupervisorStatus) bool { return told(st) && st.Alive == "now" }
 	for range 3 {
-		s.wait("it heard everything", heard)
+		s.wait("it was told everything", told)
 		pid := s.Status().PID
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		s.wait("it is another one", func(st *SupervisorStatus) bool { return heard(st) && st.PID != pid })
+		s.wait("it is another one", func(st *SupervisorStatus) bool { return told(st) && st.PID != pid })
 	}
 	s.stop()
 	lives := s.lives()
