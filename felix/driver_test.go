@@ -408,11 +408,8 @@ func TestSessionsLeaveNothing(t *testing.T) {
 	for range 1000 {
 		session()
 	}
-	for range 100 { // a goroutine that has done all it has to is counted a little longer
-		if runtime.NumGoroutine() <= goroutines {
-			break
-		}
-		runtime.Gosched()
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond) // one that has done all it has to is counted a little longer
 	}
 	if f, g := openFiles(t), runtime.NumGoroutine(); f > files || g > goroutines {
 		t.Errorf("%d files became %d, %d goroutines %d", files, f, goroutines, g)
