@@ -199,6 +199,9 @@ func TestFelixRestartsItself(t *testing.T) {
 	held := s.vpp.lists()
 	s.vpp.ClearLog()
 
+	// Felix looks for pools in its datastore when it starts, and listens for them to Typha.
+	s.keep("ippools/pods", `{"kind":"IPPool","apiVersion":"projectcalico.org/v3","metadata":{"name":"pods"},`+
+		`"spec":{"cidr":"10.1.0.0/16","vxlanMode":"Always","ipipMode":"Never","natOutgoing":true}}`)
 	s.put("/calico/v1/ipam/v4/pool/10.1.0.0-16", object{"cidr": "10.1.0.0/16", "vxlan_mode": "Always", "masquerade": true})
 	s.gone()
 	s.vpp.now("Felix ended because of a new pool", shut...)

@@ -63,10 +63,16 @@ func (s *stage) etcd() {
 	ready := `{"kind":"ClusterInformation","apiVersion":"projectcalico.org/v3","metadata":{"name":"default",` +
 		`"uid":"00000000-0000-0000-0000-000000000001","creationTimestamp":"2026-01-01T00:00:00Z"},` +
 		`"spec":{"clusterGUID":"0123456789abcdef0123456789abcdef","clusterType":"k8s","datastoreReady":true}}`
+	s.keep("clusterinformations/default", ready)
+}
+
+// keep puts a resource into Felix's datastore.
+func (s *stage) keep(resource, value string) {
+	s.t.Helper()
 	eventually(s.t, "etcd takes a key", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := store.Put(ctx, "/calico/resources/v3/projectcalico.org/clusterinformations/default", ready)
+		_, err := s.store.Put(ctx, "/calico/resources/v3/projectcalico.org/"+resource, value)
 		return err
 	})
 }
@@ -135,7 +141,7 @@ func (s *stage) status() (map[string]string, error) {
 const (
 	processStatus = "v2/no-region/host/" + node1 + "/status"
 	podStatus     = "v2/no-region/host/" + node1 + "/workload/k8s/%s/endpoint/eth0"
-	hostStatus    = "v1/host/" + node1 + "/endpoint/%s/status"
+	hostStatus    = "v1/host/" + node1 + "/endpoint/%s"
 )
 
 // reported waits until Felix's datastore says want of an endpoint; "" means nothing.
