@@ -126,14 +126,24 @@ func TestRealClientOfOurFanout(t *testing.T) {
 			}
 			tell(wire.InSync)
 			c := startClient(t, addr, args...)
-			same := func() bool { return len(c.values) == len(want) && cmp.Equal(want, c.values) }
-			c.until(func() bool { return c.status == "in-sync" })
-			if !same() {
-				t.Fatalf("in sync, but (-told +heard):\n%.4000s", cmp.Diff(want, c.values))
+			compare := func(when string) {
+				t.Helper()
+				if diff := cmp.Diff(want, c.values); diff != "" {
+					t.Fatalf("%s (-told +heard):\n%.4000s", when, diff)
+				}
 			}
+			heard := func(key, addr string) func() bool {
+				return func() bool {
+					v, _ := c.values[key].(map[string]any)
+					return v != nil && cmp.Equal(v["ipv4_nets"], []any{addr + "/32"})
+				}
+			}
+			c.until(func() bool { return c.status == "in-sync" })
+			compare("in sync")
 			tell(wire.InSync, wire.KV{Key: podKey("prod/web-17")}, wire.KV{Key: podKey("prod/never")},
 				wireKV(podKey("prod/new"), podValue("10.2.0.1", nil)), wireKV(podKey("prod/web-3"), podValue("10.2.0.2", nil)))
-			c.until(same)
+			c.until(heard(podKey("prod/web-3"), "10.2.0.2"))
+			compare("after some changes")
 			if len(c.gone) != 2 {
 				t.Errorf("deletes heard: %v", c.gone)
 			}
@@ -142,7 +152,8 @@ func TestRealClientOfOurFanout(t *testing.T) {
 				many = append(many, wireKV(podKey(fmt.Sprintf("prod/web-%d", i)), podValue("10.3.0.1", nil)))
 			}
 			tell(wire.InSync, many...)
-			c.until(same)
+			c.until(heard(podKey("prod/web-999"), "10.3.0.1"))
+			compare("after many changes")
 			if !c.Running() {
 				t.Error(c.Wait())
 			}
