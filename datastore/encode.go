@@ -137,8 +137,18 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 func defaulted(o runtime.Object) runtime.Object {
 	m, ok := o.(metav1.Object)
 	switch p := o.(type) {
-	case *corev1.Namespace, *corev1.Node, *networkingv1.ServiceCIDR, *adminPolicy:
+	case *networkingv1.ServiceCIDR, *adminPolicy:
 		ok = false
+	case *corev1.Namespace:
+		ok = false
+		if p.UID == "" { // never was in an API server
+			p.Labels = merged(map[string]string{corev1.LabelMetadataName: p.Name}, p.Labels)
+		}
+	case *corev1.Node:
+		ok = false
+		if len(p.Spec.PodCIDRs) == 0 && p.Spec.PodCIDR != "" {
+			p.Spec.PodCIDRs = []string{p.Spec.PodCIDR}
+		}
 	case *v3Object:
 		ok = p.namespaced()
 	case *networkingv1.NetworkPolicy:

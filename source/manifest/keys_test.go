@@ -43,9 +43,9 @@ func TestKeys(t *testing.T) {
 	}
 	for _, c := range []struct{ text, want string }{
 		{`{apiVersion: v1, kind: Namespace, metadata: {name: prod}}`, `
-/calico/v1/policy/profile/kns.prod/labels {"pcns.projectcalico.org/name":"prod"}
+/calico/v1/policy/profile/kns.prod/labels {"pcns.kubernetes.io/metadata.name":"prod","pcns.projectcalico.org/name":"prod"}
 /calico/v1/policy/profile/kns.prod/rules {"inbound_rules":[{"action":"allow"}],"outbound_rules":[{"action":"allow"}]}
-/calico/resources/v3/projectcalico.org/profiles/kns.prod {"kind":"Profile","apiVersion":"projectcalico.org/v3","metadata":{"name":"kns.prod","creationTimestamp":null},"spec":{"ingress":[{"action":"Allow","source":{},"destination":{}}],"egress":[{"action":"Allow","source":{},"destination":{}}],"labelsToApply":{"pcns.projectcalico.org/name":"prod"}}}`},
+/calico/resources/v3/projectcalico.org/profiles/kns.prod {"kind":"Profile","apiVersion":"projectcalico.org/v3","metadata":{"name":"kns.prod","creationTimestamp":null},"spec":{"ingress":[{"action":"Allow","source":{},"destination":{}}],"egress":[{"action":"Allow","source":{},"destination":{}}],"labelsToApply":{"pcns.kubernetes.io/metadata.name":"prod","pcns.projectcalico.org/name":"prod"}}}`},
 		{`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web}, spec: {podSelector: {}, egress: [{}]}}`, `
 /calico/v1/policy/tier/default/policy/default%2fknp.default.web {"namespace":"default","order":1000,"outbound_rules":[{"action":"allow"}],"selector":"(projectcalico.org/orchestrator == 'k8s') \u0026\u0026 projectcalico.org/namespace == 'default'","types":["ingress","egress"]}`},
 		{`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web}, spec: {podSelector: {matchLabels: [x]}, ingress: [{}]}}`, `

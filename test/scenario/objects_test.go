@@ -38,7 +38,13 @@ func puts(dir string, files []string) ([]event.Change, error) {
 	for _, f := range files {
 		paths = append(paths, filepath.Join(dir, f))
 	}
-	return manifest.Load(paths...)
+	var out []event.Change
+	err := manifest.New(manifest.Config{Paths: paths, Keys: true}).Run(background(), func(e event.Event) {
+		if u, ok := e.(*event.Update); ok {
+			out = u.Changes
+		}
+	})
+	return out, err
 }
 
 // kinds are the words for kinds in scripts.
