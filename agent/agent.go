@@ -81,7 +81,7 @@ func assemble(cfg Config) (*parts, error) {
 		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
 		OnState: p.state, Observe: p.metrics.request,
 	})
-	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now})
+	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds(cfg)})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	p.controller = controller.New(controller.Config{
@@ -117,7 +117,11 @@ func (p *parts) processors() []controller.Processor {
 	case cfg.NoServices:
 		return []controller.Processor{p.policies}
 	}
-	return []controller.Processor{p.processor, p.policies} // it is told what services translate
+	out := []controller.Processor{p.processor, p.policies} // it is told what services translate
+	if cfg.Driver != nil {
+		out = append(out, newTeller(cfg.NodeName, cfg.Driver))
+	}
+	return out
 }
 
 // onConnect is what VPP is told on every new connection.
@@ -255,6 +259,9 @@ func (a *Agent) Run(ctx context.Context) error {
 			}
 			return nil
 		})
+	}
+	if a.cfg.Driver != nil {
+		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
 	}
 	for _, l := range listeners {
 		g.Go(func() error { return serve(ctx, l.Listener, l.handler) })

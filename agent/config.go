@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
@@ -48,6 +49,9 @@ type Config struct {
 	// Felix says that policies and endpoints come from a Felix whose dataplane driver this agent is, as messages, and not as
 	// objects; nil: they are objects.
 	Felix *Felix
+	// Driver is a dataplane driver outside that enforces policies, in place of renderer/acl; nil: renderer/acl does. The agent runs
+	// it, and leaves the access lists in VPP to it.
+	Driver *felix.Supervisor
 	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
 	// translates after them, so that egress has to be judged where packets leave.
 	PostDNAT bool
@@ -96,6 +100,9 @@ func (c *Config) Validate() error {
 	}
 	if c.SessionsEvery < 0 {
 		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", c.SessionsEvery))
+	}
+	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
+		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))
 	}
 	return errors.Join(append(errs, c.NAT44.Validate())...)
 }

@@ -24,6 +24,9 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	if cfg.PostDNAT {
 		c.View4 = enforce.PostDNAT
 	}
+	if cfg.Driver != nil {
+		return policy.New(c, cfg.Driver)
+	}
 	driver := acl.New(acl.Config{}, values)
 	if cfg.Felix != nil {
 		return policy.NewStream(c, cfg.Override, driver)
@@ -85,6 +88,9 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 		ref := s.Policy.Ref()
 		known[ref] = true
 		status := policyStatus(s, unwellKeys, notes)
+		if p.cfg.Driver != nil {
+			status = drivenStatus(s, p.cfg.Driver.Status())
+		}
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
 			status.Reasons = append(status.Reasons, n.Reason)
 		}

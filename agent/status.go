@@ -23,7 +23,8 @@ type Status struct {
 	Healthy  bool            `json:"healthy"`           // as InSync, but a transaction may be under way
 	VPP      VPPStatus       `json:"vpp"`
 	Sources  []SourceStatus  `json:"sources"`
-	Felix    *FelixStatus    `json:"felix,omitempty"` // of an agent under a Felix
+	Felix    *FelixStatus    `json:"felix,omitempty"`  // of an agent under a Felix
+	Driver   *DriverStatus   `json:"driver,omitempty"` // the driver outside that enforces policies
 	Ifs      *Interfaces     `json:"interfaces,omitempty"`
 	Services []ServiceStatus `json:"services"`
 	Policies []PolicyStatus  `json:"policies,omitempty"`
@@ -160,6 +161,9 @@ func (p *parts) status() *Status {
 	})
 	if p.session != nil {
 		out.Felix = p.session.status()
+	}
+	if p.cfg.Driver != nil {
+		out.Driver = driverStatus(p.cfg.Driver.Status())
 	}
 	p.objects(out, &st)
 	return out

@@ -24,6 +24,11 @@ const (
 	envSim              = "CONTIV_FELIX_DRIVER_SIM"
 	envStatus           = "CONTIV_FELIX_DRIVER_STATUS_SOCKET"
 	envListen           = "CONTIV_FELIX_DRIVER_LISTEN"
+	envView             = "CONTIV_FELIX_DRIVER_VIEW"
+	envJournal          = "CONTIV_FELIX_DRIVER_JOURNAL"
+	envUplink           = "CONTIV_FELIX_DRIVER_UPLINK"
+	envOverlay          = "CONTIV_FELIX_DRIVER_OVERLAY"
+	envHost             = "CONTIV_FELIX_DRIVER_HOST"
 )
 
 // configHelp explains driverFile, in the manual.
@@ -53,7 +58,9 @@ const configHelp = `The configuration is a file in YAML; all of it may be left o
     log: {level: info, format: text}    on standard error, which Felix passes on
 
 Environment, before the file: ` + envSocket + `, ` + envSim + `=1, ` + envStatus + `,
-` + envListen + `.
+` + envListen + `, ` + envView + `,
+` + envJournal + `, ` + envUplink + `,
+` + envOverlay + `, ` + envHost + `.
 `
 
 // driverFile is the configuration of felix-driver, as configHelp has it.
@@ -123,7 +130,10 @@ func loadDriver(path string, env func(string) string) (*driverFile, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for name, into := range map[string]*string{envSocket: &f.VPP.Socket, envStatus: &f.Status, envListen: &f.Listen} {
+	for name, into := range map[string]*string{
+		envSocket: &f.VPP.Socket, envStatus: &f.Status, envListen: &f.Listen, envView: &f.View, envJournal: &f.Journal,
+		envUplink: &f.Interfaces.Uplink, envOverlay: &f.Interfaces.Overlay, envHost: &f.Interfaces.Host,
+	} {
 		if v := env(name); v != "" {
 			*into = v
 		}

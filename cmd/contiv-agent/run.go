@@ -43,6 +43,7 @@ type runFlags struct {
 	sessions   time.Duration
 	stats      string
 	ignored    []string
+	driver     string
 }
 
 func newRun() *cobra.Command {
@@ -80,6 +81,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
 	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
+	fs.StringVar(&f.driver, "dataplane-driver", "", "enforce policies through this program, which is a dataplane driver of Felix's (messages on its file descriptors 3 and 4), rather than by the agent itself; it is started without arguments, and again when it ends. Services stay the agent's")
 	return cmd
 }
 
@@ -165,10 +167,23 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
+	socket := f.vppSocket
 	if f.sim {
 		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
 		plumb(&cfg, v)
+		if f.driver != "" {
+			var stop func()
+			if socket, stop, err = serveSim(ctx, v); err != nil {
+				return err
+			}
+			defer stop()
+		}
+	}
+	if f.driver != "" {
+		if cfg.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
+			return err
+		}
 	}
 	synced := make(chan *event.Committed, 1)
 	cfg.OnCommitted = firstSync(synced)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// newDriver is a dataplane driver of Felix's under a supervisor, for an agent. One that is this program learns by its environment
+// which VPP it is about, what is known of that, and that others serve at the usual places; what is set there already stays.
+func newDriver(path, socket string, cfg *agent.Config) (*felix.Supervisor, error) {
+	env := map[string]string{
+		"NODE_NAME": cfg.NodeName, envSocket: socket, envStatus: none, envListen: none, envJournal: driverJournal(cfg.Journal),
+		envView:   "pre-dnat", // it is nat44 that translates
+		envUplink: cfg.Override.Uplink, envOverlay: cfg.Override.Overlay, envHost: cfg.Override.Host,
+	}
+	return supervise(felix.SupervisorConfig{Path: path, Logger: cfg.Logger.With("room", "driver")}, cfg.NodeName, env)
+}
+
+// supervise completes the configuration of a supervisor: the program is looked up, and env is what is not set already.
+func supervise(cfg felix.SupervisorConfig, node string, env map[string]string) (*felix.Supervisor, error) {
+	found, err := exec.LookPath(cfg.Path)
+	if err == nil {
+		found, err = filepath.Abs(found)
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("driver %s: %w", cfg.Path, err))
+	}
+	cfg.Path, cfg.Parameters = found, map[string]string{"FelixHostname": node}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if _, set := os.LookupEnv(name); !set && env[name] != "" {
+			cfg.Env = append(cfg.Env, name+"="+env[name])
+		}
+	}
+	return felix.NewSupervisor(cfg), nil
+}
+
+// driverJournal is the driver's journal beside the agent's.
+func driverJournal(journal string) string {
+	if journal == "" {
+		return none
+	}
+	return journal + ".driver"
+}
+
+// serveSim makes the embedded VPP answer at a socket of its own, for a driver that is a process of its own.
+func serveSim(ctx context.Context, v *sim.VPP) (socket string, stop func(), err error) {
+	dir, err := os.MkdirTemp("", "contiv-agent-sim-")
+	if err != nil {
+		return "", nil, err
+	}
+	socket = filepath.Join(dir, "sim.sock")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
+	if err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = v.Serve(ctx, l) // until it is told to stop
+	}()
+	return socket, func() {
+		cancel()
+		<-done
+		_ = os.RemoveAll(dir)
+	}, nil
+}
