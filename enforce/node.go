@@ -41,7 +41,7 @@ type Node struct {
 	Host    string // interface to the node's own network stack; "" if there is none
 
 	// Near are ranges of this node's pods, Far those of other nodes' pods, which are behind Overlay; sorted. Whatever else is not the
-	// node's own counts as outside where host endpoints judge what is passed on.
+	// node's own counts as outside where host endpoints judge what leaves.
 	Near, Far []netip.Prefix
 
 	// Addrs are the node's own addresses, sorted: what comes from them may always reach pods of this node (probes).

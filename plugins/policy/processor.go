@@ -141,12 +141,12 @@ const maxInterim = 8
 
 // tell gives the driver messages and facts, if there are new ones.
 func (p *Processor) tell() bool {
-	messages, exits := p.news(), p.told.exits()
+	messages, hosts := p.news(), len(p.told.hosts) > 0
 	for _, m := range messages {
 		p.told.take(m)
 		p.driver.OnUpdate(m)
 	}
-	p.nodeDirty = p.nodeDirty || exits != p.told.exits()
+	p.nodeDirty = p.nodeDirty || hosts != (len(p.told.hosts) > 0)
 	return p.tellNode() || len(messages) > 0
 }
 
@@ -158,7 +158,7 @@ func (p *Processor) tellNode() bool {
 	p.nodeDirty, p.translations.changed = false, false
 	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
-	if p.told.exits() { // nobody else asks
+	if len(p.told.hosts) > 0 { // nobody else asks
 		now.Near, now.Far = p.podRanges()
 	}
 	if p.stream != nil {

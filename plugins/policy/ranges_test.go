@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Where pods are is told while a host endpoint judges what leaves, as it needs to know by which interface that is.
+// Where pods are is told while there are host endpoints: they have to know by which interface a packet leaves.
 func TestRangesOfPods(t *testing.T) {
 	p, r := newTest()
 	node := func(name string, ranges ...string) *model.Node {
@@ -38,9 +38,9 @@ func TestRangesOfPods(t *testing.T) {
 			t.Errorf("near%s, far%s; want near%s, far%s", text(r.node.Near), text(r.node.Far), near, far)
 		}
 	}
-	apply(p, node("node-1", "10.1.1.0/24"), node("node-2", "10.1.2.0/24", "fd00:2::/64"), host)
+	apply(p, node("node-1", "10.1.1.0/24"), node("node-2", "10.1.2.0/24", "fd00:2::/64"), exit)
 	check("", "")
-	apply(p, exit)
+	apply(p, host)
 	check(" 10.1.1.0/24", " 10.1.2.0/24 fd00:2::/64")
 	apply(p, node("node-3", "10.1.0.0/24"))
 	check(" 10.1.1.0/24", " 10.1.0.0/24 10.1.2.0/24 fd00:2::/64")
@@ -51,6 +51,6 @@ func TestRangesOfPods(t *testing.T) {
 	if !p.told.egress() || slices.Contains(r.calls, "resync") {
 		t.Errorf("egress is governed: %v; calls %v", p.told.egress(), r.calls)
 	}
-	remove(p, exit)
+	remove(p, exit, host)
 	check("", "")
 }

@@ -54,7 +54,7 @@ func (r *Renderer) judgeHosts() {
 	r.hooks, r.hostSegs = map[string]*hostHook{}, nil
 	at := r.hostsAt()
 	if len(at) > 0 {
-		r.fixHosts()
+		r.fixHosts(at)
 	}
 	for _, name := range slices.Sorted(maps.Keys(at)) {
 		r.hooks[name] = r.hostInput(name, at[name])
@@ -193,7 +193,7 @@ func (r *Renderer) translated() []string {
 }
 
 // fixHosts writes the tables of host endpoints that are of no segment.
-func (r *Renderer) fixHosts() {
+func (r *Renderer) fixHosts(at map[string]string) {
 	in, out := &table{name: failsafeIn}, &table{name: failsafeOut}
 	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
@@ -209,7 +209,7 @@ func (r *Renderer) fixHosts() {
 	r.fixTable(in)
 	r.fixTable(out)
 	r.fixTable(r.tunnelTable())
-	r.fixTable(r.inwardTable())
+	r.fixTable(r.inwardTable(at))
 	r.fixTable(r.outgoingTable())
 	r.fixTable(r.leadingTable())
 }
@@ -248,8 +248,9 @@ func (r *Renderer) tunnelTable() *table {
 	return t
 }
 
-// inwardTable is where the node itself may always go: to local pods, to itself and, where the input hook sees them, to services.
-func (r *Renderer) inwardTable() *table {
+// inwardTable is where the node itself may always go: to local pods, to itself, to what is behind the overlay if no host endpoint
+// is there and, where the input hook sees them, to services.
+func (r *Renderer) inwardTable(at map[string]string) *table {
 	t := &table{name: inward}
 	pod := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to its own pods"}
 	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to a service"}
@@ -257,6 +258,12 @@ func (r *Renderer) inwardTable() *table {
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range slices.Compact(addrs) {
 		t.add(atom{src: familyOf(a).all(), dst: netip.PrefixFrom(a, a.BitLen()), sport: allPorts, dport: allPorts}, pod)
+	}
+	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink && at[r.node.Overlay] == "" {
+		for _, dst := range r.node.Far {
+			f := familyOf(dst.Addr())
+			r.addWide(t, atom{src: f.all(), dst: dst.Masked(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself by the overlay"})
+		}
 	}
 	for _, dst := range r.node.Frontends {
 		for _, proto := range []uint8{protoTCP, protoUDP} {

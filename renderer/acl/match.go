@@ -131,7 +131,7 @@ func (m *match) open() bool {
 
 // same tells whether two matches ask the same.
 func (m *match) same(o *match) bool {
-	return m.version == o.version && m.proto == o.proto && m.notProto == o.notProto && m.icmp.same(o.icmp) && m.notICMP.same(o.notICMP) &&
+	return m == o || m.version == o.version && m.proto == o.proto && m.notProto == o.notProto && m.icmp.same(o.icmp) && m.notICMP.same(o.notICMP) &&
 		m.unknown == o.unknown && m.src.same(&o.src) && m.dst.same(&o.dst)
 }
 
@@ -159,27 +159,40 @@ func (m *match) eachSet(f func(id string)) {
 	}
 }
 
-// rule is one rule of a policy or profile.
-type rule struct {
-	verb
-	m *match
+// parser reads rules, one after the other into the same room.
+type parser struct {
+	m          match // of the rule read last
+	nets       []netip.Prefix
+	ports      []span
+	unreadable bool // nothing of the rule can be relied on
+	problems   []string
 }
 
-// parse reads a rule. A problem is one sentence; the rule then allows nothing, or denies everything if it was no allow.
-func parse(r *felix.Rule) (rule, []string) {
-	p := parser{m: &match{version: r.GetIpVersion(), proto: -1, notProto: -1}}
-	out := rule{m: p.m}
+// keep is the match of the rule read last, to be kept.
+func (p *parser) keep() *match {
+	m := p.m
+	for _, s := range [...]*side{&m.src, &m.dst} {
+		s.nets, s.notNets = slices.Clone(s.nets), slices.Clone(s.notNets)
+		s.ports, s.notPorts = slices.Clone(s.ports), slices.Clone(s.notPorts)
+	}
+	return &m
+}
+
+// parse reads a rule into p.m. A problem is one sentence; the rule then allows nothing, or denies everything if it was no allow.
+func (p *parser) parse(r *felix.Rule) (v verb, problems []string) {
+	p.m = match{version: r.GetIpVersion(), proto: -1, notProto: -1}
+	p.nets, p.ports, p.unreadable, p.problems = p.nets[:0], p.ports[:0], false, nil
 	switch r.GetAction() {
 	case "allow", "":
-		out.verb = allow
+		v = allow
 	case "deny":
-		out.verb = deny
+		v = deny
 	case "pass", "next-tier":
-		out.verb = pass
+		v = pass
 	case "log":
-		out.verb = skip
+		v = skip
 	default:
-		out.verb = deny
+		v = deny
 		p.bad("action %q is not known", r.GetAction())
 	}
 	if v := p.m.version; v != felix.IPVersion_ANY && v != felix.IPVersion_IPV4 && v != felix.IPVersion_IPV6 {
@@ -198,20 +211,15 @@ func parse(r *felix.Rule) (rule, []string) {
 		p.problems = append(p.problems, "HTTP cannot be matched")
 	}
 	switch {
-	case out.verb == skip:
-		return out, nil
+	case v == skip:
+		return v, nil
 	case !p.unreadable:
-		return out, p.problems
-	case out.verb == allow:
-		return rule{verb: skip}, p.problems
+		return v, p.problems
+	case v == allow:
+		return skip, p.problems
 	}
-	return rule{deny, &match{proto: -1, notProto: -1}}, p.problems
-}
-
-type parser struct {
-	m          *match
-	unreadable bool // nothing of the rule can be relied on
-	problems   []string
+	p.m = match{proto: -1, notProto: -1}
+	return deny, p.problems
 }
 
 func (p *parser) bad(format string, args ...any) {
@@ -275,20 +283,24 @@ func (p *parser) icmp(typ, code int32) *icmp {
 }
 
 func (p *parser) side(s *side, nets, notNets []string, ports, notPorts []*felix.PortRange) {
-	s.nets, s.notNets = p.nets(nets), p.nets(notNets)
-	s.ports, s.notPorts = p.ports(ports), p.ports(notPorts)
+	s.nets, s.notNets = p.readNets(nets), p.readNets(notNets)
+	s.ports, s.notPorts = p.readPorts(ports), p.readPorts(notPorts)
 }
 
-func (p *parser) nets(list []string) []netip.Prefix {
-	var out []netip.Prefix
+func (p *parser) readNets(list []string) []netip.Prefix {
+	if len(list) == 0 {
+		return nil
+	}
+	start := len(p.nets)
 	for _, text := range list {
 		n, err := parseNet(text)
 		if err != nil {
 			p.bad("%q is no prefix", text)
 			continue
 		}
-		out = append(out, n)
+		p.nets = append(p.nets, n)
 	}
+	out := p.nets[start:len(p.nets):len(p.nets)]
 	slices.SortFunc(out, comparePrefix)
 	return slices.Compact(out)
 }
@@ -316,15 +328,19 @@ func parseNet(text string) (netip.Prefix, error) {
 	return n.Masked(), nil
 }
 
-func (p *parser) ports(list []*felix.PortRange) []span {
-	var out []span
+func (p *parser) readPorts(list []*felix.PortRange) []span {
+	if len(list) == 0 {
+		return nil
+	}
+	start := len(p.ports)
 	for _, r := range list {
 		if r.GetFirst() < 0 || r.GetLast() > 65535 || r.GetFirst() > r.GetLast() {
 			p.bad("%d to %d is no range of ports", r.GetFirst(), r.GetLast())
 			continue
 		}
-		out = append(out, span{uint16(r.GetFirst()), uint16(r.GetLast())})
+		p.ports = append(p.ports, span{uint16(r.GetFirst()), uint16(r.GetLast())})
 	}
+	out := p.ports[start:len(p.ports):len(p.ports)]
 	slices.SortFunc(out, func(a, b span) int { return int(a.lo) - int(b.lo) })
 	return joined(out)
 }

@@ -70,16 +70,68 @@ func index(egress bool) int {
 	return 0
 }
 
-// compileRules reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
+// reader reads the rules of policies and profiles. Its room is used again.
+type reader struct {
+	parser
+	old    []piece // what was read of the same list before, in order
+	at     int     // the first that may come again
+	missed int     // how many in a row were not among them
+}
+
+// piece is what one rule was read as.
+type piece struct {
+	verb   verb
+	m      *match
+	clause *clause // nil: the rule passes
+}
+
+// mostMissed is how far a reader looks for what it knows.
+const mostMissed = 8
+
+// recall prepares for a list that was read as these steps before.
+func (x *reader) recall(steps []step) {
+	x.old, x.at, x.missed = x.old[:0], 0, 0
+	for i := range steps {
+		if s := &steps[i]; s.pass != nil {
+			x.old = append(x.old, piece{pass, s.pass, nil})
+		} else {
+			for k := range s.clauses {
+				x.old = append(x.old, piece{s.clauses[k].verb, s.clauses[k].matches[0], &s.clauses[k]})
+			}
+		}
+	}
+}
+
+// known is what the rule that was just parsed was read as before; nil if it is new. Most rules are where they were; after
+// some that are not, those that follow are looked for before and behind them.
+func (x *reader) known(v verb) *piece {
+	for i := x.at; i < min(x.at+x.missed+2, len(x.old)); i++ {
+		if p := &x.old[i]; p.verb == v && p.m.same(&x.m) {
+			x.at, x.missed = i+1, 0
+			return p
+		}
+	}
+	if x.missed == mostMissed {
+		x.at++
+	} else {
+		x.missed++
+	}
+	return nil
+}
+
+// compile reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
 // before is the same pieces: then nothing that is made of them changes.
-func compileRules(role string, in, out []*felix.Rule, cause enforce.Cause, before *rules) *rules {
+func (x *reader) compile(role string, in, out []*felix.Rule, cause enforce.Cause, before *rules) *rules {
 	r := &rules{}
 	for i, list := range [2][]*felix.Rule{in, out} {
 		word := "inbound"
 		if i == 1 {
 			word = "outbound"
 		}
-		r.steps[i] = r.read(role+"\x00"+word, word, list, cause, i == 1)
+		if x.recall(nil); before != nil {
+			x.recall(before.steps[i])
+		}
+		r.steps[i] = r.read(x, role+"\x00"+word, word, list, cause, i == 1)
 		if before != nil && slices.EqualFunc(r.steps[i], before.steps[i], step.same) {
 			r.steps[i] = before.steps[i]
 		}
@@ -87,32 +139,55 @@ func compileRules(role string, in, out []*felix.Rule, cause enforce.Cause, befor
 	return r
 }
 
-func (r *rules) read(role, word string, list []*felix.Rule, cause enforce.Cause, egress bool) []step {
+func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause enforce.Cause, egress bool) []step {
 	var out []step
+	all, start := make([]clause, 0, len(list)), 0 // the clauses of all steps, and where those of the last begin
 	runs := 0
 	for i, raw := range list {
-		rule, problems := parse(raw)
+		verb, problems := x.parse(raw)
 		for _, p := range problems {
 			r.problems = append(r.problems, word+" rule "+strconv.Itoa(i)+": "+p)
 		}
-		switch {
-		case rule.verb == skip:
+		if verb == skip {
 			continue
-		case rule.verb == pass:
-			out = append(out, step{role: role + "\x00pass" + strconv.Itoa(i), pass: rule.m})
+		}
+		was := x.known(verb)
+		if verb == pass {
+			out = append(out, step{role: role + "\x00pass" + strconv.Itoa(i), pass: x.match(was)})
 			continue
 		}
 		c := cause
-		c.Rule, c.Egress, c.Denied = i, egress, rule.verb == deny
-		if n := len(out); n == 0 || out[n-1].pass != nil || out[n-1].clauses[0].verb != rule.verb {
-			out = append(out, step{role: role + "\x00" + strconv.Itoa(runs) + rule.verb.String()})
+		c.Rule, c.Egress, c.Denied = i, egress, verb == deny
+		if n := len(out); n == 0 || out[n-1].pass != nil || out[n-1].clauses[0].verb != verb {
+			out = append(out, step{role: role + "\x00" + strconv.Itoa(runs) + verb.String()})
 			runs++
+			start = len(all)
 		}
+		all = append(all, x.clause(verb, was, c))
 		run := &out[len(out)-1]
-		run.clauses = append(run.clauses, clause{rule.verb, []*match{rule.m}, &c})
+		run.clauses = all[start:len(all):len(all)]
 		if run.last() {
 			break
 		}
 	}
 	return out
+}
+
+// match is that of the rule just parsed, which was read before as that.
+func (x *reader) match(was *piece) *match {
+	if was != nil {
+		return was.m
+	}
+	return x.keep()
+}
+
+// clause is the rule just parsed, which was read before as that.
+func (x *reader) clause(v verb, was *piece, c enforce.Cause) clause {
+	if was == nil {
+		return clause{v, []*match{x.keep()}, &c}
+	}
+	if *was.clause.cause == c {
+		return *was.clause
+	}
+	return clause{v, was.clause.matches, &c}
 }

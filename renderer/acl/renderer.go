@@ -48,6 +48,8 @@ type Renderer struct {
 	workloads map[workloadID]*workload
 	hosts     map[string]*felix.HostEndpointUpdate
 
+	reader    reader
+
 	// What it is made into.
 	ifaces   map[string]*iface
 	programs map[string]*program
@@ -173,7 +175,7 @@ func (r *Renderer) onRules(payload any) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
 		p := m.ActivePolicyUpdate.GetPolicy()
-		r.policies[id] = compileRules("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
+		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActivePolicyRemove:
 		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
@@ -181,7 +183,7 @@ func (r *Renderer) onRules(payload any) {
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
-		r.profiles[name] = compileRules("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, r.profiles[name])
+		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, r.profiles[name])
 		r.dirty.profiles[name] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileRemove:
 		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())

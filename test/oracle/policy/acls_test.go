@@ -244,8 +244,8 @@ func (n *network) passes(f *policy.Flow, in string, entering packet) (ok bool, w
 	node := f.Node
 	for hop := 0; ; hop++ {
 		out, leaving := n.door(node, f.Dst), p
-		if out == uplink && p.src.Is4() && n.pods[p.src] != "" {
-			leaving.src = n.first[node] // masquerading comes before the output hook
+		if out == uplink && p.src.Is4() && n.pods[p.src] != "" && entering.dst == p.dst {
+			leaving.src = n.first[node] // masquerading comes before the output hook, and leaves alone what was translated already
 		}
 		for _, h := range []hook{{node: node, iface: in, seen: entering}, {node: node, iface: out, output: true, seen: leaving}} {
 			permit, reflect := n.lists[node].check(h.iface, h.output, h.seen)

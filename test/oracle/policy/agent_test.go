@@ -132,15 +132,22 @@ func (g *graphs) uplinkAllows(d *driver, f *policy.Flow, own map[string][]string
 	}
 	srcIn, srcHere := place(f.Src)
 	dstIn, dstHere := place(f.Dst)
-	if srcIn == dstIn {
-		return true
+	if !dstIn || !srcIn {
+		return srcIn == dstIn || hostsAllow(d, !dstIn, dstIn && dstHere || srcIn && srcHere, f)
 	}
+	pod := false
+	for _, n := range g.nodes {
+		pod = pod || n.endpoint(f.Dst) != nil
+	}
+	return pod || dstHere || hostsAllow(d, true, srcHere, f) // another node itself
+}
+
+// hostsAllow is the verdict of the host endpoints of a node on what is its own, or what it passes on.
+func hostsAllow(d *driver, egress, local bool, f *policy.Flow) bool {
 	for _, h := range d.hosts {
-		if dstIn && dstHere || srcIn && srcHere {
-			if !d.run(h.Tiers, h.ProfileIds, false, !dstIn, f) {
-				return false
-			}
-		} else if !d.run(h.ForwardTiers, nil, true, !dstIn, f) {
+		switch {
+		case local && policy.Failsafe(egress, f):
+		case local && !d.run(h.Tiers, h.ProfileIds, false, egress, f), !local && !d.run(h.ForwardTiers, nil, true, egress, f):
 			return false
 		}
 	}

@@ -28,7 +28,7 @@ const (
 func TestAgents(t *testing.T) { grow(t, agentWorlds, growAgents) }
 
 func growAgents(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, podKinds())
+	w := policy.NewWorld(seed, policy.AllKinds())
 	cfg := trace.Config{Seed: seed, Agent: agent.Config{PostDNAT: seed%3 == 0}}
 	cluster := trace.NewCluster(cfg)
 	defer cluster.Close()
@@ -188,6 +188,10 @@ func (f *facts) serves(cluster *trace.Cluster, c *policy.Cluster, objects []poli
 	if a.Error != "" {
 		return fmt.Sprintf("%+v: %s", d.question, a.Error)
 	}
+	met := d.flow // by a host endpoint, before it is translated
+	if to, err := netip.ParseAddrPort(d.question.To); err == nil {
+		met.Dst, met.DstPort, met.SrcPort = to.Addr(), to.Port(), 40000
+	}
 	local := d.flow.Src == netip.MustParseAddr("198.51.100.7") && d.vip.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	for _, backend := range backendsOf(objects, d.vip) {
 		flow := d.flow
@@ -195,6 +199,11 @@ func (f *facts) serves(cluster *trace.Cluster, c *policy.Cluster, objects []poli
 		flow.Proto = policy.TCP
 		if d.vip.Spec.Ports[0].Protocol == corev1.ProtocolUDP {
 			flow.Proto = policy.UDP
+		}
+		met.Proto = flow.Proto
+		from := c.JudgeUplinks(&met, true)
+		if f.at[met.Src] != "" { // from inside
+			from.Allowed = true
 		}
 		if local && f.at[flow.Dst] != flow.Node {
 			continue
@@ -212,8 +221,17 @@ func (f *facts) serves(cluster *trace.Cluster, c *policy.Cluster, objects []poli
 		if flow.Src == flow.Dst {
 			continue // what it sees of itself is one of the node's addresses, too
 		}
-		want := c.Judge(&flow)
-		if hidden && got {
+		want := c.JudgePods(&flow)
+		if flow.Src != d.flow.Src { // the port it dials from is another one, too
+			flow.SrcPort++
+			if c.JudgePods(&flow).Allowed != want.Allowed {
+				continue
+			}
+		}
+		if want.Allowed && !from.Allowed {
+			want = from
+		}
+		if hidden && got && from.Allowed {
 			continue // the pod's own way to itself has the same address
 		}
 		if got != want.Allowed {
@@ -232,6 +250,9 @@ func backendsOf(objects []policy.Object, s *corev1.Service) []netip.AddrPort {
 			continue
 		}
 		for _, ep := range e.Endpoints {
+			if len(ep.Addresses) == 0 || len(e.Ports) == 0 || e.Ports[0].Port == nil {
+				continue
+			}
 			out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ep.Addresses[0]), uint16(*e.Ports[0].Port)))
 		}
 	}

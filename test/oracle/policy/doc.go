@@ -51,8 +51,9 @@
 //
 // Host endpoints. They stand at their node's uplink, and judge what comes from outside or goes there: by all policies that
 // select them if it is from or to the node itself, and then by their profiles, and deny what nothing allows; what the node forwards by
-// policies with applyOnForward only, and allow it if there is none in that direction or none decides. Between nodes of the
-// cluster they are not asked. Whether selecting by namespace or service account in the negative can select them, nobody
+// policies with applyOnForward only, and allow it if there is none in that direction or none decides. From and to the node
+// itself the failsafe ports are always open. Pods of other nodes are not outside. Other nodes themselves are for what leaves; what
+// comes from them comes by the overlay. With nat44 a service is judged where it comes in, as it is dialled. Whether selecting by namespace or service account in the negative can select them, nobody
 // says, and no random cluster does.
 //
 // Namespaces have the label kubernetes.io/metadata.name even where a manifest forgets it; a namespace or a service account

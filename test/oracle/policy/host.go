@@ -43,25 +43,63 @@ func (c *Cluster) outside(a netip.Addr) bool {
 	return true
 }
 
-// judgeUplink is the verdict of the host endpoints a flow meets, after that of the pods: at its node, if it comes from
-// outside or goes there. A flow from or to the node itself is its own business; others it forwards.
-func (c *Cluster) judgeUplink(f *Flow, why string) Verdict {
-	egress := c.outside(f.Dst)
-	if n := c.nodes[f.Node]; n != nil && egress != c.outside(f.Src) {
-		local := slices.Contains(n.addrs, f.Dst)
-		if egress {
-			local = slices.Contains(n.addrs, f.Src)
+// nodeAt is the node that has an address itself; nil: none.
+func (c *Cluster) nodeAt(a netip.Addr) *node {
+	if c.at[a] != nil {
+		return nil
+	}
+	for _, n := range c.nodes {
+		if slices.Contains(n.addrs, a) {
+			return n
 		}
-		for _, h := range c.hosts {
-			if h.node != f.Node {
-				continue
-			}
-			if ok, by := c.decideHost(h, egress, local, f); !ok {
-				return Verdict{false, false, fmt.Sprintf("HostEndpoint %s: denied by %s", h.name, by)}
-			}
+	}
+	return nil
+}
+
+// JudgeUplinks is the verdict of the host endpoints a flow meets: where it comes in from outside, or leaves its node for
+// outside or for another node itself. A flow from or to the node itself is its own business;
+// others it forwards, also one to itself that it translates.
+func (c *Cluster) JudgeUplinks(f *Flow, translated bool) Verdict {
+	from, to := c.nodes[f.Node], c.nodeAt(f.Dst)
+	switch {
+	case from == nil:
+	case c.outside(f.Src) && (translated || !c.outside(f.Dst)):
+		return c.uplink(f.Node, false, to == from && !translated, f)
+	case !c.outside(f.Src) && (c.outside(f.Dst) || to != nil && to != from):
+		return c.uplink(f.Node, true, slices.Contains(from.addrs, f.Src), f)
+	}
+	return Verdict{Allowed: true, Why: "no host endpoint is asked"}
+}
+
+// uplink is the verdict of a node's host endpoints.
+func (c *Cluster) uplink(node string, egress, local bool, f *Flow) Verdict {
+	why := "no host endpoint there"
+	for _, h := range c.hosts {
+		if h.node != node || local && Failsafe(egress, f) {
+			continue
+		}
+		ok, by := c.decideHost(h, egress, local, f)
+		if why = fmt.Sprintf("HostEndpoint %s: %s", h.name, by); !ok {
+			return Verdict{false, false, why}
 		}
 	}
 	return Verdict{Allowed: true, Why: why}
+}
+
+// Failsafe tells whether a flow from or to a node itself is one that no host endpoint stops (Felix v3.31's settings, unless
+// they are changed).
+func Failsafe(egress bool, f *Flow) bool {
+	switch f.DstPort {
+	case 179, 2379, 2380, 5473, 6443, 6666, 6667:
+		return f.Proto == TCP
+	case 22:
+		return f.Proto == TCP && !egress
+	case 68:
+		return f.Proto == UDP && !egress
+	case 53, 67:
+		return f.Proto == UDP && egress
+	}
+	return false
 }
 
 // decideHost goes through the tiers of one direction of a host endpoint. Forwarded flows are judged by policies with

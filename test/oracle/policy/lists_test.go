@@ -85,7 +85,7 @@ type node struct {
 	facts     *facts
 	bytes     bool
 	again     [len(views)]bool
-	where     map[netip.Addr]string
+	told      enforce.Node // by the processor
 }
 
 func newNode(name string, bytes bool) *node {
@@ -107,14 +107,14 @@ func (n *node) OnUpdate(m *felix.ToDataplane) {
 
 // SetNode implements the driver: what the processor does not know without services it is told here.
 func (n *node) SetNode(told enforce.Node) {
-	n.where = told.Interfaces
+	n.told = told
 	n.tell()
 }
 
 func (n *node) tell() {
 	for i, v := range views {
 		n.renderers[i].SetNode(enforce.Node{
-			View4: v.v4, View6: v.v6, Interfaces: n.where, Uplink: uplink, Overlay: overlay, Host: hostIf,
+			View4: v.v4, View6: v.v6, Interfaces: n.told.Interfaces, Near: n.told.Near, Far: n.told.Far, Uplink: uplink, Overlay: overlay, Host: hostIf,
 			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
 	}
@@ -249,7 +249,8 @@ func (f *facts) entries(flow policy.Flow, n *network, pre bool) []entry {
 	if pre {
 		dialled.seen.dst, dialled.seen.dport = netip.MustParseAddr("10.96.0.10"), 8001
 	}
-	served := f.pods[flow.Dst] != "" && flow.Dst.Is4() && (flow.Proto == policy.TCP || flow.Proto == policy.UDP)
+	served := (f.pods[flow.Dst] != "" || f.pods[flow.Src] != "" && f.at[flow.Dst] == "") && flow.Dst.Is4() &&
+		(flow.Proto == policy.TCP || flow.Proto == policy.UDP)
 	if flow.Src == flow.Dst {
 		if pre {
 			dialled.as = f.hairpin[flow.Node] // before the output hook sees it
@@ -265,7 +266,7 @@ func (f *facts) entries(flow policy.Flow, n *network, pre bool) []entry {
 	}
 	out = append(out, dialled)
 	number, hides := nodePort(flow.Dst, flow.Proto, flow.DstPort)
-	if number == 0 || !pre {
+	if number == 0 || !pre || f.pods[flow.Dst] == "" {
 		return out
 	}
 	ported := dialled
@@ -283,15 +284,8 @@ func TestLists(t *testing.T) { grow(t, listWorlds, growLists) }
 
 const listWorlds = 500
 
-// podKinds is every kind but those about hosts.
-func podKinds() policy.Kinds {
-	k := policy.AllKinds()
-	k.Hosts = false
-	return k
-}
-
 func growLists(t *testing.T, seed uint64) (flows int) {
-	kinds := podKinds()
+	kinds := policy.AllKinds()
 	if matchesBytes(seed) { // what Calico negates of IPv6 takes too many rules there
 		kinds.Calico = false
 	}

@@ -38,8 +38,24 @@ func (f *facts) outer(node string) []enforce.Outer {
 	return out
 }
 
-// wantedOf is what the specifications say about an entry.
+// wantedOf is what the specifications say about an entry. Whoever comes from outside meets the host endpoint before translation.
 func wantedOf(c *policy.Cluster, e *entry, pre bool) policy.Verdict {
+	v := wantedOfPods(c, e, pre)
+	if !v.Allowed || v.Always || e.flow.Src == e.flow.Dst {
+		return v
+	}
+	met := e.flow
+	translated := e.in == uplink && e.seen.dst != met.Dst
+	if translated {
+		met.Dst, met.DstPort = e.seen.dst, e.seen.dport
+	}
+	u := c.JudgeUplinks(&met, translated)
+	u.Why = v.Why + "; " + u.Why
+	return u
+}
+
+// wantedOfPods is wantedOf but for host endpoints.
+func wantedOfPods(c *policy.Cluster, e *entry, pre bool) policy.Verdict {
 	_, hides := nodePort(e.flow.Dst, e.flow.Proto, e.flow.DstPort)
 	itself := e.flow.Src == e.flow.Dst && e.text == "by way of a cluster IP"
 	switch {
@@ -48,11 +64,11 @@ func wantedOf(c *policy.Cluster, e *entry, pre bool) policy.Verdict {
 	case itself && e.as.IsValid():
 		hidden := e.flow
 		hidden.Src = e.as // what it sends to itself is not judged
-		return c.Judge(&hidden)
+		return c.JudgePods(&hidden)
 	case e.as.IsValid():
 		return c.JudgeHidden(&e.flow, e.as)
 	case pre && e.flow.Proto == policy.SCTP && !c.Judge(&e.flow).Always:
 		return c.JudgeHidden(&e.flow, e.flow.Src) // the node's address says nothing
 	}
-	return c.Judge(&e.flow)
+	return c.JudgePods(&e.flow)
 }

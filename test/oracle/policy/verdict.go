@@ -122,6 +122,17 @@ func inOrder(order1 float64, name1 string, order2 float64, name2 string) int {
 
 // Judge is the verdict about a flow.
 func (c *Cluster) Judge(f *Flow) Verdict {
+	v := c.JudgePods(f)
+	if !v.Allowed || v.Always {
+		return v
+	}
+	u := c.JudgeUplinks(f, false)
+	u.Why = v.Why + "; " + u.Why
+	return u
+}
+
+// JudgePods is the verdict about a flow, but for host endpoints.
+func (c *Cluster) JudgePods(f *Flow) Verdict {
 	if f.Src == f.Dst {
 		return Verdict{true, true, "to itself"}
 	}
@@ -143,7 +154,7 @@ func (c *Cluster) Judge(f *Flow) Verdict {
 		}
 		why += "; " + v.Why
 	}
-	return c.judgeUplink(f, why)
+	return Verdict{Allowed: true, Why: why}
 }
 
 // egress is the verdict of the pod a flow comes from, if it comes from one.
