@@ -62,6 +62,9 @@ func (s *session) committed(ev *event.Committed) {
 	if ev.Err == nil && ev.Resync != event.NoResync && s.p.controller.Status().Started {
 		s.fresh = true
 	}
+	if !s.fresh && ev.Err == nil {
+		return // VPP is being compared with what is wanted; an endpoint that was up before must not be down for that time
+	}
 	if !s.p.policies.Again() {
 		s.report()
 	}

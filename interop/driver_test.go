@@ -76,12 +76,40 @@ func (s *story) up(names ...string) {
 	}
 }
 
-// forget removes all statuses from Felix's datastore, so that what is there afterwards is new.
-func (s *story) forget() {
+// forget removes all statuses from Felix's datastore, so that what is there afterwards is new. It returns the revision.
+func (s *story) forget() int64 {
 	s.t.Helper()
-	if _, err := s.store.Delete(context.Background(), "/calico/felix/", clientv3.WithPrefix()); err != nil {
+	reply, err := s.store.Delete(context.Background(), "/calico/felix/", clientv3.WithPrefix())
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	return reply.Header.Revision
+}
+
+// never checks that no endpoint had a status at any time since a revision.
+func (s *story) never(status string, since int64) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	now, err := s.store.Get(ctx, "/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	watch := s.store.Watch(ctx, "/calico/felix/", clientv3.WithPrefix(), clientv3.WithRev(since+1), clientv3.WithProgressNotify())
+	if err := s.store.RequestProgress(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	for reply := range watch {
+		for _, ev := range reply.Events {
+			if strings.Contains(string(ev.Kv.Value), `"status":"`+status+`"`) {
+				s.t.Errorf("%s was %s for a while", ev.Kv.Key, ev.Kv.Value)
+			}
+		}
+		if reply.Header.Revision >= now.Header.Revision {
+			return
+		}
+	}
+	s.t.Fatalf("etcd does not tell its history: %v", ctx.Err())
 }
 
 // gone waits until Felix has ended, and its driver with it.
@@ -155,10 +183,11 @@ func TestFelixDrivesUs(t *testing.T) {
 		s.gone()
 		goesOn("Felix is gone by " + how.String())
 		s.vpp.ClearLog()
-		s.forget()
+		since := s.forget()
 		s.run()
 		s.up("web", "client", "other")
 		goesOn("Felix is back after " + how.String())
+		s.never("down", since)
 		if n := s.vpp.Writes(); n != 0 {
 			t.Fatalf("Felix is back, nothing has changed, and VPP was written %d times: %v", n, s.vpp.written())
 		}
