@@ -68,14 +68,20 @@ func vectors() map[string]vector {
 		"Namespace": {make: (*objects).namespace, process: updateprocessors.NewProfileUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair { return single(c.NamespaceToProfile(o.(*corev1.Namespace))) }},
 		"ServiceAccount": {make: (*objects).account, process: updateprocessors.NewProfileUpdateProcessor,
-			convert: func(o runtime.Object) []*calico.KVPair { return single(c.ServiceAccountToProfile(o.(*corev1.ServiceAccount))) }},
+			convert: func(o runtime.Object) []*calico.KVPair {
+				return single(c.ServiceAccountToProfile(o.(*corev1.ServiceAccount)))
+			}},
 		"Node": {make: (*objects).node,
 			process: func() watchersyncer.SyncerUpdateProcessor { return updateprocessors.NewFelixNodeUpdateProcessor(false) },
-			convert: func(o runtime.Object) []*calico.KVPair { return single(resources.K8sNodeToCalico(o.(*corev1.Node), false)) }},
+			convert: func(o runtime.Object) []*calico.KVPair {
+				return single(resources.K8sNodeToCalico(o.(*corev1.Node), false))
+			}},
 		"Service": {make: (*objects).service,
 			convert: func(o runtime.Object) []*calico.KVPair { return single(c.ServiceToKVP(o.(*corev1.Service))) }},
 		"EndpointSlice": {make: (*objects).slice,
-			convert: func(o runtime.Object) []*calico.KVPair { return single(c.EndpointSliceToKVP(o.(*discoveryv1.EndpointSlice))) }},
+			convert: func(o runtime.Object) []*calico.KVPair {
+				return single(c.EndpointSliceToKVP(o.(*discoveryv1.EndpointSlice)))
+			}},
 		"NetworkPolicy": {make: (*objects).networkPolicy, process: updateprocessors.NewNetworkPolicyUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.K8sNetworkPolicyToCalico(o.(*networkingv1.NetworkPolicy)))

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/source/typha"
 	"github.com/contiv-agent/contiv-agent/trace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -26,6 +27,8 @@ import (
 type runFlags struct {
 	agentFlags
 	logFlags
+	typha      typhaFlags
+	source     string
 	manifests  []string
 	kubeconfig string
 	inCluster  bool
@@ -51,19 +54,26 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent of a node",
-		Long: `run is the agent: it follows Kubernetes objects, from an API server or from manifests, and keeps VPP equal to them until
-it is told to stop (Ctrl-C, SIGTERM). What it has configured stays in VPP; the next start adopts it.
+		Long: `run is the agent: it follows Kubernetes objects, from an API server, from a fan-out server or from manifests, and keeps VPP
+equal to them until it is told to stop (Ctrl-C, SIGTERM). What it has configured stays in VPP; the next start adopts it.
+
+A fan-out server (contiv-agent fanout, or Calico's Typha) spares the API server one client for each node. Calico's Typha tells
+policies, endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr.
 
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
-  contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0`,
+  contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0
+  contiv-agent run --source typha --typha-addr 10.0.0.1:5473 --typha-ca ca.crt --typha-cert tls.crt --typha-key tls.key --typha-cn typha-server
+  contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.agentFlags.add(cmd)
 	f.logFlags.add(cmd)
+	f.typha.add(cmd, "typha")
 	fs := cmd.Flags()
+	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
@@ -127,6 +137,9 @@ func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vp
 // sources are where objects come from.
 func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 	out := map[string]agent.Source{}
+	if err := f.checkSource(); err != nil {
+		return nil, err
+	}
 	if len(f.manifests) > 0 {
 		cfg := manifest.Config{Paths: f.manifests, Watch: !f.once, Logger: log}
 		if err := cfg.Validate(); err != nil {
@@ -134,18 +147,28 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 		}
 		out[manifest.Name] = manifest.New(cfg)
 	}
+	var api *kube.Config
 	if f.kubeconfig != "" || f.inCluster {
-		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Logger: log}
-		if err := cfg.Validate(); err != nil {
+		api = &kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Logger: log}
+		if err := api.Validate(); err != nil {
 			return nil, usage(err)
 		}
-		out[kube.Name] = kube.New(cfg)
+	}
+	switch {
+	case f.typha.given():
+		cfg, err := f.typha.config(nodeName(f.node), api, log)
+		if err != nil {
+			return nil, err
+		}
+		out[typha.Name] = typha.New(cfg)
+	case api != nil:
+		out[kube.Name] = kube.New(*api)
 	}
 	if len(f.ignored) > 0 && out[kube.Name] == nil {
 		return nil, usage(errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
 	}
 	if len(out) == 0 {
-		return nil, usage(errors.New("no source: give --manifests, --kubeconfig or --in-cluster"))
+		return nil, usage(errors.New("no source: give --manifests, --kubeconfig, --in-cluster, --typha-addr or --typha-service"))
 	}
 	if f.demo && len(f.manifests) == 0 {
 		return nil, usage(errors.New("--demo needs --manifests"))

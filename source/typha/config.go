@@ -87,6 +87,9 @@ func (c *Config) Validate() error {
 	}
 	if t := c.TLS; !t.off() && (t.Cert == "" || t.Key == "" || t.CA == "") {
 		errs = append(errs, errors.New("typha: TLS needs a certificate, its key and a certificate authority"))
+	} else if !t.off() && t.Server == (wire.Peer{}) {
+		// Clients have certificates of the same authority, and any of them could pass for a server.
+		errs = append(errs, errors.New("typha: TLS needs the common name or the URI of servers"))
 	} else if !t.off() {
 		if _, err := t.config(); err != nil {
 			errs = append(errs, fmt.Errorf("typha: TLS: %w", err))

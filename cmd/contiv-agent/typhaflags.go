@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/source/typha"
+)
+
+// typhaFlags say which fan-out servers to follow. A prefix stands before the name of every flag: "typha".
+type typhaFlags struct {
+	prefix  string
+	addrs   []string
+	service string
+	files   typha.TLS
+	plain   bool
+}
+
+func (f *typhaFlags) add(cmd *cobra.Command, prefix string) {
+	f.prefix = "--" + prefix
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.addrs, prefix+"-addr", nil, fmt.Sprintf("fan-out servers to follow (contiv-agent fanout, or Calico's Typha), as host[:port]; the port is %d unless given", wire.Port))
+	fs.StringVar(&f.service, prefix+"-service", "", "Service in front of the fan-out servers, as NAMESPACE/NAME, or a DNS name: its endpoints as the API server has them, those of this node first, with --kubeconfig or --in-cluster; else what its name stands for in DNS")
+	fs.StringVar(&f.files.CA, prefix+"-ca", "", "file with the certificates of who vouches for fan-out servers; with it connections are TLS")
+	fs.StringVar(&f.files.Cert, prefix+"-cert", "", "file with the certificate to show to fan-out servers")
+	fs.StringVar(&f.files.Key, prefix+"-key", "", "file with the key of that certificate")
+	fs.StringVar(&f.files.Server.CN, prefix+"-cn", "", "common name a fan-out server's certificate must have")
+	fs.StringVar(&f.files.Server.URI, prefix+"-uri-san", "", "URI among the alternative names a fan-out server's certificate must have; with both, either is enough")
+	fs.BoolVar(&f.plain, prefix+"-plain", false, "do without compression")
+}
+
+// given tells that servers are named.
+func (f *typhaFlags) given() bool { return len(f.addrs) > 0 || f.service != "" }
+
+// needless tells which flag was given in vain, "" if none.
+func (f *typhaFlags) needless() string {
+	switch {
+	case f.given():
+	case f.files != typha.TLS{}:
+		return f.prefix + "-ca, -cert, -key, -cn and -uri-san"
+	case f.plain:
+		return f.prefix + "-plain"
+	}
+	return ""
+}
+
+// checkSource holds --source against what the other flags name.
+func (f *runFlags) checkSource() error {
+	if useless := f.typha.needless(); useless != "" {
+		return usage(fmt.Errorf("%s: no server is named: give --typha-addr or --typha-service", useless))
+	}
+	switch f.source {
+	case "":
+	case manifest.Name:
+		if len(f.manifests) == 0 {
+			return usage(errors.New("--source manifest needs --manifests"))
+		}
+	case kube.Name:
+		if f.typha.given() {
+			return usage(errors.New("--source kube: --typha-addr and --typha-service name another one"))
+		}
+		f.inCluster = f.inCluster || f.kubeconfig == ""
+	case typha.Name:
+		if !f.typha.given() {
+			return usage(errors.New("--source typha needs --typha-addr or --typha-service"))
+		}
+	default:
+		return usage(fmt.Errorf("--source %s: must be manifest, kube or typha", f.source))
+	}
+	return nil
+}
+
+// config is the client's configuration. The API server, if there is one, is asked for endpoints of the Service.
+func (f *typhaFlags) config(node string, api *kube.Config, log *slog.Logger) (typha.Config, error) {
+	cfg := typha.Config{
+		Addrs: f.addrs, Service: f.service, TLS: f.files, Plain: f.plain, Hostname: node, Version: version, Logger: log,
+	}
+	if namespace, name, ok := strings.Cut(f.service, "/"); ok && api != nil {
+		if len(f.addrs) > 0 {
+			return cfg, usage(errors.New(f.prefix + "-addr and " + f.prefix + "-service: give one of them"))
+		}
+		cfg.Discover = func(ctx context.Context) ([]string, error) {
+			return api.Endpoints(ctx, namespace, name, node, wire.Port)
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, usage(err)
+	}
+	return cfg, nil
+}

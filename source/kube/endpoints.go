@@ -1,0 +1,60 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Endpoints asks the API server where a Service is served, as host:port: endpoints that are ready, those of the node first,
+// the rest in random order. Of several ports it takes the one with the number port, else the first. There may be none.
+func (c *Config) Endpoints(ctx context.Context, namespace, service, node string, port uint16) ([]string, error) {
+	client, _, err := c.clients()
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + service,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("endpoints of %s/%s: %w", namespace, service, err)
+	}
+	var here, there []string
+	for i := range list.Items {
+		s := &list.Items[i]
+		at := slicePort(s.Ports, port)
+		for _, e := range s.Endpoints {
+			if at == 0 || len(e.Addresses) == 0 || e.Conditions.Ready != nil && !*e.Conditions.Ready {
+				continue
+			}
+			addr := net.JoinHostPort(e.Addresses[0], strconv.Itoa(int(at)))
+			if e.NodeName != nil && *e.NodeName == node {
+				here = append(here, addr)
+			} else {
+				there = append(there, addr)
+			}
+		}
+	}
+	rand.Shuffle(len(there), func(i, j int) { there[i], there[j] = there[j], there[i] })
+	return slices.Concat(here, there), nil
+}
+
+func slicePort(ports []discoveryv1.EndpointPort, want uint16) int32 {
+	first := int32(0)
+	for _, p := range ports {
+		switch {
+		case p.Port == nil:
+		case *p.Port == int32(want):
+			return *p.Port
+		case first == 0:
+			first = *p.Port
+		}
+	}
+	return first
+}
