@@ -113,6 +113,7 @@ func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
 // drain commits a transaction and what follows from it; nil lets the VPP agent do what it has to do by itself.
 func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 	for range maxSteps {
+		s.controller.Meanwhile()
 		results := s.vppagent.Step(ctx, txn)
 		txn = nil
 		for _, ev := range results {
@@ -185,6 +186,7 @@ func PlanFor(ctx context.Context, cfg Config, objects *event.Update, sessions bo
 		if txn == nil {
 			return nil, errors.New("the agent would not start: a source is not in sync")
 		}
+		s.controller.Meanwhile()
 		if txn.Resync == event.Full {
 			if sessions {
 				return s.vppagent.PlanSessions(ctx, txn)

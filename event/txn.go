@@ -1,6 +1,7 @@
 package event
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 
@@ -29,7 +30,10 @@ type Txn struct {
 	Cause  string // why, in the words of the log line: "service/default/web", "resync", …
 	Resync ResyncKind
 	Values map[string]proto.Message // nil message: delete
-	Locate *Locate                  // what to look up in VPP after this transaction; nil: nothing
+	// Rest is what else a Full resync wants, in portions that come while the first are carried out, and is closed behind the
+	// last. A later portion may change what an earlier one said. nil: Values is everything.
+	Rest   <-chan map[string]proto.Message
+	Locate *Locate // what to look up in VPP after this transaction; nil: nothing
 	// Triggered is the oldest last-change-trigger-time behind this transaction, for the latency metric; zero if none.
 	Triggered time.Time
 }
@@ -37,6 +41,26 @@ type Txn struct {
 // Empty tells that the transaction neither changes, checks nor asks anything.
 func (t *Txn) Empty() bool {
 	return t == nil || (len(t.Values) == 0 && t.Resync == NoResync && t.Locate == nil)
+}
+
+// Whole waits for the Rest and returns the transaction with all of it in Values.
+func (t *Txn) Whole() *Txn {
+	if t.Rest == nil {
+		return t
+	}
+	whole := *t
+	whole.Values, whole.Rest = maps.Clone(t.Values), nil
+	for portion := range t.Rest {
+		if whole.Values == nil {
+			whole.Values = map[string]proto.Message{}
+		}
+		for key, m := range portion {
+			if whole.Values[key] = m; m == nil {
+				delete(whole.Values, key)
+			}
+		}
+	}
+	return &whole
 }
 
 // Locate asks where things are in VPP. The answer is one Located event.

@@ -45,6 +45,14 @@ type NodeRenderer interface {
 	UpdateNode(node NodeState) error
 }
 
+// PortionRenderer is implemented by renderers that can take a resync in portions, so that VPP is at work on the first while
+// the next are rendered.
+type PortionRenderer interface {
+	// ResyncInPortions is Resync, but leaves services to the calls it returns, which are made one after the other and before
+	// any other call of the renderer. What all services stand on is rendered before it returns.
+	ResyncInPortions(resyncEv *ResyncEventData) (portions []func(), err error)
+}
+
 // NodeState is what is known about this node and its place in the cluster. Empty fields are unknown, or not there.
 type NodeState struct {
 	Name         string

@@ -170,6 +170,10 @@ func (a *Agent) away() error {
 // Commit makes the values of a transaction what is wanted, and VPP equal to what is wanted. If VPP is away the values are
 // kept and Err is set; the next Commit, or Run on the next connection, makes up for it.
 func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
+	if t.Rest != nil && t.Resync == event.Full {
+		return a.commitPortions(ctx, t)
+	}
+	t = t.Whole()
 	p := a.newPlanner()
 	p.touched, p.queue = make([]*value, 0, len(t.Values)), make([]*value, 0, len(t.Values))
 	a.accept(t, p.touch)
@@ -196,8 +200,13 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 			}
 		}
 	}
-	fresh := make([]compiled, 0, len(t.Values))
-	for key, m := range t.Values {
+	a.want(t.Values, touch)
+}
+
+// want takes over values, or their absence.
+func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
+	fresh := make([]compiled, 0, len(values))
+	for key, m := range values {
 		v := a.g.values[key]
 		switch {
 		case m != nil && (v == nil || v.msg == nil || !keyed.Equal(v.msg, m)):
@@ -256,14 +265,19 @@ func (c *compiled) compile() {
 
 // run is what Commit, Retry and repairs have in common: look, plan, execute, observe.
 func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
-	began := a.cfg.Now()
-	c := &event.Committed{Seq: seq, Cause: cause, Resync: resync}
-	x := &execution{a: a, p: p, c: c}
+	x := &execution{a: a, p: p, c: &event.Committed{Seq: seq, Cause: cause, Resync: resync}, began: a.cfg.Now()}
 	a.notice()
 	err := a.away()
 	if err == nil {
 		err = a.look(ctx, p, resync)
 	}
+	a.complete(ctx, x, err)
+	return x.c
+}
+
+// complete plans, executes and observes; err is why VPP cannot be reached.
+func (a *Agent) complete(ctx context.Context, x *execution, err error) {
+	p, c := x.p, x.c
 	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
 	if err == nil && a.told {
 		p.decide()
@@ -277,11 +291,10 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 		a.observe(p, x)
 	}
 	a.saveJournal()
-	c.Took = a.cfg.Now().Sub(began)
-	a.record(began, c, x)
+	c.Took = a.cfg.Now().Sub(x.began)
+	a.record(x.began, c, x)
 	a.publish()
 	a.logLine(c)
-	return c
 }
 
 func (a *Agent) logLine(c *event.Committed) {

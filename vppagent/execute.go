@@ -17,6 +17,7 @@ type execution struct {
 	a     *Agent
 	p     *planner
 	c     *event.Committed
+	began time.Time
 	done  []Step // carried out, or tried
 	calls []vpp.Call
 }
@@ -33,7 +34,7 @@ func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 	for _, level := range plan {
 		n += len(level)
 	}
-	x.done = make([]Step, 0, n)
+	x.done = slices.Grow(x.done, n)
 	for _, level := range plan {
 		carryOut := x.level
 		if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
@@ -55,56 +56,21 @@ func (x *execution) level(ctx context.Context, level []Step) error {
 	return lost
 }
 
-// bunchSize is how many steps of a large level are sent at a time: VPP is at work while the next are prepared.
-const bunchSize = 1024
-
-// bunch is a part of a level.
-type bunch struct {
-	tried    []Step
-	requests []request
-	calls    []vpp.Call
-}
-
-// stream carries out many creations, which free no claim, in bunches.
-func (x *execution) stream(ctx context.Context, level []Step) (lost error) {
-	var out *bunch // on its way
-	var replies chan []vpp.Reply
-	for chunk := range slices.Chunk(level, bunchSize) {
-		b := x.prepare(chunk)
-		b.calls = appendCalls(nil, b.requests)
-		if out != nil {
-			if lost = x.conclude(ctx, out, <-replies); lost != nil {
-				x.finishAll(out, lost)
-				x.finishAll(b, lost)
-				return lost
-			}
-		}
-		sent := make(chan []vpp.Reply, 1)
-		go func() { sent <- x.a.cfg.Caller.Do(ctx, b.calls...) }() // waited for by conclude
-		if out != nil {
-			x.finishAll(out, nil)
-		}
-		out, replies = b, sent
-	}
-	lost = x.conclude(ctx, out, <-replies)
-	x.finishAll(out, lost)
-	return lost
-}
-
-// conclude takes in the replies to a bunch, and sends what follows from them.
-func (x *execution) conclude(ctx context.Context, b *bunch, replies []vpp.Reply) error {
-	next, lost := x.take(b.requests, replies)
-	if lost != nil {
+// stream carries out many creations, which free no claim.
+func (x *execution) stream(ctx context.Context, level []Step) error {
+	s := stream{x: x}
+	if lost := s.push(ctx, level); lost != nil {
 		return lost
 	}
-	return x.send(ctx, next)
+	return s.drain(ctx)
 }
 
 // prepare makes the requests of steps.
 func (x *execution) prepare(steps []Step) *bunch {
-	b := &bunch{tried: make([]Step, 0, len(steps)), requests: make([]request, 0, len(steps))}
+	b := &bunch{p: x.p, tried: make([]Step, 0, len(steps)), requests: make([]request, 0, len(steps))}
 	for _, s := range steps {
 		if ops, ok := x.operations(s); ok {
+			s.want = s.v.want
 			b.tried = append(b.tried, s)
 			for _, op := range ops {
 				b.requests = append(b.requests, request{op, s.v})
@@ -314,7 +280,7 @@ func (x *execution) finish(s Step, lost error) {
 		v.unsure = true
 		return
 	}
-	now := v.want
+	now := s.want
 	if v.plan.after != nil {
 		now = v.plan.after
 	}
@@ -364,7 +330,7 @@ func (k *kind) journalled() bool { return !k.Tagged || k.Untagged != nil }
 func (a *Agent) observe(p *planner, x *execution) {
 	now := a.cfg.Now()
 	p.sort()
-	x.c.Statuses = make([]event.ValueStatus, 0, len(p.touched))
+	out := make([]event.ValueStatus, 0, len(p.touched))
 	for _, v := range p.touched {
 		if v.any != "" || v.kind == nil && v.msg == nil {
 			a.g.collect(v)
@@ -374,16 +340,17 @@ func (a *Agent) observe(p *planner, x *execution) {
 		a.judge(v, x.c.Err, now)
 		if v.state == event.Nonexistent {
 			if old != event.Nonexistent {
-				x.c.Statuses = append(x.c.Statuses, event.ValueStatus{Key: v.key, State: event.Removed})
+				out = append(out, event.ValueStatus{Key: v.key, State: event.Removed})
 			}
 			a.board.remove(v)
 			a.g.setDeps(v)
 			a.g.collect(v)
 			continue
 		}
-		x.c.Statuses = append(x.c.Statuses, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
+		out = append(out, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
 		a.board.set(v, now)
 	}
+	x.c.Statuses = mergeStatuses(x.c.Statuses, out)
 }
 
 // judge gives v its status. lost: the plan was not carried out.

@@ -53,6 +53,7 @@ type Step struct {
 
 	sweep bool // removes what was replaced beside
 	v     *value
+	want  any   // as it was when the step was prepared
 	err   error // once it was tried
 }
 
@@ -109,10 +110,18 @@ type planner struct {
 	dels    []*value
 	puts    []*value
 	freed   map[string][]*value // claims of dels
+	// onWay is the epoch of the plan whose creations may be on their way to VPP still, and not to be touched; 0: none are.
+	// If one should have been touched all the same, that collided.
+	onWay    uint64
+	collided bool
 }
 
 // touch puts v on the list of values to look at.
 func (p *planner) touch(v *value) {
+	if p.onWay != 0 && p.onWay == v.plan.epoch && v.plan.action == Create && v.have == nil {
+		p.collided = true
+		return
+	}
 	p.mark(v)
 	if !v.plan.queued {
 		v.plan.queued = true

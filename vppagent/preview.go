@@ -16,6 +16,7 @@ import (
 // Plan returns what Commit would do, and changes nothing: it works on a copy of the agent, and asks VPP only what Commit
 // would ask before it writes.
 func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
+	t = t.Whole()
 	c := a.clone()
 	p := c.newPlanner()
 	c.accept(t, p.touch)

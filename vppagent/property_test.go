@@ -313,15 +313,20 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		if kind == event.NoResync {
 			values = changes(l.want, next)
 		}
+		before := l.want
 		l.want = next
-		l.txn(kind, values)
+		if kind == event.Full {
+			l.inPortions(cut(r, next, before)...)
+		} else {
+			l.txn(kind, values)
+		}
 		l.reconnect()
 		if tr.vppRestarts && rapid.Bool().Draw(r, "restart vpp") {
 			l.restartVPP()
 		}
 		if tr.agentRestarts && rapid.Bool().Draw(r, "restart agent") {
 			l.restartAgent()
-			l.resync()
+			l.inPortions(cut(r, l.want, nil)...)
 			l.reconnect()
 		}
 		now = now.Add(10 * time.Second)

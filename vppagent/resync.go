@@ -16,14 +16,8 @@ import (
 // otherwise the kinds of the values that are unsure. The error is that VPP cannot be reached.
 func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) error {
 	if a.stale || resync == event.Full || resync == event.Downstream {
-		if err := a.retrieve(ctx, p, a.g.kinds); err != nil {
-			return err
-		}
-		if err := a.askReclassify(ctx); err != nil {
-			return err
-		}
-		a.stale = false
-		return nil
+		_, err := a.lookAll(ctx, p, nil)
+		return err
 	}
 	if resync == event.Upstream {
 		for _, v := range a.g.values {
@@ -31,6 +25,18 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 		}
 	}
 	return a.refreshUnsure(ctx, p)
+}
+
+// lookAll finds out all that VPP has, and returns the answers to its questions; those that known has are not asked again.
+func (a *Agent) lookAll(ctx context.Context, p *planner, known *descriptor.Dump) (*descriptor.Dump, error) {
+	known, err := a.retrieve(ctx, p, a.g.kinds, known)
+	if err == nil {
+		err = a.askReclassify(ctx)
+	}
+	if err == nil {
+		a.stale = false
+	}
+	return known, err
 }
 
 // askReclassify finds out whether a policy that is revoked is revoked for flows that exist, once per connection.
@@ -65,23 +71,26 @@ func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 		if len(kinds) == 0 {
 			return nil
 		}
-		if err := a.retrieve(ctx, p, kinds); err != nil {
+		if _, err := a.retrieve(ctx, p, kinds, nil); err != nil {
 			return err
 		}
 	}
 }
 
 // retrieve dumps kinds of values: the interfaces first, as the other questions depend on them; then the kinds with few
-// values; then those with thousands, which are read side by side.
-func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
+// values; then those with thousands, which are read side by side. Known may have answers that still hold: they are not asked
+// for again. It returns all answers.
+func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *descriptor.Dump) (*descriptor.Dump, error) {
 	if err := a.learnInterfaces(ctx, p); err != nil {
-		return err
+		return nil, err
 	}
 	few, many := partition(kinds)
-	known, err := a.ask(ctx, a.dumps(few, nil))
+	answers, err := a.ask(ctx, a.dumps(few, known))
 	if err != nil {
-		return err
+		return nil, err
 	}
+	answers.Join(known)
+	known = answers
 	if len(kinds) == len(a.g.kinds) {
 		a.foreign = nil
 	}
@@ -94,17 +103,17 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind) error {
 	}
 	for _, k := range few {
 		if err := a.askMore(ctx, k, known); err != nil {
-			return err
+			return nil, err
 		}
 		read(k, known)
 	}
-	if err := a.readMany(ctx, many, known, read); err != nil {
-		return err
+	if known, err = a.readMany(ctx, many, known, read); err != nil {
+		return nil, err
 	}
 	for _, k := range kinds {
 		a.take(p, k, found[k].list, found[k].err)
 	}
-	return nil
+	return known, nil
 }
 
 // askMore adds the answers to what k asks now and did not before: of an interface that turned out to be ours.
@@ -118,8 +127,8 @@ func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) er
 	return err
 }
 
-// readMany reads what is answered first while VPP shows the rest.
-func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Dump, read func(*kind, *descriptor.Dump)) error {
+// readMany reads what is answered first while VPP shows the rest. It returns all answers.
+func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Dump, read func(*kind, *descriptor.Dump)) (*descriptor.Dump, error) {
 	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
 	d.Join(known)
 	var reading sync.WaitGroup
@@ -127,7 +136,7 @@ func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Du
 		reading.Go(func() { read(k, d) })
 	}
 	reading.Wait()
-	return lost(all())
+	return d, lost(all())
 }
 
 // findings are what the dumps show of a kind.

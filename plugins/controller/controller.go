@@ -90,6 +90,7 @@ type Controller struct {
 	refused  map[model.Ref]event.Change
 	trouble  error
 
+	ahead
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
@@ -122,8 +123,9 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 }
 
 // Step takes one event and returns the transaction that follows from it, or nil. While a transaction is in flight,
-// changes accumulate; its Committed event releases the next.
+// changes accumulate; its Committed event releases the next. What is left of the last Step is done first: see Meanwhile.
 func (c *Controller) Step(ev event.Event) *event.Txn {
+	c.Meanwhile()
 	switch ev := ev.(type) {
 	case *event.Update:
 		c.update(ev)
@@ -335,14 +337,6 @@ func union(asks []*event.Locate) *event.Locate {
 		all.Names = append(all.Names, ask.Names...)
 	}
 	return all
-}
-
-// first is the full resync that starts everything.
-func (c *Controller) first() *event.Txn {
-	c.phase = running
-	c.report(c.each(Processor.Resync))
-	c.causes = causes{}
-	return c.send(&event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.locate()})
 }
 
 func (c *Controller) each(do func(Processor) error) error {

@@ -36,6 +36,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 		case <-ctx.Done():
 			return ctx.Err()
 		case out <- txn:
+			c.Meanwhile()
 		}
 	}
 }

@@ -384,3 +384,55 @@ func TestFailedInterfaceCallIsRepeated(t *testing.T) {
 	flush(t, p, r, "node", "frontends [eth0]", "backends [eth0]")
 	flush(t, p, r)
 }
+
+// dealer is a renderer that takes a resync in portions of one service.
+type dealer struct{ *recorder }
+
+func (d dealer) ResyncInPortions(ev *renderer.ResyncEventData) (portions []func(), err error) {
+	err = d.call("begin %s", ids(ev.Services))
+	for _, svc := range ev.Services {
+		portions = append(portions, func() {
+			_ = d.call("portion %s", svc.ID.Name)
+			d.services[svc.ID] = svc
+		})
+	}
+	return portions, err
+}
+
+// TestResyncInPortions: who cannot take portions gets all at once, and who can is not asked for them before the end.
+func TestResyncInPortions(t *testing.T) {
+	_, whole := newTest(t)
+	d := dealer{&recorder{services: map[model.ServiceID]*renderer.ContivService{}}}
+	p := New(Config{NodeName: "node-1"}, d, whole)
+	apply(p, node(1, "192.168.16.1"), cluster("b", "10.96.0.2"), cluster("gone", "10.96.0.3"))
+	p.Prepare()
+	apply(p, cluster("a", "10.96.0.1"))
+	remove(p, cluster("gone", "10.96.0.3"))
+	p.Prepare()
+	if calls := append(d.take(), whole.take()...); len(calls) > 0 {
+		t.Errorf("preparing: %v", calls)
+	}
+	portions, err := p.ResyncInPortions()
+	if diff := cmp.Diff([]string{"node", "begin a,b"}, d.take()); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"node", "resync a,b"}, whole.take()); diff != "" {
+		t.Errorf("as a whole (-want +got):\n%s", diff)
+	}
+	for _, do := range portions {
+		do()
+	}
+	apply(p, slice("b", ep("10.1.1.2")))
+	p.Prepare() // too late: nothing may get lost
+	flush(t, p, d.recorder, "portion a", "portion b", "update b others=a")
+	if diff := cmp.Diff([]string{"update b others=a"}, whole.take()); diff != "" {
+		t.Errorf("afterwards (-want +got):\n%s", diff)
+	}
+	if len(p.services) != 2 {
+		t.Errorf("%d services are kept", len(p.services))
+	}
+	d.fail = func(string) error { return errors.New("not now") }
+	if _, err := p.ResyncInPortions(); err == nil || p.Targets()[0].Synced {
+		t.Errorf("failing: %v, targets %v", err, p.Targets())
+	}
+}

@@ -114,8 +114,9 @@ func TestIncrementalIsResync(t *testing.T) {
 				}
 				p.Located(w.located)
 			},
-			"flush":  func(*rapid.T) { _ = p.Flush() },
-			"resync": func(*rapid.T) { _ = p.Resync() },
+			"flush":   func(*rapid.T) { _ = p.Flush() },
+			"resync":  func(*rapid.T) { _ = p.Resync() },
+			"prepare": func(*rapid.T) { p.Prepare() },
 			"faults": func(t *rapid.T) {
 				n := 0
 				r.fail = func(string) error {

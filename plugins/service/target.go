@@ -33,8 +33,9 @@ func (b *backoff) failed(now time.Time) {
 type target struct {
 	number    int // index in told and errs of services
 	api       renderer.ServiceRendererAPI
-	node      renderer.NodeRenderer // nil: it does not care
-	synced    bool                  // the last Resync went well
+	node      renderer.NodeRenderer    // nil: it does not care
+	portions  renderer.PortionRenderer // nil: it takes a resync as a whole
+	synced    bool                     // the last Resync went well
 	failed    map[*service]struct{}
 	err       error // of a call that is not about one service
 	retry     backoff
@@ -47,6 +48,7 @@ type target struct {
 func newTarget(number int, api renderer.ServiceRendererAPI) *target {
 	t := &target{number: number, api: api, failed: map[*service]struct{}{}}
 	t.node, _ = api.(renderer.NodeRenderer)
+	t.portions, _ = api.(renderer.PortionRenderer)
 	return t
 }
 
@@ -64,14 +66,33 @@ func (p *Processor) Flush() error {
 
 // Resync tells the renderers everything.
 func (p *Processor) Resync() error {
-	dirty, changed := p.refresh()
+	portions, err := p.ResyncInPortions()
+	for _, do := range portions {
+		do()
+	}
+	return err
+}
+
+// ResyncInPortions is Resync, but leaves what renderers can do later to the calls it returns, which are to be made one after
+// the other and before anything else is asked of the processor.
+func (p *Processor) ResyncInPortions() (portions []func(), err error) {
+	dirty, _ := p.refresh()
 	var errs []error
 	for _, t := range p.targets {
 		t.synced, t.retry = false, backoff{}
-		errs = append(errs, p.update(t, changed))
+		left, err := p.resync(t)
+		portions, errs = append(portions, left...), append(errs, err)
 	}
 	p.forget(dirty)
-	return errors.Join(errs...)
+	return portions, errors.Join(errs...)
+}
+
+// Prepare does what of the first resync needs no answer of VPP: services are formed.
+func (p *Processor) Prepare() {
+	if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.synced }) { // nobody waits for what changes
+		dirty, _ := p.refresh()
+		p.forget(dirty)
+	}
 }
 
 func (p *Processor) update(t *target, changed []*service) error {
@@ -80,7 +101,11 @@ func (p *Processor) update(t *target, changed []*service) error {
 		if !due {
 			return nil
 		}
-		return p.resync(t)
+		portions, err := p.resync(t)
+		for _, do := range portions {
+			do()
+		}
+		return err
 	}
 	var errs []error
 	work := changed
@@ -175,12 +200,13 @@ func (p *Processor) updateNodePorts(t *target) error {
 	return nil
 }
 
-// resync gives one renderer everything; what it gets is its own to keep.
-func (p *Processor) resync(t *target) error {
-	if err := p.resyncCalls(t); err != nil {
+// resync gives one renderer everything; what it gets is its own to keep. It returns what the renderer has left to do.
+func (p *Processor) resync(t *target) ([]func(), error) {
+	portions, err := p.resyncCalls(t)
+	if err != nil {
 		t.err = err
 		t.retry.failed(p.now)
-		return err
+		return portions, err
 	}
 	t.synced, t.err, t.retry = true, nil, backoff{}
 	t.state, t.nodeIPs, t.frontends, t.backends = p.state, p.claims.nodes, p.frontends, p.backends
@@ -188,23 +214,28 @@ func (p *Processor) resync(t *target) error {
 	for _, s := range p.services {
 		s.told[t.number], s.errs[t.number] = s.built, nil
 	}
-	return nil
+	return portions, nil
 }
 
-func (p *Processor) resyncCalls(t *target) error {
+func (p *Processor) resyncCalls(t *target) (portions []func(), err error) {
 	if t.node != nil {
 		if err := t.node.UpdateNode(p.state); err != nil {
-			return fmt.Errorf("resync: node state: %w", err)
+			return nil, fmt.Errorf("resync: node state: %w", err)
 		}
 	}
-	err := t.api.Resync(&renderer.ResyncEventData{
+	all := &renderer.ResyncEventData{
 		NodeIPs:     p.claims.nodes.Copy(),
 		Services:    slices.Clone(p.all),
 		FrontendIfs: p.frontends.Copy(),
 		BackendIfs:  p.backends.Copy(),
-	})
-	if err != nil {
-		return fmt.Errorf("resync: %w", err)
 	}
-	return nil
+	if t.portions != nil {
+		portions, err = t.portions.ResyncInPortions(all)
+	} else {
+		err = t.api.Resync(all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("resync: %w", err)
+	}
+	return portions, nil
 }

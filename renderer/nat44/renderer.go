@@ -31,6 +31,7 @@ type Renderer struct {
 var (
 	_ renderer.ServiceRendererAPI = (*Renderer)(nil)
 	_ renderer.NodeRenderer       = (*Renderer)(nil)
+	_ renderer.PortionRenderer    = (*Renderer)(nil)
 )
 
 // expecter is a sink that is glad to hear how many values are to come.
@@ -108,28 +109,52 @@ func (r *Renderer) UpdateNode(node renderer.NodeState) error {
 
 // Resync implements renderer.ServiceRendererAPI.
 func (r *Renderer) Resync(ev *renderer.ResyncEventData) error {
+	r.begin(ev)
+	r.renderAll(ev.Services)
+	return nil
+}
+
+// portion is how many services are rendered at a time: enough that handing them over costs nothing, few enough that VPP
+// does not wait long for the first.
+const portion = 512
+
+// ResyncInPortions implements renderer.PortionRenderer.
+func (r *Renderer) ResyncInPortions(ev *renderer.ResyncEventData) (portions []func(), err error) {
+	r.begin(ev)
+	for some := range slices.Chunk(ev.Services, portion) {
+		portions = append(portions, func() { r.renderAll(some) })
+	}
+	return portions, nil
+}
+
+// begin takes over all of a resync but the values of services.
+func (r *Renderer) begin(ev *renderer.ResyncEventData) {
 	gone := r.services
 	r.services = make(map[svcmodel.ID]*renderer.ContivService, len(ev.Services))
 	r.nodeIPs, r.frontends, r.backends = ev.NodeIPs, ev.FrontendIfs, ev.BackendIfs
 	r.renderNode()
+	if sink, ok := r.sink.(expecter); ok {
+		sink.Expect(2 * len(ev.Services)) // mostly a mapping and a refusal each
+	}
+	for _, svc := range ev.Services {
+		delete(gone, svc.ID)
+		r.services[svc.ID] = svc
+	}
+	for id := range gone {
+		r.sink.Set(ServiceOwner(id), nil, nil)
+	}
+}
+
+// renderAll renders services on all cores, and hands them over in order.
+func (r *Renderer) renderAll(services []*renderer.ContivService) {
 	type rendered struct {
 		values keyed.Values
 		notes  []model.Note
 	}
-	all := make([]rendered, len(ev.Services))
-	if sink, ok := r.sink.(expecter); ok {
-		sink.Expect(2 * len(all)) // mostly a mapping and a refusal each
-	}
-	fan.Ordered(len(all), func(i int) { all[i].values, all[i].notes = Service(ev.Services[i], r.node, r.nodeIPs, r.cfg) }, func(i int) {
-		svc := ev.Services[i]
-		delete(gone, svc.ID)
-		r.services[svc.ID] = svc
-		r.sink.Set(ServiceOwner(svc.ID), all[i].values, all[i].notes)
+	all := make([]rendered, len(services))
+	fan.Ordered(len(all), func(i int) { all[i].values, all[i].notes = Service(services[i], r.node, r.nodeIPs, r.cfg) }, func(i int) {
+		r.sink.Set(ServiceOwner(services[i].ID), all[i].values, all[i].notes)
 	})
-	for id := range gone {
-		r.sink.Set(ServiceOwner(id), nil, nil)
-	}
-	return nil
 }
 
 func (r *Renderer) render(svc *renderer.ContivService) {

@@ -72,13 +72,27 @@ func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply,
 	return d, func() []vpp.Reply { <-done; return replies }
 }
 
-// Join adds the answers of another dump.
+// Join adds the answers of another dump; nil: none.
 func (d *Dump) Join(o *Dump) {
+	if o == nil {
+		return
+	}
 	for id, a := range o.answers {
 		if d.answers[id] == nil {
 			d.answers[id] = a
 		}
 	}
+}
+
+// Some are the answers to those of the requests that were asked.
+func (d *Dump) Some(requests []Request) *Dump {
+	out := newDump(nil)
+	for _, r := range requests {
+		if a := d.answers[r.ID]; a != nil {
+			out.answers[r.ID] = a
+		}
+	}
+	return out
 }
 
 // Has tells whether the question was asked; d may be nil.

@@ -1,0 +1,353 @@
+package vppagent_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// inPortions is a full resync of the portions together, the last word on each key counts.
+func (l *lab) inPortions(portions ...map[string]proto.Message) *event.Committed {
+	l.t.Helper()
+	rest := make(chan map[string]proto.Message, len(portions))
+	for _, p := range portions[1:] {
+		rest <- p
+	}
+	close(rest)
+	return l.said(portions[0], rest)
+}
+
+func (l *lab) said(first map[string]proto.Message, rest <-chan map[string]proto.Message) *event.Committed {
+	l.t.Helper()
+	l.seq++
+	c := l.agent.Commit(context.Background(), &event.Txn{Seq: l.seq, Cause: "test", Resync: event.Full, Values: first, Rest: rest})
+	if err := l.sim.Crashed(); err != nil {
+		l.t.Fatalf("VPP crashed: %v", err)
+	}
+	return l.note(c)
+}
+
+func portion(ms ...proto.Message) map[string]proto.Message {
+	v := keyed.Values{}
+	for _, m := range ms {
+		v.Put(m)
+	}
+	return v
+}
+
+func together(portions ...map[string]proto.Message) keyed.Values {
+	all := keyed.Values{}
+	for _, p := range portions {
+		for k, m := range p {
+			if all[k] = m; m == nil {
+				delete(all, k)
+			}
+		}
+	}
+	return all
+}
+
+// numbered is the n-th service of many, as a node has it.
+func numbered(n int) []proto.Message {
+	vip := fmt.Sprintf("10.96.%d.%d", n/250, n%250+1)
+	return []proto.Message{
+		dnat(fmt.Sprintf("default/svc-%04d", n), vip, 80, "10.1.1.2:8080", "10.1.1.3:8080"),
+		&contivl3.RejectRoute{DstNetwork: vip + "/32"},
+	}
+}
+
+// cluster is a node and services, in portions.
+func cluster(sizes ...int) []map[string]proto.Message {
+	out := []map[string]proto.Message{portion(node()...)}
+	n := 0
+	for _, size := range sizes {
+		var ms []proto.Message
+		for range size {
+			ms = append(ms, numbered(n)...)
+			n++
+		}
+		out = append(out, portion(ms...))
+	}
+	return out
+}
+
+// TestPortionsAreCarriedOutAhead gives the second portion when VPP has all of the first, and the end when it has that.
+func TestPortionsAreCarriedOutAhead(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	portions := cluster(3, 2)
+	seen := make(chan string, 1000)
+	l.sim.Fail(func(name string) (int32, bool) { seen <- name; return 0, false })
+	until := func(message string, times int) {
+		for times > 0 {
+			if <-seen == message {
+				times--
+			}
+		}
+	}
+	rest := make(chan map[string]proto.Message)
+	go func() {
+		defer close(rest)
+		until("nat44_ed_plugin_enable_disable", 1)
+		rest <- portions[1]
+		until("nat44_add_del_lb_static_mapping", 3)
+		rest <- portions[2]
+		until("nat44_add_del_lb_static_mapping", 2)
+	}()
+	c := l.said(portions[0], rest)
+	l.allConfigured(c)
+	if c.Add != len(together(portions...)) || c.Mod+c.Del != 0 {
+		t.Errorf("add %d mod %d del %d, want %d values made", c.Add, c.Mod, c.Del, len(together(portions...)))
+	}
+	if !slices.IsSortedFunc(c.Statuses, func(a, b event.ValueStatus) int { return strings.Compare(a.Key, b.Key) }) || len(c.Statuses) < c.Add {
+		t.Errorf("statuses are not those of all values, sorted:\n%s", statuses(c))
+	}
+	if records := l.agent.Snapshot().History; len(records) != 1 || len(records[0].Ops) != c.Add {
+		t.Errorf("history:\n%s", records)
+	}
+	l.sim.Fail(nil)
+	if got, want := l.sim.Dump(), fresh1(t, together(portions...)); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// fresh1 is what VPP looks like when it is given all at once.
+func fresh1(t *testing.T, want keyed.Values) string {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	l.want = want
+	l.allConfigured(l.resync())
+	return l.sim.Dump()
+}
+
+// TestPortionsKeepTheOrder: of a service the refusal comes before the mapping, and before any mapping the lists of interfaces.
+func TestPortionsKeepTheOrder(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	l.writes()
+	portions := cluster(700, 300, 1)
+	for k, m := range portion(accessList("web", rule(acl.ACL_Rule_PERMIT, "", "", "")), &contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"web"}}) {
+		portions[0][k] = m
+	}
+	l.allConfigured(l.inPortions(portions...))
+	routes, mappings, listed := 0, 0, false
+	for _, w := range l.writes() {
+		switch {
+		case strings.HasPrefix(w, "ip_route_add_del"):
+			routes++
+		case strings.HasPrefix(w, "acl_interface_set_acl_list"):
+			listed = true
+		case strings.HasPrefix(w, "nat44_add_del_lb_static_mapping"):
+			if mappings++; !listed || mappings > routes-1 { // one is the node's
+				t.Fatalf("mapping %d after %d routes, lists set: %v", mappings, routes, listed)
+			}
+		}
+	}
+	if mappings != 1001 {
+		t.Errorf("%d mappings", mappings)
+	}
+}
+
+// TestRestartInPortions: what VPP has from before stays until all is said, and what is wanted again is not written again.
+func TestRestartInPortions(t *testing.T) {
+	for _, journal := range []bool{true, false} {
+		t.Run(fmt.Sprintf("journal=%v", journal), func(t *testing.T) {
+			cfg := vppagent.Config{}
+			if journal {
+				cfg.Journal = filepath.Join(t.TempDir(), "j")
+			}
+			l := newLab(t, cfg)
+			addPod(l, "tap1", "10.1.1.2")
+			portions := cluster(3, 3)
+			l.allConfigured(l.inPortions(portions...))
+			l.writes()
+			l.restartAgent()
+			l.allConfigured(l.inPortions(portions...))
+			l.quiet("restart")
+			l.restartAgent()
+			gone := keyed.Key(numbered(4)[0])
+			delete(portions[2], gone)
+			portions[2][keyed.Key(numbered(6)[0])] = numbered(6)[0]
+			c := l.inPortions(portions...)
+			l.allConfigured(c)
+			if w := l.writes(); c.Add != 1 || c.Del != 1 || len(w) != 2 || !strings.Contains(w[0], "10.96.0.7") {
+				t.Errorf("one service for another: %d added, %d removed, %q", c.Add, c.Del, w)
+			}
+		})
+	}
+}
+
+// TestPortionsForgetWhatNobodySaid: a resync says everything, also to an agent that wanted something else before.
+func TestPortionsForgetWhatNobodySaid(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	portions := cluster(3, 3)
+	l.allConfigured(l.inPortions(portions...))
+	l.writes()
+	c := l.inPortions(portions[0], portions[2])
+	l.allConfigured(c)
+	if c.Del != len(portions[1]) || c.Add+c.Mod != 0 {
+		t.Errorf("add %d mod %d del %d, want %d removed", c.Add, c.Mod, c.Del, len(portions[1]))
+	}
+	if got, want := l.sim.Dump(), fresh1(t, together(portions[0], portions[2])); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestRefusedInAPortion: it is tried once, and again when its time has come; nothing else waits for it.
+func TestRefusedInAPortion(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
+	addPod(l, "tap1", "10.1.1.2")
+	portions := cluster(3, 3)
+	tries := 0
+	l.sim.Fail(func(name string) (int32, bool) {
+		if name == "nat44_add_del_lb_static_mapping" {
+			if tries++; tries == 2 {
+				return -1, false
+			}
+		}
+		return 0, false
+	})
+	c := l.inPortions(portions...)
+	var retrying []string
+	for _, st := range c.Statuses {
+		if st.State != event.Configured {
+			retrying = append(retrying, st.Key+" "+st.State.String())
+		}
+	}
+	if diff := cmp.Diff([]string{keyed.Key(numbered(1)[0]) + " RETRYING"}, retrying); diff != "" || tries != 6 {
+		t.Fatalf("%d mappings tried (-want +got):\n%s", tries, diff)
+	}
+	now = now.Add(time.Minute)
+	l.step()
+	if got, want := l.sim.Dump(), fresh1(t, together(portions...)); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestVPPGoesBetweenPortions cuts the connection at any message: all is made up for on the next one.
+func TestVPPGoesBetweenPortions(t *testing.T) {
+	portions := cluster(3, 3)
+	want := fresh1(t, together(portions...))
+	for at := 1; ; at++ {
+		l := newLab(t, vppagent.Config{})
+		addPod(l, "tap1", "10.1.1.2")
+		n := 0
+		l.sim.Fail(func(string) (int32, bool) { n++; return 0, n == at })
+		c := l.inPortions(portions...)
+		if n < at {
+			l.allConfigured(c)
+			if at < 20 {
+				t.Errorf("%d messages altogether", n)
+			}
+			return
+		}
+		if c.Err == nil {
+			t.Fatalf("cut at message %d: no error", at)
+		}
+		l.sim.Fail(nil)
+		l.reconnect()
+		l.step()
+		if got := l.sim.Dump(); got != want {
+			t.Fatalf("cut at message %d, got:\n%s\nwant:\n%s", at, got, want)
+		}
+		l.writes()
+		l.restartAgent()
+		l.allConfigured(l.inPortions(portions...))
+		l.quiet(fmt.Sprintf("restart after a cut at message %d", at))
+	}
+}
+
+// TestALaterPortionCounts: it may speak of what is on its way, and of what has arrived.
+func TestALaterPortionCounts(t *testing.T) {
+	first := numbered(0)[0].(*nat.DNat44)
+	other := dnat(first.Label, "10.96.0.1", 80, "10.1.1.9:8080")
+	for name, last := range map[string]map[string]proto.Message{
+		"changed": portion(other), "taken back": {keyed.Key(first): nil}, "the same": portion(first),
+	} {
+		for _, between := range []int{0, 2} {
+			t.Run(fmt.Sprintf("%s after %d", name, between), func(t *testing.T) {
+				l := newLab(t, vppagent.Config{})
+				addPod(l, "tap1", "10.1.1.2")
+				portions := append(cluster(slices.Repeat([]int{1}, 1+between)...), last, portion(numbered(9)...))
+				l.allConfigured(l.inPortions(portions...))
+				if got, want := l.sim.Dump(), fresh1(t, together(portions...)); got != want {
+					t.Errorf("got:\n%s\nwant:\n%s", got, want)
+				}
+				l.writes()
+				l.restartAgent()
+				l.allConfigured(l.inPortions(portions...))
+				l.quiet("restart")
+			})
+		}
+	}
+}
+
+// TestPlanOfPortions is the plan of the whole.
+func TestPlanOfPortions(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	portions := cluster(2, 2)
+	rest := make(chan map[string]proto.Message, 2)
+	rest <- portions[1]
+	rest <- portions[2]
+	close(rest)
+	plan, err := l.agent.Plan(context.Background(), &event.Txn{Resync: event.Full, Values: portions[0], Rest: rest})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := l.agent.Plan(context.Background(), &event.Txn{Resync: event.Full, Values: together(portions...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole.String(), plan.String()); diff != "" || plan.Empty() {
+		t.Errorf("plan of the whole, plan of the portions:\n%s", diff)
+	}
+}
+
+// cut deals out values to portions at random; some are said differently, or not at all, before their last word.
+func cut(r *rapid.T, values keyed.Values, before keyed.Values) []map[string]proto.Message {
+	out := make([]map[string]proto.Message, rapid.IntRange(1, 4).Draw(r, "portions"))
+	for i := range out {
+		out[i] = map[string]proto.Message{}
+	}
+	first := rapid.Bool().Draw(r, "what others stand on first")
+	for _, key := range values.Keys() {
+		at := rapid.IntRange(0, len(out)-1).Draw(r, "portion")
+		switch {
+		case strings.Contains(key, "nat44-settings"): // NAT44 is enabled with them, and cannot be again
+			at = 0
+		case first && !strings.Contains(key, "/dnat44/") && !strings.Contains(key, "route/"):
+			at = 0
+		}
+		out[at][key] = values[key]
+		if at > 0 && rapid.IntRange(0, 9).Draw(r, "said before") == 0 {
+			if was := before[key]; was != nil {
+				out[at-1][key] = was
+			}
+		}
+	}
+	for _, key := range before.Keys() {
+		if values[key] == nil && len(out) > 1 && rapid.IntRange(0, 9).Draw(r, "taken back") == 0 {
+			out[0][key], out[len(out)-1][key] = before[key], nil
+		}
+	}
+	return out
+}
