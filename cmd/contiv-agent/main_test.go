@@ -15,9 +15,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 )
 
-// TestMain lets the scripts run this program as "contiv-agent", in processes of its own.
+// TestMain lets tests run this program in processes of its own, by the names it has.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"contiv-agent": main})
+	testscript.Main(m, map[string]func(){"contiv-agent": main, driverName: main})
 }
 
 // TestCommands runs testdata/*.txt: what a user types, and what comes back.
