@@ -36,6 +36,8 @@ type Config struct {
 	// Times; zero is what Felix v3.31 takes: 10 s to connect and for each step of the hello, 10 s to write, 30 s for which the
 	// server may be silent (it pings every 10 s), and 250 ms to 30 s between rounds of attempts.
 	DialWithin, HelloWithin, WriteWithin, SilentFor, PauseFrom, PauseTo time.Duration
+
+	lookupHost func(context.Context, string) ([]string, error) // nil: the system's resolver
 }
 
 // TLS is what connections are secured with; the zero value is not at all. Files are read for each connection.
@@ -124,6 +126,9 @@ func (c *Config) defaults() {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return (&net.Dialer{Timeout: within}).DialContext(ctx, "tcp", addr)
 		}
+	}
+	if c.lookupHost == nil {
+		c.lookupHost = net.DefaultResolver.LookupHost
 	}
 	if c.Hostname == "" {
 		c.Hostname, _ = os.Hostname()

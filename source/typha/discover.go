@@ -48,7 +48,7 @@ func (c *Config) lookUp(ctx context.Context) ([]string, error) {
 	} else if host, p, err := net.SplitHostPort(name); err == nil {
 		name, port = host, p
 	}
-	addrs, err := net.DefaultResolver.LookupHost(ctx, name)
+	addrs, err := c.lookupHost(ctx, name)
 	if err != nil {
 		env := strings.ToUpper(strings.ReplaceAll(short, "-", "_")) + "_SERVICE_"
 		host := os.Getenv(env + "HOST")
