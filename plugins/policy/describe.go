@@ -105,15 +105,15 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool, tally map[cou
 func (p *Processor) describePolicy(tier, name string, egress bool, tally map[counted]*Hits) Policy {
 	msg := p.told.policies[ruleList{tier, name}]
 	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
-	var written []model.Rule
+	var object []model.Rule
 	if obj, ok := p.graph.Origin(tier, name); ok {
-		if written = obj.InboundRules; egress {
-			written = obj.OutboundRules
+		if object = obj.InboundRules; egress {
+			object = obj.OutboundRules
 		}
 	}
 	at := 0
 	for i, r := range rulesOf(msg, egress) {
-		for at < len(written) && originOf(&written[at], at) != r.RuleId { // it was not understood, and is not in force
+		for at < len(object) && originOf(&object[at], at) != r.RuleId { // it was not understood, and is not in force
 			at++
 		}
 		id := r.RuleId
@@ -121,8 +121,12 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 			id = "rule " + strconv.Itoa(i+1)
 		}
 		rule := Rule{Name: named(id, egress), Action: actionText(r.Action), Hits: tally[counted{ruleList{tier, name}, egress, i}]}
-		if at < len(written) {
-			_, rule.Match, _ = strings.Cut(written[at].String(), " ")
+		switch {
+		case p.stream != nil:
+			said := written(r)
+			_, rule.Match, _ = strings.Cut(said.String(), " ")
+		case at < len(object):
+			_, rule.Match, _ = strings.Cut(object[at].String(), " ")
 			at++
 		}
 		out.Rules = append(out.Rules, rule)

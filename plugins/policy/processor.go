@@ -165,6 +165,9 @@ func (p *Processor) tellNode() bool {
 		p.stream.fill(&now)
 	}
 	p.hold(&now)
+	if p.stream != nil {
+		p.stream.frontends(&now)
+	}
 	if now.Equal(&p.node) {
 		return false
 	}

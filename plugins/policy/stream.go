@@ -38,6 +38,7 @@ type stream struct {
 	own       map[netip.Prefix]struct{}          // routes to this node itself
 	local     map[netip.Prefix]struct{}          // routes to workloads of this node
 	remote    map[netip.Prefix]struct{}          // routes to workloads of other nodes
+	leads     []netip.Prefix                     // some of remote, sorted
 	services  map[model.ServiceID][]netip.Prefix // cluster IPs
 
 	located *event.Located // VPP's last answer; nil: none
@@ -168,21 +169,48 @@ func (s *stream) setRoute(text string, types felix.RouteType) {
 	if !ok {
 		return
 	}
-	s.mark(s.own, dst.Masked(), types&(felix.RouteType_LOCAL_HOST|felix.RouteType_LOCAL_TUNNEL) != 0 && dst.IsSingleIP())
-	s.mark(s.local, dst.Masked(), types&felix.RouteType_LOCAL_WORKLOAD != 0)
-	s.mark(s.remote, dst.Masked(), types&felix.RouteType_REMOTE_WORKLOAD != 0)
+	dst = dst.Masked()
+	s.dirty = mark(s.own, dst, types&(felix.RouteType_LOCAL_HOST|felix.RouteType_LOCAL_TUNNEL) != 0 && dst.IsSingleIP()) || s.dirty
+	moved := mark(s.local, dst, types&felix.RouteType_LOCAL_WORKLOAD != 0)
+	if mark(s.remote, dst, types&felix.RouteType_REMOTE_WORKLOAD != 0) {
+		moved = true
+		s.lead(dst)
+	}
+	if moved && len(s.p.told.hosts) > 0 { // nobody else wants to know
+		s.p.nodeDirty = true
+	}
 }
 
-func (s *stream) mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) {
-	if _, is := set[p]; is == in {
-		return
-	}
-	s.dirty = true
+// mark puts a network into a set or takes it out, and tells whether that changed it.
+func mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) bool {
+	_, is := set[p]
 	if in {
 		set[p] = struct{}{}
 	} else {
 		delete(set, p)
 	}
+	return is != in
+}
+
+// maxLeads is how many networks of other nodes VPP is asked the way to: any of them says where the overlay is, and there may be a
+// route for every workload.
+const maxLeads = 4
+
+// lead keeps the networks that VPP is asked the way to, the first by address, after one came or went.
+func (s *stream) lead(p netip.Prefix) {
+	at, among := slices.BinarySearchFunc(s.leads, p, netip.Prefix.Compare)
+	_, in := s.remote[p]
+	switch {
+	case in && at < maxLeads:
+		s.leads = slices.Insert(s.leads, at, p)
+		s.leads = s.leads[:min(len(s.leads), maxLeads)]
+	case !in && among:
+		s.leads = sortedNets(s.remote)
+		s.leads = s.leads[:min(len(s.leads), maxLeads)]
+	default:
+		return
+	}
+	s.dirty = true
 }
 
 func (s *stream) setService(id model.ServiceID, clusterIPs []string) {
@@ -321,7 +349,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	}
 	slices.Sort(ask.Names)
 	ask.Names = slices.Compact(ask.Names)
-	ask.Remote = sortedNets(s.remote)
+	ask.Remote = slices.Clone(s.leads)
 	return ask
 }
 
@@ -354,6 +382,11 @@ func (s *stream) fill(n *enforce.Node) {
 	if len(s.p.told.hosts) > 0 { // nobody else asks
 		n.Near = sortedNets(s.local)
 	}
+}
+
+// frontends adds the cluster IPs of services that somebody else translates, and has translated already.
+func (s *stream) frontends(n *enforce.Node) {
+	n.Frontends = slices.Clone(n.Frontends)
 	for _, list := range s.services {
 		n.Frontends = append(n.Frontends, list...)
 	}

@@ -49,13 +49,13 @@ func (p *Processor) Endpoints() []Endpoint {
 	return out
 }
 
-// streamedPolicies are the policies in force, sorted as Policies has them. Their rules are those of the messages, by number only.
+// streamedPolicies are the policies in force, sorted as Policies has them.
 func (p *Processor) streamedPolicies(applied map[ruleList][]Applied) []Status {
 	var out []Status
 	for key, msg := range p.told.policies {
 		pol := &model.Policy{
 			ID: model.PolicyIDOf(key.tier, key.name), Tier: key.tier, Untracked: msg.GetUntracked(), PreDNAT: msg.GetPreDnat(),
-			InboundRules: make([]model.Rule, len(msg.GetInboundRules())), OutboundRules: make([]model.Rule, len(msg.GetOutboundRules())),
+			InboundRules: writtenAll(msg.GetInboundRules()), OutboundRules: writtenAll(msg.GetOutboundRules()),
 		}
 		for _, in := range []bool{true, false} {
 			for _, at := range applied[key] {

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// written is a rule of a message as somebody would have written it, for display: sets of addresses have the selectors they come
+// from, or their names where the message has none.
+func written(r *felix.Rule) model.Rule {
+	out := model.Rule{
+		Action: model.Action(actionText(r.GetAction())), IPVersion: uint8(r.GetIpVersion()),
+		Protocol: protocolOf(r.GetProtocol()), NotProtocol: protocolOf(r.GetNotProtocol()),
+		Source: model.Peer{
+			Nets: netsOf(r.GetSrcNet()), NotNets: netsOf(r.GetNotSrcNet()),
+			Ports: portsOf(r.GetSrcPorts(), r.GetSrcNamedPortIpSetIds()), NotPorts: portsOf(r.GetNotSrcPorts(), r.GetNotSrcNamedPortIpSetIds()),
+			Selector: selected(r.GetOriginalSrcSelector(), r.GetSrcIpSetIds()), NotSelector: selected(r.GetOriginalNotSrcSelector(), r.GetNotSrcIpSetIds()),
+		},
+		Destination: model.Peer{
+			Nets: netsOf(r.GetDstNet()), NotNets: netsOf(r.GetNotDstNet()),
+			Ports: portsOf(r.GetDstPorts(), r.GetDstNamedPortIpSetIds()), NotPorts: portsOf(r.GetNotDstPorts(), r.GetNotDstNamedPortIpSetIds()),
+			Selector:    selected(r.GetOriginalDstSelector(), slices.Concat(r.GetDstIpSetIds(), r.GetDstIpPortSetIds())),
+			NotSelector: selected(r.GetOriginalNotDstSelector(), r.GetNotDstIpSetIds()),
+			Service:     model.ServiceID{Namespace: r.GetOriginalDstServiceNamespace(), Name: r.GetOriginalDstService()},
+		},
+	}
+	switch i := r.GetIcmp().(type) {
+	case *felix.Rule_IcmpType:
+		out.ICMP = &model.ICMPMatch{Type: uint8(i.IcmpType)}
+	case *felix.Rule_IcmpTypeCode:
+		out.ICMP = &model.ICMPMatch{Type: uint8(i.IcmpTypeCode.GetType()), Code: uint8(i.IcmpTypeCode.GetCode()), HasCode: true}
+	}
+	switch i := r.GetNotIcmp().(type) {
+	case *felix.Rule_NotIcmpType:
+		out.NotICMP = &model.ICMPMatch{Type: uint8(i.NotIcmpType)}
+	case *felix.Rule_NotIcmpTypeCode:
+		out.NotICMP = &model.ICMPMatch{Type: uint8(i.NotIcmpTypeCode.GetType()), Code: uint8(i.NotIcmpTypeCode.GetCode()), HasCode: true}
+	}
+	if r.GetHttpMatch() != nil {
+		out.HTTP = &model.HTTPMatch{}
+	}
+	return out
+}
+
+func protocolOf(p *felix.Protocol) model.RuleProtocol {
+	return model.RuleProtocol{Number: uint8(p.GetNumber()), Name: strings.ToLower(p.GetName())}
+}
+
+func netsOf(texts []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, text := range texts {
+		if p, ok := prefixOf(text); ok {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func portsOf(ranges []*felix.PortRange, sets []string) []model.PortMatch {
+	var out []model.PortMatch
+	for _, r := range ranges {
+		out = append(out, model.PortMatch{First: uint16(r.GetFirst()), Last: uint16(r.GetLast())})
+	}
+	for _, id := range sets {
+		out = append(out, model.PortMatch{Name: id})
+	}
+	return out
+}
+
+// selected is what a set is made of.
+func selected(selector string, sets []string) string {
+	if selector != "" || len(sets) == 0 {
+		return selector
+	}
+	return "in " + strings.Join(sets, " and ")
+}
+
+func writtenAll(rules []*felix.Rule) []model.Rule {
+	out := make([]model.Rule, len(rules))
+	for i, r := range rules {
+		out[i] = written(r)
+	}
+	return out
+}
