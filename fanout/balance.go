@@ -1,16 +1,25 @@
 package fanout
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
 // Balance moves clients to other servers of the same fan-out. The protocol has no word for it: a client is let go and
 // connects again, to whomever it picks. So a server sheds only what is far beyond its share, for some time, stops well
 // before it would have to take clients back, and gives up for a while when those it let go come back.
 type Balance struct {
-	// Count tells how many servers there are and how many nodes have clients; nil, fewer than two servers or no node: nobody
-	// is shed.
+	// Service is "namespace/name" of the Service whose ready endpoints are the servers. They are counted in the keys of felix,
+	// as are the nodes. Servers is how many there are where that is not known. With both unset, fewer than two servers or no
+	// node nobody is shed.
+	Service string
+	Servers int
+	// Count replaces both if not nil.
 	Count func() (servers, nodes int)
 	// High is how many percent of its share a server may have before it sheds; 0: 140.
 	High int
@@ -23,7 +32,10 @@ type Balance struct {
 }
 
 func (b *Balance) validate() error {
-	if b.High < 0 || b.Low < 0 || b.After < 0 || b.Rest < 0 {
+	if ns, name, ok := strings.Cut(b.Service, "/"); b.Service != "" && (!ok || ns == "" || name == "") {
+		return fmt.Errorf("balance: service %q: must be namespace/name", b.Service)
+	}
+	if b.Servers < 0 || b.High < 0 || b.Low < 0 || b.After < 0 || b.Rest < 0 {
 		return errors.New("balance: negative")
 	}
 	full := *b
@@ -159,4 +171,51 @@ func (s *Server) balance(now time.Time, conns []*conn) {
 		c.closeBecause("other servers have fewer clients")
 		return
 	}
+}
+
+// resources is what the keys of Kubernetes' and Calico's own objects begin with.
+const resources = "/calico/resources/v3/projectcalico.org/"
+
+// counter counts servers and nodes in the keys of felix, again whenever these have changed.
+func (s *Server) counter(b Balance) func() (servers, nodes int) {
+	felix := s.caches[set{syncer: wire.Felix}]
+	if felix == nil || b.Service == "" && b.Servers == 0 {
+		return nil
+	}
+	var seen *view
+	var servers, nodes int
+	return func() (int, int) {
+		if v := felix.latest(); v != seen {
+			seen, servers, nodes = v, b.Servers, 0
+			v.prefixed(resources+"nodes/", func(*entry) { nodes++ })
+			if b.Service != "" {
+				servers = countReady(v.snapshot, b.Service)
+			}
+		}
+		return servers, nodes
+	}
+}
+
+// countReady counts the ready addresses in the EndpointSlices of a Service.
+func countReady(keys snapshot, service string) int {
+	ready := map[string]bool{}
+	_, name, _ := strings.Cut(service, "/")
+	keys.prefixed(resources+"kubernetesendpointslices/"+service, func(e *entry) {
+		var slice struct {
+			Metadata  struct{ Labels map[string]string }
+			Endpoints []struct {
+				Addresses  []string
+				Conditions struct{ Ready *bool }
+			}
+		}
+		if json.Unmarshal([]byte(e.value), &slice) != nil || slice.Metadata.Labels["kubernetes.io/service-name"] != name {
+			return
+		}
+		for _, ep := range slice.Endpoints {
+			if len(ep.Addresses) > 0 && (ep.Conditions.Ready == nil || *ep.Conditions.Ready) {
+				ready[ep.Addresses[0]] = true
+			}
+		}
+	})
+	return len(ready)
 }

@@ -1,7 +1,6 @@
 package fanout
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -47,7 +46,7 @@ func (c *crumb) frames(snappy bool) []byte {
 		c.oncePlain.Do(func() { c.plain = c.encode() })
 		return c.plain
 	}
-	c.onceSnappy.Do(func() { c.snappy = wire.AppendSnappy(nil, c.encode(), false) })
+	c.onceSnappy.Do(func() { c.snappy = wire.AppendSnappy(nil, c.encode()) })
 	return c.snappy
 }
 
@@ -83,8 +82,9 @@ type view struct {
 // cache is one set of keys, as the source told it last. Its sources call tell; everybody may call latest.
 type cache struct {
 	name   string
-	every  time.Duration // between publications
+	every  time.Duration // between publications; 0: pause says
 	metric *cacheMetrics
+	twin   *cache // the same set in its other form, told first: what is equal there is kept once; nil: none
 
 	mu      sync.Mutex // of what the sources tell, which is not published yet
 	table   table
@@ -92,8 +92,10 @@ type cache struct {
 	status  wire.Status
 	offset  int64
 
-	dirty chan struct{} // holds one if something waits to be published
-	view  atomic.Pointer[view]
+	dirty   chan struct{} // holds one if something waits to be published
+	view    atomic.Pointer[view]
+	start   atomic.Pointer[view] // where clients begin; at most startFor old
+	clients atomic.Int64         // that follow the changes
 }
 
 // maxChanges is how many KVs one message of changes holds, as Typha has it.
@@ -106,6 +108,28 @@ func newCache(name string, every time.Duration, m *cacheMetrics) *cache {
 }
 
 func (c *cache) latest() *view { return c.view.Load() }
+
+// startFor is how long clients begin at the same view while keys change: what has changed since comes after it, and the
+// snapshot is compressed for all of them once.
+const startFor = time.Second
+
+// begin is the view a new client begins with.
+func (c *cache) begin(now time.Time) *view {
+	v := c.start.Load()
+	if v == nil || now.Sub(v.crumb.at) > startFor || v.crumb.status != c.latest().crumb.status {
+		v = c.latest()
+		c.start.Store(v)
+	}
+	return v
+}
+
+// pause is the least time between two publications: what one costs, each client's write, bounds how often they come.
+func (c *cache) pause() time.Duration {
+	if c.every != 0 {
+		return c.every
+	}
+	return min(time.Millisecond+time.Duration(c.clients.Load())*25*time.Microsecond, 100*time.Millisecond)
+}
 
 // tell takes what a source says. KVs that change nothing are dropped, but for deletes.
 func (c *cache) tell(b wire.Batch) {
@@ -142,26 +166,45 @@ func (c *cache) change(kv wire.KV) (change, bool) {
 	}
 	as := wire.New
 	if old := c.table.get(kv.Key); old != nil {
-		if bytes.Equal(old.value, kv.Value) && old.ttl == kv.TTL {
+		if old.value == string(kv.Value) && old.ttl == kv.TTL {
 			return change{}, false
 		}
 		as = wire.Updated
 	}
-	e := newEntry(kv)
+	e := c.twin.same(newEntry(kv))
 	c.table.put(e)
 	return change{entry: e, as: as}, true
 }
 
+// same is an entry as the cache has it, or else the entry itself; nil is no cache.
+func (c *cache) same(e *entry) *entry {
+	if c == nil {
+		return e
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if have := c.table.get(e.key); have != nil && have.element == e.element {
+		return have
+	}
+	return e
+}
+
 // run publishes what was told until ctx ends: at once after a silence, else a while after the last time, so that many
-// small changes become few crumbs.
+// small changes become few crumbs. When the set is in sync for the first time, clients may be about to come: in what time is
+// left the snapshot is compressed.
 func (c *cache) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var warm []*segment
+	warmed := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		}
+		for ; len(warm) > 0 && len(c.dirty) == 0 && ctx.Err() == nil; warm = warm[1:] {
+			warm[0].compressed()
 		}
 		select {
 		case <-ctx.Done():
@@ -169,7 +212,10 @@ func (c *cache) run(ctx context.Context) {
 		case <-c.dirty:
 		}
 		c.publish()
-		timer.Reset(c.every)
+		if v := c.latest(); !warmed && v.crumb.status == wire.InSync {
+			warm, warmed = v.segments, true
+		}
+		timer.Reset(c.pause())
 	}
 }
 
@@ -209,6 +255,9 @@ func (c *cache) publish() {
 	}
 	v.crumb = tail
 	c.view.Store(v)
+	if old := c.start.Load(); old != nil && now.Sub(old.crumb.at) > startFor {
+		c.start.Store(nil) // it would keep all crumbs after it
+	}
 	last.next.Store(first)
 	close(last.done)
 	c.metric.published(v, seq-last.seq)

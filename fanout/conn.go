@@ -68,16 +68,12 @@ func (c *conn) serve(ctx context.Context, s *Server) error {
 	}
 	s.came(c.host)
 	began := time.Now()
-	v := c.cache.latest()
-	c.reached.Store(v.crumb)
 	release, err := s.admit(ctx, c)
 	if err != nil {
 		return err
 	}
-	if fresh := c.cache.latest(); fresh != v { // time has passed: begin with what is true now
-		v = fresh
-		c.reached.Store(v.crumb)
-	}
+	v := c.cache.begin(time.Now())
+	c.reached.Store(v.crumb)
 	err = c.sendSnapshot(v)
 	release()
 	if err != nil {
@@ -93,6 +89,8 @@ func (c *conn) stream(from *crumb) error {
 	streaming := c.m.streaming.WithLabelValues(c.cache.name)
 	streaming.Inc()
 	defer streaming.Dec()
+	c.cache.clients.Add(1)
+	defer c.cache.clients.Add(-1)
 	c.grace.Store(time.Now().Add(c.cfg.Grace).UnixNano())
 	if err := c.net.SetReadDeadline(time.Time{}); err != nil {
 		return err
@@ -199,7 +197,7 @@ func (c *conn) sendSnapshot(v *view) error {
 		}
 	}
 	last := wire.AppendMessage(nil, wire.DecoderRestart{Message: "changes follow", CompressionAlgorithm: wire.Snappy})
-	if err := c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last, false))); err != nil {
+	if err := c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last))); err != nil {
 		return err
 	}
 	if err := c.restart(); err != nil {
@@ -207,12 +205,12 @@ func (c *conn) sendSnapshot(v *view) error {
 	}
 	opening := wire.AppendDefinitions(nil, wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
 	opening = wire.AppendMessage(opening, status)
-	return c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening, false)})
+	return c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening)})
 }
 
 // appendOpening begins a compressed stream in which messages of the given types will come.
 func appendOpening(dst []byte, of ...wire.Message) []byte {
-	return wire.AppendSnappy(append(dst, wire.SnappyHeader...), wire.AppendDefinitions(nil, of...), false)
+	return wire.AppendSnappy(append(dst, wire.SnappyHeader...), wire.AppendDefinitions(nil, of...))
 }
 
 // sendPlain sends all keys uncompressed, a segment at a time.
@@ -296,7 +294,7 @@ func (c *conn) ping() error {
 	now := time.Now()
 	b := wire.AppendMessage(nil, wire.Ping{Timestamp: now})
 	if c.snappy {
-		b = wire.AppendSnappy(nil, b, false)
+		b = wire.AppendSnappy(nil, b)
 	}
 	c.owed.Add(1)
 	c.pinged.CompareAndSwap(0, now.UnixNano())

@@ -60,13 +60,21 @@ func New(cfg Config) (*Server, error) {
 	for _, syncer := range cfg.Modern {
 		s.add(set{syncer, true})
 	}
+	if s.balancer.cfg.Count == nil {
+		s.balancer.cfg.Count = s.counter(cfg.Balance)
+	}
 	return s, nil
 }
 
 func (s *Server) add(of set) {
-	if s.caches[of] == nil {
-		s.caches[of] = newCache(of.String(), s.cfg.BatchEvery, s.m.cache(of.String()))
+	if s.caches[of] != nil {
+		return
 	}
+	c := newCache(of.String(), s.cfg.BatchEvery, s.m.cache(of.String()))
+	if of.modern {
+		c.twin = s.caches[set{syncer: of.syncer}]
+	}
+	s.caches[of] = c
 }
 
 // Tell takes what a source says; batches about sets that are not served are dropped. It never blocks for a client. It may

@@ -11,27 +11,27 @@ import (
 )
 
 // A segment is split beyond either of these. Its size decides what one change costs the next snapshot.
+// Full ones fill chunks of snappy, which forget what came before, to the brim.
 const (
-	segmentEntries = 512
-	segmentBytes   = 256 << 10
+	segmentEntries = 4096
+	segmentBytes   = 8*64<<10 - 128
 )
 
 // entry is one key as it is now. It is never written to.
 type entry struct {
-	key string
-	// element is the KV as the wire has it, with update type New in its last byte but one.
-	element []byte
-	value   []byte // within element
-	ttl     time.Duration
+	// element is the KV as the wire has it, with update type New in its last byte but one; key and value are parts of it.
+	element, key, value string
+	ttl                 time.Duration
 }
 
 // newEntry encodes a KV that has a key and is no delete.
 func newEntry(kv wire.KV) *entry {
 	kv.UpdateType = wire.New
 	size := len(kv.Key) + len(kv.Value) + len(kv.Revision) + len(kv.V3ResourceVersion) + 48
-	element := slices.Clip(wire.AppendKV(make([]byte, 0, size), &kv))
-	at := fieldHead(len(kv.Key)) + len(kv.Key) + fieldHead(len(kv.Value))
-	return &entry{key: strings.Clone(kv.Key), element: element, value: element[at : at+len(kv.Value)], ttl: kv.TTL}
+	element := string(wire.AppendKV(make([]byte, 0, size), &kv))
+	key := fieldHead(len(kv.Key))
+	value := key + len(kv.Key) + fieldHead(len(kv.Value))
+	return &entry{element, element[key : key+len(kv.Key)], element[value : value+len(kv.Value)], kv.TTL}
 }
 
 // fieldHead is how many bytes stand before the n bytes of a field: its distance from the last, and the length.
@@ -64,13 +64,13 @@ type segment struct {
 
 // compressed is the segment as one message, compressed, made by the first who asks. The segment must be frozen.
 func (s *segment) compressed() []byte {
-	s.once.Do(func() { s.canned = wire.AppendSnappy(nil, s.plain(nil), true) })
+	s.once.Do(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain(nil))) })
 	return s.canned
 }
 
 // plain appends the segment as one message.
 func (s *segment) plain(dst []byte) []byte {
-	elements := make([][]byte, len(s.entries))
+	elements := make([]string, len(s.entries))
 	for i, e := range s.entries {
 		elements[i] = e.element
 	}

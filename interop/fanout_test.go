@@ -198,4 +198,3 @@ func TestRealClientsOfAllSyncers(t *testing.T) {
 		t.Error("a client of an unknown syncer type was served")
 	}
 }
-

@@ -95,6 +95,6 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(), newFelixDriver(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newVersion(), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newVersion(), newDocs())
 	return root
 }

@@ -63,19 +63,19 @@ func AppendMessage(dst []byte, m Message) []byte {
 		}
 		return AppendKVs(dst, len(kvs.KVs), elements)
 	}
-	return appendFrame(dst, m.kind(), appendFields(nil, m))
+	return appendFrame[[]byte](dst, m.kind(), appendFields(nil, m))
 }
 
 // AppendKVs appends a KVs message made of n elements, each as AppendKV has written it, without any definition.
-func AppendKVs(dst []byte, n int, elements ...[]byte) []byte {
+func AppendKVs[E ~string | ~[]byte](dst []byte, n int, elements ...E) []byte {
 	if n == 0 {
-		return appendFrame(dst, kindKVs, nil)
+		return appendFrame[E](dst, kindKVs, nil)
 	}
 	return appendFrame(dst, kindKVs, appendUint([]byte{1}, uint64(n)), elements...)
 }
 
 // appendFrame appends the frame of a message whose fields are first and then rest.
-func appendFrame(dst []byte, k kind, first []byte, rest ...[]byte) []byte {
+func appendFrame[E ~string | ~[]byte](dst []byte, k kind, first []byte, rest ...E) []byte {
 	size := len(first) + 1
 	for _, b := range rest {
 		size += len(b)

@@ -4,8 +4,7 @@ import (
 	"hash/crc32"
 	"io"
 
-	"github.com/klauspost/compress/s2"
-	"github.com/klauspost/compress/snappy"
+	"github.com/golang/snappy"
 )
 
 // SnappyHeader begins a stream of snappy's framing format.
@@ -18,23 +17,17 @@ const chunk = 64 << 10
 func NewSnappyReader(r io.Reader) io.Reader { return snappy.NewReader(r) }
 
 // AppendSnappy appends plain in snappy's framing format, without the header: chunks that stand for themselves, so that what
-// was compressed once can be sent in many streams. A thorough search for matches pays where many read the result.
-func AppendSnappy(dst, plain []byte, thorough bool) []byte {
-	compress := s2.EncodeSnappy
-	if thorough {
-		compress = s2.EncodeSnappyBetter
-	}
-	scratch := make([]byte, s2.MaxEncodedLen(min(len(plain), chunk)))
+// was compressed once can be sent in many streams.
+func AppendSnappy(dst, plain []byte) []byte {
+	scratch := make([]byte, snappy.MaxEncodedLen(min(len(plain), chunk)))
 	table := crc32.MakeTable(crc32.Castagnoli)
-	parts := (len(plain) + chunk - 1) / chunk
-	for ; parts > 0; parts-- {
-		n := (len(plain) + parts - 1) / parts // chunks of about one size: no small last one that finds no matches
-		part := plain[:n]
-		plain = plain[n:]
+	for len(plain) > 0 {
+		part := plain[:min(len(plain), chunk)]
+		plain = plain[len(part):]
 		sum := crc32.Checksum(part, table)
 		sum = (sum>>15 | sum<<17) + 0xa282ead8
-		kind, body := byte(0), compress(scratch, part)
-		if len(body) >= n-n/8 {
+		kind, body := byte(0), snappy.Encode(scratch, part)
+		if len(body) >= len(part)-len(part)/8 {
 			kind, body = 1, part
 		}
 		size := len(body) + 4

@@ -255,12 +255,12 @@ func TestPartsMeanTheSameInEveryStream(t *testing.T) {
 	for range 100 {
 		elements = AppendKV(elements, &KV{Key: "/calico/v1/x", Value: value, Revision: "1", UpdateType: New})
 	}
-	shared := AppendSnappy(nil, AppendKVs(nil, 200, elements, elements), true)
+	shared := AppendSnappy(nil, AppendKVs(nil, 200, elements, elements))
 	for _, also := range []Message{DecoderRestart{}, Ping{}} {
 		defs := AppendDefinitions(nil, KVs{}, also)
-		stream := append([]byte(SnappyHeader), AppendSnappy(nil, defs, false)...)
+		stream := append([]byte(SnappyHeader), AppendSnappy(nil, defs)...)
 		stream = append(stream, shared...)
-		stream = append(stream, AppendSnappy(nil, AppendMessage(nil, also), false)...)
+		stream = append(stream, AppendSnappy(nil, AppendMessage(nil, also))...)
 		for name, read := range map[string]func(io.Reader) (int, error){"ours": readOurs, "gob": readGob} {
 			n, err := read(NewSnappyReader(bytes.NewReader(stream)))
 			if err != nil || n != 200 {

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/fanout"
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/source/typha"
+)
+
+// fanoutFlags are the flags of fanout.
+type fanoutFlags struct {
+	logFlags
+	config     string
+	listen     string
+	manifests  []string
+	kubeconfig string
+	inCluster  bool
+	apiServer  string
+	ignored    []string
+	upstream   []string
+	service    string
+	lines      string
+	syncers    []string
+	older      bool
+
+	server fanout.Config
+	tls    fanout.TLSFiles
+	up     typha.TLS
+
+	gc        int
+	metrics   string
+	profiling bool
+}
+
+func newFanout() *cobra.Command {
+	var f fanoutFlags
+	cmd := &cobra.Command{
+		Use:   "fanout",
+		Short: "Serve the keys of a cluster to thousands of agents",
+		Long: `fanout stands between one source and the agents of all nodes, so that an API server feels one watcher and not one for each node.
+It speaks the sync protocol of Calico's Typha: agents (run --source typha), Felix and other clients of Calico may connect, and so
+may another fanout.
+
+The source is an API server, a folder of manifests, another fan-out server or a Typha (--upstream), or lines of JSON (--keys).
+When it is lost, what it said last is served on. Objects become keys and values as Calico's own converters make them.
+
+A client gets a snapshot and then every change. Clients are let go that do not answer pings, fall behind too far, or are too many;
+with --balance-service or --balance-servers also those that other servers should have. SIGTERM lets them go one after the other,
+for at most --drain; a second one ends at once.
+
+Connections are secured once --cert, --key and --ca are given; then clients need a certificate of that authority and, if
+--client-cn or --client-uri say so, one of the two names.
+
+Every flag can also be set by the environment (CONTIV_FANOUT_MAX_CONNECTIONS for --max-connections) and by a file of YAML with the
+flags' names (--config); the command line wins, then the environment.
+
+It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
+		Example: `  contiv-agent fanout --in-cluster --balance-service kube-system/contiv-fanout
+  contiv-agent fanout --manifests examples/guestbook --listen 127.0.0.1:5473
+  contiv-agent fanout --upstream typha.calico-system.svc:5473 --upstream-cert c.pem --upstream-key k.pem --upstream-ca ca.pem
+  echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settings(cmd.Flags(), "CONTIV_FANOUT_", f.config); err != nil {
+				return usage(err)
+			}
+			return f.run(cmd)
+		},
+	}
+	f.logFlags.add(cmd)
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *fanoutFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.config, "config", "", "file of YAML with any of these flags by name, without dashes before it (max-connections: 500)")
+	fs.StringVar(&f.listen, "listen", ":"+strconv.Itoa(wire.Port), "address to serve clients at")
+	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
+	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
+	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the server runs in")
+	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's")
+	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP; what they deny is let through")
+	fs.StringSliceVar(&f.upstream, "upstream", nil, "follow another fan-out server or Typha, host:port; several are alternatives")
+	fs.StringVar(&f.service, "upstream-service", "", "follow the servers behind this Service, namespace/name or a DNS name")
+	fs.StringVar(&f.lines, "keys", "", `follow keys and values as lines of JSON from this file, - is standard input: {"key":K,"value":V}, {"key":K,"deleted":true}, {"status":"in-sync"}; "syncer" names another set than felix`)
+	fs.StringSliceVar(&f.syncers, "syncers", []string{"felix", "bgp", "tunnel-ip-allocation", "node-status"}, "sets of keys to serve")
+	fs.BoolVar(&f.older, "no-modern-policy-keys", false, "keep policies under their keys up to Calico 3.31 only; clients from 3.32 on get those, too")
+
+	c := &f.server
+	fs.IntVar(&c.MaxConnections, "max-connections", 10000, "connections beyond this many are closed at once")
+	fs.DurationVar(&c.MaxBehind, "max-behind", 300*time.Second, "let clients go that have not taken a change this long after it came")
+	fs.DurationVar(&c.Grace, "grace", 300*time.Second, "how long after its snapshot a client may be behind further than that")
+	fs.Int64Var(&c.MaxBehindBytes, "max-behind-bytes", 256<<20, "bytes of changes that are kept for those who are behind; who is behind further is let go")
+	fs.DurationVar(&c.BatchEvery, "batch", 0, "least time between two publications of changes; 0: 1 ms, and 25 µs for each client")
+	fs.DurationVar(&c.PingEvery, "ping", 10*time.Second, "time between pings; Felix leaves after 30 s without")
+	fs.DurationVar(&c.PongWithin, "pong-within", 60*time.Second, "let clients go that do not answer a ping this long")
+	fs.DurationVar(&c.HelloWithin, "hello-within", 10*time.Second, "let clients go that do not say who they are this long")
+	fs.DurationVar(&c.WriteWithin, "write-within", 120*time.Second, "let clients go that read nothing this long")
+	fs.IntVar(&c.Snapshots, "snapshots", 16, "send snapshots to this many clients at a time, as long as they are quick")
+	fs.DurationVar(&c.Drain, "drain", 20*time.Second, "let clients go within this time at the end; 0: at once")
+	fs.StringVar(&c.Balance.Service, "balance-service", "", "namespace/name of the Service whose ready endpoints are all servers: clients beyond this one's share are let go")
+	fs.IntVar(&c.Balance.Servers, "balance-servers", 0, "number of servers, where there is no such Service; 0: never let clients go for balance")
+	fs.IntVar(&c.Balance.High, "balance-high", 140, "percent of its share above which a server lets clients go, one each second")
+	fs.IntVar(&c.Balance.Low, "balance-low", 115, "percent of its share at which it stops")
+	fs.DurationVar(&c.Balance.After, "balance-after", 30*time.Second, "how long it must have had too many before")
+	fs.DurationVar(&c.Balance.Rest, "balance-rest", 5*time.Minute, "how long it rests afterwards; longer while clients come back")
+
+	fs.StringVar(&f.tls.Cert, "cert", "", "certificate of the server, in PEM; read again when it changes, as are the next two")
+	fs.StringVar(&f.tls.Key, "key", "", "key of the certificate")
+	fs.StringVar(&f.tls.CA, "ca", "", "certificate authority of the clients")
+	fs.StringVar(&f.tls.Client.CN, "client-cn", "", "common name that clients must have")
+	fs.StringVar(&f.tls.Client.URI, "client-uri", "", "URI among the alternative names that clients must have; with both, either is enough")
+	fs.StringVar(&f.up.Cert, "upstream-cert", "", "certificate to show to --upstream, in PEM")
+	fs.StringVar(&f.up.Key, "upstream-key", "", "key of that certificate")
+	fs.StringVar(&f.up.CA, "upstream-ca", "", "certificate authority of --upstream")
+	fs.StringVar(&f.up.Server.CN, "upstream-cn", "", "common name that --upstream must have")
+	fs.StringVar(&f.up.Server.URI, "upstream-uri", "", "URI that --upstream must have; with both, either is enough")
+
+	fs.IntVar(&f.gc, "gc-percent", 50, "how much memory may grow, in percent of what is in use, before it is collected; GOGC wins")
+	fs.StringVar(&f.metrics, "metrics", "127.0.0.1:9192", "address of metrics and health; empty: none")
+	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --metrics")
+}
+
+// settings sets the flags that the command line left alone, from the environment and then from a file.
+func settings(fs *pflag.FlagSet, prefix, file string) error {
+	env := func(name string) (string, bool) {
+		value := os.Getenv(prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
+		return value, value != "" // empty is as good as none
+	}
+	if file == "" {
+		file, _ = env("config")
+	}
+	values := map[string]any{}
+	if file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("--config: %w", err)
+		}
+		if err := yaml.UnmarshalStrict(text, &values); err != nil {
+			return fmt.Errorf("--config %s: %w", file, err)
+		}
+	}
+	var errs []error
+	set := map[string]bool{}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		set[flag.Name] = true
+		value, from := env(flag.Name)
+		if v, ok := values[flag.Name]; ok && !from {
+			value, from = fmt.Sprint(v), true
+			if list, ok := v.([]any); ok {
+				value = strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
+			}
+		}
+		if from && !flag.Changed {
+			if err := fs.Set(flag.Name, value); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", flag.Name, err))
+			}
+		}
+	})
+	for name := range values {
+		if !set[name] {
+			errs = append(errs, fmt.Errorf("--config %s: no flag is called %s", file, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// source is where keys come from: exactly one kind of source must be given.
+func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*agent.Fanout, error) {
+	out := &agent.Fanout{Syncers: f.server.Syncers, Modern: len(f.server.Modern) > 0, Logger: log, Objects: map[string]agent.Source{}}
+	kinds := 0
+	for _, given := range []bool{len(f.manifests) > 0 || f.kubeconfig != "" || f.inCluster, len(f.upstream) > 0 || f.service != "", f.lines != ""} {
+		if given {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return nil, errors.New("give one source: --manifests, --kubeconfig or --in-cluster; --upstream or --upstream-service; or --keys")
+	}
+	if len(f.manifests) > 0 {
+		cfg := manifest.Config{Paths: f.manifests, Watch: true, Keys: true, Logger: log}
+		if err := cfg.Validate(); err != nil {
+			return nil, err
+		}
+		out.Objects[manifest.Name] = manifest.New(cfg)
+	}
+	if f.kubeconfig != "" || f.inCluster {
+		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Keys: true, Logger: log}
+		if err := cfg.Validate(); err != nil {
+			return nil, err
+		}
+		out.Objects[kube.Name] = kube.New(cfg)
+	}
+	if len(f.upstream) > 0 || f.service != "" {
+		out.Upstream = &typha.Config{Addrs: f.upstream, Service: f.service, TLS: f.up, Version: version, Logger: log}
+		return out, out.Upstream.Validate()
+	}
+	if f.lines == "-" {
+		out.Lines = in
+	} else if f.lines != "" {
+		file, err := os.Open(f.lines)
+		if err != nil {
+			return nil, err
+		}
+		out.Lines = file // open as long as the program
+	}
+	return out, nil
+}
+
+// serverConfig completes the server's configuration.
+func (f *fanoutFlags) serverConfig(log *slog.Logger, registry *prometheus.Registry) (err error) {
+	for _, s := range f.syncers {
+		f.server.Syncers = append(f.server.Syncers, wire.SyncerType(s))
+	}
+	if !f.older && slices.Contains(f.server.Syncers, wire.Felix) {
+		f.server.Modern = []wire.SyncerType{wire.Felix}
+	}
+	f.server.Version, f.server.Logger, f.server.Registerer = version, log, registry
+	if f.tls != (fanout.TLSFiles{}) {
+		if f.server.TLS, err = f.tls.Config(); err != nil {
+			return fmt.Errorf("--cert, --key and --ca: %w", err)
+		}
+	}
+	return nil
+}
+
+func (f *fanoutFlags) run(cmd *cobra.Command) error {
+	log, err := f.logger(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(f.gc) // nearly all of it are keys, which stay: half the default saves a fourth of the memory
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := f.serverConfig(log, registry); err != nil {
+		return usage(err)
+	}
+	source, err := f.source(cmd.InOrStdin(), log)
+	if err != nil {
+		return usage(err)
+	}
+	server, err := fanout.New(f.server)
+	if err != nil {
+		return usage(err)
+	}
+	l, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), l.Addr())
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	if f.metrics != "" {
+		stop, err := f.observe(server.Handler(registry, f.profiling))
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		defer stop()
+	}
+	sourceEnded := make(chan struct{})
+	feeding, stopFeeding := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are let go
+	go func() {
+		defer close(sourceEnded)
+		if err := source.Run(feeding, server.Tell); err != nil && feeding.Err() == nil {
+			cancel(fmt.Errorf("source: %w", err))
+		}
+	}()
+	err = server.Serve(ctx, l)
+	stopFeeding()
+	<-sourceEnded
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return err
+}
+
+// observe serves metrics and health until the returned function is called.
+func (f *fanoutFlags) observe(handler http.Handler) (stop func(), err error) {
+	l, err := net.Listen("tcp", f.metrics)
+	if err != nil {
+		return nil, err
+	}
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Serve(l) // ends with Close
+	}()
+	return func() {
+		_ = s.Close()
+		<-ended
+	}, nil
+}

@@ -1,0 +1,353 @@
+package interop
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/fanout/wire"
+)
+
+// The load of a large cluster: so many keys, then so many updates each second for so long.
+const (
+	loadKeys    = 100_000
+	loadRate    = 1000
+	loadSeconds = 10
+)
+
+// BenchmarkFanout puts our fan-out and the real Typha's sync server under the same load, each in a process of its own that is
+// fed by lines. One run of each row is one herd of clients that come together, the same herd once more, and then a stream of
+// updates:
+//
+//	first-p50-ms, first-max-ms   time from a client's dial to in-sync, of a herd at a server that has had no client
+//	again-p50-ms, again-max-ms   of a second herd
+//	snapshot-B                   bytes of the compressed snapshot
+//	snap-cpu-s, update-cpu-s     processor time of the server for both herds, and for the updates
+//	late-p50-ms, late-max-ms     time from an update's line to its arrival at a client that decodes everything
+//	peak-MB                      most resident memory of the server, from the first herd on
+func BenchmarkFanout(b *testing.B) {
+	sizes := map[string]int{}
+	for _, clients := range []int{1, 10, 100, 400} {
+		for _, server := range []string{"typha", "ours"} {
+			b.Run(fmt.Sprintf("server=%s/clients=%d", server, clients), func(b *testing.B) {
+				for b.Loop() {
+					loadOnce(b, server, clients, sizes)
+				}
+			})
+		}
+	}
+}
+
+func loadOnce(b *testing.B, server string, clients int, sizes map[string]int) {
+	p, addr := startLoaded(b, server)
+	if sizes[server] == 0 {
+		size, err := snapshotSize(addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sizes[server] = size
+		p.Kill()
+		p, addr = startLoaded(b, server) // that client was only to count
+	}
+	size, pid := sizes[server], p.cmd.Process.Pid
+	resetPeak(b, pid)
+	before := loadCPU(b, pid)
+	first, conns := loadHerd(b, addr, clients, size)
+	loadClose(conns)
+	again, conns := loadHerd(b, addr, clients, size)
+	after := loadCPU(b, pid)
+	late := loadUpdates(b, p, addr, conns)
+	report := func(name string, d []time.Duration) {
+		slices.Sort(d)
+		b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name+"-p50-ms")
+		b.ReportMetric(float64(d[len(d)-1].Microseconds())/1000, name+"-max-ms")
+	}
+	report("first", first)
+	report("again", again)
+	report("late", late)
+	b.ReportMetric(float64(size), "snapshot-B")
+	b.ReportMetric(after-before, "snap-cpu-s")
+	b.ReportMetric(loadCPU(b, pid)-after, "update-cpu-s")
+	b.ReportMetric(peakMB(b, pid), "peak-MB")
+	b.ReportMetric(0, "ns/op")
+	loadClose(conns)
+	p.Kill()
+}
+
+func loadClose(conns []net.Conn) {
+	for _, c := range conns {
+		_ = c.Close()
+	}
+}
+
+// startLoaded starts a server and waits until it holds all keys and has come to rest.
+func startLoaded(b *testing.B, server string) (*Process, string) {
+	b.Helper()
+	var p *Process
+	var addr string
+	if server == "ours" {
+		p = start(b, server, exec.Command(product(b), "fanout", "--keys", "-", "--listen", "127.0.0.1:0", "--metrics", "", "--log-level", "error"))
+		addr = p.Line()
+	} else {
+		p = start(b, server, exec.Command(peer(b, "typha")))
+		addr = "127.0.0.1:" + p.Line()
+	}
+	w := bufio.NewWriterSize(p.in, 1<<20)
+	fmt.Fprintln(w, `{"status":"resync"}`)
+	for i := range loadKeys {
+		loadLine(w, i, 0)
+	}
+	fmt.Fprintln(w, `{"key":"/calico/v1/Ready","value":"true"}`)
+	fmt.Fprintln(w, `{"status":"in-sync"}`)
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	for busy := loadCPU(b, p.cmd.Process.Pid); ; { // at rest: half a second without work
+		time.Sleep(500 * time.Millisecond)
+		now := loadCPU(b, p.cmd.Process.Pid)
+		if now-busy < 0.02 {
+			return p, addr
+		}
+		busy = now
+	}
+}
+
+// loadLine writes pod i as the datastore has it, with a label that tells when it was written.
+func loadLine(w io.Writer, i int, at int64) {
+	node, name := i%1000, fmt.Sprintf("prod-%d%%2fweb-%d-7d9c5b8f4-x%d", i%50, i%700, i)
+	value, err := json.Marshal(map[string]any{
+		"state": "active", "name": fmt.Sprintf("cali%011x", i*2654435761%(1<<44)), "active_instance_id": "", "mac": nil,
+		"profile_ids": []string{fmt.Sprintf("kns.prod-%d", i%50), fmt.Sprintf("ksa.prod-%d.default", i%50)},
+		"ipv4_nets":   []string{fmt.Sprintf("10.%d.%d.%d/32", i>>16, i>>8&255, i&255)}, "ipv6_nets": []string{},
+		"labels": map[string]string{
+			"app": fmt.Sprintf("web-%d", i%700), "pod-template-hash": "7d9c5b8f4", "at": strconv.FormatInt(at, 10),
+			"projectcalico.org/namespace": fmt.Sprintf("prod-%d", i%50), "projectcalico.org/orchestrator": "k8s",
+			"projectcalico.org/serviceaccount": "default",
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	line, err := json.Marshal(map[string]string{
+		"key": fmt.Sprintf("/calico/v1/host/node-%d/workload/k8s/%s/endpoint/eth0", node, name), "value": string(value),
+	})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = w.Write(append(line, '\n')) // the flush at the end tells
+}
+
+// loadDial makes a connection after both hellos and the first restart: what comes next is the snapshot.
+func loadDial(addr string) (net.Conn, *wire.Encoder, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	enc, dec := wire.NewEncoder(conn), wire.NewDecoder(conn, 1<<20)
+	err = enc.Encode(wire.ClientHello{
+		Hostname: "load", Version: "v3.31.0", SyncerType: wire.Felix, SupportsDecoderRestart: true,
+		SupportedCompressionAlgorithms: []string{wire.Snappy},
+	})
+	for err == nil {
+		var m wire.Message
+		if m, err = dec.Decode(); err != nil {
+			break
+		}
+		if _, ok := m.(wire.DecoderRestart); ok {
+			return conn, enc, enc.Encode(wire.ACK{})
+		}
+	}
+	_ = conn.Close()
+	return nil, nil, err
+}
+
+// loadCounter counts what is read.
+type loadCounter struct {
+	io.Reader
+	n int
+}
+
+func (c *loadCounter) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += n
+	return n, err
+}
+
+// snapshotSize is the number of compressed bytes until the snapshot's end.
+func snapshotSize(addr string) (int, error) {
+	conn, _, err := loadDial(addr)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	raw, keys := &loadCounter{Reader: conn}, 0
+	dec := wire.NewDecoder(wire.NewSnappyReader(raw), 256<<20)
+	for {
+		m, err := dec.Decode()
+		if err != nil {
+			return 0, err
+		}
+		switch m := m.(type) {
+		case wire.KVs:
+			keys += len(m.KVs)
+		case wire.DecoderRestart: // nothing follows before the ACK
+			if keys != loadKeys+1 {
+				return 0, fmt.Errorf("%d keys of %d", keys, loadKeys+1)
+			}
+			return raw.n, nil
+		}
+	}
+}
+
+// loadHerd lets clients come at once. They count bytes and decode nothing: what is measured is the server.
+func loadHerd(b *testing.B, addr string, n, size int) ([]time.Duration, []net.Conn) {
+	b.Helper()
+	took, conns, errs := make([]time.Duration, n), make([]net.Conn, n), make([]error, n)
+	var wg sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-gate
+			began := time.Now()
+			conn, enc, err := loadDial(addr)
+			if err == nil {
+				conns[i] = conn
+				_, err = io.CopyN(io.Discard, conn, int64(size))
+			}
+			if err == nil {
+				err = enc.Encode(wire.ACK{})
+			}
+			if err == nil {
+				_, err = io.ReadFull(conn, make([]byte, 10)) // the third stream begins: with the status
+			}
+			took[i], errs[i] = time.Since(began), err
+		})
+	}
+	close(gate)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return took, conns
+}
+
+// loadUpdates changes keys while all clients read, and returns how late each change was at one that decodes.
+func loadUpdates(b *testing.B, p *Process, addr string, conns []net.Conn) []time.Duration {
+	b.Helper()
+	for _, conn := range conns {
+		go func() { _, _ = io.Copy(io.Discard, conn) }() // ends when the connection is closed
+	}
+	conn, enc, err := loadDial(addr)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Close()
+	late := make(chan []time.Duration, 1)
+	go func() { late <- loadFollow(conn, enc) }()
+	w := bufio.NewWriterSize(p.in, 1<<16)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for sent := 0; sent < loadRate*loadSeconds; {
+		<-ticker.C
+		for range loadRate / 100 {
+			loadLine(w, sent*7919%loadKeys, time.Now().UnixNano())
+			sent++
+		}
+		if err := w.Flush(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	fmt.Fprintln(w, `{"key":"/calico/v1/config/End","value":"1"}`)
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	select {
+	case d := <-late:
+		if len(d) != loadRate*loadSeconds {
+			b.Fatalf("%d updates arrived of %d", len(d), loadRate*loadSeconds)
+		}
+		return d
+	case <-time.After(patience):
+		b.Fatal("the updates do not arrive")
+	}
+	return nil
+}
+
+// loadFollow decodes everything until the key that ends the load, and returns how late each update was.
+func loadFollow(conn net.Conn, enc *wire.Encoder) (late []time.Duration) {
+	br := bufio.NewReaderSize(conn, 1<<16)
+	dec := wire.NewDecoder(wire.NewSnappyReader(br), 256<<20)
+	for {
+		m, err := dec.Decode()
+		if err != nil {
+			return late
+		}
+		now := time.Now().UnixNano()
+		switch m := m.(type) {
+		case wire.DecoderRestart:
+			dec = wire.NewDecoder(wire.NewSnappyReader(br), 256<<20)
+			if enc.Encode(wire.ACK{}) != nil {
+				return late
+			}
+		case wire.Ping:
+			if enc.Encode(wire.Pong{PingTimestamp: m.Timestamp}) != nil {
+				return late
+			}
+		case wire.KVs:
+			for _, kv := range m.KVs {
+				if kv.Key == "/calico/v1/config/End" {
+					return late
+				}
+				_, at, _ := strings.Cut(string(kv.Value), `"at":"`)
+				at, _, _ = strings.Cut(at, `"`)
+				if sent, err := strconv.ParseInt(at, 10, 64); err == nil && sent > 0 {
+					late = append(late, time.Duration(now-sent))
+				}
+			}
+		}
+	}
+}
+
+// loadCPU is the processor time a process has used, in seconds.
+func loadCPU(b testing.TB, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100 // USER_HZ is 100 on all Linux
+}
+
+// resetPeak makes the peak of resident memory begin now.
+func resetPeak(b testing.TB, pid int) {
+	b.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func peakMB(b testing.TB, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+	return kb / 1024
+}
