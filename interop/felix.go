@@ -3,6 +3,7 @@ package interop
 import (
 	"fmt"
 	"maps"
+	"sync"
 
 	"github.com/projectcalico/calico/felix/calc"
 	"github.com/projectcalico/calico/felix/config"
@@ -26,9 +27,13 @@ type Felix struct {
 	count     int
 }
 
+// parameters makes the package of the configuration fill its tables, which it does at first use and without a lock.
+var parameters = sync.OnceFunc(func() { config.New() })
+
 // NewFelix returns an empty graph. keep: its messages are kept until they are taken; otherwise they are counted.
 func NewFelix(cfg ours.Config, tunnels, keep bool) *Felix {
 	logrus.SetLevel(logrus.ErrorLevel)
+	parameters()
 	conf := config.New()
 	conf.FelixHostname = cfg.Node
 	conf.SetUseNodeResourceUpdates(cfg.NodeResources)
