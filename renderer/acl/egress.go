@@ -69,8 +69,9 @@ type groupMember struct {
 func (r *Renderer) judge() {
 	programs := map[*program]struct{}{}
 	for p := range r.dirty.judged {
-		programs[p] = struct{}{}
-		r.judgeProgram(p)
+		if r.judgeProgram(p); p.spec.egress {
+			programs[p] = struct{}{}
+		}
 	}
 	r.judgeOuter(programs)
 	r.judgeMembers(programs)

@@ -73,9 +73,8 @@ func index(egress bool) int {
 // reader reads the rules of policies and profiles. Its room is used again.
 type reader struct {
 	parser
-	old    []piece // what was read of the same list before, in order
-	at     int     // the first that may come again
-	missed int     // how many in a row were not among them
+	old []piece // what was read of the same list before, in order
+	follower
 }
 
 // piece is what one rule was read as.
@@ -85,12 +84,9 @@ type piece struct {
 	clause *clause // nil: the rule passes
 }
 
-// mostMissed is how far a reader looks for what it knows.
-const mostMissed = 8
-
 // recall prepares for a list that was read as these steps before.
 func (x *reader) recall(steps []step) {
-	x.old, x.at, x.missed = x.old[:0], 0, 0
+	x.old, x.follower = x.old[:0], follower{}
 	for i := range steps {
 		if s := &steps[i]; s.pass != nil {
 			x.old = append(x.old, piece{pass, s.pass, nil})
@@ -102,21 +98,37 @@ func (x *reader) recall(steps []step) {
 	}
 }
 
-// known is what the rule that was just parsed was read as before; nil if it is new. Most rules are where they were; after
-// some that are not, those that follow are looked for before and behind them.
+// known is what the rule that was just parsed was read as before; nil if it is new.
 func (x *reader) known(v verb) *piece {
-	for i := x.at; i < min(x.at+x.missed+2, len(x.old)); i++ {
-		if p := &x.old[i]; p.verb == v && p.m.same(&x.m) {
-			x.at, x.missed = i+1, 0
-			return p
-		}
-	}
-	if x.missed == mostMissed {
-		x.at++
-	} else {
-		x.missed++
+	if i, ok := x.find(len(x.old), func(i int) bool { return x.old[i].verb == v && x.old[i].m.same(&x.m) }); ok {
+		return &x.old[i]
 	}
 	return nil
+}
+
+// follower finds the things of a list in an older list of much the same in the same order. Most are where they were; behind
+// some that are not there, those that follow are looked for before and behind their place.
+type follower struct {
+	at     int // the first that may come again
+	missed int // how many in a row were not found
+}
+
+const mostMissed = 8
+
+// find returns the place of the next thing in an older list of n.
+func (f *follower) find(n int, same func(i int) bool) (place int, ok bool) {
+	for i := f.at; i < min(f.at+f.missed+2, n); i++ {
+		if same(i) {
+			f.at, f.missed = i+1, 0
+			return i, true
+		}
+	}
+	if f.missed == mostMissed {
+		f.at++
+	} else {
+		f.missed++
+	}
+	return 0, false
 }
 
 // compile reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
@@ -183,11 +195,12 @@ func (x *reader) match(was *piece) *match {
 
 // clause is the rule just parsed, which was read before as that.
 func (x *reader) clause(v verb, was *piece, c enforce.Cause) clause {
-	if was == nil {
-		return clause{v, []*match{x.keep()}, &c}
-	}
-	if *was.clause.cause == c {
+	if was != nil && *was.clause.cause == c {
 		return *was.clause
 	}
-	return clause{v, was.clause.matches, &c}
+	kept := c // only this one is on the heap
+	if was != nil {
+		return clause{v, was.clause.matches, &kept}
+	}
+	return clause{v, []*match{x.keep()}, &kept}
 }

@@ -48,7 +48,7 @@ type Renderer struct {
 	workloads map[workloadID]*workload
 	hosts     map[string]*felix.HostEndpointUpdate
 
-	reader    reader
+	reader reader
 
 	// What it is made into.
 	ifaces   map[string]*iface
@@ -194,7 +194,7 @@ func (r *Renderer) onRules(payload any) {
 // setReplaced marks what depends on a set that is new, gone or told again.
 func (r *Renderer) setReplaced(id string) {
 	for s := range r.ofSet[id] {
-		s.fresh = false
+		s.rewrite()
 		r.dirty.segments[s] = ^uint64(0)
 	}
 	for p := range r.judged {
@@ -236,7 +236,7 @@ func (r *Renderer) SetNode(n enforce.Node) {
 	}
 	if r.node.ByteMatch6 != n.ByteMatch6 {
 		for _, s := range r.segments {
-			s.fresh = false
+			s.rewrite()
 			r.dirty.segments[s] = ^uint64(0)
 		}
 	}
@@ -359,6 +359,9 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 		return seg
 	}
 	r.unindex(seg)
+	if seg.scope.egress != sc.egress || !slices.Equal(seg.scope.srcs, sc.srcs) {
+		seg.rewrite()
+	}
 	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
 	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
 	r.dirty.segments[seg] = ^uint64(0)

@@ -67,14 +67,14 @@ func TestCostOfAChange(t *testing.T) {
 	var sink counter
 	r, policy := busyNode(enforce.PreDNAT, 20, 300, &sink)
 	sink = counter{}
-	r.OnUpdate(policy(7, 5))
+	r.OnUpdate(policy(7, 5, false))
 	for r.Apply() {
 	}
 	if sink.values != 1 {
 		t.Errorf("one rule: %d values", sink.values)
 	}
 	sink = counter{}
-	r.OnUpdate(policy(7, 5))
+	r.OnUpdate(policy(7, 5, false))
 	for r.Apply() {
 	}
 	if sink.values != 0 {

@@ -27,11 +27,15 @@ type segment struct {
 	users   int  // programs and lists it is part of
 	host    bool // of a host endpoint
 
-	parts  []part   // the clauses written out, in order
-	tables []*table // in order; those without rules left out
-	count  int      // tables it is split into, those without rules counted
-	fresh  bool     // parts are those of the clauses
+	parts   []part   // written, in order
+	written []clause // the clauses they are of
+	tables  []*table // in order; those without rules left out
+	count   int      // tables it is split into, those without rules counted
+	fresh   bool     // parts are those of the clauses
 }
+
+// rewrite says that what was written out holds no more, for other reasons than that the clauses are others.
+func (s *segment) rewrite() { s.fresh, s.parts, s.written = false, nil, nil }
 
 // part is one clause written out: atoms, or atoms to be completed with each member of a set as peer.
 type part struct {
@@ -40,6 +44,7 @@ type part struct {
 	flat  []atom
 	of    []uint8 // bucket of each of flat; nil: not needed yet
 	sets  bool    // atoms or flat depend on sets
+	noted bool    // there was something to say about it
 }
 
 // table is the content of one ACL.
@@ -105,13 +110,7 @@ func (s *segment) tableName(count, i int) string {
 // compile writes the segment out again: all of it, or if the clauses are still those, what the buckets of dirty say.
 // It tells whether its list of tables changed, and appends the tables with new content.
 func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (relisted bool) {
-	if !s.fresh || s.dependsWholly() {
-		s.parts = s.parts[:0]
-		for i := range s.clauses {
-			s.parts = append(s.parts, s.write(x, &s.clauses[i]))
-		}
-		dirty, s.fresh = ^uint64(0), true
-	}
+	dirty |= s.writeAll(x)
 	size := 0
 	for i := range s.parts {
 		size += s.parts[i].rules(x.sets, x.bytes)
@@ -132,7 +131,11 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 		name := s.tableName(count, i)
 		t := old[name]
 		if dirty&bucketsOf(count, i) != 0 {
-			t = s.table(x, name, i)
+			room := 0
+			if t != nil {
+				room = len(t.rules) + 8
+			}
+			t = s.table(x, name, i, room)
 			*changed = append(*changed, t)
 		}
 		if t != nil && len(t.rules) > 0 {
@@ -155,16 +158,84 @@ func bucketsOf(count, i int) (mask uint64) {
 // same tells whether two tables are the same ACL, whatever stands behind its rules.
 func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
-// dependsWholly tells whether what was written out depends on a set other than by its members as peers.
-func (s *segment) dependsWholly() bool {
-	return slices.ContainsFunc(s.parts, func(p part) bool { return p.sets })
-}
-
 // eachSet calls f with the name of each set the segment depends on.
 func (s *segment) eachSet(f func(id string)) {
 	for i := range s.clauses {
 		for _, m := range s.clauses[i].matches {
 			m.eachSet(f)
+		}
+	}
+}
+
+// writeAll brings the parts up to date: it writes the clauses out that are new, those that depend on sets other than by their
+// members as peers, and those there is something to say about. It returns the buckets with rules that may differ.
+func (s *segment) writeAll(x *expander) (dirty uint64) {
+	if s.fresh && !slices.ContainsFunc(s.parts, part.passing) {
+		return 0
+	}
+	said, note := false, x.note
+	x.note = func(c *clause, format string, args ...any) {
+		said = true
+		note(c, format, args...)
+	}
+	var f follower
+	old, gone := s.parts, 0 // the first that may be gone
+	parts := make([]part, 0, len(s.clauses))
+	for i := range s.clauses {
+		c := &s.clauses[i]
+		k, known := f.find(len(s.written), func(k int) bool { return c.likewise(&s.written[k]) })
+		if known {
+			dirty |= s.bucketsIn(old[gone:k])
+			gone = k + 1
+		}
+		if known && !old[k].passing() {
+			parts = append(parts, old[k])
+			if *c.cause != *s.written[k].cause {
+				dirty |= s.bucketsIn(old[k:gone])
+			}
+			continue
+		}
+		said = false
+		p := s.write(x, c)
+		p.noted = said
+		if parts = append(parts, p); known {
+			dirty |= s.bucketsIn(old[k:gone])
+		}
+		dirty |= s.bucketsIn(parts[i:])
+	}
+	dirty |= s.bucketsIn(old[gone:])
+	s.parts, s.written, s.fresh, x.note = parts, s.clauses, true, note
+	return dirty
+}
+
+// passing tells whether a part may be other than it is although its clause is not.
+func (p part) passing() bool { return p.sets || p.noted }
+
+// likewise tells whether two clauses ask the same and do the same.
+func (c *clause) likewise(o *clause) bool {
+	return c.verb == o.verb && slices.Equal(c.matches, o.matches)
+}
+
+// bucketsIn is which buckets have rules of some parts.
+func (s *segment) bucketsIn(parts []part) (mask uint64) {
+	for i := range parts {
+		p := &parts[i]
+		if s.count < 2 || p.set != "" {
+			return ^uint64(0)
+		}
+		s.distribute(p)
+		for _, b := range p.of {
+			mask |= 1 << b
+		}
+	}
+	return mask
+}
+
+// distribute finds the buckets of what is flat.
+func (s *segment) distribute(p *part) {
+	if p.of == nil {
+		for _, a := range p.flat {
+			p.of = append(p.of, uint8(bucketOf(s.peer(a))))
 		}
 	}
 }
@@ -256,9 +327,9 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*size6
 }
 
-// table writes down the rules of table i.
-func (s *segment) table(x *expander, name string, i int) *table {
-	t := &table{name: name}
+// table writes down the rules of table i, which may be about so many.
+func (s *segment) table(x *expander, name string, i, about int) *table {
+	t := &table{name: name, rules: make([]atom, 0, about), causes: make([]*enforce.Cause, 0, about)}
 	for j := range s.parts {
 		before := len(t.rules)
 		t.rules = s.appendShare(t.rules, x.sets, &s.parts[j], i)
@@ -285,11 +356,7 @@ func (s *segment) appendShare(out []atom, sets map[string]*ipset, p *part, i int
 	case s.count == 1:
 		return append(out, p.flat...)
 	}
-	if p.of == nil {
-		for _, a := range p.flat {
-			p.of = append(p.of, uint8(bucketOf(s.peer(a))))
-		}
-	}
+	s.distribute(p)
 	for j, b := range p.of {
 		if int(b)%s.count == i {
 			out = append(out, p.flat[j])
