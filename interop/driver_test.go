@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -211,6 +212,45 @@ func TestFelixDrivesUs(t *testing.T) {
 	s.run()
 	s.vpp.eventually("the policy is gone", open...)
 	s.up("web", "client", "other")
+}
+
+// TestFelixNotInSync: before Felix has heard all there is, nothing that VPP holds is taken away.
+func TestFelixNotInSync(t *testing.T) {
+	s := newStory(t)
+	s.pod("web", "10.1.1.2")
+	s.pod("client", "10.1.1.3")
+	s.pod("other", "10.1.1.4")
+	s.admit("web", "web", "client")
+	s.inSync()
+	s.run()
+	shut := []try{{"client", "web", 80, true}, {"other", "web", 80, false}}
+	s.vpp.eventually("the policy is enforced", shut...)
+	s.up("web", "client", "other")
+	held := s.vpp.lists()
+	s.felix.Signal(syscall.SIGKILL)
+	s.gone()
+	s.vpp.ClearLog()
+	since := s.forget()
+
+	s.serve()
+	s.run()
+	eventually(t, "the driver waits for the end of what there is", func() error {
+		out, err := exec.Command(product(t), "status", "--status-socket", s.socket).CombinedOutput()
+		if !strings.Contains(string(out), "waiting for in_sync") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	s.vpp.now("Felix is not in sync", shut...)
+	if n := s.vpp.Writes(); n != 0 || s.vpp.lists() != held {
+		t.Fatalf("Felix is not in sync, and VPP was written %d times: %v", n, s.vpp.written())
+	}
+	s.inSync()
+	s.up("web", "client", "other")
+	s.never("down", since)
+	if n := s.vpp.Writes(); n != 0 || s.vpp.lists() != held {
+		t.Errorf("nothing has changed, and VPP was written %d times: %v", n, s.vpp.written())
+	}
 }
 
 // TestFelixRestartsItself: a change of encapsulation makes Felix end and start again; VPP is to stay as it is.

@@ -25,24 +25,34 @@ const node1 = "node-1"
 //	entries ─▶ typha (the real sync server) ─▶ calico-felix ─ fd 3 ─▶ driver ─▶ VPP
 //	statuses ◀─ etcd ◀────────────────────────────┘ ◀─ fd 4 ───┘
 type stage struct {
-	t      *testing.T
-	url    string // etcd's
-	store  *clientv3.Client
-	typha  *Process
-	port   string // Typha's
-	felix  *Process
-	starts int
+	t       *testing.T
+	url     string // etcd's
+	store   *clientv3.Client
+	typha   *Process
+	addr    string           // where Felix finds its Typha
+	entries map[string]Entry // what Typha was told
+	felix   *Process
+	starts  int
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{t: t}
+	s := &stage{t: t, entries: map[string]Entry{}}
 	s.etcd()
-	s.typha = start(t, "typha", exec.Command(peer(t, "typha")))
-	s.port = s.typha.Line()
-	s.typha.Send(`{"status":"resync"}`)
-	s.put("/calico/v1/Ready", "true")
+	s.entries["/calico/v1/Ready"] = Entry{Key: "/calico/v1/Ready", Value: "true"}
+	s.serve()
 	return s
+}
+
+// serve starts a Typha that knows all that was told so far, but not that this is all. Felix uses it from its next start on.
+func (s *stage) serve() {
+	s.t.Helper()
+	s.typha = start(s.t, "typha", exec.Command(peer(s.t, "typha")))
+	s.addr = "127.0.0.1:" + s.typha.Line()
+	s.typha.Send(`{"status":"resync"}`)
+	for _, e := range s.entries {
+		s.send(e)
+	}
 }
 
 // etcd starts one with what a Felix insists on: a ClusterInformation that says the datastore is ready.
@@ -88,18 +98,23 @@ func (s *stage) put(key string, value any) {
 		}
 		text = string(raw)
 	}
-	s.send(map[string]any{"key": key, "value": text})
+	s.entries[key] = Entry{Key: key, Value: text}
+	s.send(s.entries[key])
 }
 
 // remove lets Typha tell that an entry is gone.
-func (s *stage) remove(key string) { s.t.Helper(); s.send(map[string]any{"key": key, "deleted": true}) }
+func (s *stage) remove(key string) {
+	s.t.Helper()
+	delete(s.entries, key)
+	s.send(Entry{Key: key, Deleted: true})
+}
 
 // inSync lets Typha tell that all there was at the start has been told.
 func (s *stage) inSync() { s.t.Helper(); s.typha.Send(`{"status":"in-sync"}`) }
 
-func (s *stage) send(line map[string]any) {
+func (s *stage) send(e Entry) {
 	s.t.Helper()
-	raw, err := json.Marshal(line)
+	raw, err := json.Marshal(e)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -113,7 +128,7 @@ func (s *stage) start(driver string, env ...string) {
 	cmd := exec.Command(peer(s.t, "calico-felix"), "-c", filepath.Join(s.t.TempDir(), "none.cfg"))
 	cmd.Env = append(os.Environ(),
 		"DATASTORE_TYPE=etcdv3", "ETCD_ENDPOINTS="+s.url, "FELIX_DATASTORETYPE=etcdv3", "FELIX_ETCDENDPOINTS="+s.url,
-		"FELIX_FELIXHOSTNAME="+node1, "FELIX_TYPHAADDR=127.0.0.1:"+s.port,
+		"FELIX_FELIXHOSTNAME="+node1, "FELIX_TYPHAADDR="+s.addr,
 		"FELIX_USEINTERNALDATAPLANEDRIVER=false", "FELIX_DATAPLANEDRIVER="+driver,
 		"FELIX_LOGSEVERITYSCREEN=INFO", "FELIX_LOGFILEPATH=none", "FELIX_LOGSEVERITYSYS=none", "FELIX_USAGEREPORTINGENABLED=false",
 		"FELIX_ENDPOINTREPORTINGENABLED=true", "FELIX_ENDPOINTREPORTINGDELAYSECS=0.05", "FELIX_ENDPOINTSTATUSPATHPREFIX=none",
