@@ -93,6 +93,12 @@ func (r *Renderer) locate() {
 		i.addrs, i.work = n.addrs, n.work
 		r.assign(i, i.specs())
 	}
+	if r.bytes != r.node.ByteMatch6 {
+		r.bytes = r.node.ByteMatch6
+		for _, p := range r.programs {
+			r.dirty.programs[p] = struct{}{}
+		}
+	}
 	if r.dirty.node {
 		r.fix()
 		r.dirty.remote, r.dirty.outer = true, true

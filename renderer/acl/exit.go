@@ -165,6 +165,10 @@ func (r *Renderer) behindExits(own []step) []step {
 	if len(r.exits) == 0 {
 		return own
 	}
+	return unfold(r.inFront(own), r.node.ByteMatch6)
+}
+
+func (r *Renderer) inFront(own []step) []step {
 	if opens(own) {
 		own = own[len(own)-1:]
 	}

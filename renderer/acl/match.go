@@ -120,7 +120,8 @@ type match struct {
 	icmp     *icmp
 	notICMP  *icmp
 	src, dst side
-	unknown  bool // part of it cannot be told: what is allowed does not match, what is denied does
+	unknown  bool  // part of it cannot be told: what is allowed does not match, what is denied does
+	cuts     *cuts // made when needed
 }
 
 // open tells whether every packet matches.

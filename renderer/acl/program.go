@@ -124,7 +124,7 @@ func (r *Renderer) flatten(s *spec) []step {
 		return []step{s.everything(deny, enforce.Cause{Kind: enforce.CauseDown})}
 	}
 	f := flattener{r, s, make([][]step, len(s.tiers)+1)}
-	return f.from(0)
+	return unfold(f.from(0), r.node.ByteMatch6)
 }
 
 // everything is a step that decides every packet.

@@ -65,6 +65,7 @@ type Renderer struct {
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
+	bytes       bool              // programs are unfolded for a VPP that compares whole bytes
 	hostSegs    []*segment        // of hooks
 	hostMatches map[string]*match // by kind of packets
 	failsafe    [2][]failsafe     // in, out

@@ -212,11 +212,6 @@ func (w *World) calicoRule(ingress bool) CalicoRule {
 		}
 	}
 	r.Source, r.Destination = w.calicoEntity(ports, false, ingress, v6), w.calicoEntity(ports, true, !ingress, v6)
-	if r.NotProtocol != nil { // VPP has no "all but": hundreds of protocols times hundreds of ranges are more than a list holds
-		for _, e := range []*CalicoEntity{r.Source, r.Destination} {
-			e.NotSelector, e.NotNets = "", nil
-		}
-	}
 	if w.chance(2) { // mostly rules are about the peer alone
 		if ingress {
 			r.Destination = nil

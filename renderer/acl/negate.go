@@ -1,0 +1,276 @@
+package acl
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// What is negated has no counterpart in an ACL: it becomes all that is left, and where several things are negated at once,
+// every protocol that is left times every range that is left. Beyond a bound it is said by an exception instead, as the first rule that
+// matches decides:
+//
+//	not P ─▶ decision, rest    becomes    P ─▶ rest,  all ─▶ decision,  rest
+//
+// which writes the rest once more, for what is not to be decided here.
+
+// dimension is what can be negated in a match.
+type dimension uint8
+
+const (
+	ofProtocol dimension = iota
+	ofSource
+	ofDestination
+	dimensions
+)
+
+// cuts are what is left of a match without some of its negations, and the exceptions that stand for them. They are kept, so that they are
+// the same pieces each time.
+type cuts struct {
+	without [1 << dimensions]*match // by the dimensions left out
+	except  [dimensions][]*match
+}
+
+const (
+	bearable  = 512  // rules that negations may make of a clause
+	aimed     = 64   // and how many if some are said by exceptions: what is left may be written several times
+	unfolded  = 2048 // clauses a program may grow to
+	setPieces = 256  // a guess at what a set leaves
+	allProtos = 255
+)
+
+// unfold writes steps, the last of which decides everything, so that no clause is a product of many negations. It looks at rules alone, not at the
+// members of sets, so that a member that joins changes no step.
+func unfold(steps []step, wholeBytes bool) []step {
+	for i := range steps {
+		if steps[i].worst(wholeBytes) > bearable {
+			return unfoldFrom(steps, i, wholeBytes)
+		}
+	}
+	return steps
+}
+
+func unfoldFrom(steps []step, first int, wholeBytes bool) []step {
+	var out []step
+	size := 0
+	for i := len(steps) - 1; i >= 0; i-- {
+		s := &steps[i]
+		if i < first || s.worst(wholeBytes) <= bearable {
+			out, size = slices.Insert(out, 0, *s), size+len(s.clauses)
+			continue
+		}
+		for k := len(s.clauses) - 1; k >= 0; k-- {
+			out, size = s.unfold(k, out, size, wholeBytes)
+		}
+	}
+	return out
+}
+
+// unfold puts clause k of the step in front of the rest, which has size clauses.
+func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, int) {
+	role := s.role + "\x00not" + strconv.Itoa(k)
+	c := s.clauses[k]
+	exceptions, left := c.exceptions(wholeBytes)
+	if size*(len(exceptions)+1) > unfolded {
+		exceptions, left = nil, c
+	}
+	var out []step
+	if len(exceptions) > 0 {
+		except := step{role: role + "\x00", clauses: make([]clause, len(exceptions))}
+		for n, e := range exceptions {
+			except.clauses[n] = clause{verb: allow, matches: []*match{e}}
+		}
+		out = except.before(rest)
+	}
+	if out = append(out, step{role: role, clauses: []clause{left}}); left.open() { // it decides everything
+		return out, size*len(exceptions) + 1
+	}
+	return append(out, rest...), size*(len(exceptions)+1) + 1
+}
+
+// worst is about how many rules negations make of a clause of the step, the most of them.
+func (s *step) worst(wholeBytes bool) int {
+	n := 0
+	for i := range s.clauses {
+		c := &s.clauses[i]
+		if c.negates() {
+			n = max(n, c.pieces(0, wholeBytes))
+		}
+	}
+	return n
+}
+
+// negates is a quick look.
+func (c *clause) negates() bool {
+	return slices.ContainsFunc(c.matches, func(m *match) bool {
+		return m.notProto > 0 || m.notICMP != nil || m.src.notNets != nil || m.src.notSets != nil || m.dst.notNets != nil || m.dst.notSets != nil
+	})
+}
+
+// exceptions is the clause without as many negations as it takes, and what is to be excepted instead.
+func (c *clause) exceptions(wholeBytes bool) (list []*match, left clause) {
+	mask := 0
+	for c.pieces(mask, wholeBytes) > aimed {
+		best := slices.MaxFunc([]dimension{ofProtocol, ofSource, ofDestination}, func(a, b dimension) int {
+			return cmp.Compare(c.gain(mask, a, wholeBytes), c.gain(mask, b, wholeBytes))
+		})
+		if c.gain(mask, best, wholeBytes) <= 1 {
+			break
+		}
+		mask |= 1 << best
+	}
+	left = *c
+	left.matches = make([]*match, len(c.matches))
+	for i, m := range c.matches {
+		left.matches[i] = m.cut(mask)
+		for d := range dimensions {
+			if mask>>d&1 != 0 {
+				list = append(list, m.exceptions(d)...)
+			}
+		}
+	}
+	return list, left
+}
+
+// gain is by which factor the clause shrinks without the negations of one more dimension.
+func (c *clause) gain(mask int, d dimension, wholeBytes bool) int {
+	if mask>>d&1 != 0 {
+		return 0
+	}
+	return c.factor(mask, d, wholeBytes) / max(1, c.factor(mask|1<<d, d, wholeBytes))
+}
+
+// pieces is about how many rules a clause makes without the negations of some dimensions.
+func (c *clause) pieces(mask int, wholeBytes bool) int {
+	return c.factor(mask, ofProtocol, wholeBytes) * c.factor(mask, ofSource, wholeBytes) * c.factor(mask, ofDestination, wholeBytes)
+}
+
+func (c *clause) factor(mask int, d dimension, wholeBytes bool) int {
+	out := mask>>d&1 != 0
+	if d == ofProtocol {
+		negated := false
+		for _, m := range c.matches {
+			if m.proto > 0 || m.icmp != nil {
+				return 1
+			}
+			negated = negated || m.notProto > 0 || m.notICMP != nil
+		}
+		if negated && !out {
+			return allProtos
+		}
+		return 1
+	}
+	most := 1
+	for _, f := range families {
+		n := 0
+		for _, m := range c.matches {
+			s := m.sideOf(d)
+			if m.version == felix.IPVersion_IPV4 && f != v4 || m.version == felix.IPVersion_IPV6 && f != v6 || !s.reaches(f) {
+				n = 0
+				break
+			}
+			n = max(n, len(ofFamily(s.nets, f)))
+			if !out {
+				n += s.leaves(f, wholeBytes)
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+func (m *match) sideOf(d dimension) *side {
+	if d == ofSource {
+		return &m.src
+	}
+	return &m.dst
+}
+
+// leaves is about how many prefixes are left without what a side negates.
+func (s *side) leaves(f family, wholeBytes bool) int {
+	n := setPieces * len(s.notSets)
+	for _, hole := range ofFamily(s.notNets, f) {
+		from := 0
+		if s.nets != nil {
+			at := slices.IndexFunc(s.nets, func(p netip.Prefix) bool { return p.Bits() <= hole.Bits() && p.Contains(hole.Addr()) })
+			if at < 0 {
+				continue
+			}
+			from = s.nets[at].Bits()
+		}
+		for l := from + 1; l <= hole.Bits(); l++ {
+			if wholeBytes && f == v6 {
+				n += inBytes(l)
+			} else {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// cut is the match without the negations of some dimensions.
+func (m *match) cut(mask int) *match {
+	if mask == 0 {
+		return m
+	}
+	if m.cuts == nil {
+		m.cuts = &cuts{}
+	}
+	if w := m.cuts.without[mask]; w != nil {
+		return w
+	}
+	w := *m
+	w.cuts = nil
+	if mask>>ofProtocol&1 != 0 {
+		w.notProto, w.notICMP = -1, nil
+	}
+	if mask>>ofSource&1 != 0 {
+		w.src.notNets, w.src.notSets = nil, nil
+	}
+	if mask>>ofDestination&1 != 0 {
+		w.dst.notNets, w.dst.notSets = nil, nil
+	}
+	m.cuts.without[mask] = &w
+	return &w
+}
+
+// exceptions are the matches of what a dimension negates.
+func (m *match) exceptions(d dimension) []*match {
+	if m.cuts == nil {
+		m.cuts = &cuts{}
+	}
+	if m.cuts.except[d] == nil {
+		m.cuts.except[d] = m.newExceptions(d)
+	}
+	return m.cuts.except[d]
+}
+
+func (m *match) newExceptions(d dimension) []*match {
+	list := []*match{}
+	add := func(change func(*match)) {
+		e := &match{proto: -1, notProto: -1}
+		change(e)
+		list = append(list, e)
+	}
+	if d == ofProtocol {
+		if m.notProto > 0 {
+			add(func(e *match) { e.proto = m.notProto })
+		}
+		if m.notICMP != nil {
+			add(func(e *match) { e.icmp = m.notICMP })
+		}
+		return list
+	}
+	s := m.sideOf(d)
+	if s.notNets != nil {
+		add(func(e *match) { e.sideOf(d).nets = s.notNets })
+	}
+	for _, id := range s.notSets {
+		add(func(e *match) { e.sideOf(d).sets = []string{id} })
+	}
+	return list
+}

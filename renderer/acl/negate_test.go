@@ -1,0 +1,101 @@
+package acl
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// negatedRule negates in all dimensions at once.
+func negatedRule(action string) *felix.Rule {
+	return &felix.Rule{
+		Action: action, NotProtocol: &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: protoTCP}},
+		NotSrcNet: []string{"10.1.1.2/32", "fd00:1::2/128"}, NotDstNet: []string{"10.1.2.1/32", "fd00:2::1/128", "8.0.0.0/7"},
+		NotSrcIpSetIds: []string{"s1"}, NotDstIpSetIds: []string{"s2"},
+	}
+}
+
+// Rules that negate protocols and addresses at once are few, and say what they should.
+func TestNegations(t *testing.T) {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+		for _, wholeBytes := range []bool{false, true} {
+			t.Run(fmt.Sprint(view, wholeBytes), func(t *testing.T) {
+				n := testNode(view)
+				n.ByteMatch6 = wholeBytes
+				s := newScene(n)
+				s.tell(start()...)
+				s.tell(setMessage("s1", felix.IPSetUpdate_NET, []string{"10.1.1.3/32", "fd00:1::3/128"}), setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
+				tcp := &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: 80, Last: 80}}}
+				s.tell(policyMessage(policyIDs[0], &felix.Policy{
+					InboundRules:  []*felix.Rule{negatedRule("deny"), tcp, negatedRule("pass")},
+					OutboundRules: []*felix.Rule{negatedRule("allow"), negatedRule("pass"), tcp},
+				}))
+				for i := range pods {
+					s.tell(podMessage(i, withPolicies("a1", "a1")))
+				}
+				s.settle(t)
+				check(t, s)
+				if len(s.b.notes) > 0 {
+					t.Errorf("notes: %v", s.reasons())
+				}
+				rules := 0
+				for _, a := range s.b.acls {
+					rules += len(a.GetRules())
+				}
+				if rules > 1000 {
+					t.Errorf("%d rules", rules)
+				}
+			})
+		}
+	}
+}
+
+// check is scene.check, outside a property.
+func check(t *testing.T, s *scene) {
+	t.Helper()
+	each(func(p packet, from, to string) {
+		want, got := s.w.wanted(p, from, to, s.r.view(familyOf(p.src))), s.b.got(p, from, to)
+		if want != got {
+			t.Errorf("%s from %q to %q: want %v got %v", p, from, to, want, got)
+		}
+	})
+}
+
+// Whatever is negated together, it is written out exactly.
+func TestNegationsTogether(t *testing.T) {
+	draw := rapid.Custom(func(t *rapid.T) *felix.Rule {
+		r := negatedRule(pick(t, "action", []string{"allow", "deny", "pass"}))
+		if rapid.Bool().Draw(t, "proto") {
+			r.NotProtocol = nil
+		}
+		if rapid.Bool().Draw(t, "icmp") {
+			r.NotIcmp = &felix.Rule_NotIcmpType{NotIcmpType: pick(t, "type", []int32{8, 128})}
+		}
+		r.SrcNet, r.DstNet = some(t, "srcnet", nets, 2), some(t, "dstnet", nets, 2)
+		r.NotSrcNet, r.NotDstNet = some(t, "notsrcnet", nets, 3), some(t, "notdstnet", nets, 3)
+		return r
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
+		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
+		s := newScene(n)
+		s.tell(start()...)
+		for _, id := range setNames[:2] {
+			s.tell(setMessage(id, felix.IPSetUpdate_NET, some(t, "members", nets, 4)))
+		}
+		for _, id := range policyIDs[:3] {
+			s.tell(policyMessage(id, &felix.Policy{
+				InboundRules: rapid.SliceOfN(draw, 0, 2).Draw(t, "in"), OutboundRules: rapid.SliceOfN(draw, 0, 2).Draw(t, "out"),
+			}))
+		}
+		for i := range pods {
+			s.tell(podMessage(i, drawEndpoint(t)))
+		}
+		s.settle(t)
+		s.check(t)
+	})
+}
