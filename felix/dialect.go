@@ -84,14 +84,18 @@ func tierOf(name string) string {
 // decoder turns what frames hold into messages in the words of v3.31.
 type decoder struct {
 	dialect Dialect
+	lists   *tierLists
 	tiers   map[policyKey][]string // that a policy is known in: more than one if it moved and was not removed since
 }
 
-func newDecoder() *decoder { return &decoder{tiers: map[policyKey][]string{}} }
+func newDecoder() *decoder { return &decoder{lists: listsOf(), tiers: map[policyKey][]string{}} }
 
 // decode returns the messages a frame stands for: one, but for policies of v3.32 that moved to another tier, and for removals of
 // policies nobody knows.
 func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
+	if m := readSet(payload); m != nil {
+		return []*pb.ToDataplane{m}, nil
+	}
 	m := &pb.ToDataplane{}
 	if err := proto.Unmarshal(d.rename(payload), m); err != nil {
 		return nil, err
@@ -227,10 +231,9 @@ func listsOf() *tierLists {
 // message is read as one of v3.31: what was a string there is a message here, whose bytes need not be text. What is no message
 // ends where it ceases to be one; whoever reads it will say so.
 func (d *decoder) rename(payload []byte) []byte {
-	lists := listsOf()
 	for f := range fields(payload) {
-		if lists.below[f.number] != nil {
-			return d.renameIn(payload, lists)
+		if d.lists.below[f.number] != nil {
+			return d.renameIn(payload, d.lists)
 		}
 	}
 	return payload

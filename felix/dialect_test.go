@@ -182,6 +182,9 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte(policyUpdate(policyID("GlobalNetworkPolicy", "", "x"), "a")))
 	f.Add([]byte(raw{}.msg(8, raw{}.msg(1, policyID("GlobalNetworkPolicy", "", "x")))))
 	f.Add([]byte(raw{}.msg(23, raw{}.num(1, 3))))
+	f.Add([]byte(raw{}.msg(2, raw{}.str(1, "s:a").str(2, "10.0.0.1/32").str(2, "").num(3, 1)).num(15, 300)))
+	f.Add([]byte(raw{}.msg(3, raw{}.str(1, "s:a").str(2, "10.0.0.1/32").str(3, strings.Repeat("x", 200)))))
+	f.Add([]byte(raw{}.msg(3, raw{}.num(3, 1)).msg(2, nil)))
 	f.Add([]byte(raw{}.msg(9, raw{}.msg(3, raw{}.msg(3, raw{0x12, 0x80})))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)
@@ -197,6 +200,9 @@ func FuzzDecoder(f *testing.F) {
 		plain := &pb.ToDataplane{}
 		if perr := proto.Unmarshal(b, plain); (perr == nil) != (err == nil) && d.dialect != DialectKind {
 			t.Fatalf("decoded: %v; unmarshalled: %v", err, perr)
+		}
+		if (plain.GetIpsetUpdate() != nil || plain.GetIpsetDeltaUpdate() != nil) && d.dialect != DialectKind && err == nil && !proto.Equal(got[0], plain) {
+			t.Fatalf("%v is decoded as %v", plain, got[0])
 		}
 		if d.dialect != DialectKind && err == nil && plain.GetRouteUpdate() == nil && (len(got) != 1 || len(plain.ProtoReflect().GetUnknown()) == 0 && payloadName(got[0]) != payloadName(plain)) {
 			t.Fatalf("%v is decoded as %v", plain, got)

@@ -1,0 +1,130 @@
+package felix
+
+import (
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// Numbers of fields of ToDataplane that are read here.
+const (
+	fieldIPSetUpdate = 2
+	fieldIPSetDelta  = 3
+	fieldSequence    = 15
+)
+
+// readSet reads a message about the members of a set without making each member a string of its own: a set may have a million. Nil: it
+// is no such message, or has something in it that is not expected; then it is to be read as all others are.
+func readSet(payload []byte) *pb.ToDataplane {
+	m := &pb.ToDataplane{}
+	for len(payload) > 0 {
+		n, t, size := protowire.ConsumeTag(payload)
+		if size < 0 {
+			return nil
+		}
+		payload = payload[size:]
+		switch {
+		case (n == fieldIPSetUpdate || n == fieldIPSetDelta) && t == protowire.BytesType && m.Payload == nil:
+			body, used := protowire.ConsumeBytes(payload)
+			if used < 0 || !readMembers(m, n == fieldIPSetDelta, string(body)) {
+				return nil
+			}
+			payload = payload[used:]
+		case n == fieldSequence && t == protowire.VarintType:
+			v, used := protowire.ConsumeVarint(payload)
+			if used < 0 {
+				return nil
+			}
+			m.SequenceNumber = v
+			payload = payload[used:]
+		default:
+			return nil
+		}
+	}
+	if m.Payload == nil {
+		return nil
+	}
+	return m
+}
+
+// readMembers reads an IPSetUpdate, or an IPSetDeltaUpdate; its strings are parts of body.
+func readMembers(m *pb.ToDataplane, delta bool, body string) bool {
+	var counts [4]int
+	if !eachString(body, func(n byte, _ string) { counts[n]++ }, func(uint64) { counts[0]++ }) {
+		return false
+	}
+	if delta && counts[0] > 0 || !delta && counts[3] > 0 {
+		return false
+	}
+	if delta {
+		u := &pb.IPSetDeltaUpdate{AddedMembers: room(counts[2]), RemovedMembers: room(counts[3])}
+		m.Payload = &pb.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: u}
+		return eachString(body, func(n byte, s string) {
+			switch n {
+			case 1:
+				u.Id = s
+			case 2:
+				u.AddedMembers = append(u.AddedMembers, s)
+			case 3:
+				u.RemovedMembers = append(u.RemovedMembers, s)
+			}
+		}, func(uint64) {})
+	}
+	u := &pb.IPSetUpdate{Members: room(counts[2])}
+	m.Payload = &pb.ToDataplane_IpsetUpdate{IpsetUpdate: u}
+	return eachString(body, func(n byte, s string) {
+		switch n {
+		case 1:
+			u.Id = s
+		case 2:
+			u.Members = append(u.Members, s)
+		}
+	}, func(v uint64) { u.Type = pb.IPSetUpdate_IPSetType(v) })
+}
+
+func room(n int) []string {
+	if n == 0 {
+		return nil
+	}
+	return make([]string, 0, n)
+}
+
+// eachString calls f with each string of a message whose fields are 1 to 3 and have tags of a byte; number gets field 3 where that is a
+// number. False: there is something else.
+func eachString(body string, f func(n byte, s string), number func(uint64)) bool {
+	for len(body) > 0 {
+		tag := body[0]
+		n, t := tag>>3, protowire.Type(tag&7)
+		if n < 1 || n > 3 {
+			return false
+		}
+		v, used := varint(body[1:])
+		if used == 0 {
+			return false
+		}
+		body = body[1+used:]
+		switch {
+		case t == protowire.VarintType && n == 3:
+			number(v)
+		case t == protowire.BytesType && v <= uint64(len(body)) && utf8.ValidString(body[:v]):
+			f(n, body[:v])
+			body = body[v:]
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// varint reads a number of up to four bytes, as lengths here are; used is 0 if it is none.
+func varint(s string) (v uint64, used int) {
+	for i := 0; i < len(s) && i < 4; i++ {
+		v |= uint64(s[i]&0x7f) << (7 * i)
+		if s[i] < 0x80 {
+			return v, i + 1
+		}
+	}
+	return 0, 0
+}
