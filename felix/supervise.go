@@ -2,6 +2,7 @@ package felix
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -61,6 +62,7 @@ type Supervisor struct {
 	staged  []*pb.ToDataplane // by OnUpdate
 	batches chan []*pb.ToDataplane
 	done    chan struct{} // the keeper is gone
+	waits   chan chan struct{}
 	status  atomic.Pointer[SupervisorStatus]
 }
 
@@ -82,7 +84,7 @@ type SupervisorStatus struct {
 // NewSupervisor returns a supervisor that has not begun.
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	cfg.defaults()
-	s := &Supervisor{cfg: cfg, batches: make(chan []*pb.ToDataplane), done: make(chan struct{})}
+	s := &Supervisor{cfg: cfg, batches: make(chan []*pb.ToDataplane), done: make(chan struct{}), waits: make(chan chan struct{})}
 	s.status.Store(&SupervisorStatus{Path: cfg.Path})
 	return s
 }
@@ -116,12 +118,32 @@ func (s *Supervisor) Cause(string, bool, int, int) (enforce.Cause, bool) {
 // Status is how it stands with the driver. It may be called from anywhere.
 func (s *Supervisor) Status() *SupervisorStatus { return s.status.Load() }
 
+// Told waits until the driver was told everything that was handed over; what it makes of it, it says itself.
+func (s *Supervisor) Told(ctx context.Context) error {
+	told := make(chan struct{})
+	ask := s.waits
+	for {
+		select {
+		case ask <- told:
+			ask = nil // asked
+		case <-told:
+			return nil
+		case <-s.done:
+			return errUnsupervised
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var errUnsupervised = errors.New("the driver is not supervised any more")
+
 // Run keeps a driver running until ctx ends. Then the driver is stopped: its pipe is closed, SIGTERM, SIGKILL, each with some
 // grace. A Supervisor runs once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer close(s.done)
 	k := &keeper{
-		cfg: s.cfg, ledger: newLedger(), batches: s.batches, publish: s.status.Store,
+		cfg: s.cfg, ledger: newLedger(), batches: s.batches, waits: s.waits, publish: s.status.Store,
 		events: make(chan childEvent), pause: time.NewTimer(0), next: s.cfg.MinPause,
 		now: SupervisorStatus{Path: s.cfg.Path, Endpoints: map[EndpointID]Health{}},
 	}
@@ -132,16 +154,19 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // keeper owns the ledger and the driver's life. Nothing it does waits for the driver.
 type keeper struct {
-	cfg     SupervisorConfig
-	ledger  *ledger
-	batches <-chan []*pb.ToDataplane
-	publish func(*SupervisorStatus)
-	events  chan childEvent
-	pause   *time.Timer   // until the next start
-	next    time.Duration // how long that is to last, if the driver ends early
-	child   *child        // nil: none runs
-	synced  time.Time     // since when the child knows everything; zero: it does not
-	now     SupervisorStatus
+	cfg      SupervisorConfig
+	ledger   *ledger
+	batches  <-chan []*pb.ToDataplane
+	waits    <-chan chan struct{}
+	waiting  []chan struct{} // closed when the driver was told everything
+	publish  func(*SupervisorStatus)
+	events   chan childEvent
+	pause    *time.Timer   // until the next start
+	next     time.Duration // how long that is to last, if the driver ends early
+	child    *child        // nil: none runs
+	stopping bool
+	synced   time.Time // since when the child knows everything; zero: it does not
+	now      SupervisorStatus
 }
 
 func (k *keeper) run(ctx context.Context) error {
@@ -156,6 +181,8 @@ func (k *keeper) run(ctx context.Context) error {
 			for _, m := range batch {
 				k.ledger.take(k.configured(m))
 			}
+		case told := <-k.waits:
+			k.waiting = append(k.waiting, told)
 		case <-k.pause.C:
 			k.start(ctx)
 		case ev := <-k.events:
@@ -166,6 +193,7 @@ func (k *keeper) run(ctx context.Context) error {
 
 // stop waits for the end of the driver, and of what it says.
 func (k *keeper) stop() {
+	k.stopping = true
 	for k.child != nil {
 		select {
 		case <-k.batches: // nobody is told any more
@@ -220,8 +248,12 @@ func (k *keeper) ended(why error) {
 	if !k.synced.IsZero() && k.cfg.Now().Sub(k.synced) >= k.cfg.Steady {
 		k.next = 0
 	}
-	k.pause.Reset(k.next)
-	k.cfg.Logger.Warn("driver ended", "path", k.cfg.Path, "err", why, "pause", k.next)
+	if k.stopping {
+		k.cfg.Logger.Info("driver stopped", "path", k.cfg.Path, "how", why)
+	} else {
+		k.cfg.Logger.Warn("driver ended", "path", k.cfg.Path, "err", why, "pause", k.next)
+		k.pause.Reset(k.next)
+	}
 	k.next = min(max(2*k.next, k.cfg.MinPause), k.cfg.MaxPause)
 	k.now.PID, k.now.Trouble, k.synced = 0, why.Error(), time.Time{}
 	k.now.Endpoints, k.now.Alive, k.now.Uptime = map[EndpointID]Health{}, "", 0
@@ -285,4 +317,10 @@ func (k *keeper) report() {
 	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.behind()
 	now := k.now
 	k.publish(&now)
+	if k.child != nil && k.child.idle && !k.ledger.due() {
+		for _, told := range k.waiting {
+			close(told)
+		}
+		k.waiting = nil
+	}
 }

@@ -36,6 +36,7 @@ type child struct {
 	cmd    *exec.Cmd
 	to     *os.File // our end of its fd 3
 	from   *os.File // our end of its fd 4
+	prints *os.File // our end of its standard output and error
 	events chan<- childEvent
 }
 
@@ -47,32 +48,36 @@ var (
 
 // startChild starts the driver's process. All it does it says by events, and that it is gone last.
 func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEvent) (*child, error) {
-	theirIn, to, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	var files [6]*os.File
+	for i := 0; i < len(files); i += 2 {
+		var err error
+		if files[i], files[i+1], err = os.Pipe(); err != nil {
+			return nil, errors.Join(err, closeAll(files[:i]...))
+		}
 	}
-	from, theirOut, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, theirIn.Close(), to.Close())
+	theirIn, theirOut, theirText := files[0], files[3], files[5]
+	c := &child{
+		rounds: make(chan []*pb.ToDataplane, 1), idle: true, cfg: &cfg, to: files[1], from: files[2], prints: files[4], events: events,
 	}
-	c := &child{rounds: make(chan []*pb.ToDataplane, 1), idle: true, cfg: &cfg, to: to, from: from, events: events}
-	output := &lineLogger{log: cfg.Logger}
 	c.cmd = exec.Command(cfg.Path) // stopped in steps: not by ctx
 	c.cmd.Env = append(os.Environ(), cfg.Env...)
-	c.cmd.Stdout, c.cmd.Stderr = output, output
+	c.cmd.Stdout, c.cmd.Stderr = theirText, theirText
 	c.cmd.ExtraFiles = []*os.File{theirIn, theirOut}        // 3 and 4
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us, and what it starts goes with it
-	c.cmd.WaitDelay = cfg.Grace                             // what it left behind may hold its output open
-	err = c.cmd.Start()
-	if err2 := errors.Join(theirIn.Close(), theirOut.Close()); err == nil {
-		err = err2
-	}
-	if err != nil {
-		return nil, errors.Join(err, to.Close(), from.Close())
+	if err := errors.Join(c.cmd.Start(), closeAll(theirIn, theirOut, theirText)); err != nil {
+		return nil, errors.Join(err, closeAll(c.to, c.from, c.prints))
 	}
 	c.pid = c.cmd.Process.Pid
 	go c.run(ctx)
 	return c, nil
+}
+
+func closeAll(files ...*os.File) error {
+	var errs []error
+	for _, f := range files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // run lives the child's life. The keeper listens until it hears of the end, so no event waits for long.
@@ -80,6 +85,11 @@ func (c *child) run(ctx context.Context) {
 	exited := make(chan error, 1)
 	go func() { exited <- c.cmd.Wait() }()
 	var exit error
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		_, _ = io.Copy(&lineLogger{log: c.cfg.Logger}, c.prints)
+	}()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.write(ctx) })
 	g.Go(func() error { return c.read() })
@@ -94,10 +104,12 @@ func (c *child) run(ctx context.Context) {
 		}
 		// What it started goes with it, and may hold the pipe open; what it said last is read.
 		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
-		return errors.Join(ended, c.from.SetReadDeadline(time.Now().Add(c.cfg.Grace)))
+		last := time.Now().Add(c.cfg.Grace)
+		return errors.Join(ended, c.from.SetReadDeadline(last), c.prints.SetReadDeadline(last))
 	})
 	err := g.Wait()
-	_, _ = c.to.Close(), c.from.Close()
+	<-printed
+	_ = closeAll(c.to, c.from, c.prints) // some are closed already
 	c.events <- childEvent{gone: fmt.Errorf("%w (%s)", err, exitText(exit))}
 }
 
@@ -178,7 +190,7 @@ func (c *child) read() error {
 	}
 }
 
-// lineLogger logs what the driver prints, a line at a time. Writes come from one goroutine: its output and errors are one.
+// lineLogger logs what the driver prints, a line at a time.
 type lineLogger struct {
 	log  *slog.Logger
 	rest []byte

@@ -55,9 +55,13 @@ func supervise(t *testing.T, kind string) *supervised {
 	if err != nil {
 		t.Fatal(err)
 	}
+	grace := time.Minute
+	if kind == "never reads" {
+		grace = 50 * time.Millisecond
+	}
 	s.Supervisor = NewSupervisor(SupervisorConfig{
 		Path: self, Env: []string{envDriver + "=" + kind, envRecord + "=" + s.record, "GORACE=atexit_sleep_ms=0"}, Parameters: map[string]string{"FelixHostname": "n1"},
-		Grace: 200 * time.Millisecond, MinPause: time.Millisecond, MaxPause: 10 * time.Millisecond,
+		Grace: grace, MinPause: time.Millisecond, MaxPause: 10 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -173,6 +177,36 @@ func TestSupervisedDriverFollows(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), "a driver that follows") {
 		t.Errorf("log lacks what the driver printed:\n%s", s.log)
+	}
+}
+
+// Told waits for what was handed over, and no longer than it is asked to.
+func TestSupervisedDriverWasTold(t *testing.T) {
+	s := supervise(t, "follows")
+	direct := s.tellAll(5)
+	if err := s.Told(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if st := s.Status(); !st.InSync || st.Behind > 0 {
+		t.Errorf("%+v", st)
+	}
+	s.stop()
+	if lives := s.lives(); len(lives) != 1 {
+		t.Errorf("%d lives", len(lives))
+	} else if diff := cmp.Diff(withHostname(direct.Dump()), withHostname(lives[0].Dump())); diff != "" {
+		t.Errorf("(-wanted +heard):\n%s", diff)
+	}
+	if err := s.Told(t.Context()); err == nil {
+		t.Error("told, though nobody listens")
+	}
+	deaf := supervise(t, "never reads")
+	deaf.OnUpdate(setUpdate("s", strings.Repeat("x", 1<<20)))
+	deaf.OnUpdate(inSync(0))
+	deaf.Apply()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := deaf.Told(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that does not read: %v", err)
 	}
 }
 
