@@ -195,7 +195,7 @@ func FuzzDecoder(f *testing.F) {
 		}
 		for _, m := range got {
 			complete(m)
-			oddEnum(m)
+			odd(m)
 		}
 		plain := &pb.ToDataplane{}
 		if perr := proto.Unmarshal(b, plain); (perr == nil) != (err == nil) && d.dialect != DialectKind {

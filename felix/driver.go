@@ -162,8 +162,8 @@ func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
 		d.warn(frame, name+" without an id", "message without the name of its object skipped")
 	default:
 		d.now.Messages[name]++
-		if odd := oddEnum(m); odd != "" {
-			d.warn(frame, odd, "unknown value kept")
+		if what := odd(m); what != "" {
+			d.warn(frame, what, "unknown value kept")
 		}
 		d.config = d.config || m.GetConfigUpdate() != nil
 		d.inSync = d.inSync || m.GetInSync() != nil

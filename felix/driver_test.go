@@ -252,18 +252,23 @@ func TestUnknown(t *testing.T) {
 			Id: &pb.PolicyID{Tier: "t", Name: "n"}, Policy: &pb.Policy{InboundRules: []*pb.Rule{{IpVersion: 5}}},
 		}}})
 	}
+	newer := &pb.Rule{Action: "allow"}
+	newer.ProtoReflect().SetUnknown([]byte(raw{}.str(150, "from the future")))
+	p.send(&pb.ToDataplane{Payload: &pb.ToDataplane_ActiveProfileUpdate{ActiveProfileUpdate: &pb.ActiveProfileUpdate{
+		Id: &pb.ProfileID{Name: "n"}, Profile: &pb.Profile{OutboundRules: []*pb.Rule{newer}},
+	}}})
 	p.send(configUpdate())
 	p.send(inSync(0))
 	got := p.until("in-sync")
 	got = slices.DeleteFunc(got, func(s string) bool { return s == "wait-for-ready" || s == "resync" })
-	want := slices.Concat(slices.Repeat([]string{"ipset_update", "active_policy_update"}, 3), []string{"config_update", "in_sync"})
+	want := slices.Concat(slices.Repeat([]string{"ipset_update", "active_policy_update"}, 3), []string{"active_profile_update", "config_update", "in_sync"})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("passed on (-want +got)\n%s", diff)
 	}
 	if st := p.driver.State(); st.Skipped != 12 || st.Messages["unknown"] != 12 || st.Messages["ipset_update"] != 3 {
 		t.Errorf("state %+v", st)
 	}
-	for _, what := range []string{"message of field 77", "message of field 78", "message without a payload", "workload_endpoint_remove without an id", "type 9 of a set", "IP version 5 of a rule"} {
+	for _, what := range []string{"message of field 77", "message of field 78", "message without a payload", "workload_endpoint_remove without an id", "type 9 of a set", "IP version 5 of a rule", "field 150 of a rule"} {
 		if n := strings.Count(p.log.String(), "what=\""+what+"\""); n != 1 {
 			t.Errorf("%q was said %d times:\n%s", what, n, p.log)
 		}

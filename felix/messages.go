@@ -134,9 +134,9 @@ func complete(m *pb.ToDataplane) bool {
 	return true
 }
 
-// oddEnum is an enum value in a message that we have no name for, where that matters: "IP version 5"; "" if there is none. Such a
-// value is kept: renderer/acl fails closed on what it does not know.
-func oddEnum(m *pb.ToDataplane) string {
+// odd is what in a message we do not know, where that matters: "IP version 5 of a rule"; "" if there is none. It is kept:
+// renderer/acl fails closed on what it does not know.
+func odd(m *pb.ToDataplane) string {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_IpsetUpdate:
 		if t := p.IpsetUpdate.GetType(); pb.IPSetUpdate_IPSetType_name[int32(t)] == "" {
@@ -153,6 +153,9 @@ func oddEnum(m *pb.ToDataplane) string {
 func oddRule(lists ...[]*pb.Rule) string {
 	for _, rules := range lists {
 		for _, r := range rules {
+			for f := range fields(r.ProtoReflect().GetUnknown()) {
+				return fmt.Sprintf("field %d of a rule", f.number)
+			}
 			if v := r.GetIpVersion(); pb.IPVersion_name[int32(v)] == "" {
 				return fmt.Sprintf("IP version %d of a rule", v)
 			}

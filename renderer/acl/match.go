@@ -211,6 +211,10 @@ func (p *parser) parse(r *felix.Rule) (v verb, problems []string) {
 		p.m.unknown = true
 		p.problems = append(p.problems, "HTTP cannot be matched")
 	}
+	if len(r.ProtoReflect().GetUnknown()) > 0 { // of a later Felix
+		p.m.unknown = true
+		p.problems = append(p.problems, "a part of it is not known")
+	}
 	switch {
 	case v == skip:
 		return v, nil

@@ -172,6 +172,7 @@ func TestFailClosed(t *testing.T) {
 		"no protocol": func(r *felix.Rule) { r.NotProtocol = &felix.Protocol{} },
 		"ICMP":        func(r *felix.Rule) { r.Icmp = &felix.Rule_IcmpType{IcmpType: 256} },
 		"HTTP":        func(r *felix.Rule) { r.HttpMatch = &felix.HTTPMatch{Methods: []string{"GET"}} },
+		"later part":  func(r *felix.Rule) { r.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 1}) },
 		"set":         func(r *felix.Rule) { r.SrcIpSetIds = []string{"nobody told"} },
 		"not set":     func(r *felix.Rule) { r.NotSrcIpSetIds = []string{"nobody told"} },
 		"named port":  func(r *felix.Rule) { r.Protocol = named("tcp"); r.DstNamedPortIpSetIds = []string{"s1"} },
@@ -188,7 +189,7 @@ func TestFailClosed(t *testing.T) {
 			}
 			s.r.OnUpdate(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{r, {Action: rest}}}))
 			e := withPolicies("a1", "")
-			if e.ProfileIds = nil; name == "HTTP" || name == "set" || name == "not set" {
+			if e.ProfileIds = nil; name == "HTTP" || name == "later part" || name == "set" || name == "not set" {
 				e.ProfileIds = []string{} // a pass is known to lead to a denial
 			}
 			s.r.OnUpdate(podMessage(0, e))
