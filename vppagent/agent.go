@@ -217,6 +217,8 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 			touch(v)
 		}
 	}
+	// In order, the nodes of a kind are in the order VPP is given and shows them; see kind.next.
+	fan.Sort(fresh, func(a, b compiled) int { return strings.Compare(a.key, b.key) })
 	a.g.expect(fresh)
 	fan.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
 		// The nodes only now: one that nobody speaks of yet would be collected meanwhile.
@@ -289,6 +291,7 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	}
 	if a.told {
 		a.observe(p, x)
+		c.Statuses = x.told.all()
 	}
 	a.saveJournal()
 	c.Took = a.cfg.Now().Sub(x.began)

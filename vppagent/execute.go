@@ -18,6 +18,7 @@ type execution struct {
 	p     *planner
 	c     *event.Committed
 	began time.Time
+	told  told
 	done  []Step // carried out, or tried
 	calls []vpp.Call
 }
@@ -350,7 +351,7 @@ func (a *Agent) observe(p *planner, x *execution) {
 		out = append(out, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
 		a.board.set(v, now)
 	}
-	x.c.Statuses = mergeStatuses(x.c.Statuses, out)
+	x.told.add(out)
 }
 
 // judge gives v its status. lost: the plan was not carried out.

@@ -76,6 +76,7 @@ func (r *Record) size() int {
 type history struct {
 	limit, bytes int
 	records      []*Record // oldest first; never changed once they are in
+	outlived     int       // records dropped that are in the memory of records still
 }
 
 func (h *history) add(r *Record) {
@@ -94,8 +95,9 @@ func (h *history) add(r *Record) {
 		h.bytes -= h.records[drop].size()
 		drop++
 	}
-	if drop > 0 {
-		h.records = slices.Clone(h.records[drop:])
+	h.records = h.records[drop:] // snapshots have the others
+	if h.outlived += drop; 8*h.outlived > len(h.records) {
+		h.records, h.outlived = slices.Clone(h.records), 0
 	}
 }
 

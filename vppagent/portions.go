@@ -2,7 +2,6 @@ package vppagent
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -173,9 +172,10 @@ func (h *ahead) compare(p *planner) bool {
 		if err != nil {
 			return false
 		}
-		for _, f := range found {
+		for i := range found {
+			f := &found[i]
 			if v := h.a.g.values[f.Key]; !f.Foreign && v != nil && v.want != nil && v.have == nil {
-				h.a.takeFound(k, f)
+				h.a.takeFound(k, f, v)
 			}
 		}
 	}
@@ -226,26 +226,4 @@ func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
 		}
 	}
 	a.complete(ctx, h.x, h.err)
-}
-
-// mergeStatuses joins two sorted lists; of a value in both the later status counts.
-func mergeStatuses(before, now []event.ValueStatus) []event.ValueStatus {
-	switch {
-	case len(before) == 0:
-		return now
-	case len(now) == 0:
-		return before
-	}
-	out := make([]event.ValueStatus, 0, len(before)+len(now))
-	for len(before) > 0 && len(now) > 0 {
-		switch c := strings.Compare(before[0].Key, now[0].Key); {
-		case c < 0:
-			out, before = append(out, before[0]), before[1:]
-		case c == 0:
-			before = before[1:]
-		default:
-			out, now = append(out, now[0]), now[1:]
-		}
-	}
-	return append(append(out, before...), now...)
 }

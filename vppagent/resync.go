@@ -214,12 +214,14 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		}
 		return
 	}
-	for _, f := range found {
+	at := 0
+	for i := range found {
+		f := &found[i]
 		if f.Foreign {
 			a.foreign = append(a.foreign, f.Text)
 			continue
 		}
-		if v := a.takeFound(k, f); v != nil {
+		if v := a.takeFound(k, f, k.next(&at, f.Key)); v != nil {
 			v.found = a.epoch
 		}
 	}
@@ -234,9 +236,24 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 	}
 }
 
+// next is the value with the key if it is the one at a place or the one behind that; nil: look it up. What is found comes
+// mostly in the order of the values, and looking up thousands takes longer than all the rest.
+func (k *kind) next(at *int, key string) *value {
+	for i := *at; i < min(*at+2, len(k.values)); i++ {
+		if k.values[i].key == key {
+			*at = i + 1
+			return k.values[i]
+		}
+	}
+	return nil
+}
+
 // takeFound returns the value a find is of, nil if it is none of our business: untagged, and neither wanted nor made by us.
-func (a *Agent) takeFound(k *kind, f descriptor.Found) *value {
-	v := a.g.values[f.Key]
+// v is that value, if it was not to be looked up.
+func (a *Agent) takeFound(k *kind, f *descriptor.Found, v *value) *value {
+	if v == nil {
+		v = a.g.values[f.Key]
+	}
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
 	if !wanted && !mine || v != nil && v.rebind {

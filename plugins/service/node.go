@@ -48,6 +48,7 @@ func (p *Processor) refreshNodes() {
 // refreshState recomputes the node's state and the interface sets; all of it is a function of the objects.
 func (p *Processor) refreshState() {
 	p.nodeNotes = nil
+	p.version++
 	remark := func(refused bool, format string, args ...any) {
 		p.nodeNotes = append(p.nodeNotes, model.Note{
 			Ref: model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, Reason: fmt.Sprintf(format, args...), Refused: refused,

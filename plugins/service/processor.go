@@ -48,6 +48,7 @@ type Processor struct {
 	nodePorts  map[*service]struct{}     // built ones with a node port
 	all        []*renderer.ContivService // built ones, sorted by ID
 	self       model.Node                // this node; zero: not known
+	version    int                       // of the state and the interface sets
 	state      renderer.NodeState
 	frontends  renderer.Interfaces
 	backends   renderer.Interfaces

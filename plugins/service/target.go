@@ -39,6 +39,7 @@ type target struct {
 	failed    map[*service]struct{}
 	err       error // of a call that is not about one service
 	retry     backoff
+	version   int // of the node's state and the interface sets below; 0: none
 	state     renderer.NodeState
 	nodeIPs   *renderer.IPAddresses
 	frontends renderer.Interfaces
@@ -162,6 +163,9 @@ func (p *Processor) deliver(t *target, s *service) error {
 }
 
 func (p *Processor) updateNode(t *target) error {
+	if t.version == p.version { // to compare sets would take longer than all else of a small change
+		return nil
+	}
 	var errs []error
 	if t.node != nil && !equalStates(t.state, p.state) {
 		if err := t.node.UpdateNode(p.state); err != nil {
@@ -182,6 +186,9 @@ func (p *Processor) updateNode(t *target) error {
 	}
 	swap("frontend", &t.frontends, p.frontends, t.api.UpdateLocalFrontendIfs)
 	swap("backend", &t.backends, p.backends, t.api.UpdateLocalBackendIfs)
+	if len(errs) == 0 {
+		t.version = p.version
+	}
 	return errors.Join(errs...)
 }
 
@@ -209,7 +216,7 @@ func (p *Processor) resync(t *target) ([]func(), error) {
 		return portions, err
 	}
 	t.synced, t.err, t.retry = true, nil, backoff{}
-	t.state, t.nodeIPs, t.frontends, t.backends = p.state, p.claims.nodes, p.frontends, p.backends
+	t.version, t.state, t.nodeIPs, t.frontends, t.backends = p.version, p.state, p.claims.nodes, p.frontends, p.backends
 	clear(t.failed)
 	for _, s := range p.services {
 		s.told[t.number], s.errs[t.number] = s.built, nil

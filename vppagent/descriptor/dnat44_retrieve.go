@@ -29,19 +29,65 @@ func dnatDumps(*World, Candidates) []Request {
 }
 
 // dnatReader puts the mappings of a dump together again, by the labels in their tags. The common case is that everything
-// is as wanted; then nothing is built, the wanted state itself is what is found, and nobody asks for the index.
+// is as wanted, in the order it was wanted; then nothing is built or looked up, the wanted state itself is what is found,
+// and nobody asks for the indices.
 type dnatReader struct {
 	w       *World
 	c       Candidates
 	padded  bool
+	wants   []*dnat
+	founds  []dnatFound           // of wants
+	next    int                   // in wants: where the next mapping is likely to belong
+	nextOne int                   // in its mappings
+	places  map[*dnat]int         // of wants; nil: not made yet
 	index   *dnatIndex            // nil: not made yet
-	known   map[*dnat]*dnatFound  // by candidate
+	others  map[*dnat]*dnatFound  // by candidate that is not wanted
 	unknown map[string]*dnatFound // by label
 	order   []*dnatFound          // as met
-	slab    []dnatFound
-	last    *dnatFound // of the previous mapping: neighbours are often of one service
+	last    *dnatFound            // of the previous mapping: neighbours are often of one service
 	lastTag string
 	foreign []Found
+}
+
+func newDNatReader(w *World, c Candidates) *dnatReader {
+	r := &dnatReader{w: w, c: c, padded: w.padded(), others: map[*dnat]*dnatFound{}, unknown: map[string]*dnatFound{}}
+	c.Each(func(_ string, state any, wanted bool) {
+		if wanted {
+			r.wants = append(r.wants, state.(*dnat))
+		}
+	})
+	r.founds = make([]dnatFound, len(r.wants))
+	r.order = make([]*dnatFound, 0, len(r.wants))
+	return r
+}
+
+// expected is the found of the wanted mapping that is likely to be the next one in the dump, and that mapping; nil, nil if it
+// is another one.
+func (r *dnatReader) expected(id natID, tag string) (*dnatFound, *mapping) {
+	for i := r.next; i < min(r.next+2, len(r.wants)); i++ {
+		d, k := r.wants[i], 0
+		if i == r.next {
+			k = r.nextOne
+		}
+		if k >= len(d.mappings) || d.mappings[k].id != id || d.mappings[k].tag != tag {
+			continue
+		}
+		if r.next, r.nextOne = i, k+1; r.nextOne == len(d.mappings) {
+			r.next, r.nextOne = i+1, 0
+		}
+		return r.met(i), &d.mappings[k]
+	}
+	return nil, nil
+}
+
+// met is the found of a wanted value.
+func (r *dnatReader) met(place int) *dnatFound {
+	f := &r.founds[place]
+	if f.candidate == nil {
+		f.candidate, f.label = r.wants[place], r.wants[place].label
+		r.order = append(r.order, f)
+	}
+	return f
 }
 
 // dnatIndex finds candidates that are not wanted, or whose label is hashed, and their mappings.
@@ -70,10 +116,7 @@ func retrieveDNat(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &dnatReader{
-		w: w, c: c, padded: w.padded(),
-		known: make(map[*dnat]*dnatFound, len(lbs)), unknown: map[string]*dnatFound{}, slab: make([]dnatFound, len(lbs)),
-	}
+	r := newDNatReader(w, c)
 	for _, m := range lbs {
 		r.lb(m)
 	}
@@ -151,20 +194,19 @@ func (r *dnatReader) owner(tag string) *dnatFound {
 
 // of returns what was found of a candidate so far, or, if that is nil, of a label.
 func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
+	if place, wanted := r.placed()[candidate]; wanted {
+		return r.met(place)
+	}
 	f := r.unknown[label]
 	if candidate != nil {
-		f = r.known[candidate]
+		f = r.others[candidate]
 	}
 	if f != nil {
 		return f
 	}
-	if len(r.slab) == 0 {
-		r.slab = make([]dnatFound, 64)
-	}
-	f, r.slab = &r.slab[0], r.slab[1:]
-	f.candidate, f.label = candidate, label
+	f = &dnatFound{candidate: candidate, label: label}
 	if candidate != nil {
-		r.known[candidate] = f
+		r.others[candidate] = f
 	} else {
 		r.unknown[label] = f
 	}
@@ -172,17 +214,31 @@ func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
 	return f
 }
 
+// placed is where wanted values are in wants, made at the first call.
+func (r *dnatReader) placed() map[*dnat]int {
+	if r.places == nil {
+		r.places = make(map[*dnat]int, len(r.wants))
+		for i, d := range r.wants {
+			r.places[d] = i
+		}
+	}
+	return r.places
+}
+
 const dumpedFlags = nat_types.NAT_IS_OUT2IN_ONLY | nat_types.NAT_IS_TWICE_NAT | nat_types.NAT_IS_SELF_TWICE_NAT | nat_types.NAT_IS_ADDR_ONLY
 
 func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	id := newNATID(m.ExternalAddr, m.ExternalPort, m.Protocol)
 	tag := text(m.Tag)
-	f := r.owner(tag)
+	f, want := r.expected(id, tag)
 	if f == nil {
-		r.foreign = append(r.foreign, Found{Foreign: true, Text: fmt.Sprintf("nat44 load-balanced mapping %s tag %q", id, tag)})
-		return
+		if f = r.owner(tag); f == nil {
+			r.foreign = append(r.foreign, Found{Foreign: true, Text: fmt.Sprintf("nat44 load-balanced mapping %s tag %q", id, tag)})
+			return
+		}
+		want = f.candidate.mapping(id)
 	}
-	if want := f.candidate.mapping(id); want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
+	if want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
 		f.matched++
 		f.add(want)
 		return

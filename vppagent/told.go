@@ -1,0 +1,46 @@
+package vppagent
+
+import (
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// told gathers the statuses of a transaction that is observed in portions: sorted lists, the later ones shorter than half of
+// the one before, so that joining them costs little, and is mostly done while VPP is at work.
+type told [][]event.ValueStatus
+
+// add takes a sorted list.
+func (t *told) add(list []event.ValueStatus) {
+	*t = append(*t, list)
+	for n := len(*t); n > 1 && 2*len((*t)[n-1]) > len((*t)[n-2]); n = len(*t) {
+		t.join()
+	}
+}
+
+// all is one sorted list of all.
+func (t *told) all() []event.ValueStatus {
+	for len(*t) > 1 {
+		t.join()
+	}
+	return (*t)[0]
+}
+
+// join makes one of the last two lists. Of a value in both the later status counts.
+func (t *told) join() {
+	n := len(*t)
+	before, now := (*t)[n-2], (*t)[n-1]
+	out := make([]event.ValueStatus, 0, len(before)+len(now))
+	for len(before) > 0 && len(now) > 0 {
+		switch c := strings.Compare(before[0].Key, now[0].Key); {
+		case c < 0:
+			out, before = append(out, before[0]), before[1:]
+		case c == 0:
+			before = before[1:]
+		default:
+			out, now = append(out, now[0]), now[1:]
+		}
+	}
+	out = append(append(out, before...), now...)
+	*t = append((*t)[:n-2], out)
+}
