@@ -26,6 +26,7 @@ measure '^BenchmarkResync$' 21x ./test/bench
 measure '^BenchmarkEndpointChange$' 5000x ./test/bench
 measure '^BenchmarkMemory$' 1x ./test/bench
 measure '^BenchmarkTrace$' 3x ./test/bench
+measure '^BenchmarkSupervisor$' 15x ./felix
 rooms=$(wc -l <"$raw")
 measure . 100ms ./keyed ./vpp ./renderer/... ./plugins/... ./source/... ./sim/... ./trace
 
@@ -58,6 +59,10 @@ table() {
 				"100 services: " v["x100"] " ×", verdict(v["writes/op"] == 1, v["writes/op"] " write"))
 		}
 		/^BenchmarkMemory\// { row("heap per endpoint, " n " services × 10", v["B/endpoint"] " B", "", "") }
+		/^BenchmarkSupervisor/ {
+			row("100,000 members and 10,000 policies to a driver outside", v["driver-ms"] " ms", "to a pipe nobody looks into " v["bare-ms"] " ms, ratio " v["ratio"],
+				verdict(v["ratio"] <= 1.5, "1.5 ×"))
+		}
 		/^BenchmarkTrace/ { row("trace: 1,000 objects, 10,000 packets", "load " v["load-s"] " s, answers " v["answers-s"] " s", "", "seconds") }
 	' <(head -n "$rooms" "$raw")
 }

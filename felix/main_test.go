@@ -64,7 +64,7 @@ func beDriver(kind string) int {
 			if err != nil {
 				return 0
 			}
-			if len(payload) < 16 { // in_sync, and its number
+			if len(payload) < 8 { // in_sync and its number, or a configuration of nothing
 				d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}})
 			}
 		}
