@@ -1,0 +1,179 @@
+package interop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	messages "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// heard reads what the peer's driver was told, session by session.
+func heard(file string) (sessions [][]*messages.ToDataplane, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it is being written
+		}
+		m := &messages.ToDataplane{}
+		if err := protojson.Unmarshal([]byte(line), m); err != nil {
+			return nil, fmt.Errorf("%s: %w", line, err)
+		}
+		if m.SequenceNumber == 0 {
+			sessions = append(sessions, nil)
+		}
+		last := len(sessions) - 1
+		if m.SequenceNumber != uint64(len(sessions[last])) {
+			return nil, fmt.Errorf("message %d has the number %d", len(sessions[last]), m.SequenceNumber)
+		}
+		sessions[last] = append(sessions[last], m)
+	}
+	return sessions, nil
+}
+
+// children are the processes a process has started, by the program they run.
+func children(parent int, program string) (pids []int) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		_, rest, named := strings.Cut(string(raw), ") ")
+		fields := strings.Fields(rest)
+		if err != nil || !named || len(fields) < 2 || fields[1] != strconv.Itoa(parent) {
+			continue
+		}
+		dir := filepath.Dir(file)
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && strings.HasPrefix(string(cmdline), program) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// TestCalcDrivesSomebodyElse: a driver that is written with Felix's own package is driven by `contiv-agent calc`, is killed
+// on the way, and is told everything again.
+func TestCalcDrivesSomebodyElse(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "messages")
+	driver := peer(t, "driver")
+	cmd := exec.Command(product(t), "calc", "--hostname", node, "--use-node-resources", "--driver", driver)
+	cmd.Env = append(os.Environ(), "PEER_DRIVER_LOG="+log)
+	mine := start(t, "contiv-agent calc --driver", cmd)
+	theirs := start(t, "felix's calc", exec.Command(peer(t, "calc"), "--hostname", node, "--use-node-resources"))
+	want := mirror.New()
+	say := func(line any) {
+		raw, err := json.Marshal(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine.Send("%s", raw)
+		theirs.Send("%s", raw)
+	}
+	flush := func() {
+		say(object{"flush": true})
+		for line := theirs.Line(); line != `{"flushed":true}`; line = theirs.Line() {
+			m := &messages.ToDataplane{}
+			if err := protojson.Unmarshal([]byte(line), m); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			want.Apply([]*messages.ToDataplane{m}, false)
+		}
+	}
+	seed := firstSeed()
+	t.Logf("seed %d", seed)
+	w := newWorld(seed)
+	change := func() {
+		entries, err := w.change().Entries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			say(e)
+		}
+	}
+	// Routes are left out, for what Felix says of them depends on the way; and the configuration, to which the name of the node
+	// is added, as Felix's own has it.
+	same := func(session int) error {
+		all, err := heard(log)
+		if err != nil {
+			return err
+		}
+		if len(all) <= session {
+			return fmt.Errorf("it was started %d times", len(all))
+		}
+		got := mirror.New()
+		got.Apply(all[session], true)
+		if len(got.Problems) > 0 {
+			return fmt.Errorf("a message without what it needs: %v", got.Problems)
+		}
+		if got.InSyncs != 1 {
+			return fmt.Errorf("it was told %d times that it is in sync", got.InSyncs)
+		}
+		if diff := cmp.Diff(comparable(want.Dump()), comparable(got.Dump())); diff != "" {
+			return fmt.Errorf("(-Felix +told):\n%s", diff)
+		}
+		return nil
+	}
+	for range 60 {
+		change()
+	}
+	say(object{"status": "in-sync"})
+	flush()
+	eventually(t, "the driver is told what Felix would tell it", func() error { return same(0) })
+	for range 10 {
+		for range 5 {
+			change()
+		}
+		flush()
+	}
+	eventually(t, "the driver is told what changes", func() error { return same(0) })
+
+	pids := children(mine.cmd.Process.Pid, driver)
+	if len(pids) != 1 {
+		t.Fatalf("there are drivers %v", pids)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		change()
+	}
+	flush()
+	eventually(t, "the next driver is told everything", func() error { return same(1) })
+	eventually(t, "the driver's statuses are written", func() error {
+		if !strings.Contains(mine.Log(), `"processStatusUpdate"`) {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	second := children(mine.cmd.Process.Pid, driver)
+	mine.CloseInput()
+	if err := mine.Wait(); err != nil {
+		t.Errorf("at the end of its input: %v", err)
+	}
+	if len(second) != 1 || syscall.Kill(second[0], 0) == nil {
+		t.Errorf("drivers %v, of which none is to outlive calc", second)
+	}
+}
+
+func comparable(dump []string) (out []string) {
+	for _, line := range dump {
+		if !strings.HasPrefix(line, "Route ") && !strings.HasPrefix(line, "Config ") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
