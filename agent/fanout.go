@@ -37,7 +37,8 @@ type Fanout struct {
 
 // Run tells the server what its source says until ctx ends. Exactly one kind of source must be set. Lines are
 //
-//	{"key":"/calico/v1/Ready","value":"true"}   the value as text, or as JSON itself; may have "syncer":"bgp", else felix
+//	{"key":"/calico/v1/Ready","value":"true"}   the value as text, or as JSON itself; may have "syncer":"bgp", else felix, and
+//	                                            "revision":"7"
 //	{"key":"/calico/v1/Ready","deleted":true}
 //	{"status":"in-sync"}                        of all sets, or of one "syncer"
 //
@@ -241,11 +242,12 @@ func (t *forms) lines(in io.Reader) error {
 
 func (t *forms) line(text []byte, pending map[wire.SyncerType][]wire.KV, status map[wire.SyncerType]wire.Status) error {
 	var l struct {
-		Key     string          `json:"key"`
-		Value   json.RawMessage `json:"value"`
-		Deleted bool            `json:"deleted"`
-		Status  string          `json:"status"`
-		Syncer  wire.SyncerType `json:"syncer"`
+		Key      string          `json:"key"`
+		Value    json.RawMessage `json:"value"`
+		Deleted  bool            `json:"deleted"`
+		Revision string          `json:"revision"`
+		Status   string          `json:"status"`
+		Syncer   wire.SyncerType `json:"syncer"`
 	}
 	if err := json.Unmarshal(text, &l); err != nil {
 		return err
@@ -259,7 +261,7 @@ func (t *forms) line(text []byte, pending map[wire.SyncerType][]wire.KV, status 
 		if l.Syncer == "" {
 			l.Syncer = wire.Felix
 		}
-		pending[l.Syncer] = append(pending[l.Syncer], wire.KV{Key: l.Key, Value: value})
+		pending[l.Syncer] = append(pending[l.Syncer], wire.KV{Key: l.Key, Value: value, Revision: l.Revision})
 		return nil
 	case l.Status != "":
 		for st := wire.WaitForDatastore; st <= wire.InSync; st++ {

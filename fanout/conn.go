@@ -68,14 +68,7 @@ func (c *conn) serve(ctx context.Context, s *Server) error {
 	}
 	s.came(c.host)
 	began := time.Now()
-	release, err := s.admit(ctx, c)
-	if err != nil {
-		return err
-	}
-	v := c.cache.begin(time.Now())
-	c.reached.Store(v.crumb)
-	err = c.sendSnapshot(v)
-	release()
+	v, err := c.sendSnapshot(ctx, s)
 	if err != nil {
 		return fmt.Errorf("send the snapshot: %w", err)
 	}
@@ -166,26 +159,48 @@ func (c *conn) restart() error {
 	return nil
 }
 
-// sendSnapshot sends all keys of v and what opens the stream of changes.
-func (c *conn) sendSnapshot(v *view) error {
+// sendSnapshot sends all keys of a view, which it returns, and what opens the stream of changes.
+func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
+	if c.snappy {
+		restart := wire.DecoderRestart{Message: "the snapshot follows, compressed", CompressionAlgorithm: wire.Snappy}
+		if err := c.say(restart); err != nil {
+			return nil, err
+		}
+		if err := c.restart(); err != nil {
+			return nil, err
+		}
+	}
+	release, err := s.admit(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	v := c.cache.begin(time.Now())
+	c.reached.Store(v.crumb)
 	status := wire.SyncStatus{SyncStatus: v.crumb.status}
 	if !c.snappy {
 		if err := c.sendPlain(v); err != nil {
-			return err
+			return v, err
 		}
 		if err := c.enc.Define(wire.KVs{}, wire.SyncStatus{}, wire.Ping{}); err != nil {
-			return err
+			return v, err
 		}
-		return c.say(status)
+		return v, c.say(status)
 	}
-	if err := c.say(wire.DecoderRestart{
-		Message: "the snapshot follows, compressed", CompressionAlgorithm: wire.Snappy,
-	}); err != nil {
-		return err
+	if err := c.sendCompressed(v); err != nil {
+		return v, err
 	}
+	release()
 	if err := c.restart(); err != nil {
-		return err
+		return v, err
 	}
+	opening := wire.AppendDefinitions(nil, wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
+	opening = wire.AppendMessage(opening, status)
+	return v, c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening)})
+}
+
+// sendCompressed sends the second stream: all keys, in the bytes that all clients get.
+func (c *conn) sendCompressed(v *view) error {
 	bufs := [][]byte{appendOpening(nil, wire.KVs{}, wire.DecoderRestart{})}
 	for _, s := range v.segments {
 		bufs = append(bufs, s.compressed())
@@ -197,15 +212,7 @@ func (c *conn) sendSnapshot(v *view) error {
 		}
 	}
 	last := wire.AppendMessage(nil, wire.DecoderRestart{Message: "changes follow", CompressionAlgorithm: wire.Snappy})
-	if err := c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last))); err != nil {
-		return err
-	}
-	if err := c.restart(); err != nil {
-		return err
-	}
-	opening := wire.AppendDefinitions(nil, wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
-	opening = wire.AppendMessage(opening, status)
-	return c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening)})
+	return c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last)))
 }
 
 // appendOpening begins a compressed stream in which messages of the given types will come.

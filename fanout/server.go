@@ -208,7 +208,7 @@ func (s *Server) admit(ctx context.Context, c *conn) (release func(), err error)
 	}
 	free := sync.OnceFunc(func() { <-s.slots })
 	lease := time.AfterFunc(snapshotLease, free)
-	return func() {
+	return func() { // may be called twice
 		lease.Stop()
 		free()
 	}, nil

@@ -84,6 +84,19 @@ type table struct {
 	shared     bool // segments belongs to a frozen copy too
 	keys       int
 	bytes      int
+	maxBytes   int // of a segment; 0: segmentBytes
+}
+
+// full tells whether a segment must be split.
+func (t *table) full(s *segment) bool {
+	return len(s.entries) > 1 && (len(s.entries) > segmentEntries || s.bytes > t.limit())
+}
+
+func (t *table) limit() int {
+	if t.maxBytes != 0 {
+		return t.maxBytes
+	}
+	return segmentBytes
 }
 
 // find returns the segment a key belongs to and its place there.
@@ -125,8 +138,8 @@ func (t *table) put(e *entry) {
 	}
 	s.bytes += len(e.element)
 	t.bytes += len(e.element)
-	if len(s.entries) > 1 && (len(s.entries) > segmentEntries || s.bytes > segmentBytes) {
-		t.split(seg)
+	if t.full(s) {
+		t.split(seg, at)
 	}
 }
 
@@ -142,18 +155,17 @@ func (t *table) remove(key string) bool {
 	t.keys--
 	if s.entries = slices.Delete(s.entries, at, at+1); len(s.entries) == 0 {
 		t.segments = slices.Delete(t.segments, seg, seg+1)
-	} else if seg+1 < len(t.segments) {
-		t.join(seg)
 	}
+	t.join(seg)
+	t.join(seg - 1)
 	return true
 }
 
-// split divides a segment that is too large: in two halves, or, where keys come in order, after all but the last.
-func (t *table) split(seg int) {
+// split divides a segment that became too large by the entry at: in two halves, or, where keys come in order, before it.
+func (t *table) split(seg, at int) {
 	s := t.segments[seg]
-	at := len(s.entries) / 2
-	if seg == len(t.segments)-1 {
-		at = len(s.entries) - 1
+	if at != len(s.entries)-1 || seg != len(t.segments)-1 {
+		at = len(s.entries) / 2
 	}
 	right := &segment{entries: slices.Clone(s.entries[at:]), generation: t.generation}
 	for _, e := range right.entries {
@@ -163,14 +175,23 @@ func (t *table) split(seg int) {
 	clear(s.entries[at:])
 	s.entries = s.entries[:at]
 	t.segments = slices.Insert(t.segments, seg+1, right)
+	for i := seg + 1; i >= seg; i-- { // entries of very different sizes
+		if t.full(t.segments[i]) {
+			t.split(i, 0)
+		}
+	}
 }
 
 // join makes one of a segment and the next where both are small, so that deletes leave no crowd of segments.
 func (t *table) join(seg int) {
-	left, right := t.segments[seg], t.segments[seg+1]
-	if len(left.entries)+len(right.entries) > segmentEntries/4 || left.bytes+right.bytes > segmentBytes/4 {
+	if seg < 0 || seg+1 >= len(t.segments) {
 		return
 	}
+	left, right, limit := t.segments[seg], t.segments[seg+1], t.limit()
+	if len(left.entries)+len(right.entries) > segmentEntries/4 || left.bytes+right.bytes > limit/4 {
+		return
+	}
+	left = t.writable(seg)
 	left.entries = append(left.entries, right.entries...)
 	left.bytes += right.bytes
 	t.segments = slices.Delete(t.segments, seg+1, seg+2)

@@ -125,11 +125,20 @@ func startLoaded(b *testing.B, server string) (*Process, string) {
 // loadLine writes pod i as the datastore has it, with a label that tells when it was written.
 func loadLine(w io.Writer, i int, at int64) {
 	node, name := i%1000, fmt.Sprintf("prod-%d%%2fweb-%d-7d9c5b8f4-x%d", i%50, i%700, i)
-	value, err := json.Marshal(map[string]any{
-		"state": "active", "name": fmt.Sprintf("cali%011x", i*2654435761%(1<<44)), "active_instance_id": "", "mac": nil,
-		"profile_ids": []string{fmt.Sprintf("kns.prod-%d", i%50), fmt.Sprintf("ksa.prod-%d.default", i%50)},
-		"ipv4_nets":   []string{fmt.Sprintf("10.%d.%d.%d/32", i>>16, i>>8&255, i&255)}, "ipv6_nets": []string{},
-		"labels": map[string]string{
+	value, err := json.Marshal(struct { // in the order and with the words in which Calico writes it
+		State    string            `json:"state"`
+		Name     string            `json:"name"`
+		Instance string            `json:"active_instance_id"`
+		MAC      *string           `json:"mac"`
+		Profiles []string          `json:"profile_ids"`
+		V4       []string          `json:"ipv4_nets"`
+		V6       []string          `json:"ipv6_nets"`
+		Labels   map[string]string `json:"labels"`
+	}{
+		State: "active", Name: fmt.Sprintf("cali%011x", i*2654435761%(1<<44)),
+		Profiles: []string{fmt.Sprintf("kns.prod-%d", i%50), fmt.Sprintf("ksa.prod-%d.default", i%50)},
+		V4:       []string{fmt.Sprintf("10.%d.%d.%d/32", i>>16, i>>8&255, i&255)}, V6: []string{},
+		Labels: map[string]string{
 			"app": fmt.Sprintf("web-%d", i%700), "pod-template-hash": "7d9c5b8f4", "at": strconv.FormatInt(at, 10),
 			"projectcalico.org/namespace": fmt.Sprintf("prod-%d", i%50), "projectcalico.org/orchestrator": "k8s",
 			"projectcalico.org/serviceaccount": "default",
@@ -140,6 +149,7 @@ func loadLine(w io.Writer, i int, at int64) {
 	}
 	line, err := json.Marshal(map[string]string{
 		"key": fmt.Sprintf("/calico/v1/host/node-%d/workload/k8s/%s/endpoint/eth0", node, name), "value": string(value),
+		"revision": "1", // the real Typha's stand-in gives this one to all
 	})
 	if err != nil {
 		panic(err)
