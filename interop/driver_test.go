@@ -323,3 +323,39 @@ func (s *story) processStatus() {
 		return err
 	})
 }
+
+// TestFelixBetweenUs: Kubernetes objects by way of our fan-out to a real Felix, and from there by way of our driver to VPP.
+func TestFelixBetweenUs(t *testing.T) {
+	s := newStory(t)
+	for i, name := range []string{"web", "client", "other"} {
+		s.vpp.plumb(name, fmt.Sprint("10.1.1.", i+2))
+	}
+	objects := newManifests(t)
+	objects.write("cluster", clusterYAML)
+	s.addr = fmt.Sprint("127.0.0.1:", freePort(t))
+	fanout := func() *Process {
+		return start(t, "contiv-agent fanout", exec.Command(product(t), "fanout", "--listen", s.addr, "--manifests", objects.dir, "--metrics", "", "--drain", "0s"))
+	}
+	server := fanout()
+	open := []try{{"client", "web", 80, true}, {"other", "web", 80, true}}
+	shut := []try{{"client", "web", 80, true}, {"other", "web", 80, false}, {"client", "web", 81, false}, {"web", "other", 80, true}}
+	s.run()
+	s.up("web", "client", "other")
+	s.vpp.now("no policy", open...)
+	objects.write("policy", policyYAML("client"))
+	s.vpp.eventually("a policy", shut...)
+	objects.write("policy", policyYAML("other"))
+	s.vpp.eventually("it admits another", try{"other", "web", 80, true}, try{"client", "web", 80, false})
+
+	// The server goes and comes back; meanwhile the policy is another one. Felix goes on with what it knows, and learns.
+	server.Kill()
+	objects.write("policy", policyYAML("client"))
+	s.vpp.now("the server is away", try{"other", "web", 80, true}, try{"client", "web", 80, false})
+	fanout()
+	s.vpp.eventually("the server is back", shut...)
+	if !s.felix.Running() || s.starts != 1 {
+		t.Errorf("Felix ended because of the server")
+	}
+	objects.remove("policy")
+	s.vpp.eventually("the policy is gone", open...)
+}

@@ -177,3 +177,65 @@ func comparable(dump []string) (out []string) {
 	}
 	return out
 }
+
+// TestRunDrivesSomebodyElse: `contiv-agent run` enforces policies through that driver, and shows what it says of endpoints.
+func TestRunDrivesSomebodyElse(t *testing.T) {
+	dir := t.TempDir()
+	log, socket := filepath.Join(dir, "messages"), filepath.Join(dir, "agent.sock")
+	manifests := newManifests(t)
+	manifests.write("cluster", clusterYAML)
+	manifests.write("policy", policyYAML("client"))
+	agent := product(t)
+	cmd := exec.Command(agent, "run", "--sim", "--manifests", manifests.dir, "--node", node1, "--listen", "", "--journal", "",
+		"--status-socket", socket, "--dataplane-driver", peer(t, "driver"))
+	cmd.Env = append(os.Environ(), "PEER_DRIVER_LOG="+log)
+	start(t, "contiv-agent run", cmd)
+	told := func(what string, check func(dump string) bool) {
+		t.Helper()
+		eventually(t, what, func() error {
+			sessions, err := heard(log)
+			if err != nil || len(sessions) == 0 {
+				return fmt.Errorf("%d sessions, %v", len(sessions), err)
+			}
+			m := mirror.New()
+			m.Apply(sessions[len(sessions)-1], true)
+			dump := strings.Join(m.Dump(), "\n")
+			if m.InSyncs != 1 || len(m.Problems) > 0 || !check(dump) {
+				return fmt.Errorf("in sync %d times, problems %v, it has:\n%s", m.InSyncs, m.Problems, dump)
+			}
+			return nil
+		})
+	}
+	told("the driver has the policy, the endpoints and the set", func(dump string) bool {
+		return strings.Contains(dump, `"prod/knp.default.web"`) && strings.Contains(dump, "[10.1.1.3/32]") &&
+			strings.Count(dump, "WorkloadEndpoint ") == 3
+	})
+	eventually(t, "status shows what the driver says", func() error {
+		out, err := exec.Command(agent, "status", "--status-socket", socket, "-o", "json").Output()
+		var st struct {
+			InSync bool
+			Driver struct {
+				Endpoints []struct{ Name, Status string }
+			}
+		}
+		if err := errors.Join(err, json.Unmarshal(out, &st)); err != nil {
+			return err
+		}
+		up := 0
+		for _, e := range st.Driver.Endpoints {
+			if e.Status == "up" {
+				up++
+			}
+		}
+		if !st.InSync || up != 3 {
+			return fmt.Errorf("it shows %s", out)
+		}
+		return nil
+	})
+	manifests.write("policy", policyYAML("other"))
+	told("the policy has changed", func(dump string) bool { return strings.Contains(dump, "[10.1.1.4/32]") })
+	manifests.remove("policy")
+	told("the policy is gone", func(dump string) bool {
+		return !strings.Contains(dump, "knp.default.web") && !strings.Contains(dump, "set s:")
+	})
+}

@@ -54,7 +54,8 @@ func vectors() map[string]vector {
 		return func(o runtime.Object) []*calico.KVPair { return stored(kind, o) }
 	}
 	return map[string]vector{
-		"Pod": {make: (*objects).pod, process: updateprocessors.NewWorkloadEndpointUpdateProcessor,
+		"Pod": {
+			make: (*objects).pod, process: updateprocessors.NewWorkloadEndpointUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				if !c.IsValidCalicoWorkloadEndpoint(o.(*corev1.Pod)) {
 					return nil
@@ -64,46 +65,73 @@ func vectors() map[string]vector {
 					panic(err)
 				}
 				return list
-			}},
-		"Namespace": {make: (*objects).namespace, process: updateprocessors.NewProfileUpdateProcessor,
-			convert: func(o runtime.Object) []*calico.KVPair { return single(c.NamespaceToProfile(o.(*corev1.Namespace))) }},
-		"ServiceAccount": {make: (*objects).account, process: updateprocessors.NewProfileUpdateProcessor,
+			},
+		},
+		"Namespace": {
+			make: (*objects).namespace, process: updateprocessors.NewProfileUpdateProcessor,
+			convert: func(o runtime.Object) []*calico.KVPair { return single(c.NamespaceToProfile(o.(*corev1.Namespace))) },
+		},
+		"ServiceAccount": {
+			make: (*objects).account, process: updateprocessors.NewProfileUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.ServiceAccountToProfile(o.(*corev1.ServiceAccount)))
-			}},
-		"Node": {make: (*objects).node,
+			},
+		},
+		"Node": {
+			make:    (*objects).node,
 			process: func() watchersyncer.SyncerUpdateProcessor { return updateprocessors.NewFelixNodeUpdateProcessor(false) },
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(resources.K8sNodeToCalico(o.(*corev1.Node), false))
-			}},
-		"Service": {make: (*objects).service,
-			convert: func(o runtime.Object) []*calico.KVPair { return single(c.ServiceToKVP(o.(*corev1.Service))) }},
-		"EndpointSlice": {make: (*objects).slice,
+			},
+		},
+		"Service": {
+			make:    (*objects).service,
+			convert: func(o runtime.Object) []*calico.KVPair { return single(c.ServiceToKVP(o.(*corev1.Service))) },
+		},
+		"EndpointSlice": {
+			make: (*objects).slice,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.EndpointSliceToKVP(o.(*discoveryv1.EndpointSlice)))
-			}},
-		"NetworkPolicy": {make: (*objects).networkPolicy, process: updateprocessors.NewNetworkPolicyUpdateProcessor,
+			},
+		},
+		"NetworkPolicy": {
+			make: (*objects).networkPolicy, process: updateprocessors.NewNetworkPolicyUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.K8sNetworkPolicyToCalico(o.(*networkingv1.NetworkPolicy)))
-			}},
-		"AdminNetworkPolicy": {group: policy, make: (*objects).adminPolicy, process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor,
+			},
+		},
+		"AdminNetworkPolicy": {
+			group: policy, make: (*objects).adminPolicy, process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.K8sAdminNetworkPolicyToCalico(o.(*admin.AdminNetworkPolicy)))
-			}},
-		"BaselineAdminNetworkPolicy": {group: policy, make: (*objects).baselinePolicy, process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor,
+			},
+		},
+		"BaselineAdminNetworkPolicy": {
+			group: policy, make: (*objects).baselinePolicy, process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor,
 			convert: func(o runtime.Object) []*calico.KVPair {
 				return single(c.K8sBaselineAdminNetworkPolicyToCalico(o.(*admin.BaselineAdminNetworkPolicy)))
-			}},
-		apiv3.KindNetworkPolicy + ".v3": {group: crd, make: (*objects).calicoPolicy, convert: custom(apiv3.KindNetworkPolicy),
-			process: updateprocessors.NewNetworkPolicyUpdateProcessor},
-		apiv3.KindGlobalNetworkPolicy: {group: crd, make: (*objects).globalPolicy, convert: custom(apiv3.KindGlobalNetworkPolicy),
-			process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor},
-		apiv3.KindStagedNetworkPolicy: {group: crd, make: (*objects).stagedPolicy, convert: custom(apiv3.KindStagedNetworkPolicy),
-			process: updateprocessors.NewStagedNetworkPolicyUpdateProcessor},
-		apiv3.KindStagedGlobalNetworkPolicy: {group: crd, make: (*objects).stagedGlobalPolicy, convert: custom(apiv3.KindStagedGlobalNetworkPolicy),
-			process: updateprocessors.NewStagedGlobalNetworkPolicyUpdateProcessor},
-		apiv3.KindStagedKubernetesNetworkPolicy: {group: crd, make: (*objects).stagedKubernetes, convert: custom(apiv3.KindStagedKubernetesNetworkPolicy),
-			process: updateprocessors.NewStagedKubernetesNetworkPolicyUpdateProcessor},
+			},
+		},
+		apiv3.KindNetworkPolicy + ".v3": {
+			group: crd, make: (*objects).calicoPolicy, convert: custom(apiv3.KindNetworkPolicy),
+			process: updateprocessors.NewNetworkPolicyUpdateProcessor,
+		},
+		apiv3.KindGlobalNetworkPolicy: {
+			group: crd, make: (*objects).globalPolicy, convert: custom(apiv3.KindGlobalNetworkPolicy),
+			process: updateprocessors.NewGlobalNetworkPolicyUpdateProcessor,
+		},
+		apiv3.KindStagedNetworkPolicy: {
+			group: crd, make: (*objects).stagedPolicy, convert: custom(apiv3.KindStagedNetworkPolicy),
+			process: updateprocessors.NewStagedNetworkPolicyUpdateProcessor,
+		},
+		apiv3.KindStagedGlobalNetworkPolicy: {
+			group: crd, make: (*objects).stagedGlobalPolicy, convert: custom(apiv3.KindStagedGlobalNetworkPolicy),
+			process: updateprocessors.NewStagedGlobalNetworkPolicyUpdateProcessor,
+		},
+		apiv3.KindStagedKubernetesNetworkPolicy: {
+			group: crd, make: (*objects).stagedKubernetes, convert: custom(apiv3.KindStagedKubernetesNetworkPolicy),
+			process: updateprocessors.NewStagedKubernetesNetworkPolicyUpdateProcessor,
+		},
 		apiv3.KindTier:             {group: crd, make: (*objects).tier, convert: custom(apiv3.KindTier), process: updateprocessors.NewTierUpdateProcessor},
 		apiv3.KindNetworkSet:       {group: crd, make: (*objects).networkSet, convert: custom(apiv3.KindNetworkSet), process: updateprocessors.NewNetworkSetUpdateProcessor},
 		apiv3.KindGlobalNetworkSet: {group: crd, make: (*objects).globalSet, convert: custom(apiv3.KindGlobalNetworkSet), process: updateprocessors.NewGlobalNetworkSetUpdateProcessor},
