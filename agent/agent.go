@@ -109,7 +109,7 @@ func (p *parts) processors() []controller.Processor {
 		NoExternalIPs: cfg.NoExternalIPs,
 	}, renderers...)
 	if p.policies != nil && cfg.Felix != nil {
-		p.session = &session{p: p, cfg: cfg.Felix}
+		p.session = &session{p: p, cfg: cfg.Felix, count: newFelixMetrics(cfg.Felix.Driver)}
 	}
 	switch {
 	case p.policies == nil:
@@ -227,7 +227,10 @@ func New(cfg Config) (*Agent, error) {
 		a.registry = prometheus.NewRegistry()
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
-	return a, p.metrics.register(a.registry)
+	if p.session != nil {
+		err = a.registry.Register(p.session.count)
+	}
+	return a, errors.Join(err, p.metrics.register(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.

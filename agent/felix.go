@@ -54,6 +54,7 @@ type session struct {
 	p     *parts
 	cfg   *Felix
 	fresh bool // VPP was compared with what is wanted since it came
+	count *felixMetrics
 	told  felix.Report
 }
 
@@ -102,6 +103,7 @@ func (s *session) report() {
 		return
 	}
 	s.told = now
+	s.count.reported(now)
 	if s.cfg.Driver != nil {
 		s.cfg.Driver.Report(now)
 	}

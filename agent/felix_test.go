@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -84,6 +85,7 @@ type above struct {
 	reading   chan error  // why reading them ended
 	committed chan *event.Committed
 	socket    string
+	registry  *prometheus.Registry
 	ended     chan error
 	stop      context.CancelFunc
 	seq       uint64
@@ -125,11 +127,12 @@ func under(t *testing.T, v *sim.VPP) *above {
 	}
 	f := &above{
 		t: t, vpp: v, log: &buffer{}, to: felix.NewWriter(to), in: to, out: from, statuses: make(chan string, 1000), reading: make(chan error, 1),
-		committed: make(chan *event.Committed, 1000), ended: make(chan error, 1), socket: filepath.Join(t.TempDir(), "s"),
+		committed: make(chan *event.Committed, 1000), ended: make(chan error, 1), socket: filepath.Join(t.TempDir(), "s"), registry: prometheus.NewRegistry(),
 	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	a, err := New(Config{
-		NodeName: "node-1", Dial: v.Dial, NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
+		NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
+		Registry:    f.registry,
 		Felix:       &Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
 		OnCommitted: func(c *event.Committed) { f.committed <- c },
 	})
@@ -160,6 +163,9 @@ func (f *above) read() {
 		}
 		if u := m.GetHostEndpointStatusUpdate(); u != nil {
 			f.statuses <- u.Id.EndpointId + " " + u.Status.Status
+		}
+		if u := m.GetHostEndpointStatusRemove(); u != nil {
+			f.statuses <- u.Id.EndpointId + " gone"
 		}
 	}
 }
@@ -240,6 +246,7 @@ func TestFelixTranscript(t *testing.T) {
 	if diff := cmp.Diff(want, st.Policies); diff != "" {
 		t.Errorf("policies (-want +got)\n%s", diff)
 	}
+	checkGauges(t, f.registry, map[string]float64{"contiv_felix_in_sync": 1, "contiv_felix_sequence": 9})
 	check := func(when string, far, farOther, near bool) {
 		t.Helper()
 		for _, c := range []struct {
@@ -421,6 +428,39 @@ workload_endpoint_update {
   endpoint { state: "inactive" name: "cali0123456789a" profile_ids: "kns.prod" ipv4_nets: "10.1.1.2/32" }
 }`)...)
 	f.hear("prod/web-0 down")
+	f.gone()
+}
+
+// A host endpoint is up where it is enforced, and down where it is not.
+func TestFelixHostEndpoints(t *testing.T) {
+	f := under(t, plainVPP(t))
+	f.say(says(t, strings.Replace(transcript, "in_sync { }", `
+host_metadata_update { hostname: "node-1" ipv4_addr: "192.168.16.1" }
+
+active_policy_update { id { tier: "default" name: "host" } policy { inbound_rules { action: "allow" protocol { name: "tcp" } dst_ports { first: 443 last: 443 } } } }
+
+host_endpoint_update { id { endpoint_id: "here" } endpoint { name: "ens3" expected_ipv4_addrs: "192.168.16.1" tiers { name: "default" ingress_policies: "host" default_action: "Deny" } } }
+
+host_endpoint_update { id { endpoint_id: "nowhere" } endpoint { name: "ens4" expected_ipv4_addrs: "192.168.16.77" } }
+
+in_sync { }`, 1))...)
+	f.hear("here up")
+	st := f.settled()
+	told := map[string]string{}
+	for _, e := range st.Felix.Endpoints {
+		told[e.Name] = e.Status
+	}
+	if diff := cmp.Diff(map[string]string{"here": "up", "nowhere": "down", "prod/web-0 eth0": "up"}, told); diff != "" {
+		t.Errorf("endpoints (-want +got)\n%s", diff)
+	}
+	for port, want := range map[string]bool{"443": true, "444": false, "22": true} { // 22 is a failsafe port
+		fate := f.vpp.Send("uplink", packet.NewTCP(netip.MustParseAddrPort("192.0.2.9:4000"), netip.MustParseAddrPort("192.168.16.1:"+port)))
+		if (len(fate.Out) == 1) != want {
+			t.Errorf("port %s of the node passes: %v, want %v", port, len(fate.Out) == 1, want)
+		}
+	}
+	f.say(says(t, `host_endpoint_remove { id { endpoint_id: "here" } }`)...)
+	f.hear("here gone")
 	f.gone()
 }
 
