@@ -60,12 +60,21 @@ equal to them until it is told to stop (Ctrl-C, SIGTERM). What it has configured
 A fan-out server (contiv-agent fanout, or Calico's Typha) spares the API server one client for each node. Calico's Typha tells
 policies, endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr.
 
+With --dataplane-driver policies are enforced by a program that Felix could start as its dataplane driver: this one under the name
+contiv-felix-driver, or anybody else's. It is told the configuration (FelixHostname), all that follows from policies, nodes, their
+prefixes and Services, in_sync, and then what changes; when it ends it is started again, with pauses up to 30 s, and told everything
+again. One that does not read is not waited for: it is told once what has changed meanwhile. What it says of endpoints is in the
+status command. The agent leaves access lists in VPP to it. A driver outside is not told which addresses stand in for clients
+whose own a Service cannot keep (the NAT loopback): a pod that reaches itself through a Service is let in only if its policies
+allow that address.
+
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
   contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0
   contiv-agent run --source typha --typha-addr 10.0.0.1:5473 --typha-ca ca.crt --typha-cert tls.crt --typha-key tls.key --typha-cn typha-server
-  contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16`,
+  contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16
+  contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}

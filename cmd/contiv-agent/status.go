@@ -90,6 +90,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(join(src.Status, src.Error), src.Note))
 	}
 	writeFelix(tw, st.Felix, all)
+	writeDriver(tw, st.Driver, all)
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
 	}
@@ -141,6 +142,34 @@ func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
 	for _, e := range f.Endpoints {
 		if all || e.Status != "up" {
 			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, join(e.Status, e.Reason))
+		}
+	}
+}
+
+// writeDriver shows the driver outside that enforces policies; nil: the agent enforces them.
+func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
+	if d == nil {
+		return
+	}
+	state, up := "does not run", 0
+	switch {
+	case d.PID != 0 && d.InSync && d.Behind == 0:
+		state = "was told everything"
+	case d.PID != 0:
+		state = fmt.Sprintf("is behind by %d", d.Behind)
+	}
+	if d.Trouble != "" {
+		state = join(fmt.Sprintf("%s; started %d times", state, d.Starts), d.Trouble)
+	}
+	for _, e := range d.Endpoints {
+		if e.Status == "up" {
+			up++
+		}
+	}
+	fmt.Fprintf(w, "driver\t%s\t%s; %d of %d endpoints up\n", d.Path, state, up, len(d.Endpoints))
+	for _, e := range d.Endpoints {
+		if all || e.Status != "up" {
+			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, e.Status)
 		}
 	}
 }
