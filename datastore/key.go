@@ -126,35 +126,7 @@ func (k Key) Object() model.PolicyID {
 	if k.Kind != KeyTieredPolicy {
 		return k.PolicyID()
 	}
-	ns, name, namespaced := strings.Cut(k.Name, "/")
-	if !namespaced {
-		ns, name = "", k.Name
-	}
-	rest, staged := strings.CutPrefix(name, "staged:")
-	for _, p := range policyKinds {
-		if p.namespaced != namespaced {
-			continue
-		}
-		id := model.PolicyID{Kind: p.model, Namespace: ns}
-		prefix, _ := strings.CutSuffix(id.FelixName(k.Tier), id.Name)
-		prefix = strings.TrimPrefix(prefix, ns+"/")
-		kubernetes := p.model != model.KindCalicoNetworkPolicy && p.model != model.KindGlobalNetworkPolicy &&
-			p.model != model.KindStagedNetworkPolicy && p.model != model.KindStagedGlobalPolicy
-		if own, ok := strings.CutPrefix(name, prefix); ok && kubernetes && own != "" {
-			id.Name = own
-			return id
-		}
-	}
-	id := model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Namespace: ns, Name: name}
-	switch {
-	case staged && namespaced:
-		id.Kind, id.Name = model.KindStagedNetworkPolicy, rest
-	case staged:
-		id.Kind, id.Name = model.KindStagedGlobalPolicy, rest
-	case namespaced:
-		id.Kind = model.KindCalicoNetworkPolicy
-	}
-	return id
+	return model.PolicyIDOf(k.Tier, k.Name)
 }
 
 // String is the key as it is written.
