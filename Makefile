@@ -9,10 +9,11 @@ NODE      ?= node-1
 ONCE      ?=
 COUNT     ?= 10
 CASES     ?= 5000
+NODES     ?= 200
 SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide oracle check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +30,9 @@ test: ## the tests, race detector on
 
 wide: ## every story by every way, more random walks and worlds than the race detector leaves time for
 	$(GO) test -count=1 ./test/scenario ./test/transient ./vppagent
+
+fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change
+	$(GO) test -count=1 -timeout 30m -v ./test/fleet -nodes $(NODES)
 
 oracle: ## policies of 10,000 random clusters against the specifications, in both views; race detector off
 	CONTIV_CASES=2500 $(GO) test -count=1 -v -run '^TestLists$$' ./test/oracle/policy

@@ -79,7 +79,7 @@ flags' names (--config); the command line wins, then the environment.
 It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
 		Example: `  contiv-agent fanout --in-cluster --balance-service kube-system/contiv-fanout
   contiv-agent fanout --manifests examples/guestbook --listen 127.0.0.1:5473
-  contiv-agent fanout --upstream typha.calico-system.svc:5473 --upstream-cert c.pem --upstream-key k.pem --upstream-ca ca.pem
+  contiv-agent fanout --upstream typha.calico-system.svc:5473 --upstream-cert c.pem --upstream-key k.pem --upstream-ca ca.pem --upstream-cn typha-server
   echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
