@@ -98,6 +98,9 @@ func (c *Config) Validate() error {
 	if c.Recheck < 0 {
 		errs = append(errs, fmt.Errorf("recheck %s: must not be negative", c.Recheck))
 	}
+	if c.Felix != nil && c.NoPolicies {
+		errs = append(errs, errors.New("policies of a Felix: cannot be left unenforced"))
+	}
 	if c.SessionsEvery < 0 {
 		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", c.SessionsEvery))
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -175,7 +176,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%s: another agent answers there", path)
+		return nil, fmt.Errorf("%s: another agent answers there: %w", path, syscall.EADDRINUSE)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err

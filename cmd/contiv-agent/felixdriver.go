@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -114,16 +115,37 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 			cfg.Felix.Before = plumbMessages(c, cfg.NodeName, log)
 		}
 	}
-	a, err := agent.New(cfg)
-	if err != nil {
-		return usage(errors.Join(err, in.Close(), out.Close()))
+	for began := time.Now(); ; {
+		a, err := agent.New(cfg)
+		if err != nil {
+			return usage(errors.Join(err, in.Close(), out.Close()))
+		}
+		err = a.Run(ctx)
+		switch {
+		case errors.Is(err, felix.ErrGone):
+			log.Info("felix is gone; VPP stays as it is")
+			return nil
+		case !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > ending || !pause(ctx):
+			return stopped(ctx, err)
+		}
+		log.Warn("waiting for the driver before this one to end", "err", err)
 	}
-	err = a.Run(ctx)
-	if errors.Is(err, felix.ErrGone) {
-		log.Info("felix is gone; VPP stays as it is")
-		return nil
+}
+
+// ending is how long a driver may take to end: Felix kills it after 4 s (v3.31). Its successor may be there before, and has to wait
+// for the places where it answers.
+const ending = 10 * time.Second
+
+// pause waits a little; false: ctx has ended.
+func pause(ctx context.Context) bool {
+	timer := time.NewTimer(100 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
-	return stopped(ctx, err)
 }
 
 // pipe is an open file that Felix made for us.

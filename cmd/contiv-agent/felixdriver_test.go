@@ -212,6 +212,26 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	}
 }
 
+// A driver that comes while the one before still answers waits for it to end.
+func TestFelixDriverSucceedsAnother(t *testing.T) {
+	program, _, env := driverProgram(t)
+	first := startDriver(t, program, env...)
+	first.say(oneEndpoint)
+	first.hear("up")
+	second := startDriver(t, program, env...)
+	second.say(oneEndpoint)
+	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if code := first.wait(); code != exitOK {
+		t.Errorf("the first: exit code %d; log:\n%s", code, first.stderr.String())
+	}
+	second.hear("up")
+	if code := second.wait(); code != exitOK {
+		t.Errorf("the second: exit code %d; log:\n%s", code, second.stderr.String())
+	}
+}
+
 // The embedded VPP gets an interface for each endpoint.
 func TestFelixDriverWithEmbeddedVPP(t *testing.T) {
 	program, _, env := driverProgram(t)
