@@ -145,8 +145,14 @@ func serving(t *testing.T, cfg Config) (*Server, *pipes) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := newPipes()
+	serve(t, s, l)
+	return s, l
+}
+
+func serve(t *testing.T, s *Server, l net.Listener) {
 	ctx, cancel := context.WithCancel(t.Context())
-	l, ended := newPipes(), make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		cancel()
@@ -154,7 +160,22 @@ func serving(t *testing.T, cfg Config) (*Server, *pipes) {
 			t.Error(err)
 		}
 	})
-	return s, l
+}
+
+// servingTCP runs a server on the loopback: where both sides may write at once, as in TLS, a pipe would block them.
+func servingTCP(t *testing.T, cfg Config) (*Server, string) {
+	t.Helper()
+	cfg.Syncers = wire.SyncerTypes()
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, s, l)
+	return s, l.Addr().String()
 }
 
 // connected is a client that has shaken hands.

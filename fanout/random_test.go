@@ -17,7 +17,7 @@ import (
 // TestRandomClients lets clients of all forms come and go while keys change. Each that is still there at the end holds what
 // the source told; each was told a whole snapshot before it was in sync, and keys of one form only.
 func TestRandomClients(t *testing.T) {
-	seeds := 20
+	seeds := 4
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
 		seeds = n
 	}
