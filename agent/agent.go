@@ -230,6 +230,9 @@ func New(cfg Config) (*Agent, error) {
 	if p.session != nil {
 		err = a.registry.Register(p.session.count)
 	}
+	if cfg.Driver != nil {
+		err = errors.Join(err, a.registry.Register(newDriverMetrics(cfg.Driver)))
+	}
 	return a, errors.Join(err, p.metrics.register(a.registry))
 }
 

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -40,13 +43,19 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 
 // teller tells a driver what Felix tells beside policies: where nodes are, which prefixes of pods they have, and the Services.
 type teller struct {
-	driver *felix.Supervisor
+	driver told
 	graph  *calc.Graph
-	own    map[string]*model.Node
+	nodes  map[string]*model.Node
 }
 
-func newTeller(node string, driver *felix.Supervisor) *teller {
-	return &teller{driver: driver, graph: calc.New(calc.Config{Node: node, NodeResources: true}), own: map[string]*model.Node{}}
+// told is who is told: a felix.Supervisor.
+type told interface {
+	OnUpdate(*pb.ToDataplane)
+	Apply() (again bool)
+}
+
+func newTeller(node string, driver told) *teller {
+	return &teller{driver: driver, graph: calc.New(calc.Config{Node: node, NodeResources: true}), nodes: map[string]*model.Node{}}
 }
 
 // Apply implements controller.Processor.
@@ -63,19 +72,19 @@ func (t *teller) Apply(ch event.Change) {
 
 // node tells of a Node as Calico has it: an address of each family, and the prefixes of its pods as blocks.
 func (t *teller) node(name string, n *model.Node) {
-	if old := t.own[name]; old != nil {
+	if old := t.nodes[name]; old != nil {
 		for _, p := range old.PodCIDRs {
 			if n == nil || !slices.Contains(n.PodCIDRs, p) {
 				t.graph.SetBlock(p, nil)
 			}
 		}
 	}
-	if delete(t.own, name); n == nil {
+	if delete(t.nodes, name); n == nil {
 		t.graph.SetHostIP(name, netip.Addr{})
 		t.graph.SetHost(name, nil)
 		return
 	}
-	t.own[name] = n
+	t.nodes[name] = n
 	h := &model.Host{Name: name, Labels: n.Labels, Addrs: n.Addrs()}
 	for _, a := range h.Addrs {
 		switch p := netip.PrefixFrom(a, a.BitLen()); {
@@ -169,4 +178,55 @@ func healthOf(driver *felix.SupervisorStatus, at policy.Applied) felix.Health {
 		}
 	}
 	return ""
+}
+
+// driverMetrics shows how it stands with a driver outside. It reads the supervisor whenever it is asked.
+type driverMetrics struct {
+	driver    *felix.Supervisor
+	up        *prometheus.Desc
+	starts    *prometheus.Desc
+	behind    *prometheus.Desc
+	messages  *prometheus.Desc
+	endpoints *prometheus.Desc
+}
+
+func newDriverMetrics(driver *felix.Supervisor) *driverMetrics {
+	return &driverMetrics{
+		driver:    driver,
+		up:        prometheus.NewDesc("contiv_driver_up", "1 while the dataplane driver outside runs and was told all there was.", nil, nil),
+		starts:    prometheus.NewDesc("contiv_driver_starts_total", "How often the driver was started.", nil, nil),
+		behind:    prometheus.NewDesc("contiv_driver_behind", "Things the driver was not told as they are.", nil, nil),
+		messages:  prometheus.NewDesc("contiv_driver_messages", "Messages this life of the driver was told.", nil, nil),
+		endpoints: prometheus.NewDesc("contiv_driver_endpoints", "Endpoints of this node by what the driver says of them.", []string{"status"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *driverMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.up, m.starts, m.behind, m.messages, m.endpoints} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *driverMetrics) Collect(ch chan<- prometheus.Metric) {
+	st := m.driver.Status()
+	up := 0.0
+	if st.InSync && st.PID != 0 {
+		up = 1
+	}
+	ch <- prometheus.MustNewConstMetric(m.up, prometheus.GaugeValue, up)
+	ch <- prometheus.MustNewConstMetric(m.starts, prometheus.CounterValue, float64(st.Starts))
+	ch <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue, float64(st.Behind))
+	ch <- prometheus.MustNewConstMetric(m.messages, prometheus.GaugeValue, float64(st.Sequence))
+	count := map[felix.Health]int{felix.Up: 0, felix.Down: 0, felix.Error: 0}
+	for _, health := range st.Endpoints {
+		if _, known := count[health]; !known {
+			health = felix.Down // in other words
+		}
+		count[health]++
+	}
+	for health, n := range count {
+		ch <- prometheus.MustNewConstMetric(m.endpoints, prometheus.GaugeValue, float64(n), string(health))
+	}
 }

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// remembering is a driver that only remembers.
+type remembering struct{ *mirror.Mirror }
+
+func (r remembering) OnUpdate(m *pb.ToDataplane) { r.Mirror.Apply([]*pb.ToDataplane{m}, true) }
+func (remembering) Apply() bool                  { return false }
+
+// lines are what the driver knows, without the text format's deliberately unstable spaces.
+func (r remembering) lines() (out []string) {
+	for _, l := range r.Dump() {
+		out = append(out, strings.Join(strings.Fields(l), " "))
+	}
+	return out
+}
+
+func TestTeller(t *testing.T) {
+	driver := remembering{mirror.New()}
+	x := newTeller("n1", driver)
+	put := func(o model.Object) { x.Apply(event.Change{Ref: o.Ref(), Object: o}) }
+	node := func(name, addr4 string, cidrs ...string) *model.Node {
+		n := &model.Node{Name: name, Labels: map[string]string{"zone": "z"}, InternalIPs: []netip.Addr{netip.MustParseAddr("fd01::1"), netip.MustParseAddr(addr4)}}
+		for _, c := range cidrs {
+			n.PodCIDRs = append(n.PodCIDRs, netip.MustParsePrefix(c))
+		}
+		return n
+	}
+	flush := func() []string {
+		if err := x.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		driver.Check(t, "teller")
+		return driver.lines()
+	}
+	put(node("n1", "192.168.0.1", "10.1.1.0/24"))
+	put(node("n2", "192.168.0.2", "10.1.2.0/24", "10.1.3.0/24"))
+	put(&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}})
+	put(&model.Namespace{Name: "prod"}) // of no concern
+	before := flush()
+	for _, want := range []string{
+		`Route 10.1.1.0/24 => dst:"10.1.1.0/24" dst_node_name:"n1" dst_node_ip:"192.168.0.1" types:LOCAL_WORKLOAD`,
+		`Route 10.1.3.0/24 => dst:"10.1.3.0/24" dst_node_name:"n2" dst_node_ip:"192.168.0.2" types:REMOTE_WORKLOAD`,
+		`Route 192.168.0.1/32 => dst:"192.168.0.1/32" dst_node_name:"n1" dst_node_ip:"192.168.0.1" types:LOCAL_HOST`,
+		`HostMetadata n2 => hostname:"n2" ipv4_addr:"192.168.0.2"`,
+		`HostMetadataV6 n1 => hostname:"n1" ipv6_addr:"fd01::1"`,
+		`Service prod/web => name:"web" namespace:"prod" type:"ClusterIP" cluster_ips:"10.96.0.1"`,
+	} {
+		if !slices.Contains(before, want) {
+			t.Errorf("the driver does not know %s\n%s", want, strings.Join(before, "\n"))
+		}
+	}
+	// There and back again.
+	put(node("n2", "192.168.0.9", "10.1.2.0/24"))
+	if text := strings.Join(flush(), "\n"); strings.Contains(text, "10.1.3.0/24") || !strings.Contains(text, "192.168.0.9") {
+		t.Errorf("after a change:\n%s", text)
+	}
+	put(node("n2", "192.168.0.2", "10.1.2.0/24", "10.1.3.0/24"))
+	if diff := cmp.Diff(before, flush()); diff != "" {
+		t.Errorf("back (-before +after):\n%s", diff)
+	}
+	for _, ref := range []model.Ref{{Kind: model.KindNode, Name: "n1"}, {Kind: model.KindNode, Name: "n2"}, {Kind: model.KindService, Namespace: "prod", Name: "web"}} {
+		x.Apply(event.Change{Ref: ref})
+	}
+	if left := flush(); len(left) > 0 {
+		t.Errorf("all is gone, and the driver knows\n%s", strings.Join(left, "\n"))
+	}
+}
+
+func TestDrivenStatus(t *testing.T) {
+	applied := policy.Status{
+		Policy:    &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "prod", Name: "p"}, Tier: "default"},
+		Endpoints: []policy.Applied{{Endpoint: "prod/a"}, {Endpoint: "h", Host: true}},
+	}
+	a, h := felix.EndpointID{Orchestrator: "k8s", Workload: "prod/a", Endpoint: "eth0"}, felix.EndpointID{Endpoint: "h"}
+	for _, c := range []struct {
+		name   string
+		driver felix.SupervisorStatus
+		want   string
+	}{
+		{"up", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}}, "CONFIGURED"},
+		{"behind", felix.SupervisorStatus{InSync: true, Behind: 1, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}},
+			"PENDING the driver was not told everything"},
+		{"one silent", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up}}, "PENDING h: the driver has said nothing of it"},
+		{"one down", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Down, h: felix.Up}}, `PENDING prod/a: the driver says "down"`},
+		{"one in error", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Error, h: "odd"}},
+			`FAILED prod/a: the driver reports an error; h: the driver says "odd"`},
+	} {
+		st := drivenStatus(applied, &c.driver)
+		if got := strings.TrimSpace(st.State + " " + strings.Join(st.Reasons, "; ")); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	if st := drivenStatus(policy.Status{Policy: applied.Policy}, &felix.SupervisorStatus{}); st.State != stateIdle {
+		t.Errorf("a policy that applies to nothing is %s", st.State)
+	}
+}
+
+// Two agents at one VPP have no kind of values in common that either would sweep up.
+func TestKindsOfTwoAgents(t *testing.T) {
+	names := func(cfg Config) (out []string) {
+		for _, d := range kinds(cfg) {
+			out = append(out, d.Name)
+		}
+		return out
+	}
+	over := names(Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{})})
+	under := names(Config{Felix: &Felix{}, NoServices: true})
+	for _, name := range []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name} {
+		if slices.Contains(over, name) || !slices.Contains(under, name) {
+			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
+		}
+	}
+	for _, name := range []string{descriptor.DNat44().Name, descriptor.RejectRoute().Name, descriptor.Nat44Global().Name} {
+		if !slices.Contains(over, name) || slices.Contains(under, name) {
+			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
+		}
+	}
+	if got := kinds(Config{}); got != nil {
+		t.Errorf("an agent alone has but %d kinds", len(got))
+	}
+}
+
+func TestDriverMetrics(t *testing.T) {
+	r := prometheus.NewRegistry()
+	if err := r.Register(newDriverMetrics(felix.NewSupervisor(felix.SupervisorConfig{Path: "x"}))); err != nil {
+		t.Fatal(err)
+	}
+	families, err := r.Gather()
+	if err != nil || len(families) != 5 {
+		t.Errorf("%d families, %v", len(families), err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if m.GetGauge().GetValue() != 0 || m.GetCounter().GetValue() != 0 {
+				t.Errorf("%s of a driver that was never started: %v", f.GetName(), m)
+			}
+		}
+	}
+}
