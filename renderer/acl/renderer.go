@@ -365,7 +365,10 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 	}
 	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
 	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
-	r.dirty.segments[seg] = ^uint64(0)
+	r.dirty.segments[seg] |= 0 // the segment finds out what differs
+	if seg.written == nil {
+		r.dirty.segments[seg] = ^uint64(0)
+	}
 	return seg
 }
 
