@@ -38,6 +38,9 @@ func beDriver(kind string) int {
 		return d.follow(4)
 	case "exits":
 		return 7
+	case "overhears the end": // of its pipe, and needs to be told by a signal
+		d.follow(-1)
+		select {}
 	case "never reads":
 		signal.Ignore(syscall.SIGTERM)
 		d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{IsoTimestamp: "now"}}})

@@ -69,13 +69,14 @@ type Supervisor struct {
 // SupervisorStatus is how it stands with a driver. It must not be changed.
 type SupervisorStatus struct {
 	Path      string
-	PID       int    // 0: it does not run
-	Starts    uint64 // how often it was started
-	Trouble   string // why it ended last, or why it does not start; "" never
-	InSync    bool   // it was told that all is known
-	Behind    int    // things it was not told as they are
-	Sequence  uint64 // messages it was told
-	Alive     string // when it last said that it lives, in its words; "" never
+	PID       int           // 0: it does not run
+	Starts    uint64        // how often it was started
+	Trouble   string        // why it ended last, or why it does not start; "" never
+	Pause     time.Duration // between its last end and the start that followed, or will
+	InSync    bool          // it was told that all is known
+	Behind    int           // things it was not told as they are
+	Sequence  uint64        // messages it was told
+	Alive     string        // when it last said that it lives, in its words; "" never
 	Uptime    float64
 	Endpoints map[EndpointID]Health // what it says of them
 	Unknown   uint64                // what it said and nobody understands
@@ -243,16 +244,22 @@ func (k *keeper) start(ctx context.Context) {
 	k.cfg.Logger.Info("driver started", "path", k.cfg.Path, "pid", c.pid)
 }
 
+// steady tells whether the driver has lived long enough, knowing everything.
+func (k *keeper) steady() bool {
+	return !k.synced.IsZero() && k.cfg.Now().Sub(k.synced) >= k.cfg.Steady
+}
+
 // ended plans the next start.
 func (k *keeper) ended(why error) {
-	if !k.synced.IsZero() && k.cfg.Now().Sub(k.synced) >= k.cfg.Steady {
+	if k.steady() {
 		k.next = 0
 	}
 	if k.stopping {
 		k.cfg.Logger.Info("driver stopped", "path", k.cfg.Path, "how", why)
 	} else {
-		k.cfg.Logger.Warn("driver ended", "path", k.cfg.Path, "err", why, "pause", k.next)
-		k.pause.Reset(k.next)
+		k.now.Pause = k.next
+		k.cfg.Logger.Warn("driver ended", "path", k.cfg.Path, "err", why, "pause", k.now.Pause)
+		k.pause.Reset(k.now.Pause)
 	}
 	k.next = min(max(2*k.next, k.cfg.MinPause), k.cfg.MaxPause)
 	k.now.PID, k.now.Trouble, k.synced = 0, why.Error(), time.Time{}

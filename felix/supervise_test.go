@@ -56,7 +56,7 @@ func supervise(t *testing.T, kind string) *supervised {
 		t.Fatal(err)
 	}
 	grace := time.Minute
-	if kind == "never reads" {
+	if kind == "never reads" || kind == "overhears the end" {
 		grace = 50 * time.Millisecond
 	}
 	s.Supervisor = NewSupervisor(SupervisorConfig{
@@ -266,6 +266,50 @@ func TestSupervisedDriverNeverReads(t *testing.T) {
 	}
 	if st := s.Status(); !strings.Contains(st.Trouble, "killed") {
 		t.Errorf("it ended with %q", st.Trouble)
+	}
+}
+
+// A driver that does not end with its pipe gets SIGTERM.
+func TestSupervisedDriverOverhearsTheEnd(t *testing.T) {
+	s := supervise(t, "overhears the end")
+	s.tellAll(3)
+	s.wait("it was told everything", told)
+	s.stop()
+	if st := s.Status(); !strings.Contains(st.Trouble, "signal: terminated") {
+		t.Errorf("it ended with %q", st.Trouble)
+	}
+}
+
+// Pauses double up to the longest; a driver that was steady is started at once.
+func TestSupervisorBacksOff(t *testing.T) {
+	now := time.Unix(1000, 0)
+	cfg := SupervisorConfig{MinPause: time.Second, MaxPause: 5 * time.Second, Steady: time.Minute, Now: func() time.Time { return now }}
+	cfg.defaults()
+	k := &keeper{cfg: cfg, pause: time.NewTimer(time.Hour), next: cfg.MinPause, ledger: newLedger(), publish: func(*SupervisorStatus) {}}
+	defer k.pause.Stop()
+	var pauses []time.Duration
+	crash := func(synced, lived time.Duration) {
+		k.synced = time.Time{}
+		if synced >= 0 {
+			k.synced = now.Add(synced)
+		}
+		now = now.Add(lived)
+		k.ended(errExited)
+		pauses = append(pauses, k.now.Pause)
+	}
+	for range 5 {
+		crash(-1, 0)
+	}
+	crash(time.Second, 30*time.Second) // not long enough
+	crash(time.Second, 90*time.Second)
+	crash(-1, 90*time.Second) // never in sync: how long it lived says nothing
+	crash(-1, 0)
+	want := []time.Duration{1, 2, 4, 5, 5, 5, 0, 1, 2}
+	for i := range want {
+		want[i] *= time.Second
+	}
+	if diff := cmp.Diff(want, pauses); diff != "" {
+		t.Errorf("pauses (-want +got):\n%s", diff)
 	}
 }
 

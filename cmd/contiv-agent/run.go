@@ -213,6 +213,9 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if f.driver != "" {
+		if f.once {
+			return usage(errors.New("--once: nobody knows when a driver outside is done; --dataplane-driver needs an agent that goes on"))
+		}
 		if cfg.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
 			return err
 		}
