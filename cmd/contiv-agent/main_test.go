@@ -28,7 +28,18 @@ func TestCommands(t *testing.T) {
 	}
 	testscript.Run(t, testscript.Params{
 		Dir:   "testdata",
-		Setup: func(env *testscript.Env) error { env.Setenv("EXAMPLES", examples+"/../../examples"); return nil },
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("EXAMPLES", examples+"/../../examples")
+			for _, name := range []string{"ADDR1", "ADDR2"} { // free, but for whoever is faster
+				l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, l.Addr().String())
+				_ = l.Close()
+			}
+			return nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"answering": answering,
 			"waitfor-file": func(ts *testscript.TestScript, _ bool, args []string) {
