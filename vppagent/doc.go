@@ -14,7 +14,8 @@
 //	levels:  early removals ─▶ puts, what others need first ─▶ removals, what others need last  │
 //	         (what is in the way)                              (nobody waits for them)          │
 //	            │ EXECUTE: all requests of a level in one pipelined batch ──▶ vpp.Conn ──▶ VPP ─┘
-//	            │          (thousands of creations in bunches: VPP is at work while the next are prepared)
+//	            │          (thousands of creations in bunches: VPP is at work while the next are prepared; and a first
+//	            │          resync in portions, see portions.go: VPP is at work while the next is rendered and planned)
 //	            ▼
 //	        OBSERVE: status per value · retries with back-off · history · snapshot
 //

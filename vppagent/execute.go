@@ -19,7 +19,8 @@ type execution struct {
 	c     *event.Committed
 	began time.Time
 	told  told
-	done  []Step // carried out, or tried
+	done  []OpRecord // carried out, or tried; as many as the history keeps
+	over  int        // not kept
 	calls []vpp.Call
 }
 
@@ -31,11 +32,6 @@ type request struct {
 
 // execute carries out level after level. The error is that VPP cannot be reached; refusals are the values' own.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
-	n := 0
-	for _, level := range plan {
-		n += len(level)
-	}
-	x.done = slices.Grow(x.done, n)
 	for _, level := range plan {
 		carryOut := x.level
 		if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
@@ -66,9 +62,9 @@ func (x *execution) stream(ctx context.Context, level []Step) error {
 	return s.drain(ctx)
 }
 
-// prepare makes the requests of steps.
+// prepare makes the requests of steps, whose memory it uses.
 func (x *execution) prepare(steps []Step) *bunch {
-	b := &bunch{p: x.p, tried: make([]Step, 0, len(steps)), requests: make([]request, 0, len(steps))}
+	b := &bunch{p: x.p, tried: steps[:0], requests: make([]request, 0, len(steps))}
 	for _, s := range steps {
 		if ops, ok := x.operations(s); ok {
 			s.want = s.v.want
@@ -265,8 +261,7 @@ func unreachable(err error) bool {
 // finish takes over what a step achieved.
 func (x *execution) finish(s Step, lost error) {
 	v := s.v
-	s.err = v.plan.err
-	x.done = append(x.done, s)
+	x.note(s)
 	if v.plan.err != nil || lost != nil {
 		if s.Action == Create {
 			x.notCreated(v)
@@ -299,6 +294,19 @@ func (x *execution) finish(s Step, lost error) {
 		}
 	}
 	v.unsure, v.rebind, v.plan.after = false, false, nil
+}
+
+// note keeps for the history what became of a step.
+func (x *execution) note(s Step) {
+	if len(x.done) == x.a.history.room() {
+		x.over++
+		return
+	}
+	op := OpRecord{Action: s.Action, Key: s.Key}
+	if s.v.plan.err != nil {
+		op.Err = s.v.plan.err.Error()
+	}
+	x.done = append(x.done, op)
 }
 
 // notCreated lets those that need v wait.

@@ -79,14 +79,12 @@ type history struct {
 	outlived     int       // records dropped that are in the memory of records still
 }
 
+// room is how many operations are kept of one transaction: it may not push out all others.
+func (h *history) room() int { return max((h.limit/2-recordSize)/opSize, 0) }
+
 func (h *history) add(r *Record) {
 	if h.limit == 0 {
 		return
-	}
-	// One transaction may not push out all others.
-	if room := max((h.limit/2-recordSize)/opSize, 0); len(r.Ops) > room {
-		r.Dropped = len(r.Ops) - room
-		r.Ops = slices.Clone(r.Ops[:room])
 	}
 	h.records = append(h.records, r)
 	h.bytes += r.size()
@@ -103,21 +101,15 @@ func (h *history) add(r *Record) {
 
 // record adds what was done to the history. What did nothing leaves no trace.
 func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
-	if len(x.done) == 0 && c.Err == nil && c.Resync == event.NoResync {
+	if len(x.done)+x.over == 0 && c.Err == nil && c.Resync == event.NoResync {
 		return
 	}
 	r := &Record{
 		Seq: c.Seq, Cause: c.Cause, Resync: c.Resync, At: began, Took: c.Took, Add: c.Add, Mod: c.Mod, Del: c.Del, Writes: c.Writes,
-		Ops: make([]OpRecord, len(x.done)),
+		Ops: slices.Clone(x.done), Dropped: x.over,
 	}
 	if c.Err != nil {
 		r.Err = c.Err.Error()
-	}
-	for i, s := range x.done {
-		r.Ops[i] = OpRecord{Action: s.Action, Key: s.Key}
-		if s.err != nil {
-			r.Ops[i].Err = s.err.Error()
-		}
 	}
 	a.history.add(r)
 }

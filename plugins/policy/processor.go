@@ -193,6 +193,12 @@ func (p *Processor) podRanges() (near, far []netip.Prefix) {
 	return near, far
 }
 
+// among tells whether a prefix is in a sorted list.
+func among(list []netip.Prefix, p netip.Prefix) bool {
+	_, found := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
+	return found
+}
+
 // hold keeps back what is a frontend only since this transaction. A pod whose egress is governed may send to frontends, since
 // the packet that is judged is the one behind the translation; so VPP has to translate first, or the packet leaves for
 // whoever has that address outside.
@@ -204,7 +210,7 @@ func (p *Processor) hold(n *enforce.Node) {
 	}
 	n.Frontends = make([]netip.Prefix, 0, len(all))
 	for _, f := range all {
-		if slices.Contains(p.node.Frontends, f) || slices.Contains(was, f) {
+		if among(p.node.Frontends, f) || among(was, f) {
 			n.Frontends = append(n.Frontends, f)
 		} else {
 			p.held = append(p.held, f)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -15,6 +16,7 @@ import (
 type Translations struct {
 	node    renderer.NodeState
 	uses    map[netip.Addr]int // cluster IPs → how many services have it
+	fronts  []netip.Prefix     // frontends; nil: to be listed anew. Never changed, only replaced
 	nodeIPs *renderer.IPAddresses
 	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
 	outer   []enforce.Outer              // all of theirs, sorted; never changed, only replaced
@@ -38,7 +40,9 @@ func (t *Translations) count(svc *renderer.ContivService, by int) {
 		if t.uses[a] = before + by; t.uses[a] == 0 {
 			delete(t.uses, a)
 		}
-		t.changed = t.changed || (before == 0 || before+by == 0) && !t.ranged(a)
+		if (before == 0 || before+by == 0) && !t.ranged(a) {
+			t.changed, t.fronts = true, nil
+		}
 	}
 }
 
@@ -86,7 +90,7 @@ func (t *Translations) UpdateLocalBackendIfs(_, _ renderer.Interfaces) error { r
 
 // UpdateNode implements renderer.NodeRenderer.
 func (t *Translations) UpdateNode(node renderer.NodeState) error {
-	t.node, t.changed = node, true
+	t.node, t.changed, t.fronts = node, true, nil
 	t.exposeAgain()
 	return nil
 }
@@ -95,7 +99,7 @@ func (t *Translations) UpdateNode(node renderer.NodeState) error {
 func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
 	clear(t.uses)
 	clear(t.exposed)
-	t.nodeIPs, t.changed, t.stale = ev.NodeIPs, true, true
+	t.nodeIPs, t.changed, t.stale, t.fronts = ev.NodeIPs, true, true, nil
 	for _, svc := range ev.Services {
 		t.count(svc, 1)
 		t.expose(svc)
@@ -119,21 +123,21 @@ func (t *Translations) fill(n *enforce.Node) {
 
 // frontends are the ranges of cluster IPs, and those that are in none of them.
 func (t *Translations) frontends() []netip.Prefix {
-	var addrs []netip.Addr
-	for a := range t.uses {
-		addrs = append(addrs, a)
+	if t.fronts != nil {
+		return t.fronts
 	}
 	var out []netip.Prefix
-	for _, r := range t.node.ServiceCIDRs {
-		out = append(out, r.Masked())
-	}
-	for _, a := range addrs {
+	for a := range t.uses {
 		if !t.ranged(a) {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	slices.SortFunc(out, netip.Prefix.Compare)
-	return slices.Compact(out)
+	for _, r := range t.node.ServiceCIDRs {
+		out = append(out, r.Masked())
+	}
+	fan.Sort(out, netip.Prefix.Compare)
+	t.fronts = slices.Compact(out)
+	return t.fronts
 }
 
 func sorted(addrs []netip.Addr) []netip.Addr {
