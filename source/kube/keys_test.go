@@ -1,0 +1,107 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv-agent/contiv-agent/datastore"
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// followKeys runs a source with keys, and tells every change with a key that holds part; "": all of them.
+func followKeys(t *testing.T, cfg Config) <-chan string {
+	t.Helper()
+	cfg.Keys, cfg.Batch = true, time.Millisecond
+	out := make(chan string, 100)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = New(cfg).Run(ctx, func(e event.Event) {
+			u, ok := e.(*event.Update)
+			if !ok {
+				return
+			}
+			for _, c := range u.Changes {
+				line := c.Ref.String()
+				if c.Object != nil {
+					line += " +model"
+				}
+				if c.Err != nil {
+					line += " refused"
+				}
+				list, _ := c.Keys.([]datastore.KV)
+				for _, kv := range list {
+					line += " " + kv.Key[strings.LastIndex(kv.Key, "/")+1:]
+				}
+				out <- line
+			}
+		})
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return out
+}
+
+func expectLines(t *testing.T, from <-chan string, want ...string) {
+	t.Helper()
+	var got []string
+	for range want {
+		select {
+		case line := <-from:
+			got = append(got, line)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+}
+
+// With keys, an object comes as what Calico's datastore has of it, too: also what means nothing to this agent, and what it
+// refuses. A version that differs in nothing else is no change; one that differs in what only the keys have is.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	s := newAPIServer(t)
+	s.serve(calicoCRD, "NetworkPolicy", "Tier")
+	headless := service("headless", "None", 80)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0"}, Spec: corev1.PodSpec{NodeName: "n1"},
+		Status: corev1.PodStatus{PodIP: "10.1.1.2", PodIPs: []corev1.PodIP{{IP: "10.1.1.2"}}},
+	}
+	s.put(
+		headless, pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "no-uuid"}},
+		custom(calicoCRD, "Tier", "", "sec", map[string]any{"order": int64(7)}),
+		custom(calicoCRD, "NetworkPolicy", "prod", "sec.web", map[string]any{"tier": "sec", "selector": "((("}),
+	)
+	lines := followKeys(t, Config{Client: s.client(t), Dynamic: s.dynamic(t), Discover: 20 * time.Millisecond})
+	expectLines(
+		t, lines, "Service default/headless +model headless", "Pod default/web-0 +model eth0", "ServiceAccount default/web +model refused",
+		"Tier sec +model metadata", "CalicoNetworkPolicy prod/sec.web +model refused prod%2fsec.web",
+	)
+	var requests []string
+	s.set(func(s *apiServer) { requests = slices.Clone(s.asked) })
+	for _, asked := range requests {
+		if strings.HasPrefix(asked, "services?") && asked != "services?" || strings.HasPrefix(asked, "endpointslices?") && asked != "endpointslices?" {
+			t.Errorf("asked for %s: not for all of them", asked)
+		}
+	}
+	s.put(pod) // a new version
+	same := pod.DeepCopy()
+	same.GenerateName = "web-"
+	s.put(same)
+	expectLines(t, lines, "Pod default/web-0 +model eth0")
+	s.remove(same)
+	expectLines(t, lines, "Pod default/web-0")
+	if len(lines) > 0 {
+		t.Errorf("and %s", <-lines)
+	}
+}
