@@ -9,6 +9,7 @@ NODE      ?= node-1
 ONCE      ?=
 COUNT     ?= 10
 CASES     ?= 5000
+SEED      ?=
 NODES     ?= 200
 SHORT     ?=
 
@@ -60,9 +61,9 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
 	fi
 
-interop: ## compare with the real Felix on CASES random clusters (builds it in its own module)
+interop: ## the real Felix, Typha and an etcd as partners, and CASES random clusters in both graphs (SEED=n: from there)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
-	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES)
+	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES) $(if $(SEED),-seed $(SEED))
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh

@@ -1,8 +1,16 @@
-// Package interop turns one stream of cluster objects into two: what the real calculation graph of Felix v3.31.0 says, and
-// what ours says. It is a module of its own, so that nothing of Calico is ever a dependency of the product.
+// Package interop turns Calico v3.31 into a partner of our tests. It is a module of its own, so that nothing of Calico is
+// ever a dependency of the product; what has to be built with an older Go is in a further one, peers.
 //
-// Invariant: both graphs get the same objects in the same order, and their messages are compared in the same form, the
-// protobuf bytes Felix would write to a dataplane driver.
+//	differential_test.go  random changes → the real calculation graph, and ours, in one process
+//	wire_test.go          the same as entries of the datastore → the real graph's frames, and `contiv-agent calc`
+//	driver_test.go        etcd, Typha or our fan-out → a real Felix → our driver → the simulated VPP, and statuses back
+//	external_test.go      our calculation → a driver written with Felix's own package
+//	fanout_test.go        our fan-out → the real sync client
+//	typha_test.go         the real sync server → our client
+//	vectors_test.go       what Calico's converters write, and what ours write
+//
+// Invariant: both sides get the same objects in the same order, and what they say is compared in the same form: the
+// protobuf bytes Felix would write to a dataplane driver, the bytes Typha would serve, the packets that pass.
 package interop
 
 import _ "github.com/contiv-agent/contiv-agent/interop/early" // before any generated code
