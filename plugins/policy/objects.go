@@ -11,6 +11,9 @@ import (
 // Apply takes one change of an object; kinds that do not concern policies change nothing. What is left of a policy that
 // was refused takes its place.
 func (p *Processor) Apply(ch event.Change) {
+	if p.stream != nil { // somebody else calculates with them
+		return
+	}
 	switch ch.Ref.Kind {
 	case model.KindPod:
 		pod, _ := ch.Object.(*model.Pod)

@@ -88,6 +88,8 @@ func TestStreamAsksBeforeItTells(t *testing.T) {
 		t.Errorf("node: %s", got)
 	}
 	flush(t, p, r)
+	apply(p, pod("web", "10.1.1.2"), pod("other", "10.1.1.7"), web()) // of the services' side
+	flush(t, p, r)
 	p.Dataplane(said(t, `
 host_metadata_remove { hostname: "host-1" }
 route_remove { dst: "10.1.1.0/32" }
