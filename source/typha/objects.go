@@ -157,10 +157,6 @@ func unprefixed(labels datastore.Labels, prefix string) map[string]string {
 	return out
 }
 
-func serviceCIDRName(key string) (string, bool) {
-	return strings.CutPrefix(key, datastore.ServiceCIDRPrefix)
-}
-
 // serviceCIDR reads the key our own servers have for one.
 func serviceCIDR(name string, value []byte) event.Change {
 	if value == nil {
@@ -192,7 +188,7 @@ func announced(key, name string, value []byte) event.Change {
 	if err := json.Unmarshal(value, &v); err != nil {
 		return event.Change{Err: fmt.Errorf("%s: %w", key, err)}
 	}
-	c := &model.ServiceCIDR{Name: name}
+	c := &model.ServiceCIDR{Name: "bgpconfiguration:" + name}
 	for i, b := range v.Spec.ServiceClusterIPs {
 		p, err := netip.ParsePrefix(b.CIDR)
 		if err != nil {

@@ -2,10 +2,10 @@ package typha
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
@@ -49,54 +50,87 @@ func newTranslator() *translator {
 	}
 }
 
-// changes are the steps of objects that the steps of keys amount to.
+// changes are the steps of objects that the steps of keys amount to. What the values say is read on all cores.
 func (t *translator) changes(list []wire.KV) []event.Change {
 	var out []event.Change
-	for i := range list {
-		kv := &list[i]
-		for _, c := range t.change(kv) {
+	read := make([]reading, len(list))
+	fan.Ordered(len(list), func(i int) { read[i] = readKV(&list[i]) }, func(i int) {
+		for _, c := range t.change(list[i].Key, &read[i]) {
 			if c.Origin == "" {
-				c.Origin = kv.Key
+				c.Origin = list[i].Key
 			}
 			out = append(out, c)
 		}
-	}
+		read[i] = reading{}
+	})
 	return out
 }
 
-func (t *translator) change(kv *wire.KV) []event.Change {
+// reading is what a key's value says, before anything else is known.
+type reading struct {
+	update datastore.Update
+	said   event.Change // of what is an object by itself; else the error alone
+	cidr   string       // the name of a ServiceCIDR, which has no key of Calico's
+	none   bool         // a key of a newer data model: nothing here depends on it
+}
+
+func readKV(kv *wire.KV) reading {
 	value := kv.Value
 	if kv.Deleted() {
 		value = nil
 	}
-	if name, ok := serviceCIDRName(kv.Key); ok {
-		return t.put(kv.Key, model.Ref{Kind: model.KindServiceCIDR, Name: name}, serviceCIDR(name, value))
+	if name, ok := strings.CutPrefix(kv.Key, datastore.ServiceCIDRPrefix); ok {
+		return reading{cidr: name, said: serviceCIDR(name, value)}
 	}
-	u, err := datastore.Decode(kv.Key, value)
-	if errors.Is(err, datastore.ErrUnknownKey) {
-		return nil // of a newer data model: nothing here depends on it
+	k, err := datastore.ParseKey(kv.Key)
+	if err != nil {
+		return reading{none: true}
 	}
-	said := event.Change{Err: err}
-	switch k := u.Key; k.Kind {
-	case datastore.KeyWorkload:
-		return t.workload(kv.Key, u, said)
-	case datastore.KeyHostEndpoint:
+	r := reading{update: datastore.Update{Key: k}}
+	if k.Kind != datastore.KeyResource {
+		r.update, r.said.Err = datastore.Decode(kv.Key, value)
+		return r
+	}
+	switch { // Decode has of these what Felix needs
+	case value == nil:
+	case k.Type == datastore.ResourceServices:
+		r.said = readObject(kv.Key, value, &corev1.Service{})
+	case k.Type == datastore.ResourceEndpointSlices:
+		r.said = readObject(kv.Key, value, &discoveryv1.EndpointSlice{})
+	case k.Type == datastore.ResourceNodes:
+		r.said = readNode(kv.Key, k.Name, value)
+	case k.Type == datastore.ResourceBGPConfigurations:
+		r.said = announced(kv.Key, k.Name, value)
+	}
+	return r
+}
+
+func (t *translator) change(key string, r *reading) []event.Change {
+	u, said := r.update, r.said
+	switch k := u.Key; {
+	case r.none:
+		return nil
+	case r.cidr != "":
+		return t.put(key, model.Ref{Kind: model.KindServiceCIDR, Name: r.cidr}, said)
+	case k.Kind == datastore.KeyWorkload:
+		return t.workload(key, u, said)
+	case k.Kind == datastore.KeyHostEndpoint:
 		said.Object = object[*model.HostEndpoint](u.Value)
-		return t.put(kv.Key, model.Ref{Kind: model.KindHostEndpoint, Name: k.Name}, said)
-	case datastore.KeyNetworkSet:
+		return t.put(key, model.Ref{Kind: model.KindHostEndpoint, Name: k.Name}, said)
+	case k.Kind == datastore.KeyNetworkSet:
 		said.Object = object[*model.NetworkSet](u.Value)
-		return t.put(kv.Key, (&model.NetworkSet{Name: k.Name}).Ref(), said)
-	case datastore.KeyTier:
+		return t.put(key, (&model.NetworkSet{Name: k.Name}).Ref(), said)
+	case k.Kind == datastore.KeyTier:
 		said.Object = object[*model.Tier](u.Value)
-		return t.put(kv.Key, model.Ref{Kind: model.KindTier, Name: k.Name}, said)
-	case datastore.KeyTieredPolicy, datastore.KeyPolicy:
-		return t.policy(kv.Key, u, said)
-	case datastore.KeyProfileLabels, datastore.KeyProfileRules:
-		return t.profile(kv.Key, u, said)
-	case datastore.KeyBlock:
+		return t.put(key, model.Ref{Kind: model.KindTier, Name: k.Name}, said)
+	case k.Kind == datastore.KeyTieredPolicy, k.Kind == datastore.KeyPolicy:
+		return t.policy(key, u, said)
+	case k.Kind == datastore.KeyProfileLabels, k.Kind == datastore.KeyProfileRules:
+		return t.profile(key, u, said)
+	case k.Kind == datastore.KeyBlock:
 		return t.block(u, said)
-	case datastore.KeyResource:
-		return t.resource(kv.Key, k, value, said)
+	case k.Kind == datastore.KeyResource:
+		return t.resource(key, k, said)
 	}
 	return nil // routing and Felix's own configuration
 }
@@ -143,31 +177,31 @@ func (t *translator) put(key string, ref model.Ref, c event.Change) []event.Chan
 	return []event.Change{c}
 }
 
-// resource reads what travels as it is.
-func (t *translator) resource(key string, k datastore.Key, value []byte, said event.Change) []event.Change {
+// resource takes what travels as it is.
+func (t *translator) resource(key string, k datastore.Key, said event.Change) []event.Change {
+	ref := model.Ref{Namespace: k.Namespace, Name: k.Name}
 	switch k.Type {
 	case datastore.ResourceServices:
-		return t.put(key, model.Ref{Kind: model.KindService, Namespace: k.Namespace, Name: k.Name}, read(key, value, &corev1.Service{}))
+		ref.Kind = model.KindService
 	case datastore.ResourceEndpointSlices:
-		ref := model.Ref{Kind: model.KindEndpointSlice, Namespace: k.Namespace, Name: k.Name}
-		return t.put(key, ref, read(key, value, &discoveryv1.EndpointSlice{}))
+		ref.Kind = model.KindEndpointSlice
 	case datastore.ResourceNodes:
-		return t.node(key, k.Name, value)
-	case datastore.ResourceBGPConfigurations:
-		ref := model.Ref{Kind: model.KindServiceCIDR, Name: "bgpconfiguration:" + k.Name}
-		if value == nil || said.Err != nil {
-			return t.put(key, ref, event.Change{Err: said.Err})
+		ref.Kind = model.KindNode
+		delete(t.nodes, k.Name)
+		if n, ok := said.Object.(*model.Node); ok {
+			t.nodes[k.Name] = n
+			said.Object = t.withBlocks(k.Name)
 		}
-		return t.put(key, ref, announced(key, ref.Name, value))
+	case datastore.ResourceBGPConfigurations:
+		ref = model.Ref{Kind: model.KindServiceCIDR, Name: "bgpconfiguration:" + k.Name}
+	default:
+		return nil
 	}
-	return nil
+	return t.put(key, ref, said)
 }
 
-// read reads an object of Kubernetes as from an API server.
-func read(key string, value []byte, into runtime.Object) event.Change {
-	if value == nil {
-		return event.Change{}
-	}
+// readObject reads an object of Kubernetes as from an API server.
+func readObject(key string, value []byte, into runtime.Object) event.Change {
 	if err := json.Unmarshal(value, into); err != nil {
 		return event.Change{Err: fmt.Errorf("%s: %w", key, err)}
 	}
@@ -178,13 +212,8 @@ func read(key string, value []byte, into runtime.Object) event.Change {
 	return event.Change{Object: o, Err: err}
 }
 
-// node reads a Node of Calico's as the Node of Kubernetes it was made of.
-func (t *translator) node(key, name string, value []byte) []event.Change {
-	ref := model.Ref{Kind: model.KindNode, Name: name}
-	if value == nil {
-		delete(t.nodes, name)
-		return t.put(key, ref, event.Change{})
-	}
+// readNode reads a Node of Calico's as the Node of Kubernetes it was made of.
+func readNode(key, name string, value []byte) event.Change {
 	var v struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
 		Spec     struct {
@@ -198,9 +227,8 @@ func (t *translator) node(key, name string, value []byte) []event.Change {
 			PodCIDRs []string `json:"podCIDRs"`
 		} `json:"status"`
 	}
-	delete(t.nodes, name)
 	if err := json.Unmarshal(value, &v); err != nil {
-		return t.put(key, ref, event.Change{Err: fmt.Errorf("%s: %w", key, err)})
+		return event.Change{Err: fmt.Errorf("%s: %w", key, err)}
 	}
 	in := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: v.Status.PodCIDRs}}
 	in.Name, in.Labels = name, v.Metadata.Labels
@@ -218,10 +246,9 @@ func (t *translator) node(key, name string, value []byte) []event.Change {
 	}
 	o, err := convert.Object(in)
 	if err != nil {
-		return t.put(key, ref, event.Change{Err: fmt.Errorf("%s: %w", key, err)})
+		return event.Change{Err: fmt.Errorf("%s: %w", key, err)}
 	}
-	t.nodes[name] = o.(*model.Node)
-	return t.put(key, ref, event.Change{Object: t.withBlocks(name)})
+	return event.Change{Object: o}
 }
 
 // withBlocks is a Node with the blocks of addresses that are its own, among its ranges of pods.

@@ -57,6 +57,9 @@ func text(c event.Change) string {
 	case *model.HostEndpoint:
 		out = fmt.Sprintf("%s on %s %q", c.Ref, o.ID.Node, o.Interface)
 	}
+	if c.Object != nil && c.Object.Ref() != c.Ref {
+		out += " but is " + c.Object.Ref().String()
+	}
 	if c.Err != nil {
 		out += ": " + c.Err.Error()
 	}
