@@ -24,7 +24,6 @@ type meta struct {
 	Name                       string                      `json:"name,omitempty"`
 	GenerateName               string                      `json:"generateName,omitempty"`
 	Namespace                  string                      `json:"namespace,omitempty"`
-	SelfLink                   string                      `json:"selfLink,omitempty"`
 	UID                        types.UID                   `json:"uid,omitempty"`
 	Generation                 int64                       `json:"generation,omitempty"`
 	CreationTimestamp          metav1.Time                 `json:"creationTimestamp"`
@@ -39,7 +38,7 @@ type meta struct {
 
 func metaOf(m *metav1.ObjectMeta) meta {
 	return meta{
-		Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, SelfLink: m.SelfLink, UID: m.UID,
+		Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, UID: m.UID,
 		Generation: m.Generation, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 		DeletionGracePeriodSeconds: m.DeletionGracePeriodSeconds, Labels: m.Labels, Annotations: m.Annotations,
 		OwnerReferences: m.OwnerReferences, Finalizers: m.Finalizers, ManagedFields: m.ManagedFields,

@@ -29,7 +29,7 @@ func encodePod(o *corev1.Pod) ([]KV, error) {
 		return nil, nil
 	}
 	fail := func(field string, err error) ([]KV, error) {
-		return nil, fmt.Errorf("Pod %s/%s: %s: %w", o.Namespace, o.Name, field, err)
+		return nil, fmt.Errorf("%s: %s: %w", model.Ref{Kind: model.KindPod, Namespace: o.Namespace, Name: o.Name}, field, err)
 	}
 	var nets []netip.Prefix
 	for _, s := range podAddresses(o) {

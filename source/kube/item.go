@@ -59,7 +59,9 @@ func (it *item) encode(raw runtime.Object) {
 }
 
 // absent tells that there is nothing to be known of the object: it is not there, or means nothing.
-func (it *item) absent() bool { return it == nil || (it.object == nil && it.err == nil && len(it.keys) == 0) }
+func (it *item) absent() bool {
+	return it == nil || (it.object == nil && it.err == nil && len(it.keys) == 0)
+}
 
 // same tells that two versions of an object mean the same.
 func same(a, b *item) bool {

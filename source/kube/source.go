@@ -47,9 +47,9 @@ type Config struct {
 	IgnorePolicyKinds []string
 	// Keys makes the source write every object as Calico's datastore has it, too (event.Change.Keys). It then asks for all
 	// Services and EndpointSlices, not only for those that are proxied.
-	Keys              bool
-	Batch             time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger            *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	Keys   bool
+	Batch  time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
+	Logger *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 
 // Validate reports everything wrong with the configuration.

@@ -376,7 +376,7 @@ func TestSource(t *testing.T) {
 		var p place
 		var h heard
 		ns := wire.KV{Key: "/calico/v1/policy/profile/kns.prod/labels", Value: []byte(`{"pcns.team":"a"}`)}
-		s, stop := p.serve(t, fanout.Config{}, ns, kv(podKey+" "+podValue), kv("/calico/v1/Ready true"))
+		_, stop := p.serve(t, fanout.Config{}, ns, kv(podKey+" "+podValue), kv("/calico/v1/Ready true"))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
@@ -400,7 +400,7 @@ func TestSource(t *testing.T) {
 			t.Errorf("without a server: %q", lines)
 		}
 		ns.Value = nil
-		s, stop = p.serve(t, fanout.Config{}, kv(podKey+" "+podValue))
+		s, stop := p.serve(t, fanout.Config{}, kv(podKey+" "+podValue))
 		time.Sleep(time.Minute)
 		lines := h.take()
 		if d := cmp.Diff([]string{"- Namespace prod", "typha in-sync false"}, lines[max(0, len(lines)-2):]); d != "" {

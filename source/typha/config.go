@@ -111,8 +111,12 @@ func (c *Config) defaults() {
 		to  *time.Duration
 		def time.Duration
 	}{
-		{&c.DialWithin, 10 * time.Second}, {&c.HelloWithin, 10 * time.Second}, {&c.WriteWithin, 10 * time.Second},
-		{&c.SilentFor, 30 * time.Second}, {&c.PauseFrom, 250 * time.Millisecond}, {&c.PauseTo, 30 * time.Second},
+		{&c.DialWithin, 10 * time.Second},
+		{&c.HelloWithin, 10 * time.Second},
+		{&c.WriteWithin, 10 * time.Second},
+		{&c.SilentFor, 30 * time.Second},
+		{&c.PauseFrom, 250 * time.Millisecond},
+		{&c.PauseTo, 30 * time.Second},
 	} {
 		if *d.to == 0 {
 			*d.to = d.def

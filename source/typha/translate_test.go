@@ -90,20 +90,24 @@ func TestTranslate(t *testing.T) {
 			[]string{podLine, strings.Replace(podLine, "n1", "n2", 1)},
 		},
 		{
-			"a pod that moves, and does not", []string{podKey + " " + podValue, podKey2 + " " + podValue, podKey2},
+			"a pod that moves, and does not",
+			[]string{podKey + " " + podValue, podKey2 + " " + podValue, podKey2},
 			[]string{podLine, strings.Replace(podLine, "n1", "n2", 1), podLine},
 		},
 		{"the same again", []string{podKey + " " + podValue, podKey + " " + podValue}, []string{podLine}},
 		{
-			"a pod that does not parse is gone, and said so", []string{podKey + " " + podValue, podKey + ` {"name":"x","ipv4_nets":["10.65.0.300/32"]}`},
+			"a pod that does not parse is gone, and said so",
+			[]string{podKey + " " + podValue, podKey + ` {"name":"x","ipv4_nets":["10.65.0.300/32"]}`},
 			[]string{podLine, `! Pod prod/web-0: ` + podKey + `: ipv4_nets[0]: "10.65.0.300/32" is not a network`},
 		},
 		{
-			"an endpoint of something else", []string{"/calico/v1/host/n1/workload/openstack/vm/endpoint/eth0 " + podValue},
+			"an endpoint of something else",
+			[]string{"/calico/v1/host/n1/workload/openstack/vm/endpoint/eth0 " + podValue},
 			[]string{"! WorkloadEndpoint n1/workload/openstack/vm/endpoint/eth0: /calico/v1/host/n1/workload/openstack/vm/endpoint/eth0: is no Pod's, and not served"},
 		},
 		{
-			"a namespace", []string{
+			"a namespace",
+			[]string{
 				`/calico/v1/policy/profile/kns.prod/labels {"pcns.projectcalico.org/name":"prod","pcns.team":"a"}`,
 				`/calico/v1/policy/profile/kns.prod/rules {"inbound_rules":[{"action":"allow"}],"outbound_rules":[{"action":"allow"}]}`,
 				`/calico/resources/v3/projectcalico.org/profiles/kns.prod {}`, `/calico/v1/policy/profile/kns.prod/labels`,
@@ -116,20 +120,24 @@ func TestTranslate(t *testing.T) {
 			[]string{"ServiceAccount prod/web.x map[role:b]"},
 		},
 		{
-			"a profile of Calico's own", []string{`/calico/v1/policy/profile/mine/labels {"a":"b"}`, `/calico/v1/policy/profile/mine/rules {}`, `/calico/v1/policy/profile/mine/labels`, `/calico/v1/policy/profile/mine/rules`},
+			"a profile of Calico's own",
+			[]string{`/calico/v1/policy/profile/mine/labels {"a":"b"}`, `/calico/v1/policy/profile/mine/rules {}`, `/calico/v1/policy/profile/mine/labels`, `/calico/v1/policy/profile/mine/rules`},
 			[]string{"Profile mine map[a:b] <nil>", "Profile mine map[a:b] &{[] []}", "Profile mine map[] &{[] []}", "- Profile mine"},
 		},
 		{"the profile that is always there", []string{`/calico/v1/policy/profile/projectcalico-default-allow/rules {}`}, nil},
 		{
-			"a NetworkPolicy of Kubernetes", []string{policies + `prod%2fknp.default.web {"namespace":"prod","order":1000,"inbound_rules":[{"action":"allow"},{"action":"allow"}],"selector":"all()","types":["ingress"]}`, policies + "prod%2fknp.default.web"},
+			"a NetworkPolicy of Kubernetes",
+			[]string{policies + `prod%2fknp.default.web {"namespace":"prod","order":1000,"inbound_rules":[{"action":"allow"},{"action":"allow"}],"selector":"all()","types":["ingress"]}`, policies + "prod%2fknp.default.web"},
 			[]string{"NetworkPolicy prod/web tier default order 1000 in=true out=false all() [ingress rule 1: allow] [ingress rule 2: allow]", "- NetworkPolicy prod/web"},
 		},
 		{
-			"the same as later servers say it", []string{`/calico/v1/policy/KubernetesNetworkPolicy/prod/web {"tier":"default","order":1000,"outbound_rules":[{"action":"deny"}],"selector":"all()","types":["egress"]}`},
+			"the same as later servers say it",
+			[]string{`/calico/v1/policy/KubernetesNetworkPolicy/prod/web {"tier":"default","order":1000,"outbound_rules":[{"action":"deny"}],"selector":"all()","types":["egress"]}`},
 			[]string{"NetworkPolicy prod/web tier default order 1000 in=false out=true all() [egress rule 1: deny]"},
 		},
 		{
-			"an AdminNetworkPolicy, and one of Calico's", []string{
+			"an AdminNetworkPolicy, and one of Calico's",
+			[]string{
 				`/calico/v1/policy/tier/adminnetworkpolicy/policy/kanp.adminnetworkpolicy.x {"order":5,"selector":"all()","types":["ingress"]}`,
 				`/calico/v1/policy/tier/sec/policy/sec.deny {"selector":"all()","types":["ingress"]}`,
 				`/calico/v1/policy/tier/sec/policy/prod%2fstaged:sec.deny {"selector":"all()","types":["ingress"]}`,
@@ -141,11 +149,13 @@ func TestTranslate(t *testing.T) {
 			},
 		},
 		{
-			"a policy that does not parse", []string{policies + `prod%2fknp.default.web {"inbound_rules":[{"action":"allow","src_nets":["x"]}]}`},
+			"a policy that does not parse",
+			[]string{policies + `prod%2fknp.default.web {"inbound_rules":[{"action":"allow","src_nets":["x"]}]}`},
 			[]string{`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: inbound_rules[0].src_nets[0]: "x" is not a network`},
 		},
 		{
-			"a tier, sets, a host endpoint that moves", []string{
+			"a tier, sets, a host endpoint that moves",
+			[]string{
 				`/calico/v1/policy/tier/sec/metadata {"order":10,"defaultAction":"Pass"}`,
 				`/calico/v1/netset/prod%2fext {"nets":["1.2.3.0/24"],"labels":{"a":"b"},"profile_ids":["kns.prod"]}`,
 				`/calico/v1/netset/ext {"nets":["1.2.3.0/24"],"labels":null}`,
@@ -157,7 +167,8 @@ func TestTranslate(t *testing.T) {
 			},
 		},
 		{
-			"a node and its blocks of addresses, in any order", []string{
+			"a node and its blocks of addresses, in any order",
+			[]string{
 				fmt.Sprintf(block, "n1"), nodeKey + " " + nodeText, fmt.Sprintf(block, "n2"), fmt.Sprintf(block, "n1"), strings.Fields(block)[0], nodeKey,
 			},
 			[]string{
@@ -166,11 +177,13 @@ func TestTranslate(t *testing.T) {
 			},
 		},
 		{
-			"a node that only BGP knows", []string{nodeKey + ` {"spec":{"bgp":{"ipv4Address":"10.0.0.7/24"}}}`},
+			"a node that only BGP knows",
+			[]string{nodeKey + ` {"spec":{"bgp":{"ipv4Address":"10.0.0.7/24"}}}`},
 			[]string{"Node n1 map[] [10.0.0.7] [] []"},
 		},
 		{
-			"a Service and its slice", []string{
+			"a Service and its slice",
+			[]string{
 				`/calico/resources/v3/projectcalico.org/kubernetesservice/prod/web {"metadata":{"name":"web","namespace":"prod"},"spec":{"clusterIP":"10.96.0.1","clusterIPs":["10.96.0.1"],"ports":[{"port":80}]}}`,
 				`/calico/resources/v3/projectcalico.org/kubernetesendpointslices/prod/web-1 {"metadata":{"name":"web-1","namespace":"prod","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4","endpoints":[{"addresses":["10.65.0.2"]}],"ports":[]}`,
 				`/calico/resources/v3/projectcalico.org/kubernetesservice/prod/web {"metadata":{"name":"web","namespace":"prod"},"spec":{"clusterIP":"10.96.0.1","ports":[{"port":0}]}}`,
@@ -183,7 +196,8 @@ func TestTranslate(t *testing.T) {
 			},
 		},
 		{
-			"ranges of cluster IPs", []string{
+			"ranges of cluster IPs",
+			[]string{
 				`/contiv/v1/servicecidrs/kubernetes {"cidrs":["10.96.0.0/16"]}`, `/contiv/v1/servicecidrs/kubernetes`,
 				`/calico/resources/v3/projectcalico.org/bgpconfigurations/default {"spec":{"serviceClusterIPs":[{"cidr":"10.96.0.0/12"}]}}`,
 				`/calico/resources/v3/projectcalico.org/bgpconfigurations/default {"spec":{}}`,
