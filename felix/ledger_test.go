@@ -176,6 +176,46 @@ func TestLedgerOfSets(t *testing.T) {
 	}
 }
 
+// What a driver was told before it was started anew it does not know: nothing is taken back from it.
+func TestLedgerRestarts(t *testing.T) {
+	namespace := func(name string) *pb.ToDataplane {
+		return &pb.ToDataplane{Payload: &pb.ToDataplane_NamespaceUpdate{NamespaceUpdate: &pb.NamespaceUpdate{Id: &pb.NamespaceID{Name: name}}}}
+	}
+	gone := func(name string) *pb.ToDataplane {
+		return &pb.ToDataplane{Payload: &pb.ToDataplane_NamespaceRemove{NamespaceRemove: &pb.NamespaceRemove{Id: &pb.NamespaceID{Name: name}}}}
+	}
+	l := newLedger()
+	for _, m := range []*pb.ToDataplane{inSync(0), setUpdate("s", "a"), setUpdate("t", "a"), namespace("n"), namespace("o")} {
+		l.take(m)
+	}
+	l.round()
+	l.restart()
+	l.take(setRemove("s"))
+	l.take(gone("n"))
+	m := mirror.New()
+	m.Apply(l.round(), true)
+	m.Check(t, "a new driver")
+	if len(m.Sets) != 1 || len(m.Things) != 1 || m.InSyncs != 1 {
+		t.Errorf("it knows %d sets and %d things", len(m.Sets), len(m.Things))
+	}
+}
+
+// A route leads through a tunnel's end: it comes after it, and goes before it.
+func TestLedgerOrdersTunnels(t *testing.T) {
+	l := newLedger()
+	l.take(inSync(0))
+	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteUpdate{RouteUpdate: &pb.RouteUpdate{Dst: "10.0.0.0/8"}}})
+	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepUpdate{VtepUpdate: &pb.VXLANTunnelEndpointUpdate{Node: "n"}}})
+	if round := l.round(); len(round) != 3 || round[0].GetVtepUpdate() == nil || round[1].GetRouteUpdate() == nil {
+		t.Errorf("told %v", round)
+	}
+	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepRemove{VtepRemove: &pb.VXLANTunnelEndpointRemove{Node: "n"}}})
+	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteRemove{RouteRemove: &pb.RouteRemove{Dst: "10.0.0.0/8"}}})
+	if round := l.round(); len(round) != 2 || round[0].GetRouteRemove() == nil || round[1].GetVtepRemove() == nil {
+		t.Errorf("told %v", round)
+	}
+}
+
 // However long a driver does not read, what waits for it is bounded by what there is.
 func TestLedgerIsBounded(t *testing.T) {
 	l := newLedger()
