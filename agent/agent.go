@@ -176,7 +176,7 @@ func (p *parts) observer() controller.Observer {
 		},
 		Idle: func() {
 			if p.session != nil {
-				p.session.report()
+				p.session.idle()
 			}
 		},
 	}

@@ -56,6 +56,14 @@ type session struct {
 	fresh bool // VPP was compared with what is wanted since it came
 	count *felixMetrics
 	told  felix.Report
+	seen  uint64 // version of the endpoints at the last report
+}
+
+// idle reports when nothing is left to do, if endpoints may have changed since the last report without a transaction.
+func (s *session) idle() {
+	if s.seen != s.p.policies.EndpointsVersion() {
+		s.report()
+	}
 }
 
 // committed reports after a transaction: all that was asked of VPP is answered, unless it was a state on the way.
@@ -73,7 +81,7 @@ func (s *session) committed(ev *event.Committed) {
 
 // vpp reports that VPP is away.
 func (s *session) vpp(ev *event.VPPStatus) {
-	if !ev.Connected && s.fresh {
+	if !ev.Connected {
 		s.fresh = false
 		s.report()
 	}
@@ -81,6 +89,7 @@ func (s *session) vpp(ev *event.VPPStatus) {
 
 // report tells Felix about all endpoints, if that differs from what it was told.
 func (s *session) report() {
+	s.seen = s.p.policies.EndpointsVersion()
 	now, same := felix.Report{}, true
 	for _, e := range s.p.policies.Endpoints() {
 		id := felix.EndpointID{Endpoint: e.Host}

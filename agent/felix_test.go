@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,6 +119,11 @@ func plainVPP(t *testing.T) *sim.VPP {
 // under starts an agent under a Felix that has said nothing yet.
 func under(t *testing.T, v *sim.VPP) *above {
 	t.Helper()
+	return underDialled(t, v, v.Dial)
+}
+
+func underDialled(t *testing.T, v *sim.VPP, dial func(context.Context) (net.Conn, error)) *above {
+	t.Helper()
 	fromFelix, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +138,7 @@ func under(t *testing.T, v *sim.VPP) *above {
 	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	a, err := New(Config{
-		NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
+		NodeName: "node-1", Dial: dial, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
 		Registry:    f.registry,
 		Felix:       &Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
 		OnCommitted: func(c *event.Committed) { f.committed <- c },
@@ -384,6 +391,24 @@ func TestFelixDriverKilled(t *testing.T) {
 			t.Errorf("killed after %d writes (-want +got)\n%s", at, diff)
 		}
 	}
+}
+
+// While there is no VPP, endpoints are down.
+func TestFelixWithoutVPP(t *testing.T) {
+	v := plainVPP(t)
+	var away atomic.Bool
+	away.Store(true)
+	f := underDialled(t, v, func(ctx context.Context) (net.Conn, error) {
+		if away.Load() {
+			return nil, errors.New("nobody is there")
+		}
+		return v.Dial(ctx)
+	})
+	f.say(says(t, transcript)...)
+	f.hear("prod/web-0 down")
+	away.Store(false)
+	f.hear("prod/web-0 up")
+	f.gone()
 }
 
 // When VPP restarts, endpoints are down until all is there again.

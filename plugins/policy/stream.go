@@ -44,6 +44,7 @@ type stream struct {
 	located *event.Located // VPP's last answer; nil: none
 	before  *event.Located // the answer there was when VPP was last asked
 	asked   bool           // there was a question
+	version uint64         // counts what Endpoints depends on
 	dirty   bool           // what VPP is asked for changed
 	missing bool           // some endpoint has no interface
 	pause   time.Duration  // until VPP is asked again for what is missing
@@ -114,6 +115,8 @@ func (s *stream) take(m *felix.ToDataplane) {
 		s.setService(model.ServiceID{Namespace: u.GetNamespace(), Name: u.GetName()}, u.GetClusterIps())
 	case *felix.ToDataplane_ServiceRemove:
 		s.setService(model.ServiceID{Namespace: m.ServiceRemove.GetNamespace(), Name: m.ServiceRemove.GetName()}, nil)
+	case *felix.ToDataplane_HostEndpointUpdate, *felix.ToDataplane_HostEndpointRemove:
+		s.version++
 	default:
 		s.takeHost(m)
 	}
@@ -233,6 +236,7 @@ func (s *stream) setService(id model.ServiceID, clusterIPs []string) {
 func (s *stream) setEndpoint(id *felix.WorkloadEndpointID, msg *felix.WorkloadEndpoint) {
 	key := endpointID{id.GetOrchestratorId(), id.GetWorkloadId(), id.GetEndpointId()}
 	old := s.endpoints[key]
+	s.version++
 	if msg == nil {
 		s.dirty = s.dirty || old != nil
 		delete(s.endpoints, key)
@@ -273,6 +277,7 @@ func (s *stream) settle() {
 	p := s.p
 	p.askAgain, s.dirty = p.askAgain || s.dirty, false
 	p.nodeDirty, s.missing = true, false
+	s.version++
 	clear(p.local)
 	clear(p.unborn)
 	p.where, p.names = map[netip.Addr]string{}, map[string]string{}
@@ -335,6 +340,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 		s.askAt = now.Add(s.pause)
 	}
 	s.asked, s.before = true, s.located
+	s.version++
 	ask := &event.Locate{Pods: map[netip.Addr]string{}, NodeIPs: s.addresses(), Override: s.override}
 	for _, e := range s.endpoints {
 		for _, a := range e.addrs {

@@ -18,10 +18,21 @@ type Endpoint struct {
 	Asked      bool     // VPP was not asked for the interfaces yet, or did not answer
 }
 
-// Endpoints lists the endpoints the driver was told of, in a fixed order.
+// EndpointsVersion changes whenever Endpoints may have.
+func (p *Processor) EndpointsVersion() uint64 {
+	if p.stream == nil {
+		return 0
+	}
+	return p.stream.version
+}
+
+// Endpoints lists the endpoints the driver was told of, or will be with the first sync, in a fixed order.
 func (p *Processor) Endpoints() []Endpoint {
 	if p.stream == nil {
 		return nil
+	}
+	if !p.synced { // VPP may be long in coming
+		p.stream.absorb()
 	}
 	out := make([]Endpoint, 0, len(p.stream.endpoints)+len(p.told.hosts))
 	for _, key := range slices.SortedFunc(maps.Keys(p.stream.endpoints), endpointID.compare) {
