@@ -163,6 +163,10 @@ func (o *v3Object) encodeTier() (KV, error) {
 	if err := o.spec(&spec); err != nil {
 		return KV{}, err
 	}
+	if spec.Order == nil {
+		order := 1_000_000.0 // where Calico reads one that says none
+		spec.Order = &order
+	}
 	if spec.DefaultAction != "Pass" {
 		spec.DefaultAction = "Deny"
 	}

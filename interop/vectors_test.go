@@ -157,6 +157,14 @@ func stored(kind string, o runtime.Object) []*calico.KVPair {
 	r := o.DeepCopyObject().(resources.Resource)
 	m := r.GetObjectMeta()
 	key := calico.ResourceKey{Kind: kind, Name: m.GetName(), Namespace: m.GetNamespace()}
+	switch o := r.(type) { // its converters from version 1
+	case *apiv3.Tier:
+		static.DefaultTierFields(o)
+	case *apiv3.IPPool:
+		if _, err := (resources.IPPoolv1v3Converter{}).ConvertFromK8s(o); err != nil {
+			panic(err)
+		}
+	}
 	if err := resources.ConvertK8sResourceToCalicoResource(r); err != nil {
 		panic(err)
 	}

@@ -53,8 +53,14 @@ func tier(o *calicoTier, ps *problems) *model.Tier {
 		}
 		return b
 	}
+	if !t.Order.Set {
+		t.Order = model.OrderOf(orderOfTiers)
+	}
 	return t
 }
+
+// orderOfTiers is the order of a Tier that says none, that of the default tier (Calico v3.31 fills it in where it reads one).
+const orderOfTiers = 1_000_000
 
 // profile reads a Profile. One that is refused is not there, and denies everything like any profile that is not.
 func profile(o *calicoProfile, ps *problems) (*model.Profile, *problems) {

@@ -255,7 +255,10 @@ func (c *Cluster) readPolicies(o Object) error {
 		return c.add(tierKubeAdmin, readCluster(c, o))
 	case *CalicoTier:
 		t := c.tier(o.Name)
-		t.order, t.passes = orderOf(o.Spec.Order), o.Spec.DefaultAction == "Pass"
+		t.order, t.passes = 1e6, o.Spec.DefaultAction == "Pass" // no order is that of the default tier
+		if o.Spec.Order != nil {
+			t.order = *o.Spec.Order
+		}
 	case *CalicoPolicy:
 		p, err := readCalico(c, o)
 		if err != nil {
