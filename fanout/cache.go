@@ -91,6 +91,7 @@ type cache struct {
 	pending []change
 	status  wire.Status
 	offset  int64
+	packed  bool // was in sync once
 
 	dirty   chan struct{} // holds one if something waits to be published
 	view    atomic.Pointer[view]
@@ -224,6 +225,10 @@ func (c *cache) publish() {
 	c.mu.Lock()
 	pending, status, offset := c.pending, c.status, c.offset
 	c.pending = nil
+	if status == wire.InSync && !c.packed {
+		c.table.pack()
+		c.packed = true
+	}
 	v := &view{snapshot: c.table.freeze()}
 	c.mu.Unlock()
 

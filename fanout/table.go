@@ -197,6 +197,27 @@ func (t *table) join(seg int) {
 	t.segments = slices.Delete(t.segments, seg+1, seg+2)
 }
 
+// pack fills segments in the order of their keys. Keys that come in another order leave segments half full, and what is
+// left of the last chunk of each compresses badly.
+func (t *table) pack() {
+	old := t.segments
+	t.segments, t.shared = nil, false
+	var s *segment
+	for _, from := range old {
+		for _, e := range from.entries {
+			if s == nil || len(s.entries) == segmentEntries || s.bytes+len(e.element) > t.limit() {
+				s = &segment{generation: t.generation}
+				t.segments = append(t.segments, s)
+			}
+			s.entries = append(s.entries, e)
+			s.bytes += len(e.element)
+		}
+	}
+	for _, s := range t.segments {
+		s.entries = slices.Clip(slices.Clone(s.entries))
+	}
+}
+
 // own makes the list of segments the table's alone.
 func (t *table) own() {
 	if t.shared {

@@ -61,7 +61,9 @@ func TestTable(t *testing.T) {
 		sizes := []int{1, 20, 300, limit - 20, limit + 20}
 		for range rapid.IntRange(1, 300).Draw(t, "steps") {
 			key := fmt.Sprint("/", rapid.IntRange(0, 80).Draw(t, "key"))
-			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			switch rapid.IntRange(0, 10).Draw(t, "step") {
+			case 10:
+				table.pack()
 			case 0:
 				frozen = append(frozen, kept{table.freeze(), maps.Clone(model)})
 			case 1, 2, 3:
@@ -104,6 +106,19 @@ func TestSegmentsAreFull(t *testing.T) {
 	}
 	if got := len(table.segments); got > 2 {
 		t.Errorf("%d segments for %d keys", got, table.keys)
+	}
+}
+
+// TestPack: after keys came in no order, segments are full.
+func TestPack(t *testing.T) {
+	var table table
+	for i := range 20_000 {
+		table.put(newEntry(kv(fmt.Sprintf("/%05d", i*7919%20_000), strings.Repeat("x", 400))))
+	}
+	before := len(table.segments)
+	table.pack()
+	if got, least := len(table.segments), table.bytes/segmentBytes; got > least+1 || got >= before {
+		t.Errorf("%d segments for %d bytes, before %d", got, table.bytes, before)
 	}
 }
 

@@ -48,6 +48,36 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
+// BenchmarkFanoutIdle is what 2,000 clients cost our server that holds all keys while nothing changes: most resident memory
+// from their first connection on, and processor time for half a minute of it, three pings for each.
+func BenchmarkFanoutIdle(b *testing.B) {
+	const clients, crowd = 2000, 50
+	for b.Loop() {
+		p, addr := startLoaded(b, "ours")
+		pid := p.cmd.Process.Pid
+		resetPeak(b, pid)
+		size, err := snapshotSize(addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		var all []net.Conn
+		for range clients / crowd {
+			_, conns := loadHerd(b, addr, crowd, size)
+			for _, conn := range conns {
+				go func() { _, _ = io.Copy(io.Discard, conn) }() // ends when the connection is closed; pongs may be owed for a minute
+			}
+			all = append(all, conns...)
+		}
+		before := loadCPU(b, pid)
+		time.Sleep(30 * time.Second)
+		b.ReportMetric(loadCPU(b, pid)-before, "idle-cpu-s")
+		b.ReportMetric(peakMB(b, pid), "peak-MB")
+		b.ReportMetric(0, "ns/op")
+		loadClose(all)
+		p.Kill()
+	}
+}
+
 func loadOnce(b *testing.B, server string, clients int, sizes map[string]int) {
 	p, addr := startLoaded(b, server)
 	if sizes[server] == 0 {
