@@ -60,7 +60,7 @@ type Observer struct {
 	Source    func(*event.SyncStatus)
 	VPP       func(*event.VPPStatus)
 	Trouble   func(error) // a renderer reported an error
-	Idle      func()      // VPP has acknowledged all it was asked for, and nothing is left to ask
+	Idle      func()      // VPP has acknowledged all it was asked for, and nothing is left to ask; or VPP is away
 }
 
 // phase says how far the start is.
@@ -154,7 +154,8 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 		panic(fmt.Sprintf("controller: unknown event %T", ev))
 	}
 	txn := c.next()
-	if txn == nil && c.inFlight == 0 && c.phase == running && c.cfg.Observer.Idle != nil {
+	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
+	if txn == nil && c.inFlight == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
 	}
 	return txn
