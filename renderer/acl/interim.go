@@ -186,10 +186,12 @@ func effectOn(old, now *table) (e effect) {
 		return e
 	}
 	var more, less bool
+	start, end := alike(old.rules, now.rules)
+	had, has := old.rules[start:len(old.rules)-end], now.rules[start:len(now.rules)-end]
 	switch {
-	case subsequence(old.rules, now.rules):
+	case subsequence(had, has):
 		more = true
-	case subsequence(now.rules, old.rules):
+	case subsequence(has, had):
 		less = true
 	default:
 		more, less = true, true
@@ -208,7 +210,12 @@ func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == de
 
 // mixed tells whether a table both denies and permits: then it always has the same place in its list.
 func (t *table) mixed() bool {
-	return slices.ContainsFunc(t.rules, func(a atom) bool { return (a.verb == deny) != t.denies() })
+	for i := range t.rules {
+		if (t.rules[i].verb == deny) != t.denies() {
+			return true
+		}
+	}
+	return false
 }
 
 // subsequence tells whether b has all of a in the same order.
@@ -250,34 +257,23 @@ func (r *Renderer) interim(c *change) change {
 
 // common is the rules of both tables if they permit, of either if they deny.
 func common(old, now *table) *table {
+	mixed := old.mixed() || now.mixed()
 	switch {
-	case old.mixed() || now.mixed():
-		return commonMixed(old, now)
+	case mixed:
 	case now.denies() && !old.denies():
 		return now
 	case old.denies() && !now.denies():
 		return old
 	}
+	start, end := alike(old.rules, now.rules)
 	out := &table{name: now.name}
-	count := map[atom]int{}
-	for _, a := range old.rules {
-		count[a]++
+	out.take(now, 0, start)
+	if had, has := old.between(start, end), now.between(start, end); mixed {
+		out.takeCommonMixed(had, has)
+	} else {
+		out.takeCommon(had, has)
 	}
-	for i, a := range now.rules {
-		had := count[a] > 0
-		count[a]--
-		if had || now.denies() {
-			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
-		}
-	}
-	if now.denies() {
-		for i, a := range old.rules {
-			if count[a] > 0 {
-				count[a]--
-				out.rules, out.causes = append(out.rules, a), append(out.causes, old.causes[i])
-			}
-		}
-	}
+	out.take(now, len(now.rules)-end, len(now.rules))
 	if len(out.rules) == 0 { // an ACL without rules is more than some agents can bear
 		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
 		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: true})
@@ -285,26 +281,50 @@ func common(old, now *table) *table {
 	return out
 }
 
-// commonMixed puts all denials first: what none of them matches, either table decides by its permissions alone.
-func commonMixed(old, now *table) *table {
-	out := &table{name: now.name}
+// between is a table without so many rules at the beginning and at the end.
+func (t *table) between(start, end int) *table {
+	return &table{rules: t.rules[start : len(t.rules)-end], causes: t.causes[start : len(t.causes)-end]}
+}
+
+// takeCommon appends the rules of both tables if they permit, of either if they deny. All do alike.
+func (t *table) takeCommon(old, now *table) {
+	count := map[atom]int{}
+	for _, a := range old.rules {
+		count[a]++
+	}
+	denies := old.denies() || now.denies() // one of them may be empty
+	for i, a := range now.rules {
+		had := count[a] > 0
+		if count[a]--; had || denies {
+			t.take(now, i, i+1)
+		}
+	}
+	for i, a := range old.rules {
+		if denies && count[a] > 0 {
+			count[a]--
+			t.take(old, i, i+1)
+		}
+	}
+}
+
+// takeCommonMixed puts all denials first: what none of them matches, either table decides by its permissions alone.
+func (t *table) takeCommonMixed(old, now *table) {
 	had := map[atom]bool{}
 	for i, a := range old.rules {
 		if had[a] = true; a.verb == deny {
-			out.rules, out.causes = append(out.rules, a), append(out.causes, old.causes[i])
+			t.take(old, i, i+1)
 		}
 	}
 	for i, a := range now.rules {
 		if a.verb == deny && !had[a] {
-			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
+			t.take(now, i, i+1)
 		}
 	}
 	for i, a := range now.rules {
 		if a.verb != deny && had[a] {
-			out.rules, out.causes = append(out.rules, a), append(out.causes, now.causes[i])
+			t.take(now, i, i+1)
 		}
 	}
-	return out
 }
 
 // commonList is the tables of both lists, and those of either that deny.

@@ -43,11 +43,13 @@ func TestCommon(t *testing.T) {
 		{"+1 +2", "+2", "+2", effect{closes: true}},
 		{"-1 -2", "-2 -3", "-2 -3 -1", effect{true, true}},
 		{"-1", "-1 -2", "-1 -2", effect{closes: true}},
-		{"-1 -2", "-2", "-2 -1", effect{opens: true}},
+		{"-1 -2", "-2", "-1 -2", effect{opens: true}},
 		{"+1", "-1", "-1", effect{true, true}},
 		{"-1", "+1", "-1", effect{true, true}},
 		{"+1 -2 +3", "+3 -4", "-2 -4 +3", effect{true, true}},
 		{"+1 +1", "+1", "+1", effect{closes: true}},
+		{"+5 +1 -2 +6", "+5 +3 -4 +6", "+5 -2 -4 +6", effect{true, true}}, // nothing moves before what is alike
+		{"+5 -7 +1 -8", "+5 -7 +3 +1 -8", "+5 -7 +1 -8", effect{true, true}},
 	} {
 		old, now := tableOf(c.old), tableOf(c.now)
 		if got := common(old, now).words(); got != c.want {

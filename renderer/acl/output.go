@@ -119,7 +119,7 @@ func (r *Renderer) commit(c *change) {
 			gone = append(gone, name)
 		case now == nil:
 		case old == nil || !now.same(old):
-			r.send(now)
+			r.send(now, old)
 			fallthrough
 		default:
 			r.out.acls[name] = now
@@ -142,8 +142,9 @@ func (r *Renderer) commit(c *change) {
 	}
 }
 
-func (r *Renderer) send(t *table) {
-	r.sink.Set(Owner+"table/"+t.name, map[string]proto.Message{keyed.ACLKey(t.name): t.value()}, nil)
+// send hands a table over; nil is no old one.
+func (r *Renderer) send(t, old *table) {
+	r.sink.Set(Owner+"table/"+t.name, map[string]proto.Message{keyed.ACLKey(t.name): t.value(old)}, nil)
 }
 
 func (r *Renderer) sendLists(iface string, l lists) {
@@ -171,7 +172,7 @@ func sameTables(a, b lists) bool {
 // Resync hands everything to the sink again.
 func (r *Renderer) Resync() {
 	for _, name := range slices.Sorted(maps.Keys(r.out.acls)) {
-		r.send(r.out.acls[name])
+		r.send(r.out.acls[name], nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.out.sent)) {
 		r.sendLists(name, r.out.sent[name])

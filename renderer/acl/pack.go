@@ -80,7 +80,7 @@ func (r *Renderer) packTable(p *pack) *table {
 	t := &table{name: p.name}
 	for _, m := range p.members {
 		if from := r.lookup(m); from != nil {
-			t.rules, t.causes = append(t.rules, from.rules...), append(t.causes, from.causes...)
+			t.take(from, 0, len(from.rules))
 		}
 	}
 	return t

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
 // scope is which packets a segment is for.
@@ -52,6 +53,7 @@ type table struct {
 	name   string
 	rules  []atom
 	causes []*enforce.Cause // one for each rule
+	wire   []*acl.ACL_Rule  // the rules as they are sent, and never changed then; nil: not yet
 }
 
 // firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, mostTables
@@ -157,6 +159,23 @@ func bucketsOf(count, i int) (mask uint64) {
 
 // same tells whether two tables are the same ACL, whatever stands behind its rules.
 func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
+
+// alike is how many rules of two tables are the same at the beginning, and of the others at the end.
+func alike(a, b []atom) (start, end int) {
+	n := min(len(a), len(b))
+	for start < n && a[start] == b[start] {
+		start++
+	}
+	for end < n-start && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
+	}
+	return start, end
+}
+
+// take appends rules of another table.
+func (t *table) take(o *table, from, to int) {
+	t.rules, t.causes = append(t.rules, o.rules[from:to]...), append(t.causes, o.causes[from:to]...)
+}
 
 // eachSet calls f with the name of each set the segment depends on.
 func (s *segment) eachSet(f func(id string)) {

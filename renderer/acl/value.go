@@ -6,15 +6,29 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
-// value is the table as VPP's agent takes it: one rule of the message for each rule of the table. The pieces of a rule come
-// from one allocation for all.
-func (t *table) value() *acl.ACL {
-	n := len(t.rules)
+// value is the table as VPP's agent takes it: one rule of the message for each rule of the table. Old is what was there before;
+// nil: nothing.
+func (t *table) value(old *table) *acl.ACL {
+	if t.wire == nil {
+		t.wire = make([]*acl.ACL_Rule, len(t.rules))
+		start, end := 0, 0
+		if old != nil && old.wire != nil {
+			start, end = alike(old.rules, t.rules)
+			copy(t.wire[:start], old.wire)
+			copy(t.wire[len(t.wire)-end:], old.wire[len(old.wire)-end:])
+		}
+		render(t.wire[start:len(t.wire)-end], t.rules[start:len(t.rules)-end])
+	}
+	return &acl.ACL{Name: t.name, Rules: t.wire}
+}
+
+// render writes rules. Their pieces come from one allocation for all.
+func render(out []*acl.ACL_Rule, atoms []atom) {
+	n := len(atoms)
 	rules, ips, ranges := make([]ruleValue, n), make([]acl.ACL_Rule_IpRule_Ip, n), make([]acl.ACL_Rule_IpRule_PortRange, 2*n)
-	out := &acl.ACL{Name: t.name, Rules: make([]*acl.ACL_Rule, n)}
 	cache := map[netip.Prefix]string{}
-	for i := range t.rules {
-		a, v := &t.rules[i], &rules[i]
+	for i := range atoms {
+		a, v := &atoms[i], &rules[i]
 		ips[i].SourceNetwork, ips[i].DestinationNetwork = text(cache, a.src), text(cache, a.dst)
 		v.ip.Ip = &ips[i]
 		switch a.proto {
@@ -30,9 +44,8 @@ func (t *table) value() *acl.ACL {
 			ips[i].Protocol = uint32(a.proto)
 		}
 		v.rule.Action, v.rule.IpRule = a.verb.value(), &v.ip
-		out.Rules[i] = &v.rule
+		out[i] = &v.rule
 	}
-	return out
 }
 
 type ruleValue struct {
