@@ -54,14 +54,16 @@ type session struct {
 	p     *parts
 	cfg   *Felix
 	fresh bool // VPP was compared with what is wanted since it came
+	away  bool // VPP could not be reached when it was last tried
 	count *felixMetrics
 	told  felix.Report
 	seen  uint64 // version of the endpoints at the last report
 }
 
-// idle reports when nothing is left to do, if endpoints may have changed since the last report without a transaction.
+// idle reports when nothing is left to do, if endpoints may have changed since the last report without a transaction. Before
+// VPP was compared with what is wanted there is nothing to say, unless it is away.
 func (s *session) idle() {
-	if s.seen != s.p.policies.EndpointsVersion() {
+	if (s.fresh || s.away) && s.seen != s.p.policies.EndpointsVersion() {
 		s.report()
 	}
 }
@@ -81,7 +83,7 @@ func (s *session) committed(ev *event.Committed) {
 
 // vpp reports that VPP is away.
 func (s *session) vpp(ev *event.VPPStatus) {
-	if !ev.Connected {
+	if s.away = !ev.Connected; s.away {
 		s.fresh = false
 		s.report()
 	}

@@ -23,6 +23,9 @@ func (p *Processor) EndpointsVersion() uint64 {
 	if p.stream == nil {
 		return 0
 	}
+	if !p.synced { // VPP may be long in coming
+		p.stream.absorb()
+	}
 	return p.stream.version
 }
 
