@@ -19,6 +19,8 @@ type v3Object struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              json.RawMessage `json:"spec"`
+	Status            json.RawMessage `json:"status"`
+	kept              *meta           // metadata from an annotation
 }
 
 // DeepCopyObject is a part of runtime.Object.
@@ -57,7 +59,7 @@ func (o *v3Object) encode() ([]KV, error) {
 	case "Profile":
 		return o.encodeProfile()
 	}
-	return nil, fmt.Errorf("%s: %w", o.Kind, ErrNotEncoded)
+	return o.encodeExtra()
 }
 
 // shadow tells an object that Calico's API server shows in place of another that is read itself.
@@ -78,9 +80,15 @@ func (o *v3Object) restore() {
 	if !ok || json.Unmarshal([]byte(text), &kept) != nil {
 		return
 	}
+	o.kept = &kept
 	o.Labels, o.Annotations = merged(o.Labels, kept.Labels), merged(o.Annotations, kept.Annotations)
-	delete(o.Annotations, annotation)
+	if delete(o.Annotations, annotation); len(o.Annotations) == 0 {
+		o.Annotations = nil
+	}
 }
+
+// stored tells that the object is a custom resource as Calico stores it.
+func (o *v3Object) stored() bool { return strings.HasPrefix(o.APIVersion, "crd.") }
 
 func merged(a, b map[string]string) map[string]string {
 	if len(a)+len(b) == 0 {
@@ -107,15 +115,13 @@ func (o *v3Object) spec(into any) error {
 
 // encodeProfile writes a profile of Calico's own. Where it is a custom resource, Calico gives it another identity.
 func (o *v3Object) encodeProfile() ([]KV, error) {
-	p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: metaOf(&o.ObjectMeta)}
-	if err := o.spec(&p.Spec); err != nil {
-		return nil, err
+	m, err := o.v3Meta()
+	p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: m}
+	if err == nil {
+		err = o.spec(&p.Spec)
 	}
-	if strings.HasPrefix(o.APIVersion, "crd.") {
-		var err error
-		if p.Metadata.UID, err = derivedUID(o.UID); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	list, err := encodeProfile(p)
 	if len(list) > 0 {
@@ -130,7 +136,7 @@ func (o *v3Object) encodePolicy(staged bool) (KV, error) {
 		return KV{}, err
 	}
 	name := o.Name
-	if !strings.HasPrefix(o.APIVersion, "crd.") && !strings.Contains(name, ".") {
+	if !o.stored() && !strings.Contains(name, ".") {
 		name = model.TierDefault + "." + name // as it is stored
 	}
 	if o.namespaced() {

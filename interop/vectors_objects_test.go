@@ -9,6 +9,8 @@ import (
 
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/api/pkg/lib/numorstring"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
+	"github.com/projectcalico/calico/libcalico-go/lib/backend/encap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -500,5 +502,98 @@ func (r *objects) profile() runtime.Object {
 		Ingress: r.v3Rules(), Egress: r.v3Rules(), LabelsToApply: r.objectLabels(),
 	}}
 	o.Kind, o.APIVersion = apiv3.KindProfile, apiv3.GroupVersionCurrent
+	return o
+}
+
+func (r *objects) pool() runtime.Object {
+	o := &apiv3.IPPool{ObjectMeta: r.crdMeta(false, "pool"), Spec: apiv3.IPPoolSpec{
+		CIDR: one(r.world, "10.65.0.0/16", "10.66.0.1/24", "fd00:65::/112"), VXLANMode: one(r.world, "", apiv3.VXLANModeAlways, apiv3.VXLANModeNever, apiv3.VXLANModeCrossSubnet),
+		IPIPMode: one(r.world, "", apiv3.IPIPModeAlways, apiv3.IPIPModeNever, apiv3.IPIPModeCrossSubnet), NATOutgoing: r.chance(50), Disabled: r.chance(20),
+		DisableBGPExport: r.chance(20), NATOutgoingV1: r.chance(10), BlockSize: 26, NodeSelector: "all()", AssignmentMode: maybe(r, 50, one(r.world, apiv3.Manual, apiv3.Automatic)),
+	}}
+	if r.chance(20) {
+		o.Spec.IPIP = &apiv3.IPIPConfiguration{Enabled: r.chance(70), Mode: one(r.world, "", apiv3.EncapMode(encap.Always), apiv3.EncapMode(encap.CrossSubnet))}
+	}
+	return o
+}
+
+func (r *objects) block() runtime.Object {
+	o := &libapiv3.IPAMBlock{ObjectMeta: r.meta(false, "10-65-0-0-26"), Spec: libapiv3.IPAMBlockSpec{
+		CIDR: "10.65.0.0/30", Affinity: maybe(r, 80, "host:node-1"), Allocations: []*int{nil, maybe(r, 70, 0), nil, nil}, Unallocated: []int{0, 2, 3},
+		SequenceNumber: r.Uint64N(1 << 50), Deleted: r.chance(10), DeprecatedStrictAffinity: r.chance(10),
+	}}
+	if r.chance(70) {
+		o.Spec.Attributes = []libapiv3.AllocationAttribute{{AttrPrimary: maybe(r, 80, "k8s-pod-network.x"), AttrSecondary: map[string]string{"node": "node-2", "pod": "web-0"}}, {}}
+		o.Spec.SequenceNumberForAllocation = map[string]uint64{"1": 5}
+	}
+	return o
+}
+
+func (r *objects) password() *apiv3.BGPPassword {
+	return one(r.world, nil, &apiv3.BGPPassword{}, &apiv3.BGPPassword{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "s"}, Key: "k", Optional: maybe(r, 50, true),
+	}})
+}
+
+func (r *objects) as() numorstring.ASNumber { return numorstring.ASNumber(r.Uint32()) }
+
+func (r *objects) bgpConfiguration() runtime.Object {
+	o := &apiv3.BGPConfiguration{ObjectMeta: r.crdMeta(false, one(r.world, "default", "node.n1")), Spec: apiv3.BGPConfigurationSpec{
+		LogSeverityScreen: one(r.world, "", "Info"), NodeToNodeMeshEnabled: maybe(r, 50, r.chance(50)), ASNumber: maybe(r, 50, r.as()),
+		ListenPort: uint16(r.IntN(2) * 1179), NodeMeshPassword: r.password(), NodeMeshMaxRestartTime: maybe(r, 30, metav1.Duration{Duration: 90 * time.Second}),
+		BindMode: maybe(r, 30, apiv3.BindModeNodeIP), IgnoredInterfaces: several(r.world, 2, func() string { return "eth<0>" }),
+		LocalWorkloadPeeringIPV4: one(r.world, "", "169.254.1.1"), LocalWorkloadPeeringIPV6: one(r.world, "", "fd00::1"),
+		ServiceLoadBalancerAggregation: maybe(r, 20, apiv3.ServiceLoadBalancerAggregationDisabled),
+	}}
+	for range r.IntN(3) {
+		o.Spec.ServiceClusterIPs = append(o.Spec.ServiceClusterIPs, apiv3.ServiceClusterIPBlock{CIDR: r.cidr()})
+		o.Spec.ServiceExternalIPs = append(o.Spec.ServiceExternalIPs, apiv3.ServiceExternalIPBlock{CIDR: r.cidr()})
+		o.Spec.ServiceLoadBalancerIPs = append(o.Spec.ServiceLoadBalancerIPs, apiv3.ServiceLoadBalancerIPBlock{CIDR: r.cidr()})
+		o.Spec.Communities = append(o.Spec.Communities, apiv3.Community{Name: "c", Value: "1:2"})
+		o.Spec.PrefixAdvertisements = append(o.Spec.PrefixAdvertisements, apiv3.PrefixAdvertisement{CIDR: r.cidr(), Communities: []string{"c"}})
+	}
+	return o
+}
+
+func (r *objects) bgpPeer() runtime.Object {
+	return &apiv3.BGPPeer{ObjectMeta: r.crdMeta(false, "peer"), Spec: apiv3.BGPPeerSpec{
+		Node: one(r.world, "", "n1"), NodeSelector: one(r.world, "", "all()"), PeerIP: one(r.world, "", "10.0.0.1:179"), ASNumber: one(r.world, 0, r.as()),
+		LocalASNumber: maybe(r, 30, r.as()), PeerSelector: one(r.world, "", "a == 'b'"), KeepOriginalNextHop: r.chance(20), NextHopMode: maybe(r, 20, apiv3.NextHopMode("Self")),
+		Password: r.password(), SourceAddress: one(r.world, "", apiv3.SourceAddressNone), MaxRestartTime: maybe(r, 30, metav1.Duration{Duration: time.Minute}),
+		NumAllowedLocalASNumbers: maybe(r, 20, int32(2)), TTLSecurity: maybe(r, 20, uint8(1)), ReachableBy: one(r.world, "", "10.0.0.2"),
+		Filters: several(r.world, 2, func() string { return "f" }), LocalWorkloadSelector: one(r.world, "", "all()"), ReversePeering: maybe(r, 20, apiv3.ReversePeeringAuto),
+	}}
+}
+
+func (r *objects) bgpFilter() runtime.Object {
+	v4 := func() []apiv3.BGPFilterRuleV4 {
+		return several(r.world, 2, func() apiv3.BGPFilterRuleV4 {
+			return apiv3.BGPFilterRuleV4{CIDR: one(r.world, "", "10.0.0.0/8"), PrefixLength: maybe(r, 30, apiv3.BGPFilterPrefixLengthV4{Min: maybe(r, 50, int32(8))}),
+				Source: one(r.world, "", apiv3.BGPFilterSourceRemotePeers), Interface: one(r.world, "", "eth*"), MatchOperator: one(r.world, "", apiv3.BGPFilterMatchOperator("Equal")), Action: apiv3.Accept}
+		})
+	}
+	v6 := func() []apiv3.BGPFilterRuleV6 {
+		return several(r.world, 2, func() apiv3.BGPFilterRuleV6 {
+			return apiv3.BGPFilterRuleV6{CIDR: "fd00::/8", PrefixLength: maybe(r, 30, apiv3.BGPFilterPrefixLengthV6{Max: maybe(r, 50, int32(64))}), Action: apiv3.Reject}
+		})
+	}
+	return &apiv3.BGPFilter{ObjectMeta: r.crdMeta(false, "filter"), Spec: apiv3.BGPFilterSpec{ExportV4: v4(), ImportV4: v4(), ExportV6: v6(), ImportV6: v6()}}
+}
+
+func (r *objects) nodeStatus() runtime.Object {
+	o := &apiv3.CalicoNodeStatus{ObjectMeta: r.crdMeta(false, "status"), Spec: apiv3.CalicoNodeStatusSpec{
+		Node: "n1", Classes: several(r.world, 2, func() apiv3.NodeStatusClassType { return apiv3.NodeStatusClassTypeBGP }), UpdatePeriodSeconds: maybe(r, 50, uint32(10)),
+	}}
+	if r.chance(60) {
+		o.Status = apiv3.CalicoNodeStatusStatus{
+			LastUpdated: metav1.Time{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}, Agent: apiv3.CalicoNodeAgentStatus{BIRDV4: apiv3.BGPDaemonStatus{State: "Ready", Version: "v", RouterID: "1.1.1.1", LastBootTime: "b", LastReconfigurationTime: "c"}},
+			BGP: apiv3.CalicoNodeBGPStatus{NumberEstablishedV4: r.IntN(5), PeersV4: several(r.world, 2, func() apiv3.CalicoNodePeer {
+				return apiv3.CalicoNodePeer{PeerIP: r.ip(), Type: "NodeMesh", State: "Established", Since: "s"}
+			})},
+			Routes: apiv3.CalicoNodeBGPRouteStatus{RoutesV6: several(r.world, 2, func() apiv3.CalicoNodeRoute {
+				return apiv3.CalicoNodeRoute{Type: "FIB", Destination: r.cidr(), Gateway: r.ip(), Interface: "eth0", LearnedFrom: apiv3.CalicoNodeRouteLearnedFrom{SourceType: "BGPPeer", PeerIP: r.ip()}}
+			})},
+		}
+	}
 	return o
 }

@@ -14,6 +14,7 @@ import (
 	jsoniter "github.com/json-iterator/go"
 	apiv3 "github.com/projectcalico/api/pkg/apis/projectcalico/v3"
 	"github.com/projectcalico/calico/lib/std/uniquelabels"
+	libapiv3 "github.com/projectcalico/calico/libcalico-go/lib/apis/v3"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/k8s/conversion"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/k8s/resources"
 	calico "github.com/projectcalico/calico/libcalico-go/lib/backend/model"
@@ -27,6 +28,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	admin "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 
 	"github.com/contiv-agent/contiv-agent/datastore"
@@ -136,7 +138,16 @@ func vectors() map[string]vector {
 		apiv3.KindNetworkSet:       {group: crd, make: (*objects).networkSet, convert: custom(apiv3.KindNetworkSet), process: updateprocessors.NewNetworkSetUpdateProcessor},
 		apiv3.KindGlobalNetworkSet: {group: crd, make: (*objects).globalSet, convert: custom(apiv3.KindGlobalNetworkSet), process: updateprocessors.NewGlobalNetworkSetUpdateProcessor},
 		apiv3.KindHostEndpoint:     {group: crd, make: (*objects).hostEndpoint, convert: custom(apiv3.KindHostEndpoint), process: updateprocessors.NewHostEndpointUpdateProcessor},
-		apiv3.KindProfile:          {group: crd, make: (*objects).profile, convert: custom(apiv3.KindProfile), process: updateprocessors.NewProfileUpdateProcessor},
+		apiv3.KindIPPool:           {group: crd, make: (*objects).pool, convert: custom(apiv3.KindIPPool), process: updateprocessors.NewIPPoolUpdateProcessor},
+		apiv3.KindBGPConfiguration: {group: crd, make: (*objects).bgpConfiguration, convert: custom(apiv3.KindBGPConfiguration)},
+		apiv3.KindBGPPeer:          {group: crd, make: (*objects).bgpPeer, convert: custom(apiv3.KindBGPPeer)},
+		apiv3.KindBGPFilter:        {group: crd, make: (*objects).bgpFilter, convert: custom(apiv3.KindBGPFilter)},
+		apiv3.KindCalicoNodeStatus: {group: crd, make: (*objects).nodeStatus, convert: custom(apiv3.KindCalicoNodeStatus)},
+		libapiv3.KindIPAMBlock: {group: crd, make: (*objects).block, convert: func(o runtime.Object) []*calico.KVPair {
+			b := o.(*libapiv3.IPAMBlock)
+			return single(resources.IPAMBlockV3toV1(&calico.KVPair{Value: b, Revision: b.ResourceVersion}))
+		}},
+		apiv3.KindProfile: {group: crd, make: (*objects).profile, convert: custom(apiv3.KindProfile), process: updateprocessors.NewProfileUpdateProcessor},
 	}
 }
 
@@ -155,6 +166,7 @@ var readLabels = sync.OnceFunc(func() {
 // stored is a custom resource as Calico's client for them returns it.
 func stored(kind string, o runtime.Object) []*calico.KVPair {
 	r := o.DeepCopyObject().(resources.Resource)
+	r.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{Group: apiv3.Group, Version: apiv3.VersionCurrent, Kind: kind})
 	m := r.GetObjectMeta()
 	key := calico.ResourceKey{Kind: kind, Name: m.GetName(), Namespace: m.GetNamespace()}
 	switch o := r.(type) { // its converters from version 1
