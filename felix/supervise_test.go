@@ -88,7 +88,16 @@ func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
 	}
 }
 
-// told tells whether the driver has heard everything.
+// heard waits until the driver has heard everything that was handed over.
+func (s *supervised) heard() {
+	s.t.Helper()
+	if err := s.Told(s.t.Context()); err != nil { // the status may be that of before
+		s.t.Fatal(err)
+	}
+	s.wait("it heard everything", told)
+}
+
+// told tells whether the driver has heard everything, as of when the status was taken.
 func told(st *SupervisorStatus) bool {
 	return st.InSync && st.Behind == 0 && st.PID != 0 && st.Uptime == float64(st.Sequence)
 }
@@ -150,7 +159,7 @@ func withHostname(dump []string) []string {
 func TestSupervisedDriverFollows(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(4)
-	s.wait("it was told everything", told)
+	s.heard()
 	s.wait("it said that it lives", func(st *SupervisorStatus) bool { return st.Alive == "now" })
 	workloads := 0
 	for key := range direct.Things {
@@ -229,7 +238,7 @@ func TestSupervisedDriverIsKilled(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(7)
 	for range 3 {
-		s.wait("it was told everything", told)
+		s.heard()
 		pid := s.Status().PID
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -274,7 +283,7 @@ func TestSupervisedDriverNeverReads(t *testing.T) {
 func TestSupervisedDriverOverhearsTheEnd(t *testing.T) {
 	s := supervise(t, "overhears the end")
 	s.tellAll(3)
-	s.wait("it was told everything", told)
+	s.heard()
 	s.stop()
 	if st := s.Status(); !strings.Contains(st.Trouble, "signal: terminated") {
 		t.Errorf("it ended with %q", st.Trouble)
@@ -331,7 +340,7 @@ func TestSupervisorBacksOff(t *testing.T) {
 func TestSupervisedDriverTalksNonsense(t *testing.T) {
 	s := supervise(t, "talks nonsense")
 	s.tellAll(4)
-	s.wait("it was told everything", told)
+	s.heard()
 	s.wait("what it said was understood", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Unknown == 2 })
 	if st := s.Status(); st.Starts != 1 {
 		t.Errorf("started %d times", st.Starts)
