@@ -51,6 +51,7 @@ type iface struct {
 	work  []*workload  // whose interface it is, by id: one, if all is well
 	progs [2]*program  // in, out; nil: isolated
 
+	listed   bool                  // its lists were handed over once
 	exposed  []exposure            // ports that hidden clients reach; sorted
 	residues map[*program]*residue // what others may not send here
 	groups   []*residueGroup       // as tables

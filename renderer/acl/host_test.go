@@ -227,6 +227,12 @@ func TestFailsafes(t *testing.T) {
 		{"22", []failsafe{{6, anybody, 22}}, true},
 		{"tcp:22, udp:10.0.0.0/8:53", []failsafe{{6, anybody, 22}, {17, netip.MustParsePrefix("10.0.0.0/8"), 53}}, true},
 		{"tcp:[fd00::/8]:22", []failsafe{{6, netip.MustParsePrefix("fd00::/8"), 22}}, true},
+		{"tcp:22,udp:68,tcp:10.0.0.0/8:22", []failsafe{{6, anybody, 22}, {17, anybody, 68}, {6, netip.MustParsePrefix("10.0.0.0/8"), 22}}, true},
+		{"UDP:10.0.0.7:53", []failsafe{{17, netip.MustParsePrefix("10.0.0.7/32"), 53}}, true},
+		{"None", nil, true},
+		{"tcp:22,,udp:68", nil, false},
+		{"tcp:", nil, false},
+		{"tcp:-1", nil, false},
 		{"sctp:22", nil, false},
 		{"tcp:70000", nil, false},
 		{"tcp:10.0.0.0/99:22", nil, false},
@@ -249,6 +255,23 @@ func TestFailsafes(t *testing.T) {
 	}{{"8.8.8.8", 8080, true}, {"9.9.9.9", 8080, false}, {"8.8.8.8", 22, false}} {
 		if got := s.b.on("uplink", false, packet{netip.MustParseAddr(c.from), nodeIPs[0], 6, 40000, c.port}); got != c.want {
 			t.Errorf("from %s to %d: %v, want %v", c.from, c.port, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		value string
+		want  map[uint16]bool
+	}{
+		{"none", map[uint16]bool{179: false, 443: false}},
+		{"tcp:443", map[uint16]bool{179: false, 443: true}},
+		{"what is this", map[uint16]bool{179: true, 443: false}}, // as if it were not there
+		{"", map[uint16]bool{179: true, 443: false}},
+	} {
+		s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configFailsafeOut: c.value}}}})
+		s.settle(t)
+		for port, want := range c.want {
+			if got := s.b.on("host", false, packet{nodeIPs[0], remotes[2], protoTCP, 40000, port}); got != want {
+				t.Errorf("%q: the node to port %d: %v, want %v", c.value, port, got, want)
+			}
 		}
 	}
 }

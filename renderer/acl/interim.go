@@ -36,7 +36,7 @@ func (r *Renderer) risky(c *change) bool {
 		all.add(e)
 	}
 	for name, now := range c.lists {
-		old := r.out.sent[name]
+		old := r.was(name, now)
 		all.add(listEffect(old.in, now.in))
 		all.add(listEffect(old.out, now.out))
 	}
@@ -84,9 +84,19 @@ func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
 	}
 	for name, now := range c.lists {
 		if _, known := r.out.sent[name]; !known {
-			f(name, lists{}, now)
+			f(name, r.was(name, now), now)
 		}
 	}
+}
+
+// was is the lists that an interface had. One that is new and gets some lets nothing pass before: what it opens need not
+// come before what it depends on is closed.
+func (r *Renderer) was(name string, now lists) lists {
+	old, known := r.out.sent[name]
+	if i := r.ifaces[name]; !known && i != nil && !i.listed && !(none(now.in) && none(now.out)) {
+		return r.isolated()
+	}
+	return old
 }
 
 // none tells whether a list lets everything pass at once.
@@ -242,13 +252,16 @@ func (r *Renderer) interim(c *change) change {
 		}
 	}
 	for name, now := range c.lists {
-		old := r.out.sent[name]
+		old := r.was(name, now)
 		out.lists[name] = lists{commonList(old.in, now.in), commonList(old.out, now.out)}
 	}
 	used := map[string]bool{}
 	for _, l := range out.lists {
 		for _, p := range append(slices.Clone(l.in), l.out...) {
 			used[p.table] = true
+			if c.tables[p.table] == nil && r.out.acls[p.table] == nil { // for now
+				out.tables[p.table], c.tables[p.table] = r.lookup(p.table), r.table(p.table)
+			}
 		}
 	}
 	maps.DeleteFunc(out.tables, func(name string, _ *table) bool { return r.out.acls[name] == nil && !used[name] })

@@ -117,3 +117,27 @@ func TestSourceJoinsSet(t *testing.T) {
 		}
 	}
 }
+
+// What a new pod may not send is denied where it would arrive before the pod may send anything at all.
+func TestNewPodWaitsForOthers(t *testing.T) {
+	n := testNode(enforce.PreDNAT)
+	delete(n.Interfaces, podIPs[0][v4])
+	delete(n.Interfaces, podIPs[0][v6])
+	s := newScene(n)
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "deny", DstNet: []string{"10.1.1.2/32"}}, {Action: "allow"}}}))
+	for i := range pods[1:] {
+		s.tell(podMessage(1+i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	}
+	s.settle(t)
+	s.r.SetNode(testNode(enforce.PreDNAT))
+	s.tell(podMessage(0, withPolicies("", "a1")))
+	direct, away := packet{podIPs[0][v4], podIPs[1][v4], protoTCP, 40000, 80}, packet{podIPs[0][v4], podIPs[2][v4], protoTCP, 40000, 80}
+	if !s.r.Apply() || s.b.gotByService(away, "p1", "p3") || s.b.leaves(direct, "p1", "p2") {
+		t.Errorf("it may send, or others do not know yet: %v", s.b.lists["if-p1"])
+	}
+	s.settle(t)
+	if !s.b.gotByService(away, "p1", "p3") || s.b.gotByService(direct, "p1", "p2") {
+		t.Errorf("in the end: %v", s.b.lists["if-p1"])
+	}
+}

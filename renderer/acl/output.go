@@ -84,8 +84,16 @@ func (r *Renderer) lookup(name string) *table {
 func (r *Renderer) emit() (again bool) {
 	next := r.changes()
 	risky := r.risky(&next)
+	on := change{}
+	if risky {
+		on = r.interim(&next)
+	}
+	for name := range next.lists {
+		if i := r.ifaces[name]; i != nil {
+			i.listed = true
+		}
+	}
 	if r.retold = false; risky {
-		on := r.interim(&next)
 		r.commit(&on)
 		r.out.pending = &next
 		return true

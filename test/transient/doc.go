@@ -13,7 +13,6 @@
 // A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins when
 // the transaction with their first lists is done. Pods that are no more send nothing.
 //
-// While VPP refuses requests, two things are let pass that are holes until the retry: a new pod whose first lists were refused may get
-// them before its neighbours have theirs, and what is sent to a service that goes may leave untranslated if VPP refuses
-// the list that closes its address.
+// While VPP refuses requests, two things are let pass that are holes until the retry: what is sent to a service that goes may go on
+// untranslated if VPP refuses the list that closes its address, and a new pod with the address of one that went may have its lists.
 package transient

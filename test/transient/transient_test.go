@@ -78,9 +78,7 @@ type growth struct {
 }
 
 func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
-	kinds := policy.AllKinds()
-	kinds.Hosts = false // not enforced
-	w := policy.NewWorld(seed, kinds)
+	w := policy.NewWorld(seed, policy.AllKinds())
 	c, err := newCluster(w.Objects(), seed)
 	if err != nil {
 		t.Errorf("seed %d: %v", seed, err)

@@ -60,13 +60,18 @@ func (w *watch) exempt(i int, a arrival) bool {
 	if a.door == cni.Uplink && slices.Contains(w.dead, a.dst) {
 		return true // to nobody
 	}
-	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && w.probes[i].astray(a)
+	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && (w.probes[i].astray(a) || w.inherited(i, a))
 }
 
-// astray tells that nobody translated a packet for a service, so that it left for whoever has that address outside. If VPP
-// refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
+// inherited tells that somebody has the address of a pod that is no more: until the agent is told so, it has that pod's lists.
+func (w *watch) inherited(i int, a arrival) bool {
+	return slices.Contains(w.dead, a.dst) || slices.Contains(w.dead, w.probes[i].packet.Src)
+}
+
+// astray tells that nobody translated a packet for a service, so that it left for whoever has that address outside, or got to the
+// node itself. If VPP refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
 func (p *probe) astray(a arrival) bool {
-	return p.service && a.dst == p.packet.Dst && a.door == cni.Uplink
+	return p.service && a.dst == p.packet.Dst && (a.door == cni.Uplink || a.door == "")
 }
 
 // look is called after each message to the node's VPP.
@@ -99,9 +104,6 @@ func (w *watch) look(r sim.Record) {
 
 // committed is called after each transaction: once it has all of its first lists, a new interface is one like the others.
 func (w *watch) committed(*event.Committed) {
-	if w.faults {
-		return // it may get them before its neighbours have theirs
-	}
 	w.txns++
 	for name, listed := range w.fresh {
 		if listed {
