@@ -222,7 +222,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	l.take(inSync(0))
 	l.take(setUpdate("s", member(0)))
 	l.round()
-	for i := range 50_000 {
+	for i := range 10_000 {
 		l.take(setDelta("s", []string{member(i + 1)}, []string{member(i)}))
 		l.take(setUpdate(fmt.Sprint("n", i%10), member(i)))
 		if i%3 == 0 {
