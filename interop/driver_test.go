@@ -359,3 +359,25 @@ func TestFelixBetweenUs(t *testing.T) {
 	objects.remove("policy")
 	s.vpp.eventually("the policy is gone", open...)
 }
+
+// TestFelixBeforeVPP: a Felix that is there before VPP is told that its endpoints are down, and up once VPP is there.
+func TestFelixBeforeVPP(t *testing.T) {
+	s := newStory(t)
+	away := s.vpp.socket + ".away"
+	if err := os.Rename(s.vpp.socket, away); err != nil {
+		t.Fatal(err)
+	}
+	s.pod("web", "10.1.1.2")
+	s.pod("client", "10.1.1.3")
+	s.admit("web", "web", "client")
+	s.inSync()
+	s.run()
+	s.reported(fmt.Sprintf(podStatus, "prod%2fweb"), "down")
+	s.pod("late", "10.1.1.4")
+	s.reported(fmt.Sprintf(podStatus, "prod%2flate"), "down")
+	if err := os.Rename(away, s.vpp.socket); err != nil {
+		t.Fatal(err)
+	}
+	s.up("web", "client", "late")
+	s.vpp.now("VPP is there", try{"client", "web", 80, true}, try{"late", "web", 80, false})
+}

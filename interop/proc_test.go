@@ -199,6 +199,21 @@ func freePort(t testing.TB) int {
 // toolchain builds the peers: with Go 1.26 json-iterator misreads Calico's labels, and what holds them runs out of memory.
 const toolchain = "go1.25.4"
 
+// scratch is a folder of this run.
+var scratch string
+
+// TestMain makes the folder and removes it.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "contiv-interop-")
+	if err != nil {
+		panic(err)
+	}
+	scratch = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 var built sync.Map // name → func() (string, error), once each
 
 // peer builds a program of Calico's or etcd's and returns its path: "calico-felix", "etcd", or a folder of peers. It stays
@@ -230,6 +245,9 @@ func binary(t testing.TB, name, dir, path string, env ...string) string {
 			return "", err
 		}
 		file := filepath.Join(cache, "contiv-agent", "interop", name)
+		if dir == ".." { // two runs may be about two states of the product
+			file = filepath.Join(scratch, name)
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", file, path)
