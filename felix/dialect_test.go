@@ -20,9 +20,11 @@ type raw []byte
 func (r raw) str(n protowire.Number, s string) raw {
 	return protowire.AppendString(protowire.AppendTag(r, n, protowire.BytesType), s)
 }
+
 func (r raw) num(n protowire.Number, v uint64) raw {
 	return protowire.AppendVarint(protowire.AppendTag(r, n, protowire.VarintType), v)
 }
+
 func (r raw) msg(n protowire.Number, m raw) raw {
 	return protowire.AppendBytes(protowire.AppendTag(r, n, protowire.BytesType), m)
 }
