@@ -24,4 +24,8 @@
 // endpointslices.discovery.k8s.io; networkpolicies and servicecidrs of networking.k8s.io; whatever of policy.networking.k8s.io
 // and of Calico's groups is to count. While a kind of policies is served and may not be read, nothing is in sync, unless
 // Config.IgnorePolicyKinds names it: what it denies would be let through.
+//
+// For a fan-out server (Config.Keys) each object is also written as Calico's datastore has it. Then all Services and EndpointSlices
+// are asked for, and of Calico's kinds also IPPools, IPAMBlocks, BGPConfigurations, BGPPeers, BGPFilters and CalicoNodeStatuses,
+// if they are served and may be read: they are nothing but keys.
 package kube

@@ -33,14 +33,22 @@ func newItem(obj any, keys bool) (any, error) {
 	case *item, cache.DeletedFinalStateUnknown:
 		return o, nil
 	case runtime.Object:
-		ref, ok := convert.Ref(o)
 		meta, isMeta := obj.(metav1.Object)
-		if !ok || !isMeta {
+		if !isMeta {
 			break
+		}
+		ref, known := convert.Ref(o)
+		if !known {
+			gvk, ok := o.GetObjectKind().GroupVersionKind(), false
+			if ref, ok = datastore.Extra(gvk.Group, gvk.Version, gvk.Kind, meta.GetName()); !ok || !keys {
+				break
+			}
 		}
 		it := &item{ref: ref}
 		it.Name, it.Namespace, it.ResourceVersion = meta.GetName(), meta.GetNamespace(), meta.GetResourceVersion()
-		it.object, it.err = convert.Object(o)
+		if known {
+			it.object, it.err = convert.Object(o)
+		}
 		if keys {
 			it.encode(o)
 		}

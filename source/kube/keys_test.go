@@ -71,20 +71,22 @@ func expectLines(t *testing.T, from <-chan string, want ...string) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
-	s.serve(calicoCRD, "NetworkPolicy", "Tier")
+	s.serve(calicoCRD, "NetworkPolicy", "Tier", "IPPool", "BGPPeer", "KubeControllersConfiguration")
+	s.set(func(s *apiServer) { s.secret = "bgppeers.crd.projectcalico.org" }) // may deny nothing: we go on without
 	headless := service("headless", "None", 80)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0"}, Spec: corev1.PodSpec{NodeName: "n1"},
 		Status: corev1.PodStatus{PodIP: "10.1.1.2", PodIPs: []corev1.PodIP{{IP: "10.1.1.2"}}},
 	}
 	s.put(
+		custom(calicoCRD, "IPPool", "", "pool", map[string]any{"cidr": "10.65.0.0/16"}),
 		headless, pod, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "no-uuid"}},
 		custom(calicoCRD, "Tier", "", "sec", map[string]any{"order": int64(7)}),
 		custom(calicoCRD, "NetworkPolicy", "prod", "sec.web", map[string]any{"tier": "sec", "selector": "((("}),
 	)
 	lines := followKeys(t, Config{Client: s.client(t), Dynamic: s.dynamic(t), Discover: 20 * time.Millisecond})
 	expectLines(
-		t, lines, "Service default/headless +model headless", "Pod default/web-0 +model eth0", "ServiceAccount default/web +model refused",
+		t, lines, "IPPool pool 10.65.0.0-16", "Service default/headless +model headless", "Pod default/web-0 +model eth0", "ServiceAccount default/web +model refused",
 		"Tier sec +model metadata", "CalicoNetworkPolicy prod/sec.web +model refused prod%2fsec.web",
 	)
 	var requests []string

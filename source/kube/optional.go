@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -26,6 +27,7 @@ type optional struct {
 	dynamic   dynamic.Interface
 	groups    []*group
 	ignore    []string      // resource.group
+	keys      bool          // kinds that are keys only are followed, too
 	least     time.Duration // between two looks
 	missed    chan struct{} // an informer was told that its resource is not there
 	start     func(context.Context, *resource, any, func(error)) (*following, error)
@@ -171,15 +173,25 @@ func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion
 func (o *optional) readable(gv schema.GroupVersion, list []metav1.APIResource) []metav1.APIResource {
 	return slices.DeleteFunc(slices.Clone(list), func(r metav1.APIResource) bool {
 		k, ok := convert.KindOf(gv.Group, r.Kind)
+		if o.keysOnly(gv, r.Kind) {
+			k.Version, ok = gv.Version, true
+		}
 		return !ok || k.Version != gv.Version || strings.Contains(r.Name, "/") || slices.Contains(o.ignore, r.Name+"."+gv.Group) ||
 			!slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch")
 	})
+}
+
+// keysOnly tells a kind that is followed for its keys, if those are asked for. Without the right to read it we go on.
+func (o *optional) keysOnly(gv schema.GroupVersion, kind string) bool {
+	_, ok := datastore.Extra(gv.Group, gv.Version, kind, "")
+	return ok && o.keys
 }
 
 func (o *optional) follow(ctx context.Context, gv schema.GroupVersion, r metav1.APIResource) (*following, error) {
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(gv.WithKind(r.Kind))
 	res := of(o.dynamic.Resource(gv.WithResource(r.Name)), resource{name: r.Name + "." + gv.Group, example: example, optional: true})
+	res.dispensable = o.keysOnly(gv, r.Kind)
 	return o.start(ctx, &res, o.dynamic, func(err error) {
 		if apierrors.IsNotFound(err) {
 			select {

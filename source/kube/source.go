@@ -46,7 +46,8 @@ type Config struct {
 	// the right to, the source is not in sync.
 	IgnorePolicyKinds []string
 	// Keys makes the source write every object as Calico's datastore has it, too (event.Change.Keys). It then asks for all
-	// Services and EndpointSlices, not only for those that are proxied.
+	// Services and EndpointSlices, not only for those that are proxied, and for Calico's pools and blocks of addresses and what
+	// BGP is made of.
 	Keys   bool
 	Batch  time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
 	Logger *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
@@ -201,7 +202,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
 	return &optional{
 		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
-		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
+		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, keys: s.cfg.Keys, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
 	}
 }
 

@@ -240,7 +240,9 @@ func (p *parsed) refuse(pos *position, part, field, why string) {
 func (p *parsed) object(pos *position, part string, tree map[string]any, gv schema.GroupVersion, kind string) {
 	k, ok := convert.KindOf(gv.Group, kind)
 	if !ok {
-		p.ignored[gv.String()+" "+kind]++
+		if !p.keysOnly(pos, tree, gv, kind) {
+			p.ignored[gv.String()+" "+kind]++
+		}
 		return
 	}
 	ref := k.Ref(tree)
@@ -268,6 +270,24 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	if e.object != nil || err != nil || e.keys != nil {
 		p.entries = append(p.entries, e)
 	}
+}
+
+// keysOnly takes an object that is nothing but keys, if those are asked for.
+func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVersion, kind string) bool {
+	raw := p.raw(tree)
+	if raw == nil {
+		return false
+	}
+	ref, ok := datastore.Extra(gv.Group, gv.Version, kind, raw.GetName())
+	if !ok || ref.Name == "" {
+		return false
+	}
+	e := entry{ref: ref, origin: pos.doc.origin(pos.line(""))}
+	if err := e.encode(raw, nil); err != nil {
+		e.err = p.located(pos, err)
+	}
+	p.entries = append(p.entries, e)
+	return true
 }
 
 // raw is a copy of an object, before it is decoded, if it is to be written as keys.

@@ -51,6 +51,9 @@ func TestKeys(t *testing.T) {
 		{`{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web}, spec: {podSelector: {matchLabels: [x]}, ingress: [{}]}}`, `
 /calico/v1/policy/tier/default/policy/default%2fknp.default.web {"namespace":"default","order":1000,"selector":"(projectcalico.org/orchestrator == 'k8s') \u0026\u0026 projectcalico.org/namespace == 'default'","types":["ingress"]}
 web: spec.podSelector.matchLabels: must be a mapping, not a list`},
+		{`{apiVersion: projectcalico.org/v3, kind: IPPool, metadata: {name: p}, spec: {cidr: 10.65.0.0/16, vxlanMode: Always}}`, `
+/calico/v1/ipam/v4/pool/10.65.0.0-16 {"cidr":"10.65.0.0/16","ipip":"","ipip_mode":"","vxlan_mode":"always","masquerade":false,"ipam":true,"disabled":false,"disableBGPExport":false,"assignment_mode":"Automatic"}`},
+		{`{apiVersion: projectcalico.org/v3, kind: IPPool, metadata: {name: p}, spec: {cidr: x}}`, "\na.yaml:1: IPPool p: spec.cidr: must be a range (\"x\")"},
 		{`{apiVersion: projectcalico.org/v3, kind: Tier, metadata: {name: sec}, spec: {order: x}}`, `
 /calico/v1/policy/tier/sec/metadata {"order":-1.7976931348623157e+308,"defaultAction":"Deny"}
 ` + `a.yaml:1: Tier sec: spec.order: must be a number`},
