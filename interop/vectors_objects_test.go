@@ -568,8 +568,10 @@ func (r *objects) bgpPeer() runtime.Object {
 func (r *objects) bgpFilter() runtime.Object {
 	v4 := func() []apiv3.BGPFilterRuleV4 {
 		return several(r.world, 2, func() apiv3.BGPFilterRuleV4 {
-			return apiv3.BGPFilterRuleV4{CIDR: one(r.world, "", "10.0.0.0/8"), PrefixLength: maybe(r, 30, apiv3.BGPFilterPrefixLengthV4{Min: maybe(r, 50, int32(8))}),
-				Source: one(r.world, "", apiv3.BGPFilterSourceRemotePeers), Interface: one(r.world, "", "eth*"), MatchOperator: one(r.world, "", apiv3.BGPFilterMatchOperator("Equal")), Action: apiv3.Accept}
+			return apiv3.BGPFilterRuleV4{
+				CIDR: one(r.world, "", "10.0.0.0/8"), PrefixLength: maybe(r, 30, apiv3.BGPFilterPrefixLengthV4{Min: maybe(r, 50, int32(8))}),
+				Source: one(r.world, "", apiv3.BGPFilterSourceRemotePeers), Interface: one(r.world, "", "eth*"), MatchOperator: one(r.world, "", apiv3.BGPFilterMatchOperator("Equal")), Action: apiv3.Accept,
+			}
 		})
 	}
 	v6 := func() []apiv3.BGPFilterRuleV6 {
