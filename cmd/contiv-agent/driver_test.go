@@ -222,7 +222,7 @@ func TestCalcTellsADriver(t *testing.T) {
 }
 
 // TestDriverJudgesAsTheAgent has the policies of a node enforced by the agent, and by this program as a dataplane driver outside,
-// and compares what becomes of packets; also after the driver was killed, and after policies changed meanwhile.
+// and compares what becomes of packets. Then the driver is killed, and then VPP.
 func TestDriverJudgesAsTheAgent(t *testing.T) {
 	more := filepath.Join(t.TempDir(), "more.yaml")
 	if err := os.WriteFile(more, []byte(morePolicies), 0o600); err != nil {
@@ -258,7 +258,7 @@ func TestDriverJudgesAsTheAgent(t *testing.T) {
 	if dump := driven.vpp.Dump(); !strings.Contains(dump, "acl") {
 		t.Errorf("no access list in VPP:\n%s", dump)
 	}
-	before, pid := driven.vpp.Dump(), st.Driver.PID
+	before, writes, pid := driven.vpp.Dump(), driven.vpp.Writes(), st.Driver.PID
 	process, err := os.FindProcess(pid)
 	if err != nil || process.Kill() != nil {
 		t.Fatal(err)
@@ -266,7 +266,13 @@ func TestDriverJudgesAsTheAgent(t *testing.T) {
 	for st = driven.settle(t, 3); st.Driver.PID == pid || st.Driver.Starts < 2; {
 		st = driven.settle(t, 3)
 	}
-	if diff := cmp.Diff(before, driven.vpp.Dump()); diff != "" {
-		t.Errorf("a new driver of the same VPP changes it:\n%s", diff)
+	if diff := cmp.Diff(before, driven.vpp.Dump()); diff != "" || driven.vpp.Writes() != writes {
+		t.Errorf("a new driver of the same VPP writes %d times:\n%s", driven.vpp.Writes()-writes, diff)
+	}
+	driven.vpp.Restart()
+	for deadline := time.Now().Add(30 * time.Second); driven.vpp.Dump() != before; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after a restart of VPP (-before +after):\n%s", cmp.Diff(before, driven.vpp.Dump()))
+		}
 	}
 }
