@@ -14,7 +14,7 @@ NODES     ?= 200
 SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test interop interop-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test interop interop-bench fanout-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ interop: ## the real Felix, Typha and an etcd as partners, and CASES random clus
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh
+
+fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1: a taste, not recorded)
+	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

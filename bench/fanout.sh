@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Measures our fan-out server beside the real Typha's sync server (interop), each in a process of its own under the same load,
+# prints a table with the bars, and records it in bench/results/<date>-<cpu>-<cores>-fanout.md. SHORT=1: two small rows, once,
+# and no record. Needs the module proxy the first time, and an idle machine for figures worth keeping.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+RUNS=${RUNS:-3} # of each row; the table has medians
+raw=$(mktemp)
+trap 'rm -f "$raw"' EXIT
+
+cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)
+cores=$(getconf _NPROCESSORS_ONLN)
+load=$(uptime | sed 's/.*load averages*: *//')
+commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
+export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
+
+measure() { # pattern, count
+	(cd interop && "$go" test -vet=off -run '^$' -bench "$1" -benchtime 1x -count "$2" -timeout 60m .) |
+		grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+}
+
+if [ -n "${SHORT:-}" ]; then
+	measure '^BenchmarkFanout$/./^clients=(1|10)$' 1
+else
+	measure '^BenchmarkFanout$' "$RUNS"
+	measure '^BenchmarkFanoutIdle$' 1
+fi
+
+table() {
+	awk '
+		function median(key,   n, i, j, t, a) {
+			n = split(all[key], a, " ")
+			for (i = 2; i <= n; i++) for (j = i; j > 1 && a[j] + 0 < a[j - 1] + 0; j--) { t = a[j]; a[j] = a[j - 1]; a[j - 1] = t }
+			return a[int((n + 1) / 2)]
+		}
+		function row(clients, what, unit, bar,   t, o, verdict) {
+			t = median("typha/" clients "/" unit); o = median("ours/" clients "/" unit)
+			verdict = bar == "" ? "" : (o + 0 <= t + 0 ? "holds" : "**missed**")
+			printf "| %s | %s | %s | %s | %s |\n", clients, what, t, o, verdict
+		}
+		/^BenchmarkFanout\// {
+			split($1, part, "[/=]"); server = part[3]; clients = part[5]; sub(/-[0-9]+$/, "", clients)
+			for (i = 3; i < NF; i += 2) all[server "/" clients "/" $(i + 1)] = all[server "/" clients "/" $(i + 1)] " " $i
+			if (!seen[clients]++) order[++rows] = clients
+		}
+		/^BenchmarkFanoutIdle/ { for (i = 3; i < NF; i += 2) idle[$(i + 1)] = $i }
+		END {
+			print "| clients | what | Typha | ours | bar: not behind |"; print "|---|---|---|---|---|"
+			for (r = 1; r <= rows; r++) {
+				c = order[r]
+				row(c, "in sync, first herd: p50, ms", "first-p50-ms", 1)
+				row(c, "in sync, first herd: max, ms", "first-max-ms", 1)
+				row(c, "in sync, second herd: p50, ms", "again-p50-ms", 1)
+				row(c, "in sync, second herd: max, ms", "again-max-ms", 1)
+				row(c, "processor time of both herds, s", "snap-cpu-s", 1)
+				row(c, "processor time of 10,000 updates, s", "update-cpu-s", 1)
+				row(c, "most resident memory, MB", "peak-MB", 1)
+				row(c, "snapshot, bytes", "snapshot-B", 1)
+				row(c, "update late: p50, ms", "late-p50-ms", "")
+				row(c, "update late: max, ms", "late-max-ms", "")
+			}
+			if ("peak-MB" in idle)
+				printf "\n2,000 idle clients of ours: %s MB at most (bar 256: %s), %s s of processor time in 30 s.\n",
+					idle["peak-MB"], idle["peak-MB"] + 0 <= 256 ? "holds" : "**missed**", idle["idle-cpu-s"]
+		}
+	' "$raw"
+}
+
+echo
+table
+if [ -n "${SHORT:-}" ]; then exit; fi
+name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
+result=bench/results/$(date +%F)-${name:-cpu}-${cores}-fanout.md
+mkdir -p bench/results
+{
+	echo "# Fan-out server against Typha v3.31.0, $(date +%F)"
+	echo
+	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
+	echo "- load before (1, 5, 15 minutes): $load"
+	echo "- $("$go" version), commit $commit; Typha's own sync server with the toolchain Calico needs"
+	echo "- 100,000 endpoints, fed as lines; clients on the same machine count bytes and decode nothing; then 1,000 updates/s for 10 s,"
+	echo "  which one client more decodes. Medians of $RUNS runs, each with new processes; processor time and memory are the server's alone"
+	echo
+	table
+	echo
+	echo '```'
+	cat "$raw"
+	echo '```'
+} >"$result"
+echo
+echo "recorded in $result"
