@@ -209,10 +209,14 @@ func TestPolicies(t *testing.T) {
 	}), web(func(p *model.Policy) {
 		p.ID = model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "all"}
 		p.Namespace, p.Selector, p.Egress, p.InboundRules[0].Source.Selector = "", "all()", true, "broken ="
+	}), web(func(p *model.Policy) {
+		p.ID = model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "exit"}
+		p.Namespace, p.Selector, p.Ingress, p.Egress, p.ApplyOnForward = "", "!has(app)", false, true, true
 	}), &model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}})
 	p.Located(located("10.1.1.2", "tap1"))
 	_ = p.Flush()
 	pod, host := Applied{Endpoint: "prod/web", Interfaces: []string{"tap1"}}, Applied{Endpoint: "up", Host: true}
+	exit := Applied{Endpoint: "up", Host: true, Interfaces: []string{"tap1"}}
 	type line struct {
 		Policy    string
 		Endpoints []Applied
@@ -223,7 +227,7 @@ func TestPolicies(t *testing.T) {
 		got = append(got, line{s.Policy.ID.String(), s.Endpoints, len(s.Notes)})
 	}
 	if diff := cmp.Diff([]line{
-		{"GlobalNetworkPolicy all", []Applied{pod, host}, 1}, {"NetworkPolicy prod/idle", nil, 0}, {"NetworkPolicy prod/web", []Applied{pod}, 0},
+		{"GlobalNetworkPolicy all", []Applied{pod, host}, 1}, {"GlobalNetworkPolicy exit", []Applied{exit}, 0}, {"NetworkPolicy prod/idle", nil, 0}, {"NetworkPolicy prod/web", []Applied{pod}, 0},
 	}, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ type Status struct {
 type Applied struct {
 	Endpoint   string   // "namespace/name" of a pod, the name of a host endpoint
 	Host       bool     // it is a host endpoint
-	Interfaces []string // in VPP; none: not found yet. Of a host endpoint all that lead out of the node or to it
+	Interfaces []string // in VPP; none: not found yet. Of a host endpoint all that lead out of the node or to it, and pods' if it judges what leaves
 }
 
 // Policies lists every policy there is, sorted by kind, namespace and name.
@@ -68,11 +69,31 @@ func (p *Processor) applied() map[ruleList][]Applied {
 	}
 	for name, h := range p.told.hosts {
 		add(Applied{Endpoint: name, Host: true, Interfaces: hosts}, h.Tiers, h.ForwardTiers, h.UntrackedTiers, h.PreDnatTiers)
+		for key := range exitsOf(h) { // judged where pods send, too
+			list := out[key]
+			list[len(list)-1].Interfaces = slices.Concat(hosts, p.podInterfaces())
+		}
 	}
 	for _, list := range out {
 		slices.SortFunc(list, func(a, b Applied) int { return cmp.Compare(a.Endpoint, b.Endpoint) })
 	}
 	return out
+}
+
+// exitsOf are the policies on what a host endpoint passes on that leaves by it.
+func exitsOf(h *felix.HostEndpoint) map[ruleList]bool {
+	out := map[ruleList]bool{}
+	for _, tier := range h.ForwardTiers {
+		for _, name := range tier.EgressPolicies {
+			out[ruleList{tier.Name, name}] = true
+		}
+	}
+	return out
+}
+
+// podInterfaces are those of all local pods, sorted.
+func (p *Processor) podInterfaces() []string {
+	return slices.Compact(slices.Sorted(maps.Values(p.node.Interfaces)))
 }
 
 // interfacesOf are the interfaces of a local pod, "namespace/name".
