@@ -357,3 +357,76 @@ func TestAgentFollowsARealTypha(t *testing.T) {
 		t.Errorf("-manifests +Typha:\n%s", d)
 	}
 }
+
+// Whatever the stories of the scenarios are made of is written so that Calico takes it and writes it again as it was: nothing is
+// dropped by its validation, and no byte is lost on the way through its own types.
+func TestStoriesThroughARealTypha(t *testing.T) {
+	stories, err := filepath.Glob("../test/scenario/testdata/*.txtar")
+	if err != nil || len(stories) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	server := startTypha(t)
+	server.Send(`{"status":"in-sync"}`)
+	f := follow(t, typha.Config{Addrs: []string{server.addr()}})
+	f.until(func() bool { return f.synced > 0 })
+	want, count := map[string]string{}, 0
+	put := func(list []datastore.KV) {
+		for _, kv := range list {
+			if strings.HasPrefix(kv.Key, datastore.ServiceCIDRPrefix) {
+				continue
+			}
+			server.put(kv.Key, string(kv.Value))
+			want[kv.Key] = string(kv.Value)
+		}
+	}
+	check := func(story string) {
+		t.Helper()
+		const mark = "/calico/v1/config/Story"
+		server.put(mark, story)
+		f.until(func() bool { return f.values[mark] == story })
+		for key, value := range want {
+			if have, ok := f.values[key]; !ok {
+				t.Errorf("%s: Calico drops\n%s\n  %s", story, key, value)
+			} else if have != value {
+				t.Errorf("%s: Calico writes\n%s\n  %s\nwhere we wrote\n  %s", story, key, have, value)
+			}
+		}
+		count += len(want)
+		clear(want)
+	}
+	put(datastore.Builtin())
+	check("no story")
+	for _, file := range stories {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		parts := regexp.MustCompile(`(?m)^-- (\S+\.yaml) --\n`).FindAllSubmatchIndex(text, -1)
+		for _, part := range parts {
+			body := text[part[1]:]
+			if end := regexp.MustCompile(`(?m)^-- \S+ --$`).FindIndex(body); end != nil {
+				body = body[:end[0]]
+			}
+			name := strings.ReplaceAll(string(text[part[2]:part[3]]), "/", "_")
+			if err := os.WriteFile(filepath.Join(dir, name), body, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		err = manifest.New(manifest.Config{Paths: []string{dir, "../test/scenario/testdata/shared"}, Keys: true}).Run(t.Context(), func(e event.Event) {
+			if u, ok := e.(*event.Update); ok {
+				for _, c := range u.Changes {
+					list, _ := c.Keys.([]datastore.KV)
+					put(list)
+				}
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(filepath.Base(file))
+	}
+	if count < 1500 {
+		t.Errorf("only %d keys", count)
+	}
+}
