@@ -130,7 +130,26 @@ type DriverStatus struct {
 	Endpoints []FelixEndpoint `json:"endpoints,omitempty"`
 }
 
-func driverStatus(st *felix.SupervisorStatus) *DriverStatus {
+// driverStatus adds how it stands with the driver. While it was not told everything, the agent is not well.
+func (p *parts) driverStatus(out *Status) {
+	if p.cfg.Driver == nil {
+		return
+	}
+	st := p.cfg.Driver.Status()
+	out.Driver = shownDriver(st)
+	if st.PID != 0 && st.InSync {
+		return
+	}
+	out.InSync, out.Healthy = false, false
+	if out.Waiting == "" {
+		out.Waiting = "the dataplane driver"
+		if st.PID == 0 && st.Trouble != "" {
+			out.Waiting += ": " + st.Trouble
+		}
+	}
+}
+
+func shownDriver(st *felix.SupervisorStatus) *DriverStatus {
 	out := &DriverStatus{
 		Path: st.Path, PID: st.PID, Starts: st.Starts, InSync: st.InSync, Behind: st.Behind, Sequence: st.Sequence, Alive: st.Alive, Trouble: st.Trouble,
 	}

@@ -113,6 +113,24 @@ func TestDrivenStatus(t *testing.T) {
 	}
 }
 
+// Without its driver an agent is not well, and says why.
+func TestAgentWithoutItsDriver(t *testing.T) {
+	p := &parts{cfg: Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{Path: "/opt/driver"})}}
+	st := &Status{InSync: true, Healthy: true}
+	p.driverStatus(st)
+	if st.InSync || st.Healthy || st.Waiting != "the dataplane driver" || st.Driver == nil || st.Driver.Path != "/opt/driver" {
+		t.Errorf("%+v", st)
+	}
+	st = &Status{Waiting: "source kube"}
+	if p.driverStatus(st); st.Waiting != "source kube" {
+		t.Errorf("it waits for %s", st.Waiting)
+	}
+	st = &Status{InSync: true, Healthy: true}
+	if (&parts{}).driverStatus(st); !st.InSync || !st.Healthy || st.Driver != nil {
+		t.Errorf("an agent that enforces policies itself: %+v", st)
+	}
+}
+
 // Two agents at one VPP have no kind of values in common that either would sweep up.
 func TestKindsOfTwoAgents(t *testing.T) {
 	names := func(cfg Config) (out []string) {

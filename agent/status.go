@@ -154,6 +154,7 @@ func (p *parts) status() *Status {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
 	out.Waiting = waiting(&st)
+	p.driverStatus(out)
 	p.values.Each(func(_ string, msg proto.Message) {
 		if d, ok := msg.(*nat.DNat44); ok {
 			out.Mappings += len(d.StMappings)
@@ -161,9 +162,6 @@ func (p *parts) status() *Status {
 	})
 	if p.session != nil {
 		out.Felix = p.session.status()
-	}
-	if p.cfg.Driver != nil {
-		out.Driver = driverStatus(p.cfg.Driver.Status())
 	}
 	p.objects(out, &st)
 	return out
