@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// TestCalcIsFelix pipes the states of Felix's own tests through the command, with the flags each of them was recorded with, and
+// wants at each flush the dataplane that Felix v3.31.0 made.
+func TestCalcIsFelix(t *testing.T) {
+	f, err := os.Open(filepath.Join("..", "..", "datastore", "testdata", "felix-calc.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lists []struct {
+		Name             string
+		UseNodeResources bool
+		RouteSource      string
+		Steps            []struct{ KVs, Messages []json.RawMessage }
+	}
+	if err := json.NewDecoder(z).Decode(&lists); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lists {
+		in := bytes.NewBufferString(`{"status":"in-sync"}` + "\n")
+		var want, got [][]string
+		m := mirror.New()
+		take := func(text []byte) bool {
+			msg := &pb.ToDataplane{}
+			if protojson.Unmarshal(text, msg) != nil {
+				return false
+			}
+			m.Apply([]*pb.ToDataplane{msg}, false)
+			return true
+		}
+		for _, step := range l.Steps {
+			for _, kv := range step.KVs {
+				if err := json.Compact(in, kv); err != nil {
+					t.Fatal(err)
+				}
+				in.WriteByte('\n')
+			}
+			in.WriteString(`{"flush":true}` + "\n")
+			for _, text := range step.Messages {
+				take(text)
+			}
+			want = append(want, m.Dump())
+		}
+		args := []string{"calc", "--hostname", "localhostname", "--route-source", l.RouteSource}
+		if l.UseNodeResources {
+			args = append(args, "--use-node-resources")
+		}
+		var out bytes.Buffer
+		root := newRoot()
+		root.SetArgs(args)
+		root.SetIn(in)
+		root.SetOut(&out)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		m = mirror.New()
+		for scan := bufio.NewScanner(&out); scan.Scan(); {
+			switch text := scan.Text(); {
+			case text == `{"flushed":true}`:
+				got = append(got, m.Dump())
+			case !take(scan.Bytes()):
+				t.Errorf("%s: %s", l.Name, text)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-Felix +calc):\n%s", l.Name, diff)
+		}
+	}
+	if len(lists) != 37 {
+		t.Errorf("%d lists", len(lists))
+	}
+}
