@@ -1,6 +1,7 @@
 package typha
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/selector"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -80,6 +82,39 @@ func (t *translator) policy(key string, u datastore.Update, said event.Change) [
 		said.Object = p
 	}
 	return t.put(key, id.Ref(), said)
+}
+
+// checkSelectors holds the selectors of a policy, or of a profile's rules, to the language: one that is not understood is a value
+// that does not parse, as it is for Felix.
+func checkSelectors(key string, value any) error {
+	check := func(field, text string) error {
+		if text == "" {
+			return nil
+		}
+		if _, err := selector.Parse(text); err != nil {
+			return &datastore.Error{Key: key, Field: field, Reason: "is no " + err.Error()} // "selector: expected …"
+		}
+		return nil
+	}
+	rules := func(field string, list []model.Rule) (err error) {
+		for i := range list {
+			for _, p := range []struct {
+				end  string
+				peer *model.Peer
+			}{{"src", &list[i].Source}, {"dst", &list[i].Destination}} {
+				at := fmt.Sprintf("%s[%d].", field, i)
+				err = cmp.Or(err, check(at+p.end+"_selector", p.peer.Selector), check(at+"!"+p.end+"_selector", p.peer.NotSelector))
+			}
+		}
+		return err
+	}
+	switch v := value.(type) {
+	case *model.Policy:
+		return cmp.Or(check("selector", v.Selector), rules("inbound_rules", v.InboundRules), rules("outbound_rules", v.OutboundRules))
+	case *model.ProfileRules:
+		return cmp.Or(rules("inbound_rules", v.Inbound), rules("outbound_rules", v.Outbound))
+	}
+	return nil
 }
 
 func number(direction string, rules []model.Rule) {

@@ -88,7 +88,11 @@ func readKV(kv *wire.KV) reading {
 	}
 	r := reading{update: datastore.Update{Key: k}}
 	if k.Kind != datastore.KeyResource {
-		r.update, r.said.Err = datastore.Decode(kv.Key, value)
+		if r.update, r.said.Err = datastore.Decode(kv.Key, value); r.said.Err == nil {
+			if r.said.Err = checkSelectors(kv.Key, r.update.Value); r.said.Err != nil {
+				r.update.Value = nil
+			}
+		}
 		return r
 	}
 	switch { // Decode has of these what Felix needs

@@ -154,6 +154,16 @@ func TestTranslate(t *testing.T) {
 			[]string{`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: inbound_rules[0].src_nets[0]: "x" is not a network`},
 		},
 		{
+			"policies whose selectors are none", []string{
+				policies + `prod%2fknp.default.web {"selector":"((("}`,
+				policies + `prod%2fknp.default.web {"selector":"all()","outbound_rules":[{},{"!dst_selector":"a ="}]}`,
+			},
+			[]string{
+				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: selector: is no selector: expected a label key, has(), all(), global(), ! or ( at offset 3 of "((("`,
+				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: outbound_rules[1].!dst_selector: is no selector: expected an operator behind label key "a" at offset 2 of "a ="`,
+			},
+		},
+		{
 			"a tier, sets, a host endpoint that moves",
 			[]string{
 				`/calico/v1/policy/tier/sec/metadata {"order":10,"defaultAction":"Pass"}`,
