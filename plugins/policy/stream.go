@@ -396,8 +396,19 @@ func (s *stream) frontends(n *enforce.Node) {
 	for _, list := range s.services {
 		n.Frontends = append(n.Frontends, list...)
 	}
-	slices.SortFunc(n.Frontends, netip.Prefix.Compare)
-	n.Frontends = slices.Compact(n.Frontends)
+	n.Frontends = widest(n.Frontends)
+}
+
+// widest sorts prefixes and leaves out those that lie in others.
+func widest(list []netip.Prefix) []netip.Prefix {
+	slices.SortFunc(list, netip.Prefix.Compare) // what holds others is before them
+	out := list[:0]
+	for _, p := range list {
+		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 func sortedNets(set map[netip.Prefix]struct{}) []netip.Prefix {

@@ -303,3 +303,13 @@ type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) Close() error                { return nil }
+
+func TestWidest(t *testing.T) {
+	var list []netip.Prefix
+	for _, text := range []string{"10.96.0.10/32", "fd00::1/128", "10.96.0.0/16", "10.97.0.1/32", "10.96.0.0/16", "10.96.0.0/24", "fd00::/64", "9.0.0.0/8", "10.96.0.1/32"} {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	if got, want := fmt.Sprint(widest(list)), "[9.0.0.0/8 10.96.0.0/16 10.97.0.1/32 fd00::/64]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
