@@ -26,16 +26,19 @@ type story struct {
 }
 
 // newStory has a Typha that knows the namespace prod, and a driver that is not yet started.
-func newStory(t *testing.T) *story {
+func newStory(t *testing.T) *story { t.Helper(); return newStoryOf(t, newSimulated(t), "") }
+
+// newStoryOf is one of a given VPP, with more in the driver's configuration.
+func newStoryOf(t *testing.T, v *simulated, more string) *story {
 	t.Helper()
 	dir := t.TempDir()
 	s := &story{
-		stage: newStage(t), vpp: newSimulated(t), driver: filepath.Join(dir, "contiv-felix-driver"),
+		stage: newStage(t), vpp: v, driver: filepath.Join(dir, "contiv-felix-driver"),
 		config: filepath.Join(dir, "driver.yaml"), socket: filepath.Join(dir, "status.sock"),
 	}
 	file := fmt.Sprintf("node: %s\nvpp: {socket: %s}\ninterfaces: {uplink: %s, overlay: %s, host: %s}\n"+
-		"statusSocket: %s\nlisten: none\njournal: none\nlog: {level: debug}\n",
-		node1, s.vpp.socket, cni.Uplink, cni.Overlay, cni.Host, s.socket)
+		"statusSocket: %s\nlisten: none\njournal: none\nlog: {level: debug}\n%s",
+		node1, s.vpp.socket, cni.Uplink, cni.Overlay, cni.Host, s.socket, more)
 	if err := os.WriteFile(s.config, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}

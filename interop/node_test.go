@@ -27,7 +27,16 @@ type simulated struct {
 	port   uint16 // of the next packet's sender, so that none meets another's session
 }
 
+// newSimulated is a node with an address and a prefix for pods.
 func newSimulated(t *testing.T) *simulated {
+	t.Helper()
+	v := newBare(t)
+	v.apply(&model.Node{Name: node1, InternalIPs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")}})
+	return v
+}
+
+// newBare is a node nothing is known of.
+func newBare(t *testing.T) *simulated {
 	t.Helper()
 	v := &simulated{
 		t: t, VPP: sim.New(sim.Config{PuntLocal: true}), socket: filepath.Join(t.TempDir(), "vpp.sock"),
@@ -48,7 +57,6 @@ func newSimulated(t *testing.T) *simulated {
 		v.Close()
 	})
 	v.cni = cni.New(v.VPP, node1)
-	v.apply(&model.Node{Name: node1, InternalIPs: []netip.Addr{netip.MustParseAddr("192.168.0.1")}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")}})
 	return v
 }
 
