@@ -43,10 +43,7 @@ func (r *Renderer) list(i *iface) {
 		r.noteShared(i)
 	case in.open && out.open && len(i.groups) == 0:
 	default:
-		fits := true
-		if now, fits = r.shorten(lists{r.direction(i, out, nil), r.direction(i, in, i.groups)}); !fits {
-			now = r.tooLong(i)
-		}
+		now = r.shorten(i.name, lists{r.direction(i, out, nil), r.direction(i, in, i.groups)})
 	}
 	r.enlist(i.name, now)
 }

@@ -14,13 +14,29 @@ type pack struct {
 	members []string
 }
 
-// shorten joins tables of lists that are too long. It tells whether they fit then.
-func (r *Renderer) shorten(l lists) (lists, bool) {
-	if len(l.in)+len(l.out) <= r.cfg.maxACLs() {
-		return l, true
+// shorten joins tables of lists that are too long: neighbours that do alike, or else all of a direction but the last, which decides
+// everything.
+func (r *Renderer) shorten(name string, l lists) lists {
+	most := r.cfg.maxACLs()
+	if len(l.in)+len(l.out) <= most {
+		return l
 	}
-	l = lists{r.packed(l.in), r.packed(l.out)}
-	return l, len(l.in)+len(l.out) <= r.cfg.maxACLs()
+	out := lists{r.packed(l.in), r.packed(l.out)}
+	if len(out.in)+len(out.out) > most && len(out.in) >= len(out.out) {
+		out.in = r.whole("in-", name, l.in)
+	}
+	if len(out.in)+len(out.out) > most {
+		out.out = r.whole("out-", name, l.out)
+	}
+	if len(out.in)+len(out.out) > most {
+		out.in = r.whole("in-", name, l.in)
+	}
+	return out
+}
+
+func (r *Renderer) whole(direction, name string, list []place) []place {
+	last := len(list) - 1
+	return []place{r.join("whole-"+direction+nameOf(name), list[:last]), list[last]}
 }
 
 // packed joins neighbours that all permit or all deny.
@@ -106,16 +122,6 @@ func (r *Renderer) repack() {
 		r.unpack(name)
 		delete(r.fixed, name)
 	}
-}
-
-// tooLong is what an interface gets whose lists do not fit even so: nothing passes.
-func (r *Renderer) tooLong(i *iface) lists {
-	var notes []model.Note
-	for _, w := range i.work {
-		notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make more access lists than an interface can have: it is isolated", Refused: true})
-	}
-	r.notes.set("interface\x00"+i.name, notes)
-	return r.isolated()
 }
 
 func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }
