@@ -356,6 +356,11 @@ func TestAgentFollowsARealTypha(t *testing.T) {
 	if d := cmp.Diff(want, have); d != "" {
 		t.Errorf("-manifests +Typha:\n%s", d)
 	}
+	between := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	start(t, "fanout", exec.Command(product(t), "fanout", "--upstream", server.addr(), "--listen", between, "--metrics", ""))
+	if d := cmp.Diff(want, said("--source", "typha", "--typha-addr", between)); d != "" {
+		t.Errorf("-manifests +our fan-out server behind Typha:\n%s", d)
+	}
 }
 
 // Whatever the stories of the scenarios are made of is written so that Calico takes it and writes it again as it was: nothing is
