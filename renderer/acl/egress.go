@@ -3,6 +3,7 @@ package acl
 import (
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -50,6 +51,7 @@ type judged struct {
 	remote  []*segment   // the program for these, where packets leave for anywhere but a local pod
 	last    bool         // remote comes last, and so need not name sources where it allows
 	clauses int          // how many it has
+	blind   bool         // it judges all sources' addresses alike
 	sets    []string     // of destinations, one for each time it is named
 }
 
@@ -100,6 +102,7 @@ func (r *Renderer) judge() {
 			r.fixTable(r.residueTable(g))
 		}
 	}
+	clear(r.near)
 	clear(r.dirty.judged)
 	clear(r.dirty.targets)
 	clear(r.dirty.regroup)
@@ -224,11 +227,11 @@ func (r *Renderer) residue(j *judged, i *iface) *residue {
 	if len(targets) == 0 || j.p.free { // exits do not speak of local pods
 		return nil
 	}
-	free := j.p.looksAtNoSource()
 	froms := []netip.Addr{{}}
-	if !free {
+	if !j.blind {
 		froms = j.sources
 	}
+	near := slices.Values(r.nearOf(j.p))
 	res := &residue{}
 	for _, src := range froms {
 		var denied []rect
@@ -236,7 +239,7 @@ func (r *Renderer) residue(j *judged, i *iface) *residue {
 			if src.IsValid() && familyOf(src) != familyOf(dst) {
 				continue
 			}
-			denied = append(denied, r.denies(j.p, src, dst)...)
+			denied = append(denied, r.denies(near, src, dst)...)
 		}
 		if len(denied) > 0 {
 			res.lines = append(res.lines, residueLine{src, denied})
@@ -264,8 +267,47 @@ func (p *program) looksAtNoSource() bool {
 	return true
 }
 
-// denies is what a program denies of the TCP and UDP from src (invalid: anybody) to dst.
-func (r *Renderer) denies(p *program, src, dst netip.Addr) []rect {
+// nearOf is the clauses of a program that may match packets to local pods: of a long program they are few. It holds for one
+// round of judging.
+func (r *Renderer) nearOf(p *program) []*clause {
+	if list, ok := r.near[p]; ok {
+		return list
+	}
+	if len(r.near) == 0 {
+		r.pods = r.pods[:0]
+		for _, i := range r.ifaces {
+			r.pods = append(r.pods, i.addrs...)
+		}
+		slices.SortFunc(r.pods, netip.Addr.Compare)
+	}
+	local := func(n netip.Prefix) bool {
+		i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
+		return i < len(r.pods) && n.Contains(r.pods[i])
+	}
+	var list []*clause
+	for c := range p.each {
+		if !slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.nets != nil && !slices.ContainsFunc(m.dst.nets, local) }) {
+			list = append(list, c)
+		}
+	}
+	r.near[p] = list
+	return list
+}
+
+// each is the clauses of a program, in order.
+func (p *program) each(yield func(*clause) bool) {
+	for i := range p.steps {
+		for k := range p.steps[i].clauses {
+			if !yield(&p.steps[i].clauses[k]) {
+				return
+			}
+		}
+	}
+}
+
+// denies is what a program's clauses, or those of them that may match packets to dst, deny of the TCP and UDP from src (invalid:
+// anybody) to dst.
+func (r *Renderer) denies(clauses iter.Seq[*clause], src, dst netip.Addr) []rect {
 	f := familyOf(dst)
 	from, to := []netip.Prefix{f.all()}, []netip.Prefix{netip.PrefixFrom(dst, dst.BitLen())}
 	if src.IsValid() {
@@ -275,23 +317,20 @@ func (r *Renderer) denies(p *program, src, dst netip.Addr) []rect {
 	left := []rect{{proto: protoTCP, sport: allPorts, dport: allPorts}, {proto: protoUDP, sport: allPorts, dport: allPorts}}
 	var denied []rect
 	var atoms []atom
-	for i := range p.steps {
-		for k := range p.steps[i].clauses {
-			c := &p.steps[i].clauses[k]
-			if c.misses(r.sets, to[0]) {
-				continue
-			}
-			atoms = x.expand(atoms[:0], c, f, from, to)
-			for _, a := range atoms {
-				left = cut(left, a, func(hit rect) {
-					if hit.cause = c.cause; c.verb == deny {
-						denied = append(denied, hit)
-					}
-				})
-			}
-			if len(left) == 0 {
-				return denied
-			}
+	for c := range clauses {
+		if c.misses(r.sets, to[0]) {
+			continue
+		}
+		atoms = x.expand(atoms[:0], c, f, from, to)
+		for _, a := range atoms {
+			left = cut(left, a, func(hit rect) {
+				if hit.cause = c.cause; c.verb == deny {
+					denied = append(denied, hit)
+				}
+			})
+		}
+		if len(left) == 0 {
+			break
 		}
 	}
 	return denied
@@ -335,7 +374,7 @@ func cut(left []rect, a atom, hit func(rect)) []rect {
 
 // sign makes a residue's signature.
 func (res *residue) sign() {
-	var b []byte
+	b := make([]byte, 0, 64)
 	for _, l := range res.lines {
 		b = append(b, l.src.AsSlice()...)
 		b = binary.BigEndian.AppendUint32(b, uint32(len(l.rects)))

@@ -280,6 +280,7 @@ func common(old, now *table) *table {
 	}
 	start, end := alike(old.rules, now.rules)
 	out := &table{name: now.name}
+	out.grow(len(now.rules) + len(old.rules) - start - end)
 	out.take(now, 0, start)
 	if had, has := old.between(start, end), now.between(start, end); mixed {
 		out.takeCommonMixed(had, has)

@@ -261,7 +261,7 @@ func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *enforce.Outer, k
 func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *enforce.Cause {
 	denied, ok := known[to.Addr()]
 	if !ok {
-		denied = r.denies(p, src, to.Addr())
+		denied = r.denies(p.each, src, to.Addr())
 		known[to.Addr()] = denied
 	}
 	for _, d := range denied {

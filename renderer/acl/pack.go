@@ -94,6 +94,13 @@ func (r *Renderer) unpack(name string) {
 // packTable writes a pack down.
 func (r *Renderer) packTable(p *pack) *table {
 	t := &table{name: p.name}
+	n := 0
+	for _, m := range p.members {
+		if from := r.lookup(m); from != nil {
+			n += len(from.rules)
+		}
+	}
+	t.grow(n)
 	for _, m := range p.members {
 		if from := r.lookup(m); from != nil {
 			t.take(from, 0, len(from.rules))

@@ -12,7 +12,7 @@ import (
 
 // measure counts what weight is made of. It holds until the program's steps change.
 func (j *judged) measure() {
-	j.clauses, j.sets = 0, nil
+	j.clauses, j.sets, j.blind = 0, nil, j.p.looksAtNoSource()
 	for i := range j.p.steps {
 		for k := range j.p.steps[i].clauses {
 			j.clauses++
@@ -58,7 +58,7 @@ func (r *Renderer) writeRemote(j *judged) {
 	for _, seg := range old {
 		r.drop(seg)
 	}
-	r.dirty.remote = true
+	r.dirty.remote = r.dirty.remote || !slices.Equal(old, j.remote)
 }
 
 // chooseLast picks the program that comes last where packets leave: the one that gains most from it. With exits these come last.
@@ -75,7 +75,7 @@ func (r *Renderer) chooseLast() {
 	}
 	for _, j := range r.judged {
 		if j.last != (j == last) {
-			j.last = j == last
+			j.last, r.dirty.remote = j == last, true
 			r.writeRemote(j)
 		}
 	}

@@ -57,6 +57,8 @@ type Renderer struct {
 	tables   map[string]*table // of segments
 	fixed    map[string]*table // of no segment
 	judged   map[*program]*judged
+	near     map[*program][]*clause // that may match packets to local pods
+	pods     []netip.Addr           // local ones, sorted, while near is made
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
 	remote   map[string]lists     // of interfaces that are no pod's
@@ -121,7 +123,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
-		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, groups: map[string]*residueGroup{},
+		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, near: map[*program][]*clause{}, groups: map[string]*residueGroup{},
 		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
 		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},

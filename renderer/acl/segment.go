@@ -172,6 +172,11 @@ func alike(a, b []atom) (start, end int) {
 	return start, end
 }
 
+// grow makes room for so many rules.
+func (t *table) grow(n int) {
+	t.rules, t.causes = slices.Grow(t.rules, n), slices.Grow(t.causes, n)
+}
+
 // take appends rules of another table.
 func (t *table) take(o *table, from, to int) {
 	t.rules, t.causes = append(t.rules, o.rules[from:to]...), append(t.causes, o.causes[from:to]...)
@@ -348,7 +353,8 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 
 // table writes down the rules of table i, which may be about so many.
 func (s *segment) table(x *expander, name string, i, about int) *table {
-	t := &table{name: name, rules: make([]atom, 0, about), causes: make([]*enforce.Cause, 0, about)}
+	t := &table{name: name}
+	t.grow(about)
 	for j := range s.parts {
 		before := len(t.rules)
 		t.rules = s.appendShare(t.rules, x.sets, &s.parts[j], i)
