@@ -287,3 +287,18 @@ func FuzzEncode(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkEncode is a pod, as an informer has it.
+func BenchmarkEncode(b *testing.B) {
+	u := fromYAML(b, `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: prod, labels: {app: web}}, spec: {nodeName: n1, serviceAccountName: web}, status: {podIP: 10.65.0.2}}`)
+	o, err := typed(u)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if list, err := Encode(o, nil, false); err != nil || len(list) != 1 {
+			b.Fatal(list, err)
+		}
+	}
+}
