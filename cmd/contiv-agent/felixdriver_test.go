@@ -149,7 +149,7 @@ func driverProgram(t *testing.T) (program string, v *sim.VPP, env []string) {
 // Processes come and go, by SIGTERM, by the end of the pipe, and killed: VPP is written to once, and none leaves anything behind.
 func TestFelixDriverProcesses(t *testing.T) {
 	program, v, env := driverProgram(t)
-	cycles := 9
+	cycles := 3
 	if more, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
 		cycles = more
 	}
