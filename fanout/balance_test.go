@@ -1,7 +1,9 @@
 package fanout
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +110,38 @@ func TestServerSheds(t *testing.T) {
 		left := s.all()
 		if len(left) != 11 || left[10].host != "n10" {
 			t.Errorf("%d clients are left, the newest %s; want the first 11", len(left), left[len(left)-1].host)
+		}
+	})
+}
+
+// TestNoHostTwice: who was let go and came back at once is left alone, though it is the newest again.
+func TestNoHostTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := serving(t, Config{Balance: Balance{Count: func() (int, int) { return 2, 8 }}})
+		s.Tell(told(wire.InSync))
+		let := map[string]int{}
+		var attach func(host string)
+		attach = func(host string) {
+			c := connected(t, l, hello(host))
+			go func() {
+				err := c.until(func() bool { return false })
+				if let[host]++; errors.Is(err, io.EOF) && let[host] < 3 {
+					attach(host)
+				}
+			}()
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 8 {
+			attach(fmt.Sprint("n", i))
+		}
+		time.Sleep(60 * time.Second)
+		if len(let) < 2 {
+			t.Errorf("let go: %v", let)
+		}
+		for host, times := range let {
+			if times > 1 {
+				t.Errorf("%s was let go %d times within a minute", host, times)
+			}
 		}
 	})
 }

@@ -320,3 +320,25 @@ func TestDrain(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowSnapshotHoldsNobodyUp: a client that does not read its snapshot keeps its place for a second at most.
+func TestSlowSnapshotHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := serving(t, Config{Snapshots: 1})
+		s.Tell(told(wire.InSync, kv("/k", "v")))
+		synctest.Wait()
+		slow := connected(t, l, hello("slow"))
+		if err := slow.step(); err != nil { // the restart; after the ACK it reads nothing
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		began := time.Now()
+		quick := connected(t, l, hello("quick"))
+		if err := quick.until(func() bool { return quick.status == wire.InSync }); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 2*snapshotLease {
+			t.Errorf("in sync after %s", took)
+		}
+	})
+}

@@ -307,11 +307,22 @@ func TestBadInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	whole := hello.Bytes()
+	beyond := AppendMessage(AppendDefinitions(nil, SyncStatus{}), SyncStatus{InSync})
+	beyond[len(beyond)-4] = 7 // the field's number: it has one
+	element := AppendKV(nil, &KV{Key: "/k"})
+	element[0] = 7 // it has six
+	many := AppendKVs(nil, 200, element)
+	long := AppendKV(nil, &KV{Key: "/k"})
+	long[1] = 100 // bytes of the key: it has two
 	for _, c := range []struct {
 		name string
 		in   []byte
 		want error
 	}{
+		{"a field nobody defined", beyond, ErrMalformed},
+		{"a KV's field nobody defined", AppendKVs(AppendDefinitions(nil, KVs{}), 1, element), ErrMalformed},
+		{"a key longer than the message", AppendKVs(AppendDefinitions(nil, KVs{}), 1, long), ErrMalformed},
+		{"more elements than bytes", append(AppendDefinitions(nil, KVs{}), many...), ErrMalformed},
 		{"nothing", nil, io.EOF},
 		{"half a message", whole[:len(whole)-5], io.ErrUnexpectedEOF},
 		{"half a definition", whole[:20], io.ErrUnexpectedEOF},
