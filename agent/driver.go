@@ -136,7 +136,7 @@ func (p *parts) driverStatus(out *Status) {
 		return
 	}
 	st := p.cfg.Driver.Status()
-	out.Driver = shownDriver(st)
+	out.driver, out.Driver = st, shownDriver(st)
 	if st.PID != 0 && st.InSync {
 		return
 	}

@@ -88,8 +88,8 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 		ref := s.Policy.Ref()
 		known[ref] = true
 		status := policyStatus(s, unwellKeys, notes)
-		if p.cfg.Driver != nil {
-			status = drivenStatus(s, p.cfg.Driver.Status())
+		if out.driver != nil {
+			status = drivenStatus(s, out.driver)
 		}
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
 			status.Reasons = append(status.Reasons, n.Reason)

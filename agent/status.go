@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -36,6 +37,8 @@ type Status struct {
 	Foreign  []string        `json:"foreign,omitempty"` // what others made in VPP; left alone
 	History  []Transaction   `json:"history,omitempty"` // past transactions, oldest first; only if asked for
 	Last     *Transaction    `json:"lastTransaction,omitempty"`
+
+	driver *felix.SupervisorStatus // that Driver and the states of policies were made of; nil: there is no driver
 }
 
 // VPPStatus is the connection to VPP.
