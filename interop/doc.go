@@ -4,6 +4,7 @@
 //	differential_test.go  random changes → the real calculation graph, and ours, in one process
 //	wire_test.go          the same as entries of the datastore → the real graph's frames, and `contiv-agent calc`
 //	driver_test.go        etcd, Typha or our fan-out → a real Felix → our driver → the simulated VPP, and statuses back
+//	twin_test.go          the same objects to an agent alone, and to one under a real Felix
 //	external_test.go      our calculation → a driver written with Felix's own package
 //	fanout_test.go        our fan-out → the real sync client
 //	typha_test.go         the real sync server → our client

@@ -16,7 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// morePolicies are policies of all kinds for the guestbook.
+// morePolicies are policies of all kinds for the guestbook. Host endpoints are not among them: what leads to other nodes'
+// pods an agent alone takes from Nodes, and a Felix tells of it only where it has a pool with a tunnel.
 const morePolicies = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -47,6 +48,38 @@ spec:
   subject: {namespaces: {}}
   egress:
   - {name: telnet, action: Deny, to: [{namespaces: {}}], ports: [{portNumber: {protocol: TCP, port: 23}}]}
+---
+apiVersion: projectcalico.org/v3
+kind: Tier
+metadata: {name: security}
+spec: {order: 50, defaultAction: Pass}
+---
+apiVersion: projectcalico.org/v3
+kind: GlobalNetworkSet
+metadata: {name: bad, labels: {bad: "true"}}
+spec: {nets: [198.51.100.0/24, 203.0.113.7/32, "2001:db8::/32"]}
+---
+apiVersion: projectcalico.org/v3
+kind: GlobalNetworkPolicy
+metadata: {name: security.bad}
+spec:
+  tier: security
+  order: 1
+  selector: all()
+  types: [Ingress, Egress]
+  ingress: [{action: Deny, source: {selector: bad == 'true'}}, {action: Pass}]
+  egress: [{action: Deny, destination: {selector: bad == 'true'}, protocol: TCP}, {action: Pass}]
+---
+apiVersion: projectcalico.org/v3
+kind: NetworkPolicy
+metadata: {name: default.admin, namespace: guestbook}
+spec:
+  tier: default
+  order: 20
+  selector: app == 'client'
+  types: [Ingress, Egress]
+  ingress: [{action: Allow, protocol: ICMP, icmp: {type: 8}}, {action: Deny, protocol: TCP, destination: {notPorts: [22, "8000:9000"]}}]
+  egress: [{action: Allow, protocol: TCP, destination: {services: {name: redis-leader, namespace: guestbook}}}, {action: Allow, notProtocol: TCP}]
 `
 
 // TestFelixOrNot: an agent of ours alone, and one that is the driver of a real Felix behind our fan-out, make the same of
