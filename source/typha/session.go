@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
@@ -79,7 +80,7 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 	}
 	m, err := s.read(s.cfg.HelloWithin)
 	if err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
 			err = errNoHello
 		}
 		return wire.ServerHello{}, err

@@ -198,7 +198,7 @@ func newFleet(t *testing.T, n int, addr string) *fleet {
 		name := nodeName(i)
 		v := sim.New(sim.Config{Seed: 0, PuntLocal: true})
 		f.sims[name], f.names = v, append(f.names, name)
-		src := typha.New(typha.Config{Addrs: []string{addr}, Hostname: name, PauseFrom: 50 * time.Millisecond, PauseTo: time.Second})
+		src := typha.New(typha.Config{Addrs: []string{addr}, Hostname: name, PauseFrom: 20 * time.Millisecond, PauseTo: 300 * time.Millisecond})
 		a, err := agent.New(agent.Config{
 			NodeName: name, Dial: v.Dial, Override: cni.Located(), Logger: slog.New(slog.DiscardHandler),
 			Sources: map[string]agent.Source{typha.Name: plumbed{src, cni.New(v, name)}},
@@ -325,7 +325,7 @@ func TestServerDiesUnderChange(t *testing.T) {
 		}
 	}
 
-	for round := range 4 {
+	for round := range 2 {
 		c.service(3, round%*nodes)
 		if round%2 == 0 {
 			s.kill()
