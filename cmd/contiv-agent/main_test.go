@@ -27,7 +27,7 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:   "testdata",
+		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples+"/../../examples")
 			for _, name := range []string{"ADDR1", "ADDR2"} { // free, but for whoever is faster

@@ -154,7 +154,8 @@ func TestTranslate(t *testing.T) {
 			[]string{`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: inbound_rules[0].src_nets[0]: "x" is not a network`},
 		},
 		{
-			"policies whose selectors are none", []string{
+			"policies whose selectors are none",
+			[]string{
 				policies + `prod%2fknp.default.web {"selector":"((("}`,
 				policies + `prod%2fknp.default.web {"selector":"all()","outbound_rules":[{},{"!dst_selector":"a ="}]}`,
 			},
