@@ -182,15 +182,27 @@ func TestFelixDrivesUs(t *testing.T) {
 		}
 	}
 
-	for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		s.felix.Signal(how)
+	ends := []struct {
+		how string
+		end func()
+	}{
+		{"Felix is killed", func() { s.felix.Signal(syscall.SIGKILL) }},
+		{"Felix is told to end", func() { s.felix.Signal(syscall.SIGTERM) }},
+		{"the driver is killed, and Felix ends itself", func() {
+			for _, pid := range children(s.felix.cmd.Process.Pid, s.driver) {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // gone() tells
+			}
+		}},
+	}
+	for _, e := range ends {
+		e.end()
 		s.gone()
-		goesOn("Felix is gone by " + how.String())
+		goesOn(e.how)
 		s.vpp.ClearLog()
 		since := s.forget()
 		s.run()
 		s.up("web", "client", "other")
-		goesOn("Felix is back after " + how.String())
+		goesOn(e.how + ", and is back")
 		s.never("down", since)
 		if n := s.vpp.Writes(); n != 0 {
 			t.Fatalf("Felix is back, nothing has changed, and VPP was written %d times: %v", n, s.vpp.written())
