@@ -96,12 +96,18 @@ func TestDrivenStatus(t *testing.T) {
 		want   string
 	}{
 		{"up", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}}, "CONFIGURED"},
-		{"behind", felix.SupervisorStatus{InSync: true, Behind: 1, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}},
-			"PENDING the driver was not told everything"},
+		{
+			"behind",
+			felix.SupervisorStatus{InSync: true, Behind: 1, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}},
+			"PENDING the driver was not told everything",
+		},
 		{"one silent", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up}}, "PENDING h: the driver has said nothing of it"},
 		{"one down", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Down, h: felix.Up}}, `PENDING prod/a: the driver says "down"`},
-		{"one in error", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Error, h: "odd"}},
-			`FAILED prod/a: the driver reports an error; h: the driver says "odd"`},
+		{
+			"one in error",
+			felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Error, h: "odd"}},
+			`FAILED prod/a: the driver reports an error; h: the driver says "odd"`,
+		},
 	} {
 		st := drivenStatus(applied, &c.driver)
 		if got := strings.TrimSpace(st.State + " " + strings.Join(st.Reasons, "; ")); got != c.want {

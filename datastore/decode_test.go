@@ -69,7 +69,8 @@ func TestDecode(t *testing.T) {
 		key, value string
 		want       any
 	}{
-		{workload, `{"state":"active","name":"cali1","active_instance_id":"","mac":"EE:ee:EE:ee:EE:ee","profile_ids":["kns.prod"],
+		{
+			workload, `{"state":"active","name":"cali1","active_instance_id":"","mac":"EE:ee:EE:ee:EE:ee","profile_ids":["kns.prod"],
 			"ipv4_nets":["10.65.0.2/32","10.65.0.3"],"ipv6_nets":["fd00::2/128"],"ipv4_nat":[{"int_ip":"10.65.0.2","ext_ip":"1.2.3.4"}],
 			"ipv6_nat":[{"int_ip":"fd00::2","ext_ip":"fd01::2"}],"labels":{"a":"b"},"ipv4_gateway":"10.0.0.1","generate_name":"web-",
 			"ports":[{"name":"http","protocol":"tcp","port":8080},{"name":"dns","protocol":17,"port":53},{"name":"x","protocol":"SCTP","port":9}],
@@ -81,66 +82,95 @@ func TestDecode(t *testing.T) {
 				Ports:               []model.NamedPort{{Name: "http", Protocol: model.TCP, Port: 8080}, {Name: "dns", Protocol: model.UDP, Port: 53}, {Name: "x", Protocol: model.SCTP, Port: 9}},
 				AllowSpoofedSources: nets("8.8.8.0/24"),
 				QoS:                 &model.QoS{Ingress: model.RateLimits{Bandwidth: 1e6}, Egress: model.RateLimits{MaxConnections: 5}, DSCP: 46, HasDSCP: true},
-			}},
+			},
+		},
 		{workload, `{"name":"cali1","mac":null,"labels":null}`, &model.WorkloadEndpoint{ID: wid, Interface: "cali1"}},
-		{host, `{"name":"eth0","expected_ipv4_addrs":["10.0.0.1"],"expected_ipv6_addrs":["fd00::1"],"labels":{"a":"b"},"profile_ids":["p"],
+		{
+			host, `{"name":"eth0","expected_ipv4_addrs":["10.0.0.1"],"expected_ipv6_addrs":["fd00::1"],"labels":{"a":"b"},"profile_ids":["p"],
 			"ports":[{"name":"ssh","protocol":"tcp","port":22}],"qosControls":{"dscp":8}}`,
 			&model.HostEndpoint{
 				ID: model.HostEndpointID{Node: "n1", Name: "h"}, Interface: "eth0", Addrs: []netip.Addr{addr("10.0.0.1"), addr("fd00::1")}, Profiles: []string{"p"},
 				Labels: map[string]string{"a": "b"}, Ports: []model.NamedPort{{Name: "ssh", Protocol: model.TCP, Port: 22}}, QoS: &model.QoS{DSCP: 8, HasDSCP: true},
-			}},
-		{"/calico/v1/netset/prod%2fext", `{"nets":["10.1.2.3/8","fd00::1"],"labels":{"a":"b"},"profile_ids":["kns.prod"]}`,
-			&model.NetworkSet{Name: "prod/ext", Nets: nets("10.0.0.0/8", "fd00::1/128"), Labels: map[string]string{"a": "b"}, Profiles: []string{"kns.prod"}}},
+			},
+		},
+		{
+			"/calico/v1/netset/prod%2fext", `{"nets":["10.1.2.3/8","fd00::1"],"labels":{"a":"b"},"profile_ids":["kns.prod"]}`,
+			&model.NetworkSet{Name: "prod/ext", Nets: nets("10.0.0.0/8", "fd00::1/128"), Labels: map[string]string{"a": "b"}, Profiles: []string{"kns.prod"}},
+		},
 		{"/calico/v1/policy/tier/sec/metadata", `{"order":10,"defaultAction":"Pass"}`, &model.Tier{Name: "sec", Order: model.OrderOf(10), DefaultAction: model.TierPass}},
 		{"/calico/v1/policy/tier/sec/metadata", `{}`, &model.Tier{Name: "sec"}},
-		{"/calico/v1/policy/tier/sec/policy/prod%2fsec.web", wholePolicy,
-			wholePolicyModel(model.PolicyID{Kind: model.KindTieredPolicy, Namespace: "sec", Name: "prod/sec.web"}, "sec")},
-		{"/calico/v1/policy/NetworkPolicy/prod/web", strings.Replace(wholePolicy, `"order"`, `"tier":"sec","order"`, 1),
-			wholePolicyModel(model.PolicyID{Kind: model.KindCalicoNetworkPolicy, Namespace: "prod", Name: "web"}, "sec")},
-		{"/calico/v1/policy/GlobalNetworkPolicy//x", `{"selector":"all()"}`,
-			&model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "x"}, Tier: "default", Selector: "all()"}},
-		{"/calico/v1/policy/profile/kns.prod/rules", `{"inbound_rules":[{"action":"allow"}],"outbound_rules":[{}]}`,
-			&model.ProfileRules{Inbound: []model.Rule{{Action: "allow"}}, Outbound: []model.Rule{{}}}},
+		{
+			"/calico/v1/policy/tier/sec/policy/prod%2fsec.web", wholePolicy,
+			wholePolicyModel(model.PolicyID{Kind: model.KindTieredPolicy, Namespace: "sec", Name: "prod/sec.web"}, "sec"),
+		},
+		{
+			"/calico/v1/policy/NetworkPolicy/prod/web", strings.Replace(wholePolicy, `"order"`, `"tier":"sec","order"`, 1),
+			wholePolicyModel(model.PolicyID{Kind: model.KindCalicoNetworkPolicy, Namespace: "prod", Name: "web"}, "sec"),
+		},
+		{
+			"/calico/v1/policy/GlobalNetworkPolicy//x", `{"selector":"all()"}`,
+			&model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "x"}, Tier: "default", Selector: "all()"},
+		},
+		{
+			"/calico/v1/policy/profile/kns.prod/rules", `{"inbound_rules":[{"action":"allow"}],"outbound_rules":[{}]}`,
+			&model.ProfileRules{Inbound: []model.Rule{{Action: "allow"}}, Outbound: []model.Rule{{}}},
+		},
 		{"/calico/v1/policy/profile/kns.prod/labels", `{"pcns.a":"b"}`, Labels{"pcns.a": "b"}},
 		{resource + "profiles/kns.prod", `{"kind":"Profile","spec":{"labelsToApply":{"pcns.a":"b"},"ingress":[{"action":"Allow"}]}}`, Labels{"pcns.a": "b"}},
 		{resource + "profiles/kns.prod", `{}`, Labels{}},
-		{"/calico/v1/ipam/v4/pool/10.65.0.0-16", `{"cidr":"10.65.0.0/16","ipip":"tunl0","ipip_mode":"crosssubnet","vxlan_mode":"Always","masquerade":true}`,
-			&model.Pool{ID: "10.65.0.0-16", CIDR: nets("10.65.0.0/16")[0], Masquerade: true, IPIPMode: "cross-subnet", VXLANMode: "always"}},
-		{"/calico/ipam/v2/assignment/ipv4/block/10.65.0.0-30", `{"cidr":"10.65.0.0/30","affinity":"host:n1","allocations":[0,null,1,2],"unallocated":[1],
+		{
+			"/calico/v1/ipam/v4/pool/10.65.0.0-16", `{"cidr":"10.65.0.0/16","ipip":"tunl0","ipip_mode":"crosssubnet","vxlan_mode":"Always","masquerade":true}`,
+			&model.Pool{ID: "10.65.0.0-16", CIDR: nets("10.65.0.0/16")[0], Masquerade: true, IPIPMode: "cross-subnet", VXLANMode: "always"},
+		},
+		{
+			"/calico/ipam/v2/assignment/ipv4/block/10.65.0.0-30", `{"cidr":"10.65.0.0/30","affinity":"host:n1","allocations":[0,null,1,2],"unallocated":[1],
 			"attributes":[{"handle_id":"x","secondary":{"node":"n1"}},{"secondary":{"node":"n2"}},{"secondary":null}]}`,
-			&model.Block{CIDR: nets("10.65.0.0/30")[0], Node: "n1", Borrowed: []model.BorrowedAddr{{Addr: addr("10.65.0.2"), Node: "n2"}}}},
+			&model.Block{CIDR: nets("10.65.0.0/30")[0], Node: "n1", Borrowed: []model.BorrowedAddr{{Addr: addr("10.65.0.2"), Node: "n2"}}},
+		},
 		{"/calico/ipam/v2/assignment/ipv6/block/fd00::-126", `{"cidr":"fd00::/126","affinity":null,"allocations":[]}`, &model.Block{CIDR: nets("fd00::/126")[0]}},
 		{"/calico/v1/host/n1/bird_ip", `10.0.0.1`, addr("10.0.0.1")},
 		{"/calico/v1/host/n1/config/X", `y z`, "y z"},
 		{"/calico/v1/config/X", ``, ""},
 		{"/calico/v1/Ready", `true`, true},
 		{"/calico/v1/Ready", `false`, false},
-		{"/calico/v1/host/n1/wireguard", `{"interfaceIPv4Addr":"10.0.0.1","publicKey":"k","interfaceIPv6Addr":"fd00::1","publicKeyV6":"k6"}`,
-			&model.Wireguard{PublicKey: "k", PublicKeyV6: "k6", IPv4: addr("10.0.0.1"), IPv6: addr("fd00::1")}},
-		{resource + "nodes/n1", `{"metadata":{"name":"n1","labels":{"a":"b"}},"spec":{"bgp":{"asNumber":"1.2","ipv4Address":"10.0.0.1/24","ipv6Address":"fd00::1/64",
+		{
+			"/calico/v1/host/n1/wireguard", `{"interfaceIPv4Addr":"10.0.0.1","publicKey":"k","interfaceIPv6Addr":"fd00::1","publicKeyV6":"k6"}`,
+			&model.Wireguard{PublicKey: "k", PublicKeyV6: "k6", IPv4: addr("10.0.0.1"), IPv6: addr("fd00::1")},
+		},
+		{
+			resource + "nodes/n1", `{"metadata":{"name":"n1","labels":{"a":"b"}},"spec":{"bgp":{"asNumber":"1.2","ipv4Address":"10.0.0.1/24","ipv6Address":"fd00::1/64",
 			"ipv4IPIPTunnelAddr":"10.1.0.1"},"ipv4VXLANTunnelAddr":"10.1.0.2","ipv6VXLANTunnelAddr":"fd01::2",
 			"wireguard":{"interfaceIPv4Address":"10.1.0.3","interfaceIPv6Address":"fd01::3"},"addresses":[{"address":"10.0.0.1/24"},{"address":"n1","type":"Hostname"},{"address":"1.2.3.4"}]}}`,
 			&model.Host{
 				Name: "n1", Labels: map[string]string{"a": "b"}, ASNumber: "65538", IPv4: addr("10.0.0.1"), Net4: netip.MustParsePrefix("10.0.0.1/24"),
 				IPv6: addr("fd00::1"), Net6: netip.MustParsePrefix("fd00::1/64"), IPIP: addr("10.1.0.1"), VXLAN4: addr("10.1.0.2"), VXLAN6: addr("fd01::2"),
 				Wireguard4: addr("10.1.0.3"), Wireguard6: addr("fd01::3"), Addrs: []netip.Addr{addr("10.0.0.1"), addr("1.2.3.4")},
-			}},
-		{resource + "nodes/n1", `{"spec":{"bgp":{"asNumber":64512},"addresses":[{"address":"1.2.3.4","type":"ExternalIP"},{"address":"10.0.0.2","type":"InternalIP"},{"address":"fd00::9","type":"ExternalIP"}]}}`,
-			&model.Host{Name: "n1", ASNumber: "64512", IPv4: addr("10.0.0.2"), IPv6: addr("fd00::9"), Addrs: []netip.Addr{addr("1.2.3.4"), addr("10.0.0.2"), addr("fd00::9")}}},
-		{resource + "kubernetesendpointslices/prod/web-x", `{"metadata":{"labels":{"kubernetes.io/service-name":"web"}},"endpoints":[{"addresses":["fd00::5"]}],"ports":[{"name":"http","port":80,"protocol":"TCP"}]}`,
+			},
+		},
+		{
+			resource + "nodes/n1", `{"spec":{"bgp":{"asNumber":64512},"addresses":[{"address":"1.2.3.4","type":"ExternalIP"},{"address":"10.0.0.2","type":"InternalIP"},{"address":"fd00::9","type":"ExternalIP"}]}}`,
+			&model.Host{Name: "n1", ASNumber: "64512", IPv4: addr("10.0.0.2"), IPv6: addr("fd00::9"), Addrs: []netip.Addr{addr("1.2.3.4"), addr("10.0.0.2"), addr("fd00::9")}},
+		},
+		{
+			resource + "kubernetesendpointslices/prod/web-x", `{"metadata":{"labels":{"kubernetes.io/service-name":"web"}},"endpoints":[{"addresses":["fd00::5"]}],"ports":[{"name":"http","port":80,"protocol":"TCP"}]}`,
 			&model.EndpointSlice{
 				ID: model.SliceID{Namespace: "prod", Name: "web-x"}, Service: model.ServiceID{Namespace: "prod", Name: "web"}, IPv6: true,
 				Ports: []model.EndpointPort{{Name: "http", Protocol: model.TCP, Port: 80}}, Endpoints: []model.Endpoint{{Addr: addr("fd00::5"), Ready: true, Serving: true}},
-			}},
+			},
+		},
 		{resource + "kubernetesendpointslices/prod/names", `{"addressType":"FQDN","endpoints":[{"addresses":["example.org"]}]}`, nil},
-		{resource + "kubernetesservice/prod/web", `{"spec":{"clusterIPs":["10.96.0.1"],"clusterIP":"10.96.0.1","ports":[{"port":80,"protocol":"TCP"}],"selector":{"a":"b"}}}`,
-			&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: []netip.Addr{addr("10.96.0.1")}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}}},
-		{resource + "bgpconfigurations/default", `{"spec":{"serviceClusterIPs":[{"cidr":"10.96.0.0/16"}],"serviceExternalIPs":[{"cidr":"1.2.3.0/24"}],
+		{
+			resource + "kubernetesservice/prod/web", `{"spec":{"clusterIPs":["10.96.0.1"],"clusterIP":"10.96.0.1","ports":[{"port":80,"protocol":"TCP"}],"selector":{"a":"b"}}}`,
+			&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: []netip.Addr{addr("10.96.0.1")}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}}},
+		},
+		{
+			resource + "bgpconfigurations/default", `{"spec":{"serviceClusterIPs":[{"cidr":"10.96.0.0/16"}],"serviceExternalIPs":[{"cidr":"1.2.3.0/24"}],
 			"serviceLoadBalancerIPs":[{"cidr":"1.2.4.0/24"}],"localWorkloadPeeringIPV4":"10.0.0.1","localWorkloadPeeringIPV6":"fd00::1"}}`,
 			&model.BGPConfig{
 				ServiceClusterIPs: nets("10.96.0.0/16"), ServiceExternalIPs: nets("1.2.3.0/24"), ServiceLoadBalancerIPs: nets("1.2.4.0/24"),
 				WorkloadPeering4: addr("10.0.0.1"), WorkloadPeering6: addr("fd00::1"),
-			}},
+			},
+		},
 	} {
 		u, err := Decode(c.key, []byte(c.value))
 		if err != nil {
