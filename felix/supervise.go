@@ -166,6 +166,7 @@ type keeper struct {
 	next     time.Duration // how long that is to last, if the driver ends early
 	child    *child        // nil: none runs
 	stopping bool
+	onTheWay int       // messages of the round the driver is taking
 	synced   time.Time // since when the child knows everything; zero: it does not
 	now      SupervisorStatus
 }
@@ -227,7 +228,7 @@ func (k *keeper) tell() {
 	if len(round) == 0 {
 		return
 	}
-	k.child.idle = false
+	k.child.idle, k.onTheWay = false, len(round)
 	k.child.rounds <- round // it has room for one
 }
 
@@ -262,7 +263,7 @@ func (k *keeper) ended(why error) {
 		k.pause.Reset(k.now.Pause)
 	}
 	k.next = min(max(2*k.next, k.cfg.MinPause), k.cfg.MaxPause)
-	k.now.PID, k.now.Trouble, k.synced = 0, why.Error(), time.Time{}
+	k.now.PID, k.now.Trouble, k.synced, k.onTheWay = 0, why.Error(), time.Time{}, 0
 	k.now.Endpoints, k.now.Alive, k.now.Uptime = map[EndpointID]Health{}, "", 0
 }
 
@@ -273,7 +274,7 @@ func (k *keeper) take(ev childEvent) {
 		k.child = nil
 		k.ended(ev.gone)
 	case ev.written > 0:
-		k.child.idle = true
+		k.child.idle, k.onTheWay = true, 0
 		k.now.Sequence += ev.written
 		if k.ledger.toldInSync && k.synced.IsZero() {
 			k.synced = k.cfg.Now()
@@ -321,7 +322,7 @@ func workloadOf(id *pb.WorkloadEndpointID) EndpointID {
 
 // report makes the state visible.
 func (k *keeper) report() {
-	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.behind()
+	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.behind()+k.onTheWay
 	now := k.now
 	k.publish(&now)
 	if k.child != nil && k.child.idle && !k.ledger.due() {
