@@ -21,6 +21,7 @@ import (
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/syncersv1/updateprocessors"
 	"github.com/projectcalico/calico/libcalico-go/lib/backend/watchersyncer"
 	static "github.com/projectcalico/calico/libcalico-go/lib/resources"
+	validator "github.com/projectcalico/calico/libcalico-go/lib/validator/v3"
 	"github.com/sirupsen/logrus"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -32,6 +33,7 @@ import (
 	admin "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 
 	"github.com/contiv-agent/contiv-agent/datastore"
+	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
 // vector is one kind of object: how to make a random one, and what Calico makes of it.
@@ -223,14 +225,7 @@ func (v *vector) calicoLines(t *testing.T, o runtime.Object) (out []string) {
 func (v *vector) ourLines(t *testing.T, kind string, o runtime.Object) []string {
 	t.Helper()
 	kind, _, _ = strings.Cut(kind, ".")
-	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, &u.Object); err != nil {
-		t.Fatal(err)
-	}
+	u := untyped(t, o)
 	u.SetKind(kind)
 	given, forms := o, 2
 	switch {
@@ -248,7 +243,7 @@ func (v *vector) ourLines(t *testing.T, kind string, o runtime.Object) []string 
 	for i := range forms {
 		list, err := datastore.Encode(given, nil, false)
 		if err != nil {
-			t.Fatalf("ours: %v\n%s", err, text)
+			t.Fatalf("ours: %v\n%v", err, u.Object)
 		}
 		var lines []string
 		for _, kv := range list {
@@ -256,7 +251,7 @@ func (v *vector) ourLines(t *testing.T, kind string, o runtime.Object) []string 
 		}
 		if i > 0 {
 			if d := cmp.Diff(out, lines); d != "" {
-				t.Fatalf("typed (-) and untyped (+) differ:\n%s\n%s", d, text)
+				t.Fatalf("typed (-) and untyped (+) differ:\n%s\n%v", d, u.Object)
 			}
 		}
 		out, given = lines, u
@@ -286,6 +281,47 @@ func TestVectors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What Calico's own validation accepts we do not refuse, so that it is never written as what is left of a refused object.
+func TestAcceptedByCalico(t *testing.T) {
+	logrus.SetLevel(logrus.FatalLevel)
+	accepted := 0
+	for kind, v := range vectors() {
+		if _, extra := datastore.Extra(apiv3.Group, "v3", kind, ""); !strings.HasPrefix(v.group, "crd.") || extra ||
+			kind == libapiv3.KindIPAMBlock || kind == apiv3.KindStagedKubernetesNetworkPolicy { // the last is Kubernetes' to judge
+			continue
+		}
+		for seed := range uint64(1000) {
+			o := v.make(&objects{world: newWorld(seed), uids: rand.New(rand.NewPCG(seed, 2))})
+			if validator.Validate(o) != nil {
+				continue
+			}
+			accepted++
+			u := untyped(t, o)
+			u.SetKind(strings.TrimSuffix(kind, ".v3"))
+			u.SetAPIVersion(apiv3.GroupVersionCurrent)
+			if _, err := convert.Object(u); err != nil && !convert.Unsupported(err) {
+				t.Errorf("%s %d: %v", kind, seed, err)
+			}
+		}
+	}
+	if accepted < 2000 {
+		t.Errorf("Calico accepted only %d objects", accepted)
+	}
+}
+
+func untyped(t *testing.T, o runtime.Object) *unstructured.Unstructured {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 // What is there without objects is what Calico has: the profile that allows, and the flag.
