@@ -95,10 +95,13 @@ func TestFanoutOfObjects(t *testing.T) {
 		&event.SyncStatus{Source: "a", Status: event.ResyncInProgress},
 		&event.Update{Source: "a", Changes: []event.Change{
 			put("1", resource+"nodes/n1", "/calico/v1/host/n1/bird_ip"), put("2", resource+"bgppeers/p"), put("3", tieredKey),
-			put("4", resource+"nodes/n4"), {Ref: ref("5"), Err: errors.New("refused")},
+			put("4", resource+"nodes/n4"),
+			{Ref: ref("5"), Err: errors.New("refused")},
 		}},
 		&event.Update{Source: "a", Changes: []event.Change{
-			put("1", resource+"nodes/n1"), {Ref: ref("4")}, put("2"), put("6", resource+"nodes/n6"),
+			put("1", resource+"nodes/n1"),
+			{Ref: ref("4")},
+			put("2"), put("6", resource+"nodes/n6"),
 			{Ref: ref("6"), Err: errors.New("does not parse any more")},
 		}},
 		&event.SyncStatus{Source: "a", Status: event.InSync},

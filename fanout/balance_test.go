@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,22 +120,32 @@ func TestNoHostTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Balance: Balance{Count: func() (int, int) { return 2, 8 }}})
 		s.Tell(told(wire.InSync))
+		var mu sync.Mutex
 		let := map[string]int{}
-		var attach func(host string)
-		attach = func(host string) {
-			c := connected(t, l, hello(host))
+		for i := range 8 {
+			host := fmt.Sprint("n", i)
+			first := connected(t, l, hello(host))
 			go func() {
-				err := c.until(func() bool { return false })
-				if let[host]++; errors.Is(err, io.EOF) && let[host] < 3 {
-					attach(host)
+				for c := first; ; {
+					err := c.until(func() bool { return false })
+					conn, refused := l.dial()
+					if !errors.Is(err, io.EOF) || refused != nil {
+						return // the test is over
+					}
+					mu.Lock()
+					let[host]++
+					mu.Unlock()
+					defer conn.Close()
+					if c = newClient(conn); c.shake(hello(host)) != nil {
+						return
+					}
 				}
 			}()
 			time.Sleep(time.Millisecond)
 		}
-		for i := range 8 {
-			attach(fmt.Sprint("n", i))
-		}
 		time.Sleep(60 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(let) < 2 {
 			t.Errorf("let go: %v", let)
 		}

@@ -20,12 +20,11 @@ type client struct {
 	br     *bufio.Reader
 	server wire.ServerHello
 
-	keys    map[string]string
-	kinds   map[wire.UpdateType]int
-	deletes int
-	status  wire.Status
-	mute    bool // never pongs
-	onKVs   func([]wire.KV)
+	keys   map[string]string
+	kinds  map[wire.UpdateType]int
+	status wire.Status
+	mute   bool // never pongs
+	onKVs  func([]wire.KV)
 }
 
 func newClient(conn net.Conn) *client {

@@ -84,8 +84,14 @@ func (c *Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"BatchEvery", c.BatchEvery}, {"PingEvery", c.PingEvery}, {"PongWithin", c.PongWithin}, {"HelloWithin", c.HelloWithin},
-		{"WriteWithin", c.WriteWithin}, {"MaxBehind", c.MaxBehind}, {"Grace", c.Grace}, {"Drain", c.Drain},
+		{"BatchEvery", c.BatchEvery},
+		{"PingEvery", c.PingEvery},
+		{"PongWithin", c.PongWithin},
+		{"HelloWithin", c.HelloWithin},
+		{"WriteWithin", c.WriteWithin},
+		{"MaxBehind", c.MaxBehind},
+		{"Grace", c.Grace},
+		{"Drain", c.Drain},
 	} {
 		if d.value < 0 {
 			errs = append(errs, fmt.Errorf("%s: %s is negative", d.name, d.value))

@@ -95,7 +95,7 @@ func (c *conn) stream(from *crumb) error {
 	}()
 	err := c.readPongs()
 	c.closeBecause("")
-	if werr := <-wrote; werr != nil && (err == nil || errors.Is(err, net.ErrClosed)) {
+	if werr := <-wrote; werr != nil && errors.Is(err, net.ErrClosed) {
 		err = werr
 	}
 	return err
@@ -308,7 +308,8 @@ func (c *conn) ping() error {
 	return c.send("changes", [][]byte{b})
 }
 
-// readPongs reads what the client says after the snapshot: as many pongs as it was pinged, and nothing else.
+// readPongs reads what the client says after the snapshot: as many pongs as it was pinged, and nothing else. It ends with an
+// error.
 func (c *conn) readPongs() error {
 	for {
 		m, err := c.dec.Decode()

@@ -47,8 +47,13 @@ func (k kind) fields() []field {
 	switch k {
 	case kindClientHello:
 		return []field{
-			{"Hostname", idString}, {"Info", idString}, {"Version", idString}, {"SyncerType", idString},
-			{"SupportsDecoderRestart", idBool}, {"SupportedCompressionAlgorithms", idStrings}, {"ClientConnID", idUint},
+			{"Hostname", idString},
+			{"Info", idString},
+			{"Version", idString},
+			{"SyncerType", idString},
+			{"SupportsDecoderRestart", idBool},
+			{"SupportedCompressionAlgorithms", idStrings},
+			{"ClientConnID", idUint},
 			{"SupportsModernPolicyKeys", idBool},
 		}
 	case kindServerHello:

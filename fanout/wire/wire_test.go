@@ -370,7 +370,11 @@ func FuzzDecoder(f *testing.F) {
 	for _, m := range []Message{
 		ClientHello{Hostname: "h", SyncerType: Felix, SupportsDecoderRestart: true, SupportedCompressionAlgorithms: []string{Snappy}},
 		ServerHello{Version: "v", SupportsNodeResourceUpdates: true},
-		DecoderRestart{"m", Snappy}, ACK{}, SyncStatus{InSync}, Ping{at}, Pong{at, at},
+		DecoderRestart{"m", Snappy},
+		ACK{},
+		SyncStatus{InSync},
+		Ping{at},
+		Pong{at, at},
 		KVs{[]KV{{Key: "/k", Value: []byte("v"), Revision: "3", TTL: -1, UpdateType: New}, {Key: "/d"}}},
 	} {
 		var ours, theirs bytes.Buffer
