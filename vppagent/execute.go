@@ -67,7 +67,6 @@ func (x *execution) prepare(steps []Step) *bunch {
 	b := &bunch{p: x.p, tried: steps[:0], requests: make([]request, 0, len(steps))}
 	for _, s := range steps {
 		if ops, ok := x.operations(s); ok {
-			s.want = s.v.want
 			b.tried = append(b.tried, s)
 			for _, op := range ops {
 				b.requests = append(b.requests, request{op, s.v})
@@ -276,7 +275,7 @@ func (x *execution) finish(s Step, lost error) {
 		v.unsure = true
 		return
 	}
-	now := s.want
+	now := v.want
 	if v.plan.after != nil {
 		now = v.plan.after
 	}

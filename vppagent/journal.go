@@ -26,10 +26,16 @@ import (
 // Lines are appended after each transaction; when most of them are outdated the file is written anew and renamed.
 type journal struct {
 	path    string // "": nothing is kept
-	live    map[string]string
+	live    map[string]entry
 	pending []string // lines to append
 	lines   int      // in the file
 	broken  bool     // the file has to be written anew
+}
+
+// entry is what is remembered of a key.
+type entry struct {
+	text  string
+	state any // what text says; nil: not known
 }
 
 const journalHeader = "contiv-agent journal 1"
@@ -45,11 +51,14 @@ func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool)
 		}
 		return
 	}
-	text := keyed.Format(key, d.Message(have))
-	if j.live[key] == text {
+	was := j.live[key]
+	if was.state == have { // told before it was sent, and now that it is there
 		return
 	}
-	j.live[key] = text
+	text := keyed.Format(key, d.Message(have))
+	if j.live[key] = (entry{text, have}); was.text == text {
+		return
+	}
 	j.pending = append(j.pending, journalLine('+', text))
 }
 
@@ -67,7 +76,7 @@ func parseJournalLine(line string) (op byte, text string, ok bool) {
 
 // load reads the file. What cannot be trusted is left out, and told in the error; a torn last line is normal.
 func (j *journal) load() error {
-	j.live = map[string]string{}
+	j.live = map[string]entry{}
 	data, err := os.ReadFile(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		j.broken = true // to be made
@@ -94,7 +103,7 @@ func (j *journal) load() error {
 				bad++
 				continue
 			}
-			j.live[key] = text
+			j.live[key] = entry{text: text}
 		case op == '-':
 			delete(j.live, text)
 		}
@@ -133,8 +142,8 @@ func (j *journal) rewrite() error {
 	var b strings.Builder
 	b.WriteString(journalHeader + "\n")
 	texts := make([]string, 0, len(j.live))
-	for _, text := range j.live {
-		texts = append(texts, text)
+	for _, e := range j.live {
+		texts = append(texts, e.text)
 	}
 	slices.Sort(texts)
 	for _, text := range texts {
@@ -165,8 +174,8 @@ func (a *Agent) openJournal() {
 	if err := a.journal.load(); err != nil {
 		a.cfg.Logger.Warn("journal", "err", err)
 	}
-	for key, text := range a.journal.live {
-		_, m, err := keyed.ParseLine(text)
+	for key, e := range a.journal.live {
+		_, m, err := keyed.ParseLine(e.text)
 		v := a.g.node(key)
 		if err == nil && v.kind != nil && v.kind.journalled() {
 			v.have, err = v.kind.Compile(key, m)

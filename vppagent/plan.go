@@ -53,7 +53,6 @@ type Step struct {
 
 	sweep bool // removes what was replaced beside
 	v     *value
-	want  any // as it was when the step was prepared
 }
 
 // Note is a value and what is to say of it.

@@ -3,6 +3,7 @@ package vppagent_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func (l *lab) said(first map[string]proto.Message, rest <-chan map[string]proto.
 	return l.note(c)
 }
 
-func portion(ms ...proto.Message) map[string]proto.Message {
+func portion(ms ...proto.Message) keyed.Values {
 	v := keyed.Values{}
 	for _, m := range ms {
 		v.Put(m)
@@ -242,8 +243,8 @@ func TestRefusedInAPortion(t *testing.T) {
 	}
 }
 
-// TestVPPGoesBetweenPortions cuts the connection at any message: all is made up for on the next one.
-func TestVPPGoesBetweenPortions(t *testing.T) {
+// TestCutBetweenPortions cuts the connection at any message: all is made up for on the next one.
+func TestCutBetweenPortions(t *testing.T) {
 	portions := cluster(3, 3)
 	want := fresh1(t, together(portions...))
 	for at := 1; ; at++ {
@@ -350,4 +351,30 @@ func cut(r *rapid.T, values keyed.Values, before keyed.Values) []map[string]prot
 		}
 	}
 	return out
+}
+
+// TestWhatWaitsForALaterPortion is told once, as it is in the end; and what nobody knows is told, too.
+func TestWhatWaitsForALaterPortion(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	pool := portion(node()[2])
+	first := portion(node()...)
+	delete(first, pool.Keys()[0])
+	unknown := portion(numbered(1)...)
+	unknown["config/unknown/kind"] = numbered(1)[0]
+	maps.Copy(unknown, pool)
+	c := l.inPortions(first, portion(numbered(0)...), unknown)
+	states := map[string][]event.State{}
+	for _, st := range c.Statuses {
+		states[st.Key] = append(states[st.Key], st.State)
+	}
+	for key := range together(first, portion(numbered(0)...), unknown) {
+		want := event.Configured
+		if key == "config/unknown/kind" {
+			want = event.Invalid
+		}
+		if !slices.Equal(states[key], []event.State{want}) {
+			t.Errorf("%s is %v, want %v", key, states[key], want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func run(tb testing.TB, dial dialer, change func(*agent.Config)) *running {
 	tb.Helper()
 	r := &running{tb: tb, source: make(source), committed: make(chan *event.Committed, 1024)}
 	cfg := agent.Config{
-		NodeName: nodeName, Alone: true, Dial: dial, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
+		NodeName: nodeName, Alone: true, Journal: filepath.Join(tb.TempDir(), "journal"), Dial: dial, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
 		Sources:     map[string]agent.Source{sourceName: r.source},
 		OnCommitted: func(c *event.Committed) { r.committed <- c },
 	}
