@@ -58,7 +58,8 @@ func newRun() *cobra.Command {
 equal to them until it is told to stop (Ctrl-C, SIGTERM). What it has configured stays in VPP; the next start adopts it.
 
 A fan-out server (contiv-agent fanout, or Calico's Typha) spares the API server one client for each node. Calico's Typha tells
-policies, endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr.
+policies, endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr. Where Calico's IPAM hands
+out blocks of addresses, it may give the NAT loopback to a pod, too: give --nat-loopback.
 
 With --dataplane-driver policies are enforced by a program that Felix could start as its dataplane driver: this one under the name
 contiv-felix-driver, or anybody else's. It is told the configuration (FelixHostname), all that follows from policies, nodes, their
