@@ -74,8 +74,8 @@ func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, in
 	role := s.role + "\x00not" + strconv.Itoa(k)
 	c := s.clauses[k]
 	exceptions, left := c.exceptions(wholeBytes)
-	if size*(len(exceptions)+1) > unfolded {
-		exceptions, left = nil, c
+	if size*(len(exceptions)+1) > unfolded { // so it is in this program: another may have the same clause with exceptions
+		exceptions, left, role = nil, c, s.role+"\x00whole"+strconv.Itoa(k)
 	}
 	var out []step
 	if len(exceptions) > 0 {

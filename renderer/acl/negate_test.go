@@ -99,3 +99,31 @@ func TestNegationsTogether(t *testing.T) {
 		s.check(t)
 	})
 }
+
+// What one pod's program can except and another's cannot, as too much follows, are two tables. Which one is made last is chance.
+func TestNegationsBeforeMuch(t *testing.T) {
+	deny := negatedRule("deny")
+	deny.IpVersion = felix.IPVersion_IPV4
+	deny.NotSrcNet, deny.NotSrcIpSetIds, deny.NotDstNet = nil, nil, nil // few enough to be written out without exceptions
+	var much []*felix.Rule
+	for i := range int32(unfolded / 2) {
+		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
+	}
+	for range 12 {
+		s := newScene(testNode(enforce.PostDNAT))
+		s.tell(start()...)
+		s.tell(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
+		s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{deny}}), policyMessage(policyIDs[1], &felix.Policy{OutboundRules: much}))
+		for i := range pods {
+			e := withPolicies("", "a1")
+			if i%2 == 1 {
+				e.Tiers[0].EgressPolicies = []string{"a1", "a2"}
+			}
+			s.tell(podMessage(i, e))
+		}
+		s.settle(t)
+		if check(t, s); len(s.b.notes) > 0 {
+			t.Errorf("notes: %v", s.reasons())
+		}
+	}
+}

@@ -57,7 +57,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 func checkTheWay(t *rapid.T, states []*book, view enforce.View) {
 	first, last := states[0], states[len(states)-1]
 	each(func(p packet, from, to string) {
-		judge := func(dialled packet, how string) {
+		judge := func(p, dialled packet, how string) {
 			pass := func(b *book) bool { return onTheWay(b, b, p, dialled, from, to) }
 			if pass(first) || pass(last) {
 				return
@@ -68,11 +68,16 @@ func checkTheWay(t *rapid.T, states []*book, view enforce.View) {
 				}
 			}
 		}
-		judge(p, "")
+		judge(p, p, "")
+		if from != "" && leavesBy(p.dst) == "uplink" {
+			leaving := p
+			leaving.src = nodeIPs[familyOf(p.src)]
+			judge(leaving, p, " masqueraded")
+		}
 		if view == enforce.PreDNAT && from != "" && p.hasPorts() && p.src.Is4() {
 			dialled := p
 			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
-			judge(dialled, " by a service")
+			judge(p, dialled, " by a service")
 		}
 	})
 }
