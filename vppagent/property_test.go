@@ -316,7 +316,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		before := l.want
 		l.want = next
 		if kind == event.Full {
-			l.inPortions(cut(r, next, before)...)
+			l.inPortions(cut(next, before)...)
 		} else {
 			l.txn(kind, values)
 		}
@@ -326,7 +326,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		}
 		if tr.agentRestarts && rapid.Bool().Draw(r, "restart agent") {
 			l.restartAgent()
-			l.inPortions(cut(r, l.want, nil)...)
+			l.inPortions(cut(l.want, nil)...)
 			l.reconnect()
 		}
 		now = now.Add(10 * time.Second)
