@@ -369,9 +369,6 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 	switch {
 	case v.bad != nil:
 		v.state, v.err = event.Invalid, v.bad.Error()
-		if errors.Is(v.bad, errUnimplemented) {
-			v.state = event.Unimplemented
-		}
 		if err != nil && lost == nil { // what was there before could not be removed
 			a.retryLater(v, now)
 		}
