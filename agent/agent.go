@@ -85,7 +85,7 @@ func assemble(cfg Config) (*parts, error) {
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	p.controller = controller.New(controller.Config{
-		Sources: sourceNames(cfg.Sources), Recheck: cfg.Recheck, Observer: p.observer(),
+		Sources: waitedFor(cfg), Recheck: cfg.Recheck, Observer: p.observer(),
 	}, p.values, p.processors()...)
 	return p, nil
 }
@@ -193,7 +193,7 @@ func (p *parts) committed(ev *event.Committed) {
 		p.calm()
 	}
 	for _, st := range ev.Statuses {
-		if st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
+		if st.State == event.Unimplemented || st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
 			p.log.Warn("value", "key", st.Key, "state", st.State.String(), "err", st.Err)
 		}
 	}
@@ -266,6 +266,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		})
 	}
+	a.runExternal(ctx, g, emit)
 	if a.cfg.Driver != nil {
 		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
 	}

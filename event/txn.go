@@ -77,18 +77,21 @@ type State uint8
 
 // The states a value can be in.
 const (
-	Nonexistent State = 0
-	Removed     State = 3
-	Configured  State = 4
-	Pending     State = 7 // a dependency is missing; Details names it
-	Invalid     State = 8 // Validate or the guard refused it; Err names the field
-	Failed      State = 9 // VPP refused it and no retry is planned
-	Retrying    State = 10
+	Nonexistent   State = 0
+	Unimplemented State = 2 // there is such a model, but nothing here puts it into VPP; it stays wanted, and Err says so
+	Removed       State = 3
+	Configured    State = 4
+	Pending       State = 7 // a dependency is missing; Details names it
+	Invalid       State = 8 // Validate or the guard refused it; Err names the field
+	Failed        State = 9 // VPP refused it and no retry is planned
+	Retrying      State = 10
 )
 
 // String is ligato's spelling.
 func (s State) String() string {
 	switch s {
+	case Unimplemented:
+		return "UNIMPLEMENTED"
 	case Removed:
 		return "REMOVED"
 	case Configured:

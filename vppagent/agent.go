@@ -255,14 +255,22 @@ func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	a.g.setWant(v, c.state, touch)
 }
 
+// errUnimplemented: the value stays wanted, and is told of, but no descriptor puts it into VPP.
+var errUnimplemented = errors.New("not implemented: nothing puts this kind of value into VPP")
+
 func (c *compiled) compile() {
-	if c.kind == nil || !strings.HasPrefix(c.key, "config/") {
+	if !strings.HasPrefix(c.key, "config/") {
 		c.bad = errors.New("no such kind of value")
 		return
 	}
-	if c.bad = keyed.Check(c.key, c.msg); c.bad == nil {
-		c.state, c.bad = c.kind.Compile(c.key, c.msg)
+	if c.bad = keyed.Check(c.key, c.msg); c.bad != nil {
+		return
 	}
+	if c.kind == nil {
+		c.bad = errUnimplemented
+		return
+	}
+	c.state, c.bad = c.kind.Compile(c.key, c.msg)
 }
 
 // run is what Commit, Retry and repairs have in common: look, plan, execute, observe.

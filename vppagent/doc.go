@@ -20,7 +20,8 @@
 //	        OBSERVE: status per value · retries with back-off · history · snapshot
 //
 // A value is PENDING while something it depends on is missing, INVALID if it can never be in VPP as it is, RETRYING if VPP
-// refused it. None of these keeps another value from being configured.
+// refused it. It is UNIMPLEMENTED if its model is known and no descriptor puts it into VPP: it stays wanted, and nothing more. None
+// of these keeps another value from being configured.
 //
 // Access lists are what an interface stands on, and a half-made change of them is a hole or an outage. So the lists of an
 // interface change by one message, from what they were to what they will be: see beside.go for what happens when one

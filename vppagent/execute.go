@@ -340,7 +340,7 @@ func (a *Agent) observe(p *planner, x *execution) {
 	p.sort()
 	out := make([]event.ValueStatus, 0, len(p.touched))
 	for _, v := range p.touched {
-		if v.any != "" || v.kind == nil && v.msg == nil {
+		if v.any != "" || v.kind == nil && v.msg == nil && v.state == event.Nonexistent {
 			a.g.collect(v)
 			continue
 		}
@@ -369,6 +369,9 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 	switch {
 	case v.bad != nil:
 		v.state, v.err = event.Invalid, v.bad.Error()
+		if errors.Is(v.bad, errUnimplemented) {
+			v.state = event.Unimplemented
+		}
 		if err != nil && lost == nil { // what was there before could not be removed
 			a.retryLater(v, now)
 		}
