@@ -385,3 +385,16 @@ func TestWhatWaitsForALaterPortion(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyKindInALaterPortion: of a kind whose numbers are read from a dump, what was made since is not forgotten.
+func TestAnyKindInALaterPortion(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	bare := l.sim.Dump()
+	a, b := accessList("a", rule(acl.ACL_Rule_PERMIT, "", "", "")), accessList("b", rule(acl.ACL_Rule_DENY, "", "", ""))
+	l.allConfigured(l.inPortions(portion(a), portion(b), portion(numbered(0)[1])))
+	l.allConfigured(l.del(keyed.Key(a), keyed.Key(b), keyed.Key(numbered(0)[1])))
+	if got := l.sim.Dump(); got != bare {
+		t.Errorf("left:\n%s", got)
+	}
+}
