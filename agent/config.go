@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
@@ -36,6 +37,10 @@ type Config struct {
 
 	// Sources by name. All of them must be in sync once before anything is programmed.
 	Sources map[string]Source
+
+	// External are the ways in for configuration of other programs. Each has to say once what it wants before anything is programmed;
+	// their names differ from each other's and from those of Sources.
+	External []controller.ExternalConfigSource
 
 	NAT44         nat44.Config
 	ProxyName     string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
@@ -107,5 +112,6 @@ func (c *Config) Validate() error {
 	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
 		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))
 	}
+	errs = append(errs, c.validateExternal())
 	return errors.Join(append(errs, c.NAT44.Validate())...)
 }

@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -71,13 +69,6 @@ type SyncStatus struct {
 type Dataplane struct {
 	Source   string // name of the source: "felix"
 	Messages []*felix.ToDataplane
-}
-
-// External is a change of keyed values by an external configuration source (etcd, gRPC, …).
-type External struct {
-	Source string
-	Values map[string]proto.Message // nil message: delete
-	Resync bool                     // Values is everything that source wants
 }
 
 // Located tells where addresses are in VPP, as asked for by a transaction's Locate.

@@ -48,7 +48,7 @@ type Watcher interface {
 
 // Config is what a controller needs to know; the zero value waits for no source.
 type Config struct {
-	Sources  []string      // all of them must be in sync once before anything is programmed
+	Sources  []string      // all of them, external ones too, must be in sync once before anything is programmed
 	Recheck  time.Duration // how often VPP is compared with what is wanted; 0: only on reconnect
 	Observer Observer      // sees every step; the zero value observes nothing
 }
@@ -59,7 +59,7 @@ type Observer struct {
 	Committed func(*event.Committed) // a transaction ended
 	Source    func(*event.SyncStatus)
 	VPP       func(*event.VPPStatus)
-	Trouble   func(error) // a renderer reported an error
+	Trouble   func(error) // a renderer reported an error, or external configuration was refused
 	Idle      func()      // VPP has acknowledged all it was asked for, and nothing is left to ask; or VPP is away
 }
 
@@ -91,6 +91,7 @@ type Controller struct {
 	trouble  error
 
 	ahead
+	asked
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
@@ -134,8 +135,7 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 	case *event.Dataplane:
 		c.dataplane(ev)
 	case *event.External:
-		c.values.SetExternal(ev.Source, ev.Values, ev.Resync)
-		c.causes.add(ev.Source)
+		c.external(ev)
 	case *event.Located:
 		c.located = ev
 		for _, p := range c.processors {
@@ -253,7 +253,8 @@ func (c *Controller) tick(now time.Time) {
 }
 
 func (c *Controller) committed(ev *event.Committed) {
-	if ev.Seq != 0 && ev.Seq == c.inFlight {
+	ended := ev.Seq != 0 && ev.Seq == c.inFlight
+	if ended {
 		c.inFlight = 0
 	}
 	for _, st := range ev.Statuses {
@@ -265,6 +266,10 @@ func (c *Controller) committed(ev *event.Committed) {
 		}
 	}
 	c.last = ev
+	if ended {
+		c.answer(c.underWay, ev.Seq, ev.Err)
+		c.underWay = nil
+	}
 	notify(c.cfg.Observer.Committed, ev)
 }
 
@@ -421,6 +426,8 @@ func (c *Controller) change() *event.Txn {
 		}
 	}
 	if txn.Empty() {
+		c.answer(c.due, 0, nil)
+		c.due = nil
 		if again { // held: the cause is not done with
 			return nil
 		}
@@ -428,6 +435,7 @@ func (c *Controller) change() *event.Txn {
 		c.triggered = time.Time{}
 		return nil
 	}
+	c.carry()
 	if txn.Cause = c.causes.String(); txn.Cause == "" {
 		txn.Cause = "locate"
 	}

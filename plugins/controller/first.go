@@ -35,6 +35,7 @@ func (c *Controller) first() *event.Txn {
 		return err
 	}))
 	c.causes = causes{}
+	c.carry()
 	txn := &event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.locate()}
 	if len(c.portions) > 0 {
 		c.rest = make(chan map[string]proto.Message, len(c.portions)) // whoever fills it never waits

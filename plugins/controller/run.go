@@ -14,6 +14,7 @@ import (
 // Controller runs once.
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
+	defer c.stopped()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

@@ -133,8 +133,10 @@ func (e *entry) disclaim(o *owner) {
 
 func compareOwners(a, b *owner) int { return strings.Compare(a.name, b.name) }
 
-// SetExternal applies what an external source wants: a change, or with resync everything.
-func (v *Values) SetExternal(source string, values map[string]proto.Message, resync bool) {
+// SetExternal applies what an external source wants: a change, or with resync everything. It returns the keys this is about,
+// sorted: those of values, and those that a resync removed.
+func (v *Values) SetExternal(source string, values map[string]proto.Message, resync bool) []string {
+	keys := make([]string, 0, len(values))
 	have := v.external[source]
 	if have == nil {
 		have = keyed.Values{}
@@ -147,6 +149,9 @@ func (v *Values) SetExternal(source string, values map[string]proto.Message, res
 			if values[key] == nil {
 				delete(have, key)
 				v.mark(v.entry(key))
+				if _, named := values[key]; !named {
+					keys = append(keys, key)
+				}
 			}
 		}
 	}
@@ -157,7 +162,10 @@ func (v *Values) SetExternal(source string, values map[string]proto.Message, res
 			have[key] = msg
 		}
 		v.mark(v.entry(key))
+		keys = append(keys, key)
 	}
+	slices.Sort(keys)
+	return keys
 }
 
 // effective is what VPP shall have for a key; nil: nothing.

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+)
+
+// ExternalConfigSource is a way in for configuration of other programs: etcd, gRPC, or one of yours. What it wants goes into the
+// same transactions as everything else, merged over what the agent itself wants for the same key.
+type ExternalConfigSource interface {
+	// String is the source's name, which must not change: it owns the values, and decides the order in which sources are merged.
+	String() string
+	// Run emits event.ExternalConfigResync and event.ExternalConfigChange until ctx ends. The first is a resync, at once and even
+	// if it is empty: nothing is programmed before every source has said once what it wants. A source that cannot say it yet
+	// says why with an event.SyncStatus under its name; InSync there lets the others go on without it. emit waits while the loop is
+	// busy; event.Await waits for the result of a transaction, too.
+	Run(ctx context.Context, emit func(event.Event)) error
+}
+
+// asked are the external events that somebody waits for.
+type asked struct {
+	due      []question // their values are in no transaction yet
+	underWay []question // they are in the one in flight
+}
+
+type question struct {
+	result chan<- *event.ExternalResult
+	keys   []string // sorted
+}
+
+func (q *question) answer(r *event.ExternalResult) {
+	select {
+	case q.result <- r:
+	default: // nobody reads it any more
+	}
+}
+
+func (c *Controller) external(ev *event.External) {
+	if err := checkExternal(ev); err != nil {
+		notify(c.cfg.Observer.Trouble, err)
+		if ev.Result != nil {
+			(&question{result: ev.Result}).answer(&event.ExternalResult{Err: err})
+		}
+		return
+	}
+	keys := c.values.SetExternal(ev.Source, ev.Values, ev.Resync)
+	c.causes.add(ev.Source)
+	if ev.Result != nil {
+		c.due = append(c.due, question{result: ev.Result, keys: keys})
+	}
+	if _, waitedFor := c.sources[ev.Source]; ev.Resync && waitedFor && !c.inSync[ev.Source] {
+		c.sync(&event.SyncStatus{Source: ev.Source, Status: event.InSync})
+	}
+}
+
+// checkExternal names every value that does not belong to its key: proto.Merge would not take it.
+func checkExternal(ev *event.External) error {
+	var errs []error
+	for _, key := range keyed.Values(ev.Values).Keys() {
+		if msg := ev.Values[key]; msg != nil {
+			errs = append(errs, keyed.Check(key, msg))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("external configuration of %s: %w", ev.Source, err)
+	}
+	return nil
+}
+
+// carry notes that the transaction about to be sent has every value asked for so far.
+func (c *Controller) carry() {
+	c.underWay, c.due = append(c.underWay, c.due...), nil
+}
+
+// answer tells those who wait what became of their values.
+func (c *Controller) answer(questions []question, seq uint64, err error) {
+	for i := range questions {
+		q := &questions[i]
+		r := &event.ExternalResult{Seq: seq, Err: err, Values: make([]event.ValueStatus, 0, len(q.keys))}
+		for _, key := range q.keys {
+			st, unwell := c.statuses[key]
+			switch {
+			case unwell:
+			case err != nil:
+				st = event.ValueStatus{Key: key, State: event.Pending, Err: err.Error()}
+			case c.values.Sent(key) != nil:
+				st = event.ValueStatus{Key: key, State: event.Configured}
+			default:
+				st = event.ValueStatus{Key: key, State: event.Removed}
+			}
+			r.Values = append(r.Values, st)
+		}
+		q.answer(r)
+	}
+}
+
+// stopped tells those who wait that nothing more will become of their values.
+func (c *Controller) stopped() {
+	for _, q := range append(c.underWay, c.due...) {
+		q.answer(&event.ExternalResult{Err: ErrStopped})
+	}
+	c.asked = asked{}
+}
