@@ -1,0 +1,51 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// fixed is a way in for configuration of other programs: it wants what it was made with, says what became of it, and is done.
+type fixed struct {
+	values keyed.Values
+	done   func()
+}
+
+func (*fixed) String() string { return "fixed" }
+
+func (f *fixed) Run(ctx context.Context, emit func(event.Event)) error {
+	defer f.done()
+	result, err := event.Await(ctx, emit, event.ExternalConfigResync(f.String(), f.values))
+	if err != nil {
+		return err
+	}
+	for _, st := range result.Values {
+		fmt.Println(st.Key, st.State)
+	}
+	return result.Err
+}
+
+// A third source of external configuration beside etcd and gRPC, given to the agent with its configuration.
+func ExampleConfig_external() {
+	vpp := sim.New(sim.Config{})
+	defer vpp.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	source := &fixed{values: keyed.Values{}, done: cancel}
+	source.values.Put(&contivl3.RejectRoute{DstNetwork: "192.0.2.0/24"})
+	a, err := agent.New(agent.Config{NodeName: "node-1", Dial: vpp.Dial, External: []controller.ExternalConfigSource{source}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(a.Run(ctx))
+	// Output:
+	// config/contiv/vpp/v1/reject-route/vrf/0/dst/192.0.2.0/24 CONFIGURED
+	// context canceled
+}
