@@ -253,7 +253,7 @@ func (r *Renderer) interim(c *change) change {
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		out.lists[name] = lists{commonList(old.in, now.in), commonList(old.out, now.out)}
+		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out)})
 	}
 	used := map[string]bool{}
 	for _, l := range out.lists {
@@ -266,6 +266,21 @@ func (r *Renderer) interim(c *change) change {
 	}
 	maps.DeleteFunc(out.tables, func(name string, _ *table) bool { return r.out.acls[name] == nil && !used[name] })
 	return out
+}
+
+// bounded is lists that fit: what comes too late in one is denied.
+func (r *Renderer) bounded(l lists) lists {
+	most := r.cfg.maxACLs()
+	if len(l.in)+len(l.out) <= most {
+		return l
+	}
+	for _, list := range []*[]place{&l.in, &l.out} {
+		if len(*list) > most/2 {
+			cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}
+			*list = append(slices.Clone((*list)[:most/2-1]), place{table: denyAll, denies: true, cause: cause})
+		}
+	}
+	return l
 }
 
 // common is the rules of both tables if they permit, of either if they deny.

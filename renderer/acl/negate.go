@@ -37,7 +37,7 @@ type cuts struct {
 const (
 	bearable  = 512  // rules that negations may make of a clause
 	aimed     = 64   // and how many if some are said by exceptions: what is left may be written several times
-	unfolded  = 2048 // clauses a program may grow to
+	unfolded  = 8192 // rules a program may grow to, about
 	setPieces = 256  // a guess at what a set leaves
 	allProtos = 255
 )
@@ -59,7 +59,7 @@ func unfoldFrom(steps []step, first int, wholeBytes bool) []step {
 	for i := len(steps) - 1; i >= 0; i-- {
 		s := &steps[i]
 		if i < first || s.worst(wholeBytes) <= bearable {
-			out, size = slices.Insert(out, 0, *s), size+len(s.clauses)
+			out, size = slices.Insert(out, 0, *s), size+s.weight(wholeBytes)
 			continue
 		}
 		for k := len(s.clauses) - 1; k >= 0; k-- {
@@ -69,7 +69,16 @@ func unfoldFrom(steps []step, first int, wholeBytes bool) []step {
 	return out
 }
 
-// unfold puts clause k of the step in front of the rest, which has size clauses.
+// weight is about how many rules a step makes.
+func (s *step) weight(wholeBytes bool) int {
+	n := 0
+	for i := range s.clauses {
+		n += s.clauses[i].pieces(0, wholeBytes)
+	}
+	return n
+}
+
+// unfold puts clause k of the step in front of the rest, which makes about size rules.
 func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, int) {
 	role := s.role + "\x00not" + strconv.Itoa(k)
 	c := s.clauses[k]
@@ -77,6 +86,7 @@ func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, in
 	if size*(len(exceptions)+1) > unfolded { // so it is in this program: another may have the same clause with exceptions
 		exceptions, left, role = nil, c, s.role+"\x00whole"+strconv.Itoa(k)
 	}
+	grown := size*(len(exceptions)+1) + left.pieces(0, wholeBytes)
 	var out []step
 	if len(exceptions) > 0 {
 		except := step{role: role + "\x00", clauses: make([]clause, len(exceptions))}
@@ -86,9 +96,9 @@ func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, in
 		out = except.before(rest)
 	}
 	if out = append(out, step{role: role, clauses: []clause{left}}); left.open() { // it decides everything
-		return out, size*len(exceptions) + 1
+		return out, grown - size
 	}
-	return append(out, rest...), size*(len(exceptions)+1) + 1
+	return append(out, rest...), grown
 }
 
 // worst is about how many rules negations make of a clause of the step, the most of them.
@@ -172,7 +182,13 @@ func (c *clause) factor(mask int, d dimension, wholeBytes bool) int {
 				n = 0
 				break
 			}
-			n = max(n, len(ofFamily(s.nets, f)))
+			written := 0
+			for _, p := range ofFamily(s.nets, f) {
+				if written++; wholeBytes && f == v6 {
+					written += inBytes(p.Bits()) - 1
+				}
+			}
+			n = max(n, written)
 			if !out {
 				n += s.leaves(f, wholeBytes)
 			}

@@ -106,10 +106,10 @@ func TestNegationsBeforeMuch(t *testing.T) {
 	deny.IpVersion = felix.IPVersion_IPV4
 	deny.NotSrcNet, deny.NotSrcIpSetIds, deny.NotDstNet = nil, nil, nil // few enough to be written out without exceptions
 	var much []*felix.Rule
-	for i := range int32(unfolded / 2) {
+	for i := range int32(unfolded * 2 / 5) {
 		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
 	}
-	for range 12 {
+	for range 8 {
 		s := newScene(testNode(enforce.PostDNAT))
 		s.tell(start()...)
 		s.tell(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
