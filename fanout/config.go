@@ -46,8 +46,8 @@ type Config struct {
 	// MaxConnections is how many connections there may be, those of nobody yet included; 0: 10,000. More are closed at
 	// once.
 	MaxConnections int
-	// Snapshots is how many clients are sent their snapshots at the same time, as long as these are quick; 0: four for each
-	// processor, eight at least. In a crowd the first are then done early, rather than all late.
+	// Snapshots is how many clients are sent their snapshots at the same time, as long as these are quick; 0: eight for each
+	// processor, 64 at least. In a crowd the first are then done early, rather than all late.
 	Snapshots int
 
 	// Balance sheds clients that other servers should have; its zero value sheds none.
@@ -114,7 +114,7 @@ func (c *Config) defaults() {
 	setDefault(&c.Grace, 300*time.Second)
 	setDefault(&c.MaxBehindBytes, 256<<20)
 	setDefault(&c.MaxConnections, 10000)
-	setDefault(&c.Snapshots, max(8, 4*runtime.GOMAXPROCS(0)))
+	setDefault(&c.Snapshots, max(64, 8*runtime.GOMAXPROCS(0)))
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

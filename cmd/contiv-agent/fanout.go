@@ -118,7 +118,7 @@ func (f *fanoutFlags) add(fs *pflag.FlagSet) {
 	fs.DurationVar(&c.PongWithin, "pong-within", 60*time.Second, "let clients go that do not answer a ping this long")
 	fs.DurationVar(&c.HelloWithin, "hello-within", 10*time.Second, "let clients go that do not say who they are this long")
 	fs.DurationVar(&c.WriteWithin, "write-within", 120*time.Second, "let clients go that read nothing this long")
-	fs.IntVar(&c.Snapshots, "snapshots", 0, "send snapshots to this many clients at a time, as long as they are quick; 0: four for each processor, eight at least")
+	fs.IntVar(&c.Snapshots, "snapshots", 0, "send snapshots to this many clients at a time, as long as they are quick; 0: eight for each processor, 64 at least")
 	fs.DurationVar(&c.Drain, "drain", 20*time.Second, "let clients go within this time at the end; 0: at once")
 	fs.StringVar(&c.Balance.Service, "balance-service", "", "namespace/name of the Service whose ready endpoints are all servers: clients beyond this one's share are let go")
 	fs.IntVar(&c.Balance.Servers, "balance-servers", 0, "number of servers, where there is no such Service; 0: never let clients go for balance")
