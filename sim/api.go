@@ -54,6 +54,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	ipMessages(t)
 	nat44Messages(t)
 	aclMessages(t)
+	l2Messages(t)
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 	for i, n := range t.names {

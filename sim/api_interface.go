@@ -48,7 +48,11 @@ func interfaceMessages(t *apiTable) {
 		return &interfaces_.HwInterfaceSetMtuReply{Retval: rv}
 	})
 	onWrite(t, func(q *call, m *interfaces_.SwInterfaceSetMacAddress) *interfaces_.SwInterfaceSetMacAddressReply {
-		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 { f.mac, f.macGiven = m.MacAddress, true; return 0 })
+		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 {
+			q.l2MACChanged(f, m.MacAddress)
+			f.mac, f.macGiven = m.MacAddress, true
+			return 0
+		})
 		return &interfaces_.SwInterfaceSetMacAddressReply{Retval: rv}
 	})
 	onRead(t, func(q *call, m *interfaces_.SwInterfaceGetMacAddress) *interfaces_.SwInterfaceGetMacAddressReply {

@@ -32,6 +32,7 @@ func (v *VPP) Dump() string {
 		v.dumpTables(&b, fam)
 	}
 	v.dumpNeighbors(&b)
+	v.dumpL2(&b)
 	if v.sessionLayer {
 		b.WriteString("session-layer on\n")
 	}

@@ -132,6 +132,8 @@ func (f *flow) receive(in string) {
 		f.drop("ethernet-input", "vpp has no interface %s", in)
 	case !i.up:
 		f.drop("ethernet-input", "interface %s is down", in)
+	case i.l2.mode != 0:
+		f.drop("l2-input", "%s is %s, and frames are not switched here", in, i.l2.text(f.v))
 	default:
 		f.input(i)
 	}

@@ -75,6 +75,7 @@ type iface struct {
 	tap        tapParams
 	host       string // af_packet: Linux interface
 	memif      memifParams
+	l2         l2Port
 	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
 }
 
@@ -179,6 +180,7 @@ func (v *VPP) destroy(f *iface) {
 	}
 	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
+	v.l2Gone(f)
 	v.acl.InterfaceDeleted(f.index)
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)

@@ -22,7 +22,12 @@ const (
 	rvAddressInUse        int32 = -105
 	rvAddressFoundOnIf    int32 = -114
 	rvEntryAlreadyExists  int32 = -116
+	rvBDAlreadyExists     int32 = -119
+	rvBDInUse             int32 = -120
+	rvBDNotModifiable     int32 = -121
+	rvBDIDExceedsMax      int32 = -122
 	rvUnsupported         int32 = -126
 	rvDuplicateIfAddress  int32 = -127
+	rvBDHasBVI            int32 = -152
 	rvInvalidPrefixLength int32 = -171
 )

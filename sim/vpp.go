@@ -66,6 +66,7 @@ type state struct {
 	fib    [2]fib // per family
 	neigh  neighbors
 	memif  memifs
+	l2     layer2
 	nat    *nat44ed.Engine
 	acl    *acl.Engine
 	cnat   translator
@@ -103,6 +104,7 @@ func (v *VPP) boot(now time.Time) {
 	v.fib[ip6].init(ip6, func(uint32) {})
 	v.neigh.init()
 	v.memif.init()
+	v.l2.init()
 	v.bootNAT()
 	v.bootACL()
 	v.cnat.init()

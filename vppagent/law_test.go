@@ -16,6 +16,7 @@ import (
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -29,6 +30,8 @@ type law struct {
 	needs    []proto.Message
 	// stays: deleting leaves a trace in VPP, on purpose.
 	stays bool
+	// real: TestVPPLaws holds a real VPP to it, too.
+	real bool
 }
 
 func laws() []law {
@@ -37,6 +40,17 @@ func laws() []law {
 	vrf := &l3.VrfTable{Id: 7, Label: "seven"}
 	loop := func(change func(*interfaces.Interface)) *interfaces.Interface {
 		m := &interfaces.Interface{Name: "loop", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, PhysAddress: "02:fe:00:00:00:07", Mtu: 1450}
+		change(m)
+		return m
+	}
+	peer := &interfaces.Interface{Name: "peer", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	domain := func(change func(*l2.BridgeDomain)) *l2.BridgeDomain {
+		m := &l2.BridgeDomain{
+			Name: "vxlanBD", Flood: true, UnknownUnicastFlood: true, Forward: true, Learn: true, MacAge: 5,
+			ArpTerminationTable: []*l2.BridgeDomain_ArpTerminationEntry{
+				{IpAddress: "10.9.0.1", PhysAddress: "02:fe:00:00:00:aa"}, {IpAddress: "2001:db8::1", PhysAddress: "02:fe:00:00:00:bb"},
+			},
+		}
 		change(m)
 		return m
 	}
@@ -85,6 +99,22 @@ func laws() []law {
 			two: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_DROP},
 		},
 		{kind: "reject-route", one: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"}, two: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: contivl3.RejectRoute_PROHIBIT}},
+		{
+			kind: "bridge-domain", real: true, one: domain(func(*l2.BridgeDomain) {}), two: domain(func(m *l2.BridgeDomain) {
+				m.Learn, m.ArpTermination, m.MacAge = false, true, 0
+				m.ArpTerminationTable[0].PhysAddress = "02:fe:00:00:00:cc"
+				m.ArpTerminationTable[1].IpAddress = "2001:db8::2"
+			}),
+		},
+		{
+			kind: "bridge-member", real: true, needs: []proto.Message{peer, loop(func(*interfaces.Interface) {})},
+			one: domain(func(m *l2.BridgeDomain) {
+				m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "loop", BridgedVirtualInterface: true}, {Name: "peer", SplitHorizonGroup: 1}}
+			}),
+			two: domain(func(m *l2.BridgeDomain) {
+				m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "peer", BridgedVirtualInterface: true}, {Name: "loop"}}
+			}),
+		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
 		{

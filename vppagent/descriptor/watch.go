@@ -9,6 +9,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/tapv2"
@@ -59,6 +60,8 @@ func Needs() []api.Message {
 		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.NatWorkerDump{},
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
 		&vlib.CliInband{},
+		&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainDump{}, &l2.BridgeFlags{}, &l2.BridgeDomainSetMacAge{}, &l2.BdIPMacAddDel{}, &l2.BdIPMacDump{},
+		&l2.SwInterfaceSetL2Bridge{},
 	}
 }
 
@@ -80,7 +83,7 @@ func (w *World) CopyFrom(o *World) {
 	for n, i := range o.byIdx {
 		w.byIdx[n] = of(i)
 	}
-	w.sockets, w.tried = maps.Clone(o.sockets), maps.Clone(o.tried)
+	w.sockets, w.tried, w.bridges = maps.Clone(o.sockets), maps.Clone(o.tried), maps.Clone(o.bridges)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
 	w.lists = maps.Clone(o.lists)
 }

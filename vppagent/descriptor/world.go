@@ -35,6 +35,8 @@ type World struct {
 	byIdx  map[uint32]*Iface
 	// sockets are the memif sockets VPP has, name by ID.
 	sockets map[uint32]string
+	// bridges are the bridge domains of ours, bd_id by name.
+	bridges map[string]uint32
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.
 	tried map[string]bool
 	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
@@ -57,7 +59,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}}
 	w.setInterfaces(nil)
 	return w
 }
