@@ -42,9 +42,8 @@ type Processor struct {
 
 	node      enforce.Node // as the driver knows it
 	nodeDirty bool
-	synced    bool           // the driver was told everything once
-	again     bool           // the driver wants another Apply
-	held      []netip.Prefix // frontends the driver is told of when VPP translates them
+	synced    bool // the driver was told everything once
+	again     bool // the driver wants another Apply
 }
 
 // New returns a processor without objects. Nothing is told to the driver before the first Resync or Flush.
@@ -102,7 +101,7 @@ func (p *Processor) VPP(st *event.VPPStatus) {
 }
 
 // Again implements controller.Stepwise.
-func (p *Processor) Again() bool { return p.again || len(p.held) > 0 }
+func (p *Processor) Again() bool { return p.again }
 
 // Flush tells the driver what changed. It does nothing that can fail.
 func (p *Processor) Flush() error {
@@ -123,7 +122,6 @@ func (p *Processor) Resync() error {
 		p.synced = true
 		p.graph.InSync() // of a stream, it says so itself
 	}
-	p.held = p.translations.frontends() // nothing is held back
 	p.tell()
 	for range maxInterim {
 		if p.again = p.driver.Apply(); !p.again {
@@ -152,7 +150,7 @@ func (p *Processor) tell() bool {
 
 // tellNode gives the driver what it has to know about the node, if that changed.
 func (p *Processor) tellNode() bool {
-	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 && len(p.held) == 0 {
+	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 {
 		return false
 	}
 	p.nodeDirty, p.translations.changed = false, false
@@ -163,9 +161,6 @@ func (p *Processor) tellNode() bool {
 	}
 	if p.stream != nil {
 		p.stream.fill(&now)
-	}
-	p.hold(&now)
-	if p.stream != nil {
 		p.stream.frontends(&now)
 	}
 	if now.Equal(&p.node) {
@@ -191,31 +186,6 @@ func (p *Processor) podRanges() (near, far []netip.Prefix) {
 	slices.SortFunc(near, netip.Prefix.Compare)
 	slices.SortFunc(far, netip.Prefix.Compare)
 	return near, far
-}
-
-// among tells whether a prefix is in a sorted list.
-func among(list []netip.Prefix, p netip.Prefix) bool {
-	_, found := slices.BinarySearchFunc(list, p, netip.Prefix.Compare)
-	return found
-}
-
-// hold keeps back what is a frontend only since this transaction. A pod whose egress is governed may send to frontends, since
-// the packet that is judged is the one behind the translation; so VPP has to translate first, or the packet leaves for
-// whoever has that address outside.
-func (p *Processor) hold(n *enforce.Node) {
-	all, was := n.Frontends, p.held
-	p.held = nil
-	if !p.told.egress() {
-		return
-	}
-	n.Frontends = make([]netip.Prefix, 0, len(all))
-	for _, f := range all {
-		if among(p.node.Frontends, f) || among(was, f) {
-			n.Frontends = append(n.Frontends, f)
-		} else {
-			p.held = append(p.held, f)
-		}
-	}
 }
 
 // interfaces are those of the local pods there are, as far as VPP has them. An address of a pod that is gone says nothing

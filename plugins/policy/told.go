@@ -74,30 +74,3 @@ func rulesOf(x interface {
 	}
 	return x.GetInboundRules()
 }
-
-// exits tells whether policies govern what is passed on and leaves by some host endpoint.
-func (t *told) exits() bool {
-	for _, h := range t.hosts {
-		for _, tier := range h.GetForwardTiers() {
-			if len(tier.GetEgressPolicies()) > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// egress tells whether policies govern what some local pod sends.
-func (t *told) egress() bool {
-	if t.exits() {
-		return true
-	}
-	for _, w := range t.workloads {
-		for _, tier := range w.GetTiers() {
-			if len(tier.GetEgressPolicies()) > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
