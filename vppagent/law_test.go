@@ -54,6 +54,10 @@ func laws() []law {
 		change(m)
 		return m
 	}
+	third := &interfaces.Interface{Name: "third", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	bridged := domain(func(m *l2.BridgeDomain) {
+		m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "loop", BridgedVirtualInterface: true}, {Name: "peer"}}
+	})
 	host := &interfaces.Interface{
 		Name: "host", Type: interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:fe:00:00:00:09", IpAddresses: []string{"172.30.1.1/24"},
 		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{HostIfName: "vpp1"}},
@@ -114,6 +118,20 @@ func laws() []law {
 			two: domain(func(m *l2.BridgeDomain) {
 				m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "peer", BridgedVirtualInterface: true}, {Name: "loop"}}
 			}),
+		},
+		{
+			kind: "l2-fib", real: true, needs: []proto.Message{peer, loop(func(*interfaces.Interface) {}), bridged},
+			one: &l2.FIBEntry{PhysAddress: "12:2b:c0:a8:10:02", BridgeDomain: "vxlanBD", OutgoingInterface: "peer", StaticConfig: true},
+			two: &l2.FIBEntry{PhysAddress: "12:2b:c0:a8:10:02", BridgeDomain: "vxlanBD", Action: l2.FIBEntry_DROP, StaticConfig: true},
+		},
+		{
+			kind: "l2-fib", real: true, needs: []proto.Message{peer, loop(func(*interfaces.Interface) {}), bridged},
+			one: &l2.FIBEntry{PhysAddress: "12:2B:C0:A8:10:02", BridgeDomain: "vxlanBD", OutgoingInterface: "peer"},
+			two: &l2.FIBEntry{PhysAddress: "12:2B:C0:A8:10:02", BridgeDomain: "vxlanBD", OutgoingInterface: "loop", BridgedVirtualInterface: true},
+		},
+		{
+			kind: "xconnect", real: true, needs: []proto.Message{peer, third, loop(func(*interfaces.Interface) {})},
+			one: &l2.XConnectPair{ReceiveInterface: "loop", TransmitInterface: "peer"}, two: &l2.XConnectPair{ReceiveInterface: "loop", TransmitInterface: "third"},
 		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},

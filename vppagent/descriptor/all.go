@@ -6,7 +6,7 @@ import "strings"
 func All() []*Descriptor {
 	return []*Descriptor{
 		VrfTable(), Interface(), InterfaceVRF(), Address(), ARPEntry(), Route(), RejectRoute(),
-		BridgeDomain(), BridgeMember(),
+		BridgeDomain(), BridgeMember(), L2FIB(), XConnect(),
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
 		ACL(), DenyACL(), InterfaceACLs(),
 	}

@@ -61,7 +61,7 @@ func Needs() []api.Message {
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
 		&vlib.CliInband{},
 		&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainDump{}, &l2.BridgeFlags{}, &l2.BridgeDomainSetMacAge{}, &l2.BdIPMacAddDel{}, &l2.BdIPMacDump{},
-		&l2.SwInterfaceSetL2Bridge{},
+		&l2.SwInterfaceSetL2Bridge{}, &l2.L2fibAddDel{}, &l2.L2FibTableDump{}, &l2.SwInterfaceSetL2Xconnect{}, &l2.L2XconnectDump{},
 	}
 }
 

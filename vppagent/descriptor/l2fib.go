@@ -1,0 +1,133 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/l2"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
+)
+
+// l2Address is one MAC address of a bridge domain of ours.
+type l2Address struct {
+	domain   string
+	mac      [6]byte
+	drop     bool
+	iface    string // "" if drop
+	static   bool
+	bvi      bool
+	spelling string // of mac in the message: it is part of the key
+}
+
+// L2FIB describes ligato's FIBEntry. VPP keeps what was put into a bridge domain's FIB when the domain goes, and shows it in
+// the next one that gets its place: entries are removed before their domain.
+func L2FIB() *Descriptor {
+	return Spec[*ligato.FIBEntry, *l2Address]{
+		Name: "l2-fib", Prefix: "config/vpp/l2/v2/fib/", Rebind: true,
+		Compile: compileL2Address, Message: (*l2Address).message,
+		Equal: func(have, want *l2Address) bool {
+			return have.drop == want.drop && have.iface == want.iface && have.static == want.static && have.bvi == want.bvi
+		},
+		Dependencies: func(a *l2Address) []Dependency {
+			deps := []Dependency{{Key: keyed.BridgeDomainKey(a.domain)}}
+			if !a.drop { // VPP refuses an interface that is in no bridge domain
+				deps = append(deps, Dependency{Key: keyed.InterfaceKey(a.iface)}, Dependency{Key: keyed.BridgeDomainInterfaceKey(a.domain, a.iface)})
+			}
+			return deps
+		},
+		Create:   func(w *World, a *l2Address) ([]Op, error) { return a.send(w, true) },
+		Update:   func(w *World, _, want *l2Address) ([]Op, error) { return want.send(w, true) }, // replaces
+		Delete:   func(w *World, a *l2Address) ([]Op, error) { return a.send(w, false) },
+		Dumps:    func(*World, Candidates) []Request { return append(bridgeRequests(), l2FIBRequest()) },
+		Retrieve: retrieveL2FIB,
+	}.Descriptor()
+}
+
+func l2FIBRequest() Request { return dump("l2_fib_table_dump", &l2.L2FibTableDump{BdID: none}) }
+
+func compileL2Address(_ string, m *ligato.FIBEntry) (*l2Address, error) {
+	a := &l2Address{
+		domain: m.GetBridgeDomain(), drop: m.GetAction() == ligato.FIBEntry_DROP, iface: m.GetOutgoingInterface(),
+		static: m.GetStaticConfig(), bvi: m.GetBridgedVirtualInterface(), spelling: m.GetPhysAddress(),
+	}
+	switch {
+	case a.domain == "":
+		return nil, errors.New("bridge_domain: empty")
+	case a.spelling == "":
+		return nil, errors.New("phys_address: empty")
+	case m.GetAction() != ligato.FIBEntry_FORWARD && !a.drop:
+		return nil, fmt.Errorf("action: unknown %d", m.GetAction())
+	case a.drop && (a.iface != "" || a.bvi):
+		return nil, errors.New("action: DROP has no outgoing_interface")
+	case !a.drop && a.iface == "":
+		return nil, errors.New("outgoing_interface: empty")
+	}
+	if a.drop {
+		a.static = true // VPP has no other
+	}
+	var err error
+	a.mac, err = parseMAC("phys_address", a.spelling)
+	return a, err
+}
+
+func (a *l2Address) message() *ligato.FIBEntry {
+	m := &ligato.FIBEntry{
+		PhysAddress: a.spelling, BridgeDomain: a.domain, OutgoingInterface: a.iface, StaticConfig: a.static, BridgedVirtualInterface: a.bvi,
+	}
+	if a.drop {
+		m.Action = ligato.FIBEntry_DROP
+	}
+	return m
+}
+
+func (a *l2Address) send(w *World, add bool) ([]Op, error) {
+	id, err := w.bridge(a.domain)
+	if err != nil {
+		return nil, err
+	}
+	m := &l2.L2fibAddDel{IsAdd: add, BdID: id, Mac: a.mac, SwIfIndex: interface_types.InterfaceIndex(none), StaticMac: a.static, FilterMac: a.drop, BviMac: a.bvi}
+	if !a.drop {
+		if m.SwIfIndex, err = w.index(a.iface); err != nil {
+			return nil, err
+		}
+	}
+	return []Op{{Call: write(m), Gone: !add}}, nil
+}
+
+// retrieveL2FIB goes by what is wanted or ours: the table is full of what VPP has learnt.
+func retrieveL2FIB(w *World, d *Dump, c Candidates) ([]Found, error) {
+	all, err := details[*l2.L2FibTableDetails](d, l2FIBRequest().ID)
+	if err != nil {
+		return nil, err
+	}
+	type place struct {
+		domain uint32
+		mac    [6]byte
+	}
+	inVPP := map[place]*l2.L2FibTableDetails{}
+	for _, m := range all {
+		inVPP[place{m.BdID, m.Mac}] = m
+	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		a := state.(*l2Address)
+		id, err := w.bridge(a.domain)
+		if err != nil || !wanted && c.Wanted(key) != nil {
+			return
+		}
+		m := inVPP[place{id, a.mac}]
+		if m == nil {
+			return
+		}
+		got := *a
+		got.drop, got.static, got.bvi = m.FilterMac, m.StaticMac, m.BviMac
+		if i, ok := w.Interface(a.iface); !ok || i.Index != uint32(m.SwIfIndex) {
+			got.iface = w.Name(uint32(m.SwIfIndex))
+		}
+		out = append(out, Found{Key: key, State: &got})
+	})
+	return out, nil
+}
