@@ -12,11 +12,17 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
+	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/ipsec"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
 // Key returns the canonical key of a message, "" if its type has no model.
@@ -44,6 +50,12 @@ func Key(m proto.Message) string {
 	}
 	if len(b) == 0 {
 		b = appendL2(b, m)
+	}
+	if len(b) == 0 {
+		b = appendLinux(b, m)
+	}
+	if len(b) == 0 {
+		b = appendRest(b, m)
 	}
 	return clean(string(b))
 }
@@ -118,6 +130,54 @@ func appendL2(b []byte, m proto.Message) []byte {
 		return appendPair(append(b, l2FIBPrefix...), m.GetBridgeDomain(), "/mac/", m.GetPhysAddress())
 	case *l2.XConnectPair:
 		return append(append(b, xconnectPrefix...), m.GetReceiveInterface()...)
+	}
+	return b
+}
+
+// appendLinux appends prefix and name of a value of the host's; nothing for other
+// types.
+func appendLinux(b []byte, m proto.Message) []byte {
+	switch m := m.(type) {
+	case *linuxinterfaces.Interface:
+		return append(append(b, linuxInterfacePrefix...), m.GetName()...)
+	case *linuxl3.ARPEntry:
+		return appendPair(append(b, linuxARPPrefix...), m.GetInterface(), "/", m.GetIpAddress())
+	case *linuxl3.Route:
+		b = append(b, linuxRoutePrefix...)
+		if dst := m.GetDstNetwork(); isNetwork(dst) {
+			b = appendNetwork(b, dst)
+		} else { // here ligato has no word for what is none
+			b = append(b, dst...)
+		}
+		return append(append(b, '/'), m.GetOutgoingInterface()...)
+	case *iptables.RuleChain:
+		return append(append(b, ruleChainPrefix...), m.GetName()...)
+	}
+	return b
+}
+
+func isNetwork(s string) bool {
+	_, _, err := net.ParseCIDR(s)
+	return err == nil
+}
+
+// appendRest appends prefix and name of forwarding by ACLs, IPsec and punting;
+// nothing for other types.
+func appendRest(b []byte, m proto.Message) []byte {
+	switch m := m.(type) {
+	case *abf.ABF:
+		return appendUint(append(b, abfPrefix...), m.GetIndex())
+	case *ipsec.SecurityAssociation:
+		return appendUint(append(b, saPrefix...), m.GetIndex())
+	case *ipsec.SecurityPolicyDatabase:
+		return appendUint(append(b, spdPrefix...), m.GetIndex())
+	case *punt.Exception:
+		return append(append(b, exceptionPrefix+"reason/"...), m.GetReason()...)
+	case *punt.IPRedirect:
+		return appendPair(append(b, ipRedirectPrefix+"l3/"...), m.GetL3Protocol().String(), "/tx/", m.GetTxInterface())
+	case *punt.ToHost:
+		b = appendPair(append(b, toHostPrefix+"l3/"...), m.GetL3Protocol().String(), "/l4/", m.GetL4Protocol().String())
+		return appendUint(append(b, "/port/"...), m.GetPort())
 	}
 	return b
 }

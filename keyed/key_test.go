@@ -16,11 +16,17 @@ import (
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
+	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
+	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/ipsec"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
 // golden holds keys the real ligato v3 gives; where "ours" is set, the model is
@@ -65,6 +71,18 @@ var golden = []struct {
 	{m: &l2.BridgeDomain{Name: "vxlanBD"}, key: "config/vpp/l2/v2/bridge-domain/vxlanBD"},
 	{m: &l2.FIBEntry{BridgeDomain: "vxlanBD", PhysAddress: "12:2b:c0:a8:10:02"}, key: "config/vpp/l2/v2/fib/vxlanBD/mac/12:2b:c0:a8:10:02"},
 	{m: &l2.XConnectPair{ReceiveInterface: "a"}, key: "config/vpp/l2/v2/xconnect/a"},
+	{m: &punt.ToHost{L3Protocol: punt.L3Protocol_IPV4, L4Protocol: punt.L4Protocol_UDP, Port: 53}, key: "config/vpp/v2/tohost/l3/IPV4/l4/UDP/port/53"},
+	{m: &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV4, TxInterface: "tap"}, key: "config/vpp/v2/ipredirect/l3/IPV4/tx/tap"},
+	{m: &punt.Exception{Reason: "ipsec4-spi-0"}, key: "config/vpp/v2/exception/reason/ipsec4-spi-0"},
+	{m: &linuxinterfaces.Interface{Name: "eth0"}, key: "config/linux/interfaces/v2/interface/eth0"},
+	{m: &linuxl3.Route{DstNetwork: "0.0.0.0/0", OutgoingInterface: "eth0"}, key: "config/linux/l3/v2/route/0.0.0.0/0/eth0"},
+	{m: &linuxl3.Route{DstNetwork: "10.1.2.3/24", OutgoingInterface: "eth0"}, key: "config/linux/l3/v2/route/10.1.2.0/24/eth0", ours: true},
+	{m: &linuxl3.Route{DstNetwork: "nonsense", OutgoingInterface: "eth0"}, key: "config/linux/l3/v2/route/nonsense/eth0", ours: true},
+	{m: &linuxl3.ARPEntry{Interface: "eth0", IpAddress: "10.1.1.1"}, key: "config/linux/l3/v2/arp/eth0/10.1.1.1"},
+	{m: &iptables.RuleChain{Name: "chain"}, key: "config/linux/iptables/v2/rulechain/chain", ours: true},
+	{m: &abf.ABF{Index: 7}, key: "config/vpp/abfs/v2/abf/7", ours: true},
+	{m: &ipsec.SecurityAssociation{Index: 1}, key: "config/vpp/ipsec/v2/sa/1", ours: true},
+	{m: &ipsec.SecurityPolicyDatabase{Index: 2}, key: "config/vpp/ipsec/v2/spd/2", ours: true},
 	{m: &contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.96.0.10/32"}, key: "config/contiv/vpp/v1/reject-route/vrf/1/dst/10.96.0.10/32", ours: true},
 	{m: &contivacl.InterfaceACLs{Interface: "pod/a"}, key: "config/contiv/vpp/v1/interface-acls/pod/a", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
@@ -142,11 +160,20 @@ func TestModelNames(t *testing.T) {
 		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
+		"linux.interfaces.interface ligato.linux.interfaces.Interface",
+		"linux.iptables.rulechain ligato.linux.iptables.RuleChain",
+		"linux.l3.arp ligato.linux.l3.ARPEntry",
+		"linux.l3.route ligato.linux.l3.Route",
+		"vpp.abfs.abf ligato.vpp.abf.ABF",
 		"vpp.acls.acl ligato.vpp.acl.ACL",
 		"vpp.arp ligato.vpp.l3.ARPEntry",
 		"vpp.dhcp-proxy ligato.vpp.l3.DHCPProxy",
+		"vpp.exception ligato.vpp.punt.Exception",
 		"vpp.interfaces ligato.vpp.interfaces.Interface",
+		"vpp.ipredirect ligato.vpp.punt.IPRedirect",
 		"vpp.ipscanneigh-global ligato.vpp.l3.IPScanNeighbor",
+		"vpp.ipsec.sa ligato.vpp.ipsec.SecurityAssociation",
+		"vpp.ipsec.spd ligato.vpp.ipsec.SecurityPolicyDatabase",
 		"vpp.l2.bridge-domain ligato.vpp.l2.BridgeDomain",
 		"vpp.l2.fib ligato.vpp.l2.FIBEntry",
 		"vpp.l2.xconnect ligato.vpp.l2.XConnectPair",
@@ -161,6 +188,7 @@ func TestModelNames(t *testing.T) {
 		"vpp.route ligato.vpp.l3.Route",
 		"vpp.span ligato.vpp.interfaces.Span",
 		"vpp.teib ligato.vpp.l3.TeibEntry",
+		"vpp.tohost ligato.vpp.punt.ToHost",
 		"vpp.vrf-table ligato.vpp.l3.VrfTable",
 		"vpp.vrrp ligato.vpp.l3.VRRPEntry",
 	}

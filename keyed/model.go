@@ -10,18 +10,31 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
+	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/ipsec"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
 // Prefixes of the models with names. Nothing but a name follows one.
 const (
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
 	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
+	linuxInterfacePrefix = "config/linux/interfaces/v2/interface/"
+	ruleChainPrefix      = "config/linux/iptables/v2/rulechain/"
+	linuxARPPrefix       = "config/linux/l3/v2/arp/"
+	linuxRoutePrefix     = "config/linux/l3/v2/route/"
+	abfPrefix            = "config/vpp/abfs/v2/abf/"
 	aclPrefix            = "config/vpp/acls/v2/acl/"
+	saPrefix             = "config/vpp/ipsec/v2/sa/"
+	spdPrefix            = "config/vpp/ipsec/v2/spd/"
 	bridgeDomainPrefix   = "config/vpp/l2/v2/bridge-domain/"
 	l2FIBPrefix          = "config/vpp/l2/v2/fib/"
 	xconnectPrefix       = "config/vpp/l2/v2/xconnect/"
@@ -32,11 +45,14 @@ const (
 	nat44VrfRoutePrefix  = "config/vpp/nat/v2/nat44-vrf-route/"
 	arpPrefix            = "config/vpp/v2/arp/"
 	dhcpProxyPrefix      = "config/vpp/v2/dhcp-proxy/"
+	exceptionPrefix      = "config/vpp/v2/exception/"
 	interfacePrefix      = "config/vpp/v2/interfaces/"
+	ipRedirectPrefix     = "config/vpp/v2/ipredirect/"
 	l3xconnectPrefix     = "config/vpp/v2/l3xconnect/"
 	routePrefix          = "config/vpp/v2/route/"
 	spanPrefix           = "config/vpp/v2/span/"
 	teibPrefix           = "config/vpp/v2/teib/"
+	toHostPrefix         = "config/vpp/v2/tohost/"
 	vrfTablePrefix       = "config/vpp/v2/vrf-table/"
 	vrrpPrefix           = "config/vpp/v2/vrrp/"
 )
@@ -84,7 +100,14 @@ var models = []Model{
 	model[contivacl.InterfaceACLs](interfaceACLsPrefix),
 	model[contivnat.Nat44Settings](Nat44SettingsKey),
 	model[contivl3.RejectRoute](rejectRoutePrefix),
+	model[linuxinterfaces.Interface](linuxInterfacePrefix),
+	model[iptables.RuleChain](ruleChainPrefix),
+	model[linuxl3.ARPEntry](linuxARPPrefix),
+	model[linuxl3.Route](linuxRoutePrefix),
+	model[abf.ABF](abfPrefix),
 	model[acl.ACL](aclPrefix),
+	model[ipsec.SecurityAssociation](saPrefix),
+	model[ipsec.SecurityPolicyDatabase](spdPrefix),
 	model[l2.BridgeDomain](bridgeDomainPrefix),
 	model[l2.FIBEntry](l2FIBPrefix),
 	model[l2.XConnectPair](xconnectPrefix),
@@ -96,13 +119,16 @@ var models = []Model{
 	model[nat.Nat44VrfTable](nat44VrfPrefix),
 	model[l3.ARPEntry](arpPrefix),
 	model[l3.DHCPProxy](dhcpProxyPrefix),
+	model[punt.Exception](exceptionPrefix),
 	model[interfaces.Interface](interfacePrefix),
+	model[punt.IPRedirect](ipRedirectPrefix),
 	model[l3.IPScanNeighbor](IPScanNeighborKey),
 	model[l3.L3XConnect](l3xconnectPrefix),
 	model[l3.ProxyARP](ProxyARPKey),
 	model[l3.Route](routePrefix),
 	model[interfaces.Span](spanPrefix),
 	model[l3.TeibEntry](teibPrefix),
+	model[punt.ToHost](toHostPrefix),
 	model[l3.VrfTable](vrfTablePrefix),
 	model[l3.VRRPEntry](vrrpPrefix),
 }

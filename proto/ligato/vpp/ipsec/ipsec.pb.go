@@ -4,8 +4,9 @@
 // 	protoc        (unknown)
 // source: ligato/vpp/ipsec/ipsec.proto
 
-// Package ipsec restates the two ligato v3 enums that the interface messages
-// refer to. Names and numbers of enum values are an interface and never change.
+// Package ipsec restates the ligato v3 messages for IPsec, and the enums that the
+// interface messages refer to, too. Names and numbers are an interface and never
+// change.
 
 package ipsec
 
@@ -164,11 +165,597 @@ func (IntegAlg) EnumDescriptor() ([]byte, []int) {
 	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{1}
 }
 
+// Action is a verdict.
+type SecurityPolicyDatabase_PolicyEntry_Action int32
+
+const (
+	SecurityPolicyDatabase_PolicyEntry_BYPASS  SecurityPolicyDatabase_PolicyEntry_Action = 0
+	SecurityPolicyDatabase_PolicyEntry_DISCARD SecurityPolicyDatabase_PolicyEntry_Action = 1
+	// Not used by VPP.
+	SecurityPolicyDatabase_PolicyEntry_RESOLVE SecurityPolicyDatabase_PolicyEntry_Action = 2
+	SecurityPolicyDatabase_PolicyEntry_PROTECT SecurityPolicyDatabase_PolicyEntry_Action = 3
+)
+
+// Enum value maps for SecurityPolicyDatabase_PolicyEntry_Action.
+var (
+	SecurityPolicyDatabase_PolicyEntry_Action_name = map[int32]string{
+		0: "BYPASS",
+		1: "DISCARD",
+		2: "RESOLVE",
+		3: "PROTECT",
+	}
+	SecurityPolicyDatabase_PolicyEntry_Action_value = map[string]int32{
+		"BYPASS":  0,
+		"DISCARD": 1,
+		"RESOLVE": 2,
+		"PROTECT": 3,
+	}
+)
+
+func (x SecurityPolicyDatabase_PolicyEntry_Action) Enum() *SecurityPolicyDatabase_PolicyEntry_Action {
+	p := new(SecurityPolicyDatabase_PolicyEntry_Action)
+	*p = x
+	return p
+}
+
+func (x SecurityPolicyDatabase_PolicyEntry_Action) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SecurityPolicyDatabase_PolicyEntry_Action) Descriptor() protoreflect.EnumDescriptor {
+	return file_ligato_vpp_ipsec_ipsec_proto_enumTypes[2].Descriptor()
+}
+
+func (SecurityPolicyDatabase_PolicyEntry_Action) Type() protoreflect.EnumType {
+	return &file_ligato_vpp_ipsec_ipsec_proto_enumTypes[2]
+}
+
+func (x SecurityPolicyDatabase_PolicyEntry_Action) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SecurityPolicyDatabase_PolicyEntry_Action.Descriptor instead.
+func (SecurityPolicyDatabase_PolicyEntry_Action) EnumDescriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{0, 1, 0}
+}
+
+// IPSecProtocol is the header that protects.
+type SecurityAssociation_IPSecProtocol int32
+
+const (
+	// Authentication alone.
+	SecurityAssociation_AH SecurityAssociation_IPSecProtocol = 0
+	// Encryption, and authentication.
+	SecurityAssociation_ESP SecurityAssociation_IPSecProtocol = 1
+)
+
+// Enum value maps for SecurityAssociation_IPSecProtocol.
+var (
+	SecurityAssociation_IPSecProtocol_name = map[int32]string{
+		0: "AH",
+		1: "ESP",
+	}
+	SecurityAssociation_IPSecProtocol_value = map[string]int32{
+		"AH":  0,
+		"ESP": 1,
+	}
+)
+
+func (x SecurityAssociation_IPSecProtocol) Enum() *SecurityAssociation_IPSecProtocol {
+	p := new(SecurityAssociation_IPSecProtocol)
+	*p = x
+	return p
+}
+
+func (x SecurityAssociation_IPSecProtocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SecurityAssociation_IPSecProtocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_ligato_vpp_ipsec_ipsec_proto_enumTypes[3].Descriptor()
+}
+
+func (SecurityAssociation_IPSecProtocol) Type() protoreflect.EnumType {
+	return &file_ligato_vpp_ipsec_ipsec_proto_enumTypes[3]
+}
+
+func (x SecurityAssociation_IPSecProtocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SecurityAssociation_IPSecProtocol.Descriptor instead.
+func (SecurityAssociation_IPSecProtocol) EnumDescriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{1, 0}
+}
+
+// SecurityPolicyDatabase says which traffic of its interfaces is protected.
+// Key: config/vpp/ipsec/v2/spd/<index>.
+type SecurityPolicyDatabase struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the database, unique on the node.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Interfaces it applies to.
+	Interfaces []*SecurityPolicyDatabase_Interface `protobuf:"bytes,2,rep,name=interfaces,proto3" json:"interfaces,omitempty"`
+	// Its policies, in their old place.
+	//
+	// Deprecated: Marked as deprecated in ligato/vpp/ipsec/ipsec.proto.
+	PolicyEntries []*SecurityPolicyDatabase_PolicyEntry `protobuf:"bytes,3,rep,name=policy_entries,json=policyEntries,proto3" json:"policy_entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecurityPolicyDatabase) Reset() {
+	*x = SecurityPolicyDatabase{}
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecurityPolicyDatabase) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecurityPolicyDatabase) ProtoMessage() {}
+
+func (x *SecurityPolicyDatabase) ProtoReflect() protoreflect.Message {
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecurityPolicyDatabase.ProtoReflect.Descriptor instead.
+func (*SecurityPolicyDatabase) Descriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *SecurityPolicyDatabase) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase) GetInterfaces() []*SecurityPolicyDatabase_Interface {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+// Deprecated: Marked as deprecated in ligato/vpp/ipsec/ipsec.proto.
+func (x *SecurityPolicyDatabase) GetPolicyEntries() []*SecurityPolicyDatabase_PolicyEntry {
+	if x != nil {
+		return x.PolicyEntries
+	}
+	return nil
+}
+
+// SecurityAssociation is a key and what it is used for.
+// Key: config/vpp/ipsec/v2/sa/<index>.
+type SecurityAssociation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the association, unique on the node.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Security parameter index in the packets.
+	Spi uint32 `protobuf:"varint,2,opt,name=spi,proto3" json:"spi,omitempty"`
+	// Header the packets have.
+	Protocol SecurityAssociation_IPSecProtocol `protobuf:"varint,3,opt,name=protocol,proto3,enum=ligato.vpp.ipsec.SecurityAssociation_IPSecProtocol" json:"protocol,omitempty"`
+	// How they are encrypted.
+	CryptoAlg CryptoAlg `protobuf:"varint,4,opt,name=crypto_alg,json=cryptoAlg,proto3,enum=ligato.vpp.ipsec.CryptoAlg" json:"crypto_alg,omitempty"`
+	// Key for it, in hexadecimal.
+	CryptoKey string `protobuf:"bytes,5,opt,name=crypto_key,json=cryptoKey,proto3" json:"crypto_key,omitempty"`
+	// How they are authenticated.
+	IntegAlg IntegAlg `protobuf:"varint,6,opt,name=integ_alg,json=integAlg,proto3,enum=ligato.vpp.ipsec.IntegAlg" json:"integ_alg,omitempty"`
+	// Key for it, in hexadecimal.
+	IntegKey string `protobuf:"bytes,7,opt,name=integ_key,json=integKey,proto3" json:"integ_key,omitempty"`
+	// Sequence numbers of 64 bits.
+	UseEsn bool `protobuf:"varint,8,opt,name=use_esn,json=useEsn,proto3" json:"use_esn,omitempty"`
+	// Drop what came already.
+	UseAntiReplay bool `protobuf:"varint,9,opt,name=use_anti_replay,json=useAntiReplay,proto3" json:"use_anti_replay,omitempty"`
+	// Address of this end of a tunnel. Empty: no tunnel.
+	TunnelSrcAddr string `protobuf:"bytes,10,opt,name=tunnel_src_addr,json=tunnelSrcAddr,proto3" json:"tunnel_src_addr,omitempty"`
+	// Address of the other end.
+	TunnelDstAddr string `protobuf:"bytes,11,opt,name=tunnel_dst_addr,json=tunnelDstAddr,proto3" json:"tunnel_dst_addr,omitempty"`
+	// Wrap packets into UDP, to get through NAT.
+	EnableUdpEncap bool `protobuf:"varint,12,opt,name=enable_udp_encap,json=enableUdpEncap,proto3" json:"enable_udp_encap,omitempty"`
+	// UDP port of this end.
+	TunnelSrcPort uint32 `protobuf:"varint,13,opt,name=tunnel_src_port,json=tunnelSrcPort,proto3" json:"tunnel_src_port,omitempty"`
+	// UDP port of the other end.
+	TunnelDstPort uint32 `protobuf:"varint,14,opt,name=tunnel_dst_port,json=tunnelDstPort,proto3" json:"tunnel_dst_port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecurityAssociation) Reset() {
+	*x = SecurityAssociation{}
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecurityAssociation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecurityAssociation) ProtoMessage() {}
+
+func (x *SecurityAssociation) ProtoReflect() protoreflect.Message {
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecurityAssociation.ProtoReflect.Descriptor instead.
+func (*SecurityAssociation) Descriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SecurityAssociation) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SecurityAssociation) GetSpi() uint32 {
+	if x != nil {
+		return x.Spi
+	}
+	return 0
+}
+
+func (x *SecurityAssociation) GetProtocol() SecurityAssociation_IPSecProtocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return SecurityAssociation_AH
+}
+
+func (x *SecurityAssociation) GetCryptoAlg() CryptoAlg {
+	if x != nil {
+		return x.CryptoAlg
+	}
+	return CryptoAlg_NONE_CRYPTO
+}
+
+func (x *SecurityAssociation) GetCryptoKey() string {
+	if x != nil {
+		return x.CryptoKey
+	}
+	return ""
+}
+
+func (x *SecurityAssociation) GetIntegAlg() IntegAlg {
+	if x != nil {
+		return x.IntegAlg
+	}
+	return IntegAlg_NONE_INTEG
+}
+
+func (x *SecurityAssociation) GetIntegKey() string {
+	if x != nil {
+		return x.IntegKey
+	}
+	return ""
+}
+
+func (x *SecurityAssociation) GetUseEsn() bool {
+	if x != nil {
+		return x.UseEsn
+	}
+	return false
+}
+
+func (x *SecurityAssociation) GetUseAntiReplay() bool {
+	if x != nil {
+		return x.UseAntiReplay
+	}
+	return false
+}
+
+func (x *SecurityAssociation) GetTunnelSrcAddr() string {
+	if x != nil {
+		return x.TunnelSrcAddr
+	}
+	return ""
+}
+
+func (x *SecurityAssociation) GetTunnelDstAddr() string {
+	if x != nil {
+		return x.TunnelDstAddr
+	}
+	return ""
+}
+
+func (x *SecurityAssociation) GetEnableUdpEncap() bool {
+	if x != nil {
+		return x.EnableUdpEncap
+	}
+	return false
+}
+
+func (x *SecurityAssociation) GetTunnelSrcPort() uint32 {
+	if x != nil {
+		return x.TunnelSrcPort
+	}
+	return 0
+}
+
+func (x *SecurityAssociation) GetTunnelDstPort() uint32 {
+	if x != nil {
+		return x.TunnelDstPort
+	}
+	return 0
+}
+
+// Interface is one the database applies to.
+type SecurityPolicyDatabase_Interface struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name. Required.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecurityPolicyDatabase_Interface) Reset() {
+	*x = SecurityPolicyDatabase_Interface{}
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecurityPolicyDatabase_Interface) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecurityPolicyDatabase_Interface) ProtoMessage() {}
+
+func (x *SecurityPolicyDatabase_Interface) ProtoReflect() protoreflect.Message {
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecurityPolicyDatabase_Interface.ProtoReflect.Descriptor instead.
+func (*SecurityPolicyDatabase_Interface) Descriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{0, 0}
+}
+
+func (x *SecurityPolicyDatabase_Interface) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// PolicyEntry says what becomes of certain packets.
+type SecurityPolicyDatabase_PolicyEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of the security association that protects them.
+	SaIndex uint32 `protobuf:"varint,1,opt,name=sa_index,json=saIndex,proto3" json:"sa_index,omitempty"`
+	// The policy with the highest number decides.
+	Priority int32 `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Packets on their way out. False: in.
+	IsOutbound bool `protobuf:"varint,3,opt,name=is_outbound,json=isOutbound,proto3" json:"is_outbound,omitempty"`
+	// First address of the other side.
+	RemoteAddrStart string `protobuf:"bytes,4,opt,name=remote_addr_start,json=remoteAddrStart,proto3" json:"remote_addr_start,omitempty"`
+	// Last address of the other side.
+	RemoteAddrStop string `protobuf:"bytes,5,opt,name=remote_addr_stop,json=remoteAddrStop,proto3" json:"remote_addr_stop,omitempty"`
+	// First address of this side.
+	LocalAddrStart string `protobuf:"bytes,6,opt,name=local_addr_start,json=localAddrStart,proto3" json:"local_addr_start,omitempty"`
+	// Last address of this side.
+	LocalAddrStop string `protobuf:"bytes,7,opt,name=local_addr_stop,json=localAddrStop,proto3" json:"local_addr_stop,omitempty"`
+	// IP protocol. Zero: any.
+	Protocol uint32 `protobuf:"varint,8,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// First port of the other side.
+	RemotePortStart uint32 `protobuf:"varint,9,opt,name=remote_port_start,json=remotePortStart,proto3" json:"remote_port_start,omitempty"`
+	// Last port of the other side.
+	RemotePortStop uint32 `protobuf:"varint,10,opt,name=remote_port_stop,json=remotePortStop,proto3" json:"remote_port_stop,omitempty"`
+	// First port of this side.
+	LocalPortStart uint32 `protobuf:"varint,11,opt,name=local_port_start,json=localPortStart,proto3" json:"local_port_start,omitempty"`
+	// Last port of this side.
+	LocalPortStop uint32 `protobuf:"varint,12,opt,name=local_port_stop,json=localPortStop,proto3" json:"local_port_stop,omitempty"`
+	// What becomes of them.
+	Action        SecurityPolicyDatabase_PolicyEntry_Action `protobuf:"varint,13,opt,name=action,proto3,enum=ligato.vpp.ipsec.SecurityPolicyDatabase_PolicyEntry_Action" json:"action,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) Reset() {
+	*x = SecurityPolicyDatabase_PolicyEntry{}
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SecurityPolicyDatabase_PolicyEntry) ProtoMessage() {}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_ligato_vpp_ipsec_ipsec_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SecurityPolicyDatabase_PolicyEntry.ProtoReflect.Descriptor instead.
+func (*SecurityPolicyDatabase_PolicyEntry) Descriptor() ([]byte, []int) {
+	return file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP(), []int{0, 1}
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetSaIndex() uint32 {
+	if x != nil {
+		return x.SaIndex
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetIsOutbound() bool {
+	if x != nil {
+		return x.IsOutbound
+	}
+	return false
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetRemoteAddrStart() string {
+	if x != nil {
+		return x.RemoteAddrStart
+	}
+	return ""
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetRemoteAddrStop() string {
+	if x != nil {
+		return x.RemoteAddrStop
+	}
+	return ""
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetLocalAddrStart() string {
+	if x != nil {
+		return x.LocalAddrStart
+	}
+	return ""
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetLocalAddrStop() string {
+	if x != nil {
+		return x.LocalAddrStop
+	}
+	return ""
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetRemotePortStart() uint32 {
+	if x != nil {
+		return x.RemotePortStart
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetRemotePortStop() uint32 {
+	if x != nil {
+		return x.RemotePortStop
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetLocalPortStart() uint32 {
+	if x != nil {
+		return x.LocalPortStart
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetLocalPortStop() uint32 {
+	if x != nil {
+		return x.LocalPortStop
+	}
+	return 0
+}
+
+func (x *SecurityPolicyDatabase_PolicyEntry) GetAction() SecurityPolicyDatabase_PolicyEntry_Action {
+	if x != nil {
+		return x.Action
+	}
+	return SecurityPolicyDatabase_PolicyEntry_BYPASS
+}
+
 var File_ligato_vpp_ipsec_ipsec_proto protoreflect.FileDescriptor
 
 const file_ligato_vpp_ipsec_ipsec_proto_rawDesc = "" +
 	"\n" +
-	"\x1cligato/vpp/ipsec/ipsec.proto\x12\x10ligato.vpp.ipsec*\xd0\x01\n" +
+	"\x1cligato/vpp/ipsec/ipsec.proto\x12\x10ligato.vpp.ipsec\"\xea\x06\n" +
+	"\x16SecurityPolicyDatabase\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12R\n" +
+	"\n" +
+	"interfaces\x18\x02 \x03(\v22.ligato.vpp.ipsec.SecurityPolicyDatabase.InterfaceR\n" +
+	"interfaces\x12_\n" +
+	"\x0epolicy_entries\x18\x03 \x03(\v24.ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntryB\x02\x18\x01R\rpolicyEntries\x1a\x1f\n" +
+	"\tInterface\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x1a\xe3\x04\n" +
+	"\vPolicyEntry\x12\x19\n" +
+	"\bsa_index\x18\x01 \x01(\rR\asaIndex\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\x05R\bpriority\x12\x1f\n" +
+	"\vis_outbound\x18\x03 \x01(\bR\n" +
+	"isOutbound\x12*\n" +
+	"\x11remote_addr_start\x18\x04 \x01(\tR\x0fremoteAddrStart\x12(\n" +
+	"\x10remote_addr_stop\x18\x05 \x01(\tR\x0eremoteAddrStop\x12(\n" +
+	"\x10local_addr_start\x18\x06 \x01(\tR\x0elocalAddrStart\x12&\n" +
+	"\x0flocal_addr_stop\x18\a \x01(\tR\rlocalAddrStop\x12\x1a\n" +
+	"\bprotocol\x18\b \x01(\rR\bprotocol\x12*\n" +
+	"\x11remote_port_start\x18\t \x01(\rR\x0fremotePortStart\x12(\n" +
+	"\x10remote_port_stop\x18\n" +
+	" \x01(\rR\x0eremotePortStop\x12(\n" +
+	"\x10local_port_start\x18\v \x01(\rR\x0elocalPortStart\x12&\n" +
+	"\x0flocal_port_stop\x18\f \x01(\rR\rlocalPortStop\x12S\n" +
+	"\x06action\x18\r \x01(\x0e2;.ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry.ActionR\x06action\";\n" +
+	"\x06Action\x12\n" +
+	"\n" +
+	"\x06BYPASS\x10\x00\x12\v\n" +
+	"\aDISCARD\x10\x01\x12\v\n" +
+	"\aRESOLVE\x10\x02\x12\v\n" +
+	"\aPROTECT\x10\x03\"\xec\x04\n" +
+	"\x13SecurityAssociation\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x10\n" +
+	"\x03spi\x18\x02 \x01(\rR\x03spi\x12O\n" +
+	"\bprotocol\x18\x03 \x01(\x0e23.ligato.vpp.ipsec.SecurityAssociation.IPSecProtocolR\bprotocol\x12:\n" +
+	"\n" +
+	"crypto_alg\x18\x04 \x01(\x0e2\x1b.ligato.vpp.ipsec.CryptoAlgR\tcryptoAlg\x12\x1d\n" +
+	"\n" +
+	"crypto_key\x18\x05 \x01(\tR\tcryptoKey\x127\n" +
+	"\tinteg_alg\x18\x06 \x01(\x0e2\x1a.ligato.vpp.ipsec.IntegAlgR\bintegAlg\x12\x1b\n" +
+	"\tinteg_key\x18\a \x01(\tR\bintegKey\x12\x17\n" +
+	"\ause_esn\x18\b \x01(\bR\x06useEsn\x12&\n" +
+	"\x0fuse_anti_replay\x18\t \x01(\bR\ruseAntiReplay\x12&\n" +
+	"\x0ftunnel_src_addr\x18\n" +
+	" \x01(\tR\rtunnelSrcAddr\x12&\n" +
+	"\x0ftunnel_dst_addr\x18\v \x01(\tR\rtunnelDstAddr\x12(\n" +
+	"\x10enable_udp_encap\x18\f \x01(\bR\x0eenableUdpEncap\x12&\n" +
+	"\x0ftunnel_src_port\x18\r \x01(\rR\rtunnelSrcPort\x12&\n" +
+	"\x0ftunnel_dst_port\x18\x0e \x01(\rR\rtunnelDstPort\" \n" +
+	"\rIPSecProtocol\x12\x06\n" +
+	"\x02AH\x10\x00\x12\a\n" +
+	"\x03ESP\x10\x01*\xd0\x01\n" +
 	"\tCryptoAlg\x12\x0f\n" +
 	"\vNONE_CRYPTO\x10\x00\x12\x0f\n" +
 	"\vAES_CBC_128\x10\x01\x12\x0f\n" +
@@ -207,17 +794,30 @@ func file_ligato_vpp_ipsec_ipsec_proto_rawDescGZIP() []byte {
 	return file_ligato_vpp_ipsec_ipsec_proto_rawDescData
 }
 
-var file_ligato_vpp_ipsec_ipsec_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_ligato_vpp_ipsec_ipsec_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_ligato_vpp_ipsec_ipsec_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_ligato_vpp_ipsec_ipsec_proto_goTypes = []any{
 	(CryptoAlg)(0), // 0: ligato.vpp.ipsec.CryptoAlg
 	(IntegAlg)(0),  // 1: ligato.vpp.ipsec.IntegAlg
+	(SecurityPolicyDatabase_PolicyEntry_Action)(0), // 2: ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry.Action
+	(SecurityAssociation_IPSecProtocol)(0),         // 3: ligato.vpp.ipsec.SecurityAssociation.IPSecProtocol
+	(*SecurityPolicyDatabase)(nil),                 // 4: ligato.vpp.ipsec.SecurityPolicyDatabase
+	(*SecurityAssociation)(nil),                    // 5: ligato.vpp.ipsec.SecurityAssociation
+	(*SecurityPolicyDatabase_Interface)(nil),       // 6: ligato.vpp.ipsec.SecurityPolicyDatabase.Interface
+	(*SecurityPolicyDatabase_PolicyEntry)(nil),     // 7: ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry
 }
 var file_ligato_vpp_ipsec_ipsec_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	6, // 0: ligato.vpp.ipsec.SecurityPolicyDatabase.interfaces:type_name -> ligato.vpp.ipsec.SecurityPolicyDatabase.Interface
+	7, // 1: ligato.vpp.ipsec.SecurityPolicyDatabase.policy_entries:type_name -> ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry
+	3, // 2: ligato.vpp.ipsec.SecurityAssociation.protocol:type_name -> ligato.vpp.ipsec.SecurityAssociation.IPSecProtocol
+	0, // 3: ligato.vpp.ipsec.SecurityAssociation.crypto_alg:type_name -> ligato.vpp.ipsec.CryptoAlg
+	1, // 4: ligato.vpp.ipsec.SecurityAssociation.integ_alg:type_name -> ligato.vpp.ipsec.IntegAlg
+	2, // 5: ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry.action:type_name -> ligato.vpp.ipsec.SecurityPolicyDatabase.PolicyEntry.Action
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_ligato_vpp_ipsec_ipsec_proto_init() }
@@ -230,14 +830,15 @@ func file_ligato_vpp_ipsec_ipsec_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ligato_vpp_ipsec_ipsec_proto_rawDesc), len(file_ligato_vpp_ipsec_ipsec_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   0,
+			NumEnums:      4,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_ligato_vpp_ipsec_ipsec_proto_goTypes,
 		DependencyIndexes: file_ligato_vpp_ipsec_ipsec_proto_depIdxs,
 		EnumInfos:         file_ligato_vpp_ipsec_ipsec_proto_enumTypes,
+		MessageInfos:      file_ligato_vpp_ipsec_ipsec_proto_msgTypes,
 	}.Build()
 	File_ligato_vpp_ipsec_ipsec_proto = out.File
 	file_ligato_vpp_ipsec_ipsec_proto_goTypes = nil

@@ -1,0 +1,4 @@
+// Package namespace turns references to network namespaces into protobuf values and
+// back: the ligato v3 messages of that name. Invariant: names and numbers are
+// an interface to stored data; they are added to, never changed.
+package namespace
