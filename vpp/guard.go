@@ -73,7 +73,7 @@ func NewGuard() *Guard { return &Guard{} }
 
 // Rules are all rules, in the order they are applied.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may be to another VPP.

@@ -16,6 +16,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
@@ -289,6 +290,14 @@ var guardCases = []guardCase{
 	{"", "part of a byte of IPv4", []step{of2406}, aclOf(func(r *acl_types.ACLRule) { r.SrcPrefix = prefix("10.0.0.0/9") })},
 	{"acl-action", "", nil, aclOf(func(r *acl_types.ACLRule) { r.IsPermit = 3 })},
 	{"acl-range", "any protocol with ports", nil, aclOf(func(r *acl_types.ACLRule) { r.Proto = 0 })},
+	{"bridge-tag", "", nil, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 1, BdTag: tooLongTag}},
+	{"", "longest tag", nil, &l2.BridgeDomainAddDelV2{IsAdd: true, BdID: 1, BdTag: longestTag}},
+	{"bridge-zero", "", nil, &l2.SwInterfaceSetL2Bridge{Enable: true}},
+	{"bridge-zero", "above", nil, &l2.SwInterfaceSetL2Bridge{Enable: true, BdID: maxBridge + 1}},
+	{"", "highest", nil, &l2.SwInterfaceSetL2Bridge{Enable: true, BdID: maxBridge}},
+	{"", "out of it", nil, &l2.SwInterfaceSetL2Bridge{}},
+	{"xconnect-self", "", nil, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: 1, TxSwIfIndex: 1, Enable: true}},
+	{"", "end of it", nil, &l2.SwInterfaceSetL2Xconnect{}},
 }
 
 func TestGuard(t *testing.T) {

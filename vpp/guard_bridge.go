@@ -1,0 +1,48 @@
+package vpp
+
+import (
+	"fmt"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/l2"
+)
+
+// maxBridge is L2_BD_ID_MAX.
+const maxBridge = 1<<24 - 1
+
+func bridgeRules() []Rule {
+	return []Rule{
+		{
+			Name: "bridge-tag", Messages: []string{"bridge_domain_add_del_v2"},
+			Source: "l2_bd.c bd_set_bd_tag (formats a field of 64 bytes up to its NUL), VPP 24.06",
+			Harm:   "the tag has no end: what lies behind it in memory becomes part of it, and what tells whose the bridge domain is is lost",
+			judge: func(_ *Guard, msg api.Message) string {
+				return longTag(msg.(*l2.BridgeDomainAddDelV2).BdTag)
+			},
+		}, {
+			Name: "bridge-zero", Messages: []string{"sw_interface_set_l2_bridge"},
+			Source: "l2_api.c vl_api_sw_interface_set_l2_bridge_t_handler, l2_bd.c bd_find_or_add_bd_index, VPP 24.06",
+			Harm:   "bridge domain 0 is where VPP drops frames: the interface is cut off, and no dump shows it in there",
+			judge: func(_ *Guard, msg api.Message) string {
+				m := msg.(*l2.SwInterfaceSetL2Bridge)
+				switch {
+				case m.Enable && m.BdID == 0:
+					return "into bridge domain 0"
+				case m.Enable && m.BdID > maxBridge:
+					return fmt.Sprintf("into bridge domain %d, VPP has up to %d", m.BdID, maxBridge)
+				}
+				return ""
+			},
+		}, {
+			Name: "xconnect-self", Messages: []string{"sw_interface_set_l2_xconnect"},
+			Source: "l2_api.c vl_api_sw_interface_set_l2_xconnect_t_handler, VPP 24.06",
+			Harm:   "every frame goes back where it came from",
+			judge: func(_ *Guard, msg api.Message) string {
+				if m := msg.(*l2.SwInterfaceSetL2Xconnect); m.Enable && m.RxSwIfIndex == m.TxSwIfIndex {
+					return fmt.Sprintf("interface %d to itself", m.RxSwIfIndex)
+				}
+				return ""
+			},
+		},
+	}
+}
