@@ -3,6 +3,7 @@ package interop
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 	"time"
 
@@ -33,12 +34,14 @@ func running(changes []Change) both {
 // would leave out the changes that cost.
 func (x both) each(changes []Change) (theirs, mine []cost) {
 	n := time.Duration(len(changes))
+	runtime.GC() // nobody pays for what was left before
 	felix := timed(func() {
 		for _, c := range changes {
 			x.felix.Update(c.Felix)
 			x.felix.Flush()
 		}
 	})
+	runtime.GC()
 	ours := timed(func() {
 		for _, c := range changes {
 			c.Ours(x.graph)
