@@ -35,6 +35,7 @@ func createMessages(t *apiTable) {
 	afPacketMessages(t)
 	memifMessages(t)
 	pipeMessages(t)
+	vxlanMessages(t)
 }
 
 // deleteKind deletes an interface if it is of that kind.

@@ -90,6 +90,8 @@ func (f *iface) device() string {
 			s += " host-ns " + h.HostNamespace
 		}
 		return s
+	case kindVxlan:
+		return f.vxlan.text()
 	case kindMemif:
 		if f.foreign {
 			return ""

@@ -49,6 +49,7 @@ const (
 	kindTap
 	kindAfPacket
 	kindMemif
+	kindVxlan
 	kindPipe    // the parent
 	kindPipeEnd // what has addresses
 )
@@ -76,6 +77,7 @@ type iface struct {
 	host       string // af_packet: Linux interface
 	memif      memifParams
 	l2         l2Port
+	vxlan      vxlanParams
 	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
 }
 

@@ -18,7 +18,9 @@ const (
 	rvInvalidInterface    int32 = -71
 	rvInvalidArgument     int32 = -73
 	rvUnexpectedIfState   int32 = -74
+	rvTunnelExists        int32 = -75
 	rvIfAlreadyExists     int32 = -79
+	rvSameSrcDst          int32 = -82
 	rvAddressInUse        int32 = -105
 	rvAddressFoundOnIf    int32 = -114
 	rvEntryAlreadyExists  int32 = -116

@@ -5,10 +5,14 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// maxBridge is L2_BD_ID_MAX.
-const maxBridge = 1<<24 - 1
+// maxBridge is L2_BD_ID_MAX, maxVNI what 24 bits hold.
+const (
+	maxBridge = 1<<24 - 1
+	maxVNI    = 1<<24 - 1
+)
 
 func bridgeRules() []Rule {
 	return []Rule{
@@ -30,6 +34,16 @@ func bridgeRules() []Rule {
 					return "into bridge domain 0"
 				case m.Enable && m.BdID > maxBridge:
 					return fmt.Sprintf("into bridge domain %d, VPP has up to %d", m.BdID, maxBridge)
+				}
+				return ""
+			},
+		}, {
+			Name: "vxlan-vni", Messages: []string{"vxlan_add_del_tunnel_v3"},
+			Source: "vxlan.c vnet_vxlan_add_del_tunnel (shifts the VNI by 8 bits), VPP 24.06",
+			Harm:   "the VNI is cut without a word: the tunnel is in somebody else's network",
+			judge: func(_ *Guard, msg api.Message) string {
+				if m := msg.(*vxlan.VxlanAddDelTunnelV3); m.Vni > maxVNI {
+					return fmt.Sprintf("VNI %d is above %d", m.Vni, maxVNI)
 				}
 				return ""
 			},

@@ -21,6 +21,7 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
+	"go.fd.io/govpp/binapi/vxlan"
 	"pgregory.net/rapid"
 )
 
@@ -296,6 +297,8 @@ var guardCases = []guardCase{
 	{"bridge-zero", "above", nil, &l2.SwInterfaceSetL2Bridge{Enable: true, BdID: maxBridge + 1}},
 	{"", "highest", nil, &l2.SwInterfaceSetL2Bridge{Enable: true, BdID: maxBridge}},
 	{"", "out of it", nil, &l2.SwInterfaceSetL2Bridge{}},
+	{"vxlan-vni", "", nil, &vxlan.VxlanAddDelTunnelV3{IsAdd: true, Vni: maxVNI + 1}},
+	{"", "highest VNI", nil, &vxlan.VxlanAddDelTunnelV3{IsAdd: true, Vni: maxVNI}},
 	{"xconnect-self", "", nil, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: 1, TxSwIfIndex: 1, Enable: true}},
 	{"", "end of it", nil, &l2.SwInterfaceSetL2Xconnect{}},
 }

@@ -54,6 +54,14 @@ func laws() []law {
 		change(m)
 		return m
 	}
+	tunnel := func(change func(*interfaces.Interface)) *interfaces.Interface {
+		m := &interfaces.Interface{
+			Name: "vxlan2", Type: interfaces.Interface_VXLAN_TUNNEL, Enabled: true, PhysAddress: "02:fe:00:00:00:0a", Mtu: 1450,
+			Link: &interfaces.Interface_Vxlan{Vxlan: &interfaces.VxlanLink{SrcAddress: "192.168.16.1", DstAddress: "192.168.16.2", Vni: 10}},
+		}
+		change(m)
+		return m
+	}
 	third := &interfaces.Interface{Name: "third", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
 	bridged := domain(func(m *l2.BridgeDomain) {
 		m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "loop", BridgedVirtualInterface: true}, {Name: "peer"}}
@@ -82,6 +90,17 @@ func laws() []law {
 			m.GetTap().HostIfName = "vpp2"
 			return m
 		}()},
+		{
+			kind: "interface", real: true, needs: []proto.Message{&l3.VrfTable{Id: 7, Label: "seven"}}, one: tunnel(func(*interfaces.Interface) {}),
+			two: tunnel(func(m *interfaces.Interface) { m.Enabled, m.Mtu, m.PhysAddress = false, 1400, "02:fe:00:00:00:0b" }),
+		},
+		{
+			kind: "interface", real: true, needs: []proto.Message{&l3.VrfTable{Id: 7, Label: "seven"}, peer},
+			one: tunnel(func(m *interfaces.Interface) { m.Vrf, m.GetVxlan().Vni = 7, 1<<24-1 }),
+			two: tunnel(func(m *interfaces.Interface) {
+				m.Enabled, m.GetVxlan().DstAddress, m.GetVxlan().Multicast = false, "239.1.1.1", "peer"
+			}),
+		},
 		{
 			kind: "address", one: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24", "2001:db8::1/64"} }),
 			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.2/24"} }),

@@ -44,7 +44,10 @@ type link interface {
 	fill(*ligato.Interface)
 }
 
-// Interface describes ligato's Interface: loopback, tap, af_packet and memif.
+// needer is a link that is made of other things in VPP.
+type needer interface{ needs() []Dependency }
+
+// Interface describes ligato's Interface: loopback, tap, af_packet, memif and VXLAN tunnel.
 //
 // Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
 // they are never changed or deleted.
@@ -68,6 +71,12 @@ func Interface() *Descriptor {
 			}
 			return out
 		},
+		Dependencies: func(i *iface) []Dependency {
+			if l, ok := i.link.(needer); ok {
+				return l.needs()
+			}
+			return nil
+		},
 		Claims: func(i *iface) []string {
 			if c := i.link.claim(); c != "" {
 				return []string{c}
@@ -85,7 +94,7 @@ func Interface() *Descriptor {
 		},
 		Delete: deleteInterface,
 		Dumps: func(*World, Candidates) []Request {
-			return slices.Concat(tapRequests(), memifRequests(), afPacketRequests())
+			return slices.Concat(tapRequests(), memifRequests(), afPacketRequests(), vxlanRequests())
 		},
 		Retrieve: retrieveInterfaces,
 	}.Descriptor()
@@ -239,16 +248,21 @@ func (i *iface) created(w *World, idx interface_types.InterfaceIndex, tagged boo
 	if i.mtu != 0 {
 		names = append(names, "mtu")
 	}
-	if i.enabled {
+	if _, up := i.link.(vxlanLink); up || i.enabled { // VPP makes tunnels that are up
 		names = append(names, "enabled")
 	}
 	return append(ops, i.attributes(idx, names)...)
 }
 
-// macAtCreation: every kind of interface can be given its MAC when it is created, except a memif of packets.
+// macAtCreation: every kind of interface can be given its MAC when it is created, except a memif of packets and a tunnel.
 func (i *iface) macAtCreation() bool {
-	m, ok := i.link.(memifLink)
-	return !ok || m.mode == 0
+	switch l := i.link.(type) {
+	case memifLink:
+		return l.mode == 0
+	case vxlanLink:
+		return false
+	}
+	return true
 }
 
 func deleteInterface(w *World, i *iface) ([]Op, error) {
@@ -293,6 +307,7 @@ func retrieveInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 			w.add(known)
 		}
 		if cand := candidates[i.name]; cand != nil {
+			i.link = w.spelledAs(i.link, cand.link)
 			i.correlate(cand)
 		}
 		out = append(out, Found{Key: keyed.InterfaceKey(i.name), State: i, Ours: known.Ours})
@@ -309,7 +324,7 @@ func (i *iface) orphanOf(w *World, known *Iface, candidates map[string]*iface) *
 	}
 	var found *iface
 	for _, c := range candidates {
-		if c.link.claim() != i.link.claim() || correlate(i.link, c.link) != c.link {
+		if c.link.claim() != i.link.claim() || correlate(w.spelledAs(i.link, c.link), c.link) != c.link {
 			continue
 		}
 		if c.link.claim() == "" && (c.mac != i.mac || i.link != link(loopbackLink{})) {

@@ -54,6 +54,8 @@ func compileLink(m *ligato.Interface) (link, error) {
 		return afPacketLink{host: a.GetHostIfName()}, nil
 	case ligato.Interface_MEMIF:
 		return compileMemif(m.GetMemif())
+	case ligato.Interface_VXLAN_TUNNEL:
+		return compileVxlan(m)
 	default:
 		return nil, fmt.Errorf("type: %s: not supported (interfaces that exist need no value)", t)
 	}
@@ -264,6 +266,9 @@ func dumpedLinks(w *World, d *Dump) (map[uint32]link, error) {
 	}
 	for _, m := range packets {
 		out[uint32(m.SwIfIndex)] = afPacketLink{host: text(m.HostIfName)}
+	}
+	if err := dumpedVxlans(w, d, out); err != nil {
+		return nil, err
 	}
 	return out, dumpedMemifs(w, d, out)
 }

@@ -14,6 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vlib"
+	"go.fd.io/govpp/binapi/vxlan"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -49,6 +50,7 @@ func Needs() []api.Message {
 		&tapv2.TapCreateV3{}, &tapv2.TapDeleteV2{}, &tapv2.SwInterfaceTapV2Dump{},
 		&af_packet.AfPacketCreateV3{}, &af_packet.AfPacketDelete{}, &af_packet.AfPacketDump{},
 		&memif.MemifCreateV2{}, &memif.MemifDelete{}, &memif.MemifDump{}, &memif.MemifSocketFilenameAddDelV2{}, &memif.MemifSocketFilenameDump{},
+		&vxlan.VxlanAddDelTunnelV3{}, &vxlan.VxlanTunnelV2Dump{},
 		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteDump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
 		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{},
 		&nat44_ed.Nat44EdPluginEnableDisable{}, &nat44_ed.Nat44ForwardingEnableDisable{}, &nat44_ed.Nat44ShowRunningConfig{},
