@@ -45,6 +45,7 @@ var fences = map[string][]string{
 	"go.fd.io/govpp":         {"vpp", "vppagent/descriptor", "sim"},
 	"go.etcd.io/etcd":        {"plugins/extconfig/etcd"},
 	"google.golang.org/grpc": {"plugins/extconfig/grpc"},
+	"go.etcd.io/bbolt":       {"plugins/extconfig"},
 }
 
 type source struct {

@@ -1,0 +1,104 @@
+package grpc
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+)
+
+// Name is the source's name; that of a client called c is Name/c.
+const Name = "grpc"
+
+// MaxRequest is how long a request may be, in bytes of protobuf: some ten times 20,000 DNat44.
+const MaxRequest = 64 << 20
+
+// Config says where the server listens and whom it trusts.
+type Config struct {
+	TCP  string // host:port; port 0: a free one; "": none
+	Unix string // path of a socket for the user this runs as; "": none
+	// TLS is for TCP; it should ask for certificates (LoadTLS does). nil: TCP is plaintext.
+	TLS *tls.Config
+	// Plaintext allows TCP without TLS beyond loopback.
+	Plaintext bool
+	File      string       // Bolt file with what the clients want; "": nothing outlives the process
+	Logger    *slog.Logger // nil: silent
+}
+
+// Validate names everything that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.TCP == "" && c.Unix == "" {
+		errs = append(errs, errors.New("nowhere to listen: neither TCP nor a unix socket"))
+	}
+	if c.TCP == "" && c.TLS != nil {
+		errs = append(errs, errors.New("TLS: there is no TCP"))
+	}
+	if c.TCP != "" {
+		host, _, err := net.SplitHostPort(c.TCP)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("TCP %s: must be host:port: %w", c.TCP, err))
+		case c.TLS == nil && !c.Plaintext && !loopback(host):
+			errs = append(errs, fmt.Errorf("TCP %s: without certificates it must be a loopback address", c.TCP))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("grpc: %w", err)
+	}
+	return nil
+}
+
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// LoadTLS is the server's side of mutual TLS from PEM files: its certificate and key, and who signs the clients'.
+func LoadTLS(cert, key, ca string) (*tls.Config, error) {
+	own, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	pem, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("certificates of clients: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("certificates of clients: %s: no certificate in it", ca)
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}, nil
+}
+
+// listenUnix opens the socket for this user alone. One that nobody answers at is left over and removed.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		return nil, errors.Join(fmt.Errorf("%s: another server answers there", path), conn.Close())
+	case errors.Is(err, syscall.ECONNREFUSED):
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}

@@ -1,0 +1,117 @@
+package grpc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+)
+
+// Server is the source of external configuration that clients call. It serves DataChangeService, DataResyncService, reflection and
+// health.
+type Server struct {
+	cfg       Config
+	keeper    *extconfig.Keeper
+	listening chan struct{} // closed when Run has opened its listeners
+	addrs     []net.Addr
+}
+
+// New checks the configuration; nothing happens before Run.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		cfg: cfg, listening: make(chan struct{}),
+		keeper: extconfig.NewKeeper(extconfig.Config{Name: Name, File: cfg.File, Logger: cfg.Logger}),
+	}, nil
+}
+
+// String implements controller.ExternalConfigSource.
+func (*Server) String() string { return Name }
+
+// Addrs waits until the server listens and tells where: TCP first, then the unix socket, as far as it has them.
+func (s *Server) Addrs(ctx context.Context) ([]net.Addr, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.listening:
+		return s.addrs, nil
+	}
+}
+
+// Run serves until ctx ends. A Server runs once.
+func (s *Server) Run(ctx context.Context, emit func(event.Event)) error {
+	g, ctx := errgroup.WithContext(ctx)
+	listeners, err := s.listen(ctx)
+	if err != nil {
+		return fmt.Errorf("grpc: %w", err)
+	}
+	for _, l := range listeners {
+		server := s.server(l.Addr().Network() == "tcp")
+		g.Go(func() error { return server.Serve(l) })
+		g.Go(func() error {
+			<-ctx.Done()
+			server.Stop() // whoever waits is told that the agent ends
+			return ctx.Err()
+		})
+		s.addrs = append(s.addrs, l.Addr())
+		s.cfg.Logger.Info("external configuration", "listen", l.Addr().String(), "tls", s.cfg.TLS != nil && l.Addr().Network() == "tcp")
+	}
+	close(s.listening)
+	g.Go(func() error { return s.keeper.Run(ctx, emit) })
+	return g.Wait()
+}
+
+func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range out {
+				_ = l.Close() // it was never used
+			}
+		}
+	}()
+	if s.cfg.TCP != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.TCP)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, l)
+	}
+	if s.cfg.Unix != "" {
+		l, err := listenUnix(ctx, s.cfg.Unix)
+		if err != nil {
+			return out, fmt.Errorf("unix socket: %w", err)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// server has all services; that for TCP speaks TLS if there are certificates.
+func (s *Server) server(tcp bool) *grpc.Server {
+	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(MaxRequest), grpc.MaxConcurrentStreams(100)}
+	if tcp && s.cfg.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cfg.TLS.Clone())))
+	}
+	server := grpc.NewServer(opts...)
+	for _, desc := range services() {
+		server.RegisterService(desc, s)
+	}
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	reflection.Register(server)
+	return server
+}

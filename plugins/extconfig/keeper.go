@@ -1,0 +1,332 @@
+package extconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+)
+
+// Config is what a Keeper has to know.
+type Config struct {
+	Name   string       // of the source; must not be empty
+	File   string       // Bolt file with what the clients want; "": nothing outlives the process
+	Logger *slog.Logger // nil: silent
+}
+
+// Keeper carries out what clients ask for and keeps it. Each client is a source of its own for the controller, Name/client, and the
+// client without a name is Name. It is safe for concurrent use: requests of one client are carried out one after the other, those of
+// several at once.
+type Keeper struct {
+	cfg   Config
+	ready chan struct{} // closed when Run has told the controller what is in the file
+	ended chan struct{} // closed when Run takes no more requests
+
+	mu      sync.Mutex
+	clients map[string]*client
+	stopped bool
+	jobs    sync.WaitGroup
+
+	ctx   context.Context // of Run
+	emit  func(event.Event)
+	store *Store // nil: none
+}
+
+// client is one of them. Whoever holds turn may use wants.
+type client struct {
+	turn  chan struct{}
+	wants keyed.Values
+}
+
+// NewKeeper returns a keeper; nothing happens before Run.
+func NewKeeper(cfg Config) *Keeper {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Keeper{cfg: cfg, ready: make(chan struct{}), ended: make(chan struct{}), clients: map[string]*client{}}
+}
+
+// Run tells the controller what the clients wanted last, by name and the one without a name last, and serves Apply until ctx ends. A
+// Keeper runs once.
+func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
+	defer k.end()
+	if k.cfg.File != "" {
+		store, err := OpenStore(k.cfg.File)
+		if err != nil {
+			return err
+		}
+		k.store = store
+		defer func() {
+			k.end()
+			if err := store.Close(); err != nil {
+				k.cfg.Logger.Error("store not closed", "err", err)
+			}
+		}()
+		wants, unread, err := store.Load()
+		if err != nil {
+			return err
+		}
+		for _, err := range unread {
+			k.cfg.Logger.Warn("left out", "file", k.cfg.File, "err", err)
+		}
+		for name, values := range wants {
+			k.client(name).wants = values
+		}
+	}
+	k.ctx, k.emit = ctx, emit
+	names := slices.Sorted(maps.Keys(k.clients))
+	names = append(slices.DeleteFunc(names, func(n string) bool { return n == "" }), "")
+	for _, name := range names {
+		emit(event.ExternalConfigResync(k.source(name), maps.Clone(k.client(name).wants)))
+	}
+	close(k.ready)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// end lets the requests under way finish and refuses further ones.
+func (k *Keeper) end() {
+	k.mu.Lock()
+	if !k.stopped {
+		k.stopped = true
+		close(k.ended)
+	}
+	k.mu.Unlock()
+	k.jobs.Wait()
+}
+
+// source is what the controller calls a client.
+func (k *Keeper) source(client string) string {
+	if client == "" {
+		return k.cfg.Name
+	}
+	return k.cfg.Name + "/" + client
+}
+
+func (k *Keeper) client(name string) *client {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	c := k.clients[name]
+	if c == nil {
+		c = &client{turn: make(chan struct{}, 1), wants: keyed.Values{}}
+		k.clients[name] = c
+	}
+	return c
+}
+
+// Op is what a request does with its items.
+type Op uint8
+
+// The operations.
+const (
+	Put    Op = iota // create or replace them
+	Delete           // remove them; only what is in their keys has to be set
+	Resync           // create or replace them, and remove everything else of the client's
+)
+
+// Request is what a client asks for. Its items must not be modified afterwards.
+type Request struct {
+	Client string // who asks; "": the client without a name
+	Op     Op
+	Items  []proto.Message
+	// AllOrNothing takes all of it back if one item fails. Otherwise only what can never work is taken back, and what VPP has
+	// refused is tried again in the background.
+	AllOrNothing bool
+}
+
+// Outcome is what there is to say of a request that was carried out; its values are not configured, but nothing is wrong with them.
+type Outcome struct {
+	Pending       []event.ValueStatus // they wait for other values
+	Unimplemented []event.ValueStatus // there is such a model, but nothing puts it into VPP; they are kept
+}
+
+// Apply validates the request, has it carried out, keeps it, and returns when all of that is done. The error is an *InvalidError if
+// nothing was changed; a *TransactionError if items have failed; one that wraps ErrUnavailable if VPP is away (the request is kept and
+// carried out later, unless it was all or nothing) or the agent ends; or ctx's, and then the request goes on all the same.
+func (k *Keeper) Apply(ctx context.Context, req Request) (*Outcome, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-k.ended:
+		return nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+	case <-k.ready:
+	}
+	values, err := valid(req)
+	if err != nil {
+		return nil, err
+	}
+	c := k.client(req.Client)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case c.turn <- struct{}{}:
+	}
+	type end struct {
+		out *Outcome
+		err error
+	}
+	ended := make(chan end, 1)
+	if !k.start(func() {
+		defer func() { <-c.turn }()
+		out, err := k.carryOut(c, req, values)
+		ended <- end{out, err}
+	}) {
+		<-c.turn
+		return nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case e := <-ended:
+		return e.out, e.err
+	}
+}
+
+func (k *Keeper) start(job func()) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.stopped {
+		return false
+	}
+	k.jobs.Go(job)
+	return true
+}
+
+// valid is the request's items by key, with nil for those to delete.
+func valid(req Request) (map[string]proto.Message, error) {
+	values := make(map[string]proto.Message, len(req.Items))
+	var bad []event.ValueStatus
+	for _, msg := range req.Items {
+		key := keyed.Key(msg)
+		err := keyed.Check(key, msg)
+		if _, twice := values[key]; twice && err == nil {
+			err = fmt.Errorf("%q: twice in one request", key)
+		}
+		if err != nil {
+			bad = append(bad, event.ValueStatus{Key: key, State: event.Invalid, Err: err.Error()})
+			continue
+		}
+		if values[key] = msg; req.Op == Delete {
+			values[key] = nil
+		}
+	}
+	if len(bad) > 0 {
+		return nil, &InvalidError{Items: bad}
+	}
+	return values, nil
+}
+
+// carryOut does what is asked for: apply, take back what must not stay, keep the rest.
+func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Message) (*Outcome, error) {
+	changes := values
+	if req.Op == Resync {
+		changes = maps.Clone(values)
+		for key := range c.wants {
+			if _, stays := values[key]; !stays {
+				changes[key] = nil
+			}
+		}
+	}
+	source := k.source(req.Client)
+	result, err := event.Await(k.ctx, k.emit, event.ExternalConfigChange(source, changes))
+	if err == nil && result.Seq == 0 {
+		err = result.Err
+	}
+	if err != nil { // nothing was changed, or nobody is left to tell
+		if errors.Is(err, keyed.ErrKeyMismatch) || errors.Is(err, keyed.ErrNoModel) {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	failed := &TransactionError{}
+	stay := maps.Clone(changes)
+	for _, st := range result.Bad() {
+		never := st.State == event.Invalid && changes[st.Key] != nil
+		failed.Keys = append(failed.Keys, KeyError{Op: operation(c.wants[st.Key], changes[st.Key]), Status: st, TakenBack: never || req.AllOrNothing})
+		if never {
+			delete(stay, st.Key)
+		}
+	}
+	if failed.Reverted = req.AllOrNothing && (len(failed.Keys) > 0 || result.Err != nil); failed.Reverted {
+		clear(stay)
+	}
+	if err := k.takeBack(source, c, changes, stay); err != nil {
+		return nil, err
+	}
+	if err := k.keep(source, c, req.Client, stay); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(failed.Keys) > 0:
+		return nil, failed
+	case result.Err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, result.Err)
+	}
+	return outcome(result), nil
+}
+
+// takeBack restores what was there before of all changes that do not stay, and waits for it.
+func (k *Keeper) takeBack(source string, c *client, changes, stay map[string]proto.Message) error {
+	back := map[string]proto.Message{}
+	for key := range changes {
+		if _, stays := stay[key]; !stays {
+			back[key] = c.wants[key]
+		}
+	}
+	if len(back) == 0 {
+		return nil
+	}
+	if _, err := event.Await(k.ctx, k.emit, event.ExternalConfigChange(source, back)); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+// keep remembers the changes, in the file first; if that cannot be written, they are taken back.
+func (k *Keeper) keep(source string, c *client, name string, stay map[string]proto.Message) error {
+	if k.store != nil && len(stay) > 0 {
+		if err := k.store.Save(name, stay); err != nil {
+			return errors.Join(err, k.takeBack(source, c, stay, nil))
+		}
+	}
+	for key, msg := range stay {
+		if msg == nil {
+			delete(c.wants, key)
+		} else {
+			c.wants[key] = msg
+		}
+	}
+	return nil
+}
+
+// operation is ligato's word for going from one value to another.
+func operation(before, after proto.Message) string {
+	switch {
+	case after == nil:
+		return "DELETE"
+	case before == nil:
+		return "CREATE"
+	}
+	return "UPDATE"
+}
+
+func outcome(r *event.ExternalResult) *Outcome {
+	out := &Outcome{}
+	for _, st := range r.Values {
+		switch st.State {
+		case event.Pending:
+			out.Pending = append(out.Pending, st)
+		case event.Unimplemented:
+			out.Unimplemented = append(out.Unimplemented, st)
+		}
+	}
+	return out
+}
