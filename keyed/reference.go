@@ -95,6 +95,9 @@ func BridgeDomainInterfaceKey(domain, iface string) string {
 	return "vpp/bd/" + domain + "/interface/" + iface
 }
 
+// ProxyARPInterfaceKey is derived from ProxyARP for each of its interfaces.
+func ProxyARPInterfaceKey(iface string) string { return "vpp/proxyarp/interface/" + iface }
+
 // Nat44InterfaceFeatureKey is derived from Nat44Global for each interface in it.
 func Nat44InterfaceFeatureKey(name string, inside bool) string {
 	feature := "out"

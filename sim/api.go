@@ -55,6 +55,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	nat44Messages(t)
 	aclMessages(t)
 	l2Messages(t)
+	mirrorMessages(t)
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 	for i, n := range t.names {

@@ -33,6 +33,7 @@ func (v *VPP) Dump() string {
 	}
 	v.dumpNeighbors(&b)
 	v.dumpL2(&b)
+	v.dumpMirrors(&b)
 	if v.sessionLayer {
 		b.WriteString("session-layer on\n")
 	}

@@ -5,6 +5,7 @@ const (
 	rvUnspecified         int32 = -1
 	rvInvalidSwIfIndex    int32 = -2
 	rvNoSuchFIB           int32 = -3
+	rvUnimplemented       int32 = -5
 	rvNoSuchEntry         int32 = -6
 	rvInvalidValue        int32 = -7
 	rvInvalidSwIfIndex2   int32 = -10

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.fd.io/govpp/binapi/span"
+
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
@@ -60,18 +62,20 @@ type VPP struct {
 
 // state is what a restart loses.
 type state struct {
-	booted time.Time
-	now    time.Time
-	ifs    interfaces
-	fib    [2]fib // per family
-	neigh  neighbors
-	memif  memifs
-	l2     layer2
-	nat    *nat44ed.Engine
-	acl    *acl.Engine
-	cnat   translator
-	random uint64 // state of the generator of Config.Seed
-	arcs   arcs
+	booted  time.Time
+	now     time.Time
+	ifs     interfaces
+	fib     [2]fib // per family
+	neigh   neighbors
+	memif   memifs
+	l2      layer2
+	mirrors map[mirrorKey]span.SpanState
+	proxy   proxies
+	nat     *nat44ed.Engine
+	acl     *acl.Engine
+	cnat    translator
+	random  uint64 // state of the generator of Config.Seed
+	arcs    arcs
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
 	sessionLayer bool
 }
@@ -105,6 +109,7 @@ func (v *VPP) boot(now time.Time) {
 	v.neigh.init()
 	v.memif.init()
 	v.l2.init()
+	v.mirrors, v.proxy.on = map[mirrorKey]span.SpanState{}, map[uint32]bool{}
 	v.bootNAT()
 	v.bootACL()
 	v.cnat.init()

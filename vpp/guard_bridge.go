@@ -5,13 +5,15 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// maxBridge is L2_BD_ID_MAX, maxVNI what 24 bits hold.
+// maxBridge is L2_BD_ID_MAX, maxVNI what 24 bits hold, maxIndex more interfaces than any VPP has.
 const (
 	maxBridge = 1<<24 - 1
 	maxVNI    = 1<<24 - 1
+	maxIndex  = 1<<20 - 1
 )
 
 func bridgeRules() []Rule {
@@ -44,6 +46,16 @@ func bridgeRules() []Rule {
 			judge: func(_ *Guard, msg api.Message) string {
 				if m := msg.(*vxlan.VxlanAddDelTunnelV3); m.Vni > maxVNI {
 					return fmt.Sprintf("VNI %d is above %d", m.Vni, maxVNI)
+				}
+				return ""
+			},
+		}, {
+			Name: "span-index", Messages: []string{"sw_interface_span_enable_disable"},
+			Source: "span.c span_add_delete_entry (vec_validate by a number nobody looks at), VPP 24.06",
+			Harm:   "VPP makes room for every interface up to that number, and dies when it has none left",
+			judge: func(_ *Guard, msg api.Message) string {
+				if m := msg.(*span.SwInterfaceSpanEnableDisable); m.SwIfIndexFrom > maxIndex || m.State != 0 && m.SwIfIndexTo > maxIndex {
+					return fmt.Sprintf("interfaces %d and %d", m.SwIfIndexFrom, m.SwIfIndexTo)
 				}
 				return ""
 			},

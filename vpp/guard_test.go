@@ -19,6 +19,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
 	"go.fd.io/govpp/binapi/vxlan"
@@ -299,6 +300,9 @@ var guardCases = []guardCase{
 	{"", "out of it", nil, &l2.SwInterfaceSetL2Bridge{}},
 	{"vxlan-vni", "", nil, &vxlan.VxlanAddDelTunnelV3{IsAdd: true, Vni: maxVNI + 1}},
 	{"", "highest VNI", nil, &vxlan.VxlanAddDelTunnelV3{IsAdd: true, Vni: maxVNI}},
+	{"span-index", "from", nil, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: maxIndex + 1, SwIfIndexTo: 1}},
+	{"span-index", "to", nil, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: ^interfaceIndex(0), State: 1}},
+	{"", "all mirrors of an interface end", nil, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: ^interfaceIndex(0)}},
 	{"xconnect-self", "", nil, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: 1, TxSwIfIndex: 1, Enable: true}},
 	{"", "end of it", nil, &l2.SwInterfaceSetL2Xconnect{}},
 }

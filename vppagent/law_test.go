@@ -152,6 +152,25 @@ func laws() []law {
 			kind: "xconnect", real: true, needs: []proto.Message{peer, third, loop(func(*interfaces.Interface) {})},
 			one: &l2.XConnectPair{ReceiveInterface: "loop", TransmitInterface: "peer"}, two: &l2.XConnectPair{ReceiveInterface: "loop", TransmitInterface: "third"},
 		},
+		{
+			kind: "span", real: true, needs: []proto.Message{peer, third},
+			one: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_RX},
+			two: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_BOTH},
+		},
+		{
+			kind: "span", real: true, needs: []proto.Message{peer, third},
+			one: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_TX},
+			two: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_TX, IsL2: true},
+		},
+		{
+			kind: "proxy-arp", real: true, needs: []proto.Message{vrf},
+			one: &l3.ProxyARP{Ranges: []*l3.ProxyARP_Range{{FirstIpAddr: "10.1.0.1", LastIpAddr: "10.1.0.9"}, {FirstIpAddr: "10.2.0.1", LastIpAddr: "10.2.0.1"}}},
+			two: &l3.ProxyARP{Ranges: []*l3.ProxyARP_Range{{FirstIpAddr: "10.1.0.1", LastIpAddr: "10.1.0.9", VrfId: 7}, {FirstIpAddr: "10.2.0.1", LastIpAddr: "10.2.0.1"}}},
+		},
+		{
+			kind: "proxy-arp-interface", real: true, needs: []proto.Message{peer, third},
+			one: &l3.ProxyARP{Interfaces: []*l3.ProxyARP_Interface{{Name: "peer"}}}, two: &l3.ProxyARP{Interfaces: []*l3.ProxyARP_Interface{{Name: "third"}}},
+		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
 		{

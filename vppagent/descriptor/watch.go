@@ -6,12 +6,14 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/arp"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vxlan"
@@ -63,6 +65,8 @@ func Needs() []api.Message {
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
 		&vlib.CliInband{},
 		&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainDump{}, &l2.BridgeFlags{}, &l2.BridgeDomainSetMacAge{}, &l2.BdIPMacAddDel{}, &l2.BdIPMacDump{},
+		&arp.ProxyArpAddDel{}, &arp.ProxyArpDump{}, &arp.ProxyArpIntfcEnableDisable{}, &arp.ProxyArpIntfcDump{},
+		&span.SwInterfaceSpanEnableDisable{}, &span.SwInterfaceSpanDump{},
 		&l2.SwInterfaceSetL2Bridge{}, &l2.L2fibAddDel{}, &l2.L2FibTableDump{}, &l2.SwInterfaceSetL2Xconnect{}, &l2.L2XconnectDump{},
 	}
 }
@@ -86,6 +90,7 @@ func (w *World) CopyFrom(o *World) {
 		w.byIdx[n] = of(i)
 	}
 	w.sockets, w.tried, w.bridges = maps.Clone(o.sockets), maps.Clone(o.tried), maps.Clone(o.bridges)
+	w.proxied = maps.Clone(o.proxied)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
 	w.lists = maps.Clone(o.lists)
 }

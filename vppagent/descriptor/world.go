@@ -37,6 +37,8 @@ type World struct {
 	sockets map[uint32]string
 	// bridges are the bridge domains of ours, bd_id by name.
 	bridges map[string]uint32
+	// proxied are the interfaces on which proxy ARP is ours to turn off.
+	proxied map[string]bool
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.
 	tried map[string]bool
 	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
@@ -59,7 +61,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}}
 	w.setInterfaces(nil)
 	return w
 }

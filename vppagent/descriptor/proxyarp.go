@@ -1,0 +1,220 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/binapi/arp"
+	"go.fd.io/govpp/binapi/interface_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+)
+
+const (
+	idProxyRanges = "proxy_arp_dump"
+	idProxyIfaces = "proxy_arp_intfc_dump"
+)
+
+// proxyARP is the addresses VPP answers for in place of others. The interfaces it answers on are derived values.
+type proxyARP struct {
+	ranges []proxyRange // as the message has them
+	ifaces []string
+}
+
+// proxyRange is a span of addresses, both ends in it.
+type proxyRange struct {
+	vrf       uint32
+	low, high netip.Addr
+}
+
+// proxyIface is an interface VPP answers on.
+type proxyIface struct{ name string }
+
+// ProxyARP describes ligato's ProxyARP. VPP has ranges and interfaces of others beside ours: they stay. The journal has the
+// value, and with it whose an interface is that an earlier life of the agent turned on.
+func ProxyARP() *Descriptor {
+	return Spec[*l3.ProxyARP, *proxyARP]{
+		Name: "proxy-arp", Prefix: keyed.ProxyARPKey,
+		Compile: compileProxyARP, Message: (*proxyARP).message,
+		Equal: func(have, want *proxyARP) bool {
+			return len(have.ranges) == len(want.ranges) && len(want.missing(have)) == 0
+		},
+		Dependencies: func(p *proxyARP) (deps []Dependency) {
+			for _, r := range p.ranges {
+				if d := (Dependency{Key: vrfKey(r.vrf, false)}); r.vrf != 0 && !slices.Contains(deps, d) {
+					deps = append(deps, d)
+				}
+			}
+			return deps
+		},
+		Derived: func(p *proxyARP) (out []Derived) {
+			for _, i := range p.ifaces {
+				out = append(out, Derived{Key: keyed.ProxyARPInterfaceKey(i), State: &proxyIface{i}})
+			}
+			return out
+		},
+		Create: func(_ *World, p *proxyARP) ([]Op, error) { return answerFor(p.ranges, true), nil },
+		Update: func(_ *World, have, want *proxyARP) ([]Op, error) {
+			return append(answerFor(want.missing(have), true), answerFor(have.missing(want), false)...), nil
+		},
+		Delete: func(_ *World, p *proxyARP) ([]Op, error) { return answerFor(p.ranges, false), nil },
+		Dumps: func(*World, Candidates) []Request {
+			return []Request{dump(idProxyRanges, &arp.ProxyArpDump{})}
+		},
+		Retrieve: retrieveProxyARP,
+	}.Descriptor()
+}
+
+func compileProxyARP(_ string, m *l3.ProxyARP) (*proxyARP, error) {
+	p := &proxyARP{}
+	for n, i := range m.GetInterfaces() {
+		switch {
+		case i.GetName() == "":
+			return nil, fmt.Errorf("interfaces[%d].name: empty", n)
+		case slices.Contains(p.ifaces, i.GetName()):
+			return nil, fmt.Errorf("interfaces[%d].name: %q twice", n, i.GetName())
+		}
+		p.ifaces = append(p.ifaces, i.GetName())
+	}
+	for n, r := range m.GetRanges() {
+		low, err := parse4(fmt.Sprintf("ranges[%d].first_ip_addr", n), r.GetFirstIpAddr())
+		if err != nil {
+			return nil, err
+		}
+		high, err := parse4(fmt.Sprintf("ranges[%d].last_ip_addr", n), r.GetLastIpAddr())
+		if err != nil {
+			return nil, err
+		}
+		if high.Less(low) {
+			return nil, fmt.Errorf("ranges[%d].last_ip_addr: %s is before %s", n, high, low)
+		}
+		next := proxyRange{r.GetVrfId(), low, high}
+		if slices.Contains(p.ranges, next) {
+			return nil, fmt.Errorf("ranges[%d]: twice", n)
+		}
+		p.ranges = append(p.ranges, next)
+	}
+	if len(p.ranges)+len(p.ifaces) == 0 {
+		return nil, errors.New("ranges: neither these nor interfaces are set")
+	}
+	return p, nil
+}
+
+func (p *proxyARP) message() *l3.ProxyARP {
+	m := &l3.ProxyARP{}
+	for _, i := range p.ifaces {
+		m.Interfaces = append(m.Interfaces, &l3.ProxyARP_Interface{Name: i})
+	}
+	for _, r := range p.ranges {
+		m.Ranges = append(m.Ranges, &l3.ProxyARP_Range{FirstIpAddr: r.low.String(), LastIpAddr: r.high.String(), VrfId: r.vrf})
+	}
+	return m
+}
+
+// missing are the ranges of p that o lacks.
+func (p *proxyARP) missing(o *proxyARP) []proxyRange {
+	return slices.DeleteFunc(slices.Clone(p.ranges), func(r proxyRange) bool { return slices.Contains(o.ranges, r) })
+}
+
+func answerFor(ranges []proxyRange, add bool) (ops []Op) {
+	for _, r := range ranges {
+		ops = append(ops, Op{Gone: !add, Call: write(&arp.ProxyArpAddDel{
+			IsAdd: add, Proxy: arp.ProxyArp{TableID: r.vrf, Low: r.low.As4(), Hi: r.high.As4()},
+		})})
+	}
+	return ops
+}
+
+// shownAs tells whether a dump shows r as o: VPP 24.06 gives the place of the table in its memory for the table, and only that of
+// table 0 is known (proxy_arp_dump; 25.10 gives the table).
+func (r proxyRange) shownAs(o proxyRange) bool {
+	return r.low == o.low && r.high == o.high && (r.vrf == 0) == (o.vrf == 0)
+}
+
+// retrieveProxyARP finds of each candidate what VPP has of it; one without ranges is there as far as its interfaces are.
+func retrieveProxyARP(w *World, d *Dump, c Candidates) ([]Found, error) {
+	all, err := details[*arp.ProxyArpDetails](d, idProxyRanges)
+	if err != nil {
+		return nil, err
+	}
+	var inVPP []proxyRange
+	for _, m := range all {
+		inVPP = append(inVPP, proxyRange{m.Proxy.TableID, netip.AddrFrom4(m.Proxy.Low), netip.AddrFrom4(m.Proxy.Hi)})
+	}
+	clear(w.proxied)
+	got, known := &proxyARP{}, false
+	c.Each(func(_ string, state any, _ bool) {
+		p := state.(*proxyARP)
+		known = known || len(p.ranges) == 0
+		got.ifaces = p.ifaces
+		for _, i := range p.ifaces {
+			w.proxied[i] = true
+		}
+		for _, r := range p.ranges {
+			n := slices.Index(inVPP, r)
+			if n < 0 {
+				n = slices.IndexFunc(inVPP, r.shownAs)
+			}
+			if n >= 0 && !slices.Contains(got.ranges, r) {
+				got.ranges, inVPP = append(got.ranges, r), slices.Delete(inVPP, n, n+1)
+			}
+		}
+	})
+	if !known && len(got.ranges) == 0 {
+		return nil, nil
+	}
+	return []Found{{Key: keyed.ProxyARPKey, State: got}}, nil
+}
+
+// ProxyARPInterface describes what a ProxyARP derives for each of its interfaces.
+func ProxyARPInterface() *Descriptor {
+	return Spec[*l3.ProxyARP, *proxyIface]{
+		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true,
+		Compile: noMessage[*l3.ProxyARP, *proxyIface], Message: func(*proxyIface) *l3.ProxyARP { return nil },
+		Equal:        func(have, want *proxyIface) bool { return *have == *want },
+		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(i.name)}} },
+		Create:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, true) },
+		Delete:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, false) },
+		Dumps: func(*World, Candidates) []Request {
+			return []Request{dump(idProxyIfaces, &arp.ProxyArpIntfcDump{})}
+		},
+		Retrieve: retrieveProxyIfaces,
+	}.Descriptor()
+}
+
+func (i *proxyIface) send(w *World, on bool) ([]Op, error) {
+	idx, err := w.index(i.name)
+	if err != nil {
+		return nil, err
+	}
+	return []Op{{Gone: !on, Call: write(&arp.ProxyArpIntfcEnableDisable{SwIfIndex: idx, Enable: on})}}, nil
+}
+
+// retrieveProxyIfaces goes by the names of candidates, and those ProxyARP found to be ours.
+func retrieveProxyIfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
+	all, err := details[*arp.ProxyArpIntfcDetails](d, idProxyIfaces)
+	if err != nil {
+		return nil, err
+	}
+	on := map[interface_types.InterfaceIndex]bool{}
+	for _, m := range all {
+		on[interface_types.InterfaceIndex(m.SwIfIndex)] = true
+	}
+	names := map[string]bool{}
+	for n := range w.proxied {
+		names[n] = true
+	}
+	c.Each(func(_ string, state any, _ bool) { names[state.(*proxyIface).name] = true })
+	var out []Found
+	for n := range names {
+		if idx, err := w.index(n); err == nil && on[idx] {
+			out = append(out, Found{Key: keyed.ProxyARPInterfaceKey(n), Base: keyed.ProxyARPKey, State: &proxyIface{n}, Ours: true})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
+	return out, nil
+}

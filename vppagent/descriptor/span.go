@@ -1,0 +1,111 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"go.fd.io/govpp/binapi/span"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+)
+
+// mirror copies the packets of one interface to another.
+type mirror struct {
+	from, to string
+	state    span.SpanState
+	l2       bool
+}
+
+// Span describes ligato's Span. VPP keeps a mirror when one of its interfaces is deleted, and the next interface of that index
+// inherits it: it is removed before either interface of ours.
+func Span() *Descriptor {
+	return Spec[*ligato.Span, *mirror]{
+		Name: "span", Prefix: "config/vpp/v2/span/", Rebind: true,
+		Compile: func(_ string, m *ligato.Span) (*mirror, error) {
+			s := &mirror{from: m.GetInterfaceFrom(), to: m.GetInterfaceTo(), l2: m.GetIsL2()}
+			switch {
+			case s.from == "":
+				return nil, errors.New("interface_from: empty")
+			case s.to == "":
+				return nil, errors.New("interface_to: empty")
+			case s.from == s.to:
+				return nil, errors.New("interface_to: the one that is watched")
+			}
+			var ok bool
+			s.state, ok = map[ligato.Span_Direction]span.SpanState{
+				ligato.Span_RX: span.SPAN_STATE_API_RX, ligato.Span_TX: span.SPAN_STATE_API_TX, ligato.Span_BOTH: span.SPAN_STATE_API_RX_TX,
+			}[m.GetDirection()]
+			if !ok {
+				return nil, fmt.Errorf("direction: %s is none", m.GetDirection())
+			}
+			return s, nil
+		},
+		Message: func(s *mirror) *ligato.Span {
+			return &ligato.Span{InterfaceFrom: s.from, InterfaceTo: s.to, Direction: ligato.Span_Direction(s.state), IsL2: s.l2}
+		},
+		Equal: func(have, want *mirror) bool { return have.state == want.state && have.l2 == want.l2 },
+		Dependencies: func(s *mirror) []Dependency {
+			return []Dependency{{Key: keyed.InterfaceKey(s.from)}, {Key: keyed.InterfaceKey(s.to)}}
+		},
+		Recreate: func(have, want *mirror) bool { return have.l2 != want.l2 },
+		Create:   func(w *World, s *mirror) ([]Op, error) { return s.send(w, s.state) },
+		Update:   func(w *World, _, want *mirror) ([]Op, error) { return want.send(w, want.state) },
+		Delete:   func(w *World, s *mirror) ([]Op, error) { return s.send(w, span.SPAN_STATE_API_DISABLED) },
+		Dumps:    func(*World, Candidates) []Request { return []Request{spanRequest(false), spanRequest(true)} },
+		Retrieve: retrieveSpans,
+	}.Descriptor()
+}
+
+func spanRequest(l2 bool) Request {
+	return dump("sw_interface_span_dump "+strconv.FormatBool(l2), &span.SwInterfaceSpanDump{IsL2: l2})
+}
+
+func (s *mirror) send(w *World, state span.SpanState) ([]Op, error) {
+	from, err := w.index(s.from)
+	if err != nil {
+		return nil, err
+	}
+	to, err := w.index(s.to)
+	if err != nil {
+		return nil, err
+	}
+	return []Op{{Gone: state == span.SPAN_STATE_API_DISABLED, Call: write(&span.SwInterfaceSpanEnableDisable{
+		SwIfIndexFrom: from, SwIfIndexTo: to, State: state, IsL2: s.l2,
+	})}}, nil
+}
+
+// retrieveSpans goes by what is wanted or ours. Of two mirrors between the same interfaces, the one of the wanted layer counts.
+func retrieveSpans(w *World, d *Dump, c Candidates) ([]Found, error) {
+	type place struct {
+		from, to uint32
+		l2       bool
+	}
+	inVPP := map[place]span.SpanState{}
+	for _, l2 := range []bool{false, true} {
+		all, err := details[*span.SwInterfaceSpanDetails](d, spanRequest(l2).ID)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range all {
+			inVPP[place{uint32(m.SwIfIndexFrom), uint32(m.SwIfIndexTo), l2}] = m.State
+		}
+	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		s := state.(*mirror)
+		from, ok1 := w.Interface(s.from)
+		to, ok2 := w.Interface(s.to)
+		if !ok1 || !ok2 || !wanted && c.Wanted(key) != nil {
+			return
+		}
+		for _, l2 := range []bool{s.l2, !s.l2} {
+			if st, ok := inVPP[place{from.Index, to.Index, l2}]; ok {
+				out = append(out, Found{Key: key, State: &mirror{from: s.from, to: s.to, state: st, l2: l2}})
+				return
+			}
+		}
+	})
+	return out, nil
+}
