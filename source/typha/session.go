@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -75,12 +76,13 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 	if !s.cfg.Plain {
 		hello.SupportedCompressionAlgorithms = []string{wire.Snappy}
 	}
-	if err := s.say(hello); err != nil {
-		return wire.ServerHello{}, err
+	err := s.say(hello)
+	var m wire.Message
+	if err == nil {
+		m, err = s.read(s.cfg.HelloWithin)
 	}
-	m, err := s.read(s.cfg.HelloWithin)
 	if err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+		if hungUp(err) {
 			err = errNoHello
 		}
 		return wire.ServerHello{}, err
@@ -95,6 +97,12 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 		return answer, fmt.Errorf("%w: it has no Node resources (version %s)", ErrSyncer, answer.Version)
 	}
 	return answer, nil
+}
+
+// hungUp tells whether the other end closed the connection, seen while reading from it or still writing to it.
+func hungUp(err error) bool {
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET},
+		func(end error) bool { return errors.Is(err, end) })
 }
 
 // read returns the next message, if it comes in time.
