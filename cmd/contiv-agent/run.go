@@ -28,6 +28,7 @@ type runFlags struct {
 	agentFlags
 	logFlags
 	typha      typhaFlags
+	grpc       grpcFlags
 	source     string
 	manifests  []string
 	kubeconfig string
@@ -69,12 +70,16 @@ status command. The agent leaves access lists in VPP to it. A driver outside is 
 whose own a Service cannot keep (the NAT loopback): a pod that reaches itself through a Service is let in only if its policies
 allow that address.
 
+With --grpc-listen or --grpc-socket other programs add configuration to the same VPP, by the API of Contiv (rpc.DataChangeService,
+rpc.DataResyncService). It is merged over what the agent wants itself, and never removed by it; what was acknowledged is kept in --grpc-db.
+
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
   contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0
   contiv-agent run --source typha --typha-addr 10.0.0.1:5473 --typha-ca ca.crt --typha-cert tls.crt --typha-key tls.key --typha-cn typha-server
   contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16
+  contiv-agent run --in-cluster --grpc-socket /run/contiv-agent/grpc.sock --grpc-listen 0.0.0.0:9111 --grpc-cert tls.crt --grpc-key tls.key --grpc-ca ca.crt
   contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -82,6 +87,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	f.agentFlags.add(cmd)
 	f.logFlags.add(cmd)
 	f.typha.add(cmd, "typha")
+	f.grpc.add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
@@ -197,6 +203,12 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	}
 	if cfg.Sources, err = f.sources(log); err != nil {
 		return err
+	}
+	if cfg.External, err = f.grpc.source(log); err != nil {
+		return err
+	}
+	if f.once && len(cfg.External) > 0 {
+		return usage(errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()

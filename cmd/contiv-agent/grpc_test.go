@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+)
+
+// process is an agent in a process of its own, with a client.
+type process struct {
+	cmd  *exec.Cmd
+	conn *grpc.ClientConn
+	log  *strings.Builder
+}
+
+func startProcess(t *testing.T, dir string) *process {
+	t.Helper()
+	socket := filepath.Join(dir, "grpc.sock")
+	p := &process{log: &strings.Builder{}}
+	p.cmd = exec.Command("contiv-agent", "run", "--sim", "--manifests", filepath.Join(dir, "objects.yaml"), "--node", "node-1", "--listen", "",
+		"--status-socket", "", "--grpc-socket", socket, "--grpc-db", filepath.Join(dir, "grpc.db"))
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	often := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}}
+	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(often))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.conn = conn
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+	_ = p.conn.Close()
+}
+
+func (p *process) call(method string, req *rpc.DataRequest, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return p.conn.Invoke(ctx, method, req, &rpc.PutResponse{}, opts...)
+}
+
+// TestKilledWhilePutting kills the agent at some moment of a stream of requests, again and again: what was acknowledged is in the
+// file, what was refused is not, and of the one request under way there is all or nothing.
+func TestKilledWhilePutting(t *testing.T) {
+	rounds := 30
+	if testing.Short() {
+		rounds = 3
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "grpc.db")
+	node := "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nspec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24]}\nstatus: {addresses: [{type: InternalIP, address: 192.168.16.1}]}\n"
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(node), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	acknowledged := keyed.Values{}
+	requests := 0
+	for round := range rounds {
+		p := startProcess(t, dir)
+		if err := p.call("/rpc.DataChangeService/Put", &rpc.DataRequest{}, grpc.WaitForReady(true)); err != nil {
+			t.Fatalf("round %d: %v\n%s", round, err, p.log)
+		}
+		time.AfterFunc(time.Duration(random.IntN(40_000))*time.Microsecond, func() { _ = p.cmd.Process.Kill() })
+		underWay := acknowledged
+		for {
+			requests++
+			method, req, next := randomRequest(random, acknowledged, uint32(requests))
+			underWay = next
+			err := p.call(method, req)
+			if status.Code(err) == codes.Unavailable {
+				break // killed
+			}
+			if bad := len(req.StaticRoutes) > 0 && req.StaticRoutes[0].NextHopAddr == "nonsense"; bad != (err != nil) {
+				t.Fatalf("%s: %v: %v", method, req, err)
+			}
+			acknowledged = next
+		}
+		p.kill()
+		got := stored(t, file)
+		if cmp.Equal(got, underWay, protocmp.Transform()) {
+			acknowledged = underWay
+		}
+		if diff := cmp.Diff(acknowledged, got, protocmp.Transform()); diff != "" {
+			t.Fatalf("round %d: neither before nor after the request under way (-acknowledged +file):\n%s", round, diff)
+		}
+	}
+	t.Logf("%d requests, %d values in the end", requests, len(acknowledged))
+	if requests < 2*rounds {
+		t.Errorf("only %d requests in %d rounds: killed before anything could happen", requests, rounds)
+	}
+}
+
+// randomRequest changes two routes, and says what is wanted after it.
+func randomRequest(random *rand.Rand, have keyed.Values, seq uint32) (method string, req *rpc.DataRequest, next keyed.Values) {
+	req, next = &rpc.DataRequest{}, keyed.Values{}
+	for key, m := range have {
+		next[key] = m
+	}
+	del := random.IntN(3) == 0
+	at := random.IntN(10)
+	for i := range 2 {
+		r := &l3.Route{Type: l3.Route_DROP, DstNetwork: fmt.Sprintf("192.0.2.%d/32", (at+i)%10), Weight: seq%200 + 1}
+		if del {
+			delete(next, keyed.Key(r))
+		} else {
+			next.Put(proto.CloneOf(r))
+		}
+		req.StaticRoutes = append(req.StaticRoutes, r)
+	}
+	switch {
+	case del:
+		return "/rpc.DataChangeService/Del", req, next
+	case random.IntN(4) == 0: // one that can never work: it alone is not kept
+		bad := &l3.Route{DstNetwork: "198.51.100.0/24", NextHopAddr: "nonsense"}
+		req.StaticRoutes = append([]*l3.Route{bad}, req.StaticRoutes...)
+	}
+	return "/rpc.DataChangeService/Put", req, next
+}
+
+func stored(t *testing.T, file string) keyed.Values {
+	t.Helper()
+	store, err := extconfig.OpenStore(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants, unread, err := store.Load()
+	if err != nil || len(unread) > 0 {
+		t.Fatal(err, unread)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if wants[""] == nil {
+		return keyed.Values{}
+	}
+	return wants[""]
+}
+
+func TestGRPCFlags(t *testing.T) {
+	for want, f := range map[string]grpcFlags{
+		"need each other":            {tcp: "127.0.0.1:0", cert: "x"},
+		"need --grpc-listen":         {unix: "x", insecure: true},
+		"there are certificates":     {tcp: "0.0.0.0:0", insecure: true, cert: "x", key: "x", ca: "x"},
+		"must be a loopback address": {tcp: "0.0.0.0:9111"},
+		"certificate: open x":        {tcp: "0.0.0.0:9111", cert: "x", key: "x", ca: "x"},
+	} {
+		if _, err := f.source(nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", f, err, want)
+		}
+	}
+	if sources, err := (&grpcFlags{}).source(nil); err != nil || len(sources) != 0 {
+		t.Errorf("not asked for: %v, %v", sources, err)
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
+)
+
+// grpcFlags are the flags of the API for configuration from outside.
+type grpcFlags struct {
+	tcp, unix     string
+	cert, key, ca string
+	insecure      bool
+	file          string
+}
+
+func (f *grpcFlags) add(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.tcp, "grpc-listen", "", "take configuration of other programs by gRPC at this address (host:port; Contiv's port is 9111); without certificates it must be a loopback address")
+	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user")
+	fs.StringVar(&f.cert, "grpc-cert", "", "file with the certificate for --grpc-listen; needs --grpc-key and --grpc-ca")
+	fs.StringVar(&f.key, "grpc-key", "", "file with its private key")
+	fs.StringVar(&f.ca, "grpc-ca", "", "file with the certificates that sign those of the programs")
+	fs.BoolVar(&f.insecure, "grpc-insecure", false, "let --grpc-listen be any address though there are no certificates: whoever reaches it programs VPP")
+	fs.StringVar(&f.file, "grpc-db", "/var/bolt/grpc.db", "Bolt file with what the programs want, for the next start; empty: memory only")
+}
+
+// source is the server, or nil if nobody asked for one.
+func (f *grpcFlags) source(log *slog.Logger) ([]controller.ExternalConfigSource, error) {
+	certs := 0
+	for _, file := range []string{f.cert, f.key, f.ca} {
+		if file != "" {
+			certs++
+		}
+	}
+	switch {
+	case certs != 0 && certs != 3:
+		return nil, usage(errors.New("--grpc-cert, --grpc-key and --grpc-ca need each other"))
+	case f.tcp == "" && (certs != 0 || f.insecure):
+		return nil, usage(errors.New("--grpc-cert and --grpc-insecure need --grpc-listen"))
+	case certs != 0 && f.insecure:
+		return nil, usage(errors.New("--grpc-insecure: there are certificates"))
+	case f.tcp == "" && f.unix == "":
+		return nil, nil
+	}
+	cfg := extgrpc.Config{TCP: f.tcp, Unix: f.unix, Plaintext: f.insecure, File: f.file, Logger: log}
+	if certs == 3 {
+		var err error
+		if cfg.TLS, err = extgrpc.LoadTLS(f.cert, f.key, f.ca); err != nil {
+			return nil, fmt.Errorf("grpc: %w", err)
+		}
+	}
+	server, err := extgrpc.New(cfg)
+	if err != nil {
+		return nil, usage(err)
+	}
+	return []controller.ExternalConfigSource{server}, nil
+}
