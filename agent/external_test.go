@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
@@ -57,6 +58,22 @@ func TestExternalValuesOutliveARestart(t *testing.T) {
 
 	w.run(change)
 	src.events <- event.ExternalConfigChange(src.name, nil) // not what it wants, only that it is alive
+	for ready := false; !ready; time.Sleep(time.Millisecond) {
+		var st controller.Status
+		if err := w.agent.controller.Ask(t.Context(), func(c *controller.Controller) { st = c.Status() }); err != nil {
+			t.Fatal(err)
+		}
+		if st.Started {
+			t.Fatal("programmed before the external source said what it wants")
+		}
+		others := 0
+		for _, src := range st.Sources {
+			if src.Status == event.InSync {
+				others++
+			}
+		}
+		ready = st.VPP.Connected && others == 1
+	}
 	src.events <- event.ExternalConfigResync(src.name, values)
 	if c := w.wait("second first sync", firstSync); c.Writes != 0 || c.Add+c.Mod+c.Del != 0 {
 		t.Errorf("after the restart: %+v, want nothing written", c)
