@@ -36,6 +36,7 @@ func createMessages(t *apiTable) {
 	memifMessages(t)
 	pipeMessages(t)
 	vxlanMessages(t)
+	subMessages(t)
 }
 
 // deleteKind deletes an interface if it is of that kind.

@@ -15,7 +15,11 @@ func interfaceMessages(t *apiTable) {
 	})
 	onWrite(t, func(q *call, m *interfaces_.SwInterfaceSetFlags) *interfaces_.SwInterfaceSetFlagsReply {
 		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 {
-			q.setUp(f, m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0)
+			up := m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0
+			if up && f.kind == kindSub && !q.ifs.get(f.parent).up {
+				return rvUnspecified
+			}
+			q.setUp(f, up)
 			return 0
 		})
 		return &interfaces_.SwInterfaceSetFlagsReply{Retval: rv}
@@ -113,10 +117,12 @@ func (f *iface) details() *interfaces_.SwInterfaceDetails {
 	if f.kind == kindPipeEnd {
 		super, typ = f.pipe[0], interface_types.IF_API_TYPE_PIPE
 	}
-	return &interfaces_.SwInterfaceDetails{
+	d := &interfaces_.SwInterfaceDetails{
 		SwIfIndex: ifIndex(f), SupSwIfIndex: super, Type: typ, L2Address: f.mac, Flags: f.flags(), LinkMtu: f.linkMTU,
 		Mtu: f.mtu[:], InterfaceName: f.name, InterfaceDevType: f.devType, Tag: f.tag,
 	}
+	f.subDetails(d)
+	return d
 }
 
 func (v *VPP) addressAddDel(f *iface, m *interfaces_.SwInterfaceAddDelAddress) int32 {

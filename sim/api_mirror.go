@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,7 +20,8 @@ type mirrorKey struct {
 // proxies is whom VPP answers ARP for, and where. Packets are not copied, and ARP is not spoken here.
 type proxies struct {
 	ranges []arp.ProxyArp
-	on     map[uint32]bool
+	// on has the indices VPP takes to be answering. It forgets none when an interface goes, though the feature goes: false.
+	on map[uint32]bool
 }
 
 // mirrorMessages: SPAN and proxy ARP.
@@ -49,7 +51,9 @@ func mirrorMessages(t *apiTable) {
 	})
 	onWrite(t, func(q *call, m *arp.ProxyArpIntfcEnableDisable) *arp.ProxyArpIntfcEnableDisableReply {
 		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 {
-			if delete(q.proxy.on, f.index); m.Enable {
+			if _, on := q.proxy.on[f.index]; !m.Enable {
+				delete(q.proxy.on, f.index)
+			} else if !on {
 				q.proxy.on[f.index] = true
 			}
 			return 0
@@ -57,10 +61,8 @@ func mirrorMessages(t *apiTable) {
 		return &arp.ProxyArpIntfcEnableDisableReply{Retval: rv}
 	})
 	onDump(t, func(q *call, _ *arp.ProxyArpIntfcDump, send func(*arp.ProxyArpIntfcDetails)) {
-		for _, f := range q.ifs.all() {
-			if q.proxy.on[f.index] {
-				send(&arp.ProxyArpIntfcDetails{SwIfIndex: f.index})
-			}
+		for _, i := range slices.Sorted(maps.Keys(q.proxy.on)) {
+			send(&arp.ProxyArpIntfcDetails{SwIfIndex: i})
 		}
 	})
 }
@@ -104,7 +106,10 @@ func (v *VPP) dumpMirrors(b *strings.Builder) {
 	for _, p := range v.proxy.ranges {
 		lines = append(lines, fmt.Sprintf("proxy-arp %d:%s-%s\n", p.TableID, p.Low, p.Hi))
 	}
-	for i := range v.proxy.on {
+	for i, alive := range v.proxy.on {
+		if !alive {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("proxy-arp on %s\n", v.ifs.name(i)))
 	}
 	slices.Sort(lines)

@@ -50,6 +50,7 @@ const (
 	kindAfPacket
 	kindMemif
 	kindVxlan
+	kindSub
 	kindPipe    // the parent
 	kindPipeEnd // what has addresses
 )
@@ -78,6 +79,7 @@ type iface struct {
 	memif      memifParams
 	l2         l2Port
 	vxlan      vxlanParams
+	parent     uint32    // of a sub-interface, whose VLAN is id
 	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
 }
 
@@ -176,6 +178,7 @@ func (v *VPP) create(f *iface) *iface {
 
 // destroy removes an interface with its addresses, learnt neighbours and NAT roles. Routes through it stay, unresolved.
 func (v *VPP) destroy(f *iface) {
+	v.destroySubs(f)
 	v.setUp(f, false)
 	for _, p := range slices.Clone(f.addrs) {
 		v.delAddress(f, p)
@@ -183,6 +186,9 @@ func (v *VPP) destroy(f *iface) {
 	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
 	v.l2Gone(f)
+	if v.proxy.on[f.index] {
+		v.proxy.on[f.index] = false
+	}
 	v.acl.InterfaceDeleted(f.index)
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)

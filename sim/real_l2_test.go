@@ -6,10 +6,12 @@ import (
 	"testing"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/arp"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
@@ -77,6 +79,21 @@ func layer2Story() []api.Message {
 		tunnel(true, "2001:db8::2", "2001:db8::1", none), tunnel(true, "2001:db8::3", "2001:db8::1", none),
 		tunnel(false, "10.0.0.1", "239.1.1.1", none), tunnel(false, "10.0.0.1", "239.1.1.1", func(m *vxlan.VxlanAddDelTunnelV3) { m.McastSwIfIndex = 2 }),
 		join(3, 10, 0), tunnel(false, "10.0.0.1", "10.0.0.2", none),
+		&interfaces_.CreateVlanSubif{SwIfIndex: 99, VlanID: 5}, &interfaces_.CreateVlanSubif{SwIfIndex: 2}, &interfaces_.CreateVlanSubif{SwIfIndex: 2, VlanID: 4096},
+		&interfaces_.CreateVlanSubif{SwIfIndex: 2, VlanID: 5}, &interfaces_.CreateVlanSubif{SwIfIndex: 2, VlanID: 5},
+		&interfaces_.SwInterfaceSetFlags{SwIfIndex: 3, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP},
+		&interfaces_.SwInterfaceSetFlags{SwIfIndex: 2, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP},
+		&interfaces_.SwInterfaceSetFlags{SwIfIndex: 3, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP},
+		&interfaces_.SwInterfaceSetFlags{SwIfIndex: 2},
+		&interfaces_.DeleteSubif{SwIfIndex: 2}, &interfaces_.DeleteSubif{SwIfIndex: 99}, &interfaces_.DeleteSubif{SwIfIndex: 3},
+		&interfaces_.CreateVlanSubif{SwIfIndex: 2, VlanID: 7}, &interfaces_.DeleteLoopback{SwIfIndex: 2},
+		&span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 1, State: 1}, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 2, State: 4},
+		&span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: interface_types.InterfaceIndex(noIndex), SwIfIndexTo: 2, State: 1}, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 50, State: 3},
+		&span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 50, State: 1, IsL2: true}, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 50},
+		&arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{TableID: 9}}, &arp.ProxyArpAddDel{Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}},
+		&arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}}, &arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}},
+		&arp.ProxyArpIntfcEnableDisable{SwIfIndex: 88, Enable: true}, &arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1, Enable: true},
+		&arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1}, &arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1, Enable: true}, &interfaces_.DeleteLoopback{SwIfIndex: 1},
 	}
 }
 
@@ -110,6 +127,20 @@ func layer2Dumps(c *client) (out string) {
 	}
 	for _, d := range dump[*vxlan.VxlanTunnelV2Details](c, &vxlan.VxlanTunnelV2Dump{SwIfIndex: interface_types.InterfaceIndex(noIndex)}) {
 		out += fmt.Sprintf("%+v\n", d)
+	}
+	for _, l2 := range []bool{false, true} {
+		for _, d := range dump[*span.SwInterfaceSpanDetails](c, &span.SwInterfaceSpanDump{IsL2: l2}) {
+			out += fmt.Sprintf("%+v\n", d)
+		}
+	}
+	for _, d := range dump[*arp.ProxyArpDetails](c, &arp.ProxyArpDump{}) {
+		out += fmt.Sprintf("%+v\n", d)
+	}
+	for _, d := range dump[*arp.ProxyArpIntfcDetails](c, &arp.ProxyArpIntfcDump{}) {
+		out += fmt.Sprintf("proxy on %d\n", d.SwIfIndex)
+	}
+	for _, d := range dump[*interfaces_.SwInterfaceDetails](c, &interfaces_.SwInterfaceDump{}) {
+		out += fmt.Sprintf("%d of %d: %s %s sub %d vlan %d tags %d %s\n", d.SwIfIndex, d.SupSwIfIndex, cString(d.InterfaceName), d.Flags&1, d.SubID, d.SubOuterVlanID, d.SubNumberOfTags, d.SubIfFlags)
 	}
 	lines := map[[6]byte]string{}
 	for _, d := range dump[*l2.L2FibTableDetails](c, &l2.L2FibTableDump{BdID: noIndex}) {

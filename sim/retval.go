@@ -5,15 +5,17 @@ const (
 	rvUnspecified         int32 = -1
 	rvInvalidSwIfIndex    int32 = -2
 	rvNoSuchFIB           int32 = -3
-	rvUnimplemented       int32 = -5
 	rvNoSuchEntry         int32 = -6
 	rvInvalidValue        int32 = -7
+	rvUnimplemented       int32 = -9
 	rvInvalidSwIfIndex2   int32 = -10
 	rvSyscallError1       int32 = -11
 	rvFeatureDisabled     int32 = -30
 	rvInvalidRegistration int32 = -31
 	rvNoPathsInRoute      int32 = -52
 	rvNoMatchingInterface int32 = -54
+	rvInvalidVLAN         int32 = -55
+	rvVLANAlreadyExists   int32 = -56
 	rvAddressNotFound     int32 = -60
 	rvSubIfAlreadyExists  int32 = -68
 	rvInvalidInterface    int32 = -71
@@ -22,6 +24,7 @@ const (
 	rvTunnelExists        int32 = -75
 	rvIfAlreadyExists     int32 = -79
 	rvSameSrcDst          int32 = -82
+	rvInvalidSubSwIfIndex int32 = -98
 	rvAddressInUse        int32 = -105
 	rvAddressFoundOnIf    int32 = -114
 	rvEntryAlreadyExists  int32 = -116

@@ -62,6 +62,14 @@ func laws() []law {
 		change(m)
 		return m
 	}
+	vlan := func(change func(*interfaces.Interface)) *interfaces.Interface {
+		m := &interfaces.Interface{
+			Name: "vlan", Type: interfaces.Interface_SUB_INTERFACE, Enabled: true, Mtu: 1450, IpAddresses: []string{"10.77.0.1/24"},
+			Link: &interfaces.Interface_Sub{Sub: &interfaces.SubInterface{ParentName: "peer", SubId: 100}},
+		}
+		change(m)
+		return m
+	}
 	third := &interfaces.Interface{Name: "third", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
 	bridged := domain(func(m *l2.BridgeDomain) {
 		m.Interfaces = []*l2.BridgeDomain_Interface{{Name: "loop", BridgedVirtualInterface: true}, {Name: "peer"}}
@@ -100,6 +108,14 @@ func laws() []law {
 			two: tunnel(func(m *interfaces.Interface) {
 				m.Enabled, m.GetVxlan().DstAddress, m.GetVxlan().Multicast = false, "239.1.1.1", "peer"
 			}),
+		},
+		{
+			kind: "interface", real: true, needs: []proto.Message{peer, third}, one: vlan(func(*interfaces.Interface) {}),
+			two: vlan(func(m *interfaces.Interface) { m.Enabled, m.Mtu = false, 1400 }),
+		},
+		{
+			kind: "interface", real: true, needs: []proto.Message{peer, third}, one: vlan(func(*interfaces.Interface) {}),
+			two: vlan(func(m *interfaces.Interface) { m.GetSub().ParentName, m.GetSub().SubId = "third", 4095 }),
 		},
 		{
 			kind: "address", one: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24", "2001:db8::1/64"} }),

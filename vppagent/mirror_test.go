@@ -63,6 +63,20 @@ func TestProxyARPLeavesOthersAlone(t *testing.T) {
 	}
 }
 
+// VPP takes an interface to be answering that got the index of one that went: it is made to, all the same.
+func TestProxyARPOnAnIndexUsedBefore(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.sim.AddInterface(sim.Interface{Name: "tap1"})
+	if r := l.conn.Do(t.Context(), vpp.Call{Msg: &arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1, Enable: true}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	l.sim.RemoveInterface("tap1")
+	l.allConfigured(l.put(loopback("a"), proxy("10.1.0.1", "10.1.0.9", "a")))
+	if dump := l.sim.Dump(); !strings.Contains(dump, "proxy-arp on loop0") {
+		t.Errorf("it does not answer:\n%s", dump)
+	}
+}
+
 // What has no tag is known by the journal: an agent that starts anew removes what its last life made and nobody wants any more.
 func TestLayer2IsRemembered(t *testing.T) {
 	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})

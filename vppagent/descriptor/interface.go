@@ -47,7 +47,7 @@ type link interface {
 // needer is a link that is made of other things in VPP.
 type needer interface{ needs() []Dependency }
 
-// Interface describes ligato's Interface: loopback, tap, af_packet, memif and VXLAN tunnel.
+// Interface describes ligato's Interface: loopback, tap, af_packet, memif, VXLAN tunnel and sub-interface.
 //
 // Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
 // they are never changed or deleted.
@@ -324,7 +324,8 @@ func (i *iface) orphanOf(w *World, known *Iface, candidates map[string]*iface) *
 	}
 	var found *iface
 	for _, c := range candidates {
-		if c.link.claim() != i.link.claim() || correlate(w.spelledAs(i.link, c.link), c.link) != c.link {
+		is := w.spelledAs(i.link, c.link)
+		if c.link.claim() != is.claim() || correlate(is, c.link) != c.link {
 			continue
 		}
 		if c.link.claim() == "" && (c.mac != i.mac || i.link != link(loopbackLink{})) {

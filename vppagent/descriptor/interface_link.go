@@ -56,6 +56,8 @@ func compileLink(m *ligato.Interface) (link, error) {
 		return compileMemif(m.GetMemif())
 	case ligato.Interface_VXLAN_TUNNEL:
 		return compileVxlan(m)
+	case ligato.Interface_SUB_INTERFACE:
+		return compileSub(m)
 	default:
 		return nil, fmt.Errorf("type: %s: not supported (interfaces that exist need no value)", t)
 	}
@@ -270,6 +272,7 @@ func dumpedLinks(w *World, d *Dump) (map[uint32]link, error) {
 	if err := dumpedVxlans(w, d, out); err != nil {
 		return nil, err
 	}
+	defer dumpedSubs(w, out)
 	return out, dumpedMemifs(w, d, out)
 }
 

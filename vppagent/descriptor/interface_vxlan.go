@@ -124,11 +124,18 @@ func dumpedVxlans(w *World, d *Dump, out map[uint32]link) error {
 
 // spelledAs is the link with the names of other interfaces as wanted has them: one may be called by more than one name.
 func (w *World) spelledAs(got, wanted link) link {
-	g, isVxlan := got.(vxlanLink)
-	want, both := wanted.(vxlanLink)
-	if isVxlan && both && g.multicast != "" && w.canonical(want.multicast) == g.multicast {
-		g.multicast = want.multicast
-		return g
+	same := func(name, want string) bool { return name != "" && w.canonical(want) == name }
+	switch want := wanted.(type) {
+	case vxlanLink:
+		if g, ok := got.(vxlanLink); ok && same(g.multicast, want.multicast) {
+			g.multicast = want.multicast
+			return g
+		}
+	case subLink:
+		if g, ok := got.(subLink); ok && same(g.parent, want.parent) {
+			g.parent = want.parent
+			return g
+		}
 	}
 	return got
 }

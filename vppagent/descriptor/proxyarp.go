@@ -173,17 +173,28 @@ func retrieveProxyARP(w *World, d *Dump, c Candidates) ([]Found, error) {
 // ProxyARPInterface describes what a ProxyARP derives for each of its interfaces.
 func ProxyARPInterface() *Descriptor {
 	return Spec[*l3.ProxyARP, *proxyIface]{
-		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true,
+		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true, Rebind: true,
 		Compile: noMessage[*l3.ProxyARP, *proxyIface], Message: func(*proxyIface) *l3.ProxyARP { return nil },
 		Equal:        func(have, want *proxyIface) bool { return *have == *want },
 		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(i.name)}} },
-		Create:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, true) },
+		Create:       createProxyIface,
 		Delete:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, false) },
 		Dumps: func(*World, Candidates) []Request {
 			return []Request{dump(idProxyIfaces, &arp.ProxyArpIntfcDump{})}
 		},
 		Retrieve: retrieveProxyIfaces,
 	}.Descriptor()
+}
+
+// createProxyIface turns it off first: VPP remembers it as on for an interface that went, so that the next one of that index is
+// shown as answering, does not, and cannot be made to (proxy_arp_intfc_enable_disable, VPP 24.06).
+func createProxyIface(w *World, i *proxyIface) ([]Op, error) {
+	off, err := i.send(w, false)
+	if err != nil {
+		return nil, err
+	}
+	on, err := i.send(w, true)
+	return append(off, on...), err
 }
 
 func (i *proxyIface) send(w *World, on bool) ([]Op, error) {

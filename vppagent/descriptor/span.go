@@ -50,7 +50,7 @@ func Span() *Descriptor {
 			return []Dependency{{Key: keyed.InterfaceKey(s.from)}, {Key: keyed.InterfaceKey(s.to)}}
 		},
 		Recreate: func(have, want *mirror) bool { return have.l2 != want.l2 },
-		Create:   func(w *World, s *mirror) ([]Op, error) { return s.send(w, s.state) },
+		Create:   createMirror,
 		Update:   func(w *World, _, want *mirror) ([]Op, error) { return want.send(w, want.state) },
 		Delete:   func(w *World, s *mirror) ([]Op, error) { return s.send(w, span.SPAN_STATE_API_DISABLED) },
 		Dumps:    func(*World, Candidates) []Request { return []Request{spanRequest(false), spanRequest(true)} },
@@ -60,6 +60,17 @@ func Span() *Descriptor {
 
 func spanRequest(l2 bool) Request {
 	return dump("sw_interface_span_dump "+strconv.FormatBool(l2), &span.SwInterfaceSpanDump{IsL2: l2})
+}
+
+// createMirror ends one first that VPP may have kept from interfaces that went: its features are gone, and VPP would not turn
+// them on again for a mirror it has (span_add_delete_entry, VPP 24.06).
+func createMirror(w *World, s *mirror) ([]Op, error) {
+	off, err := s.send(w, span.SPAN_STATE_API_DISABLED)
+	if err != nil {
+		return nil, err
+	}
+	on, err := s.send(w, s.state)
+	return append(off, on...), err
 }
 
 func (s *mirror) send(w *World, state span.SpanState) ([]Op, error) {

@@ -52,6 +52,7 @@ func Needs() []api.Message {
 		&tapv2.TapCreateV3{}, &tapv2.TapDeleteV2{}, &tapv2.SwInterfaceTapV2Dump{},
 		&af_packet.AfPacketCreateV3{}, &af_packet.AfPacketDelete{}, &af_packet.AfPacketDump{},
 		&memif.MemifCreateV2{}, &memif.MemifDelete{}, &memif.MemifDump{}, &memif.MemifSocketFilenameAddDelV2{}, &memif.MemifSocketFilenameDump{},
+		&interfaces.CreateVlanSubif{}, &interfaces.DeleteSubif{},
 		&vxlan.VxlanAddDelTunnelV3{}, &vxlan.VxlanTunnelV2Dump{},
 		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteDump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
 		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{},

@@ -56,7 +56,10 @@ type Iface struct {
 	Up      bool
 	MTU     uint32
 	MAC     [6]byte
-	DevType string // "tap", "af_packet", "memif", "Loopback", …
+	DevType string // "tap", "af_packet", "memif", "Loopback", …; of a sub-interface its parent's
+
+	sub          bool   // it is a sub-interface
+	parent, vlan uint32 // of one of a single VLAN: sw_if_index and ID
 }
 
 // NewWorld returns a world without VPP.
@@ -181,6 +184,7 @@ func (w *World) iface(m *interfaces.SwInterfaceDetails) *Iface {
 		Index: uint32(m.SwIfIndex), VPPName: text(m.InterfaceName), Tag: text(m.Tag), MAC: m.L2Address,
 		Up: m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, DevType: text(m.InterfaceDevType),
 	}
+	i.sub, i.parent, i.vlan = m.Type == interface_types.IF_API_TYPE_SUB, m.SupSwIfIndex, vlanOf(m)
 	if len(m.Mtu) > 0 {
 		i.MTU = m.Mtu[0]
 	}
