@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
@@ -241,7 +242,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := k.Apply(t.Context(), Request{Items: ifs("a=2", "b=1")})
-	if !errors.Is(err, bbolt.ErrDatabaseNotOpen) || n.config() != "a=1" {
+	if !errors.Is(err, bolterrors.ErrDatabaseNotOpen) || n.config() != "a=1" {
 		t.Errorf("error %v, VPP has %q", err, n.config())
 	}
 }

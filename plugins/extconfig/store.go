@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
@@ -33,7 +34,7 @@ func OpenStore(path string) (*Store, error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bolterrors.ErrTimeout) {
 		return nil, fmt.Errorf("store %s: another process has it open: %w", path, err)
 	}
 	if err != nil {
