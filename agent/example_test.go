@@ -38,7 +38,7 @@ func ExampleConfig_external() {
 	defer vpp.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	source := &fixed{values: keyed.Values{}, done: cancel}
-	source.values.Put(&contivl3.RejectRoute{DstNetwork: "192.0.2.0/24"})
+	source.values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
 	a, err := agent.New(agent.Config{NodeName: "node-1", Dial: vpp.Dial, External: []controller.ExternalConfigSource{source}})
 	if err != nil {
 		fmt.Println(err)
@@ -46,6 +46,6 @@ func ExampleConfig_external() {
 	}
 	fmt.Println(a.Run(ctx))
 	// Output:
-	// config/contiv/vpp/v1/reject-route/vrf/0/dst/192.0.2.0/24 CONFIGURED
+	// config/contiv/vpp/v1/reject-route/vrf/0/dst/198.51.100.0/24 CONFIGURED
 	// context canceled
 }

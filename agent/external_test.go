@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,7 +52,7 @@ func TestExternalValuesOutliveARestart(t *testing.T) {
 	src := outside{name: "outside", events: make(chan *event.External, 1)}
 	change := func(c *Config) { c.External = []controller.ExternalConfigSource{src} }
 	values := keyed.Values{}
-	values.Put(&contivl3.RejectRoute{DstNetwork: "192.0.2.0/24"})
+	values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
 	src.events <- event.ExternalConfigResync(src.name, values)
 	w := start(t, change)
 	w.wait("first sync", firstSync)
@@ -77,5 +80,41 @@ func TestExternalValuesOutliveARestart(t *testing.T) {
 	src.events <- event.ExternalConfigResync(src.name, values)
 	if c := w.wait("second first sync", firstSync); c.Writes != 0 || c.Add+c.Mod+c.Del != 0 {
 		t.Errorf("after the restart: %+v, want nothing written", c)
+	}
+}
+
+// Whoever waits while VPP is away is told so, and not kept waiting until it is back; the value gets there then.
+func TestExternalValuesWhileVPPIsAway(t *testing.T) {
+	src := outside{name: "outside", events: make(chan *event.External, 1)}
+	var away atomic.Bool
+	src.events <- event.ExternalConfigResync(src.name, nil)
+	w := start(t, func(c *Config) {
+		dial := c.Dial
+		c.External, c.MaxPause = []controller.ExternalConfigSource{src}, 10*time.Millisecond
+		c.Dial = func(ctx context.Context) (net.Conn, error) {
+			if away.Load() {
+				return nil, errors.New("away")
+			}
+			return dial(ctx)
+		}
+	})
+	w.wait("first sync", firstSync)
+	w.settled()
+	away.Store(true)
+	w.vpp.Restart()
+	values := keyed.Values{}
+	values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	emit := func(ev event.Event) { src.events <- ev.(*event.External) }
+	result, err := event.Await(ctx, emit, event.ExternalConfigChange(src.name, values))
+	if err != nil || result.Err == nil || result.Values[0].State != event.Retrying {
+		t.Errorf("while VPP is away: %+v, %v", result, err)
+	}
+	away.Store(false)
+	w.wait("repair", func(c *event.Committed) bool { return c.Resync == event.Downstream && c.Writes > 0 && c.Err == nil })
+	result, err = event.Await(ctx, emit, event.ExternalConfigChange(src.name, values))
+	if err != nil || result.Err != nil || result.Seq != 0 || result.Values[0].State != event.Configured {
+		t.Errorf("VPP is back: %+v, %v", result, err)
 	}
 }

@@ -250,6 +250,9 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	stay := maps.Clone(changes)
 	for _, st := range result.Bad() {
 		never := st.State == event.Invalid && changes[st.Key] != nil
+		if result.Err != nil && st.State != event.Invalid {
+			continue // VPP has not refused it: VPP was not there
+		}
 		failed.Keys = append(failed.Keys, KeyError{Op: operation(c.wants[st.Key], changes[st.Key]), Status: st, TakenBack: never || req.AllOrNothing})
 		if never {
 			delete(stay, st.Key)
@@ -264,11 +267,14 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	if err := k.keep(source, c, req.Client, stay); err != nil {
 		return nil, err
 	}
-	switch {
-	case len(failed.Keys) > 0:
-		return nil, failed
-	case result.Err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, result.Err)
+	if err = nil; len(failed.Keys) > 0 {
+		err = failed
+	}
+	if result.Err != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %w", ErrUnavailable, result.Err))
+	}
+	if err != nil {
+		return nil, err
 	}
 	return outcome(result), nil
 }

@@ -65,6 +65,9 @@ func (n *node) commit(txn *event.Txn) *event.Committed {
 	defer n.mu.Unlock()
 	done := &event.Committed{Seq: txn.Seq, Err: n.away}
 	if n.away != nil {
+		for key := range txn.Values { // as the agent does
+			done.Statuses = append(done.Statuses, event.ValueStatus{Key: key, State: event.Retrying, Err: n.away.Error()})
+		}
 		return done
 	}
 	if txn.Resync == event.Full {
@@ -218,7 +221,7 @@ func TestVPPAway(t *testing.T) {
 	n.mu.Lock()
 	n.away = errors.New("vpp is away")
 	n.mu.Unlock()
-	if _, err := k.Apply(t.Context(), Request{Items: ifs("b=1")}); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "vpp is away") {
+	if _, err := k.Apply(t.Context(), Request{Items: ifs("b=1")}); !errors.Is(err, ErrUnavailable) || errors.As(err, new(*TransactionError)) || !strings.Contains(err.Error(), "vpp is away") {
 		t.Errorf("kept for later: %v", err)
 	}
 	if _, err := k.Apply(t.Context(), Request{Items: ifs("c=1"), AllOrNothing: true}); !errors.Is(err, ErrUnavailable) {
