@@ -50,6 +50,20 @@ func ipMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *ip_neighbor.IPNeighborAddDel) *ip_neighbor.IPNeighborAddDelReply {
 		return &ip_neighbor.IPNeighborAddDelReply{Retval: q.neighborAddDel(m), StatsIndex: noIndex}
 	})
+	onWrite(t, func(q *call, m *ip_neighbor.IPNeighborConfig) *ip_neighbor.IPNeighborConfigReply {
+		if m.Af > ip_types.ADDRESS_IP6 {
+			return &ip_neighbor.IPNeighborConfigReply{Retval: rvInvalidAddressFam}
+		}
+		q.neigh.config[m.Af] = neighborConfig{limit: m.MaxNumber, age: m.MaxAge, recycle: m.Recycle}
+		return &ip_neighbor.IPNeighborConfigReply{}
+	})
+	onRead(t, func(q *call, m *ip_neighbor.IPNeighborConfigGet) *ip_neighbor.IPNeighborConfigGetReply {
+		if m.Af > ip_types.ADDRESS_IP6 {
+			return &ip_neighbor.IPNeighborConfigGetReply{Retval: rvInvalidAddressFam, MaxNumber: noIndex, MaxAge: noIndex}
+		}
+		c := q.neigh.config[m.Af]
+		return &ip_neighbor.IPNeighborConfigGetReply{Af: m.Af, MaxNumber: c.limit, MaxAge: c.age, Recycle: c.recycle}
+	})
 	onDump(t, func(q *call, m *ip_neighbor.IPNeighborDump, send func(*ip_neighbor.IPNeighborDetails)) {
 		q.neighborDump(m, send)
 	})

@@ -137,6 +137,11 @@ func (v *VPP) dumpNeighbors(b *strings.Builder) {
 		}
 		lines = append(lines, s+"\n")
 	}
+	for fam, c := range v.neigh.config {
+		if c != (neighborConfig{limit: 50000}) {
+			lines = append(lines, fmt.Sprintf("neighbors ip%d limit %d age %d recycle %t\n", 4+2*fam, c.limit, c.age, c.recycle))
+		}
+	}
 	slices.Sort(lines)
 	b.WriteString(strings.Join(lines, ""))
 }

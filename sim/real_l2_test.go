@@ -9,6 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/arp"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/span"
@@ -92,6 +93,8 @@ func layer2Story() []api.Message {
 		&span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 50, State: 1, IsL2: true}, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: 50},
 		&arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{TableID: 9}}, &arp.ProxyArpAddDel{Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}},
 		&arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}}, &arp.ProxyArpAddDel{IsAdd: true, Proxy: arp.ProxyArp{Low: [4]byte{1}, Hi: [4]byte{2}}},
+		&ip_neighbor.IPNeighborConfigGet{}, &ip_neighbor.IPNeighborConfig{MaxNumber: 7, MaxAge: 240, Recycle: true}, &ip_neighbor.IPNeighborConfigGet{},
+		&ip_neighbor.IPNeighborConfigGet{Af: 1}, &ip_neighbor.IPNeighborConfigGet{Af: 2}, &ip_neighbor.IPNeighborConfig{Af: 2},
 		&arp.ProxyArpIntfcEnableDisable{SwIfIndex: 88, Enable: true}, &arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1, Enable: true},
 		&arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1}, &arp.ProxyArpIntfcEnableDisable{SwIfIndex: 1, Enable: true}, &interfaces_.DeleteLoopback{SwIfIndex: 1},
 	}

@@ -24,6 +24,7 @@ const (
 	rvTunnelExists        int32 = -75
 	rvIfAlreadyExists     int32 = -79
 	rvSameSrcDst          int32 = -82
+	rvInvalidAddressFam   int32 = -97
 	rvInvalidSubSwIfIndex int32 = -98
 	rvAddressInUse        int32 = -105
 	rvAddressFoundOnIf    int32 = -114

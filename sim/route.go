@@ -120,10 +120,19 @@ type neighbor struct {
 }
 
 type neighbors struct {
-	byKey map[neighborKey]neighbor
+	byKey  map[neighborKey]neighbor
+	config [2]neighborConfig // per family
 }
 
-func (n *neighbors) init() { n.byKey = map[neighborKey]neighbor{} }
+// neighborConfig is kept and shown; nothing ages here.
+type neighborConfig struct {
+	limit, age uint32
+	recycle    bool
+}
+
+func (n *neighbors) init() {
+	*n = neighbors{byKey: map[neighborKey]neighbor{}, config: [2]neighborConfig{{limit: 50000}, {limit: 50000}}}
+}
 
 // sorted are the keys by interface and address.
 func (n *neighbors) sorted() []neighborKey {

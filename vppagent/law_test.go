@@ -187,6 +187,10 @@ func laws() []law {
 			kind: "proxy-arp-interface", real: true, needs: []proto.Message{peer, third},
 			one: &l3.ProxyARP{Interfaces: []*l3.ProxyARP_Interface{{Name: "peer"}}}, two: &l3.ProxyARP{Interfaces: []*l3.ProxyARP_Interface{{Name: "third"}}},
 		},
+		{
+			kind: "ip-scan-neighbor", real: true, one: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_BOTH, StaleThreshold: 4},
+			two: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_IPV6, StaleThreshold: 9},
+		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
 		{

@@ -6,7 +6,7 @@ import "strings"
 func All() []*Descriptor {
 	return []*Descriptor{
 		VrfTable(), Interface(), InterfaceVRF(), Address(), ARPEntry(), Route(), RejectRoute(),
-		BridgeDomain(), BridgeMember(), L2FIB(), XConnect(), Span(), ProxyARP(), ProxyARPInterface(),
+		BridgeDomain(), BridgeMember(), L2FIB(), XConnect(), Span(), ProxyARP(), ProxyARPInterface(), IPScanNeighbor(),
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
 		ACL(), DenyACL(), InterfaceACLs(),
 	}

@@ -41,12 +41,22 @@ func L2FIB() *Descriptor {
 		Create:   func(w *World, a *l2Address) ([]Op, error) { return a.send(w, true) },
 		Update:   func(w *World, _, want *l2Address) ([]Op, error) { return want.send(w, true) }, // replaces
 		Delete:   func(w *World, a *l2Address) ([]Op, error) { return a.send(w, false) },
-		Dumps:    func(*World, Candidates) []Request { return append(bridgeRequests(), l2FIBRequest()) },
+		Dumps:    l2FIBDumps,
 		Retrieve: retrieveL2FIB,
 	}.Descriptor()
 }
 
 func l2FIBRequest() Request { return dump("l2_fib_table_dump", &l2.L2FibTableDump{BdID: none}) }
+
+// l2FIBDumps asks for the table, which may be large, only if somebody wants to know.
+func l2FIBDumps(_ *World, c Candidates) (out []Request) {
+	c.Each(func(string, any, bool) {
+		if out == nil {
+			out = append(bridgeRequests(), l2FIBRequest())
+		}
+	})
+	return out
+}
 
 func compileL2Address(_ string, m *ligato.FIBEntry) (*l2Address, error) {
 	a := &l2Address{
@@ -99,6 +109,9 @@ func (a *l2Address) send(w *World, add bool) ([]Op, error) {
 
 // retrieveL2FIB goes by what is wanted or ours: the table is full of what VPP has learnt.
 func retrieveL2FIB(w *World, d *Dump, c Candidates) ([]Found, error) {
+	if len(l2FIBDumps(w, c)) == 0 {
+		return nil, nil
+	}
 	all, err := details[*l2.L2FibTableDetails](d, l2FIBRequest().ID)
 	if err != nil {
 		return nil, err

@@ -55,7 +55,7 @@ func Needs() []api.Message {
 		&interfaces.CreateVlanSubif{}, &interfaces.DeleteSubif{},
 		&vxlan.VxlanAddDelTunnelV3{}, &vxlan.VxlanTunnelV2Dump{},
 		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteDump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
-		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{},
+		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{}, &ip_neighbor.IPNeighborConfig{}, &ip_neighbor.IPNeighborConfigGet{},
 		&nat44_ed.Nat44EdPluginEnableDisable{}, &nat44_ed.Nat44ForwardingEnableDisable{}, &nat44_ed.Nat44ShowRunningConfig{},
 		&nat44_ed.NatSetTimeouts{}, &nat44_ed.Nat44AddDelAddressRange{}, &nat44_ed.Nat44AddressDump{},
 		&nat44_ed.Nat44InterfaceAddDelFeature{}, &nat44_ed.Nat44InterfaceDump{},

@@ -1,0 +1,114 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// neighbourAge is how long a neighbour that is not heard of stays, by family: seconds; 0: for ever.
+type neighbourAge [2]uint32
+
+// IPScanNeighbor describes ligato's IPScanNeighbor. VPP scans no more (ip_neighbor_config, VPP 24.06): it looks at each neighbour
+// when that is due, so that stale_threshold is all there is left to say, and the pace of a scan cannot be had. How many neighbours
+// VPP keeps stays as it is.
+func IPScanNeighbor() *Descriptor {
+	return Spec[*l3.IPScanNeighbor, *neighbourAge]{
+		Name: "ip-scan-neighbor", Prefix: keyed.IPScanNeighborKey,
+		Compile: compileScan, Message: (*neighbourAge).message,
+		Equal:    func(have, want *neighbourAge) bool { return *have == *want },
+		Create:   func(_ *World, a *neighbourAge) ([]Op, error) { return neighbourAge{}.change(*a), nil },
+		Update:   func(_ *World, have, want *neighbourAge) ([]Op, error) { return have.change(*want), nil },
+		Delete:   func(_ *World, a *neighbourAge) ([]Op, error) { return a.change(neighbourAge{}), nil },
+		Dumps:    func(*World, Candidates) []Request { return []Request{ageRequest(0), ageRequest(1)} },
+		Retrieve: retrieveAges,
+	}.Descriptor()
+}
+
+func ageRequest(family int) Request {
+	af := ip_types.AddressFamily(family)
+	return ask("ip_neighbor_config_get "+af.String(), &ip_neighbor.IPNeighborConfigGet{Af: af})
+}
+
+func compileScan(_ string, m *l3.IPScanNeighbor) (*neighbourAge, error) {
+	for field, n := range map[string]uint32{
+		"scan_interval": m.GetScanInterval(), "max_proc_time": m.GetMaxProcTime(), "max_update": m.GetMaxUpdate(), "scan_int_delay": m.GetScanIntDelay(),
+	} {
+		if n != 0 {
+			return nil, fmt.Errorf("%s: not supported: VPP has no scan to pace", field)
+		}
+	}
+	a := &neighbourAge{}
+	switch {
+	case m.GetMode() < 0 || m.GetMode() > l3.IPScanNeighbor_BOTH:
+		return nil, fmt.Errorf("mode: unknown %d", m.GetMode())
+	case m.GetMode() == l3.IPScanNeighbor_DISABLED:
+		return a, nil
+	case m.GetStaleThreshold() == 0:
+		return nil, errors.New("stale_threshold: 0, and VPP's default is that neighbours stay")
+	case m.GetStaleThreshold() > 1<<20:
+		return nil, fmt.Errorf("stale_threshold: %d is above %d", m.GetStaleThreshold(), 1<<20)
+	}
+	for family, bit := range []l3.IPScanNeighbor_Mode{l3.IPScanNeighbor_IPV4, l3.IPScanNeighbor_IPV6} {
+		if m.GetMode()&bit != 0 {
+			a[family] = m.GetStaleThreshold() * 60
+		}
+	}
+	return a, nil
+}
+
+func (a *neighbourAge) message() *l3.IPScanNeighbor {
+	m := &l3.IPScanNeighbor{StaleThreshold: max(a[0], a[1]) / 60}
+	if a[0] != 0 {
+		m.Mode |= l3.IPScanNeighbor_IPV4
+	}
+	if a[1] != 0 {
+		m.Mode |= l3.IPScanNeighbor_IPV6
+	}
+	return m
+}
+
+// change asks for the rest of a family's settings, which come in one message with the age, before it sets them.
+func (a neighbourAge) change(want neighbourAge) (ops []Op) {
+	for family := range want {
+		if a[family] == want[family] {
+			continue
+		}
+		ops = append(ops, Op{Asks: true, Call: ageRequest(family).Call, Then: func(r vpp.Reply) []Op {
+			m := r.Msg.(*ip_neighbor.IPNeighborConfigGetReply)
+			return []Op{{Call: write(&ip_neighbor.IPNeighborConfig{
+				Af: ip_types.AddressFamily(family), MaxNumber: m.MaxNumber, MaxAge: want[family], Recycle: m.Recycle,
+			})}}
+		}})
+	}
+	return ops
+}
+
+func retrieveAges(_ *World, d *Dump, c Candidates) ([]Found, error) {
+	var got neighbourAge
+	for family := range got {
+		id := ageRequest(family).ID
+		r, err := d.reply(id)
+		if err != nil {
+			return nil, err
+		}
+		m, ok := r.Msg.(*ip_neighbor.IPNeighborConfigGetReply)
+		if !ok {
+			return nil, fmt.Errorf("%s: got %T", id, r.Msg)
+		}
+		got[family] = m.MaxAge
+	}
+	var out []Found
+	c.Each(func(key string, state any, wanted bool) {
+		if (wanted || c.Wanted(key) == nil) && (got != neighbourAge{} || *state.(*neighbourAge) == neighbourAge{}) && len(out) == 0 {
+			out = append(out, Found{Key: key, State: &got})
+		}
+	})
+	return out, nil
+}
