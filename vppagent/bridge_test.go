@@ -112,3 +112,17 @@ func TestBridgeRefuses(t *testing.T) {
 		}
 	}
 }
+
+// VPP keeps the addresses of a bridge domain that goes, and shows them in the next one: they go before it.
+func TestAddressesGoBeforeTheirDomain(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	drop := &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", Action: l2.FIBEntry_DROP}
+	l.allConfigured(l.put(bridge("one"), drop))
+	if c := l.del(keyed.BridgeDomainKey("one")); status(c, keyed.Key(drop)).State != event.Pending {
+		t.Errorf("without its domain:\n%s", statuses(c))
+	}
+	l.allConfigured(l.put(bridge("two")))
+	if dump := l.sim.Dump(); strings.Contains(dump, "fib") {
+		t.Errorf("another domain has it:\n%s", dump)
+	}
+}
