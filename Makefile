@@ -27,7 +27,7 @@ run: build ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end
 	$(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once)
 
 test: ## the tests, race detector on
-	$(GO) test -race -shuffle=on ./...
+	$(GO) test -race -shuffle=on -p 4 ./... # more at a time than cores: those with processes mostly wait
 
 wide: ## every story by every way, more random walks and worlds than the race detector leaves time for
 	$(GO) test -count=1 ./test/scenario ./test/transient ./vppagent

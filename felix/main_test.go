@@ -1,6 +1,7 @@
 package felix
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -59,6 +61,15 @@ func beDriver(kind string) int {
 			return 1
 		}
 		d.record(fmt.Sprintln(cmd.Process.Pid))
+		return 0
+	case "decodes": // with our own session
+		inSync := &pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}}
+		d.say(inSync) // it runs
+		_ = NewDriver(Config{In: d.in, Out: discard{}}).Run(context.Background(), func(ev event.Event) {
+			if s, ok := ev.(*event.SyncStatus); ok && s.Status == event.InSync {
+				d.say(inSync)
+			}
+		})
 		return 0
 	case "discards":
 		in := NewReader(os.NewFile(3, "from"), 0)
