@@ -1,0 +1,87 @@
+// Package serve turns handlers into a listening HTTP server: metrics, health and profiles where everybody looks for them, answers
+// in JSON, sockets for one user alone. Invariant: it knows nothing of what it serves, and leaves nothing running behind HTTP but
+// answers that were still being given when the grace was over.
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// headerLimit bounds how long a client may take to say what it wants.
+	headerLimit = 10 * time.Second
+	// grace is how long answers that are being given may go on after the end.
+	grace = time.Second
+)
+
+// Health is the body of /healthz and /readyz, in kube-proxy's style.
+type Health struct {
+	Healthy     bool      `json:"healthy"`
+	Reason      string    `json:"reason,omitempty"` // why not; "" if healthy
+	CurrentTime time.Time `json:"currentTime"`
+}
+
+// Mux answers /metrics with what gatherer has, /livez always, /readyz and /healthz with Health (status 200 while ready returns
+// nil, 503 with the reason otherwise), and /debug/pprof if profiles is true. ready's context ends with the request. Further
+// paths may be added.
+func Mux(gatherer prometheus.Gatherer, ready func(context.Context) error, profiles bool) *http.ServeMux {
+	mux := http.NewServeMux()
+	health := func(w http.ResponseWriter, r *http.Request) { answerHealth(w, ready(r.Context())) }
+	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", health)
+	mux.HandleFunc("GET /healthz", health)
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func answerHealth(w http.ResponseWriter, err error) {
+	h, code := Health{Healthy: err == nil, CurrentTime: time.Now()}, http.StatusOK
+	if err != nil {
+		h.Reason, code = err.Error(), http.StatusServiceUnavailable
+	}
+	JSON(w, code, h)
+}
+
+// JSON answers with a status code and v as JSON.
+func JSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
+}
+
+// HTTP answers on l with h until ctx ends; then answers that are being given have a second. l is closed when it returns. The
+// error says why it ended early, or that a second was not enough; nil if ctx ended it.
+func HTTP(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(last)
+	if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
+		err = errors.Join(err, serveErr)
+	}
+	return err
+}
