@@ -9,12 +9,15 @@ import (
 )
 
 // External is a change of keyed values by an external configuration source (etcd, gRPC, …): made by ExternalConfigChange or
-// ExternalConfigResync. Values must not be modified after it was emitted. One value whose key is not its own (keyed.Check)
-// has all of the event refused.
+// ExternalConfigResync. Values must not be modified after it was emitted. One value whose key is not its own (keyed.Check),
+// or one Merge that does not fit its value, has all of the event refused.
 type External struct {
 	Source string                   // name of the source; among several for one key, the later name is merged over the earlier
 	Values map[string]proto.Message // nil message: delete
 	Resync bool                     // Values is everything that source wants
+	// Merge is how values are merged, by key, where proto.Merge would not do what is meant. A value that is put again without it
+	// is merged by proto.Merge again.
+	Merge map[string]Merge
 	// Result gets one answer when the values' transaction is done; nil: nobody waits. It needs room for one: the loop does
 	// not wait, and drops an answer there is no room for.
 	Result chan<- *ExternalResult

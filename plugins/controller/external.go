@@ -47,7 +47,7 @@ func (c *Controller) external(ev *event.External) {
 		}
 		return
 	}
-	keys := c.values.SetExternal(ev.Source, ev.Values, ev.Resync)
+	keys := c.values.SetExternal(ev)
 	c.causes.add(ev.Source)
 	if ev.Result != nil {
 		c.due = append(c.due, question{result: ev.Result, keys: keys})
@@ -57,12 +57,13 @@ func (c *Controller) external(ev *event.External) {
 	}
 }
 
-// checkExternal names every value that does not belong to its key: proto.Merge would not take it.
+// checkExternal names every value that does not belong to its key, which proto.Merge would not take, or is to be merged by fields it
+// does not have.
 func checkExternal(ev *event.External) error {
 	var errs []error
 	for _, key := range keyed.Values(ev.Values).Keys() {
 		if msg := ev.Values[key]; msg != nil {
-			errs = append(errs, keyed.Check(key, msg))
+			errs = append(errs, keyed.Check(key, msg), ev.Merge[key].Check(msg.ProtoReflect().Descriptor()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

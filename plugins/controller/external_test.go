@@ -349,12 +349,57 @@ func TestLaterNamesAreMergedOverEarlier(t *testing.T) {
 		v := NewValues()
 		v.Set("owner", values(tap(1500, "10.0.0.1/24")), nil)
 		for _, source := range order {
-			v.SetExternal(source, map[string]map[string]proto.Message{
+			v.SetExternal(event.ExternalConfigChange(source, map[string]map[string]proto.Message{
 				"etcd": values(tap(1400, "10.0.1.1/24")), "grpc": values(tap(9000, "10.0.2.1/24")),
-			}[source], false)
+			}[source]))
 		}
 		if diff := cmp.Diff(proto.Message(want), v.changes()["config/vpp/v2/interfaces/tap1"], protocmp.Transform()); diff != "" {
 			t.Errorf("said in the order %s (-want +got):\n%s", strings.Join(order, ", "), diff)
 		}
+	}
+}
+
+// TestMergeByOption: what a value's own option says holds until the value is put again without it, or goes.
+func TestMergeByOption(t *testing.T) {
+	const key = "config/vpp/v2/interfaces/tap1"
+	tap := func(mtu uint32, addrs ...string) *interfaces.Interface {
+		return &interfaces.Interface{Name: "tap1", Mtu: mtu, IpAddresses: addrs}
+	}
+	internal := tap(1500, "10.0.0.1/24")
+	v := NewValues()
+	v.Set("owner", values(internal), nil)
+	v.changes()
+	for i, step := range []struct {
+		ev    *event.External
+		merge string
+		want  *interfaces.Interface
+	}{
+		{event.ExternalConfigChange("b", values(tap(0, "10.0.1.1/24"))), "replace=ip_addresses,mtu", tap(0, "10.0.1.1/24")},
+		{event.ExternalConfigChange("a", values(tap(9000, "10.0.1.1/24"))), "", tap(0, "10.0.1.1/24")},
+		{event.ExternalConfigChange("b", values(tap(0, "10.0.1.1/24"))), "once", tap(9000, "10.0.0.1/24", "10.0.1.1/24")},
+		{event.ExternalConfigResync("b", values(tap(0, "10.0.1.1/24"))), "", tap(9000, "10.0.0.1/24", "10.0.1.1/24", "10.0.1.1/24")},
+		{event.ExternalConfigResync("a", nil), "", tap(1500, "10.0.0.1/24", "10.0.1.1/24")},
+		{event.ExternalConfigChange("b", values(tap(0))), "replace", tap(0)},
+		{event.ExternalConfigChange("b", map[string]proto.Message{key: nil}), "", internal},
+		{event.ExternalConfigChange("b", values(tap(0, "10.0.1.1/24"))), "", tap(1500, "10.0.0.1/24", "10.0.1.1/24")},
+	} {
+		m, err := event.ParseMerge(step.merge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step.ev.Merge = map[string]event.Merge{key: m}
+		v.SetExternal(step.ev)
+		v.changes()
+		if diff := cmp.Diff(proto.Message(step.want), v.Sent(key), protocmp.Transform()); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s", i, diff)
+		}
+	}
+	if !proto.Equal(internal, tap(1500, "10.0.0.1/24")) {
+		t.Error("the agent's own value was changed")
+	}
+	wrong := event.ExternalConfigChange("b", values(tap(0)))
+	wrong.Merge = map[string]event.Merge{key: {Replace: []string{"address"}}}
+	if err := checkExternal(wrong); err == nil {
+		t.Error("a field that there is not: no error")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -17,13 +18,13 @@ import (
 //
 // Several owners may want the same key (two Services share an external address): the owner that sorts first decides,
 // and the key goes when its last owner does. An external value for a key is merged over the internal one (proto.Merge,
-// internal is destination), external sources in the order of their names.
+// internal is destination, unless the value says otherwise), external sources in the order of their names.
 type Values struct {
 	owners   map[string]*owner
 	entries  map[string]*entry // by key: what somebody wants, or was sent
 	dirty    []*entry          // those marked so
 	sent     int               // entries sent as something
-	external map[string]keyed.Values
+	external map[string]*wishes
 	sources  []string // names of external, sorted
 }
 
@@ -31,6 +32,12 @@ type owner struct {
 	name   string
 	values map[string]proto.Message
 	notes  []model.Note
+}
+
+// wishes are what an external source wants.
+type wishes struct {
+	values keyed.Values
+	merge  map[string]event.Merge // of those that are not merged by proto.Merge alone
 }
 
 // entry is one key.
@@ -44,7 +51,7 @@ type entry struct {
 
 // NewValues returns an empty table.
 func NewValues() *Values {
-	return &Values{owners: map[string]*owner{}, entries: map[string]*entry{}, external: map[string]keyed.Values{}}
+	return &Values{owners: map[string]*owner{}, entries: map[string]*entry{}, external: map[string]*wishes{}}
 }
 
 // Expect makes room for as many values to come.
@@ -135,37 +142,42 @@ func compareOwners(a, b *owner) int { return strings.Compare(a.name, b.name) }
 
 // SetExternal applies what an external source wants: a change, or with resync everything. It returns the keys this is about,
 // sorted: those of values, and those that a resync removed.
-func (v *Values) SetExternal(source string, values map[string]proto.Message, resync bool) []string {
-	keys := make([]string, 0, len(values))
-	have := v.external[source]
+func (v *Values) SetExternal(ev *event.External) []string {
+	keys := make([]string, 0, len(ev.Values))
+	have := v.external[ev.Source]
 	if have == nil {
-		have = keyed.Values{}
-		v.external[source] = have
-		v.sources = append(v.sources, source)
+		have = &wishes{values: keyed.Values{}, merge: map[string]event.Merge{}}
+		v.external[ev.Source] = have
+		v.sources = append(v.sources, ev.Source)
 		sort.Strings(v.sources)
 	}
-	if resync {
-		for key := range have {
-			if values[key] == nil {
-				delete(have, key)
+	if ev.Resync {
+		for key := range have.values {
+			if _, named := ev.Values[key]; !named {
+				have.set(key, nil, event.Merge{})
 				v.mark(v.entry(key))
-				if _, named := values[key]; !named {
-					keys = append(keys, key)
-				}
+				keys = append(keys, key)
 			}
 		}
 	}
-	for key, msg := range values {
-		if msg == nil {
-			delete(have, key)
-		} else {
-			have[key] = msg
-		}
+	for key, msg := range ev.Values {
+		have.set(key, msg, ev.Merge[key])
 		v.mark(v.entry(key))
 		keys = append(keys, key)
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+func (w *wishes) set(key string, msg proto.Message, merge event.Merge) {
+	delete(w.merge, key)
+	if msg == nil {
+		delete(w.values, key)
+		return
+	}
+	if w.values[key] = msg; !merge.Zero() {
+		w.merge[key] = merge
+	}
 }
 
 // effective is what VPP shall have for a key; nil: nothing.
@@ -176,7 +188,8 @@ func (v *Values) effective(e *entry) proto.Message {
 	}
 	merged := false
 	for _, source := range v.sources {
-		ext := v.external[source][e.key]
+		wants := v.external[source]
+		ext := wants.values[e.key]
 		switch {
 		case ext == nil:
 		case msg == nil:
@@ -185,7 +198,7 @@ func (v *Values) effective(e *entry) proto.Message {
 			if !merged {
 				msg, merged = proto.Clone(msg), true
 			}
-			proto.Merge(msg, ext)
+			wants.merge[e.key].Into(msg, ext)
 		}
 	}
 	return msg
