@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
@@ -38,6 +39,8 @@ func Key(m proto.Message) string {
 		return Nat44GlobalKey
 	case *contivnat.Nat44Settings:
 		return Nat44SettingsKey
+	case *contivcnat.SnatPolicy:
+		return SnatPolicyKey
 	case *l3.IPScanNeighbor:
 		return IPScanNeighborKey
 	case *l3.ProxyARP:
@@ -81,8 +84,29 @@ func appendNAT(b []byte, m proto.Message) []byte {
 	case *nat.Nat44VrfRoute:
 		b = appendUint(append(b, nat44VrfRoutePrefix+"vrfid/"...), m.GetSrcVrfId())
 		return appendUint(append(b, "/destvrfid/"...), m.GetDestVrfId())
+	case *contivcnat.Translation:
+		return appendTranslation(b, m)
+	case *contivcnat.Interface:
+		return append(append(b, cnatInterfacePrefix...), m.GetName()...)
 	}
 	return b
+}
+
+// appendTranslation appends the key of a translation: what VPP tells
+// translations apart by.
+func appendTranslation(b []byte, m *contivcnat.Translation) []byte {
+	b = append(b, translationPrefix...)
+	vip := m.GetVip()
+	switch a, err := netip.ParseAddr(vip.GetAddress()); {
+	case vip.GetInterface() != "":
+		b = appendPair(b, vip.GetInterface(), "/", vip.GetFamily().String())
+	case err != nil || a.Zone() != "":
+		b = append(b, "<invalid>"...)
+	default:
+		b = a.Unmap().AppendTo(b)
+	}
+	b = appendUint(append(b, '/'), vip.GetPort())
+	return append(append(b, '/'), m.GetProtocol().String()...)
 }
 
 // appendL3 appends prefix and name of a routing value; nothing for other types.

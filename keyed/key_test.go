@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
@@ -85,6 +86,12 @@ var golden = []struct {
 	{m: &ipsec.SecurityPolicyDatabase{Index: 2}, key: "config/vpp/ipsec/v2/spd/2", ours: true},
 	{m: &contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.96.0.10/32"}, key: "config/contiv/vpp/v1/reject-route/vrf/1/dst/10.96.0.10/32", ours: true},
 	{m: &contivacl.InterfaceACLs{Interface: "pod/a"}, key: "config/contiv/vpp/v1/interface-acls/pod/a", ours: true},
+	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Address: "FD00:96::0a", Port: 80}, Protocol: contivcnat.Protocol_UDP}, key: "config/contiv/vpp/v1/cnat-translation/fd00:96::a/80/UDP", ours: true},
+	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Address: "::ffff:10.96.0.10", Port: 80}}, key: "config/contiv/vpp/v1/cnat-translation/10.96.0.10/80/TCP", ours: true},
+	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Interface: "eth/0", Family: contivcnat.Family_IPV6, Port: 80}}, key: "config/contiv/vpp/v1/cnat-translation/eth/0/IPV6/80/TCP", ours: true},
+	{m: &contivcnat.Translation{}, key: "config/contiv/vpp/v1/cnat-translation/<invalid>/0/TCP", ours: true},
+	{m: &contivcnat.SnatPolicy{Kind: contivcnat.SnatPolicy_KUBERNETES}, key: "config/contiv/vpp/v1/cnat-snat-policy", ours: true},
+	{m: &contivcnat.Interface{Name: "tap0"}, key: "config/contiv/vpp/v1/cnat-interface/tap0", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -157,6 +164,9 @@ func TestModels(t *testing.T) {
 
 func TestModelNames(t *testing.T) {
 	want := []string{
+		"contiv.vpp.cnat-interface contiv.vpp.cnat.Interface",
+		"contiv.vpp.cnat-snat-policy contiv.vpp.cnat.SnatPolicy",
+		"contiv.vpp.cnat-translation contiv.vpp.cnat.Translation",
 		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",

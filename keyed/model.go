@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
@@ -25,6 +26,8 @@ import (
 
 // Prefixes of the models with names. Nothing but a name follows one.
 const (
+	cnatInterfacePrefix  = "config/contiv/vpp/v1/cnat-interface/"
+	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
 	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
 	linuxInterfacePrefix = "config/linux/interfaces/v2/interface/"
@@ -59,6 +62,7 @@ const (
 
 // Keys of the models of which a node has at most one value.
 const (
+	SnatPolicyKey     = "config/contiv/vpp/v1/cnat-snat-policy"
 	Nat44SettingsKey  = "config/contiv/vpp/v1/nat44-settings"
 	Nat44GlobalKey    = "config/vpp/nat/v2/nat44-global"
 	IPScanNeighborKey = "config/vpp/v2/ipscanneigh-global"
@@ -97,6 +101,9 @@ func (m Model) Key(name string) string {
 
 // models is sorted by prefix and never written to. No prefix starts another.
 var models = []Model{
+	model[contivcnat.Interface](cnatInterfacePrefix),
+	model[contivcnat.SnatPolicy](SnatPolicyKey),
+	model[contivcnat.Translation](translationPrefix),
 	model[contivacl.InterfaceACLs](interfaceACLsPrefix),
 	model[contivnat.Nat44Settings](Nat44SettingsKey),
 	model[contivl3.RejectRoute](rejectRoutePrefix),
