@@ -61,7 +61,8 @@ func (p *process) start() error {
 		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
 		"plugins", "{", "plugin", "default", "{", "disable", "}",
 		"plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "af_packet_plugin.so", "{", "enable", "}",
-		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}", "}",
+		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}",
+		"plugin", "cnat_plugin.so", "{", "enable", "}", "}",
 		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
