@@ -145,11 +145,11 @@ func serving(t *testing.T, cfg Config) (*Server, *pipes) {
 		t.Fatal(err)
 	}
 	l := newPipes()
-	serve(t, s, l)
+	keepServing(t, s, l)
 	return s, l
 }
 
-func serve(t *testing.T, s *Server, l net.Listener) {
+func keepServing(t *testing.T, s *Server, l net.Listener) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
@@ -173,7 +173,7 @@ func servingTCP(t *testing.T, cfg Config) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, s, l)
+	keepServing(t, s, l)
 	return s, l.Addr().String()
 }
 

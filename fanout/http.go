@@ -1,17 +1,17 @@
 package fanout
 
 import (
-	"encoding/json"
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"net/http/pprof"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // SetStatus is the state of one set of keys.
@@ -39,68 +39,30 @@ func (s *Server) Status() []SetStatus {
 		v := c.latest()
 		out = append(out, SetStatus{of.String(), v.crumb.status.String(), v.keys, v.bytes, clients[of.String()]})
 	}
-	slices.SortFunc(out, func(a, b SetStatus) int {
-		if a.Keys < b.Keys {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(out, func(a, b SetStatus) int { return strings.Compare(a.Keys, b.Keys) })
 	return out
 }
 
 // Handler answers /metrics, /livez, /readyz, /healthz, /status, and /debug/pprof if profiles is true. The server is ready
 // while every set is in sync and it is not draining.
 func (s *Server) Handler(gatherer prometheus.Gatherer, profiles bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", s.serveReady)
-	mux.HandleFunc("GET /healthz", s.serveReady)
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Status()) })
-	if profiles {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	}
+	mux := serve.Mux(gatherer, s.ready, profiles)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serve.JSON(w, http.StatusOK, s.Status()) })
 	return mux
 }
 
-// readiness is the body of /readyz and /healthz, as the agent has it.
-type readiness struct {
-	Healthy     bool      `json:"healthy"`
-	Reason      string    `json:"reason,omitempty"`
-	CurrentTime time.Time `json:"currentTime"`
-}
-
-func (s *Server) serveReady(w http.ResponseWriter, _ *http.Request) {
-	r := readiness{CurrentTime: time.Now(), Reason: s.unready()}
-	code := http.StatusOK
-	if r.Healthy = r.Reason == ""; !r.Healthy {
-		code = http.StatusServiceUnavailable
-	}
-	writeJSON(w, code, r)
-}
-
-// unready says why clients should go elsewhere; "" if they need not.
-func (s *Server) unready() string {
+// ready says why clients should go elsewhere; nil if they need not.
+func (s *Server) ready(context.Context) error {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return "the server is letting its clients go"
+		return errors.New("the server is letting its clients go")
 	}
 	for _, st := range s.Status() {
 		if st.Status != wire.InSync.String() {
-			return fmt.Sprintf("keys of %s: %s", st.Keys, st.Status)
+			return fmt.Errorf("keys of %s: %s", st.Keys, st.Status)
 		}
 	}
-	return ""
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
+	return nil
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/fanout"
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/source/typha"
@@ -275,7 +276,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	if f.metrics != "" {
-		stop, err := f.observe(server.Handler(registry, f.profiling))
+		stop, err := f.observe(ctx, server.Handler(registry, f.profiling))
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -299,19 +300,19 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 }
 
 // observe serves metrics and health until the returned function is called.
-func (f *fanoutFlags) observe(handler http.Handler) (stop func(), err error) {
-	l, err := net.Listen("tcp", f.metrics)
+func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler) (stop func(), err error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.metrics)
 	if err != nil {
 		return nil, err
 	}
-	s := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // while clients are let go, one wants to look
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Serve(l) // ends with Close
+		_ = serve.HTTP(ctx, l, handler) // ends with its context
 	}()
 	return func() {
-		_ = s.Close()
+		cancel()
 		<-ended
 	}, nil
 }
