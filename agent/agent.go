@@ -32,6 +32,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
+	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -271,7 +272,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
 	}
 	for _, l := range listeners {
-		g.Go(func() error { return serve(ctx, l.Listener, l.handler) })
+		g.Go(func() error { return serve.HTTP(ctx, l.Listener, l.handler) })
 	}
 	if a.cfg.SessionsEvery > 0 {
 		g.Go(func() error { return a.countSessions(ctx) })
@@ -300,7 +301,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		out = append(out, listener{l, a.observability(a.registry, a.cfg.Profiling)})
 	}
 	if a.cfg.StatusSocket != "" {
-		l, err := listenUnix(ctx, a.cfg.StatusSocket)
+		l, err := serve.Unix(ctx, a.cfg.StatusSocket)
 		if err != nil {
 			for _, open := range out {
 				err = errors.Join(err, open.Close())

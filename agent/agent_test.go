@@ -22,6 +22,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -262,7 +263,7 @@ func TestHealth(t *testing.T) {
 	}
 	_ = w.stop()
 	code, body := get("/readyz")
-	var h health
+	var h serve.Health
 	if err := json.Unmarshal([]byte(body), &h); err != nil || code != http.StatusServiceUnavailable || h.Healthy || h.Reason == "" {
 		t.Errorf("stopped agent: %d %s", code, body)
 	}
@@ -319,7 +320,7 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 func TestStatusSocketIsTaken(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
-	_, err := listenUnix(t.Context(), w.agent.cfg.StatusSocket)
+	_, err := serve.Unix(t.Context(), w.agent.cfg.StatusSocket)
 	if err == nil || !strings.Contains(err.Error(), "another agent answers there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}

@@ -7,19 +7,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // queryLimit bounds how long a question over HTTP may wait for the loop.
@@ -27,54 +23,18 @@ const queryLimit = 10 * time.Second
 
 // observability answers /metrics, /healthz, /readyz, /livez, and /debug/pprof if asked for.
 func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", a.serveHealth)
-	mux.HandleFunc("GET /healthz", a.serveHealth)
-	if profiles {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	}
-	return mux
+	return serve.Mux(gatherer, a.ready, profiles)
 }
 
-// health is the body of /healthz and /readyz, in kube-proxy's style.
-type health struct {
-	Healthy     bool      `json:"healthy"`
-	Reason      string    `json:"reason,omitempty"`
-	CurrentTime time.Time `json:"currentTime"`
-}
-
-// serveHealth answers 200 while every source is in sync, VPP is connected and changes go through, and 503 with the reason
-// otherwise.
-func (a *Agent) serveHealth(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), queryLimit)
+// ready is nil while every source is in sync, VPP is connected and changes go through, and says what is missing otherwise.
+func (a *Agent) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	h := health{CurrentTime: time.Now()}
 	st, err := a.Status(ctx)
-	switch {
-	case err != nil:
-		h.Reason = err.Error()
-	case !st.Healthy:
-		h.Reason = st.Waiting
-	default:
-		h.Healthy = true
+	if err == nil && !st.Healthy {
+		err = errors.New(st.Waiting)
 	}
-	code := http.StatusOK
-	if !h.Healthy {
-		code = http.StatusServiceUnavailable
-	}
-	writeJSON(w, code, h)
-}
-
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
+	return err
 }
 
 // control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions
@@ -86,13 +46,13 @@ func (a *Agent) control() http.Handler {
 		defer cancel()
 		st, err := a.Status(ctx)
 		if err != nil {
-			writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+			serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 			return
 		}
 		if r.URL.Query().Get("history") == "true" {
 			st.History = a.history()
 		}
-		writeJSON(w, http.StatusOK, st)
+		serve.JSON(w, http.StatusOK, st)
 	})
 	mux.HandleFunc("GET /policy/{namespace}/{pod}", a.servePolicy)
 	return mux
@@ -104,11 +64,11 @@ func (a *Agent) servePolicy(w http.ResponseWriter, r *http.Request) {
 	id := model.PodID{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
 	switch d, err := a.Policy(ctx, id); {
 	case err != nil:
-		writeJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 	case d == nil:
-		writeJSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
+		serve.JSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
 	default:
-		writeJSON(w, http.StatusOK, d)
+		serve.JSON(w, http.StatusOK, d)
 	}
 }
 
@@ -150,46 +110,4 @@ func fetch(ctx context.Context, socket, path string, into any) error {
 		return fmt.Errorf("answer of the agent at %s: %w", socket, err)
 	}
 	return nil
-}
-
-// serve answers HTTP on l until ctx ends.
-func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: queryLimit}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	err := srv.Shutdown(grace)
-	if serveErr := <-ended; !errors.Is(serveErr, http.ErrServerClosed) {
-		err = errors.Join(err, serveErr)
-	}
-	return err
-}
-
-// listenUnix listens on a unix socket that only its owner may use. A socket that nobody answers is a leftover and is
-// replaced; one that somebody answers is an error.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path); err == nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("%s: another agent answers there: %w", path, syscall.EADDRINUSE)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }
