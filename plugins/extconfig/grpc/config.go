@@ -1,17 +1,14 @@
 package grpc
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"syscall"
 )
 
 // Name is the source's name; that of a client called c is Name/c.
@@ -78,27 +75,4 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	return &tls.Config{
 		Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}, nil
-}
-
-// listenUnix opens the socket for this user alone. One that nobody answers at is left over and removed.
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		return nil, errors.Join(fmt.Errorf("%s: another server answers there", path), conn.Close())
-	case errors.Is(err, syscall.ECONNREFUSED):
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // Server is the source of external configuration that clients call. It serves DataChangeService, DataResyncService, reflection and
@@ -92,7 +93,7 @@ func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
 		out = append(out, l)
 	}
 	if s.cfg.Unix != "" {
-		l, err := listenUnix(ctx, s.cfg.Unix)
+		l, err := serve.Unix(ctx, s.cfg.Unix)
 		if err != nil {
 			return out, fmt.Errorf("unix socket: %w", err)
 		}

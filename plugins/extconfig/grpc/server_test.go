@@ -434,23 +434,3 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
-
-func TestSocketLeftOver(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.sock")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listenUnix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("taken: %v", err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := listenUnix(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = again.Close()
-}
