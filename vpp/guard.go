@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/abf"
 	"go.fd.io/govpp/binapi/cnat"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -65,7 +66,10 @@ type Guard struct {
 	workers  int  // NAT workers, 0: not known
 	byteIPv6 bool // ACLs match IPv6 prefixes by whole bytes only
 	routes   routes
-	view     mappingView // of the message being checked
+	// forwarding is what is known of ABF, redirects where punted packets go.
+	forwarding forwarding
+	redirects  redirects
+	view       mappingView // of the message being checked
 }
 
 // NewGuard is a guard that knows nothing of VPP's state yet.
@@ -73,7 +77,7 @@ func NewGuard() *Guard { return &Guard{} }
 
 // Rules are all rules, in the order they are applied.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may be to another VPP.
@@ -83,6 +87,7 @@ func (g *Guard) Reset() {
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
 	g.routes, g.workers, g.byteIPv6 = routes{}, 0, false
+	g.forwarding, g.redirects = forwarding{}, redirects{}
 }
 
 // Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
@@ -133,6 +138,10 @@ func (g *Guard) send(msg api.Message) {
 	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
 		k, c, _ := routeOp(msg)
 		g.routes.sent(k, c)
+	case *abf.AbfPolicyAddDel, *abf.AbfItfAttachAddDel:
+		g.forwarding.sent(msg)
+	case *ip.AddDelIPPuntRedirectV2:
+		g.redirects.on.send(redirectOf(m.Punt), present(m.IsAdd))
 	default:
 		if g.view.known {
 			g.mappings.send(g.view.key, g.view.op)
@@ -168,6 +177,14 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *ip.IPRouteDump:
 		if ok {
 			g.routes.dumped(m, reply.Details)
+		}
+	case *abf.AbfPolicyAddDel, *abf.AbfItfAttachAddDel, *abf.AbfPolicyDump, *abf.AbfItfAttachDump:
+		g.forwarding.answered(msg, reply)
+	case *ip.AddDelIPPuntRedirectV2:
+		g.redirects.on.settle(redirectOf(m.Punt), ok)
+	case *ip.IPPuntRedirectV2Dump:
+		if ok {
+			g.redirects.dumped(m, reply.Details)
 		}
 	case *vpe.ShowVersion:
 		if r, answered := reply.Msg.(*vpe.ShowVersionReply); ok && answered {

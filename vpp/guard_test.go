@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/abf"
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/cnat"
@@ -305,6 +306,63 @@ var guardCases = []guardCase{
 	{"", "all mirrors of an interface end", nil, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: ^interfaceIndex(0)}},
 	{"xconnect-self", "", nil, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: 1, TxSwIfIndex: 1, Enable: true}},
 	{"", "end of it", nil, &l2.SwInterfaceSetL2Xconnect{}},
+	{"abf-policy", "nothing is known", nil, abfPolicyOf(true, 1)},
+	{"abf-policy", "only half is known", []step{{&abf.AbfPolicyDump{}, true}}, abfPolicyOf(true, 1)},
+	{"", "policy", abfKnown(), abfPolicyOf(true, 1)},
+	{"abf-policy", "the same path", abfKnown(abfPolicyOf(true, 1, 2)), abfPolicyOf(true, 3, 2)},
+	{"abf-policy", "a path twice", abfKnown(), abfPolicyOf(true, 1, 1)},
+	{"", "another path", abfKnown(abfPolicyOf(true, 1)), abfPolicyOf(true, 2)},
+	{"", "a path that went", abfKnown(abfPolicyOf(true, 1, 2), abfPolicyOf(false, 2)), abfPolicyOf(true, 2)},
+	{"abf-policy", "the last path, attached", abfKnown(abfPolicyOf(true, 1), abfAt(true, 4, false)), abfPolicyOf(false, 1)},
+	{"", "the last but one, attached", abfKnown(abfPolicyOf(true, 1, 2), abfAt(true, 4, false)), abfPolicyOf(false, 1)},
+	{"", "the last path, detached", abfKnown(abfPolicyOf(true, 1), abfAt(true, 4, true), abfAt(false, 4, true)), abfPolicyOf(false, 1)},
+	{"abf-attach", "nothing is known", nil, abfAt(true, 4, false)},
+	{"abf-attach", "no policy", abfKnown(), abfAt(true, 4, false)},
+	{"abf-attach", "a policy that went", abfKnown(abfPolicyOf(true, 1), abfPolicyOf(false, 1)), abfAt(true, 4, false)},
+	{"abf-attach", "the other family", abfKnown(abfPolicyOf(true, 1), abfAt(true, 4, false)), abfAt(false, 4, true)},
+	{"abf-attach", "no such interface", abfKnown(abfPolicyOf(true, 1)), abfAt(true, maxIndex+1, false)},
+	{"", "what is not attached", abfKnown(abfPolicyOf(true, 1)), abfAt(false, 4, true)},
+	{"punt-redirect", "nothing is known", nil, redirect(true, 0, 3)},
+	{"punt-redirect", "the other family is known", []step{{redirectDump(1), true}}, redirect(true, 0, 3)},
+	{"", "redirect", []step{{redirectDump(0), true}}, redirect(true, 0, 3)},
+	{"", "local0 and all are one", []step{{redirectDump(0), true}, {redirect(true, 0, 0), true}}, redirect(false, 0, ^interfaceIndex(0))},
+	{"punt-redirect", "twice", []step{{redirectDump(0), true}, {redirect(true, 0, 3), true}}, redirect(true, 0, 3)},
+	{"", "refused before", []step{{redirectDump(0), true}, {redirect(true, 0, 3), false}}, redirect(true, 0, 3)},
+	{"punt-redirect", "not there", []step{{redirectDump(0), true}}, redirect(false, 0, 3)},
+	{"punt-redirect", "to nowhere", []step{{redirectDump(0), true}}, &ip.AddDelIPPuntRedirectV2{IsAdd: true}},
+	{"punt-redirect", "no such interface", []step{{redirectDump(0), true}}, redirect(true, 0, maxIndex+1)},
+	{"punt-redirect", "no such family", nil, redirect(true, 2, 3)},
+	{"punt-redirect-v1", "", nil, &ip.IPPuntRedirect{}},
+}
+
+func redirectDump(af ip_types.AddressFamily) api.Message {
+	return &ip.IPPuntRedirectV2Dump{SwIfIndex: ^interfaceIndex(0), Af: af}
+}
+
+func redirect(add bool, af ip_types.AddressFamily, rx interfaceIndex) api.Message {
+	return &ip.AddDelIPPuntRedirectV2{IsAdd: add, Punt: ip.PuntRedirectV2{RxSwIfIndex: rx, Af: af, Paths: []fib_types.FibPath{{SwIfIndex: 1}}}}
+}
+
+// abfKnown is a VPP whose ABF was dumped and is empty, and messages it acknowledged.
+func abfKnown(done ...api.Message) []step {
+	out := []step{{&abf.AbfPolicyDump{}, true}, {&abf.AbfItfAttachDump{}, true}}
+	for _, m := range done {
+		out = append(out, step{m, true})
+	}
+	return out
+}
+
+// abfPolicyOf is policy 9 with a path by each interface; what else a path has does not make it another.
+func abfPolicyOf(add bool, ifs ...uint32) api.Message {
+	m := &abf.AbfPolicyAddDel{IsAdd: add, Policy: abf.AbfPolicy{PolicyID: 9}}
+	for i, n := range ifs {
+		m.Policy.Paths = append(m.Policy.Paths, fib_types.FibPath{SwIfIndex: n, Weight: uint8(i), Preference: uint8(len(ifs))})
+	}
+	return m
+}
+
+func abfAt(add bool, at interfaceIndex, v6 bool) api.Message {
+	return &abf.AbfItfAttachAddDel{IsAdd: add, Attach: abf.AbfItfAttach{PolicyID: 9, SwIfIndex: at, IsIPv6: v6}}
 }
 
 func TestGuard(t *testing.T) {

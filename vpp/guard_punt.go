@@ -1,0 +1,95 @@
+package vpp
+
+import (
+	"fmt"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// redirects are the interfaces whose punted packets go elsewhere, and for which families all of them are known.
+type redirects struct {
+	on    shadow[redirectPlace, present, present]
+	known [2]bool
+}
+
+// redirectPlace is a family and an interface packets came in by; noRx: any.
+type redirectPlace struct {
+	af ip_types.AddressFamily
+	rx uint32
+}
+
+const noRx = ^uint32(0)
+
+// present tells that there is one; as a change, what comes of it.
+type present bool
+
+func (p present) nothing() bool         { return !bool(p) }
+func (p present) apply(present) present { return p }
+
+func redirectOf(p ip.PuntRedirectV2) redirectPlace {
+	if p.RxSwIfIndex == 0 { // VPP keeps that of any interface at local0's place
+		p.RxSwIfIndex = ^p.RxSwIfIndex
+	}
+	return redirectPlace{p.Af, uint32(p.RxSwIfIndex)}
+}
+
+func (r *redirects) dumped(m *ip.IPPuntRedirectV2Dump, details []api.Message) {
+	if m.Af > ip_types.ADDRESS_IP6 || uint32(m.SwIfIndex) != noRx {
+		return
+	}
+	found := map[redirectPlace]present{}
+	for k, c := range r.on.cells { // those of the other family stay
+		if k.af != m.Af && bool(c.acked) {
+			found[k] = true
+		}
+	}
+	for _, d := range details {
+		if p, ok := d.(*ip.IPPuntRedirectV2Details); ok {
+			found[redirectOf(p.Punt)] = true
+		}
+	}
+	r.on.replace(func(present) bool { return true }, found)
+	r.known[m.Af] = true
+}
+
+func (r *redirects) judge(m *ip.AddDelIPPuntRedirectV2) string {
+	k := redirectOf(m.Punt)
+	has := bool(r.on.get(k))
+	switch {
+	case k.af > ip_types.ADDRESS_IP6:
+		return fmt.Sprintf("address family %d", k.af)
+	case k.rx != noRx && k.rx > maxIndex:
+		return fmt.Sprintf("interface %d", k.rx)
+	case m.IsAdd && len(m.Punt.Paths) == 0:
+		return "no path to anywhere"
+	case !r.known[k.af]:
+		return "what VPP has is not known: dump first"
+	case m.IsAdd && has:
+		return "there is one already"
+	case !m.IsAdd && !has:
+		return "there is none"
+	}
+	return ""
+}
+
+func puntRules() []Rule {
+	return []Rule{{
+		Name: "punt-redirect", Messages: []string{"add_del_ip_punt_redirect_v2"}, Stateful: true,
+		Source: "ip4_punt_drop.c ip4_punt_redirect_add_paths, ip4_punt_redirect_del (they count, and look at nothing), VPP 24.06",
+		Harm:   "after one too many is added or removed VPP's count is wrong: others end, or later ones never begin to work",
+		judge: func(g *Guard, msg api.Message) string {
+			return g.redirects.judge(msg.(*ip.AddDelIPPuntRedirectV2))
+		},
+		hinges: func(g *Guard, msg api.Message) bool {
+			_, ops := g.redirects.on.flying(redirectOf(msg.(*ip.AddDelIPPuntRedirectV2).Punt))
+			return len(ops) > 0
+		},
+	}, {
+		Name: "punt-redirect-v1", Messages: []string{"ip_punt_redirect"},
+		Source: "ip_api.c vl_api_ip_punt_redirect_t_handler, VPP 24.06",
+		Harm:   "as add_del_ip_punt_redirect_v2, which replaces it",
+		judge:  func(*Guard, api.Message) string { return "use add_del_ip_punt_redirect_v2" },
+	}}
+}
