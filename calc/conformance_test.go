@@ -1,12 +1,8 @@
 package calc_test
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -15,41 +11,9 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
-
-// stateList is one list of states Felix's own tests walk through, and what Felix v3.31.0 sent at each step.
-type stateList struct {
-	Name             string
-	UseNodeResources bool
-	RouteSource      string
-	Steps            []struct {
-		State    string
-		KVs      []kv
-		Messages []json.RawMessage
-	}
-}
-
-func conformance(t *testing.T) []stateList {
-	t.Helper()
-	f, err := os.Open(filepath.Join("..", "datastore", "testdata", "felix-calc.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lists []stateList
-	if err := json.NewDecoder(z).Decode(&lists); err != nil {
-		t.Fatal(err)
-	}
-	if len(lists) != 37 {
-		t.Fatalf("%d lists, want 37", len(lists))
-	}
-	return lists
-}
 
 // state is all there is in the datastore, and what Felix's data plane has then.
 type state struct {
@@ -67,12 +31,12 @@ type walk struct {
 }
 
 type leg struct {
-	changes []kv
+	changes []recorded.KV
 	flush   bool   // after each change
 	end     *state // nil: somewhere in between
 }
 
-func (l stateList) states(t *testing.T) []*state {
+func statesOf(t *testing.T, l recorded.List) []*state {
 	t.Helper()
 	var out []*state
 	kvs := map[string]string{}
@@ -99,22 +63,22 @@ func (l stateList) states(t *testing.T) []*state {
 }
 
 // difference is the changes from one datastore to another, deletions first.
-func difference(from, to map[string]string) (out []kv) {
+func difference(from, to map[string]string) (out []recorded.KV) {
 	for _, k := range slices.Sorted(maps.Keys(from)) {
 		if _, ok := to[k]; !ok {
-			out = append(out, kv{Key: k, Deleted: true})
+			out = append(out, recorded.KV{Key: k, Deleted: true})
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(to)) {
 		if from[k] != to[k] {
-			out = append(out, kv{Key: k, Value: to[k]})
+			out = append(out, recorded.KV{Key: k, Value: to[k]})
 		}
 	}
 	return out
 }
 
 // through visits states in the given order.
-func through(name string, states []*state, edit func([]kv) []kv) walk {
+func through(name string, states []*state, edit func([]recorded.KV) []recorded.KV) walk {
 	w := walk{name: name, syncAfter: -1}
 	now := map[string]string{}
 	for _, s := range states {
@@ -128,13 +92,13 @@ func through(name string, states []*state, edit func([]kv) []kv) walk {
 	return w
 }
 
-func reversed(list []kv) []kv {
+func reversed(list []recorded.KV) []recorded.KV {
 	list = slices.Clone(list)
 	slices.Reverse(list)
 	return list
 }
 
-func doubled(list []kv) (out []kv) {
+func doubled(list []recorded.KV) (out []recorded.KV) {
 	for _, c := range list {
 		out = append(out, c, c)
 	}
@@ -151,7 +115,7 @@ func walks(states []*state) []walk {
 		withEmpty = append(withEmpty, s, empty)
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	shuffled := func(list []kv) []kv {
+	shuffled := func(list []recorded.KV) []recorded.KV {
 		list = slices.Clone(list)
 		rng.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		return list
@@ -187,9 +151,9 @@ func walks(states []*state) []walk {
 // every place with the one Felix made.
 func TestConformance(t *testing.T) {
 	places := 0
-	for _, l := range conformance(t) {
+	for _, l := range recorded.Lists() {
 		t.Run(l.Name[:7], func(t *testing.T) {
-			states := l.states(t)
+			states := statesOf(t, l)
 			for _, w := range walks(states) {
 				places += take(t, l, w)
 				if t.Failed() {
@@ -204,10 +168,10 @@ func TestConformance(t *testing.T) {
 	t.Logf("%d places compared", places)
 }
 
-func take(t *testing.T, l stateList, w walk) (places int) {
+func take(t *testing.T, l recorded.List, w walk) (places int) {
 	t.Helper()
 	g := calc.New(calc.Config{
-		Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs",
+		Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.WorkloadRoutes(),
 	})
 	d, m := newDatastore(g), mirror.New()
 	if w.syncAfter < 0 {

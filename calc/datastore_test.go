@@ -3,26 +3,16 @@ package calc_test
 import (
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/datastore"
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 )
-
-// kv is a change of Felix's datastore, in its own encoding.
-type kv struct {
-	Key     string `json:"key"`
-	Value   string `json:"value"`
-	Deleted bool   `json:"deleted"`
-}
 
 // feed gives a graph changes of Felix's datastore.
 type feed struct{ *datastore.Feed }
 
 func newDatastore(g *calc.Graph) feed { return feed{datastore.NewFeed(g)} }
 
-func (f feed) apply(c kv) error {
-	value := []byte(c.Value)
-	if c.Deleted {
-		value = nil
-	}
-	u, err := datastore.Decode(c.Key, value)
+func (f feed) apply(c recorded.KV) error {
+	u, err := datastore.Decode(c.Key, c.Bytes())
 	f.Apply(u)
 	return err
 }

@@ -3,12 +3,9 @@ package datastore_test
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,37 +15,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/datastore"
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
-
-// recorded is a list of states of Felix's own tests, with what Felix v3.31.0 sent at each.
-type recorded struct {
-	Name             string
-	UseNodeResources bool
-	RouteSource      string
-	Steps            []struct {
-		State    string
-		KVs      []json.RawMessage // lines, as they are
-		Messages []json.RawMessage
-	}
-}
-
-func conformance(t testing.TB) (lists []recorded) {
-	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", "felix-calc.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(&lists); err != nil {
-		t.Fatal(err)
-	}
-	return lists
-}
 
 // driver takes what Lines writes: a state for each flush.
 type driver struct {
@@ -86,7 +55,7 @@ func drive(t testing.TB, out io.Reader) *driver {
 // Felix made at each flush.
 func TestLinesAreFelix(t *testing.T) {
 	places := 0
-	for _, l := range conformance(t) {
+	for _, l := range recorded.Lists() {
 		for _, asJSON := range []bool{false, true} {
 			var in bytes.Buffer
 			var want [][]string
@@ -108,7 +77,7 @@ func TestLinesAreFelix(t *testing.T) {
 			}
 			var out bytes.Buffer
 			lines := datastore.Lines{Graph: calc.Config{
-				Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs",
+				Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.WorkloadRoutes(),
 			}}
 			if err := lines.Run(&in, &out); err != nil {
 				t.Fatal(err)
@@ -130,14 +99,14 @@ func TestLinesAreFelix(t *testing.T) {
 }
 
 // spelled is a line with its value as it is, or, where that is JSON, as JSON.
-func spelled(t testing.TB, kv json.RawMessage, asJSON bool) []byte {
+func spelled(t testing.TB, kv recorded.KV, asJSON bool) []byte {
 	t.Helper()
-	var l map[string]any
-	if err := json.Unmarshal(kv, &l); err != nil {
-		t.Fatal(err)
-	}
-	if text, ok := l["value"].(string); ok && asJSON && json.Valid([]byte(text)) {
-		l["value"] = json.RawMessage(text)
+	l := map[string]any{"key": kv.Key, "value": kv.Value}
+	switch {
+	case kv.Deleted:
+		l = map[string]any{"key": kv.Key, "deleted": true}
+	case asJSON && json.Valid(kv.Bytes()):
+		l["value"] = json.RawMessage(kv.Value)
 	}
 	out, err := json.Marshal(l)
 	if err != nil {
@@ -203,7 +172,7 @@ func TestLinesSayWhatOfAPolicyIsWrong(t *testing.T) {
 
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(`{"status":"in-sync"}` + "\n" + `{"key":"/calico/v1/host/n1/bird_ip","value":"10.0.0.1"}` + "\n" + `{"flush":true}`))
-	for _, l := range conformance(f)[:3] {
+	for _, l := range recorded.Lists()[:3] {
 		var in bytes.Buffer
 		for _, kv := range l.Steps[0].KVs {
 			in.Write(spelled(f, kv, true))

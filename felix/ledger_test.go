@@ -1,12 +1,9 @@
 package felix
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -16,46 +13,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/datastore"
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
 // flushes are what a calculation sends on its way through states of Felix's own tests: there and back, and there again.
 func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
 	t.Helper()
-	var lists []struct {
-		UseNodeResources bool
-		RouteSource      string
-		Steps            []struct {
-			KVs []struct {
-				Key, Value string
-				Deleted    bool
-			}
-		}
-	}
-	f, err := os.Open(filepath.Join("..", "datastore", "testdata", "felix-calc.json.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err == nil {
-		err = json.NewDecoder(z).Decode(&lists)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	lists := recorded.Lists()
 	l := lists[list%len(lists)]
-	g := calc.New(calc.Config{Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.RouteSource == "WorkloadIPs"})
+	g := calc.New(calc.Config{Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.WorkloadRoutes()})
 	feed := datastore.NewFeed(g)
 	known := map[string]bool{}
 	for range 2 {
 		for _, step := range l.Steps {
 			for _, kv := range step.KVs {
-				value := []byte(kv.Value)
-				if kv.Deleted {
-					value = nil
-				}
-				u, err := datastore.Decode(kv.Key, value)
+				u, err := datastore.Decode(kv.Key, kv.Bytes())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,36 +1,17 @@
 package selector
 
 import (
-	"compress/gzip"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 )
 
 // TestIdentifiersOfRealSets makes every identifier of a set that Felix v3.31.0 told, from the rules it had been told.
 func TestIdentifiersOfRealSets(t *testing.T) {
-	const path = "../../shared/conformance/felix-calc.json.gz"
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no conformance data at %s", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lists []stateList
-	if err := json.NewDecoder(z).Decode(&lists); err != nil {
-		t.Fatal(err)
-	}
 	known, used := map[string]bool{}, map[string]bool{}
-	for _, list := range lists {
+	for _, list := range recorded.Lists() {
 		for _, step := range list.Steps {
 			for _, kv := range step.KVs {
 				var p policy
@@ -42,8 +23,14 @@ func TestIdentifiersOfRealSets(t *testing.T) {
 				}
 			}
 			for _, m := range step.Messages {
-				if m.IPSetUpdate != nil {
-					used[m.IPSetUpdate.ID] = true
+				var told struct {
+					IPSetUpdate *struct{ ID string } `json:"ipsetUpdate"`
+				}
+				if err := json.Unmarshal(m, &told); err != nil {
+					t.Fatal(err)
+				}
+				if told.IPSetUpdate != nil {
+					used[told.IPSetUpdate.ID] = true
 				}
 			}
 		}
@@ -55,15 +42,6 @@ func TestIdentifiersOfRealSets(t *testing.T) {
 	}
 	if len(used) < 14 {
 		t.Errorf("only %d sets in the data", len(used))
-	}
-}
-
-type stateList struct {
-	Steps []struct {
-		KVs      []struct{ Key, Value string }
-		Messages []struct {
-			IPSetUpdate *struct{ ID string } `json:"ipsetUpdate"`
-		}
 	}
 }
 

@@ -1,12 +1,9 @@
 package felix_test
 
 import (
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -133,7 +131,7 @@ func TestRouteTypesAreASum(t *testing.T) {
 // TestRealMessages reads what the calculation graph of Felix v3.31.0 emitted, and writes it again.
 func TestRealMessages(t *testing.T) {
 	n := 0
-	for _, list := range conformance(t) {
+	for _, list := range recorded.Lists() {
 		for _, step := range list.Steps {
 			for _, text := range step.Messages {
 				var m felix.ToDataplane
@@ -154,36 +152,6 @@ func TestRealMessages(t *testing.T) {
 	if n < 500 {
 		t.Errorf("only %d messages in the data", n)
 	}
-}
-
-type stateList struct {
-	Name  string
-	Steps []struct {
-		State    string
-		Messages []json.RawMessage
-	}
-}
-
-func conformance(t *testing.T) []stateList {
-	t.Helper()
-	const path = "../../../shared/conformance/felix-calc.json.gz"
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("no conformance data at %s", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lists []stateList
-	if err := json.NewDecoder(z).Decode(&lists); err != nil {
-		t.Fatal(err)
-	}
-	return lists
 }
 
 func decode(t *testing.T, text []byte) any {
