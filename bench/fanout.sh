@@ -4,20 +4,12 @@
 # and no record. Needs the module proxy the first time, and an idle machine for figures worth keeping.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go=${GO:-go}
+. bench/record.sh
 RUNS=${RUNS:-3} # of each row; the table has medians
-raw=$(mktemp)
-trap 'rm -f "$raw"' EXIT
-
-cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo)
-cores=$(getconf _NPROCESSORS_ONLN)
-load=$(uptime | sed 's/.*load averages*: *//')
-commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
 
 measure() { # pattern, count
-	(cd interop && "$go" test -vet=off -run '^$' -bench "$1" -benchtime 1x -count "$2" -timeout 60m .) |
-		grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+	bench interop "$1" -vet=off -benchtime 1x -count "$2" -timeout 60m .
 }
 
 if [ -n "${SHORT:-}" ]; then
@@ -70,23 +62,9 @@ table() {
 echo
 table
 if [ -n "${SHORT:-}" ]; then exit; fi
-name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
-result=bench/results/$(date +%F)-${name:-cpu}-${cores}-fanout.md
-mkdir -p bench/results
 {
-	echo "# Fan-out server against Typha v3.31.0, $(date +%F)"
-	echo
-	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo), $(uname -sr)"
-	echo "- load before (1, 5, 15 minutes): $load"
-	echo "- $("$go" version), commit $commit; Typha's own sync server with the toolchain Calico needs"
 	echo "- 100,000 endpoints, fed as lines; clients on the same machine count bytes and decode nothing; then 1,000 updates/s for 10 s,"
 	echo "  which one client more decodes. Medians of $RUNS runs, each with new processes; processor time and memory are the server's alone"
 	echo
 	table
-	echo
-	echo '```'
-	cat "$raw"
-	echo '```'
-} >"$result"
-echo
-echo "recorded in $result"
+} | record fanout "Fan-out server against Typha v3.31.0, $(date +%F)" "; Typha's own sync server with the toolchain Calico needs"

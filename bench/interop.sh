@@ -4,21 +4,12 @@
 # record. Needs the module proxy the first time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go=${GO:-go}
+. bench/record.sh
 RUNS=${RUNS:-3} # of each large snapshot
-raw=$(mktemp)
-trap 'rm -f "$raw"' EXIT
-
-cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo 2>/dev/null || true)
-cpu=${cpu:-$(sysctl -n machdep.cpu.brand_string 2>/dev/null || uname -m)}
-cores=$(getconf _NPROCESSORS_ONLN)
-load=$(uptime | sed 's/.*load averages*: *//')
-commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
 export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
 
 measure() { # pattern, benchtime
-	(cd interop && "$go" test -vet=off -run '^$' -bench "$1" -benchtime "$2" -timeout 20m .) |
-		grep --line-buffered -E '^(Benchmark|--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+	bench interop "$1" -vet=off -benchtime "$2" -timeout 20m .
 }
 
 if [ -n "${SHORT:-}" ]; then
@@ -58,23 +49,9 @@ table() {
 echo
 table
 if [ -n "${SHORT:-}" ]; then exit; fi
-name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
-result=bench/results/$(date +%F)-${name:-cpu}-${cores}-felix.md
-mkdir -p bench/results
 {
-	echo "# Calculation graph against Felix v3.31.0, $(date +%F)"
-	echo
-	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null), $(uname -sr)"
-	echo "- load before (1, 5, 15 minutes): $load"
-	echo "- $("$go" version), commit $commit; both graphs built with it and run in one process, in turn"
 	echo "- workloads of Felix's own benchmarks; times are medians of $RUNS (small clusters: $((2 * RUNS + 1))), by the clock and of all processors; heap is what"
 	echo "  the graph holds when it has sent all there is and the objects it was given are let go"
 	echo
 	table
-	echo
-	echo '```'
-	cat "$raw"
-	echo '```'
-} >"$result"
-echo
-echo "recorded in $result"
+} | record felix "Calculation graph against Felix v3.31.0, $(date +%F)" "; both graphs built with it and run in one process, in turn"

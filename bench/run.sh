@@ -4,22 +4,14 @@
 # BEFORE=bench/results/….md the table of that file is set beside the new one; NAME is appended to the name of the file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go=${GO:-go}
-raw=$(mktemp)
-trap 'rm -f "$raw"' EXIT
+. bench/record.sh
+began=$(date +%s)
 
 measure() { # pattern, benchtime, packages
 	local pattern=$1 count=$2
 	shift 2
-	"$go" test -run '^$' -bench "$pattern" -benchtime "$count" -timeout 9m "$@" | grep --line-buffered -E '^(Benchmark|vpp: |--- FAIL|FAIL|panic|    )' | tee -a "$raw"
+	bench . "$pattern" -benchtime "$count" -timeout 9m "$@"
 }
-
-cpu=$(awk -F ': *' '/^model name/ { print $2; exit }' /proc/cpuinfo 2>/dev/null || true)
-cpu=${cpu:-$(sysctl -n machdep.cpu.brand_string 2>/dev/null || uname -m)}
-cores=$(getconf _NPROCESSORS_ONLN)
-load=$(uptime | sed 's/.*load averages*: *//')
-commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown)
-began=$(date +%s)
 
 measure '^BenchmarkFirstSync$' 9x ./test/bench
 measure '^BenchmarkResync$' 21x ./test/bench
@@ -75,18 +67,12 @@ compared() {
 		NF > 4 && ($2 in figure) && $2 != "what" && $2 !~ /^-/ { printf "| %s | %s | %s | %s | %s |\n", $2, figure[$2], $3, against[$2], $4 }' "$1" -
 }
 
-name=$(echo "$cpu" | tr 'A-Z' 'a-z' | tr -cs 'a-z0-9' '-' | sed 's/^-*//; s/-*$//')
-result=bench/results/$(date +%F)-${name:-cpu}-${cores}${NAME:+-$NAME}.md
 before=$(mktemp)
 trap 'rm -f "$raw" "$before"' EXIT
 [ -z "${BEFORE:-}" ] || cp "$BEFORE" "$before" # it may be the file to be written
-mkdir -p bench/results
+echo
+table
 {
-	echo "# Benchmarks of $(date +%F)"
-	echo
-	echo "- machine: $cpu, $cores cores, $(awk '/^MemTotal/ { printf "%.0f GiB", $2 / 1048576 }' /proc/meminfo 2>/dev/null), $(uname -sr)"
-	echo "- load before (1, 5, 15 minutes): $load"
-	echo "- $("$go" version), commit $commit, $(($(date +%s) - began)) s"
 	echo "- peers: the sim (in the process of the agent, so both share the cores), the null peer (answers from a tape)$(
 		grep -m 1 '^vpp: ' "$raw" | sed 's/^vpp: /, VPP /' || true
 	)"
@@ -97,12 +83,4 @@ mkdir -p bench/results
 		echo
 		table | compared "$before"
 	fi
-	echo
-	echo '```'
-	cat "$raw"
-	echo '```'
-} >"$result"
-echo
-table
-echo
-echo "recorded in $result"
+} | record "${NAME:-}" "Benchmarks of $(date +%F)" ", $(($(date +%s) - began)) s"
