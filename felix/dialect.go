@@ -85,20 +85,23 @@ func tierOf(name string) string {
 type decoder struct {
 	dialect Dialect
 	lists   *tierLists
+	hot     reader
 	tiers   map[policyKey][]string // that a policy is known in: more than one if it moved and was not removed since
 }
 
-func newDecoder() *decoder { return &decoder{lists: listsOf(), tiers: map[policyKey][]string{}} }
+func newDecoder() *decoder {
+	return &decoder{lists: listsOf(), tiers: map[policyKey][]string{}, hot: reader{protocols: map[string]*pb.Protocol{}}}
+}
 
 // decode returns the messages a frame stands for: one, but for policies of v3.32 that moved to another tier, and for removals of
 // policies nobody knows.
 func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
-	if m := readSet(payload); m != nil {
-		return []*pb.ToDataplane{m}, nil
-	}
-	m := &pb.ToDataplane{}
-	if err := proto.Unmarshal(d.rename(payload), m); err != nil {
-		return nil, err
+	m := d.hot.read(payload)
+	if m == nil {
+		m = &pb.ToDataplane{}
+		if err := proto.Unmarshal(d.rename(payload), m); err != nil {
+			return nil, err
+		}
 	}
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_ActivePolicyUpdate:

@@ -188,6 +188,9 @@ func FuzzDecoder(f *testing.F) {
 	f.Add([]byte(raw{}.msg(3, raw{}.str(1, "s:a").str(2, "10.0.0.1/32").str(3, strings.Repeat("x", 200)))))
 	f.Add([]byte(raw{}.msg(3, raw{}.num(3, 1)).msg(2, nil)))
 	f.Add([]byte(raw{}.msg(9, raw{}.msg(3, raw{}.msg(3, raw{0x12, 0x80})))))
+	for _, rule := range everyRule(f) {
+		f.Add([]byte(raw{}.msg(7, raw{}.msg(1, raw{}.str(1, "default").str(2, "x")).msg(2, raw{}.msg(1, rule).msg(2, rule)))))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)
 		d := newDecoder()
@@ -200,6 +203,11 @@ func FuzzDecoder(f *testing.F) {
 			odd(m)
 		}
 		plain := &pb.ToDataplane{}
+		if m := newDecoder().hot.read(b); m != nil {
+			if err := proto.Unmarshal(b, plain); err != nil || !proto.Equal(m, plain) {
+				t.Fatalf("%v, %v is read as %v", plain, err, m)
+			}
+		}
 		if perr := proto.Unmarshal(b, plain); (perr == nil) != (err == nil) && d.dialect != DialectKind {
 			t.Fatalf("decoded: %v; unmarshalled: %v", err, perr)
 		}

@@ -114,6 +114,7 @@ const mostTogether = 1 << 16
 
 // read emits messages as they come: all that can be read without waiting together.
 func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
+	widen(d.cfg.In)
 	in := NewReader(d.cfg.In, d.cfg.Limit)
 	var batch []*pb.ToDataplane
 	for {
@@ -140,6 +141,21 @@ func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
 		}
 		d.emit(emit, batch)
 		batch = nil
+	}
+}
+
+// widest is how much a pipe may hold: as much as Linux lets anybody have (fs.pipe-max-size). Felix makes pipes of 64 KiB, and the
+// two would take turns.
+const widest = 1 << 20
+
+// widen makes room in a pipe, if that is one and it may be done.
+func widen(in io.Reader) {
+	conn, ok := in.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if raw, err := conn.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, widest) })
 	}
 }
 

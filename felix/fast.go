@@ -12,13 +12,22 @@ import (
 const (
 	fieldIPSetUpdate = 2
 	fieldIPSetDelta  = 3
+	fieldPolicy      = 7
 	fieldSequence    = 15
 )
 
-// readSet reads a message about the members of a set without making each member a string of its own: a set may have a million. Nil: it
-// is no such message, or has something in it that is not expected; then it is to be read as all others are.
-func readSet(payload []byte) *pb.ToDataplane {
-	m := &pb.ToDataplane{}
+// reader reads what there may be many of, sets and policies, without making each text a string of its own: a set may have a million.
+type reader struct {
+	protocols map[string]*pb.Protocol // that were read, by what they were read from: there are few, and nobody changes them
+	shelves   shelves                 // of the policy that is read
+}
+
+// read returns nil for a message of another kind, and for one that has something in it that is not expected, or is rare: it is to be
+// read as all others are.
+func (r *reader) read(payload []byte) *pb.ToDataplane {
+	var body []byte
+	var kind protowire.Number
+	var sequence uint64
 	for len(payload) > 0 {
 		n, t, size := protowire.ConsumeTag(payload)
 		if size < 0 {
@@ -26,24 +35,25 @@ func readSet(payload []byte) *pb.ToDataplane {
 		}
 		payload = payload[size:]
 		switch {
-		case (n == fieldIPSetUpdate || n == fieldIPSetDelta) && t == protowire.BytesType && m.Payload == nil:
-			body, used := protowire.ConsumeBytes(payload)
-			if used < 0 || !readMembers(m, n == fieldIPSetDelta, string(body)) {
+		case (n == fieldIPSetUpdate || n == fieldIPSetDelta || n == fieldPolicy) && t == protowire.BytesType && kind == 0:
+			kind = n
+			if body, size = protowire.ConsumeBytes(payload); size < 0 {
 				return nil
 			}
-			payload = payload[used:]
 		case n == fieldSequence && t == protowire.VarintType:
-			v, used := protowire.ConsumeVarint(payload)
-			if used < 0 {
+			if sequence, size = protowire.ConsumeVarint(payload); size < 0 {
 				return nil
 			}
-			m.SequenceNumber = v
-			payload = payload[used:]
 		default:
 			return nil
 		}
+		payload = payload[size:]
 	}
-	if m.Payload == nil {
+	if kind == fieldPolicy {
+		return r.policyUpdate(sequence, string(body))
+	}
+	m := &pb.ToDataplane{SequenceNumber: sequence}
+	if kind == 0 || !readMembers(m, kind == fieldIPSetDelta, string(body)) {
 		return nil
 	}
 	return m

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,6 +64,7 @@ func beDriver(kind string) int {
 		d.record(fmt.Sprintln(cmd.Process.Pid))
 		return 0
 	case "decodes": // with our own session
+		debug.SetGCPercent(300) // as the agent does until its first sync
 		inSync := &pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}}
 		d.say(inSync) // it runs
 		_ = NewDriver(Config{In: d.in, Out: discard{}}).Run(context.Background(), func(ev event.Event) {

@@ -85,6 +85,12 @@ func Manual() string {
 
 // payloadName is the field of ToDataplane's oneof that a message has; "" if it is none we know.
 func payloadName(m *pb.ToDataplane) string {
+	switch m.Payload.(type) { // what there are many of
+	case *pb.ToDataplane_ActivePolicyUpdate:
+		return "active_policy_update"
+	case *pb.ToDataplane_IpsetDeltaUpdate:
+		return "ipset_delta_update"
+	}
 	r := m.ProtoReflect()
 	if f := r.WhichOneof(r.Descriptor().Oneofs().ByName("payload")); f != nil {
 		return string(f.Name())
@@ -156,7 +162,7 @@ func oddRule(lists ...[]*pb.Rule) string {
 			for f := range fields(r.ProtoReflect().GetUnknown()) {
 				return fmt.Sprintf("field %d of a rule", f.number)
 			}
-			if v := r.GetIpVersion(); pb.IPVersion_name[int32(v)] == "" {
+			if v := r.GetIpVersion(); v != pb.IPVersion_ANY && pb.IPVersion_name[int32(v)] == "" {
 				return fmt.Sprintf("IP version %d of a rule", v)
 			}
 		}
