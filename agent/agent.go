@@ -53,6 +53,7 @@ type parts struct {
 	values     *controller.Values
 	controller *controller.Controller
 	session    *session // nil: no Felix above
+	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
 }
@@ -88,6 +89,7 @@ func assemble(cfg Config) (*parts, error) {
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Recheck: cfg.Recheck, Observer: p.observer(),
 	}, p.values, p.processors()...)
+	p.showOnlookers()
 	return p, nil
 }
 
@@ -197,6 +199,9 @@ func (p *parts) committed(ev *event.Committed) {
 		if st.State == event.Unimplemented || st.State == event.Invalid || st.State == event.Failed || st.State == event.Retrying {
 			p.log.Warn("value", "key", st.Key, "state", st.State.String(), "err", st.Err)
 		}
+	}
+	for _, o := range p.onlookers {
+		o.Committed(ev, p.values.Sent)
 	}
 	if p.cfg.OnCommitted != nil {
 		p.cfg.OnCommitted(ev)

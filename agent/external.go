@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 )
 
 // validateExternal names external sources that could not be told from one another.
@@ -38,6 +39,31 @@ func waitedFor(cfg Config) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// showOnlookers gives those external sources a view of all values that want one.
+func (p *parts) showOnlookers() {
+	for _, src := range p.cfg.External {
+		if o, ok := src.(controller.Onlooker); ok {
+			o.Show(p.allValues)
+			p.onlookers = append(p.onlookers, o)
+		}
+	}
+}
+
+// allValues are all values there are, sorted by key.
+func (p *parts) allValues() []event.Value {
+	all := p.vppagent.Snapshot().Values()
+	out := make([]event.Value, 0, len(all))
+	for _, v := range all {
+		if v.Value == nil {
+			continue // a part of one, or on its way out
+		}
+		out = append(out, event.Value{
+			ValueStatus: event.ValueStatus{Key: v.Key, State: v.State, Err: v.Err, Details: v.Wait}, Message: v.Value, Since: v.Since,
+		})
+	}
+	return out
 }
 
 // runExternal runs the external sources beside everything else.

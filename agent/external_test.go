@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
@@ -116,5 +118,61 @@ func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 	result, err = event.Await(ctx, emit, event.ExternalConfigChange(src.name, values))
 	if err != nil || result.Err != nil || result.Seq != 0 || result.Values[0].State != event.Configured {
 		t.Errorf("VPP is back: %+v, %v", result, err)
+	}
+}
+
+// onlooker is an external source that looks on.
+type onlooker struct {
+	outside
+	values func() []event.Value
+	seen   chan keyed.Values
+}
+
+func (o *onlooker) Show(values func() []event.Value) { o.values = values }
+
+func (o *onlooker) Committed(ev *event.Committed, sent func(string) proto.Message) {
+	seen := keyed.Values{}
+	for _, st := range ev.Statuses {
+		seen[st.Key] = sent(st.Key)
+	}
+	select {
+	case o.seen <- seen:
+	default:
+	}
+}
+
+// An external source that looks on sees everybody's values and what becomes of them.
+func TestOnlooker(t *testing.T) {
+	src := &onlooker{outside: outside{name: "outside", events: make(chan *event.External, 1)}, seen: make(chan keyed.Values, 100)}
+	route := &contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"}
+	values := keyed.Values{}
+	values.Put(route)
+	src.events <- event.ExternalConfigResync(src.name, values)
+	w := start(t, func(c *Config) { c.External = []controller.ExternalConfigSource{src} })
+	w.wait("first sync", firstSync)
+	w.settled()
+	own, others := 0, 0
+	for _, v := range src.values() {
+		switch {
+		case v.Message == nil || v.State != event.Configured || v.Since.IsZero():
+			t.Errorf("%+v", v)
+		case v.Key == keyed.Key(route) && proto.Equal(v.Message, route):
+			own++
+		default:
+			others++
+		}
+	}
+	if own != 1 || others == 0 {
+		t.Errorf("sees %d values of its own, %d of others", own, others)
+	}
+	for {
+		select {
+		case seen := <-src.seen:
+			if proto.Equal(seen[keyed.Key(route)], route) {
+				return
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("was not told")
+		}
 	}
 }

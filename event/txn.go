@@ -116,6 +116,13 @@ type ValueStatus struct {
 	Details []string // pending: the keys waited for
 }
 
+// Value is a value that is wanted in VPP, and its state.
+type Value struct {
+	ValueStatus
+	Message proto.Message // as wanted, merged from everybody's; not to be modified
+	Since   time.Time     // of the state
+}
+
 // Committed is the result of a transaction, or of the VPP agent's own retry or repair (Seq 0).
 type Committed struct {
 	Seq           uint64

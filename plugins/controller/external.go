@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 )
@@ -19,6 +21,17 @@ type ExternalConfigSource interface {
 	// says why with an event.SyncStatus under its name; InSync there lets the others go on without it. emit waits while the loop is
 	// busy; event.Await waits for the result of a transaction, too.
 	Run(ctx context.Context, emit func(event.Event)) error
+}
+
+// Onlooker is an ExternalConfigSource that wants to see what becomes of all values, not of its own alone.
+type Onlooker interface {
+	ExternalConfigSource
+	// Show is called once, before Run. The function it is given tells all values there are, sorted by key, as of the last
+	// transaction, whoever wants them; it may be called from anywhere.
+	Show(values func() []event.Value)
+	// Committed is called by the loop for each transaction that ended, and must not wait. Sent is what was last asked of VPP for a
+	// key, nil: nothing; it may be called until Committed returns.
+	Committed(ev *event.Committed, sent func(key string) proto.Message)
 }
 
 // asked are the external events that somebody waits for.
