@@ -2,7 +2,6 @@ package felix
 
 import (
 	"context"
-	"io"
 	"os"
 	"slices"
 	"testing"
@@ -28,7 +27,7 @@ func benchmarkSupervisor(b *testing.B, driver string) {
 	var ours, bare []time.Duration
 	for b.Loop() {
 		start := time.Now()
-		discarded(b, messages)
+		piped(b, messages, discarded)
 		bare = append(bare, time.Since(start))
 
 		heard := make(chan struct{}, 1)
@@ -55,24 +54,4 @@ func benchmarkSupervisor(b *testing.B, driver string) {
 	b.ReportMetric(float64(ours[mid].Microseconds())/1e3, "driver-ms")
 	b.ReportMetric(float64(bare[mid].Microseconds())/1e3, "bare-ms")
 	b.ReportMetric(float64(ours[mid])/float64(bare[mid]), "ratio")
-}
-
-// discarded encodes messages into a pipe that nobody looks into, and waits until all was read.
-func discarded(b *testing.B, messages []*pb.ToDataplane) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); _, _ = io.Copy(io.Discard, out); _ = out.Close() }()
-	w := NewWriter(in)
-	for _, m := range messages {
-		if err := w.Write(m); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := in.Close(); err != nil {
-		b.Fatal(err)
-	}
-	<-done
 }
