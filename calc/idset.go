@@ -29,14 +29,6 @@ func (s *idSet) len() int {
 	return len(s.few)
 }
 
-func (s *idSet) has(id uint32) bool {
-	if b := s.many; b != nil {
-		i, ok := b.find(id)
-		return ok && b.words[i]>>(id%64)&1 != 0
-	}
-	return slices.Contains(s.few, id)
-}
-
 func (s *idSet) add(id uint32) {
 	switch {
 	case s.many != nil:

@@ -12,37 +12,8 @@ import (
 // grain is how many calls a core takes at a time: below, handing out costs more than it gains.
 const grain = 64
 
-// Each calls f(0) … f(n-1), each once and in any order, on all cores if there are many, and returns when all have.
-func Each(n int, f func(i int)) {
-	workers := min(runtime.GOMAXPROCS(0), (n+grain-1)/grain)
-	if workers <= 1 {
-		for i := range n {
-			f(i)
-		}
-		return
-	}
-	var next atomic.Int64
-	work := func() {
-		for {
-			to := int(next.Add(grain))
-			from := to - grain
-			if from >= n {
-				return
-			}
-			for i := from; i < min(to, n); i++ {
-				f(i)
-			}
-		}
-	}
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(work)
-	}
-	wg.Wait()
-}
-
-// Ordered calls make(0) … make(n-1) like Each, and take(0) … take(n-1) in this order on the caller's own goroutine, each after
-// the make of the same number. What take does is done while others still make.
+// Ordered calls make(0) … make(n-1), each once and in any order, on all cores if there are many, and take(0) … take(n-1) in this
+// order on the caller's own goroutine, each after the make of the same number. What take does is done while others still make.
 func Ordered(n int, make func(i int), take func(i int)) {
 	grains := (n + grain - 1) / grain
 	workers := min(runtime.GOMAXPROCS(0), grains)

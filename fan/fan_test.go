@@ -10,18 +10,6 @@ import (
 
 func sizes() []int { return []int{0, 1, grain - 1, grain, grain + 1, 10*grain + 7} }
 
-func TestEachIsOneLoop(t *testing.T) {
-	for _, n := range sizes() {
-		calls := make([]int, n)
-		Each(n, func(i int) { calls[i]++ })
-		for i, c := range calls {
-			if c != 1 {
-				t.Errorf("%d of %d: called %d times", i, n, c)
-			}
-		}
-	}
-}
-
 func TestOrderedIsOneLoop(t *testing.T) {
 	for _, n := range sizes() {
 		made := make([]atomic.Int32, n)

@@ -59,9 +59,6 @@ func NewReader(in io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 64<<10), limit: uint64(limit)}
 }
 
-// Frame is the number of the frame that is next, counted from 0.
-func (r *Reader) Frame() uint64 { return r.frame }
-
 // keepBuffer is how large a buffer is kept for the next frame.
 const keepBuffer = 1 << 20
 

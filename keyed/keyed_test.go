@@ -77,28 +77,11 @@ func TestEqual(t *testing.T) {
 		if got := keyed.Equal(tc.x, tc.y); got != tc.want {
 			t.Errorf("Equal(%v, %v) = %v", tc.x, tc.y, got)
 		}
-		if same := keyed.Hash(tc.x) == keyed.Hash(tc.y); same != tc.want {
-			t.Errorf("Hash(%v) == Hash(%v) is %v", tc.x, tc.y, same)
-		}
 	}
 }
 
-// The hash is FNV-1a of the name of the type and the encoded message, here
-// worked out by other means: it is the same in every process.
-func TestHashGolden(t *testing.T) {
-	if got, want := keyed.Hash(&nat.DNat44{Label: "default/web"}), uint64(0xaab65bc29e9c5df0); got != want {
-		t.Errorf("Hash = %#x, want %#x", got, want)
-	}
-	if keyed.Hash(nil) != 0 {
-		t.Error("Hash(nil) is not zero")
-	}
-	if keyed.Hash(&nat.DNat44{Label: "\xff"}) != keyed.Hash(&nat.DNat44{}) {
-		t.Error("Hash of what cannot be encoded is not that of its type")
-	}
-}
-
-// Equal and Hash agree, and a copy is equal, for random routes.
-func TestEqualHashAgree(t *testing.T) {
+// Equal and Format agree, and a copy is equal, for random routes.
+func TestEqualFormatAgree(t *testing.T) {
 	route := rapid.Custom(func(t *rapid.T) *l3.Route {
 		return &l3.Route{
 			VrfId:       rapid.Uint32Range(0, 1).Draw(t, "vrf"),
@@ -110,8 +93,8 @@ func TestEqualHashAgree(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := route.Draw(t, "a"), route.Draw(t, "b")
-		if keyed.Equal(a, b) != (keyed.Hash(a) == keyed.Hash(b)) {
-			t.Fatalf("Equal and Hash differ about %v and %v", a, b)
+		if keyed.Equal(a, b) != (keyed.Format("k", a) == keyed.Format("k", b)) {
+			t.Fatalf("Equal and Format differ about %v and %v", a, b)
 		}
 		if c := proto.Clone(a); !keyed.Equal(a, c) || keyed.Format("k", a) != keyed.Format("k", c) {
 			t.Fatalf("copy of %v differs", a)
@@ -135,13 +118,5 @@ func BenchmarkEqual(b *testing.B) {
 		if !keyed.Equal(x, y) {
 			b.Fatal("not equal")
 		}
-	}
-}
-
-func BenchmarkHash(b *testing.B) {
-	b.ReportAllocs()
-	m := service(10)
-	for b.Loop() {
-		keyed.Hash(m)
 	}
 }

@@ -170,9 +170,6 @@ func FuzzParseLine(f *testing.F) {
 		if m != nil && keyed.Key(m) != key {
 			t.Fatalf("ParseLine(%q): value has key %q", line, keyed.Key(m))
 		}
-		if keyed.Hash(m) != keyed.Hash(m2) {
-			t.Fatalf("ParseLine(%q): hash changed", line)
-		}
 	})
 }
 
