@@ -44,7 +44,16 @@ type Keeper struct {
 type client struct {
 	turn  chan struct{}
 	wants keyed.Values
+	terms map[string]Terms // of those that have some
 }
+
+// Terms are what a client says of one of its items beside the item itself. The zero value is nothing.
+type Terms struct {
+	Merge  event.Merge       // how it goes over what others want for its key
+	Labels map[string]string // for the client's own use; not to be modified
+}
+
+func (t Terms) zero() bool { return t.Merge.Zero() && len(t.Labels) == 0 }
 
 // NewKeeper returns a keeper; nothing happens before Run.
 func NewKeeper(cfg Config) *Keeper {
@@ -77,15 +86,26 @@ func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 		for _, err := range unread {
 			k.cfg.Logger.Warn("left out", "file", k.cfg.File, "err", err)
 		}
+		terms, err := store.LoadTerms()
+		if err != nil {
+			return err
+		}
 		for name, values := range wants {
-			k.client(name).wants = values
+			c := k.client(name)
+			c.wants = values
+			for key, t := range terms[name] {
+				c.agree(key, values[key], t)
+			}
 		}
 	}
 	k.ctx, k.emit = ctx, emit
 	names := slices.Sorted(maps.Keys(k.clients))
 	names = append(slices.DeleteFunc(names, func(n string) bool { return n == "" }), "")
 	for _, name := range names {
-		emit(event.ExternalConfigResync(k.source(name), maps.Clone(k.client(name).wants)))
+		c := k.client(name)
+		ev := event.ExternalConfigResync(k.source(name), maps.Clone(c.wants))
+		ev.Merge = merges(c.terms)
+		emit(ev)
 	}
 	close(k.ready)
 	<-ctx.Done()
@@ -116,36 +136,58 @@ func (k *Keeper) client(name string) *client {
 	defer k.mu.Unlock()
 	c := k.clients[name]
 	if c == nil {
-		c = &client{turn: make(chan struct{}, 1), wants: keyed.Values{}}
+		c = &client{turn: make(chan struct{}, 1), wants: keyed.Values{}, terms: map[string]Terms{}}
 		k.clients[name] = c
 	}
 	return c
 }
 
-// Op is what a request does with its items.
-type Op uint8
-
-// The operations.
-const (
-	Put    Op = iota // create or replace them
-	Delete           // remove them; only what is in their keys has to be set
-	Resync           // create or replace them, and remove everything else of the client's
-)
-
-// Request is what a client asks for. Its items must not be modified afterwards.
-type Request struct {
-	Client string // who asks; "": the client without a name
-	Op     Op
-	Items  []proto.Message
-	// AllOrNothing takes all of it back if one item fails. Otherwise only what can never work is taken back, and what VPP has
-	// refused is tried again in the background.
-	AllOrNothing bool
+// agree notes the terms of an item, nil: that it is gone.
+func (c *client) agree(key string, item proto.Message, t Terms) {
+	if item == nil || t.zero() {
+		delete(c.terms, key)
+	} else {
+		c.terms[key] = t
+	}
 }
 
-// Outcome is what there is to say of a request that was carried out; its values are not configured, but nothing is wrong with them.
-type Outcome struct {
-	Pending       []event.ValueStatus // they wait for other values
-	Unimplemented []event.ValueStatus // there is such a model, but nothing puts it into VPP; they are kept
+// merges are the items that are not merged by proto.Merge alone; nil: none.
+func merges(terms map[string]Terms) map[string]event.Merge {
+	var out map[string]event.Merge
+	for key, t := range terms {
+		if t.Merge.Zero() {
+			continue
+		}
+		if out == nil {
+			out = map[string]event.Merge{}
+		}
+		out[key] = t.Merge
+	}
+	return out
+}
+
+// Wants is what a client wants, by key, and on which terms, when the requests of its that are under way are done.
+func (k *Keeper) Wants(ctx context.Context, name string) (keyed.Values, map[string]Terms, error) {
+	select {
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case <-k.ended:
+		return nil, nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+	case <-k.ready:
+	}
+	k.mu.Lock()
+	c := k.clients[name]
+	k.mu.Unlock()
+	if c == nil {
+		return keyed.Values{}, map[string]Terms{}, nil
+	}
+	select {
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	case c.turn <- struct{}{}:
+	}
+	defer func() { <-c.turn }()
+	return maps.Clone(c.wants), maps.Clone(c.terms), nil
 }
 
 // Apply validates the request, has it carried out, keeps it, and returns when all of that is done. The error is an *InvalidError if
@@ -200,30 +242,6 @@ func (k *Keeper) start(job func()) bool {
 	return true
 }
 
-// valid is the request's items by key, with nil for those to delete.
-func valid(req Request) (map[string]proto.Message, error) {
-	values := make(map[string]proto.Message, len(req.Items))
-	var bad []event.ValueStatus
-	for _, msg := range req.Items {
-		key := keyed.Key(msg)
-		err := keyed.Check(key, msg)
-		if _, twice := values[key]; twice && err == nil {
-			err = fmt.Errorf("%q: twice in one request", key)
-		}
-		if err != nil {
-			bad = append(bad, event.ValueStatus{Key: key, State: event.Invalid, Err: err.Error()})
-			continue
-		}
-		if values[key] = msg; req.Op == Delete {
-			values[key] = nil
-		}
-	}
-	if len(bad) > 0 {
-		return nil, &InvalidError{Items: bad}
-	}
-	return values, nil
-}
-
 // carryOut does what is asked for: apply, take back what must not stay, keep the rest.
 func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Message) (*Outcome, error) {
 	changes := values
@@ -236,7 +254,9 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 		}
 	}
 	source := k.source(req.Client)
-	result, err := event.Await(k.ctx, k.emit, event.ExternalConfigChange(source, changes))
+	ev := event.ExternalConfigChange(source, changes)
+	ev.Merge = merges(req.Terms)
+	result, err := event.Await(k.ctx, k.emit, ev)
 	if err == nil && result.Seq == 0 {
 		err = result.Err
 	}
@@ -264,7 +284,8 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	if err := k.takeBack(source, c, changes, stay); err != nil {
 		return nil, err
 	}
-	if err := k.keep(source, c, req.Client, stay); err != nil {
+	out := outcome(result, c.wants, changes)
+	if err := k.keep(source, c, req, stay); err != nil {
 		return nil, err
 	}
 	if err = nil; len(failed.Keys) > 0 {
@@ -276,7 +297,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	if err != nil {
 		return nil, err
 	}
-	return outcome(result), nil
+	return out, nil
 }
 
 // takeBack restores what was there before of all changes that do not stay, and waits for it.
@@ -290,20 +311,23 @@ func (k *Keeper) takeBack(source string, c *client, changes, stay map[string]pro
 	if len(back) == 0 {
 		return nil
 	}
-	if _, err := event.Await(k.ctx, k.emit, event.ExternalConfigChange(source, back)); err != nil {
+	ev := event.ExternalConfigChange(source, back)
+	ev.Merge = merges(c.terms)
+	if _, err := event.Await(k.ctx, k.emit, ev); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
 // keep remembers the changes, in the file first; if that cannot be written, they are taken back.
-func (k *Keeper) keep(source string, c *client, name string, stay map[string]proto.Message) error {
+func (k *Keeper) keep(source string, c *client, req Request, stay map[string]proto.Message) error {
 	if k.store != nil && len(stay) > 0 {
-		if err := k.store.Save(name, stay); err != nil {
+		if err := k.store.Save(req.Client, stay, req.Terms); err != nil {
 			return errors.Join(err, k.takeBack(source, c, stay, nil))
 		}
 	}
 	for key, msg := range stay {
+		c.agree(key, msg, req.Terms[key])
 		if msg == nil {
 			delete(c.wants, key)
 		} else {
@@ -311,28 +335,4 @@ func (k *Keeper) keep(source string, c *client, name string, stay map[string]pro
 		}
 	}
 	return nil
-}
-
-// operation is ligato's word for going from one value to another.
-func operation(before, after proto.Message) string {
-	switch {
-	case after == nil:
-		return "DELETE"
-	case before == nil:
-		return "CREATE"
-	}
-	return "UPDATE"
-}
-
-func outcome(r *event.ExternalResult) *Outcome {
-	out := &Outcome{}
-	for _, st := range r.Values {
-		switch st.State {
-		case event.Pending:
-			out.Pending = append(out.Pending, st)
-		case event.Unimplemented:
-			out.Unimplemented = append(out.Unimplemented, st)
-		}
-	}
-	return out
 }

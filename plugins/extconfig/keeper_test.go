@@ -202,12 +202,70 @@ func TestOutcomeNamesWhatWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	state := func(name string, state event.State) KeyStatus {
+		return KeyStatus{Op: "CREATE", Status: event.ValueStatus{Key: keyed.InterfaceKey(name), State: state}}
+	}
 	want := &Outcome{
+		All:           []KeyStatus{state("a", event.Pending), state("b", event.Unimplemented), state("c", event.Configured)},
 		Pending:       []event.ValueStatus{{Key: keyed.InterfaceKey("a"), State: event.Pending}},
 		Unimplemented: []event.ValueStatus{{Key: keyed.InterfaceKey("b"), State: event.Unimplemented}},
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
+	}
+}
+
+// TestTerms: how an item is merged, and its labels, are kept with it, come back when a change is taken back, and go with it.
+func TestTerms(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "grpc.db")
+	n := newNode(t)
+	k, stop := n.keeper(t, file)
+	key := keyed.InterfaceKey("a")
+	unset := Terms{Merge: event.Merge{Replace: []string{"mtu"}}, Labels: map[string]string{"x": "1"}}
+	for _, step := range []struct {
+		name   string
+		req    Request
+		fails  bool
+		config string
+		terms  Terms // of client z for a
+	}{
+		{name: "theirs", req: Request{Client: "b", Items: ifs("a=5")}, config: "a=5"},
+		{name: "unset", req: Request{Client: "z", Items: ifs("a=0"), Terms: map[string]Terms{key: unset}}, config: "a=0", terms: unset},
+		{name: "fails", req: Request{Client: "z", Items: ifs("a=1001")}, fails: true, config: "a=0", terms: unset},
+		{name: "all or nothing", req: Request{Client: "z", Items: ifs("a=1", "q=1002"), AllOrNothing: true}, fails: true, config: "a=0", terms: unset},
+		{
+			name: "no such field", req: Request{Client: "z", Items: ifs("a=1"), Terms: map[string]Terms{key: {Merge: event.Merge{Replace: []string{"mut"}}}}},
+			fails: true, config: "a=0", terms: unset,
+		},
+		{name: "again", req: Request{Client: "z", Items: ifs("a=0")}, config: "a=5"},
+		{name: "back", req: Request{Client: "z", Op: Resync, Items: ifs("a=0"), Terms: map[string]Terms{key: unset}}, config: "a=0", terms: unset},
+		{name: "by key", req: Request{Client: "z", Gone: []string{key}}, config: "a=5"},
+		{name: "no key", req: Request{Client: "z", Gone: []string{"config/nothing"}}, fails: true, config: "a=5"},
+		{name: "both", req: Request{Client: "z", Items: ifs("a=1"), Gone: []string{key}}, fails: true, config: "a=5"},
+	} {
+		if _, err := k.Apply(t.Context(), step.req); (err != nil) != step.fails {
+			t.Errorf("%s: %v", step.name, err)
+		}
+		for _, when := range []string{"", "after a restart, "} {
+			if when != "" {
+				stop()
+				n = newNode(t)
+				k, stop = n.keeper(t, file)
+				if _, err := k.Apply(t.Context(), Request{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, terms, err := k.Wants(t.Context(), "z")
+			if got := n.config(); err != nil || got != step.config || !cmp.Equal(terms[key], step.terms) {
+				t.Errorf("%s: %sVPP has %q, want %q; terms %+v, %v", step.name, when, got, step.config, terms[key], err)
+			}
+		}
+	}
+	stop()
+	if s, err := OpenStore(file); err != nil {
+		t.Error(err)
+	} else if terms, err := s.LoadTerms(); err != nil || len(terms) != 0 || s.Close() != nil {
+		t.Errorf("left in the file: %v, %v", terms, err)
 	}
 }
 
@@ -275,7 +333,7 @@ func TestStoreTellsWhatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := ifs("a=1")[0]
-	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): good}); err != nil {
+	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): good}, nil); err != nil {
 		t.Fatal(err)
 	}
 	err = s.db.Update(func(tx *bbolt.Tx) error {
@@ -291,7 +349,7 @@ func TestStoreTellsWhatItCannotRead(t *testing.T) {
 			t.Errorf("wants %v, unread %v, %v", wants, unread, err)
 		}
 	}
-	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): nil, "config/of/the/future": nil, keyed.InterfaceKey("x"): nil}); err != nil {
+	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): nil, "config/of/the/future": nil, keyed.InterfaceKey("x"): nil}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if wants, unread, err := s.Load(); len(wants)+len(unread) != 0 || err != nil {

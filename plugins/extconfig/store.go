@@ -2,6 +2,7 @@ package extconfig
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -12,16 +13,18 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 )
 
-// Store is a Bolt file with what each client wants: a bucket per client, in it key → message as protobuf. It is safe for
-// concurrent use.
+// Store is a Bolt file with what each client wants: a bucket per client, in it key → message as protobuf; and beside it another
+// one per client for the terms, key → JSON. It is safe for concurrent use.
 type Store struct{ db *bbolt.DB }
 
-// clients is the bucket that holds the clients' buckets, whose names are the clients' behind a byte (none may be empty).
+// clients and allTerms are the buckets that hold the clients' buckets, whose names are the clients' behind a byte (none may be empty).
 const (
 	clients      = "clients/v1"
+	allTerms     = "terms/v1"
 	clientPrefix = '/'
 )
 
@@ -42,7 +45,8 @@ func OpenStore(path string) (*Store, error) {
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists([]byte(clients))
-		return err
+		_, terr := tx.CreateBucketIfNotExists([]byte(allTerms))
+		return errors.Join(err, terr)
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("store %s: %w", path, err), db.Close())
@@ -91,28 +95,93 @@ func decode(key string, value []byte) (proto.Message, error) {
 	return msg, keyed.Check(key, msg)
 }
 
-// Save writes a change of what a client wants, all of it or nothing: nil messages delete. It returns when the disk has it.
-func (s *Store) Save(client string, changes map[string]proto.Message) error {
+// writtenTerms is how Terms are written.
+type writtenTerms struct {
+	Merge  string            `json:"merge,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// LoadTerms is the terms of everything that has some, by client and key.
+func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
+	out := map[string]map[string]Terms{}
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(allTerms)).ForEachBucket(func(name []byte) error {
+			terms := map[string]Terms{}
+			out[string(bytes.TrimPrefix(name, []byte{clientPrefix}))] = terms
+			return tx.Bucket([]byte(allTerms)).Bucket(name).ForEach(func(k, v []byte) error {
+				var w writtenTerms
+				err := json.Unmarshal(v, &w)
+				if err != nil {
+					return fmt.Errorf("terms of %q: %w", k, err)
+				}
+				t := Terms{Labels: w.Labels}
+				t.Merge, err = event.ParseMerge(w.Merge)
+				terms[string(k)] = t
+				return err
+			})
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	return out, nil
+}
+
+// Save writes a change of what a client wants, all of it or nothing: nil messages delete. Terms are those of the messages, by key;
+// what is not named has none. It returns when the disk has it.
+func (s *Store) Save(client string, changes map[string]proto.Message, terms map[string]Terms) error {
+	name := append([]byte{clientPrefix}, client...)
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		name := append([]byte{clientPrefix}, client...)
-		bucket, err := tx.Bucket([]byte(clients)).CreateBucketIfNotExists(name)
-		if err != nil {
+		err := within(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
+			for _, key := range keyed.Values(changes).Keys() {
+				if err := save(bucket, key, changes[key]); err != nil {
+					return fmt.Errorf("%q: %w", key, err)
+				}
+			}
+			return nil
+		})
+		if err != nil || len(terms) == 0 && tx.Bucket([]byte(allTerms)).Bucket(name) == nil {
 			return err
 		}
-		for _, key := range keyed.Values(changes).Keys() {
-			if err := save(bucket, key, changes[key]); err != nil {
-				return fmt.Errorf("%q: %w", key, err)
+		return within(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
+			for key, msg := range changes {
+				if err := saveTerms(bucket, key, msg, terms[key]); err != nil {
+					return fmt.Errorf("terms of %q: %w", key, err)
+				}
 			}
-		}
-		if first, _ := bucket.Cursor().First(); first == nil {
-			return tx.Bucket([]byte(clients)).DeleteBucket(name)
-		}
-		return nil
+			return nil
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("store: client %q: %w", client, err)
 	}
 	return nil
+}
+
+// within changes the client's bucket, which is there only if there is something in it.
+func within(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) error {
+	bucket, err := all.CreateBucketIfNotExists(name)
+	if err == nil {
+		err = change(bucket)
+	}
+	if err != nil {
+		return err
+	}
+	if first, _ := bucket.Cursor().First(); first == nil {
+		return all.DeleteBucket(name)
+	}
+	return nil
+}
+
+func saveTerms(bucket *bbolt.Bucket, key string, msg proto.Message, t Terms) error {
+	if msg == nil || t.zero() {
+		return bucket.Delete([]byte(key))
+	}
+	value, err := json.Marshal(writtenTerms{Merge: t.Merge.String(), Labels: t.Labels})
+	if err != nil {
+		return err
+	}
+	return bucket.Put([]byte(key), value)
 }
 
 func save(bucket *bbolt.Bucket, key string, msg proto.Message) error {
