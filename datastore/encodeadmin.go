@@ -2,13 +2,13 @@ package datastore
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
 // adminPolicy is policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy or BaselineAdminNetworkPolicy as far as Calico v3.31
@@ -20,45 +20,23 @@ type adminPolicy struct {
 }
 
 type adminSpec struct {
-	Priority int32 `json:"priority"`
-	Subject  struct {
-		Namespaces *metav1.LabelSelector `json:"namespaces"`
-		Pods       *adminPods            `json:"pods"`
-	} `json:"subject"`
-	Ingress []adminRule `json:"ingress"`
-	Egress  []adminRule `json:"egress"`
-}
-
-type adminPods struct {
-	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
-	PodSelector       metav1.LabelSelector `json:"podSelector"`
+	Priority int32                `json:"priority"`
+	Subject  convert.AdminSubject `json:"subject"`
+	Ingress  []adminRule          `json:"ingress"`
+	Egress   []adminRule          `json:"egress"`
 }
 
 type adminRule struct {
-	Name   string      `json:"name"`
-	Action string      `json:"action"`
-	From   []adminPeer `json:"from"`
-	To     []adminPeer `json:"to"`
-	Ports  []adminPort `json:"ports"`
+	Name   string              `json:"name"`
+	Action string              `json:"action"`
+	From   []adminPeer         `json:"from"`
+	To     []adminPeer         `json:"to"`
+	Ports  []convert.AdminPort `json:"ports"`
 }
 
 type adminPeer struct {
-	Namespaces *metav1.LabelSelector `json:"namespaces"`
-	Pods       *adminPods            `json:"pods"`
-	Networks   []string              `json:"networks"`
-}
-
-type adminPort struct {
-	PortNumber *struct {
-		Protocol corev1.Protocol `json:"protocol"`
-		Port     int32           `json:"port"`
-	} `json:"portNumber"`
-	NamedPort *string `json:"namedPort"`
-	PortRange *struct {
-		Protocol corev1.Protocol `json:"protocol"`
-		Start    int32           `json:"start"`
-		End      int32           `json:"end"`
-	} `json:"portRange"`
+	convert.AdminSubject
+	Networks []string `json:"networks"`
 }
 
 // DeepCopyObject is a part of runtime.Object.
@@ -166,7 +144,7 @@ func (in *adminRule) peers(ingress bool) (ends []v3Entity, ok bool) {
 }
 
 // adminPorts reads ports by protocol; one without any port is every protocol.
-func adminPorts(list []adminPort) (portsBy, bool) {
+func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 	by := portsBy{}
 	for i := range list {
 		var protocol corev1.Protocol
@@ -181,7 +159,7 @@ func adminPorts(list []adminPort) (portsBy, bool) {
 				return nil, false
 			}
 		default:
-			maps.DeleteFunc(by, func(string, []portMatch) bool { return true })
+			clear(by)
 			return by, true
 		}
 		if protocol == "" {

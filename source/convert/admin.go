@@ -115,7 +115,7 @@ func (r *adminReader) outbound(n int, one func(field string, i int) (model.Actio
 
 // finish reads the subject. A policy governs the directions it has rules for; one that has none would govern both, which
 // is the same where a tier ends with Pass.
-func (r *adminReader) finish(subject *adminSubject) *model.Policy {
+func (r *adminReader) finish(subject *AdminSubject) *model.Policy {
 	p := r.policy
 	p.Selector = r.subject("("+onlyPods+") && "+inAnyNamespace, func() string { return r.subjectPods("spec.subject", subject) }, "spec.subject")
 	p.Ingress, p.Egress = len(p.InboundRules) > 0, len(p.OutboundRules) > 0
@@ -155,7 +155,7 @@ func (r *adminReader) action(field, s string) model.Action {
 }
 
 // pods reads a selection of pods: a selector of namespaces, and one of pods in them.
-func (r *adminReader) pods(field string, s *adminSubject) (namespaces, pods string) {
+func (r *adminReader) pods(field string, s *AdminSubject) (namespaces, pods string) {
 	switch {
 	case s.Namespaces != nil && s.Pods == nil:
 		return r.namespaceSelector(field+".namespaces", s.Namespaces), onlyPods
@@ -167,12 +167,12 @@ func (r *adminReader) pods(field string, s *adminSubject) (namespaces, pods stri
 	return inAnyNamespace, onlyPods
 }
 
-func (r *adminReader) subjectPods(field string, s *adminSubject) string {
+func (r *adminReader) subjectPods(field string, s *AdminSubject) string {
 	namespaces, pods := r.pods(field, s)
 	return "(" + pods + ") && (" + namespaces + ")"
 }
 
-func (r *adminReader) podPeer(field string, s *adminSubject) model.Peer {
+func (r *adminReader) podPeer(field string, s *AdminSubject) model.Peer {
 	namespaces, pods := r.pods(field, s)
 	return model.Peer{
 		Selector:         "(" + namespaces + ") && (" + pods + ")",
@@ -180,7 +180,7 @@ func (r *adminReader) podPeer(field string, s *adminSubject) model.Peer {
 	}
 }
 
-func (r *adminReader) ingressPeers(field string, list []adminSubject) []model.Peer {
+func (r *adminReader) ingressPeers(field string, list []AdminSubject) []model.Peer {
 	var out []model.Peer
 	for i := range list {
 		out = append(out, r.podPeer(at(field, i), &list[i]))
@@ -229,14 +229,14 @@ func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string
 		}
 		return model.Peer{Nets: r.prefixes(field+".networks", *in.Networks)}
 	default:
-		return r.podPeer(field, &in.adminSubject)
+		return r.podPeer(field, &in.AdminSubject)
 	}
 	return model.Peer{}
 }
 
 // adminPorts reads the ports of a rule: each of one protocol, or (a name) of whichever the container port has. No list is
 // every protocol there is.
-func (r *adminReader) adminPorts(field string, list *[]adminPort) []protocolPorts {
+func (r *adminReader) adminPorts(field string, list *[]AdminPort) []protocolPorts {
 	var ports portList
 	if list == nil {
 		return ports.take()

@@ -19,7 +19,7 @@ type adminPolicy struct { // v1alpha1 AdminNetworkPolicy
 	object
 	Spec struct {
 		Priority *int32         `json:"priority"`
-		Subject  adminSubject   `json:"subject"`
+		Subject  AdminSubject   `json:"subject"`
 		Ingress  []adminIngress `json:"ingress"`
 		Egress   []adminEgress  `json:"egress"`
 	} `json:"spec"`
@@ -28,7 +28,7 @@ type adminPolicy struct { // v1alpha1 AdminNetworkPolicy
 type baselinePolicy struct { // v1alpha1 BaselineAdminNetworkPolicy
 	object
 	Spec struct {
-		Subject adminSubject     `json:"subject"`
+		Subject AdminSubject     `json:"subject"`
 		Ingress []adminIngress   `json:"ingress"`
 		Egress  []baselineEgress `json:"egress"`
 	} `json:"spec"`
@@ -39,18 +39,21 @@ type clusterPolicy struct { // v1alpha2 ClusterNetworkPolicy
 	Spec struct {
 		Tier     string           `json:"tier"`
 		Priority *int32           `json:"priority"`
-		Subject  adminSubject     `json:"subject"`
+		Subject  AdminSubject     `json:"subject"`
 		Ingress  []clusterIngress `json:"ingress"`
 		Egress   []clusterEgress  `json:"egress"`
 	} `json:"spec"`
 }
 
-type adminSubject struct {
+// AdminSubject is whom an admin policy is about, or a peer of one of its rules: all pods of namespaces, or some. One of the two is
+// set.
+type AdminSubject struct {
 	Namespaces *metav1.LabelSelector `json:"namespaces"`
-	Pods       *podsIn               `json:"pods"`
+	Pods       *AdminPods            `json:"pods"`
 }
 
-type podsIn struct {
+// AdminPods are pods by their namespaces' labels and their own; an empty selector is all.
+type AdminPods struct {
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 	PodSelector       metav1.LabelSelector `json:"podSelector"`
 }
@@ -63,25 +66,25 @@ type adminRule struct {
 
 type adminIngress struct {
 	adminRule
-	From  []adminSubject `json:"from"`
-	Ports *[]adminPort   `json:"ports"`
+	From  []AdminSubject `json:"from"`
+	Ports *[]AdminPort   `json:"ports"`
 }
 
 type adminEgress struct {
 	adminRule
 	To    []namedPeer  `json:"to"`
-	Ports *[]adminPort `json:"ports"`
+	Ports *[]AdminPort `json:"ports"`
 }
 
 type baselineEgress struct {
 	adminRule
 	To    []egressPeer `json:"to"`
-	Ports *[]adminPort `json:"ports"`
+	Ports *[]AdminPort `json:"ports"`
 }
 
 type clusterIngress struct {
 	adminRule
-	From      []adminSubject     `json:"from"`
+	From      []AdminSubject     `json:"from"`
 	Protocols *[]clusterProtocol `json:"protocols"`
 }
 
@@ -92,7 +95,7 @@ type clusterEgress struct {
 }
 
 type egressPeer struct {
-	adminSubject
+	AdminSubject
 	Nodes    *metav1.LabelSelector `json:"nodes"`
 	Networks *[]string             `json:"networks"`
 }
@@ -102,7 +105,8 @@ type namedPeer struct {
 	DomainNames *[]string `json:"domainNames"`
 }
 
-type adminPort struct {
+// AdminPort is a port of an AdminNetworkPolicy's or BaselineAdminNetworkPolicy's rule: one of the three is set.
+type AdminPort struct {
 	PortNumber *struct {
 		Protocol corev1.Protocol `json:"protocol"`
 		Port     int32           `json:"port"`
