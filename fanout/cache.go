@@ -3,6 +3,7 @@ package fanout
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,8 +23,24 @@ type crumb struct {
 	next atomic.Pointer[crumb]
 	done chan struct{} // closed when next is there
 
+	messages *messages
+	theirs   *messages // for who does not know our own keys; messages, if there are none among the changes
+}
+
+// messages are some changes in the bytes that are sent, each kind made by the first who asks.
+type messages struct {
 	onceSnappy, oncePlain sync.Once
 	snappy, plain         []byte
+}
+
+// newCrumb makes a crumb of changes, which it keeps.
+func newCrumb(seq uint64, at time.Time, status wire.Status, changes []change) *crumb {
+	c := &crumb{seq: seq, at: at, status: status, changes: changes, done: make(chan struct{}), messages: &messages{}}
+	c.theirs = c.messages
+	if slices.ContainsFunc(changes, func(ch change) bool { return ch.own }) {
+		c.theirs = &messages{}
+	}
+	return c
 }
 
 // change is one key's: an entry, or a delete.
@@ -31,6 +48,7 @@ type change struct {
 	entry *entry
 	as    wire.UpdateType
 	gone  []byte // the element, for a delete
+	own   bool   // a key that Calico's clients do not know
 }
 
 func (c change) size() int {
@@ -40,32 +58,40 @@ func (c change) size() int {
 	return len(c.gone)
 }
 
-// frames is the crumb as messages, made by the first who asks.
-func (c *crumb) frames(snappy bool) []byte {
-	if !snappy {
-		c.oncePlain.Do(func() { c.plain = c.encode() })
-		return c.plain
+// frames is the crumb as messages, with or without our own keys; there may be nothing to say.
+func (c *crumb) frames(snappy, own bool) []byte {
+	m := c.theirs
+	if own {
+		m = c.messages
 	}
-	c.onceSnappy.Do(func() { c.snappy = wire.AppendSnappy(nil, c.encode()) })
-	return c.snappy
+	if !snappy {
+		m.oncePlain.Do(func() { m.plain = c.encode(own) })
+		return m.plain
+	}
+	m.onceSnappy.Do(func() { m.snappy = wire.AppendSnappy(nil, c.encode(own)) })
+	return m.snappy
 }
 
-func (c *crumb) encode() []byte {
-	var out []byte
-	if len(c.changes) > 0 {
-		size := 0
-		for _, ch := range c.changes {
-			size += ch.size()
+func (c *crumb) encode(own bool) []byte {
+	size, n := 0, 0
+	for _, ch := range c.changes {
+		if own || !ch.own {
+			size, n = size+ch.size(), n+1
 		}
+	}
+	var out []byte
+	if n > 0 {
 		elements := make([]byte, 0, size)
 		for _, ch := range c.changes {
-			if ch.entry == nil {
+			switch {
+			case ch.own && !own:
+			case ch.entry == nil:
 				elements = append(elements, ch.gone...)
-			} else {
+			default:
 				elements = ch.entry.appendAs(elements, ch.as)
 			}
 		}
-		out = wire.AppendKVs(nil, len(c.changes), elements)
+		out = wire.AppendKVs(nil, n, elements)
 	}
 	if c.told {
 		out = wire.AppendMessage(out, wire.SyncStatus{SyncStatus: c.status})
@@ -76,7 +102,19 @@ func (c *crumb) encode() []byte {
 // view is where a new client begins: all keys as of a crumb.
 type view struct {
 	snapshot
+	own   snapshot // our own keys, which Calico's clients do not know
 	crumb *crumb
+}
+
+// count is the number of all keys, and of their bytes.
+func (v *view) count() (keys, bytes int) { return v.keys + v.own.keys, v.bytes + v.own.bytes }
+
+// parts are the segments that a client is sent.
+func (v *view) parts(own bool) []*segment {
+	if !own || len(v.own.segments) == 0 {
+		return v.segments
+	}
+	return slices.Concat(v.segments, v.own.segments)
 }
 
 // cache is one set of keys, as the source told it last. Its sources call tell; everybody may call latest.
@@ -88,6 +126,7 @@ type cache struct {
 
 	mu      sync.Mutex // of what the sources tell, which is not published yet
 	table   table
+	own     table // our own keys
 	pending []change
 	status  wire.Status
 	offset  int64
@@ -104,7 +143,7 @@ const maxChanges = 100
 
 func newCache(name string, every time.Duration, m *cacheMetrics) *cache {
 	c := &cache{name: name, every: every, metric: m, dirty: make(chan struct{}, 1)}
-	c.view.Store(&view{crumb: &crumb{at: time.Now(), done: make(chan struct{})}})
+	c.view.Store(&view{crumb: newCrumb(0, time.Now(), 0, nil)})
 	return c
 }
 
@@ -160,21 +199,30 @@ func (c *cache) tell(b wire.Batch) {
 
 // change brings a KV into the table; false if it says nothing new.
 func (c *cache) change(kv wire.KV) (change, bool) {
+	table, own := c.tableOf(kv.Key)
 	if kv.Deleted() {
-		c.table.remove(kv.Key)
+		table.remove(kv.Key)
 		gone := wire.KV{Key: kv.Key, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion, UpdateType: wire.Deleted}
-		return change{as: wire.Deleted, gone: wire.AppendKV(nil, &gone)}, true
+		return change{as: wire.Deleted, gone: wire.AppendKV(nil, &gone), own: own}, true
 	}
 	as := wire.New
-	if old := c.table.get(kv.Key); old != nil {
+	if old := table.get(kv.Key); old != nil {
 		if old.value == string(kv.Value) && old.ttl == kv.TTL {
 			return change{}, false
 		}
 		as = wire.Updated
 	}
 	e := c.twin.same(newEntry(kv))
-	c.table.put(e)
-	return change{entry: e, as: as}, true
+	table.put(e)
+	return change{entry: e, as: as, own: own}, true
+}
+
+// tableOf is where a key is kept.
+func (c *cache) tableOf(key string) (t *table, own bool) {
+	if strings.HasPrefix(key, wire.OwnKeys) {
+		return &c.own, true
+	}
+	return &c.table, false
 }
 
 // same is an entry as the cache has it, or else the entry itself; nil is no cache.
@@ -184,7 +232,8 @@ func (c *cache) same(e *entry) *entry {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if have := c.table.get(e.key); have != nil && have.element == e.element {
+	table, _ := c.tableOf(e.key)
+	if have := table.get(e.key); have != nil && have.element == e.element {
 		return have
 	}
 	return e
@@ -214,7 +263,7 @@ func (c *cache) run(ctx context.Context) {
 		}
 		c.publish()
 		if v := c.latest(); !warmed && v.crumb.status == wire.InSync {
-			warm, warmed = v.segments, true
+			warm, warmed = v.parts(true), true
 		}
 		timer.Reset(c.pause())
 	}
@@ -227,9 +276,10 @@ func (c *cache) publish() {
 	c.pending = nil
 	if status == wire.InSync && !c.packed {
 		c.table.pack()
+		c.own.pack()
 		c.packed = true
 	}
-	v := &view{snapshot: c.table.freeze()}
+	v := &view{snapshot: c.table.freeze(), own: c.own.freeze()}
 	c.mu.Unlock()
 
 	last := c.latest().crumb
@@ -242,7 +292,7 @@ func (c *cache) publish() {
 	for first == nil || len(pending) > 0 {
 		n := min(len(pending), maxChanges)
 		seq++
-		next := &crumb{seq: seq, at: now, status: old, changes: slices.Clone(pending[:n]), done: make(chan struct{})}
+		next := newCrumb(seq, now, old, slices.Clone(pending[:n]))
 		for _, ch := range next.changes {
 			at += int64(ch.size())
 		}

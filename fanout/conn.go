@@ -34,6 +34,7 @@ type conn struct {
 	cache  *cache
 	host   string
 	snappy bool
+	own    bool // it is one of ours, and reads our own keys
 
 	reached atomic.Pointer[crumb] // the last crumb that is being sent; nil before the snapshot
 	grace   atomic.Int64          // end of the grace period, in Unix nanoseconds; 0: still on the snapshot
@@ -73,7 +74,7 @@ func (c *conn) serve(ctx context.Context, s *Server) error {
 		return fmt.Errorf("send the snapshot: %w", err)
 	}
 	c.m.snapshot.WithLabelValues(c.cache.name).Observe(time.Since(began).Seconds())
-	c.log.Debug("snapshot sent", "keys", v.keys, "took", time.Since(began).Round(time.Microsecond), "version", hello.Version)
+	c.log.Debug("snapshot sent", "keys", v.keys, "own", c.own, "took", time.Since(began).Round(time.Microsecond), "version", hello.Version)
 	return c.stream(v.crumb)
 }
 
@@ -127,7 +128,7 @@ func (c *conn) handshake(s *Server) (wire.ClientHello, error) {
 	if c.cache = s.cacheFor(hello); c.cache == nil {
 		return hello, fmt.Errorf("%w: client wants keys of %q", ErrUnknownSyncer, hello.SyncerType)
 	}
-	c.host = hello.Hostname
+	c.host, c.own = hello.Hostname, hello.Own()
 	c.snappy = hello.SupportsDecoderRestart && slices.Contains(hello.SupportedCompressionAlgorithms, wire.Snappy)
 	c.log = c.log.With("host", hello.Hostname, "keys-of", c.cache.name)
 	c.log.Info("client connected", "version", hello.Version, "compressed", c.snappy)
@@ -202,7 +203,7 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 // sendCompressed sends the second stream: all keys, in the bytes that all clients get.
 func (c *conn) sendCompressed(v *view) error {
 	bufs := [][]byte{appendOpening(nil, wire.KVs{}, wire.DecoderRestart{})}
-	for _, s := range v.segments {
+	for _, s := range v.parts(c.own) {
 		bufs = append(bufs, s.compressed())
 		if len(bufs) >= 32 {
 			if err := c.send("snapshot", bufs); err != nil {
@@ -226,7 +227,7 @@ func (c *conn) sendPlain(v *view) error {
 		return err
 	}
 	var buf []byte
-	for _, s := range v.segments {
+	for _, s := range v.parts(c.own) {
 		buf = s.plain(buf[:0])
 		if err := c.send("snapshot", [][]byte{buf}); err != nil {
 			return err
@@ -269,16 +270,17 @@ func (c *conn) write(at *crumb) error {
 				break
 			}
 			at = next
-			b := at.frames(c.snappy)
-			bufs, size = append(bufs, b), size+len(b)
+			if b := at.frames(c.snappy, c.own); len(b) > 0 {
+				bufs, size = append(bufs, b), size+len(b)
+			}
 		}
 		if len(bufs) > 0 {
 			if err := c.send("changes", bufs); err != nil {
 				return fmt.Errorf("send changes: %w", err)
 			}
 			clear(bufs)
-			c.reached.Store(at)
 		}
+		c.reached.Store(at)
 		select {
 		case <-at.done:
 		case <-c.ended:

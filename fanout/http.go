@@ -37,7 +37,8 @@ func (s *Server) Status() []SetStatus {
 	var out []SetStatus
 	for of, c := range s.caches {
 		v := c.latest()
-		out = append(out, SetStatus{of.String(), v.crumb.status.String(), v.keys, v.bytes, clients[of.String()]})
+		keys, bytes := v.count()
+		out = append(out, SetStatus{of.String(), v.crumb.status.String(), keys, bytes, clients[of.String()]})
 	}
 	slices.SortFunc(out, func(a, b SetStatus) int { return strings.Compare(a.Keys, b.Keys) })
 	return out

@@ -73,7 +73,8 @@ func (m *metrics) cache(name string) *cacheMetrics {
 // published takes down a new view and how many crumbs led to it.
 func (m *cacheMetrics) published(v *view, crumbs uint64) {
 	m.crumbs.Add(float64(crumbs))
-	m.keys.Set(float64(v.keys))
-	m.keyBytes.Set(float64(v.bytes))
+	keys, bytes := v.count()
+	m.keys.Set(float64(keys))
+	m.keyBytes.Set(float64(bytes))
 	m.inSyncAt.Set(float64(v.crumb.status))
 }

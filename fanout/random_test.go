@@ -15,7 +15,8 @@ import (
 )
 
 // TestRandomClients lets clients of all forms come and go while keys change. Each that is still there at the end holds what
-// the source told; each was told a whole snapshot before it was in sync, and keys of one form only.
+// the source told; each was told a whole snapshot before it was in sync, and keys of one form only. Who is not one of ours never
+// hears of our own keys.
 func TestRandomClients(t *testing.T) {
 	seeds := 4
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
@@ -40,6 +41,9 @@ func randomClients(t *testing.T, r *rand.Rand) {
 			var kvs []wire.KV
 			for range n {
 				key := fmt.Sprintf("/%v/%d", modern, r.IntN(2000))
+				if r.IntN(10) == 0 {
+					key = wire.OwnKeys + fmt.Sprint(r.IntN(50))
+				}
 				if r.IntN(4) == 0 {
 					kvs = append(kvs, wire.KV{Key: key})
 					delete(models[modern], key)
@@ -54,17 +58,27 @@ func randomClients(t *testing.T, r *rand.Rand) {
 	}
 	type peer struct {
 		*client
-		modern bool
-		ended  chan struct{}
+		modern, own bool
+		ended       chan struct{}
 	}
 	var peers []*peer
 	join := func() {
 		h := hello("n")
 		h.SupportsModernPolicyKeys = r.IntN(2) == 0
 		h.SupportsDecoderRestart = r.IntN(3) > 0
-		p := &peer{connected(t, l, h), h.SupportsModernPolicyKeys, make(chan struct{})}
+		if r.IntN(2) == 0 {
+			h.Info = wire.OwnInfo
+		}
+		p := &peer{connected(t, l, h), h.SupportsModernPolicyKeys, h.Own(), make(chan struct{})}
 		slow := time.Duration(r.IntN(3)*r.IntN(20)) * time.Millisecond
-		p.onKVs = func([]wire.KV) { time.Sleep(slow) }
+		p.onKVs = func(kvs []wire.KV) {
+			for _, kv := range kvs {
+				if !p.own && strings.HasPrefix(kv.Key, wire.OwnKeys) {
+					t.Errorf("a stranger is told %s", kv.Key)
+				}
+			}
+			time.Sleep(slow)
+		}
 		peers = append(peers, p)
 		go func() {
 			defer close(p.ended)
@@ -89,8 +103,10 @@ func randomClients(t *testing.T, r *rand.Rand) {
 	for i, p := range peers {
 		_ = p.conn.Close()
 		<-p.ended
-		if p.status != wire.InSync || !maps.Equal(p.keys, models[p.modern]) {
-			t.Errorf("client %d of %d (modern %v): %s, %d keys, want %d", i, len(peers), p.modern, p.status, len(p.keys), len(models[p.modern]))
+		want := maps.Clone(models[p.modern])
+		maps.DeleteFunc(want, func(key, _ string) bool { return !p.own && strings.HasPrefix(key, wire.OwnKeys) })
+		if p.status != wire.InSync || !maps.Equal(p.keys, want) {
+			t.Errorf("client %d of %d (modern %v, own %v): %s, %d keys, want %d", i, len(peers), p.modern, p.own, p.status, len(p.keys), len(want))
 		}
 	}
 }

@@ -71,6 +71,53 @@ func TestSnapshotAndChanges(t *testing.T) {
 	}
 }
 
+// TestOwnKeys: keys that Calico does not know are told to our own clients only; where nothing else changes, others hear nothing and
+// are not behind.
+func TestOwnKeys(t *testing.T) {
+	const key = wire.OwnKeys + "v1/servicecidrs/kubernetes"
+	synctest.Test(t, func(t *testing.T) {
+		s, l := serving(t, Config{})
+		s.Tell(told(wire.InSync, kv("/calico/v1/a", "1"), kv(key, "1")))
+		synctest.Wait()
+		ours, plain := hello("ours"), hello("plain")
+		ours.Info, plain.SupportsDecoderRestart = wire.OwnInfo, false
+		clients := map[string]*client{}
+		for name, h := range map[string]wire.ClientHello{"ours": ours, "theirs": hello("theirs"), "plain": plain} {
+			c := connected(t, l, h)
+			clients[name] = c
+			go func() { _ = c.until(func() bool { return false }) }()
+		}
+		check := func(when, own, theirs string) {
+			t.Helper()
+			time.Sleep(settle)
+			for name, c := range clients {
+				want := map[string]string{"/calico/v1/a": theirs}
+				if name == "ours" && own != "" {
+					want[key] = own
+				}
+				if diff := cmp.Diff(want, c.keys); diff != "" || c.kinds[wire.Deleted] > 0 && name != "ours" {
+					t.Errorf("%s, %s (-want +got):\n%s", when, name, diff)
+				}
+			}
+			for _, c := range s.all() {
+				if late, size := c.behind(time.Now(), c.reached.Load()); late != 0 || size != 0 {
+					t.Errorf("%s: %s is %s and %d bytes behind", when, c.host, late, size)
+				}
+			}
+		}
+		check("snapshot", "1", "1")
+		s.Tell(told(wire.InSync, kv(key, "2")))
+		check("only ours", "2", "1")
+		s.Tell(told(wire.InSync, kv(key, "3"), kv("/calico/v1/a", "2")))
+		check("both", "3", "2")
+		s.Tell(told(wire.InSync, wire.KV{Key: key}))
+		check("ours is gone", "", "2")
+		if st := s.Status(); st[1].Keys != "felix" || st[1].Count != 1 {
+			t.Errorf("status: %+v", st)
+		}
+	})
+}
+
 // TestInSyncIsLast holds the status back until everything that was told before it is sent.
 func TestInSyncIsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

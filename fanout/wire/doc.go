@@ -48,4 +48,5 @@
 //   - Keys and values have their own rules, those of the data model: unknown keys are skipped by the client and said so.
 //     Where a key itself changed (names of policies since 3.32) the hello says which form the client understands
 //     (SupportsModernPolicyKeys), and a server keeps both forms or says no.
+//   - Keys that Calico does not know begin with /contiv/, and are told only to a client whose hello has Info "contiv-agent".
 package wire

@@ -43,6 +43,16 @@ type ClientHello struct {
 	SupportsModernPolicyKeys bool
 }
 
+// OwnInfo is what the hellos of our own clients have as Info: they read OwnKeys, too. The field is free text; Calico's clients
+// write when they were built.
+const OwnInfo = "contiv-agent"
+
+// OwnKeys begins keys that Calico does not know. Its clients would log an error for each, so they are not told them.
+const OwnKeys = "/contiv/"
+
+// Own tells whether a client is one of ours.
+func (h *ClientHello) Own() bool { return h.Info == OwnInfo }
+
 // ServerHello answers ClientHello.
 type ServerHello struct {
 	Version string

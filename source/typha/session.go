@@ -70,7 +70,7 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 	s.raw, s.enc = bufio.NewReaderSize(s.conn, 64<<10), wire.NewEncoder(s.conn)
 	s.dec = wire.NewDecoder(s.raw, messageLimit)
 	hello := wire.ClientHello{
-		Hostname: s.cfg.Hostname, Info: "contiv-agent", Version: s.cfg.Version, SyncerType: syncer,
+		Hostname: s.cfg.Hostname, Info: wire.OwnInfo, Version: s.cfg.Version, SyncerType: syncer,
 		SupportsDecoderRestart: !s.cfg.Plain, SupportsModernPolicyKeys: modern, ClientConnID: 1,
 	}
 	if !s.cfg.Plain {
