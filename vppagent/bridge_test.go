@@ -34,9 +34,7 @@ func TestVPPInterfaceMovesAtLayer2(t *testing.T) { movesAtLayer2(t, realVPP(t, 0
 // An interface is one thing at layer 2: what it was goes before it becomes something else, in one transaction.
 func movesAtLayer2(t *testing.T, caller vppagent.Caller) {
 	t.Helper()
-	agent := vppagent.New(vppagent.Config{Caller: caller})
-	loops := []proto.Message{loopback("a"), loopback("b"), loopback("bvi")}
-	for n, values := range [][]proto.Message{
+	reachesEach(t, caller, [][]proto.Message{
 		{bridge("one", "a", "bvi*"), bridge("two", "b")},
 		{bridge("one", "a"), bridge("two", "b", "bvi*")},
 		{bridge("one", "a", "b*"), &l2.XConnectPair{ReceiveInterface: "bvi", TransmitInterface: "b"}},
@@ -45,9 +43,17 @@ func movesAtLayer2(t *testing.T, caller vppagent.Caller) {
 		{bridge("one", "b", "a*"), &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", OutgoingInterface: "b", StaticConfig: true}},
 		{bridge("two", "b", "a")},
 		{},
-	} {
+	}, loopback("a"), loopback("b"), loopback("bvi"))
+}
+
+// reachesEach takes an agent through states, each in one transaction and with what they have in common. Each is reached, said
+// again nothing is written, nor by an agent that knows nothing.
+func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message, common ...proto.Message) {
+	t.Helper()
+	agent := vppagent.New(vppagent.Config{Caller: caller})
+	for n, values := range states {
 		want := keyed.Values{}
-		for _, m := range append(values, loops...) {
+		for _, m := range append(values, common...) {
 			want.Put(m)
 		}
 		for i := range 3 {

@@ -31,7 +31,6 @@ func TestVPPOverlayComesAndGoes(t *testing.T) { overlayComesAndGoes(t, realVPP(t
 // found again by an agent that knows nothing.
 func overlayComesAndGoes(t *testing.T, caller vppagent.Caller) {
 	t.Helper()
-	agent := vppagent.New(vppagent.Config{Caller: caller})
 	bvi := &interfaces.Interface{
 		Name: "vxlanBVI", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, PhysAddress: "12:2b:c0:a8:10:01", IpAddresses: []string{"192.168.30.1/24"},
 	}
@@ -41,7 +40,7 @@ func overlayComesAndGoes(t *testing.T, caller vppagent.Caller) {
 	group := &interfaces.VxlanLink{SrcAddress: "fd00::1", DstAddress: "ff02::5", Vni: 10, Multicast: "uplink"}
 	down := loopback("uplink")
 	down.Enabled = false
-	for n, values := range [][]proto.Message{
+	reachesEach(t, caller, [][]proto.Message{
 		{bvi, loopback("uplink"), vxlan("vxlan2", to("2")), vxlan("vxlan3", to("3")), bridge("vxlanBD", "vxlanBVI*", "vxlan2", "vxlan3")},
 		{bvi, loopback("uplink"), vxlan("vxlan2", to("4")), vxlan("vxlan3", to("3")), bridge("vxlanBD", "vxlanBVI*", "vxlan2", "vxlan3")},
 		{bvi, loopback("uplink"), vxlan("vxlan2", to("3")), vxlan("vxlan3", to("2")), bridge("vxlanBD", "vxlanBVI*", "vxlan2", "vxlan3")},
@@ -50,26 +49,7 @@ func overlayComesAndGoes(t *testing.T, caller vppagent.Caller) {
 		{down},
 		{loopback("uplink"), vlan("vlan5", "uplink", 5), vlan("vlan6", "uplink", 6)},
 		{},
-	} {
-		want := keyed.Values{}
-		for _, m := range values {
-			want.Put(m)
-		}
-		for i := range 3 {
-			if i == 2 {
-				agent = vppagent.New(vppagent.Config{Caller: caller})
-			}
-			c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: want})
-			for _, s := range c.Statuses {
-				if s.State != event.Configured && s.State != event.Removed {
-					t.Fatalf("step %d, round %d:\n%s", n, i, statuses(c))
-				}
-			}
-			if i > 0 && c.Writes > 0 {
-				t.Fatalf("step %d, round %d: %d writes", n, i, c.Writes)
-			}
-		}
-	}
+	})
 }
 
 // A sub-interface does not come up without its parent, which VPP says; once the parent is up, it does.

@@ -340,6 +340,21 @@ func TestRendererTroubleIsReported(t *testing.T) {
 	}
 }
 
+// applied puts a transaction, and whatever follows from that, into what VPP has.
+func applied(c *Controller, vpp map[string]proto.Message, txn *event.Txn) {
+	for txn != nil {
+		if txn.Resync == event.Full {
+			clear(vpp)
+		}
+		for key, msg := range txn.Values {
+			if vpp[key] = msg; msg == nil {
+				delete(vpp, key)
+			}
+		}
+		txn = c.Step(done(txn))
+	}
+}
+
 // TestPathIndependence: whatever the order, splitting and repetition of changes, the union of transactions is the same.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -347,19 +362,7 @@ func TestPathIndependence(t *testing.T) {
 		r := newRecorder()
 		c := connected(Config{Sources: []string{"test"}}, r)
 		vpp := map[string]proto.Message{}
-		apply := func(txn *event.Txn) {
-			for txn != nil {
-				if txn.Resync == event.Full {
-					clear(vpp)
-				}
-				for key, msg := range txn.Values {
-					if vpp[key] = msg; msg == nil {
-						delete(vpp, key)
-					}
-				}
-				txn = c.Step(done(txn))
-			}
-		}
+		apply := func(txn *event.Txn) { applied(c, vpp, txn) }
 		syncAt := rapid.IntRange(0, 20).Draw(t, "syncAt")
 		for i := range 20 {
 			if i == syncAt {

@@ -278,19 +278,7 @@ func TestMergeIsItsDefinition(t *testing.T) {
 		r := newRecorder()
 		c := New(Config{}, r.values, r)
 		vpp := map[string]proto.Message{}
-		apply := func(txn *event.Txn) {
-			for txn != nil {
-				if txn.Resync == event.Full {
-					clear(vpp)
-				}
-				for key, msg := range txn.Values {
-					if vpp[key] = msg; msg == nil {
-						delete(vpp, key)
-					}
-				}
-				txn = c.Step(done(txn))
-			}
-		}
+		apply := func(txn *event.Txn) { applied(c, vpp, txn) }
 		apply(c.Step(&event.VPPStatus{Connected: true}))
 		w := &world{internal: map[string]map[string]proto.Message{}, external: map[string]map[string]proto.Message{}}
 		said := map[proto.Message]string{}
