@@ -44,7 +44,7 @@ var fences = map[string][]string{
 	"k8s.io/client-go":       {"source/kube"},
 	"go.fd.io/govpp":         {"vpp", "vppagent/descriptor", "sim"},
 	"go.etcd.io/etcd":        {"plugins/extconfig/etcd"},
-	"google.golang.org/grpc": {"plugins/extconfig/grpc"},
+	"google.golang.org/grpc": {"plugins/extconfig/grpc", "plugins/extconfig/etcd"},
 	"go.etcd.io/bbolt":       {"plugins/extconfig"},
 }
 

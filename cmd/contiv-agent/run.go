@@ -29,6 +29,7 @@ type runFlags struct {
 	logFlags
 	typha      typhaFlags
 	grpc       grpcFlags
+	etcd       etcdFlags
 	source     string
 	manifests  []string
 	kubeconfig string
@@ -73,6 +74,10 @@ allow that address.
 With --grpc-listen or --grpc-socket other programs add configuration to the same VPP, by the API of Contiv (rpc.DataChangeService,
 rpc.DataResyncService). It is merged over what the agent wants itself, and never removed by it; what was acknowledged is kept in --grpc-db.
 
+With --etcd-endpoints they do so by an etcd: keys /vnf-agent/LABEL/config/… as ligato's vpp-agent has them, values JSON. Each change of
+etcd is one transaction, and what became of each key is written to /vnf-agent/LABEL/config-status/…, until the agent ends. A value that
+cannot be used is named there and by the status command, and changes nothing.
+
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
@@ -80,6 +85,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
   contiv-agent run --source typha --typha-addr 10.0.0.1:5473 --typha-ca ca.crt --typha-cert tls.crt --typha-key tls.key --typha-cn typha-server
   contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16
   contiv-agent run --in-cluster --grpc-socket /run/contiv-agent/grpc.sock --grpc-listen 0.0.0.0:9111 --grpc-cert tls.crt --grpc-key tls.key --grpc-ca ca.crt
+  contiv-agent run --in-cluster --etcd-endpoints https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key
   contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -88,6 +94,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	f.logFlags.add(cmd)
 	f.typha.add(cmd, "typha")
 	f.grpc.add(cmd)
+	f.etcd.add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
@@ -210,6 +217,11 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if f.once && len(cfg.External) > 0 {
 		return usage(errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
 	}
+	stored, err := f.etcd.source(cmd, cfg.NodeName, f.once, log)
+	if err != nil {
+		return err
+	}
+	cfg.External = append(cfg.External, stored...)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vppSocket

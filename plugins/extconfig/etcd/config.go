@@ -1,0 +1,142 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Name is the source's name.
+const Name = "etcd"
+
+// DefaultPrefix is what ligato's and Contiv's keys begin with.
+const DefaultPrefix = "/vnf-agent/"
+
+// MaxValue is how long a value may be, in bytes of JSON. An etcd that nobody told otherwise takes requests of 1.5 MiB.
+const MaxValue = 2 << 20
+
+// Config says where etcd is and what of it is this node's.
+type Config struct {
+	// Endpoints are the members of one cluster: host:port, or URLs with http or https. At least one.
+	Endpoints []string
+	Prefix    string // what all agents' keys begin with; "": DefaultPrefix
+	Label     string // of this node, behind the prefix; must not be empty, and has no slash
+	// TLS is for all endpoints that are not http; nil: those that are https are checked against the system's certificates.
+	TLS      *tls.Config
+	Username string // "": no authentication but by certificate
+	Password string
+	// StartWait is how long the agent's first sync waits for etcd; after that it goes on without, and what etcd has follows when it
+	// answers. 0: as long as it takes.
+	StartWait time.Duration
+	NoStatus  bool          // write nothing into etcd
+	StatusTTL time.Duration // how long statuses outlive the agent, at least 5 s; 0: 30 s
+	Logger    *slog.Logger  // nil: silent
+}
+
+// minTTL is the shortest lease that survives a busy moment: it is renewed after a third of it.
+const minTTL = 5 * time.Second
+
+// Validate names everything that is wrong.
+func (c *Config) Validate() error {
+	var errs []error
+	if len(c.Endpoints) == 0 {
+		errs = append(errs, errors.New("endpoints: there must be one at least"))
+	}
+	for _, e := range c.Endpoints {
+		if err := c.checkEndpoint(e); err != nil {
+			errs = append(errs, fmt.Errorf("endpoint %s: %w", e, err))
+		}
+	}
+	if c.Label == "" || strings.Contains(c.Label, "/") {
+		errs = append(errs, fmt.Errorf("label %q: must be one part of a path", c.Label))
+	}
+	if (c.Username == "") != (c.Password == "") {
+		errs = append(errs, errors.New("user and password need each other"))
+	}
+	if c.StartWait < 0 {
+		errs = append(errs, fmt.Errorf("wait %s for etcd: must not be negative", c.StartWait))
+	}
+	if c.StatusTTL != 0 && c.StatusTTL < minTTL {
+		errs = append(errs, fmt.Errorf("statuses outlive the agent by %s: must be %s at least", c.StatusTTL, minTTL))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	return nil
+}
+
+func (c *Config) checkEndpoint(e string) error {
+	host := e
+	if strings.Contains(e, "://") {
+		u, err := url.Parse(e)
+		switch {
+		case err != nil:
+			return err
+		case u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "":
+			return errors.New("must be host:port, http://host:port or https://host:port")
+		case u.Scheme == "http" && c.TLS != nil:
+			return errors.New("there are certificates, but http is plaintext")
+		}
+		host = u.Host
+	}
+	_, _, err := net.SplitHostPort(host)
+	return err
+}
+
+// secure tells that one of the endpoints is https.
+func (c *Config) secure() bool {
+	for _, e := range c.Endpoints {
+		if strings.HasPrefix(e, "https://") {
+			return true
+		}
+	}
+	return false
+}
+
+// root is what all keys of this node begin with: it ends with a slash.
+func (c *Config) root() string {
+	prefix := c.Prefix
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return strings.TrimRight(prefix, "/") + "/" + c.Label + "/"
+}
+
+// LoadTLS is the client's side of TLS from PEM files: who signs the servers' certificates ("": the system's), the client's own
+// certificate and key (both "": none), and the name the servers' have to have ("": that of the endpoint). Certificate and key are
+// read again for each connection: they may be renewed.
+func LoadTLS(ca, cert, key, serverName string) (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("certificates of servers: %w", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("certificates of servers: %s: no certificate in it", ca)
+		}
+	}
+	if cert == "" && key == "" {
+		return cfg, nil
+	}
+	load := func() (*tls.Certificate, error) {
+		own, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("certificate: %w", err)
+		}
+		return &own, nil
+	}
+	if _, err := load(); err != nil {
+		return nil, err
+	}
+	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	return cfg, nil
+}

@@ -1,0 +1,119 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// maxQueued is how many events wait for a busy loop one by one; further changes are put together, so that what waits is bounded by
+// the number of keys.
+const maxQueued = 64
+
+// queue is between etcd, which does not wait, and the loop, which may be busy.
+type queue struct {
+	mu      sync.Mutex
+	events  []event.Event
+	wake    chan struct{} // has room for one
+	told    bool          // what etcd has was told once
+	without bool          // the loop was told to go on before that
+	err     error         // why it was not told yet
+}
+
+func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
+
+// change adds what etcd has: all of it the first time.
+func (q *queue) change(ev *event.External) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told = true
+	if n := len(q.events); n >= maxQueued {
+		if last, ok := q.events[n-1].(*event.External); ok {
+			merged := *last
+			merged.Values = maps.Clone(last.Values)
+			maps.Copy(merged.Values, ev.Values)
+			if q.events[n-1] = &merged; ev.Resync {
+				q.events[n-1] = ev
+			}
+			return
+		}
+	}
+	q.add(ev)
+}
+
+// status adds how far the source is.
+func (q *queue) status(ev *event.SyncStatus) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err = ev.Err; q.without && !q.told {
+		ev = q.goingOn(ev.Source)
+	}
+	if n := len(q.events); n > 0 {
+		if _, ok := q.events[n-1].(*event.SyncStatus); ok {
+			q.events[n-1] = ev
+			return
+		}
+	}
+	q.add(ev)
+}
+
+// goOn tells the loop to start without what etcd has, unless it was told that already.
+func (q *queue) goOn(source string, why error) (note string, first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.told {
+		return "", false
+	}
+	if q.without = true; q.err == nil {
+		q.err = why
+	}
+	ev := q.goingOn(source)
+	q.add(ev)
+	return ev.Note, true
+}
+
+func (q *queue) goingOn(source string) *event.SyncStatus {
+	return &event.SyncStatus{Source: source, Status: event.InSync, Note: fmt.Sprintf("the agent goes on without what is in etcd: %v", q.err)}
+}
+
+func (q *queue) add(ev event.Event) {
+	q.events = append(q.events, ev)
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run hands events on until ctx ends; before each, it calls due with it.
+func (q *queue) run(ctx context.Context, due func(*event.External), emit func(event.Event)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-q.wake:
+		}
+		for ev := q.next(); ev != nil; ev = q.next() {
+			if ext, ok := ev.(*event.External); ok {
+				due(ext)
+			}
+			emit(ev)
+		}
+	}
+}
+
+func (q *queue) next() event.Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.events) == 0 {
+		return nil
+	}
+	ev := q.events[0]
+	q.events[0] = nil
+	if q.events = q.events[1:]; len(q.events) == 0 {
+		q.events = nil
+	}
+	return ev
+}
