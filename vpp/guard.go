@@ -7,7 +7,6 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/abf"
-	"go.fd.io/govpp/binapi/cnat"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/nat44_ed"
@@ -21,6 +20,8 @@ type GuardError struct {
 	Message, Rule, Why string
 	// Stateful tells that the verdict depends on what VPP has: the same message may pass later. If false it never will.
 	Stateful bool
+	// Absent tells that there is nothing the message could remove.
+	Absent bool
 
 	outstanding bool // may be let out when what is on its way has been answered
 }
@@ -28,6 +29,9 @@ type GuardError struct {
 func (e *GuardError) Error() string {
 	return fmt.Sprintf("%s refused by guard rule %s: %s", e.Message, e.Rule, e.Why)
 }
+
+// absent is what rules say of a removal of what is not there.
+const absent = "there is none"
 
 // Rule is one thing a message may not do to VPP.
 type Rule struct {
@@ -69,6 +73,7 @@ type Guard struct {
 	// forwarding is what is known of ABF, redirects where punted packets go.
 	forwarding forwarding
 	redirects  redirects
+	cnat       cnatShadow
 	view       mappingView // of the message being checked
 }
 
@@ -77,7 +82,7 @@ func NewGuard() *Guard { return &Guard{} }
 
 // Rules are all rules, in the order they are applied.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), cnatRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may be to another VPP.
@@ -87,7 +92,7 @@ func (g *Guard) Reset() {
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
 	g.routes, g.workers, g.byteIPv6 = routes{}, 0, false
-	g.forwarding, g.redirects = forwarding{}, redirects{}
+	g.forwarding, g.redirects, g.cnat = forwarding{}, redirects{}, cnatShadow{}
 }
 
 // Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
@@ -107,7 +112,7 @@ func (g *Guard) Check(msg api.Message) error {
 	g.view = g.look(msg)
 	for i := range rules {
 		if why := rules[i].judge(g, msg); why != "" {
-			return &GuardError{Message: name, Rule: rules[i].Name, Why: why, Stateful: rules[i].Stateful}
+			return &GuardError{Message: name, Rule: rules[i].Name, Why: why, Stateful: rules[i].Stateful, Absent: why == absent}
 		}
 	}
 	for i := range rules {
@@ -130,6 +135,7 @@ func (g *Guard) index() {
 
 // send applies a write that is on its way to the shadow.
 func (g *Guard) send(msg api.Message) {
+	g.cnat.sent(msg)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
@@ -154,6 +160,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ok := reply.Err == nil
+	g.cnat.answered(msg, reply)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.settle(uint32(m.SwIfIndex), ok)
@@ -211,6 +218,7 @@ func (g *Guard) Event(msg api.Message) {
 	defer g.mu.Unlock()
 	g.roles.set(uint32(m.SwIfIndex), 0)
 	g.outputs.set(uint32(m.SwIfIndex), 0)
+	g.cnat.gone(m)
 }
 
 // empty: NAT has nothing now.
@@ -250,23 +258,6 @@ func otherRules() []Rule {
 			Harm: "'set nat44 session limit' makes a new flow hash: static mappings are still dumped and match nothing; " +
 				"'nat44 plugin disable' deletes everything",
 			judge: func(g *Guard, msg api.Message) string { return judgeCLI(g, msg.(*vlib.CliInband).Cmd) },
-		}, {
-			Name:     "cnat-no-paths",
-			Messages: []string{"cnat_translation_update"},
-			Source:   "cnat_translation.c cnat_translation_update (vec_validate of n_paths-1), VPP 24.06",
-			Harm:     "VPP aborts",
-			judge: func(_ *Guard, msg api.Message) string {
-				if len(msg.(*cnat.CnatTranslationUpdate).Translation.Paths) == 0 {
-					return "no paths: delete the translation instead"
-				}
-				return ""
-			},
-		}, {
-			Name:     "cnat-purge",
-			Messages: []string{"cnat_session_purge"},
-			Source:   "cnat_session.c cnat_session_purge, VPP 24.06",
-			Harm:     "deletes all translations beside all sessions",
-			judge:    func(*Guard, api.Message) string { return "would delete all translations" },
 		}, {
 			Name:     "interface-tag",
 			Messages: []string{"sw_interface_tag_add_del"},

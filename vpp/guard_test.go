@@ -12,7 +12,6 @@ import (
 	"go.fd.io/govpp/binapi/abf"
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
-	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -255,9 +254,6 @@ var guardCases = []guardCase{
 	{"cli-nat", "abbreviated, second line", nil, &vlib.CliInband{Cmd: "show version\n  set  nat44 sess lim 1000"}},
 	{"cli-nat", "disable", nil, &vlib.CliInband{Cmd: "nat44 plugin disable"}},
 	{"", "show", nil, &vlib.CliInband{Cmd: "show nat44 sessions"}},
-	{"cnat-no-paths", "", nil, &cnat.CnatTranslationUpdate{}},
-	{"", "a path", nil, &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{Paths: make([]cnat.CnatEndpointTuple, 1)}}},
-	{"cnat-purge", "", nil, &cnat.CnatSessionPurge{}},
 	{"interface-tag", "", nil, &interfaces.SwInterfaceTagAddDel{IsAdd: true, Tag: tooLongTag}},
 	{"", "longest interface tag", nil, &interfaces.SwInterfaceTagAddDel{IsAdd: true, Tag: longestTag}},
 
@@ -365,8 +361,10 @@ func abfAt(add bool, at interfaceIndex, v6 bool) api.Message {
 	return &abf.AbfItfAttachAddDel{IsAdd: add, Attach: abf.AbfItfAttach{PolicyID: 9, SwIfIndex: at, IsIPv6: v6}}
 }
 
+func allCases() []guardCase { return slices.Concat(guardCases, cnatCases) }
+
 func TestGuard(t *testing.T) {
-	for _, c := range guardCases {
+	for _, c := range allCases() {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			for _, acked := range []bool{true, false} { // history answered, or still on its way
 				g := NewGuard()
@@ -436,7 +434,7 @@ func check(t *testing.T, g *Guard, c guardCase) {
 // TestEveryRuleHasACase is the matrix: no rule without a refusal seen, none half documented.
 func TestEveryRuleHasACase(t *testing.T) {
 	cases := map[string]bool{}
-	for _, c := range guardCases {
+	for _, c := range allCases() {
 		cases[c.rule] = true
 	}
 	seen := map[string]bool{}
@@ -464,7 +462,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 
 // TestStatefulVerdicts: who is refused must know whether to try again.
 func TestStatefulVerdicts(t *testing.T) {
-	for _, c := range guardCases {
+	for _, c := range allCases() {
 		if c.rule == "" {
 			continue
 		}

@@ -1,0 +1,280 @@
+package vpp
+
+import (
+	"fmt"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	featureapi "go.fd.io/govpp/binapi/feature"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	cnat26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+)
+
+const protoSCTP = 132
+
+// cnatShadow is what this connection has learnt of VPP's cnat. Of what it does not know it judges nothing: VPP shows little.
+type cnatShadow struct {
+	newer   bool // its API is 1.0.0 (VPP 26.06)
+	policy  bool // it was said which packets get another source
+	address bool // and there is one to get
+	made    map[cnatKey]cnatMade
+	ids     map[uint32]cnatKey
+	nodes   map[cnatPlace]bool
+}
+
+// cnatAddress is an address, or an interface with a family.
+type cnatAddress struct {
+	addr ip_types.Address
+	swIf interface_types.InterfaceIndex
+}
+
+// cnatKey is what VPP tells translations apart by.
+type cnatKey struct {
+	cnatAddress
+	port  uint16
+	proto ip_types.IPProto
+}
+
+// cnatMade is what VPP took from the message that made a translation; of one that was dumped real and hash are not known.
+type cnatMade struct {
+	lb    cnat.CnatLbType
+	hash  ip.IPFlowHashConfigV2
+	real  bool
+	shown bool // by a dump
+	acked bool
+}
+
+// cnatPlace is a feature node on an interface.
+type cnatPlace struct {
+	swIf interface_types.InterfaceIndex
+	node string
+}
+
+func cnatAddressOf(e cnat.CnatEndpoint) cnatAddress {
+	if e.SwIfIndex == noInterface {
+		return cnatAddress{e.Addr, noInterface}
+	}
+	return cnatAddress{ip_types.Address{Af: e.IfAf}, e.SwIfIndex}
+}
+
+func cnatOf(t *cnat.CnatTranslation) (cnatKey, cnatMade) {
+	return cnatKey{cnatAddressOf(t.Vip), t.Vip.Port, t.IPProto}, cnatMade{lb: t.LbType, hash: t.FlowHashConfig, real: t.IsRealIP != 0}
+}
+
+// sent takes in a write that is on its way. VPP refuses hardly any; if it does, see answered.
+func (s *cnatShadow) sent(msg api.Message) {
+	switch m := msg.(type) {
+	case *cnat.CnatTranslationUpdate:
+		key, made := cnatOf(&m.Translation)
+		if _, known := s.made[key]; !known { // else what is fixed stays as it was
+			s.make(key, made)
+		}
+	case *cnat.CnatSetSnatPolicy, *cnat26.CnatSetSnatPolicy:
+		s.policy = true
+	case *cnat.CnatSetSnatAddresses:
+		s.address = m.SnatIP4 != ip_types.IP4Address{} || m.SnatIP6 != ip_types.IP6Address{} || m.SwIfIndex != noInterface
+	case *featureapi.FeatureEnableDisable:
+		if s.nodes == nil {
+			s.nodes = map[cnatPlace]bool{}
+		}
+		s.nodes[cnatPlace{m.SwIfIndex, m.FeatureName}] = m.Enable
+	}
+}
+
+// answered takes in the answer to a message that was let out.
+func (s *cnatShadow) answered(msg api.Message, reply Reply) {
+	ok := reply.Err == nil
+	switch m := msg.(type) {
+	case *cnat26.CnatSnatAddressesDump:
+		s.newer = ok
+	case *cnat.CnatTranslationUpdate:
+		key, made := cnatOf(&m.Translation)
+		if !ok && !s.made[key].acked {
+			delete(s.made, key)
+		} else if ok {
+			s.named(key, made, reply)
+		}
+	case *cnat.CnatTranslationDel:
+		if ok {
+			delete(s.made, s.ids[m.ID])
+			delete(s.ids, m.ID)
+		}
+	case *cnat.CnatTranslationDump:
+		if ok {
+			s.dumped(reply.Details)
+		}
+	case *cnat.CnatGetSnatAddresses:
+		if r, is := reply.Msg.(*cnat.CnatGetSnatAddressesReply); ok && is {
+			s.address = r.SnatIP4 != ip_types.IP4Address{} || r.SnatIP6 != ip_types.IP6Address{}
+		}
+	case *featureapi.FeatureEnableDisable:
+		if !ok {
+			delete(s.nodes, cnatPlace{m.SwIfIndex, m.FeatureName})
+		}
+	}
+}
+
+// named remembers VPP's name for a translation, as deletions use it.
+func (s *cnatShadow) named(key cnatKey, made cnatMade, reply Reply) {
+	if was, known := s.made[key]; known {
+		made = was
+	}
+	made.acked = true
+	s.make(key, made)
+	if r, is := reply.Msg.(*cnat.CnatTranslationUpdateReply); is {
+		s.ids[r.ID] = key
+	}
+}
+
+func (s *cnatShadow) make(key cnatKey, made cnatMade) {
+	if s.made == nil {
+		s.made, s.ids = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}
+	}
+	s.made[key] = made
+}
+
+func (s *cnatShadow) dumped(details []api.Message) {
+	old := s.made
+	s.made, s.ids = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}
+	for _, d := range details {
+		m, ok := d.(*cnat.CnatTranslationDetails)
+		if !ok {
+			continue
+		}
+		key, made := cnatOf(&m.Translation)
+		if was, known := old[key]; known && was.lb == made.lb {
+			made = was
+		} else {
+			made.shown, made.acked = true, true
+		}
+		s.make(key, made)
+		s.ids[m.Translation.ID] = key
+	}
+}
+
+// gone forgets the features of an interface that is deleted.
+func (s *cnatShadow) gone(m *interfaces.SwInterfaceEvent) {
+	for p := range s.nodes {
+		if p.swIf == m.SwIfIndex {
+			delete(s.nodes, p)
+		}
+	}
+}
+
+func cnatRules() []Rule {
+	update := func(name, source, harm string, stateful bool, judge func(g *Guard, t *cnat.CnatTranslation) string) Rule {
+		return Rule{
+			Name: name, Messages: []string{"cnat_translation_update"}, Source: source, Harm: harm, Stateful: stateful,
+			judge: func(g *Guard, msg api.Message) string {
+				return judge(g, &msg.(*cnat.CnatTranslationUpdate).Translation)
+			},
+		}
+	}
+	return []Rule{
+		update("cnat-no-paths", "cnat_translation.c cnat_translation_update (vec_validate of n_paths-1), VPP 24.06", "VPP aborts", false,
+			func(_ *Guard, t *cnat.CnatTranslation) string {
+				if len(t.Paths) == 0 {
+					return "no paths: delete the translation instead"
+				}
+				return ""
+			}),
+		update("cnat-local0", "cnat_api.c cnat_endpoint_decode, VPP 24.06",
+			"an endpoint of interface 0 is local0's address, which it never has: the path is never used, or the source is lost", false, judgeLocal0),
+		update("cnat-sctp6", "cnat_node.h cnat_session_make_key (no SCTP in IPv6), VPP 24.06", "accepted, and matches no packet", false,
+			func(_ *Guard, t *cnat.CnatTranslation) string {
+				if t.IPProto == protoSCTP && (t.Vip.SwIfIndex == noInterface && t.Vip.Addr.Af == ip_types.ADDRESS_IP6 || t.Vip.SwIfIndex != noInterface && t.Vip.IfAf == ip_types.ADDRESS_IP6) {
+					return "SCTP in IPv6"
+				}
+				return ""
+			}),
+		update("cnat-real", "cnat_client.c cnat_client_add, VPP 24.06",
+			"is_real_ip of all but the first translation of an address is ignored: other ports are dropped, or reach what they should not", true, judgeReal),
+		update("cnat-fixed", "cnat_translation.c cnat_translation_update, VPP 24.06",
+			"lb_type and flow_hash_config of a translation that exists are ignored without a word", true, judgeFixed),
+		{
+			Name: "cnat-purge", Messages: []string{"cnat_session_purge"},
+			Source: "cnat_session.c cnat_session_purge, VPP 24.06", Harm: "deletes all translations beside all sessions",
+			judge: func(*Guard, api.Message) string { return "would delete all translations" },
+		},
+		{
+			Name: "cnat-address-first", Messages: []string{"cnat_set_snat_addresses"}, Stateful: true,
+			Source: "cnat_snat_policy.c cnat_snat_init, VPP 24.06",
+			Harm:   "VPP begins with the policy NONE, which is all: every flow that goes out gets another source, of pods among themselves, too",
+			judge:  judgeAddressFirst,
+		},
+		{
+			Name: "cnat-policy-first", Stateful: true,
+			Messages: []string{"cnat_set_snat_policy", "cnat_snat_policy_add_del_exclude_pfx"},
+			Source:   "cnat_snat_policy.c cnat_set_snat_policy (no default entry), VPP 26.06; VPP 24.06 has one",
+			Harm:     "VPP has no policy before it has an address, and dies of being told of one",
+			judge: func(g *Guard, _ api.Message) string {
+				if g.cnat.newer && !g.cnat.address {
+					return "there is no address for sources yet: set one, or ask for it"
+				}
+				return ""
+			},
+		},
+		{
+			Name: "cnat-feature-twice", Messages: []string{"feature_enable_disable"}, Stateful: true,
+			Source: "feature.c vnet_feature_enable_disable_with_index, VPP 24.06",
+			Harm:   "a node is on the arc as often as it was enabled: packets are translated twice, and disabling it once leaves it there",
+			judge:  judgeFeatureTwice,
+		},
+	}
+}
+
+func judgeLocal0(_ *Guard, t *cnat.CnatTranslation) string {
+	if t.Vip.SwIfIndex == 0 {
+		return "the frontend is of interface 0"
+	}
+	for i, p := range t.Paths {
+		if p.DstEp.SwIfIndex == 0 || p.SrcEp.SwIfIndex == 0 {
+			return fmt.Sprintf("path %d is of interface 0", i)
+		}
+	}
+	return ""
+}
+
+func judgeReal(g *Guard, t *cnat.CnatTranslation) string {
+	key, made := cnatOf(t)
+	for k, m := range g.cnat.made {
+		if k.cnatAddress == key.cnatAddress && !m.shown && m.real != made.real {
+			return fmt.Sprintf("another translation of the address was made with is_real_ip %t: delete all of them first", m.real)
+		}
+	}
+	return ""
+}
+
+func judgeFixed(g *Guard, t *cnat.CnatTranslation) string {
+	key, made := cnatOf(t)
+	was, known := g.cnat.made[key]
+	switch {
+	case !known:
+	case was.lb != made.lb:
+		return "the translation exists with another lb_type: delete it first"
+	case !was.shown && was.hash != made.hash:
+		return "the translation exists with another flow_hash_config: delete it first"
+	}
+	return ""
+}
+
+func judgeAddressFirst(g *Guard, msg api.Message) string {
+	m := msg.(*cnat.CnatSetSnatAddresses)
+	if m.SnatIP4 == (ip_types.IP4Address{}) && m.SnatIP6 == (ip_types.IP6Address{}) && m.SwIfIndex == noInterface || g.cnat.policy || g.cnat.newer {
+		return ""
+	}
+	return "which packets get another source was not said: cnat_set_snat_policy first"
+}
+
+func judgeFeatureTwice(g *Guard, msg api.Message) string {
+	m := msg.(*featureapi.FeatureEnableDisable)
+	if m.Enable && strings.HasPrefix(m.FeatureName, "cnat-") && g.cnat.nodes[cnatPlace{m.SwIfIndex, m.FeatureName}] {
+		return m.FeatureName + " is on already"
+	}
+	return ""
+}

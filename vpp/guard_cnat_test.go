@@ -1,0 +1,131 @@
+package vpp
+
+import (
+	"testing"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/cnat"
+	featureapi "go.fd.io/govpp/binapi/feature"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	cnat26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+)
+
+// translationOf leads TCP port 80 of fd00:96::1 to one endpoint.
+func translationOf(change func(*cnat.CnatTranslation)) api.Message {
+	endpoint := func(text string, port uint16) cnat.CnatEndpoint {
+		return cnat.CnatEndpoint{Addr: prefix(text + "/128").Address, SwIfIndex: noInterface, IfAf: ip_types.ADDRESS_IP6, Port: port}
+	}
+	t := cnat.CnatTranslation{Vip: endpoint("fd00:96::1", 80), IPProto: protoTCP, IsRealIP: 1}
+	t.Paths = []cnat.CnatEndpointTuple{{DstEp: endpoint("fd00:1::2", 8080), SrcEp: cnat.CnatEndpoint{SwIfIndex: noInterface}}}
+	change(&t)
+	return &cnat.CnatTranslationUpdate{Translation: t}
+}
+
+func snatAddress(last byte) api.Message {
+	m := &cnat.CnatSetSnatAddresses{SwIfIndex: noInterface}
+	m.SnatIP6[15] = last
+	return m
+}
+
+func cnatFeature(on bool, at interfaceIndex, name string) api.Message {
+	return &featureapi.FeatureEnableDisable{SwIfIndex: at, Enable: on, ArcName: "ip6-unicast", FeatureName: name}
+}
+
+var (
+	plainTranslation = translationOf(func(*cnat.CnatTranslation) {})
+	newerCnat        = step{&cnat26.CnatSnatAddressesDump{}, true}
+)
+
+var cnatCases = []guardCase{
+	{"", "translation", nil, plainTranslation},
+	{"", "the same again", []step{made(plainTranslation)}, plainTranslation},
+	{"cnat-no-paths", "", nil, translationOf(func(t *cnat.CnatTranslation) { t.Paths = nil })},
+	{"cnat-local0", "frontend", nil, translationOf(func(t *cnat.CnatTranslation) { t.Vip.SwIfIndex = 0 })},
+	{"cnat-local0", "destination", nil, translationOf(func(t *cnat.CnatTranslation) { t.Paths[0].DstEp.SwIfIndex = 0 })},
+	{"cnat-local0", "source", nil, translationOf(func(t *cnat.CnatTranslation) { t.Paths[0].SrcEp.SwIfIndex = 0 })},
+	{"", "address of an interface", nil, translationOf(func(t *cnat.CnatTranslation) { t.Vip.SwIfIndex = 3 })},
+	{"cnat-sctp6", "", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto = protoSCTP })},
+	{"cnat-sctp6", "of an interface", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto, t.Vip.SwIfIndex = protoSCTP, 3 })},
+	{"", "SCTP in IPv4", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto, t.Vip.Addr = protoSCTP, prefix("10.96.0.1/32").Address })},
+	{"cnat-real", "another port", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP, t.Vip.Port = 0, 81 })},
+	{"cnat-real", "the same", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"", "another address", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP, t.Vip.Addr = 0, prefix("fd00:96::2/128").Address })},
+	{"", "VPP refused the first", []step{{plainTranslation, false}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"cnat-real", "VPP refused the last", []step{made(plainTranslation), {plainTranslation, false}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"", "all are gone", []step{made(plainTranslation), {&cnat.CnatTranslationDump{}, true}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"cnat-fixed", "load balancing", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.LbType = cnat.CNAT_LB_TYPE_MAGLEV })},
+	{"cnat-fixed", "flow hash", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.FlowHashConfig = 1 })},
+	{"", "other paths", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.Paths = append(t.Paths, t.Paths...) })},
+	{"cnat-purge", "", nil, &cnat.CnatSessionPurge{}},
+	{"cnat-address-first", "", nil, snatAddress(1)},
+	{"", "none", nil, snatAddress(0)},
+	{"", "policy first", []step{made(&cnat.CnatSetSnatPolicy{Policy: cnat.CNAT_POLICY_K8S})}, snatAddress(1)},
+	{"", "VPP 26.06 wants it first", []step{newerCnat}, snatAddress(1)},
+	{"cnat-policy-first", "", []step{newerCnat}, &cnat26.CnatSetSnatPolicy{}},
+	{"cnat-policy-first", "prefix", []step{newerCnat}, &cnat.CnatSnatPolicyAddDelExcludePfx{}},
+	{"cnat-policy-first", "the address went", []step{newerCnat, made(snatAddress(1)), made(snatAddress(0))}, &cnat26.CnatSetSnatPolicy{}},
+	{"", "address first", []step{newerCnat, made(snatAddress(1))}, &cnat26.CnatSetSnatPolicy{}},
+	{"", "prefix before the address", nil, &cnat.CnatSnatPolicyAddDelExcludePfx{}},
+	{"cnat-feature-twice", "", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 3, "cnat-input-ip6")},
+	{"", "another node", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 3, "cnat-output-ip6")},
+	{"", "another interface", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 4, "cnat-input-ip6")},
+	{"", "it went", []step{made(cnatFeature(true, 3, "cnat-input-ip6")), made(cnatFeature(false, 3, "cnat-input-ip6"))}, cnatFeature(true, 3, "cnat-input-ip6")},
+	{"", "VPP refused it", []step{{cnatFeature(true, 3, "cnat-input-ip6"), false}}, cnatFeature(true, 3, "cnat-input-ip6")},
+	{"", "not of cnat", []step{made(cnatFeature(true, 3, "gso-ip6"))}, cnatFeature(true, 3, "gso-ip6")},
+}
+
+// VPP tells by name which translation a deletion is of, and a dump shows is_real_ip of none: what was made here is remembered.
+func TestGuardKnowsTranslations(t *testing.T) {
+	g := NewGuard()
+	update := plainTranslation.(*cnat.CnatTranslationUpdate)
+	let := func(what string, msg api.Message, reply Reply) {
+		t.Helper()
+		if err := g.Check(msg); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		g.Observe(msg, reply)
+	}
+	exclusive := translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP, t.Vip.Port = 0, 81 })
+	maglev := translationOf(func(t *cnat.CnatTranslation) { t.LbType = cnat.CNAT_LB_TYPE_MAGLEV })
+	details := &cnat.CnatTranslationDetails{Translation: update.Translation}
+	details.Translation.ID, details.Translation.IsRealIP = 7, 0
+	dumped := Reply{Details: []api.Message{details}}
+
+	let("dump", &cnat.CnatTranslationDump{}, dumped)
+	let("real or not is not known", exclusive, Reply{Msg: &cnat.CnatTranslationUpdateReply{ID: 8}})
+	let("delete", &cnat.CnatTranslationDel{ID: 8}, Reply{})
+	if g.Check(maglev) == nil {
+		t.Error("a dump shows how paths are chosen")
+	}
+	let("delete", &cnat.CnatTranslationDel{ID: 7}, Reply{})
+	let("make", update, Reply{Msg: &cnat.CnatTranslationUpdateReply{ID: 7}})
+	let("dump", &cnat.CnatTranslationDump{}, dumped)
+	if g.Check(exclusive) == nil {
+		t.Error("the dump made it forget what was made")
+	}
+	let("delete another", &cnat.CnatTranslationDel{ID: 9}, Reply{})
+	if g.Check(exclusive) == nil {
+		t.Error("another one was deleted")
+	}
+	g.Reset()
+	let("another VPP", exclusive, Reply{})
+}
+
+// A feature goes with its interface, whose index the next one gets.
+func TestGuardForgetsFeaturesOfAnInterfaceThatWent(t *testing.T) {
+	g := NewGuard()
+	on := cnatFeature(true, 3, "cnat-input-ip6")
+	if err := g.Check(on); err != nil {
+		t.Fatal(err)
+	}
+	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 4, Deleted: true})
+	if g.Check(on) == nil {
+		t.Error("another interface went")
+	}
+	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 3, Deleted: true})
+	if err := g.Check(on); err != nil {
+		t.Error(err)
+	}
+}
