@@ -12,15 +12,13 @@ type Term struct {
 }
 
 // Anchors are lists of terms; of each list, whatever s matches has at least one term. So an index that files s under all
-// terms of one list, whichever has the fewest candidates in this cluster, finds s by the Terms of each label in a set. No list: s may match what has no labels at all. One list without terms: s matches nothing.
+// terms of one list, whichever has the fewest candidates in this cluster, finds s by the two terms of each label: its key with
+// its value, and its key with any. No list: s may match what has no labels at all. One list without terms: s matches nothing.
 // The lists are shared: do not change them.
 func (s *Selector) Anchors() [][]Term { return s.anchors }
 
 // Never is true if s is known to match nothing, such as "!all()" or "a == 'x' && a == 'y'".
 func (s *Selector) Never() bool { return len(s.anchors) == 1 && len(s.anchors[0]) == 0 }
-
-// Terms are the two terms a label has: its key with its value, and its key with any.
-func (l Label) Terms() [2]Term { return [2]Term{{Key: l.Key, Value: l.Value}, {Key: l.Key}} }
 
 const (
 	// maxAnchors bounds the lists over several keys that are kept, and so the work of distributing || over &&.

@@ -23,13 +23,13 @@ func manyValues() string {
 	return text + "'web'}"
 }
 
-// benchmarkedPod has the labels of a pod and those of its namespace.
-func benchmarkedPod() (own, inherited Map) {
-	own = Map{
+// benchmarkedLabels are those of a pod and of its namespace.
+func benchmarkedLabels() Map {
+	return Map{
 		"app": "web", "tier": "front", "env": "prod", "release": "r1", "pod-template-hash": "6d5f7c", "version": "v2",
 		"projectcalico.org/namespace": "prod", "projectcalico.org/orchestrator": "k8s", "projectcalico.org/serviceaccount": "default",
+		"pcns.kubernetes.io/metadata.name": "prod", "pcns.team": "blue", "pcns.projectcalico.org/name": "prod",
 	}
-	return own, Map{"pcns.kubernetes.io/metadata.name": "prod", "pcns.team": "blue", "pcns.projectcalico.org/name": "prod"}
 }
 
 func BenchmarkParse(b *testing.B) {
@@ -43,18 +43,9 @@ func BenchmarkParse(b *testing.B) {
 	}
 }
 
-func BenchmarkMatchSet(b *testing.B) {
-	own, inherited := benchmarkedPod()
-	benchmarkMatch(b, NewSet(own, NewSet(inherited)))
-}
+func BenchmarkMatchSymbols(b *testing.B) { benchmarkMatch(b, interned(benchmarkedLabels())) }
 
-func BenchmarkMatchMap(b *testing.B) {
-	own, inherited := benchmarkedPod()
-	for k, v := range inherited {
-		own[k] = v
-	}
-	benchmarkMatch(b, own)
-}
+func BenchmarkMatchMap(b *testing.B) { benchmarkMatch(b, benchmarkedLabels()) }
 
 func benchmarkMatch(b *testing.B, labels Labels) {
 	for _, c := range benchmarked {
@@ -65,14 +56,5 @@ func benchmarkMatch(b *testing.B, labels Labels) {
 				s.Matches(labels)
 			}
 		})
-	}
-}
-
-func BenchmarkNewSet(b *testing.B) {
-	own, inherited := benchmarkedPod()
-	parent := NewSet(inherited)
-	b.ReportAllocs()
-	for b.Loop() {
-		NewSet(own, parent)
 	}
 }

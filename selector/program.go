@@ -29,7 +29,6 @@ type test struct {
 	set     uint32 // opIn: which of the program's
 	yes, no target
 	op      op
-	bit     uint8 // of the key
 }
 
 // symbolSet is the values of an opIn test: a list, or a map if they are more than scanAtMost.
@@ -87,7 +86,7 @@ func (p *compiler) add(n *node, yes, no target) target {
 }
 
 func (p *compiler) test(n *node, op op, yes, no target) target {
-	t := test{op: op, key: p.known.of(n.key), bit: keyBit(n.key), yes: yes, no: no}
+	t := test{op: op, key: p.known.of(n.key), yes: yes, no: no}
 	switch op {
 	case opHas:
 	case opIn:
@@ -118,17 +117,15 @@ func newSymbolSet(values []string) symbolSet {
 	return symbolSet{list: list}
 }
 
-// Matches tells whether s selects what is labelled so. A *Set is fastest, other Symbols come next; nil is no labels.
+// Matches tells whether s selects what is labelled so. Symbols are faster than other Labels; nil is no labels.
 func (s *Selector) Matches(labels Labels) bool {
-	switch l := labels.(type) {
-	case *Set:
-		return run(&s.program, l)
-	case nil:
-		return run(&s.program, (*Set)(nil))
-	case Symbols:
-		return run(&s.program, finderOf{l})
-	}
 	p := &s.program
+	switch l := labels.(type) {
+	case nil:
+		labels = Map(nil)
+	case Symbols:
+		return p.matches(l)
+	}
 	at := p.start
 	for at >= firstTest {
 		t := &p.tests[at-firstTest]
@@ -140,16 +137,8 @@ func (s *Selector) Matches(labels Labels) bool {
 	return at == matched
 }
 
-type finder interface {
-	find(key Symbol, bit uint8) (value Symbol, ok bool)
-}
-
-// finderOf is Symbols without bits.
-type finderOf struct{ Symbols }
-
-func (f finderOf) find(key Symbol, _ uint8) (Symbol, bool) { return f.Lookup(key) }
-
-func run[F finder](p *program, labels F) bool {
+// matches is Matches for labels that know their symbols.
+func (p *program) matches(labels Symbols) bool {
 	var key, value Symbol // of the last test: tests of one key tend to follow each other
 	var ok bool
 	at := p.start
@@ -157,7 +146,7 @@ func run[F finder](p *program, labels F) bool {
 		t := &p.tests[at-firstTest]
 		if t.key != key {
 			key = t.key
-			value, ok = labels.find(key, t.bit)
+			value, ok = labels.Lookup(key)
 		}
 		at = t.no
 		if ok && p.passes(t, value) {

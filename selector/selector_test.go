@@ -2,11 +2,8 @@ package selector
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func mustParse(t testing.TB, text string) *Selector {
@@ -231,14 +228,11 @@ func TestMatches(t *testing.T) {
 func check(t *testing.T, s *Selector, labels Map, want bool) {
 	t.Helper()
 	forms := map[string]Labels{
-		"map":       labels,
-		"set":       NewSet(labels),
-		"inherited": NewSet(nil, nil, NewSet(labels)),
-		"symbols":   symbolsOnly{NewSet(labels)},
+		"map":     labels,
+		"symbols": interned(labels),
 	}
 	if len(labels) == 0 {
 		forms["nil"] = nil
-		forms["nil set"] = (*Set)(nil)
 	}
 	for form, l := range forms {
 		if got := s.Matches(l); got != want {
@@ -247,61 +241,37 @@ func check(t *testing.T, s *Selector, labels Map, want bool) {
 	}
 }
 
-// symbolsOnly is Symbols of another type than *Set.
-type symbolsOnly struct{ *Set }
+// pairs is Symbols as the calculation graph has them: few, and looked through.
+type pairs []pair
+
+type pair struct{ key, value Symbol }
+
+func interned(labels Map) (out pairs) {
+	for k, v := range labels {
+		out = append(out, pair{Intern(k), Intern(v)})
+	}
+	return out
+}
+
+func (p pairs) Get(key string) (string, bool) {
+	value, ok := p.Lookup(Intern(key))
+	if !ok {
+		return "", false
+	}
+	return value.Value(), true
+}
+
+func (p pairs) Lookup(key Symbol) (Symbol, bool) {
+	for _, l := range p {
+		if l.key == key {
+			return l.value, true
+		}
+	}
+	return Symbol{}, false
+}
 
 func TestZeroSelectorMatchesNothing(t *testing.T) {
 	var s Selector
 	check(t, &s, Map{"a": "b"}, false)
 	check(t, &s, nil, false)
-}
-
-func TestSetInheritance(t *testing.T) {
-	grandparent := NewSet(Map{"deep": "yes", "both": "grandparent"})
-	first := NewSet(Map{"own": "first", "both": "first"}, grandparent)
-	second := NewSet(Map{"both": "second", "late": "second"}, grandparent)
-	s := NewSet(Map{"own": "own"}, first, nil, second)
-	want := Map{"own": "own", "both": "first", "late": "second", "deep": "yes"}
-	for k, v := range want {
-		if got, ok := s.Get(k); !ok || got != v {
-			t.Errorf("%s: got %q %t, want %q", k, got, ok, v)
-		}
-	}
-	if got, ok := s.Get("none"); ok || got != "" {
-		t.Errorf("none: got %q %t", got, ok)
-	}
-	text := func(s *Set) Map {
-		m := Map{}
-		for _, l := range s.Append([]Label{{Intern("both"), Intern("earlier content")}})[1:] {
-			if _, twice := m[l.Key.Value()]; twice {
-				t.Errorf("%s twice", l.Key.Value())
-			}
-			m[l.Key.Value()] = l.Value.Value()
-		}
-		return m
-	}
-	if diff := cmp.Diff(want, text(s)); diff != "" {
-		t.Errorf("Append (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(Map{"own": "own", "both": "second", "late": "second", "deep": "yes"}, text(s.Inherit(second))); diff != "" {
-		t.Errorf("Append after Inherit (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, text(s)); diff != "" {
-		t.Errorf("Inherit changed its receiver (-want +got):\n%s", diff)
-	}
-	if got := (*Set)(nil).Inherit(second).Append(nil); len(got) != 3 {
-		t.Errorf("nil set with parents: got %v", got)
-	}
-}
-
-// TestSetFindsEveryKey: whatever stands for a key in the set's bits must be the same for who asks.
-func TestSetFindsEveryKey(t *testing.T) {
-	for i := range 1000 {
-		key := fmt.Sprintf("example.org/key-%d", i)
-		s := mustParse(t, key+` == "x"`)
-		check(t, s, Map{key: "x", "other": "y"}, true)
-		if value, ok := NewSet(Map{key: "x"}).Get(key); !ok || value != "x" {
-			t.Errorf("%s: got %q %t", key, value, ok)
-		}
-	}
 }
