@@ -53,6 +53,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	createMessages(t)
 	ipMessages(t)
 	nat44Messages(t)
+	cnatMessages(t)
 	aclMessages(t)
 	l2Messages(t)
 	mirrorMessages(t)

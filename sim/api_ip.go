@@ -137,10 +137,15 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	default:
 		t.unset(prefix, srcAPI)
 	}
-	if t.fib.deadlyNextHop() {
+	if t.deadly(prefix.Masked()) || mayCover(prefix, paths) && t.fib.deadlyNextHop() {
 		panic(trapUnreachableNextHop)
 	}
 	return 0
+}
+
+// mayCover tells whether a route has to do with the next hops of others, or has some itself.
+func mayCover(p netip.Prefix, paths []path) bool {
+	return !p.IsSingleIP() || slices.ContainsFunc(paths, func(p path) bool { return p.typ == PathNormal && p.swIf == noIndex })
 }
 
 // checkPath is what fib_api_path_decode refuses; fam is the next hop's.
@@ -182,6 +187,9 @@ func encodeRoute(t *table, e *entry) ip.IPRoute {
 	for _, p := range t.paths(e) {
 		if e.prefix.IsSingleIP() && (p.typ == PathNormal || p.typ == PathLocal) && p.swIf != noIndex && !p.via.IsValid() {
 			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its own next hop
+		}
+		if p.typ == pathExclusive {
+			p.typ = PathNormal
 		}
 		if p.typ == PathLocal && e.sources[0].src == srcSpecial {
 			p.typ = PathNormal // fe80::/10, which leads to a table of the interface

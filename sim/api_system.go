@@ -6,6 +6,8 @@ import (
 
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/cnat"
+	featureapi "go.fd.io/govpp/binapi/feature"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
@@ -67,6 +69,8 @@ func apiVersions() *memclnt.APIVersionsReply {
 		{memif.APIFile, memif.APIVersion},
 		{nat44_ed.APIFile, nat44_ed.APIVersion},
 		{acl.APIFile, acl.APIVersion},
+		{cnat.APIFile, cnat.APIVersion},
+		{featureapi.APIFile, featureapi.APIVersion},
 	}
 	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}
 	for _, f := range files {

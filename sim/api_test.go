@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
+	cnatapi "go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -416,6 +417,10 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 	c := dial(t, v)
 	for name, h := range messages().handlers {
 		req := h.fresh()
+		if m, ok := req.(*cnatapi.CnatTranslationUpdate); ok { // without paths it kills
+			m.Translation.Paths = make([]cnatapi.CnatEndpointTuple, 1)
+			m.Translation.NPaths = 1
+		}
 		ctx := c.ask(req)
 		if h.refusal == nil {
 			end := c.ask(&memclnt.ControlPing{})

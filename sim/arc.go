@@ -29,6 +29,8 @@ func order(a arcID) []string {
 	}[a]
 }
 
+func arcNames() []string { return []string{"ip4-unicast", "ip4-output", "ip6-unicast", "ip6-output"} }
+
 // feature is one kind of node an interface can have on an arc.
 type feature struct {
 	name string
@@ -47,7 +49,7 @@ func newArcs(v *VPP) arcs {
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
 	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
 	addACL(&a, v)
-	addTranslations(&a, v)
+	addOptional(&a, v)
 	return a
 }
 
@@ -77,7 +79,7 @@ func (a *arcs) run(id arcID, swIf uint32, f *flow) bool {
 // String lists the arcs.
 func (a *arcs) String() string {
 	var b strings.Builder
-	for id, name := range []string{"ip4-unicast", "ip4-output", "ip6-unicast", "ip6-output"} {
+	for id, name := range arcNames() {
 		fmt.Fprintf(&b, "%s:\n", name)
 		for _, f := range a[id] {
 			fmt.Fprintf(&b, "  %s\n", f.name)

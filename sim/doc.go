@@ -16,15 +16,16 @@
 //
 //	packet ─▶ ethernet-input ─▶ ip4-input ─▶ [ip4-unicast features of the interface] ─▶ ip4-lookup ─┐
 //	            ┌────────────────────────────────────────────────────────────────────────────────┘
+//	            ├─▶ ip4-cnat-tx, for addresses of the cnat plugin's: on by the route, or to the backend
 //	            ├─▶ ip4-rewrite ─▶ [ip4-output features of the interface] ─▶ interface-tx ─▶ Output
 //	            ├─▶ ip4-local ─▶ the node's own stack (Config.PuntLocal) or what a bare VPP answers
 //	            └─▶ ip4-null, TTL: ip4-icmp-error ─▶ ip4-lookup again, as VPP does
 //
-//	features, input:  cnat-input (Translate) ─▶ acl-plugin-in ─▶ nat44-ed
-//	         output:  nat44-ed ─▶ acl-plugin-out ─▶ cnat-output (Translate)        and the same for ip6, without nat44-ed
+//	features, input:  cnat-input ─▶ acl-plugin-in ─▶ nat44-ed ─▶ cnat-snat    sim/cnat: translations of both families
+//	         output:  nat44-ed ─▶ acl-plugin-out ─▶ cnat-output               and the same for ip6, without nat44-ed
 //
 // Invariant: a request is answered with the retval, and a packet meets the fate, that VPP 24.06 (one thread, plugins
-// nat44-ed, acl, af_packet, memif) gives them; what kills VPP makes Crashed non-nil, cuts every connection and stays so until
+// nat44-ed, acl, cnat, af_packet, memif) gives them; what kills VPP makes Crashed non-nil, cuts every connection and stays so until
 // Restart. Where that is knowingly not so, BUGS below says it.
 //
 // BUGS. One worker at most is modelled (Config.Workers only changes what nat_worker_dump and show_threads say). ICMP errors are
@@ -32,5 +33,5 @@
 // hide answers. A route through an attached interface always resolves its next hop: there is no ARP that fails. IPv6
 // neighbour discovery that is sent to a multicast group is answered, other multicast is dropped. No fragments, no MPLS. A route
 // through an interface of another table does not import what is connected there. There is no stats segment: ACLHits has the
-// counters of ACL rules. Policing of truncated messages is VPP's: dropped without an answer.
+// counters of ACL rules. feature_enable_disable knows the nodes of cnat only. Policing of truncated messages is VPP's: dropped without an answer.
 package sim

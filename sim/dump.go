@@ -39,6 +39,7 @@ func (v *VPP) Dump() string {
 	}
 	v.dumpNAT(&b)
 	v.dumpACL(&b)
+	v.dumpCNAT(&b)
 	return b.String()
 }
 

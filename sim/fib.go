@@ -13,6 +13,7 @@ type source uint8
 
 const (
 	srcSpecial   source = 0x00
+	srcCNAT      source = 0x02
 	srcInterface source = 0x03
 	srcAPI       source = 0x80
 	srcNAT       source = 0xd0 // "nat-low"
@@ -32,6 +33,9 @@ const (
 	PathUnreach  PathType = 5 // ICMP host unreachable
 	PathProhibit PathType = 6 // ICMP administratively prohibited
 )
+
+// pathExclusive hides all other routes to an address of the cnat plugin's. It is dumped as a normal one that leads nowhere.
+const pathExclusive PathType = 0xff
 
 // path is one way of a route.
 type path struct {
@@ -70,6 +74,8 @@ func (p path) text(ifName func(uint32) string) string {
 		s = "icmp-unreach"
 	case PathProhibit:
 		s = "icmp-prohibit"
+	case pathExclusive:
+		s = "cnat's own"
 	default:
 		s = fmt.Sprintf("path-type-%d", p.typ)
 	}
@@ -111,13 +117,32 @@ type entry struct {
 	sources []routeSource
 }
 
-// paths are the best source's. A recursive next hop has those of the prefix that covers it.
+// paths are the best source's, or the next one's if that only interposes itself. A recursive next hop has those of the prefix that
+// covers it.
 func (t *table) paths(e *entry) []path {
-	if e.sources[0].src == srcRecursive {
+	s := e.forwarding()
+	switch {
+	case s == nil || s.src == srcRecursive:
 		return t.paths(t.cover(e))
+	case s.src == srcAdj && s != &e.sources[0] && !t.onLink(e, s):
+		return []path{{typ: PathDrop, swIf: noIndex, weight: 1}}
 	}
-	return e.sources[0].paths
+	return s.paths
 }
+
+// forwarding is the source that says where packets go; nil: none here, the prefix that covers this one.
+func (e *entry) forwarding() *routeSource {
+	switch {
+	case !e.interposed():
+		return &e.sources[0]
+	case len(e.sources) > 1:
+		return &e.sources[1]
+	}
+	return nil
+}
+
+// interposed tells whether the cnat plugin looks at packets that then go on as if it were not there.
+func (e *entry) interposed() bool { return e.sources[0].src == srcCNAT && len(e.sources[0].paths) == 0 }
 
 // cover is the entry of the next shorter prefix; the default route of a table is always there.
 func (t *table) cover(e *entry) *entry {
@@ -221,54 +246,6 @@ func (f *fib) unlock(id uint32, by source) {
 	f.gone(id)
 }
 
-// deadlyNextHop tells whether trapUnreachableNextHop is sprung.
-func (f *fib) deadlyNextHop() bool {
-	for _, t := range f.tables {
-		for host := range t.hops {
-			e := t.entries[host]
-			if e.sources[0].src != srcRecursive {
-				continue
-			}
-			if c := t.cover(e); c.sources[0].src == srcAPI && slices.ContainsFunc(c.sources[0].paths, path.special) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// recursive counts the next hops of recursive paths: each is a host route in the table it resolves in, and holds that table.
-func (f *fib) recursive(paths []path, n int) {
-	for _, p := range paths {
-		switch {
-		case p.typ != PathNormal || p.swIf != noIndex:
-			continue
-		case !p.via.IsValid() && n > 0: // a lookup in another table holds it
-			f.lock(p.table, srcRecursive)
-			continue
-		case !p.via.IsValid():
-			f.unlock(p.table, srcRecursive)
-			continue
-		case family(p.via) != f.fam:
-			continue
-		}
-		host := netip.PrefixFrom(p.via, p.via.BitLen())
-		if n > 0 {
-			t := f.lock(p.table, srcRecursive)
-			t.hold(host, srcRecursive, nil)
-			t.hops[host] = true
-			continue
-		}
-		if t := f.find(p.table); t != nil {
-			t.release(host, srcRecursive)
-			if e := t.entries[host]; e == nil || e.source(srcRecursive) == nil {
-				delete(t.hops, host)
-			}
-		}
-		f.unlock(p.table, srcRecursive)
-	}
-}
-
 // inherit takes over what the API left in a deleted table.
 func (t *table) inherit(dead *table) {
 	if dead == nil {
@@ -369,12 +346,17 @@ func (t *table) active(e *entry) bool {
 	case srcRecursive:
 		return false
 	case srcAdj:
-		return slices.ContainsFunc(t.paths(t.cover(e)), func(p path) bool {
-			return p.typ == PathNormal && !p.via.IsValid() && p.swIf != noIndex &&
-				slices.ContainsFunc(e.sources[0].paths, func(n path) bool { return n.swIf == p.swIf })
-		})
+		return t.onLink(e, &e.sources[0])
 	}
 	return true
+}
+
+// onLink tells whether a neighbour is in a subnet attached to its interface.
+func (t *table) onLink(e *entry, s *routeSource) bool {
+	return slices.ContainsFunc(t.paths(t.cover(e)), func(p path) bool {
+		return p.typ == PathNormal && !p.via.IsValid() && p.swIf != noIndex &&
+			slices.ContainsFunc(s.paths, func(n path) bool { return n.swIf == p.swIf })
+	})
 }
 
 // lookup is the entry packets to a follow, of the longest prefix that holds it; tables always have one.
@@ -451,6 +433,8 @@ func sourceName(s source) string {
 	switch s {
 	case srcSpecial:
 		return "special"
+	case srcCNAT:
+		return "cnat"
 	case srcInterface:
 		return "interface"
 	case srcAPI:

@@ -179,6 +179,13 @@ func (f *flow) lookup() {
 		return
 	}
 	n := f.v.resolve(f.table, f.p.Dst, f.hash(), 0)
+	if f.cnatFIB() {
+		f.follow(n)
+	}
+}
+
+// follow is the way a route leads.
+func (f *flow) follow(n next) {
 	switch {
 	case n.why != "":
 		f.drop(f.lookupNode(), "%s", n.why)

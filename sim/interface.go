@@ -185,6 +185,7 @@ func (v *VPP) destroy(f *iface) {
 	}
 	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
+	v.forgetFeatures(f.index)
 	v.l2Gone(f)
 	if v.proxy.on[f.index] {
 		v.proxy.on[f.index] = false
@@ -282,13 +283,11 @@ func kindOf(name string) (kind, string) {
 	return kindHardware, "dpdk"
 }
 
-// foreign is what nobody configures by the API: what a CNI made, in order, and Translate.
+// foreign is what nobody configures by the API: what a CNI made, in order.
 type foreign struct {
 	ifs       []Interface
 	routes    []Route
 	neighbors []Neighbor
-
-	translations map[frontend]Translation
 }
 
 // AddInterface makes an interface as a CNI would have made it and returns its sw_if_index. An existing interface of that name is

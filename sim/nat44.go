@@ -80,6 +80,7 @@ func (v *VPP) rand() uint32 {
 // What the NAT wants to know about the rest.
 
 func (v *VPP) natAddressChanged(f *iface, p netip.Prefix, add bool) {
+	v.cnat.AddressChanged(f.index, p.Addr(), add)
 	if p.Addr().Is4() {
 		v.nat.AddressChanged(f.index, p, add)
 	}

@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/span"
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
+	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
 
@@ -73,9 +74,11 @@ type state struct {
 	proxy   proxies
 	nat     *nat44ed.Engine
 	acl     *acl.Engine
-	cnat    translator
+	cnat    *cnat.Engine
 	random  uint64 // state of the generator of Config.Seed
 	arcs    arcs
+	// features are those of feature_enable_disable: how often each is on an interface.
+	features map[featureKey]int
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
 	sessionLayer bool
 }
@@ -112,7 +115,7 @@ func (v *VPP) boot(now time.Time) {
 	v.mirrors, v.proxy.on = map[mirrorKey]span.SpanState{}, map[uint32]bool{}
 	v.bootNAT()
 	v.bootACL()
-	v.cnat.init()
+	v.bootCNAT()
 	v.arcs = newArcs(v)
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
@@ -172,6 +175,9 @@ func (v *VPP) survives(f func()) (alive bool) {
 		case *nat44ed.Crash:
 			v.crash(r)
 			alive = false
+		case *cnat.Crash:
+			v.crash(r)
+			alive = false
 		default:
 			panic(r) // a bug of ours
 		}
@@ -197,11 +203,12 @@ func (v *VPP) After(f func(Record)) {
 	v.after = f
 }
 
-// Advance moves the virtual clock. Sessions and affinity time out by it, lazily, as in VPP.
+// Advance moves the virtual clock. Sessions and affinity of NAT time out by it lazily, as in VPP; those of cnat at once.
 func (v *VPP) Advance(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.now = v.now.Add(d)
+	_ = v.survives(v.cnat.Expire)
 }
 
 // Now is the virtual clock.
@@ -211,13 +218,15 @@ func (v *VPP) Now() time.Time {
 	return v.now
 }
 
-// SetChoice replaces the random pick among the locals of a load-balanced mapping: n is the number of eligible locals (weight
-// above zero), in mapping order; the result must be in 0..n-1. nil restores the seeded random pick by weight.
+// SetChoice replaces the random pick among the locals of a load-balanced mapping, and the choice by hash among the paths of a
+// translation: n is the number of eligible locals (weight above zero), in mapping order, or of active paths, in the order they
+// were given; the result must be in 0..n-1. nil restores the seeded random pick by weight, and the hash.
 func (v *VPP) SetChoice(choose func(n int) int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.choice = choose
 	v.nat.SetChoice(choose)
+	v.cnat.SetChoice(choose)
 }
 
 // Mark is a point in the life of the dynamic state, made by Snapshot.
@@ -226,15 +235,14 @@ type Mark struct {
 	random uint64
 	nat    nat44ed.Mark
 	acl    acl.Mark
-	cnat   int
+	cnat   cnat.Mark
 }
 
 // Snapshot marks sessions of NAT, ACLs and translations, affinity and the clock. It costs next to nothing.
 func (v *VPP) Snapshot() Mark {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.cnat.recording = true
-	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: len(v.cnat.journal)}
+	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: v.cnat.Snapshot()}
 }
 
 // Restore goes back to a mark made since the last change of configuration; its cost is what happened since. Older marks than m
@@ -245,7 +253,7 @@ func (v *VPP) Restore(m Mark) {
 	v.now, v.random = m.now, m.random
 	v.nat.Restore(m.nat)
 	v.acl.Restore(m.acl)
-	v.cnat.restore(m.cnat)
+	v.cnat.Restore(m.cnat)
 }
 
 // Release forgets all marks: after Snapshot everything is noted down for a Restore until then.
@@ -254,7 +262,7 @@ func (v *VPP) Release() {
 	defer v.mu.Unlock()
 	v.nat.Release()
 	v.acl.Release()
-	v.cnat.recording, v.cnat.journal = false, nil
+	v.cnat.Release()
 }
 
 // Close cuts all connections and waits for their goroutines. The VPP itself lives on.

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/sim/cnat"
+)
+
+// cnatNet is the rest of VPP as the cnat plugin sees it. v.mu is held whenever the engine runs.
+type cnatNet struct{ v *VPP }
+
+func (n cnatNet) Address(swIf uint32, v6 bool) (netip.Addr, bool) {
+	f := n.v.ifs.get(swIf)
+	if f == nil {
+		return netip.Addr{}, false
+	}
+	for _, p := range f.addrs {
+		if p.Addr().Is6() == v6 {
+			return p.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+func (n cnatNet) Own(a netip.Addr, exclusive bool) {
+	n.v.fib[family(a)].find(0).own(a, exclusive)
+	n.survive(a)
+}
+
+func (n cnatNet) Disown(a netip.Addr) {
+	n.v.fib[family(a)].find(0).disown(a)
+	n.survive(a)
+}
+
+func (n cnatNet) Track(a netip.Addr) {
+	n.v.fib[family(a)].recursive([]path{{swIf: noIndex, via: a}}, 1)
+	n.survive(a)
+}
+
+func (n cnatNet) Untrack(a netip.Addr) {
+	n.v.fib[family(a)].recursive([]path{{swIf: noIndex, via: a}}, -1)
+}
+
+// survive springs trapUnreachableNextHop: an address the plugin needs a way to is covered by a reject route.
+func (n cnatNet) survive(a netip.Addr) {
+	if n.v.fib[family(a)].find(0).deadly(hostPrefix(a)) {
+		panic(trapUnreachableNextHop)
+	}
+}
+
+func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+func (v *VPP) bootCNAT() {
+	v.cnat = cnat.New(cnat.Config{
+		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2),
+	})
+	v.cnat.SetChoice(v.choice)
+	v.features = map[featureKey]int{}
+}
+
+// featureKey is a node that feature_enable_disable put on an arc of an interface.
+type featureKey struct {
+	arc  arcID
+	name string
+	swIf uint32
+}
+
+// optional are the nodes feature_enable_disable knows here.
+func optional(a arcID) []string {
+	return [arcCount][]string{
+		ip4Unicast: {"cnat-input-ip4", "cnat-snat-ip4"}, ip4Output: {"cnat-output-ip4"},
+		ip6Unicast: {"cnat-input-ip6", "cnat-snat-ip6"}, ip6Output: {"cnat-output-ip6"},
+	}[a]
+}
+
+// addOptional puts them in their places. A node that was enabled twice is there twice.
+func addOptional(a *arcs, v *VPP) {
+	for id := range arcCount {
+		for _, name := range optional(id) {
+			run := (*flow).cnatInput
+			switch {
+			case strings.Contains(name, "snat"):
+				run = (*flow).cnatSNAT
+			case strings.Contains(name, "output"):
+				run = (*flow).cnatOutput
+			}
+			times := func(swIf uint32) int { return v.features[featureKey{id, name, swIf}] }
+			a.add(id, feature{
+				name: name,
+				on:   func(swIf uint32) bool { return times(swIf) > 0 },
+				run: func(f *flow) bool {
+					at := f.rx
+					if id == ip4Output || id == ip6Output {
+						at = f.tx
+					}
+					for range times(at) {
+						if !run(f) {
+							return false
+						}
+					}
+					return true
+				},
+			})
+		}
+	}
+}
+
+func (f *flow) cnatInput() bool { return f.obey(f.v.cnat.Input(&f.p)) }
+
+func (f *flow) cnatSNAT() bool { return f.obey(f.v.cnat.SNAT(&f.p, f.rx)) }
+
+func (f *flow) cnatOutput() bool { return f.obey(f.v.cnat.Output(&f.p, f.rx, f.tx)) }
+
+// cnatFIB is where the routes lead packets to an address of the plugin's; false: the packet has gone another way.
+func (f *flow) cnatFIB() bool {
+	if f.table != 0 || !f.v.fib[family(f.p.Dst)].find(0).owned(f.p.Dst) {
+		return true
+	}
+	return f.obey(f.v.cnat.FIB(&f.p))
+}
+
+// obey does what the plugin decided; false: the packet is no longer here.
+func (f *flow) obey(r cnat.Result) bool {
+	if r.Action == cnat.Drop {
+		return f.drop(r.Node, "%s", r.Text)
+	}
+	if r.Text != "" {
+		f.hop(r.Node, "%s", r.Text)
+	}
+	switch r.Action {
+	case cnat.Lookup:
+		f.lookup()
+	case cnat.Forward:
+		f.table = 0
+		f.forward(r.Node, r.Backend)
+	default:
+		return true
+	}
+	return false
+}
+
+// forward sends the packet where packets to a backend go.
+func (f *flow) forward(node string, backend netip.Addr) {
+	switch {
+	case f.v.fib[family(backend)].find(0).entries[hostPrefix(backend)] == nil:
+		f.drop(node, "nothing leads to %s any more: the session's load balance is gone", backend)
+	case f.p.Dst == backend:
+		f.lookup()
+	default:
+		f.follow(f.v.resolve(0, backend, f.hash(), 0))
+	}
+}
+
+// TranslationSessions are the sessions of the cnat plugin, sorted.
+func (v *VPP) TranslationSessions() []cnat.Session {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.cnat.Sessions()
+}
+
+// dumpCNAT is the part of Dump about the cnat plugin and optional features.
+func (v *VPP) dumpCNAT(b *strings.Builder) {
+	for _, l := range v.cnat.Lines(v.ifs.name) {
+		b.WriteString(l + "\n")
+	}
+	for _, f := range v.ifs.sorted() {
+		for id := range arcCount {
+			for _, name := range optional(id) {
+				switch n := v.features[featureKey{id, name, f.index}]; n {
+				case 0:
+				case 1:
+					fmt.Fprintf(b, "feature %s %s\n", f.name, name)
+				default:
+					fmt.Fprintf(b, "feature %s %s %d times\n", f.name, name, n)
+				}
+			}
+		}
+	}
+}
+
+// forgetFeatures is a deleted interface's.
+func (v *VPP) forgetFeatures(swIf uint32) {
+	for k := range v.features {
+		if k.swIf == swIf {
+			delete(v.features, k)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package cnat
+
+import "net/netip"
+
+// client is an address of the plugin's: a VIP, or the source of a flow that ip4-cnat-tx has translated, for its way back.
+type client struct {
+	addr         netip.Addr
+	exclusive    bool
+	translations int
+	sessions     int // counted as VPP counts, which does not always come out even
+}
+
+// addClient is cnat_client_add: an address that is there already stays as it is.
+func (e *Engine) addClient(a netip.Addr, exclusive bool) *client {
+	if c := e.clients[a]; c != nil {
+		return c
+	}
+	c := &client{addr: a, exclusive: exclusive}
+	e.putClient(c)
+	e.undo(func() { e.dropClient(c) })
+	return c
+}
+
+func (e *Engine) putClient(c *client) {
+	e.clients[c.addr] = c
+	e.net.Own(c.addr, c.exclusive)
+}
+
+func (e *Engine) dropClient(c *client) {
+	e.net.Disown(c.addr)
+	delete(e.clients, c.addr)
+}
+
+func (e *Engine) destroyIdle(c *client) {
+	if c.translations != 0 || c.sessions != 0 {
+		return
+	}
+	e.dropClient(c)
+	e.undo(func() { e.putClient(c) })
+}
+
+// count adds to a client's sessions.
+func (e *Engine) count(c *client, n int) {
+	c.sessions += n
+	e.undo(func() { c.sessions -= n })
+}
+
+// learn is cnat_client_learn: the address of a flow's source becomes one of ours.
+func (e *Engine) learn(a netip.Addr) {
+	c := e.clients[a]
+	if c == nil {
+		c = e.addClient(a, false)
+	}
+	e.count(c, 1)
+}
+
+// forget is cnat_client_free_by_ip.
+func (e *Engine) forget(a netip.Addr) {
+	c := e.clients[a]
+	if c == nil {
+		panic(&Crash{"a session ends whose client " + a.String() + " is gone: SIGSEGV in cnat_client_free_by_ip"})
+	}
+	e.count(c, -1)
+	e.destroyIdle(c)
+}

@@ -1,0 +1,204 @@
+package cnat
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// key is cnat_session_make_key: an ICMP error is looked for as the answer to the packet it quotes. False: the plugin leaves such
+// packets alone.
+func (e *Engine) key(p *packet.Packet, loc Location) (sessionKey, bool) {
+	k := sessionKey{Tuple: Tuple{p.Src, p.Dst, p.SrcPort, p.DstPort}, proto: uint8(p.Proto), loc: loc}
+	switch {
+	case p.Proto == model.TCP, p.Proto == model.UDP, p.Proto == model.SCTP && p.Dst.Is4():
+		return k, true
+	case p.IsEcho():
+		k.SrcPort, k.DstPort = p.ICMPID, p.ICMPID
+		return k, true
+	case p.IsICMPError() && (p.Dst.Is4() || p.ICMPType != packet.TooBig6):
+		return e.errorKey(p.Inner, loc)
+	}
+	return k, false
+}
+
+func (e *Engine) errorKey(in *packet.Packet, loc Location) (sessionKey, bool) {
+	k := sessionKey{Tuple: Tuple{in.Dst, in.Src, in.DstPort, in.SrcPort}, proto: uint8(in.Proto), loc: loc}
+	switch {
+	case !in.IsICMP():
+	case !e.echo: // type and code, and the checksum, are taken for ports
+		k.DstPort = uint16(in.ICMPType)<<8 | uint16(in.ICMPCode)
+	case in.IsEcho():
+		k.SrcPort, k.DstPort = in.ICMPID, in.ICMPID
+	default:
+		return k, false
+	}
+	return k, true
+}
+
+func node(name string, a netip.Addr) string {
+	if a.Is6() {
+		return "cnat-" + name + "-ip6"
+	}
+	return "cnat-" + name + "-ip4"
+}
+
+func fibNode(a netip.Addr) string {
+	if a.Is6() {
+		return "ip6-cnat-tx"
+	}
+	return "ip4-cnat-tx"
+}
+
+// serving is the translation for a packet to one of our addresses. (VPP takes two bytes of an ICMP header for the port.)
+func (e *Engine) serving(c *client, p *packet.Packet) *translation {
+	if c == nil || !p.HasPorts() {
+		return nil
+	}
+	if t := e.find(c, p.DstPort, uint8(p.Proto)); t != nil && len(t.active) > 0 {
+		return t
+	}
+	return nil
+}
+
+// Input is cnat-input-ip4 and -ip6.
+func (e *Engine) Input(p *packet.Packet) Result {
+	name := node("input", p.Dst)
+	k, ok := e.key(p, AtInput)
+	if !ok {
+		return Result{}
+	}
+	s, how := e.sessions[k], "known flow"
+	if s != nil {
+		e.touch(s.stamp)
+	} else {
+		c := e.clients[p.Dst]
+		t := e.serving(c, p)
+		if t == nil {
+			return Result{}
+		}
+		s, how = e.balanced(t, p), "new flow"
+		e.count(c, 1)
+		e.create(k, s)
+		if t.flags&NoReturnSession == 0 {
+			e.createReturn(k, s, AtOutput, flagNoClient)
+		}
+	}
+	if s.flags&flagNoNAT != 0 {
+		return Result{Action: Forward, Backend: s.backend, Node: name, Text: fmt.Sprintf("to %s as it is, %s", s.backend, how)}
+	}
+	return Result{Node: name, Text: e.translate(p, &k, s, how)}
+}
+
+// balanced is a session for a new flow through cnat-input, which does not look at a path's source.
+func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
+	path := e.balance(t, p)
+	s := &session{to: Tuple{Src: p.Src, SrcPort: p.SrcPort, Dst: path.Dst.Addr, DstPort: path.Dst.Port}}
+	if path.Flags&PathNoNAT != 0 {
+		s.flags, s.backend = flagNoNAT, path.Dst.Addr
+	}
+	return s
+}
+
+// FIB is ip4-cnat-tx and ip6-cnat-tx: where the routes lead packets to the addresses of ours.
+func (e *Engine) FIB(p *packet.Packet) Result {
+	r := Result{Node: fibNode(p.Dst)}
+	c := e.clients[p.Dst]
+	k, ok := e.key(p, AtFIB)
+	if !ok || c == nil {
+		return r
+	}
+	s, how := e.sessions[k], "known flow"
+	if s != nil {
+		e.touch(s.stamp)
+		switch {
+		case s.backend.IsValid():
+			r.Action, r.Backend = Forward, s.backend
+		case s.flags&flagHasSNAT != 0:
+			r.Action = Lookup
+		}
+	} else {
+		t := e.serving(c, p)
+		if t == nil {
+			return r
+		}
+		how = "new flow"
+		var back uint32
+		if s, back, ok = e.balancedFIB(t, p); !ok {
+			return Result{Action: Drop, Node: r.Node, Text: exhausted}
+		}
+		e.count(c, 1)
+		e.create(k, s)
+		if t.flags&NoReturnSession == 0 {
+			e.createReturn(k, s, AtFIB, back)
+		}
+		r.Action, r.Backend = Forward, s.backend
+	}
+	r.Text = e.translate(p, &k, s, how)
+	return r
+}
+
+const exhausted = "no port left for another source (exhausted ports)"
+
+// balancedFIB is a session for a new flow through ip4-cnat-tx, and the flags of its way back; false: there is no port left.
+func (e *Engine) balancedFIB(t *translation, p *packet.Packet) (s *session, back uint32, ok bool) {
+	path := e.balance(t, p)
+	s = &session{to: Tuple{Src: p.Src, SrcPort: path.Src.Port, Dst: path.Dst.Addr, DstPort: path.Dst.Port}, backend: path.Dst.Addr}
+	if !path.Src.Addr.IsUnspecified() {
+		s.to.Src, back = path.Src.Addr, flagHasSNAT
+	}
+	switch {
+	case s.to.SrcPort != 0:
+	case t.flags&AllocPort != 0 && back != 0:
+		s.flags |= flagAllocPort
+		if s.to.SrcPort, ok = e.allocate(p.Proto); !ok {
+			return nil, 0, false
+		}
+	default:
+		s.to.SrcPort = p.SrcPort
+	}
+	return s, back, true
+}
+
+// Output is cnat-output-ip4 and -ip6 for a packet that came in by rx and leaves by tx.
+func (e *Engine) Output(p *packet.Packet, rx, tx uint32) Result {
+	return e.masquerade(p, node("output", p.Dst), AtOutput, AtInput, rx, tx, flagNoClient|flagRetrySNAT)
+}
+
+// SNAT is cnat-snat-ip4 and -ip6, for a packet that came in by rx.
+func (e *Engine) SNAT(p *packet.Packet, rx uint32) Result {
+	return e.masquerade(p, node("snat", p.Dst), AtFIB, AtFIB, rx, None, flagHasSNAT)
+}
+
+func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, rx, tx uint32, back uint32) Result {
+	k, ok := e.key(p, at)
+	if !ok {
+		return Result{}
+	}
+	s, how := e.sessions[k], "known flow"
+	if s != nil {
+		e.touch(s.stamp)
+		return Result{Node: name, Text: e.translate(p, &k, s, how)}
+	}
+	from := e.snat[af(p.Dst)]
+	known := !from.Addr.IsUnspecified()
+	if at == AtFIB {
+		known = from.resolved
+	}
+	if !e.wanted(&k, rx, tx) || !known {
+		return Result{}
+	}
+	port, ok := e.allocate(p.Proto)
+	if !ok {
+		return Result{Action: Drop, Node: name, Text: exhausted}
+	}
+	s = &session{to: Tuple{Src: from.Addr, SrcPort: port, Dst: p.Dst, DstPort: port}, flags: flagNoClient | flagAllocPort}
+	if p.Proto == model.TCP || p.Proto == model.UDP {
+		s.to.DstPort = p.DstPort
+	}
+	e.create(k, s)
+	e.createReturn(k, s, backAt, back)
+	return Result{Node: name, Text: e.translate(p, &k, s, "new flow")}
+}

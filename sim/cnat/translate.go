@@ -1,0 +1,70 @@
+package cnat
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// translate is cnat_translation_ip4 and _ip6; it says what it did.
+func (e *Engine) translate(p *packet.Packet, k *sessionKey, s *session, how string) string {
+	to := &s.to
+	switch {
+	case p.HasPorts():
+		p.Src, p.Dst, p.SrcPort, p.DstPort = to.Src, to.Dst, to.SrcPort, to.DstPort
+	case p.IsEcho():
+		p.Src, p.Dst, p.ICMPID = to.Src, to.Dst, to.SrcPort
+	default:
+		e.translateError(p, k, to)
+	}
+	if p.Proto == model.TCP {
+		e.tcp(p.TCPFlags, s.stamp)
+	}
+	return fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
+}
+
+// change names what became of which end.
+func change(from, to *Tuple) string {
+	src, dst := [2]netip.AddrPort{}, [2]netip.AddrPort{}
+	for i, t := range []*Tuple{from, to} {
+		src[i], dst[i] = netip.AddrPortFrom(t.Src, t.SrcPort), netip.AddrPortFrom(t.Dst, t.DstPort)
+	}
+	switch {
+	case src[0] == src[1]:
+		return fmt.Sprintf("%s is %s", dst[0], dst[1])
+	case dst[0] == dst[1]:
+		return fmt.Sprintf("%s is %s", src[0], src[1])
+	}
+	return fmt.Sprintf("%s is %s, %s is %s", src[0], src[1], dst[0], dst[1])
+}
+
+// tcp is cnat_tcp_update_session_lifetime: who ends has five seconds of silence left, in both directions.
+func (e *Engine) tcp(flags uint8, s *stamp) {
+	if flags&(packet.FIN|packet.RST) != 0 {
+		e.setIdle(s, idleEnding)
+	}
+	if flags&packet.SYN != 0 && flags&packet.ACK != 0 {
+		e.setIdle(s, idleEstablished)
+	}
+}
+
+// translateError changes an ICMP error and the packet in it. Its own source stays, unless it is the quoted packet's addressee.
+func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) {
+	if p.Src == k.Src {
+		p.Src = to.Src
+	}
+	p.Dst = to.Dst
+	in := p.Inner.Clone()
+	switch {
+	case in.Proto == model.TCP, in.Proto == model.UDP:
+		in.SrcPort, in.DstPort = to.DstPort, to.SrcPort
+	case e.echo && in.IsEcho():
+		in.ICMPID = to.DstPort
+	default:
+		return
+	}
+	in.Src, in.Dst = to.Dst, to.Src
+	p.Inner = &in
+}

@@ -1,0 +1,205 @@
+package sim
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	cnatapi "go.fd.io/govpp/binapi/cnat"
+	featureapi "go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+)
+
+// six gives node's pods IPv6.
+func six(t testing.TB, v *VPP) {
+	t.Helper()
+	for pod, addr := range map[string]string{"pod-a": "fd00:1::2/128", "pod-b": "fd00:1::3/128"} {
+		addRoute(t, v, addr, Path{Interface: pod, Via: netip.MustParsePrefix(addr).Addr()})
+	}
+	addRoute(t, v, "::/0", Path{Interface: "uplink"})
+}
+
+// endpoint of "10.96.0.10:80", "10.96.0.10" or "".
+func endpoint(s string) cnatapi.CnatEndpoint {
+	e := cnatapi.CnatEndpoint{SwIfIndex: interface_types.InterfaceIndex(noIndex)}
+	if p, err := netip.ParseAddrPort(s); err == nil {
+		e.Addr, e.Port = toAddress(p.Addr()), p.Port()
+	} else if s != "" {
+		e.Addr = toAddress(netip.MustParseAddr(s))
+	}
+	return e
+}
+
+// translation asks for one of TCP whose address keeps its routes.
+func translation(vip string, backends ...string) *cnatapi.CnatTranslationUpdate {
+	m := &cnatapi.CnatTranslationUpdate{Translation: cnatapi.CnatTranslation{Vip: endpoint(vip), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1}}
+	for _, b := range backends {
+		m.Translation.Paths = append(m.Translation.Paths, cnatapi.CnatEndpointTuple{DstEp: endpoint(b), SrcEp: endpoint("")})
+	}
+	m.Translation.NPaths = uint32(len(backends))
+	return m
+}
+
+// featured puts the plugin's nodes on interfaces.
+func featured(c *client, v *VPP, names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		for _, f := range [][2]string{{"ip4-unicast", "cnat-input-ip4"}, {"ip4-output", "cnat-output-ip4"}, {"ip6-unicast", "cnat-input-ip6"}, {"ip6-output", "cnat-output-ip6"}} {
+			c.must(&featureapi.FeatureEnableDisable{SwIfIndex: interface_types.InterfaceIndex(v.ifs.byName[name].index), Enable: true, ArcName: f[0], FeatureName: f[1]})
+		}
+	}
+}
+
+// masquerading makes the plugin do what Kubernetes needs.
+func masquerading(c *client, v *VPP) {
+	c.t.Helper()
+	c.must(&cnatapi.CnatSetSnatPolicy{Policy: cnatapi.CNAT_POLICY_K8S})
+	for _, pod := range []string{"pod-a", "pod-b"} {
+		i := interface_types.InterfaceIndex(v.ifs.byName[pod].index)
+		c.must(&cnatapi.CnatSnatPolicyAddDelIf{SwIfIndex: i, IsAdd: 1, Table: cnatapi.CNAT_POLICY_POD})
+		c.must(&cnatapi.CnatSnatPolicyAddDelIf{SwIfIndex: i, IsAdd: 1, Table: cnatapi.CNAT_POLICY_INCLUDE_V4})
+	}
+	c.must(&cnatapi.CnatSnatPolicyAddDelExcludePfx{IsAdd: 1, Prefix: toPrefix(netip.MustParsePrefix("10.1.0.0/16"))})
+	c.must(&cnatapi.CnatSetSnatAddresses{SnatIP4: [4]byte{10, 9, 9, 9}, SnatIP6: netip.MustParseAddr("fd00:9::9").As16(), SwIfIndex: interface_types.InterfaceIndex(noIndex)})
+}
+
+type exchange struct{ name, in, pkt, want string }
+
+func pass(t *testing.T, v *VPP, list ...exchange) {
+	t.Helper()
+	for _, c := range list {
+		if got := send(t, v, c.in, c.pkt); got != c.want {
+			t.Errorf("%s: got %s want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTranslations(t *testing.T) {
+	v := node(t, Config{})
+	six(t, v)
+	c := dial(t, v)
+	featured(c, v, "pod-a", "pod-b", "uplink", "overlay")
+	masquerading(c, v)
+	c.must(translation("10.96.0.10:80", "10.1.1.3:8080"), translation("[fd00:96::10]:80", "[fd00:1::3]:8080"))
+	addRoute(t, v, "10.96.0.10/32", Path{Type: PathUnreach})
+	pass(t, v,
+		exchange{"request", "pod-a", "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 10.1.1.2:4000 -> 10.1.1.3:8080 [S]"},
+		exchange{"reply", "pod-b", "tcp 10.1.1.3:8080 -> 10.1.1.2:4000 [SA]", "pod-a tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]"},
+		exchange{"not this flow", "pod-b", "tcp 10.1.1.3:8080 -> 10.1.1.2:4001 [A]", "pod-a tcp 10.1.1.3:8080 -> 10.1.1.2:4001 [A]"},
+		exchange{"other port", "pod-a", "tcp 10.1.1.2:4000 -> 10.96.0.10:81 [S]", "icmp-error pod-a icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (tcp 10.1.1.2:4000 -> 10.96.0.10:81 [S])"},
+		exchange{"from outside", "uplink", "tcp 9.9.9.9:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 9.9.9.9:4000 -> 10.1.1.3:8080 [S]"},
+		exchange{"back out", "pod-b", "tcp 10.1.1.3:8080 -> 9.9.9.9:4000 [SA]", "uplink tcp 10.96.0.10:80 -> 9.9.9.9:4000 [SA]"},
+		exchange{"to itself", "pod-b", "tcp 10.1.1.3:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 10.9.9.9:49152 -> 10.1.1.3:8080 [S]"},
+		exchange{"from itself", "pod-b", "tcp 10.1.1.3:8080 -> 10.9.9.9:49152 [SA]", "pod-b tcp 10.96.0.10:80 -> 10.1.1.3:4000 [SA]"},
+		exchange{"to the world", "pod-a", "udp 10.1.1.2:4000 -> 9.9.9.9:53", "uplink udp 10.9.9.9:49152 -> 9.9.9.9:53"},
+		exchange{"from the world", "uplink", "udp 9.9.9.9:53 -> 10.9.9.9:49152", "pod-a udp 9.9.9.9:53 -> 10.1.1.2:4000"},
+		exchange{
+			"complaint", "pod-b", "icmp 10.1.1.3 -> 10.1.1.2 type 3 code 3 about (tcp 10.1.1.2:4000 -> 10.1.1.3:8080 [S])",
+			"pod-a icmp 10.96.0.10 -> 10.1.1.2 type 3 code 3 about (tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S])",
+		},
+		exchange{"IPv6 request", "pod-a", "tcp [fd00:1::2]:4000 -> [fd00:96::10]:80 [S]", "pod-b tcp [fd00:1::2]:4000 -> [fd00:1::3]:8080 [S]"},
+		exchange{"IPv6 reply", "pod-b", "tcp [fd00:1::3]:8080 -> [fd00:1::2]:4000 [SA]", "pod-a tcp [fd00:96::10]:80 -> [fd00:1::2]:4000 [SA]"},
+		exchange{"IPv6 to itself", "pod-b", "tcp [fd00:1::3]:4000 -> [fd00:96::10]:80 [S]", "pod-b tcp [fd00:9::9]:49153 -> [fd00:1::3]:8080 [S]"},
+	)
+	if dump := v.Dump(); !strings.Contains(dump, "cnat TCP 10.96.0.10:80\n  to 10.1.1.3:8080\n") || !strings.Contains(dump, "feature pod-a cnat-input-ip4\n") {
+		t.Error(dump)
+	}
+}
+
+func TestTranslatedFlowsKeepTheirBackend(t *testing.T) {
+	v := node(t, Config{})
+	c := dial(t, v)
+	featured(c, v, "pod-a", "pod-b", "overlay")
+	c.must(translation("10.96.0.10:80", "10.1.1.3:8080"))
+	mark := v.Snapshot()
+	const request, reply = "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [A]", "tcp 10.1.1.3:8080 -> 10.1.1.2:4000 [SA]"
+	old, fresh := "pod-b tcp 10.1.1.2:4000 -> 10.1.1.3:8080 [A]", "overlay tcp 10.1.1.2:4000 -> 10.1.2.9:8080 [A]"
+	back := "pod-a tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]"
+	pass(t, v, exchange{"first", "pod-a", request, old}, exchange{"first reply", "pod-b", reply, back})
+	c.must(translation("10.96.0.10:80", "10.1.2.9:8080"))
+	pass(t, v, exchange{"other backends", "pod-a", request, old})
+	c.must(&cnatapi.CnatTranslationDel{ID: 0})
+	v.Advance(59 * time.Minute)
+	pass(t, v, exchange{"deleted, and almost an hour later", "pod-a", request, old})
+	v.Advance(time.Hour + time.Second)
+	if n := len(v.TranslationSessions()); n != 0 {
+		t.Errorf("an hour later there are %d sessions", n)
+	}
+	c.must(translation("10.96.0.10:80", "10.1.2.9:8080"))
+	mark = v.Snapshot()
+	pass(t, v, exchange{"an hour later", "pod-a", request, fresh})
+	v.Restore(mark)
+	if n := len(v.TranslationSessions()); n != 0 {
+		t.Errorf("as if nothing had been, there are %d sessions", n)
+	}
+	v.Release()
+	c.must(&cnatapi.CnatSessionPurge{})
+	if n := len(dump[*cnatapi.CnatTranslationDetails](c, &cnatapi.CnatTranslationDump{})); n != 0 {
+		t.Errorf("a purge left %d translations", n)
+	}
+}
+
+// TestTranslationsByRoute: without features it is the routes that lead to the plugin, and the client's address becomes its own.
+func TestTranslationsByRoute(t *testing.T) {
+	v := node(t, Config{})
+	c := dial(t, v)
+	hidden := translation("10.96.0.10:80", "10.1.1.3:8080")
+	hidden.Translation.IsRealIP = 0
+	c.must(hidden)
+	addRoute(t, v, "10.96.0.10/32", Path{Type: PathUnreach})
+	pass(t, v,
+		exchange{"request", "pod-a", "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 10.1.1.2:4000 -> 10.1.1.3:8080 [S]"},
+		exchange{"reply", "pod-b", "tcp 10.1.1.3:8080 -> 10.1.1.2:4000 [SA]", "pod-a tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]"},
+		exchange{"other port of an exclusive address", "pod-a", "tcp 10.1.1.2:4000 -> 10.96.0.10:81 [S]", "dropped: ip4-lookup: drop: 10.96.0.10/32 cnat's own"},
+	)
+	mark := v.Snapshot()
+	pass(t, v, exchange{"from outside", "uplink", "tcp 9.9.9.9:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 9.9.9.9:4000 -> 10.1.1.3:8080 [S]"})
+	learnt := func() bool { return v.fib[ip4].find(0).owned(netip.MustParseAddr("9.9.9.9")) }
+	if !learnt() {
+		t.Error("the client was not learnt")
+	}
+	v.Restore(mark)
+	if learnt() {
+		t.Error("the client is there before it came")
+	}
+	v.Release()
+}
+
+func TestTranslationTraps(t *testing.T) {
+	reject := func(p string) *ip.IPRouteAddDel {
+		return &ip.IPRouteAddDel{IsAdd: true, Route: route(0, true, p, special(PathUnreach)).Route}
+	}
+	for name, prepare := range map[string]func(c *client, v *VPP){
+		"no paths": func(c *client, _ *VPP) { c.ask(translation("10.96.0.10:80")) },
+		"the address is covered by a reject route": func(c *client, _ *VPP) {
+			c.must(reject("10.96.0.0/16"))
+			c.ask(translation("10.96.0.10:80", "10.1.1.3:8080"))
+		},
+		"a backend is": func(c *client, _ *VPP) {
+			c.must(reject("10.97.0.0/16"))
+			c.ask(translation("10.96.0.10:80", "10.97.1.3:8080"))
+		},
+		"the address's own route goes": func(c *client, _ *VPP) {
+			c.must(reject("10.96.0.10/32"), reject("10.96.0.0/16"), translation("10.96.0.10:80", "10.1.1.3:8080"))
+			gone := reject("10.96.0.10/32")
+			gone.IsAdd = false
+			c.ask(gone)
+		},
+		"a client's address is": func(c *client, v *VPP) {
+			c.must(reject("10.97.0.0/16"), translation("10.96.0.10:80", "10.1.1.3:8080"))
+			send(c.t, v, "uplink", "tcp 10.97.7.7:4000 -> 10.96.0.10:80 [S]")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := node(t, Config{})
+			c := dial(t, v)
+			prepare(c, v)
+			if !c.dead() || v.Crashed() == nil {
+				t.Errorf("VPP survives: %v", v.Crashed())
+			}
+		})
+	}
+}
