@@ -9,17 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
 // The example of the page is what happens.
 func TestREADME(t *testing.T) {
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
 	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(block(t, examples, "yaml")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(page.Example(t, "yaml")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := manifest.Load(file)
@@ -41,18 +37,7 @@ func TestREADME(t *testing.T) {
 		got = append(got, s.Rendered.String())
 	}
 	got = append(got, reasons(p.Notes())...)
-	if diff := cmp.Diff(strings.Split(strings.TrimSpace(block(t, examples, "text")), "\n"), got); diff != "" {
+	if diff := cmp.Diff(strings.Split(strings.TrimSpace(page.Example(t, "text")), "\n"), got); diff != "" {
 		t.Errorf("-page +got\n%s", diff)
 	}
-}
-
-// block is the first fenced block of a language.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	_, rest, found := strings.Cut(page, "```"+language+"\n")
-	body, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("no block of %s", language)
-	}
-	return body
 }

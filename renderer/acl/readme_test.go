@@ -3,7 +3,6 @@ package acl
 import (
 	"fmt"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
 // lineOf is a rule in short.
@@ -74,18 +74,13 @@ func because(c enforce.Cause) string {
 
 // The example of the page is what happens.
 func TestREADME(t *testing.T) {
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
 	b := newBook()
 	r := New(Config{}, b)
 	r.SetNode(enforce.Node{
 		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
 		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), Hairpin: addrs("10.1.1.254"),
 	})
-	for _, text := range strings.Split(strings.TrimSpace(block(t, examples, "textproto")), "\n\n") {
+	for _, text := range strings.Split(strings.TrimSpace(page.Example(t, "textproto")), "\n\n") {
 		m := &felix.ToDataplane{}
 		if err := prototext.Unmarshal([]byte(text), m); err != nil {
 			t.Fatalf("%v in\n%s", err, text)
@@ -95,18 +90,7 @@ func TestREADME(t *testing.T) {
 	for r.Apply() {
 	}
 	got := describe(r, b, "tap-web")
-	if diff := cmp.Diff(block(t, examples, "text"), got); diff != "" {
+	if diff := cmp.Diff(page.Example(t, "text"), got); diff != "" {
 		t.Errorf("-page +got\n%s\n%s", diff, got)
 	}
-}
-
-// block is the first fenced block of a language.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	_, rest, found := strings.Cut(page, "```"+language+"\n")
-	body, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("no block of %s", language)
-	}
-	return body
 }

@@ -15,17 +15,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
 // The example of the page is what happens.
 func TestREADME(t *testing.T) {
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
 	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(block(t, examples, "yaml")), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(page.Example(t, "yaml")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := manifest.Load(file)
@@ -51,18 +47,7 @@ func TestREADME(t *testing.T) {
 			fmt.Fprintln(&got, "  "+line)
 		}
 	}
-	if diff := cmp.Diff(block(t, examples, "text"), got.String()); diff != "" {
+	if diff := cmp.Diff(page.Example(t, "text"), got.String()); diff != "" {
 		t.Errorf("-page +got\n%s\n%s", diff, got.String())
 	}
-}
-
-// block is the first fenced block of a language.
-func block(t *testing.T, page, language string) string {
-	t.Helper()
-	_, rest, found := strings.Cut(page, "```"+language+"\n")
-	body, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatalf("no block of %s", language)
-	}
-	return body
 }

@@ -1,0 +1,34 @@
+// Package page turns a page of a room (README.md) into the examples on it, for tests that execute them. Invariant: what it returns
+// stands on the page, letter by letter.
+package page
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Example is the first block in a language below the heading EXAMPLES of the page in the test's own folder.
+func Example(t testing.TB, language string) string {
+	t.Helper()
+	text, err := example(".", language)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func example(folder, language string) (string, error) {
+	page, err := os.ReadFile(folder + "/README.md")
+	if err != nil {
+		return "", err
+	}
+	_, examples, _ := strings.Cut(string(page), "\n## EXAMPLES\n")
+	_, rest, found := strings.Cut(examples, "```"+language+"\n")
+	body, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		return "", fmt.Errorf("%s/README.md: no block of %s among its examples", folder, language)
+	}
+	return body, nil
+}
