@@ -7,6 +7,7 @@ BIN   := bin/contiv-agent
 MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
 ONCE      ?=
+ETCD      ?=
 COUNT     ?= 10
 CASES     ?= 5000
 SEED      ?=
@@ -23,8 +24,13 @@ build: ## build bin/contiv-agent
 	@mkdir -p bin
 	$(GO) build -o $(BIN) ./cmd/contiv-agent
 
-run: build ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync)
-	$(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once)
+run: build $(if $(ETCD),bin/etcd) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd)
+	$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once)
+
+.PHONY: bin/etcd
+bin/etcd: # an etcd of one member, from a module of its own
+	@mkdir -p bin
+	$(GO) build -C tools/etcd -o ../../bin/etcd .
 
 test: ## the tests, race detector on
 	$(GO) test -race -shuffle=on -p 4 ./... # more at a time than cores: those with processes mostly wait
