@@ -115,7 +115,7 @@ func (r *Renderer) judgeProgram(p *program) {
 	var sources []netip.Addr
 	if p.spec.egress && !p.open && !p.spec.down && r.programs[p.key] == p {
 		for i := range p.users {
-			sources = append(sources, r.early(i)...)
+			sources = r.early(sources, i)
 		}
 		slices.SortFunc(sources, netip.Addr.Compare)
 	}
@@ -134,9 +134,8 @@ func (r *Renderer) judgeProgram(p *program) {
 	r.writeRemote(j)
 }
 
-// early is a pod's addresses of families whose services the input hook sees.
-func (r *Renderer) early(i *iface) []netip.Addr {
-	var out []netip.Addr
+// early appends a pod's addresses of families whose services the input hook sees.
+func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
 	for _, a := range i.addrs {
 		if r.view(familyOf(a)) == enforce.PreDNAT {
 			out = append(out, a)
@@ -218,90 +217,6 @@ func (r *Renderer) residueAt(i *iface, p *program) {
 	}
 	if now == nil || old == nil || now.sig != old.sig {
 		r.dirty.regroup[i] = struct{}{}
-	}
-}
-
-// residue is nil if the program allows everything there.
-func (r *Renderer) residue(j *judged, i *iface) *residue {
-	targets := r.early(i)
-	if len(targets) == 0 || j.p.free { // exits do not speak of local pods
-		return nil
-	}
-	froms := []netip.Addr{{}}
-	if !j.blind {
-		froms = j.sources
-	}
-	near := slices.Values(r.nearOf(j.p))
-	res := &residue{}
-	for _, src := range froms {
-		var denied []rect
-		for _, dst := range targets {
-			if src.IsValid() && familyOf(src) != familyOf(dst) {
-				continue
-			}
-			denied = append(denied, r.denies(near, src, dst)...)
-		}
-		if len(denied) > 0 {
-			res.lines = append(res.lines, residueLine{src, denied})
-		}
-	}
-	if len(res.lines) == 0 {
-		return nil
-	}
-	res.sign()
-	return res
-}
-
-// looksAtNoSource tells whether a program judges all sources' addresses alike.
-func (p *program) looksAtNoSource() bool {
-	for i := range p.steps {
-		for _, c := range p.steps[i].clauses {
-			for _, m := range c.matches {
-				s := &m.src
-				if !s.anyAddr() || s.named != nil || s.notNamed != nil || s.ipPorts != nil {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-// nearOf is the clauses of a program that may match packets to local pods: of a long program they are few. It holds for one
-// round of judging.
-func (r *Renderer) nearOf(p *program) []*clause {
-	if list, ok := r.near[p]; ok {
-		return list
-	}
-	if len(r.near) == 0 {
-		r.pods = r.pods[:0]
-		for _, i := range r.ifaces {
-			r.pods = append(r.pods, i.addrs...)
-		}
-		slices.SortFunc(r.pods, netip.Addr.Compare)
-	}
-	local := func(n netip.Prefix) bool {
-		i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
-		return i < len(r.pods) && n.Contains(r.pods[i])
-	}
-	var list []*clause
-	for c := range p.each {
-		if !slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.nets != nil && !slices.ContainsFunc(m.dst.nets, local) }) {
-			list = append(list, c)
-		}
-	}
-	r.near[p] = list
-	return list
-}
-
-// each is the clauses of a program, in order.
-func (p *program) each(yield func(*clause) bool) {
-	for i := range p.steps {
-		for k := range p.steps[i].clauses {
-			if !yield(&p.steps[i].clauses[k]) {
-				return
-			}
-		}
 	}
 }
 

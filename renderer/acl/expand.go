@@ -57,7 +57,8 @@ type expander struct {
 	note  func(c *clause, format string, args ...any) // told what cannot be written
 	c     *clause
 	f     family
-	broad bool // the clause became too big
+	broad bool    // the clause became too big
+	parts *[]part // room for those of a segment
 }
 
 // expand appends the atoms of a clause for a family, of those packets only whose source and destination are in from and to.

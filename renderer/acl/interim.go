@@ -24,8 +24,32 @@ func (e *effect) add(o effect) { e.opens, e.closes = e.opens || o.opens, e.close
 // output closes, or the other way round, everything closes first: each table and list is replaced by what it had and will have
 // in common. What closes and what opens may then be done in any order.
 
+// What one interface may send is asked at its input, and in the pre-DNAT view wherever its packets leave. Both ask the same of a
+// packet, but for services, which the input lets pass. So if nothing else changes, what passes on the way passes before or after.
+
+// rulesOnly tells whether nothing was told since the last Apply but rules, and nothing but pods has any.
+func (r *Renderer) rulesOnly() bool {
+	d := &r.dirty
+	return !d.node && !d.places && !d.outer && !d.host && len(r.hosts)+len(d.segments)+len(d.judged)+len(d.members)+len(d.tables) == 0
+}
+
+// oneSays tells whether of all programs only one says other things than before, for the egress of one interface. Where several
+// have it, they may use each other's addresses, but not to dial services: that is asked at the input alone.
+func (r *Renderer) oneSays() bool {
+	if len(r.dirty.judged) != 1 {
+		return false
+	}
+	for p := range r.dirty.judged {
+		return p.spec.egress && len(p.users) == 1
+	}
+	return false
+}
+
 // risky tells whether the change needs a state on the way.
 func (r *Renderer) risky(c *change) bool {
+	if r.alone {
+		return false
+	}
 	effects := map[string]effect{}
 	var all effect
 	for name, t := range c.tables {

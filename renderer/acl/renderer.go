@@ -40,6 +40,7 @@ type Renderer struct {
 	inSync bool
 	news   bool // something was told since the last look at it
 	retold bool // what is translated was told anew
+	alone  bool // all that changes is what one interface may send
 
 	// What was told.
 	sets      map[string]*ipset
@@ -57,8 +58,11 @@ type Renderer struct {
 	tables   map[string]*table // of segments
 	fixed    map[string]*table // of no segment
 	judged   map[*program]*judged
-	near     map[*program][]*clause // that may match packets to local pods
-	pods     []netip.Addr           // local ones, sorted, while near is made
+	near     map[*program]*vicinity
+	pods     []netip.Addr // local ones, sorted, while near is made
+	hits     []*clause    // room, and so are these
+	targets  []netip.Addr
+	parts    []part
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
 	remote   map[string]lists     // of interfaces that are no pod's
@@ -123,7 +127,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
-		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, near: map[*program][]*clause{}, groups: map[string]*residueGroup{},
+		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
 		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
 		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
@@ -268,9 +272,11 @@ func (r *Renderer) Apply() (again bool) {
 
 // settle brings programs, segments, tables and lists up to date.
 func (r *Renderer) settle() {
+	rulesOnly := r.rulesOnly()
 	r.locate()
 	r.findExits()
 	r.refresh()
+	r.alone = rulesOnly && r.oneSays()
 	r.judge()
 	r.judgeHosts()
 	r.compile()
@@ -408,7 +414,7 @@ func (r *Renderer) drop(seg *segment) {
 // compile writes segments out whose clauses or sets changed.
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
-		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg)}
+		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts}
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)

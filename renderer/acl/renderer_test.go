@@ -74,7 +74,14 @@ func TestCostOfAChange(t *testing.T) {
 		t.Errorf("one rule: %d values", sink.values)
 	}
 	sink = counter{}
-	r.OnUpdate(policy(7, 5, false))
+	r.OnUpdate(policy(8, 5, true))
+	for r.Apply() {
+	}
+	if sink.values != 2 { // at the pod's input, and where it leaves
+		t.Errorf("one rule for egress: %d values", sink.values)
+	}
+	sink = counter{}
+	r.OnUpdate(policy(8, 5, true))
 	for r.Apply() {
 	}
 	if sink.values != 0 {

@@ -204,7 +204,7 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 	}
 	var f follower
 	old, gone := s.parts, 0 // the first that may be gone
-	parts := make([]part, 0, len(s.clauses))
+	parts := (*x.parts)[:0]
 	for i := range s.clauses {
 		c := &s.clauses[i]
 		k, known := f.find(len(s.written), func(k int) bool { return c.likewise(&s.written[k]) })
@@ -228,7 +228,11 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 		dirty |= s.bucketsIn(parts[i:])
 	}
 	dirty |= s.bucketsIn(old[gone:])
-	s.parts, s.written, s.fresh, x.note = parts, s.clauses, true, note
+	s.parts = append(old[:0], parts...)
+	clear(old[min(len(parts), len(old)):])
+	clear(parts)
+	*x.parts = parts
+	s.written, s.fresh, x.note = s.clauses, true, note
 	return dirty
 }
 

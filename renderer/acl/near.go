@@ -1,0 +1,128 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// vicinity is what a program says about packets to local pods. It holds for one round of judging.
+type vicinity struct {
+	clauses []*clause // that may match them: of a long program they are few
+	alike   bool      // whether a clause matches what goes to an address hangs on the address being among those it names
+	hits    []*clause // those that match what goes to the address of last
+	family  family
+	last    *residue
+	known   bool // last is made
+}
+
+// vicinityOf is that of a program.
+func (r *Renderer) vicinityOf(p *program) *vicinity {
+	if v := r.near[p]; v != nil {
+		return v
+	}
+	if len(r.near) == 0 {
+		r.pods = r.pods[:0]
+		for _, i := range r.ifaces {
+			r.pods = append(r.pods, i.addrs...)
+		}
+		slices.SortFunc(r.pods, netip.Addr.Compare)
+	}
+	v := &vicinity{alike: true}
+	r.near[p] = v
+	for c := range p.each {
+		if slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.nets != nil && !slices.ContainsFunc(m.dst.nets, r.holdsPod) }) {
+			continue
+		}
+		v.clauses = append(v.clauses, c)
+		v.alike = v.alike && !slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.intricate() })
+	}
+	return v
+}
+
+// holdsPod tells whether a local pod has one of the addresses.
+func (r *Renderer) holdsPod(n netip.Prefix) bool {
+	i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
+	return i < len(r.pods) && n.Contains(r.pods[i])
+}
+
+// intricate tells whether of two addresses that are both named one may match and the other not, or not in the same way.
+func (s *side) intricate() bool {
+	return s.notNets != nil || s.notSets != nil || s.named != nil || s.notNamed != nil || s.ipPorts != nil
+}
+
+// residue is nil if the program allows everything there. Where the same clauses match it is the same.
+func (r *Renderer) residue(j *judged, i *iface) *residue {
+	targets := r.early(r.targets[:0], i)
+	r.targets = targets
+	if len(targets) == 0 || j.p.free { // exits do not speak of local pods
+		return nil
+	}
+	v := r.vicinityOf(j.p)
+	if !v.alike || len(targets) > 1 {
+		return r.freshResidue(j, v.clauses, targets)
+	}
+	to, hits := netip.PrefixFrom(targets[0], targets[0].BitLen()), r.hits[:0]
+	for _, c := range v.clauses {
+		if !c.misses(r.sets, to) {
+			hits = append(hits, c)
+		}
+	}
+	r.hits = hits
+	if f := familyOf(targets[0]); !v.known || v.family != f || !slices.Equal(v.hits, hits) {
+		v.known, v.family, v.hits = true, f, slices.Clone(hits)
+		v.last = r.freshResidue(j, v.hits, targets)
+	}
+	return v.last
+}
+
+// freshResidue is what some clauses of a program deny of what goes to the addresses.
+func (r *Renderer) freshResidue(j *judged, clauses []*clause, targets []netip.Addr) *residue {
+	froms := []netip.Addr{{}}
+	if !j.blind {
+		froms = j.sources
+	}
+	res := &residue{}
+	for _, src := range froms {
+		var denied []rect
+		for _, dst := range targets {
+			if src.IsValid() && familyOf(src) != familyOf(dst) {
+				continue
+			}
+			denied = append(denied, r.denies(slices.Values(clauses), src, dst)...)
+		}
+		if len(denied) > 0 {
+			res.lines = append(res.lines, residueLine{src, denied})
+		}
+	}
+	if len(res.lines) == 0 {
+		return nil
+	}
+	res.sign()
+	return res
+}
+
+// looksAtNoSource tells whether a program judges all sources' addresses alike.
+func (p *program) looksAtNoSource() bool {
+	for i := range p.steps {
+		for _, c := range p.steps[i].clauses {
+			for _, m := range c.matches {
+				s := &m.src
+				if !s.anyAddr() || s.named != nil || s.notNamed != nil || s.ipPorts != nil {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// each is the clauses of a program, in order.
+func (p *program) each(yield func(*clause) bool) {
+	for i := range p.steps {
+		for k := range p.steps[i].clauses {
+			if !yield(&p.steps[i].clauses[k]) {
+				return
+			}
+		}
+	}
+}
