@@ -339,7 +339,16 @@ func (s *story) processStatus() {
 	})
 }
 
-// TestFelixBetweenUs: Kubernetes objects by way of our fan-out to a real Felix, and from there by way of our driver to VPP.
+// serviceCIDR is an object that Calico's datastore has no key for.
+const serviceCIDR = `
+apiVersion: networking.k8s.io/v1
+kind: ServiceCIDR
+metadata: {name: kubernetes}
+spec: {cidrs: [10.96.0.0/12]}
+`
+
+// TestFelixBetweenUs: Kubernetes objects by way of our fan-out to a real Felix, and from there by way of our driver to VPP. Felix
+// finds nothing wrong with what it is told.
 func TestFelixBetweenUs(t *testing.T) {
 	s := newStory(t)
 	for i, name := range []string{"web", "client", "other"} {
@@ -347,6 +356,7 @@ func TestFelixBetweenUs(t *testing.T) {
 	}
 	objects := newManifests(t)
 	objects.write("cluster", clusterYAML)
+	objects.write("cidr", serviceCIDR)
 	s.addr = fmt.Sprint("127.0.0.1:", freePort(t))
 	fanout := func() *Process {
 		return start(t, "contiv-agent fanout", exec.Command(product(t), "fanout", "--listen", s.addr, "--manifests", objects.dir, "--metrics", "", "--drain", "0s"))
@@ -362,17 +372,30 @@ func TestFelixBetweenUs(t *testing.T) {
 	objects.write("policy", policyYAML("other"))
 	s.vpp.eventually("it admits another", try{"other", "web", 80, true}, try{"client", "web", 80, false})
 
+	complaints := func(about ...string) {
+		t.Helper()
+		for _, line := range s.felix.Lines(about...) {
+			t.Errorf("Felix complains: %s", line)
+		}
+	}
+	objects.write("cidr", strings.Replace(serviceCIDR, "10.96", "10.112", 1))
+	objects.write("policy", policyYAML("web"))
+	s.vpp.eventually("it admits nobody else", try{"other", "web", 80, false})
+	complaints("[ERROR]")
+
 	// The server goes and comes back; meanwhile the policy is another one. Felix goes on with what it knows, and learns.
 	server.Kill()
 	objects.write("policy", policyYAML("client"))
-	s.vpp.now("the server is away", try{"other", "web", 80, true}, try{"client", "web", 80, false})
+	s.vpp.now("the server is away", try{"other", "web", 80, false}, try{"client", "web", 80, false})
 	fanout()
 	s.vpp.eventually("the server is back", shut...)
 	if !s.felix.Running() || s.starts != 1 {
 		t.Errorf("Felix ended because of the server")
 	}
+	objects.remove("cidr")
 	objects.remove("policy")
 	s.vpp.eventually("the policy is gone", open...)
+	complaints("/contiv/", "deserialize") // it has lost its server meanwhile
 }
 
 // TestFelixBeforeVPP: a Felix that is there before VPP is told that its endpoints are down, and up once VPP is there.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,6 +107,18 @@ func (p *Process) Log() string {
 		return "…" + string(out[len(out)-most:])
 	}
 	return string(out)
+}
+
+// Lines returns what the process wrote so far, the lines that contain any of these.
+func (p *Process) Lines(any ...string) (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for line := range bytes.Lines(p.log.Bytes()) {
+		if slices.ContainsFunc(any, func(part string) bool { return bytes.Contains(line, []byte(part)) }) {
+			out = append(out, string(line))
+		}
+	}
+	return out
 }
 
 // Send writes to the process's standard input.
