@@ -2,8 +2,6 @@ package fanout
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // TLSFiles are what connections are secured with. Files are read again when they change.
@@ -20,9 +19,6 @@ type TLSFiles struct {
 	// Client is who clients must be.
 	Client wire.Peer
 }
-
-// errCA is a file that should hold certificates.
-var errCA = errors.New("no certificate in it")
 
 // Config makes a TLS configuration: at least version 1.2, and clients must show a certificate. Errors say which file
 // cannot be used.
@@ -74,13 +70,9 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
 	}
-	pem, err := os.ReadFile(f.CA)
+	pool, err := serve.Authorities(f.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("certificate authority %s: %w", f.CA, errCA)
 	}
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS12,

@@ -1,6 +1,6 @@
 // Package serve turns handlers into a listening HTTP server: metrics, health and profiles where everybody looks for them, answers
-// in JSON, sockets for one user alone. Invariant: it knows nothing of what it serves, and leaves nothing running behind HTTP but
-// answers that were still being given when the grace was over.
+// in JSON, sockets for one user alone; and files into certificates that are trusted. Invariant: it knows nothing of what it
+// serves, and leaves nothing running behind HTTP but answers that were still being given when the grace was over.
 package serve
 
 import (

@@ -3,7 +3,6 @@ package typha
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // Config says which servers to follow, and as whom.
@@ -49,22 +49,15 @@ type TLS struct {
 
 func (t TLS) off() bool { return t == TLS{} }
 
-// errCA is a file that should hold certificates.
-var errCA = errors.New("no certificate in it")
-
 // config reads the files. The server's name plays no part: its certificate has to be of our authority and of the right peer.
 func (t TLS) config() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
 	}
-	pem, err := os.ReadFile(t.CA)
+	pool, err := serve.Authorities(t.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("certificate authority %s: %w", t.CA, errCA)
 	}
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,

@@ -2,15 +2,15 @@ package etcd
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // Name is the source's name.
@@ -115,14 +115,11 @@ func (c *Config) root() string {
 func LoadTLS(ca, cert, key, serverName string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
 	if ca != "" {
-		pem, err := os.ReadFile(ca)
+		pool, err := serve.Authorities(ca)
 		if err != nil {
 			return nil, fmt.Errorf("certificates of servers: %w", err)
 		}
-		cfg.RootCAs = x509.NewCertPool()
-		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("certificates of servers: %s: no certificate in it", ca)
-		}
+		cfg.RootCAs = pool
 	}
 	if cert == "" && key == "" {
 		return cfg, nil

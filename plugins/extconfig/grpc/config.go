@@ -2,13 +2,13 @@ package grpc
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
+
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // Name is the source's name; that of a client called c is Name/c.
@@ -64,13 +64,9 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	pem, err := os.ReadFile(ca)
+	pool, err := serve.Authorities(ca)
 	if err != nil {
 		return nil, fmt.Errorf("certificates of clients: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("certificates of clients: %s: no certificate in it", ca)
 	}
 	return &tls.Config{
 		Certificates: []tls.Certificate{own}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
