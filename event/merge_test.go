@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
 func TestMergeInto(t *testing.T) {
@@ -76,14 +76,14 @@ func once(m *interfaces.Interface) ([]string, []*interfaces.Interface_RxMode) {
 }
 
 func TestMergeOnceBelow(t *testing.T) {
-	global := &nat.Nat44Global{NatInterfaces: []*nat.Nat44Global_Interface{{Name: "a"}, {Name: "a"}}}
-	dst := &nat.Nat44Global{}
+	list := &acl.ACL{Name: "a", Interfaces: &acl.ACL_Interfaces{Ingress: []string{"x", "x"}}}
+	dst := &acl.ACL{}
 	m := Merge{Once: true}
-	m.Into(dst, global)
-	if len(dst.NatInterfaces) != 2 {
+	m.Into(dst, list)
+	if len(dst.Interfaces.Ingress) != 2 {
 		t.Errorf("into nothing: %v: what one source says twice is its own affair", dst)
 	}
-	if m.Into(dst, global); len(dst.NatInterfaces) != 2 {
+	if m.Into(dst, list); len(dst.Interfaces.Ingress) != 2 {
 		t.Errorf("again: %v", dst)
 	}
 }

@@ -205,6 +205,7 @@ func TestOutcomeNamesWhatWaits(t *testing.T) {
 	state := func(name string, state event.State) KeyStatus {
 		return KeyStatus{Op: "CREATE", Status: event.ValueStatus{Key: keyed.InterfaceKey(name), State: state}}
 	}
+	out.Seq = 0 // whatever it is
 	want := &Outcome{
 		All:           []KeyStatus{state("a", event.Pending), state("b", event.Unimplemented), state("c", event.Configured)},
 		Pending:       []event.ValueStatus{{Key: keyed.InterfaceKey("a"), State: event.Pending}},

@@ -33,6 +33,7 @@ type Request struct {
 
 // Outcome is what there is to say of a request that was carried out.
 type Outcome struct {
+	Seq uint64      // of the transaction; 0: nothing had to change
 	All []KeyStatus // every item, and every key that went, sorted by key
 	// These are not configured, but nothing is wrong with them.
 	Pending       []event.ValueStatus // they wait for other values
@@ -97,7 +98,7 @@ func operation(before, after proto.Message) string {
 }
 
 func outcome(r *event.ExternalResult, before, changes map[string]proto.Message) *Outcome {
-	out := &Outcome{All: make([]KeyStatus, 0, len(r.Values))}
+	out := &Outcome{Seq: r.Seq, All: make([]KeyStatus, 0, len(r.Values))}
 	for _, st := range r.Values {
 		out.All = append(out.All, KeyStatus{Op: operation(before[st.Key], changes[st.Key]), Status: st})
 		switch st.State {

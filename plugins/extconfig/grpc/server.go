@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -15,15 +16,21 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// Server is the source of external configuration that clients call. It serves DataChangeService, DataResyncService, reflection and
-// health.
+// Server is the source of external configuration that clients call. It serves Contiv's services, ligato's, one of our own, reflection
+// and health.
 type Server struct {
 	cfg       Config
 	keeper    *extconfig.Keeper
-	listening chan struct{} // closed when Run has opened its listeners
+	values    func() []event.Value // all there are; nil: nobody shows them
+	changes   feed[change]
+	links     feed[*interfaces.InterfaceNotification]
+	admin     map[string]interfaces.InterfaceState_Status // what was last told of each interface
+	under     atomic.Int64                                // bytes of changes that come in portions and are not whole yet
+	listening chan struct{}                               // closed when Run has opened its listeners
 	addrs     []net.Addr
 }
 

@@ -44,12 +44,29 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// node is a controller with a server, over a VPP that takes everything but interfaces of MTU 666.
+// node is a controller with a server, over a VPP that takes everything but interfaces of MTU 666, and those of MTU 667 only later.
 type node struct {
 	mu     sync.Mutex
 	has    map[string]proto.Message
+	states map[string]event.ValueStatus // of those that VPP does not have
 	server *Server
+	in     chan<- event.Event
 	stop   func()
+}
+
+// values is what an agent would show.
+func (n *node) values() []event.Value {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []event.Value
+	for key, m := range n.has {
+		out = append(out, event.Value{ValueStatus: event.ValueStatus{Key: key, State: event.Configured}, Message: m, Since: time.Unix(1e9, 0)})
+	}
+	for _, st := range n.states {
+		out = append(out, event.Value{ValueStatus: st})
+	}
+	slices.SortFunc(out, func(a, b event.Value) int { return strings.Compare(a.Key, b.Key) })
+	return out
 }
 
 func start(t *testing.T, cfg Config) *node {
@@ -58,9 +75,14 @@ func start(t *testing.T, cfg Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{has: map[string]proto.Message{}, server: server}
+	n := &node{has: map[string]proto.Message{}, states: map[string]event.ValueStatus{}, server: server}
 	in, out := make(chan event.Event, 64), make(chan *event.Txn, 1)
-	c := controller.New(controller.Config{Sources: []string{Name}}, controller.NewValues())
+	n.in = in
+	values := controller.NewValues()
+	server.Show(n.values)
+	c := controller.New(controller.Config{Sources: []string{Name}, Observer: controller.Observer{
+		Committed: func(ev *event.Committed) { server.Committed(ev, values.Sent) },
+	}}, values)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = c.Run(ctx, in, out) })
@@ -92,10 +114,19 @@ func (n *node) commit(txn *event.Txn) *event.Committed {
 	for key, msg := range txn.Values {
 		st := event.ValueStatus{Key: key, State: event.Configured}
 		delete(n.has, key)
-		if i, ok := msg.(*interfaces.Interface); ok && i.Mtu == 666 {
+		delete(n.states, key)
+		i, _ := msg.(*interfaces.Interface)
+		switch {
+		case i.GetMtu() == 666:
 			st.State, st.Err = event.Retrying, "no memory"
-		} else if msg != nil {
+			n.states[key] = st
+		case i.GetMtu() == 667:
+			st.State, st.Details = event.Pending, []string{"config/something"}
+			n.states[key] = st
+		case msg != nil:
 			n.has[key] = msg
+		default:
+			st.State = event.Removed
 		}
 		done.Statuses = append(done.Statuses, st)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,14 +13,15 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
 // What a call may have in its metadata.
@@ -28,6 +30,10 @@ const (
 	ClientKey = "datasrc"
 	// RevertKey, "true": if one item fails, all of the request is taken back.
 	RevertKey = "revert-on-failure"
+	// MergeKey says how items go over what others want for their keys (event.ParseMerge): the words for all items of the request,
+	// or behind a key and a space those for one, which then are all for that one. It may be given many times. A key that is not
+	// plain ASCII is quoted as in Go.
+	MergeKey = "merge"
 )
 
 // What a call that succeeded has in its trailer: keys of values that are not configured, at most maxNamed of each.
@@ -39,30 +45,42 @@ const (
 // maxNamed bounds what is said of single items: it travels in headers.
 const maxNamed = 100
 
-// services describes the two of proto/contiv/rpc.
+// services describes all that are served.
 func services() []*grpc.ServiceDesc {
+	return append(append(contivServices(), ligatoServices()...), configService())
+}
+
+// contivServices are the two of proto/contiv/rpc.
+func contivServices() []*grpc.ServiceDesc {
 	const change, resync = "rpc.DataChangeService", "rpc.DataResyncService"
 	file := rpc.File_contiv_rpc_rpc_proto.Path()
+	carry := func(service, name string, op extconfig.Op, response proto.Message) grpc.MethodDesc {
+		return unary(service, name, func(s *Server, ctx context.Context, data *rpc.DataRequest) (proto.Message, error) {
+			return response, s.data(ctx, op, data)
+		})
+	}
 	return []*grpc.ServiceDesc{
 		{ServiceName: change, HandlerType: (*any)(nil), Metadata: file, Methods: []grpc.MethodDesc{
-			method(change, "Put", extconfig.Put, &rpc.PutResponse{}), method(change, "Del", extconfig.Delete, &rpc.DelResponse{}),
+			carry(change, "Put", extconfig.Put, &rpc.PutResponse{}), carry(change, "Del", extconfig.Delete, &rpc.DelResponse{}),
 		}},
 		{ServiceName: resync, HandlerType: (*any)(nil), Metadata: file, Methods: []grpc.MethodDesc{
-			method(resync, "Resync", extconfig.Resync, &rpc.ResyncResponse{}),
+			carry(resync, "Resync", extconfig.Resync, &rpc.ResyncResponse{}),
 		}},
 	}
 }
 
-// method decodes a request and answers it.
-func method(service, name string, op extconfig.Op, response proto.Message) grpc.MethodDesc {
+// unary decodes a request and answers it.
+func unary[T any, P interface {
+	*T
+	proto.Message
+}](service, name string, do func(*Server, context.Context, P) (proto.Message, error),
+) grpc.MethodDesc {
 	handler := func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
-		req := &rpc.DataRequest{}
+		req := P(new(T))
 		if err := decode(req); err != nil {
 			return nil, err
 		}
-		answer := func(ctx context.Context, req any) (any, error) {
-			return response, srv.(*Server).call(ctx, op, req.(*rpc.DataRequest))
-		}
+		answer := func(ctx context.Context, req any) (any, error) { return do(srv.(*Server), ctx, req.(P)) }
 		if intercept == nil {
 			return answer(ctx, req)
 		}
@@ -71,20 +89,33 @@ func method(service, name string, op extconfig.Op, response proto.Message) grpc.
 	return grpc.MethodDesc{MethodName: name, Handler: handler}
 }
 
-func (s *Server) call(ctx context.Context, op extconfig.Op, data *rpc.DataRequest) error {
-	req, err := request(ctx, op, data)
+func (s *Server) data(ctx context.Context, op extconfig.Op, data *rpc.DataRequest) error {
+	req, err := caller(ctx)
 	if err != nil {
 		return err
 	}
-	out, err := s.keeper.Apply(ctx, req)
+	req.Op = op
+	if req.Items, err = items(nil, data.ProtoReflect()); err != nil {
+		return err
+	}
+	_, err = s.apply(ctx, &req)
+	return err
+}
+
+// apply carries a request out, with the terms that are in the metadata; the error is a status.
+func (s *Server) apply(ctx context.Context, req *extconfig.Request) (*extconfig.Outcome, error) {
+	if err := readMerges(ctx, req); err != nil {
+		return nil, err
+	}
+	out, err := s.keeper.Apply(ctx, *req)
 	if err != nil {
 		s.cfg.Logger.Warn("external configuration", "client", req.Client, "err", err)
-		return statusOf(err)
+		return nil, statusOf(err)
 	}
 	trailer := metadata.MD{}
 	trailer.Append(PendingKey, keys(out.Pending)...)
 	trailer.Append(UnimplementedKey, keys(out.Unimplemented)...)
-	return grpc.SetTrailer(ctx, trailer)
+	return out, grpc.SetTrailer(ctx, trailer)
 }
 
 func keys(values []event.ValueStatus) (out []string) {
@@ -94,10 +125,10 @@ func keys(values []event.ValueStatus) (out []string) {
 	return out
 }
 
-// request is what is asked for, and by whom.
-func request(ctx context.Context, op extconfig.Op, data *rpc.DataRequest) (extconfig.Request, error) {
+// caller is a request of whoever calls, on the caller's conditions, with nothing in it yet.
+func caller(ctx context.Context) (extconfig.Request, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	req := extconfig.Request{Op: op, Items: items(data)}
+	req := extconfig.Request{}
 	switch word, err := single(md, RevertKey); {
 	case err != nil:
 		return req, err
@@ -120,6 +151,64 @@ func request(ctx context.Context, op extconfig.Op, data *rpc.DataRequest) (extco
 		}
 	}
 	return req, err
+}
+
+// readMerges adds to a request what the metadata says of merging.
+func readMerges(ctx context.Context, req *extconfig.Request) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if len(md.Get(MergeKey)) == 0 {
+		return nil
+	}
+	var all event.Merge
+	single := map[string]event.Merge{}
+	for _, text := range md.Get(MergeKey) {
+		key, words, err := cutKey(text)
+		if err != nil {
+			return status.Errorf(codes.InvalidArgument, "metadata %s: %v", MergeKey, err)
+		}
+		m, err := event.ParseMerge(words)
+		if err != nil {
+			return status.Errorf(codes.InvalidArgument, "metadata %s: %v", MergeKey, err)
+		}
+		if key == "" {
+			all = m
+		} else {
+			single[key] = m
+		}
+	}
+	if req.Terms == nil {
+		req.Terms = map[string]extconfig.Terms{}
+	}
+	for _, item := range req.Items {
+		key := keyed.Key(item)
+		terms := req.Terms[key]
+		terms.Merge = all
+		if m, given := single[key]; given {
+			terms.Merge = m
+			delete(single, key)
+		}
+		req.Terms[key] = terms
+	}
+	for key := range single {
+		return status.Errorf(codes.InvalidArgument, "metadata %s: %q is not in the request", MergeKey, key)
+	}
+	return nil
+}
+
+// cutKey cuts the key off that may be in front of the words.
+func cutKey(text string) (key, words string, err error) {
+	if strings.HasPrefix(text, `"`) {
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			return "", "", fmt.Errorf("%q: key not quoted properly", text)
+		}
+		key, err = strconv.Unquote(quoted)
+		return key, text[len(quoted):], err
+	}
+	if first, rest, _ := strings.Cut(text, " "); strings.Contains(first, "/") {
+		return first, rest, nil
+	}
+	return "", text, nil
 }
 
 // certified is what a client with a certificate is called: tls/common name, or tls/common name/name. A client without one has no
@@ -149,9 +238,12 @@ func single(md metadata.MD, key string) (string, error) {
 	return "", status.Errorf(codes.InvalidArgument, "metadata %s: given more than once", key)
 }
 
-// items are all of a request, whatever field they are in, in the order of the fields.
-func items(data *rpc.DataRequest) (out []proto.Message) {
-	m := data.ProtoReflect()
+// items appends all that is in a request, whatever field it is in, in the order of the fields. What there is no field for is refused,
+// in the items as well: nothing is dropped without a word.
+func items(out []proto.Message, m protoreflect.Message) ([]proto.Message, error) {
+	if len(m.GetUnknown()) > 0 {
+		return nil, unknown(m)
+	}
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -160,13 +252,53 @@ func items(data *rpc.DataRequest) (out []proto.Message) {
 		case f.IsList():
 			list := m.Get(f).List()
 			for j := range list.Len() {
-				out = append(out, list.Get(j).Message().Interface())
+				item := list.Get(j).Message()
+				if err := understood(item); err != nil {
+					return nil, err
+				}
+				out = append(out, item.Interface())
 			}
-		case f.Kind() == protoreflect.MessageKind:
-			out = append(out, m.Get(f).Message().Interface())
+		case f.Message() != nil:
+			item := m.Get(f).Message()
+			if err := understood(item); err != nil {
+				return nil, err
+			}
+			out = append(out, item.Interface())
 		}
 	}
-	return out
+	return out, nil
+}
+
+// understood tells whether there is nothing in a message, however deep, that its type has no field for.
+func understood(m protoreflect.Message) (err error) {
+	if len(m.GetUnknown()) > 0 {
+		return unknown(m)
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil:
+		case f.IsList():
+			for i := 0; i < v.List().Len() && err == nil; i++ {
+				err = understood(v.List().Get(i).Message())
+			}
+		case f.IsMap():
+			if f.MapValue().Message() != nil {
+				v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+					err = understood(v.Message())
+					return err == nil
+				})
+			}
+		default:
+			err = understood(v.Message())
+		}
+		return err == nil
+	})
+	return err
+}
+
+func unknown(m protoreflect.Message) error {
+	number, _, _ := protowire.ConsumeTag(m.GetUnknown())
+	return status.Errorf(codes.InvalidArgument, "%s: field %d is not known here", m.Descriptor().FullName(), number)
 }
 
 // statusOf is InvalidArgument for what was refused, FailedPrecondition for what VPP refused, each with a ligato.kvscheduler.ValueStatus
@@ -196,11 +328,11 @@ func statusOf(err error) error {
 func detailed(code codes.Code, err error, items []event.ValueStatus, ops []string) error {
 	var details []protoadapt.MessageV1
 	for i, st := range items[:min(len(items), maxNamed)] {
-		detail := &kvscheduler.ValueStatus{Key: st.Key, State: kvscheduler.ValueState(st.State), Error: st.Err, Details: st.Details}
+		op := ""
 		if ops != nil {
-			detail.LastOperation = kvscheduler.TxnOperation(kvscheduler.TxnOperation_value[ops[i]])
+			op = ops[i]
 		}
-		details = append(details, detail)
+		details = append(details, valueStatus(st, op))
 	}
 	st, derr := status.New(code, err.Error()).WithDetails(details...)
 	if derr != nil {

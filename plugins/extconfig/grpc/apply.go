@@ -1,0 +1,137 @@
+package grpc
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/config"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
+)
+
+// MaxStream is how long a change may be that comes in portions, in bytes of protobuf, and all of those under way together.
+const MaxStream = 4 * MaxRequest
+
+// portion is how many values are told of in one message.
+const portion = 1000
+
+// configService is that of proto/contiv/config.
+func configService() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: "contiv.config.ConfigService", HandlerType: (*any)(nil), Metadata: config.File_contiv_config_config_proto.Path(),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Apply", ClientStreams: true, ServerStreams: true,
+			Handler: func(srv any, stream grpc.ServerStream) error { return srv.(*Server).applyStream(stream) },
+		}},
+	}
+}
+
+func (s *Server) applyStream(stream grpc.ServerStream) error {
+	ctx := stream.Context()
+	req, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	var length int64
+	defer func() { s.under.Add(-length) }()
+	if err := s.collect(stream, &req, &length); err != nil {
+		return err
+	}
+	if err := readMerges(ctx, &req); err != nil {
+		return err
+	}
+	out, err := s.keeper.Apply(ctx, req)
+	if err != nil {
+		s.cfg.Logger.Warn("external configuration", "client", req.Client, "err", err)
+		if err := tell(stream, troubled(err)); err != nil {
+			return err
+		}
+		return statusOf(err)
+	}
+	var unwell []*kvscheduler.ValueStatus
+	for _, k := range out.All {
+		if k.Status.State != event.Configured && k.Status.State != event.Removed {
+			unwell = append(unwell, valueStatus(k.Status, k.Op))
+		}
+	}
+	return tell(stream, unwell)
+}
+
+// collect reads the portions of a change, and adds up how long they are.
+func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, length *int64) error {
+	for first := true; ; first = false {
+		p := &config.ApplyRequest{}
+		err := stream.RecvMsg(p)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		op, known := map[config.Operation]extconfig.Op{
+			config.Operation_PUT: extconfig.Put, config.Operation_DELETE: extconfig.Delete, config.Operation_RESYNC: extconfig.Resync,
+		}[p.GetOperation()]
+		switch {
+		case !known:
+			return status.Errorf(codes.InvalidArgument, "operation %d is not known here", p.GetOperation())
+		case first:
+			req.Op, req.AllOrNothing = op, req.AllOrNothing || p.GetAllOrNothing()
+		case op != req.Op && op != extconfig.Put:
+			return status.Error(codes.InvalidArgument, "the first portion says what to do; a later one says otherwise")
+		}
+		n := int64(proto.Size(p))
+		if *length += n; s.under.Add(n) > MaxStream {
+			return status.Errorf(codes.ResourceExhausted, "changes under way are longer than %d bytes", int64(MaxStream))
+		}
+		for _, item := range p.GetItems() {
+			merge, err := event.ParseMerge(item.GetMerge())
+			if err != nil {
+				return status.Error(codes.InvalidArgument, err.Error())
+			}
+			if err := add(req, item.GetItem(), extconfig.Terms{Merge: merge, Labels: item.GetLabels()}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// troubled are the items an error is about, all of them.
+func troubled(err error) (out []*kvscheduler.ValueStatus) {
+	var refused *extconfig.InvalidError
+	var failed *extconfig.TransactionError
+	switch {
+	case errors.As(err, &refused):
+		for _, st := range refused.Items {
+			out = append(out, valueStatus(st, ""))
+		}
+	case errors.As(err, &failed):
+		for _, k := range failed.Keys {
+			out = append(out, valueStatus(k.Status, k.Op))
+		}
+	}
+	return out
+}
+
+func tell(stream grpc.ServerStream, statuses []*kvscheduler.ValueStatus) error {
+	for some := range slices.Chunk(statuses, portion) {
+		if err := stream.SendMsg(&config.ApplyResponse{Statuses: some}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// valueStatus is a status as ligato writes it; op may be empty.
+func valueStatus(st event.ValueStatus, op string) *kvscheduler.ValueStatus {
+	return &kvscheduler.ValueStatus{
+		Key: st.Key, State: kvscheduler.ValueState(st.State), Error: st.Err, Details: st.Details,
+		LastOperation: kvscheduler.TxnOperation(kvscheduler.TxnOperation_value[op]),
+	}
+}

@@ -1,0 +1,231 @@
+package grpc
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/configurator"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp"
+)
+
+// SeqHeader, in the header of an answer of ConfiguratorService, is the number of the transaction. As in ligato's API.
+const SeqHeader = "seqnum"
+
+// ligatoServices are the three of proto/ligato.
+func ligatoServices() []*grpc.ServiceDesc {
+	const config, manager, meta = "ligato.configurator.ConfiguratorService", "ligato.generic.ManagerService", "ligato.generic.MetaService"
+	file := generic.File_ligato_generic_generic_proto.Path()
+	return []*grpc.ServiceDesc{
+		{
+			ServiceName: config, HandlerType: (*any)(nil), Metadata: configurator.File_ligato_configurator_configurator_proto.Path(),
+			Methods: []grpc.MethodDesc{
+				unary(config, "Get", (*Server).get), unary(config, "Update", (*Server).update),
+				unary(config, "Delete", (*Server).remove), unary(config, "Dump", (*Server).dump),
+			},
+			Streams: []grpc.StreamDesc{serverStream("Notify", (*Server).notify)},
+		},
+		{
+			ServiceName: manager, HandlerType: (*any)(nil), Metadata: file,
+			Methods: []grpc.MethodDesc{
+				unary(manager, "SetConfig", (*Server).setConfig), unary(manager, "GetConfig", (*Server).getConfig), unary(manager, "DumpState", (*Server).dumpState),
+			},
+			Streams: []grpc.StreamDesc{serverStream("Subscribe", (*Server).subscribe)},
+		},
+		{ServiceName: meta, HandlerType: (*any)(nil), Metadata: file, Methods: []grpc.MethodDesc{
+			unary(meta, "KnownModels", (*Server).knownModels), unary(meta, "ProtoFileDescriptor", (*Server).protoFile),
+		}},
+	}
+}
+
+// serverStream decodes a request and answers it as long as there is something to say.
+func serverStream[T any, P interface {
+	*T
+	proto.Message
+}](name string, do func(*Server, P, grpc.ServerStream) error,
+) grpc.StreamDesc {
+	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
+		req := P(new(T))
+		if err := stream.RecvMsg(req); err != nil {
+			return err
+		}
+		if _, err := caller(stream.Context()); err != nil {
+			return err
+		}
+		return do(srv.(*Server), req, stream)
+	}}
+}
+
+// listed are the items of a configuration.
+func listed(c *configurator.Config) (out []proto.Message, err error) {
+	if len(c.ProtoReflect().GetUnknown()) > 0 {
+		return nil, unknown(c.ProtoReflect())
+	}
+	for _, part := range []proto.Message{c.GetVppConfig(), c.GetLinuxConfig(), c.GetNetallocConfig()} {
+		if out, err = items(out, part.ProtoReflect()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// placed is a configuration with these items. Those of models that it has no field for are not in it.
+func placed(msgs []proto.Message) *configurator.Config {
+	config := &configurator.Config{VppConfig: &vpp.ConfigData{}, LinuxConfig: &linux.ConfigData{}}
+	type place struct {
+		in    protoreflect.Message
+		field protoreflect.FieldDescriptor
+	}
+	places := map[protoreflect.FullName]place{}
+	for _, part := range []proto.Message{config.GetVppConfig(), config.GetLinuxConfig()} {
+		m := part.ProtoReflect()
+		for i := range m.Descriptor().Fields().Len() {
+			f := m.Descriptor().Fields().Get(i)
+			places[f.Message().FullName()] = place{m, f}
+		}
+	}
+	for _, msg := range msgs {
+		switch p, found := places[msg.ProtoReflect().Descriptor().FullName()]; {
+		case !found:
+		case p.field.IsList():
+			p.in.Mutable(p.field).List().Append(protoreflect.ValueOfMessage(msg.ProtoReflect()))
+		default:
+			p.in.Set(p.field, protoreflect.ValueOfMessage(msg.ProtoReflect()))
+		}
+	}
+	return config
+}
+
+func (s *Server) get(ctx context.Context, _ *configurator.GetRequest) (proto.Message, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	values, _, err := s.keeper.Wants(ctx, who.Client)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	var msgs []proto.Message
+	for _, key := range values.Keys() {
+		msgs = append(msgs, values[key])
+	}
+	return &configurator.GetResponse{Config: placed(msgs)}, nil
+}
+
+func (s *Server) update(ctx context.Context, req *configurator.UpdateRequest) (proto.Message, error) {
+	op := extconfig.Put
+	if req.GetFullResync() {
+		op = extconfig.Resync
+	}
+	return &configurator.UpdateResponse{}, s.configure(ctx, op, req.GetUpdate(), req.GetWaitDone())
+}
+
+func (s *Server) remove(ctx context.Context, req *configurator.DeleteRequest) (proto.Message, error) {
+	return &configurator.DeleteResponse{}, s.configure(ctx, extconfig.Delete, req.GetDelete(), req.GetWaitDone())
+}
+
+func (s *Server) configure(ctx context.Context, op extconfig.Op, config *configurator.Config, wait bool) error {
+	req, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	if req.Op = op; wait && s.values == nil {
+		return errBlind
+	}
+	if req.Items, err = listed(config); err != nil {
+		return err
+	}
+	out, err := s.apply(ctx, &req)
+	if err != nil {
+		return err
+	}
+	if out.Seq != 0 {
+		if err := grpc.SetHeader(ctx, metadata.Pairs(SeqHeader, strconv.FormatUint(out.Seq, 10))); err != nil {
+			return err
+		}
+	}
+	if wait {
+		return s.settled(ctx, out.Pending)
+	}
+	return nil
+}
+
+// errBlind is the answer to whoever asks for more than the server was shown (controller.Onlooker).
+var errBlind = status.Error(codes.Unimplemented, "this server does not see what becomes of values")
+
+// settled waits until none of these values waits for another.
+func (s *Server) settled(ctx context.Context, pending []event.ValueStatus) error {
+	for len(pending) > 0 {
+		at := s.changes.next()
+		now := map[string]event.State{}
+		for _, v := range s.values() {
+			now[v.Key] = v.State
+		}
+		pending = slices.DeleteFunc(pending, func(st event.ValueStatus) bool { return now[st.Key] != event.Pending })
+		if len(pending) == 0 {
+			break
+		}
+		if _, _, err := s.changes.read(ctx, at); err != nil {
+			return status.FromContextError(err).Err()
+		}
+	}
+	return nil
+}
+
+func (s *Server) dump(ctx context.Context, _ *configurator.DumpRequest) (proto.Message, error) {
+	if _, err := caller(ctx); err != nil {
+		return nil, err
+	}
+	if s.values == nil {
+		return nil, errBlind
+	}
+	var msgs []proto.Message
+	for _, v := range s.values() {
+		if v.State == event.Configured {
+			msgs = append(msgs, v.Message)
+		}
+	}
+	return &configurator.DumpResponse{Dump: placed(msgs)}, nil
+}
+
+// notify tells of interfaces, from the number the client names on.
+func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStream) error {
+	at := uint64(req.GetIdx())
+	for {
+		links, first, err := s.links.read(stream.Context(), at)
+		if err != nil {
+			return status.FromContextError(err).Err()
+		}
+		for i, link := range links {
+			n := &configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{Interface: link}}}
+			if !wanted(n, req.GetFilters()) {
+				continue
+			}
+			next := uint32(first + uint64(i) + 1) // it is 32 bits in the API, and may start anew
+			if err := stream.SendMsg(&configurator.NotifyResponse{NextIdx: next, Notification: n}); err != nil {
+				return err
+			}
+		}
+		at = first + uint64(len(links))
+	}
+}
+
+// wanted tells whether all that is set in one of the filters is so in the notification.
+func wanted(n *configurator.Notification, filters []*configurator.Notification) bool {
+	return len(filters) == 0 || slices.ContainsFunc(filters, func(f *configurator.Notification) bool {
+		both := proto.CloneOf(n)
+		proto.Merge(both, f)
+		return proto.Equal(both, n)
+	})
+}

@@ -1,0 +1,295 @@
+package grpc
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
+)
+
+// typePrefix is before the full name of a message in the type URL. As in ligato's API.
+const typePrefix = "models.ligato.io/"
+
+// model is the one that is asked for; by is keyed.Model's Name or Proto.
+func model(word string, by func(keyed.Model) string) (keyed.Model, error) {
+	for _, m := range keyed.Models() {
+		if by(m) == word {
+			return m, nil
+		}
+	}
+	return keyed.Model{}, status.Errorf(codes.InvalidArgument, "model %q is not known here", word)
+}
+
+func modelName(m keyed.Model) string  { return m.Name }
+func modelProto(m keyed.Model) string { return m.Proto }
+
+// read is the key of an item, and its value; nil: it has none.
+func read(item *generic.Item) (string, proto.Message, error) {
+	key := ""
+	if id := item.GetId(); id != nil {
+		m, err := model(id.GetModel(), modelName)
+		if err != nil {
+			return "", nil, err
+		}
+		key = m.Key(id.GetName())
+	}
+	data := item.GetData().GetAny()
+	if data == nil {
+		if key == "" || item.GetData() != nil {
+			return "", nil, status.Error(codes.InvalidArgument, "an item has neither id nor value, or a value that is empty")
+		}
+		return key, nil, nil
+	}
+	m, err := model(data.GetTypeUrl()[strings.LastIndexByte(data.GetTypeUrl(), '/')+1:], modelProto)
+	if err != nil {
+		return "", nil, err
+	}
+	msg := m.New()
+	if err := proto.Unmarshal(data.GetValue(), msg); err != nil {
+		return "", nil, status.Errorf(codes.InvalidArgument, "%s %q: %v", m.Proto, key, err)
+	}
+	if err := understood(msg.ProtoReflect()); err != nil {
+		return "", nil, err
+	}
+	if own := keyed.Key(msg); key != "" && key != own {
+		return "", nil, status.Errorf(codes.InvalidArgument, "item %q: its value has the key %q", key, own)
+	}
+	return keyed.Key(msg), msg, nil
+}
+
+// id names the value with a key.
+func id(key string) *generic.Item_ID {
+	m, name, _ := keyed.Lookup(key)
+	return &generic.Item_ID{Model: m.Name, Name: name}
+}
+
+// write is a value as an item; nil: its name only.
+func write(key string, msg proto.Message) (*generic.Item, error) {
+	item := &generic.Item{Id: id(key)}
+	if msg != nil {
+		value, err := proto.MarshalOptions{Deterministic: true}.Marshal(msg)
+		if err != nil {
+			return nil, status.Errorf(codes.Internal, "%q: %v", key, err)
+		}
+		typ := typePrefix + string(msg.ProtoReflect().Descriptor().FullName())
+		item.Data = &generic.Data{Union: &generic.Data_Any{Any: &anypb.Any{TypeUrl: typ, Value: value}}}
+	}
+	return item, nil
+}
+
+// itemStatus is where a value stands.
+func itemStatus(st event.ValueStatus) *generic.ItemStatus {
+	out := &generic.ItemStatus{Status: st.State.String(), Message: st.Err}
+	if len(st.Details) > 0 {
+		out.Message = strings.Join(st.Details, ", ")
+	}
+	return out
+}
+
+func (s *Server) setConfig(ctx context.Context, set *generic.SetConfigRequest) (proto.Message, error) {
+	req, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if set.GetOverwriteAll() {
+		req.Op = extconfig.Resync
+	}
+	for _, u := range set.GetUpdates() {
+		if err := add(&req, u.GetItem(), extconfig.Terms{Labels: u.GetLabels()}); err != nil {
+			return nil, err
+		}
+	}
+	out, err := s.apply(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	resp := &generic.SetConfigResponse{}
+	for _, k := range out.All {
+		resp.Results = append(resp.Results, &generic.UpdateResult{
+			Id: id(k.Status.Key), Key: k.Status.Key, Status: itemStatus(k.Status),
+			Op: generic.UpdateResult_Operation(generic.UpdateResult_Operation_value[k.Op]),
+		})
+	}
+	return resp, nil
+}
+
+// add puts an item into a request, or if it has no value has it removed.
+func add(req *extconfig.Request, item *generic.Item, terms extconfig.Terms) error {
+	if item == nil {
+		return status.Error(codes.InvalidArgument, "a change without an item")
+	}
+	key, msg, err := read(item)
+	switch {
+	case err != nil:
+		return err
+	case msg == nil || req.Op == extconfig.Delete:
+		req.Gone = append(req.Gone, key)
+	default:
+		req.Items = append(req.Items, msg)
+		if req.Terms == nil {
+			req.Terms = map[string]extconfig.Terms{}
+		}
+		req.Terms[key] = terms
+	}
+	return nil
+}
+
+// chosen are keys and prefixes; none: all.
+func chosen(ids []*generic.Item_ID) (func(key string) bool, error) {
+	keys := map[string]bool{}
+	models := map[string]bool{}
+	for _, id := range ids {
+		m, err := model(id.GetModel(), modelName)
+		if err != nil {
+			return nil, err
+		}
+		if id.GetName() == "" {
+			models[m.Name] = true
+		} else {
+			keys[m.Key(id.GetName())] = true
+		}
+	}
+	return func(key string) bool {
+		if len(ids) == 0 || keys[key] {
+			return true
+		}
+		m, _, _ := keyed.Lookup(key)
+		return models[m.Name]
+	}, nil
+}
+
+// labelled tells whether labels are as asked for: there with that value, any if it is empty; behind an exclamation mark, not so.
+func labelled(want, have map[string]string) bool {
+	for name, value := range want {
+		name, not := strings.CutPrefix(name, "!")
+		has, there := have[name]
+		if match := there && (value == "" || value == has); match == not {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) getConfig(ctx context.Context, req *generic.GetConfigRequest) (proto.Message, error) {
+	who, err := caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetIds()) > 0 && len(req.GetLabels()) > 0 {
+		return nil, status.Error(codes.InvalidArgument, "items are chosen by name or by label, not both")
+	}
+	choose, err := chosen(req.GetIds())
+	if err != nil {
+		return nil, err
+	}
+	values, terms, err := s.keeper.Wants(ctx, who.Client)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	states := map[string]*generic.ItemStatus{}
+	if s.values != nil {
+		for _, v := range s.values() {
+			if values[v.Key] != nil {
+				states[v.Key] = itemStatus(v.ValueStatus)
+			}
+		}
+	}
+	resp := &generic.GetConfigResponse{}
+	for _, key := range values.Keys() {
+		if !choose(key) || !labelled(req.GetLabels(), terms[key].Labels) {
+			continue
+		}
+		item, err := write(key, values[key])
+		if err != nil {
+			return nil, err
+		}
+		resp.Items = append(resp.Items, &generic.ConfigItem{Item: item, Status: states[key], Labels: terms[key].Labels})
+	}
+	return resp, nil
+}
+
+func (s *Server) dumpState(ctx context.Context, req *generic.DumpStateRequest) (proto.Message, error) {
+	if _, err := caller(ctx); err != nil {
+		return nil, err
+	}
+	if s.values == nil {
+		return nil, errBlind
+	}
+	choose, err := chosen(req.GetIds())
+	if err != nil {
+		return nil, err
+	}
+	resp := &generic.DumpStateResponse{}
+	for _, v := range s.values() {
+		if v.State != event.Configured || !choose(v.Key) {
+			continue
+		}
+		item, err := write(v.Key, v.Message)
+		if err != nil {
+			return nil, err
+		}
+		resp.Items = append(resp.Items, &generic.StateItem{Item: item, Metadata: map[string]string{"since": v.Since.UTC().Format(time.RFC3339)}})
+	}
+	return resp, nil
+}
+
+// subscribe tells what becomes of values from now on.
+func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStream) error {
+	if s.values == nil {
+		return errBlind
+	}
+	var ids []*generic.Item_ID
+	for _, sub := range req.GetSubscriptions() {
+		ids = append(ids, sub.GetId())
+	}
+	choose, err := chosen(ids)
+	if err != nil {
+		return err
+	}
+	at := s.changes.next()
+	if err := stream.SendHeader(nil); err != nil { // so that the client knows from when on
+		return err
+	}
+	for {
+		changes, first, err := s.changes.read(stream.Context(), at)
+		if err != nil {
+			return status.FromContextError(err).Err()
+		}
+		if first > at {
+			return status.Errorf(codes.DataLoss, "too slow: %d notifications are gone", first-at)
+		}
+		at += uint64(len(changes))
+		resp := &generic.SubscribeResponse{}
+		for _, c := range changes {
+			if !choose(c.Key) {
+				continue
+			}
+			item, err := write(c.Key, c.message)
+			if err != nil {
+				return err
+			}
+			resp.Notifications = append(resp.Notifications, &generic.Notification{Item: item, Status: itemStatus(c.ValueStatus)})
+			if len(resp.Notifications) == portion {
+				if err := stream.SendMsg(resp); err != nil {
+					return err
+				}
+				resp = &generic.SubscribeResponse{}
+			}
+		}
+		if len(resp.Notifications) > 0 {
+			if err := stream.SendMsg(resp); err != nil {
+				return err
+			}
+		}
+	}
+}

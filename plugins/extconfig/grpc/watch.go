@@ -1,0 +1,132 @@
+package grpc
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+)
+
+// feedLength is how many notifications are kept for clients that are slow, or ask for earlier ones.
+const feedLength = 1 << 16
+
+// feed is the latest of what happened, numbered from 0. Whoever adds does not wait for those who read. The zero value is empty.
+type feed[T any] struct {
+	mu    sync.Mutex
+	first uint64 // number of entries[0]
+	last  []T
+	more  chan struct{} // closed when something is added; nil: nobody waits
+}
+
+func (f *feed[T]) add(entries ...T) {
+	if len(entries) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = append(f.last, entries...)
+	if over := len(f.last) - feedLength; over > 0 {
+		clear(f.last[:over])
+		f.last, f.first = f.last[over:], f.first+uint64(over)
+	}
+	if f.more != nil {
+		close(f.more)
+		f.more = nil
+	}
+}
+
+// next is the number that the next entry will have.
+func (f *feed[T]) next() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.first + uint64(len(f.last))
+}
+
+// read waits until there is an entry with that number or a later one, and returns all of them and the number of the first.
+func (f *feed[T]) read(ctx context.Context, at uint64) ([]T, uint64, error) {
+	for {
+		f.mu.Lock()
+		at = max(at, f.first)
+		if n := at - f.first; n < uint64(len(f.last)) {
+			out := append([]T(nil), f.last[n:]...)
+			f.mu.Unlock()
+			return out, at, nil
+		}
+		if f.more == nil {
+			f.more = make(chan struct{})
+		}
+		more := f.more
+		f.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, at, ctx.Err()
+		case <-more:
+		}
+	}
+}
+
+// change is what became of one value.
+type change struct {
+	event.ValueStatus
+	message proto.Message // nil: it is not wanted any more
+}
+
+// Show implements controller.Onlooker.
+func (s *Server) Show(values func() []event.Value) { s.values = values }
+
+// Committed implements controller.Onlooker.
+func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message) {
+	changes := make([]change, 0, len(ev.Statuses))
+	var links []*interfaces.InterfaceNotification
+	for _, st := range ev.Statuses {
+		if _, _, value := keyed.Lookup(st.Key); !value {
+			continue // a part of one
+		}
+		c := change{st, sent(st.Key)}
+		changes = append(changes, c)
+		if n := s.link(c); n != nil {
+			links = append(links, n)
+		}
+	}
+	s.changes.add(changes...)
+	s.links.add(links...)
+}
+
+// link is what there is to tell of a value, if it is an interface that has gone up or down or is no more; nil: nothing. It is the
+// loop's alone.
+func (s *Server) link(c change) *interfaces.InterfaceNotification {
+	model, name, _ := keyed.Lookup(c.Key)
+	if model.Proto != string((*interfaces.Interface)(nil).ProtoReflect().Descriptor().FullName()) {
+		return nil
+	}
+	state := &interfaces.InterfaceState{Name: name, LastChange: time.Now().Unix()}
+	i, _ := c.message.(*interfaces.Interface)
+	switch {
+	case i == nil:
+		state.AdminStatus, state.OperStatus = interfaces.InterfaceState_DELETED, interfaces.InterfaceState_DELETED
+	case c.State != event.Configured:
+		return nil
+	default:
+		state.AdminStatus = interfaces.InterfaceState_DOWN
+		if i.GetEnabled() {
+			state.AdminStatus = interfaces.InterfaceState_UP
+		}
+		state.Type, state.PhysAddress, state.Mtu = i.GetType(), i.GetPhysAddress(), i.GetMtu()
+	}
+	was := s.admin[name]
+	if was == state.AdminStatus || was == interfaces.InterfaceState_UNKNOWN_STATUS && i == nil {
+		return nil
+	}
+	if s.admin == nil {
+		s.admin = map[string]interfaces.InterfaceState_Status{}
+	}
+	if s.admin[name] = state.AdminStatus; i == nil {
+		delete(s.admin, name)
+	}
+	return &interfaces.InterfaceNotification{Type: interfaces.InterfaceNotification_UPDOWN, State: state}
+}
