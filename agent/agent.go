@@ -239,7 +239,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Driver != nil {
 		err = errors.Join(err, a.registry.Register(newDriverMetrics(cfg.Driver)))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry))
+	return a, errors.Join(err, p.metrics.register(a.registry), cfg.registerExternal(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.

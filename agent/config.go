@@ -39,7 +39,7 @@ type Config struct {
 	Sources map[string]Source
 
 	// External are the ways in for configuration of other programs. Each has to say once what it wants before anything is programmed;
-	// their names differ from each other's and from those of Sources.
+	// their names differ from each other's and from those of Sources. One that is a prometheus.Collector has its figures served.
 	External []controller.ExternalConfigSource
 
 	NAT44         nat44.Config

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -39,6 +40,17 @@ func waitedFor(cfg Config) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// registerExternal adds the figures of those external sources that have some.
+func (c *Config) registerExternal(r prometheus.Registerer) error {
+	var errs []error
+	for _, src := range c.External {
+		if figures, ok := src.(prometheus.Collector); ok {
+			errs = append(errs, r.Register(figures))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // showOnlookers gives those external sources a view of all values that want one.
