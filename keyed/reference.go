@@ -31,6 +31,9 @@ func ACLKey(name string) string { return clean(aclPrefix + name) }
 // that logical name.
 func InterfaceACLsKey(iface string) string { return clean(interfaceACLsPrefix + iface) }
 
+// ABFKey is the key of the forwarding policy with that number.
+func ABFKey(index uint32) string { return abfPrefix + utoa(index) }
+
 // BridgeDomainKey is the key of the bridge domain with that name.
 func BridgeDomainKey(name string) string { return clean(bridgeDomainPrefix + name) }
 
@@ -106,6 +109,11 @@ func ACLInterfaceKey(acl, iface string, ingress bool) string {
 // BridgeDomainInterfaceKey is derived from a bridge domain for each member.
 func BridgeDomainInterfaceKey(domain, iface string) string {
 	return "vpp/bd/" + domain + "/interface/" + iface
+}
+
+// ABFInterfaceKey is derived from an ABF for each interface it is attached to.
+func ABFInterfaceKey(index uint32, iface string) string {
+	return "vpp/abf/" + utoa(index) + "/interface/" + iface
 }
 
 // ProxyARPInterfaceKey is derived from ProxyARP for each of its interfaces.

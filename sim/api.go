@@ -57,6 +57,8 @@ var messages = sync.OnceValue(func() *apiTable {
 	aclMessages(t)
 	l2Messages(t)
 	mirrorMessages(t)
+	abfMessages(t)
+	puntMessages(t)
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 	for i, n := range t.names {

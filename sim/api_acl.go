@@ -60,6 +60,9 @@ func aclRuleMessages(t *apiTable) {
 	})
 	t.handlers[nameCRC(&aclapi.ACLAddReplace{})].fits = arrayFits(aclHeader-4, 48)
 	onWrite(t, func(q *call, m *aclapi.ACLDel) *aclapi.ACLDelReply {
+		if q.abf.usesACL(m.ACLIndex) {
+			return &aclapi.ACLDelReply{Retval: rvACLInLookup}
+		}
 		return &aclapi.ACLDelReply{Retval: q.acl.Del(m.ACLIndex)}
 	})
 	onDump(t, func(q *call, m *aclapi.ACLDump, send func(*aclapi.ACLDetails)) {

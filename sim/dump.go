@@ -40,6 +40,8 @@ func (v *VPP) Dump() string {
 	v.dumpNAT(&b)
 	v.dumpACL(&b)
 	v.dumpCNAT(&b)
+	v.dumpABF(&b)
+	v.dumpPunt(&b)
 	return b.String()
 }
 

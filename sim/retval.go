@@ -35,6 +35,7 @@ const (
 	rvBDIDExceedsMax      int32 = -122
 	rvUnsupported         int32 = -126
 	rvDuplicateIfAddress  int32 = -127
+	rvACLInLookup         int32 = -149
 	rvBDHasBVI            int32 = -152
 	rvInvalidPrefixLength int32 = -171
 )

@@ -72,6 +72,8 @@ type state struct {
 	l2      layer2
 	mirrors map[mirrorKey]span.SpanState
 	proxy   proxies
+	abf     forwardings
+	punt    punts
 	nat     *nat44ed.Engine
 	acl     *acl.Engine
 	cnat    *cnat.Engine
@@ -113,6 +115,8 @@ func (v *VPP) boot(now time.Time) {
 	v.memif.init()
 	v.l2.init()
 	v.mirrors, v.proxy.on = map[mirrorKey]span.SpanState{}, map[uint32]bool{}
+	v.abf.init()
+	v.punt.init()
 	v.bootNAT()
 	v.bootACL()
 	v.bootCNAT()

@@ -69,7 +69,7 @@ func (r *redirects) judge(m *ip.AddDelIPPuntRedirectV2) string {
 	case m.IsAdd && has:
 		return "there is one already"
 	case !m.IsAdd && !has:
-		return "there is none"
+		return absent
 	}
 	return ""
 }

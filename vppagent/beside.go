@@ -70,8 +70,18 @@ func (p *planner) layBeside() {
 				for s := range v.users {
 					p.switchOver(s)
 				}
+				p.remakeNeeders(v)
 				usersOf(v)
 			}
+		}
+	}
+}
+
+// remakeNeeders makes anew what needs v, and cannot be switched to the second object.
+func (p *planner) remakeNeeders(v *value) {
+	for d := range v.dependents {
+		if d.kind != nil && d.kind.Stands == nil {
+			p.alsoRecreate(d)
 		}
 	}
 }

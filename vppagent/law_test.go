@@ -14,11 +14,13 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
@@ -80,6 +82,21 @@ func laws() []law {
 	}
 	permit := func(ports ...uint32) *acl.ACL {
 		return accessList("web", rule(acl.ACL_Rule_REFLECT, "tcp", "10.1.1.0/24", "10.1.2.3/32", ports...), rule(acl.ACL_Rule_DENY, "", "", ""))
+	}
+	forward := func(change func(*abf.ABF)) *abf.ABF {
+		m := &abf.ABF{
+			Index: 7, AclName: "web",
+			ForwardingPaths: []*abf.ABF_ForwardingPath{{NextHopIp: "10.5.0.1", InterfaceName: "peer"}, {NextHopIp: "10.6.0.1", InterfaceName: "third", Weight: 3}},
+		}
+		change(m)
+		return m
+	}
+	asked := func(priority uint32, ifs ...string) func(*abf.ABF) {
+		return func(m *abf.ABF) {
+			for _, i := range ifs {
+				m.AttachedInterfaces = append(m.AttachedInterfaces, &abf.ABF_AttachedInterface{InputInterface: i, Priority: priority})
+			}
+		}
 	}
 	lists := &contivacl.InterfaceACLs{Interface: "host", Input: []string{"web"}, Output: []string{"db", "web"}}
 	return []law{
@@ -190,6 +207,58 @@ func laws() []law {
 		{
 			kind: "ip-scan-neighbor", real: true, one: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_BOTH, StaleThreshold: 4},
 			two: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_IPV6, StaleThreshold: 9},
+		},
+		{ // paths come and go in place
+			kind: "abf", real: true, needs: []proto.Message{peer, third, permit(80, 80)}, one: forward(asked(10, "third")),
+			two: forward(func(m *abf.ABF) {
+				m.AttachedInterfaces = []*abf.ABF_AttachedInterface{{InputInterface: "third", Priority: 10}}
+				m.ForwardingPaths[0] = &abf.ABF_ForwardingPath{InterfaceName: "peer", Weight: 1}
+			}),
+		},
+		{ // made anew
+			kind: "abf", real: true, needs: []proto.Message{peer, third, permit(80, 80), accessList("db")}, one: forward(asked(10, "third")),
+			two: forward(func(m *abf.ABF) {
+				asked(10, "third")(m)
+				m.ForwardingPaths[1].Weight, m.ForwardingPaths[0].Preference = 4, 1
+			}),
+		},
+		{
+			kind: "abf", real: true, needs: []proto.Message{peer, third, permit(80, 80), accessList("db")}, one: forward(asked(10, "third")),
+			two: forward(func(m *abf.ABF) { asked(10, "third")(m); m.AclName = "db" }),
+		},
+		{
+			kind: "abf", real: true, needs: []proto.Message{peer, permit(80, 80)},
+			one: &abf.ABF{
+				Index: 0, AclName: "web", ForwardingPaths: []*abf.ABF_ForwardingPath{{NextHopIp: "2001:db8::1"}, {InterfaceName: "peer", Weight: 1, Dvr: true}},
+				AttachedInterfaces: []*abf.ABF_AttachedInterface{{InputInterface: "peer", IsIpv6: true}},
+			},
+			two: &abf.ABF{Index: 0, AclName: "web", ForwardingPaths: []*abf.ABF_ForwardingPath{{NextHopIp: "2001:db8::1", InterfaceName: "peer"}}},
+		},
+		{
+			kind: "abf-interface", real: true, needs: []proto.Message{peer, third, permit(80, 80)},
+			one: forward(asked(10, "peer")), two: forward(asked(0, "peer", "third")),
+		},
+		{
+			kind: "punt-redirect", real: true, needs: []proto.Message{peer, third},
+			one: &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV4, TxInterface: "peer", NextHop: "10.5.0.1"},
+			two: &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV4, TxInterface: "peer", NextHop: "10.5.0.2", RxInterface: "third"},
+		},
+		{
+			kind: "punt-redirect", real: true, needs: []proto.Message{peer, third},
+			one: &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV6, TxInterface: "peer", NextHop: "2001:db8::1", RxInterface: "third"},
+			two: &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV6, TxInterface: "peer", NextHop: "2001:db8::2", RxInterface: "peer"},
+		},
+		{
+			kind: "punt-to-host", real: true, one: &punt.ToHost{L3Protocol: punt.L3Protocol_ALL, L4Protocol: punt.L4Protocol_UDP, Port: 53, SocketPath: "/run/dns.sock"},
+			two: &punt.ToHost{L3Protocol: punt.L3Protocol_ALL, L4Protocol: punt.L4Protocol_UDP, Port: 53, SocketPath: "/run/dns2.sock"},
+		},
+		{
+			kind: "punt-to-host", real: true, one: &punt.ToHost{L3Protocol: punt.L3Protocol_IPV6, L4Protocol: punt.L4Protocol_UDP, Port: 65534, SocketPath: "/run/" + strings.Repeat("a", 102)},
+			two: &punt.ToHost{L3Protocol: punt.L3Protocol_IPV6, L4Protocol: punt.L4Protocol_UDP, Port: 65534, SocketPath: "/run/b"},
+		},
+		{
+			kind: "punt-exception", real: true, one: &punt.Exception{Reason: "ipsec4-no-such-tunnel", SocketPath: "/run/ike.sock"},
+			two: &punt.Exception{Reason: "ipsec4-no-such-tunnel", SocketPath: "/run/other.sock"},
 		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},

@@ -1,6 +1,7 @@
 package vppagent_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -13,7 +14,7 @@ import (
 // TestVPPLaws holds a real VPP to the laws the sim is held to: what is created, updated and deleted is what is found, by an agent
 // that knows nothing, and nothing is written twice.
 func TestVPPLaws(t *testing.T) {
-	w := &witness{conn: realVPP(t, 0, "")}
+	w := &witness{conn: realVPP(t, 0, "punt { socket "+filepath.Join(t.TempDir(), "punt.sock")+" }")}
 	for _, law := range laws() {
 		if !law.real {
 			continue

@@ -8,7 +8,8 @@ func All() []*Descriptor {
 		VrfTable(), Interface(), InterfaceVRF(), Address(), ARPEntry(), Route(), RejectRoute(),
 		BridgeDomain(), BridgeMember(), L2FIB(), XConnect(), Span(), ProxyARP(), ProxyARPInterface(), IPScanNeighbor(),
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
-		ACL(), DenyACL(), InterfaceACLs(),
+		ACL(), DenyACL(), InterfaceACLs(), ABF(), ABFInterface(),
+		IPRedirect(), ToHost(), PuntException(),
 	}
 }
 

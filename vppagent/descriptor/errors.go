@@ -25,14 +25,16 @@ type DerivedError struct{ Key string }
 
 func (e *DerivedError) Error() string { return fmt.Sprintf("%s is derived from another value", e.Key) }
 
-// Gone tells that VPP refused because what the request is about is not there: the object, its interface, or its table.
+// Gone tells that VPP, or the guard before it, refused because what the request is about is not there: the object, its interface, or
+// its table.
 func Gone(err error) bool {
 	for _, code := range []api.VPPApiError{api.NO_SUCH_ENTRY, api.ADDRESS_NOT_FOUND_FOR_INTERFACE, api.INVALID_SW_IF_INDEX, api.NO_SUCH_FIB} {
 		if errors.Is(err, code) {
 			return true
 		}
 	}
-	return false
+	g, guarded := errors.AsType[*vpp.GuardError](err)
+	return guarded && g.Absent
 }
 
 // optional is err, or nil if VPP does not know the message: then it has nothing of what was asked for either.

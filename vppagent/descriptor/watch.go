@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/abf"
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
 	"go.fd.io/govpp/binapi/arp"
@@ -13,6 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/punt"
 	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vlib"
@@ -67,6 +69,9 @@ func Needs() []api.Message {
 		&vlib.CliInband{},
 		&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainDump{}, &l2.BridgeFlags{}, &l2.BridgeDomainSetMacAge{}, &l2.BdIPMacAddDel{}, &l2.BdIPMacDump{},
 		&arp.ProxyArpAddDel{}, &arp.ProxyArpDump{}, &arp.ProxyArpIntfcEnableDisable{}, &arp.ProxyArpIntfcDump{},
+		&abf.AbfPolicyAddDel{}, &abf.AbfPolicyDump{}, &abf.AbfItfAttachAddDel{}, &abf.AbfItfAttachDump{},
+		&punt.PuntSocketRegister{}, &punt.PuntSocketDeregister{}, &punt.PuntSocketDump{}, &punt.PuntReasonDump{},
+		&ip.AddDelIPPuntRedirectV2{}, &ip.IPPuntRedirectV2Dump{},
 		&span.SwInterfaceSpanEnableDisable{}, &span.SwInterfaceSpanDump{},
 		&l2.SwInterfaceSetL2Bridge{}, &l2.L2fibAddDel{}, &l2.L2FibTableDump{}, &l2.SwInterfaceSetL2Xconnect{}, &l2.L2XconnectDump{},
 	}
@@ -91,7 +96,7 @@ func (w *World) CopyFrom(o *World) {
 		w.byIdx[n] = of(i)
 	}
 	w.sockets, w.tried, w.bridges = maps.Clone(o.sockets), maps.Clone(o.tried), maps.Clone(o.bridges)
-	w.proxied = maps.Clone(o.proxied)
+	w.proxied, w.policies = maps.Clone(o.proxied), maps.Clone(o.policies)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
 	w.lists = maps.Clone(o.lists)
 }

@@ -39,6 +39,8 @@ type World struct {
 	bridges map[string]uint32
 	// proxied are the interfaces on which proxy ARP is ours to turn off.
 	proxied map[string]bool
+	// policies are the ABF policies that are wanted or ours, and in VPP.
+	policies map[uint32]bool
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.
 	tried map[string]bool
 	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
@@ -64,7 +66,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}, policies: map[uint32]bool{}}
 	w.setInterfaces(nil)
 	return w
 }

@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+	vpppunt "go.fd.io/govpp/binapi/punt"
+)
+
+// punts is what VPP is told to hand on. No packet is handed on here; startup.conf is taken to have given VPP a punt socket.
+type punts struct {
+	redirects map[redirectKey][]fib_types.FibPath
+	counts    [2]int // of redirects by family, as VPP counts: it looks at none
+	sockets   map[vpppunt.Punt]string
+}
+
+type redirectKey struct {
+	af ip_types.AddressFamily
+	rx uint32 // 0: any
+}
+
+// puntReasons are those of a VPP with its core alone, by number.
+var puntReasons = []string{"", "ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "ipsec6-no-such-tunnel", "ipsec6-spi-o-udp-0"}
+
+// puntAllPorts is VPP's word for any port.
+const puntAllPorts = 65535
+
+func (p *punts) init() {
+	p.redirects, p.sockets = map[redirectKey][]fib_types.FibPath{}, map[vpppunt.Punt]string{}
+}
+
+func puntMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *ip.AddDelIPPuntRedirectV2) *ip.AddDelIPPuntRedirectV2Reply {
+		return &ip.AddDelIPPuntRedirectV2Reply{Retval: q.puntRedirect(m)}
+	})
+	onDump(t, func(q *call, m *ip.IPPuntRedirectV2Dump, send func(*ip.IPPuntRedirectV2Details)) {
+		for _, k := range q.punt.places() {
+			rx := interface_types.InterfaceIndex(k.rx)
+			if rx == 0 {
+				rx = ^rx
+			}
+			if k.af == m.Af && (uint32(m.SwIfIndex) == noIndex || rx == m.SwIfIndex) {
+				paths := q.punt.redirects[k]
+				send(&ip.IPPuntRedirectV2Details{Punt: ip.PuntRedirectV2{RxSwIfIndex: rx, Af: k.af, NPaths: uint32(len(paths)), Paths: paths}})
+			}
+		}
+	})
+	onWrite(t, func(q *call, m *vpppunt.PuntSocketRegister) *vpppunt.PuntSocketRegisterReply {
+		rv := q.puntSocket(m.Punt)
+		if m.HeaderVersion != 1 {
+			rv = rvUnspecified
+		}
+		if rv == 0 {
+			q.punt.sockets[m.Punt], _, _ = strings.Cut(m.Pathname, "\x00")
+		}
+		return &vpppunt.PuntSocketRegisterReply{Retval: rv, Pathname: "/run/vpp/punt.sock"}
+	})
+	onWrite(t, func(q *call, m *vpppunt.PuntSocketDeregister) *vpppunt.PuntSocketDeregisterReply {
+		delete(q.punt.sockets, m.Punt)
+		return &vpppunt.PuntSocketDeregisterReply{}
+	})
+	onDump(t, func(q *call, m *vpppunt.PuntSocketDump, send func(*vpppunt.PuntSocketDetails)) {
+		for _, p := range q.punt.registered() {
+			if p.Type == m.Type {
+				send(&vpppunt.PuntSocketDetails{Punt: p, Pathname: q.punt.sockets[p]})
+			}
+		}
+	})
+	onDump(t, func(_ *call, m *vpppunt.PuntReasonDump, send func(*vpppunt.PuntReasonDetails)) {
+		for id, name := range puntReasons {
+			if m.Reason.Name == "" || m.Reason.Name == name {
+				send(&vpppunt.PuntReasonDetails{Reason: vpppunt.PuntReason{ID: uint32(id), Name: name}})
+			}
+		}
+	})
+}
+
+func (p *punts) places() []redirectKey {
+	return slices.SortedFunc(maps.Keys(p.redirects), func(a, b redirectKey) int {
+		return cmp.Or(cmp.Compare(a.af, b.af), cmp.Compare(a.rx, b.rx))
+	})
+}
+
+func (p *punts) registered() []vpppunt.Punt {
+	return slices.SortedFunc(maps.Keys(p.sockets), func(a, b vpppunt.Punt) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Punt.XXX_UnionData[:], b.Punt.XXX_UnionData[:]))
+	})
+}
+
+// puntRedirect overwrites what is there, removes what is not, and counts both.
+func (v *VPP) puntRedirect(m *ip.AddDelIPPuntRedirectV2) int32 {
+	if m.Punt.Af > ip_types.ADDRESS_IP6 {
+		return rvInvalidAddressFam
+	}
+	for i := range m.Punt.Paths {
+		p := &m.Punt.Paths[i]
+		if rv := v.checkPath(decodePath(p), fam6(p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6)); rv != 0 {
+			return rv
+		}
+	}
+	k := redirectKey{m.Punt.Af, uint32(m.Punt.RxSwIfIndex)}
+	if k.rx == noIndex {
+		k.rx = 0
+	}
+	if m.IsAdd {
+		v.punt.counts[k.af]++
+		v.punt.redirects[k] = m.Punt.Paths
+	} else {
+		v.punt.counts[k.af]--
+		delete(v.punt.redirects, k)
+	}
+	return 0
+}
+
+// puntSocket is what punt_socket_register refuses: it takes UDP ports alone, exceptions there are, and any IP protocol.
+func (v *VPP) puntSocket(p vpppunt.Punt) int32 {
+	l4 := p.Punt.GetL4()
+	switch {
+	case p.Type == vpppunt.PUNT_API_TYPE_L4 && (l4.Protocol != ip_types.IP_API_PROTO_UDP || l4.Port == puntAllPorts),
+		p.Type == vpppunt.PUNT_API_TYPE_EXCEPTION && p.Punt.GetException().ID >= uint32(len(puntReasons)):
+		return rvUnspecified
+	}
+	return 0
+}
+
+func (v *VPP) dumpPunt(b *strings.Builder) {
+	for _, k := range v.punt.places() {
+		rx := "any"
+		if k.rx != 0 {
+			rx = v.ifs.name(k.rx)
+		}
+		fmt.Fprintf(b, "punt-redirect %s rx %s", k.af, rx)
+		for i := range v.punt.redirects[k] {
+			b.WriteString(" " + decodePath(&v.punt.redirects[k][i]).normalText(v.ifs.name))
+		}
+		b.WriteByte('\n')
+	}
+	for af, n := range v.punt.counts {
+		on := len(slices.DeleteFunc(v.punt.places(), func(k redirectKey) bool { return int(k.af) != af }))
+		if n != on {
+			fmt.Fprintf(b, "punt-redirect family %d counted %d of %d\n", af, n, on)
+		}
+	}
+	for _, p := range v.punt.registered() {
+		what := fmt.Sprintf("reason %s", puntReasons[min(int(p.Punt.GetException().ID), len(puntReasons)-1)])
+		if p.Type != vpppunt.PUNT_API_TYPE_EXCEPTION {
+			what = fmt.Sprintf("%+v", p.Punt.GetL4())
+		}
+		fmt.Fprintf(b, "punt-socket %s %s\n", what, v.punt.sockets[p])
+	}
+}
