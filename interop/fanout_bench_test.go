@@ -2,6 +2,7 @@ package interop
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -49,20 +50,43 @@ func BenchmarkFanout(b *testing.B) {
 }
 
 // BenchmarkFanoutIdle is what 2,000 clients cost our server that holds all keys while nothing changes: most resident memory
-// from their first connection on, and processor time for half a minute of it, three pings for each.
+// from their first connection on, and processor time for half a minute of it, three pings for each. With mutual TLS once more.
 func BenchmarkFanoutIdle(b *testing.B) {
+	b.Run("plain", func(b *testing.B) { loadIdle(b, nil) })
+	b.Run("tls", func(b *testing.B) {
+		dir := b.TempDir()
+		a := newAuthority(b, dir, "authority")
+		cert, key := a.issue("server", "", time.Hour)
+		args := []string{"--cert", cert, "--key", key, "--ca", a.file, "--client-cn", "client"}
+		cert, key = a.issue("client", "", time.Hour)
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			b.Fatal(err)
+		}
+		// who the server is does not matter here, what it needs for a client does
+		loadIdle(b, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}, args...)
+	})
+}
+
+func loadIdle(b *testing.B, secure *tls.Config, args ...string) {
 	const clients, crowd = 2000, 50
 	for b.Loop() {
-		p, addr := startLoaded(b, "ours")
+		p, addr := startLoaded(b, "ours", args...)
 		pid := p.cmd.Process.Pid
 		resetPeak(b, pid)
-		size, err := snapshotSize(addr)
+		dial := func() (net.Conn, error) {
+			if secure == nil {
+				return net.Dial("tcp", addr)
+			}
+			return tls.Dial("tcp", addr, secure)
+		}
+		size, err := snapshotSize(dial)
 		if err != nil {
 			b.Fatal(err)
 		}
 		var all []net.Conn
 		for range clients / crowd {
-			_, conns := loadHerd(b, addr, crowd, size)
+			_, conns := loadHerd(b, dial, crowd, size)
 			for _, conn := range conns {
 				go func() { _, _ = io.Copy(io.Discard, conn) }() // ends when the connection is closed; pongs may be owed for a minute
 			}
@@ -78,10 +102,14 @@ func BenchmarkFanoutIdle(b *testing.B) {
 	}
 }
 
+func dialTo(addr string) func() (net.Conn, error) {
+	return func() (net.Conn, error) { return net.Dial("tcp", addr) }
+}
+
 func loadOnce(b *testing.B, server string, clients int, sizes map[string]int) {
 	p, addr := startLoaded(b, server)
 	if sizes[server] == 0 {
-		size, err := snapshotSize(addr)
+		size, err := snapshotSize(dialTo(addr))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -92,11 +120,12 @@ func loadOnce(b *testing.B, server string, clients int, sizes map[string]int) {
 	size, pid := sizes[server], p.cmd.Process.Pid
 	resetPeak(b, pid)
 	before := loadCPU(b, pid)
-	first, conns := loadHerd(b, addr, clients, size)
+	dial := dialTo(addr)
+	first, conns := loadHerd(b, dial, clients, size)
 	loadClose(conns)
-	again, conns := loadHerd(b, addr, clients, size)
+	again, conns := loadHerd(b, dial, clients, size)
 	after := loadCPU(b, pid)
-	late := loadUpdates(b, p, addr, conns)
+	late := loadUpdates(b, p, dial, conns)
 	report := func(name string, d []time.Duration) {
 		slices.Sort(d)
 		b.ReportMetric(float64(d[len(d)/2].Microseconds())/1000, name+"-p50-ms")
@@ -121,12 +150,14 @@ func loadClose(conns []net.Conn) {
 }
 
 // startLoaded starts a server and waits until it holds all keys and has come to rest.
-func startLoaded(b *testing.B, server string) (*Process, string) {
+func startLoaded(b *testing.B, server string, args ...string) (*Process, string) {
 	b.Helper()
 	var p *Process
 	var addr string
 	if server == "ours" {
-		p = start(b, server, exec.Command(product(b), "fanout", "--keys", "-", "--listen", "127.0.0.1:0", "--metrics", "", "--log-level", "error"))
+		p = start(b, server, exec.Command(product(b), append([]string{
+			"fanout", "--keys", "-", "--listen", "127.0.0.1:0", "--metrics", "", "--log-level", "error",
+		}, args...)...))
 		addr = p.Line()
 	} else {
 		p = start(b, server, exec.Command(peer(b, "typha")))
@@ -188,8 +219,8 @@ func loadLine(w io.Writer, i int, at int64) {
 }
 
 // loadDial makes a connection after both hellos and the first restart: what comes next is the snapshot.
-func loadDial(addr string) (net.Conn, *wire.Encoder, error) {
-	conn, err := net.Dial("tcp", addr)
+func loadDial(dial func() (net.Conn, error)) (net.Conn, *wire.Encoder, error) {
+	conn, err := dial()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -224,8 +255,8 @@ func (c *loadCounter) Read(b []byte) (int, error) {
 }
 
 // snapshotSize is the number of compressed bytes until the snapshot's end.
-func snapshotSize(addr string) (int, error) {
-	conn, _, err := loadDial(addr)
+func snapshotSize(dial func() (net.Conn, error)) (int, error) {
+	conn, _, err := loadDial(dial)
 	if err != nil {
 		return 0, err
 	}
@@ -250,7 +281,7 @@ func snapshotSize(addr string) (int, error) {
 }
 
 // loadHerd lets clients come at once. They count bytes and decode nothing: what is measured is the server.
-func loadHerd(b *testing.B, addr string, n, size int) ([]time.Duration, []net.Conn) {
+func loadHerd(b *testing.B, dial func() (net.Conn, error), n, size int) ([]time.Duration, []net.Conn) {
 	b.Helper()
 	took, conns, errs := make([]time.Duration, n), make([]net.Conn, n), make([]error, n)
 	var wg sync.WaitGroup
@@ -259,7 +290,7 @@ func loadHerd(b *testing.B, addr string, n, size int) ([]time.Duration, []net.Co
 		wg.Go(func() {
 			<-gate
 			began := time.Now()
-			conn, enc, err := loadDial(addr)
+			conn, enc, err := loadDial(dial)
 			if err == nil {
 				conns[i] = conn
 				_, err = io.CopyN(io.Discard, conn, int64(size))
@@ -284,12 +315,12 @@ func loadHerd(b *testing.B, addr string, n, size int) ([]time.Duration, []net.Co
 }
 
 // loadUpdates changes keys while all clients read, and returns how late each change was at one that decodes.
-func loadUpdates(b *testing.B, p *Process, addr string, conns []net.Conn) []time.Duration {
+func loadUpdates(b *testing.B, p *Process, dial func() (net.Conn, error), conns []net.Conn) []time.Duration {
 	b.Helper()
 	for _, conn := range conns {
 		go func() { _, _ = io.Copy(io.Discard, conn) }() // ends when the connection is closed
 	}
-	conn, enc, err := loadDial(addr)
+	conn, enc, err := loadDial(dial)
 	if err != nil {
 		b.Fatal(err)
 	}

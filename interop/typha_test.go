@@ -169,7 +169,7 @@ func TestOurClientOfARealTypha(t *testing.T) {
 
 // authority makes certificates.
 type authority struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -177,7 +177,7 @@ type authority struct {
 	n    int64
 }
 
-func newAuthority(t *testing.T, dir, name string) *authority {
+func newAuthority(t testing.TB, dir, name string) *authority {
 	t.Helper()
 	a := &authority{t: t, dir: dir, file: filepath.Join(dir, name+".pem")}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
