@@ -1,22 +1,17 @@
 package transient_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -43,7 +38,7 @@ const source = "objects"
 // newCluster is a cluster of these objects, at rest.
 func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
 	c := &cluster{nodes: map[string]*node{}, pods: map[model.Ref][]netip.Addr{}}
-	changes, err := told(policy.Since(nil, objects))
+	changes, err := hear.All(policy.Since(nil, objects))
 	if err != nil {
 		return nil, err
 	}
@@ -97,54 +92,6 @@ func (n *node) onCommitted(ev *event.Committed) {
 
 func (n *node) feed(changes []event.Change) error {
 	return n.agent.Feed(context.Background(), &event.Update{Source: source, Changes: changes}, &event.SyncStatus{Source: source, Status: event.InSync})
-}
-
-// told is changes as the agent hears them.
-func told(changes []policy.Change) ([]event.Change, error) {
-	var out []event.Change
-	for _, c := range changes {
-		ch, err := read(c)
-		if err == nil && ch.Err != nil && !strings.Contains(ch.Err.Error(), "domainNames") {
-			err = ch.Err
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ch)
-	}
-	return out, nil
-}
-
-func read(c policy.Change) (event.Change, error) {
-	kind := c.Key.Kind
-	if kind == "NetworkPolicy" && c.Key.APIVersion == "projectcalico.org/v3" {
-		kind = string(model.KindCalicoNetworkPolicy)
-	}
-	ch := event.Change{Ref: model.Ref{Kind: model.Kind(kind), Namespace: c.Key.Namespace, Name: c.Key.Name}}
-	if c.Object == nil {
-		return ch, nil
-	}
-	if o, ok := c.Object.(runtime.Object); ok {
-		ch.Object, ch.Err = convert.Object(o)
-		return ch, nil
-	}
-	group, _, _ := strings.Cut(c.Key.APIVersion, "/")
-	k, known := convert.KindOf(group, c.Key.Kind)
-	if !known {
-		return ch, fmt.Errorf("%s: not a kind the agent reads", c.Key)
-	}
-	text, err := json.Marshal(c.Object)
-	if err != nil {
-		return ch, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	var tree map[string]any
-	if err := dec.Decode(&tree); err != nil {
-		return ch, err
-	}
-	ch.Object, _, ch.Err = k.Decode(tree)
-	return ch, nil
 }
 
 // arrival is where a packet got to, and how it looks there.

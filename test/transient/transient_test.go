@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -103,7 +104,7 @@ func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 
 // step leads every node from some objects to others, one after the other in random order.
 func (g *growth) step(step int, before, after []policy.Object, asked []probe) bool {
-	list, err := told(policy.Since(before, after))
+	list, err := hear.All(policy.Since(before, after))
 	if err != nil {
 		g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
 		return false
@@ -301,7 +302,7 @@ func (g *growth) report(step int, l *watch, how manner, before, after []policy.O
 
 // holeIn tells what hole a probe finds while a cluster changes that was made of the objects before.
 func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
-	list, err := told(policy.Since(before, after))
+	list, err := hear.All(policy.Since(before, after))
 	if err != nil {
 		return ""
 	}

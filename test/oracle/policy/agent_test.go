@@ -1,64 +1,15 @@
 package policy_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/model"
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
-	"github.com/contiv-agent/contiv-agent/source/convert"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
-
-// read is a change as the agent's sources tell it.
-func read(c policy.Change) (event.Change, error) {
-	if c.Object == nil {
-		return event.Change{Ref: refOf(c.Key)}, nil
-	}
-	ch := event.Change{Ref: refOf(c.Key)}
-	if o, ok := c.Object.(runtime.Object); ok {
-		ch.Object, ch.Err = convert.Object(o)
-		return ch, nil
-	}
-	group, version, _ := strings.Cut(c.Key.APIVersion, "/")
-	kind, known := convert.KindOf(group, c.Key.Kind)
-	if !known || kind.Version != version {
-		return ch, fmt.Errorf("%s: not a kind the agent reads", c.Key)
-	}
-	text, err := json.Marshal(c.Object)
-	if err != nil {
-		return ch, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	var tree map[string]any
-	if err := dec.Decode(&tree); err != nil {
-		return ch, err
-	}
-	var unknown []string
-	ch.Object, unknown, ch.Err = kind.Decode(tree)
-	if len(unknown) > 0 {
-		return ch, fmt.Errorf("%s: fields %v are not known", c.Key, unknown)
-	}
-	return ch, nil
-}
-
-// refOf is the name the agent has for an object.
-func refOf(k policy.Key) model.Ref {
-	kind := k.Kind
-	if kind == "NetworkPolicy" && k.APIVersion == "projectcalico.org/v3" {
-		kind = string(model.KindCalicoNetworkPolicy)
-	}
-	return model.Ref{Kind: model.Kind(kind), Namespace: k.Namespace, Name: k.Name}
-}
 
 // driver hears what the policy processor of a node says.
 type driver struct {

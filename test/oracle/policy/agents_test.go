@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -34,7 +35,7 @@ func growAgents(t *testing.T, seed uint64) (flows int) {
 	defer cluster.Close()
 	changes := allOf(w.Objects())
 	for step := 0; ; step++ {
-		list, err := told(changes)
+		list, err := hear.All(changes)
 		if err == nil {
 			err = cluster.Apply(context.Background(), list)
 		}
@@ -261,7 +262,7 @@ func backendsOf(objects []policy.Object, s *corev1.Service) []netip.AddrPort {
 
 // agentsDiffer asks again in a cluster that was there all at once.
 func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
-	list, err := told(allOf(objects))
+	list, err := hear.All(allOf(objects))
 	if err != nil {
 		return ""
 	}
@@ -312,7 +313,7 @@ func restartedWritesNothing(t *testing.T, seed uint64, c *trace.Cluster) {
 func likeFresh(t *testing.T, seed uint64, cfg trace.Config, w *policy.World, grown *trace.Cluster) {
 	fresh := trace.NewCluster(cfg)
 	defer fresh.Close()
-	list, err := told(allOf(w.Objects()))
+	list, err := hear.All(allOf(w.Objects()))
 	if err == nil {
 		err = fresh.Apply(context.Background(), list)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -31,7 +32,7 @@ func growBroken(t *testing.T, seed uint64) (flows int) {
 		t.Errorf("seed %d: %v", seed, err)
 		return 0
 	}
-	list, err := told(allOf(objects))
+	list, err := hear.All(allOf(objects))
 	if err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 		return 0
@@ -46,7 +47,7 @@ func growBroken(t *testing.T, seed uint64) (flows int) {
 		whole := policies[int(seed)%len(policies)]
 		seed++
 		tree := w.Garble(whole)
-		good, err := read(policy.Change{Key: policy.KeyOf(whole), Object: whole})
+		good, err := hear.One(policy.Change{Key: policy.KeyOf(whole), Object: whole})
 		if tree == nil || err != nil || good.Err != nil {
 			continue
 		}
@@ -90,7 +91,7 @@ func decode(t *testing.T, key policy.Key, tree map[string]any) event.Change {
 	if !known {
 		t.Errorf("%s: not a kind the agent reads", key)
 	}
-	ch := event.Change{Ref: refOf(key)}
+	ch := event.Change{Ref: hear.Ref(key)}
 	ch.Object, _, ch.Err = kind.Decode(numbers)
 	return ch
 }

@@ -17,6 +17,7 @@ import (
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -198,7 +199,7 @@ func newNodes(names []string, seed uint64) nodes {
 func matchesBytes(seed uint64) bool { return seed%8 == 0 }
 
 func (ns nodes) take(changes []policy.Change, f *facts) error {
-	list, err := told(changes)
+	list, err := hear.All(changes)
 	if err != nil {
 		return err
 	}

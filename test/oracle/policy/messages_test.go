@@ -3,15 +3,14 @@ package policy_test
 import (
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -62,22 +61,6 @@ func nodesOf(objects []policy.Object) (names []string, own map[string][]string) 
 	return names, own
 }
 
-// told is changes as the agent hears them. Only policies that name domains are refused, in part: nobody resolves those.
-func told(changes []policy.Change) ([]event.Change, error) {
-	var out []event.Change
-	for _, c := range changes {
-		ch, err := read(c)
-		if err == nil && ch.Err != nil && !strings.Contains(ch.Err.Error(), "domainNames") {
-			err = ch.Err
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ch)
-	}
-	return out, nil
-}
-
 func allOf(objects []policy.Object) []policy.Change {
 	var out []policy.Change
 	for _, o := range objects {
@@ -92,7 +75,7 @@ func growMessages(t *testing.T, seed uint64) (flows int) {
 	g := newGraphs(names)
 	changes := allOf(w.Objects())
 	for step := 0; ; step++ {
-		list, err := told(changes)
+		list, err := hear.All(changes)
 		if err != nil {
 			t.Errorf("seed %d step %d: %v", seed, step, err)
 			return flows
@@ -131,7 +114,7 @@ func messagesDiffer(objects []policy.Object, f policy.Flow) string {
 	}
 	names, own := nodesOf(objects)
 	g := newGraphs(names)
-	list, err := told(allOf(objects))
+	list, err := hear.All(allOf(objects))
 	if err != nil || g.apply(list) != nil {
 		return ""
 	}
