@@ -220,6 +220,12 @@ func TestSecondStartWritesNothing(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.write("slice.yaml", endpoints)
 	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
+	w.startsAgain()
+}
+
+// startsAgain stops the agent when it is settled and starts another, which has nothing to do.
+func (w *world) startsAgain() {
+	w.t.Helper()
 	w.settled()
 	_ = w.stop()
 	dump := w.vpp.Dump()
@@ -229,7 +235,7 @@ func TestSecondStartWritesNothing(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.settled()
 	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
-		t.Errorf("%d writes; log %v", n, w.vpp.Log())
+		w.t.Errorf("%d writes; log %v", n, w.vpp.Log())
 	}
 }
 

@@ -149,17 +149,7 @@ func TestPolicyOfAPod(t *testing.T) {
 func TestSecondStartKeepsPolicies(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
-	w.settled()
-	_ = w.stop()
-	dump := w.vpp.Dump()
-	w.vpp.ClearLog()
-	w.committed = make(chan *event.Committed, 100)
-	w.run(nil)
-	w.wait("first sync", firstSync)
-	w.settled()
-	if n := w.vpp.Writes(); n != 0 || w.vpp.Dump() != dump {
-		t.Errorf("%d writes; log %v", n, w.vpp.Log())
-	}
+	w.startsAgain()
 }
 
 // What the renderer says of Felix's names is said of the objects behind them.
