@@ -113,6 +113,7 @@ func protocolName(p model.Protocol) string {
 type memberList struct {
 	v4   []network4 // nearly always all of them
 	rest []member
+	buf  []byte // room for texts
 }
 
 func (l *memberList) add(m member) {
@@ -140,7 +141,7 @@ func (l *memberList) texts() []string {
 	}
 	slices.Sort(l.v4)
 	slices.SortFunc(l.rest, member.compare)
-	w := textWriter{out: make([]string, 0, n), buf: make([]byte, 0, 20*min(n, atATime))}
+	w := textWriter{out: make([]string, 0, n), buf: slices.Grow(l.buf[:0], 20*min(n, atATime))}
 	for _, n := range l.v4 {
 		w.buf = n.appendTo(w.buf)
 		w.end()
@@ -150,6 +151,7 @@ func (l *memberList) texts() []string {
 		w.end()
 	}
 	w.flush()
+	l.buf = w.buf
 	return w.out
 }
 

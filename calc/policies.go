@@ -60,6 +60,7 @@ type policies struct {
 	sets      *sets
 	scan      scanner      // scratch
 	unpacked  []model.Rule // scratch
+	packed    []byte       // scratch
 	selectors selectorCache
 	local     *labelIndex // local endpoints × policies' selectors
 	byID      map[model.PolicyID]*policy
@@ -114,7 +115,7 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 		x.tier(object.Tier).policies[p] = true
 	}
 	old := p.policyText
-	p.policyText = &policyText{*object, pack(object.InboundRules, object.OutboundRules), object.FelixName()}
+	p.policyText = &policyText{*object, pack(object.InboundRules, object.OutboundRules, &x.packed), object.FelixName()}
 	p.object.ID, p.object.InboundRules, p.object.OutboundRules = id, nil, nil
 	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)

@@ -12,14 +12,15 @@ import (
 // a rule of the model is large, most of it empty. Equal rulebooks are equal rules.
 type rulebook string
 
-// pack packs rules. What is empty is nil when they are unpacked.
-func pack(inbound, outbound []model.Rule) rulebook {
+// pack packs rules. What is empty is nil when they are unpacked. Scratch is room that may be used again.
+func pack(inbound, outbound []model.Rule, scratch *[]byte) rulebook {
 	if len(inbound)+len(outbound) == 0 {
 		return ""
 	}
-	w := packer{out: make([]byte, 0, 64)}
+	w := packer{out: (*scratch)[:0]}
 	w.rules(&inbound, nil)
 	w.rules(&outbound, nil)
+	*scratch = w.out
 	return rulebook(w.out)
 }
 

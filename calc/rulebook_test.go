@@ -59,10 +59,11 @@ func TestRulebook(t *testing.T) {
 		fill(reflect.ValueOf(&full[i]).Elem(), &n)
 	}
 	var scratch []model.Rule
+	var room []byte
 	for name, c := range map[string]struct{ in, out []model.Rule }{
 		"none": {}, "empty": {[]model.Rule{{}}, []model.Rule{{}, {}}}, "all": {full[:1], full[1:]}, "outbound": {nil, full[:1]},
 	} {
-		book := pack(c.in, c.out)
+		book := pack(c.in, c.out, &room)
 		in, out := book.unpack(&scratch)
 		same := []cmp.Option{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })}
 		if diff := cmp.Diff(c.in, in, same...); diff != "" {
@@ -71,7 +72,7 @@ func TestRulebook(t *testing.T) {
 		if diff := cmp.Diff(c.out, out, same...); diff != "" {
 			t.Errorf("%s, outbound:\n%s", name, diff)
 		}
-		if again := pack(in, out); again != book {
+		if again := pack(in, out, &room); again != book {
 			t.Errorf("%s: packed again it is another book", name)
 		}
 	}
@@ -94,7 +95,7 @@ func TestRulebookTellsApart(t *testing.T) {
 		old := reflect.New(v.Type()).Elem()
 		old.Set(v)
 		v.SetZero()
-		book := pack([]model.Rule{*rule}, nil)
+		book := pack([]model.Rule{*rule}, nil, new([]byte))
 		if other, ok := seen[book]; ok {
 			t.Errorf("without %s it is the same book as without %s", path, other)
 		}

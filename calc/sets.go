@@ -74,7 +74,7 @@ type sets struct {
 	idle     map[string]*ipset // named no more since the last flush
 	dirty    map[string]*ipset // live with changes
 
-	scratch []network4 // room for members
+	scratch memberList // room
 }
 
 func newSets() *sets {
@@ -300,8 +300,7 @@ func (x *sets) start(s *ipset) []string {
 		x.byHandle = append(x.byHandle, nil)
 	}
 	x.byHandle[s.handle] = s
-	var list memberList
-	list.v4, x.scratch = x.scratch[:0], nil
+	list := memberList{v4: x.scratch.v4[:0], rest: x.scratch.rest[:0], buf: x.scratch.buf}
 	x.index.addSelector(s.handle, s.sel, func(h uint32) {
 		c := &x.contents[h]
 		if c.one != 0 && s.port == "" && !x.shared[h] { // nearly always
@@ -316,8 +315,8 @@ func (x *sets) start(s *ipset) []string {
 		})
 	})
 	texts := list.texts()
-	if cap(list.v4) <= maxScratch {
-		x.scratch = list.v4
+	if cap(list.v4)+cap(list.rest) <= maxScratch {
+		x.scratch = list
 	}
 	return texts
 }

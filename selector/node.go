@@ -47,6 +47,18 @@ func (n *node) depth() int {
 	return d
 }
 
+// count is how many tests of labels there are.
+func (n *node) count() int {
+	if len(n.kids) == 0 && n.op != opAll && n.op != opGlobal {
+		return 1
+	}
+	sum := 0
+	for _, kid := range n.kids {
+		sum += kid.count()
+	}
+	return sum
+}
+
 // appendText appends the canonical text, exactly as Felix has it: set identifiers are hashes of it.
 func (n *node) appendText(b []byte) []byte {
 	switch n.op {

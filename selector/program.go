@@ -48,9 +48,9 @@ func (s *symbolSet) has(value Symbol) bool {
 }
 
 func compile(root *node, known *symbols) program {
-	c := compiler{known: known}
+	c := compiler{known: known, tests: make([]test, 0, root.count())}
 	start := c.add(root, matched, missed)
-	return program{tests: slices.Clone(c.tests), sets: slices.Clone(c.sets), start: start} // without the room they were grown with
+	return program{tests: c.tests, sets: slices.Clone(c.sets), start: start} // without the room they were grown with
 }
 
 type compiler struct {
@@ -94,9 +94,6 @@ func (p *compiler) test(n *node, op op, yes, no target) target {
 		p.sets = append(p.sets, newSymbolSet(n.values))
 	default:
 		t.arg = p.known.of(n.values[0])
-	}
-	if p.tests == nil {
-		p.tests = make([]test, 0, 8)
 	}
 	p.tests = append(p.tests, t)
 	return target(len(p.tests)-1) + firstTest

@@ -24,15 +24,15 @@ func ParsePrefixed(text, prefix string) (*Selector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(root), nil
+	return build(root, len(text)), nil
 }
 
 // All is the selector all().
-func All() *Selector { return build(&node{op: opAll}) }
+func All() *Selector { return build(&node{op: opAll}, 0) }
 
-func build(root *node) *Selector {
-	var room [512]byte
-	text := string(root.appendText(room[:0]))
+// build makes a selector of an expression that was about so long.
+func build(root *node, about int) *Selector {
+	text := string(root.appendText(make([]byte, 0, about+16)))
 	var known symbols
 	return &Selector{text: text, id: uniqueID("s", text), program: compile(root, &known), anchors: analyse(root, false).anchors(&known)}
 }
