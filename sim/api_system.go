@@ -98,12 +98,19 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 		return &vlib.CliInbandReply{Reply: q.showACLSessions()}
 	case "show acl-plugin acl":
 		return &vlib.CliInbandReply{Reply: q.showACLs()}
+	case "show cnat snat-policy":
+		return &vlib.CliInbandReply{Reply: q.showSNATPolicy()}
 	case "clear acl-plugin sessions":
 		q.acl.ClearSessions()
 		return &vlib.CliInbandReply{}
 	default:
 		if set, ok := strings.CutPrefix(words, "set acl-plugin "); ok && q.setACLPlugin(strings.Fields(set)) {
 			return &vlib.CliInbandReply{}
+		}
+		if name, ok := strings.CutPrefix(words, "show interface features "); ok {
+			if f := q.ifs.byName[name]; f != nil {
+				return &vlib.CliInbandReply{Reply: q.showFeatures(f)}
+			}
 		}
 		return &vlib.CliInbandReply{Retval: rvUnspecified, Reply: fmt.Sprintf("%s: unknown input `%s'\n", firstWord(words), words)}
 	}

@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"go.fd.io/govpp/api"
@@ -25,6 +26,9 @@ type cnatShadow struct {
 	made    map[cnatKey]cnatMade
 	ids     map[uint32]cnatKey
 	nodes   map[cnatPlace]bool
+	// tracked counts the translations that make VPP look for a way to an address: to those of endpoints, and to a frontend's if that
+	// is a real one.
+	tracked map[netip.Addr]int
 }
 
 // cnatAddress is an address, or an interface with a family.
@@ -47,6 +51,8 @@ type cnatMade struct {
 	real  bool
 	shown bool // by a dump
 	acked bool
+
+	tracks []netip.Addr
 }
 
 // cnatPlace is a feature node on an interface.
@@ -63,7 +69,23 @@ func cnatAddressOf(e cnat.CnatEndpoint) cnatAddress {
 }
 
 func cnatOf(t *cnat.CnatTranslation) (cnatKey, cnatMade) {
-	return cnatKey{cnatAddressOf(t.Vip), t.Vip.Port, t.IPProto}, cnatMade{lb: t.LbType, hash: t.FlowHashConfig, real: t.IsRealIP != 0}
+	made := cnatMade{lb: t.LbType, hash: t.FlowHashConfig, real: t.IsRealIP != 0}
+	if t.Vip.SwIfIndex == noInterface { // a dump does not tell whether it is a real one: better too careful
+		made.tracks = append(made.tracks, addrOf(t.Vip.Addr))
+	}
+	for _, p := range t.Paths {
+		if p.DstEp.SwIfIndex == noInterface {
+			made.tracks = append(made.tracks, addrOf(p.DstEp.Addr))
+		}
+	}
+	return cnatKey{cnatAddressOf(t.Vip), t.Vip.Port, t.IPProto}, made
+}
+
+func addrOf(a ip_types.Address) netip.Addr {
+	if a.Af == ip_types.ADDRESS_IP6 {
+		return netip.AddrFrom16(a.Un.GetIP6())
+	}
+	return netip.AddrFrom4(a.Un.GetIP4())
 }
 
 // sent takes in a write that is on its way. VPP refuses hardly any; if it does, see answered.
@@ -71,9 +93,12 @@ func (s *cnatShadow) sent(msg api.Message) {
 	switch m := msg.(type) {
 	case *cnat.CnatTranslationUpdate:
 		key, made := cnatOf(&m.Translation)
-		if _, known := s.made[key]; !known { // else what is fixed stays as it was
-			s.make(key, made)
+		if was, known := s.made[key]; known { // what is fixed stays as it was; the old paths until VPP has answered
+			tracks := append(made.tracks, was.tracks...)
+			made = was
+			made.tracks = tracks
 		}
+		s.make(key, made)
 	case *cnat.CnatSetSnatPolicy, *cnat26.CnatSetSnatPolicy:
 		s.policy = true
 	case *cnat.CnatSetSnatAddresses:
@@ -95,13 +120,13 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 	case *cnat.CnatTranslationUpdate:
 		key, made := cnatOf(&m.Translation)
 		if !ok && !s.made[key].acked {
-			delete(s.made, key)
+			s.drop(key)
 		} else if ok {
 			s.named(key, made, reply)
 		}
 	case *cnat.CnatTranslationDel:
 		if ok {
-			delete(s.made, s.ids[m.ID])
+			s.drop(s.ids[m.ID])
 			delete(s.ids, m.ID)
 		}
 	case *cnat.CnatTranslationDump:
@@ -122,7 +147,9 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 // named remembers VPP's name for a translation, as deletions use it.
 func (s *cnatShadow) named(key cnatKey, made cnatMade, reply Reply) {
 	if was, known := s.made[key]; known {
+		tracks := made.tracks
 		made = was
+		made.tracks = tracks
 	}
 	made.acked = true
 	s.make(key, made)
@@ -133,14 +160,29 @@ func (s *cnatShadow) named(key cnatKey, made cnatMade, reply Reply) {
 
 func (s *cnatShadow) make(key cnatKey, made cnatMade) {
 	if s.made == nil {
-		s.made, s.ids = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}
+		s.made, s.ids, s.tracked = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}, map[netip.Addr]int{}
 	}
+	s.drop(key)
 	s.made[key] = made
+	for _, a := range made.tracks {
+		s.tracked[a]++
+	}
+}
+
+func (s *cnatShadow) drop(key cnatKey) {
+	for _, a := range s.made[key].tracks {
+		if s.tracked[a]--; s.tracked[a] == 0 {
+			delete(s.tracked, a)
+		}
+	}
+	delete(s.made, key)
 }
 
 func (s *cnatShadow) dumped(details []api.Message) {
 	old := s.made
-	s.made, s.ids = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}
+	s.made = nil
+	s.make(cnatKey{}, cnatMade{})
+	s.drop(cnatKey{})
 	for _, d := range details {
 		m, ok := d.(*cnat.CnatTranslationDetails)
 		if !ok {
@@ -148,6 +190,7 @@ func (s *cnatShadow) dumped(details []api.Message) {
 		}
 		key, made := cnatOf(&m.Translation)
 		if was, known := old[key]; known && was.lb == made.lb {
+			was.tracks = made.tracks
 			made = was
 		} else {
 			made.shown, made.acked = true, true
@@ -165,6 +208,11 @@ func (s *cnatShadow) gone(m *interfaces.SwInterfaceEvent) {
 		}
 	}
 }
+
+const (
+	coverSource = "fib_entry_src_rr.c fib_entry_src_rr_resolve_via_connected, VPP 24.06"
+	coverHarm   = "an endpoint, or a real frontend, that resolves by a drop, unreachable or prohibited route: SIGSEGV"
+)
 
 func cnatRules() []Rule {
 	update := func(name, source, harm string, stateful bool, judge func(g *Guard, t *cnat.CnatTranslation) string) Rule {
@@ -194,6 +242,11 @@ func cnatRules() []Rule {
 			}),
 		update("cnat-real", "cnat_client.c cnat_client_add, VPP 24.06",
 			"is_real_ip of all but the first translation of an address is ignored: other ports are dropped, or reach what they should not", true, judgeReal),
+		update("cnat-cover", coverSource, coverHarm, true, judgeCover),
+		{
+			Name: "route-cnat", Messages: []string{"ip_route_add_del", "ip_route_add_del_v2"}, Stateful: true,
+			Source: coverSource, Harm: coverHarm, judge: judgeCovering,
+		},
 		update("cnat-fixed", "cnat_translation.c cnat_translation_update, VPP 24.06",
 			"lb_type and flow_hash_config of a translation that exists are ignored without a word", true, judgeFixed),
 		{
@@ -226,6 +279,55 @@ func cnatRules() []Rule {
 			judge:  judgeFeatureTwice,
 		},
 	}
+}
+
+// judgeCover: VPP resolves what it tracks by the route that covers it.
+func judgeCover(g *Guard, t *cnat.CnatTranslation) string {
+	_, made := cnatOf(t)
+	for i, a := range made.tracks {
+		if i == 0 && t.Vip.SwIfIndex == noInterface && !made.real {
+			continue
+		}
+		if p, ok := cover(g.routes.get, a); ok {
+			return fmt.Sprintf("%s would resolve by %s, which forwards nothing: give it a route of its own", a, p)
+		}
+	}
+	return ""
+}
+
+// judgeCovering is the same when the route comes last, or the one that saved the address goes.
+func judgeCovering(g *Guard, msg api.Message) string {
+	k, c, _ := routeOp(msg)
+	if k.table != 0 || len(g.cnat.tracked) == 0 || c.add && c.route.special == 0 {
+		return ""
+	}
+	after := c.apply(g.routes.get(k))
+	get := func(o routeKey) fibRoute {
+		if o == k {
+			return after
+		}
+		return g.routes.get(o)
+	}
+	deadly := func(a netip.Addr) string {
+		if p, ok := cover(get, a); ok {
+			return fmt.Sprintf("%s, which cnat is told of, would resolve by %s, which forwards nothing", a, p)
+		}
+		return ""
+	}
+	if k.prefix.IsSingleIP() {
+		if g.cnat.tracked[k.prefix.Addr()] > 0 {
+			return deadly(k.prefix.Addr())
+		}
+		return ""
+	}
+	for a := range g.cnat.tracked {
+		if k.prefix.Contains(a) {
+			if why := deadly(a); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
 }
 
 func judgeLocal0(_ *Guard, t *cnat.CnatTranslation) string {

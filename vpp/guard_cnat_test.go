@@ -55,6 +55,22 @@ var cnatCases = []guardCase{
 	{"", "VPP refused the first", []step{{plainTranslation, false}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
 	{"cnat-real", "VPP refused the last", []step{made(plainTranslation), {plainTranslation, false}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
 	{"", "all are gone", []step{made(plainTranslation), {&cnat.CnatTranslationDump{}, true}}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"cnat-cover", "frontend", []step{made(ipRoute(true, 0, "fd00:96::/112", via5))}, plainTranslation},
+	{"cnat-cover", "endpoint", []step{made(ipRoute(true, 0, "fd00:1::/64", via5))}, plainTranslation},
+	{"", "not a real frontend", []step{made(ipRoute(true, 0, "fd00:96::/112", via5))}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
+	{"", "routes of their own", []step{
+		made(ipRoute(true, 0, "fd00::/16", via5)), made(ipRoute(true, 0, "fd00:96::1/128", via5)), made(ipRoute(true, 0, "fd00:1::2/128", on(3))),
+	}, plainTranslation},
+	{"route-cnat", "a covering route comes", []step{made(plainTranslation)}, ipRoute(true, 0, "fd00:96::/112", via5)},
+	{"route-cnat", "it covers the endpoint", []step{made(plainTranslation)}, ipRoute(true, 0, "fd00:1::/64", via5)},
+	{"route-cnat", "the saving route goes", []step{
+		made(ipRoute(true, 0, "fd00:96::/112", via5)), made(ipRoute(true, 0, "fd00:96::1/128", via5)), made(plainTranslation),
+	}, ipRoute(false, 0, "fd00:96::1/128")},
+	{"", "the translation has gone", []step{
+		made(ipRoute(true, 0, "fd00:96::/112", via5)), made(ipRoute(true, 0, "fd00:96::1/128", via5)), made(plainTranslation), {&cnat.CnatTranslationDump{}, true},
+	}, ipRoute(false, 0, "fd00:96::1/128")},
+	{"", "a route of its own comes", []step{made(plainTranslation)}, ipRoute(true, 0, "fd00:96::1/128", via5)},
+	{"", "elsewhere", []step{made(plainTranslation)}, ipRoute(true, 0, "fd00:97::/112", via5)},
 	{"cnat-fixed", "load balancing", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.LbType = cnat.CNAT_LB_TYPE_MAGLEV })},
 	{"cnat-fixed", "flow hash", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.FlowHashConfig = 1 })},
 	{"", "other paths", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.Paths = append(t.Paths, t.Paths...) })},
@@ -108,6 +124,21 @@ func TestGuardKnowsTranslations(t *testing.T) {
 	let("delete another", &cnat.CnatTranslationDel{ID: 9}, Reply{})
 	if g.Check(exclusive) == nil {
 		t.Error("another one was deleted")
+	}
+	far := translationOf(func(t *cnat.CnatTranslation) { t.Paths[0].DstEp.Addr = prefix("fd00:2::2/128").Address })
+	near := ipRoute(true, 0, "fd00:1::/64", via5)
+	if g.Check(near) == nil {
+		t.Error("a route may cover the endpoint")
+	}
+	if err := g.Check(far); err != nil {
+		t.Fatal(err)
+	}
+	if g.Check(near) == nil {
+		t.Error("a route may cover the endpoint that VPP has until it answers")
+	}
+	g.Observe(far, Reply{Msg: &cnat.CnatTranslationUpdateReply{ID: 7}})
+	if err := g.Check(near); err != nil {
+		t.Error(err)
 	}
 	g.Reset()
 	let("another VPP", exclusive, Reply{})

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
@@ -80,6 +81,7 @@ func laws() []law {
 		Name: "host", Type: interfaces.Interface_TAP, Enabled: true, PhysAddress: "02:fe:00:00:00:09", IpAddresses: []string{"172.30.1.1/24"},
 		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{HostIfName: "vpp1"}},
 	}
+	host2 := &interfaces.Interface{Name: "loop2", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{"2001:db8::1/64"}}
 	permit := func(ports ...uint32) *acl.ACL {
 		return accessList("web", rule(acl.ACL_Rule_REFLECT, "tcp", "10.1.1.0/24", "10.1.2.3/32", ports...), rule(acl.ACL_Rule_DENY, "", "", ""))
 	}
@@ -260,6 +262,37 @@ func laws() []law {
 			kind: "punt-exception", real: true, one: &punt.Exception{Reason: "ipsec4-no-such-tunnel", SocketPath: "/run/ike.sock"},
 			two: &punt.Exception{Reason: "ipsec4-no-such-tunnel", SocketPath: "/run/other.sock"},
 		},
+		{
+			kind: "cnat-translation", real: true, one: translation("2001:db8:96::10", 80, "2001:db8:1::2", "2001:db8:1::3"),
+			two: translation("2001:db8:96::10", 80, "2001:db8:1::3", "2001:db8:1::3", "2001:db8:1::4"),
+		},
+		{
+			kind: "cnat-translation", real: true, one: translation("10.96.0.10", 80, "10.1.1.2"),
+			two: func() proto.Message { // what VPP takes in the beginning only: made again
+				m := translation("10.96.0.10", 80, "10.1.1.2")
+				m.LoadBalancing, m.FlowHash = cnat.LoadBalancing_MAGLEV, []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS}
+				return m
+			}(),
+		},
+		{
+			kind: "cnat-translation", real: true, needs: []proto.Message{host2}, one: &cnat.Translation{
+				Vip: &cnat.Endpoint{Interface: "loop2", Family: cnat.Family_IPV6, Port: 30080}, Protocol: cnat.Protocol_UDP, RealAddress: true,
+				Paths: []*cnat.Path{{Destination: &cnat.Endpoint{Address: "2001:db8:1::2", Port: 53}, Source: &cnat.Endpoint{Address: "2001:db8:1::1"}, NoNat: true}},
+			},
+			two: &cnat.Translation{
+				Vip: &cnat.Endpoint{Interface: "loop2", Family: cnat.Family_IPV6, Port: 30080}, Protocol: cnat.Protocol_UDP, RealAddress: true,
+				Paths: []*cnat.Path{{Destination: &cnat.Endpoint{Address: "2001:db8:1::2", Port: 53}}},
+			},
+		},
+		{
+			kind: "cnat-snat-policy", real: true,
+			one: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:1::/48"}},
+			two: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_PREFIXES, Ipv4Address: "192.0.2.1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:2::1/128"}},
+		},
+		{
+			kind: "cnat-interface", real: true, needs: []proto.Message{host2}, one: &cnat.Interface{Name: "loop2", Ipv6: true, IncludeIpv6: true, Pod: true},
+			two: &cnat.Interface{Name: "loop2", Ipv4: true, Ipv6: true, IncludeIpv4: true, Host: true},
+		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
 		{
@@ -280,6 +313,15 @@ func laws() []law {
 		},
 		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
 	}
+}
+
+// translation leads TCP to port 8080 of backends.
+func translation(vip string, port uint32, backends ...string) *cnat.Translation {
+	m := &cnat.Translation{Vip: &cnat.Endpoint{Address: vip, Port: port}, RealAddress: true}
+	for _, b := range backends {
+		m.Paths = append(m.Paths, &cnat.Path{Destination: &cnat.Endpoint{Address: b, Port: 8080}})
+	}
+	return m
 }
 
 // TestLaws holds every kind of value to: what is created, updated and deleted is what VPP has; and what VPP has of it is

@@ -2,6 +2,7 @@ package cnat
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -79,6 +80,14 @@ func (e *Engine) SetSNATAddresses(v4, v6 netip.Addr, swIf uint32) int32 {
 func (e *Engine) SNATAddresses() (v4, v6 netip.Addr, swIf uint32) {
 	return e.snat[0].Addr, e.snat[1].Addr, e.snat[1].SwIf
 }
+
+// Excluded are the prefixes to which sources are kept, sorted.
+func (e *Engine) Excluded() []netip.Prefix {
+	return slices.SortedFunc(maps.Keys(e.excluded), netip.Prefix.Compare)
+}
+
+// InTable are the interfaces of a table, sorted, those that are gone among them.
+func (e *Engine) InTable(t Table) []uint32 { return slices.Sorted(maps.Keys(e.tables[t])) }
 
 func (e *Engine) snatChanged(swIf uint32, a netip.Addr, add bool) {
 	end := &e.snat[af(a)]
@@ -179,7 +188,7 @@ func (e *Engine) snatLines(ifName func(uint32) string) []string {
 		out = append(out, fmt.Sprintf("cnat snat-policy %s", map[Policy]string{SNATByPrefix: "if-pfx", SNATKubernetes: "k8s"}[e.policy]))
 	}
 	for i, s := range e.snat {
-		if s.SwIf != 0 || !s.Addr.IsUnspecified() {
+		if s.SwIf != 0 && s.SwIf != None || !s.Addr.IsUnspecified() {
 			text := s.Addr.String()
 			if s.SwIf != None {
 				text = ifName(s.SwIf)

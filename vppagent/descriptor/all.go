@@ -10,6 +10,7 @@ func All() []*Descriptor {
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
 		ACL(), DenyACL(), InterfaceACLs(), ABF(), ABFInterface(),
 		IPRedirect(), ToHost(), PuntException(),
+		SnatPolicy(), CnatInterface(), CnatTranslation(),
 	}
 }
 

@@ -99,4 +99,5 @@ func (w *World) CopyFrom(o *World) {
 	w.proxied, w.policies = maps.Clone(o.proxied), maps.Clone(o.policies)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
 	w.lists = maps.Clone(o.lists)
+	w.cnat = cnatWorld{ids: maps.Clone(o.cnat.ids), newer: o.cnat.newer}
 }

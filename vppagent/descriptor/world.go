@@ -46,6 +46,7 @@ type World struct {
 	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
 	acls  aclTable
 	lists map[uint32]attached
+	cnat  cnatWorld
 }
 
 // Iface is an interface of VPP.

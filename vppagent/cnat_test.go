@@ -1,0 +1,121 @@
+package vppagent_test
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.fd.io/govpp/binapi/feature"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// Of flags, the flow hash and whether an address is real VPP shows nothing: the journal tells the next agent.
+func TestCnatJournal(t *testing.T) {
+	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+	one := translation("2001:db8:96::10", 80, "2001:db8:1::2")
+	one.FlowHash = []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS}
+	l.allConfigured(l.put(one))
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("restart")
+
+	two := proto.Clone(one).(*cnat.Translation)
+	two.FlowHash = append(two.FlowHash, cnat.FlowHashField_DST_ADDRESS)
+	l.want = keyed.Values{}
+	l.want.Put(two)
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	if w := l.writes(); len(w) != 2 || !strings.Contains(w[0], "cnat_translation_del") || !strings.Contains(w[1], "cnat_translation_update") {
+		t.Errorf("another flow hash, wanted of the next agent: %q", w)
+	}
+	l.restartAgent()
+	l.want = keyed.Values{}
+	l.allConfigured(l.resync())
+	if w := l.writes(); len(w) != 1 || !strings.Contains(w[0], "cnat_translation_del") {
+		t.Errorf("not wanted any more: %q", w)
+	}
+}
+
+// What somebody else has made is left alone.
+func TestCnatForeignTranslation(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.put(translation("2001:db8:96::10", 80, "2001:db8:1::2"))
+	l.restartAgent()
+	l.writes()
+	l.want = keyed.Values{}
+	l.allConfigured(l.put(translation("2001:db8:96::11", 80, "2001:db8:1::2")))
+	l.allConfigured(l.resync())
+	if d := l.sim.Dump(); !strings.Contains(d, "2001:db8:96::10") || !strings.Contains(d, "2001:db8:96::11") {
+		t.Errorf("VPP has\n%s", d)
+	}
+}
+
+// Nothing gets another source before VPP knows what keeps its own.
+func TestCnatSnatOrder(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	policy := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"2001:db8:1::/48"}}
+	order := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, w := range l.writes() {
+			got = append(got, strings.TrimPrefix(strings.Fields(w)[0], "cnat_"))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	l.allConfigured(l.put(policy))
+	order("snat_policy_add_del_exclude_pfx", "set_snat_policy", "set_snat_addresses")
+	next := proto.Clone(policy).(*cnat.SnatPolicy)
+	next.ExcludedPrefixes = []string{"2001:db8:2::/48"}
+	l.allConfigured(l.put(next))
+	order("snat_policy_add_del_exclude_pfx", "snat_policy_add_del_exclude_pfx")
+	l.allConfigured(l.del(keyed.SnatPolicyKey))
+	order("set_snat_addresses", "snat_policy_add_del_exclude_pfx", "set_snat_policy")
+}
+
+// VPP leaves an index in a table when its interface goes; the next interface has it.
+func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	loop := func(name string) *interfaces.Interface {
+		return &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	}
+	l.allConfigured(l.put(loop("a"), &cnat.Interface{Name: "a", Ipv6: true, Pod: true, IncludeIpv6: true}))
+	l.commit(map[string]proto.Message{keyed.InterfaceKey("a"): nil})
+	l.allConfigured(l.put(loop("b"), &cnat.Interface{Name: "b", Ipv6: true, Host: true}))
+	if d := l.sim.Dump(); strings.Contains(d, "pod loop0") || !strings.Contains(d, "host loop0") || strings.Contains(d, "2 times") {
+		t.Errorf("VPP has\n%s", d)
+	}
+}
+
+// A node that is on an interface twice translates twice: one of them goes.
+func TestCnatFeatureTwice(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	i := &cnat.Interface{Name: "tap1", Ipv6: true}
+	addPod(l, "tap1", "10.1.1.2")
+	l.allConfigured(l.put(i))
+	once := l.sim.Dump()
+	up := make(chan vpp.State, 10)
+	raw := vpp.New(vpp.Config{Dial: l.sim.Dial, OnState: func(s vpp.State) { up <- s }}) // its guard knows nothing of the first one
+	ctx := t.Context()
+	go func() { _ = raw.Run(ctx) }()
+	<-up
+	if r := raw.Do(ctx, vpp.Call{Msg: &feature.FeatureEnableDisable{SwIfIndex: 1, Enable: true, ArcName: "ip6-unicast", FeatureName: "cnat-input-ip6"}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if l.sim.Dump() == once {
+		t.Fatal("it is not there twice")
+	}
+	l.allConfigured(l.resync())
+	if got := l.sim.Dump(); got != once {
+		t.Errorf("VPP has\n%s\nwant\n%s", got, once)
+	}
+}

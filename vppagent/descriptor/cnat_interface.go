@@ -1,0 +1,212 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	binapi "go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+)
+
+const (
+	cnatTables  = 4 // cnat_snat_policy_table of cnat.api: include IPv4, include IPv6, pod, host
+	cnatNodes   = 4 // cnatNode
+	newerNodes  = 4
+	allFeatures = cnatNodes + newerNodes
+)
+
+// cnatNode is a feature node of cnat: those of IPv4 and then of IPv6, input and then output; then those that VPP has from 26.06 on,
+// which the first ones need beside them.
+func cnatNode(n int) (arc, node string) {
+	family := [2]string{"ip4", "ip6"}[n/2%2]
+	names := [2]string{"cnat-input-", "cnat-output-"}
+	if n >= cnatNodes {
+		names = [2]string{"cnat-lookup-", "cnat-writeback-"}
+	}
+	return family + [2]string{"-unicast", "-output"}[n%2], names[n%2] + family
+}
+
+// cnatInterface is cnat on an interface: how often each of its nodes is there, and in which tables the interface is.
+type cnatInterface struct {
+	name   string
+	nodes  [cnatNodes]uint8
+	newer  [newerNodes]uint8 // in VPP; wanted is what nodes has
+	tables [cnatTables]bool
+}
+
+// CnatInterface describes our Interface. Its nodes are features, and VPP puts one there as often as it is asked to, so that a packet
+// meets it twice (feature_enable_disable, VPP 24.06): only what is missing is asked for. There is no message that shows them: its
+// command line does.
+func CnatInterface() *Descriptor {
+	return Spec[*cnat.Interface, *cnatInterface]{
+		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
+		Compile: compileCnatInterface, Message: (*cnatInterface).message,
+		Equal: func(have, want *cnatInterface) bool {
+			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
+		},
+		Dependencies: func(i *cnatInterface) []Dependency {
+			return []Dependency{{Key: keyed.InterfaceKey(i.name)}, {Key: keyed.SnatPolicyKey, Loose: true}}
+		},
+		Create: createCnatInterface,
+		Update: changeCnatInterface,
+		Delete: func(w *World, i *cnatInterface) ([]Op, error) {
+			return changeCnatInterface(w, i, &cnatInterface{name: i.name})
+		},
+		Dumps:    cnatInterfaceDumps,
+		Retrieve: retrieveCnatInterfaces,
+	}.Descriptor()
+}
+
+func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {
+	i := &cnatInterface{name: m.GetName(), tables: [cnatTables]bool{m.GetIncludeIpv4(), m.GetIncludeIpv6(), m.GetPod(), m.GetHost()}}
+	for n, on := range []bool{m.GetIpv4(), m.GetIpv4(), m.GetIpv6(), m.GetIpv6()} {
+		if on {
+			i.nodes[n] = 1
+		}
+	}
+	switch {
+	case i.name == "":
+		return nil, errors.New("name: empty")
+	case i.nodes == [cnatNodes]uint8{} && i.tables == [cnatTables]bool{}:
+		return nil, errors.New("ipv4: neither this nor anything else is set")
+	}
+	return i, nil
+}
+
+func (i *cnatInterface) message() *cnat.Interface {
+	return &cnat.Interface{
+		Name: i.name, Ipv4: i.nodes[0] > 0 && i.nodes[1] > 0, Ipv6: i.nodes[2] > 0 && i.nodes[3] > 0,
+		IncludeIpv4: i.tables[0], IncludeIpv6: i.tables[1], Pod: i.tables[2], Host: i.tables[3],
+	}
+}
+
+// createCnatInterface takes the interface out of the tables it must not be in as well: VPP leaves an index in them when its interface
+// goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06).
+func createCnatInterface(w *World, i *cnatInterface) ([]Op, error) {
+	before := &cnatInterface{name: i.name}
+	for n, in := range i.tables {
+		before.tables[n] = !in
+	}
+	return changeCnatInterface(w, before, i)
+}
+
+// changeCnatInterface puts the interface into tables before packets meet cnat, and takes it out after.
+func changeCnatInterface(w *World, have, want *cnatInterface) ([]Op, error) {
+	idx, err := w.index(want.name)
+	if err != nil {
+		return nil, err
+	}
+	var join, leave, on, off []Op
+	for n, in := range want.tables {
+		if in == have.tables[n] {
+			continue
+		}
+		m := &binapi.CnatSnatPolicyAddDelIf{SwIfIndex: idx, Table: binapi.CnatSnatPolicyTable(n)}
+		if in {
+			m.IsAdd = 1
+			join = append(join, Op{Call: write(m)})
+		} else {
+			leave = append(leave, Op{Gone: true, Call: write(m)})
+		}
+	}
+	for n := range allFeatures {
+		has, wants := have.nodes[n%cnatNodes], want.nodes[n%cnatNodes]
+		if n >= cnatNodes {
+			if has = have.newer[n-cnatNodes]; !w.cnat.newer {
+				wants = 0
+			}
+		}
+		for ; has < wants; has++ {
+			on = append(on, switchFeature(idx, n, true))
+		}
+		for ; has > wants; has-- {
+			off = append(off, switchFeature(idx, n, false))
+		}
+	}
+	if len(on) > 0 {
+		return append(append(append(join, leave...), on...), off...), nil
+	}
+	return append(append(join, off...), leave...), nil
+}
+
+func switchFeature(idx interface_types.InterfaceIndex, n int, on bool) Op {
+	arc, node := cnatNode(n)
+	return Op{Gone: !on, Call: write(&feature.FeatureEnableDisable{SwIfIndex: idx, Enable: on, ArcName: arc, FeatureName: node})}
+}
+
+func featuresID(vppName string) string { return "show interface features " + vppName }
+
+// cnatInterfaceDumps ask for the features of interfaces that are candidates, and which tables they are in.
+func cnatInterfaceDumps(w *World, c Candidates) []Request {
+	var out []Request
+	asked := map[string]bool{}
+	c.Each(func(_ string, state any, _ bool) {
+		i, ok := w.Interface(state.(*cnatInterface).name)
+		if ok && !asked[i.VPPName] {
+			asked[i.VPPName] = true
+			out = append(out, ask(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
+		}
+	})
+	if len(out) > 0 {
+		out = append(out, ask(idSnatShown, &vlib.CliInband{Cmd: idSnatShown}))
+	}
+	return out
+}
+
+func retrieveCnatInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
+	var out []Found
+	var shown *snatShown
+	var failed error
+	c.Each(func(key string, state any, wanted bool) {
+		name := state.(*cnatInterface).name
+		i, ok := w.Interface(name)
+		if !ok || !wanted && c.Wanted(key) != nil {
+			return
+		}
+		if shown == nil {
+			s := shownSnat(d)
+			shown = &s
+		}
+		got := &cnatInterface{name: name}
+		if err := got.readFeatures(d, i.VPPName); err != nil {
+			failed = err
+			return
+		}
+		for n := range got.tables {
+			got.tables[n] = shown.tables[n][i.VPPName]
+		}
+		if *got != (cnatInterface{name: name}) {
+			out = append(out, Found{Key: key, State: got})
+		}
+	})
+	return out, failed
+}
+
+// readFeatures counts the nodes `show interface features` lists (VPP 24.06): arcs, each with the nodes on it in lines of their own.
+func (i *cnatInterface) readFeatures(d *Dump, vppName string) error {
+	r, err := d.reply(featuresID(vppName))
+	if err != nil {
+		return err
+	}
+	m, ok := r.Msg.(*vlib.CliInbandReply)
+	if !ok {
+		return fmt.Errorf("%s: got %T", featuresID(vppName), r.Msg)
+	}
+	counts := map[string]uint8{}
+	for line := range strings.Lines(m.Reply) {
+		counts[strings.TrimSpace(line)]++
+	}
+	for n := range cnatNodes {
+		_, node := cnatNode(n)
+		i.nodes[n] = counts[node]
+		_, node = cnatNode(n + cnatNodes)
+		i.newer[n] = counts[node]
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package descriptor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	binapi "go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+)
+
+const (
+	idSnatAddresses = "cnat_get_snat_addresses"
+	idSnatShown     = "show cnat snat-policy"
+	idSnatNewer     = "cnat_snat_addresses_dump"
+)
+
+// snatPolicy is a compiled SnatPolicy, or what VPP shows of one.
+type snatPolicy struct {
+	kind     cnat.SnatPolicy_Kind
+	v4, v6   netip.Addr     // invalid: none
+	iface    bool           // in VPP they are an interface's
+	excluded []netip.Prefix // sorted, each once
+}
+
+// SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere:
+// that is as it was set, if that is known, else as it is wanted (VPP 24.06 to 26.06).
+//
+// From its start VPP's policy is ALL, without an address, so that nothing happens: addresses come last and go first. VPP 26.06 has
+// no policy before it has an address, and dies of being told of one: there, what is said of it follows the addresses.
+func SnatPolicy() *Descriptor {
+	return Spec[*cnat.SnatPolicy, *snatPolicy]{
+		Name: "cnat-snat-policy", Prefix: keyed.SnatPolicyKey,
+		Compile: compileSnatPolicy, Message: (*snatPolicy).message,
+		Equal: func(have, want *snatPolicy) bool {
+			return have.kind == want.kind && have.sameAddresses(want) && slices.Equal(have.excluded, want.excluded)
+		},
+		Create:   func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{}, p), nil },
+		Update:   func(w *World, have, want *snatPolicy) ([]Op, error) { return changeSnat(w, have, want), nil },
+		Delete:   func(w *World, p *snatPolicy) ([]Op, error) { return dropSnat(w, p), nil },
+		Dumps:    snatDumps,
+		Retrieve: retrieveSnatPolicy,
+	}.Descriptor()
+}
+
+func (p *snatPolicy) sameAddresses(o *snatPolicy) bool {
+	return p.v4 == o.v4 && p.v6 == o.v6 && p.iface == o.iface
+}
+
+func compileSnatPolicy(_ string, m *cnat.SnatPolicy) (*snatPolicy, error) {
+	p := &snatPolicy{kind: m.GetKind()}
+	var err error
+	if p.kind < 0 || p.kind > cnat.SnatPolicy_KUBERNETES {
+		return nil, fmt.Errorf("kind: unknown %d", p.kind)
+	}
+	if m.GetIpv4Address() != "" {
+		if p.v4, err = parse4("ipv4_address", m.GetIpv4Address()); err != nil {
+			return nil, err
+		}
+	}
+	if m.GetIpv6Address() != "" {
+		if p.v6, err = parseAddr("ipv6_address", m.GetIpv6Address()); err == nil && !p.v6.Is6() {
+			err = fmt.Errorf("ipv6_address: %s is an IPv4 address", p.v6)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for n, text := range m.GetExcludedPrefixes() {
+		x, err := parsePrefix(fmt.Sprintf("excluded_prefixes[%d]", n), text)
+		if err != nil {
+			return nil, err
+		}
+		p.excluded = append(p.excluded, x.Masked())
+	}
+	sortPrefixes(p.excluded)
+	p.excluded = slices.Compact(p.excluded)
+	switch {
+	case p.v4 == netip.IPv4Unspecified() || p.v6 == netip.IPv6Unspecified():
+		return nil, errors.New("ipv4_address, ipv6_address: all zeros is no address")
+	case !p.v4.IsValid() && !p.v6.IsValid():
+		return nil, errors.New("ipv4_address: neither this nor ipv6_address is set, and nothing would get another source")
+	case p.kind == cnat.SnatPolicy_ALL && len(p.excluded) > 0:
+		return nil, errors.New("excluded_prefixes: not with kind ALL, which excludes nothing")
+	}
+	return p, nil
+}
+
+func sortPrefixes(list []netip.Prefix) {
+	slices.SortFunc(list, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+}
+
+func (p *snatPolicy) message() *cnat.SnatPolicy {
+	m := &cnat.SnatPolicy{Kind: p.kind}
+	if p.v4.IsValid() {
+		m.Ipv4Address = p.v4.String()
+	}
+	if p.v6.IsValid() {
+		m.Ipv6Address = p.v6.String()
+	}
+	for _, x := range p.excluded {
+		m.ExcludedPrefixes = append(m.ExcludedPrefixes, x.String())
+	}
+	return m
+}
+
+// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after.
+func changeSnat(w *World, have, want *snatPolicy) []Op {
+	var addresses, kind, add, del []Op
+	if !have.sameAddresses(want) {
+		addresses = []Op{want.sendAddresses()}
+	}
+	if have.kind != want.kind || len(addresses) > 0 { // the kind of a policy that has no address yet is not known
+		kind = []Op{{Call: write(w.snatKind(want.kind))}}
+	}
+	for _, x := range want.excluded {
+		if !slices.Contains(have.excluded, x) {
+			add = append(add, exclude(x, true))
+		}
+	}
+	for _, x := range have.excluded {
+		if !slices.Contains(want.excluded, x) {
+			del = append(del, exclude(x, false))
+		}
+	}
+	if w.cnat.newer {
+		return slices.Concat(addresses, add, kind, del)
+	}
+	return slices.Concat(add, kind, addresses, del)
+}
+
+// dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away.
+func dropSnat(w *World, have *snatPolicy) []Op {
+	ops := []Op{(&snatPolicy{}).sendAddresses()}
+	if w.cnat.newer {
+		return ops
+	}
+	for _, x := range have.excluded {
+		ops = append(ops, exclude(x, false))
+	}
+	return append(ops, Op{Call: write(w.snatKind(cnat.SnatPolicy_ALL))})
+}
+
+func (p *snatPolicy) sendAddresses() Op {
+	m := &binapi.CnatSetSnatAddresses{SwIfIndex: interface_types.InterfaceIndex(none)}
+	if p.v4.IsValid() {
+		m.SnatIP4 = p.v4.As4()
+	}
+	if p.v6.IsValid() {
+		m.SnatIP6 = p.v6.As16()
+	}
+	return Op{Call: write(m)}
+}
+
+// snatKind is the message in the version VPP has; the kinds have the same numbers everywhere.
+func (w *World) snatKind(k cnat.SnatPolicy_Kind) api.Message {
+	if w.cnat.newer {
+		return &binapi26.CnatSetSnatPolicy{Policy: binapi26.CnatSnatPolicies(k)}
+	}
+	return &binapi.CnatSetSnatPolicy{Policy: binapi.CnatSnatPolicies(k)}
+}
+
+func exclude(x netip.Prefix, add bool) Op {
+	m := &binapi.CnatSnatPolicyAddDelExcludePfx{Prefix: toPrefix(x)}
+	if add {
+		m.IsAdd = 1
+	}
+	return Op{Gone: !add, Call: write(m)}
+}
+
+func snatDumps(*World, Candidates) []Request {
+	return []Request{
+		ask(idSnatAddresses, &binapi.CnatGetSnatAddresses{}),
+		ask(idSnatShown, &vlib.CliInband{Cmd: idSnatShown}),
+		dump(idSnatNewer, &binapi26.CnatSnatAddressesDump{}),
+	}
+}
+
+func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
+	if _, err := d.reply(idSnatNewer); err == nil || optional(err) != nil {
+		w.cnat.newer = err == nil
+	} else {
+		w.cnat.newer = false
+	}
+	r, err := d.reply(idSnatAddresses)
+	if err != nil {
+		return nil, optional(err)
+	}
+	m, ok := r.Msg.(*binapi.CnatGetSnatAddressesReply)
+	if !ok {
+		return nil, fmt.Errorf("%s: got %T", idSnatAddresses, r.Msg)
+	}
+	got := &snatPolicy{iface: uint32(m.SwIfIndex) != none && uint32(m.SwIfIndex) != 0, excluded: shownSnat(d).excluded}
+	if a := netip.AddrFrom4(m.SnatIP4); !a.IsUnspecified() {
+		got.v4 = a
+	}
+	if a := netip.AddrFrom16(m.SnatIP6); !a.IsUnspecified() {
+		got.v6 = a
+	}
+	if !got.v4.IsValid() && !got.v6.IsValid() && len(got.excluded) == 0 {
+		return nil, nil
+	}
+	candidate, ours := false, false
+	c.Each(func(_ string, state any, wanted bool) {
+		if !ours {
+			got.kind, candidate, ours = state.(*snatPolicy).kind, true, !wanted
+		}
+	})
+	if !candidate {
+		return nil, nil
+	}
+	return []Found{{Key: keyed.SnatPolicyKey, State: got}}, nil
+}
+
+// snatShown is what VPP's command line tells of source NAT.
+type snatShown struct {
+	excluded []netip.Prefix
+	tables   [cnatTables]map[string]bool // by VPP's name of the interface
+}
+
+// shownSnat reads `show cnat snat-policy` (VPP 24.06 to 26.06): a hash table whose entries end in a prefix, then the names of the
+// interfaces in each table.
+func shownSnat(d *Dump) (s snatShown) {
+	r, err := d.reply(idSnatShown)
+	m, ok := r.Msg.(*vlib.CliInbandReply)
+	if err != nil || !ok {
+		return s
+	}
+	table := -1
+	for line := range strings.Lines(m.Reply) {
+		line = strings.TrimSpace(line)
+		if name, is := strings.CutSuffix(line, " interfaces:"); is {
+			table = slices.Index([]string{"Included v4", "Included v6", "k8s pod", "k8s host"}, name)
+			continue
+		}
+		if table >= 0 && line != "" {
+			if s.tables[table] == nil {
+				s.tables[table] = map[string]bool{}
+			}
+			s.tables[table][line] = true
+			continue
+		}
+		if _, text, has := strings.Cut(line, ": "); has && table < 0 {
+			if x, err := netip.ParsePrefix(text); err == nil {
+				s.excluded = append(s.excluded, x)
+			}
+		}
+	}
+	sortPrefixes(s.excluded)
+	return s
+}
