@@ -68,7 +68,7 @@ func (c *crumb) frames(snappy, own bool) []byte {
 		m.oncePlain.Do(func() { m.plain = c.encode(own) })
 		return m.plain
 	}
-	m.onceSnappy.Do(func() { m.snappy = wire.AppendSnappy(nil, c.encode(own)) })
+	m.onceSnappy.Do(func() { apart(func() { m.snappy = wire.AppendSnappy(nil, c.encode(own)) }) })
 	return m.snappy
 }
 

@@ -108,7 +108,8 @@ func (c *conn) handshake(s *Server) (wire.ClientHello, error) {
 		return wire.ClientHello{}, err
 	}
 	if c.cfg.TLS != nil {
-		if err := handshakeTLS(c.net); err != nil {
+		var err error
+		if apart(func() { err = handshakeTLS(c.net) }); err != nil {
 			return wire.ClientHello{}, fmt.Errorf("TLS: %w", err)
 		}
 	}
@@ -188,21 +189,51 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 		}
 		return v, c.say(status)
 	}
-	if err := c.sendCompressed(v); err != nil {
+	if err := c.sendCompressed(v, &s.words); err != nil {
 		return v, err
 	}
 	release()
 	if err := c.restart(); err != nil {
 		return v, err
 	}
-	opening := wire.AppendDefinitions(nil, wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
-	opening = wire.AppendMessage(opening, status)
-	return v, c.send("changes", [][]byte{wire.AppendSnappy([]byte(wire.SnappyHeader), opening)})
+	return v, c.send("changes", [][]byte{s.words.before(v.crumb.status)})
+}
+
+// words are what all clients are told around their keys, compressed.
+type words struct {
+	snapshot, end []byte                  // around a snapshot
+	changes       [wire.InSync + 1][]byte // before what comes after it, by the status
+}
+
+// before opens the stream of changes.
+func (w *words) before(status wire.Status) []byte {
+	if int(status) < len(w.changes) {
+		return w.changes[status]
+	}
+	return changesFrom(status) // of a later protocol
+}
+
+func changesFrom(status wire.Status) []byte {
+	return opening(wire.AppendMessage(nil, wire.SyncStatus{SyncStatus: status}), wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
+}
+
+// opening begins a compressed stream of messages of these types.
+func opening(first []byte, of ...wire.Message) []byte {
+	return wire.AppendSnappy([]byte(wire.SnappyHeader), append(wire.AppendDefinitions(nil, of...), first...))
+}
+
+func newWords() words {
+	last := wire.AppendMessage(nil, wire.DecoderRestart{Message: "changes follow", CompressionAlgorithm: wire.Snappy})
+	w := words{snapshot: opening(nil, wire.KVs{}, wire.DecoderRestart{}), end: wire.AppendSnappy(nil, last)}
+	for i := range w.changes {
+		w.changes[i] = changesFrom(wire.Status(i))
+	}
+	return w
 }
 
 // sendCompressed sends the second stream: all keys, in the bytes that all clients get.
-func (c *conn) sendCompressed(v *view) error {
-	bufs := [][]byte{appendOpening(nil, wire.KVs{}, wire.DecoderRestart{})}
+func (c *conn) sendCompressed(v *view, w *words) error {
+	bufs := [][]byte{w.snapshot}
 	for _, s := range v.parts(c.own) {
 		bufs = append(bufs, s.compressed())
 		if len(bufs) >= 32 {
@@ -212,13 +243,7 @@ func (c *conn) sendCompressed(v *view) error {
 			bufs = bufs[:0]
 		}
 	}
-	last := wire.AppendMessage(nil, wire.DecoderRestart{Message: "changes follow", CompressionAlgorithm: wire.Snappy})
-	return c.send("snapshot", append(bufs, wire.AppendSnappy(nil, last)))
-}
-
-// appendOpening begins a compressed stream in which messages of the given types will come.
-func appendOpening(dst []byte, of ...wire.Message) []byte {
-	return wire.AppendSnappy(append(dst, wire.SnappyHeader...), wire.AppendDefinitions(nil, of...))
+	return c.send("snapshot", append(bufs, w.end))
 }
 
 // sendPlain sends all keys uncompressed, a segment at a time.

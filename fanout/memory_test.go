@@ -26,8 +26,8 @@ func TestIdleClientsAreCheap(t *testing.T) {
 		most uint64 // bytes of a connection
 		talk func(net.Conn) error
 	}{
-		{"silent", 16 << 10, func(net.Conn) error { return nil }},
-		{"in sync", 48 << 10, func(conn net.Conn) error {
+		{"silent", 12 << 10, func(net.Conn) error { return nil }},
+		{"in sync", 20 << 10, func(conn net.Conn) error {
 			client := newClient(conn)
 			if err := client.shake(hello("n")); err != nil {
 				return err

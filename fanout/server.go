@@ -21,6 +21,7 @@ type Server struct {
 	cfg    Config
 	m      *metrics
 	caches map[set]*cache
+	words  words
 	slots  chan struct{}
 
 	mu       sync.Mutex
@@ -52,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.defaults()
 	s := &Server{
 		cfg: cfg, m: newMetrics(cfg.Registerer), caches: map[set]*cache{}, conns: map[uint64]*conn{},
-		slots: make(chan struct{}, cfg.Snapshots), balancer: balancer{cfg: cfg.Balance},
+		words: newWords(), slots: make(chan struct{}, cfg.Snapshots), balancer: balancer{cfg: cfg.Balance},
 	}
 	for _, syncer := range cfg.Syncers {
 		s.add(set{syncer: syncer})

@@ -64,8 +64,21 @@ type segment struct {
 
 // compressed is the segment as one message, compressed, made by the first who asks. The segment must be frozen.
 func (s *segment) compressed() []byte {
-	s.once.Do(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain(nil))) })
+	s.once.Do(func() {
+		apart(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain(nil))) })
+	})
 	return s.canned
+}
+
+// apart runs f in a goroutine of its own, and waits: what f needs of a stack, a goroutine that lives as long as a connection
+// would keep.
+func apart(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	<-done
 }
 
 // plain appends the segment as one message.
