@@ -280,6 +280,19 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// An agent that waits for a source is alive, and says what for.
+func TestHealthWaitsForEverySource(t *testing.T) {
+	w := start(t, func(c *Config) { c.Sources["late"] = Fed{} })
+	handler := w.agent.observability(prometheus.NewRegistry(), false)
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/healthz": http.StatusServiceUnavailable} {
+		rec := httptest.NewRecorder()
+		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		if rec.Code != want || want != http.StatusOK && !strings.Contains(rec.Body.String(), "late") {
+			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
+		}
+	}
+}
+
 // counting is a renderer that only counts.
 type counting struct {
 	renderer.ServiceRendererAPI
