@@ -1,54 +1,88 @@
 package fanout
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
 // TestIdleClientsAreCheap: what a connection holds while nothing happens, its client's half in this process included: no
-// buffers for compression, no state of an encoder. A silent connection, from somebody who says nothing, holds even less.
+// buffers for compression, no state of an encoder, no stack on which something was compressed or a certificate was looked at. A
+// silent connection, from somebody who says nothing, holds even less.
 func TestIdleClientsAreCheap(t *testing.T) {
-	const many = 300
-	s, addr := servingTCP(t, Config{})
-	s.Tell(told(wire.InSync, kv("/k", "v")))
+	const many = 200
+	authority := newIssuer(t)
+	authority.sign("server", &x509.Certificate{})
+	authority.sign("client", &x509.Certificate{})
+	secured, err := authority.files("server", wire.Peer{}).Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(authority.path("client.pem"), authority.path("client.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	used := func() uint64 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc + m.StackInuse
 	}
+	inSync := func(conn net.Conn) (*client, error) {
+		c := newClient(conn)
+		if err := c.shake(hello("n")); err != nil {
+			return c, err
+		}
+		return c, c.until(func() bool { return c.status == wire.InSync })
+	}
 	for _, c := range []struct {
-		name string
-		most uint64 // bytes of a connection
-		talk func(net.Conn) error
+		name    string
+		tls     *tls.Config
+		most    uint64 // bytes of a connection
+		talk    func(net.Conn) (*client, error)
+		changes int
 	}{
-		{"silent", 12 << 10, func(net.Conn) error { return nil }},
-		{"in sync", 20 << 10, func(conn net.Conn) error {
-			client := newClient(conn)
-			if err := client.shake(hello("n")); err != nil {
-				return err
-			}
-			return client.until(func() bool { return client.status == wire.InSync })
+		{name: "silent", most: 9 << 10, talk: func(conn net.Conn) (*client, error) { return newClient(conn), nil }},
+		{name: "in sync", most: 13 << 10, talk: inSync},
+		{name: "in sync, after changes", most: 13 << 10, talk: inSync, changes: many},
+		{name: "in sync, with TLS", tls: secured, most: 28 << 10, talk: func(conn net.Conn) (*client, error) {
+			return inSync(tls.Client(conn, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}))
 		}},
 	} {
+		s, addr := servingTCP(t, Config{TLS: c.tls})
+		s.Tell(told(wire.InSync, kv("/k", "v")))
 		before := used()
 		var conns []net.Conn
+		var clients []*client
 		for range many {
 			conn, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Fatal(err)
 			}
 			conns = append(conns, conn)
-			if err := c.talk(conn); err != nil {
+			client, err := c.talk(conn)
+			if err != nil {
 				t.Fatal(err)
 			}
+			clients = append(clients, client)
 		}
 		for len(s.all()) < many {
 			runtime.Gosched()
+		}
+		for i := range c.changes {
+			value := strings.Repeat(fmt.Sprintf("%04d", i), 100)
+			s.Tell(told(wire.InSync, kv("/k", value)))
+			for _, client := range clients {
+				if err := client.until(func() bool { return client.keys["/k"] == value }); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 		each := (max(used(), before) - before) / many
 		if each > c.most {
