@@ -130,6 +130,7 @@ func (f *flow) obey(r cnat.Result) bool {
 	if r.Text != "" {
 		f.hop(r.Node, "%s", r.Text)
 	}
+	f.badChecksum = f.badChecksum || r.BadChecksum
 	switch r.Action {
 	case cnat.Lookup:
 		f.lookup()

@@ -192,6 +192,14 @@ func TestTranslationTraps(t *testing.T) {
 			c.must(reject("10.97.0.0/16"), translation("10.96.0.10:80", "10.1.1.3:8080"))
 			send(c.t, v, "uplink", "tcp 10.97.7.7:4000 -> 10.96.0.10:80 [S]")
 		},
+		"an error about SCTP with another source": func(c *client, v *VPP) {
+			m := translation("10.96.0.10:80", "10.1.1.3:8080")
+			m.Translation.IPProto, m.Translation.Paths[0].SrcEp = ip_types.IP_API_PROTO_SCTP, endpoint("10.1.1.254")
+			c.must(m, translation("10.96.0.10:80", "10.1.1.3:8080"))
+			send(c.t, v, "pod-a", "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]") // now the client's address is the plugin's
+			send(c.t, v, "pod-a", "sctp 10.1.1.2:4000 -> 10.96.0.10:80")
+			send(c.t, v, "pod-b", "icmp 10.1.1.3 -> 10.1.1.254 type 3 code 3 about (sctp 10.1.1.254:4000 -> 10.1.1.3:8080)")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := node(t, Config{})

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
@@ -47,8 +48,8 @@ type Output struct {
 	Interface string // "" if Local
 	Packet    Packet
 	Local     bool // handed to the node's own network stack
-	// BadChecksum: VPP got the IP checksum wrong, so whoever receives the packet throws it away (nat44-ed, ICMP errors of
-	// routers on the way).
+	// BadChecksum: VPP got the IP checksum wrong, or that of ICMPv6, so whoever receives the packet throws it away (nat44-ed,
+	// ICMP errors of routers on the way; cnat, IPv6 errors about SCTP).
 	BadChecksum bool
 	Origin      string // Forwarded, ICMPError or Answered
 }
@@ -175,6 +176,9 @@ type next struct {
 // lookup finds the route and follows it.
 func (f *flow) lookup() {
 	if f.steps++; f.steps > maxSteps {
+		if hops := f.fate.Hops; strings.HasSuffix(hops[len(hops)-1].Node, "cnat-tx") {
+			panic(trapEndless)
+		}
 		f.drop(f.lookupNode(), "went round %d times", maxSteps)
 		return
 	}

@@ -48,7 +48,7 @@ func (t *table) disown(a netip.Addr) {
 
 func (t *table) owned(a netip.Addr) bool {
 	e := t.entries[hostPrefix(a)]
-	return e != nil && e.source(srcCNAT) != nil
+	return e != nil && e.sources[0].src == srcCNAT
 }
 
 // noteHop keeps hops: the hosts whose way may be that of the prefix that covers them.

@@ -164,6 +164,9 @@ const (
 	trapSpecialPath trap = "ip_route_add_del of a drop, unreach or prohibit path in another table than 0: SIGSEGV in fib_attached_export_import"
 	// The same path makes a recursive next hop believe that its covering prefix is attached.
 	trapUnreachableNextHop trap = "ip_route_add_del: a recursive next hop is covered by a drop, unreach or prohibit route: SIGSEGV in fib_entry_src_rr_resolve_via_connected"
+	// What ip4-cnat-tx sends to another lookup after a translation meets the same session there, if the translation changed nothing
+	// that it is found by: as with an ICMP error about SCTP, the protocol of a flow whose path has a source of its own.
+	trapEndless trap = "ip4-cnat-tx: a packet is translated and looked up again for ever, and VPP does nothing else any more"
 	// Static neighbours outlive their interface; a second path for the same address makes VPP look at the first one again.
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )

@@ -29,13 +29,40 @@ func (e *Engine) errorKey(in *packet.Packet, loc Location) (sessionKey, bool) {
 	switch {
 	case !in.IsICMP():
 	case !e.echo: // type and code, and the checksum, are taken for ports
-		k.DstPort = uint16(in.ICMPType)<<8 | uint16(in.ICMPCode)
+		k.DstPort, k.SrcPort = uint16(in.ICMPType)<<8|uint16(in.ICMPCode), checksum(in)
 	case in.IsEcho():
 		k.SrcPort, k.DstPort = in.ICMPID, in.ICMPID
 	default:
 		return k, false
 	}
 	return k, true
+}
+
+// checksum is that of ICMP, and of ICMPv6, for a packet of eight bytes of which the last two are zero.
+func checksum(p *packet.Packet) uint16 {
+	sum := uint32(p.ICMPType)<<8 + uint32(p.ICMPCode) + uint32(p.ICMPID)
+	if p.Src.Is6() {
+		sum += 8 + uint32(model.ICMPv6) + uint32(addrSum(p))
+	}
+	return ^fold(sum)
+}
+
+// addrSum is what a packet's addresses add to a checksum.
+func addrSum(p *packet.Packet) uint16 {
+	var sum uint32
+	for _, a := range [2][16]byte{p.Src.As16(), p.Dst.As16()} {
+		for i := 0; i < len(a); i += 2 {
+			sum += uint32(a[i])<<8 + uint32(a[i+1])
+		}
+	}
+	return fold(sum)
+}
+
+func fold(sum uint32) uint16 {
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	return uint16(sum)
 }
 
 func node(name string, a netip.Addr) string {
@@ -89,7 +116,9 @@ func (e *Engine) Input(p *packet.Packet) Result {
 	if s.flags&flagNoNAT != 0 {
 		return Result{Action: Forward, Backend: s.backend, Node: name, Text: fmt.Sprintf("to %s as it is, %s", s.backend, how)}
 	}
-	return Result{Node: name, Text: e.translate(p, &k, s, how)}
+	r := Result{Node: name}
+	e.translate(&r, p, &k, s, how)
+	return r
 }
 
 // balanced is a session for a new flow through cnat-input, which does not look at a path's source.
@@ -136,7 +165,7 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 		}
 		r.Action, r.Backend = Forward, s.backend
 	}
-	r.Text = e.translate(p, &k, s, how)
+	e.translate(&r, p, &k, s, how)
 	return r
 }
 
@@ -177,10 +206,11 @@ func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, 
 	if !ok {
 		return Result{}
 	}
-	s, how := e.sessions[k], "known flow"
-	if s != nil {
+	r := Result{Node: name}
+	if s := e.sessions[k]; s != nil {
 		e.touch(s.stamp)
-		return Result{Node: name, Text: e.translate(p, &k, s, how)}
+		e.translate(&r, p, &k, s, "known flow")
+		return r
 	}
 	from := e.snat[af(p.Dst)]
 	known := !from.Addr.IsUnspecified()
@@ -194,11 +224,12 @@ func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, 
 	if !ok {
 		return Result{Action: Drop, Node: name, Text: exhausted}
 	}
-	s = &session{to: Tuple{Src: from.Addr, SrcPort: port, Dst: p.Dst, DstPort: port}, flags: flagNoClient | flagAllocPort}
+	s := &session{to: Tuple{Src: from.Addr, SrcPort: port, Dst: p.Dst, DstPort: port}, flags: flagNoClient | flagAllocPort}
 	if p.Proto == model.TCP || p.Proto == model.UDP {
 		s.to.DstPort = p.DstPort
 	}
 	e.create(k, s)
 	e.createReturn(k, s, backAt, back)
-	return Result{Node: name, Text: e.translate(p, &k, s, "new flow")}
+	e.translate(&r, p, &k, s, "new flow")
+	return r
 }

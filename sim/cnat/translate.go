@@ -8,8 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// translate is cnat_translation_ip4 and _ip6; it says what it did.
-func (e *Engine) translate(p *packet.Packet, k *sessionKey, s *session, how string) string {
+// translate is cnat_translation_ip4 and _ip6; the result says what it did.
+func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *session, how string) {
 	to := &s.to
 	switch {
 	case p.HasPorts():
@@ -17,12 +17,13 @@ func (e *Engine) translate(p *packet.Packet, k *sessionKey, s *session, how stri
 	case p.IsEcho():
 		p.Src, p.Dst, p.ICMPID = to.Src, to.Dst, to.SrcPort
 	default:
-		e.translateError(p, k, to)
+		was := addrSum(p)
+		r.BadChecksum = !e.translateError(p, k, to) && p.Dst.Is6() && addrSum(p) != was
 	}
 	if p.Proto == model.TCP {
 		e.tcp(p.TCPFlags, s.stamp)
 	}
-	return fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
+	r.Text = fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
 }
 
 // change names what became of which end.
@@ -51,7 +52,8 @@ func (e *Engine) tcp(flags uint8, s *stamp) {
 }
 
 // translateError changes an ICMP error and the packet in it. Its own source stays, unless it is the quoted packet's addressee.
-func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) {
+// False: VPP stopped half way.
+func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) bool {
 	if p.Src == k.Src {
 		p.Src = to.Src
 	}
@@ -63,8 +65,9 @@ func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) {
 	case e.echo && in.IsEcho():
 		in.ICMPID = to.DstPort
 	default:
-		return
+		return false
 	}
 	in.Src, in.Dst = to.Dst, to.Src
 	p.Inner = &in
+	return true
 }

@@ -157,6 +157,8 @@ type Result struct {
 	Backend netip.Addr // Forward only
 	Node    string
 	Text    string // "": it had nothing to say
+	// BadChecksum: that of an ICMPv6 error is wrong now.
+	BadChecksum bool
 }
 
 // Crash is what VPP dies of.

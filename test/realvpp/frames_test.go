@@ -160,18 +160,34 @@ func decode(pair int, b []byte) captured {
 	return c
 }
 
-// decode6 reads a packet that quotes one whose life is over with a hop limit of 0, as VPP does.
+// decode6 reads an ICMPv6 packet with a wrong checksum, and one that quotes a packet whose life is over with a hop limit of 0, as VPP
+// does.
 func decode6(c captured) captured {
 	const hops, quoted = 7, 48
 	b := append([]byte(nil), c.raw...)
-	if len(b) <= quoted+hops || b[6] != uint8(model.ICMPv6) || b[40] != packet.TimeExceeded6 || b[quoted+hops] != 0 {
+	if len(b) <= quoted+hops || b[6] != uint8(model.ICMPv6) {
 		return c
 	}
-	b[quoted+hops] = 1 // adds 1 to the low byte of a word of the checksum
-	s := uint32(^binary.BigEndian.Uint16(b[42:])) + 1
-	binary.BigEndian.PutUint16(b[42:], ^uint16(s>>16+s&0xffff))
+	sum6(b)
+	c.badChecksum = !bytes.Equal(b, c.raw)
+	if b[40] == packet.TimeExceeded6 && b[quoted+hops] == 0 {
+		b[quoted+hops] = 1
+		sum6(b)
+	}
 	c.packet, c.err = packet.Unmarshal(b)
 	return c
+}
+
+// sum6 writes the checksum of an ICMPv6 packet, which is of its addresses, too.
+func sum6(b []byte) {
+	const header, at = 40, 42
+	length := len(b) - header
+	pseudo := append(append(append([]byte(nil), b[8:header]...), 0, 0, byte(length>>8), byte(length), 0, 0, 0, uint8(model.ICMPv6)), b[header:]...)
+	if length%2 > 0 {
+		pseudo = append(pseudo, 0)
+	}
+	sum(pseudo, at)
+	copy(b[at:at+2], pseudo[at:])
 }
 
 // sum writes the Internet checksum of b into b[at:].

@@ -58,6 +58,7 @@ type twin struct {
 	way     string     // of the last one, in the simulated VPP
 	last    scene      // what was sent last
 	chances int        // how often a port made up was by chance the one it replaced
+	strict  bool       // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -354,6 +355,7 @@ func outputs(list []sim.Output) string {
 func (w *twin) send(in string, f flight) ([]landing, error) {
 	w.tick()
 	w.last = scene{in: in, sent: f}
+	w.wait(in, f)
 	real, err := w.lab.send(in, f.real)
 	if err != nil {
 		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
@@ -403,13 +405,17 @@ func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden b
 	var first *difference
 	for script := []int{}; script != nil; {
 		var options []int
-		w.sim.SetChoice(func(n int) int {
+		choose := func(n int) int {
 			options = append(options, n)
 			if k := len(options) - 1; k < len(script) {
 				return script[k]
 			}
 			return 0
-		})
+		}
+		if w.strict {
+			choose = nil
+		}
+		w.sim.SetChoice(choose)
 		landed, d := w.play(story)
 		w.sim.SetChoice(nil)
 		if d == nil {
@@ -464,15 +470,35 @@ func (w *twin) play(story []scene) (landed []landing, d *difference) {
 // rationed are the nodes that do not answer everybody.
 var rationed = []string{"ip4-null", "ip6-null", "ip6-icmp-error"}
 
+// ration is how long VPP does not answer a second one.
+const ration = 110 * time.Millisecond
+
+// wait lets time go by before a packet that VPP might not answer.
+func (w *twin) wait(in string, f flight) {
+	if !w.strict {
+		return
+	}
+	mark := w.sim.Snapshot()
+	fate := w.sim.Send(in, f.sim)
+	w.sim.Restore(mark)
+	if rare(fate) {
+		time.Sleep(time.Until(w.refused.Add(ration)))
+	}
+}
+
+func rare(fate sim.Fate) bool {
+	return slices.ContainsFunc(fate.Hops, func(h sim.Hop) bool { return slices.Contains(rationed, h.Node) })
+}
+
 // hush tells whether VPP kept quiet where the simulated one answers because VPP answers at most four such packets in 100 ms:
 // those whose addresses differ in two bits of a hash (ip_null_dpo.c, VPP 24.06), or with IPv6 any two (icmp6.c).
 func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
-	if !slices.ContainsFunc(fate.Hops, func(h sim.Hop) bool { return slices.Contains(rationed, h.Node) }) {
+	if !rare(fate) {
 		return false
 	}
 	last := w.refused
 	w.refused = time.Now()
-	if len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > 110*time.Millisecond {
+	if len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > ration {
 		return false
 	}
 	w.hushed++
