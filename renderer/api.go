@@ -64,6 +64,8 @@ type NodeState struct {
 	Overlay      string         // interface towards pods of other nodes, if it is not the uplink
 	Host         string         // interface to the node's own network stack
 	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
+
+	RemotePodCIDRs []netip.Prefix // of the other nodes, sorted
 }
 
 // ResyncEventData is everything the processor knows.

@@ -127,6 +127,7 @@ func TestContivServiceEqualSeesEveryField(t *testing.T) {
 			s.LoadBalancerSourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 		},
 		"node port":       func(s *ContivService) { s.Ports["http"].NodePort = 0 },
+		"renderer":        func(s *ContivService) { s.Renderer = "cnat" },
 		"more ports":      func(s *ContivService) { s.Ports["x"] = &ServicePort{} },
 		"backend port":    func(s *ContivService) { s.Backends["http"][0].Port = 1 },
 		"backend local":   func(s *ContivService) { s.Backends["http"][0].Local = false },

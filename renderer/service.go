@@ -56,6 +56,9 @@ type ContivService struct {
 	// PodIPs are those of the service's addresses that some pod has: whatever is rendered for them, the way to the pod
 	// must stay. Nil: none.
 	PodIPs *IPAddresses
+
+	// Renderer is the name of the one renderer that may serve it; "": any.
+	Renderer string
 }
 
 // NewContivService returns a service without addresses, ports and backends, ready to be filled.
@@ -122,7 +125,7 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
 		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
 		maps.Equal(cs.Conflicts, o.Conflicts) &&
-		cs.PodIPs.Equal(o.PodIPs)
+		cs.PodIPs.Equal(o.PodIPs) && cs.Renderer == o.Renderer
 }
 
 func equalBackends(a, b []*ServiceBackend) bool {
@@ -150,6 +153,9 @@ func (cs ContivService) String() string {
 	}
 	if cs.PodIPs.Len() > 0 {
 		fmt.Fprintf(&b, " pods=%s", cs.PodIPs)
+	}
+	if cs.Renderer != "" {
+		fmt.Fprintf(&b, " renderer=%s", cs.Renderer)
 	}
 	return b.String()
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
+// RendererAnnotation names the one renderer that may serve a Service, nat44 or cnat. An address whose family that one does not have
+// on a node is not served there.
+const RendererAnnotation = "contiv-agent.io/service-renderer"
+
 // surroundings are the facts about the cluster that the building of one service depends on.
 type surroundings struct {
 	node   string // this node
@@ -48,6 +52,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 		ClusterIPs:             renderer.IPAddressesOf(spec.ClusterIPs...),
 		Ports:                  make(map[string]*renderer.ServicePort, len(spec.Ports)),
 		Backends:               make(map[string][]*renderer.ServiceBackend, len(spec.Ports)),
+		Renderer:               spec.Annotations[RendererAnnotation],
 	}
 	notes := external(svc, spec, env.noExternalIPs)
 	ports := make([]renderer.ServicePort, 0, len(spec.Ports))

@@ -77,7 +77,7 @@ func TestNodePortMeetsExternalIP(t *testing.T) {
 	}
 	r.take()
 	apply(p, node(2, "192.168.16.2"))
-	flush(t, p, r, "update b others=a", "node-ips [192.168.16.1 192.168.16.2] services=b")
+	flush(t, p, r, "node", "update b others=a", "node-ips [192.168.16.1 192.168.16.2] services=b")
 	if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][192.168.16.2:80/TCP of a]" {
 		t.Errorf("conflicts %s", got)
 	}
@@ -325,7 +325,7 @@ func TestNodeAddressMakesHostNetwork(t *testing.T) {
 	_ = p.Flush()
 	r.take()
 	apply(p, node(9, "192.168.16.9"))
-	flush(t, p, r, "update a others=", "node-ips [192.168.16.9] services=")
+	flush(t, p, r, "node", "update a others=", "node-ips [192.168.16.9] services=")
 	if got := text(r.services[model.ServiceID{Namespace: "default", Name: "a"}].Backends["http"]); got != "192.168.16.9:8080 host-network" {
 		t.Errorf("backends %s", got)
 	}

@@ -68,6 +68,8 @@ func (p *Processor) refreshState() {
 		PodCIDRs:     p.self.PodCIDRs,
 		ServiceCIDRs: slices.Compact(ranges),
 		Loopback:     p.loopback(remark),
+
+		RemotePodCIDRs: p.remote,
 	}
 	p.placeInterfaces(remark)
 }
@@ -132,5 +134,5 @@ func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Comp
 func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
 		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
-		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback
+		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs)
 }

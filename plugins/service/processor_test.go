@@ -225,7 +225,7 @@ func TestCallsFollowChanges(t *testing.T) {
 	remove(p, slice("b"))
 	flush(t, p, r, "update b others=a,d,c") // the last stands in for b
 	apply(p, node(2, "192.168.16.2"))
-	flush(t, p, r, "node-ips [192.168.16.1 192.168.16.2] services=")
+	flush(t, p, r, "node", "node-ips [192.168.16.1 192.168.16.2] services=")
 }
 
 func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {

@@ -18,6 +18,9 @@ const (
 // PadNetwork is where the addresses of pads and of the drop target are (RFC 5737); its packets go nowhere.
 const PadNetwork = "192.0.2.0/24"
 
+// Name is what a Service's annotation calls this renderer.
+const Name = "nat44"
+
 // anyVRF makes an address pool serve every VRF.
 const anyVRF = 4294967295
 
@@ -35,6 +38,9 @@ type Config struct {
 
 	// DisableSNAT keeps the addresses of pods in packets that leave the cluster.
 	DisableSNAT bool
+
+	// LeaveIPv6 tells that another renderer serves IPv6, so that nothing is said of it here.
+	LeaveIPv6 bool
 
 	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
 	VXLANPort uint16

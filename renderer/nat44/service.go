@@ -20,6 +20,9 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
 		s.seen = map[renderer.Frontend]struct{}{}
 	}
+	if s.elsewhere() {
+		return nil, s.notes
+	}
 	s.refuseFamilies()
 	for _, name := range svc.PortNames() {
 		s.port(name, svc.Ports[name])
@@ -71,11 +74,24 @@ func (s *rendering) note(refused bool, format string, args ...any) {
 	})
 }
 
+// elsewhere tells that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
+func (s *rendering) elsewhere() bool {
+	v4 := false
+	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
+		for _, a := range addrs.Addrs() {
+			if v4 = v4 || a.Is4(); a.Is4() && s.svc.Renderer != "" && s.svc.Renderer != Name {
+				s.note(true, "address %s is not served: the service asks for %s, and IPv4 is nat44's on this node", a, s.svc.Renderer)
+			}
+		}
+	}
+	return s.svc.Renderer != "" && s.svc.Renderer != Name || s.cfg.LeaveIPv6 && !v4
+}
+
 // refuseFamilies says which addresses are left out for being IPv6 (rule A10).
 func (s *rendering) refuseFamilies() {
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
-			if a.Is6() {
+			if a.Is6() && !s.cfg.LeaveIPv6 {
 				s.note(true, "address %s is not served: nat44 has no IPv6", a)
 			}
 		}

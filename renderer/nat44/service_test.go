@@ -392,3 +392,31 @@ func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
 		t.Errorf("another node changes mappings\n%s", diff)
 	}
 }
+
+// Where another renderer has IPv6, a dual-stack service has its IPv4 part here, and one of IPv6 alone nothing.
+func TestIPv6IsLeftToAnother(t *testing.T) {
+	dual := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
+	want := []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject}
+	if diff := cmp.Diff(want, lines(Service(dual, node(), nodeIPs, Config{LeaveIPv6: true}))); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	v6 := web(endpoints("fd00:1::2"), nodePort, func(s *renderer.ContivService) {
+		s.ClusterIPs = renderer.NewIPAddresses(net.ParseIP("fd00::10"))
+		s.Ports["http"].Protocol = renderer.SCTP
+	})
+	if got := lines(Service(v6, node(), nodeIPs, Config{LeaveIPv6: true})); len(got) != 0 {
+		t.Errorf("of a service of IPv6 alone: %v", got)
+	}
+}
+
+func TestServiceThatAsksForAnotherRenderer(t *testing.T) {
+	svc := web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.Renderer = "cnat" })
+	want := []string{"Service default/web: address 10.96.0.10 is not served: the service asks for cnat, and IPv4 is nat44's on this node (refused true)"}
+	if diff := cmp.Diff(want, render(svc)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	svc.Renderer = Name
+	if got := render(svc); len(got) != 2 {
+		t.Errorf("it asks for this one: %v", got)
+	}
+}

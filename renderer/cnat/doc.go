@@ -1,0 +1,10 @@
+// Package cnat turns services and the state of a node into values for VPP's cnat plugin, in one address family or both.
+//
+//	ContivService ─▶ Service ─▶ a Translation for each frontend, reject routes ┐
+//	NodeState     ─▶ Node    ─▶ source NAT policy, interfaces, …               ├─▶ renderer.Sink
+//	                                                                           ┘
+//	Renderer keeps the last of each and calls the two functions again when something they depend on changed.
+//
+// Invariant: Service and Node are pure; the same facts in any order give the same bytes. What cannot be rendered comes
+// back as a note on the object. Where this renderer serves a family, no other does.
+package cnat

@@ -1,0 +1,53 @@
+package cnat
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/page"
+)
+
+// The example of the page is what happens.
+func TestREADME(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	if err := os.WriteFile(file, []byte(page.Example(t, "yaml")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := manifest.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := book{}
+	p := service.New(service.Config{NodeName: "node-1"}, New(Config{IPv6: true}, b))
+	for _, ch := range changes {
+		if ch.Err != nil {
+			t.Fatal(ch.Err)
+		}
+		p.Apply(ch)
+	}
+	p.Located(&event.Located{Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("fd00:16::1/64")}})
+	if err := p.Resync(); err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	for _, owner := range slices.Sorted(maps.Keys(b)) {
+		fmt.Fprintln(&got, owner)
+		for _, line := range b[owner] {
+			fmt.Fprintln(&got, "  "+line)
+		}
+	}
+	if diff := cmp.Diff(page.Example(t, "text"), got.String()); diff != "" {
+		t.Errorf("-page +got\n%s\n%s", diff, got.String())
+	}
+}

@@ -1,0 +1,278 @@
+package cnat
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Service is everything VPP must have for one service on the given node: a Translation for each frontend that leads somewhere, and
+// a reject route for each of its addresses. NodeIPs are those of all nodes. Of the node, its addresses matter.
+//
+// Translations are of real addresses throughout: what cnat does not translate meets the route below, which refuses it or is the
+// node's own. VPP goes by the first translation of an address, so that any other choice could come too late.
+func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: keyed.Values{}}
+	addrs := slices.Concat(svc.ClusterIPs.Addrs(), svc.ExternalIPs.Addrs())
+	if svc.Renderer != "" && svc.Renderer != Name {
+		for _, a := range addrs {
+			if cfg.serves(a) {
+				s.note(true, "address %s is not served: the service asks for %s, and this family is cnat's on this node", a, svc.Renderer)
+			}
+		}
+		return nil, s.notes
+	}
+	for _, name := range svc.PortNames() {
+		for _, family := range []family{{cfg.IPv4, false}, {cfg.IPv6, true}} {
+			if family.served {
+				s.port(name, svc.Ports[name], family.v6)
+			}
+		}
+	}
+	for _, a := range addrs {
+		// A route to a node or a pod is somebody else's, and a refusal would take its place.
+		if !cfg.serves(a) || nodeIPs.Contains(a) || svc.PodIPs.Contains(a) {
+			continue
+		}
+		s.values.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(a, a.BitLen()).String()})
+	}
+	return s.values, s.notes
+}
+
+type family struct{ served, v6 bool }
+
+// rendering is one call of Service.
+type rendering struct {
+	svc     *renderer.ContivService
+	node    renderer.NodeState
+	nodeIPs *renderer.IPAddresses
+	cfg     Config
+	values  keyed.Values
+	notes   []model.Note
+}
+
+func (s *rendering) note(refused bool, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	if slices.ContainsFunc(s.notes, func(n model.Note) bool { return n.Reason == reason }) {
+		return
+	}
+	s.notes = append(s.notes, model.Note{
+		Ref:    model.Ref{Kind: model.KindService, Namespace: s.svc.ID.Namespace, Name: s.svc.ID.Name},
+		Reason: reason, Refused: refused,
+	})
+}
+
+// of are the addresses of a family.
+func of(addrs *renderer.IPAddresses, v6 bool) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(addrs.Addrs()), func(a netip.Addr) bool { return a.Is6() != v6 })
+}
+
+// port renders one port of the service on every address of a family.
+func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
+	clusterIPs, externalIPs := of(s.svc.ClusterIPs, v6), of(s.svc.ExternalIPs, v6)
+	var nodes []netip.Addr
+	if port.NodePort != 0 && len(clusterIPs) > 0 {
+		nodes = of(s.nodeIPs, v6)
+	}
+	switch {
+	case len(clusterIPs)+len(externalIPs)+len(nodes) == 0:
+		return
+	case port.Protocol == renderer.SCTP && v6:
+		s.note(true, "port %q (SCTP %d) is not served in IPv6: cnat translates SCTP in IPv4 only", name, port.Port)
+		return
+	case port.Protocol != renderer.SCTP && port.Protocol != renderer.TCP && port.Protocol != renderer.UDP:
+		s.note(true, "port %q (%s %d) is not served: cnat translates TCP, UDP and SCTP only", name, port.Protocol, port.Port)
+		return
+	}
+	s.conditions(v6)
+	cluster := s.paths(s.svc.Backends[name], v6)
+	local := s.paths(s.svc.Local(name), v6)
+	internal := cluster
+	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
+		if internal = local; len(local) == 0 && len(cluster) > 0 {
+			s.note(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
+			internal = discard(v6)
+		}
+	}
+	for _, a := range clusterIPs {
+		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
+	}
+	if len(externalIPs)+len(nodes) == 0 {
+		return
+	}
+	outside := s.external(cluster, local)
+	for _, a := range externalIPs {
+		if s.restricted(a) {
+			s.note(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
+			continue
+		}
+		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
+	}
+	for _, a := range nodes {
+		s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+	}
+}
+
+// conditions says what holds for every frontend of a family.
+func (s *rendering) conditions(v6 bool) {
+	is := netip.Addr.Is4
+	name := "IPv4"
+	if v6 {
+		is, name = netip.Addr.Is6, "IPv6"
+	}
+	if !sourceOf(s.node, is).IsValid() {
+		s.note(false, "this node has no %s address: its endpoints cannot reach themselves through the service, and answers of endpoints on "+
+			"other nodes to clients from outside may miss this node", name)
+	}
+	if s.svc.SessionAffinityTimeout != 0 {
+		s.note(false, "session affinity goes by a hash of the client's address: there is no timeout, and when endpoints come or go, some "+
+			"clients change theirs")
+	}
+}
+
+// external are the paths of external addresses and this node's own. VPP gives a client from outside the node's address where the
+// endpoint is on another node; where it is here, the client keeps its own, whatever the policy.
+func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
+	if s.svc.TrafficPolicy == renderer.ClusterWide {
+		return cluster
+	}
+	if len(local) == 0 && len(cluster) > 0 {
+		s.note(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, and so do "+
+			"clients from outside, with this node's address")
+		return cluster
+	}
+	return local
+}
+
+// choose leaves another node's address to that node, which translates and hides the client; only with policy Local pods of this
+// node reach every endpoint right from here, because the other node would show them its own endpoints only.
+func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.Path {
+	switch {
+	case !s.nodeIPs.Contains(a) || slices.Contains(s.node.IPs, a):
+		return outside
+	case s.svc.TrafficPolicy == renderer.ClusterWide:
+		return nil
+	}
+	return inside
+}
+
+// restricted tells whether the address may be used by some clients only.
+func (s *rendering) restricted(a netip.Addr) bool {
+	if !s.svc.LoadBalancerIPs.Contains(a) {
+		return false
+	}
+	some := false
+	for _, r := range s.svc.LoadBalancerSourceRanges {
+		if r.Addr().Is4() != a.Is4() {
+			continue
+		}
+		if r.Bits() == 0 {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// discard leads to where packets are dropped.
+func discard(v6 bool) []*cnat.Path {
+	address := DiscardIPv4
+	if v6 {
+		address = DiscardIPv6
+	}
+	return []*cnat.Path{{Destination: &cnat.Endpoint{Address: address, Port: 1}}}
+}
+
+// add makes the translation of one frontend, unless it belongs to another service or this one has it already.
+func (s *rendering) add(f renderer.Frontend, nodePort bool, paths []*cnat.Path) {
+	if len(paths) == 0 {
+		return // the reject route answers, or another node
+	}
+	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
+		return
+	}
+	m := &cnat.Translation{
+		Vip: &cnat.Endpoint{Address: f.IP.String(), Port: uint32(f.Port)}, Protocol: protocol(f.Protocol), Paths: paths, RealAddress: true,
+	}
+	if s.cfg.Maglev {
+		m.LoadBalancing = cnat.LoadBalancing_MAGLEV
+	}
+	if s.svc.SessionAffinityTimeout != 0 {
+		m.LoadBalancing, m.FlowHash = cnat.LoadBalancing_MAGLEV, []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS}
+	}
+	key := keyed.Key(m)
+	if _, again := s.values[key]; !again {
+		s.values[key] = m
+	}
+}
+
+func protocol(p renderer.ProtocolType) cnat.Protocol {
+	switch p {
+	case renderer.UDP:
+		return cnat.Protocol_UDP
+	case renderer.SCTP:
+		return cnat.Protocol_SCTP
+	}
+	return cnat.Protocol_TCP
+}
+
+// endpoint is one on its way into a translation.
+type endpoint struct {
+	at    netip.AddrPort
+	local bool
+}
+
+// paths are the endpoints of a family, sorted, each as often as it weighs. The messages are shared by all translations of a port.
+func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
+	var set []endpoint
+	for _, b := range list {
+		if a := b.Addr(); a.IsValid() && a.Is6() == v6 {
+			set = append(set, endpoint{netip.AddrPortFrom(a, b.Port), b.Local})
+		}
+	}
+	slices.SortFunc(set, func(a, b endpoint) int {
+		switch c := a.at.Compare(b.at); {
+		case c != 0:
+			return c
+		case a.local == b.local:
+			return 0
+		case a.local:
+			return -1
+		}
+		return 1
+	})
+	set = slices.CompactFunc(set, func(a, b endpoint) bool { return a.at == b.at })
+	weight := s.weight(set)
+	var out []*cnat.Path
+	for _, e := range set {
+		p := &cnat.Path{Destination: &cnat.Endpoint{Address: e.at.Addr().String(), Port: uint32(e.at.Port())}}
+		out = append(out, p)
+		for n := 1; e.local && n < weight; n++ {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// maxPaths bounds what weights make of a set: VPP walks through all paths at each change, and Maglev's table has 1009 places.
+const maxPaths = 256
+
+// weight is how often a local endpoint is there: as often as wanted, or as there is room for; once if there are no others.
+func (s *rendering) weight(set []endpoint) int {
+	locals := 0
+	for _, e := range set {
+		if e.local {
+			locals++
+		}
+	}
+	if locals == 0 || locals == len(set) {
+		return 1
+	}
+	return max(1, min(int(s.cfg.LocalEndpointWeight), (maxPaths-(len(set)-locals))/locals))
+}
