@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.fd.io/govpp/binapi/nat44_ed"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
@@ -91,4 +92,62 @@ func TestUntaggedIsLookedAt(t *testing.T) {
 	l.writes()
 	l.allConfigured(l.resync())
 	l.quiet("resync")
+}
+
+// TestPoolTakenOverInPart has a pool take over the address of one that goes, and loses the connection before or while it gets the
+// rest: the address was ours and stays so, and goes with the pool. One of somebody else's stays, if nothing was done to it.
+func TestPoolTakenOverInPart(t *testing.T) {
+	pool := func(name, last string) proto.Message {
+		return &nat.Nat44AddressPool{Name: name, VrfId: ^uint32(0), FirstIp: "192.168.0.1", LastIp: last}
+	}
+	small, big := pool("small", "192.168.0.1"), pool("big", "192.168.0.2")
+	for _, c := range []struct {
+		name, lost      string // the request
+		theirs, restart bool
+		addresses       string // that are there in the end
+	}{
+		{name: "before", lost: "nat44_forwarding_enable_disable"},
+		{name: "before, restarted", lost: "nat44_forwarding_enable_disable", restart: true},
+		{name: "while", lost: "nat44_add_del_address_range"},
+		{name: "while, restarted", lost: "nat44_add_del_address_range", restart: true},
+		{name: "theirs, before", lost: "nat44_forwarding_enable_disable", theirs: true, addresses: "nat44 pool 192.168.0.1"},
+		{name: "theirs, before, restarted", lost: "nat44_forwarding_enable_disable", theirs: true, restart: true, addresses: "nat44 pool 192.168.0.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+			pods(l)
+			l.allConfigured(l.put(&nat.Nat44Global{}))
+			if c.theirs {
+				theirs := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: [4]byte{192, 168, 0, 1}, LastIPAddress: [4]byte{192, 168, 0, 1}, VrfID: ^uint32(0), IsAdd: true}
+				if r := l.conn.Do(t.Context(), vpp.Call{Msg: theirs})[0]; r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			} else {
+				l.allConfigured(l.put(small))
+			}
+			l.sim.Fail(func(name string) (retval int32, lost bool) { return 0, name == c.lost })
+			delete(l.want, keyed.Key(small))
+			l.want.Put(big)
+			l.want.Put(&nat.Nat44Global{Forwarding: true}) // comes before pools
+			if c := l.resync(); !errors.Is(c.Err, vpp.ErrDisconnected) {
+				t.Fatalf("the connection was not lost: %v", c.Err)
+			}
+			l.sim.Fail(nil)
+			l.reconnect()
+			if c.restart {
+				l.restartAgent()
+			}
+			delete(l.want, keyed.Key(big))
+			l.allConfigured(l.resync())
+			var left []string
+			for line := range strings.Lines(l.sim.Dump()) {
+				if strings.HasPrefix(line, "nat44 pool") {
+					left = append(left, strings.TrimSpace(line))
+				}
+			}
+			if got := strings.Join(left, ", "); got != c.addresses {
+				t.Errorf("there is %q, want %q\n%s", got, c.addresses, strings.Join(l.writes(), "\n"))
+			}
+		})
+	}
 }

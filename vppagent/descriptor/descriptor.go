@@ -124,7 +124,7 @@ type Found struct {
 	Key   string
 	State any
 	Base  string // key of the value it is derived from; "" if it is not derived
-	// Ours: made by this agent or an earlier life of it, known by its tag. Descriptors without tags leave it false.
+	// Ours: made by this agent or an earlier life of it, known by its tag. Without tags: of what the agent made under another key.
 	Ours bool
 	// Foreign: made by somebody else; left alone and reported. Key is "" or the nearest there is, Text says what it is.
 	Foreign bool

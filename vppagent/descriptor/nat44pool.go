@@ -169,12 +169,13 @@ func retrievePools(_ *World, d *Dump, c Candidates) ([]Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	inVPP := make(map[natAddress]bool, len(addresses)) // true until it is given to a pool
+	inVPP := make(map[natAddress]string, len(addresses)) // the pool it is given to; "": none yet
 	for _, m := range addresses {
-		inVPP[natAddress{netip.AddrFrom4(m.IPAddress), m.VrfID, m.Flags&nat_types.NAT_IS_TWICE_NAT != 0}] = true
+		inVPP[natAddress{netip.AddrFrom4(m.IPAddress), m.VrfID, m.Flags&nat_types.NAT_IS_TWICE_NAT != 0}] = ""
 	}
-	pools, got := map[string]*natPool{}, map[string][]natAddress{}
-	// What is wanted has the first choice of addresses that were ours under another name.
+	pools, got, ours := map[string]*natPool{}, map[string][]natAddress{}, map[string]bool{}
+	// What is wanted has the first choice of addresses that were ours under another name. They are ours as before, and so is
+	// the pool that has them now, whatever it still lacks.
 	for _, pass := range []bool{true, false} {
 		c.Each(func(key string, state any, wanted bool) {
 			if wanted != pass {
@@ -185,16 +186,21 @@ func retrievePools(_ *World, d *Dump, c Candidates) ([]Found, error) {
 				pools[key] = p
 			}
 			for _, a := range p.addresses() {
-				if inVPP[a] {
-					inVPP[a] = false
+				owner, there := inVPP[a]
+				switch {
+				case !there:
+				case owner == "":
+					inVPP[a] = key
 					got[key] = append(got[key], a)
+				case !wanted:
+					ours[owner] = true
 				}
 			}
 		})
 	}
 	var out []Found
 	for key, has := range got {
-		out = append(out, Found{Key: key, State: pools[key].found(has)})
+		out = append(out, Found{Key: key, State: pools[key].found(has), Ours: ours[key]})
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
