@@ -25,7 +25,7 @@ build: ## build bin/contiv-agent
 	$(GO) build -o $(BIN) ./cmd/contiv-agent
 
 run: build $(if $(ETCD),bin/etcd) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd)
-	$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once)
+	$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db '')
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own

@@ -22,7 +22,7 @@ type grpcFlags struct {
 func (f *grpcFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.tcp, "grpc-listen", "", "take configuration of other programs by gRPC at this address (host:port; Contiv's port is 9111); without certificates it must be a loopback address")
-	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user")
+	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user; auto: /run/contiv-agent/grpc.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.cert, "grpc-cert", "", "file with the certificate for --grpc-listen; needs --grpc-key and --grpc-ca")
 	fs.StringVar(&f.key, "grpc-key", "", "file with its private key")
 	fs.StringVar(&f.ca, "grpc-ca", "", "file with the certificates that sign those of the programs")
@@ -48,7 +48,7 @@ func (f *grpcFlags) source(log *slog.Logger) ([]controller.ExternalConfigSource,
 	case f.tcp == "" && f.unix == "":
 		return nil, nil
 	}
-	cfg := extgrpc.Config{TCP: f.tcp, Unix: f.unix, Plaintext: f.insecure, File: f.file, Logger: log}
+	cfg := extgrpc.Config{TCP: f.tcp, Unix: grpcSocket(f.unix), Plaintext: f.insecure, File: f.file, Logger: log}
 	if certs == 3 {
 		var err error
 		if cfg.TLS, err = extgrpc.LoadTLS(f.cert, f.key, f.ca); err != nil {

@@ -1,0 +1,414 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/configurator"
+)
+
+// Document is one item that a file asks for.
+type Document struct {
+	Key     string
+	Message proto.Message // nil: the file names the item only
+	Merge   event.Merge
+	Labels  map[string]string
+	Where   string // "file: document 2 (line 14)"
+}
+
+// written is a document of our own form. Of key and model with name either is enough, and where there is a value, model alone.
+type written struct {
+	Key    string            `json:"key,omitempty"`
+	Model  string            `json:"model,omitempty"`
+	Name   *string           `json:"name,omitempty"`
+	Value  json.RawMessage   `json:"value,omitempty"`
+	Merge  string            `json:"merge,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// ReadDocuments reads a file of YAML (or JSON) documents. Each is either one item, with key, or model and name, and value; or ligato's
+// whole configuration (vppConfig, linuxConfig), as its agentctl has it. Fields may be spelled as in the .proto or in lowerCamelCase. The
+// error names everything that is wrong, by document and field. Two items of one key are wrong.
+func ReadDocuments(name string, data []byte) ([]Document, error) {
+	var out []Document
+	var errs []error
+	first := map[string]string{} // key → where
+	for i, d := range split(data) {
+		where := fmt.Sprintf("%s: document %d (line %d)", name, i+1, d.line)
+		docs, err := readDocument(d.text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+			continue
+		}
+		for _, doc := range docs {
+			doc.Where = where
+			if there, twice := first[doc.Key]; twice {
+				errs = append(errs, fmt.Errorf("%s: %s is in %s already", where, doc.Key, there))
+				continue
+			}
+			first[doc.Key] = where
+			out = append(out, doc)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// text is a document and the line it begins at.
+type text struct {
+	text []byte
+	line int
+}
+
+// split cuts a file where lines begin with three dashes, and leaves out what has nothing in it.
+func split(data []byte) (out []text) {
+	at, line := 1, 0
+	var b bytes.Buffer
+	flush := func() {
+		for l := range bytes.Lines(b.Bytes()) {
+			if t := bytes.TrimSpace(l); len(t) > 0 && t[0] != '#' {
+				out = append(out, text{slices.Clone(b.Bytes()), at})
+				break
+			}
+		}
+		b.Reset()
+	}
+	for l := range bytes.Lines(data) {
+		line++
+		if rest, marker := bytes.CutPrefix(l, []byte("---")); marker && (len(bytes.TrimSpace(rest)) == 0 || rest[0] == ' ') {
+			flush()
+			at = line + 1
+			b.Write(rest)
+			continue
+		}
+		b.Write(l)
+	}
+	flush()
+	return out
+}
+
+func readDocument(text []byte) ([]Document, error) {
+	data, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, plain(err)
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, errors.New("must be a mapping, with key, or model and name, and value")
+	}
+	for field := range fields {
+		if strings.HasSuffix(strings.ToLower(strings.ReplaceAll(field, "_", "")), "config") {
+			return readWhole(data)
+		}
+	}
+	var w written
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err = d.Decode(&w)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return nil, fmt.Errorf("%s: must be a %s, is a %s", wrong.Field, wrong.Type, wrong.Value)
+	}
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	doc, err := w.document()
+	return []Document{doc}, err
+}
+
+// document checks what is written and finds its key.
+func (w *written) document() (doc Document, err error) {
+	doc.Labels = w.Labels
+	if doc.Merge, err = event.ParseMerge(w.Merge); err != nil {
+		return doc, err
+	}
+	var model keyed.Model
+	switch {
+	case w.Key != "" && (w.Model != "" || w.Name != nil):
+		return doc, errors.New("key: either it or model and name say which item it is")
+	case w.Key != "":
+		var known bool
+		if model, _, known = keyed.Lookup(w.Key); !known {
+			return doc, fmt.Errorf("key %q: %w", w.Key, keyed.ErrNoModel)
+		}
+		doc.Key = w.Key
+	case w.Model != "":
+		if model, err = byName(w.Model); err != nil {
+			return doc, err
+		}
+		if w.Name != nil || model.Singleton() {
+			name := ""
+			if w.Name != nil {
+				name = *w.Name
+			}
+			doc.Key = model.Key(name)
+		}
+	default:
+		return doc, errors.New("neither key nor model says which item it is")
+	}
+	if len(w.Value) == 0 || string(w.Value) == "null" {
+		if doc.Key == "" {
+			return doc, errors.New("name: without it, and without value, nothing says which item it is")
+		}
+		return doc, nil
+	}
+	doc.Message = model.New()
+	if err := protojson.Unmarshal(w.Value, doc.Message); err != nil {
+		return doc, fmt.Errorf("value: %w", plain(err))
+	}
+	own := keyed.Key(doc.Message)
+	if doc.Key == "" {
+		doc.Key = own
+	}
+	if err := keyed.Check(doc.Key, doc.Message); err != nil {
+		return doc, fmt.Errorf("value: its key is %q, not %q: %w", own, doc.Key, keyed.ErrKeyMismatch)
+	}
+	return doc, doc.Merge.Check(doc.Message.ProtoReflect().Descriptor())
+}
+
+func byName(name string) (keyed.Model, error) {
+	var names []string
+	for _, m := range keyed.Models() {
+		if m.Name == name {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return keyed.Model{}, fmt.Errorf("model %q: there is none; there are %s", name, strings.Join(names, ", "))
+}
+
+// readWhole reads ligato's whole configuration.
+func readWhole(data []byte) ([]Document, error) {
+	config := &configurator.Config{}
+	if err := protojson.Unmarshal(data, config); err != nil {
+		return nil, plain(err)
+	}
+	var out []Document
+	var errs []error
+	add := func(field protoreflect.FieldDescriptor, at int, m proto.Message) {
+		key := keyed.Key(m)
+		if err := keyed.Check(key, m); err != nil {
+			errs = append(errs, fmt.Errorf("%s[%d]: %w", field.JSONName(), at, err))
+			return
+		}
+		out = append(out, Document{Key: key, Message: m})
+	}
+	for _, part := range []protoreflect.Message{config.GetVppConfig().ProtoReflect(), config.GetLinuxConfig().ProtoReflect()} {
+		fields := part.Descriptor().Fields()
+		for i := range fields.Len() {
+			f := fields.Get(i)
+			switch {
+			case !part.Has(f):
+			case f.IsList():
+				for j := range part.Get(f).List().Len() {
+					add(f, j, part.Get(f).List().Get(j).Message().Interface())
+				}
+			default:
+				add(f, 0, part.Get(f).Message().Interface())
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// places are what parsers put before or into their messages: protobuf's spaces differ from build to build, and its lines are those of
+// the JSON in between.
+var places = regexp.MustCompile(`^(error converting YAML to JSON: |proto:\s+)|\(line \d+:\d+\):\s+|syntax error `)
+
+func plain(err error) error {
+	return errors.New(places.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
+}
+
+// WriteDocuments writes items as ReadDocuments reads them, with the names of the .proto.
+func WriteDocuments(items []Item) ([]byte, error) {
+	var out bytes.Buffer
+	for i, item := range items {
+		value, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(item.Message)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", item.Key, err)
+		}
+		doc, err := yaml.Marshal(written{Key: item.Key, Value: value, Labels: item.Labels})
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", item.Key, err)
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(doc)
+	}
+	return out.Bytes(), nil
+}
+
+// Difference is what differs in one item.
+type Difference struct {
+	Key    string
+	Fields []string // "mtu: 1500, not 9000"; none where one side has no such item
+	Only   Side     // which side has the item at all
+}
+
+// Side is who has an item.
+type Side string
+
+// The sides.
+const (
+	Both  Side = ""
+	File  Side = "file"
+	Agent Side = "agent"
+)
+
+// Compare tells how what a file asks for differs from what a client wants of the agent, sorted by key. Items that the file only names
+// differ if they are wanted. What the file does not name counts if it is everything (a resync).
+func Compare(docs []Document, wanted []Item, everything bool) []Difference {
+	have := map[string]proto.Message{}
+	for _, item := range wanted {
+		have[item.Key] = item.Message
+	}
+	var out []Difference
+	for _, d := range docs {
+		switch there := have[d.Key]; {
+		case there == nil && d.Message == nil:
+		case there == nil:
+			out = append(out, Difference{Key: d.Key, Only: File})
+		case d.Message == nil:
+			out = append(out, Difference{Key: d.Key, Only: Agent})
+		default:
+			if fields := fieldsOf(there, d.Message); len(fields) > 0 {
+				out = append(out, Difference{Key: d.Key, Fields: fields})
+			}
+		}
+		delete(have, d.Key)
+	}
+	if everything {
+		for _, key := range slices.Sorted(maps.Keys(have)) {
+			out = append(out, Difference{Key: key, Only: Agent})
+		}
+	}
+	slices.SortFunc(out, func(a, b Difference) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
+// fieldsOf names the fields in which two messages differ.
+func fieldsOf(is, shall proto.Message) (out []string) {
+	a, b := map[string]string{}, map[string]string{}
+	flatten(a, "", is.ProtoReflect())
+	flatten(b, "", shall.ProtoReflect())
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		if a[path] != b[path] {
+			out = append(out, fmt.Sprintf("%s: %s, not %s", path, orUnset(a[path]), orUnset(b[path])))
+		}
+	}
+	return out
+}
+
+func orUnset(s string) string {
+	if s == "" {
+		return "unset"
+	}
+	return s
+}
+
+// flatten writes every field that is set by its path.
+func flatten(into map[string]string, prefix string, m protoreflect.Message) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		path := prefix + string(f.Name())
+		one := func(path string, v protoreflect.Value) {
+			if f.Message() == nil {
+				into[path] = scalar(f, v)
+				return
+			}
+			into[path] = "{}"
+			flatten(into, path+".", v.Message())
+		}
+		switch {
+		case f.IsList():
+			for i := range v.List().Len() {
+				one(fmt.Sprintf("%s[%d]", path, i), v.List().Get(i))
+			}
+		case f.IsMap():
+			into[path] = fmt.Sprint(v.Interface())
+		default:
+			one(path, v)
+		}
+		return true
+	})
+}
+
+func scalar(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return string(value.Name())
+		}
+	case protoreflect.StringKind:
+		return fmt.Sprintf("%q", v.String())
+	}
+	return v.String()
+}
+
+// Lacks tells what of a message another one lacks, which may have more: what others want for the same key is merged into it.
+func Lacks(has, shall proto.Message) []string {
+	return lacks("", has.ProtoReflect(), shall.ProtoReflect())
+}
+
+func lacks(prefix string, has, shall protoreflect.Message) (out []string) {
+	shall.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		path := prefix + string(f.Name())
+		switch is := has.Get(f); {
+		case f.IsList():
+			for i := range v.List().Len() {
+				if e := v.List().Get(i); !contains(is.List(), e) {
+					out = append(out, fmt.Sprintf("%s: lacks %s", path, element(f, e)))
+				}
+			}
+		case f.IsMap() || f.Message() == nil:
+			if !is.Equal(v) {
+				out = append(out, fmt.Sprintf("%s: %s, not %s", path, scalarOr(f, is), scalarOr(f, v)))
+			}
+		default:
+			out = append(out, lacks(path+".", is.Message(), v.Message())...)
+		}
+		return true
+	})
+	slices.Sort(out)
+	return out
+}
+
+func scalarOr(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	if f.IsMap() {
+		return fmt.Sprint(v.Interface())
+	}
+	return scalar(f, v)
+}
+
+func contains(list protoreflect.List, e protoreflect.Value) bool {
+	for i := range list.Len() {
+		if list.Get(i).Equal(e) {
+			return true
+		}
+	}
+	return false
+}
+
+func element(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	if f.Message() == nil {
+		return scalar(f, v)
+	}
+	b, err := keyed.MarshalJSON(v.Message().Interface())
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

@@ -1,0 +1,178 @@
+package client
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+func TestReadDocuments(t *testing.T) {
+	const file = `# what we want
+key: config/vpp/v2/interfaces/loop1
+value: {type: SOFTWARE_LOOPBACK, name: loop1, ip_addresses: [10.0.0.1/24]}
+merge: once
+labels: {app: x}
+---
+# nothing
+---
+model: vpp.interfaces
+value:
+  name: loop2
+  ipAddresses:
+  - 10.0.0.2/24
+---
+model: vpp.nat.nat44-global
+---
+model: vpp.interfaces
+name: loop3
+--- 
+vppConfig:
+  interfaces: [{name: loop4}]
+  dnat44s: [{label: a/b}]
+  nat44_global: {forwarding: true}
+linuxConfig: {}
+`
+	want := []string{
+		`config/vpp/v2/interfaces/loop1 {"name":"loop1","type":"SOFTWARE_LOOPBACK","ipAddresses":["10.0.0.1/24"]} once map[app:x] f: document 1 (line 1)`,
+		`config/vpp/v2/interfaces/loop2 {"name":"loop2","ipAddresses":["10.0.0.2/24"]}  map[] f: document 2 (line 9)`,
+		`config/vpp/nat/v2/nat44-global -  map[] f: document 3 (line 15)`,
+		`config/vpp/v2/interfaces/loop3 -  map[] f: document 4 (line 17)`,
+		`config/vpp/v2/interfaces/loop4 {"name":"loop4"}  map[] f: document 5 (line 20)`,
+		`config/vpp/nat/v2/dnat44/a/b {"label":"a/b"}  map[] f: document 5 (line 20)`,
+	}
+	docs, err := ReadDocuments("f", []byte(strings.Replace(file, "  nat44_global: {forwarding: true}\n", "", 1)))
+	var got []string
+	for _, d := range docs {
+		got = append(got, fmt.Sprintf("%s %s %v %s", keyed.Format(d.Key, d.Message), d.Merge, fmt.Sprint(d.Labels), d.Where))
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := ReadDocuments("f", []byte(file)); err == nil || err.Error() != "f: document 5 (line 20): config/vpp/nat/v2/nat44-global is in f: document 3 (line 15) already" {
+		t.Errorf("twice: %v", err)
+	}
+	for text, want := range map[string]string{
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtuu: 1}":          `f: document 1 (line 1): value: unknown field "mtuu"`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtu: high}":        `f: document 1 (line 1): value: invalid value for uint32 field mtu: "high"`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: b}":                   `value: its key is "config/vpp/v2/interfaces/b", not "config/vpp/v2/interfaces/a"`,
+		"key: config/vpp/v2/interface/a":                                      `key "config/vpp/v2/interface/a": no model`,
+		"model: vpp.interface\nname: a":                                       `model "vpp.interface": there is none; there are `,
+		"model: vpp.interfaces":                                               "name: without it, and without value",
+		"model: vpp.interfaces\nkey: x":                                       "key: either it or model and name",
+		"value: {}":                                                           "neither key nor model",
+		"kind: Service":                                                       `unknown field "kind"`,
+		"- a":                                                                 "must be a mapping",
+		"a: b: c":                                                             "mapping values are not allowed",
+		"model: vpp.interfaces\nmodel: vpp.interfaces":                        `"model" already set`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: no":        "merge: must be a string, is a bool",
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: twice":     `merge "twice"`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: replace=x": `no field "x"`,
+		"vppConfig: {interface: []}":                                          `unknown field "interface"`,
+		"vppConfig: {interfaces: [{name: a}, {}]}":                            "interfaces[1]: ",
+		"---\n---\nmodel: 1":                                                  "f: document 1 (line 3): ",
+	} {
+		_, err := ReadDocuments("f", []byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n%v, want\n%s", text, err, want)
+		}
+	}
+}
+
+func FuzzReadDocuments(f *testing.F) {
+	f.Add([]byte("key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtu: 1}\n---\nvppConfig: {dnat44s: [{label: x}]}\n"))
+	f.Add([]byte("model: vpp.interfaces\nname: a\nmerge: replace=tap.version once\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		docs, err := ReadDocuments("f", data)
+		if err != nil {
+			return
+		}
+		var items []Item
+		for _, d := range docs {
+			if d.Message == nil {
+				continue
+			}
+			if err := keyed.Check(d.Key, d.Message); err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, Item{Key: d.Key, Message: d.Message, Labels: d.Labels})
+		}
+		text, err := WriteDocuments(items)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ReadDocuments("f", text)
+		if err != nil || len(again) != len(items) {
+			t.Fatalf("%s\n%v", text, err)
+		}
+		for i := range again {
+			if diff := cmp.Diff(items[i].Message, again[i].Message, protocmp.Transform()); diff != "" {
+				t.Fatalf("%s\n%s", text, diff)
+			}
+		}
+	})
+}
+
+func TestCompare(t *testing.T) {
+	tap := func(mtu uint32, addrs ...string) *interfaces.Interface {
+		return &interfaces.Interface{Name: "a", Mtu: mtu, IpAddresses: addrs, Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{Version: 2}}}
+	}
+	key := keyed.InterfaceKey("a")
+	agent := []Item{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}, {Key: keyed.InterfaceKey("z"), Message: loop("z")}}
+	for i, c := range []struct {
+		docs       []Document
+		everything bool
+		want       []Difference
+	}{
+		{docs: []Document{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}}},
+		{docs: []Document{{Key: key, Message: tap(0, "10.0.0.1/24", "10.0.0.3/24")}}, want: []Difference{
+			{Key: key, Fields: []string{`ip_addresses[1]: "10.0.0.2/24", not "10.0.0.3/24"`, "mtu: 1500, not unset"}},
+		}},
+		{docs: []Document{{Key: key, Message: loop("a")}}, want: []Difference{{Key: key, Fields: []string{
+			`ip_addresses[0]: "10.0.0.1/24", not unset`, `ip_addresses[1]: "10.0.0.2/24", not unset`, "mtu: 1500, not unset", "tap: {}, not unset", "tap.version: 2, not unset",
+		}}}},
+		{docs: []Document{{Key: keyed.DNat44Key("x"), Message: &nat.DNat44{Label: "x"}}}, everything: true, want: []Difference{
+			{Key: keyed.DNat44Key("x"), Only: File}, {Key: key, Only: Agent}, {Key: keyed.InterfaceKey("z"), Only: Agent},
+		}},
+		{docs: []Document{{Key: key}, {Key: keyed.InterfaceKey("none")}}, want: []Difference{{Key: key, Only: Agent}}},
+	} {
+		if diff := cmp.Diff(c.want, Compare(c.docs, agent, c.everything)); diff != "" {
+			t.Errorf("%d (-want +got):\n%s", i, diff)
+		}
+	}
+	merged := tap(9000, "10.0.0.9/24", "10.0.0.1/24")
+	merged.RxModes = []*interfaces.Interface_RxMode{{Queue: 1}}
+	for _, c := range []struct {
+		shall *interfaces.Interface
+		want  []string
+	}{
+		{tap(9000, "10.0.0.1/24"), nil},
+		{tap(0), nil},
+		{&interfaces.Interface{Name: "a", RxModes: []*interfaces.Interface_RxMode{{Queue: 1}, {Queue: 2}}}, []string{`rx_modes: lacks {"queue":2}`}},
+		{tap(1400, "10.0.0.2/24"), []string{`ip_addresses: lacks "10.0.0.2/24"`, "mtu: 9000, not 1400"}},
+		{&interfaces.Interface{Name: "a", Type: interfaces.Interface_TAP}, []string{"type: UNDEFINED_TYPE, not TAP"}},
+	} {
+		if diff := cmp.Diff(c.want, Lacks(merged, c.shall)); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.shall, diff)
+		}
+	}
+}
+
+func TestWriteDocuments(t *testing.T) {
+	items := []Item{
+		{Key: keyed.InterfaceKey("a"), Message: loop("a"), Labels: map[string]string{"x": "y"}, State: event.Configured},
+		{Key: keyed.DNat44Key("b"), Message: &nat.DNat44{Label: "b", StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "10.0.0.1"}}}},
+	}
+	got, err := WriteDocuments(items)
+	want := "key: config/vpp/v2/interfaces/a\nlabels:\n  x: \"y\"\nvalue:\n  name: a\n---\nkey: config/vpp/nat/v2/dnat44/b\nvalue:\n  label: b\n  st_mappings:\n  - external_ip: 10.0.0.1\n"
+	if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}

@@ -1,0 +1,436 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/client"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+)
+
+// grpcSocket is where run listens for other programs, if it is to choose by itself.
+func grpcSocket(flag string) string {
+	if flag != auto {
+		return flag
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+"-grpc.sock")
+	}
+	return "/run/contiv-agent/grpc.sock"
+}
+
+// configFlags say whom config asks, and as whom.
+type configFlags struct {
+	addr, name    string
+	cert, key, ca string
+	timeout       time.Duration
+}
+
+func (f *configFlags) add(cmd *cobra.Command) {
+	fs := cmd.PersistentFlags()
+	fs.StringVar(&f.addr, "connect", auto, "where the agent takes configuration: host:port, or unix: and the path of its --grpc-socket; auto: that of run --grpc-socket auto")
+	fs.StringVar(&f.name, "client", "", "name of the client to be, among those with the same certificate or without one: each has what it wants for itself (default: the one without a name)")
+	fs.StringVar(&f.cert, "cert", "", "file with this client's certificate; needs --key and --ca")
+	fs.StringVar(&f.key, "key", "", "file with its private key")
+	fs.StringVar(&f.ca, "ca", "", "file with the certificates that sign the agent's")
+	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for the agent")
+}
+
+// dial returns a client and a context for what it does; end gives both back.
+func (f *configFlags) dial(cmd *cobra.Command) (c *client.Client, ctx context.Context, end func(), err error) {
+	cfg := client.Config{Addr: f.addr, Name: f.name}
+	if cfg.Addr == auto {
+		cfg.Addr = "unix:" + grpcSocket(auto)
+	}
+	switch {
+	case (f.cert == "") != (f.key == "") || (f.cert == "") != (f.ca == ""):
+		return nil, nil, nil, usage(errors.New("--cert, --key and --ca need each other"))
+	case f.cert != "":
+		if cfg.TLS, err = client.LoadTLS(f.cert, f.key, f.ca); err != nil {
+			return nil, nil, nil, usage(err)
+		}
+	}
+	if c, err = client.New(cfg); err != nil {
+		return nil, nil, nil, usage(err)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	return c, ctx, func() { cancel(); _ = c.Close() }, nil
+}
+
+func newConfig() *cobra.Command {
+	var f configFlags
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Put, show, compare and remove configuration of your own in a running agent",
+		Long: `config is for people what the agent's gRPC API is for programs (run --grpc-socket, --grpc-listen). What a client puts is its
+own: it is merged over what the agent wants itself, and stays until the client deletes it.
+
+A file has YAML documents. Each is one item:
+
+  key: config/vpp/v2/interfaces/loop1     or     model: vpp.interfaces
+  value:                                         value:
+    name: loop1                                    name: loop1
+    type: SOFTWARE_LOOPBACK                        type: SOFTWARE_LOOPBACK
+
+or ligato's whole configuration, as its agentctl has it:
+
+  vppConfig:
+    interfaces:
+    - {name: loop1, type: SOFTWARE_LOOPBACK}
+
+Fields are those of the .proto, spelled as there or in lowerCamelCase. To delete, key, or model and name, are enough. Beside value an item
+may have labels, and merge, which says how it goes over what others want for its key: "once" does not append what a list has already,
+"replace=mtu,ip_addresses" clears these fields before, "replace" all.
+
+Exit codes: 0 done; 1 the agent has refused, items have failed, or nobody answers; 2 the file or the flags are wrong; 3 "diff" found a
+difference.`,
+		Example: `  contiv-agent config put -f loop.yaml
+  contiv-agent config diff -f loop.yaml
+  contiv-agent config get
+  contiv-agent config get --vpp vpp.nat.dnat44
+  contiv-agent config delete config/vpp/v2/interfaces/loop1
+  contiv-agent config get --connect node-1:9111 --cert me.crt --key me.key --ca ca.crt`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usage(errors.New("config: want get, put, delete or diff"))
+		},
+	}
+	f.add(cmd)
+	cmd.AddCommand(newConfigGet(&f), newConfigPut(&f), newConfigDelete(&f), newConfigDiff(&f))
+	return cmd
+}
+
+func newConfigGet(f *configFlags) *cobra.Command {
+	var vpp bool
+	var labels map[string]string
+	var format string
+	cmd := &cobra.Command{
+		Use:   "get [KEY|MODEL ...]",
+		Short: "Show what this client wants, or what VPP has",
+		Long: `get shows what this client wants, as documents that put and diff read. With --vpp it shows what VPP has, as it has acknowledged
+it, whoever wants it: the agent itself, other clients. Keys and models (vpp.interfaces) choose; without any it is everything.`,
+		Example: "  contiv-agent config get\n  contiv-agent config get -o text\n  contiv-agent config get --vpp vpp.interfaces -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if vpp && len(labels) > 0 || len(args) > 0 && len(labels) > 0 {
+				return usage(errors.New("--label goes with neither --vpp nor keys"))
+			}
+			if format != "yaml" && format != "text" && format != "json" {
+				return usage(fmt.Errorf("-o %s: must be yaml, text or json", format))
+			}
+			c, ctx, end, err := f.dial(cmd)
+			if err != nil {
+				return err
+			}
+			defer end()
+			ask := c.Config
+			if vpp {
+				ask = c.State
+			}
+			items, err := ask(ctx, client.Filter{Keys: args, Labels: labels})
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			return writeItems(cmd.OutOrStdout(), format, items)
+		},
+	}
+	cmd.Flags().BoolVar(&vpp, "vpp", false, "show what VPP has")
+	cmd.Flags().StringToStringVarP(&labels, "label", "l", nil, "show items with these labels only: name=value, name= for any value, !name=value for others")
+	cmd.Flags().StringVarP(&format, "output", "o", "yaml", "yaml, text or json")
+	return cmd
+}
+
+func writeItems(w io.Writer, format string, items []client.Item) error {
+	switch format {
+	case "text":
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, i := range items {
+			fmt.Fprintf(tw, "%s\t%s\n", i.Key, join(i.State.String(), i.Why))
+		}
+		return tw.Flush()
+	case "json":
+		type line struct {
+			Key    string            `json:"key"`
+			State  string            `json:"state"`
+			Why    string            `json:"why,omitempty"`
+			Labels map[string]string `json:"labels,omitempty"`
+			Value  json.RawMessage   `json:"value"`
+		}
+		lines := []line{}
+		for _, i := range items {
+			value, err := keyed.MarshalJSON(i.Message)
+			if err != nil {
+				return fmt.Errorf("%s: %w", i.Key, err)
+			}
+			lines = append(lines, line{i.Key, i.State.String(), i.Why, i.Labels, value})
+		}
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(lines)
+	}
+	text, err := client.WriteDocuments(items)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// readFiles reads documents; - is standard input.
+func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err error) {
+	if len(files) == 0 {
+		return nil, usage(errors.New("-f is required"))
+	}
+	var errs []error
+	for _, name := range files {
+		var data []byte
+		if name == "-" {
+			name = "standard input"
+			data, err = io.ReadAll(cmd.InOrStdin())
+		} else {
+			data, err = os.ReadFile(name)
+		}
+		if err == nil {
+			var some []client.Document
+			some, err = client.ReadDocuments(name, data)
+			docs = append(docs, some...)
+		}
+		errs = append(errs, err)
+	}
+	return docs, usage(errors.Join(errs...))
+}
+
+func newConfigPut(f *configFlags) *cobra.Command {
+	var files []string
+	var strict, all bool
+	cmd := &cobra.Command{
+		Use:   "put -f FILE",
+		Short: "Create or replace items, in one transaction",
+		Long: `put sends all items of the files as one transaction, waits until it is done, and says what became of it. What can never work is taken
+back; what VPP has refused for now stays wanted and is tried again, unless it is --all-or-nothing.`,
+		Example: "  contiv-agent config put -f loop.yaml\n  contiv-agent config put --resync -f everything.yaml\n  kubectl get cm my-vpp -o jsonpath='{.data.config}' | contiv-agent config put -f -",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			docs, err := readFiles(cmd, files)
+			if err != nil {
+				return err
+			}
+			c, ctx, end, err := f.dial(cmd)
+			if err != nil {
+				return err
+			}
+			defer end()
+			change := c.DataChange().Put()
+			if all {
+				change = c.DataResync()
+			}
+			if strict {
+				change.AllOrNothing()
+			}
+			for _, d := range docs {
+				if d.Message == nil {
+					return usage(fmt.Errorf("%s: %s has no value", d.Where, d.Key))
+				}
+				change.Item(d.Message)
+				if !d.Merge.Zero() {
+					change.Merge(d.Merge)
+				}
+				if len(d.Labels) > 0 {
+					change.Labels(d.Labels)
+				}
+			}
+			if err := change.Send(ctx); err != nil {
+				return f.explain(cmd, err)
+			}
+			return told(cmd.OutOrStdout(), "put", len(docs), change.Change)
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
+	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, take all of them back")
+	cmd.Flags().BoolVar(&all, "resync", false, "the files are everything this client wants: what else it wanted goes")
+	return cmd
+}
+
+// told says what became of a change that went well.
+func told(w io.Writer, verb string, items int, change *client.Change) error {
+	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
+	for _, key := range change.Pending() {
+		fmt.Fprintf(w, "PENDING        %s\n", key)
+	}
+	for _, key := range change.Unimplemented() {
+		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", key)
+	}
+	return err
+}
+
+// explain names the items of an error, one on a line, and where nobody answered.
+func (f *configFlags) explain(cmd *cobra.Command, err error) error {
+	var failed *client.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	for _, item := range failed.Items {
+		fmt.Fprintln(cmd.ErrOrStderr(), item)
+	}
+	switch {
+	case errors.Is(err, client.ErrFailed) && len(failed.Items) > 0:
+		return fmt.Errorf("%d items have failed", len(failed.Items))
+	case errors.Is(err, client.ErrInvalid) && len(failed.Items) > 0:
+		return errors.New("refused; nothing was changed")
+	case errors.Is(err, client.ErrUnavailable):
+		return fmt.Errorf("agent at --connect %s: %w", f.addr, err)
+	}
+	return err
+}
+
+func newConfigDelete(f *configFlags) *cobra.Command {
+	var files []string
+	var strict bool
+	cmd := &cobra.Command{
+		Use:     "delete [-f FILE] [KEY ...]",
+		Short:   "Remove items, in one transaction",
+		Long:    `delete removes items of this client: those that files name, and those with these keys. What others want for the same keys stays.`,
+		Example: "  contiv-agent config delete -f loop.yaml\n  contiv-agent config delete config/vpp/v2/interfaces/loop1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var docs []client.Document
+			if len(files) > 0 || len(args) == 0 {
+				var err error
+				if docs, err = readFiles(cmd, files); err != nil {
+					return err
+				}
+			}
+			c, ctx, end, err := f.dial(cmd)
+			if err != nil {
+				return err
+			}
+			defer end()
+			change := c.DataChange().Delete()
+			if strict {
+				change.AllOrNothing()
+			}
+			for _, d := range docs {
+				change.Key(d.Key)
+			}
+			for _, key := range args {
+				if _, _, known := keyed.Lookup(key); !known {
+					return usage(fmt.Errorf("%s: %w", key, keyed.ErrNoModel))
+				}
+				change.Key(key)
+			}
+			if err := change.Send(ctx); err != nil {
+				return f.explain(cmd, err)
+			}
+			return told(cmd.OutOrStdout(), "deleted", len(docs)+len(args), change.Change)
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
+	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, take all of them back")
+	return cmd
+}
+
+func newConfigDiff(f *configFlags) *cobra.Command {
+	var files []string
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "diff -f FILE",
+		Short: "Compare files with what this client wants of the agent, and with what VPP has",
+		Long: `diff compares every item of the files with what the agent has of this client, and with what VPP has for the same key. There, others may
+have their part in it: what counts is what the file says and VPP lacks.
+
+A line with + is of an item that put would create, with ~ of one it would change, with - of one it would remove (--resync). A line with !
+is of an item that VPP lacks, or has otherwise.
+
+Exit code 0: nothing differs; 3: something does.`,
+		Example: "  contiv-agent config diff -f loop.yaml\n  contiv-agent config diff --resync -f everything.yaml",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			docs, err := readFiles(cmd, files)
+			if err != nil {
+				return err
+			}
+			c, ctx, end, err := f.dial(cmd)
+			if err != nil {
+				return err
+			}
+			defer end()
+			wanted, err := c.Config(ctx, client.Filter{})
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			var keys []string
+			for _, d := range docs {
+				keys = append(keys, d.Key)
+			}
+			var has []client.Item
+			if len(keys) > 0 {
+				if has, err = c.State(ctx, client.Filter{Keys: keys}); err != nil {
+					return f.explain(cmd, err)
+				}
+			}
+			differs := writeDifferences(cmd.OutOrStdout(), client.Compare(docs, wanted, all))
+			if writeLacks(cmd.OutOrStdout(), docs, wanted, has) || differs {
+				return &codeError{code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
+	cmd.Flags().BoolVar(&all, "resync", false, "the files are everything this client wants, as for put --resync")
+	return cmd
+}
+
+func writeDifferences(w io.Writer, differences []client.Difference) bool {
+	for _, d := range differences {
+		fmt.Fprintf(w, "%s %s\n", map[client.Side]string{client.File: "+", client.Agent: "-", client.Both: "~"}[d.Only], d.Key)
+		for _, field := range d.Fields {
+			fmt.Fprintf(w, "    %s\n", field)
+		}
+	}
+	return len(differences) > 0
+}
+
+// writeLacks says what VPP lacks of what the files say, and why, as far as the agent knows.
+func writeLacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lacking bool) {
+	inVPP, states := map[string]client.Item{}, map[string]client.Item{}
+	for _, i := range has {
+		inVPP[i.Key] = i
+	}
+	for _, i := range wanted {
+		states[i.Key] = i
+	}
+	for _, d := range docs {
+		there, found := inVPP[d.Key]
+		why := "not in VPP"
+		if i, known := states[d.Key]; known && i.State != event.Nonexistent && i.State != event.Configured {
+			if why = join(i.State.String(), i.Why); i.State == event.Pending {
+				why = join(i.State.String(), "waits for "+i.Why)
+			}
+		}
+		switch {
+		case d.Message == nil && found:
+			fmt.Fprintf(w, "! %s\n    in VPP\n", d.Key)
+		case d.Message == nil:
+			continue
+		case !found:
+			fmt.Fprintf(w, "! %s\n    %s\n", d.Key, why)
+		default:
+			lacks := client.Lacks(there.Message, d.Message)
+			if len(lacks) == 0 {
+				continue
+			}
+			fmt.Fprintf(w, "! %s\n    VPP: %s\n", d.Key, strings.Join(lacks, "\n    VPP: "))
+		}
+		lacking = true
+	}
+	return lacking
+}
