@@ -246,16 +246,27 @@ func (c *conn) sendCompressed(v *view, w *words) error {
 	return c.send("snapshot", append(bufs, w.end))
 }
 
-// sendPlain sends all keys uncompressed, a segment at a time.
+// plainBytes is about how many bytes of a snapshot are sent in one message uncompressed: they are encoded for each client, who may
+// not read them.
+const plainBytes = 32 << 10
+
+// sendPlain sends all keys uncompressed.
 func (c *conn) sendPlain(v *view) error {
 	if err := c.enc.Define(wire.KVs{}); err != nil {
 		return err
 	}
 	var buf []byte
 	for _, s := range v.parts(c.own) {
-		buf = s.plain(buf[:0])
-		if err := c.send("snapshot", [][]byte{buf}); err != nil {
-			return err
+		for from := 0; from < len(s.entries); {
+			to, size := from, 0
+			for ; to < len(s.entries) && (to == from || size+len(s.entries[to].element) <= plainBytes); to++ {
+				size += len(s.entries[to].element)
+			}
+			buf = appendEntries(buf[:0], s.entries[from:to])
+			if err := c.send("snapshot", [][]byte{buf}); err != nil {
+				return err
+			}
+			from = to
 		}
 	}
 	return nil

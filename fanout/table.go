@@ -65,7 +65,7 @@ type segment struct {
 // compressed is the segment as one message, compressed, made by the first who asks. The segment must be frozen.
 func (s *segment) compressed() []byte {
 	s.once.Do(func() {
-		apart(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain(nil))) })
+		apart(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain())) })
 	})
 	return s.canned
 }
@@ -81,10 +81,13 @@ func apart(f func()) {
 	<-done
 }
 
-// plain appends the segment as one message.
-func (s *segment) plain(dst []byte) []byte {
-	elements := make([]string, len(s.entries))
-	for i, e := range s.entries {
+// plain is the segment as one message.
+func (s *segment) plain() []byte { return appendEntries(nil, s.entries) }
+
+// appendEntries appends entries as one message.
+func appendEntries(dst []byte, entries []*entry) []byte {
+	elements := make([]string, len(entries))
+	for i, e := range entries {
 		elements[i] = e.element
 	}
 	return wire.AppendKVs(dst, len(elements), elements...)

@@ -29,7 +29,8 @@ type byteReader interface {
 	io.ByteReader
 }
 
-// maxDefinitions is how many bytes of definitions one stream may hold.
+// maxDefinitions is how many bytes of definitions one stream may hold, and no more than the longest message: a definition of a few
+// bytes is kept for as long as the stream.
 const maxDefinitions = 64 << 10
 
 // NewDecoder starts to read a stream whose messages are at most limit bytes long. It reads ahead unless r is an
@@ -104,8 +105,8 @@ func (d *Decoder) typeSequence() (typeID, error) {
 		if err := d.define(typeID(-id)); err != nil {
 			return 0, malformed(err)
 		}
-		if d.defined += before - len(d.in.b); d.defined > maxDefinitions {
-			return 0, fmt.Errorf("%w: more than %d bytes of definitions", ErrMalformed, maxDefinitions)
+		if d.defined += before - len(d.in.b); d.defined > min(maxDefinitions, d.limit) {
+			return 0, fmt.Errorf("%w: more than %d bytes of definitions", ErrMalformed, min(maxDefinitions, d.limit))
 		}
 		if !d.in.empty() { // a definition inside an interface: the length of what follows
 			if _, err := d.in.uint(); err != nil {
