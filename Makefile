@@ -15,7 +15,7 @@ NODES     ?= 200
 SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test interop interop-bench fanout-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test etcd-test interop interop-bench fanout-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ run: build $(if $(ETCD),bin/etcd) ## the agent on examples/guestbook with the em
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
 	@mkdir -p bin
-	$(GO) build -C tools/etcd -o ../../bin/etcd .
+	$(GO) build -C tools/etcd -mod=mod -o ../../bin/etcd .
 
 test: ## the tests, race detector on
 	$(GO) test -race -shuffle=on -p 4 ./... # more at a time than cores: those with processes mostly wait
@@ -66,6 +66,9 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
 	fi
+
+etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users
+	$(GO) test -C tools/etcd -mod=mod -race -count=1 -timeout 20m .
 
 interop: ## the real Felix, Typha and an etcd as partners, and CASES random clusters in both graphs (SEED=n: from there)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \

@@ -41,6 +41,9 @@ func dial(ctx context.Context, cfg *Config) (*client, error) {
 	if c.TLS == nil && cfg.secure() {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
+	if c.TLS != nil && c.TLS.ServerName != "" { // the client's resolver has each endpoint's own, which grpc prefers to that of TLS
+		c.DialOptions = []grpc.DialOption{grpc.WithAuthority(c.TLS.ServerName)}
+	}
 	etcd, err := connect(ctx, c)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
+)
+
+// some are values of two kinds.
+func some() map[string]string {
+	out := map[string]string{}
+	for i := range 5 {
+		key, value := loopback(i, 1500)
+		out[key] = value
+	}
+	for i := range 300 {
+		key, value := route(i)
+		out[key] = value
+	}
+	return out
+}
+
+// changed puts a few changes, each of them a revision.
+func (w *world) changed() {
+	w.t.Helper()
+	key, _ := loopback(0, 0)
+	w.put(map[string]string{key: ""})
+	key, value := loopback(1, 1400)
+	w.put(map[string]string{key: value})
+	key, value = loopback(9, 9000)
+	another, more := route(400)
+	w.put(map[string]string{key: value, another: more})
+}
+
+// quiet tells that of the values that changed did not touch none was written. Loopbacks 2 to 4 have these names in VPP, too.
+func (w *world) quiet(when string) {
+	w.t.Helper()
+	writes := w.writes()
+	if len(writes) == 0 {
+		w.t.Errorf("%s: no writes", when)
+	}
+	for _, write := range writes {
+		for _, name := range []string{"loop2", "loop3", "loop4", "198.18."} {
+			if strings.Contains(write, name) && !strings.Contains(write, "198.18.1.150/32") {
+				w.t.Errorf("%s: %s", when, write)
+			}
+		}
+	}
+}
+
+func servers(t *testing.T, test func(*testing.T, *server)) {
+	t.Run("embedded", func(t *testing.T) { test(t, startServer(t)) })
+	t.Run("debian", func(t *testing.T) { test(t, startDebian(t)) })
+}
+
+// etcd is killed and comes back, with changes made while the agent could not hear of them.
+func TestKilledAndBack(t *testing.T) {
+	servers(t, func(t *testing.T, s *server) {
+		w := newWorld(t, s, nil)
+		w.put(some())
+		w.run()
+		w.settled()
+		w.writes()
+
+		for range 3 {
+			s.kill()
+			w.note("etcd is away, its values stay as they are")
+			s.start(s)
+			w.settled()
+			w.note("")
+			if got := w.writes(); len(got) > 0 {
+				t.Errorf("nothing had changed: %q", got)
+			}
+		}
+		w.changed()
+		w.settled()
+		w.quiet("changes after it")
+	})
+}
+
+// The agent is cut off while values change and the history is compacted.
+func TestCompactedWhileCutOff(t *testing.T) {
+	servers(t, func(t *testing.T, s *server) {
+		p := newProxy(t, s.addr)
+		w := newWorld(t, s, func(c *etcd.Config) { c.Endpoints = []string{p.url()} })
+		w.put(some())
+		w.run()
+		w.settled()
+		w.writes()
+		p.cut()
+		w.changed()
+		w.compact()
+		w.note("etcd is away")
+		p.open()
+		w.settled()
+		w.note("")
+		w.quiet("after compaction")
+	})
+}
+
+// A member that answers slowly delays things, and nothing else.
+func TestSlowMember(t *testing.T) {
+	s := startServer(t)
+	p := newProxy(t, s.addr)
+	w := newWorld(t, s, func(c *etcd.Config) { c.Endpoints = []string{p.url()} })
+	w.put(some())
+	p.slow(300 * time.Millisecond)
+	w.run()
+	w.settled()
+	w.writes()
+	p.slow(800 * time.Millisecond)
+	w.changed()
+	w.settled()
+	w.quiet("slow")
+	p.slow(0)
+	w.settled()
+	if got := w.writes(); len(got) > 0 {
+		t.Errorf("fast again: %q", got)
+	}
+}
+
+// Of several endpoints one is enough, whichever it is.
+func TestSeveralEndpoints(t *testing.T) {
+	s := startServer(t)
+	one, two := newProxy(t, s.addr), newProxy(t, s.addr)
+	w := newWorld(t, s, func(c *etcd.Config) { c.Endpoints = []string{one.url(), "127.0.0.1:1", two.url()} })
+	w.put(some())
+	w.run()
+	w.settled()
+	w.writes()
+	one.cut()
+	w.changed()
+	w.settled()
+	one.open()
+	two.cut()
+	key, value := loopback(2, 1300)
+	w.put(map[string]string{key: value})
+	w.settled()
+}
+
+// Statuses go with their lease. The agent makes them again, and configures nothing.
+func TestExpiredLease(t *testing.T) {
+	servers(t, func(t *testing.T, s *server) {
+		w := newWorld(t, s, nil)
+		w.put(some())
+		w.run()
+		w.settled()
+		w.writes()
+		leases, err := w.kv.Leases(t.Context())
+		if err != nil || len(leases.Leases) != 1 {
+			t.Fatalf("%+v, %v", leases, err)
+		}
+		if _, err := w.kv.Revoke(t.Context(), leases.Leases[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		w.settled()
+		if got := w.writes(); len(got) > 0 {
+			t.Errorf("a lease went: %q", got)
+		}
+		w.stop()
+		eventually(t, "statuses go with the agent", func() error {
+			if got, err := w.statuses(); err != nil || len(got) > 0 {
+				return fmt.Errorf("%d of them, %v", len(got), err)
+			}
+			return nil
+		})
+	})
+}
+
+// An agent that is started again configures nothing that is there, and the statuses of one that was cut off go by themselves.
+func TestAgentIsStartedAgain(t *testing.T) {
+	s := startServer(t)
+	p := newProxy(t, s.addr)
+	w := newWorld(t, s, func(c *etcd.Config) { c.Endpoints = []string{p.url()} })
+	w.put(some())
+	w.run()
+	w.settled()
+	w.writes()
+	p.cut()
+	w.stop()
+	if got, err := w.statuses(); err != nil || len(got) != len(w.ifs) {
+		t.Errorf("%d statuses, %v", len(got), err)
+	}
+	eventually(t, "statuses expire", func() error {
+		if got, err := w.statuses(); err != nil || len(got) > 0 {
+			return fmt.Errorf("%d of them, %v", len(got), err)
+		}
+		return nil
+	})
+	p.open()
+	w.run()
+	w.settled()
+	if got := w.writes(); len(got) > 0 {
+		t.Errorf("started again: %q", got)
+	}
+}
+
+// What VPP has no place for yet is pending, and says what it waits for; what is wrong says why; both are mended.
+func TestStatusesSayWhatBecameOfIt(t *testing.T) {
+	s := startServer(t, "-max-request-bytes", "20000000")
+	w := newWorld(t, s, nil)
+	w.run()
+	vlan, loop, long := "config/vpp/v2/interfaces/loop1.7", "config/vpp/v2/interfaces/loop1", "config/vpp/v2/interfaces/long"
+	kv := s.client(func(c *clientv3.Config) { c.MaxCallSendMsgSize = 20 << 20 })
+	put := func(key, value string) {
+		if _, err := kv.Put(t.Context(), root+key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.kv = kv
+	check := func(key string, state kvscheduler.ValueState, detail string) {
+		t.Helper()
+		eventually(t, key, func() error {
+			got, err := w.statuses()
+			if st := got[key]; err != nil || st.GetState() != state || !strings.Contains(st.GetError()+strings.Join(st.GetDetails(), " "), detail) {
+				return fmt.Errorf("%v, %v", st, err)
+			}
+			return nil
+		})
+	}
+	put(vlan, `{"name":"loop1.7","type":"SUB_INTERFACE","enabled":true,"sub":{"parentName":"loop1","subId":7}}`)
+	check(vlan, kvscheduler.ValueState_PENDING, "interfaces/loop1")
+	put(loop, `{"name":"loop1","type":"SOFTWARE_LOOPBACK","enabled":true}`)
+	check(loop, kvscheduler.ValueState_CONFIGURED, "")
+	check(vlan, kvscheduler.ValueState_CONFIGURED, "")
+	put(loop, `{"name":"loop2","type":"SOFTWARE_LOOPBACK"}`)
+	check(loop, kvscheduler.ValueState_INVALID, "the value before stays")
+	check(vlan, kvscheduler.ValueState_CONFIGURED, "")
+	put("config/vpp/nat/v2/nat99/x", `{}`)
+	check("config/vpp/nat/v2/nat99/x", kvscheduler.ValueState_INVALID, "no model")
+	put("config/vpp/nat/v2/dnat44/x", `{"label":"x","stMappings":[{"externalIp":"nonsense","localIps":[{"localIp":"10.0.0.1"}]}]}`)
+	check("config/vpp/nat/v2/dnat44/x", kvscheduler.ValueState_INVALID, "nonsense")
+	put(long, `{"name":"long","physAddress":"`+strings.Repeat("x", 10<<20)+`"}`)
+	check(long, kvscheduler.ValueState_INVALID, "at most 2097152 bytes")
+	put(long, `{"name":"long","physAddress":"`+strings.Repeat("x", 18<<20)+`"}`) // not even read
+	check(long, kvscheduler.ValueState_INVALID, "at most 2097152 bytes")
+	put(loop, `{"name":"loop1","type":"SOFTWARE_LOOPBACK","enabled":true,"mtu":1400}`)
+	check(loop, kvscheduler.ValueState_CONFIGURED, "")
+	w.note("2 of 5 keys refused")
+}
+
+// Without its values the agent starts when it was told not to wait for ever, and says so; they follow.
+func TestEtcdIsNotThereYet(t *testing.T) {
+	s := startServer(t)
+	w := newWorld(t, s, func(c *etcd.Config) { c.StartWait = 2 * time.Second })
+	w.put(some())
+	s.kill()
+	w.run()
+	w.note("connection refused")
+	w.note("the agent goes on without what is in etcd")
+	st, err := w.agent.Status(t.Context())
+	if err != nil || !st.InSync {
+		t.Errorf("%+v, %v", st, err)
+	}
+	s.start(s)
+	w.settled()
+	w.note("")
+}
+
+// Who logs in gets what they may read; a wrong password gets nothing and says so.
+func TestUserAndPassword(t *testing.T) {
+	s := startServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	kv := s.client(nil)
+	var errs []error
+	do := func(_ any, err error) { errs = append(errs, err) }
+	do(kv.UserAdd(ctx, "root", "toor"))
+	do(kv.UserGrantRole(ctx, "root", "root"))
+	do(kv.RoleAdd(ctx, "node-1"))
+	do(kv.RoleGrantPermission(ctx, "node-1", root, clientv3.GetPrefixRangeEnd(root), clientv3.PermissionType(clientv3.PermReadWrite)))
+	do(kv.UserAdd(ctx, "agent", "secret"))
+	do(kv.UserGrantRole(ctx, "agent", "node-1"))
+	do(kv.AuthEnable(ctx))
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	wrong := newWorld(t, s, func(c *etcd.Config) { c.Username, c.Password = "agent", "guess" })
+	wrong.run()
+	wrong.note("authentication failed, invalid user ID or password")
+	stranger := newWorld(t, s, nil)
+	stranger.run()
+	stranger.note("user name is empty")
+
+	w := newWorld(t, s, func(c *etcd.Config) { c.Username, c.Password = "agent", "secret" })
+	w.kv = s.client(func(c *clientv3.Config) { c.Username, c.Password = "root", "toor" })
+	w.put(some())
+	w.run()
+	w.settled()
+	s.kill()
+	s.start(s)
+	w.kv = s.client(func(c *clientv3.Config) { c.Username, c.Password = "root", "toor" })
+	w.changed()
+	w.settled()
+}
