@@ -46,6 +46,7 @@ var fences = map[string][]string{
 	"go.etcd.io/etcd":        {"plugins/extconfig/etcd"},
 	"google.golang.org/grpc": {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
 	"go.etcd.io/bbolt":       {"plugins/extconfig"},
+	"github.com/vishvananda": {"vppagent/descriptor/linux"},
 }
 
 type source struct {

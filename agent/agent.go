@@ -83,7 +83,8 @@ func assemble(cfg Config) (*parts, error) {
 		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
 		OnState: p.state, Observe: p.metrics.request,
 	})
-	p.vppagent = vppagent.New(vppagent.Config{Caller: p.conn, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds(cfg)})
+	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
+	p.vppagent = vppagent.New(vppagent.Config{Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	p.controller = controller.New(controller.Config{

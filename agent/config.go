@@ -40,6 +40,7 @@ type Config struct {
 
 	// External are the ways in for configuration of other programs. Each has to say once what it wants before anything is programmed;
 	// their names differ from each other's and from those of Sources. One that is a prometheus.Collector has its figures served.
+	// If there are any, and Dial is nil, what they want of the host's own interfaces, routes and neighbours is put into its kernel.
 	External []controller.ExternalConfigSource
 
 	NAT44         nat44.Config

@@ -34,6 +34,9 @@ func InterfaceACLsKey(iface string) string { return clean(interfaceACLsPrefix + 
 // ABFKey is the key of the forwarding policy with that number.
 func ABFKey(index uint32) string { return abfPrefix + utoa(index) }
 
+// LinuxInterfaceKey is the key of the interface of the host with that logical name.
+func LinuxInterfaceKey(name string) string { return clean(linuxInterfacePrefix + name) }
+
 // BridgeDomainKey is the key of the bridge domain with that name.
 func BridgeDomainKey(name string) string { return clean(bridgeDomainPrefix + name) }
 

@@ -11,6 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/tapv2"
 
+	"github.com/contiv-agent/contiv-agent/keyed"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -137,6 +138,11 @@ func (t tapLink) create(w *World, i *iface) (Op, error) {
 
 // afPacketLink is a Linux interface VPP sends and receives through.
 type afPacketLink struct{ host string }
+
+// needs: a link that another value makes is made before; one of any other maker will do as well.
+func (a afPacketLink) needs() []Dependency {
+	return []Dependency{{Key: keyed.LinuxInterfaceKey(a.host), Loose: true}}
+}
 
 func (a afPacketLink) claim() string { return "af_packet " + a.host }
 

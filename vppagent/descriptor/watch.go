@@ -96,6 +96,7 @@ func (w *World) CopyFrom(o *World) {
 		w.byIdx[n] = of(i)
 	}
 	w.sockets, w.tried, w.bridges = maps.Clone(o.sockets), maps.Clone(o.tried), maps.Clone(o.bridges)
+	w.hostLinks = maps.Clone(o.hostLinks)
 	w.proxied, w.policies = maps.Clone(o.proxied), maps.Clone(o.policies)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
 	w.lists = maps.Clone(o.lists)

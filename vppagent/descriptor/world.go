@@ -39,6 +39,8 @@ type World struct {
 	bridges map[string]uint32
 	// proxied are the interfaces on which proxy ARP is ours to turn off.
 	proxied map[string]bool
+	// hostLinks are the host's interfaces values speak of, by logical name.
+	hostLinks map[string]HostLink
 	// policies are the ABF policies that are wanted or ours, and in VPP.
 	policies map[uint32]bool
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.

@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+type nobody struct{}
+
+func (nobody) Do(context.Context, ...vpp.Call) []vpp.Reply { return nil }
+
+// The host's own network is only touched for programs that ask, and never for a simulation.
+func TestHostIsLeftAlone(t *testing.T) {
+	asked := []controller.ExternalConfigSource{nil}
+	dial := func(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
+	few := []*descriptor.Descriptor{descriptor.Route()}
+	for _, c := range []struct {
+		name  string
+		cfg   Config
+		kinds []*descriptor.Descriptor
+		want  bool
+		n     int
+	}{
+		{"nobody asks", Config{Socket: "s"}, nil, false, 0},
+		{"a simulation", Config{Dial: dial, External: asked}, nil, false, 0},
+		{"asked", Config{Socket: "s", External: asked}, nil, true, len(descriptor.All()) + 3},
+		{"asked, beside another agent", Config{Socket: "s", External: asked}, few, true, 4},
+	} {
+		caller, kinds := withHost(c.cfg, nobody{}, c.kinds)
+		_, plain := caller.(nobody)
+		has := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Name == "linux-interface" })
+		if has != c.want || plain == c.want || len(kinds) != c.n {
+			t.Errorf("%s: %d kinds, the host's among them: %t, caller %T", c.name, len(kinds), has, caller)
+		}
+	}
+	var _ vppagent.Caller = nobody{}
+}

@@ -1,0 +1,213 @@
+package linux_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+)
+
+// netNS is a network namespace without a name that ends with the test.
+type netNS struct {
+	path string
+	nl   *netlink.Handle
+}
+
+// newNS makes one. It needs the right to: root, or a user namespace.
+func newNS(t *testing.T) *netNS {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	old, err := netns.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := netns.New()
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("cannot make a network namespace: %v: run as root", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(netns.Set(old), old.Close()); err != nil {
+		t.Fatal(err)
+	}
+	nl, err := netlink.NewHandleAt(fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		nl.Close()
+		if err := fresh.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &netNS{path: fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(fresh)), nl: nl}
+}
+
+func (n *netNS) ref() *namespace.NetNamespace {
+	return &namespace.NetNamespace{Type: namespace.NetNamespace_FD, Reference: n.path}
+}
+
+// text is all that is configured in the namespace, without what the kernel numbers or makes up.
+func (n *netNS) text(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	links, err := n.nl.LinkList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range links {
+		a := l.Attrs()
+		fmt.Fprintf(&b, "%s %s %q mtu %d up %t\n", a.Name, l.Type(), a.Alias, a.MTU, a.RawFlags&1 != 0)
+		addrs, err := n.nl.AddrList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range addrs {
+			if !addr.IP.IsLinkLocalUnicast() {
+				fmt.Fprintf(&b, "  %s\n", addr.IPNet)
+			}
+		}
+		routes, err := n.nl.RouteList(l, netlink.FAMILY_ALL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range routes {
+			if r.Protocol != 2 { // the kernel's own
+				fmt.Fprintf(&b, "  route %s via %s metric %d scope %s protocol %d\n", r.Dst, r.Gw, r.Priority, r.Scope, r.Protocol)
+			}
+		}
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			neighs, err := n.nl.NeighList(a.Index, family)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range neighs {
+				if k.State&netlink.NUD_PERMANENT != 0 {
+					fmt.Fprintf(&b, "  neighbour %s %s\n", k.IP, k.HardwareAddr)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// lab is an agent between two namespaces and a VPP.
+type lab struct {
+	t        *testing.T
+	own, pod *netNS
+	sim      *sim.VPP
+	caller   *linux.Caller
+	journal  string
+	agent    *vppagent.Agent
+	want     keyed.Values
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{t: t, own: newNS(t), pod: newNS(t), sim: sim.New(sim.Config{}), journal: filepath.Join(t.TempDir(), "journal"), want: keyed.Values{}}
+	up := make(chan struct{}, 10)
+	conn := vpp.New(vpp.Config{Dial: l.sim.Dial, OnState: func(s vpp.State) {
+		if s.Connected {
+			up <- struct{}{}
+		}
+	}})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = conn.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-done })
+	<-up
+	l.caller = &linux.Caller{VPP: conn, Own: l.own.path}
+	l.restart()
+	return l
+}
+
+// restart replaces the agent by one that has the journal alone.
+func (l *lab) restart() {
+	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: append(descriptor.All(), linux.All()...)})
+}
+
+func (l *lab) commit(kind event.ResyncKind, values map[string]proto.Message) *event.Committed {
+	l.t.Helper()
+	c := l.agent.Commit(l.t.Context(), &event.Txn{Resync: kind, Values: values})
+	if c.Err != nil {
+		l.t.Fatal(c.Err)
+	}
+	return c
+}
+
+func (l *lab) put(ms ...proto.Message) *event.Committed {
+	l.t.Helper()
+	values := keyed.Values{}
+	for _, m := range ms {
+		values.Put(m)
+		l.want.Put(m)
+	}
+	return l.commit(event.NoResync, values)
+}
+
+func (l *lab) del(ms ...proto.Message) *event.Committed {
+	l.t.Helper()
+	values := map[string]proto.Message{}
+	for _, m := range ms {
+		values[keyed.Key(m)] = nil
+		delete(l.want, keyed.Key(m))
+	}
+	return l.commit(event.NoResync, values)
+}
+
+func (l *lab) resync() *event.Committed {
+	l.t.Helper()
+	return l.commit(event.Full, l.want)
+}
+
+// fine fails unless all that is told of is configured or removed.
+func (l *lab) fine(what string, c *event.Committed) {
+	l.t.Helper()
+	for _, s := range c.Statuses {
+		if s.State != event.Configured && s.State != event.Removed {
+			l.t.Errorf("%s: %s %s %s %v", what, s.Key, s.State, s.Err, s.Details)
+		}
+	}
+}
+
+// quiet has this agent and a fresh one look at everything; neither writes.
+func (l *lab) quiet(what string) {
+	l.t.Helper()
+	for range 2 {
+		c := l.resync()
+		l.fine(what, c)
+		if c.Writes > 0 {
+			l.t.Errorf("%s: a resync writes %d times, %d added, %d changed, %d removed", what, c.Writes, c.Add, c.Mod, c.Del)
+		}
+		l.restart()
+	}
+	l.resync()
+}
+
+func state(c *event.Committed, m proto.Message) event.ValueStatus {
+	for _, s := range c.Statuses {
+		if s.Key == keyed.Key(m) {
+			return s
+		}
+	}
+	return event.ValueStatus{}
+}

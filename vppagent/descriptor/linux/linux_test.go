@@ -1,0 +1,387 @@
+package linux_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
+	vppinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+)
+
+// law is a kind of value: one value of it, another of the same key, and what they need.
+type law struct {
+	name     string
+	needs    []proto.Message
+	one, two proto.Message
+}
+
+func veth(name, peer string, ns *namespace.NetNamespace, change func(*interfaces.Interface)) *interfaces.Interface {
+	m := &interfaces.Interface{
+		Name: name, Type: interfaces.Interface_VETH, HostIfName: name, Enabled: true, Namespace: ns,
+		Link: &interfaces.Interface_Veth{Veth: &interfaces.VethLink{PeerIfName: peer}},
+	}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func dummy(name string, change func(*interfaces.Interface)) *interfaces.Interface {
+	m := &interfaces.Interface{Name: name, Type: interfaces.Interface_DUMMY, HostIfName: name, Enabled: true}
+	if change != nil {
+		change(m)
+	}
+	return m
+}
+
+func (l *lab) laws() []law {
+	addresses := func(list ...string) func(*interfaces.Interface) {
+		return func(m *interfaces.Interface) { m.IpAddresses = list }
+	}
+	eth := veth("eth", "far", nil, addresses("10.0.0.1/24", "2001:db8::1/64"))
+	pair := []proto.Message{veth("a", "b", nil, addresses("10.1.0.1/24")), veth("b", "a", l.pod.ref(), addresses("10.1.0.2/24", "2001:db8:1::2/64"))}
+	return []law{
+		{
+			name: "dummy", one: dummy("eth", addresses("10.0.0.1/24", "2001:db8::1/64")),
+			two: dummy("eth", func(m *interfaces.Interface) {
+				m.IpAddresses, m.Mtu, m.PhysAddress, m.Enabled = []string{"10.0.0.1/24", "10.0.0.2/24"}, 1400, "02:00:00:00:00:07", false
+			}),
+		},
+		{
+			name: "dummy, another name", one: dummy("eth", nil),
+			two: dummy("eth", func(m *interfaces.Interface) { m.HostIfName, m.Namespace = "other", l.pod.ref() }),
+		},
+		{
+			name: "veth", needs: pair[1:], one: pair[0],
+			two: veth("a", "b", nil, func(m *interfaces.Interface) { m.HostIfName, m.Mtu = "a2", 1300 }),
+		},
+		{name: "veth, the other end", needs: pair[:1], one: pair[1], two: veth("b", "a", nil, nil)},
+		{name: "veth, one end alone", one: pair[1], two: veth("b", "a", l.pod.ref(), addresses("10.1.0.3/24"))},
+		{
+			name: "loopback", one: &interfaces.Interface{Name: "loop", Type: interfaces.Interface_LOOPBACK, HostIfName: "lo", Enabled: true, IpAddresses: []string{"10.7.0.1/32"}},
+			two: &interfaces.Interface{Name: "loop", Type: interfaces.Interface_LOOPBACK, HostIfName: "lo", Enabled: true, IpAddresses: []string{"10.7.0.2/32"}},
+		},
+		{
+			name: "existing", one: &interfaces.Interface{Name: "there", Type: interfaces.Interface_EXISTING, HostIfName: "there0", Enabled: true, IpAddresses: []string{"10.8.0.1/24"}},
+			two: &interfaces.Interface{Name: "there", Type: interfaces.Interface_EXISTING, HostIfName: "there0", IpAddresses: []string{"10.8.0.1/24", "10.8.0.2/24"}},
+		},
+		{
+			name: "route", needs: []proto.Message{eth}, one: &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", GwAddr: "10.0.0.9"},
+			two: &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", GwAddr: "10.0.0.8", Metric: 7, Scope: l3.Route_SITE},
+		},
+		{
+			name: "route, on the link", needs: []proto.Message{eth}, one: &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", Scope: l3.Route_LINK},
+			two: &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", Scope: l3.Route_HOST},
+		},
+		{
+			name: "route, IPv6", needs: pair, one: &l3.Route{OutgoingInterface: "b", DstNetwork: "2001:db8:9::/48", GwAddr: "2001:db8:1::9"},
+			two: &l3.Route{OutgoingInterface: "b", DstNetwork: "2001:db8:9::/48", Metric: 5},
+		},
+		{
+			name: "route, default", needs: pair, one: &l3.Route{OutgoingInterface: "b", DstNetwork: "0.0.0.0/0", GwAddr: "10.1.0.1"},
+			two: &l3.Route{OutgoingInterface: "b", DstNetwork: "0.0.0.0/0"},
+		},
+		{
+			name: "route, IPv6 default", needs: pair, one: &l3.Route{OutgoingInterface: "b", DstNetwork: "::/0", GwAddr: "2001:db8:1::1"},
+			two: &l3.Route{OutgoingInterface: "b", DstNetwork: "::/0", Metric: 9},
+		},
+		{
+			name: "neighbour", needs: pair, one: &l3.ARPEntry{Interface: "b", IpAddress: "10.1.0.1", HwAddress: "02:00:00:00:00:01"},
+			two: &l3.ARPEntry{Interface: "b", IpAddress: "10.1.0.1", HwAddress: "02:00:00:00:00:02"},
+		},
+		{
+			name: "neighbour, IPv6", needs: []proto.Message{eth}, one: &l3.ARPEntry{Interface: "eth", IpAddress: "2001:DB8::9", HwAddress: "02:00:00:00:00:0A"},
+			two: &l3.ARPEntry{Interface: "eth", IpAddress: "2001:DB8::9", HwAddress: "02:00:00:00:00:02"},
+		},
+	}
+}
+
+// TestLaws holds every kind of value to: what is created, updated and deleted is what the kernel has; what it has is recognised, by
+// the agent that made it and by one that has the journal alone, and nothing is written twice; nothing of it is left.
+func TestLaws(t *testing.T) {
+	for _, law := range newLab(t).laws() {
+		t.Run(law.name, func(t *testing.T) {
+			l := newLab(t)
+			for _, fresh := range l.laws() { // with its own namespaces
+				if fresh.name == law.name {
+					law = fresh
+				}
+			}
+			if strings.HasPrefix(law.name, "dummy") && !l.own.hasDummies() {
+				t.Skip("this kernel has no dummy links (module dummy)")
+			}
+			l.foreignLink("there0")
+			l.foreignAddress("there0", "10.66.0.1/24")
+			l.fine("needs", l.put(law.needs...))
+			text := func() string { return l.own.text(t) + "pod\n" + l.pod.text(t) }
+			before := text()
+			var first string
+			for i, step := range []struct {
+				what string
+				m    proto.Message
+			}{{"create", law.one}, {"update", law.two}, {"update back", law.one}} {
+				last := text()
+				l.fine(step.what, l.put(step.m))
+				if text() == last {
+					t.Errorf("%s changed nothing in\n%s", step.what, last)
+				}
+				if i == 0 {
+					first = text()
+				}
+				l.quiet(step.what)
+				for _, s := range l.agent.Snapshot().Values() {
+					if s.Key == keyed.Key(step.m) && cmp.Diff(step.m, s.Value, protocmp.Transform()) != "" {
+						t.Errorf("%s: status %+v", step.what, s)
+					}
+				}
+			}
+			if got := sortedLinks(text()); got != sortedLinks(first) {
+				t.Errorf("there and back:\n%s", cmp.Diff(sortedLinks(first), got))
+			}
+			l.fine("delete", l.del(law.one))
+			if got := text(); sortedLinks(got) != sortedLinks(before) && law.name != "loopback" && law.name != "existing" { // those stay up
+				t.Errorf("deleting leaves something:\n%s", cmp.Diff(before, got))
+			}
+			if got := text(); !strings.Contains(got, "10.66.0.1/24") || strings.Contains(got, "10.8.0") || strings.Contains(got, "10.7.0") {
+				t.Errorf("after the deletion:\n%s", got)
+			}
+			l.quiet("delete")
+			l.want = keyed.Values{}
+			l.restart()
+			l.fine("all gone", l.resync())
+			if got := text(); strings.Contains(got, "contiv-agent") || strings.Contains(got, "ca-") {
+				t.Errorf("something of ours is left:\n%s", got)
+			}
+		})
+	}
+}
+
+// sortedLinks is a text with the links in the order of their names: the kernel has them in that of their making.
+func sortedLinks(text string) string {
+	var out []string
+	for part := range strings.SplitSeq(text, "pod\n") {
+		var blocks []string
+		for line := range strings.Lines(part) {
+			if strings.HasPrefix(line, " ") {
+				blocks[len(blocks)-1] += line
+			} else {
+				blocks = append(blocks, line)
+			}
+		}
+		out = append(out, strings.Join(slices.Sorted(slices.Values(blocks)), ""))
+	}
+	return strings.Join(out, "pod\n")
+}
+
+// foreignLink makes a link nobody of ours made.
+func (l *lab) foreignLink(name string) {
+	l.t.Helper()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	if err := l.own.nl.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: name + "x"}); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// hasDummies tells whether the kernel makes dummy links.
+func (n *netNS) hasDummies() bool {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = "try"
+	d := &netlink.Dummy{LinkAttrs: attrs}
+	return n.nl.LinkAdd(d) == nil && n.nl.LinkDel(d) == nil
+}
+
+func (l *lab) foreignAddress(link, address string) {
+	l.t.Helper()
+	k, err := l.own.nl.LinkByName(link)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	a, err := netlink.ParseAddr(address)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := l.own.nl.AddrAdd(k, a); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// A tap of VPP's moves into its namespace when VPP has made it, and back before VPP deletes it.
+func TestTap(t *testing.T) {
+	l := newLab(t)
+	tap := &vppinterfaces.Interface{Name: "tap", Type: vppinterfaces.Interface_TAP, Link: &vppinterfaces.Interface_Tap{Tap: &vppinterfaces.TapLink{Version: 2, HostIfName: "vpptap"}}}
+	m := &interfaces.Interface{
+		Name: "pod", Type: interfaces.Interface_TAP_TO_VPP, HostIfName: "eth0", Enabled: true, Namespace: l.pod.ref(), IpAddresses: []string{"10.2.0.2/24"},
+		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{VppTapIfName: "tap"}},
+	}
+	route := &l3.Route{OutgoingInterface: "pod", DstNetwork: "0.0.0.0/0", GwAddr: "10.2.0.1"}
+	c := l.put(m, route)
+	if s := state(c, m); s.State != event.Pending || s.Details[0] != keyed.InterfaceKey("tap") {
+		t.Errorf("without VPP's side: %+v", s)
+	}
+	if s := state(c, route); s.State != event.Pending {
+		t.Errorf("without the interface: %+v", s)
+	}
+	l.foreignLink("vpptap") // what a VPP would make
+	l.fine("tap", l.put(tap))
+	if text := l.pod.text(t); !strings.Contains(text, "eth0") || !strings.Contains(text, "via 10.2.0.1") {
+		t.Errorf("pod has\n%s", text)
+	}
+	l.quiet("tap")
+	c = l.del(tap)
+	if s := state(c, m); s.State != event.Pending {
+		t.Errorf("VPP's side is gone: %+v", s)
+	}
+	if text := l.own.text(t); !strings.Contains(text, "vpptap") || strings.Contains(l.pod.text(t), "eth0") {
+		t.Errorf("the agent's namespace has\n%s", text)
+	}
+}
+
+// What others have is not taken over.
+func TestForeignStays(t *testing.T) {
+	l := newLab(t)
+	l.foreignLink("eth")
+	eth := veth("eth", "far", nil, nil)
+	before := l.own.text(t)
+	if s := state(l.put(eth), eth); s.State != event.Retrying || !strings.Contains(s.Err, "a link eth that is not ours") {
+		t.Errorf("somebody else's link: %+v", s)
+	}
+	l.del(eth)
+	if got := l.own.text(t); got != before {
+		t.Errorf("somebody else's link:\n%s", cmp.Diff(before, got))
+	}
+	l.fine("put", l.put(veth("mine", "far", nil, func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24"} })))
+	link, err := l.own.nl.LinkByName("mine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, dst, _ := net.ParseCIDR("10.9.0.0/16")
+	if err := l.own.nl.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: dst, Gw: net.IPv4(10, 0, 0, 7)}); err != nil {
+		t.Fatal(err)
+	}
+	route := &l3.Route{OutgoingInterface: "mine", DstNetwork: "10.9.0.0/16", GwAddr: "10.0.0.9"}
+	if s := state(l.put(route), route); s.State != event.Retrying || !strings.Contains(s.Err, "file exists") {
+		t.Errorf("somebody else's route: %+v", s)
+	}
+	l.del(route)
+	if text := l.own.text(t); !strings.Contains(text, "via 10.0.0.7") {
+		t.Errorf("somebody else's route is gone:\n%s", text)
+	}
+}
+
+// An interface that goes takes its routes along, and they come back with it.
+func TestRoutesFollowTheirInterface(t *testing.T) {
+	l := newLab(t)
+	eth := veth("eth", "far", nil, func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24"} })
+	route := &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", GwAddr: "10.0.0.9"}
+	arp := &l3.ARPEntry{Interface: "eth", IpAddress: "10.0.0.9", HwAddress: "02:00:00:00:00:01"}
+	l.fine("put", l.put(eth, route, arp))
+	before := l.own.text(t)
+	for _, m := range []proto.Message{route, arp} {
+		if s := state(l.del(eth), m); s.State != event.Pending {
+			t.Errorf("without the interface: %+v", s)
+		}
+		l.fine("put", l.put(eth))
+		if got := l.own.text(t); got != before {
+			t.Errorf("the interface is back:\n%s", cmp.Diff(before, got))
+		}
+	}
+	// Another namespace, and all goes along.
+	moved := proto.Clone(eth).(*interfaces.Interface)
+	moved.Namespace = l.pod.ref()
+	l.fine("move", l.put(moved))
+	if text := l.pod.text(t); !strings.Contains(text, "via 10.0.0.9") || !strings.Contains(text, "neighbour 10.0.0.9") {
+		t.Errorf("moved:\n%s", text)
+	}
+	l.quiet("moved")
+}
+
+// A namespace that is gone has nothing, and is no reason to fail at anything else.
+func TestNamespaceThatIsNotThere(t *testing.T) {
+	l := newLab(t)
+	m := dummy("eth", func(m *interfaces.Interface) {
+		m.Namespace = &namespace.NetNamespace{Type: namespace.NetNamespace_NSID, Reference: "nobody-has-made-this"}
+	})
+	other := veth("other", "far", nil, nil)
+	c := l.put(m, other)
+	if s := state(c, m); s.State != event.Retrying || !strings.Contains(s.Err, "/run/netns/nobody-has-made-this") {
+		t.Errorf("%+v", s)
+	}
+	if s := state(c, other); s.State != event.Configured {
+		t.Errorf("another one: %+v", s)
+	}
+	l.fine("delete", l.del(m))
+}
+
+func TestRefuses(t *testing.T) {
+	l := newLab(t)
+	for want, m := range map[string]proto.Message{
+		"type: VRF_DEVICE: not supported":                              &interfaces.Interface{Name: "a", Type: interfaces.Interface_VRF_DEVICE},
+		"vrf_master_interface: not supported":                          dummy("a", func(m *interfaces.Interface) { m.VrfMasterInterface = "vrf" }),
+		`host_if_name: "a name of 16 byt" is no name of a link`:        dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a name of 16 byt" }),
+		`host_if_name: "a/b" is no name of a link`:                     dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a/b" }),
+		"veth.peer_if_name: empty":                                     veth("a", "", nil, nil),
+		"veth.peer_if_name: the interface itself":                      veth("a", "a", nil, nil),
+		"tap.vpp_tap_if_name: empty":                                   &interfaces.Interface{Name: "a", Type: interfaces.Interface_TAP_TO_VPP},
+		`phys_address: "x" is no MAC address`:                          dummy("a", func(m *interfaces.Interface) { m.PhysAddress = "x" }),
+		`ip_addresses[0]: "10.0.0.1" is no address with prefix length`: dummy("a", func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1"} }),
+		"ip_addresses: 10.0.0.1/24 twice":                              dummy("a", func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24", "10.0.0.1/24"} }),
+		"namespace.type: MICROSERVICE is not supported: no container runtime is asked": dummy("a", func(m *interfaces.Interface) {
+			m.Namespace = &namespace.NetNamespace{Type: namespace.NetNamespace_MICROSERVICE}
+		}),
+		`namespace.reference: "../x" is no name`: dummy("a", func(m *interfaces.Interface) {
+			m.Namespace = &namespace.NetNamespace{Type: namespace.NetNamespace_NSID, Reference: "../x"}
+		}),
+		`dst_network: "x" is no address with prefix length`: &l3.Route{OutgoingInterface: "a", DstNetwork: "x"},
+		"gw_addr: ::1 is of another family than 0.0.0.0/0":  &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "::1"},
+		"scope: LINK has no gw_addr":                        &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "10.0.0.1", Scope: l3.Route_LINK},
+		`hw_address: "x" is no MAC address`:                 &l3.ARPEntry{Interface: "a", IpAddress: "10.0.0.1", HwAddress: "x"},
+		`ip_address: "x" is no address`:                     &l3.ARPEntry{Interface: "a", IpAddress: "x", HwAddress: "02:00:00:00:00:01"},
+	} {
+		if s := state(l.put(m), m); s.State != event.Invalid || s.Err != want {
+			t.Errorf("%s: %+v", want, s)
+		}
+	}
+	c := l.put(veth("one", "two", nil, nil), veth("two", "three", nil, nil))
+	if s := state(c, veth("one", "two", nil, nil)); s.State != event.Retrying || s.Err != `veth.peer_if_name: two has "three" for its peer` {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestMessageIsInverse: the journal stores what Message gives, and reads it with Compile.
+func TestMessageIsInverse(t *testing.T) {
+	for _, law := range newLab(t).laws() {
+		for _, m := range []proto.Message{law.one, law.two} {
+			key := keyed.Key(m)
+			var d *descriptor.Descriptor
+			for _, o := range linux.All() {
+				if o.Has(key) {
+					d = o
+				}
+			}
+			s, err := d.Compile(key, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := d.Message(s)
+			again, err := d.Compile(key, back)
+			if err != nil || keyed.Key(back) != key || !d.Equal(s, again) || !d.Equal(again, s) {
+				t.Errorf("%s: %v: %v", key, err, fmt.Sprint(back))
+			}
+		}
+	}
+}
