@@ -30,8 +30,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
-	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -97,10 +95,7 @@ func assemble(cfg Config) (*parts, error) {
 // processors makes what turns objects into values.
 func (p *parts) processors() []controller.Processor {
 	cfg := p.cfg
-	var renderers []renderer.ServiceRendererAPI
-	if !cfg.NoServices {
-		renderers = append(renderers, nat44.New(cfg.NAT44, p.values))
-	}
+	renderers := p.serviceRenderers()
 	for _, more := range cfg.Renderers {
 		renderers = append(renderers, more(p.values))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -43,7 +44,11 @@ type Config struct {
 	// If there are any, and Dial is nil, what they want of the host's own interfaces, routes and neighbours is put into its kernel.
 	External []controller.ExternalConfigSource
 
-	NAT44         nat44.Config
+	// ServiceRenderer says what serves Services; "": auto. NAT44 and CNAT are their settings; the families of CNAT follow from it.
+	ServiceRenderer ServiceRenderer
+	NAT44           nat44.Config
+	CNAT            cnat.Config
+
 	ProxyName     string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
 	Loopback      netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs  []netip.Prefix // in addition to the ServiceCIDR objects
@@ -113,6 +118,6 @@ func (c *Config) Validate() error {
 	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
 		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))
 	}
-	errs = append(errs, c.validateExternal())
+	errs = append(errs, c.validateExternal(), c.ServiceRenderer.validate())
 	return errors.Join(append(errs, c.NAT44.Validate())...)
 }

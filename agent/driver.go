@@ -35,6 +35,7 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 	services := []string{
 		descriptor.Nat44Global().Name, descriptor.Nat44Settings().Name, descriptor.Nat44AddressPool().Name,
 		descriptor.Nat44Interface().Name, descriptor.DNat44().Name, descriptor.RejectRoute().Name,
+		descriptor.SnatPolicy().Name, descriptor.CnatInterface().Name, descriptor.CnatTranslation().Name,
 	}
 	return slices.DeleteFunc(descriptor.All(), func(d *descriptor.Descriptor) bool {
 		return driven && slices.Contains(lists, d.Name) || alone && slices.Contains(services, d.Name)

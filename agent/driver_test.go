@@ -152,7 +152,7 @@ func TestKindsOfTwoAgents(t *testing.T) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}
 	}
-	for _, name := range []string{descriptor.DNat44().Name, descriptor.RejectRoute().Name, descriptor.Nat44Global().Name} {
+	for _, name := range []string{descriptor.DNat44().Name, descriptor.RejectRoute().Name, descriptor.Nat44Global().Name, descriptor.CnatTranslation().Name} {
 		if !slices.Contains(over, name) || slices.Contains(under, name) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}

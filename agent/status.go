@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -159,8 +160,11 @@ func (p *parts) status() *Status {
 	out.Waiting = waiting(&st)
 	p.driverStatus(out)
 	p.values.Each(func(_ string, msg proto.Message) {
-		if d, ok := msg.(*nat.DNat44); ok {
-			out.Mappings += len(d.StMappings)
+		switch m := msg.(type) {
+		case *nat.DNat44:
+			out.Mappings += len(m.StMappings)
+		case *cnat.Translation:
+			out.Mappings++
 		}
 	})
 	if p.session != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -26,7 +27,7 @@ func (c *Cluster) Answer(q Question) Answer {
 		a.Error = err.Error()
 		return a
 	}
-	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() {
+	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.servesIPv6() {
 		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
 		return a
 	}
@@ -39,6 +40,11 @@ func (c *Cluster) Answer(q Question) Answer {
 	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })
 	a.Verdict, a.Reason = c.summary(from, p, runs)
 	return a
+}
+
+// servesIPv6 tells whether some renderer does.
+func (c *Cluster) servesIPv6() bool {
+	return !c.cfg.Agent.NoServices && c.cfg.Agent.ServiceRenderer != agent.RendererNAT44
 }
 
 // attempt is one run: one way the load balancer may decide.
@@ -117,7 +123,7 @@ func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) at
 	if j.packet.Inner != nil {
 		dst = j.packet.Inner.Dst
 	}
-	if len(*options) == 0 || !dst.IsValid() || discard.Contains(dst) || j.packet.Inner != nil {
+	if len(*options) == 0 || !dst.IsValid() || isDiscard(dst) || j.packet.Inner != nil {
 		return a
 	}
 	o := c.outcome(j)
@@ -126,8 +132,10 @@ func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) at
 	return a
 }
 
-// discard is the range of the addresses that stand for "no backend" in NAT44 mappings (RFC 5737 TEST-NET-1).
-var discard = netip.MustParsePrefix("192.0.2.0/24")
+// isDiscard tells whether an address stands for "no backend" (RFC 5737 TEST-NET-1, RFC 6666).
+func isDiscard(a netip.Addr) bool {
+	return netip.MustParsePrefix("192.0.2.0/24").Contains(a) || netip.MustParsePrefix("100::/64").Contains(a)
+}
 
 func (c *Cluster) outcome(j journey) Outcome {
 	p := j.packet
@@ -193,7 +201,22 @@ func icmpText(p sim.Packet) string {
 	case p.ICMPType == packet.TimeExceeded:
 		what = "ICMP time exceeded"
 	}
+	if p.Proto == model.ICMPv6 {
+		what = icmp6Text(p)
+	}
 	return what + " from " + p.Src.String()
+}
+
+func icmp6Text(p sim.Packet) string {
+	switch {
+	case p.ICMPType == packet.Unreachable6 && p.ICMPCode == packet.CodeNoRoute6:
+		return "ICMPv6 no route"
+	case p.ICMPType == packet.Unreachable6 && p.ICMPCode == packet.CodePort6:
+		return "ICMPv6 port unreachable"
+	case p.ICMPType == packet.TimeExceeded6:
+		return "ICMPv6 time exceeded"
+	}
+	return fmt.Sprintf("ICMPv6 type %d code %d", p.ICMPType, p.ICMPCode)
 }
 
 // summary is the verdict over all runs: delivered only if every one is; a reason that names the Kubernetes object.
@@ -274,12 +297,24 @@ func endpointless(n *node, id model.ServiceID, p sim.Packet) string {
 		if external {
 			policy, word = svc.TrafficPolicy, "externalTrafficPolicy"
 		}
+		everywhere, here := ofTheFamily(svc.Backends[name], p), ofTheFamily(svc.Local(name), p)
 		switch {
-		case len(svc.Backends[name]) == 0 && len(svc.Local(name)) == 0:
+		case everywhere+here == 0:
 			return fmt.Sprintf(" has no endpoint for port %d/%s", p.DstPort, p.Proto)
-		case policy == renderer.NodeLocal && len(svc.Local(name)) == 0:
+		case policy == renderer.NodeLocal && here == 0:
 			return fmt.Sprintf(" has %s Local and no endpoint on %s", word, n.name)
 		}
 	}
 	return ""
+}
+
+// ofTheFamily is how many endpoints a packet could go to.
+func ofTheFamily(list []*renderer.ServiceBackend, p sim.Packet) int {
+	n := 0
+	for _, b := range list {
+		if b.Addr().Is6() == p.Dst.Is6() {
+			n++
+		}
+	}
+	return n
 }

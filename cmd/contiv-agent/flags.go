@@ -29,6 +29,8 @@ type agentFlags struct {
 	noPolicies   bool
 	vxlanPort    uint16
 	sessions     uint32
+	renderer     string
+	maglev       bool
 }
 
 func (f *agentFlags) add(cmd *cobra.Command) {
@@ -43,6 +45,8 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address")
 	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
+	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
+	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
 	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
 }
@@ -53,6 +57,12 @@ func (f *agentFlags) config() (agent.Config, error) {
 	cfg.ProxyName, cfg.NoExternalIPs, cfg.NoPolicies = f.proxyName, f.noExternal, f.noPolicies
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.uplink, f.overlay, f.host
 	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT = f.weight, f.noSNAT
+	cfg.CNAT.LocalEndpointWeight, cfg.CNAT.DisableSNAT, cfg.CNAT.Maglev = f.weight, f.noSNAT, f.maglev
+	switch cfg.ServiceRenderer = agent.ServiceRenderer(f.renderer); cfg.ServiceRenderer {
+	case agent.RendererAuto, agent.RendererNAT44, agent.RendererCNAT:
+	default:
+		return cfg, usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", f.renderer))
+	}
 	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions
 	if f.loopback != "" {
 		addr, err := netip.ParseAddr(f.loopback)

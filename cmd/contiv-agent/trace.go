@@ -19,7 +19,6 @@ const maxLine = 1 << 20
 
 func newTrace() *cobra.Command {
 	var manifests []string
-	var rendererName string
 	var toReply bool
 	var all matrixFlags
 	var flags agentFlags
@@ -51,9 +50,6 @@ is 3 if there are any.`,
 			if err := out.check(); err != nil {
 				return err
 			}
-			if rendererName != "nat44" {
-				return usage(fmt.Errorf("--service-renderer %s: must be nat44", rendererName))
-			}
 			load := func(paths []string) (*trace.Cluster, error) {
 				return loadCluster(cmd.Context(), paths, &flags, toReply, cmd.ErrOrStderr())
 			}
@@ -76,7 +72,6 @@ is 3 if there are any.`,
 	out.flag(cmd)
 	all.add(cmd)
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
-	cmd.Flags().StringVar(&rendererName, "service-renderer", "nat44", "what serves Services: nat44")
 	cmd.Flags().BoolVar(&toReply, "to-reply", false, "add the way of the reply to the hops")
 	return cmd
 }

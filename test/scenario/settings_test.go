@@ -7,6 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -15,6 +16,8 @@ type settings struct {
 	weight    uint8
 	proxyName string
 	noSNAT    bool
+	renderer  agent.ServiceRenderer
+	maglev    bool
 }
 
 func (o settings) config(journals string) trace.Config {
@@ -22,6 +25,8 @@ func (o settings) config(journals string) trace.Config {
 	cfg.Agent.Journal = journals
 	cfg.Agent.NAT44.LocalEndpointWeight = o.weight
 	cfg.Agent.NAT44.DisableSNAT = o.noSNAT
+	cfg.Agent.ServiceRenderer = o.renderer
+	cfg.Agent.CNAT.LocalEndpointWeight, cfg.Agent.CNAT.DisableSNAT, cfg.Agent.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
 	cfg.Agent.ProxyName = o.proxyName
 	return cfg
 }
@@ -52,6 +57,10 @@ func (o *settings) parse(args []string) error {
 			o.proxyName = value
 		case "snat":
 			o.noSNAT = value == "off"
+		case "renderer":
+			o.renderer = agent.ServiceRenderer(value)
+		case "maglev":
+			o.maglev = value == "on"
 		default:
 			return fmt.Errorf("unknown setting %q", key)
 		}
