@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
@@ -103,6 +104,36 @@ func TestCompactedWhileCutOff(t *testing.T) {
 		w.settled()
 		w.note("")
 		w.quiet("after compaction")
+	})
+}
+
+// Many keys of one revision are one transaction, and so is a single one.
+func TestOneRevisionIsOneTransaction(t *testing.T) {
+	servers(t, func(t *testing.T, s *server) {
+		w := newWorld(t, s, nil)
+		w.put(some())
+		w.run()
+		w.settled()
+		last := func() *agent.Transaction {
+			st, err := w.agent.Status(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st.Last
+		}
+		for i, n := range []int{100, 1, 99} {
+			before := last().Seq
+			values := map[string]string{}
+			for j := range n {
+				key, value := route(1000 + 100*i + j)
+				values[key] = value
+			}
+			w.put(values)
+			w.settled()
+			if got := last(); got.Seq != before+1 || got.Add != n {
+				t.Errorf("%d keys: transaction %d after %d adds %d", n, got.Seq, before, got.Add)
+			}
+		}
 	})
 }
 

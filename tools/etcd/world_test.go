@@ -517,4 +517,3 @@ func loopback(n, mtu int) (key, value string) {
 func route(n int) (key, value string) {
 	return fmt.Sprintf("config/contiv/vpp/v1/reject-route/vrf/0/dst/198.18.%d.%d/32", n/250, n%250), fmt.Sprintf(`{"dstNetwork":"198.18.%d.%d/32"}`, n/250, n%250)
 }
-

@@ -224,22 +224,24 @@ func TestCompactedWhileReading(t *testing.T) {
 	})
 }
 
-// Pages get smaller where values are long, and the whole is read.
+// Pages get smaller where values are long, and the whole is read: the next page begins right behind the last key.
 func TestPagesShrink(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFake()
-		values := map[string]string{}
-		for i := range 200 {
-			values[loopKey(i)] = loopJSON(i, 1500)
-		}
-		f.put(values)
-		f.longest = 20
-		n := start(t, f, config(), nil)
-		settle()
-		if len(n.mtus()) != 200 {
-			t.Errorf("%d values; pages of %v", len(n.mtus()), f.pages)
-		}
-	})
+	for _, longest := range []int64{1, 20} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			values := map[string]string{loop + "7.1": `{"name":"loop7.1"}`, loop + "7 ": `{"name":"loop7 "}`, loop + "7/1": `{"name":"loop7/1"}`}
+			for i := range 200 {
+				values[loopKey(i)] = loopJSON(i, 1500)
+			}
+			f.put(values)
+			f.longest = longest
+			n := start(t, f, config(), nil)
+			settle()
+			if len(n.mtus()) != 203 {
+				t.Errorf("%d values; pages of %v", len(n.mtus()), f.pages)
+			}
+		})
+	}
 }
 
 // An etcd that does not answer keeps the agent waiting as long as it was told, and no longer; what it has follows.
