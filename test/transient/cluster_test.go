@@ -24,6 +24,7 @@ type node struct {
 	agent  *agent.Stepper
 
 	committed func(*event.Committed) // nil: nobody looks
+	refused   bool                   // VPP refused a list or a mapping
 }
 
 // cluster is all nodes. The nodes of a random cluster never change but for their labels.

@@ -13,6 +13,8 @@
 // A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins when
 // the transaction with their first lists is done. Pods that are no more send nothing.
 //
-// While VPP refuses requests, two things are let pass that are holes until the retry: what is sent to a service that goes may go on
-// untranslated if VPP refuses the list that closes its address, and a new pod with the address of one that went may have its lists.
+// While VPP refuses requests, three things are let pass that are holes until the retry: what is sent to a service that goes may go on
+// untranslated if VPP refuses the list that closes its address; a client that a service hides may get to a pod that only the pod
+// itself may reach, if VPP refuses the list that tells them apart, or to take a mapping away that goes; and a new pod with the address
+// of one that went may have its lists.
 package transient

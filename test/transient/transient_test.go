@@ -230,6 +230,7 @@ func (n *node) unwilling(seed uint64, do func() error) error {
 		if strings.Contains(name, "dump") || strings.Contains(name, "show") || strings.Contains(name, "get") || name == "control_ping" || rng.IntN(10) > 0 {
 			return 0, false
 		}
+		n.refused = n.refused || strings.HasPrefix(name, "acl_") || strings.HasPrefix(name, "nat44_")
 		return -1, false
 	})
 	err := do()

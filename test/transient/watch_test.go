@@ -42,6 +42,7 @@ func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives [
 	for _, name := range fresh {
 		w.fresh[name] = false
 	}
+	n.refused = false
 	w.before = make([][]arrival, len(probes))
 	for i := range probes {
 		w.before[i] = slices.DeleteFunc(c.arrivals(&probes[i]), func(a arrival) bool { return w.exempt(i, a) })
@@ -60,7 +61,7 @@ func (w *watch) exempt(i int, a arrival) bool {
 	if a.door == cni.Uplink && slices.Contains(w.dead, a.dst) {
 		return true // to nobody
 	}
-	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && (w.probes[i].astray(a) || w.inherited(i, a))
+	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && (w.probes[i].astray(a) || w.inherited(i, a) || w.mistaken(i, a))
 }
 
 // inherited tells that somebody has the address of a pod that is no more: until the agent is told so, it has that pod's lists.
@@ -72,6 +73,13 @@ func (w *watch) inherited(i int, a arrival) bool {
 // node itself. If VPP refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
 func (p *probe) astray(a arrival) bool {
 	return p.service && a.dst == p.packet.Dst && (a.door == cni.Uplink || a.door == "")
+}
+
+// mistaken tells that a service hides the client, and a list or a mapping was refused. Behind the translation the pod itself has the
+// same address as he; the list that tells them apart comes before the mapping, and goes after it, but neither waits for the other:
+// until the retry he may be taken for the pod.
+func (w *watch) mistaken(i int, a arrival) bool {
+	return w.n.refused && w.probes[i].service && a.src != w.probes[i].packet.Src
 }
 
 // look is called after each message to the node's VPP.
