@@ -70,9 +70,13 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users
 	$(GO) test -C tools/etcd -mod=mod -race -count=1 -timeout 20m .
 
-interop: ## the real Felix, Typha and an etcd as partners, and CASES random clusters in both graphs (SEED=n: from there)
+interop: interop-ligato ## the real Felix, Typha and an etcd as partners, ligato's clients, and CASES random clusters in both graphs (SEED=n: from there)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
 	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES) $(if $(SEED),-seed $(SEED))
+
+.PHONY: interop-ligato
+interop-ligato: # ligato's vpp-agent v2.5.1 as a witness: keys, encodings, and its client against an agent of ours
+	cd interop/ligato && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 .
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh
