@@ -182,6 +182,9 @@ func (c *Cluster) StopAgent(name string) {
 	n.away = true
 }
 
+// Reconfigure changes what agents are started with from now on: those of nodes to come, and those RestartAgent starts.
+func (c *Cluster) Reconfigure(change func(*agent.Config)) { change(&c.cfg.Agent) }
+
 // RestartAgent ends the agent of a node and starts another one on the same VPP, which knows nothing but the objects, and
 // what is in the journal.
 func (c *Cluster) RestartAgent(ctx context.Context, name string) error {

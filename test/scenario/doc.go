@@ -4,7 +4,8 @@
 // A story is a testscript: commands first, files after them. The files of testdata/shared are there, too. Manifests are
 // read as `contiv-agent run` reads them.
 //
-//	agent KEY=VALUE …          configures all agents, before the first apply: weight=N, proxy-name=NAME, snat=off
+//	agent KEY=VALUE …          configures all agents, those that run from their next start on: weight=N, proxy-name=NAME, snat=off,
+//	                           renderer=nat44|cnat|auto, maglev=on
 //	apply FILE …               puts the objects of manifests
 //	delete FILE … | KIND NS/NAME   removes objects
 //	dump NODE [SECTION]        VPP's configuration; of it, the lines that hold SECTION, with what belongs to them

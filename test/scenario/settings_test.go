@@ -32,11 +32,15 @@ func (o settings) config(journals string) trace.Config {
 }
 
 func (s *story) cmdAgent(_ *testscript.TestScript, args []string) error {
-	if s.cluster != nil && len(s.cluster.Nodes()) > 0 {
-		return fmt.Errorf("there are agents already")
-	}
 	if err := s.settings.parse(args); err != nil {
 		return err
+	}
+	if s.cluster != nil && len(s.cluster.Nodes()) > 0 {
+		s.cluster.Reconfigure(func(cfg *agent.Config) {
+			journal := cfg.Journal
+			*cfg = s.settings.config(journal).Agent
+		})
+		return nil
 	}
 	s.cluster = nil
 	return nil
