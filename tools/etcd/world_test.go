@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -145,17 +144,18 @@ func (s *server) client(change func(*clientv3.Config)) *clientv3.Client {
 
 // world is an agent on a simulated VPP and an etcd.
 type world struct {
-	t       *testing.T
-	etcd    *server
-	kv      *clientv3.Client
-	vpp     *sim.VPP
-	log     *buffer
-	agent   *agent.Agent
-	stop    func()
-	cfg     etcd.Config
-	more    []controller.ExternalConfigSource
-	ifs     map[string]string // what was put, by key
-	current bool
+	t     *testing.T
+	etcd  *server
+	kv    *clientv3.Client
+	vpp   *sim.VPP
+	log   *buffer
+	agent *agent.Agent
+	stop  func()
+	cfg   etcd.Config
+	ifs   map[string]string // what was put, by key
+
+	mu   sync.Mutex
+	adds []int // of each transaction so far
 }
 
 // buffer is a log that may be read while it is written.
@@ -195,34 +195,34 @@ func newWorld(t *testing.T, s *server, change func(*etcd.Config)) *world {
 // run starts the agent.
 func (w *world) run() {
 	w.t.Helper()
-	a, stop := runAgent(w.t, w.vpp, w.cfg, w.log)
-	w.agent, w.stop = a, stop
-}
-
-func runAgent(t *testing.T, vpp *sim.VPP, cfg etcd.Config, log io.Writer) (*agent.Agent, func()) {
-	t.Helper()
-	src, err := etcd.New(cfg)
+	src, err := etcd.New(w.cfg)
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	a, err := agent.New(agent.Config{
-		NodeName: "node-1", Dial: vpp.Dial, Logger: slog.New(slog.NewTextHandler(log, nil)), NoServices: true, NoPolicies: false,
+	w.agent, err = agent.New(agent.Config{
+		NodeName: "node-1", Dial: w.vpp.Dial, Logger: slog.New(slog.NewTextHandler(w.log, nil)), NoServices: true,
 		MaxPause: 50 * time.Millisecond, External: []controller.ExternalConfigSource{src},
+		OnCommitted: func(ev *event.Committed) {
+			if ev.Seq != 0 {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.adds = append(w.adds, ev.Add)
+			}
+		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- a.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
+	go func() { ended <- w.agent.Run(ctx) }()
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	t.Cleanup(stop)
-	return a, stop
+	w.t.Cleanup(w.stop)
 }
 
 const root = "/vnf-agent/node-1/"
