@@ -22,8 +22,8 @@ func TestRealClientTLS(t *testing.T) {
 		clientCN, clientURI  string
 		serverFor, clientFor time.Duration
 		wanted               wire.Peer // of the client
-		serverCN             string    // wanted of the server
-		plain                bool
+		serverCN, serverURI  string    // wanted of the server
+		plain, bare          bool      // the client has no TLS, the server has none
 		ok                   bool
 	}{
 		{name: "right common name", wanted: wire.Peer{CN: client}, ok: true},
@@ -41,6 +41,9 @@ func TestRealClientTLS(t *testing.T) {
 		{name: "server of another authority", server: theirs, wanted: wire.Peer{CN: client}},
 		{name: "server expired", serverFor: -hour, wanted: wire.Peer{CN: client}},
 		{name: "server with another name", serverCN: "somebody", wanted: wire.Peer{CN: client}},
+		{name: "server with the URI", serverURI: "spiffe://cluster/typha", wanted: wire.Peer{CN: client}, ok: true},
+		{name: "server with another name and another URI", serverCN: "somebody", serverURI: "spiffe://cluster/other", wanted: wire.Peer{CN: client}},
+		{name: "server without TLS", bare: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			or := func(a, b string) string {
@@ -60,15 +63,18 @@ func TestRealClientTLS(t *testing.T) {
 				}
 			}
 			files := fanout.TLSFiles{CA: ours.file, Client: c.wanted}
-			files.Cert, files.Key = c.server.issue(server, "", c.serverFor)
+			files.Cert, files.Key = c.server.issue(server, "spiffe://cluster/typha", c.serverFor)
 			secured, err := files.Config()
 			if err != nil {
 				t.Fatal(err)
 			}
+			if c.bare {
+				secured = nil
+			}
 			s, addr := fanoutAt(t, fanout.Config{TLS: secured})
 			s.Tell(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/config/X", "secret")}})
 			serves := func(cert, key, cn string) *realClient {
-				return startClient(t, addr, "--cert", cert, "--key", key, "--ca", ours.file, "--server-cn", cn)
+				return startClient(t, addr, "--cert", cert, "--key", key, "--ca", ours.file, "--server-cn", cn, "--server-uri", c.serverURI)
 			}
 			cert, key := c.client.issue(or(c.clientCN, client), c.clientURI, c.clientFor)
 			var peer *realClient
@@ -90,7 +96,7 @@ func TestRealClientTLS(t *testing.T) {
 			if strings.Contains(peer.Log(), "secret") || strings.Contains(peer.Log(), "in-sync") {
 				t.Error("it was told something")
 			}
-			if c.server == ours && c.serverFor > 0 && c.serverCN == "" {
+			if c.server == ours && c.serverFor > 0 && c.serverCN == "" && !c.bare {
 				cert, key := ours.issue(client, uri, hour)
 				good := serves(cert, key, server)
 				good.until(func() bool { return good.status == "in-sync" })

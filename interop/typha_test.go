@@ -249,8 +249,9 @@ func TestOurClientTLS(t *testing.T) {
 		serverURI            string
 		serverFor, clientFor time.Duration
 		clientCN             string
+		clientURI, wantedURI string // the client's, and what the server wants
 		wanted               wire.Peer
-		plain                bool
+		plain, bare          bool // the client has no TLS, the server has none
 		ok                   bool
 	}{
 		{name: "right common name", wanted: wire.Peer{CN: server}, ok: true},
@@ -264,7 +265,10 @@ func TestOurClientTLS(t *testing.T) {
 		{name: "server expired", serverFor: -hour, wanted: wire.Peer{CN: server}},
 		{name: "client expired", clientFor: -hour, wanted: wire.Peer{CN: server}},
 		{name: "client with another name", clientCN: "somebody", wanted: wire.Peer{CN: server}},
+		{name: "client with another name but the URI", clientCN: "somebody", clientURI: uri + "/client", wantedURI: uri + "/client", wanted: wire.Peer{CN: server}, ok: true},
+		{name: "client with another name and another URI", clientCN: "somebody", clientURI: uri, wantedURI: uri + "/client", wanted: wire.Peer{CN: server}},
 		{name: "no TLS", plain: true},
+		{name: "server without TLS", bare: true, wanted: wire.Peer{CN: server}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, a := range []**authority{&c.server, &c.client} {
@@ -281,14 +285,18 @@ func TestOurClientTLS(t *testing.T) {
 				c.clientCN = client
 			}
 			cert, key := c.server.issue(server, c.serverURI, c.serverFor)
-			s := startTypha(t, "--cert", cert, "--key", key, "--ca", ours.file, "--client-cn", client)
+			secured := []string{"--cert", cert, "--key", key, "--ca", ours.file, "--client-cn", client, "--client-uri", c.wantedURI}
+			if c.bare {
+				secured = nil
+			}
+			s := startTypha(t, secured...)
 			k, v := param(1)
 			s.put(k, v)
 			s.Send(`{"status":"in-sync"}`)
 			cfg := typha.Config{Addrs: []string{s.addr()}}
 			if !c.plain {
 				cfg.TLS = typha.TLS{CA: ours.file, Server: c.wanted}
-				cfg.TLS.Cert, cfg.TLS.Key = c.client.issue(c.clientCN, "", c.clientFor)
+				cfg.TLS.Cert, cfg.TLS.Key = c.client.issue(c.clientCN, c.clientURI, c.clientFor)
 			}
 			f := follow(t, cfg)
 			if c.ok {
