@@ -38,3 +38,28 @@ func TestVectors(t *testing.T) {
 		t.Errorf("only %d vectors", n)
 	}
 }
+
+// TestExamples: what the page and the README put into etcd is taken.
+func TestExamples(t *testing.T) {
+	for _, page := range []string{"../README.md", "../../../README.md"} {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(string(raw)) {
+			_, put, found := strings.Cut(line, "etcdctl put /vnf-agent/node-1/")
+			if !found {
+				continue
+			}
+			key, value, _ := strings.Cut(strings.TrimSpace(put), " ")
+			if got, _, err := decode(key, []byte(strings.Trim(value, "'"))); err != nil || got != key {
+				t.Errorf("%s: %s: %s, %v", page, put, got, err)
+			}
+			n++
+		}
+		if n == 0 {
+			t.Errorf("%s: no example", page)
+		}
+	}
+}
