@@ -211,11 +211,18 @@ func (s *script) settings(args []string) error {
 			if err != nil {
 				return err
 			}
-			s.config.NAT44.LocalEndpointWeight = uint8(n)
+			s.config.NAT44.LocalEndpointWeight, s.config.CNAT.LocalEndpointWeight = uint8(n), uint8(n)
 		case "proxy-name":
 			s.config.ProxyName = value
 		case "snat":
-			s.config.NAT44.DisableSNAT = value == "off"
+			s.config.NAT44.DisableSNAT, s.config.CNAT.DisableSNAT = value == "off", value == "off"
+		case "renderer":
+			s.config.ServiceRenderer = agent.ServiceRenderer(value)
+			for _, w := range s.nodes {
+				w.config.ServiceRenderer = s.config.ServiceRenderer
+			}
+		case "maglev":
+			s.config.CNAT.Maglev = value == "on"
 		default:
 			return fmt.Errorf("unknown setting %q", key)
 		}
