@@ -106,6 +106,39 @@ func TestCompactedWhileCutOff(t *testing.T) {
 	})
 }
 
+// Another etcd is at the same address, empty at first, with fewer revisions: what it has is what counts.
+func TestReplaced(t *testing.T) {
+	servers(t, func(t *testing.T, s *server) {
+		w := newWorld(t, s, nil)
+		for i := range 20 { // revisions that the other one does not get to
+			key, value := loopback(1, 1300+i)
+			w.put(map[string]string{key: value})
+		}
+		w.put(some())
+		w.run()
+		w.settled()
+		w.writes()
+		s.kill()
+		w.note("etcd is away")
+		s.data, w.kv = t.TempDir(), nil
+		w.vpp.ClearLog()
+		s.start(s)
+		w.ifs = map[string]string{}
+		values := some()
+		key, _ := loopback(0, 0)
+		delete(values, key)
+		key, value := loopback(1, 1400)
+		values[key] = value
+		key, value = loopback(9, 9000)
+		values[key] = value
+		another, more := route(400)
+		values[another] = more
+		w.put(values)
+		w.settled()
+		w.note("")
+	})
+}
+
 // Many keys of one revision are one transaction, and so is a single one.
 func TestOneRevisionIsOneTransaction(t *testing.T) {
 	servers(t, func(t *testing.T, s *server) {

@@ -51,6 +51,7 @@ type server struct {
 	t     *testing.T
 	start func(s *server) // again, with the same data, at the same address
 	addr  string          // host:port
+	data  string          // folder
 	url   string
 	cmd   *exec.Cmd
 	log   *bytes.Buffer
@@ -59,10 +60,9 @@ type server struct {
 // startServer starts the embedded etcd. It is at the same address when it is started again.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, addr: freeAddr(t), log: &bytes.Buffer{}}
-	data := t.TempDir()
+	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &bytes.Buffer{}}
 	s.start = func(s *server) {
-		s.cmd = exec.Command(os.Args[0], append([]string{"-data", data, "-listen", s.addr}, args...)...)
+		s.cmd = exec.Command(os.Args[0], append([]string{"-data", s.data, "-listen", s.addr}, args...)...)
 		s.cmd.Env = append(os.Environ(), beServer+"=1")
 		if _, err := s.cmd.StdinPipe(); err != nil { // it ends with the test
 			t.Fatal(err)
@@ -89,11 +89,11 @@ func startDebian(t *testing.T) *server {
 	if err != nil {
 		t.Skip("there is no etcd on this machine (Debian: apt install etcd-server)")
 	}
-	s := &server{t: t, addr: freeAddr(t), log: &bytes.Buffer{}}
-	data, peers := t.TempDir(), "http://"+freeAddr(t)
+	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &bytes.Buffer{}}
+	peers := "http://" + freeAddr(t)
 	s.start = func(s *server) {
 		s.url = "http://" + s.addr
-		s.cmd = exec.Command(program, "--data-dir", data, "--log-level", "error", "--listen-client-urls", s.url, "--advertise-client-urls", s.url,
+		s.cmd = exec.Command(program, "--data-dir", s.data, "--log-level", "error", "--listen-client-urls", s.url, "--advertise-client-urls", s.url,
 			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers)
 		s.run()
 	}
