@@ -160,22 +160,23 @@ func (h *heard) start(t *testing.T, cfg Config, older bool) (stop func()) {
 }
 
 // A server that is restarted with other keys takes back what it does not have, changes what is different, and nothing else; in
-// between nothing is taken back. That holds with compression and without.
+// between nothing is taken back. That holds with compression and without, and for keys of our own.
 func TestReconnect(t *testing.T) {
+	own := func(value string) wire.KV { return wire.KV{Key: wire.OwnKeys + "x", Value: []byte(value)} }
 	for name, plain := range map[string]bool{"snappy": false, "plain": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var p place
 				var h heard
-				s, stop := p.serve(t, fanout.Config{}, param(1, "a"), param(2, "b"), param(3, "c"))
+				s, stop := p.serve(t, fanout.Config{}, param(1, "a"), param(2, "b"), param(3, "c"), own("1"))
 				end := h.start(t, Config{Dial: p.dial, Plain: plain}, false)
 				defer end()
-				if d := cmp.Diff([]string{"in-sync", "P001=a", "P002=b", "P003=c", "found"}, h.take()); d != "" {
+				if d := cmp.Diff([]string{"in-sync", "P001=a", "P002=b", "P003=c", "/contiv/x=1", "found"}, h.take()); d != "" {
 					t.Fatal(d)
 				}
-				tell(s, param(1, "a2"), param(4, "d"))
+				tell(s, param(1, "a2"), param(4, "d"), own("2"))
 				time.Sleep(time.Second)
-				if d := cmp.Diff([]string{"in-sync", "P001=a2", "P004=d"}, h.take()); d != "" {
+				if d := cmp.Diff([]string{"in-sync", "P001=a2", "P004=d", "/contiv/x=2"}, h.take()); d != "" {
 					t.Fatal(d)
 				}
 				stop()
@@ -188,7 +189,7 @@ func TestReconnect(t *testing.T) {
 				_, stop = p.serve(t, fanout.Config{}, param(1, "a2"), param(3, "c3"), param(5, "e"))
 				defer stop()
 				time.Sleep(2 * time.Minute)
-				if d := cmp.Diff([]string{"in-sync", "P002=", "P003=c3", "P004=", "P005=e", "found"}, h.take()); d != "" {
+				if d := cmp.Diff([]string{"in-sync", "P002=", "P003=c3", "P004=", "P005=e", "/contiv/x=", "found"}, h.take()); d != "" {
 					t.Fatal(d)
 				}
 			})
