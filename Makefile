@@ -35,8 +35,9 @@ bin/etcd: # an etcd of one member, from a module of its own
 test: ## the tests, race detector on
 	$(GO) test -race -shuffle=on -p 4 ./... # more at a time than cores: those with processes mostly wait
 
-wide: ## every story by every way, more random walks and worlds than the race detector leaves time for
+wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
 	$(GO) test -count=1 ./test/scenario ./test/transient ./vppagent
+	CONTIV_CHAOS_RUNS=500 $(GO) test -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 
 fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change
 	$(GO) test -count=1 -timeout 30m -v ./test/fleet -nodes $(NODES)

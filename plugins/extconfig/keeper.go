@@ -20,6 +20,16 @@ type Config struct {
 	Name   string       // of the source; must not be empty
 	File   string       // Bolt file with what the clients want; "": nothing outlives the process
 	Logger *slog.Logger // nil: silent
+	// Open opens File; nil: OpenStore.
+	Open func(file string) (Storage, error)
+}
+
+// Storage is where a Keeper keeps what the clients want. *Store is one, and says what its methods do.
+type Storage interface {
+	Load() (wants map[string]keyed.Values, unread []error, err error)
+	LoadTerms() (map[string]map[string]Terms, error)
+	Save(client string, changes map[string]proto.Message, terms map[string]Terms) error
+	Close() error
 }
 
 // Keeper carries out what clients ask for and keeps it. Each client is a source of its own for the controller, Name/client, and the
@@ -37,7 +47,7 @@ type Keeper struct {
 
 	ctx   context.Context // of Run
 	emit  func(event.Event)
-	store *Store // nil: none
+	store Storage // nil: none
 }
 
 // client is one of them. Whoever holds turn may use wants.
@@ -60,6 +70,9 @@ func NewKeeper(cfg Config) *Keeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Open == nil {
+		cfg.Open = func(file string) (Storage, error) { return OpenStore(file) }
+	}
 	return &Keeper{cfg: cfg, ready: make(chan struct{}), ended: make(chan struct{}), clients: map[string]*client{}}
 }
 
@@ -68,7 +81,7 @@ func NewKeeper(cfg Config) *Keeper {
 func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 	defer k.end()
 	if k.cfg.File != "" {
-		store, err := OpenStore(k.cfg.File)
+		store, err := k.cfg.Open(k.cfg.File)
 		if err != nil {
 			return err
 		}
