@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
@@ -149,24 +150,31 @@ func (f *iface) takes(fam int) bool {
 	return f.ipOn[fam] || f.unnumbered != noIndex || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
 }
 
-// sourceAddr is the address VPP puts on a packet of its own to dst that is about the interface: one whose subnet holds dst, else
-// the first. Unnumbered interfaces borrow, for IPv4.
-func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (netip.Addr, bool) {
+// sourceAddr is the address VPP puts on a packet of its own to dst that is about the interface: the one that begins most like dst
+// (ip_sas.c). Unnumbered interfaces borrow, whatever they have themselves.
+func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (best netip.Addr, ok bool) {
 	addrs := f.addrs
-	if lender := v.ifs.get(f.unnumbered); lender != nil && dst.Is4() {
+	if lender := v.ifs.get(f.unnumbered); lender != nil {
 		addrs = lender.addrs
 	}
-	var first netip.Addr
+	most := -1
 	for _, p := range addrs {
-		switch {
-		case family(p.Addr()) != family(dst):
-		case p.Contains(dst):
-			return p.Addr(), true
-		case !first.IsValid():
-			first = p.Addr()
+		if a := p.Addr(); family(a) == family(dst) && common(a, dst) > most {
+			best, most = a, common(a, dst)
 		}
 	}
-	return first, first.IsValid()
+	return best, most >= 0
+}
+
+// common is how many bits two addresses of a family begin with alike.
+func common(a, b netip.Addr) int {
+	x, y := a.As16(), b.As16()
+	for i := range x {
+		if d := x[i] ^ y[i]; d != 0 {
+			return 8*i + bits.LeadingZeros8(d)
+		}
+	}
+	return 8 * len(x)
 }
 
 // create adds an interface and tells the world.

@@ -21,8 +21,7 @@ func timeExceeded() complaint {
 func (f *flow) node(name string) string { return fmt.Sprintf("ip%d-%s", version(f.p.Dst), name) }
 
 // complain is ip4-icmp-error and ip6-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the
-// interface it came in by, and routes the error like any other packet of its own. (An IPv6 interface does not borrow the address: an
-// unnumbered one has none, and nothing is said.) The quoted TTL is the one that arrived.
+// interface it came in by, and routes the error like any other packet of its own. The quoted TTL is the one that arrived.
 func (f *flow) complain(node string, c complaint) {
 	kind, code := c.type4, c.code4
 	if f.p.Dst.Is6() {
@@ -101,6 +100,8 @@ func (f *flow) plausible(node string) bool {
 	}
 	src := f.v.resolve(f.table, f.p.Src, 0, 0)
 	switch {
+	case f.table == 0 && f.v.fib[family(f.p.Src)].find(0).owned(f.p.Src):
+		return true // the plugin says so (FIB_ENTRY_FLAG_LOOSE_URPF_EXEMPT), and what is in its hands does not look like VPP's own
 	case f.p.Dst.Is4() && src.path.typ == PathLocal && src.why == "":
 		return f.drop(node, "source %s is VPP's own (spoofed local-address packet)", f.p.Src)
 	case src.why != "" || src.path.typ != PathNormal:

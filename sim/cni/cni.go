@@ -23,11 +23,13 @@ const (
 	Uplink  = "uplink"
 	Overlay = "overlay"
 	Host    = "host"
-	Gateway = "loop0" // holds the address pods see as their router
+	Gateway = "loop0" // holds the addresses pods see as their router
 )
 
-// gateway is the pods' router on every node: link-local, so no pod can have it.
-var gateway = netip.MustParsePrefix("169.254.1.1/32")
+// gateways are the pods' routers on every node, and the addresses VPP complains from: of ranges no pod is in.
+func gateways() []netip.Prefix {
+	return []netip.Prefix{netip.MustParsePrefix("169.254.1.1/32"), netip.MustParsePrefix("fd69:254:1::1/128")}
+}
 
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
 const maxName = 63
@@ -64,7 +66,7 @@ type CNI struct {
 
 // New makes the interfaces every node has; addresses and routes come with Apply.
 func New(v VPP, nodeName string) *CNI {
-	v.AddInterface(sim.Interface{Name: Gateway, Addresses: []netip.Prefix{gateway}})
+	v.AddInterface(sim.Interface{Name: Gateway, Addresses: gateways()})
 	for _, name := range []string{Uplink, Overlay, Host} {
 		v.AddInterface(sim.Interface{Name: name, Unnumbered: Gateway})
 	}

@@ -18,6 +18,57 @@ type World struct {
 	Services map[model.ServiceID]*model.Service
 	Slices   map[model.SliceID]*model.EndpointSlice
 	CIDR     *model.ServiceCIDR
+	families Families
+}
+
+// Families says which kinds of addresses nodes, pods and services of a cluster have.
+type Families uint8
+
+// The families. A Service of a cluster with both has one of them, or both in either order.
+const (
+	IPv4 Families = 1 << iota
+	IPv6
+	Dual = IPv4 | IPv6
+)
+
+// each are the families there are, IPv4 first.
+func (f Families) each() []Families {
+	var out []Families
+	for _, one := range []Families{IPv4, IPv6} {
+		if f&one != 0 {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// of is one of two addresses.
+func (f Families) of(v4, v6 string) netip.Addr {
+	if f == IPv6 {
+		return netip.MustParseAddr(v6)
+	}
+	return netip.MustParseAddr(v4)
+}
+
+func familyOf(a netip.Addr) Families {
+	if a.Is6() {
+		return IPv6
+	}
+	return IPv4
+}
+
+// within are the addresses of a family.
+func (f Families) within(list []netip.Addr) []netip.Addr {
+	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return familyOf(a)&f == 0 })
+}
+
+// addrs is an address of each family.
+func (f Families) addrs(v4, v6 string) []netip.Addr {
+	var out []netip.Addr
+	for _, one := range f.each() {
+		out = append(out, one.of(v4, v6))
+	}
+	return out
 }
 
 // Bounds of the random clusters: small, so that collisions and corner cases are frequent.
@@ -25,38 +76,55 @@ const (
 	maxPodsPerNode = 4
 	maxServices    = 5
 	outsideClient  = "198.51.100.7"
+	outsideClient6 = "2001:db8:51::7"
 )
 
-// NewWorld returns a cluster with nodes and pods, no services yet.
-func NewWorld(seed uint64) *World {
+// NewWorld returns a cluster with nodes and pods, all of IPv4, no services yet.
+func NewWorld(seed uint64) *World { return NewWorldOf(seed, IPv4) }
+
+// NewWorldOf is NewWorld with addresses of other families.
+func NewWorldOf(seed uint64, families Families) *World {
 	w := &World{
+		families: families,
 		rng:      rand.New(rand.NewPCG(seed, 0)),
 		Pods:     map[model.PodID]*model.Pod{},
 		Services: map[model.ServiceID]*model.Service{},
 		Slices:   map[model.SliceID]*model.EndpointSlice{},
-		CIDR:     &model.ServiceCIDR{Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}},
+		CIDR:     &model.ServiceCIDR{Name: "kubernetes", CIDRs: families.prefixes("10.96.0.0/16", "fd00:96::/112")},
 	}
 	for i := range 1 + w.rng.IntN(3) {
 		n := &model.Node{
 			Name:        fmt.Sprintf("node-%d", i+1),
-			InternalIPs: []netip.Addr{addr("192.168.16.%d", i+1)},
-			PodCIDRs:    []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.1.%d.0/24", i+1))},
+			InternalIPs: families.addrs(fmt.Sprintf("192.168.16.%d", i+1), fmt.Sprintf("fd00:16::%d", i+1)),
+			PodCIDRs:    families.prefixes(fmt.Sprintf("10.1.%d.0/24", i+1), fmt.Sprintf("fd00:1:%d::/64", i+1)),
 		}
 		w.Nodes = append(w.Nodes, n)
 		for j := range 1 + w.rng.IntN(maxPodsPerNode) {
-			w.addPod(n, addr("10.1."+fmt.Sprint(i+1)+".%d", j+2))
+			w.addPod(n, families.addrs(fmt.Sprintf("10.1.%d.%d", i+1, j+2), fmt.Sprintf("fd00:1:%d::%d", i+1, j+2)))
 		}
 	}
 	return w
+}
+
+func (f Families) prefixes(v4, v6 string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, one := range f.each() {
+		text := v4
+		if one == IPv6 {
+			text = v6
+		}
+		out = append(out, netip.MustParsePrefix(text))
+	}
+	return out
 }
 
 func addr(format string, args ...any) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf(format, args...))
 }
 
-func (w *World) addPod(n *model.Node, ip netip.Addr) {
-	id := model.PodID{Namespace: "default", Name: fmt.Sprintf("pod-%s-%s", n.Name, ip)}
-	w.Pods[id] = &model.Pod{ID: id, NodeName: n.Name, IPs: []netip.Addr{ip}}
+func (w *World) addPod(n *model.Node, ips []netip.Addr) {
+	id := model.PodID{Namespace: "default", Name: fmt.Sprintf("pod-%s-%s", n.Name, ips[0])}
+	w.Pods[id] = &model.Pod{ID: id, NodeName: n.Name, IPs: ips}
 }
 
 // Objects are all objects of the cluster, sorted by reference.
@@ -142,7 +210,10 @@ func (w *World) addService() ([]model.Object, []model.Ref) {
 		}
 	}
 	svc := &model.Service{ID: model.ServiceID{Namespace: "default", Name: fmt.Sprintf("svc-%d", n)}}
-	svc.ClusterIPs = []netip.Addr{addr("10.96.0.%d", 10+n)}
+	svc.ClusterIPs = w.someFamilies().addrs(fmt.Sprintf("10.96.0.%d", 10+n), fmt.Sprintf("fd00:96::%d", 10+n))
+	if len(svc.ClusterIPs) > 1 && w.chance(2) {
+		slices.Reverse(svc.ClusterIPs)
+	}
 	for i := range 1 + w.rng.IntN(2) {
 		svc.Ports = append(svc.Ports, model.ServicePort{
 			Name: fmt.Sprintf("p%d", i), Protocol: pick(w, []model.Protocol{model.TCP, model.TCP, model.UDP}), Port: uint16(80 + i),
@@ -152,11 +223,21 @@ func (w *World) addService() ([]model.Object, []model.Ref) {
 	w.Services[svc.ID] = svc
 	put := []model.Object{svc}
 	for i := range 1 + w.rng.IntN(2) {
-		slice := w.newSlice(svc, i)
-		w.Slices[slice.ID] = slice
-		put = append(put, slice)
+		for _, ip := range svc.ClusterIPs {
+			slice := w.newSlice(svc, i, familyOf(ip))
+			w.Slices[slice.ID] = slice
+			put = append(put, slice)
+		}
 	}
 	return put, nil
+}
+
+// someFamilies are those of one Service.
+func (w *World) someFamilies() Families {
+	if w.families != Dual {
+		return w.families
+	}
+	return pick(w, []Families{IPv4, IPv6, Dual, Dual})
 }
 
 // mutateService returns a copy with new properties.
@@ -172,7 +253,7 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 		svc.ProxyName = "somebody-else"
 	}
 	svc.ExternalIPs, svc.LoadBalancerIPs = nil, nil
-	n := int(svc.ClusterIPs[0].As4()[3])
+	n := number(svc.ClusterIPs[0])
 	for i := range svc.Ports {
 		svc.Ports[i].NodePort = 0
 		if svc.Type != model.ClusterIP {
@@ -180,10 +261,14 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 		}
 	}
 	if w.chance(3) {
-		svc.ExternalIPs = []netip.Addr{addr("203.0.113.%d", 1+w.rng.IntN(3))} // shared now and then
+		x := 1 + w.rng.IntN(3) // shared now and then
+		svc.ExternalIPs = w.families.addrs(fmt.Sprintf("203.0.113.%d", x), fmt.Sprintf("2001:db8:cb::%d", x))
 	}
 	if svc.Type == model.LoadBalancer {
-		svc.LoadBalancerIPs = []model.LoadBalancerIP{{Addr: addr("203.0.113.%d", 100+n), Proxy: w.chance(5)}}
+		proxy := w.chance(5)
+		for _, a := range w.families.addrs(fmt.Sprintf("203.0.113.%d", 100+n), fmt.Sprintf("2001:db8:cb::%d", 100+n)) {
+			svc.LoadBalancerIPs = append(svc.LoadBalancerIPs, model.LoadBalancerIP{Addr: a, Proxy: proxy})
+		}
 	}
 	svc.ExternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyLocal})
 	svc.InternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyCluster, model.PolicyLocal})
@@ -194,22 +279,32 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 	return &svc
 }
 
-func (w *World) newSlice(svc *model.Service, n int) *model.EndpointSlice {
+// number tells Services apart.
+func number(clusterIP netip.Addr) int {
+	b := clusterIP.As16()
+	return int(b[15])
+}
+
+func (w *World) newSlice(svc *model.Service, n int, f Families) *model.EndpointSlice {
 	slice := &model.EndpointSlice{
 		ID:      model.SliceID{Namespace: "default", Name: fmt.Sprintf("%s-%d", svc.ID.Name, n)},
 		Service: svc.ID,
+	}
+	if f == IPv6 {
+		slice.IPv6 = true
+		slice.ID.Name += "-v6"
 	}
 	for _, p := range svc.Ports {
 		slice.Ports = append(slice.Ports, model.EndpointPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port + 8000})
 	}
 	for range w.rng.IntN(4) {
-		slice.Endpoints = append(slice.Endpoints, w.endpoint())
+		slice.Endpoints = append(slice.Endpoints, w.endpoint(f))
 	}
 	return slice
 }
 
 // endpoint is a random pod, now and then a node itself.
-func (w *World) endpoint() model.Endpoint {
+func (w *World) endpoint(f Families) model.Endpoint {
 	ep := model.Endpoint{Ready: true, Serving: true}
 	switch w.rng.IntN(6) {
 	case 0:
@@ -219,11 +314,11 @@ func (w *World) endpoint() model.Endpoint {
 	}
 	if w.chance(6) {
 		n := pick(w, w.Nodes)
-		ep.Addr, ep.NodeName = n.InternalIPs[0], n.Name
+		ep.Addr, ep.NodeName = f.within(n.InternalIPs)[0], n.Name
 		return ep
 	}
 	p := w.anyPod()
-	ep.Addr, ep.NodeName, ep.Pod = p.IPs[0], p.NodeName, p.ID
+	ep.Addr, ep.NodeName, ep.Pod = f.within(p.IPs)[0], p.NodeName, p.ID
 	return ep
 }
 
@@ -259,7 +354,7 @@ func (w *World) changeEndpoints() ([]model.Object, []model.Ref) {
 		}
 	}
 	if len(ids) == 0 {
-		slice := w.newSlice(svc, 0)
+		slice := w.newSlice(svc, 0, familyOf(svc.ClusterIPs[0]))
 		w.Slices[slice.ID] = slice
 		return []model.Object{slice}, nil
 	}
@@ -269,7 +364,7 @@ func (w *World) changeEndpoints() ([]model.Object, []model.Ref) {
 	if n := len(slice.Endpoints); n > 0 && w.chance(2) {
 		slice.Endpoints = slices.Delete(slice.Endpoints, 0, 1+w.rng.IntN(n))
 	} else {
-		slice.Endpoints = append(slice.Endpoints, w.endpoint())
+		slice.Endpoints = append(slice.Endpoints, w.endpoint(map[bool]Families{false: IPv4, true: IPv6}[slice.IPv6]))
 	}
 	w.Slices[slice.ID] = &slice
 	return []model.Object{&slice}, nil
@@ -287,51 +382,59 @@ func (w *World) Packets(n int) []Packet {
 func (w *World) packet() Packet {
 	p := Packet{Proto: pick(w, []model.Protocol{model.TCP, model.TCP, model.UDP})}
 	node := pick(w, w.Nodes)
+	f := w.families
+	if f == Dual {
+		f = pick(w, f.each())
+	}
 	switch w.rng.IntN(4) {
 	case 0:
-		p.Class, p.Node, p.Src = Outside, node.Name, netip.MustParseAddr(outsideClient)
+		p.Class, p.Node, p.Src = Outside, node.Name, f.of(outsideClient, outsideClient6)
 	case 1:
-		p.Class, p.Node, p.Src = Host, node.Name, node.InternalIPs[0]
+		p.Class, p.Node, p.Src = Host, node.Name, f.within(node.InternalIPs)[0]
 	default:
 		pod := w.anyPod()
-		p.Class, p.Node, p.Src = Pod, pod.NodeName, pod.IPs[0]
+		p.Class, p.Node, p.Src = Pod, pod.NodeName, f.within(pod.IPs)[0]
 	}
-	p.Dst = w.destination(&p)
+	p.Dst = w.destination(&p, f)
 	return p
 }
 
 // destination is a frontend of some service, at times with a wrong port, at times a pod.
-func (w *World) destination(p *Packet) netip.AddrPort {
+func (w *World) destination(p *Packet, f Families) netip.AddrPort {
 	if len(w.Services) == 0 || w.chance(10) {
 		pod := w.anyPod()
 		for p.Class == Outside && pod.NodeName != p.Node { // nobody promises pods to the outside; the own node's work
 			pod = w.anyPod()
 		}
-		return netip.AddrPortFrom(pod.IPs[0], 8080)
+		return netip.AddrPortFrom(f.within(pod.IPs)[0], 8080)
 	}
 	svc := w.anyService()
 	port := pick(w, svc.Ports)
 	p.Proto = port.Protocol
-	all := []netip.AddrPort{netip.AddrPortFrom(svc.ClusterIPs[0], port.Port)}
-	for _, ip := range svc.ExternalIPs {
+	var all []netip.AddrPort
+	clusterIPs := f.within(svc.ClusterIPs)
+	for _, ip := range slices.Concat(clusterIPs, f.within(svc.ExternalIPs)) {
 		all = append(all, netip.AddrPortFrom(ip, port.Port))
 	}
 	for _, lb := range svc.LoadBalancerIPs {
-		if !lb.Proxy {
+		if !lb.Proxy && familyOf(lb.Addr) == f {
 			all = append(all, netip.AddrPortFrom(lb.Addr, port.Port))
 		}
 	}
-	if port.NodePort != 0 {
-		all = append(all, w.nodePort(p, port))
+	if port.NodePort != 0 && len(clusterIPs) > 0 {
+		all = append(all, w.nodePort(p, port, f))
 	}
-	if w.chance(12) {
-		return netip.AddrPortFrom(svc.ClusterIPs[0], 9)
+	if len(clusterIPs) > 0 && w.chance(12) {
+		return netip.AddrPortFrom(clusterIPs[0], 9)
+	}
+	if len(all) == 0 { // nothing of it is of this family
+		return netip.AddrPortFrom(f.of("10.96.0.200", "fd00:96::200"), port.Port)
 	}
 	return pick(w, all)
 }
 
 // nodePort is a node's address and the node port: clients outside and the node itself dial the node they enter at.
-func (w *World) nodePort(p *Packet, port model.ServicePort) netip.AddrPort {
+func (w *World) nodePort(p *Packet, port model.ServicePort, f Families) netip.AddrPort {
 	node := pick(w, w.Nodes)
 	if p.Class != Pod {
 		for _, n := range w.Nodes {
@@ -340,5 +443,5 @@ func (w *World) nodePort(p *Packet, port model.ServicePort) netip.AddrPort {
 			}
 		}
 	}
-	return netip.AddrPortFrom(node.InternalIPs[0], port.NodePort)
+	return netip.AddrPortFrom(f.within(node.InternalIPs)[0], port.NodePort)
 }

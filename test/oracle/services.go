@@ -70,7 +70,7 @@ func (c *Cluster) Expect(p Packet) Expectation {
 		return c.balance(p, svc, port, external)
 	}
 	for _, svc := range c.Services {
-		if served(svc) && slices.Contains(svc.ClusterIPs, p.Dst.Addr()) {
+		if served(svc, p.Dst.Addr()) && slices.Contains(svc.ClusterIPs, p.Dst.Addr()) {
 			return Expectation{Fate: Rejected, Why: "cluster IP without such a port", Service: svc.ID}
 		}
 	}
@@ -82,9 +82,10 @@ func (c *Cluster) Expect(p Packet) Expectation {
 	return Expectation{Fate: Delivered, Backends: []netip.AddrPort{p.Dst}, Why: "not a service address"}
 }
 
-// served tells whether the proxy looks at the service at all (rows 7, 8, 21).
-func served(s *model.Service) bool {
-	return s.Type != model.ExternalName && !s.Headless && s.ProxyName == ""
+// served tells whether the proxy of an address's family looks at the service at all (rows 7, 8, 9, 21).
+func served(s *model.Service, dst netip.Addr) bool {
+	return s.Type != model.ExternalName && !s.Headless && s.ProxyName == "" &&
+		slices.ContainsFunc(s.ClusterIPs, func(a netip.Addr) bool { return a.Is6() == dst.Is6() })
 }
 
 // frontend finds the service port behind an address; among services that share it, the first by name has it.
@@ -93,7 +94,7 @@ func (c *Cluster) frontend(dst netip.AddrPort, proto model.Protocol) (*model.Ser
 	var foundPort model.ServicePort
 	var foundExternal bool
 	for _, svc := range c.Services {
-		if !served(svc) || found != nil && found.ID.Compare(svc.ID) <= 0 {
+		if !served(svc, dst.Addr()) || found != nil && found.ID.Compare(svc.ID) <= 0 {
 			continue
 		}
 		for _, port := range svc.Ports {
@@ -136,8 +137,8 @@ func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.
 
 // balance applies the traffic policies (rows 1, 12, 15, 15b, 15c, 16).
 func (c *Cluster) balance(p Packet, svc *model.Service, port model.ServicePort, external bool) Expectation {
-	everywhere := c.endpoints(svc, port, "")
-	here := c.endpoints(svc, port, c.balancer(p))
+	everywhere := c.endpoints(svc, port, "", p.Dst.Addr().Is6())
+	here := c.endpoints(svc, port, c.balancer(p), p.Dst.Addr().Is6())
 	policy := svc.InternalTrafficPolicy
 	if external {
 		policy = svc.ExternalTrafficPolicy
@@ -164,10 +165,10 @@ func (c *Cluster) balance(p Packet, svc *model.Service, port model.ServicePort, 
 func (c *Cluster) balancer(p Packet) string { return p.Node }
 
 // endpoints are the eligible endpoints of a service port: the ready ones, or, if no endpoint of the set is ready, those
-// serving while terminating (row 12). node "" is the cluster set, else the set on that node.
-func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string) []netip.AddrPort {
+// serving while terminating (row 12), of one family. node "" is the cluster set, else the set on that node.
+func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string, v6 bool) []netip.AddrPort {
 	var ready, terminating []netip.AddrPort
-	for at, ep := range c.merged(svc, port) {
+	for at, ep := range c.merged(svc, port, v6) {
 		switch {
 		case node != "" && ep.NodeName != node:
 		case ep.Ready:
@@ -183,13 +184,13 @@ func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node str
 	return ready
 }
 
-// merged is every endpoint the slices name, each once: of two words about one endpoint the one that does not terminate
+// merged is every endpoint the slices of a family name, each once: of two words about one endpoint the one that does not terminate
 // wins (row 12); otherwise a ready one, then a serving one.
-func (c *Cluster) merged(svc *model.Service, port model.ServicePort) map[netip.AddrPort]model.Endpoint {
+func (c *Cluster) merged(svc *model.Service, port model.ServicePort, v6 bool) map[netip.AddrPort]model.Endpoint {
 	out := map[netip.AddrPort]model.Endpoint{}
 	for _, slice := range c.Slices {
 		for _, sp := range slice.Ports {
-			if slice.Service != svc.ID || slice.IPv6 || sp.Name != port.Name || sp.Protocol != port.Protocol {
+			if slice.Service != svc.ID || slice.IPv6 != v6 || sp.Name != port.Name || sp.Protocol != port.Protocol {
 				continue
 			}
 			for _, ep := range slice.Endpoints {

@@ -482,7 +482,7 @@ func (w *twin) wait(in string, f flight) {
 	fate := w.sim.Send(in, f.sim)
 	w.sim.Restore(mark)
 	if rare(fate) {
-		time.Sleep(time.Until(w.refused.Add(ration)))
+		time.Sleep(time.Until(w.refused.Add(3 * ration / 2))) // its clock need not keep ours
 	}
 }
 
@@ -498,7 +498,7 @@ func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
 	}
 	last := w.refused
 	w.refused = time.Now()
-	if len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > ration {
+	if w.strict || len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > ration {
 		return false
 	}
 	w.hushed++
