@@ -26,14 +26,8 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 				s.note(true, "address %s is not served: the service asks for %s, and this family is cnat's on this node", a, svc.Renderer)
 			}
 		}
-		return nil, s.notes
-	}
-	for _, name := range svc.PortNames() {
-		for _, family := range []family{{cfg.IPv4, false}, {cfg.IPv6, true}} {
-			if family.served {
-				s.port(name, svc.Ports[name], family.v6)
-			}
-		}
+	} else {
+		s.ports()
 	}
 	for _, a := range addrs {
 		// A route to a node or a pod is somebody else's, and a refusal would take its place.
@@ -46,6 +40,17 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 }
 
 type family struct{ served, v6 bool }
+
+// ports renders all ports of the service in the families that are served.
+func (s *rendering) ports() {
+	for _, name := range s.svc.PortNames() {
+		for _, family := range []family{{s.cfg.IPv4, false}, {s.cfg.IPv6, true}} {
+			if family.served {
+				s.port(name, s.svc.Ports[name], family.v6)
+			}
+		}
+	}
+}
 
 // rendering is one call of Service.
 type rendering struct {

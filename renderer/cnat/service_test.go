@@ -188,6 +188,7 @@ func TestFrontendRules(t *testing.T) {
 			s.LoadBalancerSourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 		}), []string{"[2001:db8::7]:80/TCP [fd00:1:1::2]:8080", "[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", ext, vip}},
 		{"meant for the other renderer", both, web(clusterIP("10.96.0.10"), endpoints(oneHere), func(s *renderer.ContivService) { s.Renderer = "nat44" }), []string{
+			`reject-route/vrf/0/dst/10.96.0.10/32 {"dstNetwork":"10.96.0.10/32"}`, vip,
 			"Service default/web: address 10.96.0.10 is not served: the service asks for nat44, and this family is cnat's on this node (refused true)",
 			"Service default/web: address fd00:96::10 is not served: the service asks for nat44, and this family is cnat's on this node (refused true)",
 		}},

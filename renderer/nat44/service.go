@@ -20,12 +20,11 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
 		s.seen = map[renderer.Frontend]struct{}{}
 	}
-	if s.elsewhere() {
-		return nil, s.notes
-	}
-	s.refuseFamilies()
-	for _, name := range svc.PortNames() {
-		s.port(name, svc.Ports[name])
+	if !s.elsewhere() {
+		s.refuseFamilies()
+		for _, name := range svc.PortNames() {
+			s.port(name, svc.Ports[name])
+		}
 	}
 	values := keyed.Values{}
 	if len(s.mappings) > 0 {

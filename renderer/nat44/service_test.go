@@ -411,7 +411,7 @@ func TestIPv6IsLeftToAnother(t *testing.T) {
 
 func TestServiceThatAsksForAnotherRenderer(t *testing.T) {
 	svc := web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.Renderer = "cnat" })
-	want := []string{"Service default/web: address 10.96.0.10 is not served: the service asks for cnat, and IPv4 is nat44's on this node (refused true)"}
+	want := []string{vipReject, "Service default/web: address 10.96.0.10 is not served: the service asks for cnat, and IPv4 is nat44's on this node (refused true)"}
 	if diff := cmp.Diff(want, render(svc)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
