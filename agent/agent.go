@@ -30,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -50,7 +51,8 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session // nil: no Felix above
+	session    *session       // nil: no Felix above
+	health     *health.Server // nil: health checks are not answered
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
@@ -103,9 +105,12 @@ func (p *parts) processors() []controller.Processor {
 		p.policies = newPolicies(cfg, p.values)
 		renderers = append(renderers, p.policies.Translations())
 	}
+	if p.health = p.healthServer(); p.health != nil {
+		renderers = append(renderers, p.health)
+	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
-		NoExternalIPs: cfg.NoExternalIPs,
+		NoExternalIPs: cfg.NoExternalIPs, NodePorts: cfg.NodePorts, KeepTerminating: cfg.KeepTerminating,
 	}, renderers...)
 	if p.policies != nil && cfg.Felix != nil {
 		p.session = &session{p: p, cfg: cfg.Felix, count: newFelixMetrics(cfg.Felix.Driver)}
@@ -274,6 +279,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	for _, l := range listeners {
 		g.Go(func() error { return serve.HTTP(ctx, l.Listener, l.handler) })
+	}
+	if a.health != nil {
+		g.Go(func() error { return a.health.Run(ctx) })
 	}
 	if a.cfg.SessionsEvery > 0 {
 		g.Go(func() error { return a.countSessions(ctx) })

@@ -14,6 +14,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
@@ -53,7 +55,14 @@ type Config struct {
 	Loopback      netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs  []netip.Prefix // in addition to the ServiceCIDR objects
 	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
-	Override      event.Located  // interfaces that are known by name and need not be found
+	// NodePorts says which addresses of nodes have node ports; zero: all.
+	NodePorts service.NodePortAddresses
+	// KeepTerminating uses endpoints that terminate and still serve beside ready ones; false: as Kubernetes, where none is ready.
+	KeepTerminating bool
+	// HealthChecks says where load balancers are told of a Service's endpoints here (spec.healthCheckNodePort); nil: nowhere. Its
+	// Healthy and Logger are the agent's. A Stepper listens nowhere.
+	HealthChecks *health.Config
+	Override     event.Located // interfaces that are known by name and need not be found
 
 	NoServices bool // leave services to others
 	NoPolicies bool // leave policies unenforced

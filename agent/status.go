@@ -217,9 +217,10 @@ func (p *parts) objects(out *Status, st *controller.Status) {
 		owned[ref] = append(owned[ref], o)
 		remark(p.named(o.Notes))
 	}
+	unanswered := p.healthProblems()
 	for _, svc := range p.processor.Services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
-		out.Services = append(out.Services, serviceStatus(svc, owned[ref]))
+		out.Services = append(out.Services, serviceStatus(svc, owned[ref], unanswered[svc.ID]))
 	}
 	known := p.policyStatuses(out, st, notes)
 	remark(p.processor.Notes())
@@ -233,7 +234,8 @@ func (p *parts) objects(out *Status, st *controller.Status) {
 	}
 }
 
-func serviceStatus(svc service.Status, owners []controller.OwnerStatus) ServiceStatus {
+// serviceStatus joins what there is to say about a Service; unanswered is why its health checks are not.
+func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswered []string) ServiceStatus {
 	s := ServiceStatus{Name: svc.ID.String(), State: event.Configured.String(), Reasons: reasons(svc, owners)}
 	if svc.Skipped != "" {
 		s.State, s.Reasons = "SKIPPED", append([]string{svc.Skipped}, s.Reasons...)
@@ -247,6 +249,9 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus) ServiceS
 		}
 	}
 	s.State = worst.String()
+	if len(unanswered) > 0 {
+		s.State, s.Reasons = max(worst, event.Retrying).String(), append(s.Reasons, unanswered...)
+	}
 	if svc.Err != nil {
 		s.State, s.Reasons = event.Retrying.String(), append(s.Reasons, svc.Err.Error())
 	}

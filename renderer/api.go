@@ -3,6 +3,7 @@ package renderer
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -66,6 +67,15 @@ type NodeState struct {
 	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
 
 	RemotePodCIDRs []netip.Prefix // of the other nodes, sorted
+
+	// NoNodePorts are the addresses of this and other nodes that node ports are not served on, sorted; nil: they are on all.
+	NoNodePorts []netip.Addr
+}
+
+// ServesNodePorts tells whether node ports are served on an address that is a node's.
+func (n NodeState) ServesNodePorts(a netip.Addr) bool {
+	_, not := slices.BinarySearchFunc(n.NoNodePorts, a, netip.Addr.Compare)
+	return !not
 }
 
 // ResyncEventData is everything the processor knows.

@@ -59,6 +59,16 @@ type ContivService struct {
 
 	// Renderer is the name of the one renderer that may serve it; "": any.
 	Renderer string
+
+	// HealthCheck is what load balancers may ask this node about the service; zero: nothing.
+	HealthCheck HealthCheck
+}
+
+// HealthCheck tells load balancers whether a node has endpoints of a service (spec.healthCheckNodePort).
+type HealthCheck struct {
+	NodePort uint16 // TCP port on node addresses; 0: nobody asks
+	Local4   int    // IPv4 addresses of ready endpoints on this node
+	Local6   int    // the same of IPv6
 }
 
 // NewContivService returns a service without addresses, ports and backends, ready to be filled.
@@ -125,7 +135,8 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
 		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
 		maps.Equal(cs.Conflicts, o.Conflicts) &&
-		cs.PodIPs.Equal(o.PodIPs) && cs.Renderer == o.Renderer
+		cs.PodIPs.Equal(o.PodIPs) && cs.Renderer == o.Renderer &&
+		cs.HealthCheck == o.HealthCheck
 }
 
 func equalBackends(a, b []*ServiceBackend) bool {
@@ -156,6 +167,9 @@ func (cs ContivService) String() string {
 	}
 	if cs.Renderer != "" {
 		fmt.Fprintf(&b, " renderer=%s", cs.Renderer)
+	}
+	if h := cs.HealthCheck; h.NodePort != 0 {
+		fmt.Fprintf(&b, " health-check=%d local=%d/%d", h.NodePort, h.Local4, h.Local6)
 	}
 	return b.String()
 }

@@ -13,6 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+)
+
+// Values of --terminating-endpoints.
+const (
+	keepTerminating   = "keep"
+	removeTerminating = "remove"
 )
 
 // agentFlags are the flags that shape an agent, common to run, plan and trace.
@@ -30,6 +37,8 @@ type agentFlags struct {
 	vxlanPort    uint16
 	sessions     uint32
 	renderer     string
+	terminating  string
+	nodePorts    []string
 	maglev       bool
 }
 
@@ -44,6 +53,8 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address")
+	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of those addresses of nodes that node ports are served on, or primary: the first of each family of a node (default: all addresses in the Node objects)")
+	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (new connections go elsewhere, as Kubernetes has it; nat44 ends those there are, cnat lets them go on) or keep (new connections reach them, too, and nat44 ends none as long as they serve). If none is ready they are used either way")
 	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
 	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
@@ -62,6 +73,17 @@ func (f *agentFlags) config() (agent.Config, error) {
 	case agent.RendererAuto, agent.RendererNAT44, agent.RendererCNAT:
 	default:
 		return cfg, usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", f.renderer))
+	}
+	switch f.terminating {
+	case keepTerminating:
+		cfg.KeepTerminating = true
+	case removeTerminating:
+	default:
+		return cfg, usage(fmt.Errorf("--terminating-endpoints %s: must be keep or remove", f.terminating))
+	}
+	var err error
+	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
+		return cfg, usage(fmt.Errorf("--node-port-addresses: %w", err))
 	}
 	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions
 	if f.loopback != "" {

@@ -46,6 +46,7 @@ type runFlags struct {
 	journal    string
 	recheck    time.Duration
 	sessions   time.Duration
+	health     []string
 	stats      string
 	ignored    []string
 	driver     string
@@ -77,6 +78,10 @@ rpc.DataResyncService). It is merged over what the agent wants itself, and never
 With --etcd-endpoints they do so by an etcd: keys /vnf-agent/LABEL/config/… as ligato's vpp-agent has them, values JSON. Each change of
 etcd is one transaction, and what became of each key is written to /vnf-agent/LABEL/config-status/…, until the agent ends. A value that
 cannot be used is named there and by the status command, and changes nothing.
+
+For Services with a healthCheckNodePort it answers load balancers at that port, as kube-proxy does: 200 while a ready endpoint is on the
+node and VPP is as it should be, 503 otherwise. It does so from the node's own network stack: where VPP has the node's addresses, it
+must hand their packets to the node (a host interface with punting), or --health-check-addresses names others.
 
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
@@ -114,6 +119,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
 	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
+	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "where health checks of load balancers (spec.healthCheckNodePort) are answered, of the addresses of the node's own network stack; none: nowhere (default: everywhere, or with --node-port-addresses at those of the node)")
 	fs.StringVar(&f.driver, "dataplane-driver", "", "enforce policies through this program, which is a dataplane driver of Felix's (messages on its file descriptors 3 and 4), rather than by the agent itself; it is started without arguments, and again when it ends. Services stay the agent's")
 	return cmd
 }
@@ -128,8 +134,11 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()
+	if cfg.HealthChecks, err = healthChecks(f.health); err != nil {
+		return cfg, err
+	}
 	if f.once {
-		cfg.Listen, cfg.StatusSocket = "", "" // gone before anybody could ask
+		cfg.Listen, cfg.StatusSocket, cfg.HealthChecks = "", "", nil // gone before anybody could ask
 	}
 	return cfg, nil
 }

@@ -78,7 +78,9 @@ func (t *Translations) outerOf(svc *renderer.ContivService) []enforce.Outer {
 		}
 		if port.NodePort != 0 {
 			for _, a := range t.nodeIPs.Addrs() {
-				out = t.appendOuter(out, svc, name, renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true)
+				if t.node.ServesNodePorts(a) {
+					out = t.appendOuter(out, svc, name, renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true)
+				}
 			}
 		}
 	}

@@ -23,6 +23,8 @@ type surroundings struct {
 	isNode func(netip.Addr) bool
 	// noExternalIPs: spec.externalIPs are not served.
 	noExternalIPs bool
+	// keepTerminating: endpoints that terminate and still serve are used beside ready ones.
+	keepTerminating bool
 }
 
 // skipReason is why a service is not rendered at all; "": it is.
@@ -59,6 +61,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 	var local map[string][]*renderer.ServiceBackend
 	families := familiesOf(spec.ClusterIPs)
 	var room [16]candidate
+	here := healthCheck{svc: svc, port: spec.HealthCheckNodePort}
 	for _, port := range spec.Ports {
 		if _, twice := svc.Ports[port.Name]; twice {
 			notes = append(notes, note(spec, true, "port name %q is used twice: only the first is served", port.Name))
@@ -69,18 +72,20 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) 
 		})
 		svc.Ports[port.Name] = &ports[len(ports)-1]
 		found := gather(room[:], port, parts, families, env.node)
-		all, here, derived := endpointsOf(found, env)
+		here.count(found)
+		all, near, derived := endpointsOf(found, env)
 		svc.Backends[port.Name] = all
 		if !derived && local == nil {
 			local = map[string][]*renderer.ServiceBackend{}
 		}
 		if local != nil {
-			local[port.Name] = here
+			local[port.Name] = near
 		}
 	}
 	if local != nil {
 		fillLocal(svc, local)
 	}
+	here.done()
 	return svc, notes
 }
 
@@ -253,9 +258,10 @@ func appendAddr(out []byte, a netip.Addr) []byte {
 }
 
 // categorize marks the endpoints that policy Cluster and policy Local may use, and counts the latter. In each set, endpoints
-// that terminate but still serve count only if none is ready; topology hints narrow the ready ones of policy Cluster.
+// that terminate but still serve count only if none is ready, unless they are kept; topology hints narrow the ready ones of
+// policy Cluster.
 func categorize(eps []candidate, env surroundings) (near int) {
-	fits := hints(eps, env)
+	fits, stays := hints(eps, env)
 	var anyWide, anyNear bool
 	for i := range eps {
 		c := &eps[i]
@@ -266,8 +272,8 @@ func categorize(eps []candidate, env surroundings) (near int) {
 	for i := range eps {
 		c := &eps[i]
 		last := c.ep.Serving && c.ep.Terminating
-		c.wide = c.wide || !anyWide && last
-		c.near = c.near || !anyNear && last && c.local
+		c.wide = c.wide || last && (!anyWide || env.keepTerminating && stays(c.ep))
+		c.near = c.near || last && c.local && (!anyNear || env.keepTerminating)
 		if c.near {
 			near++
 		}
@@ -276,8 +282,9 @@ func categorize(eps []candidate, env surroundings) (near int) {
 }
 
 // hints tells which ready endpoints this node shall use: those meant for the node if all name nodes and one names this
-// one, else those meant for the zone under the same condition, else all.
-func hints(eps []candidate, env surroundings) func(*model.Endpoint) bool {
+// one, else those meant for the zone under the same condition, else all. Stays tells the same of those that terminate and are
+// kept: nobody gives them hints any more, so they are judged by where they are.
+func hints(eps []candidate, env surroundings) (fits, stays func(*model.Endpoint) bool) {
 	allNodes, thisNode, allZones, thisZone := true, false, true, false
 	for i := range eps {
 		ep := eps[i].ep
@@ -291,11 +298,14 @@ func hints(eps []candidate, env surroundings) func(*model.Endpoint) bool {
 	}
 	switch {
 	case allNodes && thisNode:
-		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForNodes, env.node) }
+		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForNodes, env.node) },
+			func(ep *model.Endpoint) bool { return ep.NodeName == env.node }
 	case allZones && thisZone && env.zone != "":
-		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForZones, env.zone) }
+		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForZones, env.zone) },
+			func(ep *model.Endpoint) bool { return ep.Zone == env.zone }
 	}
-	return func(*model.Endpoint) bool { return true }
+	all := func(*model.Endpoint) bool { return true }
+	return all, all
 }
 
 // families is a set of address families.

@@ -8,11 +8,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// claims knows which services want which frontend. The zero address stands for every node address.
+// claims knows which services want which frontend. The zero address stands for every node address with node ports.
 type claims struct {
 	at    map[netip.Addr]*place
-	nodes *renderer.IPAddresses
-	both  map[netip.Addr]struct{} // node addresses that services claim by name
+	nodes *renderer.IPAddresses   // all of them
+	ports *renderer.IPAddresses   // those that node ports are served on
+	both  map[netip.Addr]struct{} // of these, the ones that services claim by name
 }
 
 // spot is a port on some address.
@@ -70,7 +71,7 @@ func (p *place) each(f func(spot, []*service)) {
 }
 
 func newClaims() *claims {
-	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), both: map[netip.Addr]struct{}{}}
+	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), ports: renderer.NewIPAddresses(), both: map[netip.Addr]struct{}{}}
 }
 
 // appendFrontends appends everything a rendered service asks for to an empty list, sorted.
@@ -121,7 +122,7 @@ func (c *claims) add(s *service, f renderer.Frontend) {
 	if here == nil {
 		here = &place{}
 		c.at[f.IP] = here
-		if c.nodes.Contains(f.IP) {
+		if c.ports.Contains(f.IP) {
 			c.both[f.IP] = struct{}{}
 		}
 	}
@@ -157,7 +158,7 @@ func (c *claims) rivals(at renderer.Frontend, f func(*service)) {
 				f(s)
 			}
 		}
-	case c.nodes.Contains(at.IP):
+	case c.ports.Contains(at.IP):
 		for _, s := range c.at[netip.Addr{}].get(key) {
 			f(s)
 		}
@@ -173,17 +174,18 @@ func (c *claims) claimants(a netip.Addr, f func(*service)) {
 	})
 }
 
-// setNodes replaces the node addresses and calls dirty for services whose luck that may change.
-func (c *claims) setNodes(nodes *renderer.IPAddresses, dirty func(*service)) {
-	old := c.nodes
-	c.nodes = nodes
+// setNodes replaces the node addresses, all and those that node ports are served on, and calls dirty for services whose luck
+// that may change.
+func (c *claims) setNodes(nodes, ports *renderer.IPAddresses, dirty func(*service)) {
+	old := c.ports
+	c.nodes, c.ports = nodes, ports
 	clear(c.both)
-	for _, ip := range nodes.Addrs() {
+	for _, ip := range ports.Addrs() {
 		if _, named := c.at[ip]; named {
 			c.both[ip] = struct{}{}
 		}
 	}
-	for _, ip := range difference(old, nodes) {
+	for _, ip := range difference(old, ports) {
 		c.at[ip].each(func(key spot, named []*service) {
 			for _, list := range [][]*service{named, c.at[netip.Addr{}].get(key)} {
 				for _, s := range list {
@@ -224,7 +226,7 @@ func (c *claims) conflicts(s *service) map[renderer.Frontend]model.ServiceID {
 	for _, f := range s.claimed {
 		key := spot{f.Port, f.Protocol}
 		winner := c.at[f.IP].get(key)[0]
-		if f.IP.IsValid() && c.nodes.Contains(f.IP) {
+		if f.IP.IsValid() && c.ports.Contains(f.IP) {
 			winner = first(winner, anyNode.get(key))
 		}
 		if winner != s {

@@ -34,8 +34,9 @@ func (p *Processor) refreshNodes() {
 			p.mark(p.get(slice.now.Service))
 		}
 	}
-	if !ips.Equal(p.claims.nodes) {
-		p.claims.setNodes(ips, p.mark)
+	ports := p.placeNodePorts(addrs)
+	if !ips.Equal(p.claims.nodes) || !ports.Equal(p.claims.ports) {
+		p.claims.setNodes(ips, ports, p.mark)
 	}
 	if zone != p.self.Zone {
 		for _, s := range p.services {
@@ -57,6 +58,7 @@ func (p *Processor) refreshState() {
 	if p.nodes[p.cfg.NodeName] == nil {
 		remark(false, "there is no such Node: its addresses and pod CIDRs are not known")
 	}
+	p.portlessNode(remark)
 	ranges := slices.Clone(p.cfg.ServiceCIDRs)
 	for _, r := range p.ranges {
 		ranges = append(ranges, r.CIDRs...)
@@ -70,6 +72,7 @@ func (p *Processor) refreshState() {
 		Loopback:     p.loopback(remark),
 
 		RemotePodCIDRs: p.remote,
+		NoNodePorts:    p.noPorts,
 	}
 	p.placeInterfaces(remark)
 }
@@ -134,5 +137,6 @@ func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Comp
 func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
 		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
-		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs)
+		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs) &&
+		slices.Equal(a.NoNodePorts, b.NoNodePorts)
 }

@@ -25,6 +25,12 @@ type Config struct {
 	// NoExternalIPs leaves spec.externalIPs unserved: whoever may write a Service may otherwise take any address
 	// (CVE-2020-8554).
 	NoExternalIPs bool
+
+	NodePorts NodePortAddresses // of all nodes, those that node ports are served on; zero: all
+
+	// KeepTerminating uses endpoints that terminate and still serve beside ready ones, which Kubernetes does only where none is
+	// ready: new connections reach them, too, and nat44, which cannot drain, does not cut those they have.
+	KeepTerminating bool
 }
 
 // Processor holds the objects and tells renderers what follows from them. It is not safe for concurrent use.
@@ -48,6 +54,7 @@ type Processor struct {
 	nodePorts  map[*service]struct{}     // built ones with a node port
 	all        []*renderer.ContivService // built ones, sorted by ID
 	self       model.Node                // this node; zero: not known
+	noPorts    []netip.Addr              // node addresses without node ports, sorted
 	version    int                       // of the state and the interface sets
 	state      renderer.NodeState
 	frontends  renderer.Interfaces
@@ -254,7 +261,8 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 			p.reclaim(p.dirty[i])
 		}
 	}
-	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs}
+	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs,
+		keepTerminating: p.cfg.KeepTerminating}
 	dirty, p.dirty = p.dirty, nil
 	slices.SortFunc(dirty, compareServices)
 	type form struct {

@@ -119,7 +119,7 @@ func (r *Renderer) UpdateNode(node renderer.NodeState) error {
 	old := r.node
 	r.node = node
 	r.renderNode()
-	if !slices.Equal(old.IPs, node.IPs) || !slices.Equal(old.UplinkIPs, node.UplinkIPs) {
+	if !slices.Equal(old.IPs, node.IPs) || !slices.Equal(old.UplinkIPs, node.UplinkIPs) || !slices.Equal(old.NoNodePorts, node.NoNodePorts) {
 		for _, svc := range r.services {
 			r.render(svc)
 		}

@@ -99,7 +99,8 @@ func (r *Renderer) UpdateNode(node renderer.NodeState) error {
 	old := r.node
 	r.node = node
 	r.renderNode()
-	if old.Name != node.Name || !slices.Equal(old.IPs, node.IPs) || old.Loopback.Is4() != node.Loopback.Is4() {
+	if old.Name != node.Name || !slices.Equal(old.IPs, node.IPs) || !slices.Equal(old.NoNodePorts, node.NoNodePorts) ||
+		old.Loopback.Is4() != node.Loopback.Is4() {
 		for _, svc := range r.services {
 			r.render(svc)
 		}

@@ -128,7 +128,9 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 		return
 	}
 	for _, a := range s.nodeIPs.Addrs() {
-		s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
+		if s.node.ServesNodePorts(a) {
+			s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
+		}
 	}
 }
 

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/plugins/service/health"
+)
+
+// healthChecks reads --health-check-addresses; nil: health checks are not answered.
+func healthChecks(list []string) (*health.Config, error) {
+	if slices.Equal(list, []string{"none"}) {
+		return nil, nil
+	}
+	cfg := &health.Config{}
+	for _, text := range list {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, usage(fmt.Errorf("--health-check-addresses %s: must be addresses, or none alone", text))
+		}
+		cfg.Addresses = append(cfg.Addresses, a)
+	}
+	return cfg, nil
+}

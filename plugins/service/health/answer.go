@@ -1,0 +1,41 @@
+package health
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// body is what kube-proxy v1.36 answers (pkg/proxy/healthcheck), to the letter.
+type body struct {
+	Service             service `json:"service"`
+	LocalEndpoints      int     `json:"localEndpoints"`
+	ServiceProxyHealthy bool    `json:"serviceProxyHealthy"`
+}
+
+type service struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// answer says 200 if the node has endpoints and the proxy is well, else 503, whatever the method and path of the request. The
+// weight is for load balancers that spread by it.
+func answer(w http.ResponseWriter, id model.ServiceID, endpoints int, healthy bool) {
+	text, err := json.MarshalIndent(body{service{id.Namespace, id.Name}, endpoints, healthy}, "", "\t")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Load-Balancing-Endpoint-Weight", strconv.Itoa(endpoints))
+	code := http.StatusServiceUnavailable
+	if endpoints != 0 && healthy {
+		code = http.StatusOK
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(text) // the client went away: nobody is left to tell
+}

@@ -1,0 +1,44 @@
+package service
+
+import (
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// healthCheck counts what a load balancer is told of one service: the addresses of its ready endpoints on this node, each once,
+// whatever their ports. Endpoints that terminate do not count, though clients may still reach them: the load balancer shall
+// send new ones elsewhere.
+type healthCheck struct {
+	svc  *renderer.ContivService
+	port uint16 // 0: nobody asks, so nobody counts
+	seen map[netip.Addr]struct{}
+}
+
+func (h *healthCheck) count(found []candidate) {
+	if h.port == 0 {
+		return
+	}
+	if h.seen == nil {
+		h.seen = map[netip.Addr]struct{}{}
+	}
+	for _, c := range found {
+		if c.local && c.ep.Ready {
+			h.seen[c.at.Addr()] = struct{}{}
+		}
+	}
+}
+
+func (h *healthCheck) done() {
+	if h.port == 0 {
+		return
+	}
+	h.svc.HealthCheck.NodePort = h.port
+	for a := range h.seen {
+		if a.Is6() {
+			h.svc.HealthCheck.Local6++
+		} else {
+			h.svc.HealthCheck.Local4++
+		}
+	}
+}
