@@ -1,0 +1,149 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// onCnat has, for every story, what packets meet otherwise when cnat serves both families: nat44 in most stories serves IPv4.
+const onCnat = "testdata/on-cnat.txt"
+
+// aside are stories that are not told again, and why.
+var aside = map[string]string{
+	"affinity":              "asks what affinity chose, and here every choice is asked about",
+	"affinity-timeout":      "asks what affinity chose, and here every choice is asked about",
+	"agent-away":            "has no agent at times",
+	"cut-off":               "has a VPP that refuses messages of nat44",
+	"foreign":               "has mappings of somebody else's",
+	"policy-refused-by-vpp": "has a VPP that refuses messages",
+	"refused":               "has a VPP that refuses messages of nat44",
+}
+
+// TestStoriesOnCnat tells every story with cnat alone. Each packet has to meet the fate the story gives it, and the same backends,
+// or to stand in the list of those that do not. Sources and reasons are the renderer's own.
+func TestStoriesOnCnat(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	var out strings.Builder
+	asked := 0
+	for _, file := range files {
+		if aside[strings.TrimSuffix(filepath.Base(file), ".txtar")] != "" {
+			continue
+		}
+		lines, n := retell(t, file)
+		asked += n
+		if len(lines) > 0 {
+			fmt.Fprintf(&out, "%s\n%s", strings.TrimSuffix(filepath.Base(file), ".txtar"), strings.Join(lines, ""))
+		}
+	}
+	if asked < 300 {
+		t.Errorf("only %d packets were sent", asked)
+	}
+	want, err := os.ReadFile(onCnat)
+	if *update {
+		err = os.WriteFile(onCnat, []byte(out.String()), 0o600)
+		want = []byte(out.String())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("%s: -want +got\n%s", onCnat, diff)
+	}
+}
+
+// retell plays what changes a cluster, and asks about its packets; it returns the answers that differ.
+func retell(t *testing.T, file string) (different []string, asked int) {
+	t.Helper()
+	a, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &story{dir: t.TempDir(), talks: map[string]*talk{}, faults: map[string]*faults{}}
+	for _, f := range a.Files {
+		path := filepath.Join(s.dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyShared(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.world().Close() }()
+	for line := range strings.Lines(string(a.Comment)) {
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "!" {
+			continue
+		}
+		var err error
+		switch words[0] {
+		case "agent":
+			if err = s.settings.parse(words[1:]); err == nil && s.cluster == nil {
+				s.settings.renderer = agent.RendererCNAT
+			}
+		case "apply":
+			err = s.onCnat().cmdApply(nil, words[1:])
+		case "delete":
+			err = s.onCnat().cmdDelete(nil, words[1:])
+		case "restart-vpp":
+			err = s.cmdRestartVPP(nil, words[1:])
+		case "restart-agent":
+			err = s.cmdRestartAgent(nil, words[1:])
+		case "advance":
+			err = s.cmdAdvance(nil, words[1:])
+		case "pkt":
+			asked++
+			var text string
+			if text, err = s.differs(words[1:]); text != "" && !slices.Contains(different, text) {
+				different = append(different, text)
+			}
+		}
+		if err != nil {
+			t.Fatalf("%s: %s: %v", file, strings.TrimSpace(line), err)
+		}
+		if err := crashed(s.onCnat().world()); err != nil {
+			t.Fatalf("%s: %s: %v", file, strings.TrimSpace(line), err)
+		}
+	}
+	return different, asked
+}
+
+func (s *story) onCnat() *story {
+	s.settings.renderer = agent.RendererCNAT
+	return s
+}
+
+// differs asks about one packet; "": the answer is the story's.
+func (s *story) differs(args []string) (string, error) {
+	q, err := question(args)
+	if err != nil {
+		return "", err
+	}
+	want, err := expect(args[3:])
+	if err != nil {
+		return "", err
+	}
+	want.sources, want.because = "", ""
+	var a trace.Answer
+	if a = s.onCnat().world().Answer(q); want.meets(a) {
+		return "", nil
+	}
+	is := got(a)
+	is.sources, is.because = "", ""
+	return fmt.Sprintf("  %s\n    told     %s\n    on cnat  %s\n", strings.Join(args[:3], " "), want, is), nil
+}
