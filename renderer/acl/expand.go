@@ -59,6 +59,7 @@ type expander struct {
 	f     family
 	broad bool    // the clause became too big
 	parts *[]part // room for those of a segment
+	most  int     // rules of a segment
 }
 
 // expand appends the atoms of a clause for a family, of those packets only whose source and destination are in from and to.

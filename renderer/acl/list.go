@@ -36,27 +36,27 @@ const (
 func (r *Renderer) list(i *iface) {
 	var now lists
 	in, out := i.progs[0], i.progs[1]
-	r.notes.set("interface\x00"+i.name, nil)
+	var notes []model.Note
 	switch {
 	case in == nil || out == nil:
-		now = r.isolated()
-		r.noteShared(i)
+		now, notes = r.isolated(), shared(i)
 	case in.open && out.open && len(i.groups) == 0:
 	default:
 		now = r.shorten(i.name, lists{r.direction(i, out, nil), r.direction(i, in, i.groups)})
+		notes = r.crowded(slices.Concat(now.in, now.out), i)
 	}
+	r.notes.set("interface\x00"+i.name, notes)
 	r.enlist(i.name, now)
 }
 
-// noteShared says that several endpoints are at one interface: whose policies hold there cannot be told.
-func (r *Renderer) noteShared(i *iface) {
-	var notes []model.Note
+// shared says that several endpoints are at one interface: whose policies hold there cannot be told.
+func shared(i *iface) (notes []model.Note) {
 	for _, w := range i.work {
 		if len(i.work) > 1 {
 			notes = append(notes, model.Note{Ref: w.ref(), Reason: "another endpoint has one of its addresses: it is isolated", Refused: true})
 		}
 	}
-	r.notes.set("interface\x00"+i.name, notes)
+	return notes
 }
 
 // direction is the places of a program in an interface's list, behind those of other pods' egress.

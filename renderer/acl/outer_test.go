@@ -70,10 +70,11 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.
 	for _, sport := range []uint16{80, 40000} {
 		want, some := e != nil, true
 		for _, b := range o.Backends {
-			other := packet{src, b.Addr(), o.Proto, 80 + 40000 - sport, b.Port()}
-			p := packet{src, b.Addr(), o.Proto, sport, b.Port()}
-			ok := e != nil && s.w.sends(e, p)
-			want, some = want && ok, some && ok == (e != nil && s.w.sends(e, other))
+			ok := e != nil && s.w.sends(e, packet{src, b.Addr(), o.Proto, sport, b.Port()})
+			want = want && ok
+			for _, other := range []uint16{0, 80, 90, 443, 500, 1010, 40000} { // one of each kind that rules tell apart
+				some = some && ok == (e != nil && s.w.sends(e, packet{src, b.Addr(), o.Proto, other, b.Port()}))
+			}
 		}
 		if !o.Hides {
 			want = e != nil && e.GetState() == "active"

@@ -1,6 +1,8 @@
 package acl
 
 import (
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 type pack struct {
 	name    string
 	members []string
+	over    bool // they have too many rules together: it denies instead
 }
 
 // shorten joins tables of lists that are too long: neighbours that do alike, or else all of a direction but the last, which decides
@@ -77,7 +80,9 @@ func (r *Renderer) join(name string, run []place) place {
 		}
 		r.fixTable(r.packTable(p))
 	}
-	return place{table: name, denies: run[0].denies, mixed: slices.ContainsFunc(run, func(p place) bool { return p.denies != run[0].denies })}
+	at := place{table: name, denies: run[0].denies, mixed: slices.ContainsFunc(run, func(p place) bool { return p.denies != run[0].denies })}
+	at.mixed = at.mixed || p.over
+	return at
 }
 
 func (r *Renderer) unpack(name string) {
@@ -100,6 +105,9 @@ func (r *Renderer) packTable(p *pack) *table {
 			n += len(from.rules)
 		}
 	}
+	if p.over = n > r.most; p.over {
+		return r.closed(p)
+	}
 	t.grow(n)
 	for _, m := range p.members {
 		if from := r.lookup(m); from != nil {
@@ -109,8 +117,88 @@ func (r *Renderer) packTable(p *pack) *table {
 	return t
 }
 
-// repack writes packs again whose members changed, and forgets those no list has.
-func (r *Renderer) repack() {
+// closed is instead of a pack that is too big: behind what no policy says, it denies what comes from any source its rules speak of.
+func (r *Renderer) closed(p *pack) *table {
+	t, cause := &table{name: p.name}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "too many rules"}
+	sources := map[netip.Prefix]struct{}{}
+	for _, m := range p.members {
+		from := r.lookup(m)
+		if from == nil {
+			continue
+		}
+		if len(sources) == 0 && r.fixed[m] == from && len(t.rules)+len(from.rules) <= r.most/2 {
+			t.take(from, 0, len(from.rules))
+			continue
+		}
+		for i := range from.rules {
+			sources[from.rules[i].src] = struct{}{}
+		}
+	}
+	for _, f := range families {
+		list := slices.DeleteFunc(slices.SortedFunc(maps.Keys(sources), comparePrefix), func(n netip.Prefix) bool { return familyOf(n.Addr()) != f })
+		if len(list) > mostSources || slices.Contains(list, f.all()) {
+			list = []netip.Prefix{f.all()}
+		}
+		for _, src := range list {
+			t.add(atom{verb: deny, src: src, dst: f.all(), sport: allPorts, dport: allPorts}, cause)
+		}
+	}
+	return t
+}
+
+// mostSources bounds what a closed pack lists.
+const mostSources = 1024
+
+// crowded says whose lists are closed because they have too many rules: those of a pod, or if i is nil, of all whose packets leave.
+func (r *Renderer) crowded(list []place, i *iface) (notes []model.Note) {
+	said := map[*iface]bool{}
+	say := func(i *iface) {
+		if i == nil || said[i] {
+			return
+		}
+		said[i] = true
+		for _, w := range i.work {
+			notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make too many rules: what they allow is denied", Refused: true})
+		}
+	}
+	for _, at := range list {
+		if p := r.packs[at.table]; p == nil || !p.over {
+			continue
+		}
+		if say(i); i != nil {
+			continue
+		}
+		for _, a := range r.fixed[at.table].rules {
+			say(r.ifaces[r.node.Interfaces[a.src.Addr()]])
+		}
+	}
+	return notes
+}
+
+// crowdedHosts is crowded for what host endpoints have in the lists of an interface.
+func (r *Renderer) crowdedHosts(name string, l lists) (notes []model.Note) {
+	for _, at := range slices.Concat(l.in, l.out) {
+		p := r.packs[at.table]
+		if p == nil || !p.over {
+			continue
+		}
+		note := model.Note{Reason: "its policies make too many rules: what they allow is denied", Refused: true}
+		switch h, e := r.hooks[name], r.exits[name]; {
+		case h != nil && strings.HasPrefix(at.table, hostPack):
+			note.Ref = model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}
+		case e != nil && strings.HasPrefix(at.table, exitPack):
+			note.Ref = model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}
+		default:
+			continue
+		}
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+// repack writes packs again whose members changed, and forgets those no list has. It tells whether one became too big, or fits
+// again: then lists are to be made anew.
+func (r *Renderer) repack() (relist bool) {
 	changed := map[*pack]struct{}{}
 	for name := range r.dirty.tables {
 		for p := range r.ofTable[name] {
@@ -119,7 +207,9 @@ func (r *Renderer) repack() {
 	}
 	for p := range changed {
 		if r.out.refs[p.name] > 0 {
+			was := p.over
 			r.fixTable(r.packTable(p))
+			relist = relist || was != p.over
 		}
 	}
 	for name := range r.packs {
@@ -129,6 +219,7 @@ func (r *Renderer) repack() {
 		r.unpack(name)
 		delete(r.fixed, name)
 	}
+	return relist
 }
 
 func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }

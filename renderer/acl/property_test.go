@@ -255,6 +255,9 @@ func newTightScene(n enforce.Node, tight bool) *scene {
 	return s
 }
 
+// mosts is how many rules an ACL may have: mostly as many as ever, in some tests few.
+var mosts = []int{maxRules, maxRules, maxRules, 30}
+
 func (s *scene) tell(list ...*felix.ToDataplane) {
 	for _, m := range list {
 		s.w.take(m)
@@ -389,6 +392,7 @@ func TestVerdicts(t *testing.T) {
 				n := testNode(view)
 				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+				s.r.most = pick(t, "most", mosts)
 				s.tell(start()...)
 				for range rapid.IntRange(1, 25).Draw(t, "steps") {
 					s.tell(drawMessage(t, s.w))
@@ -440,7 +444,8 @@ func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
 		tight := rapid.Bool().Draw(t, "tight")
-		s := newTightScene(n, tight)
+		s, most := newTightScene(n, tight), pick(t, "most", mosts)
+		s.r.most = most
 		s.tell(start()...)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			s.tell(drawMessage(t, s.w))
@@ -450,6 +455,7 @@ func TestPathIndependence(t *testing.T) {
 		}
 		s.settle(t)
 		fresh := newTightScene(n, tight)
+		fresh.r.most = most
 		fresh.tell(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {

@@ -88,6 +88,7 @@ func (r *Renderer) listRemote() {
 	}
 	r.dirty.remote = false
 	places := r.remotePlaces()
+	notes := r.crowded(places, nil)
 	now := map[string]lists{}
 	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
 		if name == "" || len(places)+len(r.hooks)+len(r.exits) == 0 {
@@ -107,7 +108,9 @@ func (r *Renderer) listRemote() {
 			l.in = r.hostPlaces(name, h, r.cfg.maxACLs()-len(l.out))
 		}
 		now[name] = l
+		notes = append(notes, r.crowdedHosts(name, l)...)
 	}
+	r.notes.set("leaving", notes)
 	for name := range r.remote {
 		if _, still := now[name]; !still {
 			r.unlist(name)

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -37,6 +38,7 @@ type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
 	node   enforce.Node
+	most   int // rules of an ACL
 	inSync bool
 	news   bool // something was told since the last look at it
 	retold bool // what is translated was told anew
@@ -123,7 +125,7 @@ func newDirt() dirt {
 // New returns a renderer that has told its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{
-		cfg: cfg, sink: sink,
+		cfg: cfg, sink: sink, most: maxRules,
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
@@ -285,7 +287,15 @@ func (r *Renderer) settle() {
 	}
 	clear(r.dirty.ifaces)
 	r.listRemote()
-	r.repack()
+	if r.repack() {
+		r.alone = false
+		for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
+			r.list(r.ifaces[name])
+		}
+		r.dirty.remote = true
+		r.listRemote()
+		r.repack()
+	}
 }
 
 // refresh flattens again the programs whose policies changed.
@@ -414,7 +424,7 @@ func (r *Renderer) drop(seg *segment) {
 // compile writes segments out whose clauses or sets changed.
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
-		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts}
+		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most}
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)

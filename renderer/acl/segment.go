@@ -65,7 +65,7 @@ const (
 	mostTables = 32
 )
 
-// maxRules bounds a segment. VPP stops forwarding while it takes an ACL.
+// maxRules bounds a segment, and an ACL that is several joined. VPP stops forwarding while it takes an ACL.
 const maxRules = 1 << 18
 
 // shorten replaces a segment that is too big by one that lets nothing more pass: without rules, or denying everything.
@@ -117,7 +117,7 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 	for i := range s.parts {
 		size += s.parts[i].rules(x.sets, x.bytes)
 	}
-	if size > maxRules {
+	if size > x.most {
 		size = s.shorten(x)
 	}
 	count := splitOf(size)

@@ -33,6 +33,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newTightScene(testNode(view), rapid.Bool().Draw(t, "tight"))
+				s.r.most = pick(t, "most", mosts)
 				s.tell(start()...)
 				for range rapid.IntRange(1, 8).Draw(t, "changes") {
 					states := []*book{s.b.clone()}
