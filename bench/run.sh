@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures the agent (test/bench) and the rooms it is made of, prints a table, and records it with the machine it was
 # measured on in bench/results/<date>-<cpu>-<cores>.md. With CONTIV_VPP=/path/to/vpp a real VPP is measured as well; with
-# BEFORE=bench/results/….md the table of that file is set beside the new one; NAME is appended to the name of the file.
+# BEFORE=bench/results/….md the table of that file is set beside the new one; NAME is appended to the name of the file; with
+# ONLY=External only that is measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
@@ -9,6 +10,7 @@ began=$(date +%s)
 
 measure() { # pattern, benchtime, packages
 	local pattern=$1 count=$2
+	[[ -z ${ONLY:-} || $pattern == *$ONLY* ]] || return 0
 	shift 2
 	bench . "$pattern" -benchtime "$count" -timeout 9m "$@"
 }
@@ -17,6 +19,7 @@ measure '^BenchmarkFirstSync$' 9x ./test/bench
 measure '^BenchmarkResync$' 21x ./test/bench
 measure '^BenchmarkEndpointChange$' 5000x ./test/bench
 measure '^BenchmarkMemory$' 1x ./test/bench
+measure '^BenchmarkExternal$' 9x ./test/bench
 measure '^BenchmarkTrace$' 3x ./test/bench
 measure '^BenchmarkSupervisor$' 15x ./felix
 rooms=$(wc -l <"$raw")
@@ -36,7 +39,7 @@ table() {
 			split("", v); for (i = 3; i < NF; i += 2) v[$(i + 1)] = $i
 			name = $1; sub(/-[0-9]+$/, "", name); sub(/^Benchmark/, "", name)
 			peer = name; sub(/.*peer=/, "", peer); sub(/\/.*/, "", peer)
-			n = name; sub(/.*services=/, "", n)
+			n = name; sub(/.*(services|values)=/, "", n)
 		}
 		/^BenchmarkFirstSync\// {
 			row("first sync of 10,000 × 10, " peers[peer], v["agent-ms"] " ms", "bare loop " v["bare-ms"] " ms, ratio " v["ratio"],
@@ -54,6 +57,10 @@ table() {
 		/^BenchmarkSupervisor/ {
 			row("100,000 members and 10,000 policies to a driver outside that " (/decodes/ ? "is ours" : "only reads"), v["driver-ms"] " ms", "to a pipe nobody looks into " v["bare-ms"] " ms, ratio " v["ratio"],
 				verdict(v["ratio"] <= 1.5, "1.5 ×"))
+		}
+		/^BenchmarkExternal/ {
+			row(n " DNAT44s × 4 of another program in one transaction, " peers[peer], v["agent-ms"] " ms, " v["µs/value"] " µs per value above the writes; processors: " v["cpu-µs/value"] " µs",
+				"bare writes " v["bare-ms"] " ms; a value of 1,000: " v["x1000"] " ×", verdict(v["cpu-µs/value"] <= 20, "20 µs of processors per value"))
 		}
 		/^BenchmarkTrace/ { row("trace: 1,000 objects, 10,000 packets", "load " v["load-s"] " s, answers " v["answers-s"] " s", "", "seconds") }
 	' <(head -n "$rooms" "$raw")
