@@ -105,6 +105,9 @@ func (b *board) listen(ctx context.Context) error {
 			return ctx.Err()
 		case r := <-b.results:
 			<-b.asking
+			if r.Err != nil && len(r.Values) == 0 {
+				b.log.Error("etcd: refused as a whole", "err", r.Err) // what is asked was checked before
+			}
 			b.answered(r.Values)
 		}
 	}

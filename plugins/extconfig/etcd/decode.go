@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
@@ -45,6 +46,46 @@ func decode(raw string, value []byte) (key string, msg proto.Message, err error)
 		return "", nil, err
 	}
 	return key, msg, nil
+}
+
+// mergeField is the field of a value that says how it is merged; no message has one of that name.
+const mergeField = "@merge"
+
+// terms are a value without what it says of how it is merged, and that.
+func terms(value []byte) ([]byte, event.Merge, error) {
+	if len(value) > MaxValue || !bytes.Contains(value, []byte(mergeField)) {
+		return value, event.Merge{}, nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(value, &fields) != nil || fields[mergeField] == nil {
+		return value, event.Merge{}, nil // decode says what is wrong, if anything is
+	}
+	var words string
+	if err := json.Unmarshal(fields[mergeField], &words); err != nil {
+		return nil, event.Merge{}, fmt.Errorf("%s: %w", mergeField, err)
+	}
+	delete(fields, mergeField)
+	merge, err := event.ParseMerge(words)
+	if err != nil {
+		return nil, event.Merge{}, fmt.Errorf("%s: %w", mergeField, err)
+	}
+	rest, err := json.Marshal(fields)
+	return rest, merge, err
+}
+
+// decodeTerms is decode for a value that may say how it is merged.
+func decodeTerms(raw string, value []byte) (key string, msg proto.Message, merge event.Merge, err error) {
+	rest, merge, err := terms(value)
+	if err != nil {
+		return "", nil, event.Merge{}, err
+	}
+	if key, msg, err = decode(raw, rest); err != nil {
+		return "", nil, event.Merge{}, err
+	}
+	if err := merge.Check(msg.ProtoReflect().Descriptor()); err != nil {
+		return "", nil, event.Merge{}, err
+	}
+	return key, msg, merge, nil
 }
 
 // plain is an error of protojson's without the spaces that it varies from build to build.

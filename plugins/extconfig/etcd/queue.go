@@ -33,11 +33,14 @@ func (q *queue) change(ev *event.External) {
 	if n := len(q.events); n >= maxQueued {
 		if last, ok := q.events[n-1].(*event.External); ok {
 			merged := *last
-			merged.Values = maps.Clone(last.Values)
+			merged.Values, merged.Merge = maps.Clone(last.Values), maps.Clone(last.Merge)
+			maps.DeleteFunc(merged.Merge, func(key string, _ event.Merge) bool { _, again := ev.Values[key]; return again })
 			maps.Copy(merged.Values, ev.Values)
-			if q.events[n-1] = &merged; ev.Resync {
-				q.events[n-1] = ev
+			if merged.Merge == nil {
+				merged.Merge = map[string]event.Merge{}
 			}
+			maps.Copy(merged.Merge, ev.Merge)
+			q.events[n-1] = &merged
 			return
 		}
 	}

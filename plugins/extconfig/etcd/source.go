@@ -228,10 +228,12 @@ func (s *Source) deliver(first bool) int {
 	s.metrics.stored(len(s.table.entries), len(s.table.bad))
 	if first {
 		maps.DeleteFunc(c.values, func(_ string, msg proto.Message) bool { return msg == nil })
-		s.queue.change(event.ExternalConfigResync(Name, c.values))
-	} else if len(c.values) > 0 {
-		s.queue.change(event.ExternalConfigChange(Name, c.values))
+	} else if len(c.values) == 0 {
+		return 0
 	}
+	ev := event.ExternalConfigChange(Name, c.values)
+	ev.Merge, ev.Resync = c.merge, first
+	s.queue.change(ev)
 	return len(c.values)
 }
 

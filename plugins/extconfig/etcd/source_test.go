@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -359,6 +360,89 @@ func TestBothSpellings(t *testing.T) {
 	})
 }
 
+// A value may say how it goes over the agent's own; one that says nonsense is refused.
+func TestMerge(t *testing.T) {
+	internal := keyed.Values{loopKey(1): &interfaces.Interface{Name: "loop1", Mtu: 1500, IpAddresses: []string{"10.0.0.1/24"}}}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		n := start(t, f, config(), internal)
+		check := func(step, want string) {
+			t.Helper()
+			settle()
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			if m := n.has[loopKey(1)].(*interfaces.Interface); fmt.Sprint(m.Mtu, m.IpAddresses) != want {
+				t.Errorf("%s: %v, want %s", step, m, want)
+			}
+		}
+		f.put(map[string]string{loopKey(1): `{"name":"loop1","ipAddresses":["10.0.0.1/24","10.0.0.2/24"]}`})
+		check("proto.Merge", "1500 [10.0.0.1/24 10.0.0.1/24 10.0.0.2/24]")
+		f.put(map[string]string{loopKey(1): `{"@merge":"once","name":"loop1","ipAddresses":["10.0.0.1/24","10.0.0.2/24"]}`})
+		check("once", "1500 [10.0.0.1/24 10.0.0.2/24]")
+		f.put(map[string]string{loopKey(1): `{"name":"loop1","ipAddresses":["10.0.0.3/24"],"@merge":"replace=ip_addresses,mtu"}`})
+		check("replace", "0 [10.0.0.3/24]")
+		for bad, why := range map[string]string{`"colour"`: "want replace", `"replace=colour"`: "has no field", `7`: "cannot unmarshal"} {
+			f.put(map[string]string{loopKey(1): `{"name":"loop1","@merge":` + bad + `}`})
+			check(bad, "0 [10.0.0.3/24]")
+			if got := f.state(loopKey(1)); !strings.HasPrefix(got, "INVALID ") || !strings.Contains(got, why) {
+				t.Error(got)
+			}
+		}
+		f.put(map[string]string{loopKey(1): `{"name":"loop1","description":"@merge"}`})
+		settle()
+		if got := f.state(loopKey(1)); !strings.Contains(got, "description") {
+			t.Errorf("a word of a value: %s", got)
+		}
+		f.put(map[string]string{loopKey(1): `{"name":"loop1","ipAddresses":["10.0.0.4/24"]}`})
+		check("without it", "1500 [10.0.0.1/24 10.0.0.4/24]")
+		f.put(map[string]string{loopKey(1): ""})
+		check("gone", "1500 [10.0.0.1/24]")
+	})
+}
+
+// Of several changes that are handed on together the last counts, in how they are merged, too.
+func TestMergeOfTheLast(t *testing.T) {
+	once := pair{key: loopKey(1), value: []byte(`{"name":"loop1","@merge":"once"}`)}
+	plain := pair{key: loopKey(1), value: []byte(loopJSON(1, 1500))}
+	table := newTable()
+	for _, p := range []pair{once, plain} {
+		table.set(p)
+	}
+	if c := table.take(); len(c.merge) != 0 {
+		t.Errorf("%v", c.merge)
+	}
+	change := func(key string, m event.Merge) *event.External {
+		ev := event.ExternalConfigChange(Name, map[string]proto.Message{key: &interfaces.Interface{}})
+		if !m.Zero() {
+			ev.Merge = map[string]event.Merge{key: m}
+		}
+		return ev
+	}
+	for name, tc := range map[string]struct {
+		changes []*event.External
+		want    map[string]event.Merge
+	}{
+		"it is new":          {[]*event.External{change("a", event.Merge{Once: true}), change("b", event.Merge{Once: true})}, map[string]event.Merge{"a": {Once: true}, "b": {Once: true}}},
+		"first is plain":     {[]*event.External{change("a", event.Merge{}), change("b", event.Merge{Once: true})}, map[string]event.Merge{"b": {Once: true}}},
+		"it is not any more": {[]*event.External{change("a", event.Merge{Once: true}), change("a", event.Merge{})}, map[string]event.Merge{}},
+	} {
+		q := newQueue()
+		for i := range maxQueued - 1 {
+			q.change(change(fmt.Sprint(i), event.Merge{}))
+		}
+		for _, ev := range tc.changes {
+			q.change(ev)
+		}
+		for range maxQueued - 1 {
+			q.next()
+		}
+		last := q.next().(*event.External)
+		if d := cmp.Diff(tc.want, last.Merge, cmpopts.EquateEmpty()); d != "" || q.next() != nil {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
 func TestDecode(t *testing.T) {
 	for _, tc := range []struct {
 		raw, value, key string
@@ -384,16 +468,17 @@ func FuzzDecode(f *testing.F) {
 	f.Add("config/vpp/v2/tohost/l3/IPv4/l4/UDP/port/53", []byte(`{"l3Protocol":"IPv4","l4Protocol":"UDP","port":53}`))
 	f.Add("config/vpp/nat/v2/dnat44/a//b/../c", []byte(`{"label":"a/c","stMappings":[{"externalIp":"10.96.0.1"}]}`))
 	f.Add("config/vpp/v2/interfaces/loop1", []byte(loopJSON(1, 1500)))
+	f.Add("config/vpp/v2/interfaces/loop1", []byte(`{"@merge":"once replace=mtu","name":"loop1"}`))
 	f.Add("config/../config/vpp/v2/proxyarp-global", []byte(`null`))
 	f.Fuzz(func(t *testing.T, raw string, value []byte) {
-		key, msg, err := decode(raw, value)
+		key, msg, merge, err := decodeTerms(raw, value)
 		if err != nil {
-			if msg != nil || key != "" {
-				t.Fatalf("%v, and %s %v", err, key, msg)
+			if msg != nil || key != "" || !merge.Zero() {
+				t.Fatalf("%v, and %s %v %v", err, key, msg, merge)
 			}
 			return
 		}
-		if err := keyed.Check(key, msg); err != nil {
+		if err := errors.Join(keyed.Check(key, msg), merge.Check(msg.ProtoReflect().Descriptor())); err != nil {
 			t.Fatal(err)
 		}
 		again, same, err := decode(key, []byte(format(msg)))

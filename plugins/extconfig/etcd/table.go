@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
 )
 
 // table is what is stored for this node, key by key, and which values follow from it. Whatever order it is told things in, the
@@ -26,6 +28,7 @@ type entry struct {
 	raw  string
 	key  string        // of the value; "": there was no good one yet
 	msg  proto.Message // the last good one
+	how  event.Merge   // it is merged
 	hash uint64        // of what is stored
 	err  error         // why that is refused; nil: it is msg
 	seen uint32        // round
@@ -34,6 +37,7 @@ type entry struct {
 // changes are what has become of keys since they were last taken.
 type changes struct {
 	values map[string]proto.Message // by the value's key; nil: not wanted any more
+	merge  map[string]event.Merge   // of those that say how they are merged
 	rows   map[string]row           // by the key that is stored
 }
 
@@ -56,7 +60,7 @@ func newTable() *table {
 // take returns the changes and forgets them.
 func (t *table) take() changes {
 	out := t.changes
-	t.changes = changes{values: map[string]proto.Message{}, rows: map[string]row{}}
+	t.changes = changes{values: map[string]proto.Message{}, merge: map[string]event.Merge{}, rows: map[string]row{}}
 	return out
 }
 
@@ -89,9 +93,9 @@ func (t *table) set(p pair) bool {
 		t.entries[p.key] = e
 	}
 	e.hash, e.seen = hash, t.round
-	key, msg, err := "", proto.Message(nil), errTooLong
+	key, msg, how, err := "", proto.Message(nil), event.Merge{}, errTooLong
 	if !p.tooLong {
-		key, msg, err = decode(p.key, p.value)
+		key, msg, how, err = decodeTerms(p.key, p.value)
 	}
 	if e.err = err; err != nil {
 		t.bad[e.raw] = e
@@ -104,7 +108,7 @@ func (t *table) set(p pair) bool {
 	}
 	before := e.key
 	t.leave(e)
-	e.key, e.msg = key, msg
+	e.key, e.msg, e.how = key, msg, how
 	if key != e.raw {
 		t.others[key] = append(t.others[key], e)
 	}
@@ -159,11 +163,14 @@ func (t *table) winner(key string) *entry {
 // decide notes what is wanted for a key now, and what that means for all that is stored for it.
 func (t *table) decide(key string) {
 	w := t.winner(key)
+	delete(t.changes.merge, key)
 	if w == nil {
 		t.changes.values[key] = nil
 		return
 	}
-	t.changes.values[key] = w.msg
+	if t.changes.values[key] = w.msg; !w.how.Zero() {
+		t.changes.merge[key] = w.how
+	}
 	t.row(w)
 	for _, e := range t.others[key] {
 		t.row(e)
