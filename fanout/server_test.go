@@ -90,6 +90,7 @@ func TestOwnKeys(t *testing.T) {
 		check := func(when, own, theirs string) {
 			t.Helper()
 			time.Sleep(settle)
+			synctest.Wait()
 			for name, c := range clients {
 				want := map[string]string{"/calico/v1/a": theirs}
 				if name == "ours" && own != "" {
