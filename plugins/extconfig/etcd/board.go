@@ -275,16 +275,18 @@ func (b *board) session(ctx context.Context) (wrote bool, err error) {
 	}
 	defer w.Close()
 	alive, cancel := context.WithCancel(ctx)
-	defer cancel()
 	lease, lost, err := w.Grant(alive, b.ttl)
 	if err != nil {
+		cancel()
 		return false, err
 	}
 	b.forget()
 	defer func() {
-		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
-		defer cancel()
+		leave, done := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
+		defer done()
 		_ = w.Revoke(leave, lease) // otherwise it expires
+		cancel()
+		<-lost
 	}()
 	pause := writePause
 	for {
