@@ -87,9 +87,12 @@ func (i *cnatInterface) message() *cnat.Interface {
 }
 
 // createCnatInterface takes the interface out of the tables it must not be in as well: VPP leaves an index in them when its interface
-// goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06).
+// goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables where there is no policy.
 func createCnatInterface(w *World, i *cnatInterface) ([]Op, error) {
 	before := &cnatInterface{name: i.name}
+	if w.cnat.newer && w.Wanted(keyed.SnatPolicyKey) == nil {
+		return changeCnatInterface(w, before, i)
+	}
 	for n, in := range i.tables {
 		before.tables[n] = !in
 	}

@@ -1,0 +1,130 @@
+package descriptor
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	binapi "go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+)
+
+// snatText is what VPP 24.06 and 25.10 printed, line ends included.
+const snatText = "Source NAT\r\n  ip4: 0.0.0.0;0\r\n  ip6: fd00:1::99;0\r\n\r\nExcluded prefixes:\r\n  Hash table 'snat prefixes'\r\n" +
+	"[536]: heap offset 23967936, len 1, refcnt 1, linear 0\r\n    0: fd00:1::/64\r\n[804]: heap offset 23968064, len 1, refcnt 1, linear 0\r\n" +
+	"    0: 10.1.0.0/16\r\n    2 active elements 2 active buckets\r\n    1 free lists\r\n       [len 1] 0 free elts\r\n" +
+	"    0 linear search buckets\r\n    heap: 1 chunk(s) allocated\r\n          bytes: used 128k, scrap 119.75k\r\n\r\n\r\n" +
+	"Included v4 interfaces:\r\n\r\nIncluded v6 interfaces:\r\n  loop0\r\n\r\nk8s pod interfaces:\r\n  loop0\r\n  DELETED\r\n\r\nk8s host interfaces:\r\n  tap0\r\n"
+
+func TestSnatShown(t *testing.T) {
+	d := NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Msg: &vlib.CliInbandReply{Reply: snatText}}})
+	s := shownSnat(d)
+	if got := fmt.Sprint(s.excluded); got != "[10.1.0.0/16 fd00:1::/64]" {
+		t.Errorf("excluded %s", got)
+	}
+	for n, want := range []string{"", "loop0", "loop0", "tap0"} {
+		for _, name := range []string{"loop0", "tap0"} {
+			if s.tables[n][name] != (name == want) {
+				t.Errorf("table %d: %v, want %q", n, s.tables[n], want)
+			}
+		}
+	}
+	if s := shownSnat(NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Err: vpp.ErrDisconnected}})); len(s.excluded) > 0 {
+		t.Errorf("nothing was shown, and %v read", s)
+	}
+}
+
+func names(ops []Op) (out []string) {
+	for _, op := range ops {
+		text := strings.TrimPrefix(op.Call.Msg.GetMessageName(), "cnat_") + " " + op.Call.Msg.GetCrcString()
+		if m, ok := op.Call.Msg.(*feature.FeatureEnableDisable); ok {
+			text = fmt.Sprintf("%s/%s %t", m.ArcName, m.FeatureName, m.Enable)
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// In VPP 26.06 an address comes first and takes all with it when it goes, and the kind is said by a message of its own.
+func TestSnatOfTheNewerAPI(t *testing.T) {
+	policy := &snatPolicy{kind: cnat.SnatPolicy_KUBERNETES, v6: netip.MustParseAddr("fd00::1"), excluded: []netip.Prefix{netip.MustParsePrefix("fd00::/8")}}
+	addresses := "set_snat_addresses " + (&binapi.CnatSetSnatAddresses{}).GetCrcString()
+	prefix := "snat_policy_add_del_exclude_pfx " + (&binapi.CnatSnatPolicyAddDelExcludePfx{}).GetCrcString()
+	old := "set_snat_policy " + (&binapi.CnatSetSnatPolicy{}).GetCrcString()
+	newer := "set_snat_policy " + (&binapi26.CnatSetSnatPolicy{}).GetCrcString()
+	for _, tc := range []struct {
+		newer     bool
+		add, drop []string
+	}{
+		{false, []string{prefix, old, addresses}, []string{addresses, prefix, old}},
+		{true, []string{addresses, prefix, newer}, []string{addresses}},
+	} {
+		w := NewWorld(Options{}, nil)
+		w.cnat.newer = tc.newer
+		if got := names(changeSnat(w, &snatPolicy{}, policy)); !slices.Equal(got, tc.add) {
+			t.Errorf("newer %t: made by %q, want %q", tc.newer, got, tc.add)
+		}
+		if got := names(dropSnat(w, policy)); !slices.Equal(got, tc.drop) {
+			t.Errorf("newer %t: dropped by %q, want %q", tc.newer, got, tc.drop)
+		}
+	}
+}
+
+// Which API VPP has follows from whether it knows a message that came with the newer one.
+func TestWhichCnat(t *testing.T) {
+	for _, newer := range []bool{true, false} {
+		w := NewWorld(Options{}, nil)
+		w.cnat.newer = !newer
+		replies := []vpp.Reply{{Msg: &binapi.CnatGetSnatAddressesReply{SwIfIndex: ^interface_types.InterfaceIndex(0)}}, {Msg: &vlib.CliInbandReply{}}, {}}
+		if !newer {
+			replies[2].Err = &vpp.MissingError{Message: "cnat_snat_addresses_dump"}
+		}
+		if _, err := retrieveSnatPolicy(w, NewDump(snatDumps(w, nil), replies), nil); err != nil || w.cnat.newer != newer {
+			t.Errorf("newer %t, want %t: %v", w.cnat.newer, newer, err)
+		}
+	}
+}
+
+// Features of VPP 26.06 come in pairs, and its tables with a policy.
+func TestInterfaceOfTheNewerAPI(t *testing.T) {
+	var policy any
+	w := NewWorld(Options{}, func(key string) any {
+		if key == keyed.SnatPolicyKey {
+			return policy
+		}
+		return nil
+	})
+	w.setInterfaces([]*Iface{{Index: 3, VPPName: "tap0", Name: "tap0"}})
+	i := &cnatInterface{name: "tap0", nodes: [cnatNodes]uint8{0, 0, 1, 1}}
+	features := func(what string, ops []Op, err error, tables int, want ...string) {
+		t.Helper()
+		got := slices.DeleteFunc(names(ops), func(s string) bool { return strings.HasPrefix(s, "snat_policy_add_del_if") })
+		if err != nil || !slices.Equal(got, want) || len(ops)-len(got) != tables {
+			t.Errorf("%s: %q and %d tables: %v", what, got, len(ops)-len(got), err)
+		}
+	}
+	ops, err := createCnatInterface(w, i)
+	features("24.06", ops, err, 4, "ip6-unicast/cnat-input-ip6 true", "ip6-output/cnat-output-ip6 true")
+	w.cnat.newer = true
+	all := []string{
+		"ip6-unicast/cnat-input-ip6 true", "ip6-output/cnat-output-ip6 true", "ip6-unicast/cnat-lookup-ip6 true", "ip6-output/cnat-writeback-ip6 true",
+	}
+	ops, err = createCnatInterface(w, i)
+	features("26.06 without a policy", ops, err, 0, all...)
+	policy = &snatPolicy{}
+	ops, err = createCnatInterface(w, i)
+	features("26.06", ops, err, 4, all...)
+	there := *i
+	there.newer = there.nodes
+	ops, err = changeCnatInterface(w, &there, &cnatInterface{name: "tap0"})
+	features("26.06, gone", ops, err, 0, strings.Split(strings.ReplaceAll(strings.Join(all, ","), "true", "false"), ",")...)
+}
