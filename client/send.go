@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -46,10 +47,20 @@ func (c *Change) Send(ctx context.Context) error {
 		}
 		var trailer metadata.MD
 		err := c.client.conn.Invoke(ctx, method, data, &rpc.PutResponse{}, grpc.Trailer(&trailer)) // all three responses are empty
-		c.pending, c.unimplemented = trailer.Get(pendingKey), trailer.Get(unimplementedKey)
+		c.pending, c.unimplemented = unquoted(trailer.Get(pendingKey)), unquoted(trailer.Get(unimplementedKey))
 		return toError(err, nil)
 	}
 	return c.stream(ctx)
+}
+
+// unquoted are keys as they came in metadata.
+func unquoted(keys []string) []string {
+	for i, key := range keys {
+		if plain, err := strconv.Unquote(key); err == nil {
+			keys[i] = plain
+		}
+	}
+	return keys
 }
 
 // call is a context for a call of this client.

@@ -46,11 +46,17 @@ type KeyStatus struct {
 	Status event.ValueStatus
 }
 
+// maxKey bounds how long a key may be, in bytes: errors name keys, and travel in headers.
+const maxKey = 2048
+
 // valid is the request's items by key, with nil for those to delete.
 func valid(req Request) (map[string]proto.Message, error) {
 	values := make(map[string]proto.Message, len(req.Items)+len(req.Gone))
 	var bad []event.ValueStatus
 	take := func(key string, msg proto.Message, err error) {
+		if len(key) > maxKey {
+			key, err = key[:64]+"…", fmt.Errorf("%q…: a key of %d bytes, at most %d", key[:64], len(key), maxKey)
+		}
 		if _, twice := values[key]; twice && err == nil {
 			err = fmt.Errorf("%q: twice in one request", key)
 		}
@@ -62,6 +68,10 @@ func valid(req Request) (map[string]proto.Message, error) {
 	}
 	for _, msg := range req.Items {
 		key := keyed.Key(msg)
+		if len(key) > maxKey {
+			take(key, nil, nil)
+			continue
+		}
 		err := keyed.Check(key, msg)
 		if merge := req.Terms[key].Merge; err == nil && !merge.Zero() {
 			if err = merge.Check(msg.ProtoReflect().Descriptor()); err != nil {
@@ -75,7 +85,7 @@ func valid(req Request) (map[string]proto.Message, error) {
 	}
 	for _, key := range req.Gone {
 		var err error
-		if _, _, known := keyed.Lookup(key); !known {
+		if _, _, known := keyed.Lookup(key); !known && len(key) <= maxKey {
 			err = fmt.Errorf("%q: %w", key, keyed.ErrNoModel)
 		}
 		take(key, nil, err)

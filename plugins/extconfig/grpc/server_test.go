@@ -52,6 +52,7 @@ type node struct {
 	server *Server
 	in     chan<- event.Event
 	stop   func()
+	failed error // of the server, once it has stopped
 }
 
 // values is what an agent would show.
@@ -71,9 +72,24 @@ func (n *node) values() []event.Value {
 
 func start(t *testing.T, cfg Config) *node {
 	t.Helper()
-	server, err := New(cfg)
+	n, err := newNode(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	stop := n.stop
+	n.stop = func() {
+		if stop(); n.failed != nil {
+			t.Error(n.failed)
+		}
+	}
+	t.Cleanup(n.stop)
+	return n
+}
+
+func newNode(cfg Config) (*node, error) {
+	server, err := New(cfg)
+	if err != nil {
+		return nil, err
 	}
 	n := &node{has: map[string]proto.Message{}, states: map[string]event.ValueStatus{}, server: server}
 	in, out := make(chan event.Event, 64), make(chan *event.Txn, 1)
@@ -88,7 +104,7 @@ func start(t *testing.T, cfg Config) *node {
 	all.Go(func() { _ = c.Run(ctx, in, out) })
 	all.Go(func() {
 		if err := server.Run(ctx, func(ev event.Event) { in <- ev }); !errors.Is(err, context.Canceled) {
-			t.Errorf("server ended with %v", err)
+			n.failed = fmt.Errorf("server ended with %w", err)
 		}
 	})
 	all.Go(func() {
@@ -102,9 +118,8 @@ func start(t *testing.T, cfg Config) *node {
 		}
 	})
 	n.stop = sync.OnceFunc(func() { cancel(); all.Wait() })
-	t.Cleanup(n.stop)
 	in <- &event.VPPStatus{Connected: true}
-	return n
+	return n, nil
 }
 
 func (n *node) commit(txn *event.Txn) *event.Committed {

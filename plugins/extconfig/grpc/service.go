@@ -36,7 +36,8 @@ const (
 	MergeKey = "merge"
 )
 
-// What a call that succeeded has in its trailer: keys of values that are not configured, at most maxNamed of each.
+// What a call that succeeded has in its trailer: keys of values that are not configured, at most maxNamed of each, quoted as in Go if
+// they are not plain ASCII.
 const (
 	PendingKey       = "pending"
 	UnimplementedKey = "unimplemented"
@@ -120,9 +121,19 @@ func (s *Server) apply(ctx context.Context, req *extconfig.Request) (*extconfig.
 
 func keys(values []event.ValueStatus) (out []string) {
 	for _, st := range values[:min(len(values), maxNamed)] {
-		out = append(out, st.Key)
+		out = append(out, printable(st.Key))
 	}
 	return out
+}
+
+// printable is a key as metadata may have it: quoted as in Go if it is not plain ASCII.
+func printable(key string) string {
+	for i := range len(key) {
+		if key[i] < 0x20 || key[i] > 0x7e {
+			return strconv.QuoteToASCII(key)
+		}
+	}
+	return key
 }
 
 // caller is a request of whoever calls, on the caller's conditions, with nothing in it yet.
