@@ -120,7 +120,9 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
 	}
 	for _, a := range nodes {
-		s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+		if s.node.ServesNodePorts(a) {
+			s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+		}
 	}
 }
 

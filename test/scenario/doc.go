@@ -5,7 +5,7 @@
 // read as `contiv-agent run` reads them.
 //
 //	agent KEY=VALUE …          configures all agents, those that run from their next start on: weight=N, proxy-name=NAME, snat=off,
-//	                           renderer=nat44|cnat|auto, maglev=on
+//	                           renderer=nat44|cnat|auto, maglev=on, terminating=keep, node-ports=primary or CIDR,…
 //	apply FILE …               puts the objects of manifests
 //	delete FILE … | KIND NS/NAME   removes objects
 //	dump NODE [SECTION]        VPP's configuration; of it, the lines that hold SECTION, with what belongs to them
@@ -24,6 +24,7 @@
 //	log NODE                   those requests
 //	foreign NODE COMMAND …     somebody else configures VPP: map|lb PROTO EXTERNAL LOCAL …, route PREFIX INTERFACE
 //	status NODE [SERVICE]      what the agent says
+//	health NODE SERVICE        what load balancers are told of a service there (spec.healthCheckNodePort)
 //
 // FROM is pod:<ns>/<name>, node:<name> or external:<ip>@<node>; the name alone means a pod of namespace default. TO is
 // <ip>:<port>, pod:<ns>/<name>:<port> or service:<ns>/<name>:<port>, the namespace default may be left out.

@@ -16,7 +16,7 @@ import (
 )
 
 // onCnat has, for every story, what packets meet otherwise when cnat serves both families: nat44 in most stories serves IPv4.
-const onCnat = "testdata/on-cnat.txt"
+const onCnat = "testdata/on-cnat.golden"
 
 // aside are stories that are not told again, and why.
 var aside = map[string]string{
@@ -93,7 +93,7 @@ func retell(t *testing.T, file string) (different []string, asked int) {
 		var err error
 		switch words[0] {
 		case "agent":
-			if err = s.settings.parse(words[1:]); err == nil && s.cluster == nil {
+			if err = s.cmdAgent(nil, words[1:]); err == nil {
 				s.settings.renderer = agent.RendererCNAT
 			}
 		case "apply":

@@ -90,7 +90,7 @@ func commands() map[string]command {
 		"connect": (*story).cmdConnect, "still": (*story).cmdStill,
 		"fail": (*story).cmdFail, "restart-vpp": (*story).cmdRestartVPP, "restart-agent": (*story).cmdRestartAgent, "stop-agent": (*story).cmdStopAgent,
 		"advance": (*story).cmdAdvance, "clear-log": (*story).cmdClearLog, "writes": (*story).cmdWrites,
-		"log": (*story).cmdLog, "foreign": (*story).cmdForeign, "status": (*story).cmdStatus,
+		"log": (*story).cmdLog, "foreign": (*story).cmdForeign, "status": (*story).cmdStatus, "health": (*story).cmdHealth,
 	} {
 		cmds[name] = wrap(name, run)
 	}

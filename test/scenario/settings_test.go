@@ -8,6 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -18,6 +19,8 @@ type settings struct {
 	noSNAT    bool
 	renderer  agent.ServiceRenderer
 	maglev    bool
+	keep      bool
+	nodePorts service.NodePortAddresses
 }
 
 func (o settings) config(journals string) trace.Config {
@@ -28,6 +31,7 @@ func (o settings) config(journals string) trace.Config {
 	cfg.Agent.ServiceRenderer = o.renderer
 	cfg.Agent.CNAT.LocalEndpointWeight, cfg.Agent.CNAT.DisableSNAT, cfg.Agent.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
 	cfg.Agent.ProxyName = o.proxyName
+	cfg.Agent.KeepTerminating, cfg.Agent.NodePorts = o.keep, o.nodePorts
 	return cfg
 }
 
@@ -63,6 +67,13 @@ func (o *settings) parse(args []string) error {
 			o.noSNAT = value == "off"
 		case "renderer":
 			o.renderer = agent.ServiceRenderer(value)
+		case "terminating":
+			o.keep = value == "keep"
+		case "node-ports":
+			var err error
+			if o.nodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
+				return err
+			}
 		case "maglev":
 			o.maglev = value == "on"
 		default:

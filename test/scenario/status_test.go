@@ -6,6 +6,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 func (s *story) cmdStatus(ts *testscript.TestScript, args []string) error {
@@ -24,6 +25,23 @@ func (s *story) cmdStatus(ts *testscript.TestScript, args []string) error {
 	for _, line := range describe(st, only) {
 		fmt.Fprintln(out, s.short(line))
 	}
+	return nil
+}
+
+// cmdHealth prints what load balancers that ask the node are told of a service.
+func (s *story) cmdHealth(ts *testscript.TestScript, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("want NODE SERVICE")
+	}
+	if _, err := s.vpp(args[0]); err != nil {
+		return err
+	}
+	r := ref("Service", args[1])
+	svc := s.cluster.Agent(args[0]).Rendered(model.ServiceID{Namespace: r.Namespace, Name: r.Name})
+	if svc == nil || svc.HealthCheck.NodePort == 0 {
+		return fmt.Errorf("nobody asks about %s", args[1])
+	}
+	fmt.Fprintf(ts.Stdout(), "port %d: %d endpoints by IPv4, %d by IPv6\n", svc.HealthCheck.NodePort, svc.HealthCheck.Local4, svc.HealthCheck.Local6)
 	return nil
 }
 
