@@ -32,7 +32,7 @@ func uselessDefinitions(bytes int) []byte {
 // TestHostileClientsCostLittle: what crowds of clients cost, at their worst, that want nothing but the server's memory; for as long as
 // it bears with them, and nothing afterwards.
 func TestHostileClientsCostLittle(t *testing.T) {
-	const crowd = 200
+	const crowd = 100
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	plain := hello("n")
 	plain.SupportsDecoderRestart = false
@@ -109,9 +109,9 @@ func TestHostileClientsCostLittle(t *testing.T) {
 					}()
 				}
 				look()
-				for i := range 40 { // changes come meanwhile
+				for i := range 20 { // changes come meanwhile
 					s.Tell(told(wire.InSync, kv("/calico/v1/change", strings.Repeat(fmt.Sprint(i%10), 100<<10))))
-					time.Sleep(max(c.within/40, time.Second))
+					time.Sleep(max(c.within/20, time.Second))
 					look()
 				}
 				time.Sleep(5 * time.Second)

@@ -363,6 +363,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	if _, err := NewDecoder(bytes.NewReader(flood), 1<<20).Decode(); !errors.Is(err, ErrMalformed) {
 		t.Errorf("definitions without end: %v", err)
 	}
+	if _, err := NewDecoder(bytes.NewReader(flood[:32<<10]), 16<<10).Decode(); !errors.Is(err, ErrMalformed) {
+		t.Errorf("more definitions than the longest message: %v", err)
+	}
 }
 
 func FuzzDecoder(f *testing.F) {
