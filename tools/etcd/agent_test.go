@@ -106,6 +106,30 @@ func TestCompactedWhileCutOff(t *testing.T) {
 	})
 }
 
+// A connection on which nothing passes any more, though nobody has ended it, is noticed; meanwhile the statuses expire. Nothing is lost.
+func TestSilence(t *testing.T) {
+	s := startServer(t)
+	p := newProxy(t, s.addr)
+	w := newWorld(t, s, func(c *etcd.Config) { c.Endpoints = []string{p.url()} })
+	w.put(some())
+	w.run()
+	w.settled()
+	w.writes()
+	p.freeze()
+	w.changed()
+	w.note("etcd is away")
+	eventually(t, "statuses expire", func() error {
+		if got, err := w.statuses(); err != nil || len(got) > 0 {
+			return fmt.Errorf("%d of them, %v", len(got), err)
+		}
+		return nil
+	})
+	p.thaw()
+	w.settled()
+	w.note("")
+	w.quiet("after silence")
+}
+
 // Another etcd is at the same address, empty at first, with fewer revisions: what it has is what counts.
 func TestReplaced(t *testing.T) {
 	servers(t, func(t *testing.T, s *server) {

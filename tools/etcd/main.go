@@ -96,6 +96,7 @@ func start(f *flags) (*embed.Etcd, string, error) {
 	cfg.Dir, cfg.LogLevel, cfg.MaxRequestBytes, cfg.ClientTLSInfo = f.data, "panic", f.maxRequest, f.tls
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peers}, []url.URL{peers}
+	cfg.BcryptCost = 4 // the least there is: passwords of tests are no secrets
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -437,6 +437,7 @@ type proxy struct {
 	delay    time.Duration
 	conns    map[net.Conn]bool
 	refusing bool
+	frozen   bool
 }
 
 func newProxy(t *testing.T, target string) *proxy {
@@ -455,7 +456,7 @@ func newProxy(t *testing.T, target string) *proxy {
 			go p.serve(in)
 		}
 	}()
-	t.Cleanup(func() { _ = l.Close(); p.cut() })
+	t.Cleanup(func() { _ = l.Close(); p.cut(); p.thaw() })
 	return p
 }
 
@@ -480,7 +481,8 @@ func (p *proxy) serve(in net.Conn) {
 			p.mu.Lock()
 			delay := p.delay
 			p.mu.Unlock()
-			time.Sleep(delay)
+			for time.Sleep(delay); p.stuck(); time.Sleep(10 * time.Millisecond) {
+			}
 			if n > 0 {
 				_, _ = to.Write(b[:n])
 			}
@@ -496,6 +498,13 @@ func (p *proxy) serve(in net.Conn) {
 
 // slow delays every piece from now on.
 func (p *proxy) slow(d time.Duration) { p.mu.Lock(); defer p.mu.Unlock(); p.delay = d }
+
+// freeze has nothing pass, without a word to anybody, until thaw.
+func (p *proxy) freeze() { p.mu.Lock(); defer p.mu.Unlock(); p.frozen = true }
+
+func (p *proxy) thaw() { p.mu.Lock(); defer p.mu.Unlock(); p.frozen = false }
+
+func (p *proxy) stuck() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.frozen }
 
 // cut ends all connections and lets nobody in until open.
 func (p *proxy) cut() {
