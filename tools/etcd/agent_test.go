@@ -230,6 +230,56 @@ func TestSeveralEndpoints(t *testing.T) {
 	w.settled()
 }
 
+// Of three members each is slow, silent or killed in turn, and the others go on; when two are gone nothing is lost, either.
+func TestCluster(t *testing.T) {
+	members := startCluster(t)
+	if t.Failed() {
+		t.FailNow()
+	}
+	var proxies []*proxy
+	w := newWorld(t, members[0], func(c *etcd.Config) {
+		c.Endpoints = nil
+		for _, m := range members {
+			p := newProxy(t, m.addr)
+			proxies, c.Endpoints = append(proxies, p), append(c.Endpoints, p.url())
+		}
+	})
+	w.kv = members[0].client(func(c *clientv3.Config) {
+		c.Endpoints = []string{members[0].url, members[1].url, members[2].url}
+		c.DialKeepAliveTime, c.DialKeepAliveTimeout = time.Second, time.Second
+	})
+	w.put(some())
+	w.run()
+	w.settled()
+	for i, m := range members {
+		key, value := loopback(2, 1300+i)
+		w.writes()
+		proxies[i].slow(time.Second)
+		w.put(map[string]string{key: value})
+		w.settled()
+		proxies[i].slow(0)
+		m.kill()
+		key, value = loopback(3, 1300+i)
+		w.put(map[string]string{key: value})
+		w.settled()
+		m.start(m)
+		w.settled()
+		w.note("")
+		for _, write := range w.writes() {
+			if !strings.Contains(write, "loop2") && !strings.Contains(write, "loop3") {
+				t.Errorf("member %d: %s", i, write)
+			}
+		}
+	}
+	members[1].kill()
+	members[2].kill()
+	time.Sleep(2 * time.Second)
+	members[1].start(members[1])
+	key, value := loopback(4, 1200)
+	w.put(map[string]string{key: value})
+	w.settled()
+}
+
 // Statuses go with their lease. The agent makes them again, and configures nothing.
 func TestExpiredLease(t *testing.T) {
 	servers(t, func(t *testing.T, s *server) {

@@ -1,4 +1,4 @@
-// Command etcd is an etcd of one member on loopback, for tests and for `make run ETCD=1`. It says on standard output where it listens, and
+// Command etcd is an etcd on loopback, or a member of one, for tests and for `make run ETCD=1`. It says on standard output where it listens, and
 // ends with its standard input or the command it was given.
 //
 //	etcd [flags]                            until standard input ends or a signal comes
@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,6 +28,7 @@ const startTime = 30 * time.Second
 
 type flags struct {
 	listen, data, node string
+	name, cluster      string
 	tls                transport.TLSInfo
 	maxRequest         uint
 }
@@ -36,6 +38,8 @@ func main() {
 	flag.StringVar(&f.listen, "listen", "127.0.0.1:0", "address for clients; port 0: a free one")
 	flag.StringVar(&f.data, "data", "", "folder of the data; empty: a temporary one, removed at the end")
 	flag.StringVar(&f.node, "node", "node-1", "node in the words about how to put a key")
+	flag.StringVar(&f.name, "name", "default", "which of -cluster this is")
+	flag.StringVar(&f.cluster, "cluster", "", "members of a cluster, as name=http://address-for-its-peers, with commas; empty: this is the only one")
 	flag.StringVar(&f.tls.CertFile, "cert", "", "certificate: clients speak TLS")
 	flag.StringVar(&f.tls.KeyFile, "key", "", "its private key")
 	flag.StringVar(&f.tls.TrustedCAFile, "ca", "", "who signs clients' certificates: they have to have one")
@@ -92,12 +96,20 @@ func start(f *flags) (*embed.Etcd, string, error) {
 	}
 	clients := url.URL{Scheme: scheme, Host: f.listen}
 	peers := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // there are none
+	for member := range strings.SplitSeq(f.cluster, ",") {
+		if name, address, _ := strings.Cut(member, "="); name == f.name {
+			peers.Host = strings.TrimPrefix(address, "http://")
+		}
+	}
 	cfg := embed.NewConfig()
+	cfg.Name = f.name
 	cfg.Dir, cfg.LogLevel, cfg.MaxRequestBytes, cfg.ClientTLSInfo = f.data, "panic", f.maxRequest, f.tls
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peers}, []url.URL{peers}
 	cfg.BcryptCost = 4 // the least there is: passwords of tests are no secrets
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if cfg.InitialCluster = f.cluster; f.cluster == "" {
+		cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, "", err

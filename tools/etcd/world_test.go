@@ -65,21 +65,37 @@ func startServer(t *testing.T, args ...string) *server {
 		s.cmd = exec.Command(os.Args[0], append([]string{"-data", s.data, "-listen", s.addr}, args...)...)
 		s.cmd.Env = append(os.Environ(), beServer+"=1")
 		if _, err := s.cmd.StdinPipe(); err != nil { // it ends with the test
-			t.Fatal(err)
+			t.Error(err)
 		}
 		out, err := s.cmd.StdoutPipe()
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		s.run()
 		if s.url, err = bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatalf("etcd does not start: %v\n%s", err, s.log)
+			t.Errorf("etcd does not start: %v\n%s", err, s.log)
 		}
 		s.url = strings.TrimSpace(s.url)
 	}
 	s.start(s)
 	t.Cleanup(s.kill)
 	return s
+}
+
+// startCluster starts three members.
+func startCluster(t *testing.T) []*server {
+	t.Helper()
+	var peers []string
+	for _, name := range []string{"a", "b", "c"} {
+		peers = append(peers, name+"=http://"+freeAddr(t))
+	}
+	out := make([]*server, len(peers))
+	var started sync.WaitGroup
+	for i, peer := range peers { // the first is ready when there is a second
+		started.Go(func() { out[i] = startServer(t, "-name", peer[:1], "-cluster", strings.Join(peers, ",")) })
+	}
+	started.Wait()
+	return out
 }
 
 // startDebian starts Debian's etcd, which is older.
@@ -107,7 +123,7 @@ func (s *server) run() {
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	s.cmd.Stderr = s.log
 	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
+		s.t.Error(err)
 	}
 }
 
@@ -245,9 +261,10 @@ func (w *world) put(values map[string]string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	for some := range slices.Chunk(ops, 100) {
-		if _, err := w.kv.Txn(ctx).Then(some...).Commit(); err != nil {
-			w.t.Fatal(err)
-		}
+		eventually(w.t, "put", func() error { // a cluster may be without a leader
+			_, err := w.kv.Txn(ctx).Then(some...).Commit()
+			return err
+		})
 	}
 }
 
