@@ -171,6 +171,8 @@ type next struct {
 	path   path
 	prefix netip.Prefix
 	why    string // of a drop
+	// exclusive: the address is the cnat plugin's alone.
+	exclusive bool
 }
 
 // lookup finds the route and follows it.
@@ -240,6 +242,9 @@ func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) ne
 			continue
 		}
 		usable = append(usable, n)
+	}
+	if len(usable) == 1 {
+		usable[0].exclusive = usable[0].path.typ == pathExclusive
 	}
 	if len(usable) == 0 {
 		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, t.paths(e)[0].text(v.ifs.name))}

@@ -100,8 +100,8 @@ func (f *flow) plausible(node string) bool {
 	}
 	src := f.v.resolve(f.table, f.p.Src, 0, 0)
 	switch {
-	case f.table == 0 && f.v.fib[family(f.p.Src)].find(0).owned(f.p.Src):
-		return true // the plugin says so (FIB_ENTRY_FLAG_LOOSE_URPF_EXEMPT), and what is in its hands does not look like VPP's own
+	case src.exclusive:
+		return true // the cnat plugin says so (FIB_ENTRY_FLAG_LOOSE_URPF_EXEMPT)
 	case f.p.Dst.Is4() && src.path.typ == PathLocal && src.why == "":
 		return f.drop(node, "source %s is VPP's own (spoofed local-address packet)", f.p.Src)
 	case src.why != "" || src.path.typ != PathNormal:

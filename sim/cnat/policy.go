@@ -159,6 +159,10 @@ func (e *Engine) allocate(proto model.Protocol) (uint16, bool) {
 	}
 	m := &e.ports[kind]
 	for p := FirstPort; p < 1<<16-1; p++ {
+		if p%64 == 0 && m[p/64] == 1<<64-1 {
+			p += 63
+			continue
+		}
 		if !m.taken(p) {
 			m.set(p, true)
 			e.undo(func() { m.set(p, false) })
@@ -168,7 +172,7 @@ func (e *Engine) allocate(proto model.Protocol) (uint16, bool) {
 	return 0, false
 }
 
-// freePort is cnat_free_port, which takes the bytes of the port in the wrong order: what is free again is another one.
+// freePort is cnat_free_port, which takes the bytes of the port in the wrong order: what is free again is another one, if any.
 func (e *Engine) freePort(p uint16, proto uint8) {
 	kind, ok := portKind(model.Protocol(proto))
 	if !ok {
