@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -82,16 +82,21 @@ func TestCnatSnatOrder(t *testing.T) {
 	order("set_snat_addresses", "snat_policy_add_del_exclude_pfx", "set_snat_policy")
 }
 
-// VPP leaves an index in a table when its interface goes; the next interface has it.
+// VPP leaves an index in a table when its interface goes by itself; the next interface has it.
 func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
-	loop := func(name string) *interfaces.Interface {
-		return &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	addPod(l, "tap1", "10.1.1.2")
+	l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}))
+	l.sim.RemoveInterface("tap1")
+	l.agent.InterfaceGone(1)
+	if d := l.sim.Dump(); !strings.Contains(d, "cnat snat-policy pod") {
+		t.Fatalf("VPP has\n%s", d)
 	}
-	l.allConfigured(l.put(loop("a"), &cnat.Interface{Name: "a", Ipv6: true, Pod: true, IncludeIpv6: true}))
-	l.commit(map[string]proto.Message{keyed.InterfaceKey("a"): nil})
-	l.allConfigured(l.put(loop("b"), &cnat.Interface{Name: "b", Ipv6: true, Host: true}))
-	if d := l.sim.Dump(); strings.Contains(d, "pod loop0") || !strings.Contains(d, "host loop0") || strings.Contains(d, "2 times") {
+	l.sim.AddInterface(sim.Interface{Name: "tap2"})
+	delete(l.want, keyed.CnatInterfaceKey("tap1"))
+	l.allConfigured(l.resync()) // it is known now
+	l.allConfigured(l.put(&cnat.Interface{Name: "tap2", Ipv6: true, Host: true}))
+	if d := l.sim.Dump(); strings.Contains(d, "pod tap2") || strings.Contains(d, "include-v6 tap2") || !strings.Contains(d, "host tap2") || strings.Contains(d, "2 times") {
 		t.Errorf("VPP has\n%s", d)
 	}
 }
@@ -117,5 +122,22 @@ func TestCnatFeatureTwice(t *testing.T) {
 	l.allConfigured(l.resync())
 	if got := l.sim.Dump(); got != once {
 		t.Errorf("VPP has\n%s\nwant\n%s", got, once)
+	}
+}
+
+// VPP's name for a translation is in the answer that made it: nobody has to look.
+func TestCnatDeleteAtOnce(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.resync() // all that is to be seen
+	one := translation("2001:db8:96::10", 80, "2001:db8:1::2")
+	l.allConfigured(l.put(one))
+	l.allConfigured(l.put(translation("2001:db8:96::10", 80, "2001:db8:1::3")))
+	l.writes()
+	l.allConfigured(l.del(keyed.Key(one)))
+	if w := l.writes(); len(w) != 1 || !strings.Contains(w[0], "cnat_translation_del") {
+		t.Errorf("%q", w)
+	}
+	if d := l.sim.Dump(); strings.Contains(d, "cnat") {
+		t.Errorf("VPP has\n%s", d)
 	}
 }
