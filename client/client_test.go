@@ -260,6 +260,16 @@ func TestErrors(t *testing.T) {
 			t.Error(text)
 		}
 	}
+	many := c.DataResync().Interface(loop("good")).Labels(map[string]string{"by": "stream"}).AllOrNothing().Put()
+	for i := range 150 {
+		bad := loop(fmt.Sprint("bad", i))
+		bad.Mtu = 666
+		many.Interface(bad)
+	}
+	var failed *Error
+	if err := many.Send(t.Context()); !errors.As(err, &failed) || len(failed.Items) != 150 {
+		t.Errorf("150 bad items: %.200v", err)
+	}
 	later := loop("later")
 	later.Mtu = 667
 	for what, change := range map[string]*Put{"one message": c.DataChange().Put().Interface(later), "a stream": c.DataResync().Interface(later).Merge(event.Merge{Once: true})} {

@@ -141,6 +141,7 @@ func TestCompare(t *testing.T) {
 		{docs: []Document{{Key: keyed.DNat44Key("x"), Message: &nat.DNat44{Label: "x"}}}, everything: true, want: []Difference{
 			{Key: keyed.DNat44Key("x"), Only: File}, {Key: key, Only: Agent}, {Key: keyed.InterfaceKey("z"), Only: Agent},
 		}},
+		{docs: []Document{{Key: key, Message: agent[0].Message}}, everything: true, want: []Difference{{Key: keyed.InterfaceKey("z"), Only: Agent}}},
 		{docs: []Document{{Key: key}, {Key: keyed.InterfaceKey("none")}}, want: []Difference{{Key: key, Only: Agent}}},
 	} {
 		if diff := cmp.Diff(c.want, Compare(c.docs, agent, c.everything)); diff != "" {

@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -94,6 +95,24 @@ func TestWrongCertificatesGetNothing(t *testing.T) {
 	got, err := ask[configurator.GetResponse](t, dial(t, addr, ours.client("bob", ours)), configuratorPath+"Get", &configurator.GetRequest{})
 	if err != nil || len(got.GetConfig().GetVppConfig().GetInterfaces()) != 0 {
 		t.Errorf("bob gets %v, %v", got, err)
+	}
+}
+
+// A server that only asks for certificates refuses those who show none.
+func TestNoCertificateWhereOneIsAskedFor(t *testing.T) {
+	ours := newAuthority(t)
+	cert, key := ours.sign("server")
+	config, err := LoadTLS(cert, key, ours.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	n := start(t, Config{TCP: "127.0.0.1:0", TLS: config})
+	if err := call(t, dial(t, n.addr(t, 0), ours.client("", ours)), put, loops("a")); status.Code(err) != codes.Unauthenticated || n.config() != "" {
+		t.Errorf("%v, VPP has %q", err, n.config())
+	}
+	if err := call(t, dial(t, n.addr(t, 0), ours.client("alice", ours)), put, loops("a")); err != nil {
+		t.Error(err)
 	}
 }
 
