@@ -178,15 +178,21 @@ func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
 	if err != nil {
 		return place{}, sim.Packet{}, err
 	}
-	to, err := c.destination(q.To, proto)
+	to, err := c.destinations(q.To, proto)
 	if err != nil {
 		return place{}, sim.Packet{}, err
 	}
-	from, err := c.origin(q.From, to.addr.Is4())
-	if err != nil {
-		return place{}, sim.Packet{}, err
+	var from place
+	var first error
+	for _, t := range to {
+		if from, err = c.origin(q.From, t.addr.Is4()); err == nil {
+			return from, firstPacket(proto, from.addr, t), nil
+		}
+		if first == nil {
+			first = err
+		}
 	}
-	return from, firstPacket(proto, from.addr, to), nil
+	return place{}, sim.Packet{}, first
 }
 
 // origin resolves Question.From; v4 says which family the packet needs.
@@ -269,36 +275,53 @@ func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("has no %s address", family)
 }
 
-// destination resolves Question.To.
-func (c *Cluster) destination(s string, proto model.Protocol) (target, error) {
+// destinations resolves Question.To: the addresses in the order in which a client tries those it has a family for. There is at
+// least one.
+func (c *Cluster) destinations(s string, proto model.Protocol) ([]target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
 	case "pod":
 		ns, name, port, err := objectPort(rest, proto == model.ICMP)
 		if err != nil {
-			return target{}, err
+			return nil, err
 		}
-		to, err := c.podPlace(model.PodID{Namespace: ns, Name: name}, true)
-		if err != nil { // perhaps it speaks IPv6 only
-			if to, err = c.podPlace(model.PodID{Namespace: ns, Name: name}, false); err != nil {
-				return target{}, err
-			}
-		}
-		return target{addr: to.addr, port: port}, nil
+		return c.podTargets(model.PodID{Namespace: ns, Name: name}, port)
 	case "service":
 		ns, name, port, err := objectPort(rest, proto == model.ICMP)
 		if err != nil {
-			return target{}, err
+			return nil, err
 		}
 		obj, ok := c.world.objects[model.Ref{Kind: model.KindService, Namespace: ns, Name: name}]
 		if !ok {
-			return target{}, fmt.Errorf("unknown service %s/%s", ns, name)
+			return nil, fmt.Errorf("unknown service %s/%s", ns, name)
 		}
-		svc := obj.(*model.Service)
-		if len(svc.ClusterIPs) == 0 {
-			return target{}, fmt.Errorf("service %s/%s has no cluster IP", ns, name)
+		var out []target
+		for _, a := range obj.(*model.Service).ClusterIPs {
+			out = append(out, target{addr: a, port: port})
 		}
-		return target{addr: svc.ClusterIPs[0], port: port}, nil
+		if len(out) == 0 {
+			return nil, fmt.Errorf("service %s/%s has no cluster IP", ns, name)
+		}
+		return out, nil
 	}
-	return addressPort(s, proto)
+	to, err := addressPort(s, proto)
+	return []target{to}, err
+}
+
+// podTargets are a pod's addresses, the IPv4 one first.
+func (c *Cluster) podTargets(id model.PodID, port uint16) ([]target, error) {
+	var out []target
+	var first error
+	for _, v4 := range []bool{true, false} {
+		to, err := c.podPlace(id, v4)
+		if err == nil {
+			out = append(out, target{addr: to.addr, port: port})
+		} else if first == nil {
+			first = err
+		}
+	}
+	if len(out) == 0 {
+		return nil, first
+	}
+	return out, nil
 }

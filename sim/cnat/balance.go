@@ -39,7 +39,7 @@ func (e *Engine) balance(t *translation, p *packet.Packet) Path {
 	}
 	hash := flowHash(p, config)
 	if t.lb == Maglev {
-		return t.active[t.maglev[hash%maglevLen]]
+		return t.active[min(t.maglev[hash%maglevLen], len(t.active)-1)] // a table that stayed may name more paths than there are: VPP reads whatever is there
 	}
 	return t.active[hash%uint32(len(t.active))]
 }
