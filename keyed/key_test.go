@@ -2,12 +2,14 @@ package keyed_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -363,6 +365,24 @@ func TestKeyAllocates(t *testing.T) {
 	} {
 		if n := testing.AllocsPerRun(10, func() { keyed.Key(m) }); n > 1 {
 			t.Errorf("Key(%T %v): %v allocations, want at most 1", m, m, n)
+		}
+	}
+}
+
+// What is too long is refused, and named shortly.
+func TestKeysAreNotEndless(t *testing.T) {
+	fits := strings.Repeat("a", keyed.MaxKey-len(keyed.InterfaceKey(""))-1)
+	for _, c := range []struct {
+		name string
+		err  error
+	}{{fits, nil}, {fits + "a", keyed.ErrKeyTooLong}, {strings.Repeat("ü", 1<<20), keyed.ErrKeyTooLong}} {
+		m := &interfaces.Interface{Name: c.name}
+		err := keyed.Check(keyed.Key(m), m)
+		if !errors.Is(err, c.err) || err != nil && len(err.Error()) > 200 {
+			t.Errorf("%d bytes: %.300v, want %v", len(c.name), err, c.err)
+		}
+		if err := keyed.Check("config/vpp/v2/interfaces/x", m); !errors.Is(err, keyed.ErrKeyMismatch) || len(err.Error()) > keyed.MaxKey+200 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%d bytes under another key: %.300v", len(c.name), err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 )
@@ -21,6 +22,8 @@ var (
 	ErrNoModel = errors.New("no model")
 	// ErrKeyMismatch: the key is not the one the message has.
 	ErrKeyMismatch = errors.New("key does not belong to the value")
+	// ErrKeyTooLong: the key is longer than MaxKey.
+	ErrKeyTooLong = errors.New("key is too long")
 	// ErrSyntax: text that is neither a line of Format nor JSON of the message.
 	ErrSyntax = errors.New("syntax error")
 )
@@ -44,10 +47,24 @@ func (v Values) Keys() []string {
 	return slices.Sorted(maps.Keys(v))
 }
 
+// MaxKey is how many bytes a key may have. Errors, statuses and logs name keys.
+const MaxKey = 2048
+
+// Shown is a key as messages have it: cut where it is too long.
+func Shown(key string) string {
+	if len(key) <= MaxKey {
+		return key
+	}
+	return strings.ToValidUTF8(key[:64], "") + "…"
+}
+
 // Check tells whether m may be stored under key: nil, or an error that wraps
-// ErrNoModel or ErrKeyMismatch. What comes from outside is checked, because a
+// ErrNoModel, ErrKeyMismatch or ErrKeyTooLong, and is short. What comes from outside is checked, because a
 // name may lead out of its model's prefix (label "../nat44-global").
 func Check(key string, m proto.Message) error {
+	if len(key) > MaxKey {
+		return fmt.Errorf("check %q: %w: %d bytes, at most %d", Shown(key), ErrKeyTooLong, len(key), MaxKey)
+	}
 	if m == nil {
 		return fmt.Errorf("check %q: %w: nil value", key, ErrNoModel)
 	}
@@ -56,7 +73,7 @@ func Check(key string, m proto.Message) error {
 		return fmt.Errorf("check %q: %w: type %s", key, ErrNoModel, m.ProtoReflect().Descriptor().FullName())
 	}
 	if want != key {
-		return fmt.Errorf("check %q: %w: it has %q", key, ErrKeyMismatch, want)
+		return fmt.Errorf("check %q: %w: it has %q", key, ErrKeyMismatch, Shown(want))
 	}
 	model, _, ok := Lookup(key)
 	if !ok {

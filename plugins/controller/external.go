@@ -70,14 +70,29 @@ func (c *Controller) external(ev *event.External) {
 	}
 }
 
+// maxNamed bounds how many wrong values an error names: it is logged, and shown.
+const maxNamed = 100
+
 // checkExternal names every value that does not belong to its key, which proto.Merge would not take, or is to be merged by fields it
 // does not have.
 func checkExternal(ev *event.External) error {
 	var errs []error
+	more := 0
 	for _, key := range keyed.Values(ev.Values).Keys() {
-		if msg := ev.Values[key]; msg != nil {
-			errs = append(errs, keyed.Check(key, msg), ev.Merge[key].Check(msg.ProtoReflect().Descriptor()))
+		msg := ev.Values[key]
+		if msg == nil {
+			continue
 		}
+		switch err := errors.Join(keyed.Check(key, msg), ev.Merge[key].Check(msg.ProtoReflect().Descriptor())); {
+		case err == nil:
+		case len(errs) < maxNamed:
+			errs = append(errs, err)
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("and %d more", more))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("external configuration of %s: %w", ev.Source, err)

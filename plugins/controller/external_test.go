@@ -148,6 +148,27 @@ func TestWrongValuesAreRefusedAsAWhole(t *testing.T) {
 	}
 }
 
+// However much of it is wrong, it is told shortly, and nothing of it is noted.
+func TestMuchThatIsWrongIsToldShortly(t *testing.T) {
+	r := newRecorder()
+	var got error
+	c := New(Config{Observer: Observer{Trouble: func(err error) { got = err }}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	wrong := map[string]proto.Message{}
+	for i := range 20_000 {
+		wrong[fmt.Sprintf("config/vpp/v2/interfaces/%d", i)] = &interfaces.Interface{Name: strings.Repeat("x", i)}
+	}
+	if txn := c.Step(event.ExternalConfigChange("x", wrong)); txn != nil {
+		t.Errorf("it leads to %v", txn)
+	}
+	if got == nil || len(got.Error()) > 200_000 || !strings.HasSuffix(got.Error(), "and 19900 more") || !errors.Is(got, keyed.ErrKeyMismatch) {
+		t.Errorf("%.500v", got)
+	}
+	if n := len(r.values.changes()); n != 0 {
+		t.Errorf("%d values are noted", n)
+	}
+}
+
 func TestExternalSourcesAreWaitedFor(t *testing.T) {
 	r := newRecorder()
 	var told []string

@@ -274,7 +274,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 		err = result.Err
 	}
 	if err != nil { // nothing was changed, or nobody is left to tell
-		if errors.Is(err, keyed.ErrKeyMismatch) || errors.Is(err, keyed.ErrNoModel) {
+		if errors.Is(err, keyed.ErrKeyMismatch) || errors.Is(err, keyed.ErrNoModel) || errors.Is(err, keyed.ErrKeyTooLong) {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -47,7 +47,7 @@ type KeyStatus struct {
 }
 
 // maxKey bounds how long a key may be, in bytes: errors name keys, and travel in headers.
-const maxKey = 2048
+const maxKey = keyed.MaxKey
 
 // valid is the request's items by key, with nil for those to delete.
 func valid(req Request) (map[string]proto.Message, error) {
