@@ -119,6 +119,15 @@ func mix64(a, b, c uint64) (x, y, z uint64) {
 	return a, b, c
 }
 
+// MaglevTable is which of some backends has each of the places that flows are hashed to.
+func MaglevTable(backends []netip.AddrPort) []int {
+	var paths []Path
+	for _, b := range backends {
+		paths = append(paths, Path{Dst: Endpoint{Addr: b.Addr(), Port: b.Port(), SwIf: None}})
+	}
+	return maglevTable(paths, nil)
+}
+
 // maglevTable is cnat_translation_init_maglev: backends take places in turns, each in an order of its own. A table stays as it was if
 // nobody may be in it.
 func maglevTable(paths []Path, old []int) []int {
