@@ -198,6 +198,11 @@ func TestSlowMember(t *testing.T) {
 	w.put(some())
 	p.slow(300 * time.Millisecond)
 	w.run()
+	for i := range 60 { // between reading everything and watching it, too
+		key, value := route(500 + i)
+		w.put(map[string]string{key: value})
+		time.Sleep(50 * time.Millisecond)
+	}
 	w.settled()
 	w.writes()
 	p.slow(800 * time.Millisecond)
