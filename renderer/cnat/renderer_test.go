@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -210,4 +211,28 @@ func TestEveryTranslationIsSafe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Where node ports are may change alone: when another address of the node comes first.
+func TestRendererNodePortAddresses(t *testing.T) {
+	b := book{}
+	r := New(v6, b)
+	n := node()
+	_ = r.UpdateNode(n)
+	_ = r.AddService(web(endpoints(oneHere), nodePort))
+	_ = r.UpdateNodePortServices(nodeIPs, nil)
+	has := func() bool {
+		return slices.ContainsFunc(b["cnat/service/default/web"], func(s string) bool { return strings.Contains(s, "30080") })
+	}
+	if !has() {
+		t.Errorf("no node port: %v", b)
+	}
+	n.NoNodePorts = n.IPs
+	if _ = r.UpdateNode(n); has() {
+		t.Errorf("node ports where none are served: %v", b)
+	}
+	n.NoNodePorts = nil
+	if _ = r.UpdateNode(n); !has() {
+		t.Errorf("no node port again: %v", b)
+	}
 }

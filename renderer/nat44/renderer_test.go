@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -234,5 +235,29 @@ func TestPortionsAreTheResync(t *testing.T) {
 	}
 	if diff := cmp.Diff(whole, b); diff != "" || len(whole) != len(ev.Services)+1 {
 		t.Errorf("%d owners, whole and portions:\n%s", len(whole), diff)
+	}
+}
+
+// Where node ports are may change alone: when another address of the node comes first.
+func TestRendererNodePortAddresses(t *testing.T) {
+	b := book{}
+	r := New(Config{}, b)
+	n := node()
+	_ = r.UpdateNode(n)
+	_ = r.AddService(web(endpoints("10.1.1.2"), func(svc *renderer.ContivService) { svc.Ports["http"].NodePort = 30080 }))
+	_ = r.UpdateNodePortServices(nodeIPs, nil)
+	has := func() bool {
+		return slices.ContainsFunc(b["nat44/service/default/web"], func(s string) bool { return strings.Contains(s, "30080") })
+	}
+	if !has() {
+		t.Errorf("no node port: %v", b)
+	}
+	n.NoNodePorts = n.IPs
+	if _ = r.UpdateNode(n); has() {
+		t.Errorf("node ports where none are served: %v", b)
+	}
+	n.NoNodePorts = nil
+	if _ = r.UpdateNode(n); !has() {
+		t.Errorf("no node port again: %v", b)
 	}
 }
