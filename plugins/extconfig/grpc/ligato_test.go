@@ -304,11 +304,12 @@ func TestSubscribeAndNotify(t *testing.T) {
 	up := iface("a", 1)
 	up.Enabled = true
 	for _, step := range []*configurator.UpdateRequest{
-		update(up, &nat.DNat44{Label: "not this"}), update(iface("a", 2)), update(iface("later", 667)), {Update: update(iface("a", 3)).Update, FullResync: true},
+		update(up, &nat.DNat44{Label: "not this"}), {}, update(iface("a", 2)), update(iface("later", 667)), {Update: update(iface("a", 3)).Update, FullResync: true},
 	} {
 		if _, err := ask[configurator.UpdateResponse](t, conn, configuratorPath+"Update", step); err != nil {
 			t.Fatal(err)
 		}
+		n.in <- &event.Committed{Statuses: []event.ValueStatus{{Key: keyed.InterfaceKey("a"), State: event.Configured}}} // no news
 	}
 	var got []string
 	for len(got) < 5 {

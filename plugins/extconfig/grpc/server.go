@@ -27,6 +27,7 @@ type Server struct {
 	keeper    *extconfig.Keeper
 	values    func() []event.Value // all there are; nil: nobody shows them
 	changes   feed[change]
+	told      map[string]change // what was last told of each value there is
 	links     feed[*interfaces.InterfaceNotification]
 	admin     map[string]interfaces.InterfaceState_Status // what was last told of each interface
 	under     atomic.Int64                                // bytes of changes that come in portions and are not whole yet

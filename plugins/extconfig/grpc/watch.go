@@ -2,6 +2,7 @@ package grpc
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,6 +89,9 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 			continue // a part of one
 		}
 		c := change{st, sent(st.Key)}
+		if !s.news(c) {
+			continue
+		}
 		changes = append(changes, c)
 		if n := s.link(c); n != nil {
 			links = append(links, n)
@@ -95,6 +99,21 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 	}
 	s.changes.add(changes...)
 	s.links.add(links...)
+}
+
+// news tells whether a value or its state differs from what was told last. It is the loop's alone.
+func (s *Server) news(c change) bool {
+	was, known := s.told[c.Key]
+	if known && was.State == c.State && was.Err == c.Err && slices.Equal(was.Details, c.Details) && keyed.Equal(was.message, c.message) {
+		return false
+	}
+	if s.told == nil {
+		s.told = map[string]change{}
+	}
+	if s.told[c.Key] = c; c.message == nil {
+		delete(s.told, c.Key)
+	}
+	return true
 }
 
 // link is what there is to tell of a value, if it is an interface that has gone up or down or is no more; nil: nothing. It is the
