@@ -17,10 +17,10 @@ func TestRenderersAreAlike(t *testing.T) {
 	worlds := (cases + stepsPerWorld - 1) / stepsPerWorld
 	asked, declared := 0, 0
 	for seed := first; seed < first+worlds; seed++ {
-		w := NewWorld(seed)
+		w := NewWorldWithExtras(seed, IPv4)
 		var clusters []*trace.Cluster
 		for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-			c := trace.NewCluster(arrangement{r, IPv4}.config(seed))
+			c := trace.NewCluster(arrangement{r, IPv4}.config(seed, w.Extras))
 			t.Cleanup(c.Close)
 			applyTo(t, c, w.Objects(), nil)
 			clusters = append(clusters, c)

@@ -19,6 +19,9 @@ type World struct {
 	Slices   map[model.SliceID]*model.EndpointSlice
 	CIDR     *model.ServiceCIDR
 	families Families
+
+	Extras // none, unless NewWorldWithExtras made it
+	extra  *rand.Rand
 }
 
 // Families says which kinds of addresses nodes, pods and services of a cluster have.
@@ -160,7 +163,7 @@ func compare(a, b string) int {
 
 // Cluster is the oracle's view.
 func (w *World) Cluster() *Cluster {
-	c := &Cluster{Nodes: w.Nodes, CIDRs: w.CIDR.CIDRs}
+	c := &Cluster{Nodes: w.Nodes, CIDRs: w.CIDR.CIDRs, Extras: w.Extras}
 	for _, o := range w.Objects() {
 		switch o := o.(type) {
 		case *model.Service:
@@ -315,10 +318,12 @@ func (w *World) endpoint(f Families) model.Endpoint {
 	if w.chance(6) {
 		n := pick(w, w.Nodes)
 		ep.Addr, ep.NodeName = f.within(n.InternalIPs)[0], n.Name
+		w.hint(&ep)
 		return ep
 	}
 	p := w.anyPod()
 	ep.Addr, ep.NodeName, ep.Pod = f.within(p.IPs)[0], p.NodeName, p.ID
+	w.hint(&ep)
 	return ep
 }
 

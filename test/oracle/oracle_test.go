@@ -32,8 +32,12 @@ func (a arrangement) String() string {
 	return fmt.Sprintf("%s, %s", a.renderer, map[Families]string{IPv4: "IPv4", IPv6: "IPv6", Dual: "dual-stack"}[a.families])
 }
 
-func (a arrangement) config(seed uint64) trace.Config {
-	return trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: a.renderer}}
+func (a arrangement) config(seed uint64, extras Extras) trace.Config {
+	cfg := trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: a.renderer, KeepTerminating: extras.KeepTerminating}}
+	for _, ip := range extras.NodePortsAt {
+		cfg.Agent.NodePorts.CIDRs = append(cfg.Agent.NodePorts.CIDRs, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	return cfg
 }
 
 // cnat tells whether cnat serves an address.
@@ -80,8 +84,8 @@ func applyTo(t *testing.T, c *trace.Cluster, put []model.Object, removed []model
 }
 
 func world(t *testing.T, a arrangement, seed uint64) (asked int) {
-	w := NewWorldOf(seed, a.families)
-	c := trace.NewCluster(a.config(seed))
+	w := NewWorldWithExtras(seed, a.families)
+	c := trace.NewCluster(a.config(seed, w.Extras))
 	defer c.Close()
 	applyTo(t, c, w.Objects(), nil)
 	for step := range stepsPerWorld {
@@ -122,7 +126,7 @@ func restartWritesNothing(t *testing.T, seed uint64, c *trace.Cluster) {
 // sameAsFresh compares every VPP with that of a cluster that was given the final objects only.
 func (a arrangement) sameAsFresh(t *testing.T, seed uint64, w *World, c *trace.Cluster) {
 	t.Helper()
-	fresh := trace.NewCluster(a.config(seed))
+	fresh := trace.NewCluster(a.config(seed, w.Extras))
 	defer fresh.Close()
 	applyTo(t, fresh, w.Objects(), nil)
 	for _, name := range c.Nodes() {

@@ -5,6 +5,7 @@
 package oracle
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -62,12 +63,19 @@ type Cluster struct {
 	Nodes    []*model.Node
 	Pods     []*model.Pod
 	CIDRs    []netip.Prefix // service CIDRs
+	Extras
 }
 
 // Expect is the fate Kubernetes promises to the packet.
-func (c *Cluster) Expect(p Packet) Expectation {
+func (c *Cluster) Expect(p Packet) Expectation { return c.expectBy(p, c.balancer(p)) }
+
+// expectBy is Expect with the proxy of another node.
+func (c *Cluster) expectBy(p Packet, node string) Expectation {
 	if svc, port, external := c.frontend(p.Dst, p.Proto); svc != nil {
-		return c.balance(p, svc, port, external)
+		return c.balance(p, node, svc, port, external)
+	}
+	if c.nobody(p.Dst, p.Proto) {
+		return Expectation{Fate: Rejected, Why: "a node's address without node ports"}
 	}
 	for _, svc := range c.Services {
 		if served(svc, p.Dst.Addr()) && slices.Contains(svc.ClusterIPs, p.Dst.Addr()) {
@@ -125,7 +133,7 @@ func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.
 			}
 		}
 	}
-	if port.NodePort != 0 && dst.Port() == port.NodePort {
+	if port.NodePort != 0 && dst.Port() == port.NodePort && c.servesNodePorts(dst.Addr()) {
 		for _, n := range c.Nodes {
 			if slices.Contains(n.Addrs(), dst.Addr()) {
 				return true, true
@@ -136,9 +144,9 @@ func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.
 }
 
 // balance applies the traffic policies (rows 1, 12, 15, 15b, 15c, 16).
-func (c *Cluster) balance(p Packet, svc *model.Service, port model.ServicePort, external bool) Expectation {
-	everywhere := c.endpoints(svc, port, "", p.Dst.Addr().Is6())
-	here := c.endpoints(svc, port, c.balancer(p), p.Dst.Addr().Is6())
+func (c *Cluster) balance(p Packet, node string, svc *model.Service, port model.ServicePort, external bool) Expectation {
+	everywhere := c.endpoints(svc, port, node, false, p.Dst.Addr().Is6())
+	here := c.endpoints(svc, port, node, true, p.Dst.Addr().Is6())
 	policy := svc.InternalTrafficPolicy
 	if external {
 		policy = svc.ExternalTrafficPolicy
@@ -161,27 +169,26 @@ func (c *Cluster) balance(p Packet, svc *model.Service, port model.ServicePort, 
 	return e
 }
 
-// balancer is the node whose proxy handles the packet: where it enters.
-func (c *Cluster) balancer(p Packet) string { return p.Node }
-
-// endpoints are the eligible endpoints of a service port: the ready ones, or, if no endpoint of the set is ready, those
-// serving while terminating (row 12), of one family. node "" is the cluster set, else the set on that node.
-func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string, v6 bool) []netip.AddrPort {
-	var ready, terminating []netip.AddrPort
-	for at, ep := range c.merged(svc, port, v6) {
-		switch {
-		case node != "" && ep.NodeName != node:
-		case ep.Ready:
-			ready = append(ready, at)
-		case ep.Serving && ep.Terminating:
-			terminating = append(terminating, at)
+// balancer is the node whose proxy handles the packet: the one whose address is dialled, else where it enters.
+func (c *Cluster) balancer(p Packet) string {
+	for _, n := range c.Nodes {
+		if slices.Contains(n.Addrs(), p.Dst.Addr()) {
+			return n.Name
 		}
 	}
-	if len(ready) == 0 {
-		ready = terminating
+	return p.Node
+}
+
+// endpoints are the eligible endpoints of a service port on a node: the ready ones, or, if no endpoint of the set is ready, those
+// serving while terminating (row 12), of one family. Of all endpoints, as hints have it, or of those on the node.
+func (c *Cluster) endpoints(svc *model.Service, port model.ServicePort, node string, here, v6 bool) []netip.AddrPort {
+	all := c.merged(svc, port, v6)
+	if !here {
+		return c.narrowed(all, node)
 	}
-	slices.SortFunc(ready, netip.AddrPort.Compare)
-	return ready
+	maps.DeleteFunc(all, func(_ netip.AddrPort, ep model.Endpoint) bool { return ep.NodeName != node })
+	every := func(model.Endpoint) bool { return true }
+	return c.withTerminating(c.ready(all, every), all, every)
 }
 
 // merged is every endpoint the slices of a family name, each once: of two words about one endpoint the one that does not terminate
