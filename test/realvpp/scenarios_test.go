@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -30,7 +31,7 @@ var elsewhere = map[string]string{
 }
 
 // telling are the commands that look at texts, which the simulated VPP's scripts compare already.
-var telling = []string{"dump", "cmp", "cp", "status", "policy", "log", "trace", "stdout", "stderr", "exists"}
+var telling = []string{"dump", "cmp", "cp", "status", "health", "policy", "log", "trace", "stdout", "stderr", "exists"}
 
 // TestVPPScenarios plays the stories of test/scenario with a real VPP on every node, and a simulated one beside it.
 func TestVPPScenarios(t *testing.T) {
@@ -220,6 +221,13 @@ func (s *script) settings(args []string) error {
 			s.config.ServiceRenderer = agent.ServiceRenderer(value)
 			for _, w := range s.nodes {
 				w.config.ServiceRenderer = s.config.ServiceRenderer
+			}
+		case "terminating":
+			s.config.KeepTerminating = value == "keep"
+		case "node-ports":
+			var err error
+			if s.config.NodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
+				return err
 			}
 		case "maglev":
 			s.config.CNAT.Maglev = value == "on"
