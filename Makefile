@@ -64,7 +64,7 @@ bench: ## benchmarks, with ratios; results go to bench/results
 
 vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
 	@if [ -z "$$CONTIV_VPP" ]; then \
-	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl and af_packet plugins)"; \
+	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat and af_packet plugins)"; \
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
 	fi
@@ -85,6 +85,8 @@ interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a 
 
 fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
+
+
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

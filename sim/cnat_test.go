@@ -140,6 +140,13 @@ func TestTranslatedFlowsKeepTheirBackend(t *testing.T) {
 	if n := len(dump[*cnatapi.CnatTranslationDetails](c, &cnatapi.CnatTranslationDump{})); n != 0 {
 		t.Errorf("a purge left %d translations", n)
 	}
+	c.must(translation("10.96.0.10:80", "10.1.1.3:8080"))
+	pass(t, v, exchange{"again", "pod-a", request, old})
+	v.Restart()
+	if text := v.Dump(); len(v.TranslationSessions()) != 0 || strings.Contains(text, "cnat") {
+		t.Errorf("a restart left %v and\n%s", v.TranslationSessions(), text)
+	}
+	pass(t, v, exchange{"after a restart", "pod-a", request, "uplink tcp 10.1.1.2:4000 -> 10.96.0.10:80 [A]"})
 }
 
 // TestTranslationsByRoute: without features it is the routes that lead to the plugin, and the client's address becomes its own.
