@@ -29,6 +29,8 @@ type cnatShadow struct {
 	// tracked counts the translations that make VPP look for a way to an address: to those of endpoints, and to a frontend's if that
 	// is a real one.
 	tracked map[netip.Addr]int
+	// real counts the translations of an address that were made as real ones, and those that were not.
+	real map[cnatAddress][2]int
 }
 
 // cnatAddress is an address, or an interface with a family.
@@ -160,16 +162,36 @@ func (s *cnatShadow) named(key cnatKey, made cnatMade, reply Reply) {
 
 func (s *cnatShadow) make(key cnatKey, made cnatMade) {
 	if s.made == nil {
-		s.made, s.ids, s.tracked = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}, map[netip.Addr]int{}
+		s.made, s.ids, s.tracked, s.real = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}, map[netip.Addr]int{}, map[cnatAddress][2]int{}
 	}
 	s.drop(key)
 	s.made[key] = made
+	s.countReal(key, made, 1)
 	for _, a := range made.tracks {
 		s.tracked[a]++
 	}
 }
 
+// countReal leaves out what was dumped: of that it is not known.
+func (s *cnatShadow) countReal(key cnatKey, made cnatMade, by int) {
+	if made.shown {
+		return
+	}
+	n := s.real[key.cnatAddress]
+	if made.real {
+		n[1] += by
+	} else {
+		n[0] += by
+	}
+	if s.real[key.cnatAddress] = n; n == [2]int{} {
+		delete(s.real, key.cnatAddress)
+	}
+}
+
 func (s *cnatShadow) drop(key cnatKey) {
+	if made, known := s.made[key]; known {
+		s.countReal(key, made, -1)
+	}
 	for _, a := range s.made[key].tracks {
 		if s.tracked[a]--; s.tracked[a] == 0 {
 			delete(s.tracked, a)
@@ -344,10 +366,9 @@ func judgeLocal0(_ *Guard, t *cnat.CnatTranslation) string {
 
 func judgeReal(g *Guard, t *cnat.CnatTranslation) string {
 	key, made := cnatOf(t)
-	for k, m := range g.cnat.made {
-		if k.cnatAddress == key.cnatAddress && !m.shown && m.real != made.real {
-			return fmt.Sprintf("another translation of the address was made with is_real_ip %t: delete all of them first", m.real)
-		}
+	others := g.cnat.real[key.cnatAddress]
+	if made.real && others[0] > 0 || !made.real && others[1] > 0 {
+		return fmt.Sprintf("another translation of the address was made with is_real_ip %t: delete all of them first", !made.real)
 	}
 	return ""
 }
