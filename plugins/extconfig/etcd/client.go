@@ -48,9 +48,9 @@ func dial(ctx context.Context, cfg *Config) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Username != "" { // only now: to log in where nobody is fails without a reason
-		_ = etcd.Close() // it was asked nothing
-		c.Username, c.Password, c.DialTimeout = cfg.Username, cfg.Password, requestTimeout // etcd takes its time with passwords
+	if cfg.Username != "" { // only now: to log in where nobody is fails without a reason; and etcd takes its time with passwords
+		_ = etcd.Close()
+		c.Username, c.Password, c.DialTimeout = cfg.Username, cfg.Password, requestTimeout
 		if etcd, err = clientv3.New(c); err != nil {
 			return nil, fmt.Errorf("log in as %s: %w", cfg.Username, err)
 		}

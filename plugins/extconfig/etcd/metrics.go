@@ -26,7 +26,7 @@ func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	return &metrics{
+	m := &metrics{
 		connected: gauge("contiv_etcd_connected", "1 while everything in etcd was read and is watched."),
 		revision:  gauge("contiv_etcd_revision", "Revision of etcd up to which changes of this node's keys are known."),
 		keys:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "contiv_etcd_keys", Help: "Keys stored for this node, by state (good, refused)."}, []string{"state"}),
@@ -35,6 +35,11 @@ func newMetrics() *metrics {
 		changes:   counter("contiv_etcd_changes_total", "Revisions of etcd with changes of this node's keys."),
 		statuses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_etcd_status_writes_total", Help: "Transactions that write statuses into etcd, by result (ok, failed)."}, []string{"result"}),
 	}
+	m.stored(0, 0)
+	for _, result := range []string{"ok", "failed"} { // there from the start
+		m.statuses.WithLabelValues(result)
+	}
+	return m
 }
 
 // Describe implements prometheus.Collector.
