@@ -143,6 +143,19 @@ func TestSessionsOfEachNode(t *testing.T) {
 	}
 }
 
+// TestRepliesLookAlike: two VIPs with one backend, one client port: the reply is the first flow's, whichever it belongs to.
+func TestRepliesLookAlike(t *testing.T) {
+	l := newLab(t)
+	l.update(of("10.96.0.10:80", "10.1.1.3:8080"))
+	l.update(of("10.96.0.11:80", "10.1.1.3:8080"))
+	const reply, want = "tcp 10.1.1.3:8080 -> 10.1.1.2:4000 [SA]", "tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]"
+	l.pass(l.Input, "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]")
+	l.pass(l.Input, "tcp 10.1.1.2:4000 -> 10.96.0.11:80 [S]")
+	if got := l.pass(l.out(3, 2), reply); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // TestIdle: half a minute; an hour once both have agreed to talk; five seconds once one of them has had enough.
 func TestIdle(t *testing.T) {
 	for _, c := range []struct {

@@ -9,9 +9,45 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
+
+// TestVPPCNATAlike: two VIPs with one backend, dialled from one port. The replies cannot be told apart; VPP takes both for the first
+// flow's.
+func TestVPPCNATAlike(t *testing.T) {
+	w := startBare(t, theVPP(t), dualStack())
+	w.strict = true
+	c := &cnatCase{aclCase: newACLCase(w, 1), conns: openBare(t, w)}
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, c.story())
+		}
+	}
+	check(c.enable(cnatFeature{door(podA), "ip4-unicast", "cnat-input-ip4"}, true))
+	check(c.enable(cnatFeature{door(podA), "ip4-output", "cnat-output-ip4"}, true))
+	for _, vip := range []string{"10.96.0.10", "10.96.0.11"} {
+		check(c.each(func(index) api.Message {
+			return &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
+				Vip: cnatEnd(vip, 80), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1, NPaths: 1,
+				Paths: []cnat.CnatEndpointTuple{{DstEp: cnatEnd("10.1.1.3", 8080), SrcEp: cnatEnd("", 0)}},
+			}}
+		}))
+	}
+	for _, vip := range []string{"10.96.0.10", "10.96.0.11", "10.96.0.10"} {
+		first := same(packet.NewTCP(netip.AddrPortFrom(podA.IPs[0], 4000), netip.AddrPortFrom(netip.MustParseAddr(vip), 80)))
+		out, err := w.send(door(podA), first)
+		check(err)
+		back, err := w.send(out[0].at, out[0].reply())
+		check(err)
+		if got := back[0].real.Src.String(); got != "10.96.0.10" {
+			t.Errorf("the reply to %s comes from %s", vip, got)
+		}
+	}
+	check(c.compare())
+}
 
 // TestVPPCNATAge holds what becomes of idle flows, and of their ports, against the real VPP: a port that a flow had is hardly ever
 // given out again.

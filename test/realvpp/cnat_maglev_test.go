@@ -23,10 +23,14 @@ func TestVPPCNATMaglev(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for n := range 60 {
 		vip, none := "10.96.0.10", cnatEnd("", 0)
-		random := func() netip.Addr { return netip.AddrFrom4([4]byte{10, byte(rng.IntN(256)), byte(rng.IntN(256)), byte(1 + rng.IntN(254))}) }
+		random := func() netip.Addr {
+			return netip.AddrFrom4([4]byte{10, byte(rng.IntN(256)), byte(rng.IntN(256)), byte(1 + rng.IntN(254))})
+		}
 		if n%2 > 0 {
 			vip, none = "fd00:96::10", cnatEnd("::", 0)
-			random = func() netip.Addr { return netip.AddrFrom16([16]byte{0xfd, 0, 0, byte(rng.IntN(256)), 15: byte(1 + rng.IntN(255))}) }
+			random = func() netip.Addr {
+				return netip.AddrFrom16([16]byte{0xfd, 0, 0, byte(rng.IntN(256)), 15: byte(1 + rng.IntN(255))})
+			}
 		}
 		m := &cnat.CnatTranslationUpdate{Translation: cnat.CnatTranslation{
 			Vip: cnatEnd(vip, 80), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1, LbType: cnat.CNAT_LB_TYPE_MAGLEV,
