@@ -114,7 +114,6 @@ func TestTranslatedFlowsKeepTheirBackend(t *testing.T) {
 	c := dial(t, v)
 	featured(c, v, "pod-a", "pod-b", "overlay")
 	c.must(translation("10.96.0.10:80", "10.1.1.3:8080"))
-	mark := v.Snapshot()
 	const request, reply = "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [A]", "tcp 10.1.1.3:8080 -> 10.1.1.2:4000 [SA]"
 	old, fresh := "pod-b tcp 10.1.1.2:4000 -> 10.1.1.3:8080 [A]", "overlay tcp 10.1.1.2:4000 -> 10.1.2.9:8080 [A]"
 	back := "pod-a tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]"
@@ -129,7 +128,7 @@ func TestTranslatedFlowsKeepTheirBackend(t *testing.T) {
 		t.Errorf("an hour later there are %d sessions", n)
 	}
 	c.must(translation("10.96.0.10:80", "10.1.2.9:8080"))
-	mark = v.Snapshot()
+	mark := v.Snapshot()
 	pass(t, v, exchange{"an hour later", "pod-a", request, fresh})
 	v.Restore(mark)
 	if n := len(v.TranslationSessions()); n != 0 {

@@ -366,8 +366,11 @@ func (t *translation) text(ifName func(uint32) string) string {
 		on   bool
 		text string
 	}{
-		{t.client != nil && t.client.exclusive, " exclusive"}, {t.flags&AllocPort != 0, " alloc-port"}, {t.flags&NoReturnSession != 0, " no-return-session"},
-		{t.lb == Maglev, " maglev"}, {t.hash != 0, fmt.Sprintf(" hash %#x", t.hash)},
+		{t.client != nil && t.client.exclusive, " exclusive"},
+		{t.flags&AllocPort != 0, " alloc-port"},
+		{t.flags&NoReturnSession != 0, " no-return-session"},
+		{t.lb == Maglev, " maglev"},
+		{t.hash != 0, fmt.Sprintf(" hash %#x", t.hash)},
 	} {
 		if f.on {
 			b.WriteString(f.text)
