@@ -25,7 +25,7 @@ var ranks = map[string]int{
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "source/typha": 2, "fanout": 2, "felix": 2, "sim": 2,
-	"agent": 3, "trace": 3,
+	"agent": 3, "trace": 3, "doctor": 3,
 	"cmd": 4, "test": 4,
 }
 
@@ -42,7 +42,7 @@ var sameRank = map[[2]string]bool{
 // fences lists who alone may import a module.
 var fences = map[string][]string{
 	"k8s.io/client-go":       {"source/kube"},
-	"go.fd.io/govpp":         {"vpp", "vppagent/descriptor", "sim"},
+	"go.fd.io/govpp":         {"vpp", "vppagent/descriptor", "sim", "doctor"},
 	"go.etcd.io/etcd":        {"plugins/extconfig/etcd"},
 	"google.golang.org/grpc": {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
 	"go.etcd.io/bbolt":       {"plugins/extconfig"},

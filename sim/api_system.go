@@ -92,6 +92,8 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 		return &vlib.CliInbandReply{Reply: q.showFIB()}
 	case "show nat44 sessions":
 		return &vlib.CliInbandReply{Reply: q.showSessions()}
+	case "show nat44 summary":
+		return &vlib.CliInbandReply{Reply: q.showNATSummary()}
 	case "show features":
 		return &vlib.CliInbandReply{Reply: q.arcs.String()}
 	case "show acl-plugin sessions":
@@ -139,4 +141,15 @@ func (v *VPP) showSessions() string {
 		fmt.Fprintln(&b, s)
 	}
 	return b.String()
+}
+
+// showNATSummary is the line of VPP's `show nat44 summary` that counts all sessions.
+func (v *VPP) showNATSummary() string {
+	all, idle := v.nat.Sessions(), 0
+	for _, s := range all {
+		if s.TimedOut {
+			idle++
+		}
+	}
+	return fmt.Sprintf("total sessions: %d (timed out: %d)\n", len(all), idle)
 }

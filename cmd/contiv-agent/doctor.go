@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/doctor"
+)
+
+func newDoctor() *cobra.Command {
+	var cfg doctor.Config
+	var renderer, stats string
+	var all bool
+	var out output
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at a VPP for what is missing, wrong or dangerous, with the line of startup.conf that mends it",
+		Long: `doctor connects to a VPP and reads: its version, messages and plugins, the room in its main heap and its stats segment, the state and
+session tables of NAT44, of access lists and of cnat, and what somebody else has made there. Nothing is changed. VPP does not
+forward for the moments in which it writes out its tables: some milliseconds for tens of thousands of sessions or rules.
+
+Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not say); missing (the agent needs it); wrong (it works,
+and not as it should); dangerous (traffic is lost or let through, or VPP may end). With --service-renderer and --no-policies, as
+run is given them, it is known what will be needed. Without --all, what is ok is only counted.
+
+Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could not be reached, or went away.`,
+		Example: `  contiv-agent doctor
+  contiv-agent doctor --vpp-socket /run/vpp/api.sock --all
+  contiv-agent doctor --service-renderer cnat -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(); err != nil {
+				return err
+			}
+			switch agent.ServiceRenderer(renderer) {
+			case agent.RendererAuto:
+			case agent.RendererNAT44:
+				cfg.NAT44 = true
+			case agent.RendererCNAT:
+				cfg.CNAT = true
+			default:
+				return usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", renderer))
+			}
+			if cfg.Stats = stats; stats == auto {
+				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
+			}
+			report, err := doctor.Examine(cmd.Context(), cfg)
+			if err != nil {
+				return err
+			}
+			if err := out.print(cmd.OutOrStdout(), report, func(w io.Writer) { writeReport(w, report, all) }); err != nil {
+				return err
+			}
+			if !report.Well() {
+				return &codeError{code: exitDiffers}
+			}
+			return nil
+		},
+	}
+	out.flag(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&cfg.Socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: it is not looked at; auto: stats.sock beside --vpp-socket")
+	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "what will serve Services: nat44, cnat, or auto (IPv4 by nat44, IPv6 by cnat)")
+	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
+	fs.BoolVar(&all, "all", false, "show what is ok, too")
+	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
+	return cmd
+}
+
+func writeReport(w io.Writer, r *doctor.Report, all bool) {
+	fmt.Fprintf(w, "VPP %s, process %d\n", r.Version, r.PID)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fine := 0
+	for _, c := range r.Checks {
+		if c.Verdict == doctor.OK && !all {
+			fine++
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Verdict, c.Name, c.Found)
+		for _, line := range []struct{ what, text string }{
+			{"", c.Consequence}, {"startup.conf: ", c.Startup}, {"until its next start: ", c.Command},
+		} {
+			if line.text != "" {
+				fmt.Fprintf(tw, "\t\t%s%s\n", line.what, line.text)
+			}
+		}
+	}
+	_ = tw.Flush() // standard output is gone: nobody to tell
+	if fine > 0 {
+		fmt.Fprintf(w, "%d checks are ok (--all shows them)\n", fine)
+	}
+}

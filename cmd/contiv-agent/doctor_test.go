@@ -1,0 +1,39 @@
+package main
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// TestDoctorTellsByItsExitCode holds what scripts rely on.
+func TestDoctorTellsByItsExitCode(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "api.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = v.Serve(t.Context(), l) }() // ends with the test
+	for _, tc := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"--stats-socket", ""}, exitOK},
+		{[]string{"--stats-socket", "", "-o", "json"}, exitOK},
+		{nil, exitDiffers},
+		{[]string{"-o", "json"}, exitDiffers},
+		{[]string{"-o", "xml"}, exitUsage},
+		{[]string{"--service-renderer", "ebpf"}, exitUsage},
+		{[]string{"somebody"}, exitUsage},
+		{[]string{"--vpp-socket", filepath.Join(dir, "nobody.sock")}, exitFailed},
+	} {
+		if code := run(t.Context(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
+			t.Errorf("%v: exit code %d, want %d", tc.args, code, tc.code)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"go.fd.io/govpp/binapi/acl"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// acl is the ACL plugin; nothing if policies are not enforced or it is not there.
+func (f *facts) acl() []Check {
+	lists := f.replies[askACLs]
+	if lists.Err != nil || f.cfg.NoPolicies {
+		return nil
+	}
+	ours, foreign := 0, 0
+	for _, d := range lists.Details {
+		if a, ok := d.(*acl.ACLDetails); ok && descriptor.Owned(a.Tag) {
+			ours++
+		} else {
+			foreign++
+		}
+	}
+	owners := Check{Name: "access lists", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}
+	if foreign > 0 {
+		owners.Verdict, owners.Found = Note, fmt.Sprintf("%d of an agent's, %d of somebody else's", ours, foreign)
+		owners.Consequence = "the agent leaves these alone where they are on interfaces it has no lists for"
+	}
+	return []Check{f.reclassify(), f.aclSessions(), owners}
+}
+
+func (f *facts) reclassify() Check {
+	c := Check{Name: "acl reclassify", Verdict: OK, Found: "on"}
+	// The answer is there already: who asks is told it again.
+	r, err := descriptor.Reclassification(context.Background(), func(context.Context, ...vpp.Call) []vpp.Reply {
+		return []vpp.Reply{f.replies[askACLUse]}
+	})
+	switch {
+	case err != nil || r == descriptor.ReclassifyUnknown:
+		return unknown(c.Name, "VPP does not tell whether it judges established flows again")
+	case r == descriptor.ReclassifyOff:
+		c.Verdict, c.Found = Dangerous, "off"
+		c.Consequence = "a flow that a changed policy denies goes on until it is idle (TCP: 24 h, UDP: 10 min), and where the lists of an " +
+			"interface change, replies are dropped until the next packet of the one who began"
+		c.Startup, c.Command = "acl-plugin { reclassify sessions 1 }", "vppctl set acl-plugin reclassify-sessions 1"
+	}
+	return c
+}
+
+func (f *facts) aclSessions() Check {
+	c := Check{Name: "acl sessions", Verdict: OK}
+	text, ok := f.cli(askACLUse)
+	active, parsed := parseACLSessions(text)
+	limit, there := f.replies[askACLLimit].Msg.(*acl.ACLPluginGetConnTableMaxEntriesReply)
+	if !ok || !parsed || !there || limit.ConnTableMaxEntries == 0 {
+		return unknown(c.Name, "VPP does not tell how many there are, or may be")
+	}
+	c.Found = fmt.Sprintf("%d of %d", active, limit.ConnTableMaxEntries)
+	u := use{float64(limit.ConnTableMaxEntries), float64(active)}
+	if u.share() > much {
+		if c.Verdict = Wrong; u.share() > full {
+			c.Verdict = Dangerous
+		}
+		c.Consequence = "a full table drops new flows of pods that policies select"
+		c.Startup = "acl-plugin { connection count max 2000000 }"
+	}
+	return c
+}

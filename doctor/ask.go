@@ -1,0 +1,171 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/cnat"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/vlib"
+
+	newer "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// The questions, each by a name of ours.
+const (
+	askWorkers    = "workers"
+	askInterfaces = "interfaces"
+	askNAT        = "nat"
+	askRoles      = "roles"
+	askBalanced   = "balanced"
+	askStatic     = "static"
+	askIdentity   = "identity"
+	askACLs       = "acls"
+	askACLLimit   = "acl limit"
+	askNATUse     = "show nat44 summary"
+	askACLUse     = "show acl-plugin sessions"
+	askCNATUse    = "show cnat session"
+	askHeap       = "show memory main-heap"
+	askStatseg    = "show memory stats-segment"
+	askTrace      = "show api trace-status"
+)
+
+// question is one request; all of them only read.
+type question struct {
+	name string
+	call vpp.Call
+}
+
+// questions are asked in one go. What a VPP has no message for fails alone.
+func questions() []question {
+	dump := func(name string, m api.Message) question { return question{name, vpp.Call{Msg: m, Dump: true}} }
+	qs := []question{
+		{askNAT, vpp.Call{Msg: &nat44_ed.Nat44ShowRunningConfig{}}},
+		{askACLLimit, vpp.Call{Msg: &acl.ACLPluginGetConnTableMaxEntries{}}},
+		dump(askWorkers, &nat44_ed.NatWorkerDump{}),
+		dump(askInterfaces, &interfaces.SwInterfaceDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}),
+		dump(askRoles, &nat44_ed.Nat44InterfaceDump{}),
+		dump(askBalanced, &nat44_ed.Nat44LbStaticMappingDump{}),
+		dump(askStatic, &nat44_ed.Nat44StaticMappingDump{}),
+		dump(askIdentity, &nat44_ed.Nat44IdentityMappingDump{}),
+		dump(askACLs, &acl.ACLDump{ACLIndex: ^uint32(0)}),
+	}
+	for _, cli := range []string{askNATUse, askACLUse, askCNATUse, askHeap, askStatseg, askTrace} {
+		qs = append(qs, question{cli, vpp.Call{Msg: &vlib.CliInband{Cmd: cli}}})
+	}
+	return qs
+}
+
+// facts are what VPP said.
+type facts struct {
+	cfg     Config
+	state   vpp.State
+	replies map[string]vpp.Reply
+	stats   error // of the stats socket; nil if it was not looked at
+}
+
+func ask(ctx context.Context, cfg Config) (*facts, error) {
+	conn, stop, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	qs := questions()
+	calls := make([]vpp.Call, len(qs))
+	for i := range qs {
+		calls[i] = qs[i].call
+	}
+	f := &facts{cfg: cfg, state: conn.State(), replies: map[string]vpp.Reply{}}
+	for i, r := range conn.Do(ctx, calls...) {
+		if errors.Is(r.Err, vpp.ErrDisconnected) || ctx.Err() != nil && errors.Is(r.Err, ctx.Err()) {
+			return nil, fmt.Errorf("ask vpp %s: %w", qs[i].name, r.Err)
+		}
+		f.replies[qs[i].name] = r
+	}
+	if cfg.Stats != "" {
+		_, f.stats = vpp.Stats{Socket: cfg.Stats}.ACLMatches(ctx, nil)
+	}
+	return f, nil
+}
+
+// cli is what a show command printed; ok is false if VPP did not know it, or said nothing.
+func (f *facts) cli(name string) (text string, ok bool) {
+	r := f.replies[name]
+	m, is := r.Msg.(*vlib.CliInbandReply)
+	if r.Err != nil || !is || strings.TrimSpace(m.Reply) == "" {
+		return "", false
+	}
+	return m.Reply, true
+}
+
+// needs are all messages the agent uses, of either of cnat's APIs.
+func needs() []api.Message {
+	return slices.Concat(descriptor.Needs(), cnatNeeds(), olderCNAT(), newerCNAT())
+}
+
+// cnatNeeds are what both of cnat's APIs have.
+func cnatNeeds() []api.Message {
+	return []api.Message{
+		&cnat.CnatTranslationUpdate{}, &cnat.CnatTranslationDel{}, &cnat.CnatTranslationDump{}, &cnat.CnatSetSnatAddresses{},
+		&cnat.CnatSnatPolicyAddDelIf{}, &cnat.CnatSnatPolicyAddDelExcludePfx{},
+	}
+}
+
+// olderCNAT is what its API 0.3.0 has besides, newerCNAT what 1.0.0 (VPP 26.06) has in their place.
+func olderCNAT() []api.Message {
+	return []api.Message{&cnat.CnatGetSnatAddresses{}, &cnat.CnatSetSnatPolicy{}}
+}
+
+func newerCNAT() []api.Message {
+	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}}
+}
+
+// pluginOf is the file of the plugin that has a message; "": VPP itself.
+func pluginOf(m api.Message) string {
+	switch name := path.Base(reflect.TypeOf(m).Elem().PkgPath()); name {
+	case "nat44_ed":
+		return natPlugin
+	case "acl", "cnat", "af_packet", "memif", "vxlan", "abf":
+		return name + "_plugin.so"
+	}
+	return ""
+}
+
+// concerns tells whether a key (name_crc) is that of a request, or of what answers it.
+func concerns(key string, m api.Message) bool {
+	name := m.GetMessageName()
+	stem := strings.TrimSuffix(strings.TrimSuffix(name, "_dump"), "_get")
+	return key == name+"_"+m.GetCrcString() || strings.HasPrefix(key, name+"_reply") || strings.HasPrefix(key, stem+"_details")
+}
+
+// lacking are the messages of some requests that VPP does not have, and of how many requests.
+func (f *facts) lacking(of []api.Message) (keys []string, requests int) {
+	for _, m := range of {
+		lacks := false
+		for _, key := range f.state.Missing {
+			if !concerns(key, m) {
+				continue
+			}
+			lacks = true
+			if !slices.Contains(keys, key) {
+				keys = append(keys, key)
+			}
+		}
+		if lacks {
+			requests++
+		}
+	}
+	return keys, requests
+}

@@ -1,0 +1,253 @@
+package doctor
+
+import (
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/binapi/acl"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// look examines v as cfg says.
+func look(t *testing.T, v *sim.VPP, cfg Config) *Report {
+	t.Helper()
+	cfg.Dial = v.Dial
+	r, err := Examine(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *Report) of(t *testing.T, name string) Check {
+	t.Helper()
+	for _, c := range r.Checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("no check %s in %+v", name, r.Checks)
+	return Check{}
+}
+
+func want(t *testing.T, c Check, v Verdict, mends string) {
+	t.Helper()
+	if c.Verdict != v || !strings.Contains(c.Found+"\n"+c.Consequence+"\n"+c.Startup+"\n"+c.Command, mends) {
+		t.Errorf("%+v, want %s with %q", c, v, mends)
+	}
+	if c.Verdict.rank() >= Missing.rank() && (c.Consequence == "" || c.Startup+c.Command == "" && c.Name != "nat44 weights") {
+		t.Errorf("%s: no consequence or nothing that mends it: %+v", c.Name, c)
+	}
+}
+
+// TestOnlyReads holds every question against what may be asked.
+func TestOnlyReads(t *testing.T) {
+	for _, q := range questions() {
+		name := q.call.Msg.GetMessageName()
+		cli, is := q.call.Msg.(*vlib.CliInband)
+		switch {
+		case is && strings.HasPrefix(cli.Cmd, "show "):
+		case strings.HasSuffix(name, "_dump"), strings.HasSuffix(name, "_get"), strings.Contains(name, "_show_"), strings.Contains(name, "_get_"):
+		default:
+			t.Errorf("%s (%s) is not known to only read", q.name, name)
+		}
+	}
+}
+
+func TestHealthySim(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	r := look(t, v, Config{})
+	if !r.Well() || r.Worst != Unknown || r.PID == 0 {
+		t.Errorf("%+v", r)
+	}
+	for name, verdict := range map[string]Verdict{
+		"version": OK, "messages": OK, natPlugin: OK, aclPlugin: OK, "cnat_plugin.so": OK, "acl reclassify": OK, "nat44": OK,
+		"main heap": Unknown, "stats segment": Unknown, "api trace": Unknown, "cnat sessions": Unknown, "stats socket": Unknown,
+	} {
+		want(t, r.of(t, name), verdict, "")
+	}
+	want(t, r.of(t, "version"), OK, "whole bytes")
+	names := map[string]bool{}
+	for _, c := range r.Checks {
+		if names[c.Name] {
+			t.Errorf("%s is there twice", c.Name)
+		}
+		names[c.Name] = true
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for version, verdict := range map[string]Verdict{
+		"23.10-release": Wrong, "v24.06-release": OK, "24.10-rc1~2-gab": OK, "25.06-release": OK, "25.10-release": OK, "26.02-release": Note, "main": Unknown,
+	} {
+		v := sim.New(sim.Config{Version: version})
+		c := look(t, v, Config{}).of(t, "version")
+		if c.Verdict != verdict {
+			t.Errorf("%s: %s, want %s", version, c.Verdict, verdict)
+		}
+		if got, older := strings.Contains(c.Consequence, "whole bytes"), strings.Contains(version, "24."); got != older {
+			t.Errorf("%s: speaks of IPv6 prefixes: %t, want %t", version, got, older)
+		}
+		v.Close()
+	}
+}
+
+func TestFindsWhatIsWrong(t *testing.T) {
+	v := sim.New(sim.Config{NoReclassify: true, Workers: 2})
+	defer v.Close()
+	conn := vpp.New(vpp.Config{Dial: v.Dial})
+	go func() { _ = conn.Run(t.Context()) }() // ends with the test
+	for !conn.State().Connected {
+		time.Sleep(time.Millisecond)
+	}
+	ask := func(calls ...vpp.Call) {
+		t.Helper()
+		for i, r := range conn.Do(t.Context(), calls...) {
+			if r.Err != nil {
+				t.Fatalf("%s: %v", calls[i].Msg.GetMessageName(), r.Err)
+			}
+		}
+	}
+	backend := func(last, weight uint8) nat44_ed.Nat44LbAddrPort {
+		return nat44_ed.Nat44LbAddrPort{Addr: ip_types.IP4Address{10, 1, 1, last}, Port: 80, Probability: weight}
+	}
+	mapping := func(port uint16, tag string, a, b uint8) vpp.Call {
+		return vpp.Call{Msg: &nat44_ed.Nat44AddDelLbStaticMapping{
+			IsAdd: true, Flags: nat_types.NAT_IS_OUT2IN_ONLY, ExternalAddr: ip_types.IP4Address{10, 96, 0, 1}, ExternalPort: port, Protocol: 6, Tag: tag,
+			LocalNum: 2, Locals: []nat44_ed.Nat44LbAddrPort{backend(1, a), backend(2, b)},
+		}}
+	}
+	ask(vpp.Call{Msg: &nat44_ed.Nat44EdPluginEnableDisable{Enable: true, Sessions: 100}},
+		vpp.Call{Msg: &interfaces.CreateLoopbackInstance{}},
+		vpp.Call{Msg: &nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: true, Flags: nat_types.NAT_IS_INSIDE, SwIfIndex: interface_types.InterfaceIndex(1)}},
+		mapping(80, "ca1:n:mine", 1, 1), mapping(81, "theirs", 1, 1),
+		vpp.Call{Msg: &acl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: "theirs"}})
+	r := look(t, v, Config{Stats: filepath.Join(t.TempDir(), "no.sock")})
+	if r.Well() || r.Worst != Dangerous {
+		t.Errorf("worst: %s", r.Worst)
+	}
+	want(t, r.of(t, "acl reclassify"), Dangerous, "acl-plugin { reclassify sessions 1 }")
+	want(t, r.of(t, "nat workers"), Wrong, "workers 1")
+	want(t, r.of(t, "nat44"), Dangerous, "nat44 forwarding enable")
+	want(t, r.of(t, "nat44 interfaces"), Dangerous, "nat44 out loop0")
+	want(t, r.of(t, "nat44 mappings"), Note, "1 of an agent's, 1 of somebody else's")
+	want(t, r.of(t, "access lists"), Note, "1 of somebody else's")
+	want(t, r.of(t, "stats socket"), Missing, "statseg { socket-name")
+	ask(vpp.Call{Msg: &nat44_ed.Nat44ForwardingEnableDisable{Enable: true}})
+	want(t, look(t, v, Config{}).of(t, "nat44"), Wrong, "--nat-sessions")
+	for _, c := range look(t, v, Config{CNAT: true, NoPolicies: true}).Checks {
+		if c.Verdict.rank() >= Missing.rank() {
+			t.Errorf("not needed, and found: %+v", c)
+		}
+	}
+}
+
+// texts are what a real VPP would have said.
+func TestJudgesTexts(t *testing.T) {
+	said := func(cli, text string) *facts {
+		return &facts{replies: map[string]vpp.Reply{
+			cli: {Msg: &vlib.CliInbandReply{Reply: text}}, askWorkers: {}, askACLLimit: {Msg: &acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: 1000}},
+		}}
+	}
+	memory := func(total, used string) string { return "    total: " + total + ", used: " + used + ", free: 1M, trimmable: 1M\n" }
+	nat := func(total string) Check {
+		return said(askNATUse, "max translations per thread: 1000 fib 0\ntotal sessions: "+total+"\n").natSessions(1000)
+	}
+	lists := func(n string) Check { return said(askACLUse, "Sessions active: add 9 - deact 9 = "+n+"\n").aclSessions() }
+	cnat := func(text string) Check { return said(askCNATUse, text).cnat()[0] }
+	for _, tc := range []struct {
+		name string
+		c    Check
+		want Verdict
+	}{
+		{"default heap", said(askHeap, memory("1023.99M", "36.84M")).heap(), OK},
+		{"small heap", said(askHeap, memory("511.99M", "36.84M")).heap(), Wrong},
+		{"full heap", said(askHeap, memory("2.00G", "1.80G")).heap(), Dangerous},
+		{"another heap", said(askHeap, "all is well").heap(), Unknown},
+		{"statseg", said(askStatseg, memory("127.99M", "548.11K")).statseg(), OK},
+		{"default statseg", said(askStatseg, memory("31.99M", "548.11K")).statseg(), Wrong},
+		{"full statseg", said(askStatseg, memory("127.99M", "120M")).statseg(), Dangerous},
+		{"trace on", said(askTrace, "RX Trace enabled\nTX Trace disabled\n").trace(), Note},
+		{"trace off", said(askTrace, "RX Trace disabled\nTX Trace enabled\n").trace(), OK},
+		{"nat idle", nat("799 (timed out: 700)"), OK},
+		{"nat busy", nat("800 (timed out: 0)"), Wrong},
+		{"nat wedged", nat("1000 (timed out: 1000)"), Dangerous},
+		{"nat silent", nat("many"), Unknown},
+		{"lists", lists("800"), OK},
+		{"lists busy", lists("801"), Wrong},
+		{"lists full", lists("1000"), Dangerous},
+		{"cnat at rest", cnat("Hash table 'CNat Session DB'\n    empty, uninitialized\n"), OK},
+		{"cnat crowded", cnat("Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used 1.50m, scrap 0\n"), Wrong},
+		{"cnat at ease", cnat("Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used 14m, scrap 0\n"), OK},
+		{"cnat empty", cnat("Hash table 'CNat Session DB'\n    3 active elements 3 active buckets\n    bytes: used 800k, scrap 0\n"), OK},
+	} {
+		if tc.c.Verdict != tc.want {
+			t.Errorf("%s: %+v, want %s", tc.name, tc.c, tc.want)
+		}
+		want(t, tc.c, tc.want, "")
+	}
+}
+
+func TestMissingPlugins(t *testing.T) {
+	all := &facts{}
+	for _, m := range needs() {
+		all.state.Missing = append(all.state.Missing, m.GetMessageName()+"_"+m.GetCrcString())
+	}
+	got := map[string]Verdict{}
+	for _, c := range all.plugins() {
+		got[c.Name] = c.Verdict
+	}
+	for name, verdict := range map[string]Verdict{natPlugin: Missing, aclPlugin: Missing, "cnat_plugin.so": Note, "memif_plugin.so": Note} {
+		if got[name] != verdict {
+			t.Errorf("%s: %s, want %s", name, got[name], verdict)
+		}
+	}
+	if c := all.core(); c.Verdict != Wrong || !strings.Contains(c.Found, "sw_interface_dump_") || strings.Contains(c.Found, "acl_") {
+		t.Errorf("%+v", c)
+	}
+	one := &facts{}
+	one.state.Missing = []string{"nat44_lb_static_mapping_details_12345678", "cnat_set_snat_policy_d3e6eaf4", "cnat_get_snat_addresses_51077d14"}
+	for _, c := range one.plugins() {
+		verdict := OK // cnat: all that is missing is what its newer API has not
+		if c.Name == natPlugin {
+			verdict = Wrong
+		}
+		if c.Verdict != verdict {
+			t.Errorf("%+v, want %s", c, verdict)
+		}
+	}
+	for plugin, cfg := range map[string]Config{natPlugin: {CNAT: true}, aclPlugin: {NoPolicies: true}} {
+		all.cfg = cfg
+		for _, c := range all.plugins() {
+			if c.Name == plugin && c.Verdict != Note {
+				t.Errorf("%s is not needed: %+v", plugin, c)
+			}
+		}
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	silent := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, socket := range []string{silent, silent + "none"} {
+		if r, err := Examine(t.Context(), Config{Socket: socket, Timeout: 50 * time.Millisecond}); err == nil || !strings.HasPrefix(err.Error(), "connect to vpp: ") {
+			t.Errorf("%s: %v %v", socket, r, err)
+		}
+	}
+}

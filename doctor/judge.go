@@ -1,0 +1,198 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// The releases that are tested (README), and the first that compares IPv6 prefixes by bits.
+func tested() (first, last release) { return release{24, 6}, release{25, 10} }
+
+func prefixesMended() release { return release{25, 6} }
+
+const (
+	natPlugin = "nat_plugin.so"
+	aclPlugin = "acl_plugin.so"
+
+	leastHeap    = 1 << 30  // VPP's own default
+	leastStatseg = 64 << 20 // twice VPP's default
+	slack        = 1 << 20  // VPP keeps the head of a segment for itself
+	much         = 0.8      // of what grows by itself: time to act
+	full         = 0.95
+)
+
+// judge is what the facts mean, and nothing else: no I/O.
+func judge(f *facts) *Report {
+	r := &Report{Version: f.state.Version, PID: f.state.PID, Worst: OK}
+	r.Checks = append(r.Checks, f.version(), f.core())
+	r.Checks = append(r.Checks, f.plugins()...)
+	r.Checks = append(r.Checks, f.heap(), f.statseg(), f.statsSocket(), f.trace())
+	r.Checks = append(r.Checks, f.nat()...)
+	r.Checks = append(r.Checks, f.acl()...)
+	r.Checks = append(r.Checks, f.cnat()...)
+	for _, c := range r.Checks {
+		if c.Verdict.rank() > r.Worst.rank() {
+			r.Worst = c.Verdict
+		}
+	}
+	return r
+}
+
+func (f *facts) version() Check {
+	c := Check{Name: "version", Verdict: OK, Found: f.state.Version}
+	first, last := tested()
+	v, ok := parseRelease(f.state.Version)
+	switch {
+	case !ok:
+		c.Verdict, c.Consequence = Unknown, fmt.Sprintf("this is no release known here; %s to %s are tested", first, last)
+	case v.before(first):
+		c.Verdict, c.Consequence = Wrong, fmt.Sprintf("%s to %s are tested, older ones are not", first, last)
+	case last.before(v):
+		c.Verdict, c.Consequence = Note, fmt.Sprintf("%s to %s are tested, newer ones are not", first, last)
+	case v.before(prefixesMended()):
+		c.Consequence = "the ACL plugin compares IPv6 prefixes by whole bytes (mended in " + prefixesMended().String() +
+			"): the agent writes others out, which takes up to 128 rules for one; access lists of others do not get that"
+	}
+	return c
+}
+
+// core is the messages of VPP itself.
+func (f *facts) core() Check {
+	c := Check{Name: "messages", Verdict: OK, Found: "all there, in the form the agent knows"}
+	if keys, _ := f.lacking(ofPlugin("")); len(keys) > 0 {
+		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
+		c.Consequence = "what needs these messages stays unconfigured: this VPP is of another version than the agent was built for"
+	}
+	return c
+}
+
+// ofPlugin are the requests the agent has for a plugin, cnat's apart.
+func ofPlugin(plugin string) []api.Message {
+	return slices.DeleteFunc(descriptor.Needs(), func(m api.Message) bool { return pluginOf(m) != plugin })
+}
+
+// plugin is one plugin and who needs it.
+type plugin struct {
+	file   string
+	needed bool
+	what   string // does not work without it
+}
+
+func (f *facts) plugins() (out []Check) {
+	for _, p := range []plugin{
+		{natPlugin, !f.cfg.CNAT, "no IPv4 Service is served, unless by cnat (--service-renderer cnat)"},
+		{aclPlugin, !f.cfg.NoPolicies, "no policy is enforced, and every value of one fails"},
+		{"cnat_plugin.so", f.cfg.CNAT, "no IPv6 Service is served"},
+		{"af_packet_plugin.so", false, "the agent cannot make host interfaces (af_packet) for other programs' configuration"},
+		{"memif_plugin.so", false, "the agent cannot make memif interfaces"},
+		{"vxlan_plugin.so", false, "the agent cannot make VXLAN tunnels"},
+		{"abf_plugin.so", false, "the agent cannot forward by access lists (ABF)"},
+	} {
+		out = append(out, f.plugin(p))
+	}
+	return out
+}
+
+func (f *facts) plugin(p plugin) Check {
+	c := Check{Name: p.file, Verdict: OK, Found: "there"}
+	of := ofPlugin(p.file)
+	cnat := p.file == "cnat_plugin.so"
+	if cnat {
+		of = cnatNeeds()
+	}
+	keys, requests := f.lacking(of)
+	if cnat && requests == 0 {
+		older, a := f.lacking(olderCNAT())
+		if _, b := f.lacking(newerCNAT()); a > 0 && b > 0 {
+			keys, requests = older, a
+		}
+	}
+	switch {
+	case requests == 0:
+		return c
+	case requests < len(of):
+		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
+		c.Consequence = "what needs these messages stays unconfigured: the plugin is of another version than the agent was built for"
+		return c
+	}
+	c.Found, c.Consequence, c.Startup = "not loaded", p.what, "plugins { plugin "+p.file+" { enable } }"
+	if c.Verdict = Note; p.needed {
+		c.Verdict = Missing
+	}
+	return c
+}
+
+func (f *facts) heap() Check {
+	c := Check{Name: "main heap", Verdict: OK}
+	text, ok := f.cli(askHeap)
+	u, parsed := parseMemory(text)
+	if !ok || !parsed {
+		return unknown(c.Name, "VPP does not tell the size of its main heap")
+	}
+	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
+	const line = "memory { main-heap-size 2G }"
+	switch {
+	case u.share() > much:
+		c.Verdict, c.Startup = Dangerous, line
+		c.Consequence = "VPP ends when its heap is full: access lists, NAT and cnat sessions and routes are all in it"
+	case u.total < leastHeap-slack:
+		c.Verdict, c.Startup = Wrong, line
+		c.Consequence = "less than VPP's own default of 1G; sessions and large access lists may not find room, and VPP ends when it is full"
+	}
+	return c
+}
+
+func (f *facts) statseg() Check {
+	c := Check{Name: "stats segment", Verdict: OK}
+	text, ok := f.cli(askStatseg)
+	u, parsed := parseMemory(text)
+	if !ok || !parsed {
+		return unknown(c.Name, "VPP does not tell the size of its stats segment")
+	}
+	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
+	const line = "statseg { size 128M }"
+	switch {
+	case u.share() > much:
+		c.Verdict, c.Startup = Dangerous, line
+		c.Consequence = "VPP ends when it is full: every rule of an access list and every interface has counters in it"
+	case u.total < leastStatseg-slack:
+		c.Verdict, c.Startup = Wrong, line
+		c.Consequence = "little room for the counters of rules; VPP ends when it is full"
+	}
+	return c
+}
+
+func (f *facts) statsSocket() Check {
+	c := Check{Name: "stats socket", Verdict: OK, Found: f.cfg.Stats + " answers"}
+	switch {
+	case f.cfg.Stats == "":
+		return unknown(c.Name, "it was not looked at")
+	case f.stats != nil:
+		c.Verdict, c.Found = Missing, f.stats.Error()
+		c.Consequence = "the agent cannot tell how often rules of policies judged"
+		c.Startup = "statseg { socket-name " + f.cfg.Stats + " }"
+	}
+	return c
+}
+
+func (f *facts) trace() Check {
+	c := Check{Name: "api trace", Verdict: OK, Found: "off"}
+	text, ok := f.cli(askTrace)
+	switch {
+	case !ok || !strings.Contains(text, "RX Trace"):
+		return unknown(c.Name, "VPP does not tell whether it records messages")
+	case strings.Contains(text, "RX Trace enabled"):
+		c.Verdict, c.Found = Note, "on"
+		c.Consequence = "VPP keeps the latest requests for a post-mortem in its main heap, 262144 unless told otherwise; with large access " +
+			"lists that is much"
+		c.Startup, c.Command = "api-trace { on nitems 4096 }", "vppctl api trace off"
+	}
+	return c
+}
+
+func unknown(name, found string) Check { return Check{Name: name, Verdict: Unknown, Found: found} }

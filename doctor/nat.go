@@ -1,0 +1,163 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// smallTable is VPP's own size of the session table of a thread.
+const smallTable = 63 * 1024
+
+// nat is NAT44-ED; nothing if it will not be used or its plugin is not there.
+func (f *facts) nat() []Check {
+	running, ok := f.replies[askNAT].Msg.(*nat44_ed.Nat44ShowRunningConfigReply)
+	if !ok || f.cfg.CNAT {
+		return nil
+	}
+	out := []Check{f.workers()}
+	if running.Sessions == 0 { // it is 0 if and only if NAT44 is off
+		return append(out, Check{Name: "nat44", Verdict: OK, Found: "not enabled; the agent enables it"})
+	}
+	state := Check{Name: "nat44", Verdict: OK, Found: fmt.Sprintf("enabled, room for %d sessions per thread", running.Sessions)}
+	switch {
+	case !running.ForwardingEnabled:
+		state.Verdict = Dangerous
+		state.Found += ", forwarding off"
+		state.Consequence = "packets that no Service translates are dropped; a running agent turns it on"
+		state.Command = "vppctl nat44 forwarding enable"
+	case running.Sessions < smallTable:
+		state.Verdict = Wrong
+		state.Consequence = fmt.Sprintf("fewer than VPP's own %d; the size can only be changed by disabling NAT44, or at VPP's next start", smallTable)
+		state.Command = "contiv-agent run --nat-sessions 262144"
+	}
+	out = append(out, state, f.natSessions(uint64(running.Sessions)), f.roles())
+	return append(out, f.mappings()...)
+}
+
+func (f *facts) workers() Check {
+	r := f.replies[askWorkers]
+	n := len(r.Details)
+	c := Check{Name: "nat workers", Verdict: OK, Found: fmt.Sprint(n)}
+	switch {
+	case r.Err != nil:
+		return unknown(c.Name, r.Err.Error())
+	case n > 1:
+		c.Verdict = Wrong
+		c.Consequence = "NAT44 gives each worker its own part of a Service's endpoints: a client reaches only some of them, and weights do not hold"
+		c.Startup = "cpu { workers 1 }"
+	}
+	return c
+}
+
+func (f *facts) natSessions(limit uint64) Check {
+	c := Check{Name: "nat44 sessions", Verdict: OK}
+	text, ok := f.cli(askNATUse)
+	total, idle, parsed := parseNATSessions(text)
+	if !ok || !parsed {
+		return unknown(c.Name, "VPP does not tell how many there are")
+	}
+	threads := uint64(max(1, len(f.replies[askWorkers].Details)))
+	c.Found = fmt.Sprintf("%d of %d, %d of them timed out", total, limit*threads, idle)
+	u := use{float64(limit * threads), float64(total)}
+	switch {
+	case u.share() >= full:
+		c.Verdict = Dangerous
+		c.Consequence = "a full table drops new connections to Services, even where all of its sessions have timed out: VPP looks at the " +
+			"limit before it frees any"
+		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start); VPP itself frees none: nat44_del_session for each"
+	case u.share() >= much:
+		c.Verdict = Wrong
+		c.Consequence = "VPP frees timed-out sessions only when it needs room, and a full table drops new connections to Services"
+		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start)"
+	}
+	return c
+}
+
+// roles looks for interfaces that are inside and not outside.
+func (f *facts) roles() Check {
+	r := f.replies[askRoles]
+	if r.Err != nil {
+		return unknown("nat44 interfaces", r.Err.Error())
+	}
+	var half []string
+	for _, d := range r.Details {
+		i, ok := d.(*nat44_ed.Nat44InterfaceDetails)
+		if ok && i.Flags&nat_types.NAT_IS_INSIDE != 0 && i.Flags&nat_types.NAT_IS_OUTSIDE == 0 {
+			half = append(half, f.interfaceName(uint32(i.SwIfIndex)))
+		}
+	}
+	c := Check{Name: "nat44 interfaces", Verdict: OK, Found: fmt.Sprintf("%d with roles", len(r.Details))}
+	if len(half) > 0 {
+		slices.Sort(half)
+		c.Verdict, c.Found = Dangerous, "inside and not outside: "+strings.Join(half, ", ")
+		c.Consequence = "packets from there to a Service are translated to 0.0.0.0 and lost"
+		c.Command = "vppctl set interface nat44 out " + half[0]
+	}
+	return c
+}
+
+func (f *facts) interfaceName(index uint32) string {
+	for _, d := range f.replies[askInterfaces].Details {
+		if i, ok := d.(*interfaces.SwInterfaceDetails); ok && uint32(i.SwIfIndex) == index {
+			return i.InterfaceName
+		}
+	}
+	return fmt.Sprintf("interface %d", index)
+}
+
+// mappings are whose they are, and whether one of them can end VPP.
+func (f *facts) mappings() []Check {
+	ours, foreign, deadly := 0, 0, []string(nil)
+	count := func(tag string) {
+		if descriptor.Owned(tag) {
+			ours++
+		} else {
+			foreign++
+		}
+	}
+	for _, name := range []string{askBalanced, askStatic, askIdentity} {
+		if err := f.replies[name].Err; err != nil {
+			return []Check{unknown("nat44 mappings", err.Error())}
+		}
+		for _, d := range f.replies[name].Details {
+			switch m := d.(type) {
+			case *nat44_ed.Nat44LbStaticMappingDetails:
+				count(m.Tag)
+				if weight := weights(m); weight%256 == 0 || weight > 255 {
+					deadly = append(deadly, fmt.Sprintf("%s port %d (%d)", m.ExternalAddr, m.ExternalPort, weight))
+				}
+			case *nat44_ed.Nat44StaticMappingDetails:
+				count(m.Tag)
+			case *nat44_ed.Nat44IdentityMappingDetails:
+				count(m.Tag)
+			}
+		}
+	}
+	out := []Check{{Name: "nat44 mappings", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}}
+	if foreign > 0 {
+		out[0].Verdict, out[0].Found = Note, fmt.Sprintf("%d of an agent's, %d of somebody else's", ours, foreign)
+		out[0].Consequence = "the agent leaves these alone; a Service with the address, port and protocol of one of them cannot be served"
+	}
+	if len(deadly) > 0 {
+		out = append(out, Check{
+			Name: "nat44 weights", Verdict: Dangerous, Found: strings.Join(deadly, ", "),
+			Consequence: "the weights of a mapping must add up to 1 to 255: with a multiple of 256 VPP ends at the first packet, with more some " +
+				"endpoints get nothing",
+		})
+	}
+	return out
+}
+
+func weights(m *nat44_ed.Nat44LbStaticMappingDetails) (sum int) {
+	for _, l := range m.Locals {
+		sum += int(l.Probability)
+	}
+	return sum
+}
