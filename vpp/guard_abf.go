@@ -182,7 +182,7 @@ func abfRules() []Rule {
 	return []Rule{
 		{
 			Name: "abf-policy", Messages: []string{"abf_policy_add_del"}, Stateful: true,
-			Source: "abf_policy.c abf_policy_update (drops its lock on the path-list it keeps) and abf_policy_delete, executed on VPP 24.06 and 25.10",
+			Source: "abf_policy.c abf_policy_update (drops its lock on the path-list it keeps) and abf_policy_delete, a path added twice executed on VPP 24.06 and 25.10, the last one removed on 24.06",
 			Harm:   "a path added twice, or the last one removed of a policy that is attached, leaves a policy whose next change kills VPP",
 			judge: func(g *Guard, msg api.Message) string {
 				return g.forwarding.judgePolicy(msg.(*abf.AbfPolicyAddDel))
@@ -192,7 +192,7 @@ func abfRules() []Rule {
 			},
 		}, {
 			Name: "abf-attach", Messages: []string{"abf_itf_attach_add_del"}, Stateful: true,
-			Source: "abf_itf_attach.c abf_itf_attach, abf_itf_detach (only assertions look), executed on VPP 24.06 and 25.10",
+			Source: "abf_itf_attach.c abf_itf_attach, abf_itf_detach (only assertions look); the other family executed on VPP 24.06 and 25.10, a missing policy read only",
 			Harm:   "VPP dies of a policy there is not, and of one that is attached for the other family",
 			judge: func(g *Guard, msg api.Message) string {
 				return g.forwarding.judgeAttachment(msg.(*abf.AbfItfAttachAddDel))
