@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -258,6 +259,17 @@ func everything() []proto.Message {
 		&nat.Nat44AddressPool{Name: "more", VrfId: ^uint32(0), FirstIp: "192.168.16.3"},
 		&nat.Nat44Interface{Name: "veth", OutputFeature: true},
 		&nat.Nat44Interface{Name: "to-host", NatOutside: true},
+		&cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"2001:db8:1::/48"}},
+		&cnat.Interface{Name: "loop", Ipv6: true, Pod: true, IncludeIpv6: true},
+		&cnat.Interface{Name: "tap1", Ipv6: true, Host: true},
+		&contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128"},
+		translation("2001:db8:96::10", 80, "2001:db8:1::2", "2001:db8:1::3"),
+		translation("2001:db8:96::10", 81, "2001:db8:1::2"),
+		&cnat.Translation{
+			Vip: &cnat.Endpoint{Interface: "to-host", Port: 30080}, Protocol: cnat.Protocol_UDP, RealAddress: true, AllocatePort: true,
+			LoadBalancing: cnat.LoadBalancing_MAGLEV, FlowHash: []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS},
+			Paths: []*cnat.Path{{Destination: &cnat.Endpoint{Address: "10.1.1.9", Port: 53}, Source: &cnat.Endpoint{Interface: "to-host"}}},
+		},
 		dnat("default/web", "10.96.0.10", 80, "10.1.1.2:8080", "10.1.1.3:8080"),
 		dnat("default/empty", "10.96.0.20", 80),
 		dnat("default/"+strings.Repeat("very-long-", 20), "10.96.0.21", 80, "10.1.1.2:1"),

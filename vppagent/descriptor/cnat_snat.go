@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
 )
 
@@ -115,15 +116,10 @@ func (p *snatPolicy) message() *cnat.SnatPolicy {
 	return m
 }
 
-// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after.
+// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after. VPP does
+// not show the kind: addresses are set when it has taken the kind, so that they tell of it, and taken away while it changes.
 func changeSnat(w *World, have, want *snatPolicy) []Op {
-	var addresses, kind, add, del []Op
-	if !have.sameAddresses(want) {
-		addresses = []Op{want.sendAddresses()}
-	}
-	if have.kind != want.kind || len(addresses) > 0 { // the kind of a policy that has no address yet is not known
-		kind = []Op{{Call: write(w.snatKind(want.kind))}}
-	}
+	var first, add, last, del []Op
 	for _, x := range want.excluded {
 		if !slices.Contains(have.excluded, x) {
 			add = append(add, exclude(x, true))
@@ -134,11 +130,22 @@ func changeSnat(w *World, have, want *snatPolicy) []Op {
 			del = append(del, exclude(x, false))
 		}
 	}
-	if w.cnat.newer {
-		return slices.Concat(addresses, add, kind, del)
+	kind, addresses := Op{Call: write(w.snatKind(want.kind))}, want.sendAddresses()
+	switch {
+	case have.kind == want.kind && have.sameAddresses(want):
+	case w.cnat.newer: // an address comes first, and takes the kind with it when it goes
+		first, last = []Op{addresses}, []Op{kind}
+	default:
+		if have.addressed() {
+			first = []Op{(&snatPolicy{}).sendAddresses()}
+		}
+		kind.Then = func(vpp.Reply) []Op { return []Op{addresses} }
+		last = []Op{kind}
 	}
-	return slices.Concat(add, kind, addresses, del)
+	return slices.Concat(first, add, last, del)
 }
+
+func (p *snatPolicy) addressed() bool { return p.v4.IsValid() || p.v6.IsValid() || p.iface }
 
 // dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away.
 func dropSnat(w *World, have *snatPolicy) []Op {
@@ -212,6 +219,11 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 		return nil, nil
 	}
 	candidate, ours := false, false
+	defer func() {
+		if !got.addressed() {
+			got.kind = -1 // not known: whatever is wanted is said again
+		}
+	}()
 	c.Each(func(_ string, state any, wanted bool) {
 		if !ours {
 			got.kind, candidate, ours = state.(*snatPolicy).kind, true, !wanted
