@@ -1,14 +1,13 @@
 package cnat
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -18,25 +17,18 @@ import (
 // Translations are of real addresses throughout: what cnat does not translate meets the route below, which refuses it or is the
 // node's own. VPP goes by the first translation of an address, so that any other choice could come too late.
 func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
-	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: keyed.Values{}}
-	addrs := slices.Concat(svc.ClusterIPs.Addrs(), svc.ExternalIPs.Addrs())
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: keyed.Values{}, notes: pure.Notes{Of: svc.ID}}
 	if svc.Renderer != "" && svc.Renderer != Name {
-		for _, a := range addrs {
+		for _, a := range slices.Concat(svc.ClusterIPs.Addrs(), svc.ExternalIPs.Addrs()) {
 			if cfg.serves(a) {
-				s.note(true, "address %s is not served: the service asks for %s, and this family is cnat's on this node", a, svc.Renderer)
+				s.notes.Add(true, "address %s is not served: the service asks for %s, and this family is cnat's on this node", a, svc.Renderer)
 			}
 		}
 	} else {
 		s.ports()
 	}
-	for _, a := range addrs {
-		// A route to a node or a pod is somebody else's, and a refusal would take its place.
-		if !cfg.serves(a) || nodeIPs.Contains(a) || svc.PodIPs.Contains(a) {
-			continue
-		}
-		s.values.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(a, a.BitLen()).String()})
-	}
-	return s.values, s.notes
+	pure.Refuse(s.values, svc, nodeIPs, cfg.serves)
+	return s.values, s.notes.List
 }
 
 type family struct{ served, v6 bool }
@@ -59,18 +51,7 @@ type rendering struct {
 	nodeIPs *renderer.IPAddresses
 	cfg     Config
 	values  keyed.Values
-	notes   []model.Note
-}
-
-func (s *rendering) note(refused bool, format string, args ...any) {
-	reason := fmt.Sprintf(format, args...)
-	if slices.ContainsFunc(s.notes, func(n model.Note) bool { return n.Reason == reason }) {
-		return
-	}
-	s.notes = append(s.notes, model.Note{
-		Ref:    model.Ref{Kind: model.KindService, Namespace: s.svc.ID.Namespace, Name: s.svc.ID.Name},
-		Reason: reason, Refused: refused,
-	})
+	notes   pure.Notes
 }
 
 // of are the addresses of a family.
@@ -89,10 +70,10 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 	case len(clusterIPs)+len(externalIPs)+len(nodes) == 0:
 		return
 	case port.Protocol == renderer.SCTP && v6:
-		s.note(true, "port %q (SCTP %d) is not served in IPv6: cnat translates SCTP in IPv4 only", name, port.Port)
+		s.notes.Add(true, "port %q (SCTP %d) is not served in IPv6: cnat translates SCTP in IPv4 only", name, port.Port)
 		return
 	case port.Protocol != renderer.SCTP && port.Protocol != renderer.TCP && port.Protocol != renderer.UDP:
-		s.note(true, "port %q (%s %d) is not served: cnat translates TCP, UDP and SCTP only", name, port.Protocol, port.Port)
+		s.notes.Add(true, "port %q (%s %d) is not served: cnat translates TCP, UDP and SCTP only", name, port.Protocol, port.Port)
 		return
 	}
 	s.conditions(v6)
@@ -101,7 +82,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 	internal := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
 		if internal = local; len(local) == 0 && len(cluster) > 0 {
-			s.note(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
+			s.notes.Add(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
 			internal = discard(v6)
 		}
 	}
@@ -113,8 +94,8 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 	}
 	outside := s.external(cluster, local)
 	for _, a := range externalIPs {
-		if s.restricted(a) {
-			s.note(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
+		if pure.Restricted(s.svc, a) {
+			s.notes.Add(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
 			continue
 		}
 		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
@@ -134,11 +115,11 @@ func (s *rendering) conditions(v6 bool) {
 		is, name = netip.Addr.Is6, "IPv6"
 	}
 	if !sourceOf(s.node, is).IsValid() {
-		s.note(false, "this node has no %s address: its endpoints cannot reach themselves through the service, and answers of endpoints on "+
+		s.notes.Add(false, "this node has no %s address: its endpoints cannot reach themselves through the service, and answers of endpoints on "+
 			"other nodes to clients from outside may miss this node", name)
 	}
 	if s.svc.SessionAffinityTimeout != 0 {
-		s.note(false, "session affinity goes by a hash of the client's address: there is no timeout, and when endpoints come or go, some "+
+		s.notes.Add(false, "session affinity goes by a hash of the client's address: there is no timeout, and when endpoints come or go, some "+
 			"clients change theirs")
 	}
 }
@@ -150,7 +131,7 @@ func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
 		return cluster
 	}
 	if len(local) == 0 && len(cluster) > 0 {
-		s.note(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, and so do "+
+		s.notes.Add(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, and so do "+
 			"clients from outside, with this node's address")
 		return cluster
 	}
@@ -167,24 +148,6 @@ func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.P
 		return nil
 	}
 	return inside
-}
-
-// restricted tells whether the address may be used by some clients only.
-func (s *rendering) restricted(a netip.Addr) bool {
-	if !s.svc.LoadBalancerIPs.Contains(a) {
-		return false
-	}
-	some := false
-	for _, r := range s.svc.LoadBalancerSourceRanges {
-		if r.Addr().Is4() != a.Is4() {
-			continue
-		}
-		if r.Bits() == 0 {
-			return false
-		}
-		some = true
-	}
-	return some
 }
 
 // discard leads to where packets are dropped.
@@ -229,38 +192,15 @@ func protocol(p renderer.ProtocolType) cnat.Protocol {
 	return cnat.Protocol_TCP
 }
 
-// endpoint is one on its way into a translation.
-type endpoint struct {
-	at    netip.AddrPort
-	local bool
-}
-
 // paths are the endpoints of a family, sorted, each as often as it weighs. The messages are shared by all translations of a port.
 func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
-	var set []endpoint
-	for _, b := range list {
-		if a := b.Addr(); a.IsValid() && a.Is6() == v6 {
-			set = append(set, endpoint{netip.AddrPortFrom(a, b.Port), b.Local})
-		}
-	}
-	slices.SortFunc(set, func(a, b endpoint) int {
-		switch c := a.at.Compare(b.at); {
-		case c != 0:
-			return c
-		case a.local == b.local:
-			return 0
-		case a.local:
-			return -1
-		}
-		return 1
-	})
-	set = slices.CompactFunc(set, func(a, b endpoint) bool { return a.at == b.at })
+	set := pure.Endpoints(nil, list, func(a netip.Addr) bool { return a.IsValid() && a.Is6() == v6 })
 	weight := s.weight(set)
 	var out []*cnat.Path
 	for _, e := range set {
-		p := &cnat.Path{Destination: &cnat.Endpoint{Address: e.at.Addr().String(), Port: uint32(e.at.Port())}}
+		p := &cnat.Path{Destination: &cnat.Endpoint{Address: e.At.Addr().String(), Port: uint32(e.At.Port())}}
 		out = append(out, p)
-		for n := 1; e.local && n < weight; n++ {
+		for n := 1; e.Local && n < weight; n++ {
 			out = append(out, p)
 		}
 	}
@@ -271,10 +211,10 @@ func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path
 const maxPaths = 256
 
 // weight is how often a local endpoint is there: as often as wanted, or as there is room for; once if there are no others.
-func (s *rendering) weight(set []endpoint) int {
+func (s *rendering) weight(set []pure.Endpoint) int {
 	locals := 0
 	for _, e := range set {
-		if e.local {
+		if e.Local {
 			locals++
 		}
 	}

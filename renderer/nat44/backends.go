@@ -8,29 +8,17 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
-
-// backend is an IPv4 endpoint on its way into a mapping.
-type backend struct {
-	at    netip.AddrPort
-	local bool
-}
 
 // locals are the endpoints of a port as VPP gets them: IPv4, sorted, each once, at most MaxBackends, weighed. The
 // messages are shared by all mappings of the port.
 func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
-	var room [16]backend // mostly enough
-	set := room[:0]
-	for _, b := range list {
-		if a := b.Addr(); a.Is4() {
-			set = append(set, backend{netip.AddrPortFrom(a, b.Port), b.Local})
-		}
-	}
-	slices.SortFunc(set, compareBackends)
-	set = slices.CompactFunc(set, func(a, b backend) bool { return a.at == b.at })
+	var room [16]pure.Endpoint // mostly enough
+	set := pure.Endpoints(room[:], list, netip.Addr.Is4)
 	if n := len(set); n > MaxBackends {
-		s.note(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
+		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
 		set = pick(set, MaxBackends, s.node.Name)
 	}
 	remote, local := weights(set, s.cfg.LocalEndpointWeight)
@@ -40,9 +28,9 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	for i, b := range set {
 		m := &messages[i]
 		end := strings.IndexByte(text, ' ')
-		m.LocalIp, m.LocalPort, m.Probability = text[:end], uint32(b.at.Port()), remote
+		m.LocalIp, m.LocalPort, m.Probability = text[:end], uint32(b.At.Port()), remote
 		text = text[end+1:]
-		if b.local {
+		if b.Local {
 			m.Probability = local
 		}
 		out[i] = m
@@ -51,26 +39,13 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 }
 
 // addresses are those of all backends in one text, each with a space behind it: one piece of memory for all.
-func addresses(set []backend) string {
+func addresses(set []pure.Endpoint) string {
 	var room [256]byte
 	out := room[:0]
 	for _, b := range set {
-		out = append(b.at.Addr().AppendTo(out), ' ')
+		out = append(b.At.Addr().AppendTo(out), ' ')
 	}
 	return string(out)
-}
-
-func compareBackends(a, b backend) int {
-	if c := a.at.Compare(b.at); c != 0 {
-		return c
-	}
-	switch {
-	case a.local == b.local:
-		return 0
-	case a.local:
-		return -1
-	}
-	return 1
 }
 
 // weights are those of remote and of local endpoints, whose ratio is the wanted one or the nearest whose sum VPP can hold
@@ -79,10 +54,10 @@ func compareBackends(a, b backend) int {
 // They are multiplied by 9 or 3 while there is room: VPP draws endpoints and the ports of twice-nat from one generator whose
 // lowest bits alternate, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the
 // same endpoint of two (rule A11). Three steps rather than the largest factor: when it changes, all locals do.
-func weights(set []backend, wanted uint8) (remote, local uint32) {
+func weights(set []pure.Endpoint, wanted uint8) (remote, local uint32) {
 	locals := 0
 	for _, b := range set {
-		if b.local {
+		if b.Local {
 			locals++
 		}
 	}
@@ -101,23 +76,23 @@ func weights(set []backend, wanted uint8) (remote, local uint32) {
 
 // pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart
 // from each other, so that together they use all. The order stays.
-func pick(set []backend, n int, node string) []backend {
+func pick(set []pure.Endpoint, n int, node string) []pure.Endpoint {
 	type scored struct {
-		backend
+		pure.Endpoint
 		score uint64
 	}
 	ranking := make([]scored, len(set))
 	for i, b := range set {
-		ranking[i] = scored{b, score(node, b.at)}
+		ranking[i] = scored{b, score(node, b.At)}
 	}
 	slices.SortFunc(ranking, func(a, b scored) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), compareBackends(a.backend, b.backend))
+		return cmp.Or(cmp.Compare(b.score, a.score), a.Endpoint.Compare(b.Endpoint))
 	})
-	out := make([]backend, n)
+	out := make([]pure.Endpoint, n)
 	for i, r := range ranking[:n] {
-		out[i] = r.backend
+		out[i] = r.Endpoint
 	}
-	slices.SortFunc(out, compareBackends)
+	slices.SortFunc(out, pure.Endpoint.Compare)
 	return out
 }
 

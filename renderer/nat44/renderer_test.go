@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -146,8 +146,8 @@ func TestIncrementalIsResync(t *testing.T) {
 				_ = f.UpdateNode(n)
 				_ = f.Resync(resyncOf(state, now))
 				got := maps.Clone(b)
-				if _, told := got[NodeOwner]; !told {
-					delete(fresh, NodeOwner)
+				if _, told := got[pure.NodeOwner(Name)]; !told {
+					delete(fresh, pure.NodeOwner(Name))
 				}
 				if diff := cmp.Diff(fresh, got); diff != "" {
 					t.Fatalf("-resync +incremental\n%s", diff)
@@ -193,49 +193,6 @@ func TestEveryMappingIsSafe(t *testing.T) {
 		values, _ := Service(svc, drawNode(t), drawNodeIPs(t), Config{LocalEndpointWeight: rapid.Byte().Draw(t, "weight")})
 		checkSafe(t, values)
 	})
-}
-
-// TestPortionsAreTheResync: together they say the same, and what services stand on is there before the first.
-func TestPortionsAreTheResync(t *testing.T) {
-	ev := &renderer.ResyncEventData{NodeIPs: renderer.NewIPAddresses(), FrontendIfs: renderer.NewInterfaces(), BackendIfs: renderer.NewInterfaces()}
-	for i := range 2*portion + 1 {
-		svc := web(endpoints("10.1.1.2"))
-		svc.ID.Name = strconv.Itoa(i)
-		ev.Services = append(ev.Services, svc)
-	}
-	whole, b := book{}, book{}
-	for sink, resync := range map[*book]func(*Renderer) error{
-		&whole: func(r *Renderer) error { return r.Resync(ev) },
-		&b: func(r *Renderer) error {
-			portions, err := r.ResyncInPortions(ev)
-			got := slices.Sorted(maps.Keys(b))
-			if !slices.Equal(got, []string{NodeOwner}) || len(portions) != 3 {
-				t.Errorf("%d portions after %v", len(portions), got)
-			}
-			for _, do := range portions {
-				before := len(b)
-				if do(); len(b) > before+portion {
-					t.Errorf("a portion of %d services", len(b)-before)
-				}
-			}
-			return err
-		},
-	} {
-		r := New(Config{}, *sink)
-		_ = r.UpdateNode(node())
-		gone := web()
-		gone.ID.Name = "gone"
-		_ = r.AddService(gone)
-		if err := resync(r); err != nil {
-			t.Fatal(err)
-		}
-		if _, stays := (*sink)[ServiceOwner(gone.ID)]; stays {
-			t.Error("what is gone stays")
-		}
-	}
-	if diff := cmp.Diff(whole, b); diff != "" || len(whole) != len(ev.Services)+1 {
-		t.Errorf("%d owners, whole and portions:\n%s", len(whole), diff)
-	}
 }
 
 // Where node ports are may change alone: when another address of the node comes first.

@@ -2,21 +2,20 @@ package nat44
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
-	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Service is everything VPP must have for one service on the given node: a DNat44 if anything can be mapped, and a reject
 // route for each of its addresses. NodeIPs are those of all nodes. Of the node, name, addresses and loopback matter.
 func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
-	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg}
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, notes: pure.Notes{Of: svc.ID}}
 	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
 		s.seen = map[renderer.Frontend]struct{}{}
 	}
@@ -33,15 +32,8 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 		}
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
-	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
-		for _, a := range addrs.Addrs() {
-			// A route to a node or a pod is somebody else's, and a refusal would take its place.
-			if a.Is4() && !nodeIPs.Contains(a) && !svc.PodIPs.Contains(a) {
-				values.Put(&contivl3.RejectRoute{DstNetwork: a.String() + "/32"})
-			}
-		}
-	}
-	return values, s.notes
+	pure.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
+	return values, s.notes.List
 }
 
 // rendering is one call of Service.
@@ -52,7 +44,7 @@ type rendering struct {
 	cfg      Config
 	seen     map[renderer.Frontend]struct{} // nil: there can be one only
 	mappings []*nat.DNat44_StaticMapping
-	notes    []model.Note
+	notes    pure.Notes
 }
 
 // target is where a kind of traffic goes.
@@ -62,24 +54,13 @@ type target struct {
 	reject bool // there is no mapping: the reject route answers, or another node
 }
 
-func (s *rendering) note(refused bool, format string, args ...any) {
-	reason := fmt.Sprintf(format, args...)
-	if slices.ContainsFunc(s.notes, func(n model.Note) bool { return n.Reason == reason }) {
-		return
-	}
-	s.notes = append(s.notes, model.Note{
-		Ref:    model.Ref{Kind: model.KindService, Namespace: s.svc.ID.Namespace, Name: s.svc.ID.Name},
-		Reason: reason, Refused: refused,
-	})
-}
-
 // elsewhere tells that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
 func (s *rendering) elsewhere() bool {
 	v4 := false
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
 			if v4 = v4 || a.Is4(); a.Is4() && s.svc.Renderer != "" && s.svc.Renderer != Name {
-				s.note(true, "address %s is not served: the service asks for %s, and IPv4 is nat44's on this node", a, s.svc.Renderer)
+				s.notes.Add(true, "address %s is not served: the service asks for %s, and IPv4 is nat44's on this node", a, s.svc.Renderer)
 			}
 		}
 	}
@@ -91,7 +72,7 @@ func (s *rendering) refuseFamilies() {
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
 			if a.Is6() && !s.cfg.LeaveIPv6 {
-				s.note(true, "address %s is not served: nat44 has no IPv6", a)
+				s.notes.Add(true, "address %s is not served: nat44 has no IPv6", a)
 			}
 		}
 	}
@@ -100,7 +81,7 @@ func (s *rendering) refuseFamilies() {
 // port renders one port of the service on every address.
 func (s *rendering) port(name string, port *renderer.ServicePort) {
 	if port.Protocol != renderer.TCP && port.Protocol != renderer.UDP {
-		s.note(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
+		s.notes.Add(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
 		return
 	}
 	outer := s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0
@@ -118,8 +99,8 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 		outside, inside = s.external(cluster, local), s.podsOnly(cluster)
 	}
 	for _, a := range s.svc.ExternalIPs.Addrs() {
-		if s.restricted(a) {
-			s.note(true, "load-balancer IP %s is not served: nat44 cannot check loadBalancerSourceRanges", a)
+		if pure.Restricted(s.svc, a) {
+			s.notes.Add(true, "load-balancer IP %s is not served: nat44 cannot check loadBalancerSourceRanges", a)
 			continue
 		}
 		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, inside))
@@ -147,7 +128,7 @@ func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 	set := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
 		if set = local; len(local) == 0 && len(cluster) > 0 {
-			s.note(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
+			s.notes.Add(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
 			return target{}
 		}
 	}
@@ -159,7 +140,7 @@ func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	t := target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
-		s.note(false, "this node has no NAT loopback: its endpoints cannot reach themselves through the service")
+		s.notes.Add(false, "this node has no NAT loopback: its endpoints cannot reach themselves through the service")
 		t.source = nat.DNat44_StaticMapping_DISABLED
 	}
 	return t
@@ -173,7 +154,7 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 	}
 	set := local
 	if len(local) == 0 && len(cluster) > 0 {
-		s.note(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, "+
+		s.notes.Add(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, "+
 			"clients from outside are not answered")
 		set = cluster
 	}
@@ -195,29 +176,11 @@ func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target
 func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	t := target{locals: set, source: nat.DNat44_StaticMapping_ENABLED, reject: len(set) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
-		s.note(false, "this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on other "+
+		s.notes.Add(false, "this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on other "+
 			"nodes may miss this node")
 		t.source = nat.DNat44_StaticMapping_DISABLED
 	}
 	return t
-}
-
-// restricted tells whether the address may be used by some clients only.
-func (s *rendering) restricted(a netip.Addr) bool {
-	if !s.svc.LoadBalancerIPs.Contains(a) {
-		return false
-	}
-	some := false
-	for _, r := range s.svc.LoadBalancerSourceRanges {
-		if r.Addr().Is4() != a.Is4() {
-			continue
-		}
-		if r.Bits() == 0 {
-			return false
-		}
-		some = true
-	}
-	return some
 }
 
 // add appends the mapping of one frontend, unless it belongs to another service or this one has it already.

@@ -1,0 +1,92 @@
+package pure
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// Notes is what is to be said about one service, each reason once.
+type Notes struct {
+	Of   svcmodel.ID
+	List []model.Note
+}
+
+// Add says something; refused tells that it is about what is not served.
+func (n *Notes) Add(refused bool, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	if slices.ContainsFunc(n.List, func(n model.Note) bool { return n.Reason == reason }) {
+		return
+	}
+	n.List = append(n.List, model.Note{
+		Ref:    model.Ref{Kind: model.KindService, Namespace: n.Of.Namespace, Name: n.Of.Name},
+		Reason: reason, Refused: refused,
+	})
+}
+
+// Refuse puts a reject route for each address of the service that is served, so that what is not translated is answered. A route
+// to a node or a pod is somebody else's, and a refusal would take its place.
+func Refuse(values keyed.Values, svc *renderer.ContivService, nodeIPs *renderer.IPAddresses, served func(netip.Addr) bool) {
+	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
+		for _, a := range addrs.Addrs() {
+			if served(a) && !nodeIPs.Contains(a) && !svc.PodIPs.Contains(a) {
+				values.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(a, a.BitLen()).String()})
+			}
+		}
+	}
+}
+
+// Restricted tells whether a service's address may be used by some clients only.
+func Restricted(svc *renderer.ContivService, a netip.Addr) bool {
+	if !svc.LoadBalancerIPs.Contains(a) {
+		return false
+	}
+	some := false
+	for _, r := range svc.LoadBalancerSourceRanges {
+		if r.Addr().Is4() != a.Is4() {
+			continue
+		}
+		if r.Bits() == 0 {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// Endpoint is one on its way into VPP.
+type Endpoint struct {
+	At    netip.AddrPort
+	Local bool // on this node
+}
+
+// Compare orders endpoints by address and port, local ones first.
+func (e Endpoint) Compare(o Endpoint) int {
+	switch c := e.At.Compare(o.At); {
+	case c != 0:
+		return c
+	case e.Local == o.Local:
+		return 0
+	case e.Local:
+		return -1
+	}
+	return 1
+}
+
+// Endpoints are the wanted ones of a list, sorted, each once. They are put into room as far as they fit.
+func Endpoints(room []Endpoint, list []*renderer.ServiceBackend, wanted func(netip.Addr) bool) []Endpoint {
+	set := room[:0]
+	for _, b := range list {
+		if a := b.Addr(); wanted(a) {
+			set = append(set, Endpoint{netip.AddrPortFrom(a, b.Port), b.Local})
+		}
+	}
+	slices.SortFunc(set, Endpoint.Compare)
+	return slices.CompactFunc(set, func(a, b Endpoint) bool { return a.At == b.At })
+}
