@@ -13,7 +13,9 @@ func BenchmarkGuardTranslations(b *testing.B) {
 		b.Run(map[int]string{100: "100", 10000: "10000"}[n], func(b *testing.B) {
 			g := NewGuard()
 			at := func(i int) api.Message {
-				return translationOf(func(t *cnat.CnatTranslation) { t.Vip.Addr.Un.XXX_UnionData[14], t.Vip.Addr.Un.XXX_UnionData[15] = byte(i>>8), byte(i) })
+				return translationOf(func(t *cnat.CnatTranslation) {
+					t.Vip.Addr.Un.XXX_UnionData[14], t.Vip.Addr.Un.XXX_UnionData[15] = byte(i>>8), byte(i)
+				})
 			}
 			for i := range n {
 				m := at(i)
