@@ -94,6 +94,26 @@ func TestOuter(t *testing.T) {
 	}
 }
 
+// An address without node ports leads nowhere by them.
+func TestOuterNodePortAddresses(t *testing.T) {
+	tr := newTranslations()
+	state := renderer.NodeState{IPs: []netip.Addr{addr("192.168.16.1"), addr("192.168.17.1")}}
+	err := errors.Join(tr.AddService(outward()), tr.UpdateNode(state), tr.UpdateNodePortServices(renderer.IPAddressesOf(state.IPs...), nil))
+	if got := len(tr.outers()); got != 3 || err != nil {
+		t.Errorf("%d outer addresses, %v; want two node ports and one external", got, err)
+	}
+	state.NoNodePorts = state.IPs[1:]
+	err = tr.UpdateNode(state)
+	for _, o := range tr.outers() {
+		if o.Addr == state.IPs[1] {
+			t.Errorf("node port at %s", o.Addr)
+		}
+	}
+	if got := len(tr.outers()); got != 2 || err != nil {
+		t.Errorf("%d outer addresses, %v; want one node port and one external", got, err)
+	}
+}
+
 // What does not change where services lead is no news.
 func TestOuterChanges(t *testing.T) {
 	tr := newTranslations()

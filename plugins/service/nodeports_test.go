@@ -72,6 +72,20 @@ func TestNodePortsOnSomeAddresses(t *testing.T) {
 	}
 }
 
+// Another node's first address becomes another: that is all renderers are told.
+func TestPrimaryOfAnotherNode(t *testing.T) {
+	p, r := newTest(t)
+	p.cfg.NodePorts.Primary = true
+	apply(p, node(1, "192.168.16.1"), node(2, "192.168.16.2", "10.0.0.2"), cluster("a", "10.96.0.1", withNodePort(30080)))
+	_ = p.Flush()
+	r.take()
+	apply(p, node(2, "10.0.0.2", "192.168.16.2"))
+	flush(t, p, r, "node")
+	if got, want := fmt.Sprint(p.state.NoNodePorts), "[192.168.16.2]"; got != want {
+		t.Errorf("without node ports %s, want %s", got, want)
+	}
+}
+
 func TestKeepTerminating(t *testing.T) {
 	type e = model.Endpoint
 	at := func(n byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, 1, n}) }

@@ -179,7 +179,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 			}
 		}
 	}
-	allSaid(t, said, "../../renderer/nat44", "../../renderer/cnat")
+	allSaid(t, said, "../../renderer/nat44", "../../renderer/cnat", "../../pure")
 }
 
 // The same of what is said before any renderer.
@@ -284,7 +284,7 @@ func allSaid(t *testing.T, said []string, sources ...string) {
 	}
 }
 
-// formats are the texts of the calls of note and refuse in a file.
+// formats are the texts of notes in a file: a string after true or false in some call, or the first one of refuse.
 func formats(t *testing.T, file string) []string {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -297,18 +297,14 @@ func formats(t *testing.T, file string) []string {
 		if !ok {
 			return true
 		}
-		name := fmt.Sprint(call.Fun)
-		if sel, ok := call.Fun.(*ast.SelectorExpr); ok {
-			name = sel.Sel.Name
-		}
-		if name != "note" && name != "refuse" {
-			return true
-		}
+		says := fmt.Sprint(call.Fun) == "refuse"
 		for _, arg := range call.Args {
-			if text := literal(arg); text != "" {
+			if text := literal(arg); says && text != "" {
 				out = append(out, text)
 				break
 			}
+			flag, isName := arg.(*ast.Ident)
+			says = isName && (flag.Name == "true" || flag.Name == "false")
 		}
 		return true
 	})
