@@ -261,8 +261,10 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 			p.reclaim(p.dirty[i])
 		}
 	}
-	env := surroundings{node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs,
-		keepTerminating: p.cfg.KeepTerminating}
+	env := surroundings{
+		node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs,
+		keepTerminating: p.cfg.KeepTerminating,
+	}
 	dirty, p.dirty = p.dirty, nil
 	slices.SortFunc(dirty, compareServices)
 	type form struct {
