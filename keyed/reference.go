@@ -1,10 +1,8 @@
 package keyed
 
 import (
-	"net/netip"
 	"strconv"
 
-	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
@@ -60,17 +58,6 @@ func RejectRouteKey(vrf uint32, dst string) string {
 	var buf [128]byte
 	b := appendUint(append(buf[:0], rejectRoutePrefix+"vrf/"...), vrf)
 	return clean(string(appendNetwork(append(b, "/dst/"...), dst)))
-}
-
-// CnatInterfaceKey is the key of cnat on the interface with that logical name.
-func CnatInterfaceKey(name string) string { return clean(cnatInterfacePrefix + name) }
-
-// CnatTranslationKey is the key of the translation of an address, a port and a
-// protocol.
-func CnatTranslationKey(vip netip.AddrPort, protocol cnat.Protocol) string {
-	b := vip.Addr().Unmap().AppendTo([]byte(translationPrefix))
-	b = appendUint(append(b, '/'), uint32(vip.Port()))
-	return string(append(append(b, '/'), protocol.String()...))
 }
 
 // Derived values are parts of a value with dependencies of their own. Their

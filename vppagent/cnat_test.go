@@ -93,7 +93,7 @@ func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
 		t.Fatalf("VPP has\n%s", d)
 	}
 	l.sim.AddInterface(sim.Interface{Name: "tap2"})
-	delete(l.want, keyed.CnatInterfaceKey("tap1"))
+	delete(l.want, keyed.Key(&cnat.Interface{Name: "tap1"}))
 	l.allConfigured(l.resync()) // it is known now
 	l.allConfigured(l.put(&cnat.Interface{Name: "tap2", Ipv6: true, Host: true}))
 	if d := l.sim.Dump(); strings.Contains(d, "pod tap2") || strings.Contains(d, "include-v6 tap2") || !strings.Contains(d, "host tap2") || strings.Contains(d, "2 times") {
