@@ -71,24 +71,11 @@ func (c *Cluster) explore(from place, p sim.Packet) []attempt {
 		marks := c.begin(choose)
 		runs = append(runs, c.attempt(from, p, &options))
 		c.rollback(marks)
-		script = nextScript(script, options)
+		script = sim.NextScript(script, options)
 		if script == nil {
 			return runs
 		}
 	}
-}
-
-// nextScript is the next sequence of decisions in counting order; nil after the last.
-func nextScript(script, options []int) []int {
-	next := make([]int, len(options))
-	copy(next, script)
-	for k := len(next) - 1; k >= 0; k-- {
-		if next[k]+1 < options[k] {
-			next[k]++
-			return next[:k+1]
-		}
-	}
-	return nil
 }
 
 // attempt sends the packet and its reply once.

@@ -146,23 +146,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestNextScriptCountsThroughAllDecisions(t *testing.T) {
-	var got []string
-	script := []int{}
-	for script != nil {
-		got = append(got, fmt.Sprint(script))
-		options := []int{2, 3}
-		if len(script) > 0 && script[0] == 1 {
-			options = []int{2} // the second decision does not come up then
-		}
-		script = nextScript(script, options)
-	}
-	want := []string{"[]", "[0 1]", "[0 2]", "[1]"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("decisions (-want +got):\n%s", diff)
-	}
-}
-
 func TestSuggestShowsSomething(t *testing.T) {
 	c := guestbook(t, Config{})
 	qs := c.Suggest()

@@ -426,25 +426,12 @@ func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden b
 			first = d
 		}
 		w.sim.Restore(mark)
-		script = nextScript(script, options)
+		script = sim.NextScript(script, options)
 	}
 	if os.Getenv("CONTIV_VPP_TRACE") != "" {
 		first.trace = w.lab.watch(first.in, first.sent.real)
 	}
 	return nil, false, first
-}
-
-// nextScript is the next sequence of choices in counting order; nil after the last.
-func nextScript(script, options []int) []int {
-	next := make([]int, len(options))
-	copy(next, script)
-	for k := len(next) - 1; k >= 0; k-- {
-		if next[k]+1 < options[k] {
-			next[k]++
-			return next[:k+1]
-		}
-	}
-	return nil
 }
 
 // play sends what was sent to the simulated VPP; the difference is that of the first scene that ends otherwise.
