@@ -99,28 +99,9 @@ func world(t *testing.T, a arrangement, seed uint64) (asked int) {
 			}
 		}
 	}
-	restartWritesNothing(t, seed, c)
+	RestartWritesNothing(t, seed, c)
 	a.sameAsFresh(t, seed, w, c)
 	return asked
-}
-
-// restartWritesNothing starts the agent of every node again: an unchanged world costs no write.
-func restartWritesNothing(t *testing.T, seed uint64, c *trace.Cluster) {
-	t.Helper()
-	for _, name := range c.Nodes() {
-		v := c.Sim(name)
-		before := v.Dump()
-		v.ClearLog()
-		if err := c.RestartAgent(context.Background(), name); err != nil {
-			t.Fatalf("seed %d: restart of the agent of %s: %v", seed, name, err)
-		}
-		if n := v.Writes(); n != 0 {
-			t.Errorf("seed %d: a restarted agent wrote %d messages on %s: %v", seed, n, name, v.Log())
-		}
-		if diff := cmp.Diff(before, v.Dump()); diff != "" {
-			t.Errorf("seed %d: restart changed VPP of %s (-before +after):\n%s", seed, name, diff)
-		}
-	}
 }
 
 // sameAsFresh compares every VPP with that of a cluster that was given the final objects only.

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -50,7 +51,7 @@ func growAgents(t *testing.T, seed uint64) (flows int) {
 			return flows
 		}
 		if step == stepsPerWorld {
-			restartedWritesNothing(t, seed, cluster)
+			oracle.RestartWritesNothing(t, seed, cluster)
 			likeFresh(t, seed, cfg, w, cluster)
 			return flows
 		}
@@ -289,24 +290,6 @@ func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
 		return ""
 	}
 	return answered(cluster, c, d.question, d.flow, sctpPorts(objects))
-}
-
-// restartedWritesNothing starts the agent of every node again: an unchanged world costs no write.
-func restartedWritesNothing(t *testing.T, seed uint64, c *trace.Cluster) {
-	for _, name := range c.Nodes() {
-		v := c.Sim(name)
-		before := v.Dump()
-		v.ClearLog()
-		if err := c.RestartAgent(context.Background(), name); err != nil {
-			t.Errorf("seed %d: restart of the agent of %s: %v", seed, name, err)
-		}
-		if n := v.Writes(); n != 0 {
-			t.Errorf("seed %d: a restarted agent wrote %d messages on %s: %v", seed, n, name, v.Log())
-		}
-		if diff := cmp.Diff(before, v.Dump()); diff != "" {
-			t.Errorf("seed %d: restart changed VPP of %s (-before +after):\n%s", seed, name, diff)
-		}
-	}
 }
 
 // likeFresh compares every VPP with that of a cluster that was given the final objects only.
