@@ -15,10 +15,10 @@ NODES     ?= 200
 SHORT     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test etcd-test interop interop-bench fanout-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test etcd-test interop interop-bench fanout-bench e2e kubeproxy-bench gen update stress fmt lint vuln man
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/contiv-agent
 	@mkdir -p bin
@@ -86,7 +86,11 @@ interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a 
 fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
+e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' .
 
+kubeproxy-bench: ## the agent beside kube-proxy (nftables), with bars (SHORT=1: a taste, not recorded); CONTIV_VPP as well
+	SHORT=$(SHORT) GO=$(GO) ./bench/kubeproxy.sh
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// cluster is an etcd, an API server and, if asked for, the controllers, on loopback.
+type cluster struct {
+	t           testing.TB
+	dir         string
+	etcd        string // its URL
+	port        int    // the API server's
+	api         *process
+	controllers *process
+	client      *kubernetes.Clientset // as who may do everything, in protobuf, and without a limit of its own
+}
+
+// users are who the API server knows, by the token they show.
+const users = "admin,admin,1,system:masters\nagent,contiv-agent,2,contiv-agents\n"
+
+// newCluster starts an etcd and an API server, and waits until the latter is ready.
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	c := &cluster{t: t, dir: t.TempDir(), port: freePort(t)}
+	c.write("users.csv", users)
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
+	c.etcd = fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	peers := fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
+	start(t, "etcd", exec.Command(built.cluster, "etcd", "--data-dir", c.path("etcd"), "--log-level", "error", "--unsafe-no-fsync",
+		"--listen-client-urls", c.etcd, "--advertise-client-urls", c.etcd,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers))
+	c.serve()
+	for _, user := range []string{"admin", "agent"} {
+		c.kubeconfig(user)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.path("admin.kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	cfg.AcceptContentTypes, cfg.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
+	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
+		t.Fatal(err)
+	}
+	c.ready()
+	return c
+}
+
+func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *cluster) write(name, text string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// serve starts the API server; after its end again, with the same port, certificate and etcd.
+func (c *cluster) serve() {
+	c.t.Helper()
+	c.api = start(c.t, "kube-apiserver", exec.Command(built.cluster, "kube-apiserver",
+		"--etcd-servers", c.etcd, "--cert-dir", c.path("certs"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(c.port),
+		"--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none", // nobody reaches it by its Service
+		"--token-auth-file", c.path("users.csv"), "--authorization-mode", "Node,RBAC", "--disable-admission-plugins", "ServiceAccount",
+		"--service-cluster-ip-range", serviceRange, "--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged"))
+	certificate := c.path("certs/apiserver.crt")
+	eventually(c.t, "certificate of the API server", func() error { _, err := os.Stat(certificate); return err }, c.api)
+}
+
+// serviceRange is where cluster IPs come from.
+const serviceRange = "10.96.0.0/12"
+
+// ready waits until the API server says so.
+func (c *cluster) ready() {
+	c.t.Helper()
+	eventually(c.t, "API server", func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}, c.api)
+}
+
+// kubeconfig writes <user>.kubeconfig; the user's token is their name.
+func (c *cluster) kubeconfig(user string) {
+	c.write(user+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: it
+clusters: [{name: it, cluster: {server: "https://127.0.0.1:%d", certificate-authority: %q}}]
+users: [{name: it, user: {token: %q}}]
+contexts: [{name: it, context: {cluster: it, user: it}}]
+`, c.port, c.path("certs/apiserver.crt"), user))
+}
+
+// control starts the controllers that make Pods and EndpointSlices.
+func (c *cluster) control() {
+	c.t.Helper()
+	c.controllers = start(c.t, "kube-controller-manager", exec.Command(built.cluster, "kube-controller-manager",
+		"--kubeconfig", c.path("admin.kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(freePort(c.t)), "--cert-dir", c.path("kcm"),
+		"--leader-elect=false", "--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
+		"--kube-api-qps", "500", "--kube-api-burst", "1000",
+		"--controllers", "endpointslice-controller,serviceaccount-controller,namespace-controller,deployment-controller,"+
+			"replicaset-controller,garbage-collector-controller,service-cidr-controller"))
+}
+
+// kubectl runs kubectl as who may do everything, with this on its standard input, and returns what it says.
+func (c *cluster) kubectl(stdin *os.File, args ...string) string {
+	c.t.Helper()
+	cmd := exec.Command(built.cluster, append([]string{"kubectl", "--kubeconfig", c.path("admin.kubeconfig")}, args...)...)
+	cmd.Stdin = stdin
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
+			c.t.Fatal(err)
+		}
+		c.t.Fatalf("kubectl %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,48 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// second starts an API server more on the same etcd, until the test ends, and returns a client of it.
+func (c *cluster) second(t testing.TB) *kubernetes.Clientset {
+	t.Helper()
+	other := &cluster{t: t, dir: c.dir, etcd: c.etcd, port: freePort(t)}
+	other.serve()
+	var err error
+	other.client, err = kubernetes.NewForConfig(&rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", other.port), BearerToken: "admin", QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: c.path("certs/apiserver.crt")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.ready()
+	return other.client
+}
+
+// forget lets etcd forget every revision but the last one.
+func (c *cluster) forget(t testing.TB) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcd}, DialTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	last, err := client.Get(ctx, "no such key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(ctx, last.Header.Revision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+}

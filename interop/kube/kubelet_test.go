@@ -1,0 +1,160 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// nodes are the cluster's: the first two have agents.
+var nodes = []string{"node-1", "node-2", "node-3"}
+
+// kubelet is the scheduler and all kubelets as far as the API is concerned: Pods are bound in turn, get an address of their node, are
+// ready at once, and go some time after they were told to.
+type kubelet struct {
+	c     *cluster
+	turn  int
+	next  [3]uint32                 // addresses, by node
+	ended map[string]time.Time      // when a Pod was first seen to terminate, by UID
+	mu    sync.Mutex                // guards what follows
+	holds map[netip.Addr]corev1.Pod // who has an address
+}
+
+const grace = time.Second // how long a Pod that was told to go still answers
+
+// newKubelet makes the nodes, and works until the test ends.
+func newKubelet(t testing.TB, c *cluster) *kubelet {
+	t.Helper()
+	for i, name := range nodes {
+		cidr := fmt.Sprintf("10.240.%d.0/24", i+1)
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
+		node, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeAddress(i)}}
+		if _, err := c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := &kubelet{c: c, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			k.look(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() { stop(); <-ended })
+	return k
+}
+
+func nodeAddress(i int) string { return fmt.Sprintf("192.168.77.%d", i+1) }
+
+// look does what is due for every Pod. The API server may be away, and a Pod may have changed since: the next look comes soon.
+func (k *kubelet) look(ctx context.Context) {
+	list, err := k.c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return
+	}
+	holds := map[netip.Addr]corev1.Pod{}
+	for _, pod := range list.Items {
+		if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil {
+			holds[ip] = pod
+		}
+	}
+	k.mu.Lock()
+	k.holds = holds
+	k.mu.Unlock()
+	for i := range list.Items {
+		k.tend(ctx, &list.Items[i])
+	}
+}
+
+func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
+	pods := k.c.client.CoreV1().Pods(pod.Namespace)
+	switch {
+	case pod.DeletionTimestamp != nil:
+		if first, ok := k.ended[string(pod.UID)]; !ok {
+			k.ended[string(pod.UID)] = time.Now()
+		} else if time.Since(first) > grace || pod.Status.PodIP == "" {
+			now := int64(0)
+			_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		}
+	case pod.Spec.NodeName == "":
+		k.turn++
+		_ = pods.Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: nodes[k.turn%len(nodes)]},
+		}, metav1.CreateOptions{})
+	case pod.Status.PodIP == "":
+		for i, name := range nodes {
+			if name == pod.Spec.NodeName {
+				k.begin(ctx, pod, i)
+			}
+		}
+	}
+}
+
+// begin gives a Pod an address and says that it is ready.
+func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, node int) {
+	ip := k.free(node)
+	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip.String(), []corev1.PodIP{{IP: ip.String()}}
+	pod.Status.HostIP, pod.Status.HostIPs = nodeAddress(node), []corev1.HostIP{{IP: nodeAddress(node)}}
+	now := metav1.Now()
+	pod.Status.StartTime, pod.Status.Conditions = &now, nil
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	if _, err := k.c.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err == nil {
+		k.mu.Lock()
+		k.holds[ip] = *pod
+		k.mu.Unlock()
+	}
+}
+
+// free is the next address of a node nobody has. They are few, so they are used again soon, as a CNI's may be.
+func (k *kubelet) free(node int) netip.Addr {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for {
+		k.next[node]++
+		ip := address(fmt.Sprintf("10.240.%d.2", node+1), k.next[node]%60)
+		if _, used := k.holds[ip]; !used {
+			return ip
+		}
+	}
+}
+
+// at is who has an address.
+func (k *kubelet) at(ip netip.Addr) (corev1.Pod, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pod, ok := k.holds[ip]
+	return pod, ok
+}
+
+// one is a Pod with that label app on a node, and its address.
+func (k *kubelet) one(t testing.TB, node, app string) (corev1.Pod, netip.Addr) {
+	t.Helper()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for ip, pod := range k.holds {
+		if pod.Spec.NodeName == node && pod.Labels["app"] == app && pod.DeletionTimestamp == nil {
+			return pod, ip
+		}
+	}
+	t.Fatalf("%s has no Pod with app=%s", node, app)
+	return corev1.Pod{}, netip.Addr{}
+}

@@ -1,0 +1,61 @@
+package kube
+
+import (
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// benchmarking tells whether benchmarks are asked for.
+func benchmarking() bool {
+	flag.Parse()
+	f := flag.Lookup("test.bench")
+	return f != nil && f.Value.String() != ""
+}
+
+// again runs this very program in a network namespace of its own, and in a user namespace where that takes no root.
+func again(scratch string) int {
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Env = append(os.Environ(), inNamespace+"="+scratch)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if id := os.Getuid(); id != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL: a network namespace:", err)
+		return 1
+	}
+	if err := cmd.Wait(); err != nil {
+		return 1 // it has said why
+	}
+	return 0
+}
+
+// loopbackUp makes a new network namespace usable.
+func loopbackUp() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	if _, err := net.InterfaceByName("lo"); err != nil {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
+const patience = 2 * time.Minute
+
+// process is a program that runs beside the test. What it writes is kept, and its end shown when the test fails.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	in   io.Closer
+	done chan struct{}
+
+	mu  sync.Mutex
+	log bytes.Buffer
+}
+
+// start runs a program until the test ends. It is killed with the test, whatever becomes of that.
+func start(t testing.TB, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stdout, cmd.Stderr = p, p
+	cmd.WaitDelay = 5 * time.Second
+	var err error
+	if p.in, err = cmd.StdinPipe(); err != nil { // some end with it
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	go func() {
+		_ = cmd.Wait() // how it ended shows in its log
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("---- %s ----\n%s", p.name, p.tail())
+		}
+	})
+	return p
+}
+
+// Write keeps what the process writes.
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+// tail is the end of what it wrote.
+func (p *process) tail() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.log.Bytes()
+	if most := 8 << 10; len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return string(b)
+}
+
+// wrote tells whether it has written that text.
+func (p *process) wrote(text string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return bytes.Contains(p.log.Bytes(), []byte(text))
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.done
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// running is an error once the process has ended.
+func (p *process) running() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s has ended:\n%s", p.name, p.tail())
+	default:
+		return nil
+	}
+}
+
+// eventually asks again and again until there is no error left; a process that has ended ends the wait.
+func eventually(t testing.TB, what string, ask func() error, needs ...*process) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := ask()
+		if err == nil {
+			return
+		}
+		for _, p := range needs {
+			if err := p.running(); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// freePort returns a TCP port nobody listens on.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// version is Kubernetes'; peers/go.mod has the same.
+const version = "v1.36.3"
+
+// programs are the files of what runs here, and the folder of this run.
+type programs struct {
+	cluster, proxy, agent string // paths
+	scratch               string
+}
+
+var built programs // by TestMain
+
+// inNamespace tells a process of tests that it is the one within a network namespace, where there is no network to build with.
+const inNamespace = "CONTIV_KUBE_SCRATCH"
+
+// TestMain builds the programs. Benchmarks then go on in a network namespace of their own, where a kube-proxy changes nobody's rules.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if scratch := os.Getenv(inNamespace); scratch != "" {
+		cache, err := cached()
+		if err == nil {
+			err = loopbackUp()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL:", err)
+			return 1
+		}
+		built = at(cache, scratch)
+		return m.Run()
+	}
+	scratch, err := os.MkdirTemp("", "contiv-kube-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	defer os.RemoveAll(scratch)
+	if err := build(scratch); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	if benchmarking() {
+		return again(scratch)
+	}
+	return m.Run()
+}
+
+func at(cache, scratch string) programs {
+	return programs{
+		cluster: filepath.Join(cache, "cluster"), proxy: filepath.Join(cache, "kube-proxy"),
+		agent: filepath.Join(scratch, "contiv-agent"), scratch: scratch,
+	}
+}
+
+// cached is the folder of the user's cache for what peers has, in this version of it. Other versions' folders are of no use any more,
+// but may be somebody's who works on another commit.
+func cached() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range []string{"go.mod", "go.sum", "cluster/main.go", "kube-proxy/main.go"} {
+		b, err := os.ReadFile(filepath.Join("peers", name))
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
+	}
+	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", version, sum.Sum(nil)[:8])), nil
+}
+
+// build makes what the cache does not have, and the agent of this tree. The flags are the same for both peers: they share what is
+// compiled.
+func build(scratch string) error {
+	cache, err := cached()
+	if err != nil {
+		return err
+	}
+	built = at(cache, scratch)
+	names := "-X k8s.io/component-base/version.gitVersion=" + version + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+	for file, path := range map[string]string{built.cluster: "./cluster", built.proxy: "./kube-proxy"} {
+		if _, err := os.Stat(file); err == nil {
+			continue
+		}
+		if err := goBuild("peers", file, path, "-ldflags=-s -w "+names, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0"); err != nil {
+			return err
+		}
+	}
+	return goBuild("../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false")
+}
+
+// goBuild builds a program beside its place and then moves it there, so that one that was interrupted is none.
+func goBuild(dir, file, path, ldflags string, env ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	half := fmt.Sprintf("%s.%d", file, os.Getpid())
+	args := []string{"build", ldflags, "-o", half}
+	if dir == "peers" {
+		args = append(args, "-trimpath")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, path)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	began := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return errors.Join(fmt.Errorf("build %s: %w\n%s", path, err, out), os.RemoveAll(half))
+	}
+	fmt.Printf("built %s in %s\n", filepath.Base(file), time.Since(began).Round(time.Second/10))
+	return os.Rename(half, file)
+}

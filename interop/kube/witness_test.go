@@ -1,0 +1,208 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// witness sees, from outside, when an endpoint that came and the one that went are programmed.
+type witness interface {
+	// expect begins to look; the channel then has the time, once.
+	expect(came, went netip.Addr) <-chan time.Time
+}
+
+// kernel hears what the kernel says of every nftables transaction it has committed.
+type kernel struct {
+	fd int
+
+	mu   sync.Mutex
+	want []byte
+	seen chan time.Time
+}
+
+// nfnlgrpNftables is the multicast group of nf_tables (linux/netfilter/nfnetlink.h, NFNLGRP_NFTABLES).
+const nfnlgrpNftables = 7
+
+func newKernel(t testing.TB) *kernel {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		t.Fatalf("netlink: %v", err)
+	}
+	k := &kernel{fd: fd}
+	if err := errors.Join(
+		unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (nfnlgrpNftables - 1)}),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 8<<20),
+		unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100_000}),
+	); err != nil {
+		t.Fatalf("netlink: %v", err)
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go k.listen(stop, ended)
+	t.Cleanup(func() {
+		close(stop)
+		<-ended
+		_ = unix.Close(fd) // nobody reads it any more
+	})
+	return k
+}
+
+func (k *kernel) listen(stop, ended chan struct{}) {
+	defer close(ended)
+	buf := make([]byte, 1<<20)
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		n, _, err := unix.Recvfrom(k.fd, buf, 0)
+		if err != nil {
+			continue // nothing within the time; or too much, and what is missed shows as a change never programmed
+		}
+		now := time.Now()
+		k.mu.Lock()
+		if k.want != nil && bytes.Contains(buf[:n], k.want) {
+			k.want = nil
+			k.seen <- now
+		}
+		k.mu.Unlock()
+	}
+}
+
+// expect implements witness. A Service's endpoints are the values of one map, made anew in the transaction: with the new one in it, and
+// without the one that went.
+func (k *kernel) expect(came, _ netip.Addr) <-chan time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.want, k.seen = came.AsSlice(), make(chan time.Time, 1)
+	return k.seen
+}
+
+// relay stands between an agent and its VPP, and passes on all there is.
+type relay struct {
+	socket string
+
+	mu      sync.Mutex
+	want    map[[4]byte]bool
+	waiting map[uint32]bool // contexts of the requests that name an address that is wanted
+	seen    chan time.Time
+}
+
+func newRelay(t testing.TB, vpp string) *relay {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "contiv") // the name of a unix socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{socket: filepath.Join(dir, "relay.sock")}
+	l, err := net.Listen("unix", r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close(); os.RemoveAll(dir) })
+	go func() {
+		for {
+			agent, err := l.Accept()
+			if err != nil {
+				return // the end
+			}
+			server, err := net.Dial("unix", vpp)
+			if err != nil {
+				agent.Close()
+				continue
+			}
+			go pass(agent, server, r.request)
+			go pass(server, agent, r.reply)
+		}
+	}()
+	return r
+}
+
+// pass copies one direction until either end closes; look gets every message.
+func pass(from, to net.Conn, look func(message []byte)) {
+	defer from.Close()
+	defer to.Close()
+	buf, rest := make([]byte, 1<<20), []byte(nil)
+	for {
+		n, err := from.Read(buf)
+		rest = append(rest, buf[:n]...)
+		rest = messages(rest, look)
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// messages calls look for each whole message, and returns what is left. A message has a header of 16 bytes with its length, in
+// network order, at 8 (vlibmemory/socket_api.h, msgbuf_t).
+func messages(b []byte, look func([]byte)) []byte {
+	for len(b) >= 16 {
+		end := 16 + int(binary.BigEndian.Uint32(b[8:]))
+		if len(b) < end {
+			break
+		}
+		look(b[16:end])
+		b = b[end:]
+	}
+	return append([]byte(nil), b...)
+}
+
+// request notes the contexts of requests that name what is wanted: identifier (2 bytes), client (4), context (4), the rest.
+func (r *relay) request(m []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for address := range r.want {
+		if len(m) > 10 && bytes.Contains(m[10:], address[:]) {
+			delete(r.want, address)
+			r.waiting[binary.BigEndian.Uint32(m[6:])] = true
+		}
+	}
+}
+
+// reply tells when the last of them is answered: identifier (2 bytes), context (4), the retval.
+func (r *relay) reply(m []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(m) < 10 || !r.waiting[binary.BigEndian.Uint32(m[2:])] {
+		return
+	}
+	delete(r.waiting, binary.BigEndian.Uint32(m[2:]))
+	if binary.BigEndian.Uint32(m[6:]) != 0 { // refused: the change is never programmed
+		r.want[[4]byte{}] = true
+		return
+	}
+	if len(r.want)+len(r.waiting) == 0 {
+		r.seen <- time.Now()
+	}
+}
+
+// expect implements witness.
+func (r *relay) expect(came, went netip.Addr) <-chan time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.want, r.waiting = map[[4]byte]bool{came.As4(): true, went.As4(): true}, map[uint32]bool{}
+	r.seen = make(chan time.Time, 1)
+	return r.seen
+}
+
+// within returns what a channel has, or an error when nothing comes.
+func within(seen <-chan time.Time, what string) (time.Time, error) {
+	select {
+	case at := <-seen:
+		return at, nil
+	case <-time.After(patience):
+		return time.Time{}, fmt.Errorf("%s is not seen within %s", what, patience)
+	}
+}
