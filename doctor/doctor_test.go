@@ -161,11 +161,15 @@ func TestJudgesTexts(t *testing.T) {
 			cli: {Msg: &vlib.CliInbandReply{Reply: text}}, askWorkers: {}, askACLLimit: {Msg: &acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: 1000}},
 		}}
 	}
-	memory := func(total, used string) string { return "    total: " + total + ", used: " + used + ", free: 1M, trimmable: 1M\n" }
+	memory := func(total, used string) string {
+		return "    total: " + total + ", used: " + used + ", free: 1M, trimmable: 1M\n"
+	}
 	nat := func(total string) Check {
 		return said(askNATUse, "max translations per thread: 1000 fib 0\ntotal sessions: "+total+"\n").natSessions(1000)
 	}
-	lists := func(n string) Check { return said(askACLUse, "Sessions active: add 9 - deact 9 = "+n+"\n").aclSessions() }
+	lists := func(n string) Check {
+		return said(askACLUse, "Sessions active: add 9 - deact 9 = "+n+"\n").aclSessions()
+	}
 	cnat := func(text string) Check { return said(askCNATUse, text).cnat()[0] }
 	for _, tc := range []struct {
 		name string

@@ -1,0 +1,409 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"sigs.k8s.io/yaml"
+)
+
+// overlays are the folders of deploy that people apply.
+var overlays = []string{"standalone", "fanout", "calico-typha", "monitoring"}
+
+// customization is as much of a kustomization.yaml as those of deploy use.
+type customization struct {
+	APIVersion         string   `json:"apiVersion"`
+	Kind               string   `json:"kind"`
+	Namespace          string   `json:"namespace"`
+	Resources          []string `json:"resources"`
+	Patches            []struct{ Path string }
+	ConfigMapGenerator []struct {
+		Name  string
+		Files []string
+	} `json:"configMapGenerator"`
+	GeneratorOptions struct {
+		DisableNameSuffixHash bool `json:"disableNameSuffixHash"`
+	} `json:"generatorOptions"`
+}
+
+// serviceMonitor is the Prometheus operator's, as far as it is used.
+type serviceMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector  metav1.LabelSelector
+		Endpoints []struct{ Port, Interval string }
+	}
+}
+
+func blank(kind string) any {
+	switch kind {
+	case "v1/Namespace":
+		return &corev1.Namespace{}
+	case "v1/ServiceAccount":
+		return &corev1.ServiceAccount{}
+	case "v1/ConfigMap":
+		return &corev1.ConfigMap{}
+	case "v1/Service":
+		return &corev1.Service{}
+	case "apps/v1/DaemonSet":
+		return &appsv1.DaemonSet{}
+	case "apps/v1/Deployment":
+		return &appsv1.Deployment{}
+	case "policy/v1/PodDisruptionBudget":
+		return &policyv1.PodDisruptionBudget{}
+	case "rbac.authorization.k8s.io/v1/ClusterRole":
+		return &rbacv1.ClusterRole{}
+	case "rbac.authorization.k8s.io/v1/ClusterRoleBinding":
+		return &rbacv1.ClusterRoleBinding{}
+	case "rbac.authorization.k8s.io/v1/Role":
+		return &rbacv1.Role{}
+	case "rbac.authorization.k8s.io/v1/RoleBinding":
+		return &rbacv1.RoleBinding{}
+	case "monitoring.coreos.com/v1/ServiceMonitor":
+		return &serviceMonitor{}
+	}
+	return nil
+}
+
+// objects are manifests by "kind namespace/name".
+type objects map[string]any
+
+func (o objects) read(t *testing.T, path string, text []byte) (name string, document []byte) {
+	t.Helper()
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta
+	}
+	if err := yaml.Unmarshal(text, &head); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	into := blank(head.APIVersion + "/" + head.Kind)
+	if into == nil {
+		t.Fatalf("%s: %s/%s is no kind that is expected", path, head.APIVersion, head.Kind)
+	}
+	if err := yaml.UnmarshalStrict(text, into); err != nil {
+		t.Errorf("%s: %s %s: %v", path, head.Kind, head.Metadata.Name, err)
+	}
+	document, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return head.Kind + " " + head.Metadata.Namespace + "/" + head.Metadata.Name, document
+}
+
+func documents(t *testing.T, path string) (out [][]byte) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(text), "---\n") {
+		if strings.TrimSpace(doc) != "" {
+			out = append(out, []byte(doc))
+		}
+	}
+	return out
+}
+
+// build does what kustomize does with a folder of deploy: documents by name, as JSON.
+func build(t *testing.T, dir string) map[string][]byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c customization
+	if err := yaml.UnmarshalStrict(text, &c); err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	out := map[string][]byte{}
+	add := func(name string, doc []byte) {
+		if out[name] != nil {
+			t.Errorf("%s: %s is there twice", dir, name)
+		}
+		out[name] = doc
+	}
+	for _, r := range c.Resources {
+		path := filepath.Join(dir, r)
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			for name, doc := range build(t, path) {
+				add(name, doc)
+			}
+			continue
+		}
+		for _, doc := range documents(t, path) {
+			name, doc := objects{}.read(t, path, doc)
+			add(name, doc)
+		}
+	}
+	for _, g := range c.ConfigMapGenerator {
+		cm := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{}}
+		cm.Name, cm.Namespace = g.Name, c.Namespace
+		for _, f := range g.Files {
+			content, err := os.ReadFile(filepath.Join(dir, f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cm.Data[f] = string(content)
+		}
+		doc, err := json.Marshal(cm)
+		if err != nil || !c.GeneratorOptions.DisableNameSuffixHash {
+			t.Fatalf("%s: %s gets another name (%v)", dir, g.Name, err)
+		}
+		add("ConfigMap "+c.Namespace+"/"+g.Name, doc)
+	}
+	for _, p := range c.Patches {
+		for _, patch := range documents(t, filepath.Join(dir, p.Path)) {
+			name, patch := objects{}.read(t, p.Path, patch)
+			was := out[name]
+			if was == nil {
+				t.Fatalf("%s: %s patches %s, which is not there", dir, p.Path, name)
+			}
+			kind, _, _ := strings.Cut(name, " ")
+			schema := map[string]any{"DaemonSet": appsv1.DaemonSet{}, "ConfigMap": corev1.ConfigMap{}}[kind]
+			if out[name], err = strategicpatch.StrategicMergePatch(was, patch, schema); err != nil {
+				t.Fatalf("%s: %s: %v", dir, p.Path, err)
+			}
+		}
+	}
+	return out
+}
+
+// built are the objects of an overlay.
+func built(t *testing.T, overlay string) objects {
+	t.Helper()
+	out := objects{}
+	for name, doc := range build(t, filepath.Join("..", "..", "deploy", overlay)) {
+		var head metav1.TypeMeta
+		_ = json.Unmarshal(doc, &head) // it was read before
+		into := blank(head.APIVersion + "/" + head.Kind)
+		if err := yaml.UnmarshalStrict(doc, into); err != nil {
+			t.Errorf("%s: %s: %v", overlay, name, err)
+		}
+		out[name] = into
+	}
+	return out
+}
+
+// TestManifestsHoldTogether reads what deploy consists of as strictly as an API server, and follows each name in it.
+func TestManifestsHoldTogether(t *testing.T) {
+	for _, overlay := range overlays {
+		t.Run(overlay, func(t *testing.T) {
+			all := built(t, overlay)
+			if overlay != "monitoring" {
+				vswitch, ok := all["DaemonSet contiv-system/contiv-vswitch"].(*appsv1.DaemonSet)
+				if !ok {
+					t.Fatalf("no DaemonSet among %v", slices.Sorted(maps.Keys(all)))
+				}
+				checkPod(t, all, &vswitch.Spec.Template, vswitch.Spec.Selector)
+			}
+			for name, o := range all {
+				switch o := o.(type) {
+				case *appsv1.Deployment:
+					checkPod(t, all, &o.Spec.Template, o.Spec.Selector)
+				case *rbacv1.ClusterRoleBinding:
+					checkBinding(t, all, name, o.RoleRef, "", o.Subjects)
+				case *rbacv1.RoleBinding:
+					checkBinding(t, all, name, o.RoleRef, o.Namespace, o.Subjects)
+				case *corev1.Service:
+					if overlay != "monitoring" && !selects(all, labels.SelectorFromSet(o.Spec.Selector)) {
+						t.Errorf("%s selects nobody", name)
+					}
+				case *policyv1.PodDisruptionBudget:
+					if s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector); err != nil || !selects(all, s) {
+						t.Errorf("%s selects nobody: %v", name, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func selects(all objects, s labels.Selector) bool {
+	for _, o := range all {
+		switch o := o.(type) {
+		case *appsv1.Deployment:
+			if s.Matches(labels.Set(o.Spec.Template.Labels)) {
+				return true
+			}
+		case *appsv1.DaemonSet:
+			if s.Matches(labels.Set(o.Spec.Template.Labels)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func checkBinding(t *testing.T, all objects, name string, ref rbacv1.RoleRef, namespace string, subjects []rbacv1.Subject) {
+	t.Helper()
+	if ref.Kind == "ClusterRole" {
+		namespace = ""
+	}
+	if all[ref.Kind+" "+namespace+"/"+ref.Name] == nil {
+		t.Errorf("%s: no %s %s", name, ref.Kind, ref.Name)
+	}
+	for _, s := range subjects {
+		if all[s.Kind+" "+s.Namespace+"/"+s.Name] == nil {
+			t.Errorf("%s: no %s %s", name, s.Kind, s.Name)
+		}
+	}
+}
+
+func checkPod(t *testing.T, all objects, pod *corev1.PodTemplateSpec, selector *metav1.LabelSelector) {
+	t.Helper()
+	if s, err := metav1.LabelSelectorAsSelector(selector); err != nil || !s.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("the selector does not select its own pods: %v", err)
+	}
+	if all["ServiceAccount contiv-system/"+pod.Spec.ServiceAccountName] == nil {
+		t.Errorf("no ServiceAccount %s", pod.Spec.ServiceAccountName)
+	}
+	if pod.Spec.PriorityClassName == "" || pod.Spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Error("no priority, or no seccomp profile")
+	}
+	volumes := map[string]bool{}
+	for _, v := range pod.Spec.Volumes {
+		volumes[v.Name] = true
+		if v.ConfigMap != nil && all["ConfigMap contiv-system/"+v.ConfigMap.Name] == nil {
+			t.Errorf("no ConfigMap %s", v.ConfigMap.Name)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		for _, m := range c.VolumeMounts {
+			if !volumes[m.Name] {
+				t.Errorf("%s: no volume %s", c.Name, m.Name)
+			}
+		}
+		s := c.SecurityContext
+		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || c.Name != "vpp" && len(s.Capabilities.Add) > 0 {
+			t.Errorf("%s may do more than it needs: %+v", c.Name, s)
+		}
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+			t.Errorf("%s: resources %v", c.Name, c.Resources)
+		}
+		if c.Name != "vpp" {
+			checkCommand(t, all, c, pod.Spec.Volumes)
+		}
+	}
+}
+
+// checkCommand lets the program read its arguments, and asks where probes go to.
+func checkCommand(t *testing.T, all objects, c *corev1.Container, volumes []corev1.Volume) {
+	t.Helper()
+	samples := map[string]string{"api-server": "https://192.0.2.1:6443"}
+	args := strings.Join(c.Args, "\n")
+	for _, e := range c.Env {
+		value := samples["api-server"]
+		if e.ValueFrom.ConfigMapKeyRef != nil {
+			ref := e.ValueFrom.ConfigMapKeyRef
+			cm, ok := all["ConfigMap contiv-system/"+ref.Name].(*corev1.ConfigMap)
+			has, there := "", false
+			if ok {
+				has, there = cm.Data[ref.Key]
+			}
+			if !there {
+				t.Errorf("%s: ConfigMap %s has no %s", c.Name, ref.Name, ref.Key)
+			}
+			if has != "" {
+				value = has
+			}
+		}
+		args = strings.ReplaceAll(args, "$("+e.Name+")", value)
+	}
+	if strings.Contains(args, "$(") {
+		t.Errorf("%s: a variable of the arguments is not in the environment: %s", c.Name, args)
+	}
+	cmd, rest, err := newRoot().Find(strings.Split(args, "\n"))
+	if err != nil || !slices.Equal(c.Command, []string{"contiv-agent"}) {
+		t.Fatalf("%s: %v %v", c.Name, c.Command, err)
+	}
+	if err := cmd.ParseFlags(rest); err != nil || cmd.Flags().NArg() > 0 {
+		t.Fatalf("%s: %v: %v", c.Name, rest, err)
+	}
+	listens := map[string]bool{}
+	for _, name := range []string{"listen", "metrics"} {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			listens[f.Value.String()] = true
+		}
+	}
+	ports := map[string]bool{}
+	for _, p := range c.Ports {
+		if ports[p.Name] = true; !listens[fmt.Sprintf(":%d", p.ContainerPort)] {
+			t.Errorf("%s does not listen at port %d (%s), only at %v", c.Name, p.ContainerPort, p.Name, listens)
+		}
+	}
+	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		if probe == nil || !ports[probe.HTTPGet.Port.StrVal] || !slices.Contains([]string{"/livez", "/readyz"}, probe.HTTPGet.Path) {
+			t.Errorf("%s: probe %+v", c.Name, probe)
+		}
+	}
+	for _, arg := range rest { // files must be in a volume
+		if _, file, ok := strings.Cut(arg, "=/"); ok && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return strings.HasPrefix("/"+file, m.MountPath+"/")
+		}) {
+			t.Errorf("%s: %s is in no volume of %v", c.Name, arg, volumes)
+		}
+	}
+}
+
+// order makes alike what differs only in the order of things with names: a patch may put its own first or last.
+func (o objects) order() {
+	for _, object := range o {
+		if d, ok := object.(*appsv1.DaemonSet); ok {
+			pod := &d.Spec.Template.Spec
+			slices.SortFunc(pod.Containers, func(a, b corev1.Container) int { return strings.Compare(a.Name, b.Name) })
+			slices.SortFunc(pod.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
+			for _, c := range pod.Containers {
+				slices.SortFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+				slices.SortFunc(c.VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
+			}
+		}
+	}
+}
+
+// TestKustomizeSaysTheSame compares what this test makes of the folders with kubectl's kustomize, where there is one.
+func TestKustomizeSaysTheSame(t *testing.T) {
+	kubectl, err := exec.LookPath("kubectl")
+	if err != nil {
+		t.Skip("needs kubectl, for its kustomize")
+	}
+	for _, overlay := range overlays {
+		out, err := exec.Command(kubectl, "kustomize", filepath.Join("..", "..", "deploy", overlay)).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", overlay, err)
+		}
+		theirs := objects{}
+		for doc := range strings.SplitSeq(string(out), "\n---\n") {
+			name, _ := objects{}.read(t, overlay, []byte(doc))
+			var head metav1.TypeMeta
+			_ = yaml.Unmarshal([]byte(doc), &head) // it was read before
+			theirs[name] = blank(head.APIVersion + "/" + head.Kind)
+			_ = yaml.UnmarshalStrict([]byte(doc), theirs[name])
+		}
+		ours := built(t, overlay)
+		ours.order()
+		theirs.order()
+		if !reflect.DeepEqual(ours, theirs) {
+			t.Errorf("%s (- ours, + kustomize):\n%s", overlay, cmp.Diff(ours, theirs))
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+)
+
+// rights are "group/resource verb", sorted, each once.
+func rights(t *testing.T, path, role string) (out []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var r rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(doc), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind != "ClusterRole" || r.Name != role {
+			continue
+		}
+		for _, rule := range r.Rules {
+			for _, g := range rule.APIGroups {
+				for _, res := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						out = append(out, g+"/"+res+" "+verb)
+					}
+				}
+			}
+		}
+	}
+	if slices.Sort(out); len(out) == 0 || len(slices.Compact(slices.Clone(out))) != len(out) {
+		t.Fatalf("%s: role %s has no rights, or one twice: %v", path, role, out)
+	}
+	return out
+}
+
+// TestRolesAreExact holds the roles of deploy against what this package lists and watches: not one more, not one less.
+func TestRolesAreExact(t *testing.T) {
+	var want []string
+	both := func(name string) { want = append(want, name+" list", name+" watch") }
+	for _, r := range resources(fake.NewClientset()) {
+		kinds, _, err := scheme.Scheme.ObjectKinds(r.example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both(kinds[0].Group + "/" + r.name)
+	}
+	optionals := func(keys bool) (out []string) {
+		o := &optional{keys: keys}
+		for _, g := range optionalGroups() {
+			for _, gv := range g.versions {
+				var served []metav1.APIResource
+				for _, kind := range everyKind {
+					served = append(served, metav1.APIResource{Name: strings.Replace(plural(kind), "statuss", "statuses", 1), Kind: kind, Verbs: metav1.Verbs{"list", "watch"}})
+				}
+				for _, r := range o.readable(gv, served) {
+					out = append(out, gv.Group+"/"+r.Name)
+				}
+			}
+		}
+		return out
+	}
+	objects := optionals(false)
+	for _, name := range objects {
+		both(name)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, rights(t, "../../deploy/reader/role.yaml", "contiv-reader")); diff != "" {
+		t.Errorf("contiv-reader (- read, + role):\n%s", diff)
+	}
+	want = nil
+	for _, name := range optionals(true) {
+		if !slices.Contains(objects, name) {
+			both(name)
+		}
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, rights(t, "../../deploy/fanout-server/roles.yaml", "contiv-fanout-keys")); diff != "" {
+		t.Errorf("contiv-fanout-keys (- read, + role):\n%s", diff)
+	}
+}
+
+// everyKind is what servers of these groups may have: what is read, and what is not.
+var everyKind = []string{
+	"AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy",
+	"NetworkPolicy", "GlobalNetworkPolicy", "StagedNetworkPolicy", "StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "Tier", "Profile",
+	"NetworkSet", "GlobalNetworkSet", "HostEndpoint", "IPPool", "IPAMBlock", "IPAMConfig", "IPAMHandle", "BlockAffinity", "IPReservation",
+	"BGPConfiguration", "BGPPeer", "BGPFilter", "CalicoNodeStatus", "FelixConfiguration", "ClusterInformation", "KubeControllersConfiguration",
+}
