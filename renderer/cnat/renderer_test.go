@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/model/svcmodel"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/pure/puretest"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -56,31 +57,14 @@ func TestRendererOwners(t *testing.T) {
 	owners("deleted")
 }
 
-func drawService(t *rapid.T, name string) *renderer.ContivService {
-	ips := rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.1.2", "10.1.2.2", "fd00:1:1::2", "fd00:1:1::3", "fd00:1:2::2", "fd00:16::2"}), 0, 4)
-	svc := renderer.NewContivService()
-	svc.ID = svcmodel.ID{Namespace: "default", Name: name}
-	svc.TrafficPolicy = renderer.TrafficPolicyType(rapid.IntRange(0, 1).Draw(t, "policy"))
-	svc.InternalTrafficPolicy = renderer.TrafficPolicyType(rapid.IntRange(0, 1).Draw(t, "internal"))
-	svc.SessionAffinityTimeout = rapid.SampledFrom([]uint32{0, 600}).Draw(t, "affinity")
-	for _, ip := range rapid.SliceOfN(rapid.SampledFrom([]string{"10.96.0." + name, "fd00:96::" + name}), 1, 2).Draw(t, "cluster") {
-		svc.ClusterIPs.Add(net.ParseIP(ip))
-	}
-	for _, ip := range rapid.SliceOfN(rapid.SampledFrom([]string{"203.0.113.7", "2001:db8::7", "fd00:16::1", "fd00:16::3"}), 0, 3).Draw(t, "external") {
-		svc.ExternalIPs.Add(net.ParseIP(ip))
-	}
-	for _, port := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(t, "ports")] {
-		svc.Ports[port] = &renderer.ServicePort{
-			Protocol: rapid.SampledFrom([]renderer.ProtocolType{renderer.TCP, renderer.UDP, renderer.SCTP}).Draw(t, "protocol"),
-			Port:     rapid.Uint16Range(1, 4).Draw(t, "port"), NodePort: rapid.Uint16Range(0, 2).Draw(t, "node port"),
-		}
-		for _, ip := range ips.Draw(t, "endpoints") {
-			svc.Backends[port] = append(svc.Backends[port], &renderer.ServiceBackend{
-				IP: net.ParseIP(ip), Port: 8080, Local: ip == "10.1.1.2" || len(ip) > 8 && ip[:8] == "fd00:1:1",
-			})
-		}
-	}
-	return svc
+var world = puretest.World{
+	Cluster:    func(name string) []string { return []string{"10.96.0." + name, "fd00:96::" + name} },
+	External:   []string{"203.0.113.7", "2001:db8::7", "fd00:16::1", "fd00:16::3"},
+	Endpoints:  []string{"10.1.1.2", "10.1.2.2", "fd00:1:1::2", "fd00:1:1::3", "fd00:1:2::2", "fd00:16::2"},
+	Local:      func(ip string) bool { return ip == "10.1.1.2" || strings.HasPrefix(ip, "fd00:1:1:") },
+	NodeIPs:    []string{"fd00:16::1", "fd00:16::2", "fd00:16::3", "fd00:96::1", "2001:db8::7"},
+	Interfaces: []string{"eth0", "vxlan0", "tap0", "pod1"},
+	Node:       drawNode,
 }
 
 func drawConfig(t *rapid.T) Config {
@@ -103,88 +87,22 @@ func drawNode(t *rapid.T) renderer.NodeState {
 	return n
 }
 
-func drawNodeIPs(t *rapid.T) *renderer.IPAddresses {
-	set := renderer.NewIPAddresses()
-	for _, ip := range rapid.SliceOf(rapid.SampledFrom([]string{"fd00:16::1", "fd00:16::2", "fd00:16::3", "fd00:96::1", "2001:db8::7"})).Draw(t, "node IPs") {
-		set.Add(net.ParseIP(ip))
-	}
-	return set
-}
-
 // Whatever the calls were, the sink has what one Resync of the final state gives.
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var (
-			cfg   = drawConfig(t)
-			state = renderer.NewResyncEventData()
-			now   = map[string]*renderer.ContivService{}
-			n     renderer.NodeState
-			b     = book{}
-			r     = New(cfg, b)
-		)
-		name := func(t *rapid.T) string { return rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "name") }
-		t.Repeat(map[string]func(*rapid.T){
-			"service": func(t *rapid.T) {
-				id := name(t)
-				svc := drawService(t, id)
-				if old := now[id]; old == nil {
-					_ = r.AddService(svc)
-				} else {
-					_ = r.UpdateService(old, svc, nil)
-				}
-				now[id] = svc
-			},
-			"delete": func(t *rapid.T) {
-				id := name(t)
-				if old := now[id]; old != nil {
-					_ = r.DeleteService(old, nil)
-					delete(now, id)
-				}
-			},
-			"node": func(t *rapid.T) { n = drawNode(t); _ = r.UpdateNode(n) },
-			"node IPs": func(t *rapid.T) {
-				state.NodeIPs = drawNodeIPs(t)
-				_ = r.UpdateNodePortServices(state.NodeIPs.Copy(), nil)
-			},
-			"interfaces": func(t *rapid.T) {
-				names := rapid.SliceOf(rapid.SampledFrom([]string{"eth0", "vxlan0", "tap0", "pod1"})).Draw(t, "names")
-				state.FrontendIfs, state.BackendIfs = renderer.NewInterfaces(names...), renderer.NewInterfaces(names...)
-				_ = r.UpdateLocalFrontendIfs(nil, state.FrontendIfs.Copy())
-				_ = r.UpdateLocalBackendIfs(nil, state.BackendIfs.Copy())
-			},
-			"resync": func(t *rapid.T) { delete(now, name(t)); _ = r.Resync(resyncOf(state, now)) },
-			"": func(t *rapid.T) {
-				fresh := book{}
-				f := New(cfg, fresh)
-				_ = f.UpdateNode(n)
-				_ = f.Resync(resyncOf(state, now))
-				if diff := cmp.Diff(fresh, b); diff != "" {
-					t.Fatalf("-resync +incremental\n%s", diff)
-				}
-			},
+		cfg := drawConfig(t)
+		puretest.IncrementalIsResync(t, world, func() (puretest.Renderer, map[string][]string) {
+			b := book{}
+			return New(cfg, b), b
 		})
 	})
-}
-
-func resyncOf(state *renderer.ResyncEventData, now map[string]*renderer.ContivService) *renderer.ResyncEventData {
-	ev := &renderer.ResyncEventData{NodeIPs: state.NodeIPs.Copy(), FrontendIfs: state.FrontendIfs.Copy(), BackendIfs: state.BackendIfs.Copy()}
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		ev.Services = append(ev.Services, now[name])
-	}
-	return ev
 }
 
 // The same facts in any order give the same bytes.
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		one := drawService(t, "1")
-		two := *one
-		two.Backends = map[string][]*renderer.ServiceBackend{}
-		for _, port := range slices.Backward(slices.Sorted(maps.Keys(one.Backends))) {
-			two.Backends[port] = rapid.Permutation(one.Backends[port]).Draw(t, "order")
-		}
-		n, ips, cfg := drawNode(t), drawNodeIPs(t), drawConfig(t)
-		if diff := cmp.Diff(lines(Service(one, n, ips, cfg)), lines(Service(&two, n, ips, cfg))); diff != "" {
+		svc, n, ips, cfg := world.Service(t, "1"), drawNode(t), world.Addresses(t), drawConfig(t)
+		if diff := cmp.Diff(lines(Service(svc, n, ips, cfg)), lines(Service(puretest.Shuffled(t, svc), n, ips, cfg))); diff != "" {
 			t.Fatalf("order matters\n%s", diff)
 		}
 	})
@@ -194,7 +112,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 func TestEveryTranslationIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
-		values, _ := Service(drawService(t, "1"), drawNode(t), drawNodeIPs(t), cfg)
+		values, _ := Service(world.Service(t, "1"), drawNode(t), world.Addresses(t), cfg)
 		for key, m := range values {
 			tr, is := m.(*cnat.Translation)
 			if !is {
