@@ -1,8 +1,6 @@
 package service
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,11 +12,7 @@ import (
 
 // The example of the page is what happens.
 func TestREADME(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(page.Example(t, "yaml")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := manifest.Load(file)
+	changes, err := manifest.Load(page.File(t, "yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

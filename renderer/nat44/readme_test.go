@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,11 +18,7 @@ import (
 
 // The example of the page is what happens.
 func TestREADME(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "objects.yaml")
-	if err := os.WriteFile(file, []byte(page.Example(t, "yaml")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := manifest.Load(file)
+	changes, err := manifest.Load(page.File(t, "yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ package page
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,16 @@ func Example(t testing.TB, language string) string {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// File is a file of the test's own with Example.
+func File(t testing.TB, language string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "example."+language)
+	if err := os.WriteFile(file, []byte(Example(t, language)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 func example(folder, language string) (string, error) {
