@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -252,6 +253,23 @@ func TestNobodyThere(t *testing.T) {
 	for _, socket := range []string{silent, silent + "none"} {
 		if r, err := Examine(t.Context(), Config{Socket: socket, Timeout: 50 * time.Millisecond}); err == nil || !strings.HasPrefix(err.Error(), "connect to vpp: ") {
 			t.Errorf("%s: %v %v", socket, r, err)
+		}
+	}
+}
+
+func TestDeadlyWeights(t *testing.T) {
+	for _, tc := range []struct {
+		weights []uint8
+		deadly  bool
+	}{{[]uint8{200, 55}, false}, {[]uint8{1, 0, 0}, false}, {[]uint8{200, 56}, true}, {[]uint8{200, 100}, true}, {[]uint8{0, 0}, true}} {
+		m := &nat44_ed.Nat44LbStaticMappingDetails{}
+		for _, w := range tc.weights {
+			m.Locals = append(m.Locals, nat44_ed.Nat44LbAddrPort{Probability: w})
+		}
+		f := &facts{replies: map[string]vpp.Reply{askBalanced: {Details: []api.Message{m}}}}
+		checks := f.mappings()
+		if got := checks[len(checks)-1]; (got.Name == "nat44 weights" && got.Verdict == Dangerous) != tc.deadly {
+			t.Errorf("%v: %+v, deadly: %t", tc.weights, checks, tc.deadly)
 		}
 	}
 }
