@@ -55,7 +55,13 @@ func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool)
 	if was.state == have { // told before it was sent, and now that it is there
 		return
 	}
-	text := keyed.Format(key, d.Message(have))
+	m := d.Message(have)
+	text := keyed.Format(key, m)
+	if was.text != "" && was.text != text {
+		if _, err := d.Compile(key, m); err != nil {
+			return // half of a value, as after a refusal: it could not be read again, so the whole stays that it is half of
+		}
+	}
 	if j.live[key] = (entry{text, have}); was.text == text {
 		return
 	}
