@@ -55,7 +55,7 @@ type State struct {
 	Config   bool    // Felix said its configuration
 	InSync   bool    // and that everything there is has been told
 	Dialect  Dialect // how it names policies
-	Sequence uint64  // number of the last message
+	Sequence uint64  // number of the last message that was passed on
 	Messages map[string]uint64
 	Skipped  uint64 // messages among them that say nothing we know
 }
@@ -117,6 +117,7 @@ func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
 	widen(d.cfg.In)
 	in := NewReader(d.cfg.In, d.cfg.Limit)
 	var batch []*pb.ToDataplane
+	var last uint64
 	for {
 		frame, offset := in.frame, in.offset
 		payload, err := in.Next()
@@ -132,14 +133,14 @@ func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
 				batch = append(batch, m)
 			}
 		}
-		d.now.Sequence = frame
+		last = frame
 		if len(messages) > 0 {
-			d.now.Sequence = messages[0].SequenceNumber
+			last = messages[0].SequenceNumber
 		}
 		if len(batch) < mostTogether && (in.in.Buffered() > 0 || readable(d.cfg.In)) {
 			continue
 		}
-		d.emit(emit, batch)
+		d.emit(emit, batch, last)
 		batch = nil
 	}
 }
@@ -199,8 +200,9 @@ func (d *Driver) warn(frame uint64, what, text string) {
 	d.log.Warn("felix: "+text, "what", what, "frame", frame)
 }
 
-// emit passes messages on, and says when the handshake is done: nothing is programmed before.
-func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane) {
+// emit passes messages on, and says when the handshake is done: nothing is programmed before. The number of the last one is
+// told when it is passed on: who sees it, and asks afterwards, gets an answer that knows of the message.
+func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint64) {
 	before := d.now
 	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.dialect
 	d.publish()
@@ -209,14 +211,16 @@ func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane) {
 	}
 	switch {
 	case d.now.InSync && !before.InSync:
-		d.log.Info("felix: in sync", "dialect", d.now.Dialect.String(), "sequence", d.now.Sequence)
+		d.log.Info("felix: in sync", "dialect", d.now.Dialect.String(), "sequence", last)
 		emit(&event.SyncStatus{Source: SourceName, Status: event.InSync})
 	case d.now.Config && !before.Config:
 		emit(&event.SyncStatus{Source: SourceName, Status: event.ResyncInProgress})
 	}
 	if d.inSync && !d.config {
-		d.warn(d.now.Sequence, "in_sync", "in sync without a configuration: waiting for one")
+		d.warn(last, "in_sync", "in sync without a configuration: waiting for one")
 	}
+	d.now.Sequence = last
+	d.publish()
 }
 
 // publish makes the state visible to others.
