@@ -89,10 +89,12 @@ func TestKilledWhilePutting(t *testing.T) {
 		if err := p.call("/rpc.DataChangeService/Put", &rpc.DataRequest{}, grpc.WaitForReady(true)); err != nil {
 			t.Fatalf("round %d: %v\n%s", round, err, p.log)
 		}
-		time.AfterFunc(time.Duration(random.IntN(40_000))*time.Microsecond, func() { _ = p.cmd.Process.Kill() })
 		underWay := acknowledged
-		for {
+		for last := 1 + random.IntN(20); ; last-- { // killed at some moment of the last one, or soon after
 			requests++
+			if last == 0 {
+				time.AfterFunc(time.Duration(random.IntN(3_000))*time.Microsecond, func() { _ = p.cmd.Process.Kill() })
+			}
 			method, req, next := randomRequest(random, acknowledged, uint32(requests))
 			underWay = next
 			err := p.call(method, req)
