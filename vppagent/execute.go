@@ -234,6 +234,9 @@ func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, 
 			r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))
 			continue
 		}
+		if r.op.Next != nil {
+			next = append(next, request{*r.op.Next, r.v})
+		}
 		if r.op.Then != nil {
 			for _, op := range r.op.Then(reply) {
 				next = append(next, request{op, r.v})

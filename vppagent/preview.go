@@ -92,7 +92,11 @@ func (s *Step) describe(w *descriptor.World) {
 	default:
 		ops, err = v.kind.Update(w, v.have, v.want)
 	}
-	for _, op := range ops {
+	for at := 0; at < len(ops); at++ {
+		op := ops[at]
+		if op.Next != nil {
+			ops = slices.Insert(slices.Clone(ops), at+1, *op.Next)
+		}
 		switch {
 		case op.Preview != nil:
 			s.Messages = append(s.Messages, vpp.Text(op.Preview, w.Name))

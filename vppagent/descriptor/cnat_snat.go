@@ -15,7 +15,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	"github.com/contiv-agent/contiv-agent/vpp"
 	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
 )
 
@@ -117,7 +116,7 @@ func (p *snatPolicy) message() *cnat.SnatPolicy {
 }
 
 // changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after. VPP does
-// not show the kind: addresses are set when it has taken the kind, so that they tell of it, and taken away while it changes.
+// not show the kind: while it changes addresses are taken away, and set when VPP has taken all the rest, so that they tell of it.
 func changeSnat(w *World, have, want *snatPolicy) []Op {
 	var first, add, last, del []Op
 	for _, x := range want.excluded {
@@ -139,10 +138,17 @@ func changeSnat(w *World, have, want *snatPolicy) []Op {
 		if have.addressed() {
 			first = []Op{(&snatPolicy{}).sendAddresses()}
 		}
-		kind.Then = func(vpp.Reply) []Op { return []Op{addresses} }
-		last = []Op{kind}
+		return inTurn(slices.Concat(first, add, del, []Op{kind, addresses}))
 	}
 	return slices.Concat(first, add, last, del)
+}
+
+// inTurn sends each when VPP has taken the one before, and none after one it has not.
+func inTurn(ops []Op) []Op {
+	for i := range ops[1:] {
+		ops[i].Next = &ops[i+1]
+	}
+	return ops[:1]
 }
 
 func (p *snatPolicy) addressed() bool { return p.v4.IsValid() || p.v6.IsValid() || p.iface }
@@ -225,9 +231,13 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 		}
 	}()
 	c.Each(func(_ string, state any, wanted bool) {
-		if !ours {
-			got.kind, candidate, ours = state.(*snatPolicy).kind, true, !wanted
+		switch kind := state.(*snatPolicy).kind; {
+		case !ours:
+			got.kind = kind
+		case kind != got.kind: // one that was there, and one that was tried
+			got.kind = -1
 		}
+		candidate, ours = true, ours || !wanted
 	})
 	if !candidate {
 		return nil, nil

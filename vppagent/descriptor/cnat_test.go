@@ -50,6 +50,9 @@ func names(ops []Op) (out []string) {
 			text = fmt.Sprintf("%s/%s %t", m.ArcName, m.FeatureName, m.Enable)
 		}
 		out = append(out, text)
+		if op.Next != nil {
+			out = append(out, names([]Op{*op.Next})...)
+		}
 		if op.Then != nil {
 			out = append(out, names(op.Then(vpp.Reply{}))...)
 		}

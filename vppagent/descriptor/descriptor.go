@@ -101,6 +101,8 @@ type Op struct {
 	Call vpp.Call
 	// Then is called with the successful reply; what it returns is sent next, before any later level. nil: nothing follows
 	Then func(vpp.Reply) []Op
+	// Next is sent when VPP has taken this one, as what Then returns; nil: nothing, or what Then returns.
+	Next *Op
 	// Gone tells that it is success if VPP says there is nothing to remove: see Gone.
 	Gone bool
 	// Asks tells that the request changes nothing.
