@@ -33,10 +33,12 @@ bin/etcd: # an etcd of one member, from a module of its own
 	$(GO) build -C tools/etcd -mod=mod -o ../../bin/etcd .
 
 test: ## the tests, race detector on
-	$(GO) test -race -shuffle=on -p 4 ./... # more at a time than cores: those with processes mostly wait
+	$(GO) test -race -shuffle=on -p 4 $$($(GO) list ./... | grep -v /cmd/) # more at a time than cores: those with processes mostly wait
+	$(GO) test -shuffle=on ./cmd/... # a hundred processes: with the race detector in make wide
 
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
-	$(GO) test -count=1 ./test/scenario ./test/transient ./vppagent
+	$(GO) test -race -count=1 ./cmd/...
+	$(GO) test -count=1 ./calc ./source/convert ./test/bench ./test/scenario ./test/transient ./vppagent
 	CONTIV_KEYS=200000 $(GO) test -count=1 -run '^(TestManyKeys|TestBadInputIsToldShortly)$$' ./plugins/extconfig
 	CONTIV_CHAOS_RUNS=500 $(GO) test -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 

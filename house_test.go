@@ -3,6 +3,7 @@
 package contivagent
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -20,7 +21,7 @@ const module = "github.com/contiv-agent/contiv-agent/"
 
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
-	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "enforce": 0, "keyed": 0, "fan": 0, "serve": 0, "datastore/recorded": 0, "test/page": 0,
+	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "enforce": 0, "keyed": 0, "fan": 0, "serve": 0, "datastore/recorded": 0, "test/page": 0, "test/pace": 0,
 	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "datastore": 1, "fanout/wire": 1, "pure": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/acl": 2, "vppagent": 2,
@@ -334,7 +335,12 @@ func TestRenderersAndPluginsHavePages(t *testing.T) {
 
 // TestSpeaksOfTheSoftwareAlone keeps paths of one machine out of the repository.
 func TestSpeaksOfTheSoftwareAlone(t *testing.T) {
-	bad := regexp.MustCompile(`/(work|root|tmp)/(main|shared|brief|go/pkg)|proxy\.golang\.org|/opt/vpp-lab`)
+	bad := [][]byte{[]byte("proxy.golang" + ".org"), []byte("/opt/" + "vpp-lab")}
+	for _, root := range []string{"/work/", "/root/", "/tmp/"} {
+		for _, dir := range []string{"main", "shared", "brief", "go/pkg"} {
+			bad = append(bad, []byte(root+dir))
+		}
+	}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (path == ".git" || path == "bin" || path == ".cache") {
 			if d != nil && d.IsDir() && err == nil {
@@ -349,8 +355,10 @@ func TestSpeaksOfTheSoftwareAlone(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if loc := bad.FindIndex(text); loc != nil {
-			t.Errorf("%s: speaks of this machine: %q", path, text[loc[0]:loc[1]])
+		for _, words := range bad {
+			if bytes.Contains(text, words) {
+				t.Errorf("%s: speaks of this machine: %q", path, words)
+			}
 		}
 		return nil
 	})

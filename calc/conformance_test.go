@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // state is all there is in the datastore, and what Felix's data plane has then.
@@ -150,11 +151,14 @@ func walks(states []*state) []walk {
 // TestConformance walks through the states of Felix's own tests, in many ways, and compares the data plane's state at
 // every place with the one Felix made.
 func TestConformance(t *testing.T) {
-	places := 0
+	places, every := 0, 4/pace.Fewer(4, 4)
 	for _, l := range recorded.Lists() {
 		t.Run(l.Name[:7], func(t *testing.T) {
 			states := statesOf(t, l)
-			for _, w := range walks(states) {
+			for i, w := range walks(states) {
+				if i%every != 0 {
+					continue
+				}
 				places += take(t, l, w)
 				if t.Failed() {
 					return
@@ -162,7 +166,7 @@ func TestConformance(t *testing.T) {
 			}
 		})
 	}
-	if !t.Failed() && places < 5_000 {
+	if !t.Failed() && places < 5_000/every {
 		t.Errorf("only %d places compared", places)
 	}
 	t.Logf("%d places compared", places)

@@ -17,12 +17,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/selector"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // TestAnyPath makes random changes with flushes in between and compares what the data plane has with what a graph tells
 // it that saw only the result, and with a literal reading of the result.
 func TestAnyPath(t *testing.T) {
-	for range 10 {
+	for range pace.Fewer(10, 5) {
 		anyPath(t)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // verdict is what one policy says about one packet.
@@ -181,7 +182,7 @@ func (j *judge) packets() []packet {
 // through nothing that the good policy did not, whatever other policies there are.
 func TestBrokenNeverAllowsMore(t *testing.T) {
 	j := &judge{t: t, world: world(), parsed: map[string]map[*end]bool{}}
-	universe, broken := j.packets(), 0
+	universe, broken, every := j.packets(), 0, 5/pace.Fewer(5, 5)
 	for _, file := range []string{"networkpolicy", "admin", "calico"} {
 		a, err := txtar.ParseFile(filepath.Join("testdata/policies", file+".txtar"))
 		if err != nil {
@@ -202,6 +203,9 @@ func TestBrokenNeverAllowsMore(t *testing.T) {
 				if !more {
 					break
 				}
+				if n%every != 0 {
+					continue
+				}
 				bad, err := decodePolicy(t, in)
 				if err == nil {
 					continue // another meaning, not a mistake
@@ -214,7 +218,7 @@ func TestBrokenNeverAllowsMore(t *testing.T) {
 			}
 		}
 	}
-	if broken < 2000 {
+	if broken < 2000/every {
 		t.Errorf("only %d broken policies", broken)
 	}
 }

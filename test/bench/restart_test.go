@@ -29,6 +29,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -72,7 +73,7 @@ func agentProcess(path, journal string) error {
 
 // restarted has 1,000 services of every kind NAT44 tells apart.
 func restarted() *cluster {
-	return newCluster(1000, 5, func(i int, svc *model.Service) {
+	return newCluster(pace.Fewer(1000, 4), 5, func(i int, svc *model.Service) {
 		if i%4 == 0 {
 			svc.Type, svc.Ports[0].NodePort = model.NodePort, uint16(30000+i)
 		}

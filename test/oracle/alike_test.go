@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
 // TestRenderersAreAlike gives the same random clusters and packets to nat44 and to cnat: each packet has the same fate and may reach
 // the same endpoints, but for what either renderer's page declares. (Sources are held against Kubernetes, renderer by renderer.)
 func TestRenderersAreAlike(t *testing.T) {
-	cases := Setting(t, "CONTIV_CASES", defaultCases)
+	cases := Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultCases, 2))
 	first := Setting(t, "CONTIV_SEED", 1)
 	worlds := (cases + stepsPerWorld - 1) / stepsPerWorld
 	asked, declared := 0, 0

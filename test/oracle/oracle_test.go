@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -48,7 +49,7 @@ func (a arrangement) cnat(addr netip.Addr) bool {
 // TestServicesAgreeWithKubernetes grows random clusters step by step; after each step random packets must have the fate
 // that Kubernetes promises, from the whole agent on the simulated VPP: with each renderer, of each family.
 func TestServicesAgreeWithKubernetes(t *testing.T) {
-	cases := Setting(t, "CONTIV_CASES", defaultCases)
+	cases := Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultCases, 4))
 	first := Setting(t, "CONTIV_SEED", 1)
 	worlds := (cases + stepsPerWorld - 1) / stepsPerWorld
 	for _, a := range []arrangement{

@@ -123,7 +123,7 @@ func carried(p plot) bool {
 // step by step: VPP must hold the same bytes as where they read the manifests.
 func TestThroughAFanOut(t *testing.T) {
 	for i, p := range plots(t) {
-		if !carried(p) || i%slowdown != 0 {
+		if !carried(p) || i%everyNth != 0 {
 			continue
 		}
 		t.Run(p.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 const (
@@ -45,7 +46,7 @@ func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true)
 type tally struct{ changes, messages, looks, lives, cut, longest, listed atomic.Int64 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
-	n := oracle.Setting(t, "CONTIV_CASES", cases/slowdown)
+	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](cases, 8))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var sum tally
 	var at atomic.Uint64

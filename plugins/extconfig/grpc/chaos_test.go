@@ -35,6 +35,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -337,7 +338,7 @@ func (c *chaos) inVPP() string {
 // TestKilledAtEveryStep: what was acknowledged is there after a restart, what was refused is not, and what was cut short is there
 // altogether or not at all; the file is never corrupt, and VPP follows it.
 func TestKilledAtEveryStep(t *testing.T) {
-	runs := chaosRuns
+	runs := pace.Fewer(chaosRuns, 4)
 	if testing.Short() {
 		runs = 20
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // How many random worlds a test grows: CONTIV_CASES, or enough for a quick look. CONTIV_SEED repeats one. Each is a cluster
@@ -29,7 +30,7 @@ func TestMessages(t *testing.T) {
 
 // grow grows worlds on all cores until one fails.
 func grow(t *testing.T, worlds uint64, one func(t *testing.T, seed uint64) (flows int)) {
-	n := oracle.Setting(t, "CONTIV_CASES", worlds/slowdown)
+	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer(worlds, 15))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var next, flows atomic.Uint64
 	var wait sync.WaitGroup
