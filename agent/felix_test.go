@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -73,7 +74,7 @@ func TestFelixTranscript(t *testing.T) {
 	checkGauges(t, f.registry, map[string]float64{"contiv_felix_in_sync": 1, "contiv_felix_sequence": 9})
 	check := func(when string, far, farOther, near bool) {
 		t.Helper()
-		for _, c := range []struct {
+		flows := []struct {
 			in, from, to string
 			want         bool
 		}{
@@ -81,12 +82,23 @@ func TestFelixTranscript(t *testing.T) {
 			{"overlay", "10.1.2.3:4000", "10.1.1.2:8081", farOther},
 			{"pod-prod/client", "10.1.1.3:4000", "10.1.1.2:8080", near},
 			{webPort, "10.1.1.2:4000", "10.1.2.3:80", true},
-		} {
-			if got := f.passes(c.in, c.from, c.to); got != c.want {
-				t.Errorf("%s: %s to %s passes: %v, want %v", when, c.from, c.to, got, c.want)
+		}
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			var wrong []string // a message that was read may still be on its way to VPP
+			for _, c := range flows {
+				if got := f.passes(c.in, c.from, c.to); got != c.want {
+					wrong = append(wrong, fmt.Sprintf("%s to %s passes: %v, want %v", c.from, c.to, got, c.want))
+				}
+			}
+			if len(wrong) == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %q", when, wrong)
 			}
 		}
 	}
+
 	check("at first", true, false, false)
 
 	f.say(says(t, `ipset_delta_update { id: "s:clients" removed_members: "10.1.2.3/32" added_members: "10.1.1.3/32" }`)...)

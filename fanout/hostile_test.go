@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // uselessDefinitions are definitions of types that nobody needs: gob's frames of wireType{SliceT{CommonType{Id: n}, Elem: string}}.
@@ -32,7 +33,7 @@ func uselessDefinitions(bytes int) []byte {
 // TestHostileClientsCostLittle: what crowds of clients cost, at their worst, that want nothing but the server's memory; for as long as
 // it bears with them, and nothing afterwards.
 func TestHostileClientsCostLittle(t *testing.T) {
-	const crowd = 100
+	crowd := pace.Fewer(100, 3)
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	plain := hello("n")
 	plain.SupportsDecoderRestart = false
