@@ -162,7 +162,7 @@ func dropSnat(w *World, have *snatPolicy) []Op {
 	for _, x := range have.excluded {
 		ops = append(ops, exclude(x, false))
 	}
-	return append(ops, Op{Call: write(w.snatKind(cnat.SnatPolicy_ALL))})
+	return inTurn(append(ops, Op{Call: write(w.snatKind(cnat.SnatPolicy_ALL))})) // while an address stands, the kind stays
 }
 
 func (p *snatPolicy) sendAddresses() Op {
