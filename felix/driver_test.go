@@ -120,6 +120,20 @@ func (p *peer) until(want string) (before []string) {
 	}
 }
 
+// passedOn is the driver's state once it says that it passed the message of this number on: that is said after the event.
+func (p *peer) passedOn(number uint64) *State {
+	p.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		st := p.driver.State()
+		if st.Sequence == number {
+			return st
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("the driver does not say that it passed message %d on: %+v", number, st)
+		}
+	}
+}
+
 func (p *peer) end() error {
 	p.t.Helper()
 	select {
@@ -180,8 +194,7 @@ func TestHandshake(t *testing.T) {
 			}
 			p.send(c.say[len(c.say)-1])
 			p.until("in-sync")
-			st := p.driver.State()
-			if !st.InSync || !st.Config || st.Sequence != uint64(len(c.say)-1) {
+			if st := p.passedOn(uint64(len(c.say) - 1)); !st.InSync || !st.Config {
 				t.Errorf("state %+v", st)
 			}
 			if early := strings.Contains(p.log.String(), "in sync without a configuration"); early != c.early {
