@@ -46,9 +46,9 @@ table() {
 				c = order[r]
 				row(c, "in sync, first herd: p50, ms", "first-p50-ms", 1)
 				row(c, "in sync, first herd: max, ms", "first-max-ms", 1)
-				row(c, "in sync, second herd: p50, ms", "again-p50-ms", 1)
-				row(c, "in sync, second herd: max, ms", "again-max-ms", 1)
-				row(c, "processor time of both herds, s", "snap-cpu-s", 1)
+				row(c, "in sync, later herds: p50, ms", "again-p50-ms", 1)
+				row(c, "in sync, later herds: max, ms", "again-max-ms", 1)
+				row(c, "processor time of all herds, s", "snap-cpu-s", 1)
 				row(c, "processor time of 10,000 updates, s", "update-cpu-s", 1)
 				row(c, "most resident memory, MB", "peak-MB", 1)
 				row(c, "snapshot, bytes", "snapshot-B", 1)
