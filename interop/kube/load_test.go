@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -46,13 +45,6 @@ func newLoad(t testing.TB, c *cluster) *load {
 		t.Fatal(err)
 	}
 	return &load{c: c}
-}
-
-// address is the n-th above a base.
-func address(base string, n uint32) netip.Addr {
-	b := netip.MustParseAddr(base).As4()
-	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+n)
-	return netip.AddrFrom4(b)
 }
 
 // grow adds Services until there are that many.

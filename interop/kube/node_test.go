@@ -1,95 +1,12 @@
 package kube
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/netip"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
-	"github.com/contiv-agent/contiv-agent/source/kube"
 )
-
-// node is an agent, a process, on a sim of this test, in which a CNI of this test makes the interfaces as it hears of Pods: neither waits
-// for the other.
-type node struct {
-	name   string
-	sim    *sim.VPP
-	agent  *process
-	listen string
-	ports  atomic.Uint32 // source ports used
-	broken atomic.Pointer[error]
-}
-
-// newNode starts one and waits until the agent is in sync.
-func newNode(t testing.TB, c *cluster, name string) *node {
-	t.Helper()
-	dir := shortDir(t)
-	ctx, stop := context.WithCancel(context.Background())
-	v, socket, wait, err := sim.Start(ctx, dir, sim.Config{Seed: 1, PuntLocal: true})
-	if err != nil {
-		stop()
-		t.Fatal(err)
-	}
-	n := &node{name: name, sim: v, listen: fmt.Sprintf("127.0.0.1:%d", freePort(t))}
-	failed := func(err error) { n.broken.Store(&err) }
-	emit := cni.New(v, name).Before(func(event.Event) {}, failed)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		source := kube.New(kube.Config{Kubeconfig: c.path("admin.kubeconfig")})
-		if err := source.Run(ctx, emit); !errors.Is(err, context.Canceled) {
-			failed(err)
-		}
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-		wait()
-		v.Close()
-		if err := n.broken.Load(); err != nil {
-			t.Errorf("CNI of %s: %v", name, *err)
-		}
-	})
-	n.agent = start(t, "contiv-agent of "+name, exec.Command(built.agent, "run", "--kubeconfig", c.path("agent.kubeconfig"), "--node", name,
-		"--vpp-socket", socket, "--stats-socket", "", "--journal", filepath.Join(dir, "journal"), "--status-socket", filepath.Join(dir, "status.sock"),
-		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--listen", n.listen))
-	n.inSync(t)
-	return n
-}
-
-func (n *node) inSync(t testing.TB) {
-	t.Helper()
-	eventually(t, "agent of "+n.name+" in sync", func() error { _, err := get("http://" + n.listen + "/readyz"); return err }, n.agent)
-}
-
-// connect sends the first packet of a new connection from a Pod of this node, and returns where it went. An error says why it went nowhere.
-func (n *node) connect(from corev1.Pod, to netip.AddrPort) (netip.AddrPort, error) {
-	src := netip.AddrPortFrom(netip.MustParseAddr(from.Status.PodIP), uint16(20000+n.ports.Add(1)%40000))
-	in := cni.PodInterface(model.PodID{Namespace: from.Namespace, Name: from.Name})
-	fate := n.sim.Send(in, packet.NewTCP(src, to))
-	if len(fate.Out) == 1 && fate.Out[0].Origin == sim.Forwarded && !fate.Out[0].BadChecksum {
-		p := fate.Out[0].Packet
-		return netip.AddrPortFrom(p.Dst, p.DstPort), nil
-	}
-	var why strings.Builder
-	for _, hop := range fate.Hops {
-		fmt.Fprintf(&why, "\n  %v", hop)
-	}
-	return netip.AddrPort{}, fmt.Errorf("%s: %s → %s goes nowhere: %d packets out%s", n.name, src, to, len(fate.Out), &why)
-}
 
 // equalsFresh waits until an agent started now, on an empty VPP, has made the same of it as this one, which has lived through everything.
 func (n *node) equalsFresh(t testing.TB, c *cluster) {

@@ -1,11 +1,8 @@
 package kube
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,26 +131,6 @@ healthzBindAddress: 127.0.0.1:%d
 	return &subject{witness: newKernel(t), all: []*process{p}, ready: ready}
 }
 
-// get returns what a page says; an answer other than 200 is an error.
-func get(url string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, b)
-	}
-	return string(b), err
-}
-
 // target is a VPP for an agent.
 type target struct {
 	socket                string
@@ -193,17 +170,6 @@ func startVPP(t testing.TB, binary string) target {
 		"plugins", "{", "plugin", "default", "{", "disable", "}", "plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "acl_plugin.so", "{", "enable", "}", "}"))
 	eventually(t, "API socket of VPP", func() error { _, err := os.Stat(socket); return err }, p)
 	return target{socket: socket, uplink: "loop1", overlay: "loop2", host: "loop3"}
-}
-
-// shortDir is a folder for unix sockets, whose names are short.
-func shortDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "contiv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover in the temporary folder harms nobody
-	return dir
 }
 
 // startAgent starts the agent under a relay in front of a VPP, and waits until it is in sync.

@@ -2,25 +2,32 @@ package kube
 
 import (
 	"context"
-	"fmt"
+	"encoding/binary"
 	"net/netip"
 	"sync"
-	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodes are the cluster's: the first two have agents.
+// nodes are those of newKubelet: the first two have agents.
 var nodes = []string{"node-1", "node-2", "node-3"}
+
+// host is a node, as a kubelet knows it.
+type host struct {
+	name    string
+	address netip.Addr
+	pods    netip.Prefix // where its Pods' addresses are from
+	next    uint32
+}
 
 // kubelet is the scheduler and all kubelets as far as the API is concerned: Pods are bound in turn, get an address of their node, are
 // ready at once, and go some time after they were told to.
 type kubelet struct {
 	c     *cluster
+	hosts []host
 	turn  int
-	next  [3]uint32                 // addresses, by node
 	ended map[string]time.Time      // when a Pod was first seen to terminate, by UID
 	mu    sync.Mutex                // guards what follows
 	holds map[netip.Addr]corev1.Pod // who has an address
@@ -29,21 +36,29 @@ type kubelet struct {
 const grace = time.Second // how long a Pod that was told to go still answers
 
 // newKubelet makes the nodes, and works until the test ends.
-func newKubelet(t testing.TB, c *cluster) *kubelet {
+func newKubelet(t tb, c *cluster) *kubelet {
 	t.Helper()
+	var hosts []host
 	for i, name := range nodes {
-		cidr := fmt.Sprintf("10.240.%d.0/24", i+1)
+		h := host{name: name, address: address("192.168.77.1", uint32(i)), pods: netip.PrefixFrom(address("10.240.1.0", uint32(i)<<8), 24)}
+		hosts = append(hosts, h)
+		cidr := h.pods.String()
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
 		node, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: nodeAddress(i)}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address.String()}}
 		if _, err := c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	k := &kubelet{c: c, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}}
+	return startKubelet(t, c, hosts)
+}
+
+// startKubelet works on nodes that are there, until the test ends.
+func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
+	k := &kubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -60,8 +75,6 @@ func newKubelet(t testing.TB, c *cluster) *kubelet {
 	return k
 }
 
-func nodeAddress(i int) string { return fmt.Sprintf("192.168.77.%d", i+1) }
-
 // look does what is due for every Pod. The API server may be away, and a Pod may have changed since: the next look comes soon.
 func (k *kubelet) look(ctx context.Context) {
 	list, err := k.c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
@@ -70,7 +83,7 @@ func (k *kubelet) look(ctx context.Context) {
 	}
 	holds := map[netip.Addr]corev1.Pod{}
 	for _, pod := range list.Items {
-		if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil {
+		if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !pod.Spec.HostNetwork {
 			holds[ip] = pod
 		}
 	}
@@ -96,41 +109,58 @@ func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
 		k.turn++
 		_ = pods.Bind(ctx, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: nodes[k.turn%len(nodes)]},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: k.hosts[k.turn%len(k.hosts)].name},
 		}, metav1.CreateOptions{})
 	case pod.Status.PodIP == "":
-		for i, name := range nodes {
-			if name == pod.Spec.NodeName {
-				k.begin(ctx, pod, i)
+		for i := range k.hosts {
+			if h := &k.hosts[i]; h.name == pod.Spec.NodeName {
+				k.begin(ctx, pod, h)
 			}
 		}
 	}
 }
 
-// begin gives a Pod an address and says that it is ready.
-func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, node int) {
-	ip := k.free(node)
+// begin gives a Pod an address, the node's own if it is on the node's network, and says that it is ready.
+func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, h *host) {
+	ip := h.address
+	if !pod.Spec.HostNetwork {
+		ip = k.free(h)
+	}
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip.String(), []corev1.PodIP{{IP: ip.String()}}
-	pod.Status.HostIP, pod.Status.HostIPs = nodeAddress(node), []corev1.HostIP{{IP: nodeAddress(node)}}
+	pod.Status.HostIP, pod.Status.HostIPs = h.address.String(), []corev1.HostIP{{IP: h.address.String()}}
 	now := metav1.Now()
 	pod.Status.StartTime, pod.Status.Conditions = &now, nil
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
 	}
-	if _, err := k.c.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err == nil {
+	started := true
+	for _, c := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: true, Started: &started,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	if _, err := k.c.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err == nil && ip != h.address {
 		k.mu.Lock()
 		k.holds[ip] = *pod
 		k.mu.Unlock()
 	}
 }
 
+// address is the n-th above a base.
+func address(base string, n uint32) netip.Addr {
+	b := netip.MustParseAddr(base).As4()
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+n)
+	return netip.AddrFrom4(b)
+}
+
 // free is the next address of a node nobody has. They are few, so they are used again soon, as a CNI's may be.
-func (k *kubelet) free(node int) netip.Addr {
+func (k *kubelet) free(h *host) netip.Addr {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for {
-		k.next[node]++
-		ip := address(fmt.Sprintf("10.240.%d.2", node+1), k.next[node]%60)
+		h.next++
+		ip := address(h.pods.Addr().String(), 2+h.next%60)
 		if _, used := k.holds[ip]; !used {
 			return ip
 		}
@@ -145,8 +175,20 @@ func (k *kubelet) at(ip netip.Addr) (corev1.Pod, bool) {
 	return pod, ok
 }
 
+// find is a Pod of a namespace on a node, with that label app unless it is empty; false: there is none.
+func (k *kubelet) find(node, namespace, app string) (corev1.Pod, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, pod := range k.holds {
+		if pod.Spec.NodeName == node && pod.Namespace == namespace && (app == "" || pod.Labels["app"] == app) && pod.DeletionTimestamp == nil {
+			return pod, true
+		}
+	}
+	return corev1.Pod{}, false
+}
+
 // one is a Pod with that label app on a node, and its address.
-func (k *kubelet) one(t testing.TB, node, app string) (corev1.Pod, netip.Addr) {
+func (k *kubelet) one(t tb, node, app string) (corev1.Pod, netip.Addr) {
 	t.Helper()
 	k.mu.Lock()
 	defer k.mu.Unlock()

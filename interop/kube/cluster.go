@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"testing"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,22 +18,23 @@ import (
 
 // cluster is an etcd, an API server and, if asked for, the controllers, on loopback.
 type cluster struct {
-	t           testing.TB
+	t           tb
 	dir         string
 	etcd        string // its URL
 	port        int    // the API server's
 	api         *process
 	controllers *process
 	client      *kubernetes.Clientset // as who may do everything, in protobuf, and without a limit of its own
+	more        []string              // flags of the API server beside those it always has
 }
 
 // users are who the API server knows, by the token they show.
 const users = "admin,admin,1,system:masters\nagent,contiv-agent,2,contiv-agents\n"
 
-// newCluster starts an etcd and an API server, and waits until the latter is ready.
-func newCluster(t testing.TB) *cluster {
+// newCluster starts an etcd and an API server, with these flags beside those it always has, and waits until the latter is ready.
+func newCluster(t tb, flags ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), port: freePort(t)}
+	c := &cluster{t: t, dir: t.TempDir(), port: freePort(t), more: flags}
 	c.write("users.csv", users)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -75,18 +75,21 @@ func (c *cluster) write(name, text string) {
 // serve starts the API server; after its end again, with the same port, certificate and etcd.
 func (c *cluster) serve() {
 	c.t.Helper()
-	c.api = start(c.t, "kube-apiserver", exec.Command(built.cluster, "kube-apiserver",
+	args := append([]string{
+		"kube-apiserver",
 		"--etcd-servers", c.etcd, "--cert-dir", c.path("certs"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(c.port),
 		"--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none", // nobody reaches it by its Service
 		"--token-auth-file", c.path("users.csv"), "--authorization-mode", "Node,RBAC", "--disable-admission-plugins", "ServiceAccount",
 		"--service-cluster-ip-range", serviceRange, "--service-account-issuer", "https://kubernetes.default.svc",
-		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged"))
+		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged",
+	}, c.more...)
+	c.api = start(c.t, "kube-apiserver", exec.Command(built.cluster, args...))
 	certificate := c.path("certs/apiserver.crt")
 	eventually(c.t, "certificate of the API server", func() error { _, err := os.Stat(certificate); return err }, c.api)
 }
 
 // serviceRange is where cluster IPs come from.
-const serviceRange = "10.96.0.0/12"
+const serviceRange = "10.96.0.0/16"
 
 // ready waits until the API server says so.
 func (c *cluster) ready() {
@@ -99,14 +102,18 @@ func (c *cluster) ready() {
 }
 
 // kubeconfig writes <user>.kubeconfig; the user's token is their name.
-func (c *cluster) kubeconfig(user string) {
-	c.write(user+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+func (c *cluster) kubeconfig(user string) { c.kubeconfigOf(user, user) }
+
+// kubeconfigOf writes <name>.kubeconfig, for who shows that token.
+func (c *cluster) kubeconfigOf(name, token string) {
+	c.t.Helper()
+	c.write(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: it
 clusters: [{name: it, cluster: {server: "https://127.0.0.1:%d", certificate-authority: %q}}]
 users: [{name: it, user: {token: %q}}]
 contexts: [{name: it, context: {cluster: it, user: it}}]
-`, c.port, c.path("certs/apiserver.crt"), user))
+`, c.port, c.path("certs/apiserver.crt"), token))
 }
 
 // control starts the controllers that make Pods and EndpointSlices.

@@ -8,17 +8,31 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 )
 
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
 const patience = 2 * time.Minute
+
+// tb is what the parts of a cluster need of whom they run for, a test or a program: they fail by Fatalf, which does not return, and end
+// when Cleanup says so.
+type tb interface {
+	Helper()
+	Context() context.Context
+	TempDir() string
+	Cleanup(func())
+	Failed() bool
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
 
 // process is a program that runs beside the test. What it writes is kept, and its end shown when the test fails.
 type process struct {
@@ -27,15 +41,16 @@ type process struct {
 	in   io.Closer
 	done chan struct{}
 
-	mu  sync.Mutex
-	log bytes.Buffer
+	mu   sync.Mutex
+	log  bytes.Buffer
+	echo io.Writer // gets what it writes as well; nil: nobody
 }
 
 // start runs a program until the test ends. It is killed with the test, whatever becomes of that.
-func start(t testing.TB, name string, cmd *exec.Cmd) *process {
+func start(t tb, name string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // a Ctrl-C is for whoever started it
 	cmd.Stdout, cmd.Stderr = p, p
 	cmd.WaitDelay = 5 * time.Second
 	var err error
@@ -62,7 +77,17 @@ func start(t testing.TB, name string, cmd *exec.Cmd) *process {
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.echo != nil {
+		_, _ = p.echo.Write(b) // whoever looked does not any more
+	}
 	return p.log.Write(b)
+}
+
+// show passes on what the process writes from now on.
+func (p *process) show(w io.Writer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.echo = w
 }
 
 // tail is the end of what it wrote.
@@ -102,12 +127,15 @@ func (p *process) running() error {
 }
 
 // eventually asks again and again until there is no error left; a process that has ended ends the wait.
-func eventually(t testing.TB, what string, ask func() error, needs ...*process) {
+func eventually(t tb, what string, ask func() error, needs ...*process) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := ask()
 		if err == nil {
 			return
+		}
+		if over := t.Context().Err(); over != nil {
+			t.Fatalf("%s: %v", what, over)
 		}
 		for _, p := range needs {
 			if err := p.running(); err != nil {
@@ -121,7 +149,7 @@ func eventually(t testing.TB, what string, ask func() error, needs ...*process) 
 }
 
 // freePort returns a TCP port nobody listens on.
-func freePort(t testing.TB) int {
+func freePort(t tb) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -129,6 +157,37 @@ func freePort(t testing.TB) int {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
+}
+
+// get returns what a page says; an answer other than 200 is an error.
+func get(url string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, b)
+	}
+	return string(b), err
+}
+
+// shortDir is a folder for unix sockets, whose names are short.
+func shortDir(t tb) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "contiv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover in the temporary folder harms nobody
+	return dir
 }
 
 // version is Kubernetes'; peers/go.mod has the same.
@@ -140,42 +199,7 @@ type programs struct {
 	scratch               string
 }
 
-var built programs // by TestMain
-
-// inNamespace tells a process of tests that it is the one within a network namespace, where there is no network to build with.
-const inNamespace = "CONTIV_KUBE_SCRATCH"
-
-// TestMain builds the programs. Benchmarks then go on in a network namespace of their own, where a kube-proxy changes nobody's rules.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	if scratch := os.Getenv(inNamespace); scratch != "" {
-		cache, err := cached()
-		if err == nil {
-			err = loopbackUp()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "FAIL:", err)
-			return 1
-		}
-		built = at(cache, scratch)
-		return m.Run()
-	}
-	scratch, err := os.MkdirTemp("", "contiv-kube-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	defer os.RemoveAll(scratch)
-	if err := build(scratch); err != nil {
-		fmt.Fprintln(os.Stderr, "FAIL:", err)
-		return 1
-	}
-	if benchmarking() {
-		return again(scratch)
-	}
-	return m.Run()
-}
+var built programs // by build
 
 func at(cache, scratch string) programs {
 	return programs{
@@ -202,29 +226,31 @@ func cached() (string, error) {
 	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", version, sum.Sum(nil)[:8])), nil
 }
 
-// build makes what the cache does not have, and the agent of this tree. The flags are the same for both peers: they share what is
-// compiled.
-func build(scratch string) error {
+// build makes those peers the cache does not have, and the agent of this tree, and says what it does. The flags are the same for all
+// peers: they share what is compiled.
+func build(ctx context.Context, say io.Writer, scratch string, peers ...string) error {
 	cache, err := cached()
 	if err != nil {
 		return err
 	}
 	built = at(cache, scratch)
 	names := "-X k8s.io/component-base/version.gitVersion=" + version + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
-	for file, path := range map[string]string{built.cluster: "./cluster", built.proxy: "./kube-proxy"} {
+	for _, peer := range peers {
+		file := filepath.Join(cache, peer)
 		if _, err := os.Stat(file); err == nil {
 			continue
 		}
-		if err := goBuild("peers", file, path, "-ldflags=-s -w "+names, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0"); err != nil {
+		fmt.Fprintf(say, "building %s %s: takes minutes, the first time\n", peer, version)
+		if err := goBuild(ctx, say, "peers", file, "./"+peer, "-ldflags=-s -w "+names, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0"); err != nil {
 			return err
 		}
 	}
-	return goBuild("../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false")
+	return goBuild(ctx, say, "../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false")
 }
 
 // goBuild builds a program beside its place and then moves it there, so that one that was interrupted is none.
-func goBuild(dir, file, path, ldflags string, env ...string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+func goBuild(ctx context.Context, say io.Writer, dir, file, path, ldflags string, env ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Hour)
 	defer cancel()
 	half := fmt.Sprintf("%s.%d", file, os.Getpid())
 	args := []string{"build", ldflags, "-o", half}
@@ -237,6 +263,6 @@ func goBuild(dir, file, path, ldflags string, env ...string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return errors.Join(fmt.Errorf("build %s: %w\n%s", path, err, out), os.RemoveAll(half))
 	}
-	fmt.Printf("built %s in %s\n", filepath.Base(file), time.Since(began).Round(time.Second/10))
+	fmt.Fprintf(say, "built %s in %s\n", filepath.Base(file), time.Since(began).Round(time.Second/10))
 	return os.Rename(half, file)
 }

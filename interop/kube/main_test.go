@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// inNamespace tells a process of tests that it is the one within a network namespace, where there is no network to build with.
+const inNamespace = "CONTIV_KUBE_SCRATCH"
+
+// TestMain builds the programs. Benchmarks then go on in a network namespace of their own, where a kube-proxy changes nobody's rules.
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	if scratch := os.Getenv(inNamespace); scratch != "" {
+		cache, err := cached()
+		if err == nil {
+			err = loopbackUp()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "FAIL:", err)
+			return 1
+		}
+		built = at(cache, scratch)
+		return m.Run()
+	}
+	scratch, err := os.MkdirTemp("", "contiv-kube-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	defer os.RemoveAll(scratch)
+	if err := build(context.Background(), os.Stdout, scratch, "cluster", "kube-proxy"); err != nil {
+		fmt.Fprintln(os.Stderr, "FAIL:", err)
+		return 1
+	}
+	if benchmarking() {
+		return again(scratch)
+	}
+	return m.Run()
+}
