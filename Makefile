@@ -3,11 +3,12 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=tools/go.mod
 BIN   := bin/contiv-agent
-# What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`.
+# What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes.
 MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
 ONCE      ?=
 ETCD      ?=
+KUBE      ?=
 COUNT     ?= 10
 CASES     ?= 5000
 SEED      ?=
@@ -24,8 +25,13 @@ build: ## build bin/contiv-agent
 	@mkdir -p bin
 	$(GO) build -o $(BIN) ./cmd/contiv-agent
 
-run: build $(if $(ETCD),bin/etcd) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd)
-	$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db '')
+run: $(if $(KUBE),bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
+	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
+
+.PHONY: bin/kube
+bin/kube: # a real API server with agents, from a module of its own
+	@mkdir -p bin
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) build -o ../../bin/kube ./demo
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
@@ -103,5 +109,6 @@ update: ## rewrite the golden files of the scenarios
 stress: ## the suite COUNT times, shuffled
 	$(GO) test -race -shuffle=on -count=$(COUNT) ./...
 
-man: build ## write the manual pages to docs/man
+man: build ## write the manual pages to docs/man, and docs/configuration.md
 	$(BIN) docs man docs/man
+	$(BIN) docs configuration docs/configuration.md

@@ -170,7 +170,8 @@ func (g *guests) refused(t tb) {
 				return fmt.Errorf("Pod %s/%s gets to %s, which policy redis denies", from.Namespace, from.Name, where)
 			}
 			lines := strings.Split(err.Error(), "\n")
-			t.Logf("%s: Pod %s/%s → Pod %s/%s: %s", n.name, from.Namespace, from.Name, guestbook, to.Name, strings.TrimSpace(lines[len(lines)-1]))
+			t.Logf("%s: Pod %s/%s → Pod %s/%s: NetworkPolicy %s/redis does not let it through (%s)",
+				n.name, from.Namespace, from.Name, guestbook, to.Name, guestbook, strings.TrimSpace(lines[len(lines)-1]))
 			return nil
 		}, n.agent)
 		return

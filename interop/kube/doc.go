@@ -2,9 +2,11 @@
 // modules (peers), each a process of its own on loopback. It is a module of its own so that the product never imports any of them.
 //
 //	etcd ◀── kube-apiserver ◀──┬── kube-controller-manager   Deployments → Pods, EndpointSlices
-//	                           ├── the kubelet of these tests  Pods → bound, running, ready, with an interface in the node's sim
+//	                           ├── the kubelet of this package Pods → bound, running, ready, with an interface in the node's sim
 //	                           ├── kube-proxy                  in a network namespace, beside which the agent is measured
 //	                           └── contiv-agent run            ── binary API ──▶ sim, or a real VPP
+//
+// Tests run it, and for people Demo (make run KUBE=1).
 //
 // Invariant: what is measured or compared is seen from outside, at the kernel's or VPP's side of a program, never told by the program.
 package kube

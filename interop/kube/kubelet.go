@@ -3,12 +3,14 @@ package kube
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // nodes are those of newKubelet: the first two have agents.
@@ -56,8 +58,15 @@ func newKubelet(t tb, c *cluster) *kubelet {
 	return startKubelet(t, c, hosts)
 }
 
-// startKubelet works on nodes that are there, until the test ends.
+// startKubelet makes nodes that are there ready, and works on them until the test ends.
 func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
+	t.Helper()
+	for _, h := range hosts {
+		ready := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastTransitionTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
+		if _, err := c.client.CoreV1().Nodes().Patch(t.Context(), h.name, types.StrategicMergePatchType, []byte(ready), metav1.PatchOptions{}, "status"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	k := &kubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
