@@ -1,8 +1,9 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,16 +12,20 @@ import (
 
 func newDocs() *cobra.Command {
 	return &cobra.Command{
-		Use:     "docs man DIR",
-		Short:   "Write the manual pages of all commands to a folder",
-		Example: "  contiv-agent docs man docs/man && man -l docs/man/contiv-agent-run.1",
+		Use:   "docs man DIR | docs configuration FILE",
+		Short: "Write the manual pages of all commands to a folder, or the page of configuration files to a file",
+		Example: `  contiv-agent docs man docs/man && man -l docs/man/contiv-agent-run.1
+  contiv-agent docs configuration docs/configuration.md`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 || args[0] != "man" {
-				return usage(fmt.Errorf("docs: want 'docs man DIR'"))
+			if len(args) != 2 || !slices.Contains([]string{"man", "configuration"}, args[0]) {
+				return usage(errors.New("docs: want 'docs man DIR' or 'docs configuration FILE'"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "configuration" {
+				return os.WriteFile(args[1], []byte(configPage()), 0o644)
+			}
 			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed: the same pages on any day
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err

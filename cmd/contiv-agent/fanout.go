@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/fanout"
@@ -33,7 +32,7 @@ import (
 // fanoutFlags are the flags of fanout.
 type fanoutFlags struct {
 	logFlags
-	config     string
+	file       fileFlags
 	listen     string
 	manifests  []string
 	kubeconfig string
@@ -74,8 +73,8 @@ for at most --drain; a second one ends at once.
 Connections are secured once --cert, --key and --ca are given; then clients need a certificate of that authority and, if
 --client-cn or --client-uri say so, one of the two names.
 
-Every flag can also be set by the environment (CONTIV_FANOUT_MAX_CONNECTIONS for --max-connections) and by a file of YAML with the
-flags' names (--config); the command line wins, then the environment.
+Every flag can also be set by the environment (CONTIV_FANOUT_MAX_CONNECTIONS for --max-connections) and by a file of YAML
+(--config; maxConnections: 500); the command line wins, then the environment.
 
 It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
 		Example: `  contiv-agent fanout --in-cluster --balance-service kube-system/contiv-fanout
@@ -84,19 +83,24 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
   echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := settings(cmd.Flags(), "CONTIV_FANOUT_", f.config); err != nil {
+			err := f.settings(cmd.Flags(), "CONTIV_FANOUT_")
+			if f.file.check {
+				return f.file.report(cmd.OutOrStdout(), err, f.complete(cmd, prometheus.NewRegistry(), &fanoutParts{}))
+			}
+			if err != nil {
 				return usage(err)
 			}
 			return f.run(cmd)
 		},
 	}
 	f.logFlags.add(cmd)
+	f.file.bare = true
+	f.file.add(cmd.Flags(), fanoutKind, newFanout)
 	f.add(cmd.Flags())
 	return cmd
 }
 
 func (f *fanoutFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.config, "config", "", "file of YAML with any of these flags by name, without dashes before it (max-connections: 500)")
 	fs.StringVar(&f.listen, "listen", ":"+strconv.Itoa(wire.Port), "address to serve clients at")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
@@ -144,48 +148,20 @@ func (f *fanoutFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --metrics")
 }
 
-// settings sets the flags that the command line left alone, from the environment and then from a file.
-func settings(fs *pflag.FlagSet, prefix, file string) error {
-	env := func(name string) (string, bool) {
-		value := os.Getenv(prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_")))
-		return value, value != "" // empty is as good as none
-	}
-	if file == "" {
-		file, _ = env("config")
-	}
-	values := map[string]any{}
-	if file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("--config: %w", err)
-		}
-		if err := yaml.UnmarshalStrict(text, &values); err != nil {
-			return fmt.Errorf("--config %s: %w", file, err)
-		}
-	}
+// settings sets the flags that the command line left alone, from the environment and then from a file. The error names everything
+// that is wrong.
+func (f *fanoutFlags) settings(fs *pflag.FlagSet, prefix string) error {
 	var errs []error
-	set := map[string]bool{}
 	fs.VisitAll(func(flag *pflag.Flag) {
-		set[flag.Name] = true
-		value, from := env(flag.Name)
-		if v, ok := values[flag.Name]; ok && !from {
-			value, from = fmt.Sprint(v), true
-			if list, ok := v.([]any); ok {
-				value = strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
-			}
+		value := os.Getenv(prefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
+		if value == "" || flag.Changed { // empty is as good as none
+			return
 		}
-		if from && !flag.Changed {
-			if err := fs.Set(flag.Name, value); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", flag.Name, err))
-			}
+		if err := fs.Set(flag.Name, value); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flag.Name, err))
 		}
 	})
-	for name := range values {
-		if !set[name] {
-			errs = append(errs, fmt.Errorf("--config %s: no flag is called %s", file, name))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, f.file.apply(fs))...)
 }
 
 // source is where keys come from: exactly one kind of source must be given.
@@ -247,27 +223,36 @@ func (f *fanoutFlags) serverConfig(log *slog.Logger, registry *prometheus.Regist
 	return nil
 }
 
-func (f *fanoutFlags) run(cmd *cobra.Command) error {
-	log, err := f.logger(cmd.ErrOrStderr())
-	if err != nil {
-		return err
+// fanoutParts are what a fan-out server is made of.
+type fanoutParts struct {
+	log    *slog.Logger
+	source *agent.Fanout
+	server *fanout.Server
+}
+
+// complete makes the parts. The error names everything that is wrong.
+func (f *fanoutFlags) complete(cmd *cobra.Command, registry *prometheus.Registry, parts *fanoutParts) error {
+	var errLog, errSource, errServer error
+	parts.log, errLog = f.logger(cmd.ErrOrStderr())
+	errConfig := f.serverConfig(parts.log, registry)
+	parts.source, errSource = f.source(cmd.InOrStdin(), parts.log)
+	if errConfig == nil {
+		parts.server, errServer = fanout.New(f.server)
 	}
+	return usage(errors.Join(errLog, errConfig, errSource, errServer))
+}
+
+func (f *fanoutFlags) run(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(f.gc) // nearly all of it are keys, which stay: half the default saves a fourth of the memory
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := f.serverConfig(log, registry); err != nil {
-		return usage(err)
+	var parts fanoutParts
+	if err := f.complete(cmd, registry, &parts); err != nil {
+		return err
 	}
-	source, err := f.source(cmd.InOrStdin(), log)
-	if err != nil {
-		return usage(err)
-	}
-	server, err := fanout.New(f.server)
-	if err != nil {
-		return usage(err)
-	}
+	source, server := parts.source, parts.server
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err

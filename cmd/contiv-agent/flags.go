@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -62,45 +63,45 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
 }
 
-// config turns the flags into an agent's configuration.
+// config turns the flags into an agent's configuration. The error names everything that is wrong.
 func (f *agentFlags) config() (agent.Config, error) {
 	var cfg agent.Config
 	cfg.ProxyName, cfg.NoExternalIPs, cfg.NoPolicies = f.proxyName, f.noExternal, f.noPolicies
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.uplink, f.overlay, f.host
 	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT = f.weight, f.noSNAT
 	cfg.CNAT.LocalEndpointWeight, cfg.CNAT.DisableSNAT, cfg.CNAT.Maglev = f.weight, f.noSNAT, f.maglev
+	var errs []error
 	switch cfg.ServiceRenderer = agent.ServiceRenderer(f.renderer); cfg.ServiceRenderer {
 	case agent.RendererAuto, agent.RendererNAT44, agent.RendererCNAT:
 	default:
-		return cfg, usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", f.renderer))
+		errs = append(errs, fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", f.renderer))
 	}
 	switch f.terminating {
 	case keepTerminating:
 		cfg.KeepTerminating = true
 	case removeTerminating:
 	default:
-		return cfg, usage(fmt.Errorf("--terminating-endpoints %s: must be keep or remove", f.terminating))
+		errs = append(errs, fmt.Errorf("--terminating-endpoints %s: must be keep or remove", f.terminating))
 	}
 	var err error
 	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
-		return cfg, usage(fmt.Errorf("--node-port-addresses: %w", err))
+		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}
 	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions
 	if f.loopback != "" {
-		addr, err := netip.ParseAddr(f.loopback)
-		if err != nil {
-			return cfg, usage(fmt.Errorf("--nat-loopback: %w", err))
+		if cfg.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
+			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))
 		}
-		cfg.Loopback = addr
 	}
 	for _, s := range f.serviceCIDRs {
 		prefix, err := netip.ParsePrefix(s)
 		if err != nil {
-			return cfg, usage(fmt.Errorf("--service-cidr: %w", err))
+			errs = append(errs, fmt.Errorf("--service-cidr: %w", err))
+			continue
 		}
 		cfg.ServiceCIDRs = append(cfg.ServiceCIDRs, prefix.Masked())
 	}
-	return cfg, nil
+	return cfg, usage(errors.Join(errs...))
 }
 
 // logFlags choose how the program logs.
@@ -112,18 +113,21 @@ func (f *logFlags) add(cmd *cobra.Command) {
 }
 
 func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var errs []error
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
-		return nil, usage(fmt.Errorf("--log-level %s: must be debug, info, warn or error", f.level))
+		errs = append(errs, fmt.Errorf("--log-level %s: must be debug, info, warn or error", f.level))
 	}
 	opts := &slog.HandlerOptions{Level: level}
+	log := slog.New(slog.NewTextHandler(w, opts))
 	switch f.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, opts)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, opts)), nil
+		log = slog.New(slog.NewJSONHandler(w, opts))
+	default:
+		errs = append(errs, fmt.Errorf("--log-format %s: must be text or json", f.format))
 	}
-	return nil, usage(fmt.Errorf("--log-format %s: must be text or json", f.format))
+	return log, usage(errors.Join(errs...))
 }
 
 // nodeName is the node's name: the flag, else $NODE_NAME, as a DaemonSet sets it, else the host's name.

@@ -27,6 +27,7 @@ import (
 type runFlags struct {
 	agentFlags
 	logFlags
+	file       fileFlags
 	typha      typhaFlags
 	grpc       grpcFlags
 	etcd       etcdFlags
@@ -100,6 +101,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	f.typha.add(cmd, "typha")
 	f.grpc.add(cmd)
 	f.etcd.add(cmd)
+	f.file.add(cmd.Flags(), agentKind, newRun)
 	fs := cmd.Flags()
 	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
@@ -124,23 +126,19 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	return cmd
 }
 
-// config is the agent's configuration without its sources and its VPP.
+// config is the agent's configuration without its sources and its VPP. The error names everything that is wrong.
 func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg, err := f.agentFlags.config()
-	if err != nil {
-		return cfg, err
-	}
 	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()
-	if cfg.HealthChecks, err = healthChecks(f.health); err != nil {
-		return cfg, err
-	}
+	var errHealth error
+	cfg.HealthChecks, errHealth = healthChecks(f.health)
 	if f.once {
 		cfg.Listen, cfg.StatusSocket, cfg.HealthChecks = "", "", nil // gone before anybody could ask
 	}
-	return cfg, nil
+	return cfg, usage(errors.Join(err, errHealth))
 }
 
 // ruleCounters is where VPP counts; nil: it is not asked to.
@@ -166,71 +164,80 @@ func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vp
 	return counters, err
 }
 
-// sources are where objects come from.
+// sources are where objects come from. The error names everything that is wrong.
 func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 	out := map[string]agent.Source{}
-	if err := f.checkSource(); err != nil {
-		return nil, err
-	}
+	errs := []error{f.checkSource()}
 	if len(f.manifests) > 0 {
 		cfg := manifest.Config{Paths: f.manifests, Watch: !f.once, Logger: log}
 		if err := cfg.Validate(); err != nil {
-			return nil, usage(err)
+			errs = append(errs, err)
+		} else {
+			out[manifest.Name] = manifest.New(cfg)
 		}
-		out[manifest.Name] = manifest.New(cfg)
 	}
 	var api *kube.Config
 	if f.kubeconfig != "" || f.inCluster {
 		api = &kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Logger: log}
-		if err := api.Validate(); err != nil {
-			return nil, usage(err)
-		}
+		errs = append(errs, api.Validate())
 	}
 	switch {
 	case f.typha.given():
 		cfg, err := f.typha.config(nodeName(f.node), api, log)
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+		} else {
+			out[typha.Name] = typha.New(cfg)
 		}
-		out[typha.Name] = typha.New(cfg)
-	case api != nil:
+	case api != nil && errors.Join(errs...) == nil:
 		out[kube.Name] = kube.New(*api)
 	}
-	if len(f.ignored) > 0 && out[kube.Name] == nil {
-		return nil, usage(errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
+	if len(f.ignored) > 0 && (api == nil || f.typha.given()) {
+		errs = append(errs, errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
 	}
-	if len(out) == 0 {
-		return nil, usage(errors.New("no source: give --manifests, --kubeconfig, --in-cluster, --typha-addr or --typha-service"))
+	if len(out) == 0 && errors.Join(errs...) == nil {
+		errs = append(errs, errors.New("no source: give --manifests, --kubeconfig, --in-cluster, --typha-addr or --typha-service"))
 	}
 	if f.demo && len(f.manifests) == 0 {
-		return nil, usage(errors.New("--demo needs --manifests"))
+		errs = append(errs, errors.New("--demo needs --manifests"))
 	}
-	return out, nil
+	return out, usage(errors.Join(errs...))
+}
+
+// complete is the whole configuration but for VPP, and for a driver. The error names everything that is wrong.
+func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
+	log, errLog := f.logger(cmd.ErrOrStderr())
+	cfg, errFlags := f.config(log)
+	var errSources, errGRPC error
+	cfg.Sources, errSources = f.sources(log)
+	cfg.External, errGRPC = f.grpc.source(log)
+	stored, errEtcd := f.etcd.source(cmd, cfg.NodeName, f.once, log)
+	errs := []error{errLog, errFlags, errSources, errGRPC, errEtcd}
+	if f.once && len(cfg.External) > 0 {
+		errs = append(errs, errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
+	}
+	if f.once && f.driver != "" {
+		errs = append(errs, errors.New("--once: nobody knows when a driver outside is done; --dataplane-driver needs an agent that goes on"))
+	}
+	cfg.External = append(cfg.External, stored...)
+	if errFlags == nil {
+		errs = append(errs, cfg.Validate())
+	}
+	return cfg, usage(errors.Join(errs...))
 }
 
 func (f *runFlags) run(cmd *cobra.Command) error {
-	log, err := f.logger(cmd.ErrOrStderr())
+	errFile := f.file.apply(cmd.Flags())
+	if errFile != nil && !f.file.check {
+		return usage(errFile)
+	}
+	cfg, err := f.complete(cmd)
+	if f.file.check {
+		return f.file.report(cmd.OutOrStdout(), errFile, err)
+	}
 	if err != nil {
 		return err
 	}
-	cfg, err := f.config(log)
-	if err != nil {
-		return err
-	}
-	if cfg.Sources, err = f.sources(log); err != nil {
-		return err
-	}
-	if cfg.External, err = f.grpc.source(log); err != nil {
-		return err
-	}
-	if f.once && len(cfg.External) > 0 {
-		return usage(errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
-	}
-	stored, err := f.etcd.source(cmd, cfg.NodeName, f.once, log)
-	if err != nil {
-		return err
-	}
-	cfg.External = append(cfg.External, stored...)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vppSocket
@@ -247,9 +254,6 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if f.driver != "" {
-		if f.once {
-			return usage(errors.New("--once: nobody knows when a driver outside is done; --dataplane-driver needs an agent that goes on"))
-		}
 		if cfg.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
 			return err
 		}

@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// configVersion is the apiVersion of configuration files.
+const configVersion = "agent.contiv.io/v1alpha1"
+
+// Kinds of configuration files.
+const (
+	agentKind  = "AgentConfiguration"
+	fanoutKind = "FanoutConfiguration"
+)
+
+// fileFlags are the flags for a file that has the other flags of its command as fields.
+type fileFlags struct {
+	kind  string
+	blank func() *cobra.Command // the command, as if its command line were empty
+	// bare tells that a file without apiVersion and kind is read, too: it has the flags' own names.
+	bare bool
+
+	path  string
+	check bool
+}
+
+func (f *fileFlags) add(fs *pflag.FlagSet, kind string, blank func() *cobra.Command) {
+	f.kind, f.blank = kind, blank
+	text := "file of YAML with any of these flags as fields: apiVersion: " + configVersion + ", kind: " + kind + ", logLevel: debug; what the command line says wins"
+	if f.bare {
+		text += ", then the environment. Without apiVersion and kind the fields have the flags' own names"
+	}
+	fs.StringVar(&f.path, "config", "", text)
+	fs.BoolVar(&f.check, "validate-config", false, "say what is wrong with flags and file, all of it, and end: exit code 0 if nothing is, 2 otherwise")
+}
+
+// report ends a command that was only to say what is wrong.
+func (f *fileFlags) report(w io.Writer, errs ...error) error {
+	if err := errors.Join(errs...); err != nil {
+		return usage(err)
+	}
+	fmt.Fprintln(w, "the configuration is valid")
+	return nil
+}
+
+// fields are the flags that a file may have, by the names they have in it.
+func (f *fileFlags) fields(fs *pflag.FlagSet) map[string]*pflag.Flag {
+	out := map[string]*pflag.Flag{}
+	fs.VisitAll(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"config", "validate-config", "help"}, flag.Name) {
+			out[fieldName(flag.Name)] = flag
+		}
+	})
+	return out
+}
+
+// fieldName is what a flag is called in a file: serviceCIDR for service-cidr.
+func fieldName(flag string) string {
+	words := strings.Split(flag, "-")
+	for i, word := range words[1:] {
+		switch word {
+		case "ca", "cidr", "cn", "db", "san", "snat", "ttl", "uri":
+			word = strings.ToUpper(word)
+		case "ips":
+			word = "IPs"
+		default:
+			word = strings.ToUpper(word[:1]) + word[1:]
+		}
+		words[i+1] = word
+	}
+	return strings.Join(words, "")
+}
+
+// apply sets the flags that the command line left alone as the file has them, if there is one. The error names everything that is
+// wrong with the file, also where the command line wins; what is right is applied all the same.
+func (f *fileFlags) apply(fs *pflag.FlagSet) error {
+	if f.path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(f.path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	inFile := f.blank().Flags()
+	err = f.read(text, inFile)
+	inFile.Visit(func(from *pflag.Flag) { f.take(fs.Lookup(from.Name), from) })
+	return err
+}
+
+// take sets a flag as it is in the file, unless the command line has it.
+func (f *fileFlags) take(flag, from *pflag.Flag) {
+	if flag.Changed {
+		return
+	}
+	flag.Changed = true
+	if list, ok := from.Value.(pflag.SliceValue); ok {
+		_ = flag.Value.(pflag.SliceValue).Replace(list.GetSlice()) // strings, of the same flag
+		return
+	}
+	_ = flag.Value.Set(from.Value.String()) // it is what the same flag said of itself
+}
+
+// read sets flags as a file has them.
+func (f *fileFlags) read(text []byte, into *pflag.FlagSet) error {
+	root, err := f.parse(text)
+	if err != nil {
+		return err
+	}
+	r := reader{path: f.path, fields: f.fields(into), flags: into}
+	head := map[string]bool{}
+	for i := 0; i < len(root.Content); i += 2 {
+		head[root.Content[i].Value] = true
+	}
+	if r.bare = f.bare && !head["apiVersion"] && !head["kind"]; r.bare {
+		for _, flag := range f.fields(into) {
+			r.fields[flag.Name] = flag
+		}
+	}
+	for field, want := range map[string]string{"apiVersion": configVersion, "kind": f.kind} {
+		if !head[field] && !r.bare {
+			r.fail(&yaml.Node{Line: 1}, field, "must be "+want)
+		}
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if before := seen[key.Value]; before > 0 {
+			r.fail(key, key.Value, fmt.Sprintf("is there already, in line %d", before))
+			continue
+		}
+		seen[key.Value] = key.Line
+		r.field(key, value, f.kind)
+	}
+	slices.SortStableFunc(r.found, func(a, b problem) int { return a.line - b.line })
+	var errs []error
+	for _, p := range r.found {
+		errs = append(errs, p.err)
+	}
+	return errors.Join(errs...)
+}
+
+// lineOf finds the line in what the YAML parser says.
+var lineOf = regexp.MustCompile(`^yaml: line (\d+): `)
+
+// parse returns the one mapping that a file is.
+func (f *fileFlags) parse(text []byte) (*yaml.Node, error) {
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s:1: is empty", f.path)
+	} else if err != nil {
+		return nil, f.syntax(err)
+	}
+	switch err := d.Decode(&more); {
+	case err == nil:
+		return nil, fmt.Errorf("%s:%d: must be one document", f.path, more.Line)
+	case !errors.Is(err, io.EOF):
+		return nil, f.syntax(err)
+	}
+	if doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%s:%d: must have fields", f.path, doc.Content[0].Line)
+	}
+	return doc.Content[0], nil
+}
+
+func (f *fileFlags) syntax(err error) error {
+	return errors.New(f.path + ":" + strings.TrimPrefix(lineOf.ReplaceAllString(err.Error(), "$1: "), "yaml: "))
+}
+
+// reader sets flags as the fields of a file have them.
+type reader struct {
+	path   string
+	fields map[string]*pflag.Flag
+	flags  *pflag.FlagSet
+	bare   bool // values as a shell would have them are taken as well
+	found  []problem
+}
+
+// problem is something wrong in a line.
+type problem struct {
+	line int
+	err  error
+}
+
+func (r *reader) fail(at *yaml.Node, field, why string) {
+	r.found = append(r.found, problem{at.Line, fmt.Errorf("%s:%d: %s: %s", r.path, at.Line, field, why)})
+}
+
+func (r *reader) field(key, value *yaml.Node, kind string) {
+	for value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
+	name, want := key.Value, ""
+	switch {
+	case r.bare:
+	case name == "apiVersion":
+		want = configVersion
+	case name == "kind":
+		want = kind
+	}
+	if want != "" {
+		if value.Kind != yaml.ScalarNode || value.Value != want {
+			r.fail(value, name, "must be "+want)
+		}
+		return
+	}
+	flag := r.fields[name]
+	if flag == nil {
+		r.fail(key, name, r.unknown(name))
+		return
+	}
+	if why := r.set(flag, value); why != "" {
+		r.fail(value, name, why)
+	}
+}
+
+// unknown says what may have been meant.
+func (r *reader) unknown(name string) string {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	for field := range r.fields {
+		if plain(field) == plain(name) {
+			return "no such field; there is " + field
+		}
+	}
+	if r.bare {
+		return "no flag is called " + name
+	}
+	return "no such field"
+}
+
+// set sets a flag; what it returns is why it cannot.
+func (r *reader) set(flag *pflag.Flag, value *yaml.Node) string {
+	if list, ok := flag.Value.(pflag.SliceValue); ok && (value.Kind == yaml.SequenceNode || !r.bare) {
+		items, why := texts(value, r.bare)
+		if why == "" {
+			_ = r.flags.Set(flag.Name, "") // so that it is known to be given
+			_ = list.Replace(items)        // strings
+		}
+		return why
+	}
+	tag := map[string]string{"string": "!!str", "duration": "!!str", "bool": "!!bool"}[flag.Value.Type()]
+	if tag == "" {
+		tag = "!!int"
+	}
+	if value.Kind != yaml.ScalarNode || value.ShortTag() == "!!null" || !r.bare && value.ShortTag() != tag {
+		return "must be " + map[string]string{
+			"string": "a string, in quotes if need be", "duration": "a duration such as 30s, a string", "bool": "true or false",
+		}[flag.Value.Type()] + map[bool]string{true: "a whole number"}[tag == "!!int"]
+	}
+	if err := r.flags.Set(flag.Name, value.Value); err != nil {
+		why := err.Error()
+		if inner := errors.Unwrap(err); inner != nil {
+			why = inner.Error()
+		}
+		return why
+	}
+	return ""
+}
+
+// texts are the strings of a list.
+func texts(list *yaml.Node, bare bool) (out []string, why string) {
+	if list.Kind != yaml.SequenceNode {
+		return nil, "must be a list of strings"
+	}
+	for _, n := range list.Content {
+		for n.Kind == yaml.AliasNode {
+			n = n.Alias
+		}
+		if n.Kind != yaml.ScalarNode || !bare && n.ShortTag() != "!!str" {
+			return nil, "must be a list of strings, in quotes if need be"
+		}
+		out = append(out, n.Value)
+	}
+	return out, ""
+}
