@@ -37,7 +37,7 @@ const (
 )
 
 func newFelixDriver() *cobra.Command {
-	var path string
+	var path, folder string
 	cmd := &cobra.Command{
 		Use:   "felix-driver",
 		Short: "Be the dataplane driver of a Felix",
@@ -47,6 +47,10 @@ starts it without arguments, so a copy of this program, or a link to it, that is
 
     ln -s contiv-agent /usr/local/bin/` + driverName + `
     FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLANEDRIVER=/usr/local/bin/` + driverName + ` calico-felix
+
+Where Felix is in a container of its own, an init container of this program's image puts both into a folder they share, and ends:
+
+    contiv-agent felix-driver --install /driver
 
 It reads Felix's messages from file descriptor 3 and writes its own to 4: eight bytes of length, little-endian, then a protobuf. Nothing is
 programmed before Felix has sent its configuration and in_sync; then VPP is compared with all there is, and made equal. Later messages
@@ -65,9 +69,15 @@ What becomes of Felix's messages:
 		Example: `  contiv-agent felix-driver --config /etc/contiv-agent/felix-driver.yaml 3</run/from-felix 4>/run/to-felix
   ` + envConfig + `=./driver.yaml ` + driverName + ` 3</run/from-felix 4>/run/to-felix`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDriver(cmd, path) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if folder != "" {
+				return install(folder)
+			}
+			return runDriver(cmd, path)
+		},
 	}
 	cmd.Flags().StringVar(&path, "config", "", "file of the configuration (default: $"+envConfig+", or "+defaultDriverConfig+" if there is one)")
+	cmd.Flags().StringVar(&folder, "install", "", "put a copy of this program into this folder, and a link to it that is called "+driverName+", and end")
 	return cmd
 }
 

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// install puts a copy of this program into a folder, as contiv-agent, and a link to it that is called contiv-felix-driver: into a
+// container of Felix's, from an image without a shell or cp. Who starts either meanwhile gets the old one or the new, never half of one.
+func install(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(dir, "contiv-agent")
+	if err := replace(program, func(beside string) error { return copyProgram(self, beside) }); err != nil {
+		return fmt.Errorf("install %s: %w", program, err)
+	}
+	link := filepath.Join(dir, driverName)
+	if err := replace(link, func(beside string) error { return os.Symlink(filepath.Base(program), beside) }); err != nil {
+		return fmt.Errorf("install %s: %w", link, err)
+	}
+	return nil
+}
+
+// replace makes something beside its place and then moves it there.
+func replace(path string, create func(beside string) error) error {
+	beside := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := os.RemoveAll(beside); err != nil { // from one that was killed
+		return err
+	}
+	err := create(beside)
+	if err == nil {
+		err = os.Rename(beside, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(beside))
+	}
+	return nil
+}
+
+func copyProgram(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
