@@ -260,6 +260,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+	var changes changes
+	emit = changes.watched(emit)
 	a.onState = func(st vpp.State) { emit(vppStatus(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
@@ -282,6 +284,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.health != nil {
 		g.Go(func() error { return a.health.Run(ctx) })
+	}
+	if a.cfg.Reporter != nil {
+		g.Go(func() error { return a.cfg.Reporter.Run(ctx, changes.n.Load, a.report) })
 	}
 	if a.cfg.SessionsEvery > 0 {
 		g.Go(func() error { return a.countSessions(ctx) })

@@ -93,6 +93,9 @@ type Config struct {
 	// first sync is done, unless GOGC is set.
 	Alone bool
 
+	// Reporter tells others what became of objects, and how the agent is; nil: nobody is told. A Stepper tells nobody.
+	Reporter Reporter
+
 	Now      func() time.Time     // the clock retries go by; nil: time.Now
 	Logger   *slog.Logger         // nil: silent
 	Registry *prometheus.Registry // nil: an own one

@@ -70,6 +70,9 @@ const (
 	stateRefused = "REFUSED"
 )
 
+// failsClosed stands before what was not understood of a policy.
+const failsClosed = "what was not understood fails closed: "
+
 // policyStatuses joins what the processor, the renderer and VPP say about each policy; notes are the renderer's by object. It
 // returns the objects that are policies.
 func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[model.Ref][]model.Note) map[model.Ref]bool {
@@ -95,7 +98,7 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 			status.Reasons = append(status.Reasons, n.Reason)
 		}
 		if ch, is := refused[ref]; is {
-			status.Reasons = append([]string{"what was not understood fails closed: " + ch.Err.Error()}, status.Reasons...)
+			status.Reasons = append([]string{failsClosed + ch.Err.Error()}, status.Reasons...)
 		}
 		out.Policies = append(out.Policies, status)
 	}

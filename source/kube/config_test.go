@@ -44,7 +44,7 @@ func TestConfigClient(t *testing.T) {
 		{Config{Kubeconfig: file, Context: "nowhere"}, ""},
 		{Config{Kubeconfig: file + ".missing"}, ""},
 	} {
-		client, untyped, err := c.cfg.clients()
+		client, untyped, err := c.cfg.Clients()
 		switch {
 		case err != nil && c.want != "":
 			t.Errorf("%+v: %v", c.cfg, err)

@@ -15,7 +15,7 @@ import (
 // Endpoints asks the API server where a Service is served, as host:port: endpoints that are ready, those of the node first,
 // the rest in random order. Of several ports it takes the one with the number port, else the first. There may be none.
 func (c *Config) Endpoints(ctx context.Context, namespace, service, node string, port uint16) ([]string, error) {
-	client, _, err := c.clients()
+	client, _, err := c.Clients()
 	if err != nil {
 		return nil, err
 	}

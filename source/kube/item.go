@@ -21,11 +21,20 @@ type item struct {
 	object            model.Object // nil if it means nothing to a data plane, or if refused; a refused policy has both
 	err               error        // why it was refused
 	keys              []datastore.KV
+	id                *Identity // nil unless asked for
 }
 
 // transform makes a cache.TransformFunc from API objects to items; items pass unchanged, as informers demand.
-func transform(keys bool) cache.TransformFunc {
-	return func(obj any) (any, error) { return newItem(obj, keys) }
+func transform(keys, identified bool) cache.TransformFunc {
+	return func(obj any) (any, error) {
+		out, err := newItem(obj, keys)
+		if it, ok := out.(*item); ok && identified && it.id == nil {
+			if o, ok := obj.(runtime.Object); ok {
+				it.id = identify(o)
+			}
+		}
+		return out, err
+	}
 }
 
 func newItem(obj any, keys bool) (any, error) {

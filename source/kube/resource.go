@@ -22,6 +22,7 @@ type resource struct {
 	optional    bool          // may be missing: the agent does without
 	dispensable bool          // may be forbidden: it has no policies
 	without     chan struct{} // closed when the agent does without it
+	identified  bool          // who its objects are is remembered
 	list        func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
@@ -80,7 +81,7 @@ func (r *resource) informer(client any, keys bool, health func(verb string, err 
 	}
 	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, 0, cache.Indexers{})
 	// Both fail only on an informer that runs already.
-	_ = i.SetTransform(transform(keys))
+	_ = i.SetTransform(transform(keys, r.identified))
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has heard of it
 	return i
 }

@@ -48,9 +48,11 @@ type Config struct {
 	// Keys makes the source write every object as Calico's datastore has it, too (event.Change.Keys). It then asks for all
 	// Services and EndpointSlices, not only for those that are proxied, and for Calico's pools and blocks of addresses and what
 	// BGP is made of.
-	Keys   bool
-	Batch  time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	Keys bool
+	// Identities makes the source remember who the objects are that may be written about (Identity).
+	Identities bool
+	Batch      time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
+	Logger     *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
 }
 
 // Validate reports everything wrong with the configuration.
@@ -84,8 +86,8 @@ func (c *Config) note() string {
 	return "left out, whatever they deny: " + strings.Join(c.IgnorePolicyKinds, ", ")
 }
 
-// clients are the clients the configuration describes. Objects travel as protobuf where they can: a third of the work.
-func (c *Config) clients() (kubernetes.Interface, dynamic.Interface, error) {
+// Clients makes the clients the configuration describes. Objects travel as protobuf where they can: a third of the work.
+func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	if c.Client != nil {
 		return c.Client, c.Dynamic, nil
 	}
@@ -123,6 +125,7 @@ type Source struct {
 	said   string           // the last sync status, in words
 	faults map[string]error // what is wrong, by resource
 	batch  batch
+	known  identities
 	first  time.Time // when the oldest change of batch came
 }
 
@@ -159,7 +162,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if err := s.cfg.Validate(); err != nil {
 		return err
 	}
-	client, untyped, err := s.cfg.clients()
+	client, untyped, err := s.cfg.Clients()
 	if err != nil {
 		return err
 	}
@@ -209,7 +212,7 @@ func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface
 // follow starts an informer. heard is told the result of each of its requests, after the loop is.
 func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
-	r.without = make(chan struct{})
+	r.without, r.identified = make(chan struct{}), s.cfg.Identities
 	inf := r.informer(client, s.cfg.Keys, func(verb string, err error) {
 		if apierrors.IsForbidden(err) {
 			err = &forbidden{verb, r, err}
@@ -223,7 +226,10 @@ func (s *Source) follow(parent context.Context, r *resource, client any, heard f
 		return nil, fmt.Errorf("kube: follow %s: %w", r.name, err)
 	}
 	f := &following{informer: inf, synced: handler.HasSyncedChecker(), without: r.without, stop: stop}
-	f.gone = func(it *item) { s.send(parent, message{resource: r, before: it}) }
+	f.gone = func(it *item) {
+		s.known.step(r, it, nil)
+		s.send(parent, message{resource: r, before: it})
+	}
 	f.lost = func() { s.send(parent, message{resource: r, request: true}) } // no fault any more
 	f.done.Go(func() { inf.RunWithContext(ctx) })
 	return f, nil
@@ -260,6 +266,7 @@ func (s *Source) handler(ctx context.Context, r *resource) cache.ResourceEventHa
 	pass := func(before, after any) {
 		b, _ := before.(*item)
 		a, _ := after.(*item)
+		s.known.step(r, b, a)
 		if !same(b, a) {
 			s.send(ctx, message{resource: r, before: b, after: a})
 		}

@@ -369,7 +369,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	c, _, err := (&Config{Kubeconfig: writeKubeconfig(t, "http://"+l.Addr().String())}).clients()
+	c, _, err := (&Config{Kubeconfig: writeKubeconfig(t, "http://"+l.Addr().String())}).Clients()
 	if err != nil {
 		t.Fatal(err)
 	}

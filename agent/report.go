@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+)
+
+// Reporter tells others what became of objects, and how the agent is; source/kube/report implements it.
+type Reporter interface {
+	// Run does so until ctx ends. changes counts what happens to the agent, ask says what there is to tell.
+	Run(ctx context.Context, changes func() uint64, ask func(context.Context) (*event.Report, error)) error
+}
+
+// changes counts what happens to an agent.
+type changes struct{ n atomic.Uint64 }
+
+func (c *changes) happened() { c.n.Add(1) }
+
+// watched emits to the loop, and counts.
+func (c *changes) watched(emit func(event.Event)) func(event.Event) {
+	return func(ev event.Event) {
+		emit(ev)
+		c.happened()
+	}
+}
+
+// report is what there is to tell of all objects, and of the agent itself.
+func (a *Agent) report(ctx context.Context) (*event.Report, error) {
+	var out *event.Report
+	err := a.controller.Ask(ctx, func(c *controller.Controller) {
+		st := c.Status()
+		out = &event.Report{Ready: st.Healthy(), Problems: a.problems(&st)}
+		if !out.Ready {
+			out.Waiting = waiting(&st)
+		}
+		driven := &Status{Healthy: out.Ready, Waiting: out.Waiting}
+		a.driverStatus(driven)
+		out.Ready, out.Waiting = driven.Healthy, driven.Waiting
+	})
+	return out, err
+}
+
+// problems are those of Services and policies, and of what policies are made of, with the words of status: what nobody asked for is
+// left out, and so are Services without endpoints.
+func (p *parts) problems(st *controller.Status) (out []event.Problem) {
+	add := func(ref model.Ref, reason event.Reason, texts ...string) {
+		for _, text := range texts {
+			out = append(out, event.Problem{Ref: ref, Reason: reason, Text: text})
+		}
+	}
+	owned, notes := map[model.Ref][]controller.OwnerStatus{}, map[model.Ref][]model.Note{}
+	for _, o := range p.controller.Owners("") {
+		if ref := ownerRef(o.Owner); ref != (model.Ref{}) && (len(o.Unwell) > 0 || slices.ContainsFunc(o.Notes, isRefusal)) {
+			owned[ref] = append(owned[ref], o)
+		}
+		for _, n := range p.named(o.Notes) {
+			if n.Ref.Kind != model.KindService && n.Refused {
+				notes[n.Ref] = append(notes[n.Ref], n)
+			}
+		}
+	}
+	for _, ch := range st.Refused {
+		switch {
+		case p.policies != nil && policy.IsPolicy(ch.Ref.Kind) && ch.Object != nil:
+			add(ch.Ref, event.NotUnderstood, failsClosed+ch.Err.Error())
+		case p.reported(ch.Ref.Kind):
+			add(ch.Ref, event.NotUnderstood, ch.Err.Error())
+		}
+	}
+	if !p.cfg.NoServices {
+		p.serviceProblems(owned, add)
+	}
+	p.policyProblems(st, notes, add)
+	slices.SortStableFunc(out, func(a, b event.Problem) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
+	return slices.CompactFunc(out, func(a, b event.Problem) bool { return a == b })
+}
+
+func isRefusal(n model.Note) bool { return n.Refused }
+
+// reported tells the kinds people are told of.
+func (p *parts) reported(kind model.Kind) bool {
+	switch kind {
+	case model.KindService:
+		return !p.cfg.NoServices
+	case model.KindTier, model.KindNetworkSet, model.KindGlobalNetworkSet, model.KindHostEndpoint:
+		return p.policies != nil
+	}
+	return p.policies != nil && policy.IsPolicy(kind)
+}
+
+func (p *parts) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, add func(model.Ref, event.Reason, ...string)) {
+	unanswered := p.healthProblems()
+	for _, svc := range p.processor.Services() {
+		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
+		if svc.Skipped != "" {
+			continue
+		}
+		for _, n := range svc.Notes {
+			if n.Refused {
+				add(ref, event.NotSupported, n.Reason)
+			}
+		}
+		for _, o := range owned[ref] {
+			for _, n := range o.Notes {
+				if n.Refused && n.Ref.Kind == model.KindService {
+					add(ref, event.NotSupported, n.Reason)
+				}
+			}
+		}
+		for _, o := range owned[ref] {
+			for _, v := range o.Unwell {
+				add(ref, event.NotProgrammed, unwell(v))
+			}
+		}
+		if svc.Err != nil {
+			add(ref, event.NotProgrammed, svc.Err.Error())
+		}
+		add(ref, event.NotAnswered, unanswered[svc.ID]...)
+	}
+}
+
+// policyProblems are those of policies that apply to something here; what was not understood of any policy is told already.
+func (p *parts) policyProblems(st *controller.Status, notes map[model.Ref][]model.Note, add func(model.Ref, event.Reason, ...string)) {
+	if p.policies == nil {
+		return
+	}
+	unwellKeys := map[string]event.ValueStatus{}
+	for _, v := range st.Unwell {
+		unwellKeys[v.Key] = v
+	}
+	driven := &Status{}
+	p.driverStatus(driven)
+	for _, s := range p.policies.Policies() {
+		ref := s.Policy.Ref()
+		for _, n := range slices.Concat(s.Notes, notes[ref]) {
+			if n.Refused {
+				add(ref, event.NotEnforced, n.Reason)
+			}
+		}
+		status := policyStatus(s, unwellKeys, notes)
+		if driven.driver != nil {
+			status = drivenStatus(s, driven.driver)
+		}
+		if status.State != event.Configured.String() && status.State != stateIdle {
+			add(ref, event.NotProgrammed, status.Reasons...)
+		}
+	}
+}

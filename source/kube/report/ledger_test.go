@@ -1,0 +1,281 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+)
+
+func service(name string) model.Ref {
+	return model.Ref{Kind: model.KindService, Namespace: "shop", Name: name}
+}
+
+// cluster is objects, by name: an UID each.
+type cluster map[model.Ref]string
+
+func (c cluster) find(ref model.Ref) (kube.Identity, bool) {
+	uid, ok := c[ref]
+	return kube.Identity{
+		GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: string(ref.Kind)}, Namespace: ref.Namespace, Name: ref.Name, UID: types.UID(uid),
+	}, ok
+}
+
+// story feeds a ledger, and takes down what it says, and after how many seconds.
+type story struct {
+	t     *testing.T
+	l     *ledger
+	now   time.Time
+	begun time.Time
+	world cluster
+	nodes []string
+	said  []string
+}
+
+func newStory(t *testing.T, nodes ...string) *story {
+	begun := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	return &story{t: t, l: newLedger("node-1"), now: begun, begun: begun, world: cluster{service("web"): "u1", service("db"): "u2"}, nodes: nodes}
+}
+
+// pass lets time pass, a look each 5 seconds.
+func (s *story) pass(d time.Duration, problems ...event.Problem) {
+	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(interval) {
+		s.l.look(s.now, problems, s.nodes, s.world.find)
+		for st := s.l.next(s.now); st != nil; st = s.l.next(s.now) {
+			s.said = append(s.said, fmt.Sprintf("%s %s %s", s.now.Sub(s.begun), st.object.Name, st.reason))
+			s.l.done(s.now, st)
+		}
+	}
+}
+
+func (s *story) expect(want ...string) {
+	s.t.Helper()
+	if !slices.Equal(s.said, want) {
+		s.t.Errorf("said:\n%s\nwant:\n%s", strings.Join(s.said, "\n"), strings.Join(want, "\n"))
+	}
+	s.said = nil
+}
+
+var (
+	ports = event.Problem{Ref: service("web"), Reason: event.NotSupported, Text: "port \"gre\" is not served"}
+	taken = event.Problem{Ref: service("web"), Reason: event.NotSupported, Text: "10.0.0.1:80 is not served: it belongs to Service db"}
+	full  = event.Problem{Ref: service("db"), Reason: event.NotProgrammed, Text: "dnat44/db is FAILED"}
+)
+
+// One Event for each cause, told again each half an hour, and one when all is well; none of what is over before it was told.
+func TestOneEventForEachCause(t *testing.T) {
+	s := newStory(t, "node-1")
+	s.pass(time.Minute, ports, taken, ports)
+	s.expect("5s web NotSupported", "5s web NotSupported")
+	s.pass(31*time.Minute, ports, taken)
+	s.expect("30m5s web NotSupported", "30m5s web NotSupported")
+	s.pass(5*time.Minute, ports)
+	s.expect()
+	s.pass(5 * time.Minute)
+	s.expect("37m5s web Rendered")
+	s.pass(4 * time.Second)
+	s.pass(2*time.Hour - 4*time.Second)
+	s.expect()
+	s.pass(25*time.Second, full)
+	s.pass(10*time.Minute, ports)
+	s.expect("2h42m35s web NotSupported")
+	if len(s.l.entries) != 1 || len(s.l.objects) != 1 {
+		t.Errorf("%d entries, %d objects", len(s.l.entries), len(s.l.objects))
+	}
+}
+
+// What this node alone has must last, and be over as long.
+func TestShortTroubleIsNotTold(t *testing.T) {
+	s := newStory(t, "node-1")
+	for range 10 {
+		s.pass(25*time.Second, full)
+		s.pass(5 * time.Second)
+	}
+	s.expect()
+	s.pass(40*time.Second, full)
+	s.pass(25 * time.Second) // over, but not for long
+	s.pass(40*time.Second, full)
+	s.expect("5m30s db NotProgrammed", "6m35s db NotProgrammed")
+	s.pass(time.Minute)
+	s.expect("7m15s db Rendered")
+	if len(s.l.entries) != 0 {
+		t.Errorf("%d entries", len(s.l.entries))
+	}
+}
+
+// An object that is deleted is not repaired, and one that is made anew is another.
+func TestObjectsThatGo(t *testing.T) {
+	s := newStory(t, "node-1")
+	s.pass(time.Minute, ports)
+	delete(s.world, ports.Ref)
+	s.pass(time.Minute)
+	s.expect("5s web NotSupported")
+	s.world[ports.Ref] = "u3"
+	s.pass(time.Minute, ports)
+	s.world[ports.Ref] = "u4"
+	s.pass(time.Minute, ports)
+	s.expect("2m5s web NotSupported", "3m5s web NotSupported")
+	s.pass(time.Minute)
+	s.expect("4m5s web Rendered")
+}
+
+// What all agents see five tell, in turn; of what one has each tells, and an Event's name does not depend on who.
+func TestTellers(t *testing.T) {
+	var nodes []string
+	for i := range 5000 {
+		nodes = append(nodes, fmt.Sprintf("node-%d", i))
+	}
+	world := cluster{ports.Ref: "u1", full.Ref: "u2"}
+	at := map[time.Duration][]string{}
+	names := map[string]bool{}
+	begun := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	longest := time.Duration(0)
+	for _, node := range nodes {
+		l := newLedger(node)
+		l.look(begun, []event.Problem{ports, full}, nodes, world.find)
+		for c, e := range l.entries {
+			if c.reason == event.NotProgrammed {
+				longest = max(longest, e.due.Sub(begun))
+				continue
+			}
+			if s := l.next(e.due); s != nil && s.reason == event.NotSupported {
+				at[e.due.Sub(begun)] = append(at[e.due.Sub(begun)], node)
+				names[s.name()] = true
+			}
+		}
+	}
+	if len(names) != 1 || len(at) != tellers {
+		t.Errorf("%d names; %v", len(names), at)
+	}
+	for i := range tellers {
+		if who := at[brief+time.Duration(i)*turn]; len(who) != 1 {
+			t.Errorf("turn %d: %v", i, who)
+		}
+	}
+	if longest < 120*time.Second || longest > 131*time.Second {
+		t.Errorf("5,000 nodes tell what each has within %s", longest)
+	}
+}
+
+// The turn passes on when nodes go.
+func TestTurnPassesOn(t *testing.T) {
+	var nodes []string
+	for i := range 1000 {
+		nodes = append(nodes, fmt.Sprintf("other-%d", i))
+	}
+	s := newStory(t, nodes...)
+	if s.l.nodes = nodes; s.l.rank("u1", tellers) != tellers {
+		t.Fatal("the name is ill chosen: this node is among the first")
+	}
+	s.pass(time.Hour, ports)
+	s.expect()
+	s.nodes = nil
+	s.pass(time.Hour, ports)
+	if len(s.said) == 0 {
+		t.Error("nobody tells")
+	}
+}
+
+// The bucket lets a burst pass, and then one a second, or less in a large cluster.
+func TestBucket(t *testing.T) {
+	var problems []event.Problem
+	s := newStory(t, "node-1")
+	for i := range 1000 {
+		p := event.Problem{Ref: service(fmt.Sprint("s", i)), Reason: event.NotProgrammed, Text: "no"}
+		s.world[p.Ref] = fmt.Sprint("uid", i)
+		problems = append(problems, p)
+	}
+	s.pass(130*time.Second, problems...)
+	if n := len(s.said); n < 100 || n > 110 {
+		t.Errorf("%d in 100 seconds", n)
+	}
+	b := bucket{rate: requests / 5000.0}
+	told := 0
+	for i := range 1000 {
+		if b.take(s.now.Add(time.Duration(i) * time.Second)) {
+			told++
+		}
+	}
+	if told != burst+9 {
+		t.Errorf("%d in 1000 seconds", told)
+	}
+}
+
+// What was told of before and repaired is told even if the API server has it from a short while ago; what an agent finds when it starts is
+// not.
+func TestAfter(t *testing.T) {
+	s := newStory(t, "node-1")
+	next := func(problems ...event.Problem) *statement {
+		t.Helper()
+		for range 100 {
+			s.l.look(s.now, problems, s.nodes, s.world.find)
+			st := s.l.next(s.now)
+			if s.now = s.now.Add(interval); st != nil {
+				s.l.done(s.now, st)
+				return st
+			}
+		}
+		t.Fatal("nothing is said")
+		return nil
+	}
+	if st := next(ports); !st.after.Equal(s.begun.Add(-recent)) {
+		t.Errorf("at first: %s", st.after)
+	}
+	over := s.now
+	if st := next(); st.reason != event.Rendered || !st.after.Equal(over) {
+		t.Errorf("repaired: %s %s, want %s", st.reason, st.after, over)
+	}
+	again := s.now
+	if st := next(ports); !st.after.Equal(again) {
+		t.Errorf("again: %s, want %s", st.after, again)
+	}
+}
+
+// What could not be told is tried again, soon or late.
+func TestFailed(t *testing.T) {
+	for _, c := range []struct {
+		final bool
+		again time.Duration
+	}{{false, settled}, {true, refresh}} {
+		s := newStory(t, "node-1")
+		s.l.look(s.now, []event.Problem{ports}, s.nodes, s.world.find)
+		s.now = s.now.Add(brief)
+		st := s.l.next(s.now)
+		s.l.failed(s.now, st, c.final)
+		if s.l.next(s.now.Add(c.again-1)) != nil || s.l.next(s.now.Add(c.again)) == nil {
+			t.Errorf("%+v: not tried again then", c)
+		}
+		s.l.done(s.now, st)
+		s.l.look(s.now, nil, s.nodes, s.world.find)
+		if s.now = s.now.Add(settled); s.l.next(s.now) == nil {
+			t.Fatal("not repaired")
+		}
+		st = &statement{cause: cause{uid: st.uid, reason: event.Rendered}}
+		s.l.failed(s.now, st, c.final)
+		if is := s.l.next(s.now.Add(refresh)) == nil; is != c.final {
+			t.Errorf("%+v: repaired, and told again: %v", c, !is)
+		}
+	}
+}
+
+func TestName(t *testing.T) {
+	a := statement{cause: cause{"u1", event.NotSupported, "x"}, object: kube.Identity{Name: strings.Repeat("a", 235) + "." + strings.Repeat("b", 17)}}
+	if n := a.name(); len(n) > 253 || strings.Contains(n, "..") {
+		t.Errorf("%d bytes: %s", len(n), n)
+	}
+	b := a
+	b.text = "y"
+	c := a
+	c.uid = "u2"
+	if a.name() == b.name() || a.name() == c.name() {
+		t.Error("two causes, one name")
+	}
+}

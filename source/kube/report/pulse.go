@@ -1,0 +1,150 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+const (
+	beat      = 10 * time.Second // between two renewals of the Lease, and up to a tenth more
+	leaseTerm = 40               // seconds after which a Lease that was not renewed is over, as a kubelet's
+	parting   = 2 * time.Second  // for the last words of an agent that ends
+)
+
+// Ready and Waiting are the annotations of a Lease that say how the agent is: "true" or "false", and what it waits for.
+const (
+	Ready   = "contiv-agent.io/ready"
+	Waiting = "contiv-agent.io/waiting"
+)
+
+// NodeCondition is the type of the condition of the Node.
+const NodeCondition corev1.NodeConditionType = "ContivAgentReady"
+
+// lease renews the Lease until ctx ends, and then gives it up, so that an agent that was stopped differs from one that is gone.
+func (r *Reporter) lease(ctx context.Context) {
+	for {
+		health := r.health.Load()
+		r.attempt(ctx, "lease", func(ctx context.Context) error { return r.renew(ctx, time.Now(), r.cfg.Node, health) })
+		if !pause(ctx, wait.Jitter(beat, 0.1)) {
+			break
+		}
+	}
+	r.part(ctx, "lease", func(ctx context.Context) error {
+		return r.renew(ctx, time.Now(), "", &event.Report{Waiting: "the agent was stopped"})
+	})
+}
+
+// renew writes the Lease. It does not read it first: whoever has the node's name is its holder.
+func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, health *event.Report) error {
+	at, term := metav1.NewMicroTime(now), int32(leaseTerm)
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: r.cfg.Node, Namespace: r.cfg.LeaseNamespace, Annotations: map[string]string{Ready: "false", Waiting: "the first look"},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &term, RenewTime: &at},
+	}
+	if health != nil {
+		l.Annotations[Waiting] = shorten(health.Waiting, mostNote)
+		if health.Ready {
+			l.Annotations = map[string]string{Ready: "true", Waiting: ""}
+		}
+	}
+	leases := r.client.CoordinationV1().Leases(r.cfg.LeaseNamespace)
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": l.Annotations}, "spec": l.Spec})
+	if err != nil {
+		return err
+	}
+	_, err = leases.Patch(ctx, l.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if !apierrors.IsNotFound(err) || holder == "" {
+		return err
+	}
+	if node, ok := r.objects.Identity(r.nodeRef()); ok { // with the Node it goes
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+	}
+	l.Spec.AcquireTime = &at
+	_, err = leases.Create(ctx, l, metav1.CreateOptions{})
+	return err
+}
+
+func (r *Reporter) nodeRef() model.Ref { return model.Ref{Kind: model.KindNode, Name: r.cfg.Node} }
+
+// condition is what the Node says of its agent.
+type condition struct {
+	status          corev1.ConditionStatus
+	reason, message string
+}
+
+func conditionOf(health *event.Report) condition {
+	if health.Ready {
+		return condition{corev1.ConditionTrue, "AgentReady", "VPP is as Kubernetes asks for"}
+	}
+	return condition{corev1.ConditionFalse, "AgentNotReady", shorten(health.Waiting, mostNote)}
+}
+
+// nodeCondition writes the condition of the Node if it is not what was written last. Ready is written at once; anything else when it has
+// lasted: a transaction under way is no news.
+func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *event.Report) {
+	want := conditionOf(health)
+	if want.status == r.written.status && (want.status == corev1.ConditionTrue || want == r.written) {
+		r.unready = time.Time{}
+		return
+	}
+	if want.status != corev1.ConditionTrue {
+		if r.unready.IsZero() {
+			r.unready = now
+		}
+		if now.Sub(r.unready) < settled {
+			return
+		}
+	}
+	if r.attempt(ctx, "node condition", func(ctx context.Context) error { return r.writeCondition(ctx, now, want) }) {
+		r.unready = time.Time{}
+	}
+}
+
+// writeCondition changes this one condition of the Node, whatever others it has.
+func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c condition) error {
+	at := metav1.NewTime(now)
+	entry := map[string]any{"type": NodeCondition, "status": c.status, "reason": c.reason, "message": c.message, "lastHeartbeatTime": at}
+	if c.status != r.written.status {
+		entry["lastTransitionTime"] = at
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{entry}}})
+	if err != nil {
+		return err
+	}
+	if _, err = r.client.CoreV1().Nodes().PatchStatus(ctx, r.cfg.Node, patch); err == nil {
+		r.written = c
+	}
+	return err
+}
+
+// part says last words, after ctx has ended.
+func (r *Reporter) part(ctx context.Context, what string, say func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
+	defer cancel()
+	r.attempt(ctx, what, say)
+}
+
+// pause waits; false: ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

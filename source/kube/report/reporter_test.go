@@ -1,0 +1,448 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+)
+
+const node = "node-1"
+
+var guard = model.Ref{Kind: model.Kind(model.KindClusterNetworkPolicy), Name: "guard"}
+
+// api is an API server, an agent, and what its source knows, under a clock that stands while anybody works.
+type api struct {
+	cluster
+	client     *fake.Clientset
+	dynamic    *dynamicfake.FakeDynamicClient
+	conditions map[string]metav1.Condition // of guard, by type
+	applied    []string                    // field managers
+	count      atomic.Uint64
+	report     atomic.Pointer[event.Report]
+	asked      atomic.Int32
+	log        bytes.Buffer
+}
+
+func newAPI(t *testing.T) *api {
+	a := &api{
+		cluster:    cluster{service("web"): "u1", guard: "u2", {Kind: model.KindNode, Name: node}: "u9"},
+		client:     fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "u9"}}),
+		dynamic:    dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
+		conditions: map[string]metav1.Condition{},
+	}
+	a.says(true)
+	a.dynamic.PrependReactor("patch", "clusternetworkpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		p := action.(clienttesting.PatchActionImpl)
+		if p.Subresource != "status" || p.PatchType != types.ApplyPatchType || p.Name != guard.Name || p.PatchOptions.Force == nil || !*p.PatchOptions.Force {
+			t.Errorf("not an apply of the status: %+v", p)
+		}
+		var obj struct {
+			Status struct{ Conditions []metav1.Condition }
+		}
+		if err := json.Unmarshal(p.Patch, &obj); err != nil {
+			t.Error(err)
+		}
+		manager := p.PatchOptions.FieldManager
+		a.applied = append(a.applied, manager)
+		for kind := range a.conditions {
+			if manager == Controller && kind == Accepted || kind == Programmed+strings.TrimPrefix(manager, Controller+"-") {
+				delete(a.conditions, kind)
+			}
+		}
+		for _, c := range obj.Status.Conditions {
+			a.conditions[c.Type] = c
+		}
+		return true, nil, nil
+	})
+	return a
+}
+
+func (a *api) says(ready bool, problems ...event.Problem) {
+	rep := &event.Report{Ready: ready, Problems: problems}
+	if !ready {
+		rep.Waiting = "VPP is not connected"
+	}
+	a.report.Store(rep)
+	a.count.Add(1)
+}
+
+// Identity implements Objects.
+func (a *api) Identity(ref model.Ref) (kube.Identity, bool) {
+	id, ok := a.find(ref)
+	if ref == guard {
+		id.GroupVersionKind, id.Resource = schema.GroupVersionKind{Group: "policy.networking.k8s.io", Version: "v1alpha2", Kind: "ClusterNetworkPolicy"}, "clusternetworkpolicies"
+		for _, c := range a.conditions {
+			id.Conditions = append(id.Conditions, c)
+		}
+	}
+	return id, ok
+}
+
+// Identities implements Objects.
+func (a *api) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind) {
+	for ref := range a.cluster {
+		for _, k := range kinds {
+			if id, _ := a.Identity(ref); ref.Kind == k && !visit(ref, &id) {
+				return
+			}
+		}
+	}
+}
+
+// run reports in a bubble of time, while play goes on.
+func (a *api) run(t *testing.T, cfg Config, play func()) {
+	t.Helper()
+	cfg.Node, cfg.Logger = node, slog.New(slog.NewTextHandler(&a.log, nil))
+	r := New(cfg, a, func() (kubernetes.Interface, dynamic.Interface, error) { return a.client, a.dynamic, nil })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- r.Run(ctx, a.count.Load, func(context.Context) (*event.Report, error) {
+			a.asked.Add(1)
+			if rep := a.report.Load(); rep != nil {
+				return rep, nil
+			}
+			return nil, errors.New("stuck")
+		})
+	}()
+	play()
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func (a *api) events(t *testing.T) map[string]eventsv1.Event {
+	t.Helper()
+	list, err := a.client.EventsV1().Events("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]eventsv1.Event{}
+	for _, e := range list.Items {
+		out[e.Reason] = e
+	}
+	if len(out) != len(list.Items) {
+		t.Errorf("%d events of %d reasons", len(list.Items), len(out))
+	}
+	return out
+}
+
+func later(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// An Event says what is wrong in the words of the agent, and one more that it is not any more. Both count what comes again.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.run(t, Config{Events: true}, func() {
+			a.says(true, ports)
+			later(time.Minute)
+			e := a.events(t)[string(event.NotSupported)]
+			if e.Note != ports.Text || e.Type != corev1.EventTypeWarning || e.ReportingController != "contiv-agent" || e.ReportingInstance != node ||
+				e.Action == "" || e.EventTime.IsZero() || e.Series != nil || e.Namespace != "shop" ||
+				e.Regarding != (corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "u1"}) {
+				t.Errorf("%+v", e)
+			}
+			a.says(true)
+			later(time.Minute)
+			a.says(true, ports)
+			later(time.Minute)
+			all := a.events(t)
+			if e := all[string(event.Rendered)]; len(all) != 2 || e.Type != corev1.EventTypeNormal || e.Series != nil || e.Note != allFixed {
+				t.Errorf("%d, %+v", len(all), e)
+			}
+			if e := all[string(event.NotSupported)]; e.Series == nil || e.Series.Count != 2 || time.Since(e.Series.LastObservedTime.Time) > time.Minute {
+				t.Errorf("%+v", e.Series)
+			}
+			later(40 * time.Minute)
+			if e := a.events(t)[string(event.NotSupported)]; e.Series.Count != 3 {
+				t.Errorf("%+v", e.Series)
+			}
+		})
+	})
+}
+
+// An agent that was restarted leaves what it told a short while before as it is; so does one that finds what another told.
+func TestToldBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		for range 3 {
+			a.run(t, Config{Events: true}, func() {
+				a.says(true, ports)
+				later(time.Minute)
+			})
+		}
+		if e := a.events(t)[string(event.NotSupported)]; e.Name == "" || e.Series != nil {
+			t.Errorf("%+v", e)
+		}
+		a.run(t, Config{Events: true}, func() { later(time.Minute) })
+		if len(a.events(t)) != 1 {
+			t.Error("repaired, says who has not said that it was broken")
+		}
+		later(time.Hour)
+		a.run(t, Config{Events: true}, func() {
+			a.says(true, ports)
+			later(time.Minute)
+		})
+		if e := a.events(t)[string(event.NotSupported)]; e.Series == nil || e.Series.Count != 2 {
+			t.Errorf("%+v", e.Series)
+		}
+	})
+}
+
+// While the API server is away nothing is lost and little is logged; while the agent is not ready it says nothing of objects; and it is
+// asked only when something has changed.
+func TestTroubles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		down := true
+		a.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if down {
+				return true, nil, errors.New("connection refused")
+			}
+			return false, nil, nil
+		})
+		a.run(t, Config{Events: true}, func() {
+			a.says(true, ports)
+			later(10 * time.Minute)
+			down = false
+			later(time.Minute)
+			if len(a.events(t)) != 1 || strings.Count(a.log.String(), "connection refused") != 1 || !strings.Contains(a.log.String(), "reported again") {
+				t.Errorf("%d events\n%s", len(a.events(t)), &a.log)
+			}
+			a.says(false, full)
+			later(10 * time.Minute)
+			a.report.Store(nil)
+			later(10 * time.Minute)
+			if all := a.events(t); len(all) != 1 {
+				t.Errorf("%+v", all)
+			}
+			asked := a.asked.Load()
+			later(30 * time.Minute)
+			if n := a.asked.Load() - asked; n < 29 || n > 31 {
+				t.Errorf("asked %d times in 30 minutes", n)
+			}
+			a.says(true)
+			later(11 * time.Second)
+			if n := a.asked.Load() - asked; n < 31 {
+				t.Errorf("not asked after a change")
+			}
+		})
+	})
+}
+
+func TestForbiddenIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		tries := 0
+		a.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			tries++
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
+		})
+		a.run(t, Config{Events: true}, func() {
+			a.says(true, ports, taken)
+			later(time.Hour)
+		})
+		if n := strings.Count(a.log.String(), "not reported"); n != 1 || tries > 6 {
+			t.Errorf("said %d times, tried %d times\n%s", n, tries, &a.log)
+		}
+	})
+}
+
+// The Lease is made with the Node as its owner, renewed, says how the agent is, and is given up.
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		get := func() (holder, ready, waiting string, old time.Duration) {
+			l, err := a.client.CoordinationV1().Leases("contiv-system").Get(context.Background(), node, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "u9" || *l.Spec.LeaseDurationSeconds != 40 {
+				t.Errorf("%+v", l)
+			}
+			return *l.Spec.HolderIdentity, l.Annotations[Ready], l.Annotations[Waiting], time.Since(l.Spec.RenewTime.Time)
+		}
+		a.run(t, Config{LeaseNamespace: "contiv-system"}, func() {
+			for i := range 20 {
+				later(30 * time.Second)
+				if holder, ready, _, old := get(); holder != node || ready != "true" || old > 11*time.Second {
+					t.Errorf("%d: %q %q, renewed %s ago", i, holder, ready, old)
+				}
+			}
+			a.says(false)
+			later(30 * time.Second)
+			if _, ready, waiting, _ := get(); ready != "false" || waiting != "VPP is not connected" {
+				t.Errorf("%q %q", ready, waiting)
+			}
+		})
+		if holder, ready, waiting, _ := get(); holder != "" || ready != "false" || waiting != "the agent was stopped" {
+			t.Errorf("%q %q %q", holder, ready, waiting)
+		}
+		if n := len(a.client.Actions()); n > 90 {
+			t.Errorf("%d requests in eleven minutes", n)
+		}
+	})
+}
+
+// The condition of the Node is written when it changes, at once when the agent is ready, and at the end.
+func TestNodeCondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		get := func() (out corev1.NodeCondition) {
+			n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range n.Status.Conditions {
+				if c.Type == NodeCondition {
+					out = c
+				}
+			}
+			return out
+		}
+		a.run(t, Config{NodeCondition: true}, func() {
+			later(10 * time.Second)
+			if c := get(); c.Status != corev1.ConditionTrue || c.LastTransitionTime.IsZero() {
+				t.Errorf("%+v", c)
+			}
+			for range 10 {
+				a.says(false)
+				later(20 * time.Second)
+				a.says(true)
+				later(20 * time.Second)
+			}
+			if n := writes(a); n != 1 {
+				t.Errorf("%d writes", n)
+			}
+			a.says(false)
+			later(time.Minute)
+			if c := get(); c.Status != corev1.ConditionFalse || c.Message != "VPP is not connected" || c.Reason != "AgentNotReady" {
+				t.Errorf("%+v", c)
+			}
+			later(time.Hour)
+			if n := writes(a); n != 2 {
+				t.Errorf("%d writes", n)
+			}
+		})
+		if c := get(); c.Status != corev1.ConditionUnknown || c.Reason != "AgentStopped" {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func writes(a *api) (n int) {
+	for _, action := range a.client.Actions() {
+		if action.Matches("patch", "nodes/status") {
+			n++
+		}
+	}
+	return n
+}
+
+// Conditions of policies are there while something is wrong, each with its own field manager, and are not written again and again.
+func TestConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.cluster[model.Ref{Kind: model.KindNode, Name: "node-2"}] = "u8"
+		refused := event.Problem{Ref: guard, Reason: event.NotUnderstood, Text: "not understood"}
+		lists := event.Problem{Ref: guard, Reason: event.NotEnforced, Text: "too many rules"}
+		a.conditions[Programmed+"gone"] = metav1.Condition{Type: Programmed + "gone", Status: metav1.ConditionFalse, Reason: "NotProgrammed", Message: "x"}
+		a.conditions[Programmed+"node-2"] = metav1.Condition{Type: Programmed + "node-2", Status: metav1.ConditionFalse, Reason: "NotProgrammed", Message: "x"}
+		a.run(t, Config{Conditions: true}, func() {
+			a.says(true, ports, refused, lists)
+			later(5 * time.Minute)
+			c, mine := a.conditions[Accepted], a.conditions[Programmed+node]
+			if c.Status != metav1.ConditionFalse || c.Reason != string(event.NotUnderstood) || c.Message != refused.Text || c.LastTransitionTime.IsZero() ||
+				mine.Reason != string(event.NotEnforced) || mine.Message != lists.Text {
+				t.Errorf("%+v", a.conditions)
+			}
+			if _, there := a.conditions[Programmed+"gone"]; there || len(a.conditions) != 3 || len(a.applied) != 3 {
+				t.Errorf("%v, written by %q", a.conditions, a.applied)
+			}
+			since := c.LastTransitionTime
+			a.says(true, event.Problem{Ref: guard, Reason: event.NotUnderstood, Text: "still not"}, lists)
+			later(5 * time.Minute)
+			if c := a.conditions[Accepted]; c.Message != "still not" || !c.LastTransitionTime.Equal(&since) || len(a.applied) != 4 {
+				t.Errorf("%+v, written by %q", c, a.applied)
+			}
+			a.says(true)
+			later(5 * time.Minute)
+			if _, other := a.conditions[Programmed+"node-2"]; !other || len(a.conditions) != 1 || len(a.applied) != 6 {
+				t.Errorf("%v, written by %q", a.conditions, a.applied)
+			}
+			for i := range mostNodes {
+				name := fmt.Sprint("full-", i)
+				a.cluster[model.Ref{Kind: model.KindNode, Name: name}] = name
+				a.conditions[Programmed+name] = metav1.Condition{Type: Programmed + name}
+			}
+			a.says(true, lists)
+			later(5 * time.Minute)
+			if _, there := a.conditions[Programmed+node]; there {
+				t.Error("ten nodes and this one have their say")
+			}
+		})
+	})
+}
+
+func TestFieldManager(t *testing.T) {
+	long := strings.Repeat("n", 200)
+	if a, b := fieldManager(long+"a"), fieldManager(long+"b"); a == b || len(a) > 128 {
+		t.Errorf("%s, %s", a, b)
+	}
+	if fieldManager("") != "contiv-agent" || fieldManager("n") != "contiv-agent-n" {
+		t.Error(fieldManager(""), fieldManager("n"))
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{{"abc", 3, "abc"}, {"abcdef", 5, "ab…"}, {"äöüäöü", 7, "äö…"}, {"äöüäöü", 6, "ä…"}} {
+		if got := shorten(c.text, c.most); got != c.want {
+			t.Errorf("%q to %d: %q", c.text, c.most, got)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for _, cfg := range []Config{{}, {Node: node}} {
+		r := New(cfg, newAPI(t), func() (kubernetes.Interface, dynamic.Interface, error) { return nil, nil, errors.New("no kubeconfig") })
+		if err := r.Run(t.Context(), nil, nil); err == nil {
+			t.Error("no error")
+		}
+		if cfg.Any() {
+			t.Error("reports something")
+		}
+	}
+}
