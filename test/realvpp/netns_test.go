@@ -14,6 +14,7 @@ import (
 type netns struct {
 	calls chan func()
 	ended chan struct{}
+	path  string // where the kernel shows it, for as long as it exists
 }
 
 func newNetns() (*netns, error) {
@@ -26,6 +27,7 @@ func newNetns() (*netns, error) {
 			started <- fmt.Errorf("make a network namespace: %w", err)
 			return
 		}
+		n.path = fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid())
 		started <- nil
 		for f := range n.calls {
 			f()
@@ -39,6 +41,39 @@ func (n *netns) do(f func()) {
 	done := make(chan struct{})
 	n.calls <- func() { defer close(done); f() }
 	<-done
+}
+
+// beside runs f in the namespace, on a thread of its own; the channel is closed at its end.
+func (n *netns) beside(f func()) (<-chan struct{}, error) {
+	ended := make(chan struct{})
+	started := make(chan error)
+	go func() {
+		defer close(ended)
+		runtime.LockOSThread() // never unlocked, as above
+		fd, err := unix.Open(n.path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+			_ = unix.Close(fd) // it was read only
+		}
+		if started <- err; err == nil {
+			f()
+		}
+	}()
+	return ended, <-started
+}
+
+// ip executes commands of iproute2, one in a line.
+func (n *netns) ip(batch string) error {
+	var err error
+	n.do(func() {
+		cmd := exec.Command("ip", "-batch", "-")
+		cmd.Stdin = strings.NewReader(batch)
+		var out []byte
+		if out, err = cmd.CombinedOutput(); err != nil {
+			err = fmt.Errorf("ip -batch: %w: %s", err, out)
+		}
+	})
+	return err
 }
 
 func (n *netns) close() {
@@ -62,15 +97,12 @@ func (n *netns) wire() error {
 	}
 	var err error
 	n.do(func() {
-		if err = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
-			return
-		}
-		cmd := exec.Command("ip", "-batch", "-")
-		cmd.Stdin = strings.NewReader(batch.String())
-		var out []byte
-		if out, err = cmd.CombinedOutput(); err != nil {
-			err = fmt.Errorf("ip -batch: %w: %s", err, out)
+		if err = os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); os.IsNotExist(err) {
+			err = nil
 		}
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return n.ip(batch.String())
 }

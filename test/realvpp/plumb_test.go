@@ -51,6 +51,7 @@ type lab struct {
 	met    map[string][]netip.Addr                   // neighbours by interface
 	err    error                                     // the first thing that went wrong in a method that cannot say so
 	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
+	hosts  []*netns                                  // of those who sit behind interfaces
 }
 
 // openLab starts a VPP with nothing but the probe's interface. Close it, also after an error.
@@ -80,6 +81,9 @@ func (l *lab) close() {
 	l.kill()
 	if l.frames != nil {
 		l.frames.close()
+	}
+	for _, n := range l.hosts {
+		n.close()
 	}
 	if l.ns != nil {
 		l.ns.close()
