@@ -53,6 +53,7 @@ type parts struct {
 	controller *controller.Controller
 	session    *session       // nil: no Felix above
 	health     *health.Server // nil: health checks are not answered
+	proxy      *proxyHealth   // nil: nobody asks
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
@@ -77,7 +78,7 @@ func assemble(cfg Config) (*parts, error) {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(), onState: func(vpp.State) {}, calm: func() {}}
+	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.families()...), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
@@ -87,6 +88,7 @@ func assemble(cfg Config) (*parts, error) {
 	p.vppagent = vppagent.New(vppagent.Config{Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
+	p.proxy = p.proxyHealth()
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Recheck: cfg.Recheck, Observer: p.observer(),
 	}, p.values, p.processors()...)
@@ -107,6 +109,9 @@ func (p *parts) processors() []controller.Processor {
 	}
 	if p.health = p.healthServer(); p.health != nil {
 		renderers = append(renderers, p.health)
+	}
+	if !cfg.NoServices {
+		renderers = append(renderers, newDropping(p.metrics.proxy.noLocal))
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
@@ -160,6 +165,11 @@ func (p *parts) state(st vpp.State) {
 // observer logs and counts what the controller does: one line per transaction, one per refused object.
 func (p *parts) observer() controller.Observer {
 	return controller.Observer{
+		Changed: func(ch event.Change) {
+			p.metrics.proxy.changed(ch.Ref, time.Now())
+			p.proxy.took()
+		},
+		Sent: func(*event.Txn) { p.metrics.proxy.sent() },
 		Refused: func(ch event.Change) {
 			p.metrics.refused.Inc()
 			p.log.Warn("refused", "object", ch.Ref.String(), "err", ch.Err)
@@ -174,11 +184,14 @@ func (p *parts) observer() controller.Observer {
 		},
 		Trouble: func(err error) { p.log.Error("renderer", "err", err) },
 		VPP: func(ev *event.VPPStatus) {
+			p.proxy.vpp(ev.Connected)
 			if p.session != nil {
 				p.session.vpp(ev)
 			}
 		},
 		Idle: func() {
+			p.metrics.proxy.sent()
+			p.proxy.idle(p.controller.Started())
 			if p.session != nil {
 				p.session.idle()
 			}
@@ -188,6 +201,7 @@ func (p *parts) observer() controller.Observer {
 
 func (p *parts) committed(ev *event.Committed) {
 	p.metrics.committed(ev, time.Now())
+	p.proxy.committed(ev)
 	p.countUnwell()
 	p.countPolicies()
 	if p.session != nil {
@@ -254,12 +268,12 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer a.calm()
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	emit := func(ev event.Event) {
+	emit := a.proxy.watched(func(ev event.Event) {
 		select {
 		case a.events <- ev:
 		case <-ctx.Done():
 		}
-	}
+	})
 	var changes changes
 	emit = changes.watched(emit)
 	a.onState = func(st vpp.State) { emit(vppStatus(st)) }
@@ -287,6 +301,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.cfg.Reporter != nil {
 		g.Go(func() error { return a.cfg.Reporter.Run(ctx, changes.n.Load, a.report) })
+	}
+	if a.proxy != nil {
+		g.Go(func() error { a.proxy.serve(ctx, a.cfg.Healthz, a.log); return nil })
 	}
 	if a.cfg.SessionsEvery > 0 {
 		g.Go(func() error { return a.countSessions(ctx) })

@@ -86,6 +86,7 @@ type Config struct {
 
 	Listen        string        // TCP address of /metrics, /healthz, /readyz, /livez; "": none
 	Profiling     bool          // serve /debug/pprof there, too
+	Healthz       string        // TCP address of /healthz and /livez as kube-proxy has them (":10256"), tried until it is free; "": none
 	StatusSocket  string        // unix socket of the status command; "": none
 	SessionsEvery time.Duration // how often NAT sessions are counted for the metrics; 0: never
 
@@ -129,6 +130,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
 		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))
+	}
+	if _, port, err := net.SplitHostPort(c.Healthz); c.Healthz != "" && (err != nil || port == "") {
+		errs = append(errs, fmt.Errorf("healthz bind address %q: must be host:port", c.Healthz))
 	}
 	errs = append(errs, c.validateExternal(), c.ServiceRenderer.validate())
 	return errors.Join(append(errs, c.NAT44.Validate())...)

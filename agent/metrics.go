@@ -9,12 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// metrics are the figures of one agent. Names and buckets are kube-proxy's where the meaning is the same, so that
-// dashboards and cluster load tests made for it keep working.
+// metrics are the figures of one agent.
 type metrics struct {
-	sync        prometheus.Histogram // kubeproxy_sync_proxy_rules_duration_seconds
-	programming prometheus.Histogram // kubeproxy_network_programming_duration_seconds
-	lastSync    prometheus.Gauge     // kubeproxy_sync_proxy_rules_last_timestamp_seconds
+	proxy       *proxyMetrics // those with kube-proxy's names
 	refused     prometheus.Counter
 	txns        *prometheus.CounterVec // by kind, result
 	values      *prometheus.CounterVec // by operation
@@ -32,16 +29,8 @@ type metrics struct {
 	reclassify      prometheus.Gauge
 }
 
-// programmingBuckets are kube-proxy's for network programming latency, in seconds.
-func programmingBuckets() []float64 {
-	b := prometheus.LinearBuckets(0.25, 0.25, 2)
-	b = append(b, prometheus.LinearBuckets(1, 1, 59)...)
-	b = append(b, prometheus.LinearBuckets(60, 5, 12)...)
-	return append(b, prometheus.LinearBuckets(120, 30, 7)...)
-}
-
-func newMetrics() *metrics {
-	family := prometheus.Labels{"ip_family": "IPv4"}
+// newMetrics returns the figures of an agent that serves these families of addresses.
+func newMetrics(families ...string) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
@@ -52,18 +41,7 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &metrics{
-		sync: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubeproxy_sync_proxy_rules_duration_seconds", ConstLabels: family,
-			Help: "Time one transaction took, from handing it over to the last answer of VPP.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}),
-		programming: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kubeproxy_network_programming_duration_seconds", ConstLabels: family,
-			Help: "Time from a change of endpoints (their last-change-trigger-time) to VPP having acknowledged it.", Buckets: programmingBuckets(),
-		}),
-		lastSync: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "kubeproxy_sync_proxy_rules_last_timestamp_seconds", ConstLabels: family,
-			Help: "When the last transaction ended.",
-		}),
+		proxy:       newProxyMetrics(families),
 		refused:     counter("contiv_objects_refused_total", "Kubernetes objects kept out because they do not parse or validate."),
 		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
 		values:      counters("contiv_values_total", "Values changed in VPP, by operation (add, mod, del).", "operation"),
@@ -87,9 +65,9 @@ func newMetrics() *metrics {
 
 // register adds all of them to r; registering two agents in one process is an error.
 func (m *metrics) register(r prometheus.Registerer) error {
-	var errs []error
+	errs := []error{m.proxy.register(r)}
 	for _, c := range []prometheus.Collector{
-		m.sync, m.programming, m.lastSync, m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
+		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.sessions, m.sessionsMax, m.policies, m.policyEndpoints, m.reclassify,
 	} {
 		errs = append(errs, r.Register(c))
@@ -108,13 +86,8 @@ func (m *metrics) committed(ev *event.Committed, now time.Time) {
 	m.values.WithLabelValues("mod").Add(float64(ev.Mod))
 	m.values.WithLabelValues("del").Add(float64(ev.Del))
 	m.writes.Add(float64(ev.Writes))
-	if ev.Err != nil {
-		return
-	}
-	m.sync.Observe(ev.Took.Seconds())
-	m.lastSync.Set(float64(now.UnixNano()) / 1e9)
-	if !ev.Triggered.IsZero() {
-		m.programming.Observe(max(0, now.Sub(ev.Triggered).Seconds()))
+	if ev.Err == nil {
+		m.proxy.committed(ev, now)
 	}
 }
 

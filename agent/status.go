@@ -171,6 +171,9 @@ func (p *parts) status() *Status {
 		out.Felix = p.session.status()
 	}
 	p.objects(out, &st)
+	if why := p.proxy.problem(); why != "" {
+		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not answered yet: " + why})
+	}
 	return out
 }
 

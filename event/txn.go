@@ -34,8 +34,8 @@ type Txn struct {
 	// last. A later portion may change what an earlier one said. nil: Values is everything.
 	Rest   <-chan map[string]proto.Message
 	Locate *Locate // what to look up in VPP after this transaction; nil: nothing
-	// Triggered is the oldest last-change-trigger-time behind this transaction, for the latency metric; zero if none.
-	Triggered time.Time
+	// Triggered are the last-change-trigger-times of the EndpointSlices behind this transaction, for the latency metric; nil if none.
+	Triggered []time.Time
 }
 
 // Empty tells that the transaction neither changes, checks nor asks anything.
@@ -132,6 +132,6 @@ type Committed struct {
 	Writes        int           // binary-API messages that change VPP
 	Statuses      []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
 	Took          time.Duration
-	Triggered     time.Time // copied from the transaction
-	Err           error     // the transaction could not run at all (VPP away): it is kept and repeated
+	Triggered     []time.Time // copied from the transaction
+	Err           error       // the transaction could not run at all (VPP away): it is kept and repeated
 }

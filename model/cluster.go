@@ -53,6 +53,9 @@ type Node struct {
 	InternalIPs []netip.Addr // status.addresses of type InternalIP, in order
 	ExternalIPs []netip.Addr // status.addresses of type ExternalIP, in order
 	PodCIDRs    []netip.Prefix
+	// Leaving tells that it is being deleted, or that a cluster autoscaler is about to (taint ToBeDeletedByClusterAutoscaler): load
+	// balancers are to send it no more connections.
+	Leaving bool
 }
 
 // Addrs are all addresses of the node, internal ones first, in the order of its status.

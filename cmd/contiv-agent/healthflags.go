@@ -8,6 +8,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 )
 
+// healthzAddress is where kube-proxy answers, unless the flag says otherwise.
+func healthzAddress(flag string, embedded bool) string {
+	switch {
+	case flag != auto:
+		return flag
+	case embedded:
+		return ""
+	}
+	return ":10256"
+}
+
 // healthChecks reads --health-check-addresses; nil: health checks are not answered.
 func healthChecks(list []string) (*health.Config, error) {
 	if slices.Equal(list, []string{"none"}) {

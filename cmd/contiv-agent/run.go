@@ -43,6 +43,7 @@ type runFlags struct {
 	demo       bool
 	listen     string
 	profiling  bool
+	healthz    string
 	status     string
 	journal    string
 	recheck    time.Duration
@@ -84,7 +85,9 @@ For Services with a healthCheckNodePort it answers load balancers at that port, 
 node and VPP is as it should be, 503 otherwise. It does so from the node's own network stack: where VPP has the node's addresses, it
 must hand their packets to the node (a host interface with punting), or --health-check-addresses names others.
 
-It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket.`,
+It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket. At port 10256 it answers as kube-proxy
+does: /healthz is 503 while the Node is being deleted (or tainted for it by a cluster autoscaler), before the first sync, or while a
+change waits for VPP for more than a minute, /livez for the last reason alone.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
   contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0
@@ -116,6 +119,7 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
+	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy has them, for load balancers; while it is taken (kube-proxy may have it) it is tried again; empty: none; auto: :10256, or with --sim none")
 	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
@@ -130,13 +134,13 @@ It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at 
 func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg, err := f.agentFlags.config()
 	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
-	cfg.Listen, cfg.Profiling, cfg.StatusSocket = f.listen, f.profiling, statusSocket(f.status)
+	cfg.Listen, cfg.Profiling, cfg.StatusSocket, cfg.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()
 	var errHealth error
 	cfg.HealthChecks, errHealth = healthChecks(f.health)
 	if f.once {
-		cfg.Listen, cfg.StatusSocket, cfg.HealthChecks = "", "", nil // gone before anybody could ask
+		cfg.Listen, cfg.StatusSocket, cfg.Healthz, cfg.HealthChecks = "", "", "", nil // gone before anybody could ask
 	}
 	return cfg, usage(errors.Join(err, errHealth))
 }

@@ -55,6 +55,8 @@ type Config struct {
 
 // Observer are callbacks for logs and metrics, called from the loop: they must not block. Each may be nil.
 type Observer struct {
+	Changed   func(event.Change)     // an object was put, removed or refused
+	Sent      func(*event.Txn)       // a transaction is due, with all that changed before
 	Refused   func(event.Change)     // an object was kept out
 	Committed func(*event.Committed) // a transaction ended
 	Source    func(*event.SyncStatus)
@@ -98,7 +100,7 @@ type Controller struct {
 	causes    causes
 	way       map[string]struct{} // keys of the transactions on the way to where Stepwise processors are going
 	heldSince time.Time           // when VPP was first found to have refused one of them; zero: it has not
-	triggered time.Time
+	triggered []time.Time
 	now       time.Time
 	nextCheck time.Time
 	wantCheck bool
@@ -179,6 +181,7 @@ func notify[T any](f func(T), v T) {
 func (c *Controller) update(ev *event.Update) {
 	c.apply(ev.Changes)
 	for _, ch := range ev.Changes {
+		notify(c.cfg.Observer.Changed, ch)
 		if ch.Err != nil {
 			c.refused[ch.Ref] = ch
 			notify(c.cfg.Observer.Refused, ch)
@@ -222,10 +225,10 @@ func (c *Controller) apply(changes []event.Change) {
 	wg.Wait()
 }
 
-// trigger remembers the oldest change that the next transaction answers.
+// trigger remembers a change that the next transaction answers.
 func (c *Controller) trigger(t time.Time) {
-	if c.phase == running && !t.IsZero() && (c.triggered.IsZero() || t.Before(c.triggered)) {
-		c.triggered = t
+	if c.phase == running && !t.IsZero() {
+		c.triggered = append(c.triggered, t)
 	}
 }
 
@@ -431,8 +434,7 @@ func (c *Controller) change() *event.Txn {
 		if again { // held: the cause is not done with
 			return nil
 		}
-		c.causes = causes{}
-		c.triggered = time.Time{}
+		c.causes, c.triggered = causes{}, nil
 		return nil
 	}
 	c.carry()
@@ -443,7 +445,7 @@ func (c *Controller) change() *event.Txn {
 		return c.send(txn)
 	}
 	txn.Triggered = c.triggered
-	c.causes, c.triggered = causes{}, time.Time{}
+	c.causes, c.triggered = causes{}, nil
 	return c.send(txn)
 }
 
@@ -457,6 +459,7 @@ func (c *Controller) report(err error) {
 func (c *Controller) send(txn *event.Txn) *event.Txn {
 	c.seq++
 	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
+	notify(c.cfg.Observer.Sent, txn)
 	return txn
 }
 

@@ -100,7 +100,7 @@ func TestStatesOnTheWay(t *testing.T) {
 	want := []*event.Txn{
 		{Seq: 2, Cause: cause, Values: values(dnat("steps", 1))},
 		{Seq: 3, Cause: cause, Values: values(dnat("steps", 2))},
-		{Seq: 4, Cause: cause, Values: values(dnat("steps", 3)), Triggered: stamp},
+		{Seq: 4, Cause: cause, Values: values(dnat("steps", 3)), Triggered: []time.Time{stamp}},
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("transactions (-want +got):\n%s", diff)

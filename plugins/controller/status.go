@@ -41,6 +41,9 @@ func (s *Status) Healthy() bool {
 	return s.VPP.Connected && s.Started && s.Last != nil && s.Last.Err == nil && !s.Overdue
 }
 
+// Started tells that the first full resync was sent.
+func (c *Controller) Started() bool { return c.phase == running }
+
 // Status is the controller's own view; call it inside Ask when Run is running.
 func (c *Controller) Status() Status {
 	st := Status{

@@ -80,7 +80,7 @@ func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
 func node(o *corev1.Node) (*model.Node, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindNode, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)
-	n := &model.Node{Name: o.Name, Labels: cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone]}
+	n := &model.Node{Name: o.Name, Labels: cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone], Leaving: leaving(o)}
 	for i, a := range o.Status.Addresses {
 		var to *[]netip.Addr
 		switch a.Type {
@@ -109,6 +109,13 @@ func node(o *corev1.Node) (*model.Node, *problems) {
 	n.PodCIDRs = ps.prefixes("spec.podCIDRs", cidrs)
 	ps.dualStack("spec.podCIDRs", prefixFamilies(n.PodCIDRs))
 	return n, ps
+}
+
+// autoscalerTaint is what a cluster autoscaler puts on a node that it is about to delete (cluster-autoscaler/utils/taints).
+const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
+
+func leaving(o *corev1.Node) bool {
+	return o.DeletionTimestamp != nil || slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint })
 }
 
 func namespace(o *corev1.Namespace) (*model.Namespace, *problems) {

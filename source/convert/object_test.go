@@ -201,6 +201,12 @@ status:
 			InternalIPs: []netip.Addr{ip("192.168.16.2"), ip("192.168.16.1")}, ExternalIPs: []netip.Addr{ip("203.0.113.1")},
 			PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")},
 		}},
+		{
+			&corev1.Node{}, `{metadata: {name: "n"}, spec: {taints: [{key: other, effect: NoSchedule}, {key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]}}`,
+			&model.Node{Name: "n", Leaving: true},
+		},
+		{&corev1.Node{}, `{metadata: {name: "n", deletionTimestamp: "2026-01-01T00:00:00Z"}}`, &model.Node{Name: "n", Leaving: true}},
+		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {unschedulable: true, taints: [{key: node.kubernetes.io/unschedulable, effect: NoSchedule}]}}`, &model.Node{Name: "n"}},
 		{&corev1.Namespace{}, `{metadata: {name: "n", labels: {a: b}}}`, &model.Namespace{Name: "n", Labels: map[string]string{"a": "b"}}},
 		{
 			&networkingv1.ServiceCIDR{}, `{metadata: {name: c}, spec: {cidrs: [10.96.0.0/16, "fd00::/112"]}}`,

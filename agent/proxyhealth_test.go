@@ -1,0 +1,269 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// clinic is a proxyHealth with a clock of its own.
+type clinic struct {
+	*proxyHealth
+	t   *testing.T
+	now time.Time
+}
+
+func newClinic(t *testing.T) *clinic {
+	m := newProxyMetrics([]string{familyIPv4})
+	c := &clinic{t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+	c.proxyHealth = &proxyHealth{
+		node: "node-1", families: m.families, reopen: time.Millisecond, failed: true, healthz: m.healthz, live: m.livez,
+		now: func() time.Time { return c.now },
+	}
+	return c
+}
+
+func (c *clinic) pass(d time.Duration) { c.now = c.now.Add(d) }
+
+func (c *clinic) get(path string) string {
+	c.t.Helper()
+	rec := httptest.NewRecorder()
+	c.handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	if h := rec.Header(); h.Get("Content-Type") != "application/json" || h.Get("X-Content-Type-Options") != "nosniff" {
+		c.t.Errorf("%s: headers %v", path, h)
+	}
+	return http.StatusText(rec.Code) + " " + strings.TrimSpace(rec.Body.String())
+}
+
+// is fails unless /healthz and /livez say so.
+func (c *clinic) is(when string, healthz, livez bool) {
+	c.t.Helper()
+	for path, want := range map[string]bool{"/healthz": healthz, "/livez": livez} {
+		if got := c.get(path); strings.HasPrefix(got, "OK ") != want {
+			c.t.Errorf("%s: %s says %s", when, path, got)
+		}
+	}
+}
+
+func nodeChange(n *model.Node) []event.Change {
+	ch := event.Change{Ref: model.Ref{Kind: model.KindNode, Name: "node-1"}}
+	if n != nil {
+		ch.Object = n
+	}
+	return []event.Change{ch}
+}
+
+// all is what happens when changes come and VPP gets them.
+func (c *clinic) all(changes []event.Change) {
+	c.bring(changes)
+	for range changes {
+		c.took()
+	}
+	c.committed(&event.Committed{})
+	c.idle(true)
+}
+
+func TestProxyHealthOverTime(t *testing.T) {
+	c := newClinic(t)
+	web := []event.Change{{Ref: model.Ref{Kind: model.KindService, Namespace: "default", Name: "web"}}}
+	c.is("nothing heard of", false, true)
+	c.bring(nodeChange(&model.Node{Name: "node-1"}))
+	c.took()
+	c.pass(time.Hour)
+	c.idle(false)
+	c.is("starting up for an hour", false, true)
+	c.vpp(true)
+	c.committed(&event.Committed{})
+	c.idle(true)
+	c.is("first sync", true, true)
+	c.pass(time.Hour)
+	c.is("nothing happens", true, true)
+
+	c.bring(web)
+	c.pass(stuckAfter - time.Second)
+	c.is("not late yet", true, true)
+	c.bring(web)
+	c.idle(true) // of something before: the loop has not taken these
+	c.pass(time.Second)
+	c.is("a change that the loop does not take", false, false)
+	c.took()
+	c.took()
+	c.idle(true)
+	c.is("done", true, true)
+
+	c.bring(web)
+	c.took()
+	c.pass(stuckAfter)
+	c.is("VPP does not answer", false, false)
+	c.committed(&event.Committed{Err: errors.New("disconnected")})
+	c.idle(true)
+	c.is("the transaction was lost", false, false)
+	c.committed(&event.Committed{})
+	c.idle(true)
+	c.is("and repeated", true, true)
+
+	c.vpp(false)
+	c.idle(true)
+	c.pass(stuckAfter - time.Second)
+	c.is("VPP is away for a moment", true, true)
+	c.pass(time.Second)
+	c.is("VPP is away", false, false)
+	c.vpp(true)
+	c.idle(true)
+	c.is("VPP is there, and empty", false, false)
+	c.committed(&event.Committed{})
+	c.idle(true)
+	c.is("and repaired", true, true)
+	c.vpp(false)
+	c.committed(&event.Committed{}) // the repair may be told before the connection is
+	c.idle(true)
+	c.vpp(true)
+	c.idle(true)
+	c.pass(time.Hour)
+	c.is("repaired before it is told", true, true)
+
+	c.all(nodeChange(&model.Node{Name: "node-1", Leaving: true}))
+	c.is("the node is to go", false, true)
+	c.all(nodeChange(&model.Node{Name: "node-1"}))
+	c.all([]event.Change{{Ref: model.Ref{Kind: model.KindNode, Name: "node-2"}}})
+	c.is("it stays; another goes", true, true)
+	c.all([]event.Change{{Ref: model.Ref{Kind: model.KindNode, Name: "node-1"}, Err: errors.New("no address")}})
+	c.is("what is said of it is wrong", true, true)
+	c.all(nodeChange(nil))
+	c.is("there is no such node", false, true)
+	r := prometheus.NewRegistry()
+	r.MustRegister(c.healthz, c.live)
+	for line, want := range map[string]float64{
+		`kubeproxy_proxy_healthz_total{code="200"}`: 10, `kubeproxy_proxy_healthz_total{code="503"}`: 9,
+		`kubeproxy_proxy_livez_total{code="200"}`: 14, `kubeproxy_proxy_livez_total{code="503"}`: 5,
+	} {
+		if got := samples(t, r)[line]; got != want {
+			t.Errorf("%s is %v, want %v", line, got, want)
+		}
+	}
+}
+
+// TestProxyHealthBodies: kube-proxy v1.36's fields, in its order. While it is well, lastUpdated is now.
+func TestProxyHealthBodies(t *testing.T) {
+	c := newClinic(t)
+	c.vpp(true)
+	c.all(nodeChange(&model.Node{Name: "node-1"}))
+	c.pass(time.Second)
+	for path, want := range map[string]string{
+		"/healthz": `OK {"lastUpdated":"2026-01-01T12:00:01Z","currentTime":"2026-01-01T12:00:01Z","nodeEligible":true,"healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T12:00:00Z","healthy":true}}}`,
+		"/livez":   `OK {"lastUpdated":"2026-01-01T12:00:01Z","currentTime":"2026-01-01T12:00:01Z","healthy":true,"status":{"IPv4":{"lastUpdated":"2026-01-01T12:00:00Z","healthy":true}}}`,
+	} {
+		if got := c.get(path); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
+		}
+	}
+	c.vpp(false)
+	c.pass(stuckAfter)
+	const want = `Service Unavailable {"lastUpdated":"2026-01-01T12:00:00Z","currentTime":"2026-01-01T12:01:01Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-01-01T12:00:00Z","healthy":false}}}`
+	if got := c.get("/healthz"); got != want {
+		t.Errorf("unwell:\n%s\nwant\n%s", got, want)
+	}
+}
+
+// eventually waits until something is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("never: ", what)
+		}
+	}
+}
+
+// healthz asks at an address; the code is 0 if nobody answers.
+func healthz(at string) (code int, b proxyHealthBody) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + at + "/healthz")
+	if err != nil {
+		return 0, b
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err == nil {
+		_ = json.Unmarshal(text, &b)
+	}
+	return resp.StatusCode, b
+}
+
+// TestHealthzPortIsTakenOver: while somebody has the port, that is told; when it is free, it is taken, and given back at the end.
+func TestHealthzPortIsTakenOver(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := taken.Addr().String()
+	c := newClinic(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	log, ended := &buffer{}, make(chan struct{})
+	go func() { defer close(ended); c.serve(ctx, at, slog.New(slog.NewTextHandler(log, nil))) }()
+	eventually(t, "a problem", func() bool { return strings.Contains(c.problem(), "address already in use") })
+	_ = taken.Close()
+	eventually(t, "an answer", func() bool { code, _ := healthz(at); return code == http.StatusServiceUnavailable })
+	if why := c.problem(); why != "" {
+		t.Errorf("the problem is still told: %s", why)
+	}
+	if n := strings.Count(log.String(), "healthz is not answered yet"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log)
+	}
+	cancel()
+	<-ended
+	again, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
+	if err != nil {
+		t.Fatalf("after the end: %v", err)
+	}
+	_ = again.Close()
+}
+
+// TestHealthzOfAnAgent: what is answered follows the agent's own Node.
+func TestHealthzOfAnAgent(t *testing.T) {
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.Addr().String()
+	_ = free.Close()
+	w := start(t, func(cfg *Config) { cfg.Healthz = at })
+	eventually(t, "an answer", func() bool {
+		code, b := healthz(at)
+		return code == http.StatusOK && *b.NodeEligible && len(b.Status) == 2
+	})
+	w.write("objects.yaml", strings.Replace(objects, "podCIDR: 10.1.1.0/24,", "taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}], podCIDR: 10.1.1.0/24,", 1))
+	eventually(t, "the node being let go", func() bool {
+		code, b := healthz(at)
+		return code == http.StatusServiceUnavailable && !*b.NodeEligible && b.Healthy
+	})
+	if err := w.stop(); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestHealthzAddressIsChecked(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	for _, bad := range []string{"10256", "0.0.0.0:", "a:b:c"} {
+		_, err := New(Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Healthz: bad, Registry: prometheus.NewRegistry()})
+		if err == nil || !strings.Contains(err.Error(), "healthz bind address") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// Families of addresses, as kube-proxy labels them.
+const (
+	familyIPv4 = "IPv4"
+	familyIPv6 = "IPv6"
+)
+
+// families are those the agent serves.
+func (c *Config) families() []string {
+	switch c.ServiceRenderer {
+	case RendererNAT44:
+		return []string{familyIPv4}
+	default:
+		return []string{familyIPv4, familyIPv6}
+	}
+}
+
+// proxyMetrics are figures with the names and buckets that kube-proxy v1.36 has for them (pkg/proxy/metrics), for dashboards and
+// load tests that were made for it. Whatever means something else here has a name of ours: docs/operations.md lists both.
+//
+// A transaction is for all families together, where kube-proxy has a proxy for each: it counts for each of them.
+type proxyMetrics struct {
+	families            []string
+	sync, full, partial *prometheus.HistogramVec // by ip_family
+	programming         *prometheus.HistogramVec // by ip_family
+	synced, queued      *prometheus.GaugeVec     // by ip_family
+	services, endpoints pendingMetrics
+	noLocal             *prometheus.GaugeVec   // by traffic_policy, ip_family
+	healthz, livez      *prometheus.CounterVec // by code
+}
+
+// pendingMetrics count changes of one kind of object: all there were, and of how many objects there are some that are in no
+// transaction yet.
+type pendingMetrics struct {
+	total   prometheus.Counter
+	pending prometheus.Gauge
+	objects map[model.Ref]struct{}
+}
+
+// programmingBuckets are kube-proxy's for network programming latency, in seconds.
+func programmingBuckets() []float64 {
+	b := prometheus.LinearBuckets(0.25, 0.25, 2)
+	b = append(b, prometheus.LinearBuckets(1, 1, 59)...)
+	b = append(b, prometheus.LinearBuckets(60, 5, 12)...)
+	return append(b, prometheus.LinearBuckets(120, 30, 7)...)
+}
+
+func newProxyMetrics(families []string) *proxyMetrics {
+	const subsystem = "kubeproxy"
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, []string{"ip_family"})
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
+	}
+	codes := func(name, help string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, []string{"code"})
+	}
+	pending := func(of, help string) pendingMetrics {
+		name := "sync_proxy_rules_" + of + "_changes_"
+		return pendingMetrics{
+			total:   prometheus.NewCounter(prometheus.CounterOpts{Subsystem: subsystem, Name: name + "total", Help: "Changes of " + help + "."}),
+			pending: prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: name + "pending", Help: help + " with changes that are in no transaction yet."}),
+			objects: map[model.Ref]struct{}{},
+		}
+	}
+	took := prometheus.ExponentialBuckets(0.001, 2, 15)
+	m := &proxyMetrics{
+		families:    families,
+		sync:        histogram("sync_proxy_rules_duration_seconds", "Time one transaction took, from handing it over to the last answer of VPP.", took),
+		full:        histogram("sync_full_proxy_rules_duration_seconds", "The same, of those that compared all of VPP with what is wanted.", took),
+		partial:     histogram("sync_partial_proxy_rules_duration_seconds", "The same, of those that had what changed.", took),
+		programming: histogram("network_programming_duration_seconds", "Time from a change of endpoints (last-change-trigger-time of the EndpointSlice) to VPP having acknowledged it.", programmingBuckets()),
+		synced:      gauge("sync_proxy_rules_last_timestamp_seconds", "When the last transaction ended well.", "ip_family"),
+		queued:      gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When a change was last handed to the loop.", "ip_family"),
+		services:    pending("service", "Services"),
+		endpoints:   pending("endpoint", "EndpointSlices"),
+		noLocal:     gauge("sync_proxy_rules_no_local_endpoints_total", "Ports of Services with policy Local and endpoints, but none on this node.", "traffic_policy", "ip_family"),
+		healthz:     codes("proxy_healthz_total", "Answers to /healthz at --healthz-bind-address."),
+		livez:       codes("proxy_livez_total", "Answers to /livez at --healthz-bind-address."),
+	}
+	m.begin()
+	return m
+}
+
+// begin makes what nothing has happened of yet zero, rather than missing.
+func (m *proxyMetrics) begin() {
+	for _, family := range m.families {
+		for _, h := range []*prometheus.HistogramVec{m.sync, m.full, m.partial, m.programming} {
+			h.WithLabelValues(family)
+		}
+	}
+	for _, code := range []string{"200", "503"} {
+		m.healthz.WithLabelValues(code)
+		m.livez.WithLabelValues(code)
+	}
+}
+
+func (m *proxyMetrics) register(r prometheus.Registerer) error {
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		m.sync, m.full, m.partial, m.programming, m.synced, m.queued, m.services.total, m.services.pending, m.endpoints.total,
+		m.endpoints.pending, m.noLocal, m.healthz, m.livez,
+	} {
+		errs = append(errs, r.Register(c))
+	}
+	return errors.Join(errs...)
+}
+
+// changed counts a change that was handed to the loop at now.
+func (m *proxyMetrics) changed(ref model.Ref, now time.Time) {
+	switch ref.Kind {
+	case model.KindService:
+		m.services.add(ref)
+	case model.KindEndpointSlice:
+		m.endpoints.add(ref)
+	default:
+		return
+	}
+	for _, family := range m.families {
+		m.queued.WithLabelValues(family).Set(seconds(now))
+	}
+}
+
+func (p *pendingMetrics) add(ref model.Ref) {
+	p.total.Inc()
+	p.objects[ref] = struct{}{}
+	p.pending.Set(float64(len(p.objects)))
+}
+
+// sent is called when all changes are in a transaction, or need none.
+func (m *proxyMetrics) sent() {
+	for _, p := range []*pendingMetrics{&m.services, &m.endpoints} {
+		if len(p.objects) > 0 {
+			clear(p.objects)
+			p.pending.Set(0)
+		}
+	}
+}
+
+// committed counts a transaction that ended well at now.
+func (m *proxyMetrics) committed(ev *event.Committed, now time.Time) {
+	kind := m.partial
+	if ev.Resync != event.NoResync {
+		kind = m.full
+	}
+	for _, family := range m.families {
+		m.sync.WithLabelValues(family).Observe(ev.Took.Seconds())
+		kind.WithLabelValues(family).Observe(ev.Took.Seconds())
+		m.synced.WithLabelValues(family).Set(seconds(now))
+		for _, trigger := range ev.Triggered {
+			m.programming.WithLabelValues(family).Observe(max(0, now.Sub(trigger).Seconds()))
+		}
+	}
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -1,0 +1,213 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// samples are the values of all counters and gauges, and the counts of histograms, by name and labels.
+func samples(t *testing.T, r prometheus.Gatherer) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return out
+}
+
+// TestProxyMetricsAreKubeProxys: names, labels and buckets of kube-proxy v1.36 (pkg/proxy/metrics/metrics.go), written down from
+// there. The expressions of its buckets are in programmingBuckets; these are the numbers.
+func TestProxyMetricsAreKubeProxys(t *testing.T) {
+	m := newProxyMetrics([]string{familyIPv4})
+	r := prometheus.NewRegistry()
+	if err := m.register(r); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1000, 0)
+	m.changed(model.Ref{Kind: model.KindService, Name: "a"}, now)
+	m.committed(&event.Committed{Triggered: []time.Time{now}}, now)
+	m.committed(&event.Committed{Resync: event.Full}, now)
+	newDropping(m.noLocal)
+	got := samples(t, r)
+	want := map[string]float64{
+		`kubeproxy_sync_proxy_rules_duration_seconds{ip_family="IPv4"}`:                                   2,
+		`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv4"}`:                              1,
+		`kubeproxy_sync_partial_proxy_rules_duration_seconds{ip_family="IPv4"}`:                           1,
+		`kubeproxy_network_programming_duration_seconds{ip_family="IPv4"}`:                                1,
+		`kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}`:                             1000,
+		`kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"}`:                      1000,
+		`kubeproxy_sync_proxy_rules_service_changes_total{}`:                                              1,
+		`kubeproxy_sync_proxy_rules_service_changes_pending{}`:                                            1,
+		`kubeproxy_sync_proxy_rules_endpoint_changes_total{}`:                                             0,
+		`kubeproxy_sync_proxy_rules_endpoint_changes_pending{}`:                                           0,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"}`: 0,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"}`: 0,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="internal"}`: 0,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="external"}`: 0,
+		`kubeproxy_proxy_healthz_total{code="200"}`:                                                       0,
+		`kubeproxy_proxy_healthz_total{code="503"}`:                                                       0,
+		`kubeproxy_proxy_livez_total{code="200"}`:                                                         0,
+		`kubeproxy_proxy_livez_total{code="503"}`:                                                         0,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	took := []float64{0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384}
+	latency := []float64{0.25, 0.5}
+	for s := 1.0; s < 60; s++ {
+		latency = append(latency, s)
+	}
+	for s := 60.0; s < 120; s += 5 {
+		latency = append(latency, s)
+	}
+	for s := 120.0; s <= 300; s += 30 {
+		latency = append(latency, s)
+	}
+	families, _ := r.Gather() // it has just worked
+	for _, f := range families {
+		for _, metric := range f.Metric {
+			if metric.Histogram == nil {
+				continue
+			}
+			var bounds []float64
+			for _, b := range metric.Histogram.Bucket {
+				bounds = append(bounds, b.GetUpperBound())
+			}
+			want := took
+			if f.GetName() == "kubeproxy_network_programming_duration_seconds" {
+				want = latency
+			}
+			if !slices.Equal(bounds, want) {
+				t.Errorf("%s: buckets %v, want %v", f.GetName(), bounds, want)
+			}
+		}
+	}
+}
+
+// TestPendingChanges: an object counts once until a transaction has its change, however often it changes.
+func TestPendingChanges(t *testing.T) {
+	m := newProxyMetrics(nil)
+	r := prometheus.NewRegistry()
+	if err := m.register(r); err != nil {
+		t.Fatal(err)
+	}
+	is := func(when string, want ...float64) {
+		t.Helper()
+		var got []float64
+		for _, name := range []string{"service_changes_total", "service_changes_pending", "endpoint_changes_total", "endpoint_changes_pending"} {
+			got = append(got, samples(t, r)["kubeproxy_sync_proxy_rules_"+name+"{}"])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	for _, name := range []string{"a", "b", "a"} {
+		m.changed(model.Ref{Kind: model.KindService, Name: name}, time.Time{})
+	}
+	m.changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Time{})
+	m.changed(model.Ref{Kind: model.KindPod, Name: "a"}, time.Time{})
+	is("changed", 3, 2, 1, 1)
+	m.sent()
+	is("sent", 3, 0, 1, 0)
+	m.changed(model.Ref{Kind: model.KindService, Name: "a"}, time.Time{})
+	is("again", 4, 1, 1, 0)
+}
+
+// TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction are two changes, as with kube-proxy.
+func TestEveryTriggerIsMeasured(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := start(t, func(c *Config) { c.Registry, c.ServiceRenderer = registry, RendererNAT44 })
+	w.wait("first sync", firstSync)
+	w.settled()
+	slice := strings.Replace(endpoints, "metadata: {", "metadata: {annotations: {endpoints.kubernetes.io/last-change-trigger-time: \"2026-01-01T00:00:00Z\"}, ", 1)
+	w.write("slices.yaml", slice+"---"+strings.Replace(slice, "web-1", "web-2", 1))
+	w.wait("endpoints", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
+	w.settled()
+	got := samples(t, registry)
+	if n := got[`kubeproxy_network_programming_duration_seconds{ip_family="IPv4"}`]; n != 2 {
+		t.Errorf("%v measurements, want 2", n)
+	}
+	if n := got["kubeproxy_sync_proxy_rules_endpoint_changes_total{}"]; n != 2 {
+		t.Errorf("%v changes of endpoints, want 2", n)
+	}
+	if n := got["kubeproxy_sync_proxy_rules_service_changes_pending{}"]; n != 0 {
+		t.Errorf("%v Services pending", n)
+	}
+	if got[`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv4"}`] == 0 || got[`kubeproxy_sync_partial_proxy_rules_duration_seconds{ip_family="IPv4"}`] == 0 {
+		t.Error("no full, or no partial, transaction was measured")
+	}
+	if got[`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv6"}`] != 0 {
+		t.Error("IPv6 was measured, which nat44 does not serve")
+	}
+}
+
+func TestDropping(t *testing.T) {
+	endpoint := func(ip string, local bool) *renderer.ServiceBackend {
+		return &renderer.ServiceBackend{IP: net.ParseIP(ip), Port: 80, Local: local}
+	}
+	svc := func(name string, internal, external renderer.TrafficPolicyType, backends ...*renderer.ServiceBackend) *renderer.ContivService {
+		s := renderer.NewContivService()
+		s.ID = model.ServiceID{Namespace: "default", Name: name}
+		s.ClusterIPs.Add(net.ParseIP("10.96.0.1"))
+		s.ClusterIPs.Add(net.ParseIP("fd00:96::1"))
+		s.InternalTrafficPolicy, s.TrafficPolicy = internal, external
+		for _, port := range []string{"http", "https"} {
+			s.Ports[port], s.Backends[port] = &renderer.ServicePort{Port: 80}, backends
+		}
+		return s
+	}
+	const all, here = renderer.ClusterWide, renderer.NodeLocal
+	gauge := newProxyMetrics(nil).noLocal
+	r := prometheus.NewRegistry()
+	r.MustRegister(gauge)
+	d := newDropping(gauge)
+	is := func(when string, want ...float64) {
+		t.Helper()
+		var got []float64
+		for _, policy := range []string{"internal", "external"} {
+			for _, family := range []string{familyIPv4, familyIPv6} {
+				got = append(got, samples(t, r)[fmt.Sprintf("kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=%q,traffic_policy=%q}", family, policy)])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	is("at first", 0, 0, 0, 0)
+	_ = d.AddService(svc("everywhere", all, all, endpoint("10.1.2.2", false)))
+	_ = d.AddService(svc("no endpoint", here, here))
+	_ = d.AddService(svc("one here", here, here, endpoint("10.1.1.2", true), endpoint("10.1.2.2", false)))
+	is("none to count", 0, 0, 0, 0)
+	_ = d.AddService(svc("a", here, all, endpoint("10.1.2.2", false)))
+	_ = d.AddService(svc("b", here, here, endpoint("10.1.2.2", false), endpoint("fd00:1::2", false), endpoint("10.1.1.2", true)))
+	is("two", 2, 2, 0, 2)
+	_ = d.UpdateService(nil, svc("b", all, here, endpoint("fd00:1::2", false)), nil)
+	is("changed", 2, 0, 0, 2)
+	_ = d.DeleteService(svc("a", here, all), nil)
+	is("one gone", 0, 0, 0, 2)
+	one := svc("c", here, all, endpoint("fd00:1::2", false))
+	one.ClusterIPs = renderer.NewIPAddresses(net.ParseIP("10.96.0.1"))
+	_ = d.Resync(&renderer.ResyncEventData{Services: []*renderer.ContivService{one, svc("d", here, here, endpoint("10.1.2.2", false))}})
+	is("resync", 2, 0, 2, 0)
+}
