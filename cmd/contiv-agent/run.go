@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -334,9 +335,35 @@ func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
 	}
 }
 
+// settling is how long the first words wait for interfaces that the embedded VPP has made already: it tells the agent of them when it
+// comes to it.
+const settling = 10 * time.Second
+
+// settled is the status of the agent when it knows of all interfaces of an embedded VPP.
+func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*agent.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	pending := event.Pending.String()
+	for {
+		st, err := a.Status(ctx)
+		if err != nil || !f.sim || st.InSync &&
+			!slices.ContainsFunc(st.Policies, func(p agent.PolicyStatus) bool { return p.State == pending }) &&
+			!slices.ContainsFunc(st.Services, func(s agent.ServiceStatus) bool { return s.State == pending }) {
+			return st, err
+		}
+		select {
+		case <-ctx.Done():
+			return st, nil
+		case <-tick.C:
+		}
+	}
+}
+
 // afterSync says what the first sync did, and with --demo what happens to some packets.
 func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, ev *event.Committed) error {
-	st, err := a.Status(ctx)
+	st, err := f.settled(ctx, a)
 	if err != nil {
 		return err
 	}
