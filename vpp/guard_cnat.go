@@ -262,6 +262,16 @@ func cnatRules() []Rule {
 				}
 				return ""
 			}),
+		update("cnat-sctp-source", "ip4-cnat-tx, which translates an ICMP error that quotes such a packet, VPP 24.06 (executed)",
+			"anybody's ICMP error about such a flow, as after a TTL of 1, makes VPP loop for ever", false,
+			func(_ *Guard, t *cnat.CnatTranslation) string {
+				for i, p := range t.Paths {
+					if t.IPProto == protoSCTP && p.SrcEp != (cnat.CnatEndpoint{SwIfIndex: noInterface, IfAf: p.SrcEp.IfAf, Addr: ip_types.Address{Af: p.SrcEp.Addr.Af}}) {
+						return fmt.Sprintf("path %d gives SCTP another source", i)
+					}
+				}
+				return ""
+			}),
 		update("cnat-real", "cnat_client.c cnat_client_add, VPP 24.06",
 			"is_real_ip of all but the first translation of an address is ignored: other ports are dropped, or reach what they should not", true, judgeReal),
 		update("cnat-cover", coverSource, coverHarm, true, judgeCover),

@@ -23,6 +23,14 @@ func translationOf(change func(*cnat.CnatTranslation)) api.Message {
 	return &cnat.CnatTranslationUpdate{Translation: t}
 }
 
+// sctpTranslation leads SCTP in IPv4, without another source.
+func sctpTranslation(change func(*cnat.CnatTranslation)) api.Message {
+	return translationOf(func(t *cnat.CnatTranslation) {
+		t.IPProto, t.Vip.Addr, t.Paths[0].DstEp.Addr = protoSCTP, prefix("10.96.0.1/32").Address, prefix("10.1.1.2/32").Address
+		change(t)
+	})
+}
+
 func snatAddress(last byte) api.Message {
 	m := &cnat.CnatSetSnatAddresses{SwIfIndex: noInterface}
 	m.SnatIP6[15] = last
@@ -49,6 +57,17 @@ var cnatCases = []guardCase{
 	{"cnat-sctp6", "", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto = protoSCTP })},
 	{"cnat-sctp6", "of an interface", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto, t.Vip.SwIfIndex = protoSCTP, 3 })},
 	{"", "SCTP in IPv4", nil, translationOf(func(t *cnat.CnatTranslation) { t.IPProto, t.Vip.Addr = protoSCTP, prefix("10.96.0.1/32").Address })},
+	{"cnat-sctp-source", "", nil, sctpTranslation(func(t *cnat.CnatTranslation) { t.Paths[0].SrcEp.Addr = prefix("10.1.1.254/32").Address })},
+	{"cnat-sctp-source", "of the last path", nil, sctpTranslation(func(t *cnat.CnatTranslation) {
+		t.Paths = append(t.Paths, t.Paths[0])
+		t.Paths[1].SrcEp.Addr = prefix("10.1.1.254/32").Address
+	})},
+	{"cnat-sctp-source", "of an interface", nil, sctpTranslation(func(t *cnat.CnatTranslation) { t.Paths[0].SrcEp.SwIfIndex = 3 })},
+	{"cnat-sctp-source", "a port", nil, sctpTranslation(func(t *cnat.CnatTranslation) { t.Paths[0].SrcEp.Port = 99 })},
+	{"", "none, as of IPv6", nil, sctpTranslation(func(t *cnat.CnatTranslation) {
+		t.Paths[0].SrcEp.IfAf, t.Paths[0].SrcEp.Addr.Af = ip_types.ADDRESS_IP6, ip_types.ADDRESS_IP6
+	})},
+	{"", "another source for TCP", nil, translationOf(func(t *cnat.CnatTranslation) { t.Paths[0].SrcEp.Addr = prefix("fd00:1::99/128").Address })},
 	{"cnat-real", "another port", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP, t.Vip.Port = 0, 81 })},
 	{"cnat-real", "the same", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP = 0 })},
 	{"", "another address", []step{made(plainTranslation)}, translationOf(func(t *cnat.CnatTranslation) { t.IsRealIP, t.Vip.Addr = 0, prefix("fd00:96::2/128").Address })},
