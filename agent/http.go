@@ -38,7 +38,8 @@ func (a *Agent) ready(ctx context.Context) error {
 }
 
 // control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions
-// if the query says history=true; GET /policy/<namespace>/<pod> is what applies to a pod of this node.
+// if the query says history=true; GET /policy/<namespace>/<pod> is what applies to a pod of this node; GET /plan is what a resync
+// would change in VPP now, with the sessions it would cut if the query says sessions=true.
 func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -55,6 +56,7 @@ func (a *Agent) control() http.Handler {
 		serve.JSON(w, http.StatusOK, st)
 	})
 	mux.HandleFunc("GET /policy/{namespace}/{pod}", a.servePolicy)
+	mux.HandleFunc("GET /plan", a.servePlan)
 	return mux
 }
 

@@ -52,7 +52,7 @@ type Config struct {
 }
 
 // Agent makes VPP equal to the values it is given. Commit, Plan, Retry and Interfaces are for one goroutine, which is
-// Run's if it runs; Connected, InterfacesChanged, InterfaceGone, Snapshot and Lists are for any.
+// Run's if it runs; Connected, InterfacesChanged, InterfaceGone, Snapshot, Lists and Drift are for any.
 type Agent struct {
 	cfg     Config
 	g       *graph

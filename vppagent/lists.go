@@ -23,9 +23,7 @@ type Listed struct {
 func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, error) {
 	var out []Listed
 	var err error
-	done := make(chan struct{})
-	question := func() {
-		defer close(done)
+	asked := a.between(ctx, func() {
 		if err = a.away(); err == nil && a.stale {
 			err = errUnknown
 		}
@@ -37,14 +35,20 @@ func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, erro
 			out = a.listed(out, Listed{Interface: name}, in)
 			out = a.listed(out, Listed{Interface: name, Output: true}, output)
 		}
-	}
+	})
+	return out, errors.Join(asked, err)
+}
+
+// between lets Run do something between two transactions, and waits for it. It fails with ctx, if Run does not come to it.
+func (a *Agent) between(ctx context.Context, do func()) error {
+	done := make(chan struct{})
 	select {
 	case <-ctx.Done():
-		return nil, ctx.Err()
-	case a.questions <- question:
+		return ctx.Err()
+	case a.questions <- func() { defer close(done); do() }:
 	}
 	<-done // Run has it and does not stop in between
-	return out, err
+	return nil
 }
 
 var errUnknown = errors.New("what VPP has is not known yet")

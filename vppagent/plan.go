@@ -29,6 +29,17 @@ func (a Action) String() string {
 // MarshalText is String.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
+// UnmarshalText reads what MarshalText writes.
+func (a *Action) UnmarshalText(text []byte) error {
+	for *a = None; *a <= Recreate; *a++ {
+		if a.String() == string(text) {
+			return nil
+		}
+	}
+	*a = None
+	return fmt.Errorf("%q is no action", text)
+}
+
 // Plan is what is to be done, in order: the steps of a level do not depend on each other and are sent in one batch; a
 // level begins when the one before is acknowledged.
 type Plan struct {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -61,6 +62,14 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
 	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
+}
+
+// agentFlagNames are the names of agentFlags.
+func agentFlagNames() (out []string) {
+	cmd := &cobra.Command{}
+	new(agentFlags).add(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
+	return out
 }
 
 // config turns the flags into an agent's configuration. The error names everything that is wrong.

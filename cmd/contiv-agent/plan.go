@@ -10,54 +10,32 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 func newPlan() *cobra.Command {
-	var manifests []string
-	var node, socket string
+	var f planFlags
 	var sessions bool
-	var flags agentFlags
 	var out output
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print what the agent would change in VPP, and change nothing",
-		Long: `plan reads manifests, compares what they ask for with what VPP has, and prints the operations in the order they would be
-executed. VPP is only read. Without --vpp-socket the VPP is an embedded, empty one.
+		Long: `plan prints the operations that would make VPP what is wanted, in the order in which they would be executed, and executes none.
+
+With --manifests it compares what they ask for with what VPP has. Without --vpp-socket the VPP is an embedded, empty one. Without
+--manifests it asks the running agent of this node, over its unix socket, to look at its VPP altogether: there is something to
+change where somebody else has changed VPP, or VPP refuses what is wanted.
 
 Exit code 0: nothing to change; 3: there are changes.`,
-		Example: `  contiv-agent plan --manifests examples/guestbook --node node-1
+		Example: `  contiv-agent plan
+  contiv-agent plan --manifests examples/guestbook --node node-1
   contiv-agent plan --manifests new/ --node "$(hostname)" --vpp-socket /run/vpp/api.sock -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			if len(manifests) == 0 {
-				return usage(fmt.Errorf("--manifests is required"))
-			}
-			changes, err := manifest.Load(manifests...)
-			if err != nil {
-				return usage(err)
-			}
-			for _, ch := range changes {
-				if ch.Err != nil {
-					fmt.Fprintf(cmd.ErrOrStderr(), "refused: %v\n", ch.Err)
-				}
-			}
-			cfg, err := flags.config()
-			if err != nil {
-				return err
-			}
-			cfg.NodeName, cfg.Socket = nodeName(node), socket
-			cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
-			if socket == "" {
-				v := sim.New(sim.Config{PuntLocal: true})
-				defer v.Close()
-				if err := plumb(&cfg, v).Apply(changes); err != nil {
-					return err
-				}
-			}
-			plan, err := agent.PlanFor(cmd.Context(), cfg, &event.Update{Source: manifest.Name, Changes: changes}, sessions)
+			plan, err := f.plan(cmd, sessions)
 			if err != nil {
 				return err
 			}
@@ -70,11 +48,54 @@ Exit code 0: nothing to change; 3: there are changes.`,
 			return nil
 		},
 	}
-	flags.add(cmd)
+	f.add(cmd)
 	out.flag(cmd)
-	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
-	cmd.Flags().StringVar(&node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
-	cmd.Flags().BoolVar(&sessions, "sessions", false, "count the NAT sessions the changes would cut, too; VPP does not forward while it counts")
-	cmd.Flags().StringVar(&socket, "vpp-socket", "", "binary-API socket of VPP (default: an embedded, empty VPP)")
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.manifests, "manifests", nil, "compare VPP with what these folders or files ask for, not with what a running agent wants")
+	fs.StringVar(&f.node, "node", "", "with --manifests: name of this node (default: $NODE_NAME, or the name of the host)")
+	fs.BoolVar(&sessions, "sessions", false, "count the NAT sessions the changes would cut, too; VPP does not forward while it counts")
+	fs.StringVar(&f.vppSocket, "vpp-socket", "", "with --manifests: binary-API socket of VPP (default: an embedded, empty VPP)")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
 	return cmd
+}
+
+// planFlags say what is compared with what.
+type planFlags struct {
+	agentFlags
+	manifests               []string
+	node, vppSocket, status string
+}
+
+func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, error) {
+	if len(f.manifests) == 0 {
+		for _, name := range append(agentFlagNames(), "node", "vpp-socket") {
+			if cmd.Flags().Changed(name) {
+				return nil, usage(fmt.Errorf("--%s needs --manifests; a running agent has flags of its own", name))
+			}
+		}
+		return agent.FetchPlan(cmd.Context(), statusSocket(f.status), sessions)
+	}
+	changes, err := manifest.Load(f.manifests...)
+	if err != nil {
+		return nil, usage(err)
+	}
+	for _, ch := range changes {
+		if ch.Err != nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %v\n", ch.Err)
+		}
+	}
+	cfg, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	cfg.NodeName, cfg.Socket = nodeName(f.node), f.vppSocket
+	cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
+	if f.vppSocket == "" {
+		v := sim.New(sim.Config{PuntLocal: true})
+		defer v.Close()
+		if err := plumb(&cfg, v).Apply(changes); err != nil {
+			return nil, err
+		}
+	}
+	return agent.PlanFor(cmd.Context(), cfg, &event.Update{Source: manifest.Name, Changes: changes}, sessions)
 }

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// The running agent is asked what is not as it wants it, and answers without changing it.
+func TestPlanOfARunningAgent(t *testing.T) {
+	w := start(t, nil)
+	w.wait("first sync", firstSync)
+	w.settled()
+	socket := w.agent.cfg.StatusSocket
+	plan, err := FetchPlan(t.Context(), socket, false)
+	if err != nil || !plan.Empty() || plan.Sessions != nil {
+		t.Fatalf("VPP is as it is wanted: %v, %v", plan, err)
+	}
+	other, err := NewStepper(t.Context(), Config{NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if err := other.Feed(t.Context(), &event.Update{Source: manifest.Name}, &event.SyncStatus{Source: manifest.Name, Status: event.InSync}); err != nil {
+		t.Fatal(err) // it wants nothing
+	}
+	writes := w.vpp.Writes()
+	plan, err = FetchPlan(t.Context(), socket, true)
+	if err != nil || !strings.Contains(plan.String(), "create config/vpp/nat/v2/dnat44/identities\n") || plan.Sessions == nil {
+		t.Errorf("somebody else has taken it away: %v, %v", plan, err)
+	}
+	if n := w.vpp.Writes(); n != writes {
+		t.Errorf("%d writes", n-writes)
+	}
+	_ = w.stop()
+	if _, err := FetchPlan(context.Background(), socket, false); err == nil || !strings.Contains(err.Error(), "no agent answers") {
+		t.Errorf("asked when it was gone: %v", err)
+	}
+}
