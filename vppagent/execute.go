@@ -83,14 +83,19 @@ func (x *execution) finishAll(b *bunch, lost error) {
 	}
 }
 
-// intend writes into the journal what is about to be made without a tag: whatever happens next, it is known to be ours.
+// intend writes into the journal what is about to be made without a tag, or taken over from somebody else: whatever happens next, it is
+// known to be ours.
 func (x *execution) intend(level []Step) {
 	if x.a.journal.path == "" {
 		return
 	}
 	for _, s := range level {
-		if s.Action == Create && s.v.kind.journalled() && s.v.plan.err == nil {
-			x.a.journal.set(s.Key, s.v.kind.Descriptor, s.v.want, true)
+		k := s.v.kind
+		if !k.journalled() || s.v.plan.err != nil {
+			continue
+		}
+		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || k.Anew != nil && k.Anew(s.v.have)) {
+			x.a.journal.set(s.Key, k.Descriptor, s.v.want, true)
 		}
 	}
 	x.a.saveJournal()
@@ -295,7 +300,7 @@ func (x *execution) finish(s Step, lost error) {
 			x.c.Mod++
 		}
 	}
-	v.unsure, v.rebind, v.plan.after = false, false, nil
+	v.unsure, v.tried, v.rebind, v.plan.after = false, nil, false, nil
 }
 
 // note keeps for the history what became of a step.

@@ -210,7 +210,11 @@ func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
 			a.put(v, nil, p.touch)
 		}
 	}
-	if h.err == nil && !h.on { // some of what was said is not compared yet
+	switch {
+	case h.err != nil:
+	case h.on: // a creation may have been refused
+		h.err = a.refreshUnsure(ctx, p)
+	default: // some of what was said is not compared yet
 		if h.x.c.Writes > 0 {
 			h.known = nil // not true any more
 		}

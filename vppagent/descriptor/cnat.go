@@ -67,9 +67,10 @@ type translation struct {
 }
 
 // fixed is what VPP takes from the message that makes a translation, and ignores later without a word
-// (cnat_translation_update, VPP 24.06); real even from the first one of the address.
+// (cnat_translation_update, VPP 24.06), real even from the first one of the address; and what it takes later, but does not show: after
+// an update that got no answer nobody knew it.
 func (t *translation) fixed(o *translation) bool {
-	return t.maglev == o.maglev && t.hash == o.hash && t.real == o.real
+	return t.maglev == o.maglev && t.hash == o.hash && t.real == o.real && t.ports == o.ports && t.noReturn == o.noReturn
 }
 
 // CnatTranslation describes our Translation. VPP has no tag for it: whose one is, and what VPP does not show of it, is in the
@@ -82,7 +83,7 @@ func CnatTranslation() *Descriptor {
 		Claims:  func(t *translation) []string { return []string{t.key} },
 		Compile: compileTranslation, Message: (*translation).message,
 		Equal: func(have, want *translation) bool {
-			return have.fixed(want) && have.ports == want.ports && have.noReturn == want.noReturn && slices.Equal(have.paths, want.paths)
+			return have.fixed(want) && slices.Equal(have.paths, want.paths)
 		},
 		Dependencies: (*translation).dependencies,
 		Recreate:     func(have, want *translation) bool { return !have.fixed(want) },
@@ -147,6 +148,9 @@ func compileTranslation(key string, m *cnat.Translation) (*translation, error) {
 	for n, p := range m.GetPaths() {
 		if t.paths[n], err = compileCnatPath(fmt.Sprintf("paths[%d]", n), p, vip.is6()); err != nil {
 			return nil, err
+		}
+		if t.proto == protoSCTP && t.paths[n].src != (cnatEndpoint{}) {
+			return nil, fmt.Errorf("paths[%d].source: not with SCTP: anybody's ICMP error about it makes VPP loop for ever", n)
 		}
 	}
 	return t, nil

@@ -32,11 +32,15 @@ type snatPolicy struct {
 	excluded []netip.Prefix // sorted, each once
 }
 
-// SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere:
-// that is as it was set, if that is known, else as it is wanted (VPP 24.06 to 26.06).
+// unknown is the kind of a policy that has no address: what was said of it last may have been refused, or never have arrived.
+const unknown cnat.SnatPolicy_Kind = -1
+
+// SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere
+// (VPP 24.06 to 26.06): an address tells that VPP took the kind it was made with. It is set when all the rest was taken, and goes
+// before anything else does; another kind is another policy. Whose one it is, and of which kind, is in the journal, else as it is wanted.
 //
-// From its start VPP's policy is ALL, without an address, so that nothing happens: addresses come last and go first. VPP 26.06 has
-// no policy before it has an address, and dies of being told of one: there, what is said of it follows the addresses.
+// From its start VPP's policy is ALL, without an address, so that nothing happens. VPP 26.06 has no policy before it has an address,
+// and dies of being told of one: there, what is said of it follows the addresses.
 func SnatPolicy() *Descriptor {
 	return Spec[*cnat.SnatPolicy, *snatPolicy]{
 		Name: "cnat-snat-policy", Prefix: keyed.SnatPolicyKey,
@@ -44,7 +48,9 @@ func SnatPolicy() *Descriptor {
 		Equal: func(have, want *snatPolicy) bool {
 			return have.kind == want.kind && have.sameAddresses(want) && slices.Equal(have.excluded, want.excluded)
 		},
-		Create:   func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{}, p), nil },
+		Recreate: func(have, want *snatPolicy) bool { return have.kind != want.kind && have.addressed() },
+		Anew:     func(have *snatPolicy) bool { return have.kind == unknown },
+		Create:   func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{kind: unknown}, p), nil },
 		Update:   func(w *World, have, want *snatPolicy) ([]Op, error) { return changeSnat(w, have, want), nil },
 		Delete:   func(w *World, p *snatPolicy) ([]Op, error) { return dropSnat(w, p), nil },
 		Dumps:    snatDumps,
@@ -115,10 +121,10 @@ func (p *snatPolicy) message() *cnat.SnatPolicy {
 	return m
 }
 
-// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after. VPP does
-// not show the kind: while it changes addresses are taken away, and set when VPP has taken all the rest, so that they tell of it.
+// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after. The kind is
+// said before each address: the guard lets none out on a connection that heard of no policy.
 func changeSnat(w *World, have, want *snatPolicy) []Op {
-	var first, add, last, del []Op
+	var add, del []Op
 	for _, x := range want.excluded {
 		if !slices.Contains(have.excluded, x) {
 			add = append(add, exclude(x, true))
@@ -129,18 +135,16 @@ func changeSnat(w *World, have, want *snatPolicy) []Op {
 			del = append(del, exclude(x, false))
 		}
 	}
-	kind, addresses := Op{Call: write(w.snatKind(want.kind))}, want.sendAddresses()
+	kind, addresses := []Op{{Call: write(w.snatKind(want.kind))}}, []Op{want.sendAddresses()}
 	switch {
 	case have.kind == want.kind && have.sameAddresses(want):
+		return append(add, del...)
 	case w.cnat.newer: // an address comes first, and takes the kind with it when it goes
-		first, last = []Op{addresses}, []Op{kind}
-	default:
-		if have.addressed() {
-			first = []Op{(&snatPolicy{}).sendAddresses()}
-		}
-		return inTurn(slices.Concat(first, add, del, []Op{kind, addresses}))
+		return inTurn(slices.Concat(addresses, add, kind, del))
+	case have.addressed(): // of the same kind
+		return inTurn(slices.Concat(add, kind, addresses, del))
 	}
-	return slices.Concat(first, add, last, del)
+	return inTurn(slices.Concat(add, del, kind, addresses))
 }
 
 // inTurn sends each when VPP has taken the one before, and none after one it has not.
@@ -224,23 +228,23 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if !got.v4.IsValid() && !got.v6.IsValid() && len(got.excluded) == 0 {
 		return nil, nil
 	}
-	candidate, ours := false, false
-	defer func() {
-		if !got.addressed() {
-			got.kind = -1 // not known: whatever is wanted is said again
+	candidate, made, wanted := false, unknown, unknown
+	c.Each(func(_ string, state any, want bool) {
+		candidate = true
+		if kind := state.(*snatPolicy).kind; want {
+			wanted = kind
+		} else if made == unknown {
+			made = kind
 		}
-	}()
-	c.Each(func(_ string, state any, wanted bool) {
-		switch kind := state.(*snatPolicy).kind; {
-		case !ours:
-			got.kind = kind
-		case kind != got.kind: // one that was there, and one that was tried
-			got.kind = -1
-		}
-		candidate, ours = true, ours || !wanted
 	})
 	if !candidate {
 		return nil, nil
+	}
+	switch got.kind = made; {
+	case !got.addressed():
+		got.kind = unknown
+	case made == unknown:
+		got.kind = wanted
 	}
 	return []Found{{Key: keyed.SnatPolicyKey, State: got}}, nil
 }

@@ -100,6 +100,29 @@ func TestWhichCnat(t *testing.T) {
 	}
 }
 
+// VPP does not survive SCTP with another source, and does not translate it in IPv6.
+func TestSCTPIsRefused(t *testing.T) {
+	m := &cnat.Translation{
+		Vip: &cnat.Endpoint{Address: "10.96.0.10", Port: 80}, Protocol: cnat.Protocol_SCTP,
+		Paths: []*cnat.Path{{Destination: &cnat.Endpoint{Address: "10.1.1.2", Port: 80}}, {Destination: &cnat.Endpoint{Address: "10.1.1.3", Port: 80}}},
+	}
+	if _, err := compileTranslation("", m); err != nil {
+		t.Error(err)
+	}
+	m.Paths[1].Source = &cnat.Endpoint{Address: "10.1.1.254"}
+	if _, err := compileTranslation("", m); err == nil || !strings.HasPrefix(err.Error(), "paths[1].source: not with SCTP") {
+		t.Errorf("another source: %v", err)
+	}
+	m.Paths[1].Source = &cnat.Endpoint{Interface: "uplink"}
+	if _, err := compileTranslation("", m); err == nil {
+		t.Error("an interface's address as source")
+	}
+	m.Vip.Address = "2001:db8:96::10"
+	if _, err := compileTranslation("", m); err == nil || !strings.Contains(err.Error(), "in IPv4 only") {
+		t.Errorf("IPv6: %v", err)
+	}
+}
+
 // Features of VPP 26.06 come in pairs, and its tables with a policy.
 func TestInterfaceOfTheNewerAPI(t *testing.T) {
 	var policy any

@@ -62,9 +62,12 @@ type Descriptor struct {
 
 	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
 	Recreate func(have, want any) bool
-	Create   func(w *World, state any) ([]Op, error)
-	Update   func(w *World, have, want any) ([]Op, error)
-	Delete   func(w *World, state any) ([]Op, error)
+	// Anew tells that an update says all that dumps do not show, so that the journal has to know of it before, as of a creation.
+	// nil: none does
+	Anew   func(have any) bool
+	Create func(w *World, state any) ([]Op, error)
+	Update func(w *World, have, want any) ([]Op, error)
+	Delete func(w *World, state any) ([]Op, error)
 
 	// Dumps are the requests Retrieve needs answered.
 	Dumps func(w *World, candidates Candidates) []Request
@@ -158,6 +161,7 @@ type Spec[V proto.Message, S comparable] struct {
 	Rebind       bool
 	Many         bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
+	Anew         func(have S) bool
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
 	Delete       func(*World, S) ([]Op, error)
@@ -189,6 +193,9 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	d.Update = func(w *World, have, want any) ([]Op, error) { return s.Update(w, have.(S), want.(S)) }
 	d.Recreate = func(have, want any) bool {
 		return s.Update == nil || s.Recreate != nil && s.Recreate(have.(S), want.(S))
+	}
+	if s.Anew != nil {
+		d.Anew = func(have any) bool { return s.Anew(have.(S)) }
 	}
 	if s.Dependencies != nil {
 		d.Dependencies = func(state any) []Dependency { return s.Dependencies(state.(S)) }
