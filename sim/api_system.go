@@ -1,7 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.fd.io/govpp/binapi/acl"
@@ -55,6 +58,16 @@ func (v *VPP) threads() *vlib.ShowThreadsReply {
 	return &vlib.ShowThreadsReply{Count: uint32(len(list)), ThreadData: list}
 }
 
+// showClients is in the order in which they came (vl_sock_api_dump_clients, VPP 24.06).
+func (v *VPP) showClients() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Socket clients\n%20s %8s\n", "Name", "Fildesc")
+	for _, c := range slices.SortedFunc(maps.Keys(v.clients), func(x, y *conn) int { return cmp.Compare(x.index, y.index) }) {
+		fmt.Fprintf(&b, "%20s %8d\n", c.name, c.index)
+	}
+	return b.String()
+}
+
 // apiVersions are those of the API files the sim speaks.
 func apiVersions() *memclnt.APIVersionsReply {
 	files := [][2]string{
@@ -86,6 +99,8 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	switch words := strings.Join(strings.Fields(cmd), " "); words {
 	case "show version":
 		return &vlib.CliInbandReply{Reply: "vpp v" + q.cfg.Version + " built by sim\n"}
+	case "show api clients":
+		return &vlib.CliInbandReply{Reply: q.showClients()}
 	case "show interface", "show int":
 		return &vlib.CliInbandReply{Reply: q.showInterfaces()}
 	case "show ip fib":

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	defaultSocket     = "/run/vpp/api.sock" // startup.conf socksvr { default }
-	defaultClientName = "contiv-agent"
+	defaultSocket = "/run/vpp/api.sock" // startup.conf socksvr { default }
+	// DefaultClientName is what VPP calls an agent.
+	DefaultClientName = "contiv-agent"
+
 	defaultWindow     = 256
 	minWindow         = 1
 	maxWindow         = 4096 // a slot number is 12 bits of the context
@@ -33,7 +35,7 @@ type Config struct {
 	Socket string
 	// Dial makes the connection instead of dialling Socket: tests and offline tools use a net.Pipe.
 	Dial func(context.Context) (net.Conn, error)
-	// ClientName is the name VPP shows for us in "show api clients"; at most 63 bytes; empty: contiv-agent.
+	// ClientName is the name VPP shows for us in "show api clients"; at most 63 bytes; empty: DefaultClientName.
 	ClientName string
 	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Below 64 the socket idles, beyond 512 nothing
 	// is gained.
@@ -90,7 +92,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	if c.ClientName == "" {
-		c.ClientName = defaultClientName
+		c.ClientName = DefaultClientName
 	}
 	if c.Window <= 0 {
 		c.Window = defaultWindow

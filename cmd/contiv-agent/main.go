@@ -19,7 +19,7 @@ const (
 	exitOK      = 0
 	exitFailed  = 1 // something went wrong at run time
 	exitUsage   = 2 // flags, arguments or input files are wrong
-	exitDiffers = 3 // plan: there are changes; status: not in sync, or something is unwell; trace --diff, config diff: a difference; doctor: a finding
+	exitDiffers = 3 // plan: there are changes; status: not in sync, or something is unwell; trace --diff, config diff: a difference; doctor: a finding; cleanup --dry-run: something to remove
 )
 
 // codeError carries an exit code along with an error; a nil error prints nothing.
@@ -83,7 +83,7 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" a difference, or "status" the agent not in sync or something unwell,
-or "doctor" something missing, wrong or dangerous.`,
+or "doctor" something missing, wrong or dangerous, or "cleanup --dry-run" something to remove.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |
@@ -96,6 +96,6 @@ or "doctor" something missing, wrong or dangerous.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 	})
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newConfig(), newVersion(), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newCleanup(), newConfig(), newVersion(), newDocs())
 	return root
 }

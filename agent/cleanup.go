@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+)
+
+// CleanupConfig says which VPP is to be rid of what agents have put into it.
+type CleanupConfig struct {
+	Socket string                                      // VPP's binary-API socket
+	Dial   func(ctx context.Context) (net.Conn, error) // in place of Socket, for tests and simulations
+	// Journal is the file of the agent that was here: it tells what is ours where VPP has no tags. "": there is none.
+	Journal string
+	// StatusSocket is where the agent would answer; it is taken meanwhile, so that none starts. "": none.
+	StatusSocket string
+	Logger       *slog.Logger // nil: silent
+}
+
+// CleanupReport is what became of what was ours.
+type CleanupReport struct {
+	Removed int           `json:"removed"`           // values
+	Writes  int           `json:"writes"`            // messages to VPP
+	Left    []ValueStatus `json:"left,omitempty"`    // values that could not be removed, and why
+	Foreign []string      `json:"foreign,omitempty"` // what others made in VPP; it stays
+	// NoJournal tells that there was no journal: what VPP keeps no tag of stays.
+	NoJournal bool `json:"noJournal,omitempty"`
+}
+
+// ErrInUse is why there is no cleanup: an agent runs on that VPP.
+var ErrInUse = errors.New("an agent is running on this VPP: stop it first")
+
+const (
+	// cleanupName is what VPP calls who cleans up.
+	cleanupName = "contiv-cleanup"
+	// goneWithin is how long VPP may take to notice that an agent has closed its connection.
+	goneWithin = 3 * time.Second
+	// cleanupRounds bounds how often what was refused is tried again.
+	cleanupRounds = 3
+)
+
+// Cleaner is a connection to a VPP that no agent is on. It is not safe for concurrent use.
+type Cleaner struct {
+	cfg       CleanupConfig
+	conn      *vpp.Conn
+	vppagent  *vppagent.Agent
+	noJournal bool
+	stop      []func()
+}
+
+// NewCleaner connects to VPP, as long as ctx lasts. The error wraps ErrInUse if an agent is there. Close it.
+func NewCleaner(ctx context.Context, cfg CleanupConfig) (*Cleaner, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cleaner{cfg: cfg}
+	for _, step := range []func(context.Context) error{c.lock, c.connect, c.alone, c.know} {
+		if err := step(ctx); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Close ends the connection.
+func (c *Cleaner) Close() {
+	for _, stop := range slices.Backward(c.stop) {
+		stop()
+	}
+	c.stop = nil
+}
+
+// background runs f until Close.
+func (c *Cleaner) background(ctx context.Context, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f(ctx)
+	}()
+	c.stop = append(c.stop, func() { cancel(); <-ended })
+}
+
+// lock takes the socket where an agent answers.
+func (c *Cleaner) lock(ctx context.Context) error {
+	if c.cfg.StatusSocket == "" {
+		return nil
+	}
+	l, err := serve.Unix(ctx, c.cfg.StatusSocket)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w (%w)", ErrInUse, err)
+	}
+	if err != nil {
+		return fmt.Errorf("status socket: %w", err)
+	}
+	c.background(ctx, func(ctx context.Context) {
+		_ = serve.HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "there is no agent: a cleanup is under way"})
+		})) // ends with ctx
+	})
+	return nil
+}
+
+func (c *Cleaner) connect(ctx context.Context) error {
+	states := make(chan vpp.State, 1)
+	c.conn = vpp.New(vpp.Config{
+		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: descriptor.Needs(),
+		OnState: func(st vpp.State) {
+			select {
+			case <-states: // only the latest counts
+			default:
+			}
+			states <- st
+		},
+	})
+	c.background(ctx, func(ctx context.Context) { _ = c.conn.Run(ctx) }) // ends with ctx
+	var last vpp.State
+	for {
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("vpp is not connected: %w", ctx.Err()), last.Err)
+		case last = <-states:
+			if last.Connected {
+				return nil
+			}
+		}
+	}
+}
+
+// alone makes sure that VPP has no client that is an agent. One that has just ended may be known to it for a moment.
+func (c *Cleaner) alone(ctx context.Context) error {
+	patience := time.NewTimer(goneWithin)
+	defer patience.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		names, err := descriptor.ClientNames(c.conn.Do(ctx, descriptor.Clients())[0])
+		if err != nil {
+			return fmt.Errorf("who else is connected to VPP: %w", err)
+		}
+		if !slices.Contains(names, vpp.DefaultClientName) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-patience.C:
+			return fmt.Errorf("%w (VPP has a client that is called %s)", ErrInUse, vpp.DefaultClientName)
+		case <-again.C:
+		}
+	}
+}
+
+// know reads the journal. The kinds of the host's own are only there if it has some of them.
+func (c *Cleaner) know(context.Context) error {
+	cfg := vppagent.Config{Caller: c.conn, Logger: c.cfg.Logger, Journal: c.cfg.Journal}
+	text, err := os.ReadFile(c.cfg.Journal)
+	switch {
+	case c.cfg.Journal == "" || errors.Is(err, fs.ErrNotExist):
+		cfg.Journal, c.noJournal = "", true
+	case err != nil:
+		return fmt.Errorf("journal: %w", err)
+	case bytes.Contains(text, []byte(" config/linux/")):
+		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, append(descriptor.All(), linux.All()...)
+	}
+	c.vppagent = vppagent.New(cfg)
+	return nil
+}
+
+// nothing is what is wanted.
+func nothing() *event.Txn { return &event.Txn{Cause: "cleanup", Resync: event.Full} }
+
+// Plan tells what Clean would do. VPP is only read.
+func (c *Cleaner) Plan(ctx context.Context) (*vppagent.Plan, error) {
+	return c.vppagent.Plan(ctx, nothing())
+}
+
+// NoJournal tells that there was no journal, so that what VPP keeps no tag of is taken for somebody else's.
+func (c *Cleaner) NoJournal() bool { return c.noJournal }
+
+// Clean removes from VPP what agents have put there: what carries their tag, and what is in the journal. What has been removed
+// before is no error. The journal goes when it has nothing left. The error is that VPP could not be reached.
+func (c *Cleaner) Clean(ctx context.Context) (*CleanupReport, error) {
+	r := &CleanupReport{NoJournal: c.noJournal}
+	for range cleanupRounds {
+		done := c.vppagent.Commit(ctx, nothing())
+		if done.Err != nil {
+			return nil, done.Err
+		}
+		r.Removed, r.Writes, r.Left = r.Removed+done.Del, r.Writes+done.Writes, nil
+		for _, v := range c.vppagent.Snapshot().Values() {
+			if v.State != event.Removed && v.State != event.Nonexistent {
+				r.Left = append(r.Left, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Wait})
+			}
+		}
+		if len(r.Left) == 0 {
+			break
+		}
+	}
+	r.Foreign = c.vppagent.Snapshot().Foreign
+	if len(r.Left) == 0 && !c.noJournal {
+		if err := os.Remove(c.cfg.Journal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return r, fmt.Errorf("journal: %w", err)
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// TestNoAgentStartsDuringACleanup: its socket is taken, and says why.
+func TestNoAgentStartsDuringACleanup(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	socket := filepath.Join(t.TempDir(), "a.sock")
+	c, err := NewCleaner(t.Context(), CleanupConfig{Dial: v.Dial, StatusSocket: socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is under way") {
+		t.Errorf("status: %v", err)
+	}
+	a, err := New(Config{NodeName: "node-1", Dial: v.Dial, StatusSocket: socket, Sources: map[string]Source{"fed": Fed{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another agent answers there") {
+		t.Errorf("an agent: %v", err)
+	}
+	c.Close()
+	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestCleanupWithoutVPP says so when it may not wait any longer.
+func TestCleanupWithoutVPP(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := NewCleaner(ctx, CleanupConfig{Socket: filepath.Join(t.TempDir(), "none.sock")})
+	if err == nil || !strings.Contains(err.Error(), "vpp is not connected") {
+		t.Error(err)
+	}
+}
