@@ -14,9 +14,10 @@ CASES     ?= 5000
 SEED      ?=
 NODES     ?= 200
 SHORT     ?=
+RECORD    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test etcd-test interop interop-bench fanout-bench e2e kubeproxy-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test vpp-demo etcd-test interop interop-bench fanout-bench e2e kubeproxy-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +76,13 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat and af_packet plugins)"; \
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
+	fi
+
+vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
+	@if [ -z "$$CONTIV_VPP" ]; then \
+	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
+	else \
+	  CONTIV_VPP="$$CONTIV_VPP" CONTIV_DEMO_RECORD="$(RECORD)" $(GO) test -count=1 -timeout 15m -v -run '^TestVPPDemo$$' ./test/realvpp/; \
 	fi
 
 etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users

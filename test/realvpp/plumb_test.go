@@ -55,12 +55,12 @@ type lab struct {
 }
 
 // openLab starts a VPP with nothing but the probe's interface. Close it, also after an error.
-func openLab(path string) (*lab, error) {
+func openLab(path string, plugins ...string) (*lab, error) {
 	dir, err := os.MkdirTemp("", "vpp")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{process: process{path: path, dir: dir}}
+	l := &lab{process: process{path: path, dir: dir, plugins: plugins}}
 	if l.ns, err = newNetns(); err != nil {
 		l.ns = nil
 		return l, err

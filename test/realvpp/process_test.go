@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -38,12 +39,13 @@ const startTimeout = 20 * time.Second
 
 // process is one running VPP.
 type process struct {
-	path string
-	dir  string
-	ns   *netns
-	cmd  *exec.Cmd
-	dead chan struct{}
-	err  error // why it ended; read after dead is closed
+	path    string
+	plugins []string // beside those every test needs
+	dir     string
+	ns      *netns
+	cmd     *exec.Cmd
+	dead    chan struct{}
+	err     error // why it ended; read after dead is closed
 }
 
 func (p *process) socket() string { return filepath.Join(p.dir, "api.sock") }
@@ -64,6 +66,10 @@ func (p *process) start() error {
 		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}",
 		"plugin", "cnat_plugin.so", "{", "enable", "}", "}",
 		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
+	}
+	for _, name := range p.plugins {
+		end := slices.Index(args, "acl-plugin") - 1 // the brace of the plugins
+		args = slices.Insert(args, end, "plugin", name, "{", "enable", "}")
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -3,7 +3,6 @@ package realvpp
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"testing"
 	"time"
 )
@@ -24,7 +23,6 @@ type set uint16
 
 func (s set) has(i int) bool { return i >= 0 && s>>i&1 == 1 }
 func (s set) with(i int) set { return s | 1<<i }
-func (s set) len() int       { return bits.OnesCount16(uint16(s)) }
 
 // usable are the endpoints that get new connections (KEP-1669): those that are ready; if none is, those that terminate and serve. With
 // keep these are used beside ready ones, too.

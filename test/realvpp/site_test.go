@@ -1,0 +1,371 @@
+package realvpp
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// site is a cluster of programs: each node has a VPP and an agent, each pod a network namespace, and there is a world outside.
+//
+//	namespaces of pods        one of the node                    the same of another node
+//	eth0 ── veth ──┐          ┌────────────────┐   VXLAN         ┌──────────┐
+//	eth0 ── veth ──┼ af_packet│ VPP ◀─── agent │─ ─ ─ ─ ─ ─ ─ ─ ─│ VPP      │
+//	eth0 ── veth ──┘          └───────┬────────┘                 └────┬─────┘
+//	                                  └── uplinks ── br0 ─────────────┘
+//	                                                  └ clients and servers outside
+//
+// What a CNI would have made in VPP is made here: interfaces, addresses, the tunnels, routes to pods. The agents make the rest.
+type site struct {
+	t       *testing.T
+	dir     string
+	program string // contiv-agent
+	nodes   []*siteNode
+	hosts   map[string]*netns // namespaces of pods by NAMESPACE/NAME; "": the world outside
+	running map[string]*exec.Cmd
+}
+
+type siteNode struct {
+	*lab
+	node   *model.Node
+	number int
+}
+
+// abroad are addresses outside: the router's, a client's, a server's.
+var abroad = struct{ router, client, server netip.Addr }{
+	netip.MustParseAddr("192.168.16.100"), netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("198.51.100.10"),
+}
+
+// openSite makes everything but the agents and the pods' programs.
+func openSite(t *testing.T, path, manifests string) *site {
+	s := &site{t: t, dir: t.TempDir(), hosts: map[string]*netns{}, running: map[string]*exec.Cmd{}}
+	s.program = filepath.Join(s.dir, "contiv-agent")
+	if out, err := exec.Command("go", "build", "-o", s.program, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	s.check(os.CopyFS(s.manifests(), os.DirFS(manifests)))
+	changes, err := manifest.Load(s.manifests())
+	s.check(err)
+	world, err := newNetns()
+	s.check(err)
+	t.Cleanup(world.close)
+	s.hosts[""] = world
+	s.check(world.ip(fmt.Sprintf("link set lo up\nlink add br0 type bridge\nlink set br0 up\naddr add %s/24 dev br0\naddr add %s/32 dev lo\naddr add %s/32 dev lo\n",
+		abroad.router, abroad.client, abroad.server)))
+	var pods []*model.Pod
+	for _, c := range changes {
+		switch o := c.Object.(type) {
+		case *model.Node:
+			s.nodes = append(s.nodes, &siteNode{node: o})
+		case *model.Pod:
+			pods = append(pods, o)
+		}
+	}
+	slices.SortFunc(s.nodes, func(a, b *siteNode) int { return cmp.Compare(a.node.Name, b.node.Name) })
+	for i, n := range s.nodes {
+		n.number = i + 1
+		n.lab, err = openLab(path, "vxlan_plugin.so")
+		if n.lab != nil {
+			t.Cleanup(n.close)
+		}
+		s.check(err)
+		s.check(n.join(world))
+	}
+	for _, n := range s.nodes {
+		for _, other := range s.nodes {
+			if other != n {
+				s.check(n.meet(other))
+			}
+		}
+	}
+	for _, p := range pods {
+		s.check(s.place(p))
+	}
+	t.Cleanup(func() {
+		for name := range s.running {
+			s.kill(name)
+		}
+	})
+	return s
+}
+
+func (s *site) manifests() string { return filepath.Join(s.dir, "manifests") }
+
+func (s *site) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// orders are commands of VPP's command line that say nothing when they succeed.
+func (n *siteNode) orders(commands ...string) error {
+	for _, c := range commands {
+		if answer := strings.TrimSpace(n.cli(c)); answer != "" {
+			return fmt.Errorf("%s: %s: %s", n.node.Name, c, answer)
+		}
+	}
+	return nil
+}
+
+// bridge is the VXLAN's number, that of its bridge in VPP, and of its loopback interface.
+const bridge, overlayLoop = 96, "loop1"
+
+func (n *siteNode) inner() string { return fmt.Sprintf("10.255.0.%d", n.number) }
+
+// mac is that of the overlay, or of the uplink: all nodes' are on one wire.
+func (n *siteNode) mac(kind byte) string {
+	return net.HardwareAddr{2, 0xfe, kind, 0, 0, byte(n.number)}.String()
+}
+
+// join makes the interfaces every node has, and puts the uplink's other end into the world outside.
+func (n *siteNode) join(world *netns) error {
+	n.AddInterface(sim.Interface{Name: cni.Gateway, Addresses: []netip.Prefix{netip.MustParsePrefix(gateway4 + "/32")}})
+	n.AddInterface(sim.Interface{Name: cni.Uplink})
+	n.AddInterface(sim.Interface{Name: overlayLoop})
+	n.AddInterface(sim.Interface{Name: cni.Host, Unnumbered: cni.Gateway})
+	if n.err != nil {
+		return n.err
+	}
+	stack := n.pairs[cni.Host]
+	if err := n.ns.settle(peerName(stack), hostMAC(stack), vppMAC(stack), n.node.InternalIPs); err != nil {
+		return err
+	}
+	peer := peerName(n.pairs[cni.Uplink])
+	err := errors.Join(
+		n.ns.ip(fmt.Sprintf("link set %s netns %s\n", peer, world.path)),
+		world.ip(fmt.Sprintf("link set %s down\nlink set %s name %s\nlink set %s master br0 up\n", peer, peer, n.node.Name, n.node.Name)),
+	)
+	world.do(func() { err = errors.Join(err, wholeChecksums(n.node.Name)) })
+	return errors.Join(err, n.orders(
+		"set interface mac address uplink "+n.mac(0xaa),
+		fmt.Sprintf("set interface ip address uplink %s/24", n.node.InternalIPs[0]),
+		fmt.Sprintf("ip route add 0.0.0.0/0 via %s uplink", abroad.router),
+		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(macOf(hostMAC(stack)))),
+		fmt.Sprintf("ip punt redirect add rx all via %s %s", hop, cni.Host), // what is for the node and not for VPP
+		"set interface mac address "+overlayLoop+" "+n.mac(0xbb),
+		fmt.Sprintf("set interface l2 bridge %s %d bvi", overlayLoop, bridge),
+		fmt.Sprintf("set interface ip address %s %s/24", overlayLoop, n.inner()),
+	))
+}
+
+func macOf(a [6]byte) []byte { return a[:] }
+
+// meet makes the way to another node's pods.
+func (n *siteNode) meet(other *siteNode) error {
+	tunnel := fmt.Sprintf("vxlan_tunnel%d", other.number)
+	create := fmt.Sprintf("create vxlan tunnel src %s dst %s vni %d instance %d", n.node.InternalIPs[0], other.node.InternalIPs[0], bridge, other.number)
+	if answer := strings.TrimSpace(n.cli(create)); answer != tunnel {
+		return fmt.Errorf("%s: %s: %s", n.node.Name, create, answer)
+	}
+	return n.orders(
+		"set interface state "+tunnel+" up",
+		fmt.Sprintf("set interface l2 bridge %s %d 1", tunnel, bridge),
+		fmt.Sprintf("l2fib add %s %d %s static", other.mac(0xbb), bridge, tunnel),
+		fmt.Sprintf("set ip neighbor static %s %s %s", overlayLoop, other.inner(), other.mac(0xbb)),
+		fmt.Sprintf("ip route add %s via %s %s", other.node.PodCIDRs[0], other.inner(), overlayLoop),
+	)
+}
+
+// overlayMTU leaves room for the headers of VXLAN.
+const overlayMTU = 1450
+
+// place gives a pod its namespace and its interface.
+func (s *site) place(p *model.Pod) error {
+	for _, n := range s.nodes {
+		if n.node.Name != p.NodeName {
+			continue
+		}
+		door := cni.PodInterface(p.ID)
+		n.AddInterface(sim.Interface{Name: door, Tag: p.ID.String(), Unnumbered: cni.Gateway})
+		err := n.AddRoute(sim.Route{Prefix: netip.PrefixFrom(p.IPs[0], 32), Paths: []sim.Path{{Interface: door, Via: p.IPs[0]}}})
+		if err = errors.Join(err, n.err); err != nil {
+			return err
+		}
+		host, err := n.inhabit(door, p.IPs...)
+		if err != nil {
+			return err
+		}
+		s.hosts[p.ID.String()] = host
+		return host.ip(fmt.Sprintf("link set eth0 mtu %d\n", overlayMTU))
+	}
+	return fmt.Errorf("pod %s is on no node there is", p.ID)
+}
+
+// start runs a program in a namespace; what it says is in a file of its name.
+func (s *site) start(name string, at *netns, env string, argv ...string) {
+	s.t.Helper()
+	out, err := os.OpenFile(s.log(name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	s.check(err)
+	defer out.Close()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), env)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the namespace's thread ends
+	at.do(func() { err = cmd.Start() })
+	s.check(err)
+	s.running[name] = cmd
+}
+
+func (s *site) log(name string) string {
+	return filepath.Join(s.dir, strings.ReplaceAll(name, "/", "_")+".log")
+}
+
+// startPod runs a role of the guestbook.
+func (s *site) startPod(pod, role string) {
+	s.t.Helper()
+	self, err := os.Executable()
+	s.check(err)
+	name := pod[strings.LastIndex(pod, "/")+1:]
+	s.start(pod, s.hosts[pod], guestbookRole+"="+name+" "+role, self)
+}
+
+// kill ends a program at once.
+func (s *site) kill(name string) {
+	if cmd := s.running[name]; cmd != nil {
+		delete(s.running, name)
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // killed
+	}
+}
+
+// startAgent runs the agent of a node as on a command line.
+func (s *site) startAgent(n *siteNode) {
+	s.t.Helper()
+	s.start(n.node.Name, n.ns, "CONTIV_NONE=", s.program, "run", "--manifests", s.manifests(), "--node", n.node.Name,
+		"--vpp-socket", n.socket(), "--status-socket", s.status(n), "--journal", filepath.Join(s.dir, n.node.Name+".journal"), "--listen", "", "--host-interface", cni.Host)
+}
+
+func (s *site) status(n *siteNode) string { return filepath.Join(s.dir, n.node.Name+".sock") }
+
+// acknowledged waits until the agents of some nodes, or all, have done something since and have nothing left to do.
+func (s *site) acknowledged(since time.Time, names ...string) {
+	s.t.Helper()
+	for _, n := range s.nodes {
+		if len(names) > 0 && !slices.Contains(names, n.node.Name) {
+			continue
+		}
+		s.until("the agent of "+n.node.Name+" has done its work", func() error {
+			st, err := agent.FetchStatus(s.t.Context(), s.status(n), true)
+			switch {
+			case err != nil:
+				return err
+			case !st.InSync:
+				return fmt.Errorf("not in sync: %s", st.Waiting)
+			case len(st.History) == 0 || st.History[len(st.History)-1].At.Before(since):
+				return errors.New("nothing was done yet")
+			case len(st.Unwell) > 0:
+				return fmt.Errorf("not configured: %+v", st.Unwell)
+			}
+			return nil
+		})
+	}
+}
+
+// until tries something again and again.
+func (s *site) until(what string, try func() error) {
+	s.t.Helper()
+	for end := time.Now().Add(2 * patience); ; wait(s.t.Context(), 50*time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: not within %s: %v%s", what, 2*patience, err, s.tails())
+		}
+	}
+}
+
+// tails is the end of what the programs said.
+func (s *site) tails() string {
+	text := ""
+	for name := range s.running {
+		if b, err := os.ReadFile(s.log(name)); err == nil && len(b) > 0 {
+			text += "\n-- " + name + "\n" + string(b[max(0, len(b)-2000):])
+		}
+	}
+	return text
+}
+
+// dial connects from a pod, or from outside; a silent answer is an error after limit.
+func (s *site) dial(from, network, to string, limit time.Duration) (conn net.Conn, err error) {
+	d := net.Dialer{Timeout: limit}
+	if from == "" {
+		d.LocalAddr = &net.TCPAddr{IP: abroad.client.AsSlice()}
+	}
+	ended, failed := s.hosts[from].beside(func() { conn, err = d.Dial(network, to) })
+	if failed != nil {
+		return nil, failed
+	}
+	<-ended
+	return conn, err
+}
+
+// get is one HTTP request on a connection of its own.
+func (s *site) get(from, to, path string, limit time.Duration) (string, error) {
+	conn, err := s.dial(from, "tcp", to, limit)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience)) // a connection has deadlines
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path); err != nil {
+		return "", err
+	}
+	reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return "", err
+	}
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
+	if err == nil && reply.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", reply.Status, body)
+	}
+	return strings.TrimSpace(string(body)), err
+}
+
+// resolve asks the cluster's DNS.
+func (s *site) resolve(from, network, name string, limit time.Duration) (string, error) {
+	ctx, stop := context.WithTimeout(s.t.Context(), limit)
+	defer stop()
+	return lookup(ctx, func() (net.Conn, error) { return s.dial(from, network, clusterDNS, limit) }, name)
+}
+
+// write changes one manifest at once; "" removes it.
+func (s *site) write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.manifests(), name)
+	if text == "" {
+		s.check(os.Remove(path))
+		return
+	}
+	s.check(os.WriteFile(path+"~", []byte(text), 0o600))
+	s.check(os.Rename(path+"~", path))
+}
+
+func (s *site) read(name string) string {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(s.manifests(), name))
+	s.check(err)
+	return string(b)
+}
