@@ -34,7 +34,7 @@ func parse(t testing.TB, text string) (out manifests) {
 			continue
 		}
 		o := unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(doc+"\n"), &o.Object); err != nil {
 			t.Fatalf("%v\n%s", err, doc)
 		}
 		if o.Object != nil { // or there is but a comment
@@ -183,6 +183,8 @@ func TestManifests(t *testing.T) {
 	for _, folder := range folders(t) {
 		t.Run(folder, func(t *testing.T) { c.accepts(t, kustomize(t, folder)) })
 	}
+	t.Run("chart", c.chartTaken)
+	t.Run("chart, installed", c.chartInstalled)
 	t.Run("applied", func(t *testing.T) {
 		c.keep(kustomize(t, "standalone"))
 		c.kubectl(nil, "-n", system, "get", "serviceaccount/contiv-agent", "daemonset/contiv-vswitch", "configmap/contiv-agent", "configmap/contiv-vpp")

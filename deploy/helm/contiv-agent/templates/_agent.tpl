@@ -1,0 +1,90 @@
+{{- define "contiv-agent.agent" -}}
+{{- $behind := or (eq .Values.mode "fanout") (eq .Values.mode "calico-typha") -}}
+- name: agent
+  image: {{ include "contiv-agent.image" .Values.images.agent }}
+  {{- with .Values.images.agent.pullPolicy }}
+  imagePullPolicy: {{ . }}
+  {{- end }}
+  command: ["contiv-agent"]
+  args:
+    - run
+    {{- if $behind }}
+    - --source=typha
+    {{- end }}
+    - --in-cluster
+    - --api-server=$(API_SERVER)
+    {{- if eq .Values.mode "fanout" }}
+    - --typha-service={{ .Release.Namespace }}/contiv-fanout
+    {{- else if eq .Values.mode "calico-typha" }}
+    - --typha-service={{ .Values.typha.service }}
+    {{- end }}
+    {{- if $behind }}
+    - --typha-ca=/etc/contiv-typha/ca.crt
+    - --typha-cert=/etc/contiv-typha/tls.crt
+    - --typha-key=/etc/contiv-typha/tls.key
+    - --typha-cn={{ eq .Values.mode "fanout" | ternary "contiv-fanout" .Values.typha.cn }}
+    {{- end }}
+    {{- if eq .Values.mode "calico-typha" }}
+    - --service-cidr=$(SERVICE_CIDR)
+    {{- end }}
+    - --vpp-socket=/run/vpp/api.sock
+    - --listen=:9191
+    - --log-format=json
+    {{- with .Values.agent.extraArgs }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  env:
+    - name: NODE_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: spec.nodeName
+    - name: API_SERVER
+      valueFrom:
+        configMapKeyRef:
+          name: contiv-agent
+          key: api-server
+    {{- if eq .Values.mode "calico-typha" }}
+    - name: SERVICE_CIDR
+      valueFrom:
+        configMapKeyRef:
+          name: contiv-agent
+          key: service-cidr
+    {{- end }}
+  ports:
+    - name: agent-metrics
+      containerPort: 9191
+  startupProbe:
+    httpGet:
+      path: /livez
+      port: agent-metrics
+    periodSeconds: 2
+    failureThreshold: 60
+  livenessProbe:
+    httpGet:
+      path: /livez
+      port: agent-metrics
+    periodSeconds: 10
+    timeoutSeconds: 5
+  readinessProbe:
+    httpGet:
+      path: /readyz
+      port: agent-metrics
+    periodSeconds: 5
+    timeoutSeconds: 5
+  securityContext:
+    # VPP's socket is root's.
+    runAsUser: 0
+    {{- include "contiv-agent.confined" . | nindent 4 }}
+  resources:
+    {{- toYaml .Values.agent.resources | nindent 4 }}
+  volumeMounts:
+    - name: run-vpp
+      mountPath: /run/vpp
+    - name: run-agent
+      mountPath: /run/contiv-agent
+    {{- if $behind }}
+    - name: typha-tls
+      mountPath: /etc/contiv-typha
+      readOnly: true
+    {{- end }}
+{{- end -}}
