@@ -99,6 +99,7 @@ type Config struct {
 
 	Now      func() time.Time     // the clock retries go by; nil: time.Now
 	Logger   *slog.Logger         // nil: silent
+	LogLevel *slog.LevelVar       // of Logger, to be changed through StatusSocket; nil: it cannot be
 	Registry *prometheus.Registry // nil: an own one
 	// OnCommitted sees every transaction that ended; nil: nobody.
 	OnCommitted func(*event.Committed)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -56,6 +57,8 @@ func (a *Agent) control() http.Handler {
 		serve.JSON(w, http.StatusOK, st)
 	})
 	mux.HandleFunc("GET /policy/{namespace}/{pod}", a.servePolicy)
+	mux.HandleFunc("GET /loglevel", a.serveLogLevel)
+	mux.HandleFunc("PUT /loglevel", a.serveLogLevel)
 	mux.HandleFunc("GET /plan", a.servePlan)
 	return mux
 }
@@ -88,11 +91,16 @@ func FetchPolicy(ctx context.Context, socket string, pod model.PodID) (*policy.D
 
 // fetch asks the agent behind a unix socket for something that is written in JSON.
 func fetch(ctx context.Context, socket, path string, into any) error {
+	return call(ctx, socket, http.MethodGet, path, nil, into)
+}
+
+// call is fetch with any method, and something to say.
+func call(ctx context.Context, socket, method, path string, body io.Reader, into any) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://contiv-agent"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://contiv-agent"+path, body)
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,8 @@ type driverFile struct {
 	Journal    string           `json:"journal"`
 	Recheck    string           `json:"recheck"`
 	Log        driverLog        `json:"log"`
+
+	level *slog.LevelVar // of the logger
 }
 
 type driverVPP struct {
@@ -157,7 +159,7 @@ func loadDriver(path string, env func(string) string) (*driverFile, error) {
 func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		NodeName: nodeName(f.Node), Socket: f.VPP.Socket, Alone: true, Logger: log, Listen: f.Listen, Profiling: f.Profiling,
-		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim),
+		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim), LogLevel: f.level,
 	}
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
 	if f.MaxFrame < 0 {

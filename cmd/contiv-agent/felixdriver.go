@@ -95,10 +95,12 @@ func runDriver(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return usage(err)
 	}
-	log, err := file.Log.flags().logger(cmd.ErrOrStderr())
+	flags := file.Log.flags()
+	log, err := flags.logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+	file.level = &flags.current
 	in, err := pipe(fdFromFelix, "from Felix")
 	if err != nil {
 		return usage(err)

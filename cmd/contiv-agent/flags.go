@@ -114,11 +114,14 @@ func (f *agentFlags) config() (agent.Config, error) {
 }
 
 // logFlags choose how the program logs.
-type logFlags struct{ format, level string }
+type logFlags struct {
+	format, level string
+	current       slog.LevelVar // of the logger that was made
+}
 
 func (f *logFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "log-format", "text", "text or json")
-	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error; the log-level command changes it later")
 }
 
 func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
@@ -127,7 +130,8 @@ func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(f.level)); err != nil {
 		errs = append(errs, fmt.Errorf("--log-level %s: must be debug, info, warn or error", f.level))
 	}
-	opts := &slog.HandlerOptions{Level: level}
+	f.current.Set(level)
+	opts := &slog.HandlerOptions{Level: &f.current}
 	log := slog.New(slog.NewTextHandler(w, opts))
 	switch f.format {
 	case "text":

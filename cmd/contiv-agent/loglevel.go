@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+func newLogLevel() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "log-level [debug|info|warn|error]",
+		Short: "Show, or change, how much a running agent logs",
+		Long: `log-level asks a running agent over its unix socket how much it logs, or tells it. The agent logs so until it ends, or is told
+again; at its next start it logs as --log-level has it.
+
+The socket belongs to the agent's user alone, and nothing that listens on the network can change the level.`,
+		Example: "  contiv-agent log-level\n  contiv-agent log-level debug",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 1 && !slices.Contains([]string{"debug", "info", "warn", "error"}, args[0]) {
+				return usage(errors.New("log-level: want debug, info, warn or error, or nothing"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+			defer cancel()
+			at := statusSocket(socket)
+			if len(args) == 1 {
+				return agent.SetLogLevel(ctx, at, args[0])
+			}
+			level, err := agent.FetchLogLevel(ctx, at)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), strings.ToLower(level))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
+	return cmd
+}
