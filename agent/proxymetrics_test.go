@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"net"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +104,34 @@ func TestProxyMetricsAreKubeProxys(t *testing.T) {
 				t.Errorf("%s: buckets %v, want %v", f.GetName(), bounds, want)
 			}
 		}
+	}
+}
+
+// TestPageNamesTheseMetrics: the page for operators has each of them, and no other.
+func TestPageNamesTheseMetrics(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Metrics")
+	table, _, _ = strings.Cut(table, "\n## ")
+	var got, want []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `[^|]*\\|").FindAllString(table, -1) {
+		for _, name := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row, -1) {
+			got = append(got, "kubeproxy_"+name[1])
+		}
+	}
+	have := &catcher{names: map[string]bool{}}
+	if err := newProxyMetrics(nil).register(have); err != nil {
+		t.Fatal(err)
+	}
+	for name := range have.names {
+		want = append(want, name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-exported +on the page\n%s", diff)
 	}
 }
 
