@@ -124,7 +124,7 @@ func (c *cluster) control() {
 		"--leader-elect=false", "--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
 		"--kube-api-qps", "500", "--kube-api-burst", "1000",
 		"--controllers", "endpointslice-controller,serviceaccount-controller,namespace-controller,deployment-controller,"+
-			"replicaset-controller,garbage-collector-controller,service-cidr-controller"))
+			"replicaset-controller,statefulset-controller,garbage-collector-controller,service-cidr-controller"))
 }
 
 // kubectl runs kubectl as who may do everything, with this on its standard input, and returns what it says.

@@ -20,11 +20,10 @@ import (
 
 const shop = "shop" // namespace of testdata/shop.yaml
 
-// world is a cluster with agents on its first two nodes.
+// world is a cluster with an agent on each node; that of the second serves Services by cnat.
 type world struct {
 	*cluster
-	kubelet *kubelet
-	nodes   []*node
+	*fabric
 }
 
 // TestCluster is a cluster's life as its agents see it: from nothing to a shop with policies, rolling updates, and an API server that
@@ -32,12 +31,12 @@ type world struct {
 func TestCluster(t *testing.T) {
 	c := newCluster(t)
 	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml")
-	w := &world{cluster: c}
-	w.kubelet = newKubelet(t, c)
+	w := &world{c, &fabric{kubelet: newKubelet(t, c)}}
 	c.control()
-	for _, name := range nodes[:2] {
-		w.nodes = append(w.nodes, newNode(t, c, name))
+	for i, name := range nodes {
+		w.nodes = append(w.nodes, newNode(t, c, name, "--service-renderer", []string{"nat44", "cnat", "auto"}[i]))
 	}
+	w.kubelet.wait(w.wired, w.spare)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -165,43 +164,19 @@ func (w *world) policies(t *testing.T) {
 	check(false)
 }
 
-// rollingUpdate replaces all 50 Pods under a stream of connections, none of which may fail: each goes to a Pod of the shop that is there.
+// rollingUpdate replaces all 50 Pods under streams of connections, none of which may fail.
 func (w *world) rollingUpdate(t *testing.T) {
-	vip, n := w.vip(t), w.nodes[0]
-	client, _ := w.kubelet.one(t, n.name, "client")
-	done := make(chan struct{})
-	rolled := make(chan error, 2)
-	go func() {
-		defer close(done)
-		rolled <- exec.Command(built.cluster, "kubectl", "--kubeconfig", w.path("admin.kubeconfig"), "-n", shop, "rollout", "restart", "deployment/web").Run()
-		rolled <- exec.Command(built.cluster, "kubectl", "--kubeconfig", w.path("admin.kubeconfig"), "-n", shop, "rollout", "status", "deployment/web", "--timeout=180s").Run()
-	}()
-	connections := 0
-	for rolling := true; rolling; connections++ {
-		select {
-		case <-done:
-			rolling = false
-		case <-time.After(5 * time.Millisecond):
-		}
-		to, err := n.connect(client, vip)
-		if err != nil {
-			t.Fatalf("connection %d: %v", connections, err)
-		}
-		if pod, ok := w.kubelet.at(to.Addr()); !ok || pod.Labels["app"] != "web" {
-			t.Fatalf("connection %d went to %s, where there is %q", connections, to, pod.Name)
-		}
-	}
-	for range 2 {
-		if err := <-rolled; err != nil {
-			t.Fatalf("rollout: %v", err)
-		}
-	}
-	t.Logf("%d connections during the update, none failed", connections)
+	s := w.stream(t)
+	w.kubectl(nil, "-n", shop, "rollout", "restart", "deployment/web")
+	w.kubectl(nil, "-n", shop, "rollout", "status", "deployment/web", "--timeout=180s")
 	w.served(t, 50)
+	s.end(t)
 }
 
-// killed ends the API server without a word, three times, while Deployments grow and shrink and Services come and go.
+// killed ends the API server without a word, three times, while Deployments grow and shrink and Services come and go, and connections
+// are made all the time.
 func (w *world) killed(t *testing.T) {
+	s := w.stream(t)
 	stop, ended := make(chan struct{}), make(chan int, 1)
 	go func() {
 		random, changes := rand.New(rand.NewPCG(3, 4)), 0
@@ -231,6 +206,7 @@ func (w *world) killed(t *testing.T) {
 		return err
 	}, w.api)
 	w.served(t, 20)
+	s.end(t)
 }
 
 // churn is one change.

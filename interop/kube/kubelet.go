@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,9 +35,12 @@ type kubelet struct {
 	ended map[string]time.Time      // when a Pod was first seen to terminate, by UID
 	mu    sync.Mutex                // guards what follows
 	holds map[netip.Addr]corev1.Pod // who has an address
+	pods  map[string]corev1.Pod     // those that have begun, by namespace/name
+	wired func(*corev1.Pod) bool    // tells whether a Pod can be reached: before, it is not ready; nil: all can
+	spare func(*corev1.Pod) bool    // tells whether nobody is led to a Pod any more: before, it does not go; nil: nobody ever is
 }
 
-const grace = time.Second // how long a Pod that was told to go still answers
+const grace = time.Second // how long a Pod that was told to go still answers, at least
 
 // newKubelet makes the nodes, and works until the test ends.
 func newKubelet(t tb, c *cluster) *kubelet {
@@ -45,7 +50,10 @@ func newKubelet(t tb, c *cluster) *kubelet {
 		h := host{name: name, address: address("192.168.77.1", uint32(i)), pods: netip.PrefixFrom(address("10.240.1.0", uint32(i)<<8), 24)}
 		hosts = append(hosts, h)
 		cidr := h.pods.String()
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}}
+		node := &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux"}},
+			Spec:       corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
+		}
 		node, err := c.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +75,7 @@ func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	k := &kubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}}
+	k := &kubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}, pods: map[string]corev1.Pod{}}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -90,14 +98,19 @@ func (k *kubelet) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	holds := map[netip.Addr]corev1.Pod{}
+	holds, pods := map[netip.Addr]corev1.Pod{}, map[string]corev1.Pod{}
 	for _, pod := range list.Items {
-		if ip, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !pod.Spec.HostNetwork {
+		ip, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil {
+			continue
+		}
+		pods[pod.Namespace+"/"+pod.Name] = pod
+		if !pod.Spec.HostNetwork {
 			holds[ip] = pod
 		}
 	}
 	k.mu.Lock()
-	k.holds = holds
+	k.holds, k.pods = holds, pods
 	k.mu.Unlock()
 	for i := range list.Items {
 		k.tend(ctx, &list.Items[i])
@@ -110,7 +123,7 @@ func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
 	case pod.DeletionTimestamp != nil:
 		if first, ok := k.ended[string(pod.UID)]; !ok {
 			k.ended[string(pod.UID)] = time.Now()
-		} else if time.Since(first) > grace || pod.Status.PodIP == "" {
+		} else if pod.Status.PodIP == "" || time.Since(first) > grace && k.isSpare(pod) {
 			now := int64(0)
 			_ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 		}
@@ -126,10 +139,50 @@ func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
 				k.begin(ctx, pod, h)
 			}
 		}
+	case len(pod.Status.Conditions) == 0 || pod.Status.Conditions[len(pod.Status.Conditions)-1].Status != corev1.ConditionTrue:
+		if k.isWired(pod) {
+			conditions(pod, corev1.ConditionTrue)
+			_, _ = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		}
 	}
 }
 
-// begin gives a Pod an address, the node's own if it is on the node's network, and says that it is ready.
+// wait lets no Pod be ready before it is wired, nor go before it is spare.
+func (k *kubelet) wait(wired, spare func(*corev1.Pod) bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wired, k.spare = wired, spare
+}
+
+func (k *kubelet) isSpare(pod *corev1.Pod) bool {
+	k.mu.Lock()
+	spare := k.spare
+	k.mu.Unlock()
+	return spare == nil || spare(pod)
+}
+
+func (k *kubelet) isWired(pod *corev1.Pod) bool {
+	k.mu.Lock()
+	wired := k.wired
+	k.mu.Unlock()
+	return wired == nil || wired(pod)
+}
+
+// conditions says whether a Pod is ready; the last one is the last to come true.
+func conditions(pod *corev1.Pod, ready corev1.ConditionStatus) {
+	pod.Status.Conditions = nil
+	for _, c := range []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
+		{Type: corev1.ContainersReady, Status: ready},
+		{Type: corev1.PodReady, Status: ready},
+	} {
+		c.LastTransitionTime = metav1.Now()
+		pod.Status.Conditions = append(pod.Status.Conditions, c)
+	}
+}
+
+// begin gives a Pod an address, the node's own if it is on the node's network, and says that it runs, and is ready if nothing is missing.
 func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, h *host) {
 	ip := h.address
 	if !pod.Spec.HostNetwork {
@@ -138,9 +191,10 @@ func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, h *host) {
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, ip.String(), []corev1.PodIP{{IP: ip.String()}}
 	pod.Status.HostIP, pod.Status.HostIPs = h.address.String(), []corev1.HostIP{{IP: h.address.String()}}
 	now := metav1.Now()
-	pod.Status.StartTime, pod.Status.Conditions = &now, nil
-	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	pod.Status.StartTime = &now
+	conditions(pod, corev1.ConditionFalse)
+	if k.isWired(pod) {
+		conditions(pod, corev1.ConditionTrue)
 	}
 	started := true
 	for _, c := range pod.Spec.Containers {
@@ -182,6 +236,21 @@ func (k *kubelet) at(ip netip.Addr) (corev1.Pod, bool) {
 	defer k.mu.Unlock()
 	pod, ok := k.holds[ip]
 	return pod, ok
+}
+
+// named is a Pod that has begun.
+func (k *kubelet) named(namespace, name string) (corev1.Pod, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pod, ok := k.pods[namespace+"/"+name]
+	return pod, ok
+}
+
+// running are the Pods that have begun.
+func (k *kubelet) running() []corev1.Pod {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Collect(maps.Values(k.pods))
 }
 
 // find is a Pod of a namespace on a node, with that label app unless it is empty; false: there is none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,21 +16,21 @@ import (
 )
 
 const (
-	perService = 2        // endpoints
-	loadSpace  = "load"   // namespace
-	loadNode   = "node-1" // the node that is measured; no endpoint is on it
-	podRange   = "10.128.0.0/9"
+	loadSpace = "load"   // namespace
+	loadNode  = "node-1" // the node that is measured; no endpoint is on it
+	podRange  = "10.128.0.0/9"
 )
 
 // load is Services with EndpointSlices that no controller changes.
 type load struct {
 	c      *cluster
+	each   uint32                       // endpoints of a Service
 	slices []*discoveryv1.EndpointSlice // as they are at the API server
-	fresh  uint32                       // addresses given to endpoints that came later
+	fresh  atomic.Uint32                // addresses given to endpoints that came later
 }
 
-// newLoad makes the namespace and the node.
-func newLoad(t testing.TB, c *cluster) *load {
+// newLoad makes the namespace and the node; Services will have so many endpoints each.
+func newLoad(t testing.TB, c *cluster, each uint32) *load {
 	t.Helper()
 	ctx := context.Background()
 	if _, err := c.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: loadSpace}}, metav1.CreateOptions{}); err != nil {
@@ -40,11 +41,11 @@ func newLoad(t testing.TB, c *cluster) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.77.1"}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: loadAddr.String()}}
 	if _, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	return &load{c: c}
+	return &load{c: c, each: each}
 }
 
 // grow adds Services until there are that many.
@@ -83,9 +84,9 @@ func (l *load) service(ctx context.Context, n int) (*discoveryv1.EndpointSlice, 
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: &port, Protocol: &protocol}},
 	}
-	for e := range uint32(perService) {
+	for e := range l.each {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{address("10.128.0.1", uint32(n)*perService+e).String()},
+			Addresses:  []string{address("10.128.0.1", uint32(n)*l.each+e).String()},
 			Conditions: discoveryv1.EndpointConditions{Ready: &yes},
 		})
 	}
@@ -96,8 +97,7 @@ func (l *load) service(ctx context.Context, n int) (*discoveryv1.EndpointSlice, 
 // the API server was asked.
 func (l *load) replace(w witness, n int) (time.Duration, error) {
 	slice := l.slices[n].DeepCopy()
-	l.fresh++
-	came, went := address("10.200.0.1", l.fresh), netip.MustParseAddr(slice.Endpoints[0].Addresses[0])
+	came, went := address("10.200.0.1", l.fresh.Add(1)), netip.MustParseAddr(slice.Endpoints[0].Addresses[0])
 	slice.Endpoints[0].Addresses = []string{came.String()}
 	seen := w.expect(came, went)
 	began := time.Now()

@@ -28,12 +28,13 @@ type node struct {
 	agent  *process
 	listen string        // metrics and health
 	status string        // socket of the status command
+	flags  []string      // of the agent
 	ports  atomic.Uint32 // source ports used
 	broken atomic.Pointer[error]
 }
 
-// newNode starts one and waits until the agent is in sync.
-func newNode(t tb, c *cluster, name string) *node {
+// newNode starts one, whose agent has these flags beside those it always has, and waits until it is in sync.
+func newNode(t tb, c *cluster, name string, flags ...string) *node {
 	t.Helper()
 	dir := shortDir(t)
 	ctx, stop := context.WithCancel(context.Background())
@@ -42,7 +43,7 @@ func newNode(t tb, c *cluster, name string) *node {
 		stop()
 		t.Fatal(err)
 	}
-	n := &node{name: name, sim: v, listen: fmt.Sprintf("127.0.0.1:%d", freePort(t)), status: filepath.Join(dir, "status.sock")}
+	n := &node{name: name, sim: v, listen: fmt.Sprintf("127.0.0.1:%d", freePort(t)), status: filepath.Join(dir, "status.sock"), flags: flags}
 	failed := func(err error) { n.broken.Store(&err) }
 	emit := cni.New(v, name).Before(func(event.Event) {}, failed)
 	ended := make(chan struct{})
@@ -62,9 +63,12 @@ func newNode(t tb, c *cluster, name string) *node {
 			t.Errorf("CNI of %s: %v", name, *err)
 		}
 	})
-	n.agent = start(t, "contiv-agent of "+name, exec.Command(built.agent, "run", "--kubeconfig", c.path("agent.kubeconfig"), "--node", name,
+	args := append([]string{
+		"run", "--kubeconfig", c.path("agent.kubeconfig"), "--node", name,
 		"--vpp-socket", socket, "--stats-socket", "", "--journal", filepath.Join(dir, "journal"), "--status-socket", n.status,
-		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--listen", n.listen))
+		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--listen", n.listen,
+	}, flags...)
+	n.agent = start(t, "contiv-agent of "+name, exec.Command(built.agent, args...))
 	n.inSync(t)
 	return n
 }

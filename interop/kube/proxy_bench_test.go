@@ -17,7 +17,7 @@ import (
 // change comes up to gap after the last one is programmed.
 func BenchmarkKubeProxy(b *testing.B) {
 	c := newCluster(b)
-	l := newLoad(b, c)
+	l := newLoad(b, c, 2)
 	for _, services := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {
 			l.grow(b, services)

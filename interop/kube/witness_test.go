@@ -90,14 +90,19 @@ func (k *kernel) expect(came, _ netip.Addr) <-chan time.Time {
 	return k.seen
 }
 
-// relay stands between an agent and its VPP, and passes on all there is.
+// relay stands between an agent and its VPP, and passes on all there is. Several changes may be on their way at a time.
 type relay struct {
 	socket string
 
 	mu      sync.Mutex
-	want    map[[4]byte]bool
-	waiting map[uint32]bool // contexts of the requests that name an address that is wanted
-	seen    chan time.Time
+	want    map[[4]byte]*underway
+	waiting map[uint32][]*underway // by contexts of the requests that name an address that is wanted
+}
+
+// underway is a change until VPP has acknowledged it.
+type underway struct {
+	left int // addresses for which no answered request is seen
+	seen chan time.Time
 }
 
 func newRelay(t testing.TB, vpp string) *relay {
@@ -106,7 +111,7 @@ func newRelay(t testing.TB, vpp string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{socket: filepath.Join(dir, "relay.sock")}
+	r := &relay{socket: filepath.Join(dir, "relay.sock"), want: map[[4]byte]*underway{}, waiting: map[uint32][]*underway{}}
 	l, err := net.Listen("unix", r.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -163,38 +168,44 @@ func messages(b []byte, look func([]byte)) []byte {
 func (r *relay) request(m []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for address := range r.want {
-		if len(m) > 10 && bytes.Contains(m[10:], address[:]) {
+	if len(r.want) == 0 || len(m) <= 10 {
+		return
+	}
+	context := binary.BigEndian.Uint32(m[6:])
+	for address, change := range r.want {
+		if bytes.Contains(m[10:], address[:]) {
 			delete(r.want, address)
-			r.waiting[binary.BigEndian.Uint32(m[6:])] = true
+			r.waiting[context] = append(r.waiting[context], change)
 		}
 	}
 }
 
-// reply tells when the last of them is answered: identifier (2 bytes), context (4), the retval.
+// reply tells when the last of a change's requests is answered: identifier (2 bytes), context (4), the retval.
 func (r *relay) reply(m []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(m) < 10 || !r.waiting[binary.BigEndian.Uint32(m[2:])] {
+	if len(m) < 10 {
 		return
 	}
-	delete(r.waiting, binary.BigEndian.Uint32(m[2:]))
-	if binary.BigEndian.Uint32(m[6:]) != 0 { // refused: the change is never programmed
-		r.want[[4]byte{}] = true
-		return
+	context := binary.BigEndian.Uint32(m[2:])
+	for _, change := range r.waiting[context] {
+		if binary.BigEndian.Uint32(m[6:]) != 0 { // refused: the change is never programmed
+			continue
+		}
+		if change.left--; change.left == 0 {
+			change.seen <- time.Now()
+		}
 	}
-	if len(r.want)+len(r.waiting) == 0 {
-		r.seen <- time.Now()
-	}
+	delete(r.waiting, context)
 }
 
 // expect implements witness.
 func (r *relay) expect(came, went netip.Addr) <-chan time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.want, r.waiting = map[[4]byte]bool{came.As4(): true, went.As4(): true}, map[uint32]bool{}
-	r.seen = make(chan time.Time, 1)
-	return r.seen
+	change := &underway{left: 2, seen: make(chan time.Time, 1)}
+	r.want[came.As4()], r.want[went.As4()] = change, change
+	return change.seen
 }
 
 // within returns what a channel has, or an error when nothing comes.
