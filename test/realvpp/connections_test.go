@@ -302,7 +302,7 @@ func (c *crowd) few() bool {
 func (c *crowd) step(n int) {
 	c.t.Helper()
 	before := usable(c.is, c.config.KeepTerminating)
-	what, loose := "", set(0)
+	what, weighed := "", set(0)
 	said := time.Now()
 	switch n % 6 {
 	case 3:
@@ -311,10 +311,11 @@ func (c *crowd) step(n int) {
 	case 5:
 		w := uint8(1 + c.rng.IntN(3))
 		what = fmt.Sprintf("local endpoints weigh %d", w)
+		was := max(c.config.NAT44.LocalEndpointWeight, 1)
 		c.config.NAT44, c.config.CNAT = nat44.Config{LocalEndpointWeight: w}, cnat.Config{LocalEndpointWeight: w}
 		for i, e := range c.endpoints {
-			if e.local {
-				loose = loose.with(i) // a mapping's endpoint gets another weight by going and coming
+			if e.local && w != was {
+				weighed = weighed.with(i) // a mapping's endpoint gets another weight by going and coming
 			}
 		}
 		c.restart()
@@ -337,12 +338,11 @@ func (c *crowd) step(n int) {
 	done, after := time.Now(), usable(c.is, c.config.KeepTerminating)
 	for _, f := range c.families {
 		e := era{said: said, done: done, usable: after}
-		gone := before &^ after
 		if f.ends {
-			e.cut = gone | loose
+			e.cut = before&^after | weighed
 		}
 		f.past = append(f.past, e)
-		f.stays(c.t, what, gone, loose)
+		f.stays(c.t, what, e.cut)
 		if e.cut != 0 {
 			f.abandon(done, e.cut, mourning)
 		}

@@ -9,6 +9,9 @@
 //	  └────┬─────┘
 //	    packets           both get the same on the same interface; what leaves is compared
 //
+// Where connections are to be seen rather than packets, hosts with network stacks of their own sit behind VPP's interfaces: a client and
+// endpoints that come and go (TestVPPConnections), and the guestbook's programs on several nodes (TestVPPDemo, which is `make vpp-demo`).
+//
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
 // (test/oracle/policy).
 //

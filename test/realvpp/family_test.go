@@ -170,44 +170,36 @@ func (f *family) abandon(before time.Time, cut set, after time.Duration) {
 	}
 }
 
-// stays looks at the connections that were there before a change: which go on, and which do not.
-func (f *family) stays(t *testing.T, what string, gone, loose set) {
+// stays looks at the connections that were there before a change: those to some endpoints must end, the others go on.
+func (f *family) stays(t *testing.T, what string, cut set) {
 	t.Helper()
 	errs := make([]error, len(f.held))
 	var all sync.WaitGroup
 	for i, s := range f.held {
 		all.Go(func() {
-			if f.ends && gone.has(s.by) {
-				if s.exchange(100, mourning) == nil {
-					errs[i] = errors.New("goes on, though VPP was to end it")
+			if !cut.has(s.by) {
+				if err := s.exchange(3000, patience); err != nil {
+					errs[i] = fmt.Errorf("does not go on: %w", err)
 				}
-				s.conn.Close()
 				return
 			}
-			if f.ends && loose.has(s.by) {
-				s.conn.Close() // it may go on or not
-				return
+			if s.exchange(100, mourning) == nil {
+				errs[i] = errors.New("goes on, though VPP was to end it")
 			}
-			if err := s.exchange(3000, patience); err != nil {
-				errs[i] = fmt.Errorf("does not go on: %w", err)
-			}
+			s.conn.Close()
 		})
 	}
 	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			t.Errorf("%s: %s: the connection to endpoint %d %v", f, what, f.held[i].by, err)
+	var left []*stream
+	for i, s := range f.held {
+		if errs[i] != nil {
+			t.Errorf("%s: %s: the connection to endpoint %d %v", f, what, s.by, errs[i])
+		}
+		if !cut.has(s.by) {
+			left = append(left, s)
 		}
 	}
-	if f.ends {
-		var left []*stream
-		for _, s := range f.held {
-			if !(gone | loose).has(s.by) {
-				left = append(left, s)
-			}
-		}
-		f.held = left
-	}
+	f.held = left
 }
 
 // report judges all requests.
