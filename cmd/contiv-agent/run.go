@@ -32,6 +32,7 @@ type runFlags struct {
 	typha      typhaFlags
 	grpc       grpcFlags
 	etcd       etcdFlags
+	report     reportFlags
 	source     string
 	manifests  []string
 	kubeconfig string
@@ -86,6 +87,10 @@ For Services with a healthCheckNodePort it answers load balancers at that port, 
 node and VPP is as it should be, 503 otherwise. It does so from the node's own network stack: where VPP has the node's addresses, it
 must hand their packets to the node (a host interface with punting), or --health-check-addresses names others.
 
+Following an API server itself, it says there what is not in VPP as objects ask for: in Events of Services and policies, and in conditions
+of those policies whose API has them. One Event is of one cause, whatever the number of agents. With --lease-namespace it says how it
+is itself.
+
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket. At port 10256 it answers as kube-proxy
 does: /healthz is 503 while the Node is being deleted (or tainted for it by a cluster autoscaler), before the first sync, or while a
 change waits for VPP for more than a minute, /livez for the last reason alone.`,
@@ -105,6 +110,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	f.typha.add(cmd, "typha")
 	f.grpc.add(cmd)
 	f.etcd.add(cmd)
+	f.report.add(cmd.Flags())
 	f.file.add(cmd.Flags(), agentKind, newRun)
 	fs := cmd.Flags()
 	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
@@ -196,7 +202,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 			out[typha.Name] = typha.New(cfg)
 		}
 	case api != nil && errors.Join(errs...) == nil:
-		out[kube.Name] = kube.New(*api)
+		out[kube.Name] = f.report.follow(api)
 	}
 	if len(f.ignored) > 0 && (api == nil || f.typha.given()) {
 		errs = append(errs, errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
@@ -214,11 +220,12 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	log, errLog := f.logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
-	var errSources, errGRPC error
+	var errSources, errGRPC, errReport error
 	cfg.Sources, errSources = f.sources(log)
+	cfg.Reporter, errReport = f.report.reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.source(log)
 	stored, errEtcd := f.etcd.source(cmd, cfg.NodeName, f.once, log)
-	errs := []error{errLog, errFlags, errSources, errGRPC, errEtcd}
+	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
 	}

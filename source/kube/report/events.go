@@ -78,7 +78,29 @@ func shorten(text string, most int) string {
 	return text[:cut] + dots
 }
 
-// final tells an error that will come again: the request itself is wrong, or there is no right to it.
+// final tells an error that is of this one request. That there is no right to it is not: an API server that starts knows of no rights.
 func final(err error) bool {
-	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
+}
+
+// retreat is when to try something again that fails: later and later, but soon after an API server that was away is back.
+type retreat struct {
+	until time.Time
+	pause time.Duration
+}
+
+// result notes how it went.
+func (b *retreat) result(now time.Time, err error) {
+	switch {
+	case err == nil || final(err):
+		*b = retreat{}
+		return
+	case b.pause == 0:
+		b.pause = interval
+	case apierrors.IsForbidden(err):
+		b.pause = min(2*b.pause, refresh)
+	default:
+		b.pause = min(2*b.pause, settled)
+	}
+	b.until = now.Add(b.pause)
 }

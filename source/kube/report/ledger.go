@@ -230,19 +230,23 @@ func (l *ledger) done(now time.Time, s *statement) {
 	}
 }
 
-// failed notes that a statement was not told. For now it is tried again soon, else at the next refresh.
-func (l *ledger) failed(now time.Time, s *statement, final bool) {
-	again := now.Add(settled)
-	if final {
-		again = now.Add(refresh)
-	}
+// failed notes that a statement was not told: others have their turn before it is tried again.
+func (l *ledger) failed(now time.Time, s *statement) {
 	if e := l.entries[s.cause]; e != nil {
-		e.due = again
+		e.due = now.Add(settled)
 	}
 	if o := l.objects[s.uid]; o != nil && s.reason == event.Rendered {
-		if o.due = again; final {
-			o.told = ""
-		}
+		o.due = now.Add(settled)
+	}
+}
+
+// refused notes that a statement cannot be told as it is: it is tried again at the next refresh, if at all.
+func (l *ledger) refused(now time.Time, s *statement) {
+	if e := l.entries[s.cause]; e != nil {
+		e.due = now.Add(refresh)
+	}
+	if o := l.objects[s.uid]; o != nil && s.reason == event.Rendered {
+		o.told = ""
 	}
 }
 

@@ -1,12 +1,14 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -239,30 +241,52 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// What could not be told is tried again, soon or late.
-func TestFailed(t *testing.T) {
-	for _, c := range []struct {
-		final bool
-		again time.Duration
-	}{{false, settled}, {true, refresh}} {
-		s := newStory(t, "node-1")
-		s.l.look(s.now, []event.Problem{ports}, s.nodes, s.world.find)
-		s.now = s.now.Add(brief)
-		st := s.l.next(s.now)
-		s.l.failed(s.now, st, c.final)
-		if s.l.next(s.now.Add(c.again-1)) != nil || s.l.next(s.now.Add(c.again)) == nil {
-			t.Errorf("%+v: not tried again then", c)
+// What the API server refuses as it is is tried again at the next refresh; that all is well is not.
+func TestRefused(t *testing.T) {
+	s := newStory(t, "node-1")
+	look := func(problems ...event.Problem) { s.l.look(s.now, problems, s.nodes, s.world.find) }
+	look(ports)
+	s.now = s.now.Add(brief)
+	st := s.l.next(s.now)
+	s.l.refused(s.now, st)
+	if s.l.next(s.now.Add(refresh-1)) != nil || s.l.next(s.now.Add(refresh)) == nil {
+		t.Error("not tried again then")
+	}
+	s.l.done(s.now, st)
+	look()
+	s.now = s.now.Add(brief)
+	if st = s.l.next(s.now); st == nil || st.reason != event.Rendered {
+		t.Fatal("not repaired")
+	}
+	s.l.refused(s.now, st)
+	if st = s.l.next(s.now.Add(refresh)); st != nil {
+		t.Errorf("repaired, and told again: %+v", st)
+	}
+}
+
+// What fails is tried again: soon, but less and less often where there is no right to it.
+func TestRetreat(t *testing.T) {
+	var b retreat
+	at := time.Now()
+	pauses := func(err error, n int) (out []time.Duration) {
+		for range n {
+			b.result(at, err)
+			out = append(out, b.until.Sub(at))
 		}
-		s.l.done(s.now, st)
-		s.l.look(s.now, nil, s.nodes, s.world.find)
-		if s.now = s.now.Add(settled); s.l.next(s.now) == nil {
-			t.Fatal("not repaired")
-		}
-		st = &statement{cause: cause{uid: st.uid, reason: event.Rendered}}
-		s.l.failed(s.now, st, c.final)
-		if is := s.l.next(s.now.Add(refresh)) == nil; is != c.final {
-			t.Errorf("%+v: repaired, and told again: %v", c, !is)
-		}
+		return out
+	}
+	if p := pauses(errors.New("refused"), 5); p[0] != 5*time.Second || p[1] != 10*time.Second || p[4] != 30*time.Second {
+		t.Error(p)
+	}
+	if b.result(at, nil); !b.until.IsZero() {
+		t.Error(b)
+	}
+	denied := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	if p := pauses(denied, 20); p[0] != 5*time.Second || p[4] != 80*time.Second || p[19] != 30*time.Minute {
+		t.Error(p)
+	}
+	if b.result(at, apierrors.NewNotFound(schema.GroupResource{}, "")); !b.until.IsZero() {
+		t.Error(b)
 	}
 }
 

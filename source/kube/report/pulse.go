@@ -35,7 +35,7 @@ const NodeCondition corev1.NodeConditionType = "ContivAgentReady"
 func (r *Reporter) lease(ctx context.Context) {
 	for {
 		health := r.health.Load()
-		r.attempt(ctx, "lease", func(ctx context.Context) error { return r.renew(ctx, time.Now(), r.cfg.Node, health) })
+		_ = r.attempt(ctx, "lease", func(ctx context.Context) error { return r.renew(ctx, time.Now(), r.cfg.Node, health) })
 		if !pause(ctx, wait.Jitter(beat, 0.1)) {
 			break
 		}
@@ -60,17 +60,19 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 			l.Annotations = map[string]string{Ready: "true", Waiting: ""}
 		}
 	}
+	metadata := map[string]any{"annotations": l.Annotations}
+	if node, ok := r.objects.Identity(r.nodeRef()); ok { // with the Node it goes; at first it may not be known
+		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
+		metadata["ownerReferences"] = l.OwnerReferences
+	}
 	leases := r.client.CoordinationV1().Leases(r.cfg.LeaseNamespace)
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": l.Annotations}, "spec": l.Spec})
+	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": l.Spec})
 	if err != nil {
 		return err
 	}
 	_, err = leases.Patch(ctx, l.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if !apierrors.IsNotFound(err) || holder == "" {
 		return err
-	}
-	if node, ok := r.objects.Identity(r.nodeRef()); ok { // with the Node it goes
-		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	}
 	l.Spec.AcquireTime = &at
 	_, err = leases.Create(ctx, l, metav1.CreateOptions{})
@@ -108,7 +110,11 @@ func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *eve
 			return
 		}
 	}
-	if r.attempt(ctx, "node condition", func(ctx context.Context) error { return r.writeCondition(ctx, now, want) }) {
+	if now.Before(r.away.until) {
+		return
+	}
+	err := r.attempt(ctx, "node condition", func(ctx context.Context) error { return r.writeCondition(ctx, now, want) })
+	if r.away.result(now, err); err == nil {
 		r.unready = time.Time{}
 	}
 }
@@ -134,7 +140,7 @@ func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c conditio
 func (r *Reporter) part(ctx context.Context, what string, say func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
-	r.attempt(ctx, what, say)
+	_ = r.attempt(ctx, what, say)
 }
 
 // pause waits; false: ctx has ended.

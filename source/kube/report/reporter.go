@@ -74,6 +74,8 @@ type Reporter struct {
 	verdicts verdicts
 	written  condition // of the Node
 	unready  time.Time // since when it is to be something worse
+
+	away, unheard, unwritten retreat // of the condition of the Node, Events, conditions of policies
 }
 
 // New makes a reporter of what an agent says of the objects of a source, with a client of its own.
@@ -144,27 +146,39 @@ func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
 		return
 	}
 	r.ledger.look(now, rep.Problems, r.nodes(), r.objects.Identity)
-	for r.cfg.Events {
+	if r.cfg.Events {
+		r.tellEvents(ctx, now)
+	}
+	if r.cfg.Conditions {
+		r.applyConditions(ctx, now, rep.Problems)
+	}
+}
+
+func (r *Reporter) tellEvents(ctx context.Context, now time.Time) {
+	for !now.Before(r.unheard.until) {
 		s := r.ledger.next(now)
 		if s == nil {
-			break
-		}
-		var failed error
-		if r.attempt(ctx, "events", func(ctx context.Context) error { failed = r.tell(ctx, now, s); return failed }) {
-			r.ledger.done(now, s)
-			continue
-		}
-		if r.ledger.failed(now, s, final(failed)); !final(failed) {
-			return // the API server is away, or has too much to do
-		}
-	}
-	if !r.cfg.Conditions {
-		return
-	}
-	for _, v := range r.verdicts.due(now, r.ledger, r.objects, rep.Problems) {
-		if !r.ledger.bucket.take(now) || !r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }) {
 			return
 		}
+		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.tell(ctx, now, s) })
+		r.unheard.result(now, err)
+		switch {
+		case err == nil:
+			r.ledger.done(now, s)
+		case final(err):
+			r.ledger.refused(now, s)
+		default:
+			r.ledger.failed(now, s)
+		}
+	}
+}
+
+func (r *Reporter) applyConditions(ctx context.Context, now time.Time, problems []event.Problem) {
+	for _, v := range r.verdicts.due(now, r.ledger, r.objects, problems) {
+		if now.Before(r.unwritten.until) || !r.ledger.bucket.take(now) {
+			return
+		}
+		r.unwritten.result(now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
 	}
 }
 
@@ -178,12 +192,12 @@ func (r *Reporter) nodes() (out []string) {
 }
 
 // attempt does something within a time, and logs an error that is not the one of the time before.
-func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Context) error) bool {
+func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := do(limited)
 	if ctx.Err() != nil && err != nil {
-		return false
+		return err
 	}
 	r.mu.Lock()
 	was := r.faults[what]
@@ -196,7 +210,7 @@ func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Con
 	default:
 		r.log.Info("reported again", "what", what)
 	}
-	return err == nil
+	return err
 }
 
 func text(err error) string {
