@@ -41,7 +41,7 @@ type site struct {
 	dir     string
 	program string // contiv-agent
 	nodes   []*siteNode
-	hosts   map[string]*netns // namespaces of pods by NAMESPACE/NAME; "": the world outside
+	hosts   map[string]*netns // namespaces of pods by NAMESPACE/NAME, and of nodes; "": the world outside
 	running map[string]*exec.Cmd
 }
 
@@ -90,6 +90,7 @@ func openSite(t *testing.T, path, manifests string) *site {
 		}
 		s.check(err)
 		s.check(n.join(world))
+		s.hosts[n.node.Name] = n.ns
 	}
 	for _, n := range s.nodes {
 		for _, other := range s.nodes {
@@ -148,7 +149,8 @@ func (n *siteNode) join(world *netns) error {
 		return n.err
 	}
 	stack := n.pairs[cni.Host]
-	if err := n.ns.settle(peerName(stack), hostMAC(stack), vppMAC(stack), n.node.InternalIPs); err != nil {
+	own := hostMAC(stack)
+	if err := n.ns.settle(peerName(stack), own, vppMAC(stack), n.node.InternalIPs); err != nil {
 		return err
 	}
 	peer := peerName(n.pairs[cni.Uplink])
@@ -161,15 +163,13 @@ func (n *siteNode) join(world *netns) error {
 		"set interface mac address uplink "+n.mac(0xaa),
 		fmt.Sprintf("set interface ip address uplink %s/24", n.node.InternalIPs[0]),
 		fmt.Sprintf("ip route add 0.0.0.0/0 via %s uplink", abroad.router),
-		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(macOf(hostMAC(stack)))),
+		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(own[:])),
 		fmt.Sprintf("ip punt redirect add rx all via %s %s", hop, cni.Host), // what is for the node and not for VPP
 		"set interface mac address "+overlayLoop+" "+n.mac(0xbb),
 		fmt.Sprintf("set interface l2 bridge %s %d bvi", overlayLoop, bridge),
 		fmt.Sprintf("set interface ip address %s %s/24", overlayLoop, n.inner()),
 	))
 }
-
-func macOf(a [6]byte) []byte { return a[:] }
 
 // meet makes the way to another node's pods.
 func (n *siteNode) meet(other *siteNode) error {
