@@ -74,10 +74,18 @@ func (a *Agent) readCounters(ctx context.Context, interfaces []string) ([]vppage
 }
 
 // join is what the rules of the lists counted; false: what VPP has is not what it was asked for last. What others attached
-// is behind ours, and left out.
+// is behind ours, and left out; so is what source ranges put in front.
 func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter) ([]policy.Counted, bool) {
 	var out []policy.Counted
+	fronted := map[string]bool{}
 	for _, l := range listed {
+		if l.Front {
+			fronted[l.Interface] = true
+			continue
+		}
+		if fronted[l.Interface] && !l.Output {
+			l.Place--
+		}
 		wanted, _ := p.values.Sent(keyed.InterfaceACLsKey(l.Interface)).(*contivacl.InterfaceACLs)
 		names := wanted.GetInput()
 		if l.Output {

@@ -31,7 +31,9 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 	if !driven && !alone {
 		return nil
 	}
-	lists := []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name}
+	lists := []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name,
+		descriptor.RangesACL().Name, descriptor.PermitACL().Name, descriptor.SourceRangesEnforced().Name, descriptor.SourceRanges().Name,
+	}
 	services := []string{
 		descriptor.Nat44Global().Name, descriptor.Nat44Settings().Name, descriptor.Nat44AddressPool().Name,
 		descriptor.Nat44Interface().Name, descriptor.DNat44().Name, descriptor.RejectRoute().Name,

@@ -206,6 +206,12 @@ func (p *parts) countPolicies() {
 // Explain tells what a rule of the access lists of an interface stands for: that at a place of its list (output: of what
 // leaves), by its number; -1 is the end of the list. False: it is not ours.
 func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Reason, bool) {
+	if !output && s.vppagent.Fronted(iface) {
+		if place == 0 && rule >= 0 {
+			return s.explainRange(rule)
+		}
+		place--
+	}
 	if s.policies == nil {
 		return policy.Reason{}, false
 	}

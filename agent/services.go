@@ -41,6 +41,17 @@ func (c *Config) postDNAT4() bool {
 	return c.PostDNAT || c.ServiceRenderer == RendererCNAT && !c.NoServices
 }
 
+// noSourceRanges is why source ranges are not this agent's to enforce; "": they are.
+func (c *Config) noSourceRanges() string {
+	switch {
+	case c.NoPolicies:
+		return nat44.PoliciesOff
+	case c.Driver != nil:
+		return nat44.ListsOfDriver
+	}
+	return ""
+}
+
 // serviceRenderers are the built-in ones that are asked for.
 func (p *parts) serviceRenderers() []renderer.ServiceRendererAPI {
 	if p.cfg.NoServices {
@@ -50,7 +61,7 @@ func (p *parts) serviceRenderers() []renderer.ServiceRendererAPI {
 	second, has := p.cfg.cnatConfig()
 	if p.cfg.ServiceRenderer != RendererCNAT {
 		first := p.cfg.NAT44
-		first.LeaveIPv6 = has
+		first.LeaveIPv6, first.NoSourceRanges = has, p.cfg.noSourceRanges()
 		out = append(out, nat44.New(first, p.values))
 	}
 	if has {

@@ -88,6 +88,8 @@ func appendNAT(b []byte, m proto.Message) []byte {
 		return appendTranslation(b, m)
 	case *contivcnat.Interface:
 		return append(append(b, cnatInterfacePrefix...), m.GetName()...)
+	case *contivnat.SourceRanges:
+		return append(append(b, sourceRangesPrefix...), m.GetLabel()...)
 	}
 	return b
 }

@@ -94,6 +94,7 @@ var golden = []struct {
 	{m: &contivcnat.Translation{}, key: "config/contiv/vpp/v1/cnat-translation/<invalid>/0/TCP", ours: true},
 	{m: &contivcnat.SnatPolicy{Kind: contivcnat.SnatPolicy_KUBERNETES}, key: "config/contiv/vpp/v1/cnat-snat-policy", ours: true},
 	{m: &contivcnat.Interface{Name: "tap0"}, key: "config/contiv/vpp/v1/cnat-interface/tap0", ours: true},
+	{m: &contivnat.SourceRanges{Label: "default/web"}, key: "config/contiv/vpp/v1/source-ranges/default/web", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -172,6 +173,7 @@ func TestModelNames(t *testing.T) {
 		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
+		"contiv.vpp.source-ranges contiv.vpp.nat.SourceRanges",
 		"linux.interfaces.interface ligato.linux.interfaces.Interface",
 		"linux.iptables.rulechain ligato.linux.iptables.RuleChain",
 		"linux.l3.arp ligato.linux.l3.ARPEntry",
@@ -248,6 +250,7 @@ func TestReferences(t *testing.T) {
 		keyed.Nat44PoolKey("pool1"):                keyed.Key(&nat.Nat44AddressPool{Name: "pool1"}),
 		keyed.ACLKey("a/b"):                        keyed.Key(&acl.ACL{Name: "a/b"}),
 		keyed.InterfaceACLsKey("pod/a"):            keyed.Key(&contivacl.InterfaceACLs{Interface: "pod/a"}),
+		keyed.SourceRangesKey("default/web"):       keyed.Key(&contivnat.SourceRanges{Label: "default/web"}),
 		keyed.BridgeDomainKey("bd"):                keyed.Key(&l2.BridgeDomain{Name: "bd"}),
 		keyed.ARPKey("tap1", "10.1.1.2"):           keyed.Key(&l3.ARPEntry{Interface: "tap1", IpAddress: "10.1.1.2"}),
 		keyed.VrfTableKey(2, l3.VrfTable_IPV6):     keyed.Key(&l3.VrfTable{Id: 2, Protocol: l3.VrfTable_IPV6}),
@@ -384,5 +387,17 @@ func TestKeysAreNotEndless(t *testing.T) {
 		if err := keyed.Check("config/vpp/v2/interfaces/x", m); !errors.Is(err, keyed.ErrKeyMismatch) || len(err.Error()) > keyed.MaxKey+200 || !utf8.ValidString(err.Error()) {
 			t.Errorf("%d bytes under another key: %.300v", len(c.name), err)
 		}
+	}
+}
+
+func TestRestricted(t *testing.T) {
+	if got, ok := keyed.Restricts(keyed.RestrictedLabel("default/web", "tcp:198.51.100.9:80")); got != "default/web" || !ok {
+		t.Errorf("got %q, %t", got, ok)
+	}
+	if got, ok := keyed.Restricts("restricted/web"); got != "web" || !ok { // somebody else's
+		t.Errorf("got %q, %t", got, ok)
+	}
+	if got, ok := keyed.Restricts("default/restricted/web"); got != "" || ok {
+		t.Errorf("got %q, %t", got, ok)
 	}
 }

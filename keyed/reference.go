@@ -2,6 +2,7 @@ package keyed
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
@@ -14,6 +15,30 @@ func InterfaceKey(name string) string { return clean(interfacePrefix + name) }
 
 // DNat44Key is the key of the DNat44 with that label.
 func DNat44Key(label string) string { return clean(dnat44Prefix + label) }
+
+// SourceRangesKey is the key of the clients that may dial what has that label.
+func SourceRangesKey(label string) string { return clean(sourceRangesPrefix + label) }
+
+// restrictedPrefix begins the labels of mappings that not everybody may use.
+const restrictedPrefix = "restricted/"
+
+// RestrictedLabel is the label of a DNat44 that is in VPP only while source
+// ranges are enforced, those with the label given. Name tells apart the DNat44s
+// of one such label; it has no slash.
+func RestrictedLabel(label, name string) string { return restrictedPrefix + label + "/" + name }
+
+// Restricts is the label of the source ranges that a DNat44 with that label needs;
+// false: it needs none.
+func Restricts(label string) (string, bool) {
+	rest, ok := strings.CutPrefix(label, restrictedPrefix)
+	if !ok {
+		return "", false
+	}
+	if i := strings.LastIndexByte(rest, '/'); i >= 0 {
+		rest = rest[:i]
+	}
+	return rest, true
+}
 
 // Nat44InterfaceKey is the key of NAT44 on the interface with that logical name.
 func Nat44InterfaceKey(name string) string { return clean(nat44InterfacePrefix + name) }
@@ -65,6 +90,10 @@ func RejectRouteKey(vrf uint32, dst string) string {
 
 // Nat44EndpointDependentKey is derived from Nat44Global while nat44-ed runs.
 const Nat44EndpointDependentKey = "vpp/nat44/endpoint-dependent"
+
+// SourceRangesEnforcedKey is what all source ranges and all NAT44 interfaces make
+// together: it is there while the access list in front of all others is.
+const SourceRangesEnforcedKey = "vpp/source-ranges/enforced"
 
 // InterfaceAddressKey is derived from an interface for each static address,
 // given as <address>/<prefix length>.

@@ -44,20 +44,22 @@ func Refuse(values keyed.Values, svc *renderer.ContivService, nodeIPs *renderer.
 
 // Restricted tells whether a service's address may be used by some clients only.
 func Restricted(svc *renderer.ContivService, a netip.Addr) bool {
-	if !svc.LoadBalancerIPs.Contains(a) {
-		return false
-	}
-	some := false
+	return svc.LoadBalancerIPs.Contains(a) && len(SourceRanges(svc, a)) > 0
+}
+
+// SourceRanges are the clients that may use a load balancer's address, of its family and without bits beyond their length; nil:
+// all may. That is so if there are none of its family, or one of them is everybody.
+func SourceRanges(svc *renderer.ContivService, a netip.Addr) (out []netip.Prefix) {
 	for _, r := range svc.LoadBalancerSourceRanges {
-		if r.Addr().Is4() != a.Is4() {
-			continue
+		switch {
+		case r.Addr().Is4() != a.Is4():
+		case r.Bits() == 0:
+			return nil
+		default:
+			out = append(out, r.Masked())
 		}
-		if r.Bits() == 0 {
-			return false
-		}
-		some = true
 	}
-	return some
+	return out
 }
 
 // Endpoint is one on its way into VPP.

@@ -1,6 +1,10 @@
 package vppagent
 
-import "github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
 
 // The order law for what stands on other values, as the lists of an interface stand on access lists: it goes from before
 // to after by one message, or by several that all go the same way.
@@ -80,7 +84,7 @@ func (p *planner) layBeside() {
 // remakeNeeders makes anew what needs v, and cannot be switched to the second object.
 func (p *planner) remakeNeeders(v *value) {
 	for d := range v.dependents {
-		if d.kind != nil && d.kind.Stands == nil {
+		if d.kind != nil && d.kind.Stands == nil && !slices.Contains(d.deps[d.hard:], v) {
 			p.alsoRecreate(d)
 		}
 	}

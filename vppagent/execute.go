@@ -110,7 +110,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	if s.Action == Create && v.have != nil { // to be recreated, but it could not be deleted: plan.err tells why
 		return nil, false
 	}
-	v.plan.err = nil
+	v.plan.err, v.plan.unsent = nil, false
 	switch {
 	case s.Action == Delete && v.plan.action == Recreate && v.guardsOn():
 		return nil, false
@@ -122,8 +122,10 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops, v.plan.err = v.kind.Delete(w, v.have)
 	case !x.a.g.should(v):
 		return nil, false
-	case x.p.inTheWay(v, func(h *value) bool { return h.have != nil && h.plan.err != nil }):
+	case (s.Action != Create || v.kind.Stands == nil) && x.p.inTheWay(v, func(h *value) bool { return h.have != nil && h.plan.err != nil }):
 		v.plan.err = errors.New("what has to go before is still there")
+		return nil, true
+	case x.notReady(v):
 		return nil, true
 	case v.kind.Stands != nil:
 		ops, v.plan.err = x.reach(v)
@@ -143,6 +145,16 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		}
 	}
 	return ops, true
+}
+
+// notReady asks the kind whether a value may be put now, and makes its answer the error of the step.
+func (x *execution) notReady(v *value) bool {
+	if v.kind.Ready == nil {
+		return false
+	}
+	v.plan.err = v.kind.Ready(x.a.g.world, v.have, v.want, x.a.g.sure)
+	v.plan.unsent = v.plan.err != nil
+	return v.plan.unsent
 }
 
 // stillUsed returns something in VPP that needs v: its removal failed. VPP would often delete v all the same, and keep a
@@ -272,6 +284,9 @@ func (x *execution) finish(s Step, lost error) {
 	if v.plan.err != nil || lost != nil {
 		if s.Action == Create {
 			x.notCreated(v)
+		}
+		if v.plan.unsent && lost == nil {
+			return
 		}
 		if s.Action != Delete && v.kind.journalled() {
 			// It may be there all the same, or half of it, with nothing but our memory to tell whose it is.

@@ -76,6 +76,7 @@ type planMark struct {
 	// putLevel and delLevel are 0 until they are known.
 	putLevel, delLevel int
 	err                error // of its step
+	unsent             bool  // nothing was asked of VPP for it
 }
 
 // kind is a descriptor and the values of it.
@@ -120,6 +121,7 @@ func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
 		g.kinds = append(g.kinds, newKind(d))
 	}
 	g.world = descriptor.NewWorld(o, g.wanted)
+	g.world.Needing, g.world.Having = g.needing, g.having
 	return g
 }
 
@@ -129,6 +131,35 @@ func (g *graph) wanted(key string) any {
 		return v.want
 	}
 	return nil
+}
+
+// needing is what VPP has of the dependents of a key.
+func (g *graph) needing(key string) (out []any) {
+	v := g.values[key]
+	if v == nil {
+		return nil
+	}
+	for d := range v.dependents {
+		if d.have != nil {
+			out = append(out, d.have)
+		}
+	}
+	return out
+}
+
+// having is what VPP has of a kind.
+func (g *graph) having(prefix string) (out []any) {
+	for _, k := range g.kinds {
+		if k.Prefix != prefix {
+			continue
+		}
+		for _, v := range k.values {
+			if v.have != nil {
+				out = append(out, v.have)
+			}
+		}
+	}
+	return out
 }
 
 const interfacePrefix = "config/vpp/v2/interfaces/"

@@ -101,7 +101,7 @@ func laws() []law {
 		}
 	}
 	lists := &contivacl.InterfaceACLs{Interface: "host", Input: []string{"web"}, Output: []string{"db", "web"}}
-	return []law{
+	return append(rangesLaws(host, attach(permit(80, 80), []string{"host"}, nil)), []law{
 		{kind: "acl", one: permit(80, 80), two: permit(80, 90)},
 		{kind: "acl", one: permit(80, 80), two: &acl.ACL{Name: "web"}},
 		{kind: "acl", needs: []proto.Message{host}, one: attach(permit(80, 80), []string{"host"}, nil), two: attach(permit(80, 80), nil, []string{"host"})},
@@ -312,7 +312,7 @@ func laws() []law {
 			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80"),
 		},
 		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
-	}
+	}...)
 }
 
 // translation leads TCP to port 8080 of backends.

@@ -14,6 +14,8 @@ type Listed struct {
 	Output    bool   // the output list; else the input list
 	Place     int    // in the list, from 0
 	Index     uint32 // acl_index
+	// Front tells that it denies who is not in source ranges: it is before all that values put there.
+	Front bool
 	// Value is what VPP has been given, rule by rule; nil if the ACL is not ours, or not as it is wanted. Not to be changed.
 	Value *acl.ACL
 }
@@ -55,7 +57,7 @@ var errUnknown = errors.New("what VPP has is not known yet")
 
 func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 	for l.Place, l.Index = range indices {
-		l.Value = nil
+		l.Value, l.Front = nil, a.g.world.Front(l.Index)
 		v := a.g.values[a.g.world.ACLKey(l.Index)]
 		if v != nil && v.have != nil && v.want != nil && !v.unsure && v.kind.Equal(v.have, v.want) {
 			if m, ok := v.msg.(*acl.ACL); ok && descriptor.Verbatim(v.have, m) {
@@ -65,4 +67,11 @@ func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 		out = append(out, l)
 	}
 	return out
+}
+
+// Fronted tells whether the input list of an interface begins with the access list of source ranges. It is for the goroutine of
+// Commit.
+func (a *Agent) Fronted(iface string) bool {
+	in, _ := a.g.world.Lists(iface)
+	return len(in) > 0 && a.g.world.Front(in[0])
 }

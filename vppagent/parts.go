@@ -23,6 +23,9 @@ func (g *graph) give(v *value, touch func(*value)) {
 	}
 	var targets []*value
 	for _, d := range parts {
+		if g.kindOf(d.Key) == nil { // this agent leaves such values to another
+			continue
+		}
 		t := g.node(d.Key)
 		if t.parts == nil {
 			t.parts = map[*value]any{}
@@ -45,8 +48,10 @@ func (g *graph) give(v *value, touch func(*value)) {
 
 // merge makes want of what the message says and the parts others gave.
 func (g *graph) merge(v *value, touch func(*value)) {
-	if v.own == nil && len(v.parts) == 0 {
-		g.setWant(v, nil, touch)
+	if v.idle() {
+		if v.want != nil || v.have != nil || len(v.parts) == 0 {
+			g.setWant(v, nil, touch)
+		}
 		return
 	}
 	givers := slices.SortedFunc(maps.Keys(v.parts), func(a, b *value) int { return strings.Compare(a.key, b.key) })
@@ -60,6 +65,19 @@ func (g *graph) merge(v *value, touch func(*value)) {
 		return
 	}
 	g.setWant(v, state, touch)
+}
+
+// idle tells that neither the message nor a part makes a value.
+func (v *value) idle() bool {
+	if v.own != nil {
+		return false
+	}
+	for _, p := range v.parts {
+		if v.kind.Idle == nil || !v.kind.Idle(p) {
+			return false
+		}
+	}
+	return true
 }
 
 // setUses follows have: what it stands on must not go.

@@ -274,6 +274,9 @@ func (p *planner) recreate(v *value) {
 // needers calls f for the values that need v, and for the properties they need of it.
 func (v *value) needers(f func(*value)) {
 	follow := func(d *value) {
+		if d.kind != nil && d.kind.Stands == nil && slices.Contains(d.deps[d.hard:], v) {
+			return // it only comes after v, and is removed before
+		}
 		f(d)
 		if d.kind != nil {
 			return

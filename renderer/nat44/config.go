@@ -42,6 +42,10 @@ type Config struct {
 	// LeaveIPv6 tells that another renderer serves IPv6, so that nothing is said of it here.
 	LeaveIPv6 bool
 
+	// NoSourceRanges is why access lists are not this agent's to write, so that load-balancer IPs with source ranges are not
+	// served: PoliciesOff or ListsOfDriver; "": they are.
+	NoSourceRanges string
+
 	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
 	VXLANPort uint16
 
@@ -51,6 +55,12 @@ type Config struct {
 	// Seconds an idle session is kept; 0: VPP's defaults of 300, 7440, 240 and 60.
 	TimeoutUDP, TimeoutTCPEstablished, TimeoutTCPTransitory, TimeoutICMP uint32
 }
+
+// Why load-balancer IPs with source ranges are not served.
+const (
+	PoliciesOff   = "policies are switched off on this node"
+	ListsOfDriver = "those are the driver's on this node"
+)
 
 // minSessions and maxSessions bound what VPP can make a table of: a session costs about 250 bytes.
 const (

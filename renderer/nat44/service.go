@@ -32,6 +32,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 		}
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
+	s.putRestricted(values)
 	pure.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
 	return values, s.notes.List
 }
@@ -44,7 +45,9 @@ type rendering struct {
 	cfg      Config
 	seen     map[renderer.Frontend]struct{} // nil: there can be one only
 	mappings []*nat.DNat44_StaticMapping
-	notes    pure.Notes
+	// restricted are the frontends that not everybody may use, each with its mapping; nil: it has none.
+	restricted []restricted
+	notes      pure.Notes
 }
 
 // target is where a kind of traffic goes.
@@ -99,11 +102,12 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 		outside, inside = s.external(cluster, local), s.podsOnly(cluster)
 	}
 	for _, a := range s.svc.ExternalIPs.Addrs() {
+		f, to := renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, s.choose(a, outside, inside)
 		if pure.Restricted(s.svc, a) {
-			s.notes.Add(true, "load-balancer IP %s is not served: nat44 cannot check loadBalancerSourceRanges", a)
-			continue
+			s.restrict(f, to)
+		} else {
+			s.add(f, false, to)
 		}
-		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, inside))
 	}
 	if port.NodePort == 0 {
 		return
@@ -185,18 +189,26 @@ func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 
 // add appends the mapping of one frontend, unless it belongs to another service or this one has it already.
 func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
-	if !f.IP.Is4() || to.reject {
-		return
+	if f.IP.Is4() && !to.reject && s.ours(f, nodePort) {
+		s.mappings = append(s.mappings, s.mapping(f, to))
 	}
+}
+
+// ours tells that a frontend belongs to no other service, and was not met before.
+func (s *rendering) ours(f renderer.Frontend, nodePort bool) bool {
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
-		return
+		return false
 	}
 	if s.seen != nil {
 		if _, again := s.seen[f]; again {
-			return
+			return false
 		}
 		s.seen[f] = struct{}{}
 	}
+	return true
+}
+
+func (s *rendering) mapping(f renderer.Frontend, to target) *nat.DNat44_StaticMapping {
 	m := &nat.DNat44_StaticMapping{
 		ExternalIp: f.IP.String(), ExternalPort: uint32(f.Port), LocalIps: to.locals, Protocol: nat.DNat44_TCP,
 	}
@@ -207,7 +219,7 @@ func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
 		m.TwiceNat = to.source
 		m.SessionAffinity = s.svc.SessionAffinityTimeout
 	}
-	s.mappings = append(s.mappings, m)
+	return m
 }
 
 func compareMappings(a, b *nat.DNat44_StaticMapping) int {

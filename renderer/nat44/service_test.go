@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -350,7 +351,7 @@ func TestA2OneEndpointIsNoSpecialCase(t *testing.T) {
 	}
 }
 
-func TestSourceRangesFailClosed(t *testing.T) {
+func TestSourceRanges(t *testing.T) {
 	ranges := func(prefixes ...string) func(*renderer.ContivService) {
 		return func(s *renderer.ContivService) {
 			s.LoadBalancerIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
@@ -359,26 +360,45 @@ func TestSourceRangesFailClosed(t *testing.T) {
 			}
 		}
 	}
-	open := "203.0.113.7:80/TCP ENABLED 10.1.1.2:8080*9"
 	for name, tc := range map[string]struct {
 		ranges []string
-		served bool
+		want   string // "": all may
 	}{
-		"none":               {nil, true},
-		"some":               {[]string{"10.0.0.0/8"}, false},
-		"everyone":           {[]string{"10.0.0.0/8", "0.0.0.0/0"}, true},
-		"other family alone": {[]string{"fd00::/8"}, true},
+		"none":                 {nil, ""},
+		"some":                 {[]string{"10.0.0.0/8", "198.18.0.0/15"}, "10.0.0.0/8 198.18.0.0/15"},
+		"everyone":             {[]string{"10.0.0.0/8", "0.0.0.0/0"}, ""},
+		"other family alone":   {[]string{"fd00::/8"}, ""},
+		"both families":        {[]string{"10.0.0.0/8", "fd00::/8", "::/0"}, "10.0.0.0/8"},
+		"this node among them": {[]string{"192.168.16.0/24"}, "192.168.16.0/24 203.0.113.7/32"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := render(web(endpoints("10.1.1.2"), externalIP("203.0.113.7"), ranges(tc.ranges...)))
-			if slices.Contains(got, open) != tc.served {
-				t.Errorf("served is not %t:\n%s", tc.served, strings.Join(got, "\n"))
+			svc := web(endpoints("10.1.1.2"), externalIP("203.0.113.7"), externalIP("203.0.113.8"), ranges(tc.ranges...))
+			values, notes := Service(svc, node(), nodeIPs, Config{})
+			got := ""
+			if m, ok := values[keyed.SourceRangesKey("default/web@203.0.113.7")].(*contivnat.SourceRanges); ok {
+				got = strings.Join(m.GetRanges(), " ")
 			}
-			refused := slices.ContainsFunc(got, func(l string) bool { return strings.Contains(l, "loadBalancerSourceRanges (refused true)") })
-			if refused == tc.served {
-				t.Errorf("refused is %t:\n%s", refused, strings.Join(got, "\n"))
+			_, apart := values[keyed.DNat44Key("restricted/default/web@203.0.113.7/tcp:80")]
+			if got != tc.want || apart != (tc.want != "") || len(notes) > 0 {
+				t.Errorf("clients %q, want %q; a mapping of its own: %t; %v", got, tc.want, apart, notes)
+			}
+			rest := len(values[keyed.DNat44Key("default/web")].(*nat.DNat44).GetStMappings())
+			if want := 3; apart && rest != want-1 || !apart && rest != want {
+				t.Errorf("%d mappings are everybody's", rest)
+			}
+			if tc.want == "" {
+				return
+			}
+			values, notes = Service(svc, node(), nodeIPs, Config{NoSourceRanges: PoliciesOff})
+			if len(values) != 4 || len(notes) != 1 || !notes[0].Refused {
+				t.Errorf("without access lists: %v, %v", values, notes)
 			}
 		})
+	}
+	// Without endpoints there is nothing to translate; who may not dial is still not answered.
+	values, _ := Service(web(externalIP("203.0.113.7"), ranges("10.0.0.0/8")), node(), nodeIPs, Config{})
+	if values[keyed.SourceRangesKey("default/web@203.0.113.7")] == nil || len(values) != 3 {
+		t.Errorf("without endpoints: %v", values)
 	}
 }
 

@@ -105,11 +105,18 @@ func only6(svc *renderer.ContivService) {
 	svc.Backends["p"] = []*renderer.ServiceBackend{{IP: net.ParseIP("fd00:2::2"), Port: 8080}}
 }
 
+// officeOnly gives a service a load-balancer IP for some clients.
+func officeOnly(svc *renderer.ContivService) {
+	svc.ExternalIPs = renderer.IPAddressesOf(netip.MustParseAddr("198.51.100.99"))
+	svc.LoadBalancerIPs, svc.LoadBalancerSourceRanges = svc.ExternalIPs, []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}
+}
+
 // situations are those of the page's table of remarks. Both renderers are alone, unless beside says that they share the families;
 // bare is a node without addresses that could stand in for clients.
 var situations = map[string]struct {
 	change       func(*renderer.ContivService)
 	beside, bare bool
+	lists        string // why access lists are not the agent's
 }{
 	"the annotation names another renderer": {change: func(s *renderer.ContivService) { s.Renderer = "another" }},
 	"IPv6, and nat44 is alone":              {change: only6},
@@ -118,11 +125,10 @@ var situations = map[string]struct {
 		only6(s)
 		s.Ports["p"].Protocol = renderer.SCTP
 	}},
-	"a protocol that no Service has": {change: func(s *renderer.ContivService) { s.Ports["p"].Protocol = 47 }},
-	"`loadBalancerSourceRanges`": {change: func(s *renderer.ContivService) {
-		s.ExternalIPs = renderer.IPAddressesOf(netip.MustParseAddr("198.51.100.99"))
-		s.LoadBalancerIPs, s.LoadBalancerSourceRanges = s.ExternalIPs, []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}
-	}},
+	"a protocol that no Service has":            {change: func(s *renderer.ContivService) { s.Ports["p"].Protocol = 47 }},
+	"`loadBalancerSourceRanges`":                {change: officeOnly},
+	"the same, with `--no-policies`":            {change: officeOnly, lists: nat44.PoliciesOff},
+	"the same, with `--dataplane-driver`":       {change: officeOnly, lists: nat44.ListsOfDriver},
 	"`internalTrafficPolicy: Local`, none here": {change: func(s *renderer.ContivService) { s.InternalTrafficPolicy = renderer.NodeLocal }},
 	"`externalTrafficPolicy: Local`, none here": {change: func(s *renderer.ContivService) {
 		s.Ports["p"].NodePort, s.TrafficPolicy = 30080, renderer.NodeLocal
@@ -169,7 +175,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 			node.IPs, node.Loopback = nil, netip.Addr{}
 		}
 		svc, nodeIPs := tableWeb(s.change), renderer.IPAddressesOf(node.IPs...)
-		_, one := nat44.Service(svc, node, nodeIPs, nat44.Config{LeaveIPv6: s.beside})
+		_, one := nat44.Service(svc, node, nodeIPs, nat44.Config{LeaveIPv6: s.beside, NoSourceRanges: s.lists})
 		_, two := cnat.Service(svc, node, nodeIPs, cnat.Config{IPv4: !s.beside, IPv6: true})
 		for i, notes := range [][]model.Note{one, two} {
 			got := remarks(notes)

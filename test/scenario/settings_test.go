@@ -14,13 +14,14 @@ import (
 
 // settings is what a script may configure.
 type settings struct {
-	weight    uint8
-	proxyName string
-	noSNAT    bool
-	renderer  agent.ServiceRenderer
-	maglev    bool
-	keep      bool
-	nodePorts service.NodePortAddresses
+	weight     uint8
+	proxyName  string
+	noSNAT     bool
+	renderer   agent.ServiceRenderer
+	maglev     bool
+	keep       bool
+	noPolicies bool
+	nodePorts  service.NodePortAddresses
 }
 
 func (o settings) config(journals string) trace.Config {
@@ -30,7 +31,7 @@ func (o settings) config(journals string) trace.Config {
 	cfg.Agent.NAT44.DisableSNAT = o.noSNAT
 	cfg.Agent.ServiceRenderer = o.renderer
 	cfg.Agent.CNAT.LocalEndpointWeight, cfg.Agent.CNAT.DisableSNAT, cfg.Agent.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
-	cfg.Agent.ProxyName = o.proxyName
+	cfg.Agent.ProxyName, cfg.Agent.NoPolicies = o.proxyName, o.noPolicies
 	cfg.Agent.KeepTerminating, cfg.Agent.NodePorts = o.keep, o.nodePorts
 	return cfg
 }
@@ -74,6 +75,8 @@ func (o *settings) parse(args []string) error {
 			if o.nodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
 				return err
 			}
+		case "policies":
+			o.noPolicies = value == "off"
 		case "maglev":
 			o.maglev = value == "on"
 		default:

@@ -62,21 +62,6 @@ func ACL() *Descriptor {
 	return d
 }
 
-// DenyACL describes the ACL that denies everything.
-func DenyACL() *Descriptor {
-	d := Spec[*acl.ACL, *accessList]{
-		Name: "acl-deny", Prefix: denyKey, Tagged: true,
-		Compile: func(key string, _ *acl.ACL) (*accessList, error) { return nil, &DerivedError{Key: key} },
-		Message: (*accessList).message, Equal: sameRules,
-		Create: createACL, Update: replaceACL, Delete: deleteACL,
-		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idACLs, &vppacl.ACLDump{ACLIndex: none})} },
-		Retrieve: retrieveDeny,
-	}.Descriptor()
-	d.Merge = func(_ any, parts []any) any { return parts[0] }
-	d.Beside = besideACL
-	return d
-}
-
 // newDenyACL is the state of DenyACL.
 func newDenyACL() *accessList {
 	l := &accessList{key: denyKey, name: "deny-all", tag: newTag("d", "", "all")}
@@ -192,6 +177,7 @@ func (l *accessList) write(index uint32) vpp.Call {
 func createACL(w *World, l *accessList) ([]Op, error) {
 	return []Op{{Call: l.write(none), Then: func(r vpp.Reply) []Op {
 		w.acls.set(l.key, r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex)
+		w.acls.has(l)
 		return nil
 	}}}, nil
 }
@@ -202,7 +188,7 @@ func replaceACL(w *World, _, want *accessList) ([]Op, error) {
 	if !ok {
 		return nil, fmt.Errorf("acl %q is not in VPP", want.name)
 	}
-	return []Op{{Call: want.write(index)}}, nil
+	return []Op{{Call: want.write(index), Then: func(vpp.Reply) []Op { w.acls.has(want); return nil }}}, nil
 }
 
 func deleteACL(w *World, l *accessList) (ops []Op, _ error) {
@@ -254,6 +240,18 @@ var besideACL = &Besides{ // read only
 type aclTable struct {
 	index map[string]uint32 // the one that counts, by key
 	key   map[uint32]string // all
+	tag   map[string]string // of those that are fixed, by key
+}
+
+// has notes what VPP has of an ACL that others look at.
+func (t *aclTable) has(l *accessList) {
+	if !fixed(l.key) {
+		return
+	}
+	if t.tag == nil {
+		t.tag = map[string]string{}
+	}
+	t.tag[l.key] = l.tag
 }
 
 func (t *aclTable) set(key string, index uint32) {

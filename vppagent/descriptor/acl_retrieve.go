@@ -25,7 +25,7 @@ func retrieveACLs(w *World, d *Dump, c Candidates) ([]Found, error) {
 			hashed[name] = l
 		}
 	})
-	w.acls.clear(func(key string) bool { return key != denyKey })
+	w.acls.clear(func(key string) bool { return !fixed(key) })
 	var out []Found
 	copies := map[string]int{} // position in out
 	for _, m := range all {
@@ -79,33 +79,6 @@ func (w *World) preferred(has, other *accessList, index uint32, c Candidates) *a
 	w.acls.set(best.key, old)
 	best.stale = append(slices.Clone(has.stale), index)
 	return &best
-}
-
-func retrieveDeny(w *World, d *Dump, c Candidates) ([]Found, error) {
-	all, err := details[*vppacl.ACLDetails](d, idACLs)
-	if err != nil {
-		return nil, err
-	}
-	w.acls.clear(func(key string) bool { return key == denyKey })
-	var out []Found
-	for _, m := range all {
-		tag := text(m.Tag)
-		if _, _, ours := parseTag(tag, "d", false); !ours {
-			continue
-		}
-		for i := range m.R {
-			clearUnused(&m.R[i])
-		}
-		l := newDenyACL()
-		l.rules, l.tag = m.R, tag
-		if len(out) > 0 {
-			out[0].State = w.preferred(out[0].State.(*accessList), l, m.ACLIndex, c)
-			continue
-		}
-		w.acls.set(denyKey, m.ACLIndex)
-		out = append(out, Found{Key: denyKey, State: l, Ours: true})
-	}
-	return out, nil
 }
 
 // clearUnused zeroes the bytes of IPv4 addresses that mean nothing.

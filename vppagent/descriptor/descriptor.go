@@ -44,6 +44,8 @@ type Descriptor struct {
 	// Merge makes a value of what its message says (nil: there is none) and the parts given to it, sorted by giver; at least
 	// one of both there is. nil: nobody gives parts
 	Merge func(own any, parts []any) any
+	// Idle tells of a part that it alone makes no value. nil: any part makes one
+	Idle func(part any) bool
 	// Beside is set if a value can be replaced by a second object; nil: it cannot. See Stands.
 	Beside *Besides
 	// Stands is set if values stand on others (their loose dependencies) that can be replaced beside. nil: they do not
@@ -60,6 +62,9 @@ type Descriptor struct {
 	// the same time.
 	Many bool
 
+	// Ready tells why want must not be put yet, though all it depends on is there: it is tried again. have is nil if it is to be
+	// created; sure returns what VPP certainly has of a key, if that is as it is wanted, or nil. nil: it always may
+	Ready func(w *World, have, want any, sure func(key string) any) error
 	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
 	Recreate func(have, want any) bool
 	// Anew tells that an update says all that dumps do not show, so that the journal has to know of it before, as of a creation.

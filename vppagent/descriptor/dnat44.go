@@ -111,12 +111,13 @@ func compareIdentities(a, b identity) int {
 		cmp.Compare(a.proto, b.proto), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.tag, b.tag))
 }
 
-// DNat44 describes ligato's DNat44: destination NAT of any number of addresses and ports.
+// DNat44 describes ligato's DNat44: destination NAT of any number of addresses and ports. One that is restricted by its label is
+// made when VPP asks for source ranges on every interface, and not before: see SourceRanges.
 //
 // Every mapping with ports is an LB mapping with OUT2IN_ONLY, whatever the number of backends: VPP cannot turn a single
 // mapping into an LB one without a gap, and without the flag it wants the address in a pool.
 func DNat44() *Descriptor {
-	return Spec[*nat.DNat44, *dnat]{
+	d := Spec[*nat.DNat44, *dnat]{
 		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true, Many: true,
 		// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); made after, none.
 		// Access lists: a mapping may hide clients that the lists of its backends let pass before.
@@ -129,6 +130,13 @@ func DNat44() *Descriptor {
 		Dumps:    dnatDumps,
 		Retrieve: retrieveDNat,
 	}.Descriptor()
+	d.Ready = func(w *World, have, want any, sure func(key string) any) error {
+		if _, restricted := keyed.Restricts(want.(*dnat).label); restricted && have == nil {
+			return readyMapping(w, sure)
+		}
+		return nil
+	}
+	return d
 }
 
 func compileDNat(key string, m *nat.DNat44) (*dnat, error) {
@@ -392,6 +400,10 @@ func (d *dnat) dependencies() []Dependency {
 	if twice {
 		add(Dependency{AnyOf: twiceNATPrefix})
 	}
+	if ranges, restricted := keyed.Restricts(d.label); restricted {
+		add(Dependency{Key: keyed.SourceRangesKey(ranges)})
+		add(Dependency{Key: keyed.SourceRangesEnforcedKey})
+	}
 	for _, i := range d.identities {
 		if i.iface != "" {
 			add(Dependency{Key: keyed.InterfaceKey(i.iface)})
@@ -410,6 +422,9 @@ func (d *dnat) claims() []string {
 	}
 	for _, i := range d.identities {
 		out = append(out, newNATID(i.addr, i.port, i.proto).claim())
+	}
+	if _, restricted := keyed.Restricts(d.label); restricted {
+		out = append(out, restrictedClaim)
 	}
 	return out
 }

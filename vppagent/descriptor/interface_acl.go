@@ -28,6 +28,8 @@ type accessLists struct {
 	why        string // what is wrong with it; "" if nothing
 	// keepIn and keepOut tell that the direction stays exactly as VPP has it: see reach.
 	keepIn, keepOut bool
+	// keepFront tells that if VPP has an ACL of source ranges in front, it stays, be it not the one that counts.
+	keepFront bool
 }
 
 // listPart is an ACL's own wish to be in the lists of an interface.
@@ -36,7 +38,7 @@ type listPart struct {
 	in, out    bool
 }
 
-// InterfaceACLs describes the ordered ACLs of an interface. Behind those of the value come the ACLs that name the interface
+// InterfaceACLs describes the ordered ACLs of an interface. In front comes that of source ranges, if there are any. Behind those of the value come the ACLs that name the interface
 // themselves, sorted by name, and behind those what others attached, which is never touched; it is read before every write.
 //
 // The ACLs of a list are no condition for it, only made before it (Loose). If one cannot be had as it is wanted, the
@@ -48,7 +50,7 @@ func InterfaceACLs() *Descriptor {
 		Compile: compileLists, Message: (*accessLists).message,
 		Equal: func(have, want *accessLists) bool {
 			return slices.Equal(have.in, want.in) && slices.Equal(have.out, want.out) &&
-				have.keepIn == want.keepIn && have.keepOut == want.keepOut
+				have.keepIn == want.keepIn && have.keepOut == want.keepOut && have.keepFront == want.keepFront
 		},
 		Dependencies: (*accessLists).dependencies,
 		Create:       setLists,
@@ -68,9 +70,15 @@ func InterfaceACLs() *Descriptor {
 		if l := state.(*accessLists); len(l.in)+len(l.out) == 0 {
 			return nil
 		}
-		return []Derived{{Key: denyKey, State: newDenyACL()}}
+		parts := []Derived{{Key: denyKey, State: newDenyACL()}}
+		if l := state.(*accessLists); l.opened() {
+			parts = append(parts, Derived{Key: permitKey, State: newPermitACL()})
+		}
+		return parts
 	}
 	d.Merge = mergeLists
+	d.Waits = func(state any) []string { return []string{restrictedClaim, natClaim(state.(*accessLists).iface)} }
+	d.Ready = readyLists
 	d.Stands = standsOnACLs
 	return d
 }
@@ -115,15 +123,21 @@ func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 	return l, nil
 }
 
-// mergeLists appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves.
+// mergeLists appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves, and puts that of
+// source ranges in front.
 func mergeLists(own any, parts []any) any {
 	l := &accessLists{}
 	if own != nil {
 		*l = *own.(*accessLists)
 	}
 	l.in, l.out = slices.Clone(l.in), slices.Clone(l.out)
-	for _, p := range parts {
-		p := p.(listPart)
+	front := false
+	for _, part := range parts {
+		if f, ok := part.(frontPart); ok {
+			front, l.iface, l.key = true, string(f), keyed.InterfaceACLsKey(string(f))
+			continue
+		}
+		p := part.(listPart)
 		l.iface, l.key = p.iface, keyed.InterfaceACLsKey(p.iface)
 		if p.in && !slices.Contains(l.in, p.acl) {
 			l.in = append(l.in, p.acl)
@@ -131,6 +145,9 @@ func mergeLists(own any, parts []any) any {
 		if p.out && !slices.Contains(l.out, p.acl) {
 			l.out = append(l.out, p.acl)
 		}
+	}
+	if front {
+		l.in = withFront(l.in)
 	}
 	if n := len(l.in) + len(l.out); n > maxLists && l.why == "" {
 		l.why = fmt.Sprintf("input, output: %d ACLs, VPP takes at most %d on an interface", n, maxLists)
@@ -174,12 +191,11 @@ func reachLists(w *World, has, wants any, in func(key string) any) (any, []strin
 	if has != nil {
 		have = has.(*accessLists)
 	}
-	var missing []string
-	held := false
+	want, missing, held := reachFront(w, have, want, in)
 	look := func(keys []string) (unknown bool) {
 		for _, k := range keys {
 			switch {
-			case in(k) != nil:
+			case in(k) != nil, fixed(k):
 				continue
 			case w.Wanted(k) == nil:
 				unknown = true
@@ -194,9 +210,9 @@ func reachLists(w *World, has, wants any, in func(key string) any) (any, []strin
 	}
 	denyIn, denyOut := look(want.in), look(want.out)
 	if !held && !denyIn && !denyOut {
-		return want, nil, ""
+		return want, missing, ""
 	}
-	l := &accessLists{key: want.key, iface: want.iface}
+	l := &accessLists{key: want.key, iface: want.iface, keepFront: want.keepFront}
 	l.in, l.keepIn = reachDirection(have.in, want.in, denyIn, held)
 	l.out, l.keepOut = reachDirection(have.out, want.out, denyOut, held)
 	return l, missing, want.why
@@ -238,8 +254,8 @@ func settledLists(w *World, has any) bool {
 		return true
 	}
 	v := w.lists[i.Index]
-	in, errIn := w.indices(have.in, v.in, have.keepIn)
-	out, errOut := w.indices(have.out, v.out, have.keepOut)
+	in, errIn := w.indices(have.in, v.in, have.keepIn, have.keepFront)
+	out, errOut := w.indices(have.out, v.out, have.keepOut, false)
 	return errIn == nil && errOut == nil && slices.Equal(in, v.in) && slices.Equal(out, v.out)
 }
 
@@ -275,18 +291,25 @@ func (w *World) attached(index uint32) bool {
 }
 
 // indices are what a direction is to have in VPP, given what it has: our ACLs, and behind them those that others attached.
-func (w *World) indices(keys []string, has []uint32, keep bool) (out []uint32, err error) {
+func (w *World) indices(keys []string, has []uint32, keep, keepFront bool) (out []uint32, err error) {
 	if keep {
 		return has, nil
 	}
+	others := w.foreign(has)
 	for _, k := range keys {
+		if k == permitKey && len(others) > 0 { // theirs decide, as if there were none of ours
+			continue
+		}
 		index, ok := w.acls.index[k]
 		if !ok {
 			return nil, fmt.Errorf("acl %q is not in VPP", strings.TrimPrefix(k, aclPrefix))
 		}
+		if k == rangesKey && keepFront && len(has) > 0 && w.Front(has[0]) {
+			index = has[0]
+		}
 		out = append(out, index)
 	}
-	return append(out, w.foreign(has)...), nil
+	return append(out, others...), nil
 }
 
 // setLists reads the lists of the interface and changes them with one message, unless they are right already.
@@ -297,10 +320,10 @@ func setLists(w *World, l *accessLists) ([]Op, error) {
 	}
 	var want attached
 	resolve := func(has attached) (err error) {
-		if want.in, err = w.indices(l.in, has.in, l.keepIn); err != nil {
+		if want.in, err = w.indices(l.in, has.in, l.keepIn, l.keepFront); err != nil {
 			return err
 		}
-		if want.out, err = w.indices(l.out, has.out, l.keepOut); err != nil {
+		if want.out, err = w.indices(l.out, has.out, l.keepOut, false); err != nil {
 			return err
 		}
 		if n := len(want.in) + len(want.out); n > maxLists {

@@ -11,6 +11,7 @@ import (
 )
 
 const (
+	natInterfacePrefix    = "config/vpp/nat/v2/nat44-interface/"
 	idNATInterfaces       = "nat44_interface_dump"
 	idNATOutputInterfaces = "nat44_ed_output_interface_get"
 )
@@ -23,9 +24,12 @@ type natInterface struct {
 
 // Nat44Interface describes ligato's Nat44Interface. VPP wants either the output feature or the input feature's roles on
 // an interface, never both (−81), so with output_feature the roles mean nothing.
+//
+// Its access lists are made before it and removed after it, so that nothing is translated there that they would not have let
+// pass; that of source ranges is a condition.
 func Nat44Interface() *Descriptor {
-	return Spec[*nat.Nat44Interface, *natInterface]{
-		Name: "nat44-interface", Prefix: "config/vpp/nat/v2/nat44-interface/",
+	d := Spec[*nat.Nat44Interface, *natInterface]{
+		Name: "nat44-interface", Prefix: natInterfacePrefix, Claims: func(i *natInterface) []string { return []string{natClaim(i.name)} },
 		Compile: func(_ string, m *nat.Nat44Interface) (*natInterface, error) {
 			switch {
 			case m.GetName() == "":
@@ -42,7 +46,7 @@ func Nat44Interface() *Descriptor {
 		},
 		Equal: func(have, want *natInterface) bool { return *have == *want },
 		Dependencies: func(i *natInterface) []Dependency {
-			return []Dependency{{Key: keyed.Nat44GlobalKey}, {Key: keyed.InterfaceKey(i.name)}}
+			return []Dependency{{Key: keyed.Nat44GlobalKey}, {Key: keyed.InterfaceKey(i.name)}, {Key: keyed.InterfaceACLsKey(i.name), Loose: true}}
 		},
 		Create: func(w *World, i *natInterface) ([]Op, error) { return changeRoles(w, &natInterface{name: i.name}, i) },
 		Update: changeRoles,
@@ -55,6 +59,17 @@ func Nat44Interface() *Descriptor {
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
+	d.Waits = func(any) []string { return []string{restrictedClaim} }
+	d.Parts = func(state any) []Derived {
+		return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}
+	}
+	d.Ready = func(w *World, have, want any, _ func(key string) any) error {
+		if have != nil {
+			return nil
+		}
+		return readyInterface(w, want.(*natInterface).name)
+	}
+	return d
 }
 
 // changeRoles adds what is missing before it removes what is too much, so that a packet always meets NAT; except between

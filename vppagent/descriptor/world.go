@@ -27,6 +27,9 @@ type World struct {
 	Options Options
 	// Wanted returns the compiled form of a wanted value, nil if there is none.
 	Wanted func(key string) any
+	// Needing are the states of what VPP has that needs a key, or comes after it; Having those of all of a kind, by its prefix.
+	// nil: nothing is known of that
+	Needing, Having func(key string) []any
 
 	// Workers is the number of NAT worker threads VPP has.
 	Workers int
@@ -46,9 +49,11 @@ type World struct {
 	// tried are the claims of interfaces we asked VPP to make, successfully or not.
 	tried map[string]bool
 	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
-	acls  aclTable
-	lists map[uint32]attached
-	cnat  cnatWorld
+	acls aclTable
+	// enforced: source ranges were when it was looked.
+	enforced bool
+	lists    map[uint32]attached
+	cnat     cnatWorld
 }
 
 // Iface is an interface of VPP.

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: contiv/vpp/nat/nat.proto
 
-// Package nat adds to ligato's NAT44 values the settings they lack: how many
-// sessions VPP keeps, and for how long.
+// Package nat adds to ligato's NAT44 values what they lack: how many sessions
+// VPP keeps, and for how long; and which clients may use an address.
 
 package nat
 
@@ -109,6 +109,139 @@ func (x *Nat44Settings) GetIcmp() uint32 {
 	return 0
 }
 
+// SourceRanges is which clients may dial addresses that are translated. Access
+// lists in front of all others of every NAT44 interface drop the packets of
+// everybody else before they are translated. A DNat44 whose label is
+// restricted/<label>/<anything> is in VPP only while they do.
+// Key: config/contiv/vpp/v1/source-ranges/<label>.
+type SourceRanges struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name, unique on a node: <namespace>/<name> of the Service. Required.
+	Label string `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	// Addresses this is about, each once. At least one.
+	Frontends []*SourceRanges_Frontend `protobuf:"bytes,2,rep,name=frontends,proto3" json:"frontends,omitempty"`
+	// IPv4 prefixes of the clients that may, <address>/<length> without bits
+	// beyond the length. None: nobody may.
+	Ranges        []string `protobuf:"bytes,3,rep,name=ranges,proto3" json:"ranges,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRanges) Reset() {
+	*x = SourceRanges{}
+	mi := &file_contiv_vpp_nat_nat_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRanges) ProtoMessage() {}
+
+func (x *SourceRanges) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vpp_nat_nat_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRanges.ProtoReflect.Descriptor instead.
+func (*SourceRanges) Descriptor() ([]byte, []int) {
+	return file_contiv_vpp_nat_nat_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SourceRanges) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *SourceRanges) GetFrontends() []*SourceRanges_Frontend {
+	if x != nil {
+		return x.Frontends
+	}
+	return nil
+}
+
+func (x *SourceRanges) GetRanges() []string {
+	if x != nil {
+		return x.Ranges
+	}
+	return nil
+}
+
+// Frontend is what clients dial.
+type SourceRanges_Frontend struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// IPv4 address.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Port, 1 to 65535.
+	Port uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// IANA number of the protocol: 6 (TCP) or 17 (UDP).
+	Protocol      uint32 `protobuf:"varint,3,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRanges_Frontend) Reset() {
+	*x = SourceRanges_Frontend{}
+	mi := &file_contiv_vpp_nat_nat_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRanges_Frontend) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRanges_Frontend) ProtoMessage() {}
+
+func (x *SourceRanges_Frontend) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vpp_nat_nat_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRanges_Frontend.ProtoReflect.Descriptor instead.
+func (*SourceRanges_Frontend) Descriptor() ([]byte, []int) {
+	return file_contiv_vpp_nat_nat_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *SourceRanges_Frontend) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *SourceRanges_Frontend) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *SourceRanges_Frontend) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
 var File_contiv_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_vpp_nat_nat_proto_rawDesc = "" +
@@ -119,7 +252,15 @@ const file_contiv_vpp_nat_nat_proto_rawDesc = "" +
 	"\x03udp\x18\x02 \x01(\rR\x03udp\x12'\n" +
 	"\x0ftcp_established\x18\x03 \x01(\rR\x0etcpEstablished\x12%\n" +
 	"\x0etcp_transitory\x18\x04 \x01(\rR\rtcpTransitory\x12\x12\n" +
-	"\x04icmp\x18\x05 \x01(\rR\x04icmpB?Z=github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat;natb\x06proto3"
+	"\x04icmp\x18\x05 \x01(\rR\x04icmp\"\xd7\x01\n" +
+	"\fSourceRanges\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12C\n" +
+	"\tfrontends\x18\x02 \x03(\v2%.contiv.vpp.nat.SourceRanges.FrontendR\tfrontends\x12\x16\n" +
+	"\x06ranges\x18\x03 \x03(\tR\x06ranges\x1aT\n" +
+	"\bFrontend\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x12\x1a\n" +
+	"\bprotocol\x18\x03 \x01(\rR\bprotocolB?Z=github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat;natb\x06proto3"
 
 var (
 	file_contiv_vpp_nat_nat_proto_rawDescOnce sync.Once
@@ -133,16 +274,19 @@ func file_contiv_vpp_nat_nat_proto_rawDescGZIP() []byte {
 	return file_contiv_vpp_nat_nat_proto_rawDescData
 }
 
-var file_contiv_vpp_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_contiv_vpp_nat_nat_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_contiv_vpp_nat_nat_proto_goTypes = []any{
-	(*Nat44Settings)(nil), // 0: contiv.vpp.nat.Nat44Settings
+	(*Nat44Settings)(nil),         // 0: contiv.vpp.nat.Nat44Settings
+	(*SourceRanges)(nil),          // 1: contiv.vpp.nat.SourceRanges
+	(*SourceRanges_Frontend)(nil), // 2: contiv.vpp.nat.SourceRanges.Frontend
 }
 var file_contiv_vpp_nat_nat_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2, // 0: contiv.vpp.nat.SourceRanges.frontends:type_name -> contiv.vpp.nat.SourceRanges.Frontend
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_contiv_vpp_nat_nat_proto_init() }
@@ -156,7 +300,7 @@ func file_contiv_vpp_nat_nat_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_vpp_nat_nat_proto_rawDesc), len(file_contiv_vpp_nat_nat_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

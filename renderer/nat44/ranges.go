@@ -1,0 +1,79 @@
+package nat44
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/pure"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// restricted is a frontend that only the clients of loadBalancerSourceRanges may use.
+type restricted struct {
+	renderer.Frontend
+	mapping *nat.DNat44_StaticMapping // nil: without endpoints it is rejected, for those who may use it
+}
+
+// restrict keeps one such frontend apart.
+func (s *rendering) restrict(f renderer.Frontend, to target) {
+	switch {
+	case !f.IP.Is4():
+	case s.cfg.NoSourceRanges != "":
+		s.notes.Add(true, "load-balancer IP %s is not served: nat44 checks loadBalancerSourceRanges by access lists, and %s", f.IP, s.cfg.NoSourceRanges)
+	case s.ours(f, false):
+		r := restricted{Frontend: f}
+		if !to.reject {
+			r.mapping = s.mapping(f, to)
+		}
+		s.restricted = append(s.restricted, r)
+	}
+}
+
+// putRestricted puts the source ranges, and a DNat44 of its own for each frontend: so one that goes is removed before anything that
+// protects it is changed, as a part of a value could not be.
+func (s *rendering) putRestricted(values keyed.Values) {
+	if len(s.restricted) == 0 {
+		return
+	}
+	slices.SortFunc(s.restricted, func(a, b restricted) int { return a.Compare(b.Frontend) })
+	label := s.svc.ID.String()
+	for first := 0; first < len(s.restricted); {
+		vip := s.restricted[first].IP
+		m := &contivnat.SourceRanges{Label: label + "@" + vip.String(), Ranges: s.ranges(vip)}
+		for ; first < len(s.restricted) && s.restricted[first].IP == vip; first++ {
+			f := &s.restricted[first]
+			m.Frontends = append(m.Frontends, &contivnat.SourceRanges_Frontend{
+				Address: vip.String(), Port: uint32(f.Port), Protocol: uint32(f.Protocol),
+			})
+			if f.mapping != nil {
+				values.Put(&nat.DNat44{
+					Label:      keyed.RestrictedLabel(m.Label, strings.ToLower(f.Protocol.String())+":"+strconv.Itoa(int(f.Port))),
+					StMappings: []*nat.DNat44_StaticMapping{f.mapping},
+				})
+			}
+		}
+		values.Put(m)
+	}
+}
+
+// ranges are the clients that may use a load balancer's address. If an address of this node is among them, so is the load balancer's
+// own: a node that has it, too, may call from it.
+func (s *rendering) ranges(vip netip.Addr) []string {
+	set := pure.SourceRanges(s.svc, vip)
+	if slices.ContainsFunc(s.node.IPs, func(a netip.Addr) bool {
+		return slices.ContainsFunc(set, func(p netip.Prefix) bool { return p.Contains(a) })
+	}) {
+		set = append(set, netip.PrefixFrom(vip, vip.BitLen()))
+	}
+	slices.SortFunc(set, netip.Prefix.Compare)
+	var out []string
+	for _, p := range slices.Compact(set) {
+		out = append(out, p.String())
+	}
+	return out
+}

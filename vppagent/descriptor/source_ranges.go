@@ -1,0 +1,432 @@
+package descriptor
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/ip_types"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+)
+
+// Source ranges: who may dial what NAT44 translates. NAT44 itself has one mapping for every client, and its nodes run behind
+// those of the ACL plugin; so one ACL of rules that only deny is the first in the input list of every NAT44 interface.
+//
+//	SourceRanges …  ─ parts ─▶ enforcement ─ parts ─▶ the ACL of all, and the first place in InterfaceACLs
+//	Nat44Interface … ─┘             ▲
+//	                                └─ needed by ─ DNat44 restricted/…
+//
+// A restricted mapping is made last, when VPP has acknowledged that ACL and all those lists, and goes first. An interface gets
+// its NAT44 only when its list has the ACL.
+const (
+	sourceRangesPrefix = "config/contiv/vpp/v1/source-ranges/"
+	// rangesKey is the ACL that denies all who are not in the ranges, permitKey the one behind it where there is no other.
+	rangesKey = "vpp/acl/source-ranges"
+	permitKey = "vpp/acl/permit-all"
+	// restrictedClaim is made by every restricted mapping, natClaim by NAT44 on an interface: the ACL loses no rule, and a list not
+	// the ACL, before such a one that has to go has gone.
+	restrictedClaim = "source ranges"
+)
+
+func natClaim(iface string) string { return "nat44 on " + iface }
+
+// frontend is an address, port and protocol clients dial.
+type frontend struct {
+	addr  netip.Addr
+	port  uint16
+	proto uint8
+}
+
+func (f frontend) String() string {
+	return protoName(f.proto) + " " + netip.AddrPortFrom(f.addr, f.port).String()
+}
+
+// sourceRanges is a compiled SourceRanges. It is nothing in VPP itself: see enforcement.
+type sourceRanges struct {
+	label     string
+	frontends []frontend
+	ranges    []netip.Prefix
+	rules     []acl_types.ACLRule
+}
+
+// SourceRanges describes who may dial the addresses of one label.
+func SourceRanges() *Descriptor {
+	d := Spec[*nat.SourceRanges, *sourceRanges]{
+		Name: "source-ranges", Prefix: sourceRangesPrefix, Tagged: true,
+		Compile: compileSourceRanges, Message: (*sourceRanges).message,
+		Equal: func(have, want *sourceRanges) bool {
+			return slices.Equal(have.frontends, want.frontends) && slices.Equal(have.ranges, want.ranges)
+		},
+		Dependencies: func(*sourceRanges) []Dependency { return []Dependency{{Key: keyed.SourceRangesEnforcedKey}} },
+		Create:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
+		Update:       func(*World, *sourceRanges, *sourceRanges) ([]Op, error) { return nil, nil },
+		Delete:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
+		Dumps:        func(*World, Candidates) []Request { return nil },
+		Retrieve: func(w *World, _ *Dump, c Candidates) (out []Found, _ error) {
+			c.Each(func(key string, state any, wanted bool) {
+				if wanted && w.enforced {
+					out = append(out, Found{Key: key, State: state, Ours: true})
+				}
+			})
+			return out, nil
+		},
+	}.Descriptor()
+	d.Parts = func(state any) []Derived { return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: state}} }
+	return d
+}
+
+func compileSourceRanges(_ string, m *nat.SourceRanges) (*sourceRanges, error) {
+	s := &sourceRanges{label: m.GetLabel()}
+	switch {
+	case s.label == "":
+		return nil, errors.New("label: empty")
+	case len(m.GetFrontends()) == 0:
+		return nil, errors.New("frontends: empty")
+	}
+	for i, f := range m.GetFrontends() {
+		addr, err := parse4("address", f.GetAddress())
+		if err != nil {
+			return nil, fmt.Errorf("frontends[%d].%w", i, err)
+		}
+		one := frontend{addr: addr, port: uint16(f.GetPort()), proto: uint8(f.GetProtocol())}
+		switch {
+		case f.GetPort() == 0 || f.GetPort() > maxPort:
+			return nil, fmt.Errorf("frontends[%d].port: %d is not 1 to %d", i, f.GetPort(), maxPort)
+		case f.GetProtocol() != protoTCP && f.GetProtocol() != protoUDP:
+			return nil, fmt.Errorf("frontends[%d].protocol: %d is neither TCP nor UDP", i, f.GetProtocol())
+		case slices.Contains(s.frontends, one):
+			return nil, fmt.Errorf("frontends[%d]: %s twice", i, one)
+		}
+		s.frontends = append(s.frontends, one)
+	}
+	for i, r := range m.GetRanges() {
+		p, err := parseNetwork(fmt.Sprintf("ranges[%d]", i), r)
+		switch {
+		case err != nil:
+			return nil, err
+		case !p.Addr().Is4():
+			return nil, fmt.Errorf("ranges[%d]: %q is not IPv4", i, r)
+		}
+		s.ranges = append(s.ranges, p)
+	}
+	others := complement(s.ranges)
+	for _, f := range s.frontends {
+		to := toPrefix(netip.PrefixFrom(f.addr, 32))
+		for _, from := range others {
+			s.rules = append(s.rules, acl_types.ACLRule{
+				SrcPrefix: toPrefix(from), DstPrefix: to, Proto: ip_types.IPProto(f.proto), SrcportOrIcmptypeLast: maxPort,
+				DstportOrIcmpcodeFirst: f.port, DstportOrIcmpcodeLast: f.port,
+			})
+		}
+	}
+	return s, nil
+}
+
+func (s *sourceRanges) message() *nat.SourceRanges {
+	m := &nat.SourceRanges{Label: s.label}
+	for _, f := range s.frontends {
+		m.Frontends = append(m.Frontends, &nat.SourceRanges_Frontend{Address: f.addr.String(), Port: uint32(f.port), Protocol: uint32(f.proto)})
+	}
+	for _, r := range s.ranges {
+		m.Ranges = append(m.Ranges, r.String())
+	}
+	return m
+}
+
+// complement are the fewest prefixes that hold every IPv4 address none of the ranges has, in order. A list of an interface ends
+// with the first rule that matches, so that rules which let clients pass would let them pass all that comes behind.
+func complement(ranges []netip.Prefix) []netip.Prefix {
+	type span struct{ first, last uint64 }
+	taken := make([]span, 0, len(ranges))
+	for _, r := range ranges {
+		a := r.Masked().Addr().As4()
+		first := uint64(binary.BigEndian.Uint32(a[:]))
+		taken = append(taken, span{first, first + 1<<(32-r.Bits()) - 1})
+	}
+	slices.SortFunc(taken, func(a, b span) int { return int(int64(a.first) - int64(b.first)) })
+	var out []netip.Prefix
+	next := uint64(0)
+	fill := func(end uint64) { // [next, end)
+		for next < end {
+			bits := 32
+			for size := uint64(2); bits > 0 && next%size == 0 && next+size <= end; size *= 2 {
+				bits--
+			}
+			var a [4]byte
+			binary.BigEndian.PutUint32(a[:], uint32(next))
+			out = append(out, netip.PrefixFrom(netip.AddrFrom4(a), bits))
+			next += 1 << (32 - bits)
+		}
+	}
+	for _, t := range taken {
+		fill(t.first)
+		next = max(next, t.last+1)
+	}
+	fill(1 << 32)
+	return out
+}
+
+// enforcement is what all source ranges and all NAT44 interfaces make together.
+type enforcement struct {
+	rules      []acl_types.ACLRule // of the ACL; each denies
+	interfaces []string            // whose input lists begin with it, sorted
+}
+
+// withFront is an input list with the ACL of source ranges in front; if there was none, all others pass.
+func withFront(in []string) []string {
+	if len(in) == 0 {
+		in = []string{permitKey}
+	}
+	return append([]string{rangesKey}, in...)
+}
+
+// fronted tells that the input list begins with the ACL of source ranges, and opened that it would be empty without it.
+func (l *accessLists) fronted() bool { return len(l.in) > 0 && l.in[0] == rangesKey }
+func (l *accessLists) opened() bool  { return l.fronted() && l.in[1] == permitKey }
+
+// reachFront leaves the front off while VPP lacks its ACLs, and tells what is missing: policies and pods are not to suffer
+// from it, and no restricted mapping is made before every list has it. Where such a mapping is there, and lists are, held tells
+// that they stay as they are.
+func reachFront(w *World, have, want *accessLists, in func(key string) any) (_ *accessLists, missing []string, held bool) {
+	if !want.fronted() {
+		return want, nil, false
+	}
+	there := true
+	for _, k := range want.in[:2] {
+		if !fixed(k) {
+			continue
+		}
+		if in(k) == nil {
+			missing = append(missing, k)
+		}
+		_, has := w.acls.index[k]
+		there = there && has
+	}
+	l := *want
+	if there {
+		l.keepFront = in(rangesKey) == nil // an older one that is attached protects what is there
+		return &l, missing, false
+	}
+	if l.in = l.in[1:]; want.opened() {
+		l.in = nil
+	}
+	return &l, missing, len(have.in) > 0 && len(w.restrictedMappings()) > 0
+}
+
+// natPart is an interface that has NAT44, as a part of enforcement.
+type natPart string
+
+// frontPart puts the ACL of source ranges in front of the input list of an interface.
+type frontPart string
+
+// SourceRangesEnforced describes that source ranges are enforced. It writes nothing: its parts are written, and once they are,
+// it is looked whether every interface has them.
+func SourceRangesEnforced() *Descriptor {
+	d := Spec[*nat.SourceRanges, *enforcement]{
+		Name: "source-ranges-enforced", Prefix: keyed.SourceRangesEnforcedKey, Tagged: true,
+		Compile: noMessage[*nat.SourceRanges, *enforcement], Message: func(*enforcement) *nat.SourceRanges { return nil },
+		Equal: func(have, want *enforcement) bool {
+			return slices.Equal(have.rules, want.rules) && slices.Equal(have.interfaces, want.interfaces)
+		},
+		Dependencies: (*enforcement).dependencies,
+		Create:       func(*World, *enforcement) ([]Op, error) { return nil, nil },
+		Update:       func(*World, *enforcement, *enforcement) ([]Op, error) { return nil, nil },
+		Delete:       func(*World, *enforcement) ([]Op, error) { return nil, nil },
+		Dumps:        func(*World, Candidates) []Request { return nil },
+		Retrieve:     retrieveEnforcement,
+	}.Descriptor()
+	d.Merge = mergeEnforcement
+	d.Idle = func(part any) bool { _, iface := part.(natPart); return iface }
+	d.Ready = readyEnforcement
+	d.Parts = func(state any) []Derived {
+		e := state.(*enforcement)
+		parts := []Derived{{Key: rangesKey, State: newRangesACL(e.rules)}}
+		for _, name := range e.interfaces {
+			parts = append(parts, Derived{Key: keyed.InterfaceACLsKey(name), State: frontPart(name)})
+		}
+		return parts
+	}
+	return d
+}
+
+func mergeEnforcement(_ any, parts []any) any {
+	e := &enforcement{}
+	for _, p := range parts {
+		switch p := p.(type) {
+		case natPart:
+			e.interfaces = append(e.interfaces, string(p))
+		case *sourceRanges:
+			e.rules = append(e.rules, p.rules...)
+		}
+	}
+	slices.Sort(e.interfaces)
+	return e
+}
+
+func (e *enforcement) dependencies() []Dependency {
+	deps := []Dependency{{Key: rangesKey, Loose: true}}
+	for _, name := range e.interfaces {
+		deps = append(deps, Dependency{Key: keyed.InterfaceACLsKey(name), Loose: true})
+	}
+	return deps
+}
+
+// readyEnforcement names an interface whose packets would be translated unasked.
+func readyEnforcement(w *World, _, want any, sure func(key string) any) error {
+	if sure(rangesKey) == nil {
+		return errors.New("VPP does not have the access list of source ranges")
+	}
+	for _, name := range want.(*enforcement).interfaces {
+		if i, ok := w.Interface(name); ok && !w.asksFirst(i.Index) {
+			return fmt.Errorf("interface %s does not ask for source ranges", name)
+		}
+	}
+	return nil
+}
+
+// readyMapping tells why a restricted mapping must not be made now. An interface counts that is to lose its NAT44, and has not yet.
+func readyMapping(w *World, sure func(key string) any) error {
+	e, ok := w.Wanted(keyed.SourceRangesEnforcedKey).(*enforcement)
+	if !ok {
+		return errors.New("there are no source ranges")
+	}
+	for _, state := range w.Having(natInterfacePrefix) {
+		name := state.(*natInterface).name
+		if i, ok := w.Interface(name); ok && !w.asksFirst(i.Index) {
+			return fmt.Errorf("interface %s does not ask for source ranges", name)
+		}
+	}
+	return readyEnforcement(w, nil, e, sure)
+}
+
+// restrictedMappings are those VPP has.
+func (w *World) restrictedMappings() (out []*dnat) {
+	for _, state := range w.Needing(keyed.SourceRangesEnforcedKey) {
+		if d, ok := state.(*dnat); ok {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// readyRanges keeps the rules while a mapping is there that loses its own.
+func readyRanges(w *World, have, _ any, _ func(key string) any) error {
+	if have == nil {
+		return nil
+	}
+	for _, d := range w.restrictedMappings() {
+		label, _ := keyed.Restricts(d.label)
+		s, ok := w.Wanted(keyed.SourceRangesKey(label)).(*sourceRanges)
+		for _, m := range d.mappings {
+			f := frontend{addr: netip.AddrFrom4(m.id.addr()), port: m.id.port(), proto: m.id.proto()}
+			if !ok || !slices.Contains(s.frontends, f) {
+				return fmt.Errorf("%s is still translated", f)
+			}
+		}
+	}
+	return nil
+}
+
+// readyLists keeps the ACL of source ranges in front of the list of an interface that has NAT44 while there are restricted mappings.
+func readyLists(w *World, have, wants any, _ func(key string) any) error {
+	want := wants.(*accessLists)
+	i, ok := w.Interface(want.iface)
+	if have == nil || want.fronted() || !ok || len(w.lists[i.Index].in) == 0 || !w.Front(w.lists[i.Index].in[0]) {
+		return nil
+	}
+	for _, state := range w.Needing(want.key) {
+		if _, nat := state.(*natInterface); nat && len(w.restrictedMappings()) > 0 {
+			return errors.New("what is translated for some clients only is still there")
+		}
+	}
+	return nil
+}
+
+// readyInterface tells why an interface must not get NAT44 now.
+func readyInterface(w *World, name string) error {
+	if i, ok := w.Interface(name); !ok || w.asksFirst(i.Index) || len(w.restrictedMappings()) == 0 {
+		return nil
+	}
+	return fmt.Errorf("interface %s does not ask for source ranges", name)
+}
+
+// asksFirst tells that the input list of an interface begins with the ACL of source ranges, or lets nothing pass at all.
+func (w *World) asksFirst(index uint32) bool {
+	in := w.lists[index].in
+	if len(in) == 0 {
+		return false
+	}
+	key, ours := w.acls.key[in[0]]
+	return ours && (key == denyKey || key == rangesKey && w.acls.index[rangesKey] == in[0])
+}
+
+// Front tells that an ACL of VPP is that of source ranges.
+func (w *World) Front(index uint32) bool { return w.acls.key[index] == rangesKey }
+
+// SourceRangesRules is the number of rules there are of a value in the ACL of all, the same number for each of its frontends; 0 if it
+// is invalid. Those of several values follow each other in the order of their keys.
+func SourceRangesRules(m *nat.SourceRanges) int {
+	s, err := compileSourceRanges("", m)
+	if err != nil {
+		return 0
+	}
+	return len(s.rules)
+}
+
+// retrieveEnforcement looks at what was found before: ACLs and lists.
+func retrieveEnforcement(w *World, _ *Dump, c Candidates) ([]Found, error) {
+	w.enforced = false
+	if _, there := w.acls.index[rangesKey]; !there {
+		return nil, nil
+	}
+	have := &enforcement{}
+	want, ok := c.Wanted(keyed.SourceRangesEnforcedKey).(*enforcement)
+	if ok && newRangesACL(want.rules).tag == w.acls.tag[rangesKey] {
+		have.rules = want.rules
+		for _, name := range want.interfaces {
+			if i, known := w.Interface(name); known && w.asksFirst(i.Index) {
+				have.interfaces = append(have.interfaces, name)
+			}
+		}
+		w.enforced = slices.Equal(have.interfaces, want.interfaces)
+	}
+	if !w.enforced { // the order of removals matters all the same
+		have.interfaces = nil
+		for _, i := range w.sorted() {
+			if w.asksFirst(i.Index) {
+				have.interfaces = append(have.interfaces, i.Name)
+			}
+		}
+	}
+	return []Found{{Key: keyed.SourceRangesEnforcedKey, State: have, Ours: true}}, nil
+}
+
+// newRangesACL is the state of RangesACL.
+func newRangesACL(rules []acl_types.ACLRule) *accessList {
+	return &accessList{key: rangesKey, name: "source-ranges", tag: newTag("s", rulesPrint(rules), "all"), rules: rules}
+}
+
+// newPermitACL is the state of PermitACL. It permits without reflecting: where there was no list there are no sessions.
+func newPermitACL() *accessList {
+	l := &accessList{key: permitKey, name: "permit-all", tag: newTag("p", "", "all"), rules: newDenyACL().rules}
+	for i := range l.rules {
+		l.rules[i].IsPermit = acl_types.ACL_ACTION_API_PERMIT
+	}
+	return l
+}
+
+// RangesACL describes the ACL that denies who is not in source ranges.
+func RangesACL() *Descriptor {
+	d := fixedACL("acl-source-ranges", rangesKey, "s", true, func() *accessList { return newRangesACL(nil) })
+	d.Waits = func(any) []string { return []string{restrictedClaim} }
+	d.Ready = readyRanges
+	return d
+}
+
+// PermitACL describes the ACL that permits everything.
+func PermitACL() *Descriptor { return fixedACL("acl-permit", permitKey, "p", false, newPermitACL) }
