@@ -94,6 +94,9 @@ type Config struct {
 	// first sync is done, unless GOGC is set.
 	Alone bool
 
+	// Settings is what whoever runs it was told beside its defaults, by the names they have there; the status shows it.
+	Settings map[string]string
+
 	// Reporter tells others what became of objects, and how the agent is; nil: nobody is told. A Stepper tells nobody.
 	Reporter Reporter
 

@@ -19,25 +19,26 @@ import (
 
 // Status is what an agent knows of itself, of every Service and of every policy; the status command shows it.
 type Status struct {
-	Node     string          `json:"node"`
-	InSync   bool            `json:"inSync"`
-	Waiting  string          `json:"waiting,omitempty"` // what it waits for; "" when in sync
-	Healthy  bool            `json:"healthy"`           // as InSync, but a transaction may be under way
-	VPP      VPPStatus       `json:"vpp"`
-	Sources  []SourceStatus  `json:"sources"`
-	Felix    *FelixStatus    `json:"felix,omitempty"`  // of an agent under a Felix
-	Driver   *DriverStatus   `json:"driver,omitempty"` // the driver outside that enforces policies
-	Ifs      *Interfaces     `json:"interfaces,omitempty"`
-	Services []ServiceStatus `json:"services"`
-	Policies []PolicyStatus  `json:"policies,omitempty"`
-	Refused  []Refusal       `json:"refused,omitempty"` // objects kept out
-	Notes    []Note          `json:"notes,omitempty"`   // remarks on other objects
-	Values   int             `json:"values"`            // values wanted in VPP
-	Mappings int             `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
-	Unwell   []ValueStatus   `json:"unwell,omitempty"`  // values that are not configured
-	Foreign  []string        `json:"foreign,omitempty"` // what others made in VPP; left alone
-	History  []Transaction   `json:"history,omitempty"` // past transactions, oldest first; only if asked for
-	Last     *Transaction    `json:"lastTransaction,omitempty"`
+	Node     string            `json:"node"`
+	InSync   bool              `json:"inSync"`
+	Waiting  string            `json:"waiting,omitempty"` // what it waits for; "" when in sync
+	Healthy  bool              `json:"healthy"`           // as InSync, but a transaction may be under way
+	VPP      VPPStatus         `json:"vpp"`
+	Sources  []SourceStatus    `json:"sources"`
+	Settings map[string]string `json:"settings,omitempty"` // that shape it, where they are not the defaults
+	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under a Felix
+	Driver   *DriverStatus     `json:"driver,omitempty"`   // the driver outside that enforces policies
+	Ifs      *Interfaces       `json:"interfaces,omitempty"`
+	Services []ServiceStatus   `json:"services"`
+	Policies []PolicyStatus    `json:"policies,omitempty"`
+	Refused  []Refusal         `json:"refused,omitempty"` // objects kept out
+	Notes    []Note            `json:"notes,omitempty"`   // remarks on other objects
+	Values   int               `json:"values"`            // values wanted in VPP
+	Mappings int               `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
+	Unwell   []ValueStatus     `json:"unwell,omitempty"`  // values that are not configured
+	Foreign  []string          `json:"foreign,omitempty"` // what others made in VPP; left alone
+	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only if asked for
+	Last     *Transaction      `json:"lastTransaction,omitempty"`
 
 	driver *felix.SupervisorStatus // that Driver and the states of policies were made of; nil: there is no driver
 }
@@ -140,6 +141,7 @@ func (p *parts) status() *Status {
 			Reclassify: vpp.Reclassify.String(),
 		},
 		Sources:  []SourceStatus{},
+		Settings: p.cfg.Settings,
 		Services: []ServiceStatus{},
 		Ifs:      interfaces(st.Located),
 		Last:     transaction(st.Last),

@@ -30,9 +30,14 @@ func newDocs() *cobra.Command {
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err
 			}
-			return doc.GenManTree(cmd.Root(), &doc.GenManHeader{
-				Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent", Date: &manualDate,
-			}, args[1])
+			for _, root := range []*cobra.Command{cmd.Root(), newPlugin()} {
+				if err := doc.GenManTree(root, &doc.GenManHeader{
+					Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent", Date: &manualDate,
+				}, args[1]); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 }

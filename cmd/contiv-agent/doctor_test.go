@@ -32,7 +32,7 @@ func TestDoctorTellsByItsExitCode(t *testing.T) {
 		{[]string{"somebody"}, exitUsage},
 		{[]string{"--vpp-socket", filepath.Join(dir, "nobody.sock")}, exitFailed},
 	} {
-		if code := run(t.Context(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
+		if code := run(t.Context(), newRoot(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
 			t.Errorf("%v: exit code %d, want %d", tc.args, code, tc.code)
 		}
 	}

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,6 +72,34 @@ func agentFlagNames() (out []string) {
 	new(agentFlags).add(cmd)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
 	return out
+}
+
+// settings are those of the flags that are not left to their defaults, as they are written.
+func settings(fs *pflag.FlagSet) map[string]string {
+	out := map[string]string{}
+	for _, name := range agentFlagNames() {
+		f := fs.Lookup(name)
+		if f == nil || !f.Changed {
+			continue
+		}
+		out[name] = f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			out[name] = strings.Join(list.GetSlice(), ",")
+		}
+	}
+	return out
+}
+
+// set makes the flags what settings tells of another program's.
+func (f *agentFlags) set(settings map[string]string) error {
+	cmd := &cobra.Command{}
+	f.add(cmd)
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if err := cmd.Flags().Set(name, settings[name]); err != nil {
+			return fmt.Errorf("--%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // config turns the flags into an agent's configuration. The error names everything that is wrong.
@@ -161,9 +191,15 @@ func nodeName(flag string) string {
 // auto stands for a place the program chooses by itself.
 const auto = "auto"
 
+// envStatusSocket names the status socket where no flag does, to run and to those who ask it.
+const envStatusSocket = "CONTIV_STATUS_SOCKET"
+
 func statusSocket(flag string) string {
 	if flag != auto {
 		return flag
+	}
+	if path := os.Getenv(envStatusSocket); path != "" {
+		return path
 	}
 	if uid := os.Geteuid(); uid != 0 {
 		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+".sock")

@@ -47,14 +47,13 @@ func usage(err error) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, implied(os.Args[0], os.Args[1:]))
+	code := run(ctx, rootOf(os.Args[0]), implied(os.Args[0], os.Args[1:]))
 	stop()
 	os.Exit(code)
 }
 
 // run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string) int {
-	root := newRoot()
+func run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var coded *codeError
@@ -63,15 +62,19 @@ func run(ctx context.Context, args []string) int {
 		return exitOK
 	case errors.As(err, &coded):
 		if coded.err != nil {
-			fmt.Fprintln(os.Stderr, "contiv-agent:", coded.err)
+			fmt.Fprintf(os.Stderr, "%s: %v\n", root.CommandPath(), coded.err)
 		}
 		return coded.code
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitOK // asked to stop, stopped
 	default:
-		fmt.Fprintln(os.Stderr, "contiv-agent:", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", root.CommandPath(), err)
 		return exitFailed
 	}
+}
+
+func flagError(cmd *cobra.Command, err error) error {
+	return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 }
 
 func newRoot() *cobra.Command {
@@ -93,9 +96,7 @@ or "doctor" something missing, wrong or dangerous, or "cleanup --dry-run" someth
 		DisableAutoGenTag: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newCleanup(), newLogLevel(), newConfig(), newVersion(), newDocs())
 	return root
 }

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +21,7 @@ import (
 
 // TestMain lets tests run this program in processes of its own, by the names it has.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"contiv-agent": main, driverName: main})
+	testscript.Main(m, map[string]func(){"contiv-agent": main, driverName: main, pluginName: main})
 }
 
 // TestCommands runs testdata/*.txt: what a user types, and what comes back.
@@ -46,10 +50,31 @@ func TestCommands(t *testing.T) {
 				until(ts, "file "+args[0], func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil })
 			},
 			"waitfor-service": func(ts *testscript.TestScript, _ bool, args []string) {
-				until(ts, "agent in sync", func() bool { return knows(ts.MkAbs("a.sock"), args) })
+				socket := "a.sock"
+				if len(args) > 0 && strings.HasSuffix(args[0], ".sock") {
+					socket, args = args[0], args[1:]
+				}
+				until(ts, "agent in sync", func() bool { return knows(ts.MkAbs(socket), args) })
 			},
+			"exitcode": exitCode,
 		},
 	})
+}
+
+// exitCode runs a command that has to end with an exit code: exitcode CODE COMMAND ARGUMENT…
+func exitCode(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	var exit *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d, want %d", code, want)
+	}
 }
 
 // until polls for something another process does.

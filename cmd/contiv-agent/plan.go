@@ -55,7 +55,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 	fs.StringVar(&f.node, "node", "", "with --manifests: name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&sessions, "sessions", false, "count the NAT sessions the changes would cut, too; VPP does not forward while it counts")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "", "with --manifests: binary-API socket of VPP (default: an embedded, empty VPP)")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
 	return cmd
 }
 

@@ -60,7 +60,7 @@ none of the lists: it never decides, or knows no peer.`,
 	}
 	flags.add(cmd)
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "ask about the cluster of these folders or files, not about a running agent")
 	return cmd
 }

@@ -127,7 +127,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
 	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy has them, for load balancers; while it is taken (kube-proxy may have it) it is tried again; empty: none; auto: :10256, or with --sim none")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
@@ -220,6 +220,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	log, errLog := f.logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
+	cfg.Settings = settings(cmd.Flags())
 	var errSources, errGRPC, errReport error
 	cfg.Sources, errSources = f.sources(log)
 	cfg.Reporter, errReport = f.report.reporter(cmd.Flags(), cfg.NodeName, f.once, log)

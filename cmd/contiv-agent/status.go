@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,7 +50,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 		},
 	}
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service and policy")
 	cmd.Flags().BoolVar(&history, "history", false, "show past transactions and their operations, too")
 	return cmd
@@ -93,6 +95,9 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	writeDriver(tw, st.Driver, all)
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
+	}
+	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
+		fmt.Fprintf(tw, "setting\t--%s\t%s\n", name, st.Settings[name])
 	}
 	fmt.Fprintf(tw, "values\t%d\t%d mappings; %d values not configured\n", st.Values, st.Mappings, len(st.Unwell))
 	if t := st.Last; t != nil {

@@ -4,12 +4,15 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -17,17 +20,23 @@ import (
 // maxLine bounds an input line: a question is short.
 const maxLine = 1 << 20
 
+// traceFlags are the flags of trace.
+type traceFlags struct {
+	agentFlags
+	clusterFlags
+	toReply bool
+	matrix  matrixFlags
+	out     output
+}
+
 func newTrace() *cobra.Command {
-	var manifests []string
-	var toReply bool
-	var all matrixFlags
-	var flags agentFlags
-	var out output
+	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [QUESTION ...]",
-		Short: "Tell what happens to packets in a cluster given as manifests",
+		Short: "Tell what happens to packets in a cluster, given as manifests or by its API server",
 		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one
-line, in order. Every Node among the objects gets its own agent and embedded VPP; packets cross between them.
+line, in order. Every Node among the objects gets its own agent and embedded VPP; packets cross between them. Objects are those of
+--manifests, or what an API server has now (--kubeconfig, --in-cluster), which is only read.
 
   from      pod:<ns>/<name> | node:<name> | external:<ip>@<node>
   to        <ip>:<port> (IPv6 in brackets; no port for ICMP) | pod:<ns>/<name>:<port> | service:<ns>/<name>:<port>
@@ -45,49 +54,102 @@ is 3 if there are any.`,
     contiv-agent trace --manifests examples/guestbook -o json
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
   contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
-  contiv-agent trace --diff before/ after/ --port 80/TCP`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			load := func(paths []string) (*trace.Cluster, error) {
-				return loadCluster(cmd.Context(), paths, &flags, toReply, cmd.ErrOrStderr())
-			}
-			if all.matrix || all.diff {
-				return all.run(cmd, load, manifests, args, out == "json")
-			}
-			cluster, err := load(manifests)
-			if err != nil {
-				return err
-			}
-			defer cluster.Close()
-			in := cmd.InOrStdin()
-			if len(args) > 0 {
-				in = strings.NewReader(strings.Join(args, "\n"))
-			}
-			return answerAll(cluster, in, cmd.OutOrStdout(), out == "json")
-		},
+  contiv-agent trace --diff before/ after/ --port 80/TCP
+  contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	flags.add(cmd)
-	out.flag(cmd)
-	all.add(cmd)
-	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects (required)")
-	cmd.Flags().BoolVar(&toReply, "to-reply", false, "add the way of the reply to the hops")
+	f.agentFlags.add(cmd)
+	f.add(cmd)
+	cmd.Flags().StringSliceVar(&f.manifests, "manifests", nil, "folders or files with the cluster's objects")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "ask about what the API server of this kubeconfig has")
+	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
+	cmd.Flags().BoolVar(&f.inCluster, "in-cluster", false, "ask about what the API server has of the cluster this runs in")
+	cmd.Flags().StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as of run")
 	return cmd
+}
+
+// add adds the flags that are about questions and answers.
+func (f *traceFlags) add(cmd *cobra.Command) {
+	f.out.flag(cmd)
+	f.matrix.add(cmd)
+	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the way of the reply to the hops")
+}
+
+func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
+	if err := f.out.check(); err != nil {
+		return err
+	}
+	load := func(paths []string) (*trace.Cluster, error) {
+		from := f.clusterFlags
+		from.manifests = paths
+		return from.load(cmd.Context(), &f.agentFlags, f.toReply, cmd.ErrOrStderr())
+	}
+	if f.matrix.matrix || f.matrix.diff {
+		return f.matrix.run(cmd, load, f.manifests, args, f.out == "json")
+	}
+	cluster, err := load(f.manifests)
+	if err != nil {
+		return err
+	}
+	defer cluster.Close()
+	in := cmd.InOrStdin()
+	if len(args) > 0 {
+		in = strings.NewReader(strings.Join(args, "\n"))
+	}
+	return answerAll(cluster, in, cmd.OutOrStdout(), f.out == "json")
+}
+
+// clusterFlags say where the objects of a what-if cluster come from.
+type clusterFlags struct {
+	manifests           []string
+	kubeconfig, context string
+	inCluster           bool
+	api                 bool // of the API server a kubeconfig leads to, be it the default one
+	ignored             []string
+}
+
+// load builds the what-if cluster and reports what of it is not usable.
+func (f *clusterFlags) load(ctx context.Context, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
+	api := f.api || f.inCluster || f.kubeconfig != ""
+	switch {
+	case api && len(f.manifests) > 0:
+		return nil, usage(errors.New("objects are either of --manifests or of an API server"))
+	case f.inCluster && f.kubeconfig != "":
+		return nil, usage(errors.New("--in-cluster and --kubeconfig exclude each other"))
+	case !api && (f.context != "" || len(f.ignored) > 0):
+		return nil, usage(errors.New("--context and --ignore-policy-kinds need an API server: --kubeconfig or --in-cluster"))
+	case !api && len(f.manifests) == 0:
+		return nil, usage(errors.New("no objects: give --manifests, --kubeconfig or --in-cluster"))
+	case !api:
+		return loadCluster(ctx, f.manifests, flags, toReply, warn)
+	}
+	cfg := kube.Config{Kubeconfig: f.kubeconfig, Context: f.context, IgnorePolicyKinds: f.ignored}
+	if err := cfg.Validate(); err != nil {
+		return nil, usage(err)
+	}
+	changes, err := kube.Snapshot(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newCluster(ctx, changes, flags, toReply, warn)
 }
 
 // loadCluster builds the what-if cluster of some manifests and reports what they contain that is not usable.
 func loadCluster(ctx context.Context, paths []string, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
 	if len(paths) == 0 {
-		return nil, usage(fmt.Errorf("--manifests is required"))
-	}
-	cfg, err := flags.config()
-	if err != nil {
-		return nil, err
+		return nil, usage(errors.New("--manifests is required"))
 	}
 	changes, err := manifest.Load(paths...)
 	if err != nil {
 		return nil, usage(err)
+	}
+	return newCluster(ctx, changes, flags, toReply, warn)
+}
+
+func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
+	cfg, err := flags.config()
+	if err != nil {
+		return nil, err
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {

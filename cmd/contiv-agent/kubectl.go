@@ -1,0 +1,375 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// pluginName is what kubectl looks for in PATH when it is told `kubectl contiv`.
+const pluginName = "kubectl-contiv"
+
+// rootOf is the command line that the program has under a name.
+func rootOf(program string) *cobra.Command {
+	if filepath.Base(program) == pluginName {
+		return newPlugin()
+	}
+	return newRoot()
+}
+
+// pluginFlags say which agents are asked.
+type pluginFlags struct {
+	kubectl             kubectl
+	namespace, selector string
+	container, node     string
+}
+
+func newPlugin() *cobra.Command {
+	var f pluginFlags
+	root := &cobra.Command{
+		Use:         pluginName,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl contiv"},
+		Short:       "Ask the agents of a cluster: what they know, and what happens to packets",
+		Long: `kubectl contiv asks the agents of a cluster what contiv-agent asks one on its own node. It is contiv-agent itself: put a link to it that is
+called ` + pluginName + ` where kubectl finds it, in PATH.
+
+    ln -s contiv-agent /usr/local/bin/` + pluginName + `
+
+It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them by kubectl, the one in PATH or $KUBECTL: so it
+may do what kubectl may with the same kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without
+--node every node is asked, one after the other, each behind a heading; with -o json there is an object for each, with node, pod, exitCode
+and answer.
+
+Exit codes are those of contiv-agent, the worst of all nodes': 1 failed, also where there is no agent to ask; 2 wrong flags or arguments; 3 a
+node has something to tell; 0 none has.`,
+		Example: `  kubectl contiv status
+  kubectl contiv policy guestbook/redis-leader-0
+  kubectl contiv plan --node node-1
+  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	fs := root.PersistentFlags()
+	fs.StringVar(&f.kubectl.kubeconfig, "kubeconfig", "", "kubeconfig, for kubectl")
+	fs.StringVar(&f.kubectl.context, "context", "", "context of the kubeconfig, for kubectl")
+	fs.StringVarP(&f.namespace, "namespace", "n", "contiv-system", "namespace of the agents")
+	fs.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=contiv-vswitch", "label selector of the agents' pods")
+	fs.StringVarP(&f.container, "container", "c", "agent", "container of the agent in its pod")
+	fs.StringVar(&f.node, "node", "", "ask the agent of this node alone")
+	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace())
+	return root
+}
+
+// like makes a command of the plugin that has the name, the words and some flags of one of contiv-agent's.
+func like(other *cobra.Command, flags ...string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: other.Use, Short: other.Short, Long: other.Long,
+		Example: strings.ReplaceAll(other.Example, "contiv-agent ", "kubectl contiv "),
+	}
+	for _, name := range append(flags, "output") {
+		cmd.Flags().AddFlag(other.Flags().Lookup(name))
+	}
+	return cmd
+}
+
+// given are the flags of the command's own that are on the command line, as they are written.
+func given(cmd *cobra.Command) (out []string) {
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			out = append(out, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return out
+}
+
+// named are arguments that are no flags, whatever they begin with.
+func named(args []string) []string {
+	if len(args) == 0 {
+		return nil
+	}
+	return append([]string{"--"}, args...)
+}
+
+// everywhere is a command that is run in the pod of each agent.
+func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.Command {
+	cmd := like(other, flags...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		pods, err := f.agents(cmd.Context(), f.node)
+		if err != nil {
+			return err
+		}
+		var asks []ask
+		for _, pod := range pods {
+			asks = append(asks, ask{pod, slices.Concat([]string{cmd.Name()}, given(cmd), named(args))})
+		}
+		return f.all(cmd, asks)
+	}
+	return cmd
+}
+
+func (f *pluginFlags) status() *cobra.Command {
+	cmd := f.everywhere(newStatus(), "all", "history")
+	cmd.Long = `status shows what agents know: of themselves, and of every Service and policy that is not simply configured; with names it shows those
+Services; with --all it shows every Service and policy.
+
+Exit code 3: an agent is not in sync, or a value is not configured.`
+	return cmd
+}
+
+func (f *pluginFlags) plan() *cobra.Command {
+	cmd := f.everywhere(newPlan(), "sessions")
+	cmd.Long = `plan has agents look at their VPPs altogether, and prints the operations that would make them what is wanted. None is executed. There is
+something to change where somebody else has changed VPP, or VPP refuses what is wanted.
+
+Exit code 0: nothing to change; 3: there are changes.`
+	cmd.Example = "  kubectl contiv plan\n  kubectl contiv plan --node node-1 -o json"
+	return cmd
+}
+
+// policy asks the agent of each pod's node.
+func (f *pluginFlags) policy() *cobra.Command {
+	cmd := like(newPolicy())
+	cmd.Long = `policy shows, for each direction of a pod, the tiers in the order in which a packet meets them, their policies, the rules with what they
+match, and what happens to packets that no rule decides. It asks the agent of the pod's node, or with --node that one.
+
+If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
+` + counting + `.`
+	cmd.Example = "  kubectl contiv policy prod/web-0\n  kubectl contiv policy prod/web-0 prod/web-1 -o json"
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		pods, err := podIDs(args)
+		if err != nil {
+			return usage(err)
+		}
+		var asks []ask
+		for _, pod := range pods {
+			node := f.node
+			if node == "" {
+				if node, err = f.nodeOf(cmd.Context(), pod.Namespace, pod.Name); err != nil {
+					return err
+				}
+			}
+			if at := slices.IndexFunc(asks, func(a ask) bool { return a.node == node }); at >= 0 {
+				asks[at].args = append(asks[at].args, pod.String())
+				continue
+			}
+			agents, err := f.agents(cmd.Context(), node)
+			if err != nil {
+				return err
+			}
+			asks = append(asks, ask{agents[0], slices.Concat([]string{"policy"}, given(cmd), named([]string{pod.String()}))})
+		}
+		return f.all(cmd, asks)
+	}
+	return cmd
+}
+
+// trace answers here, for what the API server has now, as agents with the settings of one that runs would.
+func (f *pluginFlags) trace() *cobra.Command {
+	var t traceFlags
+	cmd := &cobra.Command{
+		Use:   newTrace().Use,
+		Short: "Tell what happens to packets in the cluster as it is now",
+		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one line, in order; the
+questions are those of contiv-agent trace. It reads what the API server has now, with the kubeconfig's rights, builds an agent and an
+embedded VPP for every Node of it on this machine, and follows packets through them. Agents are set up as the one of --node is, or that
+of the first node; it is asked for its settings, and whether it is in sync. No packet is sent in the cluster. What its VPPs do is the same
+where "kubectl contiv plan" finds nothing to change.`,
+		Example: `  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
+  kubectl contiv trace --matrix --port 6379/TCP`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if t.matrix.diff {
+				return usage(errors.New("--diff is of folders: contiv-agent trace --diff"))
+			}
+			pods, err := f.agents(cmd.Context(), f.node)
+			if err != nil {
+				return err
+			}
+			st, err := f.statusOf(cmd.Context(), pods[0])
+			if err != nil {
+				return err
+			}
+			if !st.InSync {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in sync, its VPP may do something else: %s\n", st.Node, st.Waiting)
+			}
+			if err := t.set(st.Settings); err != nil {
+				return fmt.Errorf("the agent of %s is set up as this program cannot be: %w", st.Node, err)
+			}
+			t.kubeconfig, t.context, t.api = f.kubectl.kubeconfig, f.kubectl.context, true
+			return t.run(cmd, args)
+		},
+	}
+	t.add(cmd)
+	if err := cmd.Flags().MarkHidden("diff"); err != nil {
+		panic(err) // it is there: add has added it
+	}
+	cmd.Flags().StringSliceVar(&t.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as of contiv-agent run")
+	return cmd
+}
+
+// place is the pod of an agent.
+type place struct{ node, pod string }
+
+// ask is a command for an agent.
+type ask struct {
+	place
+	args []string
+}
+
+// agents are the pods of the agent of a node, or of all, by node; there is at least one.
+func (f *pluginFlags) agents(ctx context.Context, node string) ([]place, error) {
+	args := []string{"get", "pods", "--namespace=" + f.namespace, "--selector=" + f.selector, "--output=json"}
+	where := ""
+	if node != "" {
+		args = append(args, "--field-selector=spec.nodeName="+node)
+		where = " on node " + node
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name              string
+				DeletionTimestamp string
+			}
+			Spec   struct{ NodeName string }
+			Status struct{ Phase string }
+		}
+	}
+	if err := f.kubectl.read(ctx, &list, args...); err != nil {
+		return nil, err
+	}
+	best, rank := map[string]place{}, map[string]int{} // of two on a node, one goes
+	for _, p := range list.Items {
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		score := 1
+		if p.Status.Phase == "Running" {
+			score += 2
+		}
+		if p.Metadata.DeletionTimestamp == "" {
+			score++
+		}
+		if score > rank[p.Spec.NodeName] {
+			best[p.Spec.NodeName], rank[p.Spec.NodeName] = place{p.Spec.NodeName, p.Metadata.Name}, score
+		}
+	}
+	if len(best) == 0 {
+		return nil, fmt.Errorf("no agent%s: no pod in namespace %s has label %s", where, f.namespace, f.selector)
+	}
+	return slices.SortedFunc(maps.Values(best), func(a, b place) int { return cmp.Compare(a.node, b.node) }), nil
+}
+
+// nodeOf is the node of a pod.
+func (f *pluginFlags) nodeOf(ctx context.Context, namespace, name string) (string, error) {
+	var pod struct{ Spec struct{ NodeName string } }
+	if err := f.kubectl.read(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
+		return "", err
+	}
+	if pod.Spec.NodeName == "" {
+		return "", fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
+	}
+	return pod.Spec.NodeName, nil
+}
+
+// exec is the arguments of kubectl for a command in the container of an agent.
+func (f *pluginFlags) exec(at place, args ...string) []string {
+	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", "contiv-agent"}, args...)
+}
+
+func (f *pluginFlags) statusOf(ctx context.Context, at place) (*agent.Status, error) {
+	var text, complaint strings.Builder
+	code, err := f.kubectl.run(ctx, &text, &complaint, f.exec(at, "status", "--output=json")...)
+	if err != nil {
+		return nil, err
+	}
+	if code != exitOK && code != exitDiffers {
+		return nil, fmt.Errorf("status of %s: exit code %d: %s", at.node, code, strings.TrimSpace(complaint.String()))
+	}
+	st := &agent.Status{}
+	if err := json.Unmarshal([]byte(text.String()), st); err != nil {
+		return nil, fmt.Errorf("status of %s: %w", at.node, err)
+	}
+	return st, nil
+}
+
+// all asks one agent after the other; what it returns has the worst exit code.
+func (f *pluginFlags) all(cmd *cobra.Command, asks []ask) error {
+	out, complaints := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	asJSON := cmd.Flags().Lookup("output").Value.String() == "json"
+	worst := exitOK
+	for i, a := range asks {
+		var text strings.Builder
+		to := out
+		switch {
+		case len(asks) == 1:
+		case asJSON:
+			to = &text
+		default:
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintf(out, "== %s (%s)\n", a.node, a.pod)
+		}
+		code, err := f.kubectl.run(cmd.Context(), to, complaints, f.exec(a.place, a.args...)...)
+		if err != nil {
+			return err
+		}
+		worst = worse(worst, code)
+		if len(asks) > 1 && asJSON {
+			if err := answer(out, a.place, code, text.String()); err != nil {
+				return err
+			}
+		}
+	}
+	if worst != exitOK {
+		return &codeError{code: worst} // why has been said where it was
+	}
+	return nil
+}
+
+// answer writes what one agent of several said, in JSON; what it said is null where it is none.
+func answer(w io.Writer, at place, code int, text string) error {
+	line := struct {
+		Node     string          `json:"node"`
+		Pod      string          `json:"pod"`
+		ExitCode int             `json:"exitCode"`
+		Answer   json.RawMessage `json:"answer"`
+	}{at.node, at.pod, code, json.RawMessage(text)}
+	if !json.Valid(line.Answer) {
+		line.Answer = nil
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(line)
+}
+
+// worse is the exit code that tells more trouble: what failed before what was asked wrongly, before what found something.
+func worse(a, b int) int {
+	rank := func(code int) int {
+		if at := slices.Index([]int{exitOK, exitDiffers, exitUsage}, code); at >= 0 {
+			return at
+		}
+		return 3
+	}
+	switch {
+	case rank(a) >= rank(b):
+		return a
+	case rank(b) == 3:
+		return exitFailed
+	}
+	return b
+}

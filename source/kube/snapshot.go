@@ -1,0 +1,39 @@
+package kube
+
+import (
+	"context"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// Snapshot is what the API server has now, objects that are refused among it. It waits for all of it as long as the API server
+// answers; an API server that cannot be reached, or does not let read what has to be read, is an error.
+func Snapshot(ctx context.Context, cfg Config) ([]event.Change, error) {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var all []event.Change
+	var failed error
+	complete := false
+	err := New(cfg).Run(running, func(ev event.Event) {
+		switch ev := ev.(type) {
+		case *event.Update:
+			all = append(all, ev.Changes...)
+		case *event.SyncStatus:
+			switch {
+			case ev.Err != nil && failed == nil:
+				failed = ev.Err
+				stop()
+			case ev.Status == event.InSync:
+				complete = true
+				stop()
+			}
+		}
+	})
+	switch {
+	case failed != nil:
+		return nil, failed
+	case !complete:
+		return nil, err
+	}
+	return all, nil
+}
