@@ -17,7 +17,7 @@ SHORT     ?=
 RECORD    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test vpp-demo etcd-test interop interop-bench fanout-bench e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo
 
 etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users
 	$(GO) test -C tools/etcd -mod=mod -race -count=1 -timeout 20m .
+
+monitoring-test: ## the dashboard and the alert rules of deploy/monitoring, by Prometheus' parser: what they name is exported
+	$(GO) test -C tools/monitoring -mod=mod -count=1 .
 
 interop: interop-ligato ## the real Felix, Typha and an etcd as partners, ligato's clients, and CASES random clusters in both graphs (SEED=n: from there)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \

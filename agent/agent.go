@@ -190,7 +190,7 @@ func (p *parts) observer() controller.Observer {
 			}
 		},
 		Idle: func() {
-			p.metrics.proxy.sent()
+			p.metrics.proxy.idle(p.controller.Well(), time.Now())
 			p.proxy.idle(p.controller.Started())
 			if p.session != nil {
 				p.session.idle()

@@ -36,6 +36,7 @@ type proxyMetrics struct {
 	programming         *prometheus.HistogramVec // by ip_family
 	synced, queued      *prometheus.GaugeVec     // by ip_family
 	services, endpoints pendingMetrics
+	owing               bool                   // something changed since VPP had it all
 	noLocal             *prometheus.GaugeVec   // by traffic_policy, ip_family
 	healthz, livez      *prometheus.CounterVec // by code
 }
@@ -82,7 +83,7 @@ func newProxyMetrics(families []string) *proxyMetrics {
 		full:        histogram("sync_full_proxy_rules_duration_seconds", "The same, of those that compared all of VPP with what is wanted.", took),
 		partial:     histogram("sync_partial_proxy_rules_duration_seconds", "The same, of those that had what changed.", took),
 		programming: histogram("network_programming_duration_seconds", "Time from a change of endpoints (last-change-trigger-time of the EndpointSlice) to VPP having acknowledged it.", programmingBuckets()),
-		synced:      gauge("sync_proxy_rules_last_timestamp_seconds", "When the last transaction ended well.", "ip_family"),
+		synced:      gauge("sync_proxy_rules_last_timestamp_seconds", "When VPP last had all that was asked of it, or a transaction ended well.", "ip_family"),
 		queued:      gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When a change was last handed to the loop.", "ip_family"),
 		services:    pending("service", "Services"),
 		endpoints:   pending("endpoint", "EndpointSlices"),
@@ -128,6 +129,7 @@ func (m *proxyMetrics) changed(ref model.Ref, now time.Time) {
 	default:
 		return
 	}
+	m.owing = true
 	for _, family := range m.families {
 		m.queued.WithLabelValues(family).Set(seconds(now))
 	}
@@ -146,6 +148,19 @@ func (m *proxyMetrics) sent() {
 			clear(p.objects)
 			p.pending.Set(0)
 		}
+	}
+}
+
+// idle is called when nothing is left to ask of VPP; well tells that it has all of it. A change that needs no transaction is done with
+// as well: otherwise it would look as if it were stuck, to whoever compares when something was queued with when VPP last had it.
+func (m *proxyMetrics) idle(well bool, now time.Time) {
+	m.sent()
+	if !well || !m.owing {
+		return
+	}
+	m.owing = false
+	for _, family := range m.families {
+		m.synced.WithLabelValues(family).Set(seconds(now))
 	}
 }
 

@@ -164,6 +164,29 @@ func TestPendingChanges(t *testing.T) {
 	is("again", 4, 1, 1, 0)
 }
 
+// TestChangesThatNeedNothing: what asks nothing of VPP is done with when the loop is through, if VPP has all the rest.
+func TestChangesThatNeedNothing(t *testing.T) {
+	m := newProxyMetrics([]string{familyIPv4})
+	r := prometheus.NewRegistry()
+	if err := m.register(r); err != nil {
+		t.Fatal(err)
+	}
+	synced := func() float64 {
+		return samples(t, r)[`kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}`]
+	}
+	m.idle(true, time.Unix(1, 0))
+	m.changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Unix(2, 0))
+	m.idle(false, time.Unix(3, 0))
+	if got := synced(); got != 0 {
+		t.Errorf("VPP lacks something: %v", got)
+	}
+	m.idle(true, time.Unix(4, 0))
+	m.idle(true, time.Unix(5, 0))
+	if got := synced(); got != 4 {
+		t.Errorf("synced at %v, want 4", got)
+	}
+}
+
 // TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction are two changes, as with kube-proxy.
 func TestEveryTriggerIsMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -44,6 +44,11 @@ func (s *Status) Healthy() bool {
 // Started tells that the first full resync was sent.
 func (c *Controller) Started() bool { return c.phase == running }
 
+// Well tells that VPP is connected, and that the last transaction reached it.
+func (c *Controller) Well() bool {
+	return c.Started() && c.vpp.Connected && c.last != nil && c.last.Err == nil
+}
+
 // Status is the controller's own view; call it inside Ask when Run is running.
 func (c *Controller) Status() Status {
 	st := Status{
