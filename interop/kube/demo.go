@@ -8,7 +8,9 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -40,35 +42,23 @@ func (d *Demo) Run(ctx context.Context) error {
 
 func (d *Demo) run(s *stage) {
 	began := time.Now()
-	scratch := s.TempDir()
-	if err := build(s.ctx, s.out, scratch, "cluster"); err != nil {
+	if err := build(s.ctx, s.out, s.TempDir(), "cluster"); err != nil {
 		s.Fatal(err)
 	}
-	fmt.Fprintf(s.out, "starting etcd, kube-apiserver and kube-controller-manager %s\n", version)
-	c := newCluster(s)
-	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", filepath.Join(d.Guestbook, "00-cluster.yaml"))
-	k := startKubelet(s, c, c.hosts())
-	c.control()
-	var nodes []*node
-	for _, h := range k.hosts {
-		nodes = append(nodes, newNode(s, c, h.name))
-		fmt.Fprintf(s.out, "%s: VPP (simulated), and contiv-agent run --source kube on it, in sync\n", h.name)
-	}
-	c.kubectl(nil, "apply", "-f", d.Guestbook)
-	fmt.Fprintf(s.out, "kubectl apply -f %s\n", d.Guestbook)
-	g := &guests{c, k, nodes}
+	g := raise(s, d.Guestbook)
 	g.served(s)
 	g.refused(s)
-	fmt.Fprintf(s.out, "all as it should be, after %s\n", time.Since(began).Round(time.Second/10))
+	g.answers(s)
+	s.Logf("all as it should be, after %s", time.Since(began).Round(time.Second/10))
 	if d.Once {
 		return
 	}
-	d.invite(s, c, nodes)
-	for _, n := range nodes {
+	d.invite(s, g)
+	for _, n := range g.nodes {
 		n.agent.show(&prefixed{out: s.out, prefix: n.name + " | "})
 	}
 	for s.ctx.Err() == nil {
-		for _, p := range append([]*process{c.api, c.controllers}, agents(nodes)...) {
+		for _, p := range append([]*process{g.c.api, g.c.controllers}, agents(g.nodes)...) {
 			if err := p.running(); err != nil && s.ctx.Err() == nil {
 				s.Fatal(err)
 			}
@@ -78,7 +68,112 @@ func (d *Demo) run(s *stage) {
 		case <-time.After(time.Second / 2):
 		}
 	}
-	fmt.Fprintln(s.out, "stopping")
+	s.Logf("stopping")
+}
+
+// guests are a cluster with the guestbook in it, and who looks whether it works.
+type guests struct {
+	c       *cluster
+	kubelet *kubelet
+	nodes   []*node
+	bin     string // folder of programs for people: kubectl, contiv-agent, and kubectl-contiv
+}
+
+// raise starts all of it.
+func raise(t tb, folder string) *guests {
+	t.Helper()
+	t.Logf("starting etcd, kube-apiserver and kube-controller-manager %s", version)
+	c := newCluster(t)
+	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", filepath.Join(folder, "00-cluster.yaml"))
+	g := &guests{c: c, kubelet: startKubelet(t, c, c.hosts()), bin: c.path("bin")}
+	c.control()
+	for _, h := range g.kubelet.hosts {
+		g.nodes = append(g.nodes, newNode(t, c, h.name))
+		t.Logf("%s: VPP (simulated), and contiv-agent run --source kube on it, in sync", h.name)
+	}
+	g.kubelet.exec(t, g.runs)
+	g.pods(t)
+	kubectl := fmt.Sprintf("#!/bin/sh\nexec %q kubectl \"$@\"\n", built.cluster)
+	if err := errors.Join(os.Mkdir(g.bin, 0o755), os.WriteFile(filepath.Join(g.bin, "kubectl"), []byte(kubectl), 0o755),
+		os.Symlink(built.agent, filepath.Join(g.bin, "contiv-agent")), os.Symlink(built.agent, filepath.Join(g.bin, "kubectl-contiv"))); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(nil, "apply", "-f", folder)
+	t.Logf("kubectl apply -f %s", folder)
+	return g
+}
+
+// agentSpace is the namespace of the agents' Pods, and agentLabel what they are known by: those of deploy.
+const (
+	agentSpace = "contiv-system"
+	agentLabel = "app.kubernetes.io/name"
+	agentName  = "contiv-vswitch"
+)
+
+// pods makes a Pod for every agent, as the DaemonSet has it. What runs in it is the agent's process.
+func (g *guests) pods(t tb) {
+	t.Helper()
+	spaces := g.c.client.CoreV1().Namespaces()
+	if _, err := spaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentSpace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range g.nodes {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: agentName + "-" + n.name, Labels: map[string]string{agentLabel: agentName}},
+			Spec:       corev1.PodSpec{NodeName: n.name, HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "contiv-agent"}}},
+		}
+		if _, err := g.c.client.CoreV1().Pods(agentSpace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runs runs a command in a Pod of an agent: contiv-agent, which finds the agent there. In other Pods there is nothing to run.
+func (g *guests) runs(pod *corev1.Pod, command []string) (stdout, stderr string, code int) {
+	at := slices.IndexFunc(g.nodes, func(n *node) bool { return n.name == pod.Spec.NodeName })
+	if pod.Namespace != agentSpace || at < 0 || len(command) == 0 || command[0] != "contiv-agent" {
+		return "", "no such program: this Pod exists as far as the API is concerned\n", 127
+	}
+	var out, complaint strings.Builder
+	cmd := exec.Command(built.agent, command[1:]...)
+	cmd.Env = append(os.Environ(), "CONTIV_STATUS_SOCKET="+g.nodes[at].status)
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		return "", err.Error() + "\n", 126
+	}
+	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
+}
+
+// kubectlAs runs kubectl as people do who were invited, and returns what it writes, and its exit code.
+func (g *guests) kubectlAs(args ...string) (stdout, stderr string, code int) {
+	var out, complaint strings.Builder
+	cmd := exec.Command(filepath.Join(g.bin, "kubectl"), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+g.c.path("admin.kubeconfig"), "PATH="+g.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		return "", err.Error(), -1
+	}
+	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
+}
+
+// answers waits until kubectl contiv says of every node that it is in sync, and that its VPP is as it should be.
+func (g *guests) answers(t tb) {
+	t.Helper()
+	for _, command := range []string{"status", "plan"} {
+		eventually(t, "kubectl contiv "+command, func() error {
+			stdout, stderr, code := g.kubectlAs("contiv", command)
+			if code != 0 {
+				return fmt.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+			for _, n := range g.nodes {
+				if !strings.Contains(stdout, "== "+n.name+" (") {
+					return fmt.Errorf("nothing of %s in\n%s", n.name, stdout)
+				}
+			}
+			return nil
+		}, agents(g.nodes)...)
+	}
+	t.Logf("kubectl contiv status, kubectl contiv plan: every agent is in sync, and its VPP as it wants it")
 }
 
 func agents(nodes []*node) (out []*process) {
@@ -111,13 +206,6 @@ func (c *cluster) hosts() (out []host) {
 		out = append(out, h)
 	}
 	return out
-}
-
-// guests are who looks whether the guestbook works.
-type guests struct {
-	c       *cluster
-	kubelet *kubelet
-	nodes   []*node
 }
 
 // served waits until a connection from a front end on each node to the Service of the database gets to the database.
@@ -193,32 +281,29 @@ interface in the simulated VPP of their node. In another terminal:
 
 VPP follows: every transaction is a line below. What the agents know, and what happens to packets:
 
-{{range .Nodes}}  contiv-agent status --status-socket {{.Status}}     # {{.Name}}
-{{end}}  contiv-agent status --status-socket {{(index .Nodes 0).Status}} --history guestbook/frontend
-  contiv-agent policy --status-socket {{(index .Nodes 0).Status}} guestbook/redis-leader-0
-{{range .Nodes}}  curl http://{{.Listen}}/metrics     # {{.Name}}
+  kubectl contiv status
+  kubectl contiv status --node node-1 --history guestbook/frontend
+  kubectl contiv policy guestbook/redis-leader-0
+  kubectl contiv plan
+  kubectl contiv trace '{"from":"pod:kube-system/coredns-1","to":"service:guestbook/redis-leader:6379","protocol":"TCP"}'
+
+The same without kubectl, and metrics, by node:
+
+{{range .Nodes}}  contiv-agent status --status-socket {{.Status}}     # {{.Name}}; curl http://{{.Listen}}/metrics
 {{end}}
 Ctrl-C ends it, and leaves nothing.
 
 `))
 
 // invite tells people how to use it.
-func (d *Demo) invite(s *stage, c *cluster, nodes []*node) {
+func (d *Demo) invite(s *stage, g *guests) {
 	type place struct{ Name, Status, Listen string }
 	what := struct {
 		Dir, Bin, Version string
 		Nodes             []place
-	}{Dir: c.dir, Bin: c.path("bin"), Version: version}
-	for _, n := range nodes {
+	}{Dir: g.c.dir, Bin: g.bin, Version: version}
+	for _, n := range g.nodes {
 		what.Nodes = append(what.Nodes, place{n.name, n.status, n.listen})
-	}
-	if err := os.Mkdir(what.Bin, 0o755); err != nil {
-		s.Fatal(err)
-	}
-	kubectl := fmt.Sprintf("#!/bin/sh\nexec %q kubectl \"$@\"\n", built.cluster)
-	err := errors.Join(os.WriteFile(filepath.Join(what.Bin, "kubectl"), []byte(kubectl), 0o755), os.Symlink(built.agent, filepath.Join(what.Bin, "contiv-agent")))
-	if err != nil {
-		s.Fatal(err)
 	}
 	if err := invitation.Execute(s.out, what); err != nil {
 		s.Fatal(err)

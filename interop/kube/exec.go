@@ -7,8 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +22,10 @@ import (
 type runs func(pod *corev1.Pod, command []string) (stdout, stderr string, code int)
 
 // exec lets the API server run programs in Pods, as at a kubelet: a server on each node's behalf, which the Node names.
-func (k *kubelet) exec(t testing.TB, does runs) {
+func (k *kubelet) exec(t tb, does runs) {
 	t.Helper()
-	for _, name := range nodes {
+	for _, h := range k.hosts {
+		name := h.name
 		mux := http.NewServeMux()
 		mux.HandleFunc("/exec/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 			pod, ok := k.named(r.PathValue("namespace"), r.PathValue("pod"))
@@ -50,6 +51,7 @@ func (k *kubelet) exec(t testing.TB, does runs) {
 				return err
 			}
 			// The API server calls a kubelet by its node's host name first, if it has one.
+			node.Status.Addresses = slices.DeleteFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeHostName })
 			node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: "127.0.0.1"})
 			node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
 			_, err = k.c.client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
