@@ -137,7 +137,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		}
 		var create []descriptor.Op
 		create, v.plan.err = v.kind.Create(w, v.want)
-		ops = append(ops, create...)
+		ops, v.plan.after = append(ops, create...), v.want // whatever is wanted of it while this is on its way
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
 		if b := v.kind.Beside; b != nil && b.Stale(v.have) {
@@ -281,6 +281,10 @@ func unreachable(err error) bool {
 func (x *execution) finish(s Step, lost error) {
 	v := s.v
 	x.note(s)
+	now := v.want
+	if v.plan.after != nil {
+		now = v.plan.after
+	}
 	if v.plan.err != nil || lost != nil {
 		if s.Action == Create {
 			x.notCreated(v)
@@ -290,17 +294,13 @@ func (x *execution) finish(s Step, lost error) {
 		}
 		if s.Action != Delete && v.kind.journalled() {
 			// It may be there all the same, or half of it, with nothing but our memory to tell whose it is.
-			v.tried, v.ours = v.want, true
+			v.tried, v.ours = now, true
 			if v.have == nil {
-				v.have = v.want
+				v.have = now
 			}
 		}
 		v.unsure = true
 		return
-	}
-	now := v.want
-	if v.plan.after != nil {
-		now = v.plan.after
 	}
 	switch {
 	case s.Action == Delete:

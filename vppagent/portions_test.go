@@ -398,3 +398,30 @@ func TestAnyKindInALaterPortion(t *testing.T) {
 		t.Errorf("left:\n%s", got)
 	}
 }
+
+// TestTakenBackOnItsWay: a later portion takes back, or changes, what is on its way to VPP and has no tag there.
+func TestTakenBackOnItsWay(t *testing.T) {
+	route := func(action contivl3.RejectRoute_Action) proto.Message {
+		return &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: action}
+	}
+	key := keyed.Key(route(0))
+	for name, then := range map[string]proto.Message{"gone": nil, "changed": route(contivl3.RejectRoute_PROHIBIT)} {
+		for _, refused := range []bool{false, true} {
+			l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+			pods(l)
+			if refused {
+				l.sim.Fail(func(name string) (int32, bool) { return -1, strings.HasPrefix(name, "ip_route_add") })
+			}
+			l.inPortions(portion(route(0)), map[string]proto.Message{key: then})
+			l.sim.Fail(nil)
+			l.reconnect()
+			if l.want = (keyed.Values{}); then != nil {
+				l.want.Put(then)
+			}
+			l.txn(event.Downstream, nil)
+			if got, want := canonical(l.sim.Dump()), canonical(fresh(t, l.want)); got != want {
+				t.Errorf("%s, refused %t: got:\n%s\nwant:\n%s", name, refused, got, want)
+			}
+		}
+	}
+}

@@ -68,6 +68,32 @@ func TestHalfDoneIsLookedAt(t *testing.T) {
 	}
 }
 
+// TestRolesInTurn: an interface that is to have both roles of NAT is never inside alone, whichever VPP refuses: what leaves would get
+// the node's address.
+func TestRolesInTurn(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	pods(l)
+	l.allConfigured(l.put(&nat.Nat44Global{}))
+	for n := 1; n <= 2; n++ {
+		requests := 0
+		l.sim.Fail(func(name string) (retval int32, lost bool) {
+			if name == "nat44_interface_add_del_feature" {
+				if requests++; requests == n {
+					return -1, false
+				}
+			}
+			return 0, false
+		})
+		role := &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}
+		l.put(role)
+		l.sim.Fail(nil)
+		if d := l.sim.Dump(); requests != n || strings.Contains(d, "inside") {
+			t.Errorf("request %d of %d was refused:\n%s", n, requests, d)
+		}
+		l.allConfigured(l.del(keyed.Key(role)))
+	}
+}
+
 // TestUntaggedIsLookedAt loses the connection and the agent after VPP made a loopback, and before it was tagged. Once it is
 // found by its MAC it is ours, and so are its addresses, which were not asked for before: that must not hide those of others.
 func TestUntaggedIsLookedAt(t *testing.T) {

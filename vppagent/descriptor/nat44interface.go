@@ -91,8 +91,11 @@ func changeRoles(w *World, have, want *natInterface) ([]Op, error) {
 			}
 		}
 	}
-	role(have.inside, want.inside, nat_types.NAT_IS_INSIDE)
 	role(have.outside, want.outside, nat_types.NAT_IS_OUTSIDE)
+	role(have.inside, want.inside, nat_types.NAT_IS_INSIDE)
+	if len(add) == 2 { // inside alone, when VPP refuses the rest, is another NAT: what leaves would get the node's address
+		add = inTurn(add)
+	}
 	if have.output != want.output {
 		op := Op{Gone: !want.output, Call: write(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: want.output, SwIfIndex: idx})}
 		if want.output {
