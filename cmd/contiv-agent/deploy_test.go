@@ -53,6 +53,21 @@ type serviceMonitor struct {
 	}
 }
 
+// prometheusRule is the same operator's, as far as it is used.
+type prometheusRule struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+}
+
 func blank(kind string) any {
 	switch kind {
 	case "v1/Namespace":
@@ -79,6 +94,8 @@ func blank(kind string) any {
 		return &rbacv1.RoleBinding{}
 	case "monitoring.coreos.com/v1/ServiceMonitor":
 		return &serviceMonitor{}
+	case "monitoring.coreos.com/v1/PrometheusRule":
+		return &prometheusRule{}
 	}
 	return nil
 }
