@@ -2,8 +2,10 @@
 // modules (peers), each a process of its own on loopback. It is a module of its own so that the product never imports any of them.
 //
 //	etcd ◀── kube-apiserver ◀──┬── kube-controller-manager   Deployments → Pods, EndpointSlices
-//	                           ├── the kubelet of this package Pods → bound, running, ready, with an interface in the node's sim
+//	                           ├── the kubelet of this package Pods → bound, running, ready, with an interface in the node's sim;
+//	                           │                               exec in them → packets through the sims
 //	                           ├── kube-proxy                  in a network namespace, beside which the agent is measured
+//	                           ├── conformance                 the suite of network-policy-api, as it is
 //	                           └── contiv-agent run            ── binary API ──▶ sim, or a real VPP
 //
 // Tests run it, and for people Demo (make run KUBE=1).

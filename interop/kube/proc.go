@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // tb is what the parts of a cluster need of whom they run for, a test or a program: they fail by Fatalf, which does not return, and end
 // when Cleanup says so.
