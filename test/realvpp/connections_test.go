@@ -52,7 +52,7 @@ func TestVPPConnections(t *testing.T) {
 		{"terminating endpoints kept", agent.RendererAuto, true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			c := openCrowd(t, path, seed, agent.Config{ServiceRenderer: k.renderer, KeepTerminating: k.keep})
+			c := openCrowd(t, path, seed, agent.Config{ServiceRenderer: k.renderer, KeepTerminating: k.keep}, 0)
 			c.run()
 		})
 	}
@@ -79,7 +79,8 @@ type crowd struct {
 	families  []*family
 }
 
-func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config) *crowd {
+// openCrowd makes a client with some addresses more, and a Service that remembers it if there are any.
+func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config, more int) *crowd {
 	l, err := openLab(path)
 	if l != nil {
 		t.Cleanup(l.close)
@@ -92,6 +93,9 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config) *crowd 
 	c.config.Sources, c.config.Override = map[string]agent.Source{source: agent.Fed{}}, cni.Located()
 	objects := dualStack()
 	client := objects[2].(*model.Pod)
+	for i := range more {
+		client.IPs = append(client.IPs, netip.AddrFrom4([4]byte{10, 1, 1, byte(100 + i)}))
+	}
 	for i := range 5 {
 		node, name := 1+i/3, fmt.Sprintf("web-%d", i)
 		p := podAt(name, fmt.Sprintf("node-%d", node), fmt.Sprintf("10.1.%d.%d", node, 10+i))
@@ -99,7 +103,12 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config) *crowd 
 		c.endpoints, c.is = append(c.endpoints, endpoint{p, node == 1}), append(c.is, ready)
 		objects = append(objects, p)
 	}
-	objects = append(objects, web(func(s *model.Service) { s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00:96::10")) }),
+	objects = append(objects, web(func(s *model.Service) {
+		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00:96::10"))
+		if more > 0 {
+			s.SessionAffinityTimeout = time.Hour
+		}
+	}),
 		&model.ServiceCIDR{Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}})
 	if err := errors.Join(c.cni.Apply(puts(objects)), l.err); err != nil {
 		t.Fatal(err)
