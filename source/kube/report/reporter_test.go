@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -37,15 +38,17 @@ var guard = model.Ref{Kind: model.Kind(model.KindClusterNetworkPolicy), Name: "g
 
 // api is an API server, an agent, and what its source knows, under a clock that stands while anybody works.
 type api struct {
+	mu sync.Mutex // guards what follows
 	cluster
-	client     *fake.Clientset
-	dynamic    *dynamicfake.FakeDynamicClient
 	conditions map[string]metav1.Condition // of guard, by type
 	applied    []string                    // field managers
-	count      atomic.Uint64
-	report     atomic.Pointer[event.Report]
-	asked      atomic.Int32
-	log        bytes.Buffer
+
+	client  *fake.Clientset
+	dynamic *dynamicfake.FakeDynamicClient
+	count   atomic.Uint64
+	report  atomic.Pointer[event.Report]
+	asked   atomic.Int32
+	log     journal
 }
 
 func newAPI(t *testing.T) *api {
@@ -67,6 +70,8 @@ func newAPI(t *testing.T) *api {
 		if err := json.Unmarshal(p.Patch, &obj); err != nil {
 			t.Error(err)
 		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
 		manager := p.PatchOptions.FieldManager
 		a.applied = append(a.applied, manager)
 		for kind := range a.conditions {
@@ -91,8 +96,34 @@ func (a *api) says(ready bool, problems ...event.Problem) {
 	a.count.Add(1)
 }
 
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+// String is all of it.
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
+}
+
 // Identity implements Objects.
 func (a *api) Identity(ref model.Ref) (kube.Identity, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.identity(ref)
+}
+
+func (a *api) identity(ref model.Ref) (kube.Identity, bool) {
 	id, ok := a.find(ref)
 	if ref == guard {
 		id.GroupVersionKind, id.Resource = schema.GroupVersionKind{Group: "policy.networking.k8s.io", Version: "v1alpha2", Kind: "ClusterNetworkPolicy"}, "clusternetworkpolicies"
@@ -105,9 +136,11 @@ func (a *api) Identity(ref model.Ref) (kube.Identity, bool) {
 
 // Identities implements Objects.
 func (a *api) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for ref := range a.cluster {
 		for _, k := range kinds {
-			if id, _ := a.Identity(ref); ref.Kind == k && !visit(ref, &id) {
+			if id, _ := a.identity(ref); ref.Kind == k && !visit(ref, &id) {
 				return
 			}
 		}
@@ -228,9 +261,10 @@ func TestToldBefore(t *testing.T) {
 func TestTroubles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
-		down := true
+		var down atomic.Bool
+		down.Store(true)
 		a.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if down {
+			if down.Load() {
 				return true, nil, errors.New("connection refused")
 			}
 			return false, nil, nil
@@ -238,7 +272,7 @@ func TestTroubles(t *testing.T) {
 		a.run(t, Config{Events: true}, func() {
 			a.says(true, ports)
 			later(10 * time.Minute)
-			down = false
+			down.Store(false)
 			later(time.Minute)
 			if len(a.events(t)) != 1 || strings.Count(a.log.String(), "connection refused") != 1 || !strings.Contains(a.log.String(), "reported again") {
 				t.Errorf("%d events\n%s", len(a.events(t)), &a.log)
@@ -287,17 +321,17 @@ func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 func TestForbiddenIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
-		tries := 0
+		var tries atomic.Int32
 		a.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			tries++
+			tries.Add(1)
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 		})
 		a.run(t, Config{Events: true}, func() {
 			a.says(true, ports, taken)
 			later(time.Hour)
 		})
-		if n := strings.Count(a.log.String(), "not reported"); n != 1 || tries < 5 || tries > 12 {
-			t.Errorf("said %d times, tried %d times\n%s", n, tries, &a.log)
+		if n := strings.Count(a.log.String(), "not reported"); n != 1 || tries.Load() < 5 || tries.Load() > 12 {
+			t.Errorf("said %d times, tried %d times\n%s", n, tries.Load(), &a.log)
 		}
 	})
 }
@@ -320,7 +354,9 @@ func TestLease(t *testing.T) {
 		delete(a.cluster, own) // not heard of yet
 		a.run(t, Config{LeaseNamespace: "contiv-system"}, func() {
 			later(5 * time.Second)
+			a.mu.Lock()
 			a.cluster[own] = "u9"
+			a.mu.Unlock()
 			for i := range 20 {
 				later(30 * time.Second)
 				if holder, ready, _, old := get(); holder != node || ready != "true" || old > 11*time.Second {
@@ -409,6 +445,13 @@ func TestConditions(t *testing.T) {
 		a.run(t, Config{Conditions: true}, func() {
 			a.says(true, ports, refused, lists)
 			later(5 * time.Minute)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			later := func(d time.Duration) {
+				a.mu.Unlock()
+				later(d)
+				a.mu.Lock()
+			}
 			c, mine := a.conditions[Accepted], a.conditions[Programmed+node]
 			if c.Status != metav1.ConditionFalse || c.Reason != string(event.NotUnderstood) || c.Message != refused.Text || c.LastTransitionTime.IsZero() ||
 				mine.Reason != string(event.NotEnforced) || mine.Message != lists.Text {

@@ -75,7 +75,7 @@ func TestRolesAreExact(t *testing.T) {
 			a.says(true)
 			later(time.Minute)
 			a.says(true, ports)
-			later(time.Hour)
+			later(time.Minute)
 		})
 		var asked []string
 		for _, action := range slices.Concat(a.client.Actions(), a.dynamic.Actions()) {
