@@ -20,7 +20,7 @@ func theVPP(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("CONTIV_VPP")
 	if path == "" {
-		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat, acl and af_packet plugins)")
+		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat, af_packet and vxlan plugins)")
 	}
 	if _, err := exec.LookPath(path); err != nil {
 		t.Skipf("CONTIV_VPP: %v", err)
