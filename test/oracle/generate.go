@@ -273,6 +273,10 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 			svc.LoadBalancerIPs = append(svc.LoadBalancerIPs, model.LoadBalancerIP{Addr: a, Proxy: proxy})
 		}
 	}
+	svc.LoadBalancerSourceRanges = nil
+	for svc.Type == model.LoadBalancer && w.chance(2) {
+		svc.LoadBalancerSourceRanges = append(svc.LoadBalancerSourceRanges, netip.MustParsePrefix(pick(w, sourceRangesAtRandom())))
+	}
 	svc.ExternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyLocal})
 	svc.InternalTrafficPolicy = pick(w, []model.TrafficPolicy{model.PolicyCluster, model.PolicyCluster, model.PolicyLocal})
 	svc.SessionAffinityTimeout = 0
@@ -280,6 +284,14 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 		svc.SessionAffinityTimeout = 3 * time.Hour
 	}
 	return &svc
+}
+
+// sourceRangesAtRandom have some clients, none, or all.
+func sourceRangesAtRandom() []string {
+	return []string{
+		"198.51.100.0/24", outsideClient + "/32", "10.1.1.0/24", "10.1.0.0/16", "10.1.2.2/31", "192.168.16.0/24", "192.0.2.0/24", "0.0.0.0/0",
+		"0.0.0.0/1", "2001:db8:51::/48", "fd00:1:1::/64", "::/0",
+	}
 }
 
 // number tells Services apart.

@@ -18,6 +18,7 @@ const (
 	elsewhere   = "a client outside who dials an external Local frontend of a node without endpoints reaches those of others"
 	unallocated = "packets to unallocated addresses of a service CIDR follow whatever routes there are"
 	ownNode     = "a node's processes do not reach themselves through a service"
+	refused     = "a load-balancer IP with source ranges is refused"
 	directly    = "the reply of a pod that a client outside reached at its own address gets the node's"
 )
 
@@ -39,6 +40,8 @@ func nat44Limit(c *Cluster, p Packet, want Expectation) string {
 
 func cnatLimit(c *Cluster, p Packet, want Expectation) string {
 	switch {
+	case want.Restricted:
+		return refused
 	case want.Service.Name == "" && c.externalVIP(p.Dst.Addr()):
 		return unusedPort
 	case want.Service.Name == "" && want.Fate == Dropped:
@@ -80,7 +83,7 @@ func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, 
 		if backends := backendsOf(a); !slices.Equal(backends, want.Backends) && !slices.Equal(backends, outside.Backends) && !slices.Equal(backends, here.Backends) {
 			return fmt.Sprintf("may reach %v, Kubernetes says %v, or %v outside", backends, want.Backends, outside.Backends)
 		}
-	case unusedPort:
+	case unusedPort, refused:
 		if got != Rejected {
 			return fmt.Sprintf("%s (%s), not rejected", got, a.Reason)
 		}

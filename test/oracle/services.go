@@ -54,6 +54,8 @@ type Expectation struct {
 	External bool
 	// Policy is the traffic policy that governed.
 	Policy model.TrafficPolicy
+	// Restricted: source ranges say who may use the frontend.
+	Restricted bool
 }
 
 // Cluster is everything there is, in any order.
@@ -72,7 +74,13 @@ func (c *Cluster) Expect(p Packet) Expectation { return c.expectBy(p, c.balancer
 // expectBy is Expect with the proxy of another node.
 func (c *Cluster) expectBy(p Packet, node string) Expectation {
 	if svc, port, external := c.frontend(p.Dst, p.Proto); svc != nil {
-		return c.balance(p, node, svc, port, external)
+		restricted, may := sourceRanges(svc, port, p)
+		e := Expectation{Fate: Dropped, Why: "outside the source ranges", Service: svc.ID, External: external}
+		if may {
+			e = c.balance(p, node, svc, port, external)
+		}
+		e.Restricted = restricted
+		return e
 	}
 	if c.nobody(p.Dst, p.Proto) {
 		return Expectation{Fate: Rejected, Why: "a node's address without node ports"}
@@ -141,6 +149,24 @@ func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.
 		}
 	}
 	return false, false
+}
+
+// sourceRanges tells whether only some clients may use a frontend, and whether this one may (row 18).
+func sourceRanges(svc *model.Service, port model.ServicePort, p Packet) (restricted, may bool) {
+	balancers := false
+	for _, lb := range svc.LoadBalancerIPs {
+		balancers = balancers || lb.Addr == p.Dst.Addr() && !lb.Proxy && p.Dst.Port() == port.Port
+	}
+	for _, r := range svc.LoadBalancerSourceRanges {
+		if !balancers || r.Addr().Is6() != p.Dst.Addr().Is6() {
+			continue
+		}
+		if r.Bits() == 0 {
+			return false, true
+		}
+		restricted, may = true, may || r.Contains(p.Src)
+	}
+	return restricted, may || !restricted
 }
 
 // balance applies the traffic policies (rows 1, 12, 15, 15b, 15c, 16).

@@ -222,6 +222,11 @@ func (s *script) settings(args []string) error {
 			for _, w := range s.nodes {
 				w.config.ServiceRenderer = s.config.ServiceRenderer
 			}
+		case "policies":
+			s.config.NoPolicies = value == "off"
+			for _, w := range s.nodes {
+				w.config.NoPolicies = s.config.NoPolicies
+			}
 		case "terminating":
 			s.config.KeepTerminating = value == "keep"
 		case "node-ports":
