@@ -31,7 +31,8 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 	if !driven && !alone {
 		return nil
 	}
-	lists := []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name,
+	lists := []string{
+		descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name,
 		descriptor.RangesACL().Name, descriptor.PermitACL().Name, descriptor.SourceRangesEnforced().Name, descriptor.SourceRanges().Name,
 	}
 	services := []string{
