@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -155,6 +156,14 @@ func pods(t testing.TB, all manifests) map[string]corev1.PodTemplateSpec {
 	return out
 }
 
+// triedRoles are those whose rights some test here takes away one by one.
+var triedRoles = []string{
+	"ClusterRole contiv-fanout-keys", "ClusterRole contiv-reader", // TestRights
+	"ClusterRole contiv-reporter",                         // TestReports
+	"Role contiv-agent-fanout", "Role contiv-agent-typha", // TestRights
+	"Role contiv-reporter", // TestReports
+}
+
 // TestManifests holds every folder of deploy, and the chart, against a real API server.
 func TestManifests(t *testing.T) {
 	c := newCluster(t)
@@ -180,9 +189,23 @@ func TestManifests(t *testing.T) {
 			}
 		}
 	})
+	roles := map[string]bool{}
 	for _, folder := range folders(t) {
-		t.Run(folder, func(t *testing.T) { c.accepts(t, kustomize(t, folder)) })
+		t.Run(folder, func(t *testing.T) {
+			all := kustomize(t, folder)
+			c.accepts(t, all)
+			for _, o := range all {
+				if strings.HasSuffix(o.GetKind(), "Role") {
+					roles[o.GetKind()+" "+o.GetName()] = true
+				}
+			}
+		})
 	}
+	t.Run("roles", func(t *testing.T) {
+		if is := slices.Sorted(maps.Keys(roles)); !slices.Equal(is, triedRoles) {
+			t.Errorf("roles are %q; rights are taken away, one by one, of %q", is, triedRoles)
+		}
+	})
 	t.Run("chart", c.chartTaken)
 	t.Run("chart, installed", c.chartInstalled)
 	t.Run("applied", func(t *testing.T) {

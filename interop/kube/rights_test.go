@@ -49,12 +49,12 @@ var calicoKinds = []string{
 	"StagedKubernetesNetworkPolicy", "StagedNetworkPolicy", "Tier", "BGPConfiguration", "BGPFilter", "BGPPeer", "CalicoNodeStatus", "IPPool",
 }
 
-// serveGroup makes the API server serve a group.
-func (c *cluster) serveGroup(group string) {
+// serveGroup makes the API server serve a group, with more kinds.
+func (c *cluster) serveGroup(group string, more ...string) {
 	c.t.Helper()
 	var text strings.Builder
 	for version, kinds := range custom[group] {
-		for _, kind := range kinds {
+		for _, kind := range slices.Concat(kinds, more) {
 			plural := strings.TrimSuffix(strings.ToLower(kind)+"s", "ys") + map[bool]string{true: "ies"}[strings.HasSuffix(kind, "y")]
 			plural = strings.Replace(plural, "statuss", "statuses", 1)
 			fmt.Fprintf(&text, `---
@@ -74,6 +74,15 @@ spec:
 	}
 	c.write("custom.yaml", text.String())
 	c.customs(c.path("custom.yaml"))
+	for version, kinds := range custom[group] {
+		eventually(c.t, group+" is served", func() error { // a program that finds half of it looks again only after a while
+			list, err := c.client.Discovery().ServerResourcesForGroupVersion(group + "/" + version)
+			if err == nil && len(list.APIResources) < len(kinds)+len(more) {
+				err = fmt.Errorf("%d kinds", len(list.APIResources))
+			}
+			return err
+		}, c.api)
+	}
 }
 
 // missing is what a program says that lacks a right, and whether it goes on without.
@@ -216,10 +225,10 @@ func (d *deployed) lacks(t *testing.T, r right, run map[string]func(testing.TB) 
 	}
 }
 
-// given waits until accounts have a right again.
-func (d *deployed) given(t testing.TB, r right, accounts ...string) {
+// given waits until an account has all rights of a role: an API server hears of a change of its own roles a little later.
+func (d *deployed) given(t testing.TB, account, namespace, role string) {
 	t.Helper()
-	for _, account := range accounts {
+	for _, r := range d.rights(t, namespace, role) {
 		d.may(t, account, r, true)
 	}
 }
@@ -242,6 +251,9 @@ func TestRights(t *testing.T) {
 	for _, account := range []string{"contiv-agent", "contiv-fanout"} {
 		d.become(account)
 	}
+	d.given(t, "contiv-agent", "", "contiv-reader")
+	d.given(t, "contiv-agent", "", "contiv-reporter")
+	d.given(t, "contiv-agent", system, "contiv-reporter")
 	run := map[string]func(testing.TB) *program{
 		"contiv-agent":  func(t testing.TB) *program { return d.agent(t, standalone) },
 		"contiv-fanout": func(t testing.TB) *program { return d.server(t, server) },
@@ -263,7 +275,7 @@ func TestRights(t *testing.T) {
 				}
 				t.Run(role+" without "+r.String(), func(t *testing.T) { d.lacks(t, r, who) })
 				for account := range who {
-					d.given(t, r, account)
+					d.may(t, account, r, true)
 				}
 			}
 		}
@@ -281,6 +293,9 @@ func (d *deployed) behind(folder, server, namespace, role string) func(*testing.
 		d.keep(all)
 		d.become("contiv-fanout")
 		d.become("contiv-agent")
+		d.given(t, "contiv-agent", namespace, role)
+		d.given(t, "contiv-fanout", "", "contiv-reader")
+		d.given(t, "contiv-fanout", "", "contiv-fanout-keys")
 		d.certificates(server)
 		d.server(t, servers).isReady(t)
 		d.endpoint(namespace, map[string]string{"fanout": "contiv-fanout", "calico-typha": "calico-typha"}[folder])
@@ -288,7 +303,7 @@ func (d *deployed) behind(folder, server, namespace, role string) func(*testing.
 		run := map[string]func(testing.TB) *program{"contiv-agent": func(t testing.TB) *program { return d.agent(t, all) }}
 		for _, r := range d.rights(t, namespace, role) {
 			t.Run("without "+r.String(), func(t *testing.T) { d.lacks(t, r, run) })
-			d.given(t, r, "contiv-agent")
+			d.may(t, "contiv-agent", r, true)
 		}
 	}
 }
