@@ -36,6 +36,7 @@ func TestCluster(t *testing.T) {
 	for i, name := range nodes {
 		w.nodes = append(w.nodes, newNode(t, c, name, "--service-renderer", []string{"nat44", "cnat", "auto"}[i]))
 	}
+	w.kubelet.exec(t, w.agnhost)
 	w.kubelet.wait(w.wired, w.spare)
 	for _, step := range []struct {
 		name string
@@ -43,6 +44,7 @@ func TestCluster(t *testing.T) {
 	}{
 		{"services of deployments", w.services},
 		{"policies", w.policies},
+		{"exec", w.fromPods},
 		{"rolling update", w.rollingUpdate},
 		{"API server killed under change", w.killed},
 		{"changed behind its back, and compacted", w.compacted},
@@ -162,6 +164,24 @@ func (w *world) policies(t *testing.T) {
 	check(true)
 	w.kubectl(nil, "apply", "-f", "testdata/policy.yaml")
 	check(false)
+}
+
+// fromPods looks at the shop as people may, with kubectl exec (which speaks WebSocket).
+func (w *world) fromPods(t *testing.T) {
+	for _, n := range w.nodes {
+		client, _ := w.kubelet.one(t, n.name, "client")
+		connect := func(port int) []string {
+			return []string{"-n", shop, "exec", client.Name, "--", "/agnhost", "connect", "--timeout=3s", fmt.Sprintf("%s:%d", w.vip(t).Addr(), port)}
+		}
+		if said := w.kubectl(nil, connect(80)...); said != "" {
+			t.Errorf("%s: the shop: %s", n.name, said)
+		}
+		cmd := exec.Command(built.cluster, append([]string{"kubectl", "--kubeconfig", w.path("admin.kubeconfig")}, connect(81)...)...)
+		said, err := cmd.CombinedOutput()
+		if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(said), "REFUSED") && !strings.Contains(string(said), "TIMEOUT") {
+			t.Errorf("%s: a port the shop does not have: %v: %s", n.name, err, said)
+		}
+	}
 }
 
 // rollingUpdate replaces all 50 Pods under streams of connections, none of which may fail.
