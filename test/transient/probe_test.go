@@ -53,8 +53,7 @@ const (
 )
 
 // probes are some flows between all there is, and what is asked of services.
-func probes(w *policy.World) []probe {
-	objects := w.Objects()
+func probes(w *policy.World, objects []policy.Object) []probe {
 	d := doorsOf(objects)
 	var out []probe
 	for _, f := range w.Sample(w.Flows(2), flowsPerLook) {
@@ -127,6 +126,12 @@ func dialled(objects []policy.Object, d doors) []probe {
 			from := probe{node: d[src].node, door: d[src].door, packet: sim.Packet{Src: src}}
 			port := s.Spec.Ports[0]
 			add(from, netip.MustParseAddr(s.Spec.ClusterIP), port.Port, port.Protocol)
+			for _, in := range s.Status.LoadBalancer.Ingress {
+				add(from, netip.MustParseAddr(in.IP), port.Port, port.Protocol)
+				if d[src].door == cni.Host {
+					add(probe{node: d[src].node, door: cni.Uplink, packet: sim.Packet{Src: outside}}, netip.MustParseAddr(in.IP), port.Port, port.Protocol)
+				}
+			}
 			if d[src].door == cni.Host && port.NodePort != 0 {
 				add(probe{node: d[src].node, door: cni.Uplink, packet: sim.Packet{Src: outside}}, src, port.NodePort, port.Protocol)
 			}

@@ -81,7 +81,7 @@ type growth struct {
 
 func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 	w := policy.NewWorld(seed, policy.AllKinds())
-	c, err := newCluster(w.Objects(), seed)
+	c, err := newCluster(balanced(w.Objects(), seed, 0), seed)
 	if err != nil {
 		t.Errorf("seed %d: %v", seed, err)
 		return
@@ -89,14 +89,15 @@ func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 	defer c.close()
 	g := &growth{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 2)), faults: faults, sum: sum, c: c, port: 41000}
 	for step := range steps {
-		asked, before := probes(w), w.Objects()
+		before := balanced(w.Objects(), seed, step)
+		asked := probes(w, before)
 		if g.rng.IntN(4) == 0 {
 			w.StepServices()
 		} else {
 			w.Step()
 		}
-		after := w.Objects()
-		asked = append(asked, probes(w)...)
+		after := balanced(w.Objects(), seed, step+1)
+		asked = append(asked, probes(w, after)...)
 		if !g.step(step, before, after, asked) {
 			return
 		}
