@@ -17,7 +17,7 @@ SHORT     ?=
 RECORD    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' .
+
+felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at a real API server (Felix is built, unless make interop has)
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -tags felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .
 
 load-bench: ## one agent under 5,000 Services of 10 endpoints and changes of them, at a real API server
 	GO=$(GO) ./bench/load.sh

@@ -245,7 +245,7 @@ func build(ctx context.Context, say io.Writer, scratch string, peers ...string) 
 			return err
 		}
 	}
-	return goBuild(ctx, say, "../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false")
+	return goBuild(ctx, say, "../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_ENABLED=0")
 }
 
 // goBuild builds a program beside its place and then moves it there, so that one that was interrupted is none.
