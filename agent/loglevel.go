@@ -39,7 +39,7 @@ func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 		}
 		was := current.Level()
 		current.Set(to)
-		a.log.Log(r.Context(), max(was, to), "log level", "was", was.String(), "is", to.String()) // whichever it is, this is seen
+		a.log.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at a level that is seen
 	}
 	serve.JSON(w, http.StatusOK, logLevel{current.Level().String()})
 }

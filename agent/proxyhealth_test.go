@@ -245,12 +245,12 @@ func TestHealthzOfAnAgent(t *testing.T) {
 	w := start(t, func(cfg *Config) { cfg.Healthz = at })
 	eventually(t, "an answer", func() bool {
 		code, b := healthz(at)
-		return code == http.StatusOK && *b.NodeEligible && len(b.Status) == 2
+		return code == http.StatusOK && b.NodeEligible != nil && *b.NodeEligible && len(b.Status) == 2
 	})
 	w.write("objects.yaml", strings.Replace(objects, "podCIDR: 10.1.1.0/24,", "taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}], podCIDR: 10.1.1.0/24,", 1))
 	eventually(t, "the node being let go", func() bool {
 		code, b := healthz(at)
-		return code == http.StatusServiceUnavailable && !*b.NodeEligible && b.Healthy
+		return code == http.StatusServiceUnavailable && b.NodeEligible != nil && !*b.NodeEligible && b.Healthy
 	})
 	if err := w.stop(); !errors.Is(err, context.Canceled) {
 		t.Error(err)

@@ -145,7 +145,7 @@ func (p *pendingMetrics) add(ref model.Ref) {
 func (m *proxyMetrics) sent() {
 	for _, p := range []*pendingMetrics{&m.services, &m.endpoints} {
 		if len(p.objects) > 0 {
-			clear(p.objects)
+			p.objects = map[model.Ref]struct{}{} // of a first sync they are many: their room is given back
 			p.pending.Set(0)
 		}
 	}
