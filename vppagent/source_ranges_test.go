@@ -183,6 +183,44 @@ func TestSourceRangesVPPRefuses(t *testing.T) {
 
 var tapAddrs = map[string]string{"tap1": "10.1.1.2", "tap2": "10.1.1.3", "tap3": "10.1.1.4"} // by interface
 
+// A mapping that VPP does not let go keeps its rules, and the lists they are in, whatever else changes meanwhile.
+func TestRulesStayWhileTheMappingDoes(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
+	addPod(l, "tap1", "10.1.1.2")
+	mapping := restricted("default/web", "198.51.100.9", 80, "10.1.1.2:80")
+	l.allConfigured(l.put(append(node(), mapping, office("198.18.0.0/15"), ranged("default/other", "198.51.100.7", nil))...))
+	l.sim.Fail(func(name string) (int32, bool) {
+		if name == "nat44_add_del_lb_static_mapping" {
+			return -1, false
+		}
+		return 0, false
+	})
+	guarded := func(when string) {
+		t.Helper()
+		if dump := l.sim.Dump(); !strings.Contains(dump, "-> 198.51.100.9/32 dport 80") || !strings.Contains(dump, "acl-list tap1 input \"ca1:s:") {
+			t.Fatalf("%s:\n%s", when, dump)
+		}
+	}
+	l.del(keyed.Key(mapping), keyed.Key(office()))
+	guarded("the service goes")
+	l.put(ranged("default/other", "198.51.100.7", []string{"10.0.0.0/8"}))
+	guarded("another one changes")
+	l.del(keyed.SourceRangesKey("default/other"))
+	guarded("there are no ranges any more")
+	l.put(accessList("web", rule(acl.ACL_Rule_PERMIT, "", "", "")), &contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"web"}})
+	guarded("policies come")
+	l.sim.Fail(nil)
+	for range 5 {
+		now = now.Add(time.Hour)
+		l.agent.Retry(t.Context())
+	}
+	l.allConfigured(l.resync())
+	if dump := l.sim.Dump(); strings.Contains(dump, "198.51.100.9") || strings.Contains(dump, "ca1:s:") {
+		t.Errorf("in the end:\n%s", dump)
+	}
+}
+
 const outsider = "203.0.113.9" // never in a range
 
 // walker changes an agent at random, and looks after every message to VPP whether an outsider is translated.
