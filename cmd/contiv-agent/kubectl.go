@@ -33,7 +33,8 @@ func rootOf(program string) *cobra.Command {
 type pluginFlags struct {
 	kubectl             kubectl
 	namespace, selector string
-	container, node     string
+	container, program  string
+	node                string
 }
 
 func newPlugin() *cobra.Command {
@@ -70,6 +71,7 @@ node has something to tell; 0 none has.`,
 	fs.StringVarP(&f.namespace, "namespace", "n", "contiv-system", "namespace of the agents")
 	fs.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=contiv-vswitch", "label selector of the agents' pods")
 	fs.StringVarP(&f.container, "container", "c", "agent", "container of the agent in its pod")
+	fs.StringVar(&f.program, "program", "contiv-agent", "contiv-agent in that container; where a Felix runs it, /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "ask the agent of this node alone")
 	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace())
 	return root
@@ -287,7 +289,7 @@ func (f *pluginFlags) nodeOf(ctx context.Context, namespace, name string) (strin
 
 // exec is the arguments of kubectl for a command in the container of an agent.
 func (f *pluginFlags) exec(at place, args ...string) []string {
-	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", "contiv-agent"}, args...)
+	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", f.program}, args...)
 }
 
 func (f *pluginFlags) statusOf(ctx context.Context, at place) (*agent.Status, error) {
