@@ -240,6 +240,10 @@ func TestAfter(t *testing.T) {
 	if st := next(ports); !st.after.Equal(again) {
 		t.Errorf("again: %s, want %s", st.after, again)
 	}
+	more := s.now
+	if st := next(ports, taken); st.text != taken.Text || !st.after.Equal(more.Add(-recent)) {
+		t.Errorf("one more: %s %s, want %s", st.text, st.after, more.Add(-recent))
+	}
 }
 
 // What the API server refuses as it is is tried again at the next refresh; that all is well is not.

@@ -481,6 +481,15 @@ func TestConditions(t *testing.T) {
 			if _, there := a.conditions[Programmed+node]; there {
 				t.Error("ten nodes and this one have their say")
 			}
+			delete(a.conditions, Programmed+"full-0")
+			delete(a.conditions, Programmed+"node-2")
+			later(5 * time.Minute)
+			lists.Text = "far too many rules"
+			a.says(true, lists)
+			later(5 * time.Minute)
+			if c := a.conditions[Programmed+node]; c.Message != lists.Text {
+				t.Errorf("one of ten that have their say: %+v", c)
+			}
 		})
 	})
 }
