@@ -44,7 +44,8 @@ func TestIdentities(t *testing.T) {
 	s.serve(cluster, "ClusterNetworkPolicy")
 	guard := custom(cluster, "ClusterNetworkPolicy", "", "guard", nil).(*unstructured.Unstructured)
 	guard.Object["status"] = map[string]any{"conditions": []any{
-		"nonsense", map[string]any{"type": "Accepted", "status": "True"},
+		"nonsense",
+		map[string]any{"type": "Accepted", "status": "True"},
 		map[string]any{"type": "contiv-agent.io/Programmed-n", "status": "False", "lastTransitionTime": "2026-11-01T00:00:00Z"},
 		map[string]any{"type": "contiv-agent.io/Accepted", "status": "False"},
 	}}
