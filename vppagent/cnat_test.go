@@ -1,6 +1,7 @@
 package vppagent_test
 
 import (
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,8 +10,10 @@ import (
 	"go.fd.io/govpp/binapi/feature"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -140,4 +143,39 @@ func TestCnatDeleteAtOnce(t *testing.T) {
 	if d := l.sim.Dump(); strings.Contains(d, "cnat") {
 		t.Errorf("VPP has\n%s", d)
 	}
+}
+
+// A translation waits for the route that refuses its address: made before, it would show a shorter prefix's way as the address's own,
+// and the refusal would never come.
+func TestCnatWaitsForTheRefusal(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("::/0"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	refusal := &l3.RejectRoute{DstNetwork: "2001:db8:96::10/128"}
+	one := translation("2001:db8:96::10", 80, "2001:db8:1::2")
+	l.sim.Fail(func(name string) (int32, bool) {
+		if name == "ip_route_add_del" {
+			return -1, false
+		}
+		return 0, false
+	})
+	l.put(refusal, one)
+	if d := l.sim.Dump(); strings.Contains(d, "2001:db8:96::10") {
+		t.Errorf("while VPP refuses the route it has\n%s", d)
+	}
+	if text := l.wantState(keyed.Key(one), event.Retrying); !strings.Contains(text, "waits for "+keyed.Key(refusal)) {
+		t.Errorf("says %q", text)
+	}
+	l.sim.Fail(nil)
+	l.allConfigured(l.resync())
+
+	l.del(keyed.Key(refusal), keyed.Key(one))
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(refusal.DstNetwork), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	l.put(refusal, one)
+	l.wantState(keyed.Key(refusal), event.Retrying)
+	l.wantState(keyed.Key(one), event.Configured) // somebody else leads what is left of the address
 }

@@ -76,7 +76,7 @@ func (t *translation) fixed(o *translation) bool {
 // CnatTranslation describes our Translation. VPP has no tag for it: whose one is, and what VPP does not show of it, is in the
 // journal. An update is one message, which replaces the paths; sessions go on to where they were led.
 func CnatTranslation() *Descriptor {
-	return Spec[*cnat.Translation, *translation]{
+	d := Spec[*cnat.Translation, *translation]{
 		Name: "cnat-translation", Prefix: translationPrefix, Many: true,
 		// Of an interface that gets its address later, VPP forgets that it is a real one (CNAT_TR_FLAG_STACKED has the bit, VPP 24.06).
 		After:   []string{"address", "cnat-interface", "acl", "interface-acls"},
@@ -95,10 +95,12 @@ func CnatTranslation() *Descriptor {
 		},
 		Retrieve: retrieveTranslations,
 	}.Descriptor()
+	d.Ready = readyTranslation
+	return d
 }
 
-// dependencies are the interfaces whose addresses are meant. A route that refuses the address is made before: a flow that came
-// in between would meet no translation, and go wherever a shorter prefix leads.
+// dependencies are the interfaces whose addresses are meant. A route that refuses the address is made before, if one is wanted:
+// readyTranslation.
 func (t *translation) dependencies() (deps []Dependency) {
 	add := func(e cnatEndpoint) {
 		if d := (Dependency{Key: keyed.InterfaceKey(e.iface)}); e.iface != "" && !slices.Contains(deps, d) {
@@ -110,10 +112,32 @@ func (t *translation) dependencies() (deps []Dependency) {
 		add(p.dst)
 		add(p.src)
 	}
-	if t.vip.addr.IsValid() {
-		deps = append(deps, Dependency{Key: keyed.RejectRouteKey(0, netip.PrefixFrom(t.vip.addr, t.vip.addr.BitLen()).String()), Loose: true})
+	if key := t.refusal(); key != "" {
+		deps = append(deps, Dependency{Key: key, Loose: true})
 	}
 	return deps
+}
+
+// refusal is the key of the route that would refuse the address.
+func (t *translation) refusal() string {
+	if !t.vip.addr.IsValid() {
+		return ""
+	}
+	return keyed.RejectRouteKey(0, netip.PrefixFrom(t.vip.addr, t.vip.addr.BitLen()).String())
+}
+
+// readyTranslation waits for the route that refuses the address, where one is wanted. A flow that came before it would go wherever a
+// shorter prefix leads; and once the translation is there VPP shows that prefix's way as the address's own (ip_route_lookup, VPP
+// 24.06), as if somebody had a route to it, which a refusal would not replace. Where somebody has one, that leads the rest of the address.
+func readyTranslation(w *World, have, want any, sure func(key string) any) error {
+	key := want.(*translation).refusal()
+	if have != nil || key == "" || sure(key) != nil {
+		return nil
+	}
+	if r, wanted := w.Wanted(key).(*route); !wanted || r.taken {
+		return nil
+	}
+	return fmt.Errorf("waits for %s", key)
 }
 
 func compileTranslation(key string, m *cnat.Translation) (*translation, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"go.fd.io/govpp/binapi/fib_types"
@@ -27,6 +28,8 @@ type route struct {
 	via     uint32 // the table nextHop, or the whole packet, is looked up in
 	// free: the last dump showed no route to dst, so that none can be in the way. It holds for one creation.
 	free bool
+	// taken: when it was to be created, somebody else led dst somewhere.
+	taken bool
 	// spelling of what the message says otherwise: for Message only
 	gateway string
 	inter   bool
@@ -103,12 +106,12 @@ func createReject(w *World, r *route) ([]Op, error) {
 func (r *route) occupied(reply vpp.Reply) error {
 	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
 	if !ok || m.Retval != 0 {
+		r.taken = false
 		return nil
 	}
-	for _, p := range m.Route.Paths {
-		if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL {
-			return fmt.Errorf("dst_network: somebody else has a route to %s", r.dst)
-		}
+	r.taken = slices.ContainsFunc(m.Route.Paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL })
+	if r.taken {
+		return fmt.Errorf("dst_network: somebody else has a route to %s", r.dst)
 	}
 	return nil
 }
