@@ -346,7 +346,11 @@ func (x *execution) notCreated(v *value) {
 
 // setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
+	differed := v.differs()
 	v.have, v.ours = have, ours && have != nil
+	if differed || v.differs() {
+		a.g.setDeps(v)
+	}
 	a.g.setUses(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Untagged(have))

@@ -253,6 +253,11 @@ func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	touch(v)
 }
 
+// differs tells that VPP has something else than is wanted, which is not kept track of in another way (setUses).
+func (v *value) differs() bool {
+	return v.want != nil && v.have != nil && v.have != v.want && v.kind != nil && v.kind.Stands == nil
+}
+
 // setDeps follows want, or have where nothing is wanted: its order of removal still matters.
 func (g *graph) setDeps(v *value) {
 	state := v.want
@@ -265,6 +270,14 @@ func (g *graph) setDeps(v *value) {
 	}
 	v.hard = len(deps)
 	deps = append(deps, loose...)
+	if v.differs() { // what it still needs in VPP goes after it, and is no condition any more
+		still, _ := g.dependencies(v.kind, v.have)
+		for _, d := range still {
+			if !slices.Contains(deps, d) {
+				deps = append(deps, d)
+			}
+		}
+	}
 	if slices.Equal(deps, v.deps) {
 		return
 	}
