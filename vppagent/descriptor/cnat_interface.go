@@ -173,7 +173,11 @@ func retrieveCnatInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 			return
 		}
 		if shown == nil {
-			s := shownSnat(d)
+			s, err := shownSnat(d)
+			if err != nil {
+				failed = err
+				return
+			}
 			shown = &s
 		}
 		got := &cnatInterface{name: name}

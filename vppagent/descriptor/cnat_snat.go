@@ -218,26 +218,28 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: got %T", idSnatAddresses, r.Msg)
 	}
-	got := &snatPolicy{iface: uint32(m.SwIfIndex) != none && uint32(m.SwIfIndex) != 0, excluded: shownSnat(d).excluded}
+	shown, err := shownSnat(d)
+	if err != nil {
+		return nil, err
+	}
+	got := &snatPolicy{iface: uint32(m.SwIfIndex) != none && uint32(m.SwIfIndex) != 0, excluded: shown.excluded}
 	if a := netip.AddrFrom4(m.SnatIP4); !a.IsUnspecified() {
 		got.v4 = a
 	}
 	if a := netip.AddrFrom16(m.SnatIP6); !a.IsUnspecified() {
 		got.v6 = a
 	}
-	if !got.v4.IsValid() && !got.v6.IsValid() && len(got.excluded) == 0 {
-		return nil, nil
-	}
-	candidate, made, wanted := false, unknown, unknown
+	candidate, going, made, wanted := false, true, unknown, unknown
 	c.Each(func(_ string, state any, want bool) {
-		candidate = true
+		candidate, going = true, going && !want
 		if kind := state.(*snatPolicy).kind; want {
 			wanted = kind
 		} else if made == unknown {
 			made = kind
 		}
 	})
-	if !candidate {
+	// Nothing is shown of one of which only the kind is left: it goes last.
+	if shows := got.v4.IsValid() || got.v6.IsValid() || len(got.excluded) > 0; !candidate || !shows && !going {
 		return nil, nil
 	}
 	switch got.kind = made; {
@@ -257,11 +259,14 @@ type snatShown struct {
 
 // shownSnat reads `show cnat snat-policy` (VPP 24.06 to 26.06): a hash table whose entries end in a prefix, then the names of the
 // interfaces in each table.
-func shownSnat(d *Dump) (s snatShown) {
+func shownSnat(d *Dump) (s snatShown, err error) {
 	r, err := d.reply(idSnatShown)
+	if err != nil {
+		return s, err
+	}
 	m, ok := r.Msg.(*vlib.CliInbandReply)
-	if err != nil || !ok {
-		return s
+	if !ok {
+		return s, fmt.Errorf("%s: got %T", idSnatShown, r.Msg)
 	}
 	table := -1
 	for line := range strings.Lines(m.Reply) {
@@ -284,5 +289,5 @@ func shownSnat(d *Dump) (s snatShown) {
 		}
 	}
 	sortPrefixes(s.excluded)
-	return s
+	return s, nil
 }

@@ -1,6 +1,7 @@
 package descriptor
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -27,7 +28,10 @@ const snatText = "Source NAT\r\n  ip4: 0.0.0.0;0\r\n  ip6: fd00:1::99;0\r\n\r\nE
 
 func TestSnatShown(t *testing.T) {
 	d := NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Msg: &vlib.CliInbandReply{Reply: snatText}}})
-	s := shownSnat(d)
+	s, err := shownSnat(d)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got := fmt.Sprint(s.excluded); got != "[10.1.0.0/16 fd00:1::/64]" {
 		t.Errorf("excluded %s", got)
 	}
@@ -38,8 +42,8 @@ func TestSnatShown(t *testing.T) {
 			}
 		}
 	}
-	if s := shownSnat(NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Err: vpp.ErrDisconnected}})); len(s.excluded) > 0 {
-		t.Errorf("nothing was shown, and %v read", s)
+	if s, err := shownSnat(NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Err: vpp.ErrDisconnected}})); !errors.Is(err, vpp.ErrDisconnected) {
+		t.Errorf("nothing was shown, and %v read, %v", s, err)
 	}
 }
 
@@ -85,6 +89,12 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 	}
 }
 
+// nobody wants anything.
+type nobody struct{}
+
+func (nobody) Wanted(string) any            { return nil }
+func (nobody) Each(func(string, any, bool)) {}
+
 // Which API VPP has follows from whether it knows a message that came with the newer one.
 func TestWhichCnat(t *testing.T) {
 	for _, newer := range []bool{true, false} {
@@ -94,7 +104,7 @@ func TestWhichCnat(t *testing.T) {
 		if !newer {
 			replies[2].Err = &vpp.MissingError{Message: "cnat_snat_addresses_dump"}
 		}
-		if _, err := retrieveSnatPolicy(w, NewDump(snatDumps(w, nil), replies), nil); err != nil || w.cnat.newer != newer {
+		if _, err := retrieveSnatPolicy(w, NewDump(snatDumps(w, nil), replies), nobody{}); err != nil || w.cnat.newer != newer {
 			t.Errorf("newer %t, want %t: %v", w.cnat.newer, newer, err)
 		}
 	}
