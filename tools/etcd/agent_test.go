@@ -395,10 +395,12 @@ func TestEtcdIsNotThereYet(t *testing.T) {
 	w.run()
 	w.note("connection refused")
 	w.note("the agent goes on without what is in etcd")
-	st, err := w.agent.Status(t.Context())
-	if err != nil || !st.InSync {
-		t.Errorf("%+v, %v", st, err)
-	}
+	eventually(t, "the agent is in sync", func() error {
+		if st, err := w.agent.Status(t.Context()); err != nil || !st.InSync {
+			return fmt.Errorf("%+v, %w", st, err)
+		}
+		return nil
+	})
 	s.start(s)
 	w.settled()
 	w.note("")

@@ -54,13 +54,13 @@ type server struct {
 	data  string          // folder
 	url   string
 	cmd   *exec.Cmd
-	log   *bytes.Buffer
+	log   *buffer
 }
 
 // startServer starts the embedded etcd. It is at the same address when it is started again.
 func startServer(t *testing.T, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &bytes.Buffer{}}
+	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &buffer{}}
 	s.start = func(s *server) {
 		s.cmd = exec.Command(os.Args[0], append([]string{"-data", s.data, "-listen", s.addr}, args...)...)
 		s.cmd.Env = append(os.Environ(), beServer+"=1")
@@ -105,7 +105,7 @@ func startDebian(t *testing.T) *server {
 	if err != nil {
 		t.Skip("there is no etcd on this machine (Debian: apt install etcd-server)")
 	}
-	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &bytes.Buffer{}}
+	s := &server{t: t, addr: freeAddr(t), data: t.TempDir(), log: &buffer{}}
 	peers := "http://" + freeAddr(t)
 	s.start = func(s *server) {
 		s.url = "http://" + s.addr
