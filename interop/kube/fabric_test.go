@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,9 +101,19 @@ func (f *fabric) carry(from spot, p packet.Packet) (spot, packet.Packet, error) 
 // dial opens a connection from a Pod: the first packet goes to who is there at that moment, the answer back, and a packet more the way of the
 // first. It returns where the first one arrived, or where it was going when it was lost.
 func (f *fabric) dial(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPort) (netip.AddrPort, error) {
+	arrived, _, err := f.dialAgain(pod, protocol, to, 0)
+	return arrived, err
+}
+
+// dialPause is how long a client waits before it sends its first packet again; TCP waits a second, and then longer each time.
+const dialPause = 250 * time.Millisecond
+
+// dialAgain is dial of a client that sends its first packet again, as TCP does, if there is no answer: so many times at most. It returns
+// how often it did.
+func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPort, most int) (arrived netip.AddrPort, times int, _ error) {
 	client, err := f.spotOf(pod)
 	if err != nil {
-		return netip.AddrPort{}, err
+		return arrived, times, err
 	}
 	first := packet.Packet{
 		Src: netip.MustParseAddr(pod.Status.PodIP), SrcPort: uint16(20000 + client.node.ports.Add(1)%40000),
@@ -112,36 +123,40 @@ func (f *fabric) dial(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPor
 		first.TCPFlags = packet.SYN
 	}
 	server, got, err := f.carry(client, first)
-	arrived := netip.AddrPortFrom(got.Dst, got.DstPort)
+	for ; err != nil && times < most; times++ {
+		time.Sleep(dialPause)
+		server, got, err = f.carry(client, first)
+	}
+	arrived = netip.AddrPortFrom(got.Dst, got.DstPort)
 	if err != nil {
-		return arrived, err
+		return arrived, times, err
 	}
 	if got.IsICMPError() {
-		return netip.AddrPort{}, fmt.Errorf("%w on the way: %s", errRefused, &got)
+		return netip.AddrPort{}, times, fmt.Errorf("%w on the way: %s", errRefused, &got)
 	}
 	answer, refused := f.answer(server, got)
 	end, back, err := f.carry(server, answer)
 	switch {
 	case err != nil:
-		return arrived, fmt.Errorf("%w: %w", errCut, err)
+		return arrived, times, fmt.Errorf("%w: %w", errCut, err)
 	case end != client:
-		return arrived, fmt.Errorf("%w: %w: the answer of %s goes to %s of %s", errCut, errSilence, arrived, end.in, end.node.name)
+		return arrived, times, fmt.Errorf("%w: %w: the answer of %s goes to %s of %s", errCut, errSilence, arrived, end.in, end.node.name)
 	case back.IsICMPError() || refused:
-		return arrived, fmt.Errorf("%w by %s: %s", errRefused, arrived, &back)
+		return arrived, times, fmt.Errorf("%w by %s: %s", errRefused, arrived, &back)
 	case back.Src != first.Dst || back.SrcPort != first.DstPort || back.Dst != first.Src || back.DstPort != first.SrcPort:
-		return arrived, fmt.Errorf("%w: %w: the client gets %s, which is no answer to %s", errCut, errSilence, &back, &first)
+		return arrived, times, fmt.Errorf("%w: %w: the client gets %s, which is no answer to %s", errCut, errSilence, &back, &first)
 	}
 	if protocol == model.TCP {
 		first.TCPFlags = packet.ACK
 	}
 	again, got, err := f.carry(client, first)
 	if err != nil {
-		return arrived, fmt.Errorf("%w after the answer: %w", errCut, err)
+		return arrived, times, fmt.Errorf("%w after the answer: %w", errCut, err)
 	}
 	if again != server || netip.AddrPortFrom(got.Dst, got.DstPort) != arrived {
-		return arrived, fmt.Errorf("%w: %w: after the answer of %s packets go to %s", errCut, errSilence, arrived, got.Dst)
+		return arrived, times, fmt.Errorf("%w: %w: after the answer of %s packets go to %s", errCut, errSilence, arrived, got.Dst)
 	}
-	return arrived, nil
+	return arrived, times, nil
 }
 
 // answer is what the spot's kernel says to a first packet: it refuses one for a port nobody listens on.

@@ -23,7 +23,8 @@ type stream struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	made  int // these two once done is closed
+	made  int // these once done is closed
+	late  int // first packets sent again: a policy that does not know all yet denies what it will allow
 	lacks []lack
 }
 
@@ -61,7 +62,8 @@ func (w *world) stream(t *testing.T) *stream {
 }
 
 func (s *stream) connect(n *node, client *corev1.Pod, vip netip.AddrPort) {
-	to, err := s.w.dial(client, model.TCP, vip)
+	to, again, err := s.w.dialAgain(client, model.TCP, vip, 40)
+	s.late += again
 	pod, ok := s.w.kubelet.at(to.Addr())
 	if err == nil && (!ok || pod.Labels["app"] != "web") {
 		err = errors.New("that is none of the shop")
@@ -86,7 +88,7 @@ func (s *stream) end(t *testing.T) {
 		}
 		t.Errorf("%s: connection to %s %s: %v", l.from.name, l.to, l.pod.Name, l.err)
 	}
-	t.Logf("%d connections; %d ended as their Pod was told to go", s.made, cut)
+	t.Logf("%d connections; %d ended as their Pod was told to go; %d first packets were sent again", s.made, cut, s.late)
 	if s.made < 100 {
 		t.Errorf("only %d connections were made", s.made)
 	}
