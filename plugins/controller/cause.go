@@ -7,6 +7,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
+// mostCauses is how many are counted: VPP may be away for days, and each Pod that comes and goes is one.
+const mostCauses = 10_000
+
 // causes are the reasons of the next transaction: the first by name, the others by number.
 type causes struct {
 	first string
@@ -17,7 +20,7 @@ func (c *causes) add(cause string) {
 	switch {
 	case c.first == "":
 		c.first = cause
-	case cause != c.first:
+	case cause != c.first && len(c.more) < mostCauses:
 		if c.more == nil {
 			c.more = map[string]struct{}{}
 		}
@@ -25,10 +28,13 @@ func (c *causes) add(cause string) {
 	}
 }
 
-// String is "service/default/web", or "service/default/web and 3 more".
+// String is "service/default/web", or "service/default/web and 3 more", or, if nobody counts any more, "… and 10000 or more".
 func (c *causes) String() string {
-	if len(c.more) == 0 {
+	switch len(c.more) {
+	case 0:
 		return c.first
+	case mostCauses:
+		return fmt.Sprintf("%s and %d or more", c.first, mostCauses)
 	}
 	return fmt.Sprintf("%s and %d more", c.first, len(c.more))
 }

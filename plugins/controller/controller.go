@@ -100,7 +100,7 @@ type Controller struct {
 	causes    causes
 	way       map[string]struct{} // keys of the transactions on the way to where Stepwise processors are going
 	heldSince time.Time           // when VPP was first found to have refused one of them; zero: it has not
-	triggered []time.Time
+	triggered triggers
 	now       time.Time
 	nextCheck time.Time
 	wantCheck bool
@@ -228,7 +228,7 @@ func (c *Controller) apply(changes []event.Change) {
 // trigger remembers a change that the next transaction answers.
 func (c *Controller) trigger(t time.Time) {
 	if c.phase == running && !t.IsZero() {
-		c.triggered = append(c.triggered, t)
+		c.triggered.add(t)
 	}
 }
 
@@ -434,7 +434,7 @@ func (c *Controller) change() *event.Txn {
 		if again { // held: the cause is not done with
 			return nil
 		}
-		c.causes, c.triggered = causes{}, nil
+		c.causes, c.triggered = causes{}, triggers{}
 		return nil
 	}
 	c.carry()
@@ -444,8 +444,8 @@ func (c *Controller) change() *event.Txn {
 	if again { // the next transaction has the same cause, and is the one that answers the trigger
 		return c.send(txn)
 	}
-	txn.Triggered = c.triggered
-	c.causes, c.triggered = causes{}, nil
+	txn.Triggered = c.triggered.times
+	c.causes, c.triggered = causes{}, triggers{}
 	return c.send(txn)
 }
 
