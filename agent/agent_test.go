@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -100,8 +101,8 @@ func start(t *testing.T, change func(*Config), more ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &buffer{}, committed: make(chan *event.Committed, 100)}
 	w.write("objects.yaml", strings.Join(append([]string{objects}, more...), "\n---\n"))
+	t.Cleanup(w.vpp.Close) // after the agent's end: it would dial again
 	w.run(change)
-	t.Cleanup(w.vpp.Close)
 	return w
 }
 
@@ -290,6 +291,40 @@ func TestHealthWaitsForEverySource(t *testing.T) {
 		if rec.Code != want || want != http.StatusOK && !strings.Contains(rec.Body.String(), "late") {
 			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
 		}
+	}
+}
+
+// unlucky is a source that says once what it lacks.
+type unlucky struct{ err error }
+
+// Run implements Source.
+func (u unlucky) Run(ctx context.Context, emit func(event.Event)) error {
+	emit(&event.SyncStatus{Source: "unlucky", Err: u.err})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What a source lacks is said wherever people look: by /readyz, by the status command, in the log, and to others.
+func TestHealthSaysWhatASourceLacks(t *testing.T) {
+	const lacks = "no right to list tiers in API group crd.projectcalico.org"
+	const said = "source unlucky is wait-for-ready: " + lacks
+	l := newListening()
+	w := start(t, func(c *Config) { c.Sources["unlucky"], c.Reporter = unlucky{errors.New(lacks)}, l })
+	if rep := w.report(l, func(rep *event.Report) bool { return strings.Contains(rep.Waiting, said) }); rep.Ready {
+		t.Errorf("%+v", rep)
+	}
+	handler, rec := w.agent.observability(prometheus.NewRegistry(), false), httptest.NewRecorder()
+	handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	var h serve.Health
+	if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusServiceUnavailable || !strings.Contains(h.Reason, said) {
+		t.Errorf("%d %s %v", rec.Code, rec.Body, err)
+	}
+	st, err := w.agent.Status(t.Context())
+	if err != nil || !strings.Contains(st.Waiting, said) || !slices.ContainsFunc(st.Sources, func(s SourceStatus) bool { return s.Error == lacks }) {
+		t.Errorf("%+v %v", st, err)
+	}
+	if !strings.Contains(w.log.String(), lacks) {
+		t.Errorf("log:\n%s", w.log)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
@@ -53,6 +54,33 @@ metadata: {name: others, namespace: default, labels: {service.kubernetes.io/serv
 spec: {clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], ports: [{port: 80, protocol: SCTP}]}
 `
 
+// remarked are Services of which there is something to remark: of one nothing else, of the other a port is refused as well.
+const remarked = `
+apiVersion: v1
+kind: Service
+metadata: {name: silent, namespace: default}
+spec: {clusterIP: 10.96.0.14, clusterIPs: [10.96.0.14], internalTrafficPolicy: Local, ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: both, namespace: default}
+spec: {clusterIP: 10.96.0.15, clusterIPs: [10.96.0.15], internalTrafficPolicy: Local, ports: [{name: http, port: 80}, {name: media, port: 5004, protocol: SCTP}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: silent-1, namespace: default, labels: {kubernetes.io/service-name: silent}}
+addressType: IPv4
+ports: [{port: 8080, name: http, protocol: TCP}]
+endpoints: [{addresses: [10.1.2.2], nodeName: node-2}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: both-1, namespace: default, labels: {kubernetes.io/service-name: both}}
+addressType: IPv4
+ports: [{port: 8080, name: http, protocol: TCP}]
+endpoints: [{addresses: [10.1.2.2], nodeName: node-2}]
+`
+
 // report waits until there is that much to tell, and returns "object reason" of each.
 func (w *world) report(l *listening, done func(*event.Report) bool) *event.Report {
 	w.t.Helper()
@@ -75,16 +103,19 @@ func short(rep *event.Report) (out []string) {
 	return out
 }
 
+// told waits until an agent that is ready has these problems to tell, "object reason" in order, and no others.
+func (w *world) told(l *listening, want ...string) *event.Report {
+	w.t.Helper()
+	return w.report(l, func(rep *event.Report) bool { return rep.Ready && slices.Equal(short(rep), want) })
+}
+
 // What is told is what status shows, without what is no fault; and what was repaired is told no more.
 func TestReport(t *testing.T) {
 	l := newListening()
 	w := start(t, func(c *Config) { c.Reporter = l }, troubles, policies)
 	w.wait("first sync", firstSync)
-	rep := w.report(l, func(rep *event.Report) bool { return rep.Ready })
-	want := []string{"NetworkPolicy default/odd NotUnderstood", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported"}
-	if diff := cmp.Diff(want, short(rep)); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
-	}
+	w.settled()
+	rep := w.told(l, "NetworkPolicy default/odd NotUnderstood", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
 	st, err := w.agent.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +149,54 @@ func TestReport(t *testing.T) {
 		t.Error(err)
 	}
 	<-l.ended
+}
+
+// Nobody is told of remarks: what they are about is as it was asked for. What is told of a policy says that it fails closed, and of
+// anything else that is not so.
+func TestReportOfRefusalsAlone(t *testing.T) {
+	const silent = "cluster IPs are silent on this node"
+	l := newListening()
+	w := start(t, func(c *Config) { c.Reporter = l }, troubles, remarked, policies)
+	w.wait("first sync", firstSync)
+	w.settled()
+	rep := w.told(l, "NetworkPolicy default/odd NotUnderstood", "Service default/both NotSupported", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
+	for _, p := range rep.Problems {
+		if strings.Contains(p.Text, silent) {
+			t.Errorf("a remark: %+v", p)
+		}
+		if closed := strings.HasPrefix(p.Text, "what was not understood fails closed: "); closed != policy.IsPolicy(p.Ref.Kind) {
+			t.Errorf("fails closed: %v: %+v", closed, p)
+		}
+	}
+	st, err := w.agent.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range st.Services {
+		is := slices.ContainsFunc(s.Reasons, func(r string) bool { return strings.HasPrefix(r, silent) })
+		if want := s.Name == "default/silent" || s.Name == "default/both"; is != want {
+			t.Errorf("%s: remark %v, %q", s.Name, is, s.Reasons)
+		}
+	}
+}
+
+// Of a policy that is in force, remarks are not told either, whoever makes them.
+func TestReportOfRemarksOnPolicies(t *testing.T) {
+	w := start(t, nil, policies)
+	w.wait("first sync", firstSync)
+	w.settled()
+	ref := model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "default", Name: "web"}
+	notes := map[model.Ref][]model.Note{ref: {{Ref: ref, Reason: "a remark"}, {Ref: ref, Reason: "a refusal", Refused: true}}}
+	var told []string
+	err := w.agent.controller.Ask(t.Context(), func(c *controller.Controller) {
+		st := c.Status()
+		w.agent.policyProblems(&st, notes, func(of model.Ref, reason event.Reason, texts ...string) {
+			told = append(told, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
+		})
+	})
+	if diff := cmp.Diff([]string{"NetworkPolicy default/web NotEnforced a refusal"}, told); diff != "" || err != nil {
+		t.Errorf("problems (-want +got):\n%s%v", diff, err)
+	}
 }
 
 // What VPP refuses is told of the Service, with VPP's words.

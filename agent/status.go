@@ -187,7 +187,11 @@ func waiting(st *controller.Status) string {
 	var what []string
 	for _, src := range st.Sources {
 		if src.Status != event.InSync {
-			what = append(what, "source "+src.Source+" is "+src.Status.String())
+			text := "source " + src.Source + " is " + src.Status.String()
+			if src.Err != nil { // a right that is missing, say: whoever can grant it looks here first
+				text += ": " + src.Err.Error()
+			}
+			what = append(what, text)
 		}
 	}
 	switch {

@@ -34,6 +34,8 @@ type Change struct {
 	// Keys is the object as Calico's datastore has it ([]datastore.KV: every key it has, in order), from a source that was
 	// asked for it; nil: it has none. It may be there without Object, and beside Err.
 	Keys any
+	// UID is who the object is to its API server, from a source that heard of it from somebody else; "": that was not told.
+	UID string
 }
 
 // Sync is the state of a source.

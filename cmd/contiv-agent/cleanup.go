@@ -52,7 +52,7 @@ remove.`,
 	f.logFlags.add(cmd)
 	f.output.flag(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&f.cfg.Socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+	socketFlag(fs, &f.cfg.Socket)
 	fs.StringVar(&f.cfg.Journal, "journal", auto, "journal of the agent; empty: there is none; auto: /run/contiv-agent/journal for root, else none")
 	fs.StringVar(&f.cfg.StatusSocket, "status-socket", auto, "unix socket where the agent would answer, taken meanwhile; empty: none; auto: where run listens by default")
 	fs.BoolVar(&f.dry, "dry-run", false, "print what would be removed, and change nothing")

@@ -65,7 +65,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	}
 	out.flag(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&cfg.Socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+	socketFlag(fs, &cfg.Socket)
 	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: it is not looked at; auto: stats.sock beside --vpp-socket")
 	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "what will serve Services: nat44, cnat, or auto (IPv4 by nat44, IPv6 by cnat)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")

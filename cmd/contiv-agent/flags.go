@@ -74,6 +74,11 @@ func agentFlagNames() (out []string) {
 	return out
 }
 
+// socketFlag adds the flag of a command that talks to a VPP that runs.
+func socketFlag(fs *pflag.FlagSet, socket *string) {
+	fs.StringVar(socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+}
+
 // settings are those of the flags that are not left to their defaults, as they are written.
 func settings(fs *pflag.FlagSet) map[string]string {
 	out := map[string]string{}

@@ -87,9 +87,9 @@ For Services with a healthCheckNodePort it answers load balancers at that port, 
 node and VPP is as it should be, 503 otherwise. It does so from the node's own network stack: where VPP has the node's addresses, it
 must hand their packets to the node (a host interface with punting), or --health-check-addresses names others.
 
-Following an API server itself, it says there what is not in VPP as objects ask for: in Events of Services and policies, and in conditions
-of those policies whose API has them. One Event is of one cause, whatever the number of agents. With --lease-namespace it says how it
-is itself.
+With an API server to talk to (--kubeconfig or --in-cluster) it says there what is not in VPP as objects ask for: in Events of Services and
+policies, and, if it follows that API server itself, in conditions of those policies whose API has them. One Event is of one cause,
+whatever the number of agents. With --lease-namespace it says how it is itself.
 
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket. At port 10256 it answers as kube-proxy
 does: /healthz is 503 while the Node is being deleted (or tainted for it by a cluster autoscaler), before the first sync, or while a
@@ -120,7 +120,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's; an agent should not reach it by a cluster IP it programs itself")
 	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): what they deny is let through. Without it, the agent waits for the right to read every kind that is served")
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
-	fs.StringVar(&f.vppSocket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
+	socketFlag(fs, &f.vppSocket)
 	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
@@ -199,7 +199,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 		if err != nil {
 			errs = append(errs, err)
 		} else {
-			out[typha.Name] = typha.New(cfg)
+			out[typha.Name] = f.report.behind(api, typha.New(cfg))
 		}
 	case api != nil && errors.Join(errs...) == nil:
 		out[kube.Name] = f.report.follow(api)

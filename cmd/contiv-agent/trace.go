@@ -40,7 +40,7 @@ line, in order. Every Node among the objects gets its own agent and embedded VPP
 
   from      pod:<ns>/<name> | node:<name> | external:<ip>@<node>
   to        <ip>:<port> (IPv6 in brackets; no port for ICMP) | pod:<ns>/<name>:<port> | service:<ns>/<name>:<port>
-  protocol  TCP | UDP | SCTP | ICMP
+  protocol  TCP | UDP | SCTP (the packet is an INIT) | ICMP
 
 The answer has a verdict: delivered (every backend the load balancer may choose gets the packet, and its reply gets back
 with the addresses the client expects), rejected (the client gets an ICMP error or a RST) or dropped (silence); and one

@@ -28,7 +28,7 @@ func newVersion() *cobra.Command {
 		Example: "  contiv-agent version\n  contiv-agent version -o json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := versionInfo{Version: version, Go: runtime.Version(), VPP: "24.06 to 25.10"}
+			v := versionInfo{Version: version, Go: runtime.Version(), VPP: "24.06 to 26.06"}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, s := range info.Settings {
 					if s.Key == "vcs.revision" {

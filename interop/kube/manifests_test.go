@@ -158,9 +158,9 @@ func pods(t testing.TB, all manifests) map[string]corev1.PodTemplateSpec {
 
 // triedRoles are those whose rights some test here takes away one by one.
 var triedRoles = []string{
-	"ClusterRole contiv-fanout-keys", "ClusterRole contiv-reader", // TestRights
-	"ClusterRole contiv-reporter",                         // TestReports
-	"Role contiv-agent-fanout", "Role contiv-agent-typha", // TestRights
+	"ClusterRole contiv-events", "ClusterRole contiv-fanout-keys", "ClusterRole contiv-reader", // TestRights
+	"ClusterRole contiv-reporter",                                              // TestReports
+	"Role contiv-agent-fanout", "Role contiv-agent-typha", "Role contiv-lease", // TestRights
 	"Role contiv-reporter", // TestReports
 }
 

@@ -219,6 +219,8 @@ func (d *deployed) lacks(t *testing.T, r right, run map[string]func(testing.TB) 
 			case strings.Contains(p.name, "fanout"): // it goes on serving what it was told before, if anything
 			case err == nil:
 				return fmt.Errorf("it is ready, though %s", words)
+			case !strings.Contains(err.Error(), words):
+				return fmt.Errorf("/readyz does not say %q: %w", words, err)
 			}
 			return nil
 		}, p.process)
@@ -294,6 +296,8 @@ func (d *deployed) behind(folder, server, namespace, role string) func(*testing.
 		d.become("contiv-fanout")
 		d.become("contiv-agent")
 		d.given(t, "contiv-agent", namespace, role)
+		d.given(t, "contiv-agent", "", "contiv-events")
+		d.given(t, "contiv-agent", system, "contiv-lease")
 		d.given(t, "contiv-fanout", "", "contiv-reader")
 		d.given(t, "contiv-fanout", "", "contiv-fanout-keys")
 		d.certificates(server)
@@ -304,6 +308,9 @@ func (d *deployed) behind(folder, server, namespace, role string) func(*testing.
 		for _, r := range d.rights(t, namespace, role) {
 			t.Run("without "+r.String(), func(t *testing.T) { d.lacks(t, r, run) })
 			d.may(t, "contiv-agent", r, true)
+		}
+		if folder == "fanout" { // the other one has the same
+			t.Run("reports", func(t *testing.T) { d.reports(t, run["contiv-agent"]) })
 		}
 	}
 }

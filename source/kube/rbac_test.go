@@ -1,49 +1,17 @@
 package kube
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/yaml"
-)
 
-// rights are "group/resource verb", sorted, each once.
-func rights(t *testing.T, path, role string) (out []string) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		var r rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(doc), &r); err != nil {
-			t.Fatal(err)
-		}
-		if r.Kind != "ClusterRole" || r.Name != role {
-			continue
-		}
-		for _, rule := range r.Rules {
-			for _, g := range rule.APIGroups {
-				for _, res := range rule.Resources {
-					for _, verb := range rule.Verbs {
-						out = append(out, g+"/"+res+" "+verb)
-					}
-				}
-			}
-		}
-	}
-	if slices.Sort(out); len(out) == 0 || len(slices.Compact(slices.Clone(out))) != len(out) {
-		t.Fatalf("%s: role %s has no rights, or one twice: %v", path, role, out)
-	}
-	return out
-}
+	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
+)
 
 // TestRolesAreExact holds the roles of deploy against what this package lists and watches: not one more, not one less.
 func TestRolesAreExact(t *testing.T) {
@@ -76,7 +44,7 @@ func TestRolesAreExact(t *testing.T) {
 		both(name)
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, rights(t, "../../deploy/reader/role.yaml", "contiv-reader")); diff != "" {
+	if diff := cmp.Diff(want, rbactest.Rights(t, "../../deploy/reader/role.yaml", "contiv-reader")); diff != "" {
 		t.Errorf("contiv-reader (- read, + role):\n%s", diff)
 	}
 	want = nil
@@ -86,7 +54,7 @@ func TestRolesAreExact(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, rights(t, "../../deploy/fanout-server/roles.yaml", "contiv-fanout-keys")); diff != "" {
+	if diff := cmp.Diff(want, rbactest.Rights(t, "../../deploy/fanout-server/roles.yaml", "contiv-fanout-keys")); diff != "" {
 		t.Errorf("contiv-fanout-keys (- read, + role):\n%s", diff)
 	}
 }

@@ -98,7 +98,9 @@ func readKV(kv *wire.KV) reading {
 	switch { // Decode has of these what Felix needs
 	case value == nil:
 	case k.Type == datastore.ResourceServices:
-		r.said = readObject(kv.Key, value, &corev1.Service{})
+		svc := &corev1.Service{}
+		r.said = readObject(kv.Key, value, svc)
+		r.said.UID = string(svc.UID) // as it is in the API server: Services travel as they are
 	case k.Type == datastore.ResourceEndpointSlices:
 		r.said = readObject(kv.Key, value, &discoveryv1.EndpointSlice{})
 	case k.Type == datastore.ResourceNodes:
@@ -171,7 +173,7 @@ func (t *translator) put(key string, ref model.Ref, c event.Change) []event.Chan
 		return []event.Change{c}
 	}
 	if at >= 0 {
-		if at == len(list)-1 && c.Err == nil && list[at].change.Err == nil && model.Equal(list[at].change.Object, c.Object) {
+		if at == len(list)-1 && c.Err == nil && list[at].change.Err == nil && c.UID == list[at].change.UID && model.Equal(list[at].change.Object, c.Object) {
 			list[at].change = c
 			return nil
 		}

@@ -77,6 +77,27 @@ const (
 	policies = "/calico/v1/policy/tier/default/policy/"
 )
 
+// Who a Service is to its API server is handed on, and that another one has its name is news even if it asks for the same.
+func TestServiceHasItsUID(t *testing.T) {
+	tr := newTranslator()
+	const key = "/calico/resources/v3/projectcalico.org/kubernetesservice/prod/web"
+	for _, step := range []struct{ value, want string }{
+		{`{"metadata":{"name":"web","namespace":"prod","uid":"u1"},"spec":{"clusterIP":"10.96.0.10","ports":[{"port":80}]}}`, "u1"},
+		{`{"metadata":{"name":"web","namespace":"prod","uid":"u1"},"spec":{"clusterIP":"10.96.0.10","ports":[{"port":80}]}}`, "no change"},
+		{`{"metadata":{"name":"web","namespace":"prod","uid":"u2"},"spec":{"clusterIP":"10.96.0.10","ports":[{"port":80}]}}`, "u2"},
+		{`{"metadata":{"name":"web","namespace":"prod","uid":"u2"},"spec":{"clusterIP":"10.96.0.300","ports":[{"port":80}]}}`, "u2"},
+		{"", ""},
+	} {
+		got := "no change"
+		for _, c := range tr.changes([]wire.KV{kv(key + " " + step.value)}) {
+			got = c.UID
+		}
+		if got != step.want {
+			t.Errorf("%s: %q, want %q", step.value, got, step.want)
+		}
+	}
+}
+
 func TestTranslate(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -185,11 +185,11 @@ func TestAnotherEtcdInItsPlace(t *testing.T) {
 		n := start(t, f, config(), nil)
 		settle()
 		n.transactions()
+		f.disconnect(nil) // first: nobody watches the new one from a revision of the old
 		f.mu.Lock()
 		f.rev, f.history, f.values = 0, nil, map[string]string{}
 		f.mu.Unlock()
 		f.put(map[string]string{loopKey(1): loopJSON(1, 1549), loopKey(3): loopJSON(3, 9000)})
-		f.disconnect(nil)
 		time.Sleep(time.Minute)
 		settle()
 		want(t, n, map[string]uint32{"1": 1549, "3": 9000})

@@ -14,6 +14,9 @@
 // bucket of tokens for its requests that fills the slower the more nodes there are. While a problem lasts its Event is told again each
 // half an hour, as a series, so that it does not expire.
 //
+// An agent that follows a fan-out server tells Events, Lease and condition of the Node, too: of objects it then knows what they are called
+// (Named), and of Services the UID.
+//
 // The recorders of client-go are made for one controller: their instance is the host's name, a series is of all texts with the same
 // reason, two agents' Events are two, and each one that fails is tried for two minutes by a goroutine of its own.
 package report

@@ -72,6 +72,14 @@ func newLedger(node string) *ledger {
 // who finds out who an object is.
 type who func(model.Ref) (kube.Identity, bool)
 
+// identity is what an object is told from others by: its UID, or, where that is not known, what it is called.
+func identity(id *kube.Identity) types.UID {
+	if id.UID != "" {
+		return id.UID
+	}
+	return types.UID(id.GroupKind().String() + " " + id.Namespace + "/" + id.Name)
+}
+
 // look takes over what there is now. Objects that are not known (any more) are forgotten with all that was told of them.
 func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, find who) {
 	l.nodes = nodes
@@ -82,15 +90,16 @@ func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, f
 		if !ok {
 			continue
 		}
-		c := cause{id.UID, p.Reason, p.Text}
-		open[id.UID], there[c] = true, true
+		uid := identity(&id)
+		c := cause{uid, p.Reason, p.Text}
+		open[uid], there[c] = true, true
 		if l.entries[c] == nil {
 			l.entries[c] = &entry{cause: c, object: id, ref: p.Ref, since: now, due: now.Add(l.wait(c))}
 		}
-		o := l.objects[id.UID]
+		o := l.objects[uid]
 		if o == nil {
 			o = &object{id: id, ref: p.Ref}
-			l.objects[id.UID] = o
+			l.objects[uid] = o
 		}
 		o.id, o.well = id, time.Time{}
 	}
@@ -101,7 +110,7 @@ func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, f
 	}
 	for uid, o := range l.objects {
 		switch id, ok := find(o.ref); {
-		case !ok || id.UID != uid:
+		case !ok || identity(&id) != uid:
 			delete(l.objects, uid)
 		case open[uid]:
 		case o.told == "" && now.Sub(o.healed) > recent:
@@ -199,7 +208,7 @@ func (l *ledger) next(now time.Time) *statement {
 		return &statement{cause: e.cause, object: e.object, after: l.after(now, e)}
 	}
 	o := slices.MinFunc(well, func(a, b *object) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id.Name, b.id.Name)) })
-	return &statement{cause: cause{o.id.UID, event.Rendered, allFixed}, object: o.id, after: o.well}
+	return &statement{cause: cause{identity(&o.id), event.Rendered, allFixed}, object: o.id, after: o.well}
 }
 
 // after is since when an Event of that problem is recent enough to be left as it is.

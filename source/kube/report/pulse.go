@@ -61,7 +61,7 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 		}
 	}
 	metadata := map[string]any{"annotations": l.Annotations}
-	if node, ok := r.objects.Identity(r.nodeRef()); ok { // with the Node it goes; at first it may not be known
+	if node, ok := r.objects.Identity(r.nodeRef()); ok && node.UID != "" { // with the Node it goes; at first it may not be known
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		metadata["ownerReferences"] = l.OwnerReferences
 	}

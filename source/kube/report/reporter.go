@@ -50,7 +50,7 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Objects knows who objects are to the API server; *kube.Source does.
+// Objects knows who objects are to the API server; *kube.Source does, and a Named that hears of them from somebody else.
 type Objects interface {
 	Identity(model.Ref) (kube.Identity, bool)
 	Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind)

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,40 +8,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
-	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
 )
-
-// roles are the rights of deploy's reporter, "group/resource verb", sorted.
-func roles(t *testing.T) (out []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../../deploy/standalone/binding.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for doc := range strings.SplitSeq(string(text), "\n---\n") {
-		var r rbacv1.ClusterRole
-		if err := yaml.Unmarshal([]byte(doc), &r); err != nil {
-			t.Fatal(err)
-		}
-		for _, rule := range r.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					out = append(out, rule.APIGroups[0]+"/"+resource+" "+verb)
-				}
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 // allKinds are an API's objects with one policy of each kind that has conditions.
 type allKinds struct{ *api }
@@ -87,7 +61,7 @@ func TestRolesAreExact(t *testing.T) {
 			asked = append(asked, r.Group+"/"+name+" "+action.GetVerb())
 		}
 		slices.Sort(asked)
-		if diff := cmp.Diff(slices.Compact(asked), roles(t)); diff != "" {
+		if diff := cmp.Diff(slices.Compact(asked), rbactest.Rights(t, "../../../deploy/standalone/binding.yaml", "")); diff != "" {
 			t.Errorf("rights (- asked for, + role):\n%s", diff)
 		}
 	})

@@ -29,9 +29,7 @@
     {{- end }}
     - --vpp-socket=/run/vpp/api.sock
     - --listen=:9191
-    {{- if not $behind }}
     - --lease-namespace={{ .Release.Namespace }}
-    {{- end }}
     - --log-format=json
     {{- with .Values.agent.extraArgs }}
     {{- toYaml . | nindent 4 }}

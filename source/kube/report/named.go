@@ -1,0 +1,90 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/source/kube"
+)
+
+// Named is Objects of an agent that follows a fan-out server: it knows them by what they are called, and by their UID if that was told.
+// Of their conditions it knows nothing: it is not for Config.Conditions. The zero value is ready; all of it may be called from anywhere.
+type Named struct {
+	mu   sync.Mutex
+	byID map[model.Ref]*kube.Identity
+}
+
+// Heard remembers what a source says.
+func (n *Named) Heard(ev event.Event) {
+	update, ok := ev.(*event.Update)
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ch := range update.Changes {
+		kind, ok := called(ch.Ref.Kind)
+		switch {
+		case !ok:
+		case ch.Object == nil && ch.Err == nil:
+			delete(n.byID, ch.Ref)
+		default:
+			if n.byID == nil {
+				n.byID = map[model.Ref]*kube.Identity{}
+			}
+			n.byID[ch.Ref] = &kube.Identity{GroupVersionKind: kind, Namespace: ch.Ref.Namespace, Name: ch.Ref.Name, UID: types.UID(ch.UID)}
+		}
+	}
+}
+
+// Identity implements Objects.
+func (n *Named) Identity(ref model.Ref) (kube.Identity, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id, ok := n.byID[ref]
+	if !ok {
+		return kube.Identity{}, false
+	}
+	return *id, true
+}
+
+// Identities implements Objects.
+func (n *Named) Identities(visit func(ref model.Ref, id *kube.Identity) bool, kinds ...model.Kind) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ref, id := range n.byID {
+		if slices.Contains(kinds, ref.Kind) && !visit(ref, id) {
+			return
+		}
+	}
+}
+
+// called is what the API server calls a kind; false: nobody tells of it. Of Calico's kinds it is what users see.
+func called(kind model.Kind) (schema.GroupVersionKind, bool) {
+	group := convert.GroupCalico
+	switch kind {
+	case model.KindService, model.KindNode:
+		group = ""
+	case model.KindTier, model.KindNetworkSet, model.KindGlobalNetworkSet, model.KindHostEndpoint:
+	default:
+		switch model.PolicyKind(kind) {
+		case model.KindNetworkPolicy:
+			group = "networking.k8s.io"
+		case model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy:
+			group = convert.GroupPolicy
+		case model.KindCalicoNetworkPolicy, model.KindGlobalNetworkPolicy, model.KindStagedKubernetesPolicy,
+			model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
+		default:
+			return schema.GroupVersionKind{}, false
+		}
+	}
+	k, ok := convert.KindOf(group, strings.TrimPrefix(string(kind), "Calico"))
+	return k.GroupVersionKind, ok && k.Model == kind
+}
