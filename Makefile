@@ -73,7 +73,7 @@ bench: ## benchmarks, with ratios; results go to bench/results
 
 vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/path/to/vpp make vpp-test
 	@if [ -z "$$CONTIV_VPP" ]; then \
-	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
+	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 30m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/; \
 	fi

@@ -28,6 +28,7 @@ type stepped struct {
 	t     *rapid.T
 	v     *sim.VPP
 	agent *Stepper
+	late  bool // VPP has not said yet which interfaces went, and by now others may have their numbers
 }
 
 func newStepped(t *rapid.T, changes []event.Change) *stepped {
@@ -56,6 +57,11 @@ func (s *stepped) close() {
 }
 
 func (s *stepped) feed(events ...event.Event) {
+	if s.late {
+		for index := range uint32(16) {
+			s.agent.VPPAgent().InterfaceGone(index)
+		}
+	}
 	if err := s.agent.Feed(s.t.Context(), events...); err != nil {
 		s.t.Fatal(err)
 	}
@@ -152,6 +158,7 @@ func TestCollisions(t *testing.T) {
 					delete(wants[who], key)
 				}
 			}
+			s.late = rapid.Bool().Draw(t, "late")
 			s.feed(event.ExternalConfigChange(who, msgs))
 		}
 		other := newStepped(t, changes)

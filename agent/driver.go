@@ -32,7 +32,7 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 		return nil
 	}
 	lists := []string{
-		descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name,
+		descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name, descriptor.SCTPPorts().Name, descriptor.SCTPFilter().Name,
 		descriptor.RangesACL().Name, descriptor.PermitACL().Name, descriptor.SourceRangesEnforced().Name, descriptor.SourceRanges().Name,
 	}
 	services := []string{

@@ -147,7 +147,7 @@ func TestKindsOfTwoAgents(t *testing.T) {
 	}
 	over := names(Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{})})
 	under := names(Config{Felix: &Felix{}, NoServices: true})
-	for _, name := range []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name} {
+	for _, name := range []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name, descriptor.SCTPPorts().Name, descriptor.SCTPFilter().Name} {
 		if slices.Contains(over, name) || !slices.Contains(under, name) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}

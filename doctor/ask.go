@@ -132,13 +132,15 @@ func newerCNAT() []api.Message {
 	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}}
 }
 
-// pluginOf is the file of the plugin that has a message; "": VPP itself.
+// pluginOf is the file of the plugin that has a message (taps: see ofPlugin); "": VPP itself.
 func pluginOf(m api.Message) string {
 	switch name := path.Base(reflect.TypeOf(m).Elem().PkgPath()); name {
 	case "nat44_ed":
 		return natPlugin
 	case "acl", "cnat", "af_packet", "memif", "vxlan", "abf":
 		return name + "_plugin.so"
+	case "tapv2":
+		return tapPlugin
 	}
 	return ""
 }

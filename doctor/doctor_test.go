@@ -3,6 +3,7 @@ package doctor
 import (
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +92,7 @@ func TestHealthySim(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	for version, verdict := range map[string]Verdict{
-		"23.10-release": Wrong, "v24.06-release": OK, "24.10-rc1~2-gab": OK, "25.06-release": OK, "25.10-release": OK, "26.02-release": Note, "main": Unknown,
+		"23.10-release": Wrong, "v24.06-release": OK, "24.10-rc1~2-gab": OK, "25.06-release": OK, "25.10-release": OK, "26.06-release": OK, "26.10-rc0": Note, "main": Unknown,
 	} {
 		v := sim.New(sim.Config{Version: version})
 		c := look(t, v, Config{}).of(t, "version")
@@ -171,7 +172,11 @@ func TestJudgesTexts(t *testing.T) {
 	lists := func(n string) Check {
 		return said(askACLUse, "Sessions active: add 9 - deact 9 = "+n+"\n").aclSessions()
 	}
-	cnat := func(text string) Check { return said(askCNATUse, text).cnat()[0] }
+	cnat := func(text string) Check {
+		f := said(askCNATUse, text)
+		f.state.Missing = []string{"cnat_snat_addresses_dump_51077d14"}
+		return f.cnat()[0]
+	}
 	for _, tc := range []struct {
 		name string
 		c    Check
@@ -196,6 +201,7 @@ func TestJudgesTexts(t *testing.T) {
 		{"cnat at rest", cnat("Hash table 'CNat Session DB'\n    empty, uninitialized\n"), OK},
 		{"cnat crowded", cnat("Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used 1.50m, scrap 0\n"), Wrong},
 		{"cnat at ease", cnat("Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used 14m, scrap 0\n"), OK},
+		{"cnat of 26.06", said(askCNATUse, "Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used 1.50m, scrap 0\n").cnat()[0], OK},
 		{"cnat empty", cnat("Hash table 'CNat Session DB'\n    3 active elements 3 active buckets\n    bytes: used 800k, scrap 0\n"), OK},
 	} {
 		if tc.c.Verdict != tc.want {
@@ -219,18 +225,28 @@ func TestMissingPlugins(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got[name], verdict)
 		}
 	}
-	if c := all.core(); c.Verdict != Wrong || !strings.Contains(c.Found, "sw_interface_dump_") || strings.Contains(c.Found, "acl_") {
+	if c := all.core(); c.Verdict != Wrong || !strings.Contains(c.Found, "sw_interface_dump_") || strings.Contains(c.Found, " acl_") {
 		t.Errorf("%+v", c)
 	}
 	one := &facts{}
 	one.state.Missing = []string{"nat44_lb_static_mapping_details_12345678", "cnat_set_snat_policy_d3e6eaf4", "cnat_get_snat_addresses_51077d14"}
 	for _, c := range one.plugins() {
-		verdict := OK // cnat: all that is missing is what its newer API has not
-		if c.Name == natPlugin {
+		verdict := OK
+		switch c.Name {
+		case natPlugin:
 			verdict = Wrong
+		case "cnat_plugin.so": // all that is missing is what its newer API has not
+			verdict = Note
 		}
 		if c.Verdict != verdict {
 			t.Errorf("%+v, want %s", c, verdict)
+		}
+	}
+	for version, there := range map[string]bool{"24.06": false, "v25.10-release": false, "v26.06-release": true} {
+		all.state.Version = version
+		listed := slices.ContainsFunc(all.plugins(), func(c Check) bool { return c.Name == tapPlugin && c.Verdict == Note })
+		if core := strings.Contains(all.core().Found, "tap_create_v3_"); listed != there || core == there {
+			t.Errorf("%s: taps by a plugin %t, by VPP %t", version, listed, core)
 		}
 	}
 	for plugin, cfg := range map[string]Config{natPlugin: {CNAT: true}, aclPlugin: {NoPolicies: true}} {

@@ -10,14 +10,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// The releases that are tested (README), and the first that compares IPv6 prefixes by bits.
-func tested() (first, last release) { return release{24, 6}, release{25, 10} }
+// The releases that are tested (README), the first that compares IPv6 prefixes by bits, and the first that has taps in a plugin.
+func tested() (first, last release) { return release{24, 6}, release{26, 6} }
 
 func prefixesMended() release { return release{25, 6} }
+
+func tapsApart() release { return release{26, 2} }
 
 const (
 	natPlugin = "nat_plugin.so"
 	aclPlugin = "acl_plugin.so"
+	tapPlugin = "tap_plugin.so"
 
 	leastHeap    = 1 << 30  // VPP's own default
 	leastStatseg = 64 << 20 // twice VPP's default
@@ -64,7 +67,7 @@ func (f *facts) version() Check {
 // core is the messages of VPP itself.
 func (f *facts) core() Check {
 	c := Check{Name: "messages", Verdict: OK, Found: "all there, in the form the agent knows"}
-	if keys, _ := f.lacking(ofPlugin("")); len(keys) > 0 {
+	if keys, _ := f.lacking(f.ofPlugin("")); len(keys) > 0 {
 		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
 		c.Consequence = "what needs these messages stays unconfigured: this VPP is of another version than the agent was built for"
 	}
@@ -72,8 +75,20 @@ func (f *facts) core() Check {
 }
 
 // ofPlugin are the requests the agent has for a plugin, cnat's apart.
-func ofPlugin(plugin string) []api.Message {
-	return slices.DeleteFunc(descriptor.Needs(), func(m api.Message) bool { return pluginOf(m) != plugin })
+func (f *facts) ofPlugin(plugin string) []api.Message {
+	return slices.DeleteFunc(descriptor.Needs(), func(m api.Message) bool {
+		of := pluginOf(m)
+		if of == tapPlugin && !f.hasTapPlugin() {
+			of = ""
+		}
+		return of != plugin
+	})
+}
+
+// hasTapPlugin is false for VPPs that make taps themselves.
+func (f *facts) hasTapPlugin() bool {
+	v, ok := parseRelease(f.state.Version)
+	return ok && !v.before(tapsApart())
 }
 
 // plugin is one plugin and who needs it.
@@ -92,15 +107,18 @@ func (f *facts) plugins() (out []Check) {
 		{"memif_plugin.so", false, "the agent cannot make memif interfaces"},
 		{"vxlan_plugin.so", false, "the agent cannot make VXLAN tunnels"},
 		{"abf_plugin.so", false, "the agent cannot forward by access lists (ABF)"},
+		{tapPlugin, false, "the agent cannot make tap interfaces"},
 	} {
-		out = append(out, f.plugin(p))
+		if p.file != tapPlugin || f.hasTapPlugin() {
+			out = append(out, f.plugin(p))
+		}
 	}
 	return out
 }
 
 func (f *facts) plugin(p plugin) Check {
 	c := Check{Name: p.file, Verdict: OK, Found: "there"}
-	of := ofPlugin(p.file)
+	of := f.ofPlugin(p.file)
 	cnat := p.file == "cnat_plugin.so"
 	if cnat {
 		of = cnatNeeds()
@@ -113,6 +131,8 @@ func (f *facts) plugin(p plugin) Check {
 		}
 	}
 	switch {
+	case requests == 0 && cnat:
+		return f.faultyCNAT(c)
 	case requests == 0:
 		return c
 	case requests < len(of):
@@ -123,6 +143,17 @@ func (f *facts) plugin(p plugin) Check {
 	c.Found, c.Consequence, c.Startup = "not loaded", p.what, "plugins { plugin "+p.file+" { enable } }"
 	if c.Verdict = Note; p.needed {
 		c.Verdict = Missing
+	}
+	return c
+}
+
+// faultyCNAT is what is known of the plugin with API 1.0.0.
+func (f *facts) faultyCNAT(c Check) Check {
+	if _, missing := f.lacking(newerCNAT()); missing == 0 {
+		c.Verdict, c.Found = Note, "there, with the API of VPP 26.06"
+		c.Consequence = "this cnat gives an IPv6 flow the node's address as source if the last 32 bits of both its addresses are the same, " +
+			"and spoils ICMP errors of VPP itself, so that clients of a Service without endpoints wait instead of being refused (executed " +
+			"on 26.06; not so up to 25.10)"
 	}
 	return c
 }

@@ -3,6 +3,9 @@ package enforce
 // CauseKind says what kind of thing decides.
 type CauseKind uint8
 
+// PortsPlace is the place, where one is asked about, of what decides about ports of SCTP beside the lists of an interface.
+const PortsPlace = -1
+
 // The kinds of causes.
 const (
 	CauseStatic      CauseKind = iota // something that holds whatever the policies are; Cause.Text names it

@@ -150,6 +150,8 @@ func appendL2(b []byte, m proto.Message) []byte {
 		return append(append(b, aclPrefix...), m.GetName()...)
 	case *contivacl.InterfaceACLs:
 		return append(append(b, interfaceACLsPrefix...), m.GetInterface()...)
+	case *contivacl.SCTPPorts:
+		return append(append(b, sctpPortsPrefix...), m.GetInterface()...)
 	case *l2.BridgeDomain:
 		return append(append(b, bridgeDomainPrefix...), m.GetName()...)
 	case *l2.FIBEntry:

@@ -88,6 +88,7 @@ var golden = []struct {
 	{m: &ipsec.SecurityPolicyDatabase{Index: 2}, key: "config/vpp/ipsec/v2/spd/2", ours: true},
 	{m: &contivl3.RejectRoute{VrfId: 1, DstNetwork: "10.96.0.10/32"}, key: "config/contiv/vpp/v1/reject-route/vrf/1/dst/10.96.0.10/32", ours: true},
 	{m: &contivacl.InterfaceACLs{Interface: "pod/a"}, key: "config/contiv/vpp/v1/interface-acls/pod/a", ours: true},
+	{m: &contivacl.SCTPPorts{Interface: "pod/a"}, key: "config/contiv/vpp/v1/sctp-ports/pod/a", ours: true},
 	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Address: "FD00:96::0a", Port: 80}, Protocol: contivcnat.Protocol_UDP}, key: "config/contiv/vpp/v1/cnat-translation/fd00:96::a/80/UDP", ours: true},
 	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Address: "::ffff:10.96.0.10", Port: 80}}, key: "config/contiv/vpp/v1/cnat-translation/10.96.0.10/80/TCP", ours: true},
 	{m: &contivcnat.Translation{Vip: &contivcnat.Endpoint{Interface: "eth/0", Family: contivcnat.Family_IPV6, Port: 80}}, key: "config/contiv/vpp/v1/cnat-translation/eth/0/IPV6/80/TCP", ours: true},
@@ -173,6 +174,7 @@ func TestModelNames(t *testing.T) {
 		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
+		"contiv.vpp.sctp-ports contiv.vpp.acl.SCTPPorts",
 		"contiv.vpp.source-ranges contiv.vpp.nat.SourceRanges",
 		"linux.interfaces.interface ligato.linux.interfaces.Interface",
 		"linux.iptables.rulechain ligato.linux.iptables.RuleChain",
@@ -242,6 +244,27 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+func TestSCTPPortsACL(t *testing.T) {
+	names := map[string]bool{}
+	for _, iface := range []string{"tap1", "pod/a", "input/tap1", ""} {
+		for _, input := range []bool{true, false} {
+			name := keyed.SCTPPortsACL(iface, input)
+			if got, needs := keyed.NeedsSCTPPorts(name); !needs || got != iface || names[name] {
+				t.Errorf("NeedsSCTPPorts(%q) = %q, %t; want %q; known: %t", name, got, needs, iface, names[name])
+			}
+			names[name] = true
+			if got, want := keyed.SCTPFilterOf(name), keyed.SCTPFilterKey(iface, input); got != want || !strings.HasPrefix(got, keyed.SCTPFilterPrefix) {
+				t.Errorf("SCTPFilterOf(%q) = %q, want %q", name, got, want)
+			}
+		}
+	}
+	for name, want := range map[string]bool{"sctp-ports/tap1": true, "sctp-ports": false, "web": false, "a/sctp-ports/input/tap1": false} {
+		if iface, needs := keyed.NeedsSCTPPorts(name); needs != want || (keyed.SCTPFilterOf(name) != "") != want {
+			t.Errorf("NeedsSCTPPorts(%q) = %q, %t", name, iface, needs)
+		}
+	}
+}
+
 func TestReferences(t *testing.T) {
 	for got, want := range map[string]string{
 		keyed.InterfaceKey("GigabitEthernet0/8/0"): keyed.Key(&interfaces.Interface{Name: "GigabitEthernet0/8/0"}),
@@ -250,6 +273,7 @@ func TestReferences(t *testing.T) {
 		keyed.Nat44PoolKey("pool1"):                keyed.Key(&nat.Nat44AddressPool{Name: "pool1"}),
 		keyed.ACLKey("a/b"):                        keyed.Key(&acl.ACL{Name: "a/b"}),
 		keyed.InterfaceACLsKey("pod/a"):            keyed.Key(&contivacl.InterfaceACLs{Interface: "pod/a"}),
+		keyed.SCTPPortsKey("pod/a"):                keyed.Key(&contivacl.SCTPPorts{Interface: "pod/a"}),
 		keyed.SourceRangesKey("default/web"):       keyed.Key(&contivnat.SourceRanges{Label: "default/web"}),
 		keyed.BridgeDomainKey("bd"):                keyed.Key(&l2.BridgeDomain{Name: "bd"}),
 		keyed.ARPKey("tap1", "10.1.1.2"):           keyed.Key(&l3.ARPEntry{Interface: "tap1", IpAddress: "10.1.1.2"}),

@@ -30,6 +30,7 @@ const (
 	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
 	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
+	sctpPortsPrefix      = "config/contiv/vpp/v1/sctp-ports/"
 	sourceRangesPrefix   = "config/contiv/vpp/v1/source-ranges/"
 	linuxInterfacePrefix = "config/linux/interfaces/v2/interface/"
 	ruleChainPrefix      = "config/linux/iptables/v2/rulechain/"
@@ -108,6 +109,7 @@ var models = []Model{
 	model[contivacl.InterfaceACLs](interfaceACLsPrefix),
 	model[contivnat.Nat44Settings](Nat44SettingsKey),
 	model[contivl3.RejectRoute](rejectRoutePrefix),
+	model[contivacl.SCTPPorts](sctpPortsPrefix),
 	model[contivnat.SourceRanges](sourceRangesPrefix),
 	model[linuxinterfaces.Interface](linuxInterfacePrefix),
 	model[iptables.RuleChain](ruleChainPrefix),

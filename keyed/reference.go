@@ -54,6 +54,39 @@ func ACLKey(name string) string { return clean(aclPrefix + name) }
 // that logical name.
 func InterfaceACLsKey(iface string) string { return clean(interfaceACLsPrefix + iface) }
 
+// SCTPPortsKey is the key of the SCTP associations that may begin across the
+// interface with that logical name.
+func SCTPPortsKey(iface string) string { return clean(sctpPortsPrefix + iface) }
+
+// sctpPortsACLPrefix begins the names of access lists that permit SCTP whatever
+// its ports.
+const sctpPortsACLPrefix = "sctp-ports/"
+
+// SCTPPortsACL is the reserved name of the access list that permits, in one
+// direction of an interface, the addresses of which SCTPPorts decides about ports.
+// It is in VPP only while that SCTPPorts is, and permits nothing where it is not.
+func SCTPPortsACL(iface string, input bool) string {
+	if input {
+		return sctpPortsACLPrefix + "input/" + iface
+	}
+	return sctpPortsACLPrefix + "output/" + iface
+}
+
+// NeedsSCTPPorts is the interface of whose SCTPPorts the access list with that
+// name stands in need; false: of none.
+func NeedsSCTPPorts(acl string) (iface string, needs bool) {
+	rest, ok := strings.CutPrefix(acl, sctpPortsACLPrefix)
+	if !ok {
+		return "", false
+	}
+	for _, direction := range []string{"input/", "output/"} {
+		if iface, ok := strings.CutPrefix(rest, direction); ok {
+			return iface, true
+		}
+	}
+	return rest, true
+}
+
 // ABFKey is the key of the forwarding policy with that number.
 func ABFKey(index uint32) string { return abfPrefix + utoa(index) }
 
@@ -94,6 +127,24 @@ const Nat44EndpointDependentKey = "vpp/nat44/endpoint-dependent"
 // SourceRangesEnforcedKey is what all source ranges and all NAT44 interfaces make
 // together: it is there while the access list in front of all others is.
 const SourceRangesEnforcedKey = "vpp/source-ranges/enforced"
+
+// SCTPFilterPrefix begins the keys SCTPFilterKey gives.
+const SCTPFilterPrefix = "vpp/sctp-ports/"
+
+// SCTPFilterKey is derived from SCTPPorts for each direction that has rules; input
+// in VPP's view.
+func SCTPFilterKey(iface string, input bool) string {
+	return "vpp/" + SCTPPortsACL(iface, input)
+}
+
+// SCTPFilterOf is the key of what the access list with that name stands in need
+// of, "" if it has no reserved name.
+func SCTPFilterOf(acl string) string {
+	if !strings.HasPrefix(acl, sctpPortsACLPrefix) {
+		return ""
+	}
+	return "vpp/" + acl
+}
 
 // InterfaceAddressKey is derived from an interface for each static address,
 // given as <address>/<prefix length>.

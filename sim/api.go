@@ -59,6 +59,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	mirrorMessages(t)
 	abfMessages(t)
 	puntMessages(t)
+	classifyMessages(t)
 	slices.Sort(t.names)
 	t.names = slices.Compact(t.names)
 	for i, n := range t.names {

@@ -9,6 +9,7 @@ import (
 
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/classify"
 	"go.fd.io/govpp/binapi/cnat"
 	featureapi "go.fd.io/govpp/binapi/feature"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
@@ -83,6 +84,7 @@ func apiVersions() *memclnt.APIVersionsReply {
 		{nat44_ed.APIFile, nat44_ed.APIVersion},
 		{acl.APIFile, acl.APIVersion},
 		{cnat.APIFile, cnat.APIVersion},
+		{classify.APIFile, classify.APIVersion},
 		{featureapi.APIFile, featureapi.APIVersion},
 	}
 	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}
@@ -123,6 +125,9 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	default:
 		if set, ok := strings.CutPrefix(words, "set acl-plugin "); ok && q.setACLPlugin(strings.Fields(set)) {
 			return &vlib.CliInbandReply{}
+		}
+		if text, ok := q.showInOutACL(words); ok {
+			return &vlib.CliInbandReply{Reply: text}
 		}
 		if name, ok := strings.CutPrefix(words, "show interface features "); ok {
 			if f := q.ifs.byName[name]; f != nil {

@@ -24,7 +24,7 @@ func order(a arcID) []string {
 	return [arcCount][]string{
 		ip4Unicast: {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "ip4-sv-reassembly-feature", "nat44-ed", "cnat-snat-ip4", "abf-input-ip4", "ip4-inacl"},
 		ip4Output:  {"ip4-sv-reassembly-output-feature", "nat44-ed-output", "acl-plugin-out-ip4-fa", "cnat-output-ip4", "gso-ip4", "ip4-outacl"},
-		ip6Unicast: {"cnat-input-ip6", "cnat-snat-ip6", "acl-plugin-in-ip6-fa"},
+		ip6Unicast: {"cnat-input-ip6", "cnat-snat-ip6", "acl-plugin-in-ip6-fa", "ip6-inacl"},
 		ip6Output:  {"acl-plugin-out-ip6-fa", "cnat-output-ip6", "gso-ip6", "ip6-outacl"},
 	}[a]
 }
@@ -49,6 +49,7 @@ func newArcs(v *VPP) arcs {
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
 	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
 	addACL(&a, v)
+	addClassify(&a, v)
 	addOptional(&a, v)
 	return a
 }

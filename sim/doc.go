@@ -21,8 +21,9 @@
 //	            ├─▶ ip4-local ─▶ the node's own stack (Config.PuntLocal) or what a bare VPP answers
 //	            └─▶ ip4-null, TTL: ip4-icmp-error ─▶ ip4-lookup again, as VPP does
 //
-//	features, input:  cnat-input ─▶ acl-plugin-in ─▶ nat44-ed ─▶ cnat-snat    sim/cnat: translations of both families
-//	         output:  nat44-ed ─▶ acl-plugin-out ─▶ cnat-output               and the same for ip6, without nat44-ed
+//	features, input:  cnat-input ─▶ acl-plugin-in ─▶ nat44-ed ─▶ cnat-snat ─▶ inacl    sim/cnat: translations of both families
+//	         output:  nat44-ed ─▶ acl-plugin-out ─▶ cnat-output ─▶ outacl              sim/classify: inacl and outacl
+//	         and the same for ip6, without nat44-ed
 //
 // Invariant: a request is answered with the retval, and a packet meets the fate, that VPP 24.06 (one thread, plugins
 // nat44-ed, acl, cnat, af_packet, memif) gives them; what kills VPP makes Crashed non-nil, cuts every connection and stays so until

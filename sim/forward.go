@@ -38,6 +38,8 @@ type Hop struct {
 	Node string // VPP's name, e.g. nat44-ed-out2in
 	Text string
 	ACL  *ACLMatch // what an ACL node found; nil for all other nodes
+	// Classify is what a node of the classifier found; nil for all other nodes.
+	Classify *ClassifyMatch
 }
 
 // String is "node: text".

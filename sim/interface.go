@@ -199,6 +199,7 @@ func (v *VPP) destroy(f *iface) {
 		v.proxy.on[f.index] = false
 	}
 	v.acl.InterfaceDeleted(f.index)
+	v.classify.InterfaceDeleted(f.index)
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)
 	}

@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/span"
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
+	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
@@ -63,22 +64,23 @@ type VPP struct {
 
 // state is what a restart loses.
 type state struct {
-	booted  time.Time
-	now     time.Time
-	ifs     interfaces
-	fib     [2]fib // per family
-	neigh   neighbors
-	memif   memifs
-	l2      layer2
-	mirrors map[mirrorKey]span.SpanState
-	proxy   proxies
-	abf     forwardings
-	punt    punts
-	nat     *nat44ed.Engine
-	acl     *acl.Engine
-	cnat    *cnat.Engine
-	random  uint64 // state of the generator of Config.Seed
-	arcs    arcs
+	booted   time.Time
+	now      time.Time
+	ifs      interfaces
+	fib      [2]fib // per family
+	neigh    neighbors
+	memif    memifs
+	l2       layer2
+	mirrors  map[mirrorKey]span.SpanState
+	proxy    proxies
+	abf      forwardings
+	punt     punts
+	nat      *nat44ed.Engine
+	acl      *acl.Engine
+	cnat     *cnat.Engine
+	classify *classify.Engine
+	random   uint64 // state of the generator of Config.Seed
+	arcs     arcs
 	// features are those of feature_enable_disable: how often each is on an interface.
 	features map[featureKey]int
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
@@ -120,6 +122,7 @@ func (v *VPP) boot(now time.Time) {
 	v.bootNAT()
 	v.bootACL()
 	v.bootCNAT()
+	v.classify = classify.New()
 	v.arcs = newArcs(v)
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
@@ -183,6 +186,9 @@ func (v *VPP) survives(f func()) (alive bool) {
 			v.crash(r)
 			alive = false
 		case *cnat.Crash:
+			v.crash(r)
+			alive = false
+		case *classify.Crash:
 			v.crash(r)
 			alive = false
 		default:

@@ -9,7 +9,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -94,11 +93,7 @@ func (k *Connection) Send() (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	p := k.first
-	if p.Proto == model.TCP {
-		p.TCPFlags = packet.ACK
-	}
-	return c.exchange(from, p), nil
+	return c.exchange(from, k.first.GoingOn()), nil
 }
 
 // Advance lets time pass for every VPP and every agent, and waits for what agents then do. A connection that was lost comes

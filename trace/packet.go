@@ -8,16 +8,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// firstPacket opens a connection, asks for an echo, or is a datagram.
+// firstPacket opens a connection or an association, asks for an echo, or is a datagram.
 func firstPacket(proto model.Protocol, src netip.Addr, to target) sim.Packet {
 	p := sim.Packet{Src: src, Dst: to.addr, Proto: proto}
-	switch proto {
-	case model.ICMP:
+	if proto == model.ICMP {
 		p.ICMPType, p.ICMPID = packet.EchoRequest, pingID
 		return p
-	case model.TCP:
-		p.TCPFlags = packet.SYN
 	}
 	p.SrcPort, p.DstPort = clientPort, to.port
-	return p
+	return p.Opening()
 }

@@ -16,7 +16,7 @@ type Question struct {
 	From string `json:"from"`
 	// To is <ip>:<port> ([ip]:port for IPv6, <ip> alone for ICMP), pod:<ns>/<name>:<port> or service:<ns>/<name>:<port>.
 	To string `json:"to"`
-	// Protocol is TCP, UDP, SCTP or ICMP.
+	// Protocol is TCP, UDP, SCTP (the packet is an INIT) or ICMP.
 	Protocol string `json:"protocol"`
 }
 

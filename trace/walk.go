@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
 // maxCrossings bounds how often a packet crosses between nodes: more is a routing loop.
@@ -97,7 +98,7 @@ func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
 	for _, h := range hops {
 		line := at.name + ": " + h.Node + ": " + h.Text
 		denied = ""
-		if reason, known := at.reason(h.ACL); known {
+		if reason, known := at.reason(&h); known {
 			line += " (" + reason.Text + ")"
 			if reason.Denied {
 				denied = reason.Text
@@ -110,13 +111,17 @@ func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
 	return denied
 }
 
-// reason is why an access list lets a packet pass, or not; false: it is not one of the agent's, or it is not asked, because
-// the packet belongs to a flow that it let pass before.
-func (n *node) reason(m *sim.ACLMatch) (policy.Reason, bool) {
-	if m == nil || m.Session {
-		return policy.Reason{}, false
+// reason is why an access list lets a packet pass, or what decides about associations of SCTP beside it, or why not; false: it is not one of
+// the agent's, or it is not asked, because the packet belongs to a flow that it let pass before.
+func (n *node) reason(h *sim.Hop) (policy.Reason, bool) {
+	switch m, s := h.ACL, h.Classify; {
+	case m != nil && !m.Session:
+		return n.agent.Explain(m.Interface, m.Output, m.Place, m.Rule)
+	case s != nil && s.Packet.Proto == model.SCTP && s.Packet.Chunk == packet.Init:
+		p := &s.Packet
+		return n.agent.ExplainSCTP(s.Interface, s.Output, netip.AddrPortFrom(p.Src, p.SrcPort), netip.AddrPortFrom(p.Dst, p.DstPort))
 	}
-	return n.agent.Explain(m.Interface, m.Output, m.Place, m.Rule)
+	return policy.Reason{}, false
 }
 
 // follow decides where what left an interface goes: it has arrived, or it enters another node by its twin interface.

@@ -74,6 +74,7 @@ type Guard struct {
 	forwarding forwarding
 	redirects  redirects
 	cnat       cnatShadow
+	classifier classifier
 	view       mappingView // of the message being checked
 }
 
@@ -82,7 +83,7 @@ func NewGuard() *Guard { return &Guard{} }
 
 // Rules are all rules, in the order they are applied.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), cnatRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), cnatRules(), classifyRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may be to another VPP.
@@ -92,7 +93,7 @@ func (g *Guard) Reset() {
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
 	g.routes, g.workers, g.byteIPv6 = routes{}, 0, false
-	g.forwarding, g.redirects, g.cnat = forwarding{}, redirects{}, cnatShadow{}
+	g.forwarding, g.redirects, g.cnat, g.classifier = forwarding{}, redirects{}, cnatShadow{}, classifier{}
 }
 
 // Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
@@ -136,6 +137,7 @@ func (g *Guard) index() {
 // send applies a write that is on its way to the shadow.
 func (g *Guard) send(msg api.Message) {
 	g.cnat.sent(msg)
+	g.classifier.sent(msg)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
@@ -161,6 +163,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	defer g.mu.Unlock()
 	ok := reply.Err == nil
 	g.cnat.answered(msg, reply)
+	g.classifier.answered(msg, reply)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.settle(uint32(m.SwIfIndex), ok)

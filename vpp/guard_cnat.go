@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -23,6 +24,7 @@ type cnatShadow struct {
 	newer   bool // its API is 1.0.0 (VPP 26.06)
 	policy  bool // it was said which packets get another source
 	address bool // and there is one to get
+	begun   bool // it has made its tables of flows: a translation or addresses for sources were spoken of
 	made    map[cnatKey]cnatMade
 	ids     map[uint32]cnatKey
 	nodes   map[cnatPlace]bool
@@ -118,9 +120,13 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 	ok := reply.Err == nil
 	switch m := msg.(type) {
 	case *cnat26.CnatSnatAddressesDump:
-		s.newer = ok
+		s.newer, s.begun = ok, s.begun || len(reply.Details) > 0
+	case *cnat.CnatSetSnatAddresses: // even if it is refused
+		_, refused := errors.AsType[*Retval](reply.Err)
+		s.begun = s.begun || ok || refused
 	case *cnat.CnatTranslationUpdate:
 		key, made := cnatOf(&m.Translation)
+		s.begun = s.begun || ok
 		if !ok && !s.made[key].acked {
 			s.drop(key)
 		} else if ok {
@@ -202,7 +208,7 @@ func (s *cnatShadow) drop(key cnatKey) {
 
 func (s *cnatShadow) dumped(details []api.Message) {
 	old := s.made
-	s.made = nil
+	s.made, s.begun = nil, s.begun || len(details) > 0
 	s.make(cnatKey{}, cnatMade{})
 	s.drop(cnatKey{})
 	for _, d := range details {
@@ -300,6 +306,17 @@ func cnatRules() []Rule {
 			judge: func(g *Guard, _ api.Message) string {
 				if g.cnat.newer && !g.cnat.address {
 					return "there is no address for sources yet: set one, or ask for it"
+				}
+				return ""
+			},
+		},
+		{
+			Name: "cnat-feature-first", Messages: []string{"feature_enable_disable"}, Stateful: true,
+			Source: "cnat_types.c cnat_lazy_init, VPP 26.06 (executed); VPP 24.06 does not need it",
+			Harm:   "before the first translation or address for sources VPP has no tables of flows: the first packet kills it",
+			judge: func(g *Guard, msg api.Message) string {
+				if m := msg.(*featureapi.FeatureEnableDisable); m.Enable && g.cnat.newer && !g.cnat.begun && strings.HasPrefix(m.FeatureName, "cnat-") {
+					return "there is no translation yet, and no address for sources"
 				}
 				return ""
 			},

@@ -103,6 +103,14 @@ var cnatCases = []guardCase{
 	{"cnat-policy-first", "the address went", []step{newerCnat, made(snatAddress(1)), made(snatAddress(0))}, &cnat26.CnatSetSnatPolicy{}},
 	{"", "address first", []step{newerCnat, made(snatAddress(1))}, &cnat26.CnatSetSnatPolicy{}},
 	{"", "prefix before the address", nil, &cnat.CnatSnatPolicyAddDelExcludePfx{}},
+	{"cnat-feature-first", "", []step{newerCnat}, cnatFeature(true, 3, "cnat-lookup-ip6")},
+	{"", "VPP 24.06 is ready", nil, cnatFeature(true, 3, "cnat-input-ip6")},
+	{"", "there is a translation", []step{newerCnat, made(plainTranslation)}, cnatFeature(true, 3, "cnat-lookup-ip6")},
+	{"cnat-feature-first", "a translation was refused", []step{newerCnat, {plainTranslation, false}}, cnatFeature(true, 3, "cnat-lookup-ip6")},
+	{"", "there is an address", []step{newerCnat, made(snatAddress(1))}, cnatFeature(true, 3, "cnat-lookup-ip6")},
+	{"", "there was one", []step{newerCnat, made(snatAddress(1)), made(snatAddress(0))}, cnatFeature(true, 3, "cnat-lookup-ip6")},
+	{"", "off", []step{newerCnat}, cnatFeature(false, 3, "cnat-lookup-ip6")},
+	{"", "not of cnat, first", []step{newerCnat}, cnatFeature(true, 3, "gso-ip6")},
 	{"cnat-feature-twice", "", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 3, "cnat-input-ip6")},
 	{"", "another node", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 3, "cnat-output-ip6")},
 	{"", "another interface", []step{made(cnatFeature(true, 3, "cnat-input-ip6"))}, cnatFeature(true, 4, "cnat-input-ip6")},
@@ -177,5 +185,30 @@ func TestGuardForgetsFeaturesOfAnInterfaceThatWent(t *testing.T) {
 	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 3, Deleted: true})
 	if err := g.Check(on); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of a VPP that somebody configured before, dumps tell that it has its tables of flows.
+func TestGuardSeesThatCnatHasBegun(t *testing.T) {
+	details := &cnat.CnatTranslationDetails{Translation: plainTranslation.(*cnat.CnatTranslationUpdate).Translation}
+	for _, tc := range []struct {
+		ask     api.Message
+		details api.Message
+	}{{&cnat.CnatTranslationDump{}, details}, {&cnat26.CnatSnatAddressesDump{}, &cnat26.CnatSnatAddressesDetails{}}} {
+		g, on := NewGuard(), cnatFeature(true, 3, "cnat-lookup-ip6")
+		g.Observe(&cnat26.CnatSnatAddressesDump{}, Reply{})
+		g.Observe(tc.ask, Reply{})
+		if g.Check(on) == nil {
+			t.Errorf("%s: nothing was shown", tc.ask.GetMessageName())
+		}
+		g.Observe(tc.ask, Reply{Details: []api.Message{tc.details}})
+		if err := g.Check(on); err != nil {
+			t.Error(err)
+		}
+		g.Reset()
+		g.Observe(&cnat26.CnatSnatAddressesDump{}, Reply{})
+		if g.Check(on) == nil {
+			t.Error("another VPP")
+		}
 	}
 }

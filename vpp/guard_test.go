@@ -361,7 +361,7 @@ func abfAt(add bool, at interfaceIndex, v6 bool) api.Message {
 	return &abf.AbfItfAttachAddDel{IsAdd: add, Attach: abf.AbfItfAttach{PolicyID: 9, SwIfIndex: at, IsIPv6: v6}}
 }
 
-func allCases() []guardCase { return slices.Concat(guardCases, cnatCases) }
+func allCases() []guardCase { return slices.Concat(guardCases, cnatCases, classifyCases) }
 
 func TestGuard(t *testing.T) {
 	for _, c := range allCases() {
@@ -401,7 +401,7 @@ func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 		if !acked {
 			continue
 		}
-		var reply Reply
+		reply := Reply{Msg: classifyAnswer(s.msg)}
 		if _, ok := s.msg.(*vpe.ShowVersion); ok {
 			reply.Msg = &vpe.ShowVersionReply{Version: "v24.06-release"}
 		}
@@ -567,6 +567,8 @@ func TestGuardWaitsForAnswers(t *testing.T) {
 		{"many refusals beside a next hop", []step{made(ipRoute(true, 0, "10.7.0.0/16", bareHop("10.95.0.1")))}, []api.Message{ipRoute(true, 0, "10.96.0.1/32", via5)}, ipRoute(true, 0, "10.96.0.2/32", via5), false, ""},
 		{"unset a role just set", nil, []api.Message{feature(true, 3, 0)}, feature(false, 3, 0), true, "role-not-set"},
 		{"single in place of LB", []step{made(lb(1, 1))}, []api.Message{deleteLB(o2i)}, single(false, o2i, protoTCP, 80), true, "mapping-delete-kind"},
+		{"delete a table another is led away from", attachedShown(made(newTable(5))), []api.Message{lead(7, 6)}, dropTable(5), true, "classify-in-use"},
+		{"delete a table that is taken off", attachedShown(), []api.Message{inTable(false, 2, 4, noTable)}, dropTable(4), true, "classify-in-use"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, ok := range []bool{true, false} {

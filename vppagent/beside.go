@@ -1,8 +1,6 @@
 package vppagent
 
 import (
-	"slices"
-
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -28,7 +26,7 @@ func (g *graph) settled(v *value) bool {
 
 // follow takes along what has to be looked at because of v.
 func (p *planner) follow(v *value) {
-	if v.kind.Beside != nil { // who waits for it
+	if v.kind.Beside != nil || v.kind.Guards { // who waits for it
 		for d := range v.dependents {
 			if len(d.held) > 0 {
 				p.mark(d)
@@ -84,7 +82,7 @@ func (p *planner) layBeside() {
 // remakeNeeders makes anew what needs v, and cannot be switched to the second object.
 func (p *planner) remakeNeeders(v *value) {
 	for d := range v.dependents {
-		if d.kind != nil && d.kind.Stands == nil && !slices.Contains(d.deps[d.hard:], v) {
+		if d.kind != nil && d.kind.Stands == nil && !d.onlyAfter(v) {
 			p.alsoRecreate(d)
 		}
 	}
@@ -179,7 +177,7 @@ func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 
 // guardsOn tells that v, to be recreated with what it is on, has to stay because that did not go.
 func (v *value) guardsOn() bool {
-	if v.kind.Stands == nil {
+	if !v.kind.guards() {
 		return false
 	}
 	for _, d := range v.deps[:v.hard] {

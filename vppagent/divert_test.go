@@ -158,6 +158,54 @@ func TestForwardingOnAnInterfaceThatWentAndCame(t *testing.T) {
 	}
 }
 
+// What VPP tells of an interface that went may come when another one has its name and number already. Whatever is made anew for that is
+// made from the ground up, and is gone when nobody wants it any more.
+func TestForwardingAfterLateWord(t *testing.T) {
+	for index, name := range map[uint32]string{1: "a", 2: "b"} {
+		l := newLab(t, vppagent.Config{})
+		l.allConfigured(l.put(accessList("web")))
+		bare := l.sim.Dump()
+		m := forwarded("web", "a", "b")
+		l.allConfigured(l.put(loopback("a"), loopback("b"), m))
+		before := l.sim.Dump()
+		l.writes()
+		l.agent.InterfaceGone(index)
+		l.allConfigured(l.note(l.agent.Interfaces(t.Context())))
+		if sent := strings.Join(l.writes(), "\n"); !strings.Contains(sent, "abf_itf_attach_add_del is_add=true") {
+			t.Errorf("%s: not made anew:\n%s", name, sent)
+		}
+		if got := l.sim.Dump(); got != before {
+			t.Errorf("%s: made anew:\n%s\nbefore\n%s", name, got, before)
+		}
+		l.agent.InterfaceGone(index)
+		l.del(keyed.Key(loopback("b")), keyed.Key(loopback("a")), keyed.Key(m))
+		if got := l.sim.Dump(); got != bare {
+			t.Errorf("%s: left:\n%s\nbefore\n%s", name, got, bare)
+		}
+	}
+}
+
+// An interface of others that goes takes with it what leads there, though VPP would keep it; nobody has to want it for that.
+func TestForwardingDoesNotOutliveItsInterface(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.sim.AddInterface(sim.Interface{Name: "tap1"})
+	l.resync()
+	l.allConfigured(l.put(loopback("a"), accessList("web")))
+	m := forwarded("web", "a", "tap1")
+	l.allConfigured(l.put(m))
+	l.sim.RemoveInterface("tap1")
+	l.agent.InterfaceGone(1)
+	if s := status(l.note(l.agent.Interfaces(t.Context())), keyed.ABFKey(1)); s.State != event.Pending {
+		t.Errorf("without its interface: %+v", s)
+	}
+	l.del(keyed.Key(m), keyed.Key(accessList("web")))
+	for _, word := range []string{"abf", "acl"} {
+		if got := l.sim.Dump(); strings.Contains(got, word) {
+			t.Errorf("there is an %s:\n%s", word, got)
+		}
+	}
+}
+
 func TestDivertRefuses(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	policy := func(change func(*abf.ABF)) *abf.ABF {

@@ -100,13 +100,13 @@ func laws() []law {
 			}
 		}
 	}
-	lists := &contivacl.InterfaceACLs{Interface: "host", Input: []string{"web"}, Output: []string{"db", "web"}}
+	both := &contivacl.InterfaceACLs{Interface: "host", Input: []string{"web"}, Output: []string{"db", "web"}}
 	return append(rangesLaws(host, attach(permit(80, 80), []string{"host"}, nil)), []law{
 		{kind: "acl", one: permit(80, 80), two: permit(80, 90)},
 		{kind: "acl", one: permit(80, 80), two: &acl.ACL{Name: "web"}},
 		{kind: "acl", needs: []proto.Message{host}, one: attach(permit(80, 80), []string{"host"}, nil), two: attach(permit(80, 80), nil, []string{"host"})},
 		{
-			kind: "interface-acls", needs: []proto.Message{host, permit(80, 80), accessList("db")}, one: lists,
+			kind: "interface-acls", needs: []proto.Message{host, permit(80, 80), accessList("db")}, one: both,
 			two: &contivacl.InterfaceACLs{Interface: "host", Output: []string{"web", "db"}},
 		},
 		{kind: "acl-deny", needs: []proto.Message{host}, one: attach(permit(80, 80), []string{"host"}, nil), two: attach(accessList("web"), nil, []string{"host"})},
@@ -290,8 +290,10 @@ func laws() []law {
 			two: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_PREFIXES, Ipv4Address: "192.0.2.1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:2::1/128"}},
 		},
 		{
-			kind: "cnat-interface", real: true, needs: []proto.Message{host2}, one: &cnat.Interface{Name: "loop2", Ipv6: true, IncludeIpv6: true, Pod: true},
-			two: &cnat.Interface{Name: "loop2", Ipv4: true, Ipv6: true, IncludeIpv4: true, Host: true},
+			kind: "cnat-interface", real: true, // in tables, which VPP 26.06 has with a policy only
+			needs: []proto.Message{host2, &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "fd00:1:1::99"}},
+			one:   &cnat.Interface{Name: "loop2", Ipv6: true, IncludeIpv6: true, Pod: true},
+			two:   &cnat.Interface{Name: "loop2", Ipv4: true, Ipv6: true, IncludeIpv4: true, Host: true},
 		},
 		{kind: "nat44-global", one: global, two: &nat.Nat44Global{}, stays: true},
 		{kind: "nat44-settings", needs: []proto.Message{global}, one: &contivnat.Nat44Settings{Udp: 20}, two: &contivnat.Nat44Settings{Icmp: 20}},
@@ -312,6 +314,15 @@ func laws() []law {
 			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80"),
 		},
 		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
+		// last: VPP's records of an interface that went stay until its index comes back, and then a resync removes them
+		{
+			kind: "sctp-ports", real: true, needs: []proto.Message{peer}, one: sctpPorts("peer", in(80), nil),
+			two: sctpPorts("peer", in(80, 81), []*contivacl.SCTPPorts_Rule{sctpRule(true, "::/0", "2001:db8::/32", 0)}),
+		},
+		{
+			kind: "sctp-filter", real: true, needs: []proto.Message{peer, sctpPorts("peer", in(80), nil), companion("peer", true)},
+			one: lists("peer", []string{keyed.SCTPPortsACL("peer", true)}, nil), two: lists("peer", nil, nil),
+		},
 	}...)
 }
 

@@ -58,9 +58,9 @@ var errUnknown = errors.New("what VPP has is not known yet")
 func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 	for l.Place, l.Index = range indices {
 		l.Value, l.Front = nil, a.g.world.Front(l.Index)
-		v := a.g.values[a.g.world.ACLKey(l.Index)]
-		if v != nil && v.have != nil && v.want != nil && !v.unsure && v.kind.Equal(v.have, v.want) {
-			if m, ok := v.msg.(*acl.ACL); ok && descriptor.Verbatim(v.have, m) {
+		key := a.g.world.ACLKey(l.Index)
+		if have := a.g.sure(key); have != nil {
+			if m, ok := a.g.values[key].msg.(*acl.ACL); ok && descriptor.Verbatim(have, m) {
 				l.Value = m
 			}
 		}

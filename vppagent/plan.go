@@ -186,6 +186,8 @@ func (p *planner) decide() {
 		switch {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
+		case v.will && v.want != nil && v.rebind:
+			p.recreate(v) // before what it is made of goes, what is derived from it goes
 		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.g.settled(v):
 			v.held, v.never = nil, ""
 		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
@@ -271,11 +273,16 @@ func (p *planner) recreate(v *value) {
 	})
 }
 
+// onlyAfter tells that v does not need o, but comes after it, and is removed before.
+func (v *value) onlyAfter(o *value) bool {
+	return v.kind != nil && v.kind.Stands == nil && slices.Contains(v.deps[v.hard:], o)
+}
+
 // needers calls f for the values that need v, and for the properties they need of it.
 func (v *value) needers(f func(*value)) {
 	follow := func(d *value) {
-		if d.kind != nil && d.kind.Stands == nil && slices.Contains(d.deps[d.hard:], v) {
-			return // it only comes after v, and is removed before
+		if d.onlyAfter(v) {
+			return
 		}
 		f(d)
 		if d.kind != nil {
@@ -368,7 +375,7 @@ func (p *planner) removalLevel(v *value) int {
 	v.plan.delLevel = 1
 	level := 0
 	p.users(v, func(d *value) { level = max(level, p.removalLevel(d)) })
-	if v.kind != nil && v.kind.Stands != nil {
+	if v.kind != nil && v.kind.guards() {
 		for _, d := range v.deps[:v.hard] {
 			if p.isRemoved(d) {
 				level = max(level, p.removalLevel(d))
@@ -384,8 +391,11 @@ func (p *planner) removalLevel(v *value) int {
 
 // goesWith tells that v is only removed after what it is on, which takes it along: before, what it guards would be open.
 func (v *value) goesWith(on *value) bool {
-	return v.kind != nil && v.kind.Stands != nil && slices.Contains(v.deps[:v.hard], on)
+	return v.kind != nil && v.kind.guards() && slices.Contains(v.deps[:v.hard], on)
 }
+
+// guards tells that values of the kind go after what they are on.
+func (k *kind) guards() bool { return k.Stands != nil || k.Guards }
 
 // users calls f for the values that need v and are removed too, and for the properties that lead to such.
 func (p *planner) users(v *value, f func(*value)) {

@@ -31,7 +31,7 @@ func realVPP(t testing.TB, n int, startup string) *vpp.Conn {
 	t.Helper()
 	bin := os.Getenv("CONTIV_VPP")
 	if bin == "" {
-		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat and acl plugins)")
+		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 26.06, with the nat and acl plugins)")
 	}
 	dir, err := os.MkdirTemp("", "contiv")
 	if err != nil {

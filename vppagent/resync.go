@@ -116,15 +116,27 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 	return known, nil
 }
 
-// askMore adds the answers to what k asks now and did not before: of an interface that turned out to be ours.
+// askMore adds the answers to what k asks now and did not before: of an interface that turned out to be ours, or of what others
+// answers have shown.
 func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) error {
-	more := a.dumps([]*kind{k}, known)
-	if len(more) == 0 {
-		return nil
+	for {
+		more := a.dumps([]*kind{k}, known)
+		if k.More != nil {
+			for _, r := range k.More(a.g.world, known) {
+				if !known.Has(r.ID) {
+					more = append(more, r)
+				}
+			}
+		}
+		if len(more) == 0 {
+			return nil
+		}
+		d, err := a.ask(ctx, more)
+		known.Join(d)
+		if err != nil {
+			return err
+		}
 	}
-	d, err := a.ask(ctx, more)
-	known.Join(d)
-	return err
 }
 
 // readMany reads what is answered first while VPP shows the rest. It returns all answers.
@@ -206,9 +218,12 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		err = nil // VPP has no such thing, and nothing of it; creating tells why
 	}
 	if err != nil {
+		if k.Rest != "" { // it is looked again though nothing is wanted
+			a.g.node(k.Rest).unsure = true
+		}
 		for _, v := range k.values {
 			p.touch(v)
-			if v.want != nil {
+			if v.want != nil || v.unsure { // or part of it may be there, though nobody wants it
 				v.plan.err, v.unsure = err, true
 			}
 		}
@@ -256,7 +271,7 @@ func (a *Agent) takeFound(k *kind, f *descriptor.Found, v *value) *value {
 	}
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
-	if !wanted && !mine || v != nil && v.rebind {
+	if !wanted && !mine {
 		return nil
 	}
 	if v == nil {

@@ -107,6 +107,13 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			p.touch(d)
 		}
 	}
+	for _, k := range a.g.kinds {
+		if k.Haunted != nil && k.Haunted(a.g.world) {
+			rest := a.g.node(k.Rest)
+			rest.unsure = true
+			p.touch(rest)
+		}
+	}
 	return a.run(ctx, p, event.NoResync, "interfaces", 0)
 }
 

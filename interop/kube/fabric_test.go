@@ -119,9 +119,7 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 		Src: netip.MustParseAddr(pod.Status.PodIP), SrcPort: uint16(20000 + client.node.ports.Add(1)%40000),
 		Dst: to.Addr(), DstPort: to.Port(), Proto: protocol,
 	}
-	if protocol == model.TCP {
-		first.TCPFlags = packet.SYN
-	}
+	first = first.Opening()
 	server, got, err := f.carry(client, first)
 	for ; err != nil && times < most; times++ {
 		time.Sleep(dialPause)
@@ -146,9 +144,7 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 	case back.Src != first.Dst || back.SrcPort != first.DstPort || back.Dst != first.Src || back.DstPort != first.SrcPort:
 		return arrived, times, fmt.Errorf("%w: %w: the client gets %s, which is no answer to %s", errCut, errSilence, &back, &first)
 	}
-	if protocol == model.TCP {
-		first.TCPFlags = packet.ACK
-	}
+	first = first.GoingOn()
 	again, got, err := f.carry(client, first)
 	if err != nil {
 		return arrived, times, fmt.Errorf("%w after the answer: %w", errCut, err)
@@ -170,6 +166,8 @@ func (f *fabric) answer(at spot, p packet.Packet) (_ packet.Packet, refused bool
 	r := p.Reply()
 	if p.Proto == model.TCP {
 		r.TCPFlags = packet.RST | packet.ACK
+	} else {
+		r.Chunk = packet.Abort
 	}
-	return r, true // of SCTP an ABORT, which looks to VPP like all the rest
+	return r, true
 }

@@ -110,6 +110,9 @@ func TestToldAgain(t *testing.T) {
 		if diff := cmp.Diff(fresh.b.lists, s.b.lists, protocmp.Transform()); diff != "" {
 			t.Fatalf("lists: -from scratch +told again\n%s", diff)
 		}
+		if diff := cmp.Diff(fresh.b.ports, s.b.ports, protocmp.Transform()); diff != "" {
+			t.Fatalf("ports of SCTP: -from scratch +told again\n%s", diff)
+		}
 		if diff := cmp.Diff(fresh.b.notes, s.b.notes); diff != "" {
 			t.Fatalf("notes: -from scratch +told again\n%s", diff)
 		}

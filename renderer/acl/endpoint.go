@@ -70,6 +70,7 @@ func (r *Renderer) locate() {
 			delete(r.dirty.ifaces, old)
 			delete(r.fixed, ownTable(name))
 			delete(r.fixed, hairpinTable(name))
+			r.letThrough(name, lists{}, nil)
 			for _, g := range old.groups {
 				r.ungroup(g)
 			}

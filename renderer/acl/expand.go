@@ -54,6 +54,7 @@ const maxAtoms = 1 << 15
 type expander struct {
 	sets  map[string]*ipset
 	bytes bool                                        // VPP compares IPv6 prefixes by whole bytes
+	sctp  bool                                        // only SCTP is written, with its ports
 	note  func(c *clause, format string, args ...any) // told what cannot be written
 	c     *clause
 	f     family
@@ -181,7 +182,7 @@ func (x *expander) missing(id string, s *ipset) {
 
 // ports cuts regions with what a side says about ports, for packets of a protocol.
 func (x *expander) ports(r []region, s *side, proto uint8) []region {
-	if proto == protoSCTP || proto == protoUDPLite { // ports VPP does not look at
+	if proto == protoSCTP && !x.sctp || proto == protoUDPLite { // ports VPP does not look at
 		if x.c.verb == allow {
 			return nil
 		}
@@ -254,7 +255,7 @@ func (x *expander) groups() []group {
 		protos.and(m)
 		if !m.src.anyPort() || !m.dst.anyPort() {
 			ported = true
-			if m.proto == protoSCTP || m.proto == protoUDPLite {
+			if m.proto == protoUDPLite { // those of SCTP are decided about elsewhere: see filter
 				x.note(x.c, "asks for ports of a protocol whose ports VPP does not look at")
 			}
 		}
@@ -262,6 +263,9 @@ func (x *expander) groups() []group {
 			protos.only(x.f.icmp())
 		}
 		typed = typed || m.icmp != nil || m.notICMP != nil
+	}
+	if x.sctp {
+		protos.only(protoSCTP)
 	}
 	if protos.all() && !ported && !typed {
 		return []group{{protos: []uint8{0}}}

@@ -63,6 +63,8 @@ func (r *Renderer) risky(c *change) bool {
 		old := r.was(name, now)
 		all.add(listEffect(old.in, now.in))
 		all.add(listEffect(old.out, now.out))
+		all.add(filterEffect(old.filter, now.filter, 0))
+		all.add(filterEffect(old.filter, now.filter, 1))
 	}
 	if r.retold && all.opens {
 		return true // when VPP translates as the lists believe
@@ -75,6 +77,8 @@ func (r *Renderer) risky(c *change) bool {
 		in, out := listEffect(old.in, now.in), listEffect(old.out, now.out)
 		in.add(tablesEffect(old.in, now.in, effects))
 		out.add(tablesEffect(old.out, now.out, effects))
+		in.add(filterEffect(old.filter, now.filter, 0))
+		out.add(filterEffect(old.filter, now.filter, 1))
 		opensIn.add(name, in.opens)
 		closesIn.add(name, in.closes)
 		opensOut.add(name, out.opens)
@@ -118,7 +122,9 @@ func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
 func (r *Renderer) was(name string, now lists) lists {
 	old, known := r.out.sent[name]
 	if i := r.ifaces[name]; !known && i != nil && !i.listed && !(none(now.in) && none(now.out)) {
-		return r.isolated()
+		l := r.isolated()
+		l.filter = now.filter
+		return l
 	}
 	return old
 }
@@ -277,7 +283,7 @@ func (r *Renderer) interim(c *change) change {
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out)})
+		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out), commonFilter(old.filter, now.filter)})
 	}
 	used := map[string]bool{}
 	for _, l := range out.lists {

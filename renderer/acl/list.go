@@ -17,7 +17,10 @@ type place struct {
 }
 
 // lists are those of one interface.
-type lists struct{ in, out []place }
+type lists struct {
+	in, out []place
+	filter  *filter // of SCTP, beside them; nil: none
+}
 
 // Names of the tables of no policy.
 const (
@@ -37,16 +40,32 @@ func (r *Renderer) list(i *iface) {
 	var now lists
 	in, out := i.progs[0], i.progs[1]
 	var notes []model.Note
+	var f *filter
 	switch {
 	case in == nil || out == nil:
 		now, notes = r.isolated(), shared(i)
 	case in.open && out.open && len(i.groups) == 0:
 	default:
-		now = r.shorten(i.name, lists{r.direction(i, out, nil), r.direction(i, in, i.groups)})
-		notes = r.crowded(slices.Concat(now.in, now.out), i)
+		now, f, notes = r.podLists(i, in, out)
 	}
 	r.notes.set("interface\x00"+i.name, notes)
-	r.enlist(i.name, now)
+	r.enlist(i.name, r.letThrough(i.name, now, f))
+}
+
+// podLists is the lists of a pod with these programs and what is beside them.
+func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, notes []model.Note) {
+	now = lists{in: r.direction(i, out, nil), out: r.direction(i, in, i.groups)}
+	fits := true
+	if asksPorts(in.uses) || asksPorts(out.uses) {
+		before := func(list []place, uses []use) []place { return list[:len(list)-len(places(uses))] }
+		f, fits = r.filterOf(origins(before(now.in, out.uses), out.uses), origins(before(now.out, in.uses), in.uses))
+	}
+	now = r.shorten(i.name, now, r.room(f))
+	notes = r.crowded(slices.Concat(now.in, now.out), i)
+	if !fits {
+		notes = append(notes, i.unfiltered()...)
+	}
+	return now, f, notes
 }
 
 // shared says that several endpoints are at one interface: whose policies hold there cannot be told.

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -27,7 +28,10 @@ func (p packet) String() string {
 	return fmt.Sprintf("%s:%d -> %s:%d proto %d", p.src, p.sport, p.dst, p.dport, p.proto)
 }
 
-func (p packet) hasPorts() bool { return p.proto == 6 || p.proto == 17 }
+func (p packet) hasPorts() bool { return p.proto == 6 || p.proto == 17 || p.proto == 132 }
+
+// translated tells whether nat44 has mappings for its protocol.
+func (p packet) translated() bool { return p.proto == 6 || p.proto == 17 }
 
 // world is what Felix's messages say, read literally and slowly: the text of rules, one packet at a time.
 type world struct {
@@ -206,7 +210,7 @@ func (w *world) side(p packet, a netip.Addr, port uint16, nets, notNets []string
 	}
 	inSet := func(id string) bool { return slices.ContainsFunc(w.sets[id].GetMembers(), inNet) }
 	inPorts := func(id string) bool {
-		name := map[uint8]string{6: "tcp", 17: "udp"}[p.proto]
+		name := map[uint8]string{6: "tcp", 17: "udp", 132: "sctp"}[p.proto]
 		return name != "" && slices.Contains(w.sets[id].GetMembers(), a.String()+","+name+":"+strconv.Itoa(int(port)))
 	}
 	all := func(ids []string, in func(string) bool) bool {
@@ -229,13 +233,14 @@ type book struct {
 	lists  map[string]*contivacl.InterfaceACLs
 	lines  map[string][]line // of acls
 	hooks  map[hook][]placed // lines by who may match
+	ports  map[string]*contivacl.SCTPPorts
 	notes  map[string][]model.Note
 	writes int // values put
 	rules  int // in the ACLs put
 }
 
 func newBook() *book {
-	return &book{acls: map[string]*vppacl.ACL{}, lines: map[string][]line{}, hooks: map[hook][]placed{}, lists: map[string]*contivacl.InterfaceACLs{}, notes: map[string][]model.Note{}}
+	return &book{acls: map[string]*vppacl.ACL{}, lines: map[string][]line{}, hooks: map[hook][]placed{}, lists: map[string]*contivacl.InterfaceACLs{}, ports: map[string]*contivacl.SCTPPorts{}, notes: map[string][]model.Note{}}
 }
 
 func (b *book) Set(owner string, values map[string]proto.Message, notes []model.Note) {
@@ -245,6 +250,8 @@ func (b *book) Set(owner string, values map[string]proto.Message, notes []model.
 		delete(b.acls, rest)
 	case "interface":
 		delete(b.lists, rest)
+	case "ports":
+		delete(b.ports, rest)
 	default:
 		b.notes[owner] = notes
 		if notes == nil {
@@ -260,6 +267,8 @@ func (b *book) Set(owner string, values map[string]proto.Message, notes []model.
 			b.rules += len(v.GetRules())
 		case *contivacl.InterfaceACLs:
 			b.lists[v.GetInterface()] = v
+		case *contivacl.SCTPPorts:
+			b.ports[v.GetInterface()] = v
 		}
 	}
 }
@@ -273,6 +282,7 @@ func (b *book) clone() *book {
 	for k, v := range b.lists {
 		out.lists[k] = v
 	}
+	maps.Copy(out.ports, b.ports)
 	return out
 }
 
@@ -332,6 +342,26 @@ type line struct {
 
 func (l *line) matches(p packet) bool {
 	return (l.proto == 0 || l.proto == p.proto) && l.s[0] <= p.sport && p.sport <= l.s[1] && l.d[0] <= p.dport && p.dport <= l.d[1]
+}
+
+// begins judges the first packet of an SCTP association by what is beside the lists; rule is the one that decided, -1 if none.
+func (b *book) begins(iface string, output bool, p packet) (ok bool, rule int) {
+	rules := b.ports[iface].GetInput()
+	if output {
+		rules = b.ports[iface].GetOutput()
+	}
+	if len(rules) == 0 || p.proto != 132 {
+		return true, -1
+	}
+	in := func(r *contivacl.SCTPPorts_Ports, port uint16) bool {
+		return r == nil || r.GetLower() <= uint32(port) && uint32(port) <= r.GetUpper()
+	}
+	for i, r := range rules {
+		if prefix(r.GetSourceNetwork()).Contains(p.src) && prefix(r.GetDestinationNetwork()).Contains(p.dst) && in(r.GetSource(), p.sport) && in(r.GetDestination(), p.dport) {
+			return r.GetPermit(), i
+		}
+	}
+	return false, -1
 }
 
 func linesOf(a *vppacl.ACL) []line {

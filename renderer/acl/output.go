@@ -12,7 +12,8 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 )
 
-// Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/note/<what>".
+// Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/ports/<name>" (what is
+// decided beside an interface's lists), "acl/note/<what>".
 const Owner = "acl/"
 
 // output is what the lists are to be, and what the sink was given.
@@ -135,6 +136,9 @@ func (r *Renderer) commit(c *change) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.lists)) {
 		now, old := c.lists[name], r.out.sent[name]
+		if !now.filter.same(old.filter) {
+			r.sendFilter(name, now.filter)
+		}
 		if !sameTables(now, old) {
 			r.sendLists(name, now)
 		}
@@ -164,6 +168,15 @@ func (r *Renderer) sendLists(iface string, l lists) {
 	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{keyed.InterfaceACLsKey(iface): v}, nil)
 }
 
+// sendFilter hands a filter over; nil is none any more.
+func (r *Renderer) sendFilter(iface string, f *filter) {
+	if f == nil {
+		r.sink.Set(Owner+"ports/"+iface, nil, nil)
+		return
+	}
+	r.sink.Set(Owner+"ports/"+iface, map[string]proto.Message{keyed.SCTPPortsKey(iface): f.value(iface)}, nil)
+}
+
 func names(list []place) []string {
 	out := make([]string, len(list))
 	for i, p := range list {
@@ -183,6 +196,9 @@ func (r *Renderer) Resync() {
 		r.send(r.out.acls[name], nil)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.out.sent)) {
+		if l := r.out.sent[name]; l.filter != nil {
+			r.sendFilter(name, l.filter)
+		}
 		r.sendLists(name, r.out.sent[name])
 	}
 	r.notes.resend()
@@ -196,23 +212,9 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Ca
 	if !ok {
 		return enforce.Cause{}, false
 	}
-	list := l.in
-	if output {
-		list = l.out
-	}
-	c := enforce.Cause{Kind: enforce.CauseNoMatch, Denied: true}
-	if rule >= 0 {
-		if place < 0 || place >= len(list) {
-			return enforce.Cause{}, false
-		}
-		t := r.out.acls[list[place].table]
-		if t == nil || rule >= len(t.causes) {
-			return enforce.Cause{}, false
-		}
-		c = *t.causes[rule]
-		if list[place].cause != nil {
-			c = *list[place].cause
-		}
+	c, ok := r.causeIn(l, output, place, rule)
+	if !ok {
+		return c, false
 	}
 	if c.Host { // of an exit
 		return c, true
@@ -222,7 +224,7 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Ca
 		return c, true
 	}
 	if c.Kind != enforce.CauseStatic && rule >= 0 {
-		if src, ok := r.elsewhere(iface, list[place].table, rule, &c); ok {
+		if src, ok := r.elsewhere(iface, l, output, place, rule, &c); ok {
 			c.Endpoint = r.workloadAt(src)
 			return c, true
 		}
@@ -233,9 +235,48 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Ca
 	return c, true
 }
 
+// direction is the list of what enters VPP, or leaves it (output).
+func (l *lists) direction(output bool) []place {
+	if output {
+		return l.out
+	}
+	return l.in
+}
+
+// causeIn is what a rule of lists was made from.
+func (r *Renderer) causeIn(l lists, output bool, place, rule int) (enforce.Cause, bool) {
+	if rule < 0 {
+		return enforce.Cause{Kind: enforce.CauseNoMatch, Denied: true}, true
+	}
+	if place == enforce.PortsPlace {
+		list := l.filter.direction(index(output))
+		if rule >= len(list) {
+			return enforce.Cause{}, false
+		}
+		return *list[rule].cause, true
+	}
+	list := l.direction(output)
+	if place < 0 || place >= len(list) {
+		return enforce.Cause{}, false
+	}
+	t := r.out.acls[list[place].table]
+	if t == nil || rule >= len(t.causes) {
+		return enforce.Cause{}, false
+	}
+	if list[place].cause != nil {
+		return *list[place].cause, true
+	}
+	return *t.causes[rule], true
+}
+
 // elsewhere tells whether a rule is of another pod's egress, and whose.
-func (r *Renderer) elsewhere(iface, table string, rule int, c *enforce.Cause) (src netip.Addr, ok bool) {
-	i, g := r.ifaces[iface], r.groups[table]
+func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *enforce.Cause) (src netip.Addr, ok bool) {
+	i := r.ifaces[iface]
+	if place == enforce.PortsPlace {
+		return l.filter.direction(index(output))[rule].src.Addr(), i == nil
+	}
+	table := l.direction(output)[place].table
+	g := r.groups[table]
 	if i == nil {
 		t := r.out.acls[table]
 		return t.rules[rule].src.Addr(), r.fixed[table] == nil

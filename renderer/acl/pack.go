@@ -17,14 +17,13 @@ type pack struct {
 	over    bool // they have too many rules together: it denies instead
 }
 
-// shorten joins tables of lists that are too long: neighbours that do alike, or else all of a direction but the last, which decides
+// shorten joins tables of lists that are longer than most: neighbours that do alike, or else all of a direction but the last, which decides
 // everything.
-func (r *Renderer) shorten(name string, l lists) lists {
-	most := r.cfg.maxACLs()
+func (r *Renderer) shorten(name string, l lists, most int) lists {
 	if len(l.in)+len(l.out) <= most {
 		return l
 	}
-	out := lists{r.packed(l.in), r.packed(l.out)}
+	out := lists{in: r.packed(l.in), out: r.packed(l.out)}
 	if len(out.in)+len(out.out) > most && len(out.in) >= len(out.out) {
 		out.in = r.whole("in-", name, l.in)
 	}
@@ -227,5 +226,5 @@ func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: 
 // isolated is the lists of an interface nothing may pass.
 func (r *Renderer) isolated() lists {
 	end := place{table: denyAll, cause: &enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}, denies: true}
-	return lists{[]place{{table: staticIn}, end}, append(slices.Clone(r.static(true)), end)}
+	return lists{in: []place{{table: staticIn}, end}, out: append(slices.Clone(r.static(true)), end)}
 }

@@ -95,24 +95,26 @@ func (r *Renderer) listRemote() {
 			continue
 		}
 		answers := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
+		f, unfit := r.remoteFilter(name)
 		l := lists{in: []place{answers}, out: []place{answers}}
 		end := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
 		switch e := r.exits[name]; {
 		case e != nil:
 			l.out = append([]place{{table: staticOut}, {table: outgoing}}, places...)
-			l.out = append(l.out, r.exitPlaces(name, e, r.cfg.maxACLs()-len(l.out)-4)...)
+			l.out = append(l.out, r.exitPlaces(name, e, r.room(f)-len(l.out)-4)...)
 		case len(places) > 0:
 			l.out = append(append([]place{{table: staticOut}}, places...), end)
 		}
 		if h := r.hooks[name]; h != nil {
-			l.in = r.hostPlaces(name, h, r.cfg.maxACLs()-len(l.out))
+			l.in = r.hostPlaces(name, h, r.room(f)-len(l.out))
 		}
-		now[name] = l
-		notes = append(notes, r.crowdedHosts(name, l)...)
+		now[name] = r.letThrough(name, l, f)
+		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)
 	}
 	r.notes.set("leaving", notes)
 	for name := range r.remote {
 		if _, still := now[name]; !still {
+			r.letThrough(name, lists{}, nil)
 			r.unlist(name)
 		}
 	}
@@ -122,12 +124,16 @@ func (r *Renderer) listRemote() {
 	r.remote = now
 }
 
+func (r *Renderer) sortedJudged() []*judged {
+	return slices.SortedFunc(maps.Values(r.judged), func(a, b *judged) int { return cmp.Compare(a.p.key, b.p.key) })
+}
+
 // remotePlaces is the tables of all programs for where packets leave. Programs have sources of their own, so that their order does
 // not matter, but for the last. Too many tables (some room is left) are joined by parts of programs; a part keeps its name whatever is in it.
 func (r *Renderer) remotePlaces() []place {
 	var parts [residueParts][]place
 	var last, all []place
-	for _, j := range slices.SortedFunc(maps.Values(r.judged), func(a, b *judged) int { return cmp.Compare(a.p.key, b.p.key) }) {
+	for _, j := range r.sortedJudged() {
 		for _, seg := range j.remote {
 			for _, t := range seg.tables {
 				at := place{table: t.name, denies: t.denies()}

@@ -73,6 +73,7 @@ type Renderer struct {
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
+	asked       bool              // for ports of SCTP, once
 	bytes       bool              // programs are unfolded for a VPP that compares whole bytes
 	hostSegs    []*segment        // of hooks
 	hostMatches map[string]*match // by kind of packets
@@ -382,6 +383,8 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 		seg.rewrite()
 	}
 	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
+	seg.asks = slices.ContainsFunc(clauses, func(c clause) bool { return c.asksPorts() })
+	r.asked = r.asked || seg.asks
 	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
 	r.dirty.segments[seg] |= 0 // the segment finds out what differs
 	if seg.written == nil {
@@ -428,6 +431,7 @@ func (r *Renderer) compile() {
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)
+		r.refilter(seg)
 		for _, t := range changed {
 			r.dirty.tables[t.name] = struct{}{}
 			if len(t.rules) > 0 {

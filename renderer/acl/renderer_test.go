@@ -26,7 +26,7 @@ func TestBeginning(t *testing.T) {
 	s.tell(start()...)
 	s.settle(t)
 	each(func(p packet, from, to string) {
-		real := p.src.Is6() || p.hasPorts() || p.proto == protoICMP // nat44 gives its address to others
+		real := p.src.Is6() || p.translated() || p.proto == protoICMP // nat44 gives its address to others
 		if want := to != "" && from == "" && real && slices.Contains(nodeIPs, p.src); s.b.got(p, from, to) != want {
 			t.Errorf("isolated: %s: want %v", p, want)
 		}

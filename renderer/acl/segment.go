@@ -33,6 +33,10 @@ type segment struct {
 	tables  []*table // in order; those without rules left out
 	count   int      // tables it is split into, those without rules counted
 	fresh   bool     // parts are those of the clauses
+
+	asks bool          // for ports of SCTP
+	sctp []association // what it says about SCTP
+	told bool          // sctp is made
 }
 
 // rewrite says that what was written out holds no more, for other reasons than that the clauses are others.

@@ -76,7 +76,7 @@ func checkTheWay(t *rapid.T, states []*book, view enforce.View, forger string) {
 			leaving.src = nodeIPs[familyOf(p.src)]
 			judge(leaving, p, " masqueraded")
 		}
-		if view == enforce.PreDNAT && from != "" && p.hasPorts() && p.src.Is4() {
+		if view == enforce.PreDNAT && from != "" && p.translated() && p.src.Is4() {
 			dialled := p
 			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
 			judge(p, dialled, " by a service")

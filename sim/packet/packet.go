@@ -57,6 +57,23 @@ const (
 	CodePort6            uint8 = 4
 )
 
+// Chunk types of SCTP (RFC 9260).
+const (
+	Data             uint8 = 0
+	Init             uint8 = 1
+	InitAck          uint8 = 2
+	Sack             uint8 = 3
+	Heartbeat        uint8 = 4
+	HeartbeatAck     uint8 = 5
+	Abort            uint8 = 6
+	Shutdown         uint8 = 7
+	ShutdownAck      uint8 = 8
+	Error            uint8 = 9
+	CookieEcho       uint8 = 10
+	CookieAck        uint8 = 11
+	ShutdownComplete uint8 = 14
+)
+
 // Codes of ICMP Unreachable.
 const (
 	CodeNet             uint8 = 0
@@ -74,6 +91,8 @@ const (
 	tcpHeaderLen    = 20
 	udpHeaderLen    = 8
 	sctpHeaderLen   = 12
+	chunkLen        = 4
+	initLen         = 20
 	dontFragment    = 0x4000
 )
 
@@ -83,6 +102,7 @@ type Packet struct {
 	Proto            model.Protocol
 	SrcPort, DstPort uint16  // TCP, UDP, SCTP
 	TCPFlags         uint8   // TCP: FIN | SYN | …
+	Chunk            uint8   // SCTP: the type of the first chunk; an association begins with Init, which is never but the only one
 	TTL              uint8   // 0 stands for 64, what hosts send
 	ICMPType         uint8   // ICMP, ICMPv6
 	ICMPCode         uint8   // ICMP, ICMPv6
@@ -98,6 +118,27 @@ func NewTCP(src, dst netip.AddrPort) Packet {
 // NewUDP is a datagram.
 func NewUDP(src, dst netip.AddrPort) Packet {
 	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.UDP, SrcPort: src.Port(), DstPort: dst.Port()}
+}
+
+// NewSCTP is the first packet of an association.
+func NewSCTP(src, dst netip.AddrPort) Packet {
+	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.SCTP, SrcPort: src.Port(), DstPort: dst.Port(), Chunk: Init}
+}
+
+// Opening is p as the first packet of a TCP connection or an SCTP association; of other protocols as it is.
+func (p Packet) Opening() Packet { return p.phase(SYN, Init) }
+
+// GoingOn is p as one that comes later, and carries data; of other protocols as it is.
+func (p Packet) GoingOn() Packet { return p.phase(ACK, Data) }
+
+func (p Packet) phase(flags, chunk uint8) Packet {
+	switch p.Proto {
+	case model.TCP:
+		p.TCPFlags = flags
+	case model.SCTP:
+		p.Chunk = chunk
+	}
+	return p
 }
 
 // NewPing is an echo request.
@@ -189,9 +230,9 @@ func (p *Packet) Equal(o Packet) bool {
 	return p.Inner == nil || p.Inner.Equal(*o.Inner)
 }
 
-// Reply is what the addressee answers in the plainest case: SYN by SYN+ACK, FIN by FIN+ACK, other TCP by ACK, an echo
-// request by an echo reply, a datagram by a datagram. A reset and an ICMP error have no answer; theirs is a copy with the
-// addresses exchanged.
+// Reply is what the addressee answers in the plainest case: SYN by SYN+ACK, FIN by FIN+ACK, other TCP by ACK, chunks of SCTP by the
+// one that acknowledges them, an echo request by an echo reply, a datagram by a datagram. A reset, an ABORT and an ICMP error have no
+// answer; theirs is a copy with the addresses exchanged.
 func (p *Packet) Reply() Packet {
 	r := p.Clone()
 	r.Src, r.Dst = p.Dst, p.Src
@@ -204,12 +245,29 @@ func (p *Packet) Reply() Packet {
 		r.TCPFlags = FIN | ACK
 	case p.Proto == model.TCP && p.TCPFlags&RST == 0:
 		r.TCPFlags = ACK
+	case p.Proto == model.SCTP:
+		r.Chunk = answerTo(p.Chunk)
 	case p.Proto == model.ICMP && p.ICMPType == EchoRequest:
 		r.ICMPType = EchoReply
 	case p.Proto == model.ICMPv6 && p.ICMPType == EchoRequest6:
 		r.ICMPType = EchoReply6
 	}
 	return r
+}
+
+// answerTo is the chunk that answers a chunk; that which has no answer is one itself.
+func answerTo(chunk uint8) uint8 {
+	switch chunk {
+	case Init, Heartbeat, Shutdown, CookieEcho:
+		return chunk + 1
+	case InitAck:
+		return CookieEcho
+	case Data, CookieAck:
+		return Sack
+	case ShutdownAck:
+		return ShutdownComplete
+	}
+	return chunk
 }
 
 // ICMPError is the complaint of a router or host at address from about p, sent to p's source; the type is one of p's family.
@@ -239,6 +297,8 @@ func (p *Packet) validate(depth int) error {
 		return fmt.Errorf("%s packet with ports", p.Proto)
 	case p.Proto != model.TCP && p.TCPFlags != 0:
 		return fmt.Errorf("%s packet with TCP flags", p.Proto)
+	case p.Proto != model.SCTP && p.Chunk != 0:
+		return fmt.Errorf("%s packet with a chunk of SCTP", p.Proto)
 	case !p.IsICMP() && (p.ICMPType != 0 || p.ICMPCode != 0):
 		return fmt.Errorf("%s packet with an ICMP type", p.Proto)
 	case !p.IsEcho() && p.ICMPID != 0:

@@ -29,6 +29,9 @@ var lines = []string{
 	"icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7",
 	"icmpv6 2001:db8::2 -> 2001:db8::3 type 135 code 0 ttl 255",
 	"icmpv6 2001:db8::1 -> 2001:db8::2 type 1 code 4 about (udp [2001:db8::2]:40000 -> [2001:db8::a]:53)",
+	"sctp 10.1.1.2:40000 -> 10.96.0.10:53 [INIT]",
+	"sctp [2001:db8::1]:40000 -> [2001:db8::2]:53 [SHUTDOWN-COMPLETE] ttl 5",
+	"sctp 10.1.1.2:40000 -> 10.96.0.10:53 [130]",
 }
 
 func TestTextRoundTrip(t *testing.T) {
@@ -191,6 +194,9 @@ func drawTransport(t *rapid.T, p *Packet, depth int, types, errors []uint8) {
 		p.SrcPort, p.DstPort = rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")
 		if p.Proto == model.TCP {
 			p.TCPFlags = rapid.Byte().Draw(t, "flags")
+		}
+		if p.Proto == model.SCTP {
+			p.Chunk = rapid.Byte().Draw(t, "chunk")
 		}
 	case p.IsICMP():
 		if depth > 0 {

@@ -15,6 +15,7 @@ const flagLetters = "FSRPAUEC" // bit 0 first
 //
 //	tcp 10.1.1.2:40000 -> 10.96.0.10:80 [S]
 //	udp 10.1.1.2:40000 -> 10.96.0.10:53 ttl 5
+//	sctp 10.1.1.2:40000 -> 10.96.0.10:80 [INIT]
 //	icmp 10.1.1.2 -> 10.96.0.10 echo-request id 7
 //	icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (udp 10.1.1.2:40000 -> 10.96.0.10:53)
 //	icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7
@@ -47,6 +48,8 @@ func (p Packet) Flow() string {
 	switch {
 	case p.Proto == model.TCP:
 		b.WriteString(" [" + FlagString(p.TCPFlags) + "]")
+	case p.Proto == model.SCTP && p.Chunk != Data:
+		b.WriteString(" [" + ChunkString(p.Chunk) + "]")
 	case p.IsEcho() && p.ICMPCode == 0:
 		name := " echo-request"
 		if !p.IsEchoRequest() {
@@ -75,7 +78,24 @@ func FlagString(flags uint8) string {
 	return b.String()
 }
 
-// Parse is the inverse of String. TCP flags may be left out (none set).
+// chunkNames are by chunk type.
+func chunkNames() map[uint8]string {
+	return map[uint8]string{
+		Data: "DATA", Init: "INIT", InitAck: "INIT-ACK", Sack: "SACK", Heartbeat: "HEARTBEAT", HeartbeatAck: "HEARTBEAT-ACK", Abort: "ABORT",
+		Shutdown: "SHUTDOWN", ShutdownAck: "SHUTDOWN-ACK", Error: "ERROR", CookieEcho: "COOKIE-ECHO", CookieAck: "COOKIE-ACK",
+		ShutdownComplete: "SHUTDOWN-COMPLETE",
+	}
+}
+
+// ChunkString is the name of a chunk type of SCTP, or its number.
+func ChunkString(chunk uint8) string {
+	if name, ok := chunkNames()[chunk]; ok {
+		return name
+	}
+	return strconv.Itoa(int(chunk))
+}
+
+// Parse is the inverse of String. TCP flags may be left out (none set), and so may the chunk of SCTP (DATA).
 func Parse(s string) (Packet, error) {
 	head, inner, quoted := strings.Cut(s, " about (")
 	p, err := parseOne(head)
@@ -141,11 +161,9 @@ func (p *Packet) parseRest(words []string) error {
 	for len(words) > 0 {
 		switch w := words[0]; {
 		case strings.HasPrefix(w, "["):
-			flags, err := parseFlags(w)
-			if err != nil {
+			if err := p.parseBrackets(w); err != nil {
 				return err
 			}
-			p.TCPFlags = flags
 			words = words[1:]
 		case w == "echo-request" || w == "echo-reply":
 			p.ICMPType = echoType(p.Proto, w == "echo-reply")
@@ -172,6 +190,30 @@ func echoType(proto model.Protocol, reply bool) uint8 {
 		return EchoReply
 	}
 	return EchoRequest
+}
+
+// parseBrackets reads TCP flags, or the chunk of SCTP.
+func (p *Packet) parseBrackets(w string) (err error) {
+	if p.Proto == model.SCTP {
+		p.Chunk, err = parseChunk(w)
+	} else {
+		p.TCPFlags, err = parseFlags(w)
+	}
+	return err
+}
+
+func parseChunk(w string) (uint8, error) {
+	name, ok := strings.CutSuffix(w[1:], "]")
+	if !ok {
+		return 0, fmt.Errorf("chunk %q must end with ]", w)
+	}
+	for chunk, n := range chunkNames() {
+		if n == name {
+			return chunk, nil
+		}
+	}
+	n, err := strconv.ParseUint(name, 10, 8)
+	return uint8(n), err
 }
 
 func parseFlags(w string) (uint8, error) {

@@ -65,8 +65,9 @@ func (p *Packet) body() ([]byte, error) {
 		binary.BigEndian.PutUint16(b[6:], sum)
 		return b, nil
 	case model.SCTP:
-		b := make([]byte, sctpHeaderLen)
+		b := make([]byte, sctpHeaderLen, sctpHeaderLen+initLen)
 		putPorts(b, p)
+		b = p.chunk(b)
 		binary.LittleEndian.PutUint32(b[8:], castagnoli(b))
 		return b, nil
 	case model.ICMP, model.ICMPv6:
@@ -87,6 +88,18 @@ func (p *Packet) body() ([]byte, error) {
 		return b, nil
 	}
 	return make([]byte, 8), nil
+}
+
+// chunk adds the first chunk: INIT and INIT ACK with their fixed part, others without a value.
+func (p *Packet) chunk(b []byte) []byte {
+	c := make([]byte, chunkLen, initLen)
+	if p.Chunk == Init || p.Chunk == InitAck {
+		// tag 1, a window of 64 KiB, one stream each way, TSN 1
+		c = append(c, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1)
+	}
+	c[0] = p.Chunk
+	binary.BigEndian.PutUint16(c[2:], uint16(len(c)))
+	return append(b, c...)
 }
 
 // discovery adds the target of a solicitation, which is whom it is sent to unless that is a group, or of an advertisement, which is
@@ -206,6 +219,8 @@ func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 	switch {
 	case p.Proto == model.TCP && len(b) > 13:
 		p.TCPFlags = b[13]
+	case p.Proto == model.SCTP && len(b) > sctpHeaderLen:
+		p.Chunk = b[sctpHeaderLen]
 	case p.IsICMP():
 		p.ICMPType, p.ICMPCode = b[0], b[1]
 		if p.IsEcho() {

@@ -75,7 +75,7 @@ func (e *exchange) write() bool {
 	if e.dump || e.name == pingName {
 		return false
 	}
-	for _, word := range []string{"show_", "want_", "_get", "_lookup", "_dump", "cli_"} {
+	for _, word := range []string{"show_", "want_", "_get", "_lookup", "_dump", "cli_", "classify_table_i"} {
 		if strings.Contains(e.name, word) {
 			return false
 		}

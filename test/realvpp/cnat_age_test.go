@@ -18,6 +18,7 @@ import (
 // flow's.
 func TestVPPCNATAlike(t *testing.T) {
 	w := startBare(t, theVPP(t), dualStack())
+	needOlderCNAT(t, w)
 	w.strict = true
 	c := &cnatCase{aclCase: newACLCase(w, 1), conns: openBare(t, w)}
 	check := func(err error) {
@@ -54,6 +55,7 @@ func TestVPPCNATAlike(t *testing.T) {
 func TestVPPCNATAge(t *testing.T) {
 	const flows = 300
 	w := startBare(t, theVPP(t), dualStack())
+	needOlderCNAT(t, w)
 	w.strict = true
 	c := &cnatCase{aclCase: newACLCase(w, 1), conns: openBare(t, w)}
 	check := func(err error) {

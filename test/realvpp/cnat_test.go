@@ -31,6 +31,7 @@ func TestVPPCNAT(t *testing.T) {
 	cases = max(1, cases/dear)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	w := startBare(t, path, dualStack())
+	needOlderCNAT(t, w)
 	w.strict = true
 	conns := openBare(t, w)
 	for _, v := range []cni.VPP{w.sim, w.lab} {

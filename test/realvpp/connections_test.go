@@ -41,6 +41,9 @@ const (
 // change: nat44 ends those to endpoints that are taken out, cnat none.
 func TestVPPConnections(t *testing.T) {
 	path := theVPP(t)
+	if isNewerVPP(path) {
+		t.Skip("cnat of VPP 26.06 spoils the ICMP errors that refuse a connection")
+	}
 	seed := oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	for _, k := range []struct {
 		name     string

@@ -15,6 +15,6 @@
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
 // (test/oracle/policy).
 //
-// The tests run when CONTIV_VPP names a vpp binary (24.06 to 25.10 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
+// The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
 // `make vpp-test` says so. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp

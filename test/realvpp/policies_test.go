@@ -44,7 +44,7 @@ func TestVPPPolicies(t *testing.T) {
 	c.keep = true
 	t.Cleanup(c.close)
 	dir, start, differences := t.TempDir(), time.Now(), 0
-	p := &policyCase{cluster: c, dir: dir, used: map[policy.Flow]bool{}, streams: map[[2]netip.Addr]bool{}}
+	p := &policyCase{cluster: c, dir: dir, used: map[policy.Flow]bool{}}
 	for seed := first; seed < first+cases; seed++ {
 		err := p.begin(seed)
 		if err == nil {
@@ -81,8 +81,7 @@ type policyCase struct {
 	law         *policy.Cluster
 	talks       []policyTalk
 	differences []error
-	streams     map[[2]netip.Addr]bool // who has talked SCTP to whom
-	used        map[policy.Flow]bool   // that came from the port of the world's flows, which policies speak of
+	used        map[policy.Flow]bool // that came from the port of the world's flows, which policies speak of
 
 	judged, passed, six, served, later, ended int
 	closed                                    int // that policies allow which are too big for VPP, and say so
@@ -103,7 +102,6 @@ func (p *policyCase) begin(seed uint64) error {
 	kinds.Hosts = false // their objects are not bound to the pods of the test
 	p.world, p.talks, p.differences = policy.NewWorld(seed, kinds), nil, nil
 	p.rng = rand.New(rand.NewPCG(seed, 4)) // the ports go on: what NAT remembers of the cluster before is not asked for
-	clear(p.streams)
 	defer time.Sleep(settle)
 	return p.everywhere(func(w *twin) error { return w.both(&vlib.CliInband{Cmd: "clear acl-plugin sessions"}) })
 }
@@ -281,7 +279,6 @@ func (p *policyCase) connect(flow policy.Flow) error {
 		return err
 	}
 	want, got := p.law.Judge(&flow), o.verdict == "delivered"
-	excused := flow.Proto == policy.SCTP && p.excused(&flow, got)
 	p.judged++
 	if flow.Src.Is6() {
 		p.six++
@@ -290,7 +287,7 @@ func (p *policyCase) connect(flow policy.Flow) error {
 		p.closed++
 		return nil
 	}
-	if got != want.Allowed && !excused {
+	if got != want.Allowed {
 		return &wrongVerdict{flow: flow, got: o.verdict + " " + o.why, want: want}
 	}
 	if got {
@@ -315,18 +312,6 @@ func (p *policyCase) tooBig() bool {
 	return false
 }
 
-// excused tells whether VPP, which knows no ports of SCTP, may be wrong: what is allowed for some of them only is not let through, and
-// what has been let through between two addresses lets everything between them through.
-func (p *policyCase) excused(flow *policy.Flow, got bool) bool {
-	pair := [2]netip.Addr{flow.Src, flow.Dst}
-	if pair[1].Less(pair[0]) {
-		pair[0], pair[1] = pair[1], pair[0]
-	}
-	before := p.streams[pair]
-	p.streams[pair] = true
-	return before || !got
-}
-
 // packet is the first one of a flow, with a source port of its own; judged tells whether the specifications have a say.
 func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
 	k = packet.Packet{Src: flow.Src, Dst: flow.Dst, Proto: model.Protocol(flow.Proto)}
@@ -337,10 +322,7 @@ func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
 			p.used[before] = true
 		}
 		k.SrcPort, k.DstPort = flow.SrcPort, flow.DstPort
-		if flow.Proto == policy.TCP {
-			k.TCPFlags = packet.SYN
-		}
-		return k, true
+		return k.Opening(), true
 	}
 	k.ICMPType, k.ICMPCode = flow.Type, flow.Code
 	switch {
@@ -372,19 +354,13 @@ func (p *policyCase) goOn() error {
 }
 
 func (p *policyCase) next(t *policyTalk) error {
-	established := func(k packet.Packet) packet.Packet {
-		if k.Proto == model.TCP {
-			k.TCPFlags = packet.ACK
-		}
-		return k
-	}
 	asked := p.rng.IntN(2) == 0
 	if asked { // whoever was dialled speaks first: that may be a connection of its own, and what follows the answers to it
-		if _, err := p.travel(t.back, t.answer.both(established)); err != nil {
+		if _, err := p.travel(t.back, t.answer.both(packet.Packet.GoingOn)); err != nil {
 			return err
 		}
 	}
-	o, err := p.exchange(t.from, t.sent.both(established))
+	o, err := p.exchange(t.from, t.sent.both(packet.Packet.GoingOn))
 	if err != nil {
 		return err
 	}
@@ -457,9 +433,7 @@ func (p *policyCase) dial(d dial) error {
 	}
 	for try := 0; try < few || len(missing) > 0 && try < servicePatient; try++ {
 		k := packet.Packet{Src: d.from.addr, Dst: d.to.Addr(), Proto: d.svc.Ports[0].Protocol, DstPort: d.to.Port()}
-		if k.Proto == model.TCP {
-			k.TCPFlags = packet.SYN
-		}
+		k = k.Opening()
 		if p.port == spokenOf-1 {
 			p.port++
 		}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func theVPP(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("CONTIV_VPP")
 	if path == "" {
-		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat, af_packet and vxlan plugins)")
+		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)")
 	}
 	if _, err := exec.LookPath(path); err != nil {
 		t.Skipf("CONTIV_VPP: %v", err)
@@ -32,6 +33,23 @@ func theVPP(t *testing.T) string {
 		t.Skipf("needs the ip command (iproute2): %v", err)
 	}
 	return path
+}
+
+// newerCNAT tells that VPP has cnat's API 1.0.0 (from 26.06 on), which the simulated VPP does not have.
+func (l *lab) newerCNAT() bool { return l.version() >= "26.06" }
+
+// isNewerVPP tells that the binary is 26.02 or later: older ones do not know the flag.
+func isNewerVPP(path string) bool {
+	said, err := exec.Command(path, "--version").Output()
+	return err == nil && strings.HasPrefix(string(said), "vpp v") && string(said) >= "vpp v26.02"
+}
+
+// needOlderCNAT skips a test of what the simulated plugin does, which is VPP's up to 25.10.
+func needOlderCNAT(t *testing.T, w *twin) {
+	t.Helper()
+	if w.lab.newerCNAT() {
+		t.Skipf("the simulated cnat is that of VPP 24.06 to 25.10, and this is %s", w.lab.version())
+	}
 }
 
 // startTimeout is how long VPP may take to open its sockets.

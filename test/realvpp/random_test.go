@@ -163,9 +163,7 @@ func (c *randomCase) chance(n int) bool { return c.rng.IntN(n) == 0 }
 func (c *randomCase) arrival(p oracle.Packet) (string, packet.Packet) {
 	c.port++
 	k := packet.Packet{Src: p.Src, Dst: p.Dst.Addr(), Proto: p.Proto, SrcPort: c.port, DstPort: p.Dst.Port()}
-	if p.Proto == model.TCP {
-		k.TCPFlags = packet.SYN
-	}
+	k = k.Opening()
 	in := cni.Overlay
 	switch {
 	case p.Class == oracle.Outside:

@@ -138,7 +138,7 @@ func shows(m api.Message) bool {
 
 // reads tells whether a message only asks.
 func reads(name string) bool {
-	for _, part := range []string{"_dump", "_get", "show_", "control_ping", "sockclnt", "lookup", "want_"} {
+	for _, part := range []string{"_dump", "_get", "show_", "control_ping", "sockclnt", "lookup", "want_", "classify_table_i"} {
 		if strings.Contains(name, part) {
 			return true
 		}

@@ -184,7 +184,7 @@ func (w *twin) compareWrites() error {
 	if err != nil {
 		return err
 	}
-	if diff := gocmp.Diff(lines[0], lines[1]); diff != "" {
+	if diff := gocmp.Diff(w.alike(lines[0]), w.alike(lines[1])); diff != "" {
 		return fmt.Errorf("the agents wrote different things (-sim +vpp):\n%s", diff)
 	}
 	w.written = append(w.written, lines[1]...)
@@ -198,6 +198,19 @@ func (w *twin) compareWrites() error {
 		return fmt.Errorf("the agents could not configure the same things (-sim +vpp):\n%s", gocmp.Diff(unwell[0], unwell[1]))
 	}
 	return nil
+}
+
+// alike leaves out what the two are told differently: source NAT and nodes of cnat have another API in VPP 26.06 than in the
+// simulated one. What becomes of packets is compared all the same.
+func (w *twin) alike(lines []string) []string {
+	if !w.lab.newerCNAT() {
+		return lines
+	}
+	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+		name, rest, _ := strings.Cut(l, " ")
+		return name == "cnat_set_snat_addresses" || name == "cnat_set_snat_policy" || strings.HasPrefix(name, "cnat_snat_policy_") ||
+			name == "feature_enable_disable" && strings.Contains(rest, "cnat-")
+	})
 }
 
 // writes are the requests since the last time that change VPP, by side.
@@ -379,10 +392,7 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 	f = f.both(func(p packet.Packet) packet.Packet {
 		p.SrcPort ^= 1
 		p.TCPFlags &= 0
-		if p.Proto == model.TCP {
-			p.TCPFlags = packet.SYN
-		}
-		return p
+		return p.Opening()
 	})
 	if real, err = w.lab.send(in, f.real); err != nil {
 		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)

@@ -85,10 +85,9 @@ func direct(f policy.Flow, d doors) (probe, bool) {
 			return p, false // all others need no leave, or are like this one
 		}
 		p.packet.ICMPType, p.packet.ICMPID = f.Type, 4000
-	case policy.TCP:
-		p.packet.TCPFlags = packet.SYN
-		fallthrough
-	default:
+	}
+	p.packet = p.packet.Opening()
+	if f.Proto != policy.ICMP && f.Proto != policy.ICMPv6 {
 		p.packet.SrcPort, p.packet.DstPort = f.SrcPort, f.DstPort
 	}
 	return p, f.Src != f.Dst

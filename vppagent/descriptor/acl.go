@@ -59,6 +59,13 @@ func ACL() *Descriptor {
 		return (&accessList{key: key, ingress: i.GetIngress(), egress: i.GetEgress()}).parts()
 	}
 	d.Beside = besideACL
+	d.Dependencies = func(state any) []Dependency {
+		if filter := needsFilter(state.(*accessList).key); filter != "" {
+			return []Dependency{{Key: filter}}
+		}
+		return nil
+	}
+	d.Ready = readySCTP
 	return d
 }
 

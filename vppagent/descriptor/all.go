@@ -8,6 +8,7 @@ func All() []*Descriptor {
 		VrfTable(), Interface(), InterfaceVRF(), Address(), ARPEntry(), Route(), RejectRoute(),
 		BridgeDomain(), BridgeMember(), L2FIB(), XConnect(), Span(), ProxyARP(), ProxyARPInterface(), IPScanNeighbor(),
 		Nat44Global(), Nat44Settings(), Nat44AddressPool(), Nat44Interface(), DNat44(),
+		SCTPPorts(), SCTPFilter(),
 		ACL(), DenyACL(), RangesACL(), PermitACL(), InterfaceACLs(), SourceRangesEnforced(), SourceRanges(), ABF(), ABFInterface(),
 		IPRedirect(), ToHost(), PuntException(),
 		SnatPolicy(), CnatInterface(), CnatTranslation(),

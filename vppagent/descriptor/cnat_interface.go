@@ -36,7 +36,7 @@ func cnatNode(n int) (arc, node string) {
 type cnatInterface struct {
 	name   string
 	nodes  [cnatNodes]uint8
-	newer  [newerNodes]uint8 // in VPP; wanted is what nodes has
+	newer  [newerNodes]uint8 // as VPP showed them; none if it did not, or has none: then they are as nodes, where VPP has them
 	tables [cnatTables]bool
 }
 
@@ -99,13 +99,14 @@ func createCnatInterface(w *World, i *cnatInterface) ([]Op, error) {
 	return changeCnatInterface(w, before, i)
 }
 
-// changeCnatInterface puts the interface into tables before packets meet cnat, and takes it out after.
+// changeCnatInterface puts the interface into tables before packets meet cnat, and takes it out after. The nodes VPP has from 26.06
+// on begin before the ones that rely on what they found of the packet, and end after them.
 func changeCnatInterface(w *World, have, want *cnatInterface) ([]Op, error) {
 	idx, err := w.index(want.name)
 	if err != nil {
 		return nil, err
 	}
-	var join, leave, on, off []Op
+	var join, leave, first, on, off []Op
 	for n, in := range want.tables {
 		if in == have.tables[n] {
 			continue
@@ -120,19 +121,24 @@ func changeCnatInterface(w *World, have, want *cnatInterface) ([]Op, error) {
 	}
 	for n := range allFeatures {
 		has, wants := have.nodes[n%cnatNodes], want.nodes[n%cnatNodes]
-		if n >= cnatNodes {
-			if has = have.newer[n-cnatNodes]; !w.cnat.newer {
-				wants = 0
-			}
+		if n >= cnatNodes && !w.cnat.newer {
+			break
+		}
+		if n >= cnatNodes && have.newer != [newerNodes]uint8{} { // as VPP showed it, which the nodes alone are not
+			has = have.newer[n-cnatNodes]
 		}
 		for ; has < wants; has++ {
-			on = append(on, switchFeature(idx, n, true))
+			if n < cnatNodes {
+				on = append(on, switchFeature(idx, n, true))
+			} else {
+				first = append(first, switchFeature(idx, n, true))
+			}
 		}
 		for ; has > wants; has-- {
 			off = append(off, switchFeature(idx, n, false))
 		}
 	}
-	if len(on) > 0 {
+	if on = append(first, on...); len(on) > 0 {
 		return append(append(append(join, leave...), on...), off...), nil
 	}
 	return append(append(join, off...), leave...), nil

@@ -22,6 +22,7 @@ const (
 	idSnatAddresses = "cnat_get_snat_addresses"
 	idSnatShown     = "show cnat snat-policy"
 	idSnatNewer     = "cnat_snat_addresses_dump"
+	noSnatPolicy    = "no default snat policy" // what VPP 26.06 says of it
 )
 
 // snatPolicy is a compiled SnatPolicy, or what VPP shows of one.
@@ -140,28 +141,30 @@ func changeSnat(w *World, have, want *snatPolicy) []Op {
 	case have.kind == want.kind && have.sameAddresses(want):
 		return append(add, del...)
 	case w.cnat.newer: // an address comes first, and takes the kind with it when it goes
-		return inTurn(slices.Concat(addresses, add, kind, del))
+		return inTurn(slices.Concat(addresses, []Op{holdTables()}, add, kind, del))
 	case have.addressed(): // of the same kind
 		return inTurn(slices.Concat(add, kind, addresses, del))
 	}
 	return inTurn(slices.Concat(add, del, kind, addresses))
 }
 
-// inTurn sends each when VPP has taken the one before, and none after one it has not.
-func inTurn(ops []Op) []Op {
-	for i := range ops[1:] {
-		ops[i].Next = &ops[i+1]
-	}
-	return ops[:1]
-}
-
 func (p *snatPolicy) addressed() bool { return p.v4.IsValid() || p.v6.IsValid() || p.iface }
 
-// dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away.
+// holdTables puts local0, which no packet comes in by, into the first table. VPP 26.06 takes a policy for new when that table is empty
+// (cnat_snat_policy_entry_is_init): it forgets the excluded prefixes, and ignores who leaves another table.
+func holdTables() Op {
+	return Op{Call: write(&binapi.CnatSnatPolicyAddDelIf{SwIfIndex: 0, IsAdd: 1, Table: binapi.CNAT_POLICY_INCLUDE_V4})}
+}
+
+// dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away; VPP 26.06 dies of
+// it if a translation of that address has gone before (cnat_snat_cleanup), unless it is told of the address again.
 func dropSnat(w *World, have *snatPolicy) []Op {
 	ops := []Op{(&snatPolicy{}).sendAddresses()}
 	if w.cnat.newer {
-		return ops
+		if have.v4.IsValid() || have.v6.IsValid() {
+			ops = append([]Op{have.sendAddresses()}, ops...)
+		}
+		return inTurn(ops)
 	}
 	for _, x := range have.excluded {
 		ops = append(ops, exclude(x, false))
@@ -211,6 +214,9 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 		w.cnat.newer = false
 	}
 	r, err := d.reply(idSnatAddresses)
+	if w.cnat.newer && errors.Is(err, api.FEATURE_DISABLED) {
+		return nil, nil // there is no policy, so that nothing of one is left
+	}
 	if err != nil {
 		return nil, optional(err)
 	}
@@ -258,9 +264,13 @@ type snatShown struct {
 }
 
 // shownSnat reads `show cnat snat-policy` (VPP 24.06 to 26.06): a hash table whose entries end in a prefix, then the names of the
-// interfaces in each table.
+// interfaces in each table. VPP 26.06 says which end of a packet a prefix is about, which for the excluded ones is dst, and has
+// nothing to show while there is no policy.
 func shownSnat(d *Dump) (s snatShown, err error) {
 	r, err := d.reply(idSnatShown)
+	if m, ok := r.Msg.(*vlib.CliInbandReply); ok && err != nil && strings.Contains(m.Reply, noSnatPolicy) {
+		return s, nil
+	}
 	if err != nil {
 		return s, err
 	}
@@ -283,7 +293,7 @@ func shownSnat(d *Dump) (s snatShown, err error) {
 			continue
 		}
 		if _, text, has := strings.Cut(line, ": "); has && table < 0 {
-			if x, err := netip.ParsePrefix(text); err == nil {
+			if x, err := netip.ParsePrefix(strings.TrimSuffix(text, " dst")); err == nil {
 				s.excluded = append(s.excluded, x)
 			}
 		}

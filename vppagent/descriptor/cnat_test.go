@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.fd.io/govpp/api"
 	binapi "go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -47,6 +48,39 @@ func TestSnatShown(t *testing.T) {
 	}
 }
 
+// VPP 26.06 tells which end a prefix is about, and nothing while there is no policy: the texts are what it printed.
+func TestSnatShownByTheNewerAPI(t *testing.T) {
+	text := strings.NewReplacer("fd00:1::/64\r", "fd00:1::/64 dst\r", "10.1.0.0/16\r", "10.1.0.0/16 dst\r", "ip4: 0.0.0.0;0", "ip4: local0 (ip4);0").Replace(snatText)
+	s, err := shownSnat(NewDump([]Request{{ID: idSnatShown}}, []vpp.Reply{{Msg: &vlib.CliInbandReply{Reply: text}}}))
+	if got := fmt.Sprint(s.excluded); err != nil || got != "[10.1.0.0/16 fd00:1::/64]" {
+		t.Errorf("excluded %s: %v", got, err)
+	}
+	if !s.tables[2]["loop0"] || s.tables[0]["loop0"] {
+		t.Errorf("tables %v", s.tables)
+	}
+	none := []vpp.Reply{
+		{Msg: &binapi.CnatGetSnatAddressesReply{}, Err: &vpp.Retval{Message: "cnat_get_snat_addresses_reply", Code: int32(api.FEATURE_DISABLED)}},
+		{Msg: &vlib.CliInbandReply{Retval: -1, Reply: "show cnat snat-policy: no default snat policy\r\n"}, Err: &vpp.Retval{Message: "cli_inband_reply", Code: -1}},
+		{},
+	}
+	w := NewWorld(Options{}, nil)
+	d := NewDump(snatDumps(w, nil), none)
+	if found, err := retrieveSnatPolicy(w, d, nobody{}); err != nil || len(found) > 0 {
+		t.Errorf("no policy: %v %v", found, err)
+	}
+	if s, err := shownSnat(d); err != nil || fmt.Sprint(s) != fmt.Sprint(snatShown{}) {
+		t.Errorf("no policy: %v %v", s, err)
+	}
+	none[2].Err = &vpp.MissingError{Message: "cnat_snat_addresses_dump"}
+	if _, err := retrieveSnatPolicy(w, NewDump(snatDumps(w, nil), none), nobody{}); err == nil {
+		t.Error("an older VPP refuses to tell its addresses")
+	}
+	none[1].Msg.(*vlib.CliInbandReply).Reply = "show: unknown input"
+	if _, err := shownSnat(NewDump(snatDumps(w, nil), none)); err == nil {
+		t.Error("VPP refused to show it")
+	}
+}
+
 func names(ops []Op) (out []string) {
 	for _, op := range ops {
 		text := strings.TrimPrefix(op.Call.Msg.GetMessageName(), "cnat_") + " " + op.Call.Msg.GetCrcString()
@@ -68,6 +102,7 @@ func names(ops []Op) (out []string) {
 func TestSnatOfTheNewerAPI(t *testing.T) {
 	policy := &snatPolicy{kind: cnat.SnatPolicy_KUBERNETES, v6: netip.MustParseAddr("fd00::1"), excluded: []netip.Prefix{netip.MustParsePrefix("fd00::/8")}}
 	addresses := "set_snat_addresses " + (&binapi.CnatSetSnatAddresses{}).GetCrcString()
+	table := "snat_policy_add_del_if " + (&binapi.CnatSnatPolicyAddDelIf{}).GetCrcString()
 	prefix := "snat_policy_add_del_exclude_pfx " + (&binapi.CnatSnatPolicyAddDelExcludePfx{}).GetCrcString()
 	old := "set_snat_policy " + (&binapi.CnatSetSnatPolicy{}).GetCrcString()
 	newer := "set_snat_policy " + (&binapi26.CnatSetSnatPolicy{}).GetCrcString()
@@ -76,15 +111,19 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 		add, drop []string
 	}{
 		{false, []string{prefix, old, addresses}, []string{addresses, prefix, old}},
-		{true, []string{addresses, prefix, newer}, []string{addresses}},
+		{true, []string{addresses, table, prefix, newer}, []string{addresses, addresses}},
 	} {
 		w := NewWorld(Options{}, nil)
 		w.cnat.newer = tc.newer
 		if got := names(changeSnat(w, &snatPolicy{}, policy)); !slices.Equal(got, tc.add) {
 			t.Errorf("newer %t: made by %q, want %q", tc.newer, got, tc.add)
 		}
-		if got := names(dropSnat(w, policy)); !slices.Equal(got, tc.drop) {
+		ops := dropSnat(w, policy)
+		if got := names(ops); !slices.Equal(got, tc.drop) {
 			t.Errorf("newer %t: dropped by %q, want %q", tc.newer, got, tc.drop)
+		}
+		if m := ops[0].Call.Msg.(*binapi.CnatSetSnatAddresses); tc.newer != (netip.AddrFrom16(m.SnatIP6) == policy.v6) {
+			t.Errorf("newer %t: dropping begins with %+v", tc.newer, m)
 		}
 	}
 }
@@ -155,15 +194,24 @@ func TestInterfaceOfTheNewerAPI(t *testing.T) {
 	features("24.06", ops, err, 4, "ip6-unicast/cnat-input-ip6 true", "ip6-output/cnat-output-ip6 true")
 	w.cnat.newer = true
 	all := []string{
-		"ip6-unicast/cnat-input-ip6 true", "ip6-output/cnat-output-ip6 true", "ip6-unicast/cnat-lookup-ip6 true", "ip6-output/cnat-writeback-ip6 true",
+		"ip6-unicast/cnat-lookup-ip6 true", "ip6-output/cnat-writeback-ip6 true", "ip6-unicast/cnat-input-ip6 true", "ip6-output/cnat-output-ip6 true",
+	}
+	gone := []string{
+		"ip6-unicast/cnat-input-ip6 false", "ip6-output/cnat-output-ip6 false", "ip6-unicast/cnat-lookup-ip6 false", "ip6-output/cnat-writeback-ip6 false",
 	}
 	ops, err = createCnatInterface(w, i)
 	features("26.06 without a policy", ops, err, 0, all...)
 	policy = &snatPolicy{}
 	ops, err = createCnatInterface(w, i)
 	features("26.06", ops, err, 4, all...)
-	there := *i
-	there.newer = there.nodes
-	ops, err = changeCnatInterface(w, &there, &cnatInterface{name: "tap0"})
-	features("26.06, gone", ops, err, 0, strings.Split(strings.ReplaceAll(strings.Join(all, ","), "true", "false"), ",")...)
+	there, torn := *i, *i
+	there.newer, torn.newer = there.nodes, [newerNodes]uint8{0, 0, 1, 0}
+	for what, have := range map[string]*cnatInterface{"found": &there, "put": i} {
+		ops, err = changeCnatInterface(w, have, &cnatInterface{name: "tap0"})
+		features("26.06, gone as "+what, ops, err, 0, gone...)
+		ops, err = changeCnatInterface(w, have, &cnatInterface{name: "tap0", nodes: i.nodes, tables: [cnatTables]bool{true}})
+		features("26.06, another table, "+what, ops, err, 1)
+	}
+	ops, err = changeCnatInterface(w, &torn, i)
+	features("26.06, in pieces", ops, err, 0, "ip6-output/cnat-writeback-ip6 true")
 }

@@ -58,6 +58,9 @@ type Descriptor struct {
 	// Rebind tells that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
 	// name and index comes back: it has to be deleted and made again.
 	Rebind bool
+	// Guards tells that something relies on the value that goes only after what both are on, which takes it along: so does the value. What
+	// stands on others (Stands) does so as well.
+	Guards bool
 	// Many tells that there may be thousands of values, and that Retrieve changes nothing: that of several such kinds runs at
 	// the same time.
 	Many bool
@@ -76,6 +79,13 @@ type Descriptor struct {
 
 	// Dumps are the requests Retrieve needs answered.
 	Dumps func(w *World, candidates Candidates) []Request
+	// More are the requests that follow from answers; it is asked again until there are none that have not been answered. Not of a kind
+	// with Many. nil: none follow
+	More func(w *World, d *Dump) []Request
+	// Rest is the key under which Retrieve finds what of ours belongs to no other value. "": nothing may be left over
+	Rest string
+	// Haunted tells that interfaces are such now that Retrieve would find something nobody knows of: it is looked. nil: they never are
+	Haunted func(w *World) bool
 	// Retrieve finds values in the dumps. candidates are the values wanted and those known to be ours; they tell what dumps
 	// cannot show.
 	Retrieve func(w *World, d *Dump, candidates Candidates) ([]Found, error)
@@ -123,6 +133,14 @@ type Op struct {
 	Takes, Frees Claim
 }
 
+// inTurn sends each when VPP has taken the one before, and none after one it has not.
+func inTurn(ops []Op) []Op {
+	for i := range ops[1:] {
+		ops[i].Next = &ops[i+1]
+	}
+	return ops[:1]
+}
+
 // Claim is what only one value can have at a time, as an Op says it: a NAT44 address and port, or a name.
 type Claim struct {
 	nat  natID
@@ -164,6 +182,7 @@ type Spec[V proto.Message, S comparable] struct {
 	Waits        func(S) []string
 	After        []string
 	Rebind       bool
+	Guards       bool
 	Many         bool
 	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Anew         func(have S) bool
@@ -176,7 +195,7 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Guards: s.Guards, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
 	d.Compile = func(key string, m proto.Message) (any, error) {
 		v, ok := m.(V)
 		if !ok {

@@ -127,3 +127,16 @@ func details[D any](d *Dump, id string) ([]D, error) {
 	}
 	return out, nil
 }
+
+// replied returns the message a request was answered with, which is an M.
+func replied[M any](d *Dump, id string) (m M, _ error) {
+	r, err := d.reply(id)
+	if err != nil {
+		return m, err
+	}
+	m, ok := r.Msg.(M)
+	if !ok {
+		return m, fmt.Errorf("%s: got %T", id, r.Msg)
+	}
+	return m, nil
+}

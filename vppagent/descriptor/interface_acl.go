@@ -120,6 +120,7 @@ func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 			*side.keys = append(*side.keys, k)
 		}
 	}
+	l.misplaced()
 	return l, nil
 }
 
@@ -149,10 +150,22 @@ func mergeLists(own any, parts []any) any {
 	if front {
 		l.in = withFront(l.in)
 	}
+	l.misplaced()
 	if n := len(l.in) + len(l.out); n > maxLists && l.why == "" {
 		l.why = fmt.Sprintf("input, output: %d ACLs, VPP takes at most %d on an interface", n, maxLists)
 	}
 	return l
+}
+
+// misplaced finds an ACL that relies on what decides elsewhere about ports of SCTP.
+func (l *accessLists) misplaced() {
+	for i, list := range [][]string{l.in, l.out} {
+		for _, k := range list {
+			if filter := needsFilter(k); filter != "" && filter != keyed.SCTPFilterKey(l.iface, i == 0) {
+				l.why = fmt.Sprintf("acl %q is of another place", strings.TrimPrefix(k, aclPrefix))
+			}
+		}
+	}
 }
 
 func (l *accessLists) dependencies() []Dependency {
@@ -162,8 +175,10 @@ func (l *accessLists) dependencies() []Dependency {
 	}
 	for _, list := range [][]string{l.in, l.out} {
 		for _, k := range list {
-			if d := (Dependency{Key: k, Loose: true}); !slices.Contains(deps, d) {
-				deps = append(deps, d)
+			for _, k := range []string{k, needsFilter(k)} {
+				if d := (Dependency{Key: k, Loose: true}); k != "" && !slices.Contains(deps, d) {
+					deps = append(deps, d)
+				}
 			}
 		}
 	}
@@ -194,7 +209,10 @@ func reachLists(w *World, has, wants any, in func(key string) any) (any, []strin
 	want, missing, held := reachFront(w, have, want, in)
 	look := func(keys []string) (unknown bool) {
 		for _, k := range keys {
+			filter := needsFilter(k)
 			switch {
+			case filter != "" && in(filter) == nil:
+				held, k = true, filter
 			case in(k) != nil, fixed(k):
 				continue
 			case w.Wanted(k) == nil:
@@ -213,8 +231,8 @@ func reachLists(w *World, has, wants any, in func(key string) any) (any, []strin
 		return want, missing, ""
 	}
 	l := &accessLists{key: want.key, iface: want.iface, keepFront: want.keepFront}
-	l.in, l.keepIn = reachDirection(have.in, want.in, denyIn, held)
-	l.out, l.keepOut = reachDirection(have.out, want.out, denyOut, held)
+	l.in, l.keepIn = w.reachDirection(have.in, want.in, denyIn, held)
+	l.out, l.keepOut = w.reachDirection(have.out, want.out, denyOut, held)
 	return l, missing, want.why
 }
 
@@ -237,8 +255,10 @@ func noteLists(state any) string {
 	return in + out
 }
 
-func reachDirection(have, want []string, deny, held bool) (keys []string, keep bool) {
+func (w *World) reachDirection(have, want []string, deny, held bool) (keys []string, keep bool) {
 	switch {
+	case held && !w.filtered(have):
+		return []string{denyKey}, false
 	case held && (len(have) > 0 || len(want) == 0):
 		return have, true
 	case held || deny:
@@ -252,6 +272,9 @@ func settledLists(w *World, has any) bool {
 	i, ok := w.Interface(have.iface)
 	if !ok || w.listOwner(have) != have.key {
 		return true
+	}
+	if !w.filtered(have.in) || !w.filtered(have.out) {
+		return false
 	}
 	v := w.lists[i.Index]
 	in, errIn := w.indices(have.in, v.in, have.keepIn, have.keepFront)

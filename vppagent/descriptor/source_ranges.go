@@ -282,8 +282,8 @@ func readyEnforcement(w *World, _, want any, sure func(key string) any) error {
 		return errors.New("VPP does not have the access list of source ranges")
 	}
 	for _, name := range want.(*enforcement).interfaces {
-		if i, ok := w.Interface(name); ok && !w.asksFirst(i.Index) {
-			return fmt.Errorf("interface %s does not ask for source ranges", name)
+		if err := w.unasked(name); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -296,9 +296,8 @@ func readyMapping(w *World, sure func(key string) any) error {
 		return errors.New("there are no source ranges")
 	}
 	for _, state := range w.Having(natInterfacePrefix) {
-		name := state.(*natInterface).name
-		if i, ok := w.Interface(name); ok && !w.asksFirst(i.Index) {
-			return fmt.Errorf("interface %s does not ask for source ranges", name)
+		if err := w.unasked(state.(*natInterface).name); err != nil {
+			return err
 		}
 	}
 	return readyEnforcement(w, nil, e, sure)
@@ -349,10 +348,18 @@ func readyLists(w *World, have, wants any, _ func(key string) any) error {
 
 // readyInterface tells why an interface must not get NAT44 now.
 func readyInterface(w *World, name string) error {
-	if i, ok := w.Interface(name); !ok || w.asksFirst(i.Index) || len(w.restrictedMappings()) == 0 {
+	if len(w.restrictedMappings()) == 0 {
 		return nil
 	}
-	return fmt.Errorf("interface %s does not ask for source ranges", name)
+	return w.unasked(name)
+}
+
+// unasked is an error if VPP has the interface, and it does not ask first.
+func (w *World) unasked(name string) error {
+	if i, ok := w.Interface(name); ok && !w.asksFirst(i.Index) {
+		return fmt.Errorf("interface %s does not ask for source ranges", name)
+	}
+	return nil
 }
 
 // asksFirst tells that the input list of an interface begins with the ACL of source ranges, or lets nothing pass at all.

@@ -8,6 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/af_packet"
 	"go.fd.io/govpp/binapi/arp"
+	"go.fd.io/govpp/binapi/classify"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
@@ -67,6 +68,8 @@ func Needs() []api.Message {
 		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.NatWorkerDump{},
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
 		&vlib.CliInband{},
+		&classify.ClassifyAddDelTable{}, &classify.ClassifyAddDelSession{}, &classify.InputACLSetInterface{}, &classify.OutputACLSetInterface{},
+		&classify.ClassifyTableIds{}, &classify.ClassifyTableInfo{}, &classify.ClassifySessionDump{},
 		&l2.BridgeDomainAddDelV2{}, &l2.BridgeDomainDump{}, &l2.BridgeFlags{}, &l2.BridgeDomainSetMacAge{}, &l2.BdIPMacAddDel{}, &l2.BdIPMacDump{},
 		&arp.ProxyArpAddDel{}, &arp.ProxyArpDump{}, &arp.ProxyArpIntfcEnableDisable{}, &arp.ProxyArpIntfcDump{},
 		&abf.AbfPolicyAddDel{}, &abf.AbfPolicyDump{}, &abf.AbfItfAttachAddDel{}, &abf.AbfItfAttachDump{},
@@ -99,6 +102,6 @@ func (w *World) CopyFrom(o *World) {
 	w.hostLinks = maps.Clone(o.hostLinks)
 	w.proxied, w.policies = maps.Clone(o.proxied), maps.Clone(o.policies)
 	w.acls = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key)}
-	w.lists = maps.Clone(o.lists)
+	w.lists, w.class = maps.Clone(o.lists), o.class.clone()
 	w.cnat = cnatWorld{ids: maps.Clone(o.cnat.ids), newer: o.cnat.newer}
 }

@@ -54,6 +54,7 @@ type World struct {
 	enforced bool
 	lists    map[uint32]attached
 	cnat     cnatWorld
+	class    classWorld
 }
 
 // Iface is an interface of VPP.
@@ -74,7 +75,7 @@ type Iface struct {
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}, policies: map[uint32]bool{}}
+	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}, policies: map[uint32]bool{}, class: newClassWorld()}
 	w.setInterfaces(nil)
 	return w
 }
@@ -133,6 +134,7 @@ func (w *World) setInterfaces(all []*Iface) {
 		w.byIdx[i.Index] = i
 	}
 	maps.DeleteFunc(w.lists, func(index uint32, _ attached) bool { return w.byIdx[index] == nil })
+	maps.DeleteFunc(w.class.live, func(p classPlace, _ bool) bool { return w.byIdx[p.swIf] == nil })
 	for _, i := range all {
 		w.byName[i.Name] = i
 	}
@@ -156,6 +158,7 @@ func (w *World) remove(i *Iface) {
 	if w.byIdx[i.Index] == i {
 		delete(w.byIdx, i.Index)
 		delete(w.lists, i.Index)
+		maps.DeleteFunc(w.class.live, func(p classPlace, _ bool) bool { return p.swIf == i.Index })
 	}
 }
 

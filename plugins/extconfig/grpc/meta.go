@@ -24,6 +24,7 @@ const plainName = "{{.Name}}"
 // these.
 var nameTemplates = map[string]string{
 	"contiv.vpp.interface-acls":   "{{.Interface}}",
+	"contiv.vpp.sctp-ports":       "{{.Interface}}",
 	"contiv.vpp.source-ranges":    "{{.Label}}",
 	"contiv.vpp.cnat-translation": "{{if .Vip.Interface}}{{.Vip.Interface}}/{{.Vip.Family}}{{else}}{{.Vip.Address}}{{end}}/{{.Vip.Port}}/{{.Protocol}}",
 	"contiv.vpp.reject-route":     `vrf/{{.VrfId}}/{{with ipnet .DstNetwork}}{{printf "dst/%s/%d" .IP .MaskSize}}{{else}}{{printf "dst/%s" .DstNetwork}}{{end}}`,

@@ -4,20 +4,24 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/sctpports"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
-// packet is what an access list sees.
+// packet is what an access list sees, and what decides about ports of SCTP beside it.
 type packet struct {
 	src, dst     netip.Addr
 	proto        policy.Protocol
-	sport, dport uint16 // ICMP: type and code; other protocols than TCP and UDP: 0, VPP does not look
+	sport, dport uint16 // ICMP: type and code; other protocols than TCP, UDP and SCTP: 0, VPP does not look
+	begins       bool   // an association of SCTP
 }
 
 func packetOf(f *policy.Flow) packet {
@@ -25,6 +29,8 @@ func packetOf(f *policy.Flow) packet {
 	switch f.Proto {
 	case policy.TCP, policy.UDP:
 		p.sport, p.dport = f.SrcPort, f.DstPort
+	case policy.SCTP:
+		p.sport, p.dport, p.begins = f.SrcPort, f.DstPort, true
 	case policy.ICMP, policy.ICMPv6:
 		p.sport, p.dport = uint16(f.Type), uint16(f.Code)
 	}
@@ -100,6 +106,21 @@ func readLine(r *acl.ACL_Rule) line {
 	return l
 }
 
+func readPorts(rules []*contivacl.SCTPPorts_Rule) (out []line) {
+	rng := func(p *contivacl.SCTPPorts_Ports) [2]uint16 {
+		if p == nil {
+			return [2]uint16{0, 65535}
+		}
+		return [2]uint16{uint16(p.Lower), uint16(p.Upper)}
+	}
+	for _, r := range rules {
+		l := line{permit: r.Permit, src: readPrefix(r.SourceNetwork), dst: readPrefix(r.DestinationNetwork), proto: policy.SCTP, sports: rng(r.Source), dports: rng(r.Destination)}
+		l.v4, l.v6 = l.src.Addr().Is4(), l.src.Addr().Is6()
+		out = append(out, l)
+	}
+	return out
+}
+
 func readPrefix(text string) netip.Prefix {
 	if text == "" {
 		return netip.Prefix{}
@@ -111,11 +132,14 @@ func readPrefix(text string) netip.Prefix {
 type lists struct {
 	acls       map[string][]line
 	interfaces map[string]*[2][][]line // input and output
+	ports      map[string]*[2][]line   // of SCTP associations that begin, beside them
 	broken     []string
+	big        bool // some policies ask for more ports of SCTP than VPP can be told
 }
 
-func readLists(owners map[string]map[string]proto.Message) *lists {
-	l := &lists{acls: map[string][]line{}, interfaces: map[string]*[2][][]line{}}
+func readLists(s *sink) *lists {
+	owners := s.owners
+	l := &lists{big: len(s.big) > 0, acls: map[string][]line{}, interfaces: map[string]*[2][][]line{}, ports: map[string]*[2][]line{}}
 	var ordered []*contivacl.InterfaceACLs
 	for _, values := range owners {
 		for key, v := range values {
@@ -126,11 +150,16 @@ func readLists(owners map[string]map[string]proto.Message) *lists {
 					lines = append(lines, readLine(r))
 				}
 				l.acls[v.Name] = lines
-				if len(v.Name) > 40 {
+				if _, apart := keyed.NeedsSCTPPorts(v.Name); len(v.Name) > 40 && !apart {
 					l.broken = append(l.broken, "long name "+v.Name)
 				}
 			case *contivacl.InterfaceACLs:
 				ordered = append(ordered, v)
+			case *contivacl.SCTPPorts:
+				l.ports[v.Interface] = &[2][]line{readPorts(v.Input), readPorts(v.Output)}
+				if _, err := sctpports.Compile(v); err != nil {
+					l.broken = append(l.broken, fmt.Sprintf("value %s: %v", key, err))
+				}
 			default:
 				l.broken = append(l.broken, fmt.Sprintf("value %s is a %T", key, v))
 			}
@@ -162,6 +191,31 @@ func (l *lists) resolve(iface string, names []string) [][]line {
 
 // check holds a packet against the lists of one direction of an interface. No list at all lets everything through.
 func (l *lists) check(iface string, output bool, p packet) (permit, reflect bool) {
+	return l.checkLists(iface, output, p, l.begins(iface, output, p))
+}
+
+// begins holds a packet that begins an association of SCTP against what decides about its ports. No rule at all lets everything begin.
+func (l *lists) begins(iface string, output bool, p packet) bool {
+	rules := l.ports[iface]
+	if !p.begins || rules == nil || len(rules[index(output)]) == 0 {
+		return true
+	}
+	for i := range rules[index(output)] {
+		if r := &rules[index(output)][i]; r.matches(p) {
+			return r.permit
+		}
+	}
+	return false
+}
+
+func index(output bool) int {
+	if output {
+		return 1
+	}
+	return 0
+}
+
+func (l *lists) checkLists(iface string, output bool, p packet, begins bool) (permit, reflect bool) {
 	both := l.interfaces[iface]
 	if both == nil {
 		return true, false
@@ -173,7 +227,7 @@ func (l *lists) check(iface string, output bool, p packet) (permit, reflect bool
 	for _, lines := range ordered {
 		for k := range lines {
 			if r := &lines[k]; r.matches(p) {
-				return r.permit, r.reflect
+				return r.permit && begins, r.reflect
 			}
 		}
 	}
@@ -183,9 +237,18 @@ func (l *lists) check(iface string, output bool, p packet) (permit, reflect bool
 // sink collects what a renderer wants.
 type sink struct {
 	owners map[string]map[string]proto.Message
+	// big are the owners who say that policies ask for more ports of SCTP than VPP can be told: then for none.
+	big map[string]bool
 }
 
-func (s *sink) Set(owner string, values map[string]proto.Message, _ []model.Note) {
+func (s *sink) Set(owner string, values map[string]proto.Message, notes []model.Note) {
+	if s.big == nil {
+		s.big = map[string]bool{}
+	}
+	delete(s.big, owner)
+	if slices.ContainsFunc(notes, func(n model.Note) bool { return strings.Contains(n.Reason, "too many rules for SCTP") }) {
+		s.big[owner] = true
+	}
 	if values == nil {
 		delete(s.owners, owner)
 		return
@@ -206,6 +269,16 @@ type network struct {
 	at    map[netip.Addr]string // address of a pod or node → node
 	first map[string]netip.Addr // node → its IPv4 address: what masquerades
 	lists map[string]*lists
+}
+
+// big tells whether a node says that policies ask for more ports of SCTP than its VPP can be told: those allow nothing.
+func (n *network) big() bool {
+	for _, l := range n.lists {
+		if l.big {
+			return true
+		}
+	}
+	return false
 }
 
 // door is the interface of a node a packet takes to, or comes from, an address.

@@ -75,7 +75,7 @@ func askAgents(cluster *trace.Cluster, w *policy.World, post bool) (asked int, _
 	if err != nil {
 		return 0, &dispute{text: err.Error()}
 	}
-	f, strict := factsOf(w.Objects()), sctpPorts(w.Objects())
+	f := factsOf(w.Objects())
 	for _, flow := range w.Sample(w.Flows(1), agentFlows) {
 		d := dispute{flow: flow}
 		if flow.Proto == policy.SCTP && flow.Dst.Is4() {
@@ -85,7 +85,7 @@ func askAgents(cluster *trace.Cluster, w *policy.World, post bool) (asked int, _
 			continue
 		}
 		asked++
-		if d.text = answered(cluster, c, d.question, flow, strict); d.text != "" {
+		if d.text = answered(cluster, c, d.question, flow); d.text != "" {
 			return asked, &d
 		}
 	}
@@ -127,13 +127,13 @@ func (f *facts) question(flow policy.Flow) (trace.Question, error) {
 }
 
 // answered compares the answer to a question with the specifications.
-func answered(cluster *trace.Cluster, c *policy.Cluster, q trace.Question, flow policy.Flow, strict bool) string {
+func answered(cluster *trace.Cluster, c *policy.Cluster, q trace.Question, flow policy.Flow) string {
 	want, a := c.Judge(&flow), cluster.Answer(q)
 	if a.Error != "" {
 		return cannotAsk + fmt.Sprintf("%+v: %s", q, a.Error)
 	}
 	got := a.Verdict == trace.Delivered
-	if got == want.Allowed || !got && flow.Proto == policy.SCTP && strict {
+	if got == want.Allowed {
 		return ""
 	}
 	return fmt.Sprintf("%v: %s (%s), should be allowed %v: %s", flow, a.Verdict, a.Reason, want.Allowed, want.Why)
@@ -289,7 +289,7 @@ func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
 	if q, err := f.question(d.flow); err != nil || q != d.question {
 		return ""
 	}
-	return answered(cluster, c, d.question, d.flow, sctpPorts(objects))
+	return answered(cluster, c, d.question, d.flow)
 }
 
 // likeFresh compares every VPP with that of a cluster that was given the final objects only.

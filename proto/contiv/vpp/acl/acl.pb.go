@@ -5,7 +5,7 @@
 // source: contiv/vpp/acl/acl.proto
 
 // Package acl adds to ligato's access lists what they cannot say: in which
-// order those of an interface are asked.
+// order those of an interface are asked, and ports of SCTP.
 
 package acl
 
@@ -92,6 +92,214 @@ func (x *InterfaceACLs) GetOutput() []string {
 	return nil
 }
 
+// SCTPPorts decides which SCTP associations may begin across an interface: VPP's
+// access lists know ports of TCP and UDP only. It looks at packets that begin one
+// (INIT, RFC 9260) and drops what it does not permit; all other packets are left
+// to the access lists. What hides whether a packet begins an association is
+// dropped too: IPv4 options, fragments, IPv6 extension headers before SCTP.
+// In a direction that has any rule, an association of the family without rules
+// does not begin either. A direction without rules is not looked at.
+// Key: config/contiv/vpp/v1/sctp-ports/<interface>.
+type SCTPPorts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the interface. Required.
+	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Rules for what enters VPP: the first that matches decides; if none does, the
+	// association may not begin.
+	Input []*SCTPPorts_Rule `protobuf:"bytes,2,rep,name=input,proto3" json:"input,omitempty"`
+	// Rules for what leaves VPP.
+	Output        []*SCTPPorts_Rule `protobuf:"bytes,3,rep,name=output,proto3" json:"output,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SCTPPorts) Reset() {
+	*x = SCTPPorts{}
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SCTPPorts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SCTPPorts) ProtoMessage() {}
+
+func (x *SCTPPorts) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SCTPPorts.ProtoReflect.Descriptor instead.
+func (*SCTPPorts) Descriptor() ([]byte, []int) {
+	return file_contiv_vpp_acl_acl_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *SCTPPorts) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *SCTPPorts) GetInput() []*SCTPPorts_Rule {
+	if x != nil {
+		return x.Input
+	}
+	return nil
+}
+
+func (x *SCTPPorts) GetOutput() []*SCTPPorts_Rule {
+	if x != nil {
+		return x.Output
+	}
+	return nil
+}
+
+// Ports is a range of ports, both included.
+type SCTPPorts_Ports struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// First port, 0 to 65535.
+	Lower uint32 `protobuf:"varint,1,opt,name=lower,proto3" json:"lower,omitempty"`
+	// Last port, 0 to 65535; not below the first.
+	Upper         uint32 `protobuf:"varint,2,opt,name=upper,proto3" json:"upper,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SCTPPorts_Ports) Reset() {
+	*x = SCTPPorts_Ports{}
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SCTPPorts_Ports) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SCTPPorts_Ports) ProtoMessage() {}
+
+func (x *SCTPPorts_Ports) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SCTPPorts_Ports.ProtoReflect.Descriptor instead.
+func (*SCTPPorts_Ports) Descriptor() ([]byte, []int) {
+	return file_contiv_vpp_acl_acl_proto_rawDescGZIP(), []int{1, 0}
+}
+
+func (x *SCTPPorts_Ports) GetLower() uint32 {
+	if x != nil {
+		return x.Lower
+	}
+	return 0
+}
+
+func (x *SCTPPorts_Ports) GetUpper() uint32 {
+	if x != nil {
+		return x.Upper
+	}
+	return 0
+}
+
+// Rule matches an INIT by its addresses and ports.
+type SCTPPorts_Rule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The association may begin; otherwise it may not.
+	Permit bool `protobuf:"varint,1,opt,name=permit,proto3" json:"permit,omitempty"`
+	// Sources and destinations, <address>/<prefix length>, both of one family.
+	// Required.
+	SourceNetwork      string `protobuf:"bytes,2,opt,name=source_network,json=sourceNetwork,proto3" json:"source_network,omitempty"`
+	DestinationNetwork string `protobuf:"bytes,3,opt,name=destination_network,json=destinationNetwork,proto3" json:"destination_network,omitempty"`
+	// Ports; absent: all.
+	Source        *SCTPPorts_Ports `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	Destination   *SCTPPorts_Ports `protobuf:"bytes,5,opt,name=destination,proto3" json:"destination,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SCTPPorts_Rule) Reset() {
+	*x = SCTPPorts_Rule{}
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SCTPPorts_Rule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SCTPPorts_Rule) ProtoMessage() {}
+
+func (x *SCTPPorts_Rule) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_vpp_acl_acl_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SCTPPorts_Rule.ProtoReflect.Descriptor instead.
+func (*SCTPPorts_Rule) Descriptor() ([]byte, []int) {
+	return file_contiv_vpp_acl_acl_proto_rawDescGZIP(), []int{1, 1}
+}
+
+func (x *SCTPPorts_Rule) GetPermit() bool {
+	if x != nil {
+		return x.Permit
+	}
+	return false
+}
+
+func (x *SCTPPorts_Rule) GetSourceNetwork() string {
+	if x != nil {
+		return x.SourceNetwork
+	}
+	return ""
+}
+
+func (x *SCTPPorts_Rule) GetDestinationNetwork() string {
+	if x != nil {
+		return x.DestinationNetwork
+	}
+	return ""
+}
+
+func (x *SCTPPorts_Rule) GetSource() *SCTPPorts_Ports {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *SCTPPorts_Rule) GetDestination() *SCTPPorts_Ports {
+	if x != nil {
+		return x.Destination
+	}
+	return nil
+}
+
 var File_contiv_vpp_acl_acl_proto protoreflect.FileDescriptor
 
 const file_contiv_vpp_acl_acl_proto_rawDesc = "" +
@@ -100,7 +308,20 @@ const file_contiv_vpp_acl_acl_proto_rawDesc = "" +
 	"\rInterfaceACLs\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x14\n" +
 	"\x05input\x18\x02 \x03(\tR\x05input\x12\x16\n" +
-	"\x06output\x18\x03 \x03(\tR\x06outputB?Z=github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl;aclb\x06proto3"
+	"\x06output\x18\x03 \x03(\tR\x06output\"\xc1\x03\n" +
+	"\tSCTPPorts\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x124\n" +
+	"\x05input\x18\x02 \x03(\v2\x1e.contiv.vpp.acl.SCTPPorts.RuleR\x05input\x126\n" +
+	"\x06output\x18\x03 \x03(\v2\x1e.contiv.vpp.acl.SCTPPorts.RuleR\x06output\x1a3\n" +
+	"\x05Ports\x12\x14\n" +
+	"\x05lower\x18\x01 \x01(\rR\x05lower\x12\x14\n" +
+	"\x05upper\x18\x02 \x01(\rR\x05upper\x1a\xf2\x01\n" +
+	"\x04Rule\x12\x16\n" +
+	"\x06permit\x18\x01 \x01(\bR\x06permit\x12%\n" +
+	"\x0esource_network\x18\x02 \x01(\tR\rsourceNetwork\x12/\n" +
+	"\x13destination_network\x18\x03 \x01(\tR\x12destinationNetwork\x127\n" +
+	"\x06source\x18\x04 \x01(\v2\x1f.contiv.vpp.acl.SCTPPorts.PortsR\x06source\x12A\n" +
+	"\vdestination\x18\x05 \x01(\v2\x1f.contiv.vpp.acl.SCTPPorts.PortsR\vdestinationB?Z=github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl;aclb\x06proto3"
 
 var (
 	file_contiv_vpp_acl_acl_proto_rawDescOnce sync.Once
@@ -114,16 +335,23 @@ func file_contiv_vpp_acl_acl_proto_rawDescGZIP() []byte {
 	return file_contiv_vpp_acl_acl_proto_rawDescData
 }
 
-var file_contiv_vpp_acl_acl_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_contiv_vpp_acl_acl_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_contiv_vpp_acl_acl_proto_goTypes = []any{
-	(*InterfaceACLs)(nil), // 0: contiv.vpp.acl.InterfaceACLs
+	(*InterfaceACLs)(nil),   // 0: contiv.vpp.acl.InterfaceACLs
+	(*SCTPPorts)(nil),       // 1: contiv.vpp.acl.SCTPPorts
+	(*SCTPPorts_Ports)(nil), // 2: contiv.vpp.acl.SCTPPorts.Ports
+	(*SCTPPorts_Rule)(nil),  // 3: contiv.vpp.acl.SCTPPorts.Rule
 }
 var file_contiv_vpp_acl_acl_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	3, // 0: contiv.vpp.acl.SCTPPorts.input:type_name -> contiv.vpp.acl.SCTPPorts.Rule
+	3, // 1: contiv.vpp.acl.SCTPPorts.output:type_name -> contiv.vpp.acl.SCTPPorts.Rule
+	2, // 2: contiv.vpp.acl.SCTPPorts.Rule.source:type_name -> contiv.vpp.acl.SCTPPorts.Ports
+	2, // 3: contiv.vpp.acl.SCTPPorts.Rule.destination:type_name -> contiv.vpp.acl.SCTPPorts.Ports
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_contiv_vpp_acl_acl_proto_init() }
@@ -137,7 +365,7 @@ func file_contiv_vpp_acl_acl_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_vpp_acl_acl_proto_rawDesc), len(file_contiv_vpp_acl_acl_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+)
+
+// ExplainSCTP tells what lets an SCTP association begin across an interface (output: by a packet that leaves through it), or what does not:
+// lists know no ports of SCTP, and this is asked beside them. False: nothing of ours is asked there.
+func (s *Stepper) ExplainSCTP(iface string, output bool, from, to netip.AddrPort) (policy.Reason, bool) {
+	m, _ := s.values.Sent(keyed.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
+	rules := m.GetInput()
+	if output {
+		rules = m.GetOutput()
+	}
+	if len(rules) == 0 || s.policies == nil {
+		return policy.Reason{}, false
+	}
+	for i, r := range rules {
+		if inNetwork(r.GetSourceNetwork(), from.Addr()) && inNetwork(r.GetDestinationNetwork(), to.Addr()) &&
+			inPorts(r.GetSource(), from.Port()) && inPorts(r.GetDestination(), to.Port()) {
+			return s.policies.Explain(iface, output, enforce.PortsPlace, i)
+		}
+	}
+	return s.policies.Explain(iface, output, enforce.PortsPlace, -1)
+}
+
+func inNetwork(s string, a netip.Addr) bool {
+	p, err := netip.ParsePrefix(s)
+	return err == nil && p.Contains(a)
+}
+
+func inPorts(r *contivacl.SCTPPorts_Ports, port uint16) bool {
+	return r == nil || r.GetLower() <= uint32(port) && uint32(port) <= r.GetUpper()
+}

@@ -1,0 +1,388 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+func sctpRule(action string, ports ...int32) *felix.Rule {
+	r := &felix.Rule{Action: action, Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "sctp"}}}
+	for i := 0; i+1 < len(ports); i += 2 {
+		r.DstPorts = append(r.DstPorts, &felix.PortRange{First: ports[i], Last: ports[i+1]})
+	}
+	return r
+}
+
+// drawSCTP is a rule that mostly asks for ports of SCTP.
+func drawSCTP(t *rapid.T) *felix.Rule {
+	r := drawRule(t)
+	r.Icmp, r.NotIcmp = nil, nil
+	switch rapid.IntRange(0, 5).Draw(t, "sctp") {
+	case 0:
+		r.Protocol, r.NotProtocol = nil, nil
+	case 1: // as it is
+	default:
+		r.Protocol, r.NotProtocol = sctpRule("").Protocol, nil
+		drawPorts(t, r)
+	}
+	return r
+}
+
+// Policies about ports of SCTP have the verdict of their rules, however they came to be; on the way to them nothing passes that is
+// denied before and after.
+func TestPortsOfSCTP(t *testing.T) {
+	filters, interims := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		view := pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT})
+		n := testNode(view)
+		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
+		s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+		s.tell(start()...)
+		for range rapid.IntRange(1, 4).Draw(t, "steps") {
+			states := []*book{s.b.clone()}
+			for range rapid.IntRange(1, 6).Draw(t, "messages") {
+				if rapid.Bool().Draw(t, "policy") {
+					rules := rapid.Custom(drawSCTP)
+					s.tell(policyMessage(pick(t, "id", policyIDs), &felix.Policy{
+						InboundRules: rapid.SliceOfN(rules, 0, 3).Draw(t, "in"), OutboundRules: rapid.SliceOfN(rules, 0, 3).Draw(t, "out"),
+					}))
+				} else {
+					s.tell(drawMessage(t, s.w))
+				}
+			}
+			for again := true; again; {
+				again = s.r.Apply()
+				states = append(states, s.b.clone())
+			}
+			filters += len(s.b.ports)
+			if interims += len(states) - 2; len(states) > 2 {
+				checkTheWay(t, states, view, pick(t, "forger", pods))
+			}
+		}
+		s.check(t)
+		s.checkFilters(t)
+	})
+	if filters == 0 || interims == 0 {
+		t.Errorf("%d filters, %d changes with a state on the way", filters, interims)
+	}
+}
+
+// checkFilters looks at what stands beside lists: that it is there where a policy asks for it, and what belongs to it.
+func (s *scene) checkFilters(t *rapid.T) {
+	for name, i := range s.r.ifaces {
+		asks := i.progs[0] != nil && (asksPorts(i.progs[0].uses) || asksPorts(i.progs[1].uses))
+		if s.b.ports[name] != nil && !asks {
+			t.Fatalf("%s has a filter, and nobody asks for ports of SCTP\n%s", name, s)
+		}
+	}
+	for name, l := range s.b.lists {
+		for d, list := range [2][]string{l.GetInput(), l.GetOutput()} {
+			own := keyed.SCTPPortsACL(name, d == 0)
+			switch at := slices.Index(list, own); {
+			case at > 0:
+				t.Fatalf("%s is at place %d of %s", own, at, name)
+			case at == 0 && s.b.ports[name] == nil:
+				t.Fatalf("%s has %s, and nothing decides about ports", name, own)
+			}
+		}
+		if len(l.GetInput())+len(l.GetOutput()) > s.r.cfg.maxACLs() {
+			t.Fatalf("%s has %d lists", name, len(l.GetInput())+len(l.GetOutput()))
+		}
+	}
+	for name := range s.b.ports {
+		if s.b.lists[name] == nil {
+			t.Fatalf("%s has a filter and no lists", name)
+		}
+	}
+}
+
+// literally is the verdict of rules about one association.
+func literally(rules []association, p packet) bool {
+	for _, a := range rules {
+		if a.src.Contains(p.src) && a.dst.Contains(p.dst) && a.sport.lo <= p.sport && p.sport <= a.sport.hi && a.dport.lo <= p.dport && p.dport <= a.dport.hi {
+			return a.permit
+		}
+	}
+	return false
+}
+
+// On the way from one filter to another begins what both let begin, or less where that would be too much to say.
+func TestMeet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(label string) []association {
+			one := rapid.Custom(func(t *rapid.T) association {
+				f := pick(t, "family", families[:])
+				network := func() netip.Prefix {
+					if rapid.Bool().Draw(t, "all") {
+						return f.all()
+					}
+					return prefix(pick(t, "net", slices.DeleteFunc(slices.Clone(nets), func(n string) bool { return familyOf(prefix(n).Addr()) != f })))
+				}
+				ports := func() span {
+					lo := rapid.Uint16().Draw(t, "lo")
+					return span{lo, rapid.Uint16Range(lo, 65535).Draw(t, "hi")}
+				}
+				a := association{permit: rapid.Bool().Draw(t, "permit"), src: network(), dst: network(), sport: allPorts, dport: allPorts}
+				if rapid.Bool().Draw(t, "ports") {
+					a.sport, a.dport = ports(), ports()
+				}
+				return a
+			})
+			return rapid.SliceOfN(one, 1, 8).Draw(t, label)
+		}
+		a, b := draw("a"), draw("b")
+		both := meet(a, b)
+		for _, f := range families {
+			list, _ := ends(f)
+			for range 50 {
+				p := packet{pick(t, "src", list), pick(t, "dst", list), protoSCTP, rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")}
+				if want := literally(a, p) && literally(b, p); literally(both, p) != want {
+					t.Fatalf("%s: want %v\n%v\n%v\n%v", p, want, a, b, both)
+				}
+			}
+		}
+	})
+}
+
+// withSCTP is a scene with one pod to which policy a1 applies.
+func withSCTP(t *testing.T, ingress, egress bool, p *felix.Policy) *scene {
+	s := newScene(testNode(enforce.PostDNAT))
+	s.tell(start()...)
+	in, out := "", ""
+	if ingress {
+		in = "a1"
+	}
+	if egress {
+		out = "a1"
+	}
+	s.tell(policyMessage(policyIDs[0], p), podMessage(0, withPolicies(in, out)))
+	s.settle(t)
+	return s
+}
+
+// show is a filter as text.
+func (b *book) show(iface string) string {
+	var out []string
+	for d, list := range [][]string{b.rulesOf(iface, false), b.rulesOf(iface, true)} {
+		for _, r := range list {
+			out = append(out, []string{"in ", "out "}[d]+r)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+func (b *book) rulesOf(iface string, output bool) (out []string) {
+	rules := b.ports[iface].GetInput()
+	if output {
+		rules = b.ports[iface].GetOutput()
+	}
+	for _, r := range rules {
+		verb := "deny"
+		if r.GetPermit() {
+			verb = "permit"
+		}
+		text := fmt.Sprintf("%s %s -> %s", verb, r.GetSourceNetwork(), r.GetDestinationNetwork())
+		if p := r.GetSource(); p != nil {
+			text += fmt.Sprintf(" from %d-%d", p.GetLower(), p.GetUpper())
+		}
+		if p := r.GetDestination(); p != nil {
+			text += fmt.Sprintf(" to %d-%d", p.GetLower(), p.GetUpper())
+		}
+		if strings.HasPrefix(r.GetSourceNetwork(), "fd00:f::1/") || strings.Contains(text, "-> "+podIPs[0][v6].String()) || strings.HasPrefix(r.GetSourceNetwork(), "::") {
+			continue // IPv6 looks the same
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func TestFilters(t *testing.T) {
+	tcp := &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}
+	port := []*felix.PortRange{{First: 80, Last: 80}}
+	const node, self = "permit 192.168.0.1/32 -> 0.0.0.0/0", "permit 10.1.1.1/32 -> 10.1.1.1/32"
+	for _, c := range []struct {
+		name            string
+		ingress, egress bool
+		policy          *felix.Policy
+		want            string
+	}{
+		{"all ports", true, false, &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow")}}, ""},
+		{"another protocol", true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", Protocol: tcp, DstPorts: port}}}, ""},
+		{"not this protocol", true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "deny", NotProtocol: sctpRule("").Protocol, DstPorts: port}}}, ""},
+		{
+			"a port", true, false, &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow", 80, 80)}},
+			strings.Join([]string{"out " + node, "out " + self, "out permit 0.0.0.0/0 -> 0.0.0.0/0 to 80-80", "out deny 0.0.0.0/0 -> 0.0.0.0/0"}, "\n"),
+		},
+		{
+			"a range but some", true, false, &felix.Policy{InboundRules: []*felix.Rule{sctpRule("deny", 3, 5), sctpRule("allow", 0, 10)}},
+			strings.Join([]string{
+				"out " + node, "out " + self, "out deny 0.0.0.0/0 -> 0.0.0.0/0 to 3-5", "out permit 0.0.0.0/0 -> 0.0.0.0/0 to 0-10",
+				"out deny 0.0.0.0/0 -> 0.0.0.0/0",
+			}, "\n"),
+		},
+		{ // answers are remembered by address alone: what may begin the other way is asked too
+			"egress, and no ingress", true, true, &felix.Policy{OutboundRules: []*felix.Rule{sctpRule("allow", 80, 80)}},
+			strings.Join([]string{
+				"in " + self, "in permit 0.0.0.0/0 -> 0.0.0.0/0 to 80-80", "in deny 0.0.0.0/0 -> 0.0.0.0/0",
+				"out " + node, "out " + self, "out deny 0.0.0.0/0 -> 0.0.0.0/0",
+			}, "\n"),
+		},
+		{ // lists deny all of SCTP then
+			"no ports of SCTP denied", true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "deny", DstIpPortSetIds: []string{"n1"}}, {Action: "allow"}}},
+			strings.Join([]string{"out " + node, "out " + self, "out permit 0.0.0.0/0 -> 0.0.0.0/0"}, "\n"),
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := withSCTP(t, c.ingress, c.egress, c.policy)
+			if got := s.b.show("if-p1"); got != c.want {
+				t.Errorf("got\n%s\nwant\n%s", got, c.want)
+			}
+			if len(s.b.notes) > 0 {
+				t.Errorf("notes %v", s.b.notes)
+			}
+			s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow")}}))
+			s.settle(t)
+			if len(s.b.ports) > 0 || s.b.acls[keyed.SCTPPortsACL("if-p1", true)] != nil || s.b.acls[keyed.SCTPPortsACL("if-p1", false)] != nil {
+				t.Errorf("left behind: %v", s.b.ports)
+			}
+		})
+	}
+}
+
+// A set that gets a member changes the filter, although no list names it.
+func TestFilterFollowsSets(t *testing.T) {
+	rule := sctpRule("allow", 80, 80)
+	rule.SrcIpSetIds = []string{"s1"}
+	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{rule}})
+	p := packet{remotes[0], podIPs[0][v4], protoSCTP, 7, 80}
+	if s.b.on("if-p1", true, p) {
+		t.Fatal("nobody is allowed yet")
+	}
+	s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: &felix.IPSetDeltaUpdate{Id: "s1", AddedMembers: []string{"10.1.2.1/32"}}}})
+	s.settle(t)
+	if !s.b.on("if-p1", true, p) {
+		t.Errorf("the member is not allowed\n%s", s.b.show("if-p1"))
+	}
+	if p.dport = 81; s.b.on("if-p1", true, p) {
+		t.Error("the member is allowed at other ports")
+	}
+}
+
+// What would be too much for VPP's classifier is as if it had none, and that is said of the pod.
+func TestTooManyPorts(t *testing.T) {
+	var many []*felix.Rule
+	for i := range 200 {
+		r := sctpRule("allow", 1, 65534)
+		if r.SrcNet = []string{fmt.Sprintf("10.%d.0.0/%d", i, 9+i%20)}; i%2 > 0 {
+			r.Action = "deny"
+		}
+		many = append(many, r)
+	}
+	s := withSCTP(t, true, false, &felix.Policy{InboundRules: many})
+	if len(s.b.ports) > 0 || len(s.reasons()) != 1 || !strings.Contains(s.reasons()[0], "too many rules for SCTP") {
+		t.Errorf("filters %v, notes %v", s.b.ports, s.b.notes)
+	}
+	if s.b.on("if-p1", true, packet{netip.MustParseAddr("10.0.0.1"), podIPs[0][v4], protoSCTP, 7, 80}) {
+		t.Error("it is allowed")
+	}
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: many[:1]}))
+	s.settle(t)
+	if len(s.b.ports) != 1 || len(s.b.notes) > 0 {
+		t.Errorf("filters %v, notes %v", s.b.ports, s.b.notes)
+	}
+}
+
+// The rule that decides about an association has a name.
+func TestCauseOfAssociations(t *testing.T) {
+	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "udp"}}}, sctpRule("allow", 80, 80)}})
+	for _, c := range []struct {
+		port uint16
+		want enforce.Cause
+	}{
+		{80, enforce.Cause{Kind: enforce.CauseRule, Endpoint: "p1", Tier: "a", Policy: "a1", Rule: 1}},
+		{81, enforce.Cause{Kind: enforce.CauseEndOfTier, Endpoint: "p1", Tier: "a", Denied: true}},
+	} {
+		_, rule := s.b.begins("if-p1", true, packet{remotes[0], podIPs[0][v4], protoSCTP, 7, c.port})
+		if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, rule); !ok || got != c.want {
+			t.Errorf("port %d: %+v, %v", c.port, got, ok)
+		}
+	}
+	if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, 100); ok {
+		t.Errorf("a rule that is not there: %+v", got)
+	}
+	if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, -1); !ok || !got.Denied {
+		t.Errorf("no rule: %+v, %v", got, ok)
+	}
+}
+
+// Where one filter opens while another closes, the state on the way lets begin what both before and after do.
+func TestStepsOfFilters(t *testing.T) {
+	ports := func(first, last int32) []*felix.Rule { return []*felix.Rule{sctpRule("allow", first, last)} }
+	for _, c := range []struct {
+		name                string
+		before, after       [2][]*felix.Rule // what the first pod may send, and the second may get
+		steps               int
+		never, always, open []uint16 // ports at which nothing may begin on the way, that pass all the time, and in the end
+	}{
+		{"one port becomes another", [2][]*felix.Rule{ports(80, 80), ports(81, 81)}, [2][]*felix.Rule{ports(81, 81), ports(80, 80)}, 2, []uint16{80, 81}, nil, nil},
+		{"ranges move", [2][]*felix.Rule{ports(80, 90), ports(80, 82)}, [2][]*felix.Rule{ports(81, 95), ports(81, 95)}, 2, []uint16{96, 79}, []uint16{81, 82}, []uint16{95}},
+		{"only the second changes", [2][]*felix.Rule{ports(80, 81), ports(80, 80)}, [2][]*felix.Rule{ports(80, 81), ports(81, 81)}, 1, []uint16{82}, nil, []uint16{81}},
+		{"the first asks no more", [2][]*felix.Rule{ports(80, 80), ports(81, 81)}, [2][]*felix.Rule{{sctpRule("allow")}, ports(80, 80)}, 2, []uint16{81}, nil, []uint16{80}},
+		{"the second asks no more", [2][]*felix.Rule{ports(80, 80), ports(81, 81)}, [2][]*felix.Rule{ports(81, 81), {sctpRule("deny")}}, 2, []uint16{80, 81}, nil, nil},
+		{"both begin to ask", [2][]*felix.Rule{{sctpRule("deny")}, {sctpRule("allow")}}, [2][]*felix.Rule{ports(80, 81), ports(81, 81)}, 2, []uint16{80, 82}, nil, []uint16{81}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newScene(testNode(enforce.PostDNAT))
+			s.tell(start()...)
+			tell := func(rules [2][]*felix.Rule) {
+				s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules[0]}), policyMessage(policyIDs[1], &felix.Policy{InboundRules: rules[1]}))
+			}
+			tell(c.before)
+			s.tell(podMessage(0, withPolicies("", "a1")), podMessage(1, withPolicies("a2", "")))
+			s.settle(t)
+			states := []*book{s.b.clone()}
+			tell(c.after)
+			for again := true; again; {
+				again = s.r.Apply()
+				states = append(states, s.b.clone())
+			}
+			if len(states)-1 != c.steps {
+				t.Errorf("%d steps, want %d", len(states)-1, c.steps)
+			}
+			p := packet{podIPs[0][v4], podIPs[1][v4], protoSCTP, 7, 0}
+			for i := range states[1:] {
+				for _, p.dport = range c.never {
+					if onTheWay(states[i], states[i+1], p, p, pods[0], pods[1]) {
+						t.Errorf("port %d passes at %d", p.dport, i)
+					}
+				}
+			}
+			for i, b := range states {
+				for name := range b.acls {
+					if iface, needs := keyed.NeedsSCTPPorts(name); needs && b.ports[iface] == nil {
+						t.Errorf("%s at %d, and nothing decides about ports", name, i)
+					}
+				}
+				for _, p.dport = range c.always {
+					if !onTheWay(b, b, p, p, pods[0], pods[1]) {
+						t.Errorf("port %d does not pass at %d", p.dport, i)
+					}
+				}
+			}
+			for _, p.dport = range c.open {
+				if !onTheWay(s.b, s.b, p, p, pods[0], pods[1]) {
+					t.Errorf("port %d does not pass in the end", p.dport)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package acl
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/sctpports"
+)
+
+// filterOf is the filter of lists; nil if none is needed, or if it would not fit. Where one direction needs one so does the other, unless
+// everything may begin there: what the lists remember to let answers pass has only addresses.
+func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
+	var now filter
+	var differs [2]bool
+	now[0], differs[0] = r.decide(in)
+	now[1], differs[1] = r.decide(out)
+	if differs == [2]bool{} {
+		return nil, true
+	}
+	for d, list := range now {
+		if !differs[d] && !slices.ContainsFunc(list, func(a association) bool { return !a.permit }) {
+			now[d] = nil
+		}
+		if widened(pairs(now[d])) > maxAtoms {
+			return nil, false
+		}
+	}
+	if !now.fits() {
+		return nil, false
+	}
+	return &now, true
+}
+
+// fits tells whether VPP's classifier can have it.
+func (f *filter) fits() bool {
+	_, err := sctpports.Compile(f.value("any"))
+	return err == nil
+}
+
+// remoteFilter is the filter of an interface to anywhere but local pods, and what there is to say if it would be too big.
+func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
+	h, e := r.hooks[name], r.exits[name]
+	var egress []use
+	asking := map[*program]bool{}
+	for _, last := range []bool{false, true} {
+		for _, j := range r.sortedJudged() {
+			for _, seg := range j.remote {
+				if j.last == last {
+					egress = append(egress, use{seg: seg, verb: seg.clauses[0].verb})
+					asking[j.p] = asking[j.p] || seg.asks
+				}
+			}
+		}
+	}
+	if !asksPorts(egress) && (h == nil || !asksPorts(h.uses)) && (e == nil || !asksPorts(e.uses)) {
+		return nil, nil
+	}
+	answers := use{cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
+	in, out := origins(nil, []use{answers}), origins([]place{{table: outgoing}}, egress)
+	if h != nil {
+		in = nil
+		for _, t := range h.before {
+			in = append(in, origin{table: t})
+		}
+		in = append(in, origins(nil, h.uses)...)
+	}
+	if e != nil {
+		out = append(out, origins(nil, e.uses)...)
+	} else {
+		out = append(out[1:], origin{use: use{cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}})
+	}
+	f, fits := r.filterOf(in, out)
+	if fits {
+		return f, nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
+		if i := r.ifaces[name]; asking[i.progs[1]] {
+			notes = append(notes, i.unfiltered()...)
+		}
+	}
+	if h != nil {
+		notes = append(notes, unfiltered(model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}))
+	}
+	if e != nil && (h == nil || h.endpoint != e.endpoint) {
+		notes = append(notes, unfiltered(model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}))
+	}
+	return nil, notes
+}
+
+// unfiltered says that what somebody's policies say about ports of SCTP is too much.
+func unfiltered(ref model.Ref) model.Note {
+	return model.Note{Ref: ref, Reason: "its policies make too many rules for SCTP: what they allow for some of its ports is denied", Refused: true}
+}
+
+func (i *iface) unfiltered() (notes []model.Note) {
+	for _, w := range i.work {
+		notes = append(notes, unfiltered(w.ref()))
+	}
+	return notes
+}
+
+// room is how many ACLs an interface may have beside those its filter needs.
+func (r *Renderer) room(f *filter) int {
+	if f == nil {
+		return r.cfg.maxACLs()
+	}
+	return r.cfg.maxACLs() - len(f)
+}
+
+// refilter marks the interfaces whose filters depend on a segment that was written out again.
+func (r *Renderer) refilter(seg *segment) {
+	if !r.asked {
+		return
+	}
+	seg.told = false
+	r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.judged) > 0
+	for p := range r.ofSegment[seg] {
+		for i := range p.users {
+			if r.out.want[i.name].filter != nil || slices.ContainsFunc(i.progs[:], func(p *program) bool { return p != nil && asksPorts(p.uses) }) {
+				r.dirty.ifaces[i] = struct{}{}
+			}
+		}
+	}
+}
+
+// letThrough puts the filter of an interface beside its lists, and in front of them what lets SCTP through for it to decide about.
+func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
+	if f == nil && r.out.want[name].filter == nil {
+		return l
+	}
+	l.filter = f
+	for d, list := range [2]*[]place{&l.in, &l.out} {
+		t := &table{name: keyed.SCTPPortsACL(name, d == 0)}
+		if f != nil {
+			cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
+			x := expander{bytes: r.node.ByteMatch6}
+			for _, a := range x.widen(pairs(f[d]), 0) {
+				t.add(a, cause)
+			}
+		}
+		if len(t.rules) == 0 {
+			r.unfix(t.name)
+			continue
+		}
+		r.fixTable(t)
+		*list = append([]place{{table: t.name}}, *list...)
+	}
+	return l
+}
+
+// value is the filter as VPP's agent takes it.
+func (f *filter) value(iface string) *contivacl.SCTPPorts {
+	v := &contivacl.SCTPPorts{Interface: iface}
+	for d, list := range [2]*[]*contivacl.SCTPPorts_Rule{&v.Input, &v.Output} {
+		for i := range f[d] {
+			a := &f[d][i]
+			*list = append(*list, &contivacl.SCTPPorts_Rule{
+				Permit: a.permit, SourceNetwork: a.src.String(), DestinationNetwork: a.dst.String(), Source: a.sport.value(), Destination: a.dport.value(),
+			})
+		}
+	}
+	return v
+}
+
+func (s span) value() *contivacl.SCTPPorts_Ports {
+	if s == allPorts {
+		return nil
+	}
+	return &contivacl.SCTPPorts_Ports{Lower: uint32(s.lo), Upper: uint32(s.hi)}
+}
+
+// effect is what a change of the filter does in a direction: the lists of before and after let through what it permits.
+func filterEffect(old, now *filter, d int) (e effect) {
+	had, has := old.direction(d), now.direction(d)
+	switch {
+	case slices.EqualFunc(had, has, association.same):
+	case had == nil:
+		e.closes = true
+	case has == nil:
+		e.opens = true
+	default:
+		e = effect{true, true}
+	}
+	return e
+}
+
+func (f *filter) direction(d int) []association {
+	if f == nil {
+		return nil
+	}
+	return f[d]
+}
+
+// commonFilter lets begin what both do. It is closed where that cannot be said in few rules.
+func commonFilter(old, now *filter) *filter {
+	switch {
+	case old == nil || old.same(now):
+		return now
+	case now == nil:
+		return old
+	}
+	var out filter
+	for d := range out {
+		had, has := old[d], now[d]
+		switch {
+		case had == nil:
+			out[d] = has
+		case has == nil:
+			out[d] = had
+		default:
+			out[d] = meet(had, has)
+		}
+	}
+	if !out.fits() {
+		return &filter{closed(), closed()}
+	}
+	return &out
+}

@@ -1,0 +1,100 @@
+package trace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// signalling allows the pods of web to be asked for associations on two ports of SCTP, and locked to ask one of them.
+const signalling = `
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: signalling, namespace: prod}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  ingress:
+  - from: [{podSelector: {matchLabels: {app: client}}}]
+    ports: [{port: 9000, endPort: 9003, protocol: SCTP}]
+  - ports: [{port: 36412, protocol: SCTP}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: asks, namespace: prod}
+spec:
+  podSelector: {matchLabels: {app: other}}
+  policyTypes: [Egress]
+  egress:
+  - to: [{podSelector: {matchLabels: {app: web}}}]
+    ports: [{port: 36412, protocol: SCTP}, {port: 9001, protocol: SCTP}]
+`
+
+// A question about SCTP is answered by port, in the words of the policy whose rule decides about the INIT.
+func TestSCTPAnswers(t *testing.T) {
+	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		t.Run(string(renderer), func(t *testing.T) {
+			c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: renderer}}, guarded+signalling)
+			const (
+				first    = "allowed by NetworkPolicy prod/signalling ingress rule 1"
+				second   = "allowed by NetworkPolicy prod/signalling ingress rule 2"
+				asks     = "allowed by NetworkPolicy prod/asks egress rule 1"
+				isolated = "denied: NetworkPolicy prod/signalling, prod/web isolate prod/web-1 for ingress and no rule allows it"
+				stays    = "denied: NetworkPolicy prod/asks isolates prod/other for egress and no rule allows it"
+			)
+			for _, tc := range []struct {
+				from, to string
+				verdict  Verdict
+				reason   string
+			}{
+				{"pod:prod/client", "pod:prod/web-1:9000", Delivered, first},
+				{"pod:prod/client", "pod:prod/web-1:9003", Delivered, first},
+				{"pod:prod/client", "[fd00:1::2]:9003", Delivered, first},
+				{"pod:prod/client", "pod:prod/web-1:9004", Dropped, isolated},
+				{"pod:prod/client", "[fd00:1::2]:9004", Dropped, isolated},
+				{"pod:prod/client", "pod:prod/web-1:36412", Delivered, second},
+				{"pod:prod/client", "pod:prod/web-1:80", Dropped, isolated},
+				{"pod:prod/other", "pod:prod/web-1:36412", Delivered, asks + ", " + second},
+				{"pod:prod/other", "pod:prod/web-1:9001", Dropped, isolated},
+				{"pod:prod/other", "pod:prod/web-1:9002", Dropped, stays},
+				{"pod:prod/other", "[fd00:1::2]:36412", Delivered, asks + ", " + second},
+				{"pod:prod/other", "[fd00:2::2]:9001", Dropped, strings.Replace(isolated, "web-1", "web-2", 1)},
+				{"pod:prod/other", "[fd00:1::2]:9002", Dropped, stays},
+				{"pod:prod/other", "pod:prod/client:36412", Dropped, stays},
+				{"pod:prod/client", "pod:prod/other:36412", Delivered, "delivered, and the reply gets back"},
+			} {
+				if renderer == agent.RendererNAT44 && !strings.HasPrefix(tc.to, "[") {
+					continue // it hides the clients of SCTP behind the node
+				}
+				a := c.Answer(Question{tc.from, tc.to, "SCTP"})
+				if a.Verdict != tc.verdict || !strings.Contains(a.Reason, tc.reason) || a.Error != "" {
+					t.Errorf("%s -> %s: %s %s %s\nwant %s %s", tc.from, tc.to, a.Verdict, a.Reason, a.Error, tc.verdict, tc.reason)
+					for _, o := range a.Outcomes {
+						t.Log(strings.Join(o.Hops, "\n"))
+					}
+				}
+			}
+		})
+	}
+}
+
+// An association that began goes on, and another one on another port of the same pods does not begin for it.
+func TestSCTPConnection(t *testing.T) {
+	c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, guarded+signalling)
+	k, _, err := c.Connect(Question{"pod:prod/client", "pod:prod/web-2:9000", "SCTP"}, 5000, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := k.Send(); err != nil || o.Verdict != Delivered {
+		t.Errorf("DATA: %+v, %v", o, err)
+	}
+	for from, to := range map[string]string{"pod:prod/client": "pod:prod/web-2:9004", "pod:prod/other": "pod:prod/web-2:9000"} {
+		if a := c.Answer(Question{from, to, "SCTP"}); a.Verdict != Dropped {
+			t.Errorf("%s -> %s: %s %s", from, to, a.Verdict, a.Reason)
+		}
+	}
+	if o, err := k.Send(); err != nil || o.Verdict != Delivered {
+		t.Errorf("DATA after that: %+v, %v", o, err)
+	}
+}

@@ -1,0 +1,342 @@
+package descriptor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/sctpports"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Ports of SCTP: VPP's ACL plugin knows none, its classifier compares bytes. An interface has a chain of tables of its own, per
+// direction and family, that decides about the packets associations begin with, and an access list of a reserved name lets SCTP
+// come that far.
+//
+//	SCTPPorts ─ derives ─▶ filter, one per direction ◀─ needed by ─ the ACL of a reserved name ◀─ InterfaceACLs
+//
+// So a filter comes before that ACL does and goes when no list has it any more. What is asked of VPP of a filter:
+//
+//	interface ─▶ root ─▶ table ─▶ … ─▶ last      new rules: a chain beside this one, then root leads to it, and the old goes
+//
+// VPP dies of a table that goes while it is asked, so that nothing is ever taken from a chain in use.
+const (
+	sctpPortsPrefix = "config/contiv/vpp/v1/sctp-ports/"
+	// sctpLeftKey are tables of ours no interface leads to: what was begun and not finished. Nobody wants them.
+	sctpLeftKey = keyed.SCTPFilterPrefix + "left"
+)
+
+// SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
+func SCTPPorts() *Descriptor {
+	return Spec[*acl.SCTPPorts, *sctpports.Ports]{
+		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
+		Compile: func(_ string, m *acl.SCTPPorts) (*sctpports.Ports, error) { return sctpports.Compile(m) },
+		Message: (*sctpports.Ports).Message,
+		Equal: func(have, want *sctpports.Ports) bool {
+			return equalDirections(have.Input, want.Input) && equalDirections(have.Output, want.Output)
+		},
+		Dependencies: func(p *sctpports.Ports) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(p.Interface)}} },
+		Derived: func(p *sctpports.Ports) (out []Derived) {
+			for _, d := range []*sctpports.Direction{p.Input, p.Output} {
+				if d != nil {
+					f := &sctpFilter{iface: p.Interface, input: d == p.Input, v4: d.V4, v6: d.V6}
+					out = append(out, Derived{Key: f.key(), State: f})
+				}
+			}
+			return out
+		},
+		Create: func(*World, *sctpports.Ports) ([]Op, error) { return nil, nil },
+		Update: func(*World, *sctpports.Ports, *sctpports.Ports) ([]Op, error) { return nil, nil },
+		Delete: func(*World, *sctpports.Ports) ([]Op, error) { return nil, nil },
+		Dumps:  func(*World, Candidates) []Request { return nil },
+		Retrieve: func(w *World, _ *Dump, c Candidates) (out []Found, _ error) {
+			c.Each(func(key string, state any, wanted bool) {
+				if _, there := w.Interface(state.(*sctpports.Ports).Interface); wanted && there {
+					out = append(out, Found{Key: key, State: state, Ours: true})
+				}
+			})
+			return out, nil
+		},
+	}.Descriptor()
+}
+
+func equalDirections(have, want *sctpports.Direction) bool {
+	if have == nil || want == nil {
+		return have == want
+	}
+	return slices.Equal(have.Rules, want.Rules)
+}
+
+// sctpFilter is what decides in one direction of an interface. A program VPP has not, or does not ask, is nil.
+type sctpFilter struct {
+	iface  string
+	input  bool
+	v4, v6 sctpports.Program
+	left   []uint32     // of sctpLeftKey alone, as dead is: tables
+	dead   []classPlace // and where an interface was
+}
+
+func (f *sctpFilter) key() string { return keyed.SCTPFilterKey(f.iface, f.input) }
+
+// program is that of a family.
+func (f *sctpFilter) program(v6 bool) sctpports.Program {
+	if v6 {
+		return f.v6
+	}
+	return f.v4
+}
+
+// SCTPFilter describes what an SCTPPorts derives for each direction. It outlives the access lists that rely on it, even where their
+// interface goes.
+func SCTPFilter() *Descriptor {
+	d := Spec[*acl.SCTPPorts, *sctpFilter]{
+		Name: "sctp-filter", Prefix: keyed.SCTPFilterPrefix, Tagged: true, Guards: true,
+		Compile: noMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).message,
+		Equal:        func(have, want *sctpFilter) bool { return have.v4.Equal(want.v4) && have.v6.Equal(want.v6) },
+		Dependencies: (*sctpFilter).dependencies,
+		Create:       func(w *World, f *sctpFilter) ([]Op, error) { return f.put(w, &sctpFilter{}) },
+		Update:       func(w *World, have, want *sctpFilter) ([]Op, error) { return want.put(w, have) },
+		Delete:       deleteFilter,
+		Dumps:        func(w *World, _ Candidates) []Request { return classDumps(w) },
+		Retrieve:     retrieveFilters,
+	}.Descriptor()
+	d.More, d.Rest = moreClassDumps, sctpLeftKey
+	d.Haunted = func(w *World) bool { return w.class.haunted(w) }
+	return d
+}
+
+func (f *sctpFilter) dependencies() []Dependency {
+	if f.iface == "" {
+		return nil
+	}
+	return []Dependency{{Key: keyed.InterfaceKey(f.iface)}}
+}
+
+// message is the rules VPP has, as far as they can be read.
+func (f *sctpFilter) message() *acl.SCTPPorts {
+	p := &sctpports.Ports{Interface: f.iface}
+	d := &sctpports.Direction{}
+	d.Rules, _ = sctpports.Rules(f.v4, f.v6)
+	if f.input {
+		p.Input = d
+	} else {
+		p.Output = d
+	}
+	return p.Message()
+}
+
+// put makes what VPP has what is wanted, one family beside the other.
+func (f *sctpFilter) put(w *World, have *sctpFilter) (ops []Op, _ error) {
+	i, ok := w.Interface(f.iface)
+	if !ok {
+		return nil, fmt.Errorf("interface %q is not in VPP", f.iface)
+	}
+	w.class.swIf[f.key()] = i.Index
+	for _, v6 := range []bool{false, true} {
+		at := classPlace{i.Index, f.input, v6}
+		has, want := have.program(v6), f.program(v6)
+		switch {
+		case has.Equal(want):
+		case len(has) == 0: // or not asked: what is there goes
+			ops = append(ops, w.attachProgram(at, i.VPPName, want)...)
+		default:
+			swap, err := w.swapProgram(at, has, want)
+			if err != nil {
+				return nil, err
+			}
+			ops = append(ops, swap...)
+		}
+	}
+	return ops, nil
+}
+
+// attachProgram looks who is there, lays the tables and attaches them. What is left of an interface that had that index goes.
+func (w *World) attachProgram(at classPlace, vppName string, p sctpports.Program) []Op {
+	attach := func(root uint32, stale *uint32) []Op {
+		ops := []Op{{Call: at.set(root, true), Then: func(vpp.Reply) []Op {
+			w.class.at[at], w.class.live[at] = root, true
+			return append(w.verify(at, vppName, root), w.dropChain(stale)...)
+		}}}
+		if stale == nil {
+			return ops
+		}
+		return inTurn(append([]Op{{Call: at.set(*stale, false), Then: func(vpp.Reply) []Op { delete(w.class.at, at); return nil }}}, ops...))
+	}
+	var stale *uint32
+	return []Op{{
+		Asks: true, Call: vpp.Call{Msg: at.show()}, Preview: addTable(p[len(p)-1], none),
+		Refuses: func(r vpp.Reply) error {
+			index, there, err := at.shown(r)
+			if err != nil || !there {
+				return err
+			}
+			switch _, ours := w.class.tables[index]; {
+			case !ours:
+				return fmt.Errorf("%s has classify table %d of somebody else", at, index)
+			case w.class.live[at]:
+				return fmt.Errorf("%s has the rules another name of the interface was given", at)
+			}
+			stale = &index
+			return nil
+		},
+		Then: func(vpp.Reply) []Op {
+			return w.lay(p, none, func(root uint32) []Op { return attach(root, stale) })
+		},
+	}}
+}
+
+// verify makes sure that packets are asked: VPP takes an attachment for done where its records say so.
+func (w *World) verify(at classPlace, vppName string, root uint32) []Op {
+	ops := []Op{{Asks: true, Call: vpp.Call{Msg: at.show()}, Refuses: func(r vpp.Reply) error {
+		if index, there, err := at.shown(r); err != nil || !there || index != root {
+			return errors.Join(fmt.Errorf("%s does not have classify table %d", at, root), err)
+		}
+		return nil
+	}}}
+	if vppName != "" { // of an interface made a moment ago it is not known; it cannot have had anything
+		ops = append(ops, Op{Asks: true, Call: vpp.Call{Msg: showFeatures(vppName)}, Refuses: func(r vpp.Reply) error {
+			if on, err := at.enabled(r); err != nil || !on {
+				return errors.Join(fmt.Errorf("%s does not ask classify table %d", at, root), err)
+			}
+			return nil
+		}})
+	}
+	return ops
+}
+
+// swapProgram lays a second chain, and leads the root to it.
+func (w *World) swapProgram(at classPlace, have, want sctpports.Program) ([]Op, error) {
+	root, ok := w.class.at[at]
+	if !ok || have[0].Mask != want[0].Mask {
+		return nil, fmt.Errorf("%s: classify table %d is not as it was made", at, root)
+	}
+	repair := repairRoot(root, have[0], want[0])
+	if have[1:].Equal(want[1:]) {
+		return repair, nil
+	}
+	return append(repair, w.lay(want[1:], none, func(head uint32) []Op {
+		old := w.class.tables[root].next
+		return []Op{w.lead(root, head, want[0], func() []Op { return w.dropChain(&old) })}
+	})...), nil
+}
+
+// lead makes head the table that is asked after root.
+func (w *World) lead(root, head uint32, t sctpports.Table, then func() []Op) Op {
+	m := addTable(t, head)
+	m.TableIndex = root
+	return Op{
+		Call: write(m), Refuses: func(r vpp.Reply) error { return sameTable(r, root) },
+		Then: func(vpp.Reply) []Op {
+			has := w.class.tables[root]
+			has.next = head
+			w.class.tables[root] = has
+			return then()
+		},
+	}
+}
+
+// repairRoot puts right what others changed in a root.
+func repairRoot(root uint32, have, want sctpports.Table) (ops []Op) {
+	for _, e := range want.Entries {
+		if !slices.Contains(have.Entries, e) {
+			ops = append(ops, Op{Call: write(session(root, e, true))})
+		}
+	}
+	for _, e := range have.Entries {
+		if !slices.ContainsFunc(want.Entries, func(o sctpports.Entry) bool { return o.Match == e.Match }) {
+			ops = append(ops, Op{Call: write(session(root, e, false))})
+		}
+	}
+	return ops
+}
+
+// deleteFilter detaches and then removes the tables.
+func deleteFilter(w *World, f *sctpFilter) (ops []Op, _ error) {
+	if f.left != nil || f.dead != nil {
+		ops = w.dropLeft()
+		for _, at := range f.dead {
+			ops = append(ops, w.strip(at)...)
+		}
+		return ops, nil
+	}
+	i, ok := w.Interface(f.iface)
+	if !ok {
+		if swIf, known := w.class.swIf[f.key()]; known {
+			ops = append(w.strip(classPlace{swIf, f.input, false}), w.strip(classPlace{swIf, f.input, true})...)
+		}
+		return ops, nil
+	}
+	for _, v6 := range []bool{false, true} {
+		at := classPlace{i.Index, f.input, v6}
+		root, there := w.class.at[at]
+		if _, ours := w.class.tables[root]; !there || !ours {
+			continue
+		}
+		ops = append(ops, Op{Call: at.set(root, false), Then: func(vpp.Reply) []Op {
+			delete(w.class.at, at)
+			delete(w.class.live, at)
+			return w.dropChain(&root)
+		}})
+	}
+	return ops, nil
+}
+
+// strip removes the tables of a place whose interface went, but for the root: VPP's records still have that, and cannot be changed
+// until another interface gets the index.
+func (w *World) strip(at classPlace) []Op {
+	if !w.class.dead(w, at) {
+		return nil
+	}
+	root := w.class.at[at]
+	t := w.class.tables[root]
+	return []Op{w.lead(root, none, t.Table, func() []Op { return w.dropChain(&t.next) })}
+}
+
+// dropChain removes a table nothing leads to, and those behind it.
+func (w *World) dropChain(from *uint32) (ops []Op) {
+	if from == nil {
+		return nil
+	}
+	for _, index := range w.class.chain(*from) {
+		ops = append(ops, w.dropTable(index))
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	return inTurn(ops)
+}
+
+func (w *World) dropTable(index uint32) Op {
+	return Op{Gone: true, Call: write(delTable(index)), Then: func(vpp.Reply) []Op {
+		delete(w.class.tables, index)
+		return nil
+	}}
+}
+
+// needsFilter is the key of the filter without which an ACL must not be in VPP, or in a list; "": of none.
+func needsFilter(aclKey string) string {
+	name, ok := strings.CutPrefix(aclKey, aclPrefix)
+	if !ok {
+		return ""
+	}
+	return keyed.SCTPFilterOf(name)
+}
+
+// readySCTP keeps such an ACL as it is while the filter is not as it is wanted.
+func readySCTP(_ *World, _, want any, sure func(key string) any) error {
+	if filter := needsFilter(want.(*accessList).key); filter != "" && sure(filter) == nil {
+		return errors.New("ports of SCTP are not decided yet")
+	}
+	return nil
+}
+
+// filtered tells that VPP has the filter of each ACL of a list that needs one: otherwise the list cannot stay as it is.
+func (w *World) filtered(list []string) bool {
+	return !slices.ContainsFunc(list, func(k string) bool {
+		filter := needsFilter(k)
+		return filter != "" && w.class.known && !w.class.decides(filter)
+	})
+}
