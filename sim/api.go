@@ -68,6 +68,21 @@ var messages = sync.OnceValue(func() *apiTable {
 	return t
 })
 
+// questions are the names of requests that change nothing.
+var questions = sync.OnceValue(func() map[string]bool {
+	asks := map[string]bool{(&memclnt.SockclntCreate{}).GetMessageName(): true, (&memclnt.SockclntDelete{}).GetMessageName(): true}
+	for _, h := range messages().handlers {
+		if !h.write {
+			asks[h.name] = true
+		}
+	}
+	return asks
+})
+
+// Writes tells whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband) does not:
+// the sim has none that do. One the sim does not know is said to.
+func Writes(name string) bool { return !questions()[name] }
+
 func nameCRC(m api.Message) string { return m.GetMessageName() + "_" + m.GetCrcString() }
 
 // know lists a message that is only sent.

@@ -450,3 +450,14 @@ func TestEveryRequestIsAnswered(t *testing.T) {
 		t.Error(v.Crashed())
 	}
 }
+
+func TestWrites(t *testing.T) {
+	for name, want := range map[string]bool{
+		"acl_dump": false, "classify_table_ids": false, "control_ping": false, "sockclnt_delete": false, "nat44_show_running_config": false, "cli_inband": false,
+		"acl_add_replace": true, "classify_add_del_session": true, "ip_route_add_del": true, "never_heard_of": true,
+	} {
+		if got := Writes(name); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

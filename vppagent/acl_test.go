@@ -21,6 +21,7 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -368,7 +369,7 @@ func diesAfter(t *testing.T, n int, undo bool) bool {
 	before := maps.Clone(l.want)
 	left := n
 	l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
-		if name := m.GetMessageName(); !strings.HasSuffix(name, "_dump") && !strings.HasSuffix(name, "_get") {
+		if sim.Writes(m.GetMessageName()) {
 			left--
 		}
 		return left < 0

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -399,9 +400,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 // fail makes one write in ten fail, one in a hundred cut the connection.
 func (l *lab) fail(seed uint64) {
 	l.sim.Fail(func(name string) (int32, bool) {
-		if name == "cli_inband" || strings.HasSuffix(name, "_dump") || strings.HasSuffix(name, "_get") || !strings.Contains(name, "_") ||
-			strings.HasPrefix(name, "want_") || strings.HasPrefix(name, "show_") || strings.HasPrefix(name, "control_") ||
-			name == "nat44_show_running_config" || strings.Contains(name, "_get_") || strings.HasPrefix(name, "classify_table_i") {
+		if !sim.Writes(name) {
 			return 0, false
 		}
 		seed = seed*6364136223846793005 + 1442695040888963407

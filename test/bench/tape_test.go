@@ -16,6 +16,7 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
 
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -72,15 +73,7 @@ type exchange struct {
 
 // write tells whether the request changes VPP.
 func (e *exchange) write() bool {
-	if e.dump || e.name == pingName {
-		return false
-	}
-	for _, word := range []string{"show_", "want_", "_get", "_lookup", "_dump", "cli_", "classify_table_i"} {
-		if strings.Contains(e.name, word) {
-			return false
-		}
-	}
-	return true
+	return !e.dump && sim.Writes(e.name)
 }
 
 // tape is a recorded connection, in order.

@@ -16,6 +16,8 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/codec"
+
+	"github.com/contiv-agent/contiv-agent/sim"
 )
 
 // tap notes every request an agent sends, whatever VPP is at the other end.
@@ -122,7 +124,7 @@ func (c *tappedConn) note(body []byte) {
 		return // sockclnt_create
 	}
 	msg := reflect.New(t).Interface().(api.Message)
-	if codec.DecodeMsg(body, msg) != nil || reads(msg.GetMessageName()) || shows(msg) {
+	if codec.DecodeMsg(body, msg) != nil || asks(msg) {
 		return
 	}
 	c.tap.mu.Lock()
@@ -130,20 +132,12 @@ func (c *tappedConn) note(body []byte) {
 	c.tap.log = append(c.tap.log, msg)
 }
 
-// shows tells whether a message is a command line that only asks.
-func shows(m api.Message) bool {
-	c, ok := m.(*vlib.CliInband)
-	return ok && strings.HasPrefix(c.Cmd, "show ")
-}
-
-// reads tells whether a message only asks.
-func reads(name string) bool {
-	for _, part := range []string{"_dump", "_get", "show_", "control_ping", "sockclnt", "lookup", "want_", "classify_table_i"} {
-		if strings.Contains(name, part) {
-			return true
-		}
+// asks tells whether a message changes nothing.
+func asks(m api.Message) bool {
+	if c, ok := m.(*vlib.CliInband); ok {
+		return strings.HasPrefix(c.Cmd, "show ")
 	}
-	return false
+	return !sim.Writes(m.GetMessageName())
 }
 
 // text is a message with interfaces by name: the same for two VPPs that number them differently.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -202,7 +203,7 @@ func faulty(p plot, c *trace.Cluster, seed uint64) error {
 		switch n := random.IntN(1000); {
 		case n < 10 && name != "sockclnt_create":
 			return 0, true
-		case n < 110 && changes(name):
+		case n < 110 && sim.Writes(name):
 			return -1, false // VNET_API_ERROR_UNSPECIFIED
 		}
 		return 0, false
@@ -231,16 +232,6 @@ func faulty(p plot, c *trace.Cluster, seed uint64) error {
 		err = c.Advance(background(), time.Minute)
 	}
 	return err
-}
-
-// changes tells whether a message is one that changes VPP.
-func changes(name string) bool {
-	for _, part := range []string{"_dump", "_get", "show_", "control_ping", "sockclnt", "lookup", "want_", "classify_table_i"} {
-		if strings.Contains(name, part) {
-			return false
-		}
-	}
-	return true
 }
 
 // run goes one way and returns what all VPPs hold at its end.

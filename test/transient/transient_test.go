@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
@@ -229,7 +230,7 @@ func (n *node) unwilling(seed uint64, do func() error) error {
 	}
 	rng := rand.New(rand.NewPCG(seed, 3))
 	n.vpp.Fail(func(name string) (int32, bool) {
-		if strings.Contains(name, "dump") || strings.Contains(name, "show") || strings.Contains(name, "get") || name == "control_ping" || rng.IntN(10) > 0 {
+		if !sim.Writes(name) || rng.IntN(10) > 0 {
 			return 0, false
 		}
 		n.refused = n.refused || strings.HasPrefix(name, "acl_") || strings.HasPrefix(name, "nat44_")
