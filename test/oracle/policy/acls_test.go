@@ -271,16 +271,6 @@ type network struct {
 	lists map[string]*lists
 }
 
-// big tells whether a node says that policies ask for more ports of SCTP than its VPP can be told: those allow nothing.
-func (n *network) big() bool {
-	for _, l := range n.lists {
-		if l.big {
-			return true
-		}
-	}
-	return false
-}
-
 // door is the interface of a node a packet takes to, or comes from, an address.
 func (n *network) door(node string, a netip.Addr) string {
 	switch at := n.at[a]; {
@@ -310,8 +300,24 @@ func (h hook) String() string {
 	return fmt.Sprintf("%s of %s at %s", direction, h.iface, h.node)
 }
 
-// passes sends a flow, and then its answer. At the first hook it may look different: entering, by the interface in.
-func (n *network) passes(f *policy.Flow, in string, entering packet) (ok bool, where string) {
+// denial is where a flow, or its answer, ended.
+type denial struct {
+	hook
+	answer bool
+}
+
+func (d *denial) String() string {
+	switch {
+	case d == nil:
+		return ""
+	case d.answer:
+		return "the answer, at " + d.hook.String()
+	}
+	return d.hook.String()
+}
+
+// passes sends a flow, and then its answer. At the first hook it may look different: entering, by the interface in. Nil: both arrive.
+func (n *network) passes(f *policy.Flow, in string, entering packet) *denial {
 	p := packetOf(f)
 	var hooks []hook
 	node := f.Node
@@ -323,7 +329,7 @@ func (n *network) passes(f *policy.Flow, in string, entering packet) (ok bool, w
 		for _, h := range []hook{{node: node, iface: in, seen: entering}, {node: node, iface: out, output: true, seen: leaving}} {
 			permit, reflect := n.lists[node].check(h.iface, h.output, h.seen)
 			if !permit {
-				return false, h.String()
+				return &denial{hook: h}
 			}
 			h.session = reflect
 			hooks = append(hooks, h)
@@ -336,7 +342,7 @@ func (n *network) passes(f *policy.Flow, in string, entering packet) (ok bool, w
 }
 
 // answered sends the answer back through the same interfaces.
-func (n *network) answered(hooks []hook) (bool, string) {
+func (n *network) answered(hooks []hook) *denial {
 	for _, h := range slices.Backward(hooks) {
 		a, known := h.seen.answer()
 		if !known || h.session {
@@ -344,8 +350,8 @@ func (n *network) answered(hooks []hook) (bool, string) {
 		}
 		h.output = !h.output
 		if permit, _ := n.lists[h.node].check(h.iface, h.output, a); !permit {
-			return false, "the answer, at " + h.String()
+			return &denial{hook: h, answer: true}
 		}
 	}
-	return true, ""
+	return nil
 }
