@@ -28,6 +28,7 @@ const features = "ClusterNetworkPolicy,ClusterNetworkPolicyNamedPorts,ClusterNet
 // server, to which it gives policies, and Pods, in which it runs agnhost through the API server. What agnhost says is what becomes of
 // packets in the nodes' VPPs.
 func TestConformance(t *testing.T) {
+	repeat(t)
 	s := newSuite(t)
 	t.Run("cnat", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "report.yaml")

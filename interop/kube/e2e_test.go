@@ -29,6 +29,7 @@ type world struct {
 // TestCluster is a cluster's life as its agents see it: from nothing to a shop with policies, rolling updates, and an API server that
 // goes and comes back. At the end VPP is what an agent that starts then makes of an empty one.
 func TestCluster(t *testing.T) {
+	repeat(t)
 	c := newCluster(t)
 	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml")
 	w := &world{c, &fabric{kubelet: newKubelet(t, c)}}

@@ -53,6 +53,7 @@ rules:
 
 // TestFelix runs the real Felix as the folder felix-driver has it: its init container's command, its environment, its ServiceAccount.
 func TestFelix(t *testing.T) {
+	repeat(t)
 	program := felix(t)
 	d := &deployed{cluster: newCluster(t)}
 	d.serveGroup(groupPolicy)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -68,6 +70,7 @@ func start(t tb, name string, cmd *exec.Cmd) *process {
 		p.kill()
 		if t.Failed() {
 			t.Logf("---- %s ----\n%s", p.name, p.tail())
+			p.keep(t)
 		}
 	})
 	return p
@@ -95,10 +98,27 @@ func (p *process) tail() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.log.Bytes()
-	if most := 8 << 10; len(b) > most {
+	if most := 4 << 10; len(b) > most {
 		b = b[len(b)-most:]
 	}
 	return string(b)
+}
+
+// logsTo is the folder the whole logs of a failed test's processes are kept in; unset: nowhere.
+const logsTo = "CONTIV_KUBE_LOGS"
+
+// keep writes the whole log where people want it.
+func (p *process) keep(t tb) {
+	dir := os.Getenv(logsTo)
+	if dir == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	file := filepath.Join(dir, fmt.Sprintf("%s-%d.log", strings.ReplaceAll(p.name, " ", "-"), p.pid()))
+	if err := os.WriteFile(file, p.log.Bytes(), 0o600); err != nil {
+		t.Errorf("log of %s: %v", p.name, err)
+	}
 }
 
 // wrote tells whether it has written that text.
@@ -134,18 +154,47 @@ func eventually(t tb, what string, ask func() error, needs ...*process) {
 		if err == nil {
 			return
 		}
-		if over := t.Context().Err(); over != nil {
-			t.Fatalf("%s: %v", what, over)
-		}
+		over := t.Context().Err()
 		for _, p := range needs {
-			if err := p.running(); err != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
+			over = cmp.Or(over, p.running())
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
+		switch {
+		case over != nil:
+			err = over
+		case time.Now().Before(deadline):
+			continue
 		}
+		t.Fatalf("%s", blame("%s: %v", what, err))
 	}
+}
+
+// lastWords are why tests failed. The logs of processes come after the failure, and some see only the end of what was written.
+var lastWords struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// blame makes a text of it, which is said again after the logs if it is among the first.
+func blame(format string, args ...any) string {
+	text := fmt.Sprintf(format, args...)
+	lastWords.mu.Lock()
+	defer lastWords.mu.Unlock()
+	if len(lastWords.all) < 3 {
+		lastWords.all = append(lastWords.all, text)
+	}
+	return text
+}
+
+// repeat says again what was blamed at the end of a test, if it is called before any process is started.
+func repeat(t tb) {
+	t.Cleanup(func() {
+		lastWords.mu.Lock()
+		defer lastWords.mu.Unlock()
+		for _, text := range lastWords.all {
+			t.Logf("---- failed ----\n%s", text)
+		}
+		lastWords.all = nil
+	})
 }
 
 // freePort returns a TCP port nobody listens on.

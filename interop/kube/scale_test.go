@@ -27,6 +27,7 @@ var loadAddr = netip.MustParseAddr("192.168.77.1")
 
 // TestLoad is BenchmarkLoad with few Services: what is asked of each is the same.
 func TestLoad(t *testing.T) {
+	repeat(t)
 	for _, f := range loaded(t, newCluster(t), 300, 10, 100, 20) {
 		t.Logf("%10.3f %s", f.value, f.unit)
 	}

@@ -86,7 +86,7 @@ func (s *stream) end(t *testing.T) {
 			cut++
 			continue
 		}
-		t.Errorf("%s: connection to %s %s: %v", l.from.name, l.to, l.pod.Name, l.err)
+		t.Error(blame("%s: connection to %s %s: %v", l.from.name, l.to, l.pod.Name, l.err))
 	}
 	t.Logf("%d connections; %d ended as their Pod was told to go; %d first packets were sent again", s.made, cut, s.late)
 	if s.made < 100 {
