@@ -51,9 +51,11 @@ func addresses(set []pure.Endpoint) string {
 // weights are those of remote and of local endpoints, whose ratio is the wanted one or the nearest whose sum VPP can hold
 // (rule A5). A set is never larger than MaxBackends, so they are at least 1.
 //
-// They are multiplied by 9 or 3 while there is room: VPP draws endpoints and the ports of twice-nat from one generator whose
-// lowest bits alternate, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the
-// same endpoint of two (rule A11). Three steps rather than the largest factor: when it changes, all locals do.
+// They are doubled while there is room: VPP draws endpoints and the ports of twice-nat from one generator whose lowest bit
+// alternates, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the same endpoint
+// of two (rule A11); doubled, each endpoint has an odd and an even draw. Larger factors would be better for clients that draw four
+// times in turn, and worse for all others: where there is no room for one any more all weights change, and VPP ends the
+// sessions of an endpoint whose weight does.
 func weights(set []pure.Endpoint, wanted uint8) (remote, local uint32) {
 	locals := 0
 	for _, b := range set {
@@ -66,12 +68,11 @@ func weights(set []pure.Endpoint, wanted uint8) (remote, local uint32) {
 	if locals > 0 {
 		ratio = max(1, min(int(wanted), (maxWeight-remotes)/locals))
 	}
-	for _, factor := range []int{9, 3} {
-		if (remotes+locals*ratio)*factor <= maxWeight {
-			return uint32(factor), uint32(factor * ratio)
-		}
+	factor := 1
+	if (remotes+locals*ratio)*2 <= maxWeight {
+		factor = 2
 	}
-	return 1, uint32(ratio)
+	return uint32(factor), uint32(factor * ratio)
 }
 
 // pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart

@@ -64,7 +64,7 @@ func nodePort(svc *renderer.ContivService)      { svc.Ports["http"].NodePort = 3
 func externalLocal(svc *renderer.ContivService) { svc.TrafficPolicy = renderer.NodeLocal }
 func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = renderer.NodeLocal }
 
-// lines is a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", then the keys of other values,
+// lines is a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", then the keys of other values,
 // then the notes.
 func lines(values keyed.Values, notes []model.Note) []string {
 	var out, rest []string
@@ -110,13 +110,13 @@ func TestFrontendRules(t *testing.T) {
 		want []string
 	}{
 		{"cluster IP: all endpoints, client kept", web(endpoints("10.1.1.2", "10.1.2.2")), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject,
 		}},
 		{"cluster IP ignores externalTrafficPolicy", web(endpoints("10.1.1.2", "10.1.2.2"), externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject,
 		}},
 		{"cluster IP, internal Local: local endpoints", web(endpoints("10.1.1.2", "10.1.2.2"), internalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"cluster IP, internal Local, none here: silence", web(endpoints("10.1.2.2"), internalLocal), []string{
 			"10.96.0.10:80/TCP DISABLED", vipReject,
@@ -125,59 +125,59 @@ func TestFrontendRules(t *testing.T) {
 		{"no endpoints: the reject route answers", web(nodePort, externalIP("203.0.113.7")), []string{vipReject, extReject}},
 		{"no endpoints and internal Local: rejected, too", web(internalLocal), []string{vipReject}},
 		{"external IP, Cluster: client hidden", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("203.0.113.7")), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9",
-			"203.0.113.7:80/TCP ENABLED 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject, extReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
+			"203.0.113.7:80/TCP ENABLED 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject, extReject,
 		}},
 		{"external IP, Local: local endpoints, client kept", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9",
-			"203.0.113.7:80/TCP SELF 10.1.1.2:8080*9", vipReject, extReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
+			"203.0.113.7:80/TCP SELF 10.1.1.2:8080*2", vipReject, extReject,
 		}},
 		{"external IP, Local, none here: for pods only", web(endpoints("10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*9",
-			"203.0.113.7:80/TCP SELF 10.1.2.2:8080*9", vipReject, extReject, noLocal,
+			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*2",
+			"203.0.113.7:80/TCP SELF 10.1.2.2:8080*2", vipReject, extReject, noLocal,
 		}},
 		{"node port, Cluster: on this node's address", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9",
-			"192.168.16.1:30080/TCP ENABLED 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
+			"192.168.16.1:30080/TCP ENABLED 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject,
 		}},
 		{"node port, Local: pods reach all through other nodes' addresses", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9",
-			"192.168.16.1:30080/TCP SELF 10.1.1.2:8080*9",
-			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
+			"192.168.16.1:30080/TCP SELF 10.1.1.2:8080*2",
+			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject,
 		}},
 		{"node port, Local, none here", web(endpoints("10.1.2.2"), nodePort, externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*9",
-			"192.168.16.1:30080/TCP SELF 10.1.2.2:8080*9",
-			"192.168.16.2:30080/TCP SELF 10.1.2.2:8080*9", vipReject, noLocal,
+			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*2",
+			"192.168.16.1:30080/TCP SELF 10.1.2.2:8080*2",
+			"192.168.16.2:30080/TCP SELF 10.1.2.2:8080*2", vipReject, noLocal,
 		}},
 		{"external IP that is another node's", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("192.168.16.2"), externalLocal), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9",
-			"192.168.16.2:80/TCP SELF 10.1.1.2:8080*9 10.1.2.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
+			"192.168.16.2:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2", vipReject,
 		}},
 		{"external IP that is another node's, Cluster: left to it", web(endpoints("10.1.1.2"), externalIP("192.168.16.2")), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"external IP that is this node's is never rejected as a whole", web(externalIP("192.168.16.1")), []string{vipReject}},
 		{"affinity", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), []string{
-			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*2", vipReject,
 		}},
 		{"the given local set wins", web(endpoints("10.1.2.2"), internalLocal, func(s *renderer.ContivService) {
 			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}
-		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.9:8080*9", vipReject}},
+		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.9:8080*2", vipReject}},
 		{"one mapping for a frontend asked for twice", web(endpoints("10.1.1.2"), externalIP("10.96.0.10")), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"a frontend of another service", web(endpoints("10.1.1.2"), nodePort, externalLocal, func(s *renderer.ContivService) {
 			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{IP: thisNode, Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
 		}), []string{
-			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9",
-			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2",
+			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"a node port of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
 			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
-		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject}},
+		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject}},
 		{"UDP", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.Ports["http"].Protocol = renderer.UDP }), []string{
-			"10.96.0.10:80/UDP SELF 10.1.1.2:8080*9", vipReject,
+			"10.96.0.10:80/UDP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func TestA9SCTPIsRefused(t *testing.T) {
 func TestA10IPv6IsRefused(t *testing.T) {
 	svc := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
 	want := []string{
-		"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject,
+		"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,
 		"Service default/web: address fd00::10 is not served: nat44 has no IPv6 (refused true)",
 	}
 	if diff := cmp.Diff(want, render(svc)); diff != "" {
@@ -277,21 +277,20 @@ func TestA5WeightsFitIn255(t *testing.T) {
 		weight        uint8
 		near, far     uint32 // weights of local and of remote endpoints
 	}{
-		{1, 1, 0, 9, 9},
-		{1, 1, 1, 9, 9},
-		{1, 1, 3, 27, 9},
-		{1, 0, 3, 27, 0},
-		{1, 1, 50, 150, 3},
+		{1, 1, 0, 2, 2},
+		{1, 1, 1, 2, 2},
+		{1, 1, 3, 6, 2},
+		{1, 0, 3, 6, 0},
+		{1, 1, 50, 100, 2},
 		{1, 1, 255, 254, 1},
 		{2, 10, 200, 122, 1},
 		{253, 0, 255, 1, 0},
 		{252, 1, 255, 1, 1},
 		{1, 252, 255, 3, 1},
-		{0, 5, 255, 0, 9},
-		{0, 28, 1, 0, 9},
-		{0, 29, 1, 0, 3},
-		{0, 85, 1, 0, 3},
-		{0, 86, 1, 0, 1},
+		{0, 5, 255, 0, 2},
+		{0, 127, 1, 0, 2},
+		{0, 128, 1, 0, 1},
+		{42, 1, 3, 6, 2},
 		{100, 100, 2, 1, 1},
 	} {
 		t.Run(fmt.Sprint(tc.local, tc.remote, tc.weight), func(t *testing.T) {
@@ -314,13 +313,41 @@ func TestA5WeightsFitIn255(t *testing.T) {
 	}
 }
 
+// Rule A11: VPP draws with a linear congruential generator (vppinfra/random.h, random_u32), modulo the sum of weights. Clients whose
+// connections take so many draws each get all endpoints, in shares near equal ones.
+func TestA11EndpointsGetTheirShare(t *testing.T) {
+	for _, draws := range []int{1, 2, 3, 6} {
+		for n := 2; n <= 127; n++ {
+			m, _ := mapped(many(0, n), "node-1", Config{})
+			var ends []uint32 // one for each endpoint: the draws below it that are not below the one before are its own
+			sum := uint32(0)
+			for _, l := range m.LocalIps {
+				sum += l.Probability
+				ends = append(ends, sum)
+			}
+			const each = 400
+			got, seed := make([]int, n), uint32(1)
+			for range n * each {
+				for range draws {
+					seed = seed*1664525 + 1013904223
+				}
+				i, _ := slices.BinarySearch(ends, seed%sum+1)
+				got[i]++
+			}
+			if least, most := slices.Min(got), slices.Max(got); least < each*3/4 || most > each*5/4 {
+				t.Errorf("%d endpoints, %d draws for each connection: between %d and %d connections, %d are their share", n, draws, least, most, each)
+			}
+		}
+	}
+}
+
 // Rule A8: twice-NAT without a pool address drops packets as "out of ports".
 func TestA8NoLoopbackKeepsClients(t *testing.T) {
 	n := node()
 	n.Loopback = netip.Addr{}
 	got := lines(Service(web(endpoints("10.1.2.2"), externalIP("203.0.113.7")), n, nodeIPs, Config{}))
 	want := []string{
-		"10.96.0.10:80/TCP DISABLED 10.1.2.2:8080*9", "203.0.113.7:80/TCP DISABLED 10.1.2.2:8080*9", vipReject, extReject,
+		"10.96.0.10:80/TCP DISABLED 10.1.2.2:8080*2", "203.0.113.7:80/TCP DISABLED 10.1.2.2:8080*2", vipReject, extReject,
 		"Service default/web: this node has no NAT loopback: its endpoints cannot reach themselves through the service (refused false)",
 		"Service default/web: this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on " +
 			"other nodes may miss this node (refused false)",
@@ -335,7 +362,7 @@ func TestAddressOfAPodHasNoReject(t *testing.T) {
 	svc := web(endpoints("10.1.2.2"), externalIP("203.0.113.7"))
 	svc.PodIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
 	got := lines(Service(svc, node(), nodeIPs, Config{}))
-	want := []string{"10.96.0.10:80/TCP SELF 10.1.2.2:8080*9", "203.0.113.7:80/TCP ENABLED 10.1.2.2:8080*9", vipReject}
+	want := []string{"10.96.0.10:80/TCP SELF 10.1.2.2:8080*2", "203.0.113.7:80/TCP ENABLED 10.1.2.2:8080*2", vipReject}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -416,7 +443,7 @@ func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
 // Where another renderer has IPv6, a dual-stack service has its IPv4 part here, and one of IPv6 alone nothing.
 func TestIPv6IsLeftToAnother(t *testing.T) {
 	dual := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
-	want := []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*9", vipReject}
+	want := []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject}
 	if diff := cmp.Diff(want, lines(Service(dual, node(), nodeIPs, Config{LeaveIPv6: true}))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
