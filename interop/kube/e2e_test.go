@@ -86,7 +86,8 @@ func (w *world) ready(ctx context.Context) ([]netip.Addr, error) {
 	return slices.Compact(out), nil
 }
 
-// served waits until connections from each node's client reach every ready endpoint, and nothing else.
+// served waits until connections from each node's client reach every ready endpoint, and nothing else. None is made before VPP is
+// configured so: what VPP remembers of a client's port would lead a connection from there to an endpoint of before.
 func (w *world) served(t *testing.T, endpoints int) {
 	t.Helper()
 	vip := w.vip(t)
@@ -99,6 +100,9 @@ func (w *world) served(t *testing.T, endpoints int) {
 			}
 			if len(want) != endpoints {
 				return fmt.Errorf("%d endpoints, want %d", len(want), endpoints)
+			}
+			if led := n.led(vip); !slices.Equal(led, want) {
+				return fmt.Errorf("VPP leads to %d endpoints, want %d: %v, want %v", len(led), len(want), led, want)
 			}
 			reached := map[netip.Addr]bool{}
 			for range 30 * endpoints { // one that is one of 50 is missed once in 10¹³

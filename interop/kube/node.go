@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -92,4 +93,22 @@ func (n *node) connect(from corev1.Pod, to netip.AddrPort) (netip.AddrPort, erro
 		fmt.Fprintf(&why, "\n  %v", hop)
 	}
 	return netip.AddrPort{}, fmt.Errorf("%s: %s → %s goes nowhere: %d packets out%s", n.name, src, to, len(fate.Out), &why)
+}
+
+// led are the endpoints behind an address of a Service in this node's VPP, sorted.
+func (n *node) led(to netip.AddrPort) (out []netip.Addr) {
+	found := false
+	for line := range strings.Lines(n.sim.Dump()) {
+		words := strings.Fields(line)
+		switch {
+		case !strings.HasPrefix(line, "  "):
+			found = slices.Contains(words, to.String())
+		case found && (words[0] == "to" || words[0] == "local") && !strings.Contains(line, "weight 0"): // that is nobody: it keeps a place
+			if endpoint, err := netip.ParseAddrPort(words[1]); err == nil {
+				out = append(out, endpoint.Addr())
+			}
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -74,38 +72,24 @@ func (s *stream) connect(n *node, client *corev1.Pod, vip netip.AddrPort) {
 	}
 }
 
-// end ends it. No connection may have failed, but for those that nat44 ends together with their endpoint (docs/services.md): first packets
-// arrive there, too.
+// end ends it. No connection may have failed, but for those that nat44 ends as Kubernetes takes their endpoint out of the Service
+// (docs/services.md): first packets arrive there, too.
 func (s *stream) end(t *testing.T) {
 	t.Helper()
 	s.cancel()
 	<-s.done
 	cut := 0
 	for _, l := range s.lacks {
-		if errors.Is(l.err, errCut) && !slices.Contains(l.from.flags, "cnat") && s.w.going(t, &l.pod) {
+		if errors.Is(l.err, errCut) && !slices.Contains(l.from.flags, "cnat") && s.w.withdrawn(t, &l.pod) {
 			cut++
 			continue
 		}
 		t.Error(blame("%s: connection to %s %s: %v", l.from.name, l.to, l.pod.Name, l.err))
 	}
-	t.Logf("%d connections; %d ended as their Pod was told to go; %d first packets were sent again", s.made, cut, s.late)
+	t.Logf("%d connections; %d ended as their endpoint was taken out; %d first packets were sent again", s.made, cut, s.late)
 	if s.made < 100 {
 		t.Errorf("only %d connections were made", s.made)
 	}
-}
-
-// going tells whether a Pod is about to go, or gone.
-func (w *world) going(t *testing.T, was *corev1.Pod) (yes bool) {
-	t.Helper()
-	eventually(t, "Pod "+was.Name, func() error {
-		pod, err := w.client.CoreV1().Pods(shop).Get(t.Context(), was.Name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		yes = err != nil || pod.UID != was.UID || pod.DeletionTimestamp != nil
-		return nil
-	}, w.api)
-	return yes
 }
 
 // wired tells whether the agent of a Pod's node has prepared its interface: what nobody waits for may get connections before. (An agent
