@@ -127,6 +127,14 @@ func (c *cluster) control() {
 			"replicaset-controller,statefulset-controller,garbage-collector-controller,service-cidr-controller"))
 }
 
+// controlAgain ends the controllers and starts them anew, as happens to those that are elected and lose their lease while the API server
+// is away. These would go on, but what failed then they may try again minutes later only.
+func (c *cluster) controlAgain() {
+	c.t.Helper()
+	c.controllers.kill()
+	c.control()
+}
+
 // kubectl runs kubectl as who may do everything, with this on its standard input, and returns what it says.
 func (c *cluster) kubectl(stdin *os.File, args ...string) string {
 	c.t.Helper()

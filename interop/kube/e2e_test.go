@@ -226,6 +226,7 @@ func (w *world) killed(t *testing.T) {
 	}
 	close(stop)
 	t.Logf("%d changes", <-ended)
+	w.controlAgain()
 	eventually(t, "scale", func() error {
 		_, err := w.client.AppsV1().Deployments(shop).Patch(t.Context(), "web", "application/merge-patch+json", []byte(`{"spec":{"replicas":20}}`), metav1.PatchOptions{})
 		return err
@@ -294,6 +295,7 @@ func (w *world) compacted(t *testing.T) {
 	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 		t.Fatalf("a watch goes on where it was: %v", err)
 	}
+	w.controlAgain()
 	w.kubectl(nil, "apply", "-f", "testdata/shop.yaml") // the Service has another address now
 	w.served(t, 50)
 }
