@@ -166,6 +166,7 @@ type journey struct {
 	flight
 	end  place
 	lost string // why it got nowhere; "" if it did
+	way  string // what the sims did with it
 }
 
 const (
@@ -176,7 +177,7 @@ const (
 
 // travel follows a packet over as many nodes as it takes.
 func (c *cluster) travel(from place, f flight) (journey, error) {
-	at := from
+	at, way := from, ""
 	for range maxCrossings {
 		w := c.nodes[at.node]
 		hushed := w.hushed
@@ -196,6 +197,7 @@ func (c *cluster) travel(from place, f flight) (journey, error) {
 			return journey{lost: "wrong checksum"}, nil
 		}
 		f = out[0].flight
+		way += " " + at.node + " " + w.way
 		dst := f.sim.Dst
 		next := ""
 		switch out[0].at {
@@ -207,7 +209,7 @@ func (c *cluster) travel(from place, f flight) (journey, error) {
 			next = c.nodeOf(dst)
 		}
 		if next == "" || next == at.node {
-			return journey{flight: f, end: place{node: at.node, door: out[0].at, addr: dst}}, nil
+			return journey{flight: f, end: place{node: at.node, door: out[0].at, addr: dst}, way: way}, nil
 		}
 		at = place{node: next, door: out[0].at}
 	}
@@ -218,6 +220,7 @@ func (c *cluster) travel(from place, f flight) (journey, error) {
 type outcome struct {
 	verdict string
 	why     string
+	way     string // of what was delivered: what the sims did with it
 	address string // the backend's; "" if none got it
 	source  string // as the backend sees it
 	sent    flight
@@ -301,7 +304,7 @@ func (c *cluster) exchange(from place, f flight) (outcome, error) {
 		o.why = fmt.Sprintf("the reply is %s at %s of %s, the client expects %s", &got, home.end.door, home.end.node, &want)
 		return o, nil
 	}
-	o.verdict = "delivered"
+	o.verdict, o.way = "delivered", there.way
 	return o, nil
 }
 
