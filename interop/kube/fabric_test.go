@@ -108,8 +108,12 @@ func (f *fabric) dial(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPor
 // dialPause is how long a client waits before it sends its first packet again; TCP waits a second, and then longer each time.
 const dialPause = 250 * time.Millisecond
 
-// dialAgain is dial of a client that sends its first packet again, as TCP does, if there is no answer: so many times at most. It returns
-// how often it did.
+// resent is how often packets after the first are sent again.
+const resent = 4
+
+// dialAgain is dial of a client that sends its first packet again, as TCP does, if there is no answer: so many times at most. Packets
+// after it are sent again as well: lists that are on their way to others may deny for a moment. It returns how often
+// any was.
 func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPort, most int) (arrived netip.AddrPort, times int, _ error) {
 	client, err := f.spotOf(pod)
 	if err != nil {
@@ -120,11 +124,16 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 		Dst: to.Addr(), DstPort: to.Port(), Proto: protocol,
 	}
 	first = first.Opening()
-	server, got, err := f.carry(client, first)
-	for ; err != nil && times < most; times++ {
-		time.Sleep(dialPause)
-		server, got, err = f.carry(client, first)
+	send := func(from spot, p packet.Packet, most int) (at spot, got packet.Packet, err error) {
+		at, got, err = f.carry(from, p)
+		for n := 0; err != nil && n < most; n++ {
+			time.Sleep(dialPause)
+			at, got, err = f.carry(from, p)
+			times++
+		}
+		return at, got, err
 	}
+	server, got, err := send(client, first, most)
 	arrived = netip.AddrPortFrom(got.Dst, got.DstPort)
 	if err != nil {
 		return arrived, times, err
@@ -133,7 +142,7 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 		return netip.AddrPort{}, times, fmt.Errorf("%w on the way: %s", errRefused, &got)
 	}
 	answer, refused := f.answer(server, got)
-	end, back, err := f.carry(server, answer)
+	end, back, err := send(server, answer, min(most, resent))
 	switch {
 	case err != nil:
 		return arrived, times, fmt.Errorf("%w: %w", errCut, err)
@@ -145,7 +154,7 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 		return arrived, times, fmt.Errorf("%w: %w: the client gets %s, which is no answer to %s", errCut, errSilence, &back, &first)
 	}
 	first = first.GoingOn()
-	again, got, err := f.carry(client, first)
+	again, got, err := send(client, first, min(most, resent))
 	if err != nil {
 		return arrived, times, fmt.Errorf("%w after the answer: %w", errCut, err)
 	}

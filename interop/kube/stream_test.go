@@ -22,7 +22,7 @@ type stream struct {
 	done   chan struct{}
 
 	made  int // these once done is closed
-	late  int // first packets sent again: a policy that does not know all yet denies what it will allow
+	late  int // packets sent again: a policy that does not know all yet denies what it will allow
 	lacks []lack
 }
 
@@ -86,7 +86,7 @@ func (s *stream) end(t *testing.T) {
 		}
 		t.Error(blame("%s: connection to %s %s: %v", l.from.name, l.to, l.pod.Name, l.err))
 	}
-	t.Logf("%d connections; %d ended as their endpoint was taken out; %d first packets were sent again", s.made, cut, s.late)
+	t.Logf("%d connections; %d ended as their endpoint was taken out; %d packets were sent again", s.made, cut, s.late)
 	if s.made < 100 {
 		t.Errorf("only %d connections were made", s.made)
 	}
