@@ -28,14 +28,21 @@ func (c *cluster) second(t testing.TB) *kubernetes.Clientset {
 	return other.client
 }
 
-// forget lets etcd forget every revision but the last one.
-func (c *cluster) forget(t testing.TB) {
+// store is a client of the cluster's etcd, until the test ends.
+func (c *cluster) store(t tb) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{c.etcd}, DialTimeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() { _ = client.Close() }) // whatever was asked has been answered
+	return client
+}
+
+// forget lets etcd forget every revision but the last one.
+func (c *cluster) forget(t testing.TB) {
+	t.Helper()
+	client := c.store(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	last, err := client.Get(ctx, "no such key")

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,12 +195,7 @@ func (d *deployed) endpoint(namespace, service string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	store, err := clientv3.New(clientv3.Config{Endpoints: []string{d.etcd}, DialTimeout: patience})
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	defer store.Close()
-	if _, err := store.Put(d.t.Context(), "/registry/endpointslices/"+namespace+"/"+slice.Name, string(value)); err != nil {
+	if _, err := d.store(d.t).Put(d.t.Context(), "/registry/endpointslices/"+namespace+"/"+slice.Name, string(value)); err != nil {
 		d.t.Fatal(err)
 	}
 	eventually(d.t, "endpoint of "+service, func() error {

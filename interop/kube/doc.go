@@ -8,7 +8,8 @@
 //	                           ├── conformance                 the suite of network-policy-api, as it is
 //	                           └── contiv-agent run            ── binary API ──▶ sim, or a real VPP
 //
-// Tests run it, and for people Demo (make run KUBE=1).
+// Tests run it, and for people Demo (make run KUBE=1). Of a test that fails the ends of its programs' logs are shown, then why it failed;
+// CONTIV_KUBE_LOGS names a folder for the whole logs.
 //
 // Invariant: what is measured or compared is seen from outside, at the kernel's or VPP's side of a program, never told by the program.
 package kube

@@ -34,11 +34,7 @@ func (w *world) withdrawn(t *testing.T, pod *corev1.Pod) bool {
 // offers are what EndpointSlices have said of a Pod, in order, without repetitions; the first one is ready.
 func (w *world) offers(t *testing.T, pod *corev1.Pod) (out []offer) {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{w.etcd}, DialTimeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := w.store(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const prefix = "/registry/endpointslices/" + shop + "/"
