@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -127,9 +128,9 @@ func (f *fileFlags) read(text []byte, into *pflag.FlagSet) error {
 			r.fields[flag.Name] = flag
 		}
 	}
-	for field, want := range map[string]string{"apiVersion": configVersion, "kind": f.kind} {
-		if !head[field] && !r.bare {
-			r.fail(&yaml.Node{Line: 1}, field, "must be "+want)
+	for _, must := range [][2]string{{"apiVersion", configVersion}, {"kind", f.kind}} {
+		if !head[must[0]] && !r.bare {
+			r.fail(&yaml.Node{Line: 1}, must[0], "must be "+must[1])
 		}
 	}
 	seen := map[string]int{}
@@ -228,7 +229,7 @@ func (r *reader) field(key, value *yaml.Node, kind string) {
 // unknown says what may have been meant.
 func (r *reader) unknown(name string) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	for field := range r.fields {
+	for _, field := range slices.Sorted(maps.Keys(r.fields)) { // a bare file knows two names of each
 		if plain(field) == plain(name) {
 			return "no such field; there is " + field
 		}
