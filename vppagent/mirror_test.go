@@ -120,7 +120,7 @@ func TestMirrorRefuses(t *testing.T) {
 		"ranges[0].last_ip_addr: 10.1.0.1 is before 10.1.0.9":           proxy("10.1.0.9", "10.1.0.1"),
 		`interfaces[1].name: "a" twice`:                                 proxy("10.1.0.1", "10.1.0.9", "a", "a"),
 		"ranges[0].first_ip_addr: \"::1\" is not an IPv4 address":       proxy("::1", "::2"),
-		"scan_interval: not supported: VPP has no scan to pace":         &l3.IPScanNeighbor{ScanInterval: 1},
+		"scan_interval: not supported: VPP has no scan to pace":         &l3.IPScanNeighbor{ScanInterval: 1, MaxProcTime: 1, MaxUpdate: 1, ScanIntDelay: 1},
 		"stale_threshold: 0, and VPP's default is that neighbours stay": &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_IPV4},
 		"ranges: neither these nor interfaces are set":                  &l3.ProxyARP{},
 	} {

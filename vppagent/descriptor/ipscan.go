@@ -37,11 +37,14 @@ func ageRequest(family int) Request {
 }
 
 func compileScan(_ string, m *l3.IPScanNeighbor) (*neighbourAge, error) {
-	for field, n := range map[string]uint32{
-		"scan_interval": m.GetScanInterval(), "max_proc_time": m.GetMaxProcTime(), "max_update": m.GetMaxUpdate(), "scan_int_delay": m.GetScanIntDelay(),
+	for _, pace := range []struct {
+		field string
+		n     uint32
+	}{
+		{"scan_interval", m.GetScanInterval()}, {"max_proc_time", m.GetMaxProcTime()}, {"max_update", m.GetMaxUpdate()}, {"scan_int_delay", m.GetScanIntDelay()},
 	} {
-		if n != 0 {
-			return nil, fmt.Errorf("%s: not supported: VPP has no scan to pace", field)
+		if pace.n != 0 {
+			return nil, fmt.Errorf("%s: not supported: VPP has no scan to pace", pace.field)
 		}
 	}
 	a := &neighbourAge{}

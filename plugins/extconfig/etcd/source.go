@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -240,7 +241,8 @@ func (s *Source) deliver(first bool) int {
 // refusals logs the keys whose value is refused.
 func (s *Source) refusals(rows map[string]row) {
 	logged, more := 0, 0
-	for raw, r := range rows {
+	for _, raw := range slices.Sorted(maps.Keys(rows)) {
+		r := rows[raw]
 		switch {
 		case r.err == nil:
 			continue

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -200,7 +202,7 @@ func readMerges(ctx context.Context, req *extconfig.Request) error {
 		}
 		req.Terms[key] = terms
 	}
-	for key := range single {
+	for _, key := range slices.Sorted(maps.Keys(single)) {
 		return status.Errorf(codes.InvalidArgument, "metadata %s: %q is not in the request", MergeKey, key)
 	}
 	return nil
