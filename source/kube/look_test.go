@@ -41,7 +41,7 @@ func TestLook(t *testing.T) {
 	o := &optional{
 		discovery: d, groups: optionalGroups(), dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
 		start: func(_ context.Context, r *resource, _ any, _ func(error)) (*following, error) {
-			inf := r.informer(nil, false, func(string, error) {})
+			inf := r.informer(nil, newGate(), false, func(string, error) {})
 			return &following{informer: inf, stop: func() {}, gone: func(*item) {}, lost: func() { left++ }}, nil
 		},
 	}

@@ -58,24 +58,28 @@ func resources(c kubernetes.Interface) []resource {
 }
 
 // informer makes a shared informer for r whose store holds items. health hears the result of every request, by its verb; client
-// is the one the requests go through. With keys items have those as well, and nothing is left out.
-func (r *resource) informer(client any, keys bool, health func(verb string, err error)) cache.SharedIndexInformer {
+// is the one the requests go through, and g what holds them back. With keys items have those as well, and nothing is left out.
+func (r *resource) informer(client any, g *gate, keys bool, health func(verb string, err error)) cache.SharedIndexInformer {
 	selected := func(o *metav1.ListOptions) {
 		if !keys {
 			o.LabelSelector, o.FieldSelector = r.labels, r.fields
 		}
 	}
 	lw := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (l runtime.Object, err error) {
 			selected(&o)
-			l, err := r.list(ctx, o)
-			health("list", err)
+			err = g.pass(ctx, func(err error) { health("list", err) }, func() error {
+				l, err = r.list(ctx, o)
+				return err
+			})
 			return l, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (w watch.Interface, err error) {
 			selected(&o)
-			w, err := r.watch(ctx, o)
-			health("watch", err)
+			err = g.pass(ctx, func(err error) { health("watch", err) }, func() error {
+				w, err = r.watch(ctx, o)
+				return err
+			})
 			return w, err
 		},
 	}

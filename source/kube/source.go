@@ -126,6 +126,7 @@ type Source struct {
 	faults map[string]error // what is wrong, by resource
 	batch  batch
 	known  identities
+	gate   *gate
 	first  time.Time // when the oldest change of batch came
 }
 
@@ -149,7 +150,7 @@ func New(cfg Config) *Source {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Source{
-		cfg: cfg, log: cfg.Logger.With("source", Name), in: make(chan message), faults: map[string]error{},
+		cfg: cfg, log: cfg.Logger.With("source", Name), in: make(chan message), faults: map[string]error{}, gate: newGate(),
 	}
 }
 
@@ -213,7 +214,7 @@ func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface
 func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
 	r.without, r.identified = make(chan struct{}), s.cfg.Identities
-	inf := r.informer(client, s.cfg.Keys, func(verb string, err error) {
+	inf := r.informer(client, s.gate, s.cfg.Keys, func(verb string, err error) {
 		if apierrors.IsForbidden(err) {
 			err = &forbidden{verb, r, err}
 		}

@@ -105,10 +105,14 @@ func follow(t *testing.T, c kubernetes.Interface) *follower {
 func followWith(t *testing.T, cfg Config) *follower {
 	t.Helper()
 	cfg.Batch = 30 * time.Millisecond
+	return start(t, New(cfg))
+}
+
+func start(t *testing.T, s *Source) *follower {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &follower{t: t, events: make(chan string, 1000)}
 	ended := make(chan error, 1)
-	s := New(cfg)
 	go func() { ended <- s.Run(ctx, func(e event.Event) { f.events <- words(e) }) }()
 	stopped := false
 	f.stop = func() {
