@@ -126,8 +126,12 @@ func TestTurnIsGivenBack(t *testing.T) {
 		t.Errorf("gave up with %v", err)
 	}
 	answer := errors.New("an answer")
+	heard := make(chan error, 4)
 	for range 2 { // one tries, the other is held back until then
-		go func() { ended <- g.pass(t.Context(), quiet, func() error { return answer }) }()
+		go func() { ended <- g.pass(t.Context(), func(err error) { heard <- err }, func() error { return answer }) }()
+		if err := <-heard; !unreachable(err) {
+			t.Errorf("held back with %v", err)
+		}
 	}
 	<-p.began
 	p.end <- time.Time{}
