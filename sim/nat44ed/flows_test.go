@@ -220,6 +220,22 @@ func TestUnservedAttemptsStick(t *testing.T) {
 	}
 }
 
+// On the way back a session is found by the client's port and the endpoint. A client that takes one port for two VIPs with the same endpoint
+// gets answers from the VIP whose session was made last, whichever it dials.
+func TestOnePortForTwoVIPs(t *testing.T) {
+	l := service(t)
+	l.lb(pad(1), backB)
+	other := lbMapping(pad(1), backB)
+	other.External = addr("10.96.0.11")
+	l.ok(l.AddDelLBStaticMapping(true, other))
+	for _, dial := range []struct{ to, answers string }{
+		{"10.96.0.10", "10.96.0.10"}, {"10.96.0.11", "10.96.0.11"}, {"10.96.0.10", "10.96.0.11"},
+	} {
+		l.want(l.send(uplink, "tcp 8.8.8.8:7 -> "+dial.to+":80 [S]"), "tcp 8.8.8.8:7 -> 10.1.1.3:8080 [S]")
+		l.want(l.send(podB, "tcp 10.1.1.3:8080 -> 8.8.8.8:7 [SA]"), "tcp "+dial.answers+":80 -> 8.8.8.8:7 [SA]")
+	}
+}
+
 func TestTTL(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), backB)

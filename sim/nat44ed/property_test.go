@@ -20,8 +20,9 @@ var (
 
 // random is what a test knows of the configuration it has made: the weight of each backend by VIP.
 type random struct {
-	l    *lab
-	vips map[netip.AddrPort]map[Local]bool
+	l     *lab
+	vips  map[netip.AddrPort]map[Local]bool
+	spoke map[netip.AddrPort]netip.AddrPort // the VIP each port of a client was used for
 }
 
 func drawBackend(t *rapid.T) Local {
@@ -88,6 +89,10 @@ func (r *random) connect(t *rapid.T, v netip.AddrPort, ever map[Local]bool) {
 	if r.vips[v] == nil {
 		return // TestUnservedAttemptsStick says why not to try
 	}
+	if before, used := r.spoke[from]; used && before != v {
+		return // TestOnePortForTwoVIPs
+	}
+	r.spoke[from] = v
 	got := r.l.send(podOf(from.Addr()), sent)
 	q, err := packet.Parse(got)
 	if err != nil {
@@ -113,7 +118,7 @@ func (r *random) connect(t *rapid.T, v netip.AddrPort, ever map[Local]bool) {
 
 func TestAnswersRestoreTheClientsView(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := random{l: service(&testing.T{}), vips: map[netip.AddrPort]map[Local]bool{}}
+		r := random{l: service(&testing.T{}), vips: map[netip.AddrPort]map[Local]bool{}, spoke: map[netip.AddrPort]netip.AddrPort{}}
 		ever := map[netip.AddrPort]map[Local]bool{}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			r.change(t)
@@ -136,7 +141,7 @@ func TestAnswersRestoreTheClientsView(t *testing.T) {
 // the same packets have the same fate again.
 func TestRestoreForgetsWhatPacketsDid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := random{l: service(&testing.T{}), vips: map[netip.AddrPort]map[Local]bool{}}
+		r := random{l: service(&testing.T{}), vips: map[netip.AddrPort]map[Local]bool{}, spoke: map[netip.AddrPort]netip.AddrPort{}}
 		for range 8 {
 			r.change(t)
 		}
