@@ -203,6 +203,9 @@ func (r Range) blocks() (out []block) {
 	return out
 }
 
+// Blocks is how many tables the range makes at most for a rule, if nothing else makes any.
+func (r Range) Blocks() int { return len(r.blocks()) }
+
 // mask are the bits the block is about.
 func (b block) mask() uint16 { return uint16(uint32(0xffff0000) >> b.bits) }
 

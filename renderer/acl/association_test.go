@@ -277,6 +277,36 @@ func TestFilterFollowsSets(t *testing.T) {
 	}
 }
 
+// Negations of addresses and of ports are no product in the classifier, which has room for few.
+func TestNegationsOfPorts(t *testing.T) {
+	all := sctpRule("allow", 0, 0)
+	all.DstPorts, all.NotDstPorts = nil, []*felix.PortRange{{First: 80, Last: 80}}
+	all.SrcNet, all.NotSrcNet = []string{"10.0.0.0/8"}, []string{"10.1.2.3/32", "10.9.0.0/16"}
+	one := sctpRule("allow", 443, 443)
+	one.SrcNet = []string{"10.1.2.3/32"}
+	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{all, one}})
+	if len(s.b.notes) > 0 {
+		t.Fatal(s.b.notes)
+	}
+	for _, c := range []struct {
+		src          string
+		sport, dport uint16
+		want         bool
+	}{
+		{"10.1.2.4", 7, 81, true},
+		{"10.1.2.4", 7, 80, false},
+		{"10.1.2.3", 7, 81, false},
+		{"10.1.2.3", 179, 443, true},
+		{"10.9.8.7", 7, 443, false},
+		{"11.1.2.4", 7, 81, false},
+	} {
+		p := packet{netip.MustParseAddr(c.src), podIPs[0][v4], protoSCTP, c.sport, c.dport}
+		if s.b.on("if-p1", true, p) != c.want {
+			t.Errorf("%s: want %v\n%s", p, c.want, s.b.show("if-p1"))
+		}
+	}
+}
+
 // What would be too much for VPP's classifier is as if it had none, and that is said of the pod.
 func TestTooManyPorts(t *testing.T) {
 	var many []*felix.Rule

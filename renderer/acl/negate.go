@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/sctpports"
 )
 
 // What is negated has no counterpart in an ACL: it becomes all that is left, and where several things are negated at once,
@@ -40,6 +41,7 @@ const (
 	unfolded  = 8192 // rules a program may grow to, about
 	setPieces = 256  // a guess at what a set leaves
 	allProtos = 255
+	perBlock  = 8 // how many rules a table of VPP's classifier counts for, of which there may be far fewer: see sctpports
 )
 
 // unfold writes steps, the last of which decides everything, so that no clause is a product of many negations. It looks at rules alone, not at the
@@ -107,7 +109,7 @@ func (s *step) worst(wholeBytes bool) int {
 	for i := range s.clauses {
 		c := &s.clauses[i]
 		if c.negates() {
-			n = max(n, c.pieces(0, wholeBytes))
+			n = max(n, c.cost(0, wholeBytes))
 		}
 	}
 	return n
@@ -123,7 +125,7 @@ func (c *clause) negates() bool {
 // exceptions is the clause without as many negations as it takes, and what is to be excepted instead.
 func (c *clause) exceptions(wholeBytes bool) (list []*match, left clause) {
 	mask := 0
-	for c.pieces(mask, wholeBytes) > aimed {
+	for c.cost(mask, wholeBytes) > aimed {
 		best := slices.MaxFunc([]dimension{ofProtocol, ofSource, ofDestination}, func(a, b dimension) int {
 			return cmp.Compare(c.gain(mask, a, wholeBytes), c.gain(mask, b, wholeBytes))
 		})
@@ -151,6 +153,39 @@ func (c *clause) gain(mask int, d dimension, wholeBytes bool) int {
 		return 0
 	}
 	return c.factor(mask, d, wholeBytes) / max(1, c.factor(mask|1<<d, d, wholeBytes))
+}
+
+// cost is pieces, of what asks for ports of SCTP as VPP's classifier takes it: it may need a table for each prefix and block of ports.
+func (c *clause) cost(mask int, wholeBytes bool) int {
+	n := c.pieces(mask, wholeBytes)
+	if !c.asksPorts() {
+		return n
+	}
+	blocks := 1
+	for _, m := range c.matches {
+		blocks = max(blocks, m.src.blocks()*m.dst.blocks())
+	}
+	return n * blocks * perBlock
+}
+
+// blocks is how many the ports of a side make, by their numbers.
+func (s *side) blocks() int {
+	left := s.ports
+	if left == nil {
+		left = []span{allPorts}
+	}
+	for _, hole := range s.notPorts {
+		var rest []span
+		for _, p := range left {
+			rest = append(rest, p.minus(hole)...)
+		}
+		left = rest
+	}
+	n := 0
+	for _, p := range left {
+		n += sctpports.Range{First: p.lo, Last: p.hi}.Blocks()
+	}
+	return max(1, n)
 }
 
 // pieces is about how many rules a clause makes without the negations of some dimensions.
