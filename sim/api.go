@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.fd.io/govpp/api"
@@ -80,8 +81,8 @@ var questions = sync.OnceValue(func() map[string]bool {
 })
 
 // Writes tells whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband) does not:
-// the sim has none that do. One the sim does not know is said to.
-func Writes(name string) bool { return !questions()[name] }
+// the sim has none that do. Of those the sim does not know, which are of another version, all do but dumps.
+func Writes(name string) bool { return !questions()[name] && !strings.HasSuffix(name, "_dump") }
 
 func nameCRC(m api.Message) string { return m.GetMessageName() + "_" + m.GetCrcString() }
 
