@@ -80,7 +80,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \
-	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 25.10, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
+	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" CONTIV_DEMO_RECORD="$(RECORD)" $(GO) test -count=1 -timeout 15m -v -run '^TestVPPDemo$$' ./test/realvpp/; \
 	fi
