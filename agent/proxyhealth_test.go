@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -19,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // clinic is a proxyHealth with a clock of its own.
@@ -204,13 +206,23 @@ func healthz(at string) (code int, b proxyHealthBody) {
 	return resp.StatusCode, b
 }
 
-// TestHealthzPortIsTakenOver: while somebody has the port, that is told; when it is free, it is taken, and given back at the end.
-func TestHealthzPortIsTakenOver(t *testing.T) {
-	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+// unused is an address nobody listens at.
+func unused(t *testing.T) string {
+	t.Helper()
+	p, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := taken.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", p)
+}
+
+// TestHealthzPortIsTakenOver: while somebody has the port, that is told; when it is free, it is taken, and given back at the end.
+func TestHealthzPortIsTakenOver(t *testing.T) {
+	at := unused(t)
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := newClinic(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -236,12 +248,7 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 
 // TestHealthzOfAnAgent: what is answered follows the agent's own Node.
 func TestHealthzOfAnAgent(t *testing.T) {
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := free.Addr().String()
-	_ = free.Close()
+	at := unused(t)
 	w := start(t, func(cfg *Config) { cfg.Healthz = at })
 	eventually(t, "an answer", func() bool {
 		code, b := healthz(at)

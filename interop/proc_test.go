@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
@@ -201,12 +202,11 @@ func eventually(t testing.TB, what string, ask func() error) {
 // freePort returns a TCP port nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return p
 }
 
 // toolchain builds the peers: with Go 1.26 json-iterator misreads Calico's labels, and what holds them runs out of memory.

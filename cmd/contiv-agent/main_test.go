@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // TestMain lets tests run this program in processes of its own, by the names it has.
@@ -34,13 +36,12 @@ func TestCommands(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples+"/../../examples")
-			for _, name := range []string{"ADDR1", "ADDR2"} { // free, but for whoever is faster
-				l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+			for _, name := range []string{"ADDR1", "ADDR2"} {
+				p, err := port.Free()
 				if err != nil {
 					return err
 				}
-				env.Setenv(name, l.Addr().String())
-				_ = l.Close()
+				env.Setenv(name, fmt.Sprintf("127.0.0.1:%d", p))
 			}
 			return nil
 		},

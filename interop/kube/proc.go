@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
@@ -200,12 +201,11 @@ func repeat(t tb) {
 // freePort returns a TCP port nobody listens on.
 func freePort(t tb) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return p
 }
 
 // get returns what a page says; an answer other than 200 is an error.

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/source/typha"
+	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -160,7 +161,6 @@ func (s *server) start(dir string) {
 		l, err = net.Listen("tcp", s.addr)
 		return err
 	})
-	s.addr = l.Addr().String()
 	felix := []wire.SyncerType{wire.Felix}
 	srv, err := fanout.New(fanout.Config{Syncers: felix, Modern: felix})
 	if err != nil {
@@ -285,7 +285,11 @@ func eventually(t *testing.T, what string, ask func() error) {
 // in every order.
 func TestServerDiesUnderChange(t *testing.T) {
 	c := newCluster(t, *nodes)
-	s := &server{t: t, addr: "127.0.0.1:0"}
+	p, err := port.Free()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, addr: fmt.Sprintf("127.0.0.1:%d", p)}
 	s.start(c.dir)
 	defer func() { s.kill() }()
 	f := newFleet(t, *nodes, s.addr)

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // patience is how long anything may take that is expected to happen.
@@ -135,12 +136,11 @@ func (s *server) kill() {
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := port.Free()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", p)
 }
 
 // client is one of the test's own.

@@ -1,0 +1,53 @@
+// Package port finds TCP ports for servers that tests start.
+package port
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"sync"
+)
+
+// Ports are looked for below those the kernel gives to connections (ip_local_port_range): one of these may be taken by any program
+// between the look and the server that is to have it, and again whenever that is stopped for a while.
+const (
+	lowest  = 12000
+	highest = 32767
+	// ranges is where Linux says which ports it gives to connections: the first and the last.
+	ranges = "/proc/sys/net/ipv4/ip_local_port_range"
+)
+
+var next = struct {
+	sync.Mutex
+	port int // 0: not begun
+}{}
+
+// Free returns a TCP port nobody listens on, at any address, and which it has not returned for a long time. Processes begin at random
+// ports, so that two seldom find the same one.
+func Free() (int, error) {
+	first, last := lowest, highest
+	if text, err := os.ReadFile(ranges); err == nil {
+		var given int
+		if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &given); err == nil && given > lowest {
+			last = min(last, given-1)
+		}
+	}
+	next.Lock()
+	defer next.Unlock()
+	if next.port == 0 {
+		next.port = first + rand.IntN(last-first+1)
+	}
+	for range last - first + 1 {
+		p := next.port
+		if next.port++; next.port > last {
+			next.port = first
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", p)); err == nil {
+			return p, l.Close()
+		}
+	}
+	return 0, errors.New("no TCP port is free")
+}
