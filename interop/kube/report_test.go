@@ -115,13 +115,14 @@ func (r *reported) phones(t *testing.T, name string, labels map[string]string) *
 	return svc
 }
 
-// of are the Events of an object, oldest first.
+// of are the Events agents tell of an object, oldest first. Others may tell some, too: an API server that begins may find an address in use
+// that it does not know yet.
 func (r *reported) of(ctx context.Context, namespace string, uid types.UID) ([]eventsv1.Event, error) {
 	list, err := r.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	out := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != uid })
+	out := slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != uid || e.ReportingController != ours })
 	slices.SortFunc(out, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	return out, nil
 }
