@@ -209,11 +209,7 @@ func healthz(at string) (code int, b proxyHealthBody) {
 // unused is an address nobody listens at.
 func unused(t *testing.T) string {
 	t.Helper()
-	p, err := port.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", p)
+	return fmt.Sprintf("127.0.0.1:%d", port.Free(t))
 }
 
 // TestHealthzPortIsTakenOver: while somebody has the port, that is told; when it is free, it is taken, and given back at the end.

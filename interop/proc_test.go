@@ -202,11 +202,7 @@ func eventually(t testing.TB, what string, ask func() error) {
 // freePort returns a TCP port nobody listens on.
 func freePort(t testing.TB) int {
 	t.Helper()
-	p, err := port.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return port.Free(t)
 }
 
 // toolchain builds the peers: with Go 1.26 json-iterator misreads Calico's labels, and what holds them runs out of memory.

@@ -37,11 +37,7 @@ func TestCommands(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples+"/../../examples")
 			for _, name := range []string{"ADDR1", "ADDR2"} {
-				p, err := port.Free()
-				if err != nil {
-					return err
-				}
-				env.Setenv(name, fmt.Sprintf("127.0.0.1:%d", p))
+				env.Setenv(name, fmt.Sprintf("127.0.0.1:%d", port.Free(env.T())))
 			}
 			return nil
 		},

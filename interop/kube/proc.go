@@ -201,11 +201,7 @@ func repeat(t tb) {
 // freePort returns a TCP port nobody listens on.
 func freePort(t tb) int {
 	t.Helper()
-	p, err := port.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return port.Free(t)
 }
 
 // get returns what a page says; an answer other than 200 is an error.

@@ -285,11 +285,7 @@ func eventually(t *testing.T, what string, ask func() error) {
 // in every order.
 func TestServerDiesUnderChange(t *testing.T) {
 	c := newCluster(t, *nodes)
-	p, err := port.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, addr: fmt.Sprintf("127.0.0.1:%d", p)}
+	s := &server{t: t, addr: fmt.Sprintf("127.0.0.1:%d", port.Free(t))}
 	s.start(c.dir)
 	defer func() { s.kill() }()
 	f := newFleet(t, *nodes, s.addr)

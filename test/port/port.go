@@ -2,7 +2,6 @@
 package port
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -26,9 +25,9 @@ var next = struct {
 }{}
 
 // Free returns a TCP port nobody listens on, at any address, and which it has not returned for a long time. Processes begin at random
-// ports, so that two seldom find the same one.
-func Free() (int, error) {
-	first, last := lowest, highest
+// ports, so that two seldom find the same one. Without any the test ends.
+func Free(t interface{ Fatal(args ...any) }) int {
+	last := highest
 	if text, err := os.ReadFile(ranges); err == nil {
 		var given int
 		if _, err := fmt.Sscan(strings.TrimSpace(string(text)), &given); err == nil && given > lowest {
@@ -38,16 +37,18 @@ func Free() (int, error) {
 	next.Lock()
 	defer next.Unlock()
 	if next.port == 0 {
-		next.port = first + rand.IntN(last-first+1)
+		next.port = lowest + rand.IntN(last-lowest+1)
 	}
-	for range last - first + 1 {
+	for range last - lowest + 1 {
 		p := next.port
 		if next.port++; next.port > last {
-			next.port = first
+			next.port = lowest
 		}
 		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", p)); err == nil {
-			return p, l.Close()
+			_ = l.Close()
+			return p
 		}
 	}
-	return 0, errors.New("no TCP port is free")
+	t.Fatal("no TCP port is free")
+	return 0
 }

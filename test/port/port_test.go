@@ -10,9 +10,9 @@ import (
 func TestFree(t *testing.T) {
 	seen := map[int]bool{}
 	for range 200 {
-		p, err := Free()
-		if err != nil || seen[p] || p < lowest || p > highest {
-			t.Fatalf("port %d, seen before: %v, %v", p, seen[p], err)
+		p := Free(t)
+		if seen[p] || p < lowest || p > highest {
+			t.Fatalf("port %d, seen before: %v", p, seen[p])
 		}
 		seen[p] = true
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p))
@@ -21,17 +21,14 @@ func TestFree(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = l.Close() })
 	}
-	taken, err := Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := Free(t)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", taken))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	next.port = taken
-	if p, err := Free(); err != nil || p == taken {
-		t.Errorf("%d, which is taken, %v", p, err)
+	if p := Free(t); p == taken {
+		t.Errorf("%d, which is taken", p)
 	}
 }

@@ -136,11 +136,7 @@ func (s *server) kill() {
 
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	p, err := port.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", p)
+	return fmt.Sprintf("127.0.0.1:%d", port.Free(t))
 }
 
 // client is one of the test's own.
