@@ -71,7 +71,7 @@ func fieldName(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, word := range words[1:] {
 		switch word {
-		case "ca", "cidr", "cn", "db", "san", "snat", "ttl", "uri":
+		case "ca", "cidr", "cn", "db", "icmp", "san", "snat", "tcp", "ttl", "udp", "uri":
 			word = strings.ToUpper(word)
 		case "ips":
 			word = "IPs"

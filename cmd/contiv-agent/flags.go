@@ -39,7 +39,7 @@ type agentFlags struct {
 	noExternal   bool
 	noPolicies   bool
 	vxlanPort    uint16
-	sessions     uint32
+	nat          natFlags
 	renderer     string
 	terminating  string
 	nodePorts    []string
@@ -63,7 +63,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
-	fs.Uint32Var(&f.sessions, "nat-sessions", 0, "size of VPP's NAT session table per worker (default: VPP's 64512)")
+	f.nat.add(fs)
 }
 
 // agentFlagNames are the names of agentFlags.
@@ -131,7 +131,8 @@ func (f *agentFlags) config() (agent.Config, error) {
 	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
 		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}
-	cfg.NAT44.VXLANPort, cfg.NAT44.Sessions = f.vxlanPort, f.sessions
+	cfg.NAT44.VXLANPort = f.vxlanPort
+	errs = append(errs, f.nat.apply(&cfg.NAT44))
 	if f.loopback != "" {
 		if cfg.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
 			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))

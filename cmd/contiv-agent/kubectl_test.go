@@ -21,7 +21,7 @@ func TestSettings(t *testing.T) {
 	if err := f.set(told); err != nil {
 		t.Fatal(err)
 	}
-	if !f.maglev || f.noSNAT || f.sessions != 7 || !cmp.Equal(f.serviceCIDRs, []string{"10.97.0.0/16", "10.98.0.0/16"}) || f.renderer != "auto" {
+	if !f.maglev || f.noSNAT || f.nat.sessions != 7 || !cmp.Equal(f.serviceCIDRs, []string{"10.97.0.0/16", "10.98.0.0/16"}) || f.renderer != "auto" {
 		t.Errorf("set: %+v", f)
 	}
 	if err := f.set(map[string]string{"of-another-version": "1"}); err == nil {

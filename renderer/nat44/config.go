@@ -49,12 +49,28 @@ type Config struct {
 	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
 	VXLANPort uint16
 
-	// Sessions is the size of VPP's session table per worker; 0: VPP's default of 64512.
+	// Sessions is the size of VPP's session table per worker; 0: DefaultSessions. VPP takes it when NAT44 is enabled.
 	Sessions uint32
 
-	// Seconds an idle session is kept; 0: VPP's defaults of 300, 7440, 240 and 60.
+	// Seconds that VPP keeps an idle session; 0: the defaults below. VPP takes them at any time, for existing sessions as well.
 	TimeoutUDP, TimeoutTCPEstablished, TimeoutTCPTransitory, TimeoutICMP uint32
 }
+
+// DefaultSessions is the least that kube-proxy gives conntrack (--conntrack-min). VPP reserves about 47 MB for it on each thread,
+// the main thread included, when NAT44 is enabled: 9 threads fit into VPP's default main heap of 1 GB.
+const DefaultSessions = 1 << 17
+
+// Default timeouts in seconds. VPP has one for all of UDP, whatever the port and whether the server has answered, where Linux has
+// 30 s for a question and its answer and 120 s for a stream: 60 s is twice the keep-alive of 25 to 30 s that UDP applications
+// send for NATs, and lets a node make 2,184 new UDP connections each second for ever (with VPP's 300 s and 64,512: 215).
+// Established TCP keeps VPP's value, RFC 5382's least, which is longer than TCP's own keep-alive of 7,200 s. Opening and closing
+// TCP has Linux's 120 s (SYN_SENT, TIME_WAIT), ICMP Linux's 30 s.
+const (
+	DefaultTimeoutUDP            = 60
+	DefaultTimeoutTCPEstablished = 7440
+	DefaultTimeoutTCPTransitory  = 120
+	DefaultTimeoutICMP           = 30
+)
 
 // Why load-balancer IPs with source ranges are not served.
 const (
@@ -62,11 +78,15 @@ const (
 	ListsOfDriver = "those are the driver's on this node"
 )
 
-// minSessions and maxSessions bound what VPP can make a table of: a session costs about 250 bytes.
+// minSessions and maxSessions bound what VPP can make a table of: a session takes about 400 bytes of the main heap, and VPP ends
+// when the heap has no room.
 const (
 	minSessions = 1 << 10
-	maxSessions = 1 << 28
+	maxSessions = 1 << 24
 )
+
+// MaxTimeout is the longest timeout: a week, in seconds.
+const MaxTimeout = 7 * 24 * 3600
 
 // Validate names every field that cannot be honoured.
 func (c Config) Validate() error {
@@ -83,7 +103,7 @@ func (c Config) Validate() error {
 		{"transitory TCP", c.TimeoutTCPTransitory},
 		{"ICMP", c.TimeoutICMP},
 	} {
-		if t.seconds > 7*24*3600 {
+		if t.seconds > MaxTimeout {
 			errs = append(errs, fmt.Errorf("%s timeout %d s: must be at most a week", t.name, t.seconds))
 		}
 	}

@@ -1,6 +1,7 @@
 package nat44
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,8 +24,11 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 	values := keyed.Values{}
 	values.Put(&nat.Nat44Global{Forwarding: true}) // rule B13: without it everything but services is dropped
 	values.Put(&contivnat.Nat44Settings{
-		Sessions: cfg.Sessions, Udp: cfg.TimeoutUDP, TcpEstablished: cfg.TimeoutTCPEstablished,
-		TcpTransitory: cfg.TimeoutTCPTransitory, Icmp: cfg.TimeoutICMP,
+		Sessions:       cmp.Or(cfg.Sessions, DefaultSessions),
+		Udp:            cmp.Or(cfg.TimeoutUDP, DefaultTimeoutUDP),
+		TcpEstablished: cmp.Or(cfg.TimeoutTCPEstablished, DefaultTimeoutTCPEstablished),
+		TcpTransitory:  cmp.Or(cfg.TimeoutTCPTransitory, DefaultTimeoutTCPTransitory),
+		Icmp:           cmp.Or(cfg.TimeoutICMP, DefaultTimeoutICMP),
 	})
 	for _, cidr := range node.ServiceCIDRs {
 		if cidr.Addr().Is4() {

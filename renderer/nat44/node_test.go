@@ -26,7 +26,7 @@ func nodeText(n renderer.NodeState, cfg Config) []string {
 // The uplink has the output feature alone: VPP refuses both on one interface.
 func TestB12B13NodeWithSNAT(t *testing.T) {
 	want := []string{
-		`config/contiv/vpp/v1/nat44-settings {}`,
+		`config/contiv/vpp/v1/nat44-settings {"sessions":131072,"udp":60,"tcpEstablished":7440,"tcpTransitory":120,"icmp":30}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.96.0.0/16 {"dstNetwork":"10.96.0.0/16","action":"DROP"}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/192.0.2.0/24 {"dstNetwork":"192.0.2.0/24","action":"DROP"}`,
 		`config/vpp/nat/v2/dnat44/identities {"label":"identities","idMappings":[{"ipAddress":"192.168.16.1","port":4789,"protocol":"UDP"}]}`,
@@ -115,6 +115,12 @@ func TestConfigValidateJoinsProblems(t *testing.T) {
 	err := Config{Sessions: 5, TimeoutICMP: 1 << 31}.Validate()
 	if err == nil || !strings.Contains(err.Error(), "sessions 5") || !strings.Contains(err.Error(), "ICMP timeout") {
 		t.Errorf("Validate() = %v, want both problems", err)
+	}
+	if err := (Config{Sessions: maxSessions + 1}).Validate(); err == nil || !strings.Contains(err.Error(), "sessions 16777217: must be 0 or 1024 to 16777216") {
+		t.Errorf("Validate() = %v, want the bounds", err)
+	}
+	if err := (Config{Sessions: maxSessions, TimeoutUDP: MaxTimeout}).Validate(); err != nil {
+		t.Errorf("the largest values: %v", err)
 	}
 	if err := (Config{}).Validate(); err != nil {
 		t.Errorf("zero value: %v", err)

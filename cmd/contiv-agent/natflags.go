@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
+)
+
+// natFlags size and time VPP's NAT44 session table.
+type natFlags struct {
+	sessions                           uint32
+	udp, tcpEstablished, tcpTransitory time.Duration
+	icmp                               time.Duration
+}
+
+func (f *natFlags) add(fs *pflag.FlagSet) {
+	fs.Uint32Var(&f.sessions, "nat-sessions", nat44.DefaultSessions, "size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP takes it when it enables NAT44: at its next start, where NAT44 is enabled already")
+	for _, t := range f.timeouts() {
+		fs.DurationVar(t.value, t.flag, t.zero*time.Second, t.usage)
+	}
+}
+
+// timeout is the flag of one of the timeouts.
+type timeout struct {
+	flag, usage string
+	zero        time.Duration // the default, in seconds
+	value       *time.Duration
+}
+
+func (f *natFlags) timeouts() []timeout {
+	return []timeout{
+		{"nat-timeout-udp", "how long VPP keeps an idle NAT session of UDP, of every port (VPP has no other time for DNS), in whole seconds", nat44.DefaultTimeoutUDP, &f.udp},
+		{"nat-timeout-tcp-established", "how long VPP keeps an idle NAT session of established TCP; later packets of the connection are dropped", nat44.DefaultTimeoutTCPEstablished, &f.tcpEstablished},
+		{"nat-timeout-tcp-transitory", "how long VPP keeps an idle NAT session of TCP that opens or closes", nat44.DefaultTimeoutTCPTransitory, &f.tcpTransitory},
+		{"nat-timeout-icmp", "how long VPP keeps an idle NAT session of ICMP", nat44.DefaultTimeoutICMP, &f.icmp},
+	}
+}
+
+// apply writes the flags into cfg. The error names every timeout that is not a number of seconds from 1 to a week.
+func (f *natFlags) apply(cfg *nat44.Config) error {
+	cfg.Sessions = f.sessions
+	var errs []error
+	into := []*uint32{&cfg.TimeoutUDP, &cfg.TimeoutTCPEstablished, &cfg.TimeoutTCPTransitory, &cfg.TimeoutICMP}
+	for i, t := range f.timeouts() {
+		if d := *t.value; d < time.Second || d > nat44.MaxTimeout*time.Second || d%time.Second != 0 {
+			errs = append(errs, fmt.Errorf("--%s %s: must be whole seconds, from 1s to %s", t.flag, d, nat44.MaxTimeout*time.Second))
+			continue
+		}
+		*into[i] = uint32(*t.value / time.Second)
+	}
+	return errors.Join(errs...)
+}
