@@ -348,7 +348,7 @@ func TestSpeaksOfTheSoftwareAlone(t *testing.T) {
 			}
 			return err
 		}
-		if d.IsDir() || path == "house_test.go" {
+		if d.IsDir() || path == "house_test.go" || path == ".git" { // a worktree has a file of that name
 			return nil
 		}
 		text, err := os.ReadFile(path)
