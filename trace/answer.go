@@ -27,18 +27,7 @@ func (c *Cluster) Answer(q Question) Answer {
 		a.Error = err.Error()
 		return a
 	}
-	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.servesIPv6() {
-		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
-		return a
-	}
-	runs := c.explore(from, p)
-	for _, r := range runs {
-		if r.outcome != nil {
-			a.Outcomes = append(a.Outcomes, *r.outcome)
-		}
-	}
-	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })
-	a.Verdict, a.Reason = c.summary(from, p, runs)
+	c.answer(&a, from, p, func() []attempt { return c.explore(from, p, false) })
 	return a
 }
 
@@ -56,7 +45,7 @@ type attempt struct {
 }
 
 // explore runs the packet once for every sequence of decisions the load balancers on its way may take.
-func (c *Cluster) explore(from place, p sim.Packet) []attempt {
+func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
 	var runs []attempt
 	script := []int{}
 	for {
@@ -69,7 +58,7 @@ func (c *Cluster) explore(from place, p sim.Packet) []attempt {
 			return 0
 		}
 		marks := c.begin(choose)
-		runs = append(runs, c.attempt(from, p, &options))
+		runs = append(runs, c.attempt(from, p, &options, oneWay))
 		c.rollback(marks)
 		script = sim.NextScript(script, options)
 		if script == nil {
@@ -78,8 +67,8 @@ func (c *Cluster) explore(from place, p sim.Packet) []attempt {
 	}
 }
 
-// attempt sends the packet and its reply once.
-func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
+// attempt sends the packet and its reply once; oneWay: the packet alone. Nobody answers an answer, or a packet with a forged source.
+func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool) attempt {
 	j := c.travel(from, p)
 	switch {
 	case j.packet.IsICMPError() && j.lost == "":
@@ -99,18 +88,27 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int) attempt {
 		return c.failed(j, options, Rejected, reason)
 	}
 	o := c.outcome(j)
-	o.Verdict, o.Reason = c.reply(from, p, j, &o)
+	if oneWay || p.Src != from.addr || isAnswer(&p) {
+		o.Verdict, o.Reason = Delivered, "delivered"
+		if len(j.allowed) > 0 {
+			o.Reason = strings.Join(j.allowed, ", ")
+		}
+	} else {
+		o.Verdict, o.Reason = c.reply(from, p, j, &o)
+	}
 	return attempt{verdict: o.Verdict, reason: o.Reason, outcome: &o, allowed: j.allowed}
 }
 
-// failed is an attempt that did not reach anybody; it still names the backend if one had been chosen.
+// failed is an attempt that did not reach anybody; it still names the backend if one had been chosen. Without options, another
+// destination than the packet was sent to is one.
 func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) attempt {
 	a := attempt{verdict: v, reason: reason}
 	dst := j.packet.Dst
 	if j.packet.Inner != nil {
 		dst = j.packet.Inner.Dst
 	}
-	if len(*options) == 0 || !dst.IsValid() || isDiscard(dst) || j.packet.Inner != nil {
+	chosen := options == nil && dst != j.sent || options != nil && len(*options) > 0
+	if !chosen || !dst.IsValid() || isDiscard(dst) || j.packet.Inner != nil {
 		return a
 	}
 	o := c.outcome(j)

@@ -32,11 +32,14 @@ const (
 
 // Answer is the trace command's output line.
 type Answer struct {
-	From     string    `json:"from"`
-	To       string    `json:"to"`
-	Protocol string    `json:"protocol"`
-	Verdict  Verdict   `json:"verdict,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
+	From     string  `json:"from"`
+	To       string  `json:"to"`
+	Protocol string  `json:"protocol"`
+	Verdict  Verdict `json:"verdict,omitempty"`
+	Reason   string  `json:"reason,omitempty"`
+	// Sender is who sent the packet, whatever source address the packet has: pod:<ns>/<name>, node:<name>, or an address outside. Only
+	// Cluster.Send says it.
+	Sender   string    `json:"sender,omitempty"`
 	Outcomes []Outcome `json:"outcomes"`
 	// Error says why the question could not be asked (unknown names, syntax); Verdict is then empty.
 	Error string `json:"error,omitempty"`

@@ -15,6 +15,9 @@ func WriteText(w io.Writer, a Answer) {
 		return
 	}
 	fmt.Fprintf(w, "%s -> %s %s: %s\n  %s\n", a.From, a.To, a.Protocol, a.Verdict, a.Reason)
+	if a.Sender != "" {
+		fmt.Fprintf(w, "  sent by %s\n", a.Sender)
+	}
 	for _, o := range a.Outcomes {
 		fmt.Fprintf(w, "  %-9s %s %s, seen from %s: %s\n", o.Verdict, o.Backend, o.Address, o.Source, o.Reason)
 	}

@@ -56,6 +56,7 @@ func (p place) door() string {
 // journey is the way of one packet, over as many nodes as it takes.
 type journey struct {
 	hops   []string
+	sent   netip.Addr // the destination it was sent to
 	end    place
 	packet sim.Packet // as it arrived; as it was last seen if lost
 	lost   string     // why it got nowhere; "" if it arrived
@@ -66,7 +67,7 @@ type journey struct {
 
 // travel sends a packet from a place and follows it across the nodes.
 func (c *Cluster) travel(from place, p sim.Packet) journey {
-	var j journey
+	j := journey{sent: p.Dst}
 	at, in := from.node, from.door()
 	for range maxCrossings {
 		fate := at.sim.Send(in, p)

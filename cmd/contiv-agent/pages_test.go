@@ -1,10 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/trace"
 )
 
 // TestPagesNameCommandsThatExist reads the pages for operators: each command line of ours in them is one, and its flags are there.
@@ -31,5 +37,41 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 				t.Errorf("%s.md: %s: %v", page, line[1], err)
 			}
 		}
+	}
+}
+
+// TestTracePage asks the questions of docs/trace.md and compares what the page says of the answers.
+func TestTracePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/trace.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := func(language string) string {
+		_, rest, _ := strings.Cut(string(text), "```"+language+"\n")
+		body, _, found := strings.Cut(rest, "```")
+		if !found {
+			t.Fatalf("docs/trace.md: no block of %s", language)
+		}
+		return body
+	}
+	var stdout, stderr bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"trace", "--stateful", "-o", "json", "--manifests", "../../examples/guestbook"})
+	root.SetIn(strings.NewReader(block("json")))
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	if err := root.Execute(); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	var got strings.Builder
+	for dec := json.NewDecoder(&stdout); dec.More(); {
+		var a trace.Answer
+		if err := dec.Decode(&a); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(a.Sender + " " + string(a.Verdict) + a.Error + "\n")
+	}
+	if diff := cmp.Diff(block("text"), got.String()); diff != "" {
+		t.Errorf("-page +answers:\n%s", diff)
 	}
 }

@@ -24,9 +24,10 @@ const maxLine = 1 << 20
 type traceFlags struct {
 	agentFlags
 	clusterFlags
-	toReply bool
-	matrix  matrixFlags
-	out     output
+	toReply  bool
+	stateful bool
+	matrix   matrixFlags
+	out      output
 }
 
 func newTrace() *cobra.Command {
@@ -45,7 +46,22 @@ line, in order. Every Node among the objects gets its own agent and embedded VPP
 The answer has a verdict: delivered (every backend the load balancer may choose gets the packet, and its reply gets back
 with the addresses the client expects), rejected (the client gets an ICMP error or a RST) or dropped (silence); and one
 outcome for every backend. Objects that are refused are reported on standard error; a question that cannot be asked is
-answered with "error".
+answered with "error". More fields of a question, all optional, describe its packet:
+
+  sourceAddress    a forged source address; nobody answers the packet, and delivered means that it arrived
+  sourcePort       the client's port, or the identifier of an echo (40000, 4000)
+  destinationPort  replaces the port of "to"
+  flags            TCP: S, SA, A, PA, FA, R; SCTP: a chunk (INIT, DATA); ICMP: echo-request or echo-reply
+                   SYN+ACK, a reset, an echo reply and chunks that answer are not answered
+  oneWay           true: nobody answers, and delivered means that the packet arrived
+
+With --stateful, questions are asked one after another on the same nodes and VPPs: sessions stay (NAT, access lists, cnat,
+affinity), load balancers choose one backend by themselves, and the answer names in "sender" who really sent the packet. Fields
+for what happens before the packet, in this order:
+
+  restart          vpp:<node> or agent:<node>
+  apply, delete    lists: manifests whose objects are created or replaced; objects to remove ("NetworkPolicy prod/web")
+  after            the time that passes, such as 90s
 
 With --matrix it asks instead, for each --port, whether each pod can reach each other pod. With --diff it takes two folders
 (or files) and tells which of these connections become possible from the first to the second, and which stop; the exit code
@@ -55,7 +71,10 @@ is 3 if there are any.`,
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
   contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
   contiv-agent trace --diff before/ after/ --port 80/TCP
-  contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP`,
+  contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP
+  contiv-agent trace --stateful --manifests examples/guestbook \
+    '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
+    '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.agentFlags.add(cmd)
@@ -73,6 +92,7 @@ func (f *traceFlags) add(cmd *cobra.Command) {
 	f.out.flag(cmd)
 	f.matrix.add(cmd)
 	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the way of the reply to the hops")
+	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "ask one question after another on the same nodes and VPPs: sessions stay")
 }
 
 func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
@@ -83,6 +103,9 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 		from := f.clusterFlags
 		from.manifests = paths
 		return from.load(cmd.Context(), &f.agentFlags, f.toReply, cmd.ErrOrStderr())
+	}
+	if f.stateful && (f.matrix.matrix || f.matrix.diff) {
+		return usage(errors.New("--stateful is about questions: it excludes --matrix and --diff"))
 	}
 	if f.matrix.matrix || f.matrix.diff {
 		return f.matrix.run(cmd, load, f.manifests, args, f.out == "json")
@@ -96,7 +119,11 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		in = strings.NewReader(strings.Join(args, "\n"))
 	}
-	return answerAll(cluster, in, cmd.OutOrStdout(), f.out == "json")
+	ask := cluster.AnswerStep
+	if f.stateful {
+		ask = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
+	}
+	return answerAll(ask, in, cmd.OutOrStdout(), f.out == "json")
 }
 
 // clusterFlags say where the objects of a what-if cluster come from.
@@ -165,7 +192,7 @@ func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, 
 }
 
 // answerAll answers one line after the other; an empty line is skipped.
-func answerAll(c *trace.Cluster, in io.Reader, w io.Writer, asJSON bool) error {
+func answerAll(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJSON bool) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	buffered := bufio.NewWriter(w)
@@ -175,7 +202,7 @@ func answerAll(c *trace.Cluster, in io.Reader, w io.Writer, asJSON bool) error {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
-		a := answerLine(c, lines.Bytes())
+		a := answerLine(ask, lines.Bytes())
 		if !asJSON {
 			trace.WriteText(buffered, a)
 			continue
@@ -190,10 +217,10 @@ func answerAll(c *trace.Cluster, in io.Reader, w io.Writer, asJSON bool) error {
 	return buffered.Flush()
 }
 
-func answerLine(c *trace.Cluster, line []byte) trace.Answer {
-	var q trace.Question
-	if err := json.Unmarshal(line, &q); err != nil {
+func answerLine(ask func(trace.Step) trace.Answer, line []byte) trace.Answer {
+	s, err := trace.ParseStep(line)
+	if err != nil {
 		return trace.Answer{Error: fmt.Sprintf("not a question: %v", err)}
 	}
-	return c.Answer(q)
+	return ask(s)
 }

@@ -192,6 +192,15 @@ func echoType(proto model.Protocol, reply bool) uint8 {
 	return EchoRequest
 }
 
+// SetEcho makes an ICMP packet the echo that its type's name says: echo-request or echo-reply.
+func (p *Packet) SetEcho(name string) error {
+	if name != "echo-request" && name != "echo-reply" {
+		return fmt.Errorf("type %q: must be echo-request or echo-reply", name)
+	}
+	p.ICMPType = echoType(p.Proto, name == "echo-reply")
+	return nil
+}
+
 // parseBrackets reads TCP flags, or the chunk of SCTP.
 func (p *Packet) parseBrackets(w string) (err error) {
 	if p.Proto == model.SCTP {
@@ -207,13 +216,21 @@ func parseChunk(w string) (uint8, error) {
 	if !ok {
 		return 0, fmt.Errorf("chunk %q must end with ]", w)
 	}
+	return ParseChunk(name)
+}
+
+// ParseChunk reads what ChunkString writes.
+func ParseChunk(name string) (uint8, error) {
 	for chunk, n := range chunkNames() {
 		if n == name {
 			return chunk, nil
 		}
 	}
 	n, err := strconv.ParseUint(name, 10, 8)
-	return uint8(n), err
+	if err != nil {
+		return 0, fmt.Errorf("chunk %q: must be a name like INIT, or a number up to 255", name)
+	}
+	return uint8(n), nil
 }
 
 func parseFlags(w string) (uint8, error) {
@@ -221,6 +238,11 @@ func parseFlags(w string) (uint8, error) {
 	if !ok {
 		return 0, fmt.Errorf("flags %q must end with ]", w)
 	}
+	return ParseFlags(letters)
+}
+
+// ParseFlags reads what FlagString writes; letters may be in any order.
+func ParseFlags(letters string) (uint8, error) {
 	if letters == "-" {
 		return 0, nil
 	}

@@ -1,0 +1,145 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// AnswerStep answers a step as Answer does: for every backend the load balancer may choose, and without leaving state behind. A step
+// that says what happens before is an error.
+func (c *Cluster) AnswerStep(s Step) Answer {
+	a := Answer{From: s.From, To: s.To, Protocol: s.Protocol}
+	if field := s.needsState(); field != "" {
+		a.Error = field + ": needs --stateful: without it, every question meets the same state"
+		return a
+	}
+	from, p, err := c.packet(&s)
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	c.answer(&a, from, p, func() []attempt { return c.explore(from, p, s.OneWay) })
+	return a
+}
+
+// Send answers a step and leaves behind what its packets did: sessions of NAT, of access lists and of translations, affinity. The load
+// balancers choose by themselves, so there is one outcome at most. The answer has a Sender. A step that cannot be asked changes nothing,
+// unless its packet alone is what cannot be asked: names are those after the changes it asks for.
+func (c *Cluster) Send(ctx context.Context, s Step) Answer {
+	a := Answer{From: s.From, To: s.To, Protocol: s.Protocol}
+	if err := c.before(ctx, &s); err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	from, p, err := c.packet(&s)
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	a.Sender = from.String()
+	c.answer(&a, from, p, func() []attempt {
+		return []attempt{c.attempt(from, p, nil, s.OneWay)}
+	})
+	return a
+}
+
+// answer fills in what became of a packet.
+func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attempt) {
+	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.servesIPv6() {
+		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
+		return
+	}
+	runs := run()
+	for _, r := range runs {
+		if r.outcome != nil {
+			a.Outcomes = append(a.Outcomes, *r.outcome)
+		}
+	}
+	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })
+	a.Verdict, a.Reason = c.summary(from, p, runs)
+}
+
+// before does what a step asks for before its packet: a restart, changed objects, time.
+func (c *Cluster) before(ctx context.Context, s *Step) error {
+	pause, err := s.duration()
+	if err != nil {
+		return err
+	}
+	changes, err := s.changes()
+	if err != nil {
+		return err
+	}
+	if err := c.restart(ctx, s.Restart); err != nil {
+		return err
+	}
+	if len(changes) > 0 {
+		if err := c.Apply(ctx, changes); err != nil {
+			return err
+		}
+	}
+	if pause > 0 {
+		return c.Advance(ctx, pause)
+	}
+	return nil
+}
+
+// restart restarts what Step.Restart names.
+func (c *Cluster) restart(ctx context.Context, what string) error {
+	if what == "" {
+		return nil
+	}
+	kind, name, _ := strings.Cut(what, ":")
+	switch {
+	case kind != "vpp" && kind != "agent":
+		return fmt.Errorf("restart: %q: want vpp:<node> or agent:<node>", what)
+	case c.nodes[name] == nil:
+		return fmt.Errorf("restart: %q: unknown node %q", what, name)
+	case kind == "vpp":
+		return c.RestartVPP(ctx, name)
+	}
+	return c.RestartAgent(ctx, name)
+}
+
+// changes are the objects a step applies and deletes. A manifest that cannot be used whole is an error.
+func (s *Step) changes() ([]event.Change, error) {
+	var out []event.Change
+	if len(s.Apply) > 0 {
+		loaded, err := manifest.Load(s.Apply...)
+		for _, ch := range loaded {
+			err = errors.Join(err, ch.Err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("apply: %w", err)
+		}
+		out = loaded
+	}
+	for _, text := range s.Delete {
+		ref, err := parseRef(text)
+		if err != nil {
+			return nil, fmt.Errorf("delete: %w", err)
+		}
+		out = append(out, event.Change{Ref: ref})
+	}
+	return out, nil
+}
+
+// parseRef reads what model.Ref's String writes.
+func parseRef(s string) (model.Ref, error) {
+	kind, name, ok := strings.Cut(s, " ")
+	ns, rest, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		ns, rest = "", name
+	}
+	if !ok || kind == "" || rest == "" || strings.Contains(rest, "/") {
+		return model.Ref{}, fmt.Errorf("%q: want <kind> <namespace>/<name> or <kind> <name>", s)
+	}
+	return model.Ref{Kind: model.Kind(kind), Namespace: ns, Name: rest}, nil
+}

@@ -1,0 +1,174 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// Step is a question with more to say about its packet, and about what happens before the packet is sent. A zero field changes
+// nothing: a Step with no more than a Question asks that Question. Its JSON form is the trace command's input line.
+type Step struct {
+	Question
+	// SourceAddress is the address in the packet, if it is not the sender's own: a forged one. Nobody answers such a packet.
+	SourceAddress string `json:"sourceAddress,omitempty"`
+	// SourcePort is the client's port, or the identifier of an echo; 0: 40000, or 4000.
+	SourcePort uint16 `json:"sourcePort,omitempty"`
+	// DestinationPort replaces the port of To.
+	DestinationPort uint16 `json:"destinationPort,omitempty"`
+	// Flags are those of TCP ("S", "SA", "A", "PA", "FA", "R"), the chunk of SCTP ("INIT", "INIT-ACK", "DATA") or the type of an echo
+	// ("echo-request", "echo-reply"); "": what opens a connection. An answer (SYN+ACK, echo reply, reset) is not answered.
+	Flags string `json:"flags,omitempty"`
+	// OneWay: nobody answers. The verdict is about this packet alone.
+	OneWay bool `json:"oneWay,omitempty"`
+
+	// Restart is vpp:<node> or agent:<node>: that one restarts first.
+	Restart string `json:"restart,omitempty"`
+	// Apply are folders and files with manifests, whose objects are then created or replaced.
+	Apply []string `json:"apply,omitempty"`
+	// Delete are objects that are then removed: "NetworkPolicy prod/web", "Node node-1".
+	Delete []string `json:"delete,omitempty"`
+	// After is the time that then passes, a Go duration: "90s".
+	After string `json:"after,omitempty"`
+}
+
+// ParseStep reads one JSON object. Fields that a Step does not have are errors. Errors name the field.
+func ParseStep(line []byte) (Step, error) {
+	var s Step
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&s)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		wrong.Struct, wrong.Field = "Question", wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		if strings.HasSuffix(wrong.Field, "Port") {
+			return s, fmt.Errorf("%s: %s: must be a number from 1 to 65535", wrong.Field, wrong.Value)
+		}
+	}
+	if err != nil {
+		return s, err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return s, errors.New("more text behind the object: want one JSON object on a line")
+	}
+	return s, nil
+}
+
+// needsState is the first field that means something only where earlier questions leave their state; "": none.
+func (s *Step) needsState() string {
+	switch {
+	case s.Restart != "":
+		return "restart"
+	case len(s.Apply) > 0:
+		return "apply"
+	case len(s.Delete) > 0:
+		return "delete"
+	case s.After != "":
+		return "after"
+	}
+	return ""
+}
+
+// packet resolves a step into the place that sends and the packet that is sent.
+func (c *Cluster) packet(s *Step) (place, sim.Packet, error) {
+	q := s.Question
+	if s.DestinationPort != 0 {
+		q.To = withPort(q.To, s.DestinationPort)
+	}
+	from, p, err := c.ask(q)
+	if err != nil {
+		return from, p, err
+	}
+	if p.IsICMP() && s.DestinationPort != 0 {
+		return from, p, errors.New("destinationPort: ICMP has no ports")
+	}
+	if s.SourcePort != 0 && p.IsICMP() {
+		p.ICMPID = s.SourcePort
+	} else if s.SourcePort != 0 {
+		p.SrcPort = s.SourcePort
+	}
+	if s.SourceAddress != "" {
+		src, err := netip.ParseAddr(s.SourceAddress)
+		if err != nil {
+			return from, p, fmt.Errorf("sourceAddress: %q is not an IP address", s.SourceAddress)
+		}
+		if src.Is4() != p.Dst.Is4() || src.Is4In6() || src.Zone() != "" {
+			return from, p, fmt.Errorf("sourceAddress: %s and the destination %s must be of one family", src, p.Dst)
+		}
+		p.Src = src
+	}
+	return from, p, s.flags(&p)
+}
+
+// withPort is To with another port, or with one if it has none.
+func withPort(to string, port uint16) string {
+	head, isName := to, strings.HasPrefix(to, "pod:") || strings.HasPrefix(to, "service:")
+	if isName {
+		if i := strings.LastIndexByte(to, ':'); i > strings.IndexByte(to, ':') {
+			head = to[:i]
+		}
+		return fmt.Sprintf("%s:%d", head, port)
+	}
+	if ap, err := netip.ParseAddrPort(to); err == nil {
+		return netip.AddrPortFrom(ap.Addr(), port).String()
+	}
+	if a, err := netip.ParseAddr(strings.Trim(to, "[]")); err == nil {
+		return netip.AddrPortFrom(a, port).String()
+	}
+	return to
+}
+
+func (s *Step) flags(p *sim.Packet) (err error) {
+	switch {
+	case s.Flags == "":
+		return nil
+	case p.Proto == model.TCP:
+		p.TCPFlags, err = packet.ParseFlags(s.Flags)
+	case p.Proto == model.SCTP:
+		p.Chunk, err = packet.ParseChunk(s.Flags)
+	case p.IsICMP():
+		err = p.SetEcho(s.Flags)
+	default:
+		err = fmt.Errorf("%s has none", p.Proto)
+	}
+	if err != nil {
+		return fmt.Errorf("flags: %w", err)
+	}
+	return nil
+}
+
+// isAnswer tells whether a packet is one that its receiver does not answer.
+func isAnswer(p *sim.Packet) bool {
+	switch p.Proto {
+	case model.TCP:
+		return p.TCPFlags&packet.RST != 0 || p.TCPFlags&packet.SYN != 0 && p.TCPFlags&packet.ACK != 0
+	case model.SCTP:
+		switch p.Chunk {
+		case packet.Init, packet.Data, packet.Heartbeat, packet.Shutdown, packet.CookieEcho:
+			return false
+		}
+		return true
+	}
+	return p.IsICMP() && !p.IsEchoRequest()
+}
+
+// duration reads After.
+func (s *Step) duration() (time.Duration, error) {
+	if s.After == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s.After)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("after: %q is not a duration that can pass: want one like 90s or 5m", s.After)
+	}
+	return d, nil
+}
