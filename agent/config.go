@@ -35,7 +35,7 @@ type Config struct {
 	Socket string
 	Dial   func(ctx context.Context) (net.Conn, error)
 
-	// MaxPause bounds the pause between attempts to reach VPP, which doubles; 0: 5 s.
+	// MaxPause bounds the pause after a VPP that accepted a connection and died, which doubles; 0: 5 s.
 	MaxPause time.Duration
 
 	// Sources by name. All of them must be in sync once before anything is programmed.

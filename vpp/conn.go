@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,9 @@ type Config struct {
 	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Below 64 the socket idles, beyond 512 nothing
 	// is gained.
 	Window int
-	// MaxBackoff bounds the pause between attempts to connect, which starts at 20 ms and doubles; 0: 5 s.
+	// MaxBackoff bounds the pause after a connection that VPP accepted and soon closed. The pause starts at 20 ms and
+	// doubles; 0: 5 s. While nothing listens on the socket the pause stays at 20 ms, and a replaced socket ends it: packets
+	// pass unfiltered until the agent is back.
 	MaxBackoff time.Duration
 	// Probe is how long the connection may be silent with nothing outstanding before a control_ping is sent; 0: 10 s;
 	// negative: never.
@@ -116,6 +119,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// errDial: nothing listens on the socket.
+var errDial = errors.New("dial vpp")
+
 // State is what is known of the connection. The zero value: never connected.
 type State struct {
 	// Connected tells whether Do reaches VPP now.
@@ -135,6 +141,7 @@ type State struct {
 // Conn is a connection to VPP that comes back. Its methods are safe for concurrent use.
 type Conn struct {
 	cfg      Config
+	dials    bool // cfg.Socket, not with a Dial that was given
 	registry *registry
 	session  atomic.Pointer[session]
 	state    atomic.Pointer[State]
@@ -146,7 +153,7 @@ func New(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	c := &Conn{cfg: cfg.withDefaults(), registry: newRegistry(), events: newDispatcher()}
+	c := &Conn{cfg: cfg.withDefaults(), dials: cfg.Dial == nil, registry: newRegistry(), events: newDispatcher()}
 	c.state.Store(&State{})
 	return c
 }
@@ -164,6 +171,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	wg.Go(func() { c.events.run(ctx) })
 	pause := minBackoff
 	for generation := uint64(1); ; {
+		dialled := c.endpoint()
 		s, err := c.connect(ctx)
 		began := time.Now()
 		if err == nil {
@@ -173,16 +181,46 @@ func (c *Conn) Run(ctx context.Context) error {
 			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
 			return ctx.Err()
 		}
-		if time.Since(began) > pause { // it lived: VPP is not in a crash loop
+		if errors.Is(err, errDial) || time.Since(began) > pause { // nothing listens, or the connection lived: no crash loop
 			pause = minBackoff
 		}
 		c.down(State{Generation: generation - 1, Err: err}, pause)
-		if !wait(ctx, pause) {
+		replaced := c.rest(ctx, pause, dialled)
+		if ctx.Err() != nil {
 			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
 			return ctx.Err()
 		}
-		pause = min(2*pause, c.cfg.MaxBackoff)
+		if pause = min(2*pause, c.cfg.MaxBackoff); replaced {
+			pause = minBackoff
+		}
 	}
+}
+
+// endpoint is the socket file, nil if it cannot be looked at or Config.Dial makes the connections.
+func (c *Conn) endpoint() os.FileInfo {
+	if !c.dials {
+		return nil
+	}
+	fi, err := os.Stat(c.cfg.Socket)
+	if err != nil {
+		return nil
+	}
+	return fi
+}
+
+// rest waits for pause, or until the socket file is another one than was: then a new VPP listens, and rest returns true.
+// It polls: a watch of the directory needs a directory, which VPP may have yet to make, and sees no bind mount.
+func (c *Conn) rest(ctx context.Context, pause time.Duration, was os.FileInfo) (replaced bool) {
+	for ; pause > 0; pause -= minBackoff {
+		if !wait(ctx, min(pause, minBackoff)) {
+			return false
+		}
+		is := c.endpoint()
+		if is != nil && (was == nil || !os.SameFile(was, is) || !was.ModTime().Equal(is.ModTime())) {
+			return true
+		}
+	}
+	return false
 }
 
 // live serves one connection from its announcement to its end, and returns the next generation's number.
@@ -209,7 +247,7 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 func (c *Conn) connect(ctx context.Context) (*session, error) {
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("dial vpp: %w", err)
+		return nil, fmt.Errorf("%w: %w", errDial, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -270,11 +272,13 @@ func TestReconnect(t *testing.T) {
 			t.Errorf("while away: %v", r.Err)
 		}
 		mu.Lock()
-		if n := len(dials); n < 60 || n > 75 {
-			t.Errorf("%d attempts in a minute of back-off up to 1 s", n)
+		for i := range dials[1:] { // however long nothing listens
+			if pause := dials[i+1].Sub(dials[i]); i > 0 && pause > 20*time.Millisecond {
+				t.Fatalf("attempt %d after a pause of %s", i+1, pause)
+			}
 		}
-		if first := dials[2].Sub(dials[1]); first > 100*time.Millisecond {
-			t.Errorf("second attempt after %s", first)
+		if n := len(dials); n < 2900 {
+			t.Errorf("%d attempts in a minute without a listener", n)
 		}
 		mu.Unlock()
 		f.mu.Lock()
@@ -293,6 +297,68 @@ func TestReconnect(t *testing.T) {
 		// lost; then refused once (the same refusal again is not news); then back
 		if want := []string{"true 1", "false 1", "false 1", "true 2"}; !slices.Equal(story, want) {
 			t.Errorf("states %v, want %v", story, want)
+		}
+	})
+}
+
+// TestBackoffAgainstCrashes: a VPP that accepts and dies gets one connection per pause, not one per 20 ms.
+func TestBackoffAgainstCrashes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		c := New(Config{MaxBackoff: time.Second, Dial: func(context.Context) (netConn, error) {
+			dials++
+			client, server := pipe()
+			return client, server.Close()
+		}})
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_ = c.Run(ctx)
+		if dials < 60 || dials > 75 {
+			t.Errorf("%d attempts in a minute of back-off up to 1 s", dials)
+		}
+	})
+}
+
+// TestReplacedSocketEndsThePause: whatever the back-off, the next VPP is dialled at once; the same socket is not.
+func TestReplacedSocketEndsThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "api.sock")
+		create := func(name string) {
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := New(Config{Socket: path})
+		create(path)
+		if !c.rest(t.Context(), time.Hour, nil) {
+			t.Error("a socket that appeared did not end the pause")
+		}
+		done := make(chan bool, 1)
+		go func() { done <- c.rest(t.Context(), time.Hour, c.endpoint()) }()
+		time.Sleep(time.Minute)
+		select {
+		case <-done:
+			t.Fatal("the same socket ended the pause")
+		default:
+		}
+		create(path + ".new")
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(minBackoff)
+		synctest.Wait()
+		select {
+		case replaced := <-done:
+			if !replaced {
+				t.Error("rest did not see the new socket")
+			}
+		default:
+			t.Error("a replaced socket did not end the pause")
+			<-done
+		}
+		start := time.Now()
+		if c.rest(t.Context(), time.Second, c.endpoint()) || time.Since(start) != time.Second {
+			t.Errorf("a pause of 1 s took %s", time.Since(start))
 		}
 	})
 }

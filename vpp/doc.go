@@ -7,7 +7,8 @@
 //	                                     └── events (no context) ──▶ dispatcher ──▶ Events callbacks
 //
 // Run owns the connection: dial, handshake (message table, CRC check), OnConnect calls, serve until it breaks, again for
-// ever with back-off. Each connection is a generation with its own message ids, window and guard shadow.
+// ever. While VPP is away Run tries to connect every 20 ms; it backs off only from a VPP that accepts and
+// dies. Each connection is a generation with its own message ids, window and guard shadow.
 //
 // Invariant: every Call handed to Do gets exactly one Reply, in order: VPP's answer if the connection lives, or an error
 // at once when it does not; and no message leaves that the Guard knows to crash or silently corrupt VPP.
