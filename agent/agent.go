@@ -85,12 +85,12 @@ func assemble(cfg Config) (*parts, error) {
 		OnState: p.state, Observe: p.metrics.request,
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
-	p.vppagent = vppagent.New(vppagent.Config{Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds})
+	p.vppagent = vppagent.New(vppagent.Config{Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	p.proxy = p.proxyHealth()
 	p.controller = controller.New(controller.Config{
-		Sources: waitedFor(cfg), Recheck: cfg.Recheck, Observer: p.observer(),
+		Sources: waitedFor(cfg), Observer: p.observer(),
 	}, p.values, p.processors()...)
 	p.showOnlookers()
 	return p, nil
@@ -362,6 +362,12 @@ func (a *Agent) countSessions(ctx context.Context) error {
 		a.metrics.sessions.Set(float64(use.Used))
 		a.metrics.sessionsMax.Set(float64(use.Limit))
 	}
+}
+
+// Recheck compares all that is ours in VPP with the desired state now, and repairs what differs. VPP stops forwarding meanwhile; what
+// Config.Recheck does by and by does not add up like that. nil: nothing differs.
+func (a *Agent) Recheck(ctx context.Context) (*event.Committed, error) {
+	return a.vppagent.RecheckAll(ctx)
 }
 
 // Status is what the agent knows of itself, of every Service and of every policy.

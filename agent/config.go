@@ -27,6 +27,10 @@ type Source interface {
 	Run(ctx context.Context, emit func(event.Event)) error
 }
 
+// DefaultRecheck is Config.Recheck of the commands: a mapping that another program removes is back within that time, an access list that
+// it detaches within a fifth of it. What a round costs is in docs/operations.md.
+const DefaultRecheck = 30 * time.Second
+
 // Config says what one agent is made of.
 type Config struct {
 	NodeName string // this node's name among the Nodes; must not be empty
@@ -81,7 +85,7 @@ type Config struct {
 	// Renderers are further renderers that get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI
 
-	Recheck time.Duration // how often VPP is compared with what is wanted; 0: only after a reconnect
+	Recheck time.Duration // the time in which all that is ours in VPP is compared with the desired state once; 0: only after a reconnect
 	Journal string        // file that remembers what is ours in VPP; "": memory only
 
 	Listen        string        // TCP address of /metrics, /healthz, /readyz, /livez; "": none

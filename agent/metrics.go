@@ -23,6 +23,7 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
+	drift       *prometheus.CounterVec // by kind of value, result
 
 	policies        prometheus.Gauge
 	policyEndpoints prometheus.Gauge
@@ -41,6 +42,7 @@ func newMetrics(families ...string) *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &metrics{
+		drift:       counters("contiv_drift_total", "Values that another program changed in VPP, by kind and result (repaired, not repaired).", "kind", "result"),
 		proxy:       newProxyMetrics(families),
 		refused:     counter("contiv_objects_refused_total", "Kubernetes objects kept out because they do not parse or validate."),
 		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
@@ -68,7 +70,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	errs := []error{m.proxy.register(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax, m.policies, m.policyEndpoints, m.reclassify,
+		m.requests, m.latency, m.sessions, m.sessionsMax, m.drift, m.policies, m.policyEndpoints, m.reclassify,
 	} {
 		errs = append(errs, r.Register(c))
 	}
@@ -86,6 +88,13 @@ func (m *metrics) committed(ev *event.Committed, now time.Time) {
 	m.values.WithLabelValues("mod").Add(float64(ev.Mod))
 	m.values.WithLabelValues("del").Add(float64(ev.Del))
 	m.writes.Add(float64(ev.Writes))
+	for _, d := range ev.Drift {
+		outcome := "repaired"
+		if !d.Repaired {
+			outcome = "not repaired"
+		}
+		m.drift.WithLabelValues(d.Kind, outcome).Inc()
+	}
 	if ev.Err == nil {
 		m.proxy.committed(ev, now)
 	}

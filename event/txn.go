@@ -133,5 +133,6 @@ type Committed struct {
 	Statuses      []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
 	Took          time.Duration
 	Triggered     []time.Time // copied from the transaction
+	Drift         []Drift     // of a recheck: what other programs changed in VPP; sorted by key
 	Err           error       // the transaction could not run at all (VPP away): it is kept and repeated
 }

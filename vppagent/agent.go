@@ -45,13 +45,15 @@ type Config struct {
 	// Journal is a file that remembers across restarts what was made without a tag; "": none. Without it, what was made
 	// before a restart and is not wanted any more at the first resync stays in VPP as foreign.
 	Journal string
+	// Recheck is the time in which VPP is compared with the desired state once: see recheck. 0: only after a reconnect.
+	Recheck time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 	// Descriptors are the kinds of values; nil: descriptor.All.
 	Descriptors []*descriptor.Descriptor
 }
 
-// Agent makes VPP equal to the values it is given. Commit, Plan, Retry and Interfaces are for one goroutine, which is
+// Agent makes VPP equal to the values it is given. Commit, Plan, Retry, Recheck and Interfaces are for one goroutine, which is
 // Run's if it runs; Connected, InterfacesChanged, InterfaceGone, Snapshot, Lists and Drift are for any.
 type Agent struct {
 	cfg     Config
@@ -59,7 +61,7 @@ type Agent struct {
 	epoch   uint64
 	journal *journal
 	history history
-	foreign []string
+	check   recheck
 	// reclassify is what VPP said when it was last looked at altogether.
 	reclassify descriptor.Reclassify
 
@@ -78,6 +80,7 @@ type Agent struct {
 	wake    chan struct{}
 	// questions are answered by Run between two transactions.
 	questions chan func()
+	unsaid    []*event.Committed // results of questions, to be emitted
 	board     board
 	snapshot  atomic.Pointer[Snapshot]
 }
@@ -109,7 +112,7 @@ func New(cfg Config) *Agent {
 		cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{},
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
-	a.history.limit = max(cfg.History, 0)
+	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
 	a.openJournal()
 	a.publish()
 	return a
@@ -305,7 +308,9 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	c.Took = a.cfg.Now().Sub(x.began)
 	a.record(x.began, c, x)
 	a.publish()
-	a.logLine(c)
+	if p.drift == nil || err != nil { // what a recheck repairs is in the line of the round
+		a.logLine(c)
+	}
 }
 
 func (a *Agent) logLine(c *event.Committed) {

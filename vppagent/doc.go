@@ -29,6 +29,9 @@
 // yet is denied everything, by an access list kept for that; so is one that names a list nobody gives. Status and Snapshot
 // tell which. Whether a revoked permission ends flows that exist is VPP's to say: Snapshot.Reclassify.
 //
+// Run compares VPP with the desired state slice by slice (Config.Recheck), between two transactions: what another program changed
+// is found, repaired, and named in Committed.Drift. A recheck of an unchanged VPP writes nothing and emits nothing.
+//
 // Only what is ours is removed. What VPP can tag carries a tag; for the rest the agent keeps a journal of what it made,
 // and adopts what it finds equal to what is wanted.
 package vppagent

@@ -21,6 +21,7 @@ type execution struct {
 	told  told
 	done  []OpRecord // carried out, or tried; as many as the history keeps
 	over  int        // not kept
+	news  bool       // a status is not as it was
 	calls []vpp.Call
 }
 
@@ -68,6 +69,7 @@ func (x *execution) prepare(steps []Step) *bunch {
 	for _, s := range steps {
 		if ops, ok := x.operations(s); ok {
 			b.tried = append(b.tried, s)
+			s.v.plan.sent = s.v.plan.sent || len(ops) > 0
 			for _, op := range ops {
 				b.requests = append(b.requests, request{op, s.v})
 			}
@@ -371,8 +373,9 @@ func (a *Agent) observe(p *planner, x *execution) {
 			a.g.collect(v)
 			continue
 		}
-		old := v.state
+		old, why := v.state, v.err
 		a.judge(v, x.c.Err, now)
+		x.news = x.news || v.state != old || v.err != why
 		if v.state == event.Nonexistent {
 			if old != event.Nonexistent {
 				out = append(out, event.ValueStatus{Key: v.key, State: event.Removed})

@@ -77,6 +77,7 @@ type planMark struct {
 	putLevel, delLevel int
 	err                error // of its step
 	unsent             bool  // nothing was asked of VPP for it
+	sent               bool  // something was
 }
 
 // kind is a descriptor and the values of it.
@@ -84,6 +85,8 @@ type kind struct {
 	*descriptor.Descriptor
 	values []*value // in no particular order; each knows its place
 	plain  bool     // Prefix is all there is to Has
+	// foreign is what others made of the kind, as it was last seen in VPP.
+	foreign []string
 }
 
 func newKind(d *descriptor.Descriptor) *kind {

@@ -123,12 +123,16 @@ type planner struct {
 	// If one should have been touched all the same, that collided.
 	onWay    uint64
 	collided bool
+	drift    *drift // of a recheck; nil: this is none
 }
 
 // touch puts v on the list of values to look at.
 func (p *planner) touch(v *value) {
 	if p.onWay != 0 && p.onWay == v.plan.epoch && v.plan.action == Create && v.have == nil {
 		p.collided = true
+		return
+	}
+	if p.drift.waits(v) {
 		return
 	}
 	p.mark(v)

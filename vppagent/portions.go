@@ -175,7 +175,7 @@ func (h *ahead) compare(p *planner) bool {
 		for i := range found {
 			f := &found[i]
 			if v := h.a.g.values[f.Key]; !f.Foreign && v != nil && v.want != nil && v.have == nil {
-				h.a.takeFound(k, f, v)
+				h.a.takeFound(h.x.p, k, f, v)
 			}
 		}
 	}

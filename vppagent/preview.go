@@ -28,7 +28,7 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	}
 	p.settle()
 	p.decide()
-	plan := &Plan{Levels: p.order(), Foreign: c.foreign}
+	plan := &Plan{Levels: p.order(), Foreign: c.foreign()}
 	for _, level := range plan.Levels {
 		for i := range level {
 			level[i].describe(c.g.world)
@@ -117,7 +117,9 @@ func (a *Agent) clone() *Agent {
 	cfg.Journal = ""
 	c := New(cfg)
 	c.stale = a.stale
-	c.foreign = a.foreign
+	for i, k := range a.g.kinds {
+		c.g.kinds[i].foreign = k.foreign
+	}
 	c.state.Store(a.state.Load())
 	c.g.world.CopyFrom(a.g.world)
 	keep := func(*value) {}

@@ -91,9 +91,6 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 	}
 	answers.Join(known)
 	known = answers
-	if len(kinds) == len(a.g.kinds) {
-		a.foreign = nil
-	}
 	found := map[*kind]*findings{}
 	for _, k := range kinds {
 		found[k] = &findings{}
@@ -149,6 +146,14 @@ func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Du
 	}
 	reading.Wait()
 	return d, lost(all())
+}
+
+// foreign is what others made in VPP.
+func (a *Agent) foreign() (out []string) {
+	for _, k := range a.g.kinds {
+		out = append(out, k.foreign...)
+	}
+	return out
 }
 
 // findings are what the dumps show of a kind.
@@ -230,19 +235,22 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		return
 	}
 	at := 0
+	k.foreign = nil
 	for i := range found {
 		f := &found[i]
 		if f.Foreign {
-			a.foreign = append(a.foreign, f.Text)
+			k.foreign = append(k.foreign, f.Text)
 			continue
 		}
-		if v := a.takeFound(k, f, k.next(&at, f.Key)); v != nil {
+		if v := a.takeFound(p, k, f, k.next(&at, f.Key)); v != nil {
 			v.found = a.epoch
 		}
 	}
 	for _, v := range slices.Clone(k.values) { // some may be forgotten meanwhile
 		if v.have != nil && v.found != a.epoch {
+			was := v.have
 			a.setHave(v, nil, false)
+			a.see(p, v, was)
 		}
 		if !v.steady() || v.have != nil && !a.g.settled(v) {
 			p.touch(v)
@@ -265,7 +273,7 @@ func (k *kind) next(at *int, key string) *value {
 
 // takeFound returns the value a find is of, nil if it is none of our business: untagged, and neither wanted nor made by us.
 // v is that value, if it was not to be looked up.
-func (a *Agent) takeFound(k *kind, f *descriptor.Found, v *value) *value {
+func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *value {
 	if v == nil {
 		v = a.g.values[f.Key]
 	}
@@ -288,10 +296,12 @@ func (a *Agent) takeFound(k *kind, f *descriptor.Found, v *value) *value {
 	if v.have == state && v.ours == mine && v.steady() {
 		return v // and the journal knows
 	}
+	was := v.have
 	a.setHave(v, state, mine)
 	if !wanted {
 		a.g.setDeps(v)
 	}
+	a.see(p, v, was)
 	return v
 }
 

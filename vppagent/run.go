@@ -23,19 +23,26 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 			if !ok {
 				return nil
 			}
-			emit(a.Commit(ctx, t))
-			if t.Locate != nil {
-				a.locate, a.located = t.Locate, nil
-			}
+			a.commit(ctx, t, emit)
 		case <-a.wake:
 			if c := a.attend(ctx); c != nil {
 				emit(c)
 			}
 		case q := <-a.questions:
 			q()
-		case <-timer.C:
-			if c := a.Retry(ctx); c != nil {
+			for _, c := range a.unsaid {
 				emit(c)
+			}
+			a.unsaid = nil
+		case <-timer.C:
+			select {
+			case t, ok := <-txns: // what somebody waits for comes before what the agent does for itself
+				if !ok {
+					return nil
+				}
+				a.commit(ctx, t, emit)
+			default:
+				a.tend(ctx, emit)
 			}
 		}
 		if l := a.answer(ctx); l != nil {
@@ -44,9 +51,30 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 	}
 }
 
-// arm sets the timer to the next retry. While VPP is away there is none: the next connection repairs everything.
+// commit commits a transaction and emits its result.
+func (a *Agent) commit(ctx context.Context, t *event.Txn, emit func(event.Event)) {
+	emit(a.Commit(ctx, t))
+	if t.Locate != nil {
+		a.locate, a.located = t.Locate, nil
+	}
+}
+
+// tend does what the clock asks for.
+func (a *Agent) tend(ctx context.Context, emit func(event.Event)) {
+	if c := a.Retry(ctx); c != nil {
+		emit(c)
+	}
+	if c := a.Recheck(ctx); c != nil {
+		emit(c)
+	}
+}
+
+// arm sets the timer to the next retry or recheck. While VPP is away there is none: the next connection repairs everything.
 func (a *Agent) arm(timer *time.Timer) {
 	next := a.nextRetry()
+	if check := a.nextCheck(); next.IsZero() || !check.IsZero() && check.Before(next) {
+		next = check
+	}
 	if next.IsZero() || a.away() != nil {
 		timer.Stop()
 		return

@@ -114,7 +114,7 @@ func (b *board) page(n int) *page {
 func (a *Agent) publish() {
 	clear(a.board.fresh)
 	a.snapshot.Store(&Snapshot{
-		Connected: !a.stale && a.away() == nil, Foreign: a.foreign, Reclassify: a.reclassify, History: a.history.records,
+		Connected: !a.stale && a.away() == nil, Foreign: a.foreign(), Reclassify: a.reclassify, History: a.history.records,
 		pages: slices.Clone(a.board.pages), count: a.board.count,
 	})
 }

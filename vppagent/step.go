@@ -7,7 +7,7 @@ import (
 )
 
 // Step does once, and before it returns, what Run does for as long as it runs: it repairs VPP if the connection or the
-// interfaces changed, commits the transaction (nil: there is none), retries what is due, and answers the last Locate. It is
+// interfaces changed, commits the transaction (nil: there is none), retries and rechecks what is due, and answers the last Locate. It is
 // for callers that step an agent by hand, and must not be mixed with Run.
 func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 	var out []event.Event
@@ -24,6 +24,7 @@ func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 		}
 	}
 	add(a.Retry(ctx))
+	add(a.Recheck(ctx))
 	if l := a.answer(ctx); l != nil {
 		out = append(out, l)
 	}

@@ -54,7 +54,7 @@ const configHelp = `The configuration is a file in YAML; all of it may be left o
     profiling: false
     statusSocket: auto       as of run; none: nothing is served
     journal: auto            as of run; none: memory only
-    recheck: 0s              compare VPP with what is wanted this often
+    recheck: 30s             compare all that the driver made in VPP with the desired state within this time; 0s: never
     log: {level: info, format: text}    on standard error, which Felix passes on
 
 Environment, before the file: ` + envSocket + `, ` + envSim + `=1, ` + envStatus + `,
@@ -165,6 +165,7 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	if f.MaxFrame < 0 {
 		return cfg, fmt.Errorf("maxFrame %d: must not be negative", f.MaxFrame)
 	}
+	cfg.Recheck = agent.DefaultRecheck
 	if f.Recheck != "" {
 		every, err := time.ParseDuration(f.Recheck)
 		if err != nil {

@@ -129,7 +129,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy has them, for load balancers; while it is taken (kube-proxy may have it) it is tried again; empty: none; auto: :10256, or with --sim none")
 	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
-	fs.DurationVar(&f.recheck, "recheck", 0, "compare VPP with what is wanted this often; 0: only after a reconnect")
+	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "the time in which all that the agent made in VPP is compared once, part by part, with the desired state, and repaired; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
 	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
 	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "where health checks of load balancers (spec.healthCheckNodePort) are answered, of the addresses of the node's own network stack; none: nowhere (default: everywhere, or with --node-port-addresses at those of the node)")

@@ -48,9 +48,8 @@ type Watcher interface {
 
 // Config is what a controller needs to know; the zero value waits for no source.
 type Config struct {
-	Sources  []string      // all of them, external ones too, must be in sync once before anything is programmed
-	Recheck  time.Duration // how often VPP is compared with what is wanted; 0: only on reconnect
-	Observer Observer      // sees every step; the zero value observes nothing
+	Sources  []string // all of them, external ones too, must be in sync once before anything is programmed
+	Observer Observer // sees every step; the zero value observes nothing
 }
 
 // Observer are callbacks for logs and metrics, called from the loop: they must not block. Each may be nil.
@@ -102,8 +101,6 @@ type Controller struct {
 	heldSince time.Time           // when VPP was first found to have refused one of them; zero: it has not
 	triggered triggers
 	now       time.Time
-	nextCheck time.Time
-	wantCheck bool
 	last      *event.Committed
 }
 
@@ -244,14 +241,6 @@ func (c *Controller) tick(now time.Time) {
 	c.now = now
 	if c.sentAt.IsZero() { // sent before there was a time
 		c.sentAt = now
-	}
-	switch {
-	case c.cfg.Recheck <= 0 || c.phase != running:
-	case c.nextCheck.IsZero():
-		c.nextCheck = now.Add(c.cfg.Recheck)
-	case !now.Before(c.nextCheck):
-		c.wantCheck = true
-		c.nextCheck = now.Add(c.cfg.Recheck)
 	}
 }
 
@@ -421,13 +410,6 @@ func (c *Controller) again() bool {
 func (c *Controller) change() *event.Txn {
 	changes, again := c.flush()
 	txn := &event.Txn{Values: changes, Locate: c.locate()}
-	if c.wantCheck {
-		c.wantCheck = false
-		c.causes.add("recheck")
-		if txn.Resync = event.Downstream; len(txn.Values) > 0 {
-			txn.Resync, txn.Values = event.Full, c.values.all()
-		}
-	}
 	if txn.Empty() {
 		c.answer(c.due, 0, nil)
 		c.due = nil

@@ -264,28 +264,6 @@ func TestSharedKeyStaysUntilItsLastOwnerGoes(t *testing.T) {
 	}
 }
 
-func TestRecheckComparesVPPWithWhatIsWanted(t *testing.T) {
-	r := newRecorder()
-	c := start(t, r, Config{Recheck: time.Minute})
-	c.Step(done(c.Step(update("a", 1))))
-	at := time.Unix(1000, 0)
-	c.Step(&event.Tick{Now: at})
-	if txn := c.Step(&event.Tick{Now: at.Add(59 * time.Second)}); txn != nil {
-		t.Fatalf("too early: %+v", txn)
-	}
-	txn := c.Step(&event.Tick{Now: at.Add(61 * time.Second)})
-	if txn == nil || txn.Resync != event.Downstream || len(txn.Values) != 0 || txn.Cause != "recheck" {
-		t.Errorf("recheck: %+v", txn)
-	}
-	inFlight := txn.Seq
-	c.Step(update("b", 1))
-	c.Step(&event.Tick{Now: at.Add(122 * time.Second)})
-	txn = c.Step(&event.Committed{Seq: inFlight})
-	if txn == nil || txn.Resync != event.Full || len(txn.Values) != 2 {
-		t.Errorf("recheck with a change: %+v", txn)
-	}
-}
-
 func TestStatusTellsWhatIsUnwell(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r, Config{})

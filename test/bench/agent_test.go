@@ -36,6 +36,7 @@ func (s source) Run(ctx context.Context, emit func(event.Event)) error {
 // running is an agent that runs and is told of a cluster by hand.
 type running struct {
 	tb        testing.TB
+	agent     *agent.Agent
 	source    source
 	committed chan *event.Committed
 	stop      func()
@@ -64,6 +65,7 @@ func run(tb testing.TB, dial dialer, change func(*agent.Config)) *running {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	r.agent = a
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

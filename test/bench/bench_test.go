@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -130,11 +129,10 @@ func BenchmarkResync(b *testing.B) {
 // recordResync returns all that is said until a resync is done, and the questions of the resync.
 func recordResync(b *testing.B, dial dialer, c *cluster) (*tape, []vpp.Call) {
 	rec := &recorder{}
-	r := run(b, rec.record(dial), rechecked)
+	r := run(b, rec.record(dial), nil)
 	r.sync(c.changes())
-	r.source <- &event.Tick{Now: time.Now()} // from here it counts the time
 	before := len(rec.tape(b).list)
-	r.check(1)
+	r.check()
 	r.stop()
 	tape := rec.tape(b)
 	return tape, tape.calls(before, isDump)
@@ -143,14 +141,13 @@ func recordResync(b *testing.B, dial dialer, c *cluster) (*tape, []vpp.Call) {
 // benchmarkResync measures both sides in turn on one VPP.
 func benchmarkResync(b *testing.B, peer string, dial dialer, c *cluster, dumps []vpp.Call) {
 	b.Run("peer="+peer, func(b *testing.B) {
-		r := run(b, dial, rechecked)
+		r := run(b, dial, nil)
 		r.sync(c.changes())
-		r.source <- &event.Tick{Now: time.Now()}
 		conn := dialBare(b, dial)
 		defer conn.stop()
 		var w stopwatch
-		for n := 0; b.Loop(); n++ {
-			w.agent = append(w.agent, timed(func() { r.check(n + 1) }))
+		for b.Loop() {
+			w.agent = append(w.agent, timed(r.check))
 			w.bare = append(w.bare, timed(func() { conn.do(b, dumps) }))
 		}
 		r.stop()
@@ -159,17 +156,11 @@ func benchmarkResync(b *testing.B, peer string, dial dialer, c *cluster, dumps [
 	})
 }
 
-const recheck = time.Hour
-
-func rechecked(cfg *agent.Config) { cfg.Recheck = recheck }
-
-// check makes it the n-th time to compare VPP with what is wanted, and waits until that is done.
-func (r *running) check(n int) {
+// check compares all of VPP with the desired state.
+func (r *running) check() {
 	r.tb.Helper()
-	r.source <- &event.Tick{Now: time.Now().Add(time.Duration(n) * 2 * recheck)}
-	c := r.wait("recheck", func(c *event.Committed) bool { return c.Cause == "recheck" })
-	if c.Writes != 0 {
-		r.tb.Fatalf("an unchanged VPP was written to %d times", c.Writes)
+	if c, err := r.agent.Recheck(r.tb.Context()); err != nil || c != nil {
+		r.tb.Fatalf("an unchanged VPP: %+v, %v", c, err)
 	}
 }
 

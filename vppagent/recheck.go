@@ -1,0 +1,325 @@
+package vppagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// A round of rechecks compares all that the agent owns in VPP with the desired state, slice by slice:
+//
+//	attachments ─ access lists ─ attachments ─ mappings ─ attachments ─ … ─ the rest ─▶ next round
+//
+// VPP answers a dump while all its workers wait, so one dump of everything would stop forwarding for the sum of all dumps.
+// A slice asks for some kinds of values alone, and pauses keep the share of time in which VPP answers small. Attachments and
+// features are cheap to ask for and decide whether a policy is enforced at all, so every other slice is theirs.
+
+// sliceTable are the slices of a round, by names of kinds. A kind that no slice names is in the last one.
+func sliceTable() [][]string {
+	return [][]string{
+		{"interface-acls", "nat44-interface", "nat44-global", "nat44-settings", "sctp-filter", "cnat-interface"}, // attachments and features
+		{"acl", "acl-deny", "acl-permit", "acl-source-ranges", "source-ranges-enforced", "source-ranges", "sctp-ports", "interface-acls"},
+		{"nat44-pool", "dnat44"},
+		{"cnat-translation", "cnat-snat-policy"},
+		{"route", "reject-route"},
+		{},
+	}
+}
+
+const (
+	// idleShare: after a slice for which VPP took some time the agent pauses for at least so many times that time.
+	idleShare = 50
+	// contestedAfter repairs of one key within contestedIn, another program is known to change it.
+	contestedAfter = 3
+	contestedIn    = 10 * time.Minute
+	// maxPutOff bounds the pause before a contested key is repaired again.
+	maxPutOff = 5 * time.Minute
+	// maxDrifting bounds the keys whose drift is remembered.
+	maxDrifting = 1000
+)
+
+// recheck is how far the rounds are, and what they found.
+type recheck struct {
+	every  time.Duration // of a round; 0: there are none
+	slices [][]*kind
+	turn   int           // of the round, from 0
+	next   time.Time     // when the next turn is due; zero: not known yet
+	took   time.Duration // by VPP, to answer the last one
+	round  []event.Drift
+	found  map[string]*drifting // by key
+	total  uint64               // since the agent started
+}
+
+// drifting is the past of a key that was not as desired.
+type drifting struct {
+	event.Drift
+	last    time.Time
+	times   []time.Time // of repairs within contestedIn
+	backoff time.Duration
+	owed    bool // a repair was put off: if the key drifts again, it was made
+}
+
+func newRecheck(every time.Duration, kinds []*kind) recheck {
+	table := sliceTable()
+	r := recheck{every: every, slices: make([][]*kind, len(table)), found: map[string]*drifting{}}
+	for _, k := range kinds {
+		named := false
+		for i, names := range table {
+			if slices.Contains(names, k.Name) {
+				r.slices[i], named = append(r.slices[i], k), true
+			}
+		}
+		if !named {
+			r.slices[len(table)-1] = append(r.slices[len(table)-1], k)
+		}
+	}
+	return r
+}
+
+// turns is the number of turns of a round.
+func (r *recheck) turns() int { return 2 * (len(r.slices) - 1) }
+
+// kinds are those of the present turn that VPP may have values of that are ours.
+func (r *recheck) kinds() (out []*kind) {
+	slice := r.slices[0]
+	if r.turn%2 == 1 {
+		slice = r.slices[1+r.turn/2]
+	}
+	for _, k := range slice {
+		if k.Tagged || len(k.values) > 0 || k.Rest != "" {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// advance makes the next turn due: a turn later, and not before a pause in proportion to the time that VPP took.
+func (r *recheck) advance(now time.Time, took time.Duration) (ended bool) {
+	r.next = now.Add(max(r.every/time.Duration(r.turns()), idleShare*took))
+	r.turn++
+	if r.turn < r.turns() {
+		return false
+	}
+	r.turn = 0
+	return true
+}
+
+// nextCheck is when Recheck has something to do; zero: never.
+func (a *Agent) nextCheck() time.Time {
+	if a.check.every <= 0 || a.stale || !a.told {
+		return time.Time{}
+	}
+	if a.check.next.IsZero() {
+		a.check.next = a.cfg.Now().Add(a.check.every / time.Duration(a.check.turns()))
+	}
+	return a.check.next
+}
+
+// Recheck compares one slice of what VPP has with the desired state if its time has come, and repairs what differs. It
+// returns nil if the time has not come, or if everything is as it was.
+func (a *Agent) Recheck(ctx context.Context) *event.Committed {
+	now := a.cfg.Now()
+	if next := a.nextCheck(); next.IsZero() || next.After(now) || a.away() != nil {
+		return nil
+	}
+	c := a.compare(ctx, a.check.kinds(), now)
+	if a.check.advance(a.cfg.Now(), a.check.took) {
+		a.endRound()
+	}
+	return c
+}
+
+// RecheckAll is a whole round in one turn: VPP stops forwarding for the sum of all dumps. Run does it between two transactions, and
+// emits the result if there is one to emit. It fails with ctx, while VPP is away, and before the first transaction said what is wanted.
+func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
+	var c *event.Committed
+	var err error
+	asked := a.between(ctx, func() {
+		if err = a.away(); err == nil && (a.stale || !a.told) {
+			err = errUnknown
+		}
+		if err != nil {
+			return
+		}
+		if c = a.compare(ctx, a.g.kinds, a.cfg.Now()); c != nil {
+			a.unsaid = append(a.unsaid, c)
+		}
+		a.endRound()
+	})
+	return c, errors.Join(asked, err)
+}
+
+// compare is one turn.
+func (a *Agent) compare(ctx context.Context, kinds []*kind, now time.Time) *event.Committed {
+	p := a.newPlanner()
+	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
+	p.drift = &drift{now: now}
+	names := a.g.world.Names()
+	began := time.Now()
+	_, err := a.retrieve(ctx, p, kinds, nil)
+	a.check.took = time.Since(began)
+	if err == nil {
+		err = a.refreshUnsure(ctx, p)
+	}
+	if err == nil && !maps.Equal(names, a.g.world.Names()) {
+		a.changed.Store(true) // and Run looks at all that this concerns
+		a.poke()
+	}
+	a.complete(ctx, x, err)
+	x.c.Drift = a.drifted(p.drift, now)
+	if x.c.Err == nil && x.c.Writes+len(x.c.Drift) == 0 && !x.news {
+		return nil
+	}
+	return x.c
+}
+
+// drift is what a turn of a recheck found.
+type drift struct {
+	now  time.Time
+	list []driftOf
+}
+
+type driftOf struct {
+	v    *value
+	what event.DriftKind
+}
+
+// waits tells that v was refused and waits for its retry: a recheck does not try it earlier.
+func (d *drift) waits(v *value) bool { return d != nil && v.retryAt.After(d.now) }
+
+// see notes that VPP does not have of v what it was given. was is what VPP had; nil: nothing, for certain.
+func (a *Agent) see(p *planner, v *value, was any) {
+	var what event.DriftKind
+	switch {
+	case p.drift == nil || v.unsure || v.rebind:
+		return
+	case was != nil && v.have == nil:
+		what = event.DriftMissing
+	case was != nil && !v.kind.Equal(was, v.have):
+		what = event.DriftChanged
+	case was == nil && v.have != nil && v.want == nil && v.ours:
+		what = event.DriftExtra
+	default:
+		return
+	}
+	p.drift.list = append(p.drift.list, driftOf{v, what})
+	a.putOff(p.drift, v, what)
+}
+
+// putOff lets a key that another program changes again and again wait before it is repaired. What keeps traffic out never
+// waits, and neither does what others stand on.
+func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
+	f := a.check.found[v.key]
+	if f != nil && f.owed {
+		f.times, f.owed = append(f.times, d.now), false
+	}
+	if f == nil || !f.contested(d.now) || v.want == nil || v.kind.guards() || v.kind.Beside != nil || len(v.dependents)+len(v.derived)+len(v.users) > 0 {
+		return
+	}
+	f.owed, f.backoff = true, min(max(2*f.backoff, a.check.every), maxPutOff)
+	v.state, v.retryAt = event.Retrying, d.now.Add(f.backoff)
+	v.err = fmt.Sprintf("%s: %s; the agent repairs it again in %s", what, f.contest(d.now), f.backoff)
+	a.retrying[v] = struct{}{}
+	a.board.set(v, d.now)
+}
+
+// contested tells that a key was repaired so often that another program changes it.
+func (f *drifting) contested(now time.Time) bool {
+	f.times = slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) >= contestedIn })
+	return len(f.times) >= contestedAfter
+}
+
+// contest says so.
+func (f *drifting) contest(now time.Time) string {
+	minutes := max(1, int((now.Sub(f.times[0])+time.Minute-1)/time.Minute))
+	return fmt.Sprintf("another program changes it: repaired %d times in %d min", len(f.times), minutes)
+}
+
+// drifted is what of the differences found had to be repaired, sorted by key. A difference that no request follows from is one
+// of our notes, not of VPP.
+func (a *Agent) drifted(d *drift, now time.Time) (out []event.Drift) {
+	for _, one := range d.list {
+		v := one.v
+		putOff := v.state == event.Retrying && v.retryAt.After(now) && v.plan.err == nil
+		if !putOff && !v.plan.sent && v.plan.err == nil {
+			continue
+		}
+		e := event.Drift{Key: v.key, Kind: v.kind.Name, What: one.what, Repaired: !putOff && v.plan.err == nil}
+		if !e.Repaired {
+			e.Err = v.err
+		}
+		out = append(out, a.remember(e, now))
+	}
+	slices.SortFunc(out, func(x, y event.Drift) int { return strings.Compare(x.Key, y.Key) })
+	a.check.round = append(a.check.round, out...)
+	a.check.total += uint64(len(out))
+	return out
+}
+
+// remember counts a drift of a key.
+func (a *Agent) remember(e event.Drift, now time.Time) event.Drift {
+	f := a.check.found[e.Key]
+	if f == nil {
+		a.check.makeRoom()
+		f = &drifting{}
+		a.check.found[e.Key] = f
+	}
+	e.Times = f.Times + 1
+	f.Drift, f.last = e, now
+	if e.Repaired {
+		f.times = append(f.times, now)
+	}
+	if f.contested(now) {
+		e.Contest = f.contest(now)
+	} else {
+		f.backoff = 0
+	}
+	f.Drift = e
+	return e
+}
+
+// makeRoom forgets the key whose drift is longest ago, if there are too many.
+func (r *recheck) makeRoom() {
+	if len(r.found) < maxDrifting {
+		return
+	}
+	oldest := ""
+	for key, f := range r.found {
+		if o := r.found[oldest]; o == nil || f.last.Before(o.last) || f.last.Equal(o.last) && key < oldest {
+			oldest = key
+		}
+	}
+	delete(r.found, oldest)
+}
+
+// mostNamed is how many keys the log line of a round names.
+const mostNamed = 5
+
+// endRound logs what a round found.
+func (a *Agent) endRound() {
+	list := a.check.round
+	a.check.round = nil
+	if len(list) == 0 {
+		return
+	}
+	repaired := 0
+	var names []string
+	for _, e := range list {
+		if e.Repaired {
+			repaired++
+		}
+		if len(names) < mostNamed {
+			names = append(names, e.String())
+		}
+	}
+	if more := len(list) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	a.cfg.Logger.Warn("drift", "found", len(list), "repaired", repaired, "what", strings.Join(names, "; "))
+}
