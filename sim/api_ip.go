@@ -164,9 +164,13 @@ func (v *VPP) checkPath(p path, fam int) int32 {
 // pathAddDel adds paths to, or removes them from, what the API said about a prefix.
 func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) {
 	var now []path
+	var before *routeSource
 	if e := t.entries[prefix.Masked()]; e != nil {
 		if s := e.source(srcAPI); s != nil {
-			now = slices.Clone(s.paths)
+			now, before = slices.Clone(s.paths), &routeSource{src: srcAPI, paths: s.paths}
+		}
+		if !add && e.stale != nil {
+			before = e.stale
 		}
 	}
 	for _, p := range paths {
@@ -177,9 +181,12 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 	}
 	if len(now) == 0 {
 		t.unset(prefix, srcAPI)
-		return
+	} else {
+		t.set(prefix, srcAPI, now)
 	}
-	t.set(prefix, srcAPI, now)
+	if !add {
+		t.keepStale(prefix, before)
+	}
 }
 
 func encodeRoute(t *table, e *entry) ip.IPRoute {

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/api"
 	cnatapi "go.fd.io/govpp/binapi/cnat"
 	featureapi "go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -216,4 +218,48 @@ func TestTranslationTraps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestInterposedRouteRemovedByPaths: where the cnat plugin interposes itself on a route, VPP goes on by paths that ip_route_add_del took
+// away, until something else about the prefix is set or deleted (fib_entry_path_remove, VPP 24.06 to 26.06; seen on 25.10).
+func TestInterposedRouteRemovedByPaths(t *testing.T) {
+	const vip, syn = "fd00:96::10/128", "tcp [fd00:1::2]:4000 -> [fd00:96::10]:80 [S]"
+	const rejected = "dropped: ip6-icmp-error: drop: icmp-error no route, but pod-a has no address to complain from"
+	for name, tc := range map[string]struct {
+		then []api.Message
+		want string
+	}{
+		"the path taken away": {[]api.Message{removal(vip, true, PathUnreach)}, rejected},
+		"the route deleted":   {[]api.Message{removal(vip, false)}, "uplink " + syn},
+		"the path taken away, the route set and deleted": {
+			[]api.Message{removal(vip, true, PathUnreach), route(0, true, vip, special(PathDrop)), removal(vip, false)}, "uplink " + syn,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := node(t, Config{})
+			six(t, v)
+			c := dial(t, v)
+			c.must(&ip.IPRouteAddDel{IsAdd: true, Route: route(0, true, vip, special(PathUnreach)).Route})
+			featured(c, v, "pod-a", "pod-b")
+			c.must(translation("[fd00:96::10]:80", "[fd00:1::3]:8080"))
+			pass(t, v, exchange{"new", "pod-a", syn, "pod-b tcp [fd00:1::2]:4000 -> [fd00:1::3]:8080 [S]"})
+			c.must(&cnatapi.CnatTranslationDel{ID: 0})
+			c.must(tc.then...)
+			pass(t, v, exchange{name, "pod-a", strings.Replace(syn, "4000", "4001", 1), strings.ReplaceAll(tc.want, "4000", "4001")})
+			if v.Advance(3 * time.Hour); strings.Contains(v.Dump(), "fd00:96::10") {
+				t.Errorf("the address outlives the last session:\n%s", v.Dump())
+			}
+		})
+	}
+}
+
+// removal deletes a route, or, by paths, such of its paths.
+func removal(p string, byPaths bool, types ...PathType) *ip.IPRouteAddDel {
+	m := &ip.IPRouteAddDel{IsMultipath: byPaths}
+	var paths []fib_types.FibPath
+	for _, typ := range types {
+		paths = append(paths, special(typ))
+	}
+	m.Route = route(0, false, p, paths...).Route
+	return m
 }

@@ -115,6 +115,9 @@ type entry struct {
 	// given is the prefix as its maker wrote it: VPP keeps the host bits and dumps them.
 	given   netip.Prefix
 	sources []routeSource
+	// stale are the paths that the API took away under an interposing source, which goes on by them until any source of the entry is set
+	// or deleted (fib_entry_path_remove: "the source is not the best. no need to update forwarding"); nil: none.
+	stale *routeSource
 }
 
 // paths are the best source's, or the next one's if that only interposes itself. A recursive next hop has those of the prefix that
@@ -135,6 +138,8 @@ func (e *entry) forwarding() *routeSource {
 	switch {
 	case !e.interposed():
 		return &e.sources[0]
+	case e.stale != nil:
+		return e.stale
 	case len(e.sources) > 1:
 		return &e.sources[1]
 	}
@@ -284,6 +289,7 @@ func (t *table) set(given netip.Prefix, src source, paths []path) {
 		t.entries[p] = e
 		t.lengths[p.Bits()]++
 	}
+	e.stale = nil
 	if s := e.source(src); s != nil {
 		old := s.paths
 		s.paths = paths
@@ -330,6 +336,7 @@ func (t *table) unset(given netip.Prefix, src source) bool {
 		return false
 	}
 	paths := s.paths
+	e.stale = nil
 	e.sources = slices.DeleteFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	if len(e.sources) == 0 {
 		delete(t.entries, p)
@@ -337,6 +344,13 @@ func (t *table) unset(given netip.Prefix, src source) bool {
 	}
 	t.fib.recursive(paths, -1)
 	return true
+}
+
+// keepStale is what the removal of paths by the API leaves behind where the cnat plugin interposes itself; before is what the API said.
+func (t *table) keepStale(given netip.Prefix, before *routeSource) {
+	if e := t.entries[given.Masked()]; e != nil && e.interposed() && before != nil {
+		e.stale = before
+	}
 }
 
 // active tells whether packets follow the entry: a recursive next hop is only a note, and a neighbour's host route counts only

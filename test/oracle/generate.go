@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -125,8 +126,9 @@ func addr(format string, args ...any) netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf(format, args...))
 }
 
+// addPod names a pod by its first address, without dots: VPP's command line takes what follows a dot for the number of a sub-interface.
 func (w *World) addPod(n *model.Node, ips []netip.Addr) {
-	id := model.PodID{Namespace: "default", Name: fmt.Sprintf("pod-%s-%s", n.Name, ips[0])}
+	id := model.PodID{Namespace: "default", Name: fmt.Sprintf("pod-%s-%s", n.Name, strings.NewReplacer(".", "-", ":", "-").Replace(ips[0].String()))}
 	w.Pods[id] = &model.Pod{ID: id, NodeName: n.Name, IPs: ips}
 }
 

@@ -38,7 +38,12 @@ var configs = []nat44.Config{
 
 // TestVPPRandom grows random clusters on a real VPP and a simulated one: the agents must write the same, and random packets
 // must leave both alike.
-func TestVPPRandom(t *testing.T) {
+func TestVPPRandom(t *testing.T) { runRandom(t, oracle.IPv4) }
+
+// TestVPPRandomDual does the same with nodes, pods and Services of both families: those of IPv6 are served by cnat.
+func TestVPPRandomDual(t *testing.T) { runRandom(t, oracle.Dual) }
+
+func runRandom(t *testing.T, families oracle.Families) {
 	path := theVPP(t)
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
@@ -46,7 +51,7 @@ func TestVPPRandom(t *testing.T) {
 	w := startTwin(t, path, "node-1", agent.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]})
 	start, sent, differences := time.Now(), 0, 0
 	for seed := first; seed < first+cases; seed++ {
-		c := newCase(w, seed)
+		c := newCase(w, seed, families)
 		err := c.run()
 		sent += c.sent
 		if err == nil && seed%restartEvery == 0 {
@@ -109,9 +114,9 @@ type talk struct {
 	there landing
 }
 
-func newCase(w *twin, seed uint64) *randomCase {
+func newCase(w *twin, seed uint64, families oracle.Families) *randomCase {
 	return &randomCase{
-		twin: w, rng: rand.New(rand.NewPCG(seed, 1)), world: oracle.NewWorld(seed),
+		twin: w, rng: rand.New(rand.NewPCG(seed, 1)), world: oracle.NewWorldOf(seed, families),
 		port: uint16(33000 + seed*137%30000),
 	}
 }
@@ -204,11 +209,13 @@ func (c *randomCase) podInterface(a netip.Addr) string {
 	return cni.Overlay
 }
 
-// anyAddress is some address of a pod, a node, a service, or nobody.
+// anyAddress is some address of a pod, a node, a service, or nobody, of the family of another one.
 func (c *randomCase) anyAddress(otherwise netip.Addr) netip.Addr {
 	list := []netip.Addr{
 		netip.MustParseAddr("10.96.200.1"), netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("10.1.1.200"),
 		netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("169.254.1.1"), otherwise,
+		netip.MustParseAddr("fd00:96::c801"), netip.MustParseAddr("2001:db8::8"), netip.MustParseAddr("fd00:1:1::c8"),
+		netip.MustParseAddr("100::1"), netip.MustParseAddr("fd69:254:1::1"),
 	}
 	for _, obj := range c.world.Objects() {
 		switch obj := obj.(type) {
@@ -220,6 +227,7 @@ func (c *randomCase) anyAddress(otherwise netip.Addr) netip.Addr {
 			list = append(list, obj.ClusterIPs...)
 		}
 	}
+	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.Is4() != otherwise.Is4() })
 	return list[c.rng.IntN(len(list))]
 }
 
