@@ -59,6 +59,9 @@ type Config struct {
 	Loopback      netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs  []netip.Prefix // in addition to the ServiceCIDR objects
 	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
+	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: everywhere but in the ranges of nodes, pods and cluster IPs.
+	ExternalIPCIDRs []netip.Prefix
+	APIServers      []netip.Addr // addresses of the API server that no Service may take, in addition to endpoints of default/kubernetes
 	// NodePorts says which addresses of nodes have node ports; zero: all.
 	NodePorts service.NodePortAddresses
 	// KeepTerminating uses endpoints that terminate and still serve beside ready ones; false: as Kubernetes, where none is ready.

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -83,6 +85,8 @@ type LoadBalancerIP struct {
 // Service is core/v1 Service as far as a data plane can feel it. Source: k8s.io/api core/v1, kube-proxy v1.36 semantics.
 type Service struct {
 	ID                       ServiceID
+	Created                  time.Time // metadata.creationTimestamp, in whole seconds; zero: not known, as in a manifest
+	UID                      string    // metadata.uid; "": not known
 	Type                     ServiceType
 	Headless                 bool         // clusterIP None
 	ClusterIPs               []netip.Addr // spec.clusterIPs in order; empty when headless or not yet allocated
@@ -100,6 +104,18 @@ type Service struct {
 	// ProxyName is the label service.kubernetes.io/service-proxy-name: not "" means another proxy serves it.
 	ProxyName   string
 	Annotations map[string]string // those with our prefix only; nil if none
+}
+
+// CompareAge orders Services by creationTimestamp, then UID, then namespace and name: the older first. One without a timestamp
+// counts as the youngest.
+func (s *Service) CompareAge(o *Service) int {
+	switch known, other := !s.Created.IsZero(), !o.Created.IsZero(); {
+	case known && !other:
+		return -1
+	case other && !known:
+		return 1
+	}
+	return cmp.Or(s.Created.Compare(o.Created), strings.Compare(s.UID, o.UID), s.ID.Compare(o.ID))
 }
 
 // ServiceID names a Service within a cluster.

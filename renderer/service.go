@@ -49,7 +49,7 @@ type ContivService struct {
 	// LoadBalancerSourceRanges are the clients that may use LoadBalancerIPs, sorted; empty: everyone.
 	LoadBalancerSourceRanges []netip.Prefix
 
-	// Conflicts are frontends this service asks for that belong to another one, which sorts before it. They must not
+	// Conflicts are frontends this service asks for that belong to another one, which is older. They must not
 	// be rendered here. A frontend with the zero address stands for its port on every node address.
 	Conflicts map[Frontend]svcmodel.ID
 

@@ -3,6 +3,7 @@ package trace
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -88,10 +89,35 @@ func (w *world) refresh() {
 			w.addPod(obj)
 		}
 	}
-	for _, ch := range w.all() { // in order of names, so that the first owner of a shared frontend stays
-		if svc, ok := ch.Object.(*model.Service); ok {
-			w.addService(svc)
+	w.addServices()
+}
+
+// addServices gives frontends to Services in the order of rights, as plugins/service has it: cluster IPs before all else, then the
+// older Service.
+func (w *world) addServices() {
+	var list []*model.Service
+	for _, obj := range w.objects {
+		if svc, ok := obj.(*model.Service); ok && svc.Type != model.ExternalName && !svc.Headless && svc.ProxyName == "" {
+			list = append(list, svc)
 		}
+	}
+	slices.SortFunc(list, (*model.Service).CompareAge)
+	for _, svc := range list {
+		w.addFrontends(svc, svc.ClusterIPs)
+	}
+	inner := maps.Clone(w.vips)
+	for _, svc := range list {
+		addrs := slices.Clone(svc.ExternalIPs)
+		for _, lb := range svc.LoadBalancerIPs {
+			if !lb.Proxy {
+				addrs = append(addrs, lb.Addr)
+			}
+		}
+		w.addFrontends(svc, slices.DeleteFunc(addrs, func(a netip.Addr) bool { // an owner's
+			_, isInner := inner[a]
+			return isInner || w.nodeAddrs[a] != "" || w.pods[a] != nil
+		}))
+		w.addNodePorts(svc)
 	}
 }
 
@@ -107,22 +133,16 @@ func (w *world) addPod(p *model.Pod) {
 	w.behind[p.NodeName+" "+cni.PodInterface(p.ID)] = p
 }
 
-func (w *world) addService(svc *model.Service) {
-	if svc.Type == model.ExternalName || svc.Headless || svc.ProxyName != "" {
-		return
-	}
-	addrs := slices.Concat(svc.ClusterIPs, svc.ExternalIPs)
-	for _, lb := range svc.LoadBalancerIPs {
-		if !lb.Proxy {
-			addrs = append(addrs, lb.Addr)
-		}
-	}
+func (w *world) addFrontends(svc *model.Service, addrs []netip.Addr) {
 	for _, addr := range addrs {
 		own(w.vips, addr, svc.ID)
 		for _, port := range svc.Ports {
 			own(w.fronts, frontend{addr, port.Port, port.Protocol}, svc.ID)
 		}
 	}
+}
+
+func (w *world) addNodePorts(svc *model.Service) {
 	for _, port := range svc.Ports {
 		if port.NodePort == 0 {
 			continue
@@ -134,9 +154,9 @@ func (w *world) addService(svc *model.Service) {
 	}
 }
 
-// own gives key to id unless a service that sorts before it has it.
+// own gives key to id unless another service has it already.
 func own[K comparable](m map[K]model.ServiceID, key K, id model.ServiceID) {
-	if old, taken := m[key]; !taken || id.Compare(old) < 0 {
+	if _, taken := m[key]; !taken {
 		m[key] = id
 	}
 }

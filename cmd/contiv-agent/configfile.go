@@ -71,10 +71,10 @@ func fieldName(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, word := range words[1:] {
 		switch word {
-		case "ca", "cidr", "cn", "db", "icmp", "san", "snat", "tcp", "ttl", "udp", "uri":
+		case "ca", "cidr", "cn", "db", "icmp", "ip", "san", "snat", "tcp", "ttl", "udp", "uri":
 			word = strings.ToUpper(word)
-		case "ips":
-			word = "IPs"
+		case "cidrs", "ips":
+			word = strings.ToUpper(word[:len(word)-1]) + "s"
 		default:
 			word = strings.ToUpper(word[:1]) + word[1:]
 		}

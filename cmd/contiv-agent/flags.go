@@ -43,6 +43,7 @@ type agentFlags struct {
 	renderer     string
 	terminating  string
 	nodePorts    []string
+	external     []string
 	maglev       bool
 }
 
@@ -56,7 +57,8 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.host, "host-interface", "", "VPP interface to the node's own network stack (default: none)")
 	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
-	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address")
+	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address outside the cluster")
+	fs.StringSliceVar(&f.external, "external-ip-cidrs", nil, "ranges that spec.externalIPs may be in; addresses of nodes, pods and the API server, and cluster IPs, are refused even there (default: everywhere but in the ranges of nodes, pods and cluster IPs)")
 	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of those addresses of nodes that node ports are served on, or primary: the first of each family of a node (default: all addresses in the Node objects)")
 	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (new connections go elsewhere, as Kubernetes has it; nat44 ends those there are, cnat lets them go on) or keep (new connections reach them, too, and nat44 ends none as long as they serve). If none is ready they are used either way")
 	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
@@ -138,15 +140,28 @@ func (f *agentFlags) config() (agent.Config, error) {
 			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))
 		}
 	}
-	for _, s := range f.serviceCIDRs {
-		prefix, err := netip.ParsePrefix(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--service-cidr: %w", err))
-			continue
-		}
-		cfg.ServiceCIDRs = append(cfg.ServiceCIDRs, prefix.Masked())
+	cfg.ServiceCIDRs, err = prefixes("--service-cidr", f.serviceCIDRs)
+	errs = append(errs, err)
+	cfg.ExternalIPCIDRs, err = prefixes("--external-ip-cidrs", f.external)
+	errs = append(errs, err)
+	if f.noExternal && len(f.external) > 0 {
+		errs = append(errs, errors.New("--external-ip-cidrs: --no-external-ips leaves none to be served"))
 	}
 	return cfg, usage(errors.Join(errs...))
+}
+
+// prefixes reads ranges of addresses; the error names the flag and each that is none.
+func prefixes(flag string, list []string) (out []netip.Prefix, err error) {
+	var errs []error
+	for _, s := range list {
+		prefix, err := netip.ParsePrefix(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
+			continue
+		}
+		out = append(out, prefix.Masked())
+	}
+	return out, errors.Join(errs...)
 }
 
 // logFlags choose how the program logs.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"time"
@@ -223,6 +224,11 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	cfg.Settings = settings(cmd.Flags())
 	var errSources, errGRPC, errReport error
 	cfg.Sources, errSources = f.sources(log)
+	if f.kubeconfig != "" || f.inCluster {
+		if a := (&kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer}).Addr(); a.IsValid() {
+			cfg.APIServers = []netip.Addr{a}
+		}
+	}
 	cfg.Reporter, errReport = f.report.reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.source(log)
 	stored, errEtcd := f.etcd.source(cmd, cfg.NodeName, f.once, log)

@@ -21,8 +21,8 @@ type surroundings struct {
 	node   string // this node
 	zone   string // its zone
 	isNode func(netip.Addr) bool
-	// noExternalIPs: spec.externalIPs are not served.
-	noExternalIPs bool
+	// closed is why an address may not be an external IP; "": it may. Nil: all may.
+	closed func(netip.Addr) string
 	// keepTerminating: endpoints that terminate and still serve are used beside ready ones.
 	keepTerminating bool
 }
@@ -44,19 +44,19 @@ func skipReason(spec *model.Service, proxyName string) string {
 	return ""
 }
 
-// build joins a service with its slices, which must be sorted by name. Conflicts are not filled in.
-func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings) (*renderer.ContivService, []model.Note) {
+// build joins a service with its slices, which must be sorted by name. Addresses that are refused, each with the reason, are left
+// out. Conflicts are not filled in.
+func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, refused map[netip.Addr]string) (*renderer.ContivService, []model.Note) {
 	svc := &renderer.ContivService{
 		ID:                     spec.ID,
 		TrafficPolicy:          policyOf(spec.ExternalTrafficPolicy),
 		InternalTrafficPolicy:  policyOf(spec.InternalTrafficPolicy),
 		SessionAffinityTimeout: seconds(spec.SessionAffinityTimeout),
-		ClusterIPs:             renderer.IPAddressesOf(spec.ClusterIPs...),
 		Ports:                  make(map[string]*renderer.ServicePort, len(spec.Ports)),
 		Backends:               make(map[string][]*renderer.ServiceBackend, len(spec.Ports)),
 		Renderer:               spec.Annotations[RendererAnnotation],
 	}
-	notes := external(svc, spec, env.noExternalIPs)
+	notes := fillAddresses(svc, spec, env.closed, refused)
 	ports := make([]renderer.ServicePort, 0, len(spec.Ports))
 	var local map[string][]*renderer.ServiceBackend
 	families := familiesOf(spec.ClusterIPs)
@@ -99,13 +99,17 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 	svc.LocalBackends = local
 }
 
-// external fills in addresses that are not cluster IPs.
-func external(svc *renderer.ContivService, spec *model.Service, noExternalIPs bool) []model.Note {
+// fillAddresses fills in the addresses that are not refused.
+func fillAddresses(svc *renderer.ContivService, spec *model.Service, closed func(netip.Addr) string, refused map[netip.Addr]string) []model.Note {
 	var notes []model.Note
-	addrs, balancer := externalAddrs(spec, noExternalIPs, func(format string, args ...any) {
-		notes = append(notes, note(spec, true, format, args...))
-	})
-	svc.ExternalIPs = renderer.IPAddressesOf(addrs...)
+	refuse := func(format string, args ...any) { notes = append(notes, note(spec, true, format, args...)) }
+	inner := keep("cluster IP", spec.ClusterIPs, refused, refuse)
+	addrs, balancer := externalAddrs(spec, closed, refuse)
+	first := len(addrs) - len(balancer)
+	plain := keep("external IP", addrs[:first], refused, refuse)
+	balancer = keep("load-balancer IP", balancer, refused, refuse)
+	svc.ClusterIPs = renderer.IPAddressesOf(inner...)
+	svc.ExternalIPs = renderer.IPAddressesOf(slices.Concat(plain, balancer)...)
 	if len(balancer) > 0 {
 		svc.LoadBalancerIPs = renderer.IPAddressesOf(balancer...)
 		svc.LoadBalancerSourceRanges = spec.LoadBalancerSourceRanges
@@ -113,34 +117,49 @@ func external(svc *renderer.ContivService, spec *model.Service, noExternalIPs bo
 	return notes
 }
 
-// externalAddrs are the addresses that are not cluster IPs, of the families the service has a cluster IP in, and those among
-// them that a load balancer gave. Refuse is told of those left out, and why.
-func externalAddrs(spec *model.Service, noExternalIPs bool, refuse func(format string, args ...any)) (addrs, balancer []netip.Addr) {
+// keep are the addresses of a list that are not refused; refuse is called for the others.
+func keep(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse func(format string, args ...any)) []netip.Addr {
+	if len(refused) == 0 {
+		return addrs
+	}
+	var out []netip.Addr
+	for _, a := range addrs {
+		if why := refused[a.Unmap().WithZone("")]; why != "" {
+			refuse("%s %s is not served: %s", what, a, why)
+			continue
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// externalAddrs are the addresses that are not cluster IPs, of the families the service has a cluster IP in; those a load
+// balancer gave are the last of them, and listed again. Refuse is called for each that is left out.
+func externalAddrs(spec *model.Service, closed func(netip.Addr) string, refuse func(format string, args ...any)) (addrs, balancer []netip.Addr) {
 	families := familiesOf(spec.ClusterIPs)
-	take := func(a netip.Addr, what string) bool {
+	take := func(a netip.Addr, what string) {
 		if !families.has(a) {
 			refuse("%s %s is not served: there is no cluster IP of its family", what, a)
-			return false
+			return
 		}
 		addrs = append(addrs, a)
-		return true
 	}
 	for _, a := range spec.ExternalIPs {
-		if noExternalIPs {
-			refuse("external IP %s is not served: external IPs are switched off", a)
-			continue
+		if closed != nil {
+			if why := closed(a); why != "" {
+				refuse("external IP %s is not served: %s", a, why)
+				continue
+			}
 		}
 		take(a, "external IP")
 	}
-	if spec.Type != model.LoadBalancer {
-		return addrs, nil
-	}
+	first := len(addrs)
 	for _, lb := range spec.LoadBalancerIPs {
-		if !lb.Proxy && take(lb.Addr, "load-balancer IP") {
-			balancer = append(balancer, lb.Addr)
+		if spec.Type == model.LoadBalancer && !lb.Proxy {
+			take(lb.Addr, "load-balancer IP")
 		}
 	}
-	return addrs, balancer
+	return addrs, addrs[first:]
 }
 
 // candidate is one endpoint of one port, as one slice names it.

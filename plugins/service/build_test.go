@@ -18,7 +18,7 @@ func here(spec *model.Service, parts ...*model.EndpointSlice) (*renderer.ContivS
 	return build(spec, parts, surroundings{
 		node: "node-1", zone: "a",
 		isNode: func(a netip.Addr) bool { return netip.MustParsePrefix("192.168.16.0/24").Contains(a) },
-	})
+	}, nil)
 }
 
 func text(list []*renderer.ServiceBackend) string {
@@ -167,7 +167,7 @@ func TestAddresses(t *testing.T) {
 	if svc, _ := here(spec); svc.ExternalIPs.String() != "[203.0.113.7]" || svc.LoadBalancerIPs != nil || svc.LoadBalancerSourceRanges != nil {
 		t.Errorf("load-balancer addresses of a service that is none: %s", svc)
 	}
-	closed, notes := build(spec, nil, surroundings{noExternalIPs: true})
+	closed, notes := build(spec, nil, surroundings{closed: New(Config{NoExternalIPs: true}).closed}, nil)
 	if closed.ExternalIPs.Len() != 0 || !slices.ContainsFunc(notes, func(n model.Note) bool { return strings.Contains(n.Reason, "switched off") }) {
 		t.Errorf("external IPs are switched off: %s %v", closed, notes)
 	}

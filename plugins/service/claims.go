@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -8,12 +9,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// claims knows which services want which frontend. The zero address stands for every node address with node ports.
+// claims knows which services ask for which frontend. The zero address stands for every node address with node ports.
 type claims struct {
 	at    map[netip.Addr]*place
-	nodes *renderer.IPAddresses   // all of them
-	ports *renderer.IPAddresses   // those that node ports are served on
-	both  map[netip.Addr]struct{} // of these, the ones that services claim by name
+	nodes *renderer.IPAddresses // all of them
+	ports *renderer.IPAddresses // those that node ports are served on
+}
+
+// ask is one frontend that a service asks for.
+type ask struct {
+	renderer.Frontend
+	// outer: by an external IP, a load-balancer IP or a node port, and not by a cluster IP.
+	outer bool
+}
+
+func (a ask) compare(o ask) int {
+	return cmp.Or(a.Frontend.Compare(o.Frontend), falseFirst(a.outer, o.outer))
 }
 
 // spot is a port on some address.
@@ -22,16 +33,28 @@ type spot struct {
 	protocol renderer.ProtocolType
 }
 
-// place is who claims the spots of one address, sorted by ID. Most addresses have one spot, and most spots one claimant: for
-// these there is room.
-type place struct {
-	spot  spot
-	first []*service // of spot; none: there is no such spot
-	more  map[spot][]*service
-	one   [1]*service
+// claimant is a service that asks for a spot.
+type claimant struct {
+	by    *service
+	outer bool
 }
 
-func (p *place) get(at spot) []*service {
+// compare puts the owner of a spot first: cluster IPs before all else, then the older Service.
+func (c claimant) compare(o claimant) int {
+	return cmp.Or(falseFirst(c.outer, o.outer), c.by.asking.CompareAge(o.by.asking))
+}
+
+// place is who claims the spots of one address, each list by right: the first has the spot. Most addresses have one spot, and
+// most spots one claimant: for these there is room.
+type place struct {
+	spot  spot
+	first []claimant // of spot; none: there is no such spot
+	more  map[spot][]claimant
+	inner int // claims by cluster IPs
+	one   [1]claimant
+}
+
+func (p *place) get(at spot) []claimant {
 	switch {
 	case p == nil:
 		return nil
@@ -41,7 +64,7 @@ func (p *place) get(at spot) []*service {
 	return p.more[at]
 }
 
-func (p *place) set(at spot, list []*service) {
+func (p *place) set(at spot, list []claimant) {
 	switch {
 	case p.spot == at || len(p.first) == 0 && len(p.more) == 0:
 		p.spot, p.first = at, list
@@ -49,7 +72,7 @@ func (p *place) set(at spot, list []*service) {
 		delete(p.more, at)
 	default:
 		if p.more == nil {
-			p.more = map[spot][]*service{}
+			p.more = map[spot][]claimant{}
 		}
 		p.more[at] = list
 	}
@@ -57,142 +80,130 @@ func (p *place) set(at spot, list []*service) {
 
 func (p *place) empty() bool { return len(p.first) == 0 && len(p.more) == 0 }
 
-// each calls f for every spot; p may be nil.
-func (p *place) each(f func(spot, []*service)) {
+// each calls f for every claim at every spot; p may be nil.
+func (p *place) each(f func(claimant)) {
 	if p == nil {
 		return
 	}
-	if len(p.first) > 0 {
-		f(p.spot, p.first)
+	for _, c := range p.first {
+		f(c)
 	}
-	for at, list := range p.more {
-		f(at, list)
+	for _, list := range p.more {
+		for _, c := range list {
+			f(c)
+		}
 	}
 }
 
 func newClaims() *claims {
-	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), ports: renderer.NewIPAddresses(), both: map[netip.Addr]struct{}{}}
+	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), ports: renderer.NewIPAddresses()}
 }
 
-// appendFrontends appends everything a rendered service asks for to an empty list, sorted.
-func appendFrontends(out []renderer.Frontend, spec *model.Service, noExternalIPs bool) []renderer.Frontend {
-	external, _ := externalAddrs(spec, noExternalIPs, func(string, ...any) {})
+// appendAsks appends everything a service asks for to an empty list, sorted, each frontend once. Closed is why an external IP is
+// not served; "": it is. A service that another proxy serves asks for its cluster IPs alone: they are its own all the same.
+func appendAsks(out []ask, spec *model.Service, closed func(netip.Addr) string, served bool) []ask {
+	var external []netip.Addr
+	if served {
+		external, _ = externalAddrs(spec, closed, func(string, ...any) {})
+	}
 	for i, port := range spec.Ports {
 		if slices.ContainsFunc(spec.Ports[:i], func(o model.ServicePort) bool { return o.Name == port.Name }) {
 			continue // not served
 		}
 		protocol := renderer.ProtocolType(port.Protocol)
-		for _, addrs := range [][]netip.Addr{spec.ClusterIPs, external} {
+		for outer, addrs := range [][]netip.Addr{spec.ClusterIPs, external} {
 			for _, a := range addrs {
 				if a = a.Unmap().WithZone(""); a.IsValid() { // as renderer.IPAddresses has it
-					out = append(out, renderer.Frontend{IP: a, Port: port.Port, Protocol: protocol})
+					out = append(out, ask{renderer.Frontend{IP: a, Port: port.Port, Protocol: protocol}, outer > 0})
 				}
 			}
 		}
-		if port.NodePort != 0 {
-			out = append(out, renderer.Frontend{Port: port.NodePort, Protocol: protocol})
+		if port.NodePort != 0 && served {
+			out = append(out, ask{renderer.Frontend{Port: port.NodePort, Protocol: protocol}, true})
 		}
 	}
-	slices.SortFunc(out, renderer.Frontend.Compare)
-	return slices.Compact(out)
+	slices.SortFunc(out, ask.compare)
+	return slices.CompactFunc(out, func(a, b ask) bool { return a.Frontend == b.Frontend })
 }
 
-// set replaces what a service claims and calls dirty for every other service whose luck that may change.
-func (c *claims) set(s *service, want []renderer.Frontend, dirty func(*service)) {
-	if slices.Equal(s.claimed, want) {
+// set replaces what a service claims by what spec asks for (nil: nothing), and calls dirty for every other service whose luck
+// that may change.
+func (c *claims) set(s *service, spec *model.Service, want []ask, dirty func(*service)) {
+	sameAge := s.asking != nil && spec != nil && s.asking.CompareAge(spec) == 0
+	if sameAge && slices.Equal(s.claimed, want) {
+		s.asking = spec
 		return
 	}
-	for _, f := range s.claimed {
-		if _, keep := slices.BinarySearchFunc(want, f, renderer.Frontend.Compare); !keep {
-			c.remove(s, f)
-			c.rivals(f, dirty)
+	for _, a := range s.claimed {
+		if _, keep := slices.BinarySearchFunc(want, a, ask.compare); !keep || !sameAge {
+			c.remove(s, a)
+			c.rivals(a, dirty)
 		}
 	}
-	for _, f := range want {
-		if _, had := slices.BinarySearchFunc(s.claimed, f, renderer.Frontend.Compare); !had {
-			c.add(s, f)
-			c.rivals(f, dirty)
+	s.asking = spec
+	for _, a := range want {
+		if _, had := slices.BinarySearchFunc(s.claimed, a, ask.compare); !had || !sameAge {
+			c.add(s, a)
+			c.rivals(a, dirty)
 		}
 	}
 	s.claimed = want
 }
 
-func (c *claims) add(s *service, f renderer.Frontend) {
-	here := c.at[f.IP]
+func (c *claims) add(s *service, a ask) {
+	here := c.at[a.IP]
 	if here == nil {
 		here = &place{}
-		c.at[f.IP] = here
-		if c.ports.Contains(f.IP) {
-			c.both[f.IP] = struct{}{}
-		}
+		c.at[a.IP] = here
 	}
-	key := spot{f.Port, f.Protocol}
+	if !a.outer {
+		here.inner++
+	}
+	key := spot{a.Port, a.Protocol}
 	list := here.get(key)
 	if list == nil && here.empty() {
 		list = here.one[:0]
 	}
-	at, _ := slices.BinarySearchFunc(list, s, compareServices)
-	here.set(key, slices.Insert(list, at, s))
+	at, _ := slices.BinarySearchFunc(list, claimant{s, a.outer}, claimant.compare)
+	here.set(key, slices.Insert(list, at, claimant{s, a.outer}))
 }
 
-func (c *claims) remove(s *service, f renderer.Frontend) {
-	here, key := c.at[f.IP], spot{f.Port, f.Protocol}
+func (c *claims) remove(s *service, a ask) {
+	here, key := c.at[a.IP], spot{a.Port, a.Protocol}
 	list := here.get(key)
-	at, _ := slices.BinarySearchFunc(list, s, compareServices)
+	at, _ := slices.BinarySearchFunc(list, claimant{s, a.outer}, claimant.compare)
+	if !a.outer {
+		here.inner--
+	}
 	if here.set(key, slices.Delete(list, at, at+1)); here.empty() {
-		delete(c.at, f.IP)
-		delete(c.both, f.IP)
+		delete(c.at, a.IP)
 	}
 }
 
-// rivals calls f for every service that claims the frontend, directly or as a node port.
-func (c *claims) rivals(at renderer.Frontend, f func(*service)) {
-	key := spot{at.Port, at.Protocol}
-	for _, s := range c.at[at.IP].get(key) {
-		f(s)
+// rivals calls f for every service whose luck a claim may change: those that claim the same frontend, and for a cluster IP those
+// that claim any port of the address.
+func (c *claims) rivals(a ask, f func(*service)) {
+	if !a.outer {
+		c.claimants(a.IP, f)
+		return
 	}
-	switch {
-	case !at.IP.IsValid():
-		for ip := range c.both {
-			for _, s := range c.at[ip].get(key) {
-				f(s)
-			}
-		}
-	case c.ports.Contains(at.IP):
-		for _, s := range c.at[netip.Addr{}].get(key) {
-			f(s)
-		}
+	for _, other := range c.at[a.IP].get(spot{a.Port, a.Protocol}) {
+		f(other.by)
 	}
 }
 
-// claimants calls f for every service that claims a frontend at the address.
+// claimants calls f for every service that claims a frontend at the address, once or more often.
 func (c *claims) claimants(a netip.Addr, f func(*service)) {
-	c.at[a].each(func(_ spot, list []*service) {
-		for _, s := range list {
-			f(s)
-		}
-	})
+	c.at[a].each(func(c claimant) { f(c.by) })
 }
 
 // setNodes replaces the node addresses, all and those that node ports are served on, and calls dirty for services whose luck
 // that may change.
 func (c *claims) setNodes(nodes, ports *renderer.IPAddresses, dirty func(*service)) {
-	old := c.ports
+	changed := difference(c.nodes, nodes)
 	c.nodes, c.ports = nodes, ports
-	clear(c.both)
-	for _, ip := range ports.Addrs() {
-		if _, named := c.at[ip]; named {
-			c.both[ip] = struct{}{}
-		}
-	}
-	for _, ip := range difference(old, ports) {
-		c.at[ip].each(func(key spot, named []*service) {
-			for _, list := range [][]*service{named, c.at[netip.Addr{}].get(key)} {
-				for _, s := range list {
-					dirty(s)
-				}
-			}
-		})
+	for _, ip := range changed {
+		c.claimants(ip, dirty)
 	}
 }
 
@@ -212,43 +223,33 @@ func difference(a, b *renderer.IPAddresses) []netip.Addr {
 	return out
 }
 
-// conflicts lists the service's frontends that another one has, which is the first claimant by namespace and name.
-// A node port may be lost as a whole, or on single node addresses to services that name these addresses.
-func (c *claims) conflicts(s *service) map[renderer.Frontend]model.ServiceID {
+// conflicts lists the service's frontends that an older Service has. Addresses that are refused as a whole are not among them.
+func (c *claims) conflicts(s *service, refused map[netip.Addr]string) map[renderer.Frontend]model.ServiceID {
 	var lost map[renderer.Frontend]model.ServiceID
-	lose := func(f renderer.Frontend, to *service) {
+	for _, a := range s.claimed {
+		owner := c.at[a.IP].get(spot{a.Port, a.Protocol})[0].by
+		if owner == s || refused[a.IP] != "" {
+			continue
+		}
 		if lost == nil {
 			lost = map[renderer.Frontend]model.ServiceID{}
 		}
-		lost[f] = to.id
-	}
-	anyNode := c.at[netip.Addr{}]
-	for _, f := range s.claimed {
-		key := spot{f.Port, f.Protocol}
-		winner := c.at[f.IP].get(key)[0]
-		if f.IP.IsValid() && c.ports.Contains(f.IP) {
-			winner = first(winner, anyNode.get(key))
-		}
-		if winner != s {
-			lose(f, winner)
-			continue
-		}
-		if f.IP.IsValid() {
-			continue
-		}
-		for ip := range c.both {
-			if w := first(s, c.at[ip].get(key)); w != s {
-				lose(renderer.Frontend{IP: ip, Port: f.Port, Protocol: f.Protocol}, w)
-			}
-		}
+		lost[a.Frontend] = owner.id
 	}
 	return lost
 }
 
-// first is the one of s and the head of a sorted list that comes first.
-func first(s *service, list []*service) *service {
-	if len(list) > 0 && compareServices(list[0], s) < 0 {
-		return list[0]
+// inner is the Service with the best right to an address as its cluster IP, apart from one; nil: there is none.
+func (c *claims) inner(a netip.Addr, except *service) *service {
+	here := c.at[a]
+	if here == nil || here.inner == 0 {
+		return nil
 	}
-	return s
+	var found *service
+	here.each(func(c claimant) {
+		if !c.outer && c.by != except && (found == nil || c.by.asking.CompareAge(found.asking) < 0) {
+			found = c.by
+		}
+	})
+	return found
 }

@@ -68,49 +68,29 @@ func TestSharedFrontendGoesToTheFirstByName(t *testing.T) {
 	}
 }
 
+// A node's address is the node's, also from the moment on at which it is.
 func TestNodePortMeetsExternalIP(t *testing.T) {
 	p, r := newTest(t)
 	apply(p, node(1, "192.168.16.1"), cluster("b", "10.96.0.2", withNodePort(80)), cluster("a", "10.96.0.1", withExternal("192.168.16.2")))
 	_ = p.Flush()
-	if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][]" {
-		t.Errorf("conflicts before 192.168.16.2 is a node: %s", got)
+	if got := servedOf(r, "a") + conflictsOf(r, "b"); got != "[10.96.0.1][192.168.16.2][][]" {
+		t.Errorf("before 192.168.16.2 is a node: %s", got)
 	}
 	r.take()
 	apply(p, node(2, "192.168.16.2"))
-	flush(t, p, r, "node", "update b others=a", "node-ips [192.168.16.1 192.168.16.2] services=b")
-	if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][192.168.16.2:80/TCP of a]" {
-		t.Errorf("conflicts %s", got)
+	flush(t, p, r, "node", "update a others=b", "node-ips [192.168.16.1 192.168.16.2] services=b")
+	if got := servedOf(r, "a") + conflictsOf(r, "b"); got != "[10.96.0.1][][][]" {
+		t.Errorf("192.168.16.2 is a node: %s", got)
 	}
 	apply(p, cluster("0", "10.96.0.3", withNodePort(80)))
 	_ = p.Flush()
-	if got := conflictsOf(r, "0") + conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][192.168.16.2:80/TCP of 0][node:80/TCP of 0]" {
+	if got := conflictsOf(r, "0") + conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][][node:80/TCP of 0]" {
 		t.Errorf("conflicts %s", got)
 	}
 	remove(p, node(2, "192.168.16.2"))
 	_ = p.Flush()
-	if got := conflictsOf(r, "a"); got != "[]" {
+	if got := servedOf(r, "a"); got != "[10.96.0.1][192.168.16.2][]" {
 		t.Errorf("192.168.16.2 is no node any more: %s", got)
-	}
-}
-
-// The same, with the node known first and the claims in both orders.
-func TestExternalIPOfAKnownNode(t *testing.T) {
-	a, b := cluster("a", "10.96.0.1", withExternal("192.168.16.1")), cluster("b", "10.96.0.2", withNodePort(80))
-	for _, order := range [][]model.Object{{a, b}, {b, a}} {
-		p, r := newTest(t)
-		apply(p, node(1, "192.168.16.1"))
-		for _, obj := range order {
-			apply(p, obj)
-			_ = p.Flush()
-		}
-		if got := conflictsOf(r, "a") + conflictsOf(r, "b"); got != "[][192.168.16.1:80/TCP of a]" {
-			t.Errorf("conflicts %s", got)
-		}
-		remove(p, a)
-		_ = p.Flush()
-		if got := conflictsOf(r, "b"); got != "[]" {
-			t.Errorf("the owner is gone: %s", got)
-		}
 	}
 }
 

@@ -3,7 +3,7 @@
 //	Apply(change) ─▶ indexes ─▶ dirty services ─▶ build ─▶ compare ─▶ the seven methods of every renderer
 //	Located       ─▶ interface sets, node state ───────────────────▶ (and UpdateNode of those that have it)
 //
-//	claims   address:port/protocol → services that want it; the first by namespace/name has it
+//	claims   address:port/protocol → services that ask for it; the oldest has it, unless the address is an owner's
 //	users    endpoint address → slices that name it
 //	pods     address → local pods, to know interfaces and to keep the NAT loopback free
 //

@@ -24,12 +24,12 @@ func TestHealthCheckCountsReadyAddressesOfThisNode(t *testing.T) {
 		{ID: model.SliceID{Name: "b"}, IPv6: true, Ports: ports, Endpoints: []model.Endpoint{ep("fd00:1::2", "node-1", true), ep("fd00:2::2", "", true)}},
 	}
 	env := surroundings{node: "node-1", isNode: renderer.NewIPAddresses().Contains}
-	svc, _ := build(spec, parts, env)
+	svc, _ := build(spec, parts, env, nil)
 	if want := (renderer.HealthCheck{NodePort: 30201, Local4: 2, Local6: 1}); svc.HealthCheck != want {
 		t.Errorf("health check %+v, want %+v", svc.HealthCheck, want)
 	}
 	spec.HealthCheckNodePort = 0
-	if svc, _ = build(spec, parts, env); svc.HealthCheck != (renderer.HealthCheck{}) {
+	if svc, _ = build(spec, parts, env, nil); svc.HealthCheck != (renderer.HealthCheck{}) {
 		t.Errorf("nobody asks: %+v", svc.HealthCheck)
 	}
 }

@@ -71,6 +71,9 @@ type interfaces struct {
 
 // Located takes VPP's answer: all of what was asked for and found. It replaces the answer before.
 func (p *Processor) Located(l *event.Located) {
+	if p.located == nil || l == nil || !slices.Equal(p.located.UplinkIPs, l.UplinkIPs) {
+		p.nodesDirty = true // ranges of nodes are among those no external IP may be in
+	}
 	p.located = l
 	p.waiting = false
 	p.stateDirty = true

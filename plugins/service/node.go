@@ -38,6 +38,7 @@ func (p *Processor) refreshNodes() {
 	if !ips.Equal(p.claims.nodes) || !ports.Equal(p.claims.ports) {
 		p.claims.setNodes(ips, ports, p.mark)
 	}
+	p.refreshRanges()
 	if zone != p.self.Zone {
 		for _, s := range p.services {
 			p.mark(s)
@@ -59,16 +60,11 @@ func (p *Processor) refreshState() {
 		remark(false, "there is no such Node: its addresses and pod CIDRs are not known")
 	}
 	p.portlessNode(remark)
-	ranges := slices.Clone(p.cfg.ServiceCIDRs)
-	for _, r := range p.ranges {
-		ranges = append(ranges, r.CIDRs...)
-	}
-	sortPrefixes(ranges)
 	p.state = renderer.NodeState{
 		Name:         p.cfg.NodeName,
 		IPs:          p.self.Addrs(),
 		PodCIDRs:     p.self.PodCIDRs,
-		ServiceCIDRs: slices.Compact(ranges),
+		ServiceCIDRs: p.owners.services,
 		Loopback:     p.loopback(remark),
 
 		RemotePodCIDRs: p.remote,

@@ -45,7 +45,7 @@ func TestNodePortAddresses(t *testing.T) {
 	}
 }
 
-// What is chosen is told of all nodes; a node without any says so; where node ports are not, another service may be.
+// What is chosen is told of all nodes; a node without any says so; all its addresses stay its own.
 func TestNodePortsOnSomeAddresses(t *testing.T) {
 	p, r := newTest(t)
 	p.cfg.NodePorts.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
@@ -55,20 +55,23 @@ func TestNodePortsOnSomeAddresses(t *testing.T) {
 	if got, want := fmt.Sprint(p.state.NoNodePorts), "[10.0.0.1 10.0.0.2]"; got != want {
 		t.Errorf("without node ports %s, want %s", got, want)
 	}
-	if got := conflictsOf(r, "b"); got != "[192.168.16.1:80/TCP of a]" {
-		t.Errorf("b lost %s", got)
+	if got := servedOf(r, "b"); got != "[10.96.0.2][][]" {
+		t.Errorf("b is served at %s", got)
 	}
 	if got := reasons(p.Notes()); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "Node") }) {
 		t.Errorf("notes %v", got)
 	}
 	apply(p, node(1, "10.0.0.1"))
 	_ = p.Flush()
-	want := []string{"Node node-1: node ports are not served on this node: none of its addresses is among those chosen for node ports"}
+	want := []string{
+		"Node node-1: node ports are not served on this node: none of its addresses is among those chosen for node ports",
+		"Service default/b: external IP 10.0.0.1 is not served: it is the address of a node",
+	}
 	if diff := cmp.Diff(want, reasons(p.Notes())); diff != "" {
 		t.Errorf("notes -want +got\n%s", diff)
 	}
-	if got := conflictsOf(r, "b"); got != "[]" {
-		t.Errorf("192.168.16.1 is no node's any more, b lost %s", got)
+	if got := servedOf(r, "b"); got != "[10.96.0.2][192.168.16.1][]" {
+		t.Errorf("192.168.16.1 is no node's any more, b is served at %s", got)
 	}
 }
 

@@ -22,9 +22,13 @@ type Config struct {
 	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
 	Override     event.Located  // names of interfaces that are known and need not be found; "" ones are found
 
-	// NoExternalIPs leaves spec.externalIPs unserved: whoever may write a Service may otherwise take any address
-	// (CVE-2020-8554).
+	// NoExternalIPs leaves spec.externalIPs unserved: whoever may write a Service may otherwise take any address outside the
+	// cluster (CVE-2020-8554).
 	NoExternalIPs bool
+	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: everywhere but in the ranges of pods and cluster IPs.
+	// Addresses of nodes, of the API server, of pods, and cluster IPs are refused either way.
+	ExternalIPCIDRs []netip.Prefix
+	APIServers      []netip.Addr // addresses of the API server, in addition to the endpoints of Service default/kubernetes
 
 	NodePorts NodePortAddresses // of all nodes, those that node ports are served on; zero: all
 
@@ -45,6 +49,7 @@ type Processor struct {
 	nodes    map[string]*model.Node
 	ranges   map[string]*model.ServiceCIDR
 	claims   *claims
+	owners   owners
 	pods
 	interfaces
 
@@ -69,7 +74,8 @@ type service struct {
 	parts   []*model.EndpointSlice // sorted by name
 	renamed bool                   // spec changed, so the claims may have
 	marked  bool                   // it is in the processor's dirty list
-	claimed []renderer.Frontend    // sorted
+	claimed []ask                  // sorted
+	asking  *model.Service         // whose claims these are; nil: there are none
 	built   *renderer.ContivService
 	notes   []model.Note
 	told    []*renderer.ContivService // by target: what its renderer has accepted
@@ -77,7 +83,7 @@ type service struct {
 
 	// Room for the lists above in the common case: one slice, one frontend, one renderer.
 	onePart  [1]*model.EndpointSlice
-	oneClaim [1]renderer.Frontend
+	oneClaim [1]ask
 	oneTold  [1]*renderer.ContivService
 	oneErr   [1]error
 }
@@ -97,6 +103,7 @@ func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 		pods:       newPods(cfg.NodeName),
 		nodesDirty: true,
 		stateDirty: true,
+		owners:     owners{apiDirty: len(cfg.APIServers) > 0},
 		nodePorts:  map[*service]struct{}{},
 		frontends:  renderer.NewInterfaces(),
 		backends:   renderer.NewInterfaces(),
@@ -218,6 +225,7 @@ func (p *Processor) setSlice(id model.SliceID, now *model.EndpointSlice) {
 	if old == nil && now == nil {
 		return
 	}
+	p.owners.apiDirty = p.owners.apiDirty || old != nil && old.Service == apiService || now != nil && now.Service == apiService
 	if old != nil && (now == nil || now.Service != old.Service) {
 		s := p.get(old.Service)
 		if at, found := s.find(id); found {
@@ -255,6 +263,9 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	if p.nodesDirty {
 		p.refreshNodes()
 	}
+	if p.owners.apiDirty {
+		p.refreshAPI()
+	}
 	indexed := p.indexUsers()
 	for i := 0; i < len(p.dirty); i++ { // grows by the rivals of those in it
 		if p.dirty[i].renamed {
@@ -262,7 +273,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 		}
 	}
 	env := surroundings{
-		node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, noExternalIPs: p.cfg.NoExternalIPs,
+		node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, closed: p.closed,
 		keepTerminating: p.cfg.KeepTerminating,
 	}
 	dirty, p.dirty = p.dirty, nil
@@ -303,18 +314,19 @@ func (p *Processor) indexUsers() (done func() bool) {
 	return func() bool { wg.Wait(); return concerned }
 }
 
-// reclaim brings the claims of a service up to date; they depend on nothing but its spec.
+// reclaim brings the claims of a service up to date; they depend on its spec and on the ranges that external IPs may be in.
 func (p *Processor) reclaim(s *service) {
 	s.renamed = false
-	var want []renderer.Frontend
-	if skipReason(s.spec, p.cfg.ProxyName) == "" {
+	var want []ask
+	skipped := skipReason(s.spec, p.cfg.ProxyName) != ""
+	if s.spec != nil && (!skipped || s.spec.ProxyName != p.cfg.ProxyName) {
 		want = s.oneClaim[:0]
 		if len(s.claimed) > 0 {
 			want = nil
 		}
-		want = appendFrontends(want, s.spec, p.cfg.NoExternalIPs)
+		want = appendAsks(want, s.spec, p.closed, !skipped)
 	}
-	p.claims.set(s, want, p.mark)
+	p.claims.set(s, s.spec, want, p.mark)
 }
 
 // form is what a service has to look like now, nil if it is not rendered; it changes nothing.
@@ -322,8 +334,9 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	if skipReason(s.spec, p.cfg.ProxyName) != "" {
 		return nil, nil
 	}
-	now, notes := build(s.spec, s.parts, env)
-	now.Conflicts = p.claims.conflicts(s)
+	refused := p.refused(s)
+	now, notes := build(s.spec, s.parts, env, refused)
+	now.Conflicts = p.claims.conflicts(s, refused)
 	now.PodIPs = p.podsAmong(now)
 	for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
 		notes = append(notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))

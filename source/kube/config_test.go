@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes/fake"
@@ -57,6 +58,13 @@ func TestConfigClient(t *testing.T) {
 				t.Errorf("%+v: host %s, want %s", c.cfg, got, c.want)
 			}
 		}
+		want, _, _ := strings.Cut(c.want, ":")
+		if got := c.cfg.Addr(); c.want != "" && got.String() != want || c.want == "" && got.IsValid() {
+			t.Errorf("%+v: address %s, want %q", c.cfg, got, want)
+		}
+	}
+	if got := (&Config{Kubeconfig: writeKubeconfig(t, "https://api.example.org:6443")}).Addr(); got.IsValid() {
+		t.Errorf("address %s of a name", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -91,16 +92,9 @@ func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	if c.Client != nil {
 		return c.Client, c.Dynamic, nil
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = c.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
-	overrides.ClusterInfo.Server = c.Server
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	cfg, err := c.rest()
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube: %w", err)
-	}
-	if c.Server != "" {
-		cfg.Host = c.Server // also when the rest comes from a service account
 	}
 	cfg = rest.AddUserAgent(cfg, "contiv-agent")
 	untyped, err := dynamic.NewForConfig(rest.CopyConfig(cfg)) // before the next line: its kinds are JSON only
@@ -113,6 +107,33 @@ func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
 	return client, untyped, nil
+}
+
+// rest says how to reach the API server.
+func (c *Config) rest() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
+	overrides.ClusterInfo.Server = c.Server
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	if err == nil && c.Server != "" {
+		cfg.Host = c.Server // also when the rest comes from a service account
+	}
+	return cfg, err
+}
+
+// Addr is the address of the API server where the configuration names it by one; zero: it does not, or cannot be read.
+func (c *Config) Addr() netip.Addr {
+	cfg, err := c.rest()
+	if err != nil {
+		return netip.Addr{}
+	}
+	u, err := url.Parse(cfg.Host)
+	if err != nil {
+		return netip.Addr{}
+	}
+	a, _ := netip.ParseAddr(u.Hostname()) // zero if it is a name
+	return a.Unmap()
 }
 
 // Source follows an API server. Create with New, start with Run; a Source runs once.

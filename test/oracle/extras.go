@@ -1,9 +1,12 @@
 package oracle
 
 import (
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -13,6 +16,7 @@ type Extras struct {
 	Hints           bool         // nodes have zones, and endpoints hints for zones and nodes
 	KeepTerminating bool         // endpoints that terminate and serve are used beside ready ones, where the agent is told so
 	NodePortsAt     []netip.Addr // nodes' addresses that node ports are served on; nil: all
+	Thieves         bool         // Services have ages, and name addresses of nodes, pods and other Services as their own
 }
 
 // NewWorldWithExtras is NewWorldOf with extras drawn from the seed, by a generator of their own: all else is drawn as without.
@@ -24,12 +28,42 @@ func NewWorldWithExtras(seed uint64, families Families) *World {
 	if w.extra.IntN(3) == 0 {
 		w.Extras.NodePortsAt = slices.Clone(w.Nodes[w.extra.IntN(len(w.Nodes))].InternalIPs)
 	}
+	w.Extras.Thieves = w.extra.IntN(3) == 0
 	for i, n := range w.Nodes {
 		if w.Extras.Hints && w.extra.IntN(6) > 0 {
 			n.Zone = []string{"a", "b", "a"}[i]
 		}
 	}
 	return w
+}
+
+// steal gives a Service an age, and now and then an address of somebody else.
+func (w *World) steal(svc *model.Service) {
+	if !w.Extras.Thieves {
+		return
+	}
+	if svc.Created.IsZero() {
+		svc.Created = time.Unix(int64(1+w.extra.IntN(5)), 0)
+	}
+	if w.extra.IntN(2) == 0 {
+		return
+	}
+	at := w.Nodes[w.extra.IntN(len(w.Nodes))].InternalIPs[0]
+	switch n := 10 + 1 + w.extra.IntN(maxServices); w.extra.IntN(3) {
+	case 0:
+		at = w.families.of(fmt.Sprintf("10.96.0.%d", n), fmt.Sprintf("fd00:96::%d", n))
+	case 1:
+		ids := slices.SortedFunc(maps.Keys(w.Pods), model.PodID.Compare)
+		at = w.Pods[ids[w.extra.IntN(len(ids))]].IPs[0]
+	}
+	if slices.Contains(svc.ClusterIPs, at) {
+		return // its own: nothing is stolen
+	}
+	if svc.Type == model.LoadBalancer && w.extra.IntN(2) == 0 {
+		svc.LoadBalancerIPs = append(svc.LoadBalancerIPs, model.LoadBalancerIP{Addr: at})
+	} else {
+		svc.ExternalIPs = append(svc.ExternalIPs, at)
+	}
 }
 
 // hint gives an endpoint the zone of its node, and a hint more often than not.

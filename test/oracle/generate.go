@@ -285,6 +285,7 @@ func (w *World) mutateService(old *model.Service) *model.Service {
 	if w.chance(4) {
 		svc.SessionAffinityTimeout = 3 * time.Hour
 	}
+	w.steal(&svc)
 	return &svc
 }
 
@@ -440,6 +441,7 @@ func (w *World) destination(p *Packet, f Families) netip.AddrPort {
 			all = append(all, netip.AddrPortFrom(lb.Addr, port.Port))
 		}
 	}
+	all = slices.DeleteFunc(all, func(at netip.AddrPort) bool { return p.Class == Outside && w.isPod(at.Addr()) }) // as above
 	if port.NodePort != 0 && len(clusterIPs) > 0 {
 		all = append(all, w.nodePort(p, port, f))
 	}
@@ -450,6 +452,15 @@ func (w *World) destination(p *Packet, f Families) netip.AddrPort {
 		return netip.AddrPortFrom(f.of("10.96.0.200", "fd00:96::200"), port.Port)
 	}
 	return pick(w, all)
+}
+
+func (w *World) isPod(a netip.Addr) bool {
+	for _, pod := range w.Pods {
+		if slices.Contains(pod.IPs, a) {
+			return true
+		}
+	}
+	return false
 }
 
 // nodePort is a node's address and the node port: clients outside and the node itself dial the node they enter at.

@@ -123,11 +123,11 @@ func (c *Cluster) externalVIP(addr netip.Addr) bool {
 			continue
 		}
 		for _, lb := range svc.LoadBalancerIPs {
-			if lb.Addr == addr && !lb.Proxy {
+			if lb.Addr == addr && !lb.Proxy && !c.owned(svc, addr, false) {
 				return true
 			}
 		}
-		if slices.Contains(svc.ExternalIPs, addr) {
+		if slices.Contains(svc.ExternalIPs, addr) && !c.owned(svc, addr, true) {
 			return true
 		}
 	}

@@ -104,13 +104,14 @@ func served(s *model.Service, dst netip.Addr) bool {
 		slices.ContainsFunc(s.ClusterIPs, func(a netip.Addr) bool { return a.Is6() == dst.Is6() })
 }
 
-// frontend finds the service port behind an address; among services that share it, the first by name has it.
+// frontend finds the service port behind an address. Of Services that share it, the one whose cluster IP it is has it, else the
+// oldest, else the first by name.
 func (c *Cluster) frontend(dst netip.AddrPort, proto model.Protocol) (*model.Service, model.ServicePort, bool) {
 	var found *model.Service
 	var foundPort model.ServicePort
 	var foundExternal bool
 	for _, svc := range c.Services {
-		if !served(svc, dst.Addr()) || found != nil && found.ID.Compare(svc.ID) <= 0 {
+		if !served(svc, dst.Addr()) || found != nil && precedes(found, svc, dst.Addr()) {
 			continue
 		}
 		for _, port := range svc.Ports {
@@ -127,16 +128,47 @@ func (c *Cluster) frontend(dst netip.AddrPort, proto model.Protocol) (*model.Ser
 	return found, foundPort, foundExternal
 }
 
+func precedes(a, b *model.Service, dst netip.Addr) bool {
+	if x, y := slices.Contains(a.ClusterIPs, dst), slices.Contains(b.ClusterIPs, dst); x != y {
+		return x
+	}
+	if !a.Created.Equal(b.Created) {
+		return a.Created.Before(b.Created)
+	}
+	return a.ID.Compare(b.ID) < 0
+}
+
+// owned tells that an address is a node's, a pod's or another Service's cluster IP: no Service has it as external address. An external
+// IP may not even be in the ranges of pods and cluster IPs.
+func (c *Cluster) owned(svc *model.Service, a netip.Addr, externalIP bool) bool {
+	for _, n := range c.Nodes {
+		if slices.Contains(n.Addrs(), a) || externalIP && slices.ContainsFunc(n.PodCIDRs, func(r netip.Prefix) bool { return r.Contains(a) }) {
+			return true
+		}
+	}
+	for _, p := range c.Pods {
+		if slices.Contains(p.IPs, a) && !p.HostNetwork && !p.Finished {
+			return true
+		}
+	}
+	for _, other := range c.Services {
+		if other.ID != svc.ID && other.Type != model.ExternalName && slices.Contains(other.ClusterIPs, a) {
+			return true
+		}
+	}
+	return externalIP && slices.ContainsFunc(c.CIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
 func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.AddrPort) (external, ok bool) {
 	if dst.Port() == port.Port {
 		if slices.Contains(svc.ClusterIPs, dst.Addr()) {
 			return false, true
 		}
-		if slices.Contains(svc.ExternalIPs, dst.Addr()) {
+		if slices.Contains(svc.ExternalIPs, dst.Addr()) && !c.owned(svc, dst.Addr(), true) {
 			return true, true
 		}
 		for _, lb := range svc.LoadBalancerIPs {
-			if lb.Addr == dst.Addr() && !lb.Proxy {
+			if lb.Addr == dst.Addr() && !lb.Proxy && !c.owned(svc, dst.Addr(), false) {
 				return true, true
 			}
 		}

@@ -6,7 +6,7 @@
 //
 //	agent KEY=VALUE …          configures all agents, those that run from their next start on: weight=N, proxy-name=NAME, snat=off,
 //	                           renderer=nat44|cnat|auto, maglev=on, terminating=keep, node-ports=primary or CIDR,…,
-//	                           policies=off
+//	                           external-ip-cidrs=CIDR,…, policies=off
 //	apply FILE …               puts the objects of manifests
 //	delete FILE … | KIND NS/NAME   removes objects
 //	dump NODE [SECTION]        VPP's configuration; of it, the lines that hold SECTION, with what belongs to them

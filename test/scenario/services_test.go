@@ -193,13 +193,25 @@ func TestRemarksOfTheProcessor(t *testing.T) {
 	ports := []model.ServicePort{{Name: "p", Protocol: model.TCP, Port: 80}}
 	addr := netip.MustParseAddr
 	first := &model.Service{ID: model.ServiceID{Namespace: "default", Name: "first"}, ClusterIPs: []netip.Addr{addr("10.96.0.10")}, Ports: ports}
+	second := &model.Service{ID: model.ServiceID{Namespace: "default", Name: "second"}, ClusterIPs: []netip.Addr{addr("10.96.0.5")}, Ports: ports}
+	prey := &model.Pod{ID: model.PodID{Namespace: "default", Name: "prey"}, IPs: []netip.Addr{addr("10.1.1.9")}}
+	node := &model.Node{Name: "node-1", InternalIPs: []netip.Addr{addr("192.168.16.1")}, PodCIDRs: ranges("10.1.1.0/24")}
+	external := func(ip string) func(*model.Service) {
+		return func(s *model.Service) { s.ExternalIPs = []netip.Addr{addr(ip)} }
+	}
+	balanced := func(ip string) func(*model.Service) {
+		return func(s *model.Service) {
+			s.Type, s.LoadBalancerIPs = model.LoadBalancer, []model.LoadBalancerIP{{Addr: addr(ip)}}
+		}
+	}
 	of := func(cfg service.Config, change func(*model.Service)) []string {
 		p := service.New(cfg)
 		web := &model.Service{ID: model.ServiceID{Namespace: "default", Name: "web"}, ClusterIPs: []netip.Addr{addr("10.96.0.11")}, Ports: ports}
 		change(web)
-		for _, s := range []*model.Service{first, web} {
-			p.Apply(event.Change{Ref: s.Ref(), Object: s})
+		for _, obj := range []model.Object{first, second, prey, node, web} {
+			p.Apply(event.Change{Ref: obj.Ref(), Object: obj})
 		}
+		p.Located(&event.Located{Uplink: "eth0", UplinkIPs: ranges("192.168.16.1/24")})
 		_ = p.Flush()
 		var notes []model.Note
 		for _, s := range p.Services() {
@@ -210,6 +222,14 @@ func TestRemarksOfTheProcessor(t *testing.T) {
 	got := map[string][]string{
 		"two ports of one name":                                of(service.Config{}, func(s *model.Service) { s.Ports = append(slices.Clone(ports), model.ServicePort{Name: "p", Port: 81}) }),
 		"`--no-external-ips`":                                  of(service.Config{NoExternalIPs: true}, func(s *model.Service) { s.ExternalIPs = []netip.Addr{addr("198.51.100.7")} }),
+		"an external IP outside `--external-ip-cidrs`":         of(service.Config{ExternalIPCIDRs: ranges("203.0.113.0/24")}, external("198.51.100.7")),
+		"an external IP in a range of cluster IPs":             of(service.Config{ServiceCIDRs: ranges("10.96.0.0/12")}, external("10.96.0.99")),
+		"an external IP in a range of pods":                    of(service.Config{NodeName: "node-1"}, external("10.1.1.99")),
+		"an external IP in a range of nodes":                   of(service.Config{}, external("192.168.16.99")),
+		"an address of a node":                                 of(service.Config{}, balanced("192.168.16.1")),
+		"an address of the API server":                         of(service.Config{APIServers: []netip.Addr{addr("198.51.100.1")}}, balanced("198.51.100.1")),
+		"another Service's cluster IP":                         of(service.Config{}, balanced("10.96.0.5")),
+		"a pod's address":                                      of(service.Config{}, balanced("10.1.1.9")),
 		"an external IP of a family the Service does not have": of(service.Config{}, func(s *model.Service) { s.ExternalIPs = []netip.Addr{addr("2001:db8::7")} }),
 		"an address, port and protocol another Service has":    of(service.Config{}, func(s *model.Service) { s.ClusterIPs = first.ClusterIPs }),
 		"a health-check port another Service has":              askedTwice(t),
@@ -228,6 +248,8 @@ func TestRemarksOfTheProcessor(t *testing.T) {
 	}
 	allSaid(t, said, "../../plugins/service/build.go", "../../plugins/service/processor.go")
 }
+
+func ranges(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 
 // asker is a service that load balancers ask about at port 32000.
 func asker(name string) *renderer.ContivService {

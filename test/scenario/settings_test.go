@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -22,6 +23,7 @@ type settings struct {
 	keep       bool
 	noPolicies bool
 	nodePorts  service.NodePortAddresses
+	external   []netip.Prefix
 }
 
 func (o settings) config(journals string) trace.Config {
@@ -33,6 +35,7 @@ func (o settings) config(journals string) trace.Config {
 	cfg.Agent.CNAT.LocalEndpointWeight, cfg.Agent.CNAT.DisableSNAT, cfg.Agent.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
 	cfg.Agent.ProxyName, cfg.Agent.NoPolicies = o.proxyName, o.noPolicies
 	cfg.Agent.KeepTerminating, cfg.Agent.NodePorts = o.keep, o.nodePorts
+	cfg.Agent.ExternalIPCIDRs = o.external
 	return cfg
 }
 
@@ -74,6 +77,15 @@ func (o *settings) parse(args []string) error {
 			var err error
 			if o.nodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
 				return err
+			}
+		case "external-ip-cidrs":
+			o.external = nil
+			for _, text := range strings.Split(value, ",") {
+				cidr, err := netip.ParsePrefix(text)
+				if err != nil {
+					return err
+				}
+				o.external = append(o.external, cidr)
 			}
 		case "policies":
 			o.noPolicies = value == "off"
