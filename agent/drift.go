@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -23,6 +25,63 @@ func (a *Agent) servePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	serve.JSON(w, http.StatusOK, plan)
+}
+
+// driftShown is how long a drift is told of after it was found.
+const driftShown = 10 * time.Minute
+
+// drift is what other programs changed lately in VPP.
+func (p *parts) drift(list []vppagent.Drifted) (out []DriftStatus) {
+	now := p.now()
+	for _, d := range list {
+		if now.Sub(d.Last) < driftShown {
+			out = append(out, DriftStatus{Key: d.Key, What: string(d.What), Times: d.Times, Last: d.Last, Repaired: d.Repaired, Contest: d.Contest})
+		}
+	}
+	return out
+}
+
+func (p *parts) now() time.Time {
+	if p.cfg.Now != nil {
+		return p.cfg.Now()
+	}
+	return time.Now()
+}
+
+// driftProblem is what Kubernetes is told of a drift: nothing in it changes while it is told, or each look would make an Event.
+func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
+	text := "another program changed VPP: " + d.Key + " was " + d.What
+	switch {
+	case d.Contest != "":
+		text += " again and again"
+	case d.Repaired:
+		text += "; the agent repaired it"
+	}
+	return event.Problem{Ref: ref, Reason: event.Drifted, Text: text}
+}
+
+// driftProblems are on the Services whose values drifted, and of other values on the Node.
+func (p *parts) driftProblems() (out []event.Problem) {
+	list := p.drift(p.vppagent.Snapshot().Drift)
+	if len(list) == 0 {
+		return nil
+	}
+	whose := map[string]model.Ref{}
+	for _, o := range p.controller.Owners("") {
+		if ref := ownerRef(o.Owner); ref != (model.Ref{}) {
+			for _, key := range o.Keys {
+				whose[key] = ref
+			}
+		}
+	}
+	for i := range list {
+		ref, known := whose[list[i].Key]
+		if !known || p.cfg.NoServices {
+			ref = model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}
+		}
+		out = append(out, driftProblem(ref, &list[i]))
+	}
+	return out
 }
 
 // FetchPlan asks the agent behind a unix socket what a resync would change in VPP: where VPP is not as it is wanted, now. VPP is only

@@ -144,7 +144,7 @@ func (p *parts) driverStatus(out *Status) {
 	if st.PID != 0 && st.InSync {
 		return
 	}
-	out.InSync, out.Healthy = false, false
+	out.InSync, out.Ready = false, false
 	if out.Waiting == "" {
 		out.Waiting = "the dataplane driver"
 		if st.PID == 0 && st.Trouble != "" {

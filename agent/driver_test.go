@@ -122,17 +122,17 @@ func TestDrivenStatus(t *testing.T) {
 // Without its driver an agent is not well, and says why.
 func TestAgentWithoutItsDriver(t *testing.T) {
 	p := &parts{cfg: Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{Path: "/opt/driver"})}}
-	st := &Status{InSync: true, Healthy: true}
+	st := &Status{InSync: true, Ready: true}
 	p.driverStatus(st)
-	if st.InSync || st.Healthy || st.Waiting != "the dataplane driver" || st.Driver == nil || st.Driver.Path != "/opt/driver" {
+	if st.InSync || st.Ready || st.Waiting != "the dataplane driver" || st.Driver == nil || st.Driver.Path != "/opt/driver" {
 		t.Errorf("%+v", st)
 	}
 	st = &Status{Waiting: "source kube"}
 	if p.driverStatus(st); st.Waiting != "source kube" {
 		t.Errorf("it waits for %s", st.Waiting)
 	}
-	st = &Status{InSync: true, Healthy: true}
-	if (&parts{}).driverStatus(st); !st.InSync || !st.Healthy || st.Driver != nil {
+	st = &Status{InSync: true, Ready: true}
+	if (&parts{}).driverStatus(st); !st.InSync || !st.Ready || st.Driver != nil {
 		t.Errorf("an agent that enforces policies itself: %+v", st)
 	}
 }

@@ -190,6 +190,9 @@ type FelixStatus struct {
 	Endpoints []FelixEndpoint   `json:"endpoints,omitempty"`
 }
 
+// felixWaits begins the state of a Felix that has not said everything yet.
+const felixWaits = "waiting for "
+
 // FelixEndpoint is what Felix is told of an endpoint.
 type FelixEndpoint struct {
 	Name   string `json:"name"`   // "prod/web-0 eth0", or the name of a host endpoint
@@ -202,12 +205,12 @@ func (s *session) status() *FelixStatus {
 	out := &FelixStatus{State: "messages are fed by hand"}
 	if s.cfg.Driver != nil {
 		st := s.cfg.Driver.State()
-		out.State = "waiting for config_update and in_sync"
+		out.State = felixWaits + "config_update and in_sync"
 		switch {
 		case st.InSync:
 			out.State = event.InSync.String()
 		case st.Config:
-			out.State = "waiting for in_sync"
+			out.State = felixWaits + "in_sync"
 		}
 		out.Dialect, out.Sequence, out.Messages = st.Dialect.String(), st.Sequence, st.Messages
 	}

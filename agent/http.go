@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/serve"
 )
@@ -27,15 +28,30 @@ func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.
 	return serve.Mux(gatherer, a.ready, profiles)
 }
 
-// ready is nil while every source is in sync, VPP is connected and changes go through, and says what is missing otherwise.
-func (a *Agent) ready(ctx context.Context) error {
+// mostProblems is how many problems the body of /readyz names.
+const mostProblems = 20
+
+// ready has no error while every source is in sync, VPP is connected and changes go through; otherwise the error says what is missing.
+// The problems are all that is not as asked for: an object that is refused is a tenant's error, and does not make the node unready.
+func (a *Agent) ready(ctx context.Context) (problems []string, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, queryLimit)
 	defer cancel()
-	st, err := a.Status(ctx)
-	if err == nil && !st.Healthy {
+	var st *Status
+	err := a.controller.Ask(ctx, func(*controller.Controller) { st = a.look(false) })
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range st.Problems {
+		if i == mostProblems {
+			problems = append(problems, fmt.Sprintf("and %d more", len(st.Problems)-i))
+			break
+		}
+		problems = append(problems, p.String())
+	}
+	if !st.Ready {
 		err = errors.New(st.Waiting)
 	}
-	return err
+	return problems, err
 }
 
 // control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions

@@ -59,16 +59,10 @@ func (p *parts) named(notes []model.Note) []model.Note {
 type PolicyStatus struct {
 	Object  string   `json:"object"` // "NetworkPolicy prod/web"
 	Tier    string   `json:"tier,omitempty"`
-	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; REFUSED: nothing of it is in force
+	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; PARTIAL: a part of it fails closed; REFUSED: nothing of it is in force
 	Reasons []string `json:"reasons,omitempty"`
 	Text    string   `json:"text,omitempty"` // what it governs, in one line
 }
-
-// The states of policies that values do not have.
-const (
-	stateIdle    = "IDLE"
-	stateRefused = "REFUSED"
-)
 
 // failsClosed stands before what was not understood of a policy.
 const failsClosed = "what was not understood fails closed: "
@@ -95,9 +89,12 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 			status = drivenStatus(s, out.driver)
 		}
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
-			status.Reasons = append(status.Reasons, n.Reason)
+			if status.Reasons = append(status.Reasons, n.Reason); n.Refused {
+				status.State = worse(status.State, statePartial)
+			}
 		}
 		if ch, is := refused[ref]; is {
+			status.State = worse(status.State, statePartial)
 			status.Reasons = append([]string{failsClosed + ch.Err.Error()}, status.Reasons...)
 		}
 		out.Policies = append(out.Policies, status)

@@ -61,7 +61,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	}
 	want := []PolicyStatus{
 		{
-			Object: "NetworkPolicy default/odd", Tier: "default", State: "CONFIGURED", Reasons: []string{"what was not understood fails closed"},
+			Object: "NetworkPolicy default/odd", Tier: "default", State: "PARTIAL", Reasons: []string{"what was not understood fails closed"},
 			Text: "tier default, ingress 0 rules, of default/web",
 		},
 		{Object: "NetworkPolicy default/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of default/web"},

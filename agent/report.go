@@ -40,9 +40,10 @@ func (a *Agent) report(ctx context.Context) (*event.Report, error) {
 		if !out.Ready {
 			out.Waiting = waiting(&st)
 		}
-		driven := &Status{Healthy: out.Ready, Waiting: out.Waiting}
+		driven := &Status{Ready: out.Ready, Waiting: out.Waiting}
 		a.driverStatus(driven)
-		out.Ready, out.Waiting = driven.Healthy, driven.Waiting
+		out.Ready, out.Waiting = driven.Ready, driven.Waiting
+		out.Summary = a.look(false).Summary
 	})
 	return out, err
 }
@@ -78,6 +79,7 @@ func (p *parts) problems(st *controller.Status) (out []event.Problem) {
 		p.serviceProblems(owned, add)
 	}
 	p.policyProblems(st, notes, add)
+	out = append(out, p.driftProblems()...)
 	slices.SortStableFunc(out, func(a, b event.Problem) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return slices.CompactFunc(out, func(a, b event.Problem) bool { return a == b })
 }

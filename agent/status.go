@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -21,8 +23,11 @@ import (
 type Status struct {
 	Node     string            `json:"node"`
 	InSync   bool              `json:"inSync"`
-	Waiting  string            `json:"waiting,omitempty"` // what it waits for; "" when in sync
-	Healthy  bool              `json:"healthy"`           // as InSync, but a transaction may be under way
+	Waiting  string            `json:"waiting,omitempty"`  // what it waits for; "" when in sync
+	Ready    bool              `json:"ready"`              // as InSync, but a transaction may be under way: the node can serve
+	Healthy  bool              `json:"healthy"`            // Ready, and there are no Problems
+	Summary  string            `json:"summary,omitempty"`  // Problems counted by state: "2 FAILED, 16 REFUSED"; "": there are none
+	Problems []Problem         `json:"problems,omitempty"` // all that is not as asked for, the gravest first
 	VPP      VPPStatus         `json:"vpp"`
 	Sources  []SourceStatus    `json:"sources"`
 	Settings map[string]string `json:"settings,omitempty"` // that shape it, where they are not the defaults
@@ -37,6 +42,7 @@ type Status struct {
 	Mappings int               `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
 	Unwell   []ValueStatus     `json:"unwell,omitempty"`  // values that are not configured
 	Foreign  []string          `json:"foreign,omitempty"` // what others made in VPP; left alone
+	Drift    []DriftStatus     `json:"drift,omitempty"`   // what other programs changed lately of what the agent made
 	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only if asked for
 	Last     *Transaction      `json:"lastTransaction,omitempty"`
 
@@ -72,7 +78,7 @@ type Interfaces struct {
 // ServiceStatus is what became of one Service.
 type ServiceStatus struct {
 	Name    string   `json:"name"`  // namespace/name
-	State   string   `json:"state"` // CONFIGURED, PENDING, …, or SKIPPED, with the reason
+	State   string   `json:"state"` // CONFIGURED, PENDING, …; SKIPPED: another proxy serves it; PARTIAL, REFUSED: see Reasons
 	Reasons []string `json:"reasons,omitempty"`
 	Text    string   `json:"text,omitempty"` // addresses, ports and endpoints in one line
 }
@@ -88,6 +94,18 @@ type Refusal struct {
 type Note struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
+	// State is PARTIAL, REFUSED, PENDING, … if something is not served or not enforced for that Reason; "": it is a remark alone.
+	State string `json:"state,omitempty"`
+}
+
+// DriftStatus is a key of which VPP lately had something else than the agent had made.
+type DriftStatus struct {
+	Key      string    `json:"key"`
+	What     string    `json:"what"`  // missing, changed, extra
+	Times    int       `json:"times"` // since the agent started
+	Last     time.Time `json:"last"`
+	Repaired bool      `json:"repaired"`
+	Contest  string    `json:"contest,omitempty"` // why another program is known to change it again and again
 }
 
 // ValueStatus is a value that is not configured.
@@ -132,10 +150,13 @@ func (p *parts) history() []Transaction {
 }
 
 // status takes the state of the loop; it runs inside it.
-func (p *parts) status() *Status {
+func (p *parts) status() *Status { return p.look(true) }
+
+// look is status; without texts Services have none.
+func (p *parts) look(texts bool) *Status {
 	st, vpp := p.controller.Status(), p.vppagent.Snapshot()
 	out := &Status{
-		Node: p.cfg.NodeName, InSync: st.Synced(), Healthy: st.Healthy(), Values: st.Values,
+		Node: p.cfg.NodeName, InSync: st.Synced(), Ready: st.Healthy(), Values: st.Values,
 		VPP: VPPStatus{
 			Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err),
 			Reclassify: vpp.Reclassify.String(),
@@ -146,9 +167,10 @@ func (p *parts) status() *Status {
 		Ifs:      interfaces(st.Located),
 		Last:     transaction(st.Last),
 		Foreign:  vpp.Foreign,
+		Drift:    p.drift(vpp.Drift),
 	}
 	if why := vpp.Reclassify.Consequence(); why != "" && p.policies != nil {
-		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), why})
+		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), why, statePartial})
 	}
 	for _, src := range st.Sources {
 		out.Sources = append(out.Sources, SourceStatus{Name: src.Source, Status: src.Status.String(), Error: text(src.Err), Note: src.Note})
@@ -172,10 +194,11 @@ func (p *parts) status() *Status {
 	if p.session != nil {
 		out.Felix = p.session.status()
 	}
-	p.objects(out, &st)
+	p.objects(out, &st, texts)
 	if why := p.proxy.problem(); why != "" {
-		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not answered yet: " + why})
+		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not answered yet: " + why, event.Pending.String()})
 	}
+	out.summarize()
 	return out
 }
 
@@ -209,7 +232,7 @@ func waiting(st *controller.Status) string {
 
 // objects joins what the processors, the renderers and VPP say about each Service and each policy, and collects other
 // remarks.
-func (p *parts) objects(out *Status, st *controller.Status) {
+func (p *parts) objects(out *Status, st *controller.Status, texts bool) {
 	owned := map[model.Ref][]controller.OwnerStatus{}
 	notes := map[model.Ref][]model.Note{}
 	var others []model.Note
@@ -229,8 +252,9 @@ func (p *parts) objects(out *Status, st *controller.Status) {
 	unanswered := p.healthProblems()
 	for _, svc := range p.processor.Services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
-		out.Services = append(out.Services, serviceStatus(svc, owned[ref], unanswered[svc.ID]))
+		out.Services = append(out.Services, serviceStatus(svc, owned[ref], unanswered[svc.ID], texts))
 	}
+	out.Services = append(out.Services, refusedServices(st, out.Services)...)
 	known := p.policyStatuses(out, st, notes)
 	remark(p.processor.Notes())
 	if p.policies != nil {
@@ -238,16 +262,20 @@ func (p *parts) objects(out *Status, st *controller.Status) {
 	}
 	for _, n := range others {
 		if !known[n.Ref] {
-			out.Notes = append(out.Notes, Note{n.Ref.String(), n.Reason})
+			note := Note{Object: n.Ref.String(), Reason: n.Reason}
+			if n.Refused {
+				note.State = statePartial
+			}
+			out.Notes = append(out.Notes, note)
 		}
 	}
 }
 
 // serviceStatus joins what there is to say about a Service; unanswered is why its health checks are not.
-func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswered []string) ServiceStatus {
+func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswered []string, text bool) ServiceStatus {
 	s := ServiceStatus{Name: svc.ID.String(), State: event.Configured.String(), Reasons: reasons(svc, owners)}
 	if svc.Skipped != "" {
-		s.State, s.Reasons = "SKIPPED", append([]string{svc.Skipped}, s.Reasons...)
+		s.State, s.Reasons = stateSkipped, append([]string{svc.Skipped}, s.Reasons...)
 		return s
 	}
 	worst := event.Configured
@@ -257,18 +285,63 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswer
 			s.Reasons = append(s.Reasons, unwell(v))
 		}
 	}
-	s.State = worst.String()
+	s.State = worse(worst.String(), refusal(svc, owners))
 	if len(unanswered) > 0 {
-		s.State, s.Reasons = max(worst, event.Retrying).String(), append(s.Reasons, unanswered...)
+		s.State, s.Reasons = worse(s.State, event.Retrying.String()), append(s.Reasons, unanswered...)
 	}
 	if svc.Err != nil {
-		s.State, s.Reasons = event.Retrying.String(), append(s.Reasons, svc.Err.Error())
+		s.State, s.Reasons = worse(s.State, event.Retrying.String()), append(s.Reasons, svc.Err.Error())
 	}
 	if svc.Rendered != nil {
-		s.Text = svc.Rendered.String()
+		if text {
+			s.Text = svc.Rendered.String()
+		}
 		s.Reasons = append(s.Reasons, endpointless(svc.Rendered)...)
 	}
 	return s
+}
+
+// refusal is PARTIAL if something of a Service is not served because of what the Service asks for, REFUSED if nothing of it is, and
+// CONFIGURED if all of it is. Ports without an endpoint translate nothing: they are served if there are more of them than refusals.
+func refusal(svc service.Status, owners []controller.OwnerStatus) string {
+	refused, served := 0, false
+	for _, n := range svc.Notes {
+		if n.Refused {
+			refused++
+		}
+	}
+	for _, o := range owners {
+		for _, n := range o.Notes {
+			if n.Refused && n.Ref.Kind == model.KindService {
+				refused++
+			}
+		}
+		served = served || slices.ContainsFunc(o.Keys, translates)
+	}
+	switch {
+	case refused == 0:
+		return event.Configured.String()
+	case served || svc.Rendered != nil && len(endpointless(svc.Rendered)) > refused:
+		return statePartial
+	}
+	return stateRefused
+}
+
+// translates tells the keys that translate an address and port of a Service from those that reject it.
+func translates(key string) bool {
+	return keyed.Translates(key)
+}
+
+// refusedServices are the Services that were kept out, so that renderers know nothing of them.
+func refusedServices(st *controller.Status, known []ServiceStatus) (out []ServiceStatus) {
+	for _, ch := range st.Refused {
+		name := model.ServiceID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}.String()
+		if ch.Ref.Kind != model.KindService || slices.ContainsFunc(known, func(s ServiceStatus) bool { return s.Name == name }) {
+			continue
+		}
+		out = append(out, ServiceStatus{Name: name, State: stateRefused, Reasons: []string{ch.Err.Error()}})
+	}
+	return out
 }
 
 // endpointless names the ports that have no endpoint anywhere: it is no fault, but what people look for.

@@ -7,6 +7,8 @@ type Report struct {
 	Ready    bool      // every source is in sync, VPP is connected, and changes go through
 	Waiting  string    // what for, if not Ready
 	Problems []Problem // of Services and policies, in a fixed order; the first of an object is the gravest
+	// Summary counts what is not as objects ask for, by state: "2 FAILED, 16 REFUSED"; "" if nothing is.
+	Summary string
 }
 
 // Problem is why an object, or a part of it, is not in VPP.
@@ -31,6 +33,8 @@ const (
 	NotProgrammed Reason = "NotProgrammed"
 	// NotAnswered: load balancers are not told of a Service's endpoints on this node.
 	NotAnswered Reason = "NotAnswered"
+	// Drifted: another program changed what the agent had made in VPP, a short time ago. Mostly it is repaired already.
+	Drifted Reason = "Drifted"
 	// Rendered: there was such a problem, and there is none left.
 	Rendered Reason = "Rendered"
 )

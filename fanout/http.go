@@ -53,17 +53,17 @@ func (s *Server) Handler(gatherer prometheus.Gatherer, profiles bool) http.Handl
 }
 
 // ready says why clients should go elsewhere; nil if they need not.
-func (s *Server) ready(context.Context) error {
+func (s *Server) ready(context.Context) ([]string, error) {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return errors.New("the server is letting its clients go")
+		return nil, errors.New("the server is letting its clients go")
 	}
 	for _, st := range s.Status() {
 		if st.Status != wire.InSync.String() {
-			return fmt.Errorf("keys of %s: %s", st.Keys, st.Status)
+			return nil, fmt.Errorf("keys of %s: %s", st.Keys, st.Status)
 		}
 	}
-	return nil
+	return nil, nil
 }

@@ -16,6 +16,11 @@ func InterfaceKey(name string) string { return clean(interfacePrefix + name) }
 // DNat44Key is the key of the DNat44 with that label.
 func DNat44Key(label string) string { return clean(dnat44Prefix + label) }
 
+// Translates tells the keys of values that translate an address and port, by NAT44 or cnat.
+func Translates(key string) bool {
+	return strings.HasPrefix(key, dnat44Prefix) || strings.HasPrefix(key, translationPrefix)
+}
+
 // SourceRangesKey is the key of the clients that may dial what has that label.
 func SourceRangesKey(label string) string { return clean(sourceRangesPrefix + label) }
 

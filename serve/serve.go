@@ -26,17 +26,21 @@ const (
 
 // Health is the body of /healthz and /readyz, in kube-proxy's style.
 type Health struct {
-	Healthy     bool      `json:"healthy"`
+	Healthy     bool      `json:"healthy"`          // what is served can be served; there may be Problems all the same
 	Reason      string    `json:"reason,omitempty"` // why not; "" if healthy
+	Problems    []string  `json:"problems,omitempty"`
 	CurrentTime time.Time `json:"currentTime"`
 }
 
 // Mux answers /metrics with what gatherer has, /livez always, /readyz and /healthz with Health (status 200 while ready returns
-// nil, 503 with the reason otherwise), and /debug/pprof if profiles is true. ready's context ends with the request. Further
+// no error, 503 with the reason otherwise; what else it returns are the problems), and /debug/pprof if profiles is true. ready's context ends with the request. Further
 // paths may be added.
-func Mux(gatherer prometheus.Gatherer, ready func(context.Context) error, profiles bool) *http.ServeMux {
+func Mux(gatherer prometheus.Gatherer, ready func(context.Context) ([]string, error), profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
-	health := func(w http.ResponseWriter, r *http.Request) { answerHealth(w, ready(r.Context())) }
+	health := func(w http.ResponseWriter, r *http.Request) {
+		problems, err := ready(r.Context())
+		answerHealth(w, problems, err)
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", health)
@@ -51,8 +55,8 @@ func Mux(gatherer prometheus.Gatherer, ready func(context.Context) error, profil
 	return mux
 }
 
-func answerHealth(w http.ResponseWriter, err error) {
-	h, code := Health{Healthy: err == nil, CurrentTime: time.Now()}, http.StatusOK
+func answerHealth(w http.ResponseWriter, problems []string, err error) {
+	h, code := Health{Healthy: err == nil, Problems: problems, CurrentTime: time.Now()}, http.StatusOK
 	if err != nil {
 		h.Reason, code = err.Error(), http.StatusServiceUnavailable
 	}

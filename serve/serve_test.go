@@ -28,10 +28,12 @@ func TestMux(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "answers", Help: "h"}))
 	var unready error
-	ready := func(context.Context) error { return unready }
+	var problems []string
+	ready := func(context.Context) ([]string, error) { return problems, unready }
 	for _, tc := range []struct {
 		path     string
 		err      error
+		problems []string
 		profiles bool
 		code     int
 		body     string
@@ -43,13 +45,14 @@ func TestMux(t *testing.T) {
 		{path: "/healthz", code: 200, body: `{"healthy":true,"currentTime":"2`},
 		{path: "/readyz", err: errors.New("away"), code: 503, body: `{"healthy":false,"reason":"away","currentTime":"2`},
 		{path: "/healthz", err: errors.New("away"), code: 503, body: `{"healthy":false,"reason":"away","currentTime":"2`},
+		{path: "/readyz", problems: []string{"a is b"}, code: 200, body: `{"healthy":true,"problems":["a is b"],"currentTime":"2`},
 		{path: "/debug/pprof/", code: 404},
 		{path: "/debug/pprof/", profiles: true, code: 200, body: "goroutine"},
 		{path: "/debug/pprof/cmdline", profiles: true, code: 200},
 		{path: "/debug/pprof/symbol", profiles: true, code: 200},
 		{path: "/nothing", code: 404},
 	} {
-		unready = tc.err
+		unready, problems = tc.err, tc.problems
 		code, body := ask(Mux(registry, ready, tc.profiles), tc.path)
 		if code != tc.code || !strings.Contains(body, tc.body) {
 			t.Errorf("%s (%v): %d %s", tc.path, tc.err, code, body)

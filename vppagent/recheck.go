@@ -53,7 +53,7 @@ type recheck struct {
 	took   time.Duration // by VPP, to answer the last one
 	round  []event.Drift
 	found  map[string]*drifting // by key
-	total  uint64               // since the agent started
+	shown  []Drifted            // found, as snapshots show it; never changed
 }
 
 // drifting is the past of a key that was not as desired.
@@ -257,8 +257,11 @@ func (a *Agent) drifted(d *drift, now time.Time) (out []event.Drift) {
 		out = append(out, a.remember(e, now))
 	}
 	slices.SortFunc(out, func(x, y event.Drift) int { return strings.Compare(x.Key, y.Key) })
-	a.check.round = append(a.check.round, out...)
-	a.check.total += uint64(len(out))
+	if len(out) > 0 {
+		a.check.round = append(a.check.round, out...)
+		a.check.show()
+		a.publish()
+	}
 	return out
 }
 
@@ -271,7 +274,7 @@ func (a *Agent) remember(e event.Drift, now time.Time) event.Drift {
 		a.check.found[e.Key] = f
 	}
 	e.Times = f.Times + 1
-	f.Drift, f.last = e, now
+	f.last = now
 	if e.Repaired {
 		f.times = append(f.times, now)
 	}
@@ -282,6 +285,15 @@ func (a *Agent) remember(e event.Drift, now time.Time) event.Drift {
 	}
 	f.Drift = e
 	return e
+}
+
+// show makes what snapshots show.
+func (r *recheck) show() {
+	r.shown = make([]Drifted, 0, len(r.found))
+	for _, f := range r.found {
+		r.shown = append(r.shown, Drifted{f.Drift, f.last})
+	}
+	slices.SortFunc(r.shown, func(a, b Drifted) int { return strings.Compare(a.Key, b.Key) })
 }
 
 // makeRoom forgets the key whose drift is longest ago, if there are too many.

@@ -17,8 +17,16 @@ type Snapshot struct {
 	// Reclassify tells whether VPP judges established flows again when access lists change.
 	Reclassify Reclassify
 	History    []*Record // oldest first
-	pages      []*page
-	count      [16]int // of values, by state
+	// Drift is the last drift of each key since the agent started, sorted by key; at most 1,000.
+	Drift []Drifted
+	pages []*page
+	count [16]int // of values, by state
+}
+
+// Drifted is when a key drifted last, and how.
+type Drifted struct {
+	event.Drift
+	Last time.Time
 }
 
 // Status is the state of one value.
@@ -115,6 +123,6 @@ func (a *Agent) publish() {
 	clear(a.board.fresh)
 	a.snapshot.Store(&Snapshot{
 		Connected: !a.stale && a.away() == nil, Foreign: a.foreign(), Reclassify: a.reclassify, History: a.history.records,
-		pages: slices.Clone(a.board.pages), count: a.board.count,
+		Drift: a.check.shown, pages: slices.Clone(a.board.pages), count: a.board.count,
 	})
 }

@@ -129,7 +129,7 @@ func (f *pluginFlags) status() *cobra.Command {
 	cmd.Long = `status shows what agents know: of themselves, and of every Service and policy that is not simply configured; with names it shows those
 Services; with --all it shows every Service and policy.
 
-Exit code 3: an agent is not in sync, or a value is not configured.`
+Exit code 3: an agent is not in sync, or not healthy: something is refused, failed or waited for.`
 	return cmd
 }
 

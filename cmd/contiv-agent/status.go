@@ -25,7 +25,11 @@ func newStatus() *cobra.Command {
 		Long: `status asks a running agent over its unix socket. Without arguments it shows the agent, and every Service and
 policy that is not simply configured; with names it shows those Services; with --all it shows every Service and policy.
 
-Exit code 3: the agent is not in sync, or a value is not configured.`,
+The line of the node says "healthy" if nothing is refused, failed or waited for. Otherwise it counts what is not as asked for, by
+state: FAILED, RETRYING, INVALID, UNIMPLEMENTED, PENDING, REFUSED (nothing of an object is served or enforced, for a reason in the
+object) and PARTIAL (a part of it is not).
+
+Exit code 3: the agent is not in sync, or not healthy.`,
 		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
@@ -43,7 +47,7 @@ Exit code 3: the agent is not in sync, or a value is not configured.`,
 			if err := out.print(cmd.OutOrStdout(), st, func(w io.Writer) { writeStatus(w, st, all || len(args) > 0) }); err != nil {
 				return err
 			}
-			if !st.InSync || len(st.Unwell) > 0 {
+			if !st.InSync || !st.Healthy {
 				return &codeError{code: exitDiffers}
 			}
 			return nil
@@ -82,7 +86,11 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	if !st.InSync {
 		state = "not in sync: " + st.Waiting
 	}
-	fmt.Fprintf(tw, "node\t%s\t%s\n", st.Node, state)
+	health := "healthy: everything is as asked for"
+	if !st.Healthy {
+		health = join("not healthy", st.Summary)
+	}
+	fmt.Fprintf(tw, "node\t%s\t%s; %s\n", st.Node, state, health)
 	vpp := "connected"
 	if !st.VPP.Connected {
 		vpp = "not connected"
@@ -108,6 +116,9 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 	for _, n := range st.Notes {
 		fmt.Fprintf(tw, "note\t%s\t%s\n", n.Object, n.Reason)
+	}
+	for _, d := range st.Drift {
+		fmt.Fprintf(tw, "drift\t%s\t%s\n", d.Key, driftText(&d))
 	}
 	for _, f := range st.Foreign {
 		fmt.Fprintf(tw, "foreign\t%s\tmade by somebody else; left alone\n", f)
@@ -177,6 +188,15 @@ func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
 			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, e.Status)
 		}
 	}
+}
+
+// driftText is "missing at 15:04:05, repaired; 3 times since the agent started", with what is known of who does it.
+func driftText(d *agent.DriftStatus) string {
+	repaired := "repaired"
+	if !d.Repaired {
+		repaired = "not repaired yet"
+	}
+	return join(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
 }
 
 func transactionText(t *agent.Transaction) string {

@@ -57,7 +57,7 @@ func (p *Processor) refreshState() {
 		})
 	}
 	if p.nodes[p.cfg.NodeName] == nil {
-		remark(false, "there is no such Node: its addresses and pod CIDRs are not known")
+		remark(true, "there is no such Node: its addresses and pod CIDRs are not known")
 	}
 	p.portlessNode(remark)
 	p.state = renderer.NodeState{

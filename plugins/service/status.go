@@ -45,7 +45,7 @@ func (p *Processor) Notes() []model.Note {
 			if p.interfaceOf(id) == "" {
 				out = append(out, model.Note{
 					Ref:    model.Ref{Kind: model.KindPod, Namespace: id.Namespace, Name: id.Name},
-					Reason: "no interface of VPP leads to " + p.pods.ips[id][0].String() + ": it is not a client of services",
+					Reason: "no interface of VPP leads to " + p.pods.ips[id][0].String() + ": it is not a client of services", Refused: true,
 				})
 			}
 		}

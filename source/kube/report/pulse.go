@@ -26,6 +26,8 @@ const (
 const (
 	Ready   = "contiv-agent.io/ready"
 	Waiting = "contiv-agent.io/waiting"
+	// Problems counts what is not as objects ask for, by state, whether the agent is ready or not: "2 FAILED, 16 REFUSED".
+	Problems = "contiv-agent.io/problems"
 )
 
 // NodeCondition is the type of the condition of the Node.
@@ -59,6 +61,7 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 		if health.Ready {
 			l.Annotations = map[string]string{Ready: "true", Waiting: ""}
 		}
+		l.Annotations[Problems] = shorten(health.Summary, mostNote)
 	}
 	metadata := map[string]any{"annotations": l.Annotations}
 	if node, ok := r.objects.Identity(r.nodeRef()); ok && node.UID != "" { // with the Node it goes; at first it may not be known
@@ -88,7 +91,10 @@ type condition struct {
 }
 
 func conditionOf(health *event.Report) condition {
-	if health.Ready {
+	switch {
+	case health.Ready && health.Summary != "": // without the figures, which would have every Node written whenever one changes
+		return condition{corev1.ConditionTrue, "AgentReadyWithProblems", "not everything is as Kubernetes asks for: contiv-agent status names it"}
+	case health.Ready:
 		return condition{corev1.ConditionTrue, "AgentReady", "VPP is as Kubernetes asks for"}
 	}
 	return condition{corev1.ConditionFalse, "AgentNotReady", shorten(health.Waiting, mostNote)}
@@ -98,11 +104,11 @@ func conditionOf(health *event.Report) condition {
 // lasted: a transaction under way is no news.
 func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *event.Report) {
 	want := conditionOf(health)
-	if want.status == r.written.status && (want.status == corev1.ConditionTrue || want == r.written) {
+	if want == r.written {
 		r.unready = time.Time{}
 		return
 	}
-	if want.status != corev1.ConditionTrue {
+	if want.status != corev1.ConditionTrue || r.written.status == corev1.ConditionTrue {
 		if r.unready.IsZero() {
 			r.unready = now
 		}

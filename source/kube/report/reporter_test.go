@@ -89,6 +89,9 @@ func newAPI(t *testing.T) *api {
 
 func (a *api) says(ready bool, problems ...event.Problem) {
 	rep := &event.Report{Ready: ready, Problems: problems}
+	if len(problems) > 0 {
+		rep.Summary = fmt.Sprintf("%d REFUSED", len(problems))
+	}
 	if !ready {
 		rep.Waiting = "VPP is not connected"
 	}
@@ -363,6 +366,12 @@ func TestLease(t *testing.T) {
 					t.Errorf("%d: %q %q, renewed %s ago", i, holder, ready, old)
 				}
 			}
+			a.says(true, ports)
+			later(30 * time.Second)
+			l, err := a.client.CoordinationV1().Leases("contiv-system").Get(context.Background(), node, metav1.GetOptions{})
+			if err != nil || l.Annotations[Ready] != "true" || l.Annotations[Problems] != "1 REFUSED" {
+				t.Errorf("ready, with a problem: %v %v", l.Annotations, err)
+			}
 			a.says(false)
 			later(30 * time.Second)
 			if _, ready, waiting, _ := get(); ready != "false" || waiting != "VPP is not connected" {
@@ -415,6 +424,19 @@ func TestNodeCondition(t *testing.T) {
 			}
 			later(time.Hour)
 			if n := writes(a); n != 2 {
+				t.Errorf("%d writes", n)
+			}
+			a.says(true, ports)
+			later(10 * time.Second)
+			if c := get(); c.Status != corev1.ConditionTrue || c.Reason != "AgentReadyWithProblems" || strings.Contains(c.Message, "VPP is as Kubernetes asks for") {
+				t.Errorf("ready, with a problem: %+v", c)
+			}
+			a.says(true)
+			later(time.Minute)
+			if c := get(); c.Status != corev1.ConditionTrue || c.Reason != "AgentReady" {
+				t.Errorf("no problem any more: %+v", c)
+			}
+			if n := writes(a); n != 4 {
 				t.Errorf("%d writes", n)
 			}
 		})

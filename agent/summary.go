@@ -1,0 +1,191 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
+)
+
+// The states of objects that values do not have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….
+const (
+	stateIdle    = "IDLE"    // a policy that applies to nothing on this node
+	stateSkipped = "SKIPPED" // a Service that another proxy serves
+	statePartial = "PARTIAL" // a part of it is not served or not enforced as asked, for a reason in the object; the rest is
+	stateRefused = "REFUSED" // nothing of it is, for a reason in the object
+)
+
+// wellStates are the states in which nothing is missing.
+func wellStates() []string {
+	return []string{event.Configured.String(), stateIdle, stateSkipped}
+}
+
+// gravest are the other states, the gravest first. A state that is missing here is graver than all.
+func gravest() []string {
+	return []string{
+		event.Failed.String(), event.Retrying.String(), event.Invalid.String(), event.Unimplemented.String(), event.Pending.String(),
+		stateRefused, statePartial,
+	}
+}
+
+// well tells that nothing is missing.
+func well(state string) bool { return slices.Contains(wellStates(), state) }
+
+// worse is the graver of two states.
+func worse(a, b string) string {
+	rank := func(s string) int {
+		if well(s) {
+			return len(gravest()) + slices.Index(wellStates(), s)
+		}
+		return slices.Index(gravest(), s) // -1: not known
+	}
+	if rank(b) < rank(a) {
+		return b
+	}
+	return a
+}
+
+// Problem is an object, or something of the node, that is not as asked for.
+type Problem struct {
+	Object string `json:"object"` // "Service prod/web", "VPP", the key of a value, …
+	State  string `json:"state"`
+	Text   string `json:"text,omitempty"` // why, in one line
+}
+
+// String is "Service prod/web is REFUSED: …".
+func (p Problem) String() string { return join(p.Object+" is "+p.State, p.Text) }
+
+func join(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+// problems are all the ways in which a status is not well, the gravest first, one for an object. Every field of Status is looked at here,
+// or says nothing of that: TestSummaryLooksAtEveryField has the table.
+func (st *Status) problems() []Problem {
+	found := map[string]Problem{}
+	add := func(object, state string, texts ...string) {
+		if well(state) {
+			return
+		}
+		p := Problem{object, state, strings.Join(texts, "; ")}
+		if old, known := found[object]; known {
+			if p.State = worse(old.State, state); p.State == old.State {
+				p.Text = old.Text
+			}
+		}
+		found[object] = p
+	}
+	for _, s := range st.Services {
+		add("Service "+s.Name, s.State, s.Reasons...)
+	}
+	for _, p := range st.Policies {
+		add(p.Object, p.State, p.Reasons...)
+	}
+	for _, r := range st.Refused {
+		if _, known := found[r.Object]; !known { // the row of a policy says how much of it is in force
+			add(r.Object, stateRefused, r.Error)
+		}
+	}
+	for _, n := range st.Notes {
+		if n.State != "" {
+			add(n.Object, n.State, n.Reason)
+		}
+	}
+	for _, v := range st.Unwell {
+		add(v.Key, v.State, v.text())
+	}
+	for _, d := range st.Drift {
+		if d.Contest != "" {
+			add(d.Key, event.Retrying.String(), d.Contest)
+		}
+	}
+	st.surroundings(add)
+	out := make([]Problem, 0, len(found))
+	for _, p := range found {
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(slices.Index(gravest(), a.State), slices.Index(gravest(), b.State)), strings.Compare(a.Object, b.Object))
+	})
+	return out
+}
+
+// surroundings adds what is wrong with what the agent stands between: VPP, sources, a Felix, a driver.
+func (st *Status) surroundings(add func(object, state string, texts ...string)) {
+	pending, failed := event.Pending.String(), event.Failed.String()
+	if !st.VPP.Connected {
+		add("VPP", failed, cmp.Or(st.VPP.Error, "not connected"))
+	}
+	for _, src := range st.Sources {
+		switch {
+		case src.Error != "":
+			add("source "+src.Name, event.Retrying.String(), src.Error)
+		case src.Status != event.InSync.String():
+			add("source "+src.Name, pending, src.Status)
+		}
+	}
+	if st.Last != nil && st.Last.Error != "" {
+		add("last transaction", failed, st.Last.Error)
+	}
+	endpoints := func(list []FelixEndpoint) {
+		for _, e := range list {
+			if e.Status != string(felix.Up) {
+				add("endpoint "+e.Name, pending, join(e.Status, e.Reason))
+			}
+		}
+	}
+	if f := st.Felix; f != nil {
+		if strings.HasPrefix(f.State, felixWaits) {
+			add("Felix", pending, f.State)
+		}
+		endpoints(f.Endpoints)
+	}
+	if d := st.Driver; d != nil {
+		switch {
+		case d.PID == 0:
+			add("dataplane driver", failed, cmp.Or(d.Trouble, "does not run"))
+		case !d.InSync || d.Behind > 0:
+			add("dataplane driver", pending, fmt.Sprintf("behind by %d", d.Behind))
+		}
+		endpoints(d.Endpoints)
+	}
+	if !st.Ready && st.Waiting != "" {
+		add("agent", pending, st.Waiting)
+	}
+}
+
+// summarize fills in what follows from all the rest.
+func (st *Status) summarize() {
+	st.Problems = st.problems()
+	st.Healthy = st.Ready && len(st.Problems) == 0
+	st.Summary = count(st.Problems)
+}
+
+// count is "2 FAILED, 16 REFUSED", the gravest first; "" if there are none.
+func count(problems []Problem) string {
+	n := map[string]int{}
+	var states []string
+	for _, p := range problems {
+		if n[p.State]++; n[p.State] == 1 {
+			states = append(states, p.State)
+		}
+	}
+	for i, s := range states {
+		states[i] = fmt.Sprintf("%d %s", n[s], s)
+	}
+	return strings.Join(states, ", ")
+}
+
+func (v *ValueStatus) text() string {
+	texts := []string{v.Error}
+	if len(v.Waiting) > 0 {
+		texts = append(texts, "waiting for "+strings.Join(v.Waiting, ", "))
+	}
+	return strings.TrimPrefix(strings.Join(texts, ", "), ", ")
+}
