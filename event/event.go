@@ -81,6 +81,9 @@ type Located struct {
 	Host      string                // interface towards the node's own network stack; "" if there is none
 	UplinkIPs []netip.Prefix
 	Names     map[string]string // pods without an address, "namespace/name" → interface; nil: none
+	// NoOverlay: no route but the default one leads to another node's pods. Overlay is a guess then; a CNI may yet add their routes, of
+	// which VPP sends no event.
+	NoOverlay bool
 }
 
 // VPPStatus tells that the connection to VPP came up or went away.

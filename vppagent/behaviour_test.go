@@ -332,6 +332,23 @@ func TestLocate(t *testing.T) {
 		got.Pods[netip.MustParseAddr("10.1.1.3")] != "tap2" || !slices.Equal(got.UplinkIPs, []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}) {
 		t.Errorf("located %+v", got)
 	}
+	for _, k := range []struct {
+		remote  []string
+		overlay string
+		none    bool
+	}{
+		{[]string{"10.1.0.0/24", "10.1.2.0/24"}, "loop0", false}, // the first has no route yet
+		{[]string{"10.1.0.0/24"}, "GigabitEthernet0/8/0", true},
+		{nil, "GigabitEthernet0/8/0", false},
+	} {
+		ask.Remote = nil
+		for _, p := range k.remote {
+			ask.Remote = append(ask.Remote, netip.MustParsePrefix(p))
+		}
+		if got, err = l.agent.Locate(context.Background(), ask); err != nil || got.Overlay != k.overlay || got.NoOverlay != k.none {
+			t.Errorf("pods of other nodes in %v: located %+v, %v", k.remote, got, err)
+		}
+	}
 	ask.NodeIPs = []netip.Addr{netip.MustParseAddr("1.2.3.4")} // nobody's: the default route decides
 	ask.Remote = nil
 	ask.Names = []string{"default/tagged", "default/nowhere"}

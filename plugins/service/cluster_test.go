@@ -266,6 +266,30 @@ func TestLocateAsksAgainWithGrowingPauses(t *testing.T) {
 	}
 }
 
+// TestLocateAsksForOverlayAgain: routes to other nodes' pods that a CNI adds later are found without any other change.
+func TestLocateAsksForOverlayAgain(t *testing.T) {
+	p, r := newTest(t)
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	apply(p, node(1, "192.168.16.1"))
+	_ = p.Locate(start)
+	p.Located(&event.Located{Uplink: "eth0", Overlay: "eth0", NoOverlay: true})
+	_ = p.Flush()
+	_ = p.Locate(start) // the pause begins
+	if p.Locate(start.Add(firstRetry)) == nil {
+		t.Fatal("the overlay is not asked for again")
+	}
+	p.Located(&event.Located{Uplink: "eth0", Overlay: "vxlan0"})
+	_ = p.Flush()
+	if r.front.String() != "[eth0 vxlan0]" {
+		t.Errorf("interfaces %s", r.front)
+	}
+	for s := range 100 {
+		if p.Locate(start.Add(firstRetry+time.Duration(s)*time.Second)) != nil {
+			t.Fatal("asked again though nothing is missing")
+		}
+	}
+}
+
 func TestServiceCIDRs(t *testing.T) {
 	r := &recorder{services: map[model.ServiceID]*renderer.ContivService{}}
 	p := New(Config{NodeName: "node-1", ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.98.0.0/16")}}, r)

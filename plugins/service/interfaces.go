@@ -152,6 +152,7 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 	}
 	p.state.Uplink, p.state.Overlay, p.state.Host = uplink, overlay, host
 	p.state.UplinkIPs = p.located.UplinkIPs
+	p.missing = p.located.NoOverlay // the overlay is asked for again, without a remark: a cluster may have none
 	if uplink == "" {
 		p.missing = true
 		remark(false, "no uplink was found in VPP: services are not reachable from outside through it")

@@ -100,7 +100,18 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 		}
 	}
 	replies = replies[len(l.NodeIPs):]
-	return f.gateways(ctx, replies[0], replies[1:])
+	remote := slices.DeleteFunc(slices.Clone(replies[1:]), defaultRoute)
+	if len(remote) == 0 {
+		remote = replies[1:]
+		f.out.NoOverlay = l.Override.Overlay == "" && len(remote) > 0
+	}
+	return f.gateways(ctx, replies[0], remote)
+}
+
+// defaultRoute tells that nothing better than the default route leads to what was looked up.
+func defaultRoute(r vpp.Reply) bool {
+	m, ok := r.Msg.(*ip.IPRouteLookupReply)
+	return r.Err != nil || !ok || m.Route.Prefix.Len == 0
 }
 
 // gateways finds the interfaces behind the default route and the remote pods; a route may give a next hop only, which is
