@@ -20,6 +20,9 @@ type Call struct {
 	// Dump marks a request answered by any number of details and no final reply; Do closes it with a control_ping.
 	// Requests of the "get" style (details, then a reply with a cursor) need no mark and are continued until complete.
 	Dump bool
+	// Joined tells that this call and the next of the same Do leave in one write, with nothing between them. A VPP without
+	// workers forwards no packet between two messages it has read at once (vl_socket_read_ready, api-rx-from-ring).
+	Joined bool
 	// Done, if not nil, is told the reply as soon as it is there, before Do returns; never if Do ends before VPP has
 	// answered. It must return at once.
 	Done func(Reply)

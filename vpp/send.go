@@ -11,14 +11,14 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// send puts one call on its way when there is room for it, or answers it at once; false: the session or ctx ended first.
-func (s *session) send(ctx context.Context, b *batch, at int, call Call) bool {
+// send puts n calls of b on their way when there is room for them, or answers them at once; false: the session or ctx ended first.
+func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
 	for {
-		slot, ok := s.slot(ctx)
+		slots, ok := s.room(ctx, n)
 		if !ok {
 			return false
 		}
-		turn := s.submit(b, at, call, slot)
+		turn := s.submit(b, at, slots)
 		if turn == nil {
 			return true
 		}
@@ -31,26 +31,30 @@ func (s *session) send(ctx context.Context, b *batch, at int, call Call) bool {
 	}
 }
 
-// submit encodes one call into the out buffer, or answers it at once. Not nil: neither, but after the next answer it may.
-func (s *session) submit(b *batch, at int, call Call, slot uint32) <-chan struct{} {
+// submit encodes calls, one for each slot, into the out buffer, or answers them at once. Not nil: neither, but after the next
+// answer it may. The writer takes the buffer before the first or after the last of them.
+func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.err
-	if err == nil {
-		err = s.put(b, at, call, slot)
-	}
-	if err == nil {
-		return nil
-	}
-	s.slots <- slot // never blocks: the channel holds all slots
-	var ge *GuardError
-	if errors.As(err, &ge) && ge.outstanding && s.busy > 0 {
-		if s.turn == nil {
-			s.turn = make(chan struct{})
+	for i, slot := range slots {
+		err := s.err
+		if err == nil {
+			err = s.put(b, at+i, b.calls[at+i], slot)
 		}
-		return s.turn
+		if err == nil {
+			continue
+		}
+		var ge *GuardError
+		if i == 0 && errors.As(err, &ge) && ge.outstanding && s.busy > 0 {
+			s.giveBack(slots)
+			if s.turn == nil {
+				s.turn = make(chan struct{})
+			}
+			return s.turn
+		}
+		s.giveBack(slots[i : i+1])
+		s.answer(b, at+i, Reply{Err: err})
 	}
-	s.answer(b, at, Reply{Err: err})
 	return nil
 }
 

@@ -21,6 +21,7 @@ type session struct {
 	slots  chan uint32   // free slots of the window
 	wg     sync.WaitGroup
 
+	joining sync.Mutex // held while somebody waits for more than one slot
 	mu      sync.Mutex
 	out     []byte // encoded, waiting for the writer
 	pending []pending
@@ -109,16 +110,55 @@ func (s *session) do(ctx context.Context, calls []Call) []Reply {
 	for i := range b.replies {
 		b.replies[i].Err = errPending
 	}
-	for i := range calls {
-		if !s.send(ctx, b, i, calls[i]) {
+	for i := 0; i < len(calls); {
+		n := s.joined(calls[i:])
+		if !s.send(ctx, b, i, n) {
 			return s.abandon(ctx, b)
 		}
+		i += n
 	}
 	select {
 	case <-b.done:
 		return b.replies
 	case <-ctx.Done():
 		return s.abandon(ctx, b)
+	}
+}
+
+// joined is how many calls from the first on leave together; more than the window has room for leave one by one.
+func (s *session) joined(calls []Call) int {
+	n := 1
+	for n < len(calls) && calls[n-1].Joined {
+		n++
+	}
+	if n > cap(s.slots) {
+		return 1
+	}
+	return n
+}
+
+// room waits for n slots; false: the session or ctx ended first. One caller at a time waits for more than one: two that
+// hold a part each would wait for each other.
+func (s *session) room(ctx context.Context, n int) (slots []uint32, ok bool) {
+	if n > 1 {
+		s.joining.Lock()
+		defer s.joining.Unlock()
+	}
+	for range n {
+		slot, ok := s.slot(ctx)
+		if !ok {
+			s.giveBack(slots)
+			return nil, false
+		}
+		slots = append(slots, slot)
+	}
+	return slots, true
+}
+
+// giveBack frees slots; it never blocks: the channel holds all.
+func (s *session) giveBack(slots []uint32) {
+	for _, slot := range slots {
+		s.slots <- slot
 	}
 }
 
@@ -206,6 +246,6 @@ func (s *session) period() time.Duration {
 func (s *session) probe() {
 	slot, ok := s.slot(context.Background())
 	if ok {
-		s.submit(&batch{orphan: true, replies: make([]Reply, 1), left: 1}, 0, Call{Msg: s.api.ping.new()}, slot)
+		s.submit(&batch{calls: []Call{{Msg: s.api.ping.new()}}, orphan: true, replies: make([]Reply, 1), left: 1}, 0, []uint32{slot})
 	}
 }

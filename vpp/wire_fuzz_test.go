@@ -58,10 +58,10 @@ func FuzzReader(f *testing.F) {
 		w := newWire(&bytesConn{r: bytes.NewReader(data)})
 		s := newSession(&cfg, w, 7, registry.bind(table), newDispatcher())
 		calls := []Call{{Msg: &memclnt.ControlPing{}}, {Msg: &nat44_ed.Nat44LbStaticMappingDump{}, Dump: true}, {Msg: &nat44_ed.Nat44EdOutputInterfaceGet{}}}
-		b := &batch{replies: make([]Reply, len(calls)), left: len(calls), done: make(chan struct{})}
-		for i, c := range calls {
+		b := &batch{calls: calls, replies: make([]Reply, len(calls)), left: len(calls), done: make(chan struct{})}
+		for i := range calls {
 			b.replies[i].Err = errPending
-			s.submit(b, i, c, <-s.slots)
+			s.submit(b, i, []uint32{<-s.slots})
 		}
 		s.reader()
 		select {

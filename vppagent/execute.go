@@ -251,6 +251,11 @@ func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, 
 		}
 		if err != nil {
 			r.v.plan.err = errors.Join(r.v.plan.err, consequence(r.v.plan.err, err))
+			if r.op.Else != nil {
+				for _, op := range r.op.Else() {
+					next = append(next, request{op, r.v})
+				}
+			}
 			continue
 		}
 		if r.op.Next != nil {

@@ -68,9 +68,9 @@ func TestHalfDoneIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestRolesInTurn: an interface that is to have both roles of NAT is never inside alone, whichever VPP refuses: what leaves would get
-// the node's address.
-func TestRolesInTurn(t *testing.T) {
+// TestBothRolesOrNone: an interface that is to have both roles of NAT has none, whichever VPP refuses: outside alone makes a session
+// of every flow, and from inside alone what leaves gets the node's address. Inside comes first, and outside goes first.
+func TestBothRolesOrNone(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	pods(l)
 	l.allConfigured(l.put(&nat.Nat44Global{}))
@@ -87,10 +87,20 @@ func TestRolesInTurn(t *testing.T) {
 		role := &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}
 		l.put(role)
 		l.sim.Fail(nil)
-		if d := l.sim.Dump(); requests != n || strings.Contains(d, "inside") {
+		if d := l.sim.Dump(); requests != 3 || strings.Contains(d, "inside") || strings.Contains(d, "outside") {
 			t.Errorf("request %d of %d was refused:\n%s", n, requests, d)
 		}
+		l.writes()
+		l.allConfigured(l.put(role))
 		l.allConfigured(l.del(keyed.Key(role)))
+		order := strings.Join(l.writes(), "\n")
+		for _, word := range []string{"is_add=true", "NAT_IS_INSIDE", "NAT_IS_OUTSIDE", "NAT_IS_OUTSIDE", "NAT_IS_INSIDE"} {
+			_, rest, ok := strings.Cut(order, word)
+			if !ok {
+				t.Fatalf("%s is not where it should be: %s", word, order)
+			}
+			order = rest
+		}
 	}
 }
 

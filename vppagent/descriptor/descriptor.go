@@ -121,6 +121,8 @@ type Op struct {
 	Then func(vpp.Reply) []Op
 	// Next is sent when VPP has taken this one, as what Then returns; nil: nothing, or what Then returns.
 	Next *Op
+	// Else is called if VPP refuses this one; what it returns is sent next. nil: nothing follows
+	Else func() []Op
 	// Gone tells that it is success if VPP says there is nothing to remove: see Gone.
 	Gone bool
 	// Asks tells that the request changes nothing.

@@ -61,7 +61,9 @@ func Nat44Global() *Descriptor {
 			if s, ok := w.Wanted(keyed.Nat44SettingsKey).(*nat44Settings); ok {
 				enable.Sessions = s.sessions
 			}
-			return []Op{{Call: write(enable)}, g.forward()}, nil
+			on := write(enable)
+			on.Joined = true // without forwarding, whatever has a role translates all that passes
+			return []Op{{Call: on}, g.forward()}, nil
 		},
 		Update:   func(_ *World, _, want *nat44Global) ([]Op, error) { return []Op{want.forward()}, nil },
 		Delete:   func(*World, *nat44Global) ([]Op, error) { return []Op{(&nat44Global{}).forward()}, nil },

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const (
@@ -59,6 +60,7 @@ func Nat44Interface() *Descriptor {
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
+	d.After = []string{"nat44-pool", "dnat44"} // no packet is translated by half of what there is
 	d.Waits = func(any) []string { return []string{restrictedClaim} }
 	d.Parts = func(state any) []Derived {
 		return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}
@@ -75,26 +77,35 @@ func Nat44Interface() *Descriptor {
 // changeRoles adds what is missing before it removes what is too much, so that a packet always meets NAT; except between
 // the two features, where VPP wants the old one gone first. Only roles that are set are removed: removing another one
 // orphans a feature in VPP for good (nat44_interface_add_del_feature, VPP 24.06).
+//
+// An interface is never outside alone: nat44-ed would make a session for every flow it forwards there, and translate the answers
+// for as long as the flow lasts (nat44_ed_not_translate, VPP 25.10).
 func changeRoles(w *World, have, want *natInterface) ([]Op, error) {
 	idx, err := w.index(want.name)
 	if err != nil {
 		return nil, err
 	}
-	var add, del []Op
-	role := func(have, want bool, flag nat_types.NatConfigFlags) {
-		if have != want {
-			op := Op{Gone: !want, Call: write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: want, Flags: flag, SwIfIndex: idx})}
-			if want {
-				add = append(add, op)
-			} else {
-				del = append(del, op)
-			}
-		}
+	role := func(add bool, flag nat_types.NatConfigFlags) Op {
+		return Op{Gone: !add, Call: write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, Flags: flag, SwIfIndex: idx})}
 	}
-	role(have.outside, want.outside, nat_types.NAT_IS_OUTSIDE)
-	role(have.inside, want.inside, nat_types.NAT_IS_INSIDE)
-	if len(add) == 2 { // inside alone, when VPP refuses the rest, is another NAT: what leaves would get the node's address
-		add = inTurn(add)
+	var add, del []Op
+	if want.inside && !have.inside {
+		add = append(add, role(true, nat_types.NAT_IS_INSIDE))
+	}
+	if want.outside && !have.outside {
+		add = append(add, role(true, nat_types.NAT_IS_OUTSIDE))
+	}
+	if have.outside && !want.outside {
+		del = append(del, role(false, nat_types.NAT_IS_OUTSIDE))
+	}
+	if have.inside && !want.inside {
+		del = append(del, role(false, nat_types.NAT_IS_INSIDE))
+	}
+	if len(add) == 2 {
+		bothRoles(add, role)
+	}
+	if len(del) == 2 {
+		del[0].Call.Joined = true
 	}
 	if have.output != want.output {
 		op := Op{Gone: !want.output, Call: write(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: want.output, SwIfIndex: idx})}
@@ -104,6 +115,26 @@ func changeRoles(w *World, have, want *natInterface) ([]Op, error) {
 		return append([]Op{op}, add...), nil
 	}
 	return append(add, del...), nil
+}
+
+// bothRoles makes inside and outside one write. If VPP refuses one of them, the other is removed again: either alone is another
+// NAT, whose sessions last.
+func bothRoles(add []Op, role func(add bool, flag nat_types.NatConfigFlags) Op) {
+	isInside := false
+	add[0].Call.Joined = true
+	add[0].Then = func(vpp.Reply) []Op { isInside = true; return nil }
+	add[1].Then = func(vpp.Reply) []Op {
+		if isInside {
+			return nil
+		}
+		return []Op{role(false, nat_types.NAT_IS_OUTSIDE)}
+	}
+	add[1].Else = func() []Op {
+		if !isInside {
+			return nil
+		}
+		return []Op{role(false, nat_types.NAT_IS_INSIDE)}
+	}
 }
 
 // retrieveNATInterfaces goes by what is wanted or ours, as an interface may be called by more than one name.
