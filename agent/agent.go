@@ -54,6 +54,7 @@ type parts struct {
 	session    *session       // nil: no Felix above
 	health     *health.Server // nil: health checks are not answered
 	proxy      *proxyHealth   // nil: nobody asks
+	nat        *natTable      // nil: nobody looks
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
@@ -93,6 +94,11 @@ func assemble(cfg Config) (*parts, error) {
 		Sources: waitedFor(cfg), Observer: p.observer(),
 	}, p.values, p.processors()...)
 	p.showOnlookers()
+	if !cfg.NoServices {
+		p.nat = &natTable{p: p, rest: wait, inLoop: func(ctx context.Context, f func()) error {
+			return p.controller.Ask(ctx, func(*controller.Controller) { f() })
+		}}
+	}
 	return p, nil
 }
 
@@ -305,8 +311,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.proxy != nil {
 		g.Go(func() error { a.proxy.serve(ctx, a.cfg.Healthz, a.log); return nil })
 	}
-	if a.cfg.SessionsEvery > 0 {
-		g.Go(func() error { return a.countSessions(ctx) })
+	if a.cfg.SessionsEvery > 0 && a.nat != nil {
+		g.Go(func() error { return a.nat.run(ctx) })
 	}
 	return g.Wait()
 }
@@ -342,26 +348,6 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		out = append(out, listener{l, a.control()})
 	}
 	return out, nil
-}
-
-// countSessions keeps the session gauges up to date.
-func (a *Agent) countSessions(ctx context.Context) error {
-	tick := time.NewTicker(a.cfg.SessionsEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-		use, err := a.vppagent.SessionUse(ctx)
-		if err != nil {
-			a.log.Debug("NAT sessions not counted", "err", err)
-			continue
-		}
-		a.metrics.sessions.Set(float64(use.Used))
-		a.metrics.sessionsMax.Set(float64(use.Limit))
-	}
 }
 
 // Recheck compares all that is ours in VPP with the desired state now, and repairs what differs. VPP stops forwarding meanwhile; what

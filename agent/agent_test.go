@@ -361,10 +361,10 @@ func TestFurtherRenderersGetTheSameData(t *testing.T) {
 }
 
 func TestConfigNamesEveryMistake(t *testing.T) {
-	cfg := Config{Recheck: -1, SessionsEvery: -1}
+	cfg := Config{Recheck: -1, SessionsEvery: -1, PodSessionShare: 101}
 	cfg.NAT44.Sessions = 1
 	err := cfg.Validate()
-	for _, want := range []string{"node name", "vpp socket", "recheck", "count sessions", "sessions 1"} {
+	for _, want := range []string{"node name", "vpp socket", "recheck", "count sessions", "sessions 1", "share of NAT sessions"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no word about %s in: %v", want, err)
 		}

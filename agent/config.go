@@ -91,11 +91,18 @@ type Config struct {
 	Recheck time.Duration // the time in which all that is ours in VPP is compared with the desired state once; 0: only after a reconnect
 	Journal string        // file that remembers what is ours in VPP; "": memory only
 
-	Listen        string        // TCP address of /metrics, /healthz, /readyz, /livez; "": none
-	Profiling     bool          // serve /debug/pprof there, too
-	Healthz       string        // TCP address of /healthz and /livez as kube-proxy has them (":10256"), tried until it is free; "": none
-	StatusSocket  string        // unix socket of the status command; "": none
-	SessionsEvery time.Duration // how often NAT sessions are counted for the metrics; 0: never
+	Listen       string // TCP address of /metrics, /healthz, /readyz, /livez; "": none
+	Profiling    bool   // serve /debug/pprof there, too
+	Healthz      string // TCP address of /healthz and /livez as kube-proxy has them (":10256"), tried until it is free; "": none
+	StatusSocket string // unix socket of the status command; "": none
+	// SessionsEvery is how often VPP's NAT44 sessions are counted, and freed where the table is nearly full; 0: never. It is more
+	// seldom where VPP would spend more than 0.5 % of its time on counting.
+	SessionsEvery time.Duration
+	// SessionCounter counts them; nil, or while it fails: VPP does, which stops forwarding.
+	SessionCounter SessionCounter
+	// PodSessionShare is the part of the table, in percent, that a pod of this node keeps while the table is nearly full and no session
+	// in it has expired: beyond, its longest idle ones are freed. 0: DefaultPodSessionShare; 100: none are.
+	PodSessionShare uint8
 
 	// Alone tells that the process has no other purpose than this agent. Then garbage is collected less often until the
 	// first sync is done, unless GOGC is set.
@@ -138,6 +145,9 @@ func (c *Config) Validate() error {
 	}
 	if c.SessionsEvery < 0 {
 		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", c.SessionsEvery))
+	}
+	if c.PodSessionShare > 100 {
+		errs = append(errs, fmt.Errorf("share of NAT sessions of a pod, %d %%: must be at most 100", c.PodSessionShare))
 	}
 	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
 		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))

@@ -23,6 +23,8 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
+	holders     *prometheus.GaugeVec   // by address and pod; the largest alone
+	freed       *prometheus.CounterVec // by reason
 	drift       *prometheus.CounterVec // by kind of value, result
 
 	policies        prometheus.Gauge
@@ -59,6 +61,12 @@ func newMetrics(families ...string) *metrics {
 		sessions:    gauge("contiv_nat_sessions", "NAT44 sessions in use."),
 		sessionsMax: gauge("contiv_nat_sessions_limit", "NAT44 sessions VPP has room for; a full table drops new flows."),
 
+		holders: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "contiv_nat_holder_sessions",
+			Help: "NAT44 sessions of those who opened most connections (5 at most), by their address and, of pods of this node, name; from half of the table on.",
+		}, []string{"address", "pod"}),
+		freed: counters("contiv_nat_sessions_freed_total", "NAT44 sessions the agent freed because the table was nearly full, by reason: expired, evicted (of a pod above its share).", "reason"),
+
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
 		reclassify:      gauge("contiv_vpp_acl_reclassify", "1: VPP judges flows that exist again when policies change; 0: it does not; -1: it did not say."),
@@ -70,7 +78,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	errs := []error{m.proxy.register(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax, m.drift, m.policies, m.policyEndpoints, m.reclassify,
+		m.requests, m.latency, m.sessions, m.sessionsMax, m.holders, m.freed, m.drift, m.policies, m.policyEndpoints, m.reclassify,
 	} {
 		errs = append(errs, r.Register(c))
 	}

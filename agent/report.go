@@ -42,6 +42,7 @@ func (a *Agent) report(ctx context.Context) (*event.Report, error) {
 		}
 		driven := &Status{Ready: out.Ready, Waiting: out.Waiting}
 		a.driverStatus(driven)
+		a.nat.status(driven)
 		out.Ready, out.Waiting = driven.Ready, driven.Waiting
 		out.Summary = a.look(false).Summary
 	})

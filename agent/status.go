@@ -34,6 +34,7 @@ type Status struct {
 	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under a Felix
 	Driver   *DriverStatus     `json:"driver,omitempty"`   // the driver outside that enforces policies
 	Ifs      *Interfaces       `json:"interfaces,omitempty"`
+	NAT      *NATTableStatus   `json:"natTable,omitempty"` // nil: not looked at
 	Services []ServiceStatus   `json:"services"`
 	Policies []PolicyStatus    `json:"policies,omitempty"`
 	Refused  []Refusal         `json:"refused,omitempty"` // objects kept out
@@ -183,6 +184,7 @@ func (p *parts) look(texts bool) *Status {
 	}
 	out.Waiting = waiting(&st)
 	p.driverStatus(out)
+	p.nat.status(out)
 	p.values.Each(func(_ string, msg proto.Message) {
 		switch m := msg.(type) {
 		case *nat.DNat44:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -40,6 +41,10 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	}
 	s := &Stepper{parts: p, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.onState = s.announce
+	if p.nat != nil {
+		p.nat.inLoop = func(_ context.Context, f func()) error { f(); return nil }
+		p.nat.rest = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	go func() {
@@ -133,6 +138,15 @@ func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 
 // Status is what the agent knows of itself, of every Service and of every policy.
 func (s *Stepper) Status() *Status { return s.status() }
+
+// LookAtNAT does what a running agent does every second: it counts NAT44 sessions, and frees some if the table is nearly full.
+func (s *Stepper) LookAtNAT(ctx context.Context) error {
+	if s.nat == nil {
+		return nil
+	}
+	_, err := s.nat.look(ctx)
+	return err
+}
 
 // VPPAgent is the agent underneath: its snapshot, its history.
 func (s *Stepper) VPPAgent() *vppagent.Agent { return s.vppagent }

@@ -146,6 +146,13 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 		}
 		endpoints(f.Endpoints)
 	}
+	if t := st.NAT; t != nil && t.Problem != "" {
+		state := statePartial
+		if t.Full {
+			state = failed
+		}
+		add("NAT session table", state, t.Problem)
+	}
 	if d := st.Driver; d != nil {
 		switch {
 		case d.PID == 0:

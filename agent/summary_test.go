@@ -44,6 +44,7 @@ var ill = map[string]struct {
 	"Settings": {nil, "configuration"},
 	"Felix":    {&Status{Felix: &FelixStatus{State: felixWaits + "in_sync"}}, ""},
 	"Driver":   {&Status{Driver: &DriverStatus{Path: "d"}}, ""},
+	"NAT":      {&Status{NAT: &NATTableStatus{Problem: "nearly full"}}, ""},
 	"Ifs":      {nil, "what is missing is a note on the Pod"},
 	"Services": {&Status{Services: []ServiceStatus{{Name: "a/b", State: statePartial, Reasons: []string{"why"}}}}, ""},
 	"Policies": {&Status{Policies: []PolicyStatus{{Object: "NetworkPolicy a/b", State: stateRefused}}}, ""},

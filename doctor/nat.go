@@ -25,7 +25,9 @@ func (f *facts) nat() []Check {
 	if running.Sessions == 0 { // it is 0 if and only if NAT44 is off
 		return append(out, Check{Name: "nat44", Verdict: OK, Found: "not enabled; the agent enables it"})
 	}
-	state := Check{Name: "nat44", Verdict: OK, Found: fmt.Sprintf("enabled, room for %d sessions per thread", running.Sessions)}
+	state := Check{Name: "nat44", Verdict: OK, Found: fmt.Sprintf(
+		"enabled, room for %d sessions per thread; timeouts UDP %d s, TCP %d s (opening and closing %d s), ICMP %d s", running.Sessions,
+		running.Timeouts.UDP, running.Timeouts.TCPEstablished, running.Timeouts.TCPTransitory, running.Timeouts.ICMP)}
 	switch {
 	case !running.ForwardingEnabled:
 		state.Verdict = Dangerous
@@ -71,10 +73,11 @@ func (f *facts) natSessions(limit uint64) Check {
 		c.Verdict = Dangerous
 		c.Consequence = "a full table drops new connections to Services, even where all of its sessions have timed out: VPP looks at the " +
 			"limit before it frees any"
-		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start); VPP itself frees none: nat44_del_session for each"
+		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start); a running agent frees expired sessions"
 	case u.share() >= much:
 		c.Verdict = Wrong
-		c.Consequence = "VPP frees timed-out sessions only when it needs room, and a full table drops new connections to Services"
+		c.Consequence = "VPP frees timed-out sessions only when it needs room, and a full table drops new connections to Services; from 80 % on a " +
+			"running agent frees them"
 		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start)"
 	}
 	return c

@@ -38,23 +38,12 @@ const (
 // counter per rule, perhaps followed by zeros. Packets of established flows are judged by no rule. It is /acl/<index>/matches,
 // which VPP counts after acl_stats_intf_counters_enable (acl.c, VPP 24.06 to 25.10). An ACL VPP has no counters of is left out.
 func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Counter, error) {
-	ctx, cancel := context.WithTimeout(ctx, statsPatience)
-	defer cancel()
-	f, err := s.open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("stats segment: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("stats segment: %w", err)
-	}
 	names := make(map[string]uint32, len(acls))
 	for _, index := range acls {
 		names[fmt.Sprintf("/acl/%d/matches", index)] = index
 	}
 	out := make(map[uint32][]Counter, len(acls))
-	err = (&segment{file: f, size: uint64(info.Size())}).read(ctx, func(g *segment, directory []byte) error {
+	err := s.read(ctx, func(g *segment, directory []byte) error {
 		clear(out)
 		for ; len(directory) >= entrySize; directory = directory[entrySize:] {
 			index, asked := names[cString(directory[entryName:entrySize])]
@@ -72,9 +61,52 @@ func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Coun
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("stats segment: %w", err)
+		return nil, err
 	}
 	return out, nil
+}
+
+// ErrNotCounted says that the segment has no such counter.
+var ErrNotCounted = errors.New("VPP has no such counter")
+
+// NAT44Sessions is how many sessions NAT44-ED has, on all threads: /nat44-ed/total-sessions, which VPP sets with each session that
+// begins or ends (nat44_ed.c, VPP 24.06 to 26.06). VPP's threads do nothing for it.
+func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
+	var sum uint64
+	found := false
+	err := s.read(ctx, func(g *segment, directory []byte) (err error) {
+		found = false
+		for ; len(directory) >= entrySize && !found; directory = directory[entrySize:] {
+			if order.Uint32(directory) == entrySimple && cString(directory[entryName:entrySize]) == "/nat44-ed/total-sessions" {
+				found = true
+				sum, err = g.simple(order.Uint64(directory[entryData:]))
+			}
+		}
+		return err
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("stats segment: /nat44-ed/total-sessions: %w", ErrNotCounted)
+	}
+	return sum, err
+}
+
+// read calls f with the directory of the segment, within the patience there is.
+func (s Stats) read(ctx context.Context, f func(*segment, []byte) error) error {
+	ctx, cancel := context.WithTimeout(ctx, statsPatience)
+	defer cancel()
+	file, err := s.open(ctx)
+	if err != nil {
+		return fmt.Errorf("stats segment: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err == nil {
+		err = (&segment{file: file, size: uint64(info.Size())}).read(ctx, f)
+	}
+	if err != nil {
+		return fmt.Errorf("stats segment: %w", err)
+	}
+	return nil
 }
 
 // open asks VPP for the file of the segment.
@@ -115,6 +147,7 @@ const (
 	entryData     = 8 // after the type
 	entryName     = 16
 	entrySize     = entryName + 128
+	entrySimple   = 2 // a vector per thread of counters
 	entryCombined = 3 // a vector per thread of pairs of packets and bytes
 
 	vectorLen = 8 // before a vector: its length, a u32
@@ -197,6 +230,18 @@ func (g *segment) combined(pointer uint64) ([]Counter, error) {
 		}
 	}
 	return sum, nil
+}
+
+// simple adds up the first counter of all threads.
+func (g *segment) simple(pointer uint64) (sum uint64, err error) {
+	threads, err := g.vector(pointer, 8)
+	for ; err == nil && len(threads) > 0; threads = threads[8:] {
+		var counters []byte
+		if counters, err = g.vector(order.Uint64(threads), 8); len(counters) > 0 {
+			sum += order.Uint64(counters)
+		}
+	}
+	return sum, err
 }
 
 // vector is the bytes of a vector of VPP's, whose elements have a size; nil: the pointer is 0.

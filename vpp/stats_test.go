@@ -127,6 +127,39 @@ func TestACLMatches(t *testing.T) {
 	}
 }
 
+// counts is the vector of threads of a simple counter.
+func (m *image) counts(threads ...[]uint64) uint64 {
+	var pointers []byte
+	for _, counts := range threads {
+		var b []byte
+		for _, n := range counts {
+			b = order.AppendUint64(b, n)
+		}
+		pointers = order.AppendUint64(pointers, m.vector(len(counts), b))
+	}
+	return m.vector(len(threads), pointers)
+}
+
+func TestNAT44Sessions(t *testing.T) {
+	const name = "/nat44-ed/total-sessions"
+	m := newImage()
+	sessions, other := m.counts([]uint64{3}, []uint64{40, 9}, nil), m.counts([]uint64{1})
+	socket, _ := serveSegment(t, m.finish(entry{entrySimple, other, name + "-of-others"}, entry{entryCombined, other, name}, entry{entrySimple, sessions, name}))
+	if n, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); n != 43 || err != nil {
+		t.Errorf("%d, %v; want the sum over threads, 43", n, err)
+	}
+	m = newImage()
+	socket, _ = serveSegment(t, m.finish(entry{entryCombined, m.counts(), name}))
+	if _, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); !errors.Is(err, ErrNotCounted) {
+		t.Errorf("no NAT plugin: %v", err)
+	}
+	m = newImage()
+	socket, _ = serveSegment(t, m.finish(entry{entrySimple, 1 << 50, name}))
+	if _, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); err == nil {
+		t.Error("a pointer out of the segment is no error")
+	}
+}
+
 func TestNoStats(t *testing.T) {
 	_, err := Stats{Socket: filepath.Join(t.TempDir(), "none")}.ACLMatches(t.Context(), []uint32{1})
 	if !errors.Is(err, fs.ErrNotExist) {

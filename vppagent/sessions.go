@@ -17,6 +17,14 @@ func (a *Agent) SessionUse(ctx context.Context) (SessionUse, error) {
 	return descriptor.Sessions(ctx, a.cfg.Caller.Do)
 }
 
+// SessionLimit is SessionUse without the count, which costs VPP nothing.
+func (a *Agent) SessionLimit(ctx context.Context) (SessionUse, error) {
+	if err := a.away(); err != nil {
+		return SessionUse{}, err
+	}
+	return descriptor.SessionLimit(ctx, a.cfg.Caller.Do)
+}
+
 // Reclassify tells whether VPP judges established flows again when access lists change.
 type Reclassify = descriptor.Reclassify
 

@@ -181,7 +181,7 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 		if err != nil {
 			return cfg, err
 		}
-		cfg.Sources, cfg.SessionsEvery = sources, time.Minute
+		cfg.Sources, cfg.SessionsEvery = sources, time.Second
 	}
 	switch f.View {
 	case "":

@@ -134,7 +134,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}
 	cfg.NAT44.VXLANPort = f.vxlanPort
-	errs = append(errs, f.nat.apply(&cfg.NAT44))
+	errs = append(errs, f.nat.apply(&cfg))
 	if f.loopback != "" {
 		if cfg.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
 			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))

@@ -7,11 +7,13 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
 // natFlags size and time VPP's NAT44 session table.
 type natFlags struct {
+	share                              uint8
 	sessions                           uint32
 	udp, tcpEstablished, tcpTransitory time.Duration
 	icmp                               time.Duration
@@ -19,6 +21,7 @@ type natFlags struct {
 
 func (f *natFlags) add(fs *pflag.FlagSet) {
 	fs.Uint32Var(&f.sessions, "nat-sessions", nat44.DefaultSessions, "size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP takes it when it enables NAT44: at its next start, where NAT44 is enabled already")
+	fs.Uint8Var(&f.share, "nat-pod-share", agent.DefaultPodSessionShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table are in use and there are not enough expired sessions to free: the agent frees the longest idle sessions that the pod has beyond; 100: none")
 	for _, t := range f.timeouts() {
 		fs.DurationVar(t.value, t.flag, t.zero*time.Second, t.usage)
 	}
@@ -40,10 +43,14 @@ func (f *natFlags) timeouts() []timeout {
 	}
 }
 
-// apply writes the flags into cfg. The error names every timeout that is not a number of seconds from 1 to a week.
-func (f *natFlags) apply(cfg *nat44.Config) error {
-	cfg.Sessions = f.sessions
+// apply writes the flags into the configuration. The error names every flag that is wrong.
+func (f *natFlags) apply(all *agent.Config) error {
+	cfg := &all.NAT44
+	cfg.Sessions, all.PodSessionShare = f.sessions, f.share
 	var errs []error
+	if f.share < 1 || f.share > 100 {
+		errs = append(errs, fmt.Errorf("--nat-pod-share %d: must be 1 to 100", f.share))
+	}
 	into := []*uint32{&cfg.TimeoutUDP, &cfg.TimeoutTCPEstablished, &cfg.TimeoutTCPTransitory, &cfg.TimeoutICMP}
 	for i, t := range f.timeouts() {
 		if d := *t.value; d < time.Second || d > nat44.MaxTimeout*time.Second || d%time.Second != 0 {

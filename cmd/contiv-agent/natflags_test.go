@@ -1,11 +1,13 @@
 package main
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -30,6 +32,9 @@ func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) 
 		t.Fatal(err)
 	}
 	cfg, err := f.config()
+	if want := uint8(25); f.nat.share == want && cfg.PodSessionShare != want {
+		t.Errorf("share of a pod: %d", cfg.PodSessionShare)
+	}
 	return cfg.NAT44, err
 }
 
@@ -60,6 +65,8 @@ func TestNATTableFlags(t *testing.T) {
 
 func TestNATTableFlagsAreValidated(t *testing.T) {
 	for arg, want := range map[string]string{
+		"--nat-pod-share=0":                        "--nat-pod-share 0: must be 1 to 100",
+		"--nat-pod-share=101":                      "--nat-pod-share 101: must be 1 to 100",
 		"--nat-timeout-udp=0s":                     "--nat-timeout-udp 0s: must be whole seconds, from 1s to 168h0m0s",
 		"--nat-timeout-icmp=1500ms":                "--nat-timeout-icmp 1.5s: must be whole seconds",
 		"--nat-timeout-tcp-established=169h":       "--nat-timeout-tcp-established 169h0m0s: must be",
@@ -68,6 +75,22 @@ func TestNATTableFlagsAreValidated(t *testing.T) {
 	} {
 		if _, err := natConfig(t, "", arg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", arg, err, want)
+		}
+	}
+}
+
+func TestStatusShowsTheNATTable(t *testing.T) {
+	var out strings.Builder
+	writeStatus(&out, &agent.Status{Node: "node-1", NAT: &agent.NATTableStatus{
+		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Problem: "too full",
+		Holders: []agent.NATHolder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
+	}}, false)
+	for _, want := range []string{
+		"nat     sessions   97 of 100; freed 5 expired, 6 of pods above their share: too full\n",
+		"holder  10.1.1.2   60 sessions: shop/web\n", "holder  192.0.2.1  30 sessions\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }

@@ -131,7 +131,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "the time in which all that the agent made in VPP is compared once, part by part, with the desired state, and repaired; 0: only after a reconnect")
-	fs.DurationVar(&f.sessions, "count-sessions", time.Minute, "count NAT sessions for the metrics this often; 0: never")
+	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table are in use; more seldom without --stats-socket, because VPP then stops forwarding to count; 0: never")
 	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
 	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "where health checks of load balancers (spec.healthCheckNodePort) are answered, of the addresses of the node's own network stack; none: nowhere (default: everywhere, or with --node-port-addresses at those of the node)")
 	fs.StringVar(&f.driver, "dataplane-driver", "", "enforce policies through this program, which is a dataplane driver of Felix's (messages on its file descriptors 3 and 4), rather than by the agent itself; it is started without arguments, and again when it ends. Services stay the agent's")
@@ -146,6 +146,9 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket, cfg.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()
+	if c, ok := cfg.RuleCounters.(agent.SessionCounter); ok {
+		cfg.SessionCounter = c
+	}
 	var errHealth error
 	cfg.HealthChecks, errHealth = healthChecks(f.health)
 	if f.once {

@@ -104,6 +104,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	if st.Ifs != nil {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
 	}
+	writeNATTable(tw, st.NAT)
 	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
 		fmt.Fprintf(tw, "setting\t--%s\t%s\n", name, st.Settings[name])
 	}
@@ -136,6 +137,18 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 	if quiet > 0 {
 		fmt.Fprintf(w, "%d policies are configured, or not needed here, without remarks (--all shows them)\n", quiet)
+	}
+}
+
+// writeNATTable shows how full VPP's NAT session table is; nil: nobody looked at it.
+func writeNATTable(w io.Writer, t *agent.NATTableStatus) {
+	if t == nil {
+		return
+	}
+	text := fmt.Sprintf("%d of %d; freed %d expired, %d of pods above their share", t.Used, t.Limit, t.Expired, t.Evicted)
+	fmt.Fprintf(w, "nat\tsessions\t%s\n", join(text, t.Problem))
+	for _, h := range t.Holders {
+		fmt.Fprintf(w, "holder\t%s\t%s\n", h.Addr, join(fmt.Sprintf("%d sessions", h.Sessions), h.Pod))
 	}
 }
 

@@ -100,10 +100,19 @@ func (p *Processor) loopback(remark func(bool, string, ...any)) netip.Addr {
 	return netip.Addr{}
 }
 
+// PodAt is the pod of this node that has an address; of several the first by name.
+func (p *Processor) PodAt(a netip.Addr) (id model.PodID, ok bool) {
+	owners := p.pods.at[a]
+	if len(owners) == 0 {
+		return id, false
+	}
+	return slices.MinFunc(owners, model.PodID.Compare), true
+}
+
 // occupant names who has an address; "": nobody that is known.
 func (p *Processor) occupant(a netip.Addr) string {
-	if owners := p.pods.at[a]; len(owners) > 0 {
-		return "Pod " + slices.MinFunc(owners, model.PodID.Compare).String()
+	if pod, ok := p.PodAt(a); ok {
+		return "Pod " + pod.String()
 	}
 	if users := p.users.of(a); len(users) > 0 {
 		service := users[0].now.Service

@@ -14,26 +14,38 @@ import (
 type SessionUse struct {
 	Used  uint64
 	Limit uint64 // over all workers; 0: NAT44 is off
+	// Workers is how many VPP has for NAT44; 0: the main thread does it.
+	Workers int
 }
 
-// Sessions counts the NAT44 sessions (nat44_user_dump, VPP 24.06). VPP stops forwarding while it counts: do it rarely.
-func Sessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) (SessionUse, error) {
+// SessionLimit is SessionUse without Used: VPP looks at nothing but its configuration (nat44_show_running_config, nat_worker_dump, VPP
+// 24.06 to 26.06).
+func SessionLimit(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) (SessionUse, error) {
 	var use SessionUse
-	replies := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44ShowRunningConfig{}}, vpp.Call{Msg: &nat44_ed.Nat44UserDump{}, Dump: true})
+	replies := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44ShowRunningConfig{}}, vpp.Call{Msg: &nat44_ed.NatWorkerDump{}, Dump: true})
 	for _, r := range replies {
 		if r.Err != nil {
-			return use, fmt.Errorf("count NAT44 sessions: %w", r.Err)
+			return use, fmt.Errorf("read the limit of NAT44 sessions: %w", r.Err)
 		}
 	}
 	if config, ok := replies[0].Msg.(*nat44_ed.Nat44ShowRunningConfigReply); ok {
-		use.Limit = uint64(config.Sessions)
-	}
-	for _, detail := range replies[1].Details {
-		if user, ok := detail.(*nat44_ed.Nat44UserDetails); ok {
-			use.Used += uint64(user.Nsessions) + uint64(user.Nstaticsessions) // dynamic ones, and those of mappings
-		}
+		use.Workers = len(replies[1].Details)
+		use.Limit = uint64(config.Sessions) * uint64(max(1, use.Workers))
 	}
 	return use, nil
+}
+
+// Sessions counts the NAT44 sessions, as SessionUsers does.
+func Sessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) (SessionUse, error) {
+	use, err := SessionLimit(ctx, do)
+	if err != nil || use.Limit == 0 {
+		return use, err
+	}
+	users, err := SessionUsers(ctx, do)
+	for _, u := range users {
+		use.Used += u.Sessions
+	}
+	return use, err
 }
 
 // Backend is an address and port sessions lead to.

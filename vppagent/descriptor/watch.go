@@ -66,6 +66,7 @@ func Needs() []api.Message {
 		&nat44_ed.Nat44AddDelLbStaticMapping{}, &nat44_ed.Nat44LbStaticMappingAddDelLocal{}, &nat44_ed.Nat44LbStaticMappingDump{},
 		&nat44_ed.Nat44AddDelStaticMappingV2{}, &nat44_ed.Nat44StaticMappingDump{},
 		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.NatWorkerDump{},
+		&nat44_ed.Nat44UserDump{}, &nat44_ed.Nat44UserSessionV3Dump{}, &nat44_ed.Nat44DelSession{},
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
 		&vlib.CliInband{},
 		&classify.ClassifyAddDelTable{}, &classify.ClassifyAddDelSession{}, &classify.InputACLSetInterface{}, &classify.OutputACLSetInterface{},

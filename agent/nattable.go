@@ -1,0 +1,267 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// SessionCounter counts VPP's NAT44 sessions without stopping it; vpp.Stats is one.
+type SessionCounter interface {
+	NAT44Sessions(ctx context.Context) (uint64, error)
+}
+
+// Thresholds of the NAT44 session table, in percent of its size.
+const (
+	natHolders = 50 // from here on the agent knows who holds how many sessions
+	natHigh    = 80 // from here on the agent frees sessions
+	natFull    = 95 // from here on the agent is not ready
+	natEnough  = 70 // down to here the agent frees
+)
+
+// DefaultPodSessionShare is the part of the table, in percent, that a pod keeps while the table is nearly full.
+const DefaultPodSessionShare = 25
+
+const (
+	natTop        = 5 // holders that are shown
+	holdersEvery  = time.Minute
+	evictionShown = 10 * time.Minute
+	// VPP forwards nothing while it counts sessions by itself, or lists them: 0.5 % of its time for counting, 5 % for freeing.
+	countRest, reliefRest = 200, 20
+)
+
+// NATTableStatus is how full VPP's NAT44 session table is, who holds it, and what the agent freed.
+type NATTableStatus struct {
+	Used    uint64      `json:"used"`
+	Limit   uint64      `json:"limit"`             // over all workers
+	Holders []NATHolder `json:"holders,omitempty"` // those with most sessions, largest first; from half of the table on
+	Expired uint64      `json:"freedExpired"`      // sessions the agent freed that had expired, since it started
+	Evicted uint64      `json:"freedEvicted"`      // and of pods above their share, that had not
+	Full    bool        `json:"full,omitempty"`    // new connections through Services fail, or are about to
+	Problem string      `json:"problem,omitempty"` // "" while there is nothing to say
+}
+
+// NATHolder is who opened connections that have sessions.
+type NATHolder struct {
+	Addr     netip.Addr `json:"address"`
+	Pod      string     `json:"pod,omitempty"` // namespace/name, if it is a pod of this node
+	Sessions uint64     `json:"sessions"`
+}
+
+// String is "pod <namespace>/<name> (<address>) <sessions>", or without a pod "<address> <sessions>".
+func (h NATHolder) String() string {
+	if h.Pod != "" {
+		return fmt.Sprintf("pod %s (%s) %d", h.Pod, h.Addr, h.Sessions)
+	}
+	return fmt.Sprintf("%s %d", h.Addr, h.Sessions)
+}
+
+// natTable watches the table. VPP frees a session that has expired when another one begins, but looks at its limit before: a table that
+// was full once stays so for new connections through Services (nat44_ed_out2in.c, VPP 24.06 to 26.06). So the agent frees some before.
+type natTable struct {
+	p      *parts
+	inLoop func(context.Context, func()) error        // calls a function while nothing else happens in the controller
+	rest   func(context.Context, time.Duration) error // waits
+	seen   atomic.Pointer[NATTableStatus]             // nil: not looked at yet, or NAT44 is off
+	own    natMemory
+}
+
+// natMemory is what the goroutine that looks at the table remembers.
+type natMemory struct {
+	counted time.Time // when it counted holders
+	evicted time.Time // when it last evicted sessions
+	from    string    // holders at that time
+
+	expiredSum, evictedSum uint64 // since the agent started
+}
+
+// wait waits for d or the end of ctx.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// run looks at the table until ctx ends.
+func (n *natTable) run(ctx context.Context) error {
+	for {
+		rest, err := n.look(ctx)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, vpp.ErrDisconnected) {
+			n.p.log.Debug("NAT sessions", "err", err)
+		}
+		if err := n.rest(ctx, max(n.p.cfg.SessionsEvery, rest)); err != nil {
+			return err
+		}
+	}
+}
+
+// look counts sessions once, frees some if it must, and returns how long VPP is to be left alone.
+func (n *natTable) look(ctx context.Context) (rest time.Duration, err error) {
+	use, rest, err := n.count(ctx)
+	if err != nil {
+		n.seen.Store(nil) // VPP may have restarted
+		return rest, err
+	}
+	m := n.p.metrics
+	defer func() {
+		m.sessions.Set(float64(use.Used))
+		m.sessionsMax.Set(float64(use.Limit))
+	}()
+	if use.Limit == 0 {
+		n.seen.Store(nil)
+		m.holders.Reset()
+		return rest, nil
+	}
+	st := NATTableStatus{}
+	if last := n.seen.Load(); last != nil {
+		st = *last
+	}
+	now := n.p.now()
+	relief := vppagent.Relief{Workers: use.Workers, Share: use.Limit * uint64(n.p.podShare()) / 100, Pause: n.rest}
+	switch {
+	case use.Used*100 >= use.Limit*natHigh:
+		relief.Want = use.Used - use.Limit*natEnough/100
+	case use.Used*100 < use.Limit*natHolders:
+		st.Holders = nil
+		n.publish(st, use, now)
+		return rest, nil
+	case now.Sub(n.own.counted) < holdersEvery:
+		n.publish(st, use, now)
+		return rest, nil
+	}
+	busy, err := n.relieve(ctx, relief, &st, &use)
+	n.publish(st, use, now)
+	return max(rest, reliefRest*busy), err
+}
+
+// count asks the stats segment, and VPP itself only where there is none.
+func (n *natTable) count(ctx context.Context) (use vppagent.SessionUse, rest time.Duration, err error) {
+	if c := n.p.cfg.SessionCounter; c != nil {
+		if use.Used, err = c.NAT44Sessions(ctx); err == nil {
+			used := use.Used
+			use, err = n.p.vppagent.SessionLimit(ctx)
+			use.Used = used
+			return use, 0, err
+		}
+	}
+	start := n.p.now()
+	use, err = n.p.vppagent.SessionUse(ctx)
+	return use, countRest * n.p.now().Sub(start), err
+}
+
+// relieve frees sessions, or only counts who holds them, and returns how long VPP was busy.
+func (n *natTable) relieve(ctx context.Context, r vppagent.Relief, st *NATTableStatus, use *vppagent.SessionUse) (time.Duration, error) {
+	pods, err := n.pods(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if r.Want > 0 && n.p.podShare() < 100 {
+		r.Evictable = func(a netip.Addr) bool { return pods[a] != "" }
+	}
+	done, err := n.p.vppagent.RelieveSessions(ctx, r)
+	n.own.counted = n.p.now()
+	st.Holders = nil
+	for _, h := range done.Holders[:min(natTop, len(done.Holders))] {
+		st.Holders = append(st.Holders, NATHolder{Addr: h.Addr, Pod: pods[h.Addr], Sessions: h.Sessions})
+	}
+	n.own.expiredSum += uint64(done.Expired)
+	n.own.evictedSum += uint64(done.Evicted)
+	use.Used -= min(use.Used, uint64(done.Expired+done.Evicted))
+	n.p.metrics.freed.WithLabelValues("expired").Add(float64(done.Expired))
+	n.p.metrics.freed.WithLabelValues("evicted").Add(float64(done.Evicted))
+	if r.Want == 0 {
+		return done.Busy, err
+	}
+	if done.Evicted > 0 {
+		n.own.evicted, n.own.from = n.p.now(), holdersText(st.Holders)
+	}
+	n.p.log.Warn("NAT table nearly full", "used", done.Sessions, "limit", use.Limit, "expired", done.Expired, "evicted", done.Evicted,
+		"holders", holdersText(st.Holders), "busy", done.Busy)
+	return done.Busy, err
+}
+
+// pods names the pods of this node by their addresses.
+func (n *natTable) pods(ctx context.Context) (map[netip.Addr]string, error) {
+	out := map[netip.Addr]string{}
+	err := n.inLoop(ctx, func() {
+		located := n.p.controller.Status().Located
+		if located == nil {
+			return
+		}
+		for a := range located.Pods {
+			if pod, ok := n.p.processor.PodAt(a); ok {
+				out[a] = pod.String()
+			}
+		}
+	})
+	return out, err
+}
+
+// publish says how the table is after what was freed.
+func (n *natTable) publish(st NATTableStatus, use vppagent.SessionUse, now time.Time) {
+	st.Used, st.Limit, st.Expired, st.Evicted = use.Used, use.Limit, n.own.expiredSum, n.own.evictedSum
+	st.Full, st.Problem = use.Used*100 >= use.Limit*natFull, ""
+	state := fmt.Sprintf("%d of %d sessions (%d %%)", use.Used, use.Limit, use.Used*100/use.Limit)
+	held := ""
+	if len(st.Holders) > 0 {
+		held = "; most by " + holdersText(st.Holders)
+	}
+	switch {
+	case st.Full:
+		st.Problem = state + ": new connections through Services fail; the agent finds no more sessions to free" + held + "; see --nat-sessions"
+	case use.Used*100 >= use.Limit*natHigh:
+		st.Problem = state + ": nearly full" + held
+	case !n.own.evicted.IsZero() && now.Sub(n.own.evicted) < evictionShown:
+		st.Problem = fmt.Sprintf("%s; at %s it was nearly full, and the agent freed the longest idle sessions of pods above %d %%; most had %s",
+			state, n.own.evicted.UTC().Format(time.TimeOnly), n.p.podShare(), n.own.from)
+	}
+	m := n.p.metrics
+	m.holders.Reset()
+	for _, h := range st.Holders {
+		m.holders.WithLabelValues(h.Addr.String(), h.Pod).Set(float64(h.Sessions))
+	}
+	n.seen.Store(&st)
+}
+
+func holdersText(holders []NATHolder) string {
+	var out []string
+	for _, h := range holders {
+		out = append(out, h.String())
+	}
+	return strings.Join(out, ", ")
+}
+
+// status adds the table to what is known of the agent: while it is full, the agent is not ready.
+func (n *natTable) status(out *Status) {
+	if n == nil {
+		return
+	}
+	out.NAT = n.seen.Load()
+	if out.NAT == nil || !out.NAT.Full {
+		return
+	}
+	out.Ready = false
+	if out.Waiting != "" {
+		out.Waiting += "; "
+	}
+	out.Waiting += "NAT session table: " + out.NAT.Problem
+}
+
+func (p *parts) podShare() uint8 {
+	if p.cfg.PodSessionShare == 0 {
+		return DefaultPodSessionShare
+	}
+	return p.cfg.PodSessionShare
+}
