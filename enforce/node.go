@@ -56,19 +56,35 @@ type Node struct {
 	// Outer are the ports of services at other addresses, sorted. Such an address is judged as it is dialled at all others.
 	Outer []Outer
 
+	// Served are the ports that local pods are known to serve, sorted: of TCP those from LowestClientPort on, of UDP all.
+	Served []Served
+
 	// ByteMatch6 says that VPP compares IPv6 prefixes by whole bytes only (before 25.06): all others are written out.
 	ByteMatch6 bool
 }
 
 // Equal compares all there is.
-func (n *Node) Equal(o *Node) bool { return n.EqualButOuter(o) && SameOuter(n.Outer, o.Outer) }
+func (n *Node) Equal(o *Node) bool {
+	return n.EqualButPorts(o) && SameOuter(n.Outer, o.Outer) && slices.Equal(n.Served, o.Served)
+}
 
-// EqualButOuter compares all but Outer.
-func (n *Node) EqualButOuter(o *Node) bool {
+// EqualButPorts compares all but Outer and Served.
+func (n *Node) EqualButPorts(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
 		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
+}
+
+// LowestClientPort is the first port that Linux gives to clients which ask for none (net.ipv4.ip_local_port_range): ports below are
+// taken for servers', and so are those in Served.
+const LowestClientPort = 32768
+
+// Served is a range of ports that a pod serves.
+type Served struct {
+	Addr        netip.Addr
+	Proto       uint8  // TCP or UDP, as a number
+	First, Last uint16 // inclusive
 }
 
 // Outer is a port of a service at an address that is no cluster IP: an external one, or a node's.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 )
@@ -42,7 +43,19 @@ type Pod struct {
 	HostNetwork    bool
 	Finished       bool // phase Succeeded or Failed: its addresses may be reused
 	Ports          []NamedPort
+	ContainerPorts []ContainerPort // all its containers declare, named or not, each once, sorted
 	ServiceAccount string
+}
+
+// ContainerPort is a port that a container of a pod declares to listen on.
+type ContainerPort struct {
+	Protocol Protocol
+	Port     uint16
+}
+
+// Compare orders by protocol, then by port.
+func (p ContainerPort) Compare(o ContainerPort) int {
+	return cmp.Or(cmp.Compare(p.Protocol, o.Protocol), cmp.Compare(p.Port, o.Port))
 }
 
 // Node is core/v1 Node as far as a data plane can feel it.

@@ -169,7 +169,8 @@ func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 		delete(p.unborn, id)
 	}
 	p.askAgain = p.askAgain || wasNew != isNew
-	p.nodeDirty = p.nodeDirty || wasLocal != isLocal || isLocal && wasLocal && !slices.Equal(old.IPs, pod.IPs)
+	p.nodeDirty = p.nodeDirty || wasLocal != isLocal || isLocal && wasLocal &&
+		(!slices.Equal(old.IPs, pod.IPs) || !slices.Equal(old.ContainerPorts, pod.ContainerPorts) || !slices.Equal(old.Ports, pod.Ports))
 }
 
 // parent is a namespace or service account. While pods name one that has no object, it is known by its name alone: an

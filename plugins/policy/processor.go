@@ -156,6 +156,7 @@ func (p *Processor) tellNode() bool {
 	p.nodeDirty, p.translations.changed = false, false
 	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
+	now.Served = p.served(now.Interfaces)
 	if len(p.told.hosts) > 0 { // nobody else asks
 		now.Near, now.Far = p.podRanges()
 	}

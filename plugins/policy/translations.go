@@ -21,6 +21,7 @@ type Translations struct {
 	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
 	outer   []enforce.Outer              // all of theirs, sorted; never changed, only replaced
 	stale   bool                         // outer is
+	served  map[enforce.Served]int       // ports of local endpoints → how many services have them
 	changed bool                         // since taken was called
 }
 
@@ -30,7 +31,7 @@ var (
 )
 
 func newTranslations() *Translations {
-	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
+	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[enforce.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
 // count adds a service's cluster IPs once, or takes them away.
@@ -54,6 +55,7 @@ func (t *Translations) ranged(a netip.Addr) bool {
 // AddService implements renderer.ServiceRendererAPI.
 func (t *Translations) AddService(svc *renderer.ContivService) error {
 	t.count(svc, 1)
+	t.serve(svc, 1)
 	t.expose(svc)
 	return nil
 }
@@ -64,6 +66,8 @@ func (t *Translations) UpdateService(old, now *renderer.ContivService, _ []*rend
 		t.count(old, -1)
 		t.count(now, 1)
 	}
+	t.serve(old, -1)
+	t.serve(now, 1)
 	t.expose(now)
 	return nil
 }
@@ -71,6 +75,7 @@ func (t *Translations) UpdateService(old, now *renderer.ContivService, _ []*rend
 // DeleteService implements renderer.ServiceRendererAPI.
 func (t *Translations) DeleteService(svc *renderer.ContivService, _ []*renderer.ContivService) error {
 	t.count(svc, -1)
+	t.serve(svc, -1)
 	t.hide(svc.ID)
 	return nil
 }
@@ -99,9 +104,11 @@ func (t *Translations) UpdateNode(node renderer.NodeState) error {
 func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
 	clear(t.uses)
 	clear(t.exposed)
+	clear(t.served)
 	t.nodeIPs, t.changed, t.stale, t.fronts = ev.NodeIPs, true, true, nil
 	for _, svc := range ev.Services {
 		t.count(svc, 1)
+		t.serve(svc, 1)
 		t.expose(svc)
 	}
 	return nil

@@ -334,7 +334,7 @@ func (r *Renderer) group(part int, members []groupMember) *residueGroup {
 	for _, m := range members {
 		role += "\x00" + strconv.Itoa(len(m.p.key)) + m.p.key + strconv.Itoa(len(m.res.sig)) + m.res.sig
 	}
-	name := "egress-" + nameOf(role)
+	name := groupPrefix + nameOf(role)
 	g := r.groups[name]
 	if g == nil {
 		g = &residueGroup{name: name, members: members}

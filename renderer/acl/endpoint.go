@@ -54,6 +54,7 @@ type iface struct {
 	listed   bool                  // its lists were handed over once
 	exposed  []exposure            // ports that hidden clients reach; sorted
 	residues map[*program]*residue // what others may not send here
+	served   *ports                // high ports of the pod
 	groups   []*residueGroup       // as tables
 }
 
@@ -69,6 +70,7 @@ func (r *Renderer) locate() {
 			delete(r.ifaces, name)
 			delete(r.dirty.ifaces, old)
 			delete(r.fixed, ownTable(name))
+			delete(r.fixed, selfTable(name))
 			delete(r.fixed, hairpinTable(name))
 			r.letThrough(name, lists{}, nil)
 			for _, g := range old.groups {
@@ -105,6 +107,7 @@ func (r *Renderer) locate() {
 		r.fix()
 		r.dirty.remote, r.dirty.outer = true, true
 	}
+	r.findServed()
 	r.expose()
 	r.dirty.host = r.dirty.host || len(r.exits) > 0 // pods are near
 	r.dirty.node, r.dirty.places = false, false

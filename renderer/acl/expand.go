@@ -8,12 +8,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// atom is one line of an ACL: allow, deny or admit, and what it matches. Both prefixes are of one family. Protocol 0 is any; spans are ports, for ICMP type
-// and code, and for other protocols everything.
+// atom is one line of an ACL: what it does, and what it matches. What policies allow becomes one line or several (see law). Both prefixes are of one family.
+// Protocol 0 is any; spans are ports, for ICMP type and code, and for other protocols everything.
 type atom struct {
 	verb
 	src, dst     netip.Prefix
 	proto        uint8
+	syn          bool // of TCP, only what begins a connection
 	sport, dport span
 }
 

@@ -194,7 +194,7 @@ func (r *Renderer) translated() []string {
 
 // fixHosts writes the tables of host endpoints that are of no segment.
 func (r *Renderer) fixHosts(at map[string]string) {
-	in, out := &table{name: failsafeIn}, &table{name: failsafeOut}
+	in, out := &table{name: failsafeIn}, &table{name: failsafeOut, egress: true}
 	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
@@ -210,7 +210,7 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	r.fixTable(out)
 	r.fixTable(r.tunnelTable())
 	r.fixTable(r.inwardTable(at))
-	r.fixTable(r.outgoingTable())
+	r.fixTable(r.outgoingTable(at))
 	r.fixTable(r.leadingTable())
 }
 
@@ -251,7 +251,7 @@ func (r *Renderer) tunnelTable() *table {
 // inwardTable is where the node itself may always go: to local pods, to itself, to what is behind the overlay if no host endpoint
 // is there and, where the input hook sees them, to services.
 func (r *Renderer) inwardTable(at map[string]string) *table {
-	t := &table{name: inward}
+	t := &table{name: inward, egress: true}
 	pod := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to its own pods"}
 	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to a service"}
 	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
@@ -286,7 +286,7 @@ func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []place {
 	for _, t := range h.before {
 		out = append(out, r.optional(t)...)
 	}
-	out = append(out, places(h.uses)...)
+	out = append(out, places(h.uses, h.egress)...)
 	if len(out) <= most {
 		return out
 	}

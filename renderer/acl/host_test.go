@@ -173,9 +173,9 @@ func TestHostEndpointsLetAnswersPass(t *testing.T) {
 	s.tell(start()...)
 	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
-	for _, iface := range []string{"uplink", "overlay", "host"} {
+	for iface, want := range map[string][]string{"uplink": {staticOut, outgoing, permitEgress}, "overlay": {permitEgress}, "host": {permitIngress}} {
 		l := s.b.lists[iface]
-		if !slices.Equal(l.GetOutput(), []string{permitAll}) || len(l.GetInput()) == 0 {
+		if !slices.Equal(l.GetOutput(), want) || len(l.GetInput()) == 0 {
 			t.Errorf("%s has %v", iface, l)
 		}
 	}

@@ -130,7 +130,7 @@ func (r *Renderer) was(name string, now lists) lists {
 }
 
 // none tells whether a list lets everything pass at once.
-func none(list []place) bool { return len(list) == 0 || list[0].table == permitAll }
+func none(list []place) bool { return len(list) == 0 || permitsAll(list[0].table) }
 
 // listEffect is what other tables, or another order, do.
 func listEffect(old, now []place) (e effect) {
@@ -283,7 +283,7 @@ func (r *Renderer) interim(c *change) change {
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out), commonFilter(old.filter, now.filter)})
+		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out), commonFilter(old.filter, now.filter), now.served})
 	}
 	used := map[string]bool{}
 	for _, l := range out.lists {
@@ -324,7 +324,7 @@ func common(old, now *table) *table {
 		return old
 	}
 	start, end := alike(old.rules, now.rules)
-	out := &table{name: now.name}
+	out := &table{name: now.name, egress: now.egress}
 	out.grow(len(now.rules) + len(old.rules) - start - end)
 	out.take(now, 0, start)
 	if had, has := old.between(start, end), now.between(start, end); mixed {

@@ -20,6 +20,7 @@ type place struct {
 type lists struct {
 	in, out []place
 	filter  *filter // of SCTP, beside them; nil: none
+	served  *ports  // high ports of the pod; nil: none
 }
 
 // Names of the tables of no policy.
@@ -31,9 +32,23 @@ const (
 	keptOuter  = "services" // outer addresses that keep their clients
 	barred     = "barred"   // of each program: outer addresses it does not allow
 	led        = "led"      // and those it allows although it would deny the address dialled
-	permitAll  = "permit-all"
 	denyAll    = "deny-all"
+	servedHigh = "served" // high ports of local pods, where packets come from elsewhere
+	// permitEgress and permitIngress permit everything, each under the law of its direction.
+	permitEgress  = "permit-all-egress"
+	permitIngress = "permit-all-ingress"
+	groupPrefix   = "egress-" // of residueGroups
 )
+
+// permitAll is the table that permits everything of what pods, or the node, send (egress) or get.
+func permitAll(egress bool) string {
+	if egress {
+		return permitEgress
+	}
+	return permitIngress
+}
+
+func permitsAll(table string) bool { return table == permitEgress || table == permitIngress }
 
 // list makes the lists of an interface. A pod that may do everything has none.
 func (r *Renderer) list(i *iface) {
@@ -44,6 +59,7 @@ func (r *Renderer) list(i *iface) {
 	switch {
 	case in == nil || out == nil:
 		now, notes = r.isolated(), shared(i)
+		now.served = i.served
 	case in.open && out.open && len(i.groups) == 0:
 	default:
 		now, f, notes = r.podLists(i, in, out)
@@ -54,10 +70,10 @@ func (r *Renderer) list(i *iface) {
 
 // podLists is the lists of a pod with these programs and what is beside them.
 func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, notes []model.Note) {
-	now = lists{in: r.direction(i, out, nil), out: r.direction(i, in, i.groups)}
+	now = lists{in: r.direction(i, out, nil), out: r.direction(i, in, i.groups), served: i.served}
 	fits := true
 	if asksPorts(in.uses) || asksPorts(out.uses) {
-		before := func(list []place, uses []use) []place { return list[:len(list)-len(places(uses))] }
+		before := func(list []place, uses []use) []place { return list[:len(list)-len(places(uses, false))] }
 		f, fits = r.filterOf(origins(before(now.in, out.uses), out.uses), origins(before(now.out, in.uses), in.uses))
 	}
 	now = r.shorten(i.name, now, r.room(f))
@@ -90,11 +106,11 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 	for _, g := range groups {
 		out = append(out, place{table: g.name, denies: true})
 	}
-	return append(out, places(p.uses)...)
+	return append(out, places(p.uses, p.spec.egress)...)
 }
 
-// places is those of uses.
-func places(uses []use) []place {
+// places is those of uses, of what pods, or the node, send (egress) or get.
+func places(uses []use, egress bool) []place {
 	var out []place
 	for _, u := range uses {
 		switch {
@@ -105,7 +121,7 @@ func places(uses []use) []place {
 		case u.verb == deny:
 			out = append(out, place{table: denyAll, cause: u.cause, denies: true})
 		default:
-			out = append(out, place{table: permitAll, cause: u.cause})
+			out = append(out, place{table: permitAll(egress), cause: u.cause})
 		}
 	}
 	return out
@@ -115,12 +131,9 @@ func places(uses []use) []place {
 func (r *Renderer) unasked(i *iface, p *program) []place {
 	var out []place
 	if p.spec.egress {
-		out = r.outer(p)
+		out = append(r.outer(p), r.optional(r.own(i))...)
 	} else {
-		out = r.hairpins(i)
-	}
-	if own := r.own(i); own != "" {
-		out = append(out, place{table: own})
+		out = append(r.hairpins(i), r.optional(r.self(i))...)
 	}
 	return out
 }
@@ -136,16 +149,33 @@ func (r *Renderer) static(output bool) []place {
 	return []place{{table: staticOut}, {table: fromNode}}
 }
 
-// own is the table of what a pod may do because of its own addresses: reach itself, and where the input hook sees services,
+// self is the table of what a pod gets from its own addresses, where no service is in between.
+func (r *Renderer) self(i *iface) string {
+	t := &table{name: selfTable(i.name)}
+	r.addSelf(t, i)
+	r.fixTable(t)
+	return t.name
+}
+
+// addSelf appends what a pod may do because it is itself, where the input hook does not see services.
+func (r *Renderer) addSelf(t *table, i *iface) {
+	self := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself"}
+	for _, a := range i.addrs {
+		if addr := netip.PrefixFrom(a, a.BitLen()); r.view(familyOf(a)) == enforce.PostDNAT {
+			t.add(atom{src: addr, dst: addr, sport: allPorts, dport: allPorts}, self)
+		}
+	}
+}
+
+// own is the table of what a pod may send because of its own addresses: to itself, and where the input hook sees services, to
 // services, which are judged where they lead.
 func (r *Renderer) own(i *iface) string {
-	t := &table{name: ownTable(i.name)}
-	self := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself"}
+	t := &table{name: ownTable(i.name), egress: true}
+	r.addSelf(t, i)
 	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
 		if r.view(familyOf(a)) == enforce.PostDNAT {
-			t.add(atom{src: src, dst: src, sport: allPorts, dport: allPorts}, self)
 			continue
 		}
 		for _, dst := range r.node.Frontends {
@@ -160,14 +190,12 @@ func (r *Renderer) own(i *iface) string {
 			}
 		}
 	}
-	if len(t.rules) == 0 {
-		return ""
-	}
 	r.fixTable(t)
 	return t.name
 }
 
-func ownTable(iface string) string { return "own-" + nameOf(iface) }
+func ownTable(iface string) string  { return "own-" + nameOf(iface) }
+func selfTable(iface string) string { return "self-" + nameOf(iface) }
 
 func (t *table) add(a atom, c *enforce.Cause) {
 	t.rules = append(t.rules, a)
@@ -210,10 +238,10 @@ func (r *Renderer) fix() {
 	r.fixTable(in)
 	r.fixTable(out)
 	r.fixTable(node)
-	for _, v := range []verb{allow, deny} {
-		t := &table{name: permitAll}
-		if v == deny {
-			t.name = denyAll
+	for _, t := range []*table{{name: permitEgress, egress: true}, {name: permitIngress}, {name: denyAll}} {
+		v := allow
+		if t.name == denyAll {
+			v = deny
 		}
 		for _, f := range families {
 			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: v == deny})

@@ -58,12 +58,15 @@ const (
 	allow verb = iota
 	deny
 	pass
-	skip  // log: the next rule follows
-	admit // allow, of tables that need no memory of what passed
+	skip    // log: the next rule follows
+	admit   // allow, and make no session
+	reflect // allow, and make a session: what a law makes of allow (see law)
 )
 
 // String is "allow", "deny" or "pass".
-func (v verb) String() string { return [...]string{"allow", "deny", "pass", "log", "allow"}[v] }
+func (v verb) String() string {
+	return [...]string{"allow", "deny", "pass", "log", "allow", "allow"}[v]
+}
 
 // span is an inclusive range of ports, or of ICMP types or codes.
 type span struct{ lo, hi uint16 }

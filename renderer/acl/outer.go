@@ -103,7 +103,7 @@ func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 
 // fixKept writes the table of outer addresses that keep their clients: they are judged where they lead.
 func (r *Renderer) fixKept() {
-	t := &table{name: keptOuter}
+	t := &table{name: keptOuter, egress: true}
 	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
 	for k := range r.node.Outer {
 		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == enforce.PreDNAT {
@@ -196,7 +196,7 @@ func (r *Renderer) dialled(members []netip.Prefix) bool {
 // fixOuter writes the tables of a program: what all backends allow though the address dialled would be denied, and what one of
 // them denies though it would be allowed.
 func (r *Renderer) fixOuter(p *program) {
-	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p)}
+	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p), egress: true}
 	froms := []netip.Addr{{}}
 	if !p.looksAtNoSource() {
 		froms = r.judged[p].sources

@@ -22,6 +22,9 @@ type output struct {
 	refs map[string]int   // by table: in how many lists of want
 	sent map[string]lists
 	acls map[string]*table // sent
+	// uses are how many places of lists sent have a table at interfaces with some served ports, there those the sink has.
+	uses  map[string]map[string]int
+	there map[string]map[string]*ports
 	// dirty are the interfaces whose lists may differ.
 	dirty map[string]struct{}
 	// pending is what follows the state on the way that was handed over; nil if there was none.
@@ -31,6 +34,7 @@ type output struct {
 func newOutput() output {
 	return output{
 		want: map[string]lists{}, refs: map[string]int{}, sent: map[string]lists{}, acls: map[string]*table{}, dirty: map[string]struct{}{},
+		uses: map[string]map[string]int{}, there: map[string]map[string]*ports{},
 	}
 }
 
@@ -120,43 +124,146 @@ func (r *Renderer) changes() change {
 
 // commit hands a change over: tables before the lists that name them, and their removal after.
 func (r *Renderer) commit(c *change) {
+	names := slices.Sorted(maps.Keys(c.lists))
+	moved := map[string]struct{}{}
+	served := map[string]*ports{} // by key
+	for _, name := range names {
+		r.out.use(r.out.sent[name], -1, moved)
+		r.out.use(c.lists[name], 1, moved)
+		served[c.lists[name].served.key()] = c.lists[name].served
+	}
+	for name := range c.tables {
+		moved[name] = struct{}{}
+	}
 	var gone []string
-	for _, name := range slices.Sorted(maps.Keys(c.tables)) {
-		now, old := c.tables[name], r.out.acls[name]
+	for _, name := range slices.Sorted(maps.Keys(moved)) {
+		now, changes := c.tables[name]
+		old := r.out.acls[name]
+		if !changes {
+			now = old
+		}
 		switch {
 		case now == nil && old != nil:
-			gone = append(gone, name)
+			delete(r.out.acls, name)
 		case now == nil:
-		case old == nil || !now.same(old):
-			r.send(now, old)
-			fallthrough
+			continue
 		default:
+			if old != nil && now != old && now.same(old) {
+				now.wire = old.wire
+			}
 			r.out.acls[name] = now
+			r.sendTable(now, old, served)
+		}
+		if len(r.out.stale(name)) > 0 {
+			gone = append(gone, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.lists)) {
-		now, old := c.lists[name], r.out.sent[name]
-		if !now.filter.same(old.filter) {
-			r.sendFilter(name, now.filter)
-		}
-		if !sameTables(now, old) {
-			r.sendLists(name, now)
-		}
-		if len(now.in)+len(now.out) == 0 {
-			delete(r.out.sent, name)
-		} else {
-			r.out.sent[name] = now
-		}
+	for _, name := range names {
+		r.commitLists(name, c.lists[name])
 	}
 	for _, name := range gone {
-		delete(r.out.acls, name)
-		r.sink.Set(Owner+"table/"+name, nil, nil)
+		for _, key := range r.out.stale(name) {
+			r.sink.Set(Owner+"table/"+wireName(name, r.out.there[name][key]), nil, nil)
+			delete(r.out.there[name], key)
+		}
+		if len(r.out.there[name]) == 0 {
+			delete(r.out.there, name)
+		}
 	}
 }
 
-// send hands a table over; nil is no old one.
-func (r *Renderer) send(t, old *table) {
-	r.sink.Set(Owner+"table/"+t.name, map[string]proto.Message{keyed.ACLKey(t.name): t.value(old)}, nil)
+// use adds to the uses of the tables of lists that the sink has.
+func (o *output) use(l lists, by int, moved map[string]struct{}) {
+	for _, list := range [2][]place{l.in, l.out} {
+		for _, p := range list {
+			key := l.served.key()
+			if lawless(p.table) {
+				key = ""
+			}
+			if o.uses[p.table] == nil {
+				o.uses[p.table] = map[string]int{}
+			}
+			before := o.uses[p.table][key]
+			if o.uses[p.table][key] = before + by; before+by == 0 {
+				delete(o.uses[p.table], key)
+			}
+			if len(o.uses[p.table]) == 0 {
+				delete(o.uses, p.table)
+			}
+			if before == 0 || before+by == 0 {
+				moved[p.table] = struct{}{}
+			}
+		}
+	}
+}
+
+// stale are the served ports for which the sink has a table that no list has any more, sorted. A table that is to stay although
+// no list has it now is kept as it is.
+func (o *output) stale(table string) []string {
+	if o.acls[table] != nil && len(o.uses[table]) == 0 {
+		return nil
+	}
+	var out []string
+	for key := range o.there[table] {
+		if o.acls[table] == nil || o.uses[table][key] == 0 {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sendTable hands over what the sink does not have of a table: for all served ports of the lists it is in. Old is what was there
+// before; nil: nothing.
+func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
+	o := &r.out
+	keys := map[string]struct{}{}
+	for key := range o.uses[now.name] {
+		keys[key] = struct{}{}
+	}
+	if len(keys) == 0 {
+		for key := range o.there[now.name] {
+			keys[key] = struct{}{}
+		}
+	}
+	if len(keys) == 0 { // no list has it so far
+		keys[""] = struct{}{}
+	}
+	if o.there[now.name] == nil {
+		o.there[now.name] = map[string]*ports{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		p, has := o.there[now.name][key]
+		if !has {
+			p = served[key]
+		}
+		if !has || old == nil || !now.same(old) {
+			o.there[now.name][key] = p
+			r.send(now, old, p)
+		}
+	}
+}
+
+// commitLists hands over the lists of an interface, and what is beside them.
+func (r *Renderer) commitLists(name string, now lists) {
+	old := r.out.sent[name]
+	if !now.filter.same(old.filter) {
+		r.sendFilter(name, now.filter)
+	}
+	if !sameTables(now, old) {
+		r.sendLists(name, now)
+	}
+	if len(now.in)+len(now.out) == 0 {
+		delete(r.out.sent, name)
+	} else {
+		r.out.sent[name] = now
+	}
+}
+
+// send hands a table over for interfaces with these served ports; nil is no old one.
+func (r *Renderer) send(t, old *table, served *ports) {
+	v := t.value(old, served)
+	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{keyed.ACLKey(v.GetName()): v}, nil)
 }
 
 func (r *Renderer) sendLists(iface string, l lists) {
@@ -164,7 +271,7 @@ func (r *Renderer) sendLists(iface string, l lists) {
 		r.sink.Set(Owner+"interface/"+iface, nil, nil)
 		return
 	}
-	v := &contivacl.InterfaceACLs{Interface: iface, Input: names(l.in), Output: names(l.out)}
+	v := &contivacl.InterfaceACLs{Interface: iface, Input: wireNames(l.in, l.served), Output: wireNames(l.out, l.served)}
 	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{keyed.InterfaceACLsKey(iface): v}, nil)
 }
 
@@ -185,15 +292,26 @@ func names(list []place) []string {
 	return out
 }
 
+// wireNames are those VPP has for the tables of a list.
+func wireNames(list []place, served *ports) []string {
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = wireName(p.table, served)
+	}
+	return out
+}
+
 func sameTables(a, b lists) bool {
 	same := func(a, b place) bool { return a.table == b.table }
-	return slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
+	return a.served.key() == b.served.key() && slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
 }
 
 // Resync hands everything to the sink again.
 func (r *Renderer) Resync() {
 	for _, name := range slices.Sorted(maps.Keys(r.out.acls)) {
-		r.send(r.out.acls[name], nil)
+		for _, key := range slices.Sorted(maps.Keys(r.out.there[name])) {
+			r.send(r.out.acls[name], nil, r.out.there[name][key])
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.out.sent)) {
 		if l := r.out.sent[name]; l.filter != nil {
@@ -210,6 +328,9 @@ func (r *Renderer) Resync() {
 func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Cause, bool) {
 	l, ok := r.out.sent[iface]
 	if !ok {
+		return enforce.Cause{}, false
+	}
+	if rule, ok = r.ruleOf(l, output, place, rule); !ok {
 		return enforce.Cause{}, false
 	}
 	c, ok := r.causeIn(l, output, place, rule)
@@ -241,6 +362,27 @@ func (l *lists) direction(output bool) []place {
 		return l.out
 	}
 	return l.in
+}
+
+// ruleOf is the rule of the table at a place that became that one of VPP's.
+func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
+	list := l.direction(output)
+	if rule < 0 || place < 0 || place >= len(list) {
+		return rule, rule < 0 || place == enforce.PortsPlace
+	}
+	t := r.out.acls[list[place].table]
+	if t == nil {
+		return 0, false
+	}
+	served := l.served
+	if lawless(t.name) {
+		served = nil
+	}
+	w := t.written(served.key())
+	if w == nil {
+		w = t.write(nil, served)
+	}
+	return w.of(rule)
 }
 
 // causeIn is what a rule of lists was made from.

@@ -23,7 +23,7 @@ func (r *Renderer) shorten(name string, l lists, most int) lists {
 	if len(l.in)+len(l.out) <= most {
 		return l
 	}
-	out := lists{in: r.packed(l.in), out: r.packed(l.out)}
+	out := lists{in: r.packed(l.in), out: r.packed(l.out), served: l.served}
 	if len(out.in)+len(out.out) > most && len(out.in) >= len(out.out) {
 		out.in = r.whole("in-", name, l.in)
 	}
@@ -102,6 +102,7 @@ func (r *Renderer) packTable(p *pack) *table {
 	for _, m := range p.members {
 		if from := r.lookup(m); from != nil {
 			n += len(from.rules)
+			t.egress = t.egress || from.egress
 		}
 	}
 	if p.over = n > r.most; p.over {
@@ -127,6 +128,7 @@ func (r *Renderer) closed(p *pack) *table {
 		}
 		if len(sources) == 0 && r.fixed[m] == from && len(t.rules)+len(from.rules) <= r.most/2 {
 			t.take(from, 0, len(from.rules))
+			t.egress = t.egress || from.egress
 			continue
 		}
 		for i := range from.rules {

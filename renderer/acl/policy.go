@@ -60,6 +60,7 @@ func (s step) identical(o step) bool {
 // rules are those of a policy or profile, by direction: [0] in, [1] out.
 type rules struct {
 	steps    [2][]step
+	served   *ports // that rules for ingress name
 	problems []string
 }
 
@@ -148,6 +149,8 @@ func (x *reader) compile(role string, in, out []*felix.Rule, cause enforce.Cause
 			r.steps[i] = before.steps[i]
 		}
 	}
+	tcp, udp := explicit(r.steps[0])
+	r.served = newPorts(high(tcp), udp)
 	return r
 }
 

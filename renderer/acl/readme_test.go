@@ -11,14 +11,21 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
 // lineOf is a rule in short.
-func lineOf(v verb, l *line) string {
-	text := fmt.Sprintf("%s %s -> %s", v, l.src, l.dst)
+func lineOf(r *vppacl.ACL_Rule, l *line) string {
+	text := fmt.Sprintf("%s %s -> %s", strings.ToLower(r.GetAction().String()), l.src, l.dst)
 	if l.proto != 0 {
 		text += fmt.Sprintf(" proto %d", l.proto)
+	}
+	if r.GetIpRule().GetTcp().GetTcpFlagsMask() != 0 {
+		text += " SYN"
+	}
+	if l.s != [2]uint16{0, 65535} {
+		text += fmt.Sprintf(" sport %d-%d", l.s[0], l.s[1])
 	}
 	if l.d != [2]uint16{0, 65535} {
 		text += fmt.Sprintf(" dport %d-%d", l.d[0], l.d[1])
@@ -43,11 +50,7 @@ func describe(r *Renderer, b *book, iface string) string {
 			for rule := range b.lines[name] {
 				l := &b.lines[name][rule]
 				c, _ := r.Cause(iface, output, place, rule)
-				v := allow
-				if !l.permit {
-					v = deny
-				}
-				fmt.Fprintf(&out, "  %-60s %s\n", lineOf(v, l), because(c))
+				fmt.Fprintf(&out, "  %-80s %s\n", lineOf(b.acls[name].GetRules()[rule], l), because(c))
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func (r *Renderer) chooseLast() {
 	var last *judged
 	best := -1
 	for _, j := range r.judged {
-		if len(r.exits) > 0 {
+		if len(r.exits)+len(r.hosts) > 0 { // others that come here may be NAT's
 			break
 		}
 		if w := j.weight(r.sets); w > best || w == best && j.p.key < last.p.key {
@@ -87,6 +87,7 @@ func (r *Renderer) listRemote() {
 		return
 	}
 	r.dirty.remote = false
+	r.fixTable(r.servedTable())
 	places := r.remotePlaces()
 	notes := r.crowded(places, nil)
 	now := map[string]lists{}
@@ -94,14 +95,15 @@ func (r *Renderer) listRemote() {
 		if name == "" || len(places)+len(r.hooks)+len(r.exits) == 0 {
 			continue
 		}
-		answers := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
 		f, unfit := r.remoteFilter(name)
-		l := lists{in: []place{answers}, out: []place{answers}}
-		end := place{table: permitAll, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
+		l := lists{in: append(r.optional(servedHigh), answers(false)), out: []place{answers(name != r.node.Host)}}
+		end := place{table: l.out[0].table, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
 		switch e := r.exits[name]; {
 		case e != nil:
 			l.out = append([]place{{table: staticOut}, {table: outgoing}}, places...)
 			l.out = append(l.out, r.exitPlaces(name, e, r.room(f)-len(l.out)-4)...)
+		case r.hooks[name] != nil && name != r.node.Host:
+			l.out = append(append([]place{{table: staticOut}, {table: outgoing}}, places...), end)
 		case len(places) > 0:
 			l.out = append(append([]place{{table: staticOut}}, places...), end)
 		}
@@ -122,6 +124,11 @@ func (r *Renderer) listRemote() {
 		r.enlist(name, l)
 	}
 	r.remote = now
+}
+
+// answers lets all pass of what pods, or the node, send (egress) or get. At the host's interface, what leaves VPP is for the node.
+func answers(egress bool) place {
+	return place{table: permitAll(egress), cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
 }
 
 func (r *Renderer) sortedJudged() []*judged {
@@ -154,7 +161,7 @@ func (r *Renderer) remotePlaces() []place {
 		all = nil
 		for n := 0; n < residueParts; n += share {
 			if part := slices.Concat(parts[n : n+share]...); len(part) > 0 {
-				all = append(all, r.join("egress-part-"+strconv.Itoa(n), part))
+				all = append(all, r.join("remote-part-"+strconv.Itoa(n), part))
 			}
 		}
 	}

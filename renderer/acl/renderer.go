@@ -74,6 +74,7 @@ type Renderer struct {
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
 	asked       bool              // for ports of SCTP, once
+	named       int               // policies and profiles that name ports for ingress which tell whom to answer
 	bytes       bool              // programs are unfolded for a VPP that compares whole bytes
 	hostSegs    []*segment        // of hooks
 	hostMatches map[string]*match // by kind of packets
@@ -184,18 +185,23 @@ func (r *Renderer) onRules(payload any) {
 	switch m := payload.(type) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
-		p := m.ActivePolicyUpdate.GetPolicy()
-		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, r.policies[id])
+		p, before := m.ActivePolicyUpdate.GetPolicy(), r.policies[id]
+		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, before)
+		r.rulesChanged(before, r.policies[id])
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActivePolicyRemove:
 		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
+		r.rulesChanged(r.policies[id], nil)
 		delete(r.policies, id)
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
-		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, r.profiles[name])
+		before := r.profiles[name]
+		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, before)
+		r.rulesChanged(before, r.profiles[name])
 		r.dirty.profiles[name] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileRemove:
+		r.rulesChanged(r.profiles[m.ActiveProfileRemove.GetId().GetName()], nil)
 		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())
 		r.dirty.profiles[m.ActiveProfileRemove.GetId().GetName()] = struct{}{}
 	}
@@ -240,8 +246,11 @@ func (r *Renderer) SetNode(n enforce.Node) {
 	if !enforce.SameOuter(r.node.Outer, n.Outer) {
 		r.dirty.outer, r.dirty.host, r.news, r.retold = true, true, true, true
 	}
-	if r.node.EqualButOuter(&n) {
-		r.node.Outer = n.Outer
+	if !slices.Equal(r.node.Served, n.Served) {
+		r.dirty.places, r.news = true, true
+	}
+	if r.node.EqualButPorts(&n) {
+		r.node.Outer, r.node.Served = n.Outer, n.Served
 		return
 	}
 	if r.node.ByteMatch6 != n.ByteMatch6 {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
 // scope is which packets a segment is for.
@@ -52,12 +51,13 @@ type part struct {
 	noted bool    // there was something to say about it
 }
 
-// table is the content of one ACL.
+// table is the content of one ACL, as policies have it.
 type table struct {
 	name   string
+	egress bool // the pods whose interfaces have it, or the node, are the source
 	rules  []atom
 	causes []*enforce.Cause // one for each rule
-	wire   []*acl.ACL_Rule  // the rules as they are sent, and never changed then; nil: not yet
+	wire   []wire           // the rules as they are sent
 }
 
 // firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, mostTables
@@ -361,7 +361,7 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 
 // table writes down the rules of table i, which may be about so many.
 func (s *segment) table(x *expander, name string, i, about int) *table {
-	t := &table{name: name}
+	t := &table{name: name, egress: s.scope.egress}
 	t.grow(about)
 	for j := range s.parts {
 		before := len(t.rules)

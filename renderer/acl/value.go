@@ -2,24 +2,92 @@ package acl
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
-// value is the table as VPP's agent takes it: one rule of the message for each rule of the table. Old is what was there before;
-// nil: nothing.
-func (t *table) value(old *table) *acl.ACL {
-	if t.wire == nil {
-		t.wire = make([]*acl.ACL_Rule, len(t.rules))
-		start, end := 0, 0
-		if old != nil && old.wire != nil {
-			start, end = alike(old.rules, t.rules)
-			copy(t.wire[:start], old.wire)
-			copy(t.wire[len(t.wire)-end:], old.wire[len(old.wire)-end:])
+// The flags of TCP that tell what begins a connection: SYN without ACK.
+const (
+	tcpSYN = 0x02
+	tcpACK = 0x10
+)
+
+// wire is the rules of a table as VPP gets them at interfaces with these served ports. It is never changed.
+type wire struct {
+	served string
+	rules  []*acl.ACL_Rule
+	ends   []int32 // for each rule of the table, where those end that it became
+}
+
+// written is the table at interfaces with these served ports; nil: not written so far.
+func (t *table) written(served string) *wire {
+	for i := range t.wire {
+		if t.wire[i].served == served {
+			return &t.wire[i]
 		}
-		render(t.wire[start:len(t.wire)-end], t.rules[start:len(t.rules)-end])
 	}
-	return &acl.ACL{Name: t.name, Rules: t.wire}
+	return nil
+}
+
+// value is the table as VPP's agent takes it. Old is what was there before; nil: nothing.
+func (t *table) value(old *table, served *ports) *acl.ACL {
+	w := t.written(served.key())
+	if w == nil {
+		w = t.write(old, served)
+	}
+	return &acl.ACL{Name: wireName(t.name, served), Rules: w.rules}
+}
+
+// write writes the rules; those that old has too are the same pieces.
+func (t *table) write(old *table, served *ports) *wire {
+	var before *wire
+	start, end := 0, 0
+	if old != nil {
+		before = old.written(served.key())
+	}
+	now := wire{served: served.key(), ends: make([]int32, 0, len(t.rules))}
+	if before != nil {
+		start, end = alike(old.rules, t.rules)
+		now.ends = append(now.ends, before.ends[:start]...)
+		now.rules = append(now.rules, before.rules[:before.end(start)]...)
+	}
+	by := t.lawOf(served).writer()
+	var atoms []atom
+	first := len(now.rules)
+	for _, a := range t.rules[start : len(t.rules)-end] {
+		atoms = by.appendTo(atoms, a)
+		now.ends = append(now.ends, int32(first+len(atoms)))
+	}
+	now.rules = append(now.rules, make([]*acl.ACL_Rule, len(atoms))...)
+	render(now.rules[first:], atoms)
+	if end > 0 {
+		from := before.end(len(before.ends) - end)
+		shift := int32(len(now.rules) - from)
+		for _, e := range before.ends[len(before.ends)-end:] {
+			now.ends = append(now.ends, e+shift)
+		}
+		now.rules = append(now.rules, before.rules[from:]...)
+	}
+	t.wire = append(t.wire, now)
+	return &t.wire[len(t.wire)-1]
+}
+
+// end is where the rules end that the first n of the table became.
+func (w *wire) end(n int) int {
+	if n == 0 {
+		return 0
+	}
+	return int(w.ends[n-1])
+}
+
+// of is the number of the table's rule that became that one of VPP's.
+func (w *wire) of(rule int) (int, bool) {
+	if rule < 0 || rule >= len(w.rules) {
+		return 0, false
+	}
+	i, _ := slices.BinarySearch(w.ends, int32(rule+1))
+	return i, true
 }
 
 // render writes rules. Their pieces come from one allocation for all.
@@ -37,6 +105,9 @@ func render(out []*acl.ACL_Rule, atoms []atom) {
 		case protoTCP:
 			src, dst := a.ranges(ranges[2*i : 2*i+2])
 			v.ip.Tcp = &acl.ACL_Rule_IpRule_Tcp{SourcePortRange: src, DestinationPortRange: dst}
+			if a.syn {
+				v.ip.Tcp.TcpFlagsMask, v.ip.Tcp.TcpFlagsValue = tcpSYN|tcpACK, tcpSYN
+			}
 		case protoUDP:
 			src, dst := a.ranges(ranges[2*i : 2*i+2])
 			v.ip.Udp = &acl.ACL_Rule_IpRule_Udp{SourcePortRange: src, DestinationPortRange: dst}
@@ -83,7 +154,7 @@ func (v *ruleValue) icmp(a *atom) {
 
 func (v verb) value() acl.ACL_Rule_Action {
 	switch v {
-	case allow:
+	case allow, reflect:
 		return acl.ACL_Rule_REFLECT
 	case admit:
 		return acl.ACL_Rule_PERMIT

@@ -42,14 +42,13 @@ func pod(o *corev1.Pod) (*model.Pod, *problems) {
 		return ps.hostAddr(f, s)
 	})
 	ps.dualStack(field, addrFamilies(p.IPs))
-	p.Ports = ps.namedPorts(&o.Spec)
+	p.Ports, p.ContainerPorts = ps.containerPorts(&o.Spec)
 	return p, ps
 }
 
-// namedPorts reads the named ports of containers and of sidecars (init containers that keep running). A name given twice
-// means its first bearer, as endpoint controllers see it.
-func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
-	var out []model.NamedPort
+// containerPorts reads the ports of containers and of sidecars (init containers that keep running): those with a name, and all. A name
+// given twice means its first bearer, as endpoint controllers see it.
+func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort, all []model.ContainerPort) {
 	read := func(field string, c *corev1.Container) {
 		for i := range c.Ports {
 			in, f := &c.Ports[i], at(field+".ports", i)
@@ -62,6 +61,7 @@ func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
 			if p.Name != "" && !taken {
 				out = append(out, p)
 			}
+			all = append(all, model.ContainerPort{Protocol: p.Protocol, Port: p.Port})
 		}
 	}
 	for i := range spec.Containers {
@@ -72,7 +72,8 @@ func (ps *problems) namedPorts(spec *corev1.PodSpec) []model.NamedPort {
 			read(at("spec.initContainers", i), &spec.InitContainers[i])
 		}
 	}
-	return out
+	slices.SortFunc(all, model.ContainerPort.Compare)
+	return out, slices.Compact(all)
 }
 
 // node reads a Node: its addresses and the pod ranges routed to it. Addresses that lead nowhere (a development cluster may

@@ -181,6 +181,13 @@ status: {phase: Succeeded, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}]}
 			Ports: []model.NamedPort{
 				{Name: "http", Protocol: model.TCP, Port: 80}, {Name: "dns", Protocol: model.UDP, Port: 53}, {Name: "side", Protocol: model.TCP, Port: 91},
 			},
+			ContainerPorts: []model.ContainerPort{
+				{Protocol: model.TCP, Port: 80},
+				{Protocol: model.TCP, Port: 81},
+				{Protocol: model.TCP, Port: 82},
+				{Protocol: model.TCP, Port: 91},
+				{Protocol: model.UDP, Port: 53},
+			},
 		}},
 		{
 			&corev1.Pod{}, `{metadata: {name: p}, status: {phase: Pending, podIP: 10.1.1.1}}`,

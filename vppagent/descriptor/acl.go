@@ -35,9 +35,12 @@ type accessList struct {
 	stale []uint32
 	// asked is the last answer of wayFrom.
 	asked struct {
-		from *accessList
-		way  ways
+		from  *accessList
+		alike bool
+		way   ways
 	}
+	// said is what the rules say about sessions; nil: nobody asked.
+	said *sessions
 }
 
 // ACL describes ligato's ACL with IP rules. The tag has the name and a fingerprint of the rules.

@@ -48,10 +48,10 @@ type contents func(key string) (have, want *accessList)
 
 // way is the way of one direction: the ACLs of have as they change, then the list to want.
 func (c contents) way(have, want []string, foreign []uint32) ways {
-	out := same
+	out, alike := same, len(foreign) == 0 && c.agree(have, want)
 	for _, k := range have {
 		if h, w := c(k); h != nil && w != nil && h != w {
-			out &= w.wayFrom(h)
+			out &= w.wayFrom(h, alike)
 		}
 	}
 	switch {
@@ -65,32 +65,33 @@ func (c contents) way(have, want []string, foreign []uint32) ways {
 		return out & loses
 	}
 	var list ways
-	if c.onlyGains(have, want) {
+	if c.onlyGains(have, want, alike) {
 		list |= gains
 	}
-	if c.onlyGains(want, have) {
+	if c.onlyGains(want, have, alike) {
 		list |= loses
 	}
 	return out & list
 }
 
 // wayFrom is the way from have; many lists ask for the same.
-func (l *accessList) wayFrom(have *accessList) ways {
-	if l.asked.from != have {
-		l.asked.from, l.asked.way = have, wayOf(have.rules, l.rules)
+func (l *accessList) wayFrom(have *accessList, alike bool) ways {
+	if l.asked.from != have || l.asked.alike != alike {
+		l.asked.from, l.asked.alike, l.asked.way = have, alike, wayOf(have.rules, l.rules, alike)
 	}
 	return l.asked.way
 }
 
-// onlyGains tells that want is have without some ACLs that only deny, and with more that only reflect.
-func (c contents) onlyGains(have, want []string) bool {
+// onlyGains tells that want is have without some ACLs that only deny, and with more that only reflect, or if what permits is
+// alike everywhere, only permit.
+func (c contents) onlyGains(have, want []string, alike bool) bool {
 	for len(have) > 0 || len(want) > 0 {
 		switch {
 		case len(have) > 0 && len(want) > 0 && have[0] == want[0]:
 			have, want = have[1:], want[1:]
-		case len(want) > 0 && !slices.Contains(have, want[0]) && c.all(want[0], acl_types.ACL_ACTION_API_PERMIT_REFLECT):
+		case len(want) > 0 && !slices.Contains(have, want[0]) && c.all(want[0], func(r *acl_types.ACLRule) bool { return insertable(r, alike) }):
 			want = want[1:]
-		case len(have) > 0 && !slices.Contains(want, have[0]) && c.all(have[0], acl_types.ACL_ACTION_API_DENY):
+		case len(have) > 0 && !slices.Contains(want, have[0]) && c.all(have[0], removable):
 			have = have[1:]
 		default:
 			return false
@@ -99,20 +100,28 @@ func (c contents) onlyGains(have, want []string) bool {
 	return true
 }
 
-// all tells that every rule of an ACL does that, when the list is changed.
-func (c contents) all(key string, action acl_types.ACLAction) bool {
+// all tells that every rule of an ACL is like that, when the list is changed.
+func (c contents) all(key string, is func(*acl_types.ACLRule) bool) bool {
 	h, w := c(key)
 	if w == nil {
 		w = h
 	}
-	return w != nil && !slices.ContainsFunc(w.rules, func(r acl_types.ACLRule) bool { return r.IsPermit != action })
+	return w != nil && !slices.ContainsFunc(w.rules, func(r acl_types.ACLRule) bool { return !is(&r) })
 }
+
+// insertable tells that a rule, put anywhere, only makes more pass.
+func insertable(r *acl_types.ACLRule, alike bool) bool {
+	return r.IsPermit == acl_types.ACL_ACTION_API_PERMIT_REFLECT || alike && r.IsPermit == acl_types.ACL_ACTION_API_PERMIT
+}
+
+// removable tells that without a rule only more passes.
+func removable(r *acl_types.ACLRule) bool { return r.IsPermit == acl_types.ACL_ACTION_API_DENY }
 
 // wayOf is the way from rules to rules: both, one, or none that can be told.
 //
 // A rule that permits and reflects, put anywhere, only makes more pass; one that permits only may hide one that reflects,
-// and stop replies. A rule that denies, put anywhere, only makes less pass.
-func wayOf(have, want []acl_types.ACLRule) ways {
+// and stop replies, unless all rules that permit are alike (see sessions). A rule that denies, put anywhere, only makes less pass.
+func wayOf(have, want []acl_types.ACLRule, alike bool) ways {
 	for len(have) > 0 && len(want) > 0 && have[0] == want[0] {
 		have, want = have[1:], want[1:]
 	}
@@ -123,27 +132,27 @@ func wayOf(have, want []acl_types.ACLRule) ways {
 		return same
 	}
 	var out ways
-	if onlyGains(have, want, true) || onlyGains(have, want, false) {
+	if onlyGains(have, want, alike, true) || onlyGains(have, want, alike, false) {
 		out |= gains
 	}
-	if onlyGains(want, have, true) || onlyGains(want, have, false) {
+	if onlyGains(want, have, alike, true) || onlyGains(want, have, alike, false) {
 		out |= loses
 	}
 	return out
 }
 
-// onlyGains tells that want is have without some rules that deny, and with more that reflect. Where either would do, it
+// onlyGains tells that want is have without some rules that deny, and with more that permit. Where either would do, it
 // looks only at removing first, or only at inserting first: no may be wrong, yes is not.
-func onlyGains(have, want []acl_types.ACLRule, removeFirst bool) bool {
+func onlyGains(have, want []acl_types.ACLRule, alike, removeFirst bool) bool {
 	for len(have) > 0 || len(want) > 0 {
-		removable := len(have) > 0 && have[0].IsPermit == acl_types.ACL_ACTION_API_DENY
-		insertable := len(want) > 0 && want[0].IsPermit == acl_types.ACL_ACTION_API_PERMIT_REFLECT
+		remove := len(have) > 0 && removable(&have[0])
+		insert := len(want) > 0 && insertable(&want[0], alike)
 		switch {
 		case len(have) > 0 && len(want) > 0 && have[0] == want[0]:
 			have, want = have[1:], want[1:]
-		case removable && (removeFirst || !insertable):
+		case remove && (removeFirst || !insert):
 			have = have[1:]
-		case insertable:
+		case insert:
 			want = want[1:]
 		default:
 			return false

@@ -156,7 +156,7 @@ func TestWays(t *testing.T) {
 			}
 		}
 		front, back := draw("front", 2), draw("back", 2)
-		way := wayOf(have, want)
+		way := wayOf(have, want, false)
 		said[way]++
 		for port := range uint16(4) {
 			before := verdict(slices.Concat(front, have, back), port)
@@ -171,6 +171,100 @@ func TestWays(t *testing.T) {
 			t.Errorf("%d was never said", w)
 		}
 	}
+}
+
+// TestWaysOfAlike: where rules are alike in what makes sessions, permissions that make none do not hide others.
+func TestWaysOfAlike(t *testing.T) {
+	said := map[ways]int{}
+	rapid.Check(t, func(r *rapid.T) {
+		draw := func(label string, n int) (out []acl_types.ACLRule) {
+			for range rapid.IntRange(0, n).Draw(r, label) {
+				out = append(out, drawGroup(r)...)
+			}
+			return out
+		}
+		have := draw("have", 3)
+		want := slices.Clone(have)
+		for range rapid.IntRange(0, 3).Draw(r, "edits") {
+			i := rapid.IntRange(0, len(want)).Draw(r, "at")
+			if rapid.Bool().Draw(r, "insert") || i == len(want) {
+				want = slices.Insert(want, i, drawGroup(r)...)
+			} else {
+				want = slices.Delete(want, i, i+1)
+			}
+		}
+		front, back := draw("front", 1), draw("back", 1)
+		lists := map[string][2]*accessList{
+			"front": {{rules: front}, {rules: front}}, "changes": {{rules: have}, {rules: want}}, "back": {{rules: back}, {rules: back}},
+		}
+		keys := []string{"front", "changes", "back"}
+		if !contents(func(k string) (h, w *accessList) { return lists[k][0], lists[k][1] }).agree(keys, keys) {
+			return
+		}
+		way := wayOf(have, want, true)
+		said[way]++
+		for _, p := range alikePackets {
+			before, after := p.verdict(slices.Concat(front, have, back)), p.verdict(slices.Concat(front, want, back))
+			if before+after == 3 || way&gains != 0 && before > after || way&loses != 0 && before < after {
+				r.Fatalf("%d: %+v from %d to %d\nfront %s\nfrom  %s\nto    %s\nback  %s", way, p, before, after, rulesText(front), rulesText(have), rulesText(want), rulesText(back))
+			}
+		}
+	})
+	for _, w := range []ways{0, gains, loses, same} {
+		if said[w] == 0 {
+			t.Errorf("%d was never said", w)
+		}
+	}
+}
+
+// alikePacket is TCP or UDP to a port, and who sends it.
+type alikePacket struct {
+	proto, flags, source uint8
+	port                 uint16
+}
+
+var alikePackets = func() (out []alikePacket) {
+	for source := range uint8(2) {
+		for port := range uint16(4) {
+			out = append(out, alikePacket{protoTCP, tcpSYN, source, port}, alikePacket{protoTCP, tcpACK, source, port}, alikePacket{protoUDP, 0, source, port}, alikePacket{132, 0, source, port})
+		}
+	}
+	return out
+}()
+
+// verdict is as that of packets without flags.
+func (p alikePacket) verdict(rules []acl_types.ACLRule) int {
+	from := netip.AddrFrom4([4]byte{10, 0, 0, p.source})
+	for i := range rules {
+		r := &rules[i]
+		ports := p.proto == 132 || r.DstportOrIcmpcodeFirst <= p.port && p.port <= r.DstportOrIcmpcodeLast
+		if fromPrefix(r.SrcPrefix).Contains(from) && ports && (r.Proto == 0 || uint8(r.Proto) == p.proto && p.flags&r.TCPFlagsMask == r.TCPFlagsValue) {
+			return int(r.IsPermit)
+		}
+	}
+	return 0
+}
+
+// drawGroup is a few rules for one source, mostly as renderers write them: answers are for port 2 and above.
+func drawGroup(r *rapid.T) []acl_types.ACLRule {
+	one := drawRule(r)
+	one.SrcPrefix = toPrefix(rapid.SampledFrom([]netip.Prefix{any4(), netip.MustParsePrefix("10.0.0.0/32"), netip.MustParsePrefix("10.0.0.1/32")}).Draw(r, "source"))
+	one.DstPrefix = toPrefix(any4())
+	switch rapid.IntRange(0, 5).Draw(r, "kind") {
+	case 0:
+		return []acl_types.ACLRule{one}
+	case 1:
+		one.IsPermit = acl_types.ACL_ACTION_API_DENY
+		return []acl_types.ACLRule{one}
+	}
+	one.IsPermit, one.Proto = acl_types.ACL_ACTION_API_PERMIT_REFLECT, 0
+	one.DstportOrIcmpcodeFirst, one.DstportOrIcmpcodeLast = 0, maxPort
+	answers := one
+	answers.IsPermit, answers.Proto, answers.DstportOrIcmpcodeFirst = acl_types.ACL_ACTION_API_PERMIT, protoTCP, 2
+	syn, udp := answers, answers
+	syn.IsPermit, syn.TCPFlagsMask, syn.TCPFlagsValue = acl_types.ACL_ACTION_API_PERMIT_REFLECT, tcpSYN|tcpACK, tcpSYN
+	udp.Proto = protoUDP
+	return []acl_types.ACLRule{syn, answers, udp, one}
 }
 
 func drawRule(r *rapid.T) acl_types.ACLRule {

@@ -1,0 +1,64 @@
+package policy
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// A pod serves the ports that its containers declare, and those to which services send. Below enforce.LowestClientPort a driver takes
+// every port of TCP for a server's, so that only higher ones count here, and those of UDP: most pods have none.
+
+// telling is a port as served, if a driver has to know it.
+func telling(a netip.Addr, proto model.Protocol, port uint16) (enforce.Served, bool) {
+	ok := proto == model.TCP && port >= enforce.LowestClientPort || proto == model.UDP
+	return enforce.Served{Addr: a, Proto: uint8(proto), First: port, Last: port}, ok
+}
+
+// serve counts the ports of a service's local endpoints.
+func (t *Translations) serve(svc *renderer.ContivService, by int) {
+	for name, list := range svc.Backends {
+		proto := svc.Ports[name].Protocol
+		for _, b := range list {
+			s, ok := telling(b.Addr(), model.Protocol(proto), b.Port)
+			if !ok || !b.Local || b.HostNetwork {
+				continue
+			}
+			t.changed = true
+			if t.served[s] += by; t.served[s] == 0 {
+				delete(t.served, s)
+			}
+		}
+	}
+}
+
+// served are the ports of local pods that have an interface, sorted.
+func (p *Processor) served(interfaces map[netip.Addr]string) []enforce.Served {
+	var out []enforce.Served
+	add := func(a netip.Addr, proto model.Protocol, port uint16) {
+		if s, ok := telling(a, proto, port); ok && interfaces[a] != "" {
+			out = append(out, s)
+		}
+	}
+	for _, pod := range p.local {
+		for _, a := range pod.IPs {
+			for _, c := range pod.ContainerPorts {
+				add(a, c.Protocol, c.Port)
+			}
+			for _, n := range pod.Ports {
+				add(a, n.Protocol, n.Port)
+			}
+		}
+	}
+	for s := range p.translations.served {
+		add(s.Addr, model.Protocol(s.Proto), s.First)
+	}
+	slices.SortFunc(out, func(a, b enforce.Served) int {
+		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.First, b.First))
+	})
+	return slices.Compact(out)
+}

@@ -1,0 +1,276 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+)
+
+// served is what pods of TestLaw serve: TCP 40000 is p1's, UDP 80 and 50000 to 50010 p2's.
+var served = []enforce.Served{
+	{Addr: podIPs[0][0], Proto: 6, First: 40000, Last: 40000},
+	{Addr: podIPs[0][1], Proto: 6, First: 40000, Last: 40000},
+	{Addr: podIPs[1][0], Proto: 17, First: 80, Last: 80},
+	{Addr: podIPs[1][1], Proto: 17, First: 80, Last: 80},
+	{Addr: podIPs[1][0], Proto: 17, First: 50000, Last: 50010},
+	{Addr: podIPs[1][1], Proto: 17, First: 50000, Last: 50010},
+}
+
+// isAnswer tells whether a packet is an answer of a pod (egress), or to one.
+func isAnswer(egress bool, p packet) bool {
+	pod, own, peer := p.dst, p.dport, p.sport
+	if egress {
+		pod, own, peer = p.src, p.sport, p.dport
+	}
+	known := slices.ContainsFunc(served, func(s enforce.Served) bool {
+		return s.Addr == pod && s.Proto == p.proto && s.First <= own && own <= s.Last
+	})
+	if !known && p.proto == 17 && own < 32768 == (peer < 32768) {
+		return false // nobody knows
+	}
+	return egress == (known || own < 32768)
+}
+
+// action is what the first rule does that matches a packet, which for TCP has these flags.
+func (b *book) action(iface string, output bool, p packet, flags uint8) vppacl.ACL_Rule_Action {
+	l := b.lists[iface]
+	names := l.GetInput()
+	if output {
+		names = l.GetOutput()
+	}
+	for _, name := range names {
+		for i, r := range b.lines[name] {
+			tcp := b.acls[name].GetRules()[i].GetIpRule().GetTcp()
+			if r.src.Contains(p.src) && r.dst.Contains(p.dst) && r.matches(p) && uint32(flags)&tcp.GetTcpFlagsMask() == tcp.GetTcpFlagsValue() {
+				return b.acls[name].GetRules()[i].GetAction()
+			}
+		}
+	}
+	return vppacl.ACL_Rule_DENY
+}
+
+// lawFlows are packets of which the ports of both ends say who serves.
+func lawFlows(src, dst netip.Addr) []packet {
+	out := []packet{{src, dst, 132, 80, 40000}, {src, dst, 47, 0, 0}}
+	ports := []uint16{80, 32767, 32768, 40000, 50000, 50010, 50011, 65535}
+	for _, proto := range []uint8{6, 17} {
+		for _, s := range ports {
+			for _, d := range ports {
+				out = append(out, packet{src, dst, proto, s, d})
+			}
+		}
+	}
+	return out
+}
+
+// Whether TCP begins a connection does not matter for whether it passes. What passes reflects if it is a request by the pod's own
+// port, or begins a connection, or is neither TCP nor UDP.
+func TestLaw(t *testing.T) {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+		t.Run(view.String(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				n := testNode(view)
+				n.Served = served
+				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+				s.tell(start()...)
+				for range rapid.IntRange(1, 20).Draw(t, "steps") {
+					s.tell(drawMessage(t, s.w))
+				}
+				s.settle(t)
+				s.checkLaw(t)
+			})
+		})
+	}
+}
+
+func (s *scene) checkLaw(t *rapid.T) {
+	for _, f := range families {
+		list, pod := ends(f)
+		list = slices.DeleteFunc(list, func(a netip.Addr) bool {
+			return pod[a] == "" && a != remotes[0] && a != remotes[3] && !slices.Contains(nodeIPs, a)
+		})
+		for _, src := range list {
+			for _, dst := range list {
+				for _, p := range lawFlows(src, dst) {
+					if from := pod[src]; from != "" && src != dst {
+						s.checkHook(t, "if-"+from, false, p, isAnswer(true, p))
+					}
+					if to := pod[dst]; to != "" && src != dst {
+						s.checkHook(t, "if-"+to, true, p, isAnswer(false, p))
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *scene) checkHook(t *rapid.T, iface string, output bool, p packet, answer bool) {
+	if len(s.b.lists[iface].GetInput()) == 0 {
+		return
+	}
+	for _, flags := range []uint8{0x02, 0x12, 0x10, 0x18, 0x04} {
+		got, first := s.b.action(iface, output, p, flags), s.b.action(iface, output, p, 0x02)
+		if (got == vppacl.ACL_Rule_DENY) != (first == vppacl.ACL_Rule_DENY) {
+			t.Fatalf("%s flags %#x at %s, output %v: %v, with SYN %v\n%s", p, flags, iface, output, got, first, s)
+		}
+		want := vppacl.ACL_Rule_REFLECT
+		if answer && (p.proto == 17 || p.proto == 6 && flags != 0x02) {
+			want = vppacl.ACL_Rule_PERMIT
+		}
+		if got != vppacl.ACL_Rule_DENY && got != want {
+			t.Fatalf("%s flags %#x at %s, output %v: %v, want %v\n%s", p, flags, iface, output, got, want, s)
+		}
+	}
+}
+
+// What leaves for elsewhere reflects as at the pod's own interface, and so does what comes from there; a pod's high ports count.
+func TestLawElsewhere(t *testing.T) {
+	n := testNode(enforce.PreDNAT)
+	n.Served = served
+	s := newScene(n)
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	s.w.policies["a|a1"].OutboundRules = append(s.w.policies["a|a1"].OutboundRules, &felix.Rule{Action: "deny"})
+	s.tell(policyMessage(policyIDs[0], s.w.policies["a|a1"]))
+	for i := range pods {
+		s.tell(podMessage(i, withPolicies("", "a1")))
+	}
+	s.settle(t)
+	pod, far := podIPs[0][0], remotes[0]
+	for _, c := range []struct {
+		iface   string
+		output  bool
+		p       packet
+		flags   uint8
+		reflect bool
+	}{
+		{"overlay", false, packet{far, pod, 6, 50000, 80}, 0x10, true},
+		{"overlay", false, packet{far, pod, 6, 50000, 40000}, 0x10, true}, // a served one
+		{"overlay", false, packet{far, pod, 17, 53, 40000}, 0, false},     // for TCP only
+		{"overlay", false, packet{far, pod, 6, 80, 45000}, 0x10, false},
+		{"overlay", false, packet{far, pod, 6, 80, 45000}, 0x02, true},
+		{"overlay", true, packet{pod, far, 6, 80, 50000}, 0x10, false},
+		{"overlay", true, packet{pod, far, 6, 45000, 80}, 0x10, true},
+		{"overlay", true, packet{pod, far, 6, 32767, 80}, 0x10, false},
+		{"host", true, packet{pod, nodeIPs[0], 6, 80, 45000}, 0x10, false},
+		{"host", false, packet{nodeIPs[0], pod, 6, 45000, 80}, 0x10, true},
+	} {
+		got := s.b.action(c.iface, c.output, c.p, c.flags)
+		if (got == vppacl.ACL_Rule_REFLECT) != c.reflect || got == vppacl.ACL_Rule_DENY {
+			t.Errorf("%s flags %#x at %s, output %v: %v", c.p, c.flags, c.iface, c.output, got)
+		}
+	}
+}
+
+// What leaves with the node's address reflects, but for ports that the node is known to serve: NAT gives its clients any other.
+func TestLawOfTheNode(t *testing.T) {
+	n := testNode(enforce.PreDNAT)
+	n.Outer = []enforce.Outer{{Addr: nodeIPs[0], Proto: 6, Port: 30080, Backends: []netip.AddrPort{netip.AddrPortFrom(podIPs[0][0], 80)}}}
+	s := newScene(n)
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{
+		{Action: "allow", Protocol: named("udp"), DstPorts: []*felix.PortRange{{First: 5060, Last: 5061}, {First: 10000, Last: 20000}}},
+	}}))
+	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a1"}}}}))
+	s.settle(t)
+	for _, c := range []struct {
+		proto   uint8
+		port    uint16
+		reflect bool
+	}{{17, 2000, true}, {6, 31000, true}, {17, 68, false}, {17, 53, true}, {6, 30080, false}, {17, 30080, true}, {17, 5061, false}, {17, 15000, true}, {6, 2379, false}} {
+		got := s.b.action("uplink", true, packet{nodeIPs[0], remotes[2], c.proto, c.port, 443}, 0x10)
+		if (got == vppacl.ACL_Rule_REFLECT) != c.reflect || got == vppacl.ACL_Rule_DENY {
+			t.Errorf("protocol %d from port %d: %v", c.proto, c.port, got)
+		}
+	}
+}
+
+// A pod serves the high ports that a policy names for its ingress, unless the range is too broad to say anything. Pods without such
+// a policy keep the tables they share.
+func TestExplicitPorts(t *testing.T) {
+	s := newScene(testNode(enforce.PostDNAT))
+	s.tell(start()...)
+	rule := func(proto string, first, last int32) *felix.Policy {
+		return &felix.Policy{
+			InboundRules:  []*felix.Rule{{Action: "allow", Protocol: named(proto), DstPorts: []*felix.PortRange{{First: first, Last: last}}}},
+			OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{"10.0.0.0/8"}}},
+		}
+	}
+	s.tell(policyMessage(policyIDs[0], rule("tcp", 40000, 40009)), policyMessage(policyIDs[1], rule("tcp", 50000, 60000)))
+	s.tell(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a2", "a1")), podMessage(2, withPolicies("a2", "a1")))
+	s.settle(t)
+	strict := func(from int, port uint16) bool {
+		return s.b.action("if-"+pods[from], false, packet{podIPs[from][0], podIPs[3][0], 6, port, 50000}, 0x10) == vppacl.ACL_Rule_PERMIT
+	}
+	if !strict(0, 40009) || strict(0, 40010) || strict(1, 55000) || strict(1, 40009) {
+		t.Error(s.b.lists, s.b.acls)
+	}
+	same := func(a, b int, output bool) bool {
+		x, y := s.b.lists["if-"+pods[a]].GetInput(), s.b.lists["if-"+pods[b]].GetInput()
+		return slices.Equal(x[len(x)-2:], y[len(y)-2:])
+	}
+	if same(0, 1, false) || !same(1, 2, false) {
+		t.Error("sharing", s.b.lists)
+	}
+	writes := s.b.writes
+	s.tell(policyMessage(policyIDs[0], rule("tcp", 80, 80)))
+	s.settle(t)
+	if strict(0, 40009) || !same(0, 1, false) {
+		t.Error("after the policy changed", s.b.lists)
+	}
+	if n := s.b.writes - writes; n > 4 { // the policy's table, two of the pod's own, and its lists
+		t.Errorf("%d writes", n)
+	}
+	for name := range s.b.acls {
+		if !slices.ContainsFunc(pods, func(p string) bool {
+			l := s.b.lists["if-"+p]
+			return slices.Contains(l.GetInput(), name) || slices.Contains(l.GetOutput(), name)
+		}) && s.b.lists["uplink"] == nil {
+			t.Errorf("table %s is in no list", name)
+		}
+	}
+}
+
+// Each rule in VPP names what stands behind it, however many a rule of a policy became.
+func TestCausesUnderTheLaw(t *testing.T) {
+	n := testNode(enforce.PostDNAT)
+	n.Served = served
+	s := newScene(n)
+	s.tell(start()...)
+	p := in2out("allow", "allow")
+	p.OutboundRules = []*felix.Rule{{Action: "allow", DstNet: []string{"10.1.0.0/16"}}, {Action: "allow", Protocol: named("tcp"), DstNet: []string{"8.8.8.8/32"}}, {Action: "deny"}}
+	s.tell(policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "a1")), podMessage(2, withPolicies("a1", "a1")))
+	s.settle(t)
+	for _, i := range []int{0, 2} {
+		rules := map[int]int{}
+		for place, name := range s.b.lists["if-"+pods[i]].GetInput() {
+			for rule, r := range s.b.acls[name].GetRules() {
+				c, ok := s.r.Cause("if-"+pods[i], false, place, rule)
+				if !ok || c.Denied != (r.GetAction() == vppacl.ACL_Rule_DENY) {
+					t.Fatalf("%s rule %d: %+v, %v", name, rule, c, ok)
+				}
+				if c.Kind == enforce.CauseRule {
+					rules[c.Rule]++
+				}
+			}
+			if _, ok := s.r.Cause("if-"+pods[i], false, place, len(s.b.acls[name].GetRules())); ok {
+				t.Errorf("%s has a rule too many", name)
+			}
+		}
+		want := map[int]int{0: 4, 1: 3, 2: 2}
+		if i == 0 { // serves a TCP port more
+			want = map[int]int{0: 6, 1: 5, 2: 2}
+		}
+		for rule, n := range want {
+			if rules[rule] != n {
+				t.Errorf("%s: rule %d became %d, want %d", pods[i], rule, rules[rule], n)
+			}
+		}
+	}
+}
