@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -58,6 +60,8 @@ type parts struct {
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
+	// sourceDrops is what source checks dropped, as far as it was counted; nil: it was not.
+	sourceDrops atomic.Pointer[[]SourceDrops]
 }
 
 func assemble(cfg Config) (*parts, error) {
@@ -313,6 +317,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.cfg.SessionsEvery > 0 && a.nat != nil {
 		g.Go(func() error { return a.nat.run(ctx) })
+	}
+	if a.cfg.SessionsEvery > 0 && a.cfg.RuleCounters != nil && a.policies != nil && a.cfg.SourceCheck != acl.SourceOff {
+		g.Go(func() error { return a.countSourceDrops(ctx, a.cfg.SessionsEvery) })
 	}
 	return g.Wait()
 }

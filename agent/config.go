@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
@@ -73,6 +74,9 @@ type Config struct {
 
 	NoServices bool // leave services to others
 	NoPolicies bool // leave policies unenforced
+	// SourceCheck says from which addresses pods may send; zero: their own alone. It is part of the enforcement of policies: with
+	// NoPolicies, or a Driver, there is none.
+	SourceCheck acl.SourceCheck
 	// Felix says that policies and endpoints come from a Felix whose dataplane driver this agent is, as messages, and not as
 	// objects; nil: they are objects.
 	Felix *Felix
@@ -96,7 +100,7 @@ type Config struct {
 	Healthz      string // TCP address of /healthz and /livez as kube-proxy has them (":10256"), tried until it is free; "": none
 	StatusSocket string // unix socket of the status command; "": none
 	// SessionsEvery is how often VPP's NAT44 sessions are counted, and freed where the table is nearly full; 0: never. It is more
-	// seldom where VPP would spend more than 0.5 % of its time on counting.
+	// seldom where VPP would spend more than 0.5 % of its time on counting. What source checks dropped is read as often.
 	SessionsEvery time.Duration
 	// SessionCounter counts them; nil, or while it fails: VPP does, which stops forwarding.
 	SessionCounter SessionCounter

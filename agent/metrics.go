@@ -30,6 +30,7 @@ type metrics struct {
 	policies        prometheus.Gauge
 	policyEndpoints prometheus.Gauge
 	reclassify      prometheus.Gauge
+	sourceDrops     prometheus.Counter
 }
 
 // newMetrics returns the figures of an agent that serves these families of addresses.
@@ -70,6 +71,7 @@ func newMetrics(families ...string) *metrics {
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
 		reclassify:      gauge("contiv_vpp_acl_reclassify", "1: VPP judges flows that exist again when policies change; 0: it does not; -1: it did not say."),
+		sourceDrops:     counter("contiv_source_check_dropped_packets_total", "Packets of pods dropped because they came from an address that is not the pod's."),
 	}
 }
 
@@ -79,6 +81,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.sessions, m.sessionsMax, m.holders, m.freed, m.drift, m.policies, m.policyEndpoints, m.reclassify,
+		m.sourceDrops,
 	} {
 		errs = append(errs, r.Register(c))
 	}

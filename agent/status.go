@@ -44,6 +44,7 @@ type Status struct {
 	Unwell   []ValueStatus     `json:"unwell,omitempty"`  // values that are not configured
 	Foreign  []string          `json:"foreign,omitempty"` // what others made in VPP; left alone
 	Drift    []DriftStatus     `json:"drift,omitempty"`   // what other programs changed lately of what the agent made
+	Spoofed  []SourceDrops     `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, the most first
 	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only if asked for
 	Last     *Transaction      `json:"lastTransaction,omitempty"`
 
@@ -182,7 +183,7 @@ func (p *parts) look(texts bool) *Status {
 	for _, v := range st.Unwell {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
-	out.Waiting = waiting(&st)
+	out.Waiting, out.Spoofed = waiting(&st), p.sourceDropsNow()
 	p.driverStatus(out)
 	p.nat.status(out)
 	p.values.Each(func(_ string, msg proto.Message) {

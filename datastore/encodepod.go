@@ -62,6 +62,9 @@ func encodePod(o *corev1.Pod) ([]KV, error) {
 	if err := out.spoofing(o.Annotations[annotationSpoof]); err != nil {
 		return fail("metadata.annotations["+annotationSpoof+"]", err)
 	}
+	if o.Annotations[model.AnnotationSourceCheck] == "false" {
+		out.AllowSpoofedSources = []string{"0.0.0.0/0", "::/0"}
+	}
 	if v, ok := o.Annotations[annotationNetworks]; ok {
 		out.Annotations = map[string]string{annotationNetworks: v}
 	}

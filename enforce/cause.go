@@ -15,6 +15,7 @@ const (
 	CauseNoMatch                      // neither policy nor profile decides
 	CauseIsolated                     // the endpoint's policies are not known yet, or not all of them
 	CauseDown                         // the endpoint is administratively down
+	CauseSource                       // the endpoint sends from an address that is not its own
 )
 
 // Cause is what stands behind a rule of what was programmed, in Felix's words.

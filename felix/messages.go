@@ -44,7 +44,7 @@ func Handlings() []Handling {
 		{"active_policy_remove", Used, "who still has the policy is denied"},
 		{"host_endpoint_update", Used, "lists at the input of uplink, overlay and host interface; its status is reported"},
 		{"host_endpoint_remove", Used, "takes the lists off, and its status back"},
-		{"workload_endpoint_update", Used, "lists at the endpoint's interface; its status is reported. QoS, NAT, spoofing prefixes and BGP peers are ignored"},
+		{"workload_endpoint_update", Used, "lists at the endpoint's interface; its status is reported. allow_spoofed_source_prefixes count if WorkloadSourceSpoofing is Any; QoS, NAT and BGP peers are ignored"},
 		{"workload_endpoint_remove", Used, "takes the lists off, and its status back"},
 		{"config_update", Partly, "FelixHostname names this node, FailsafeInboundHostPorts and FailsafeOutboundHostPorts are kept open; all else is for Felix's own dataplane"},
 		{"host_metadata_update", Partly, "this node's address: finds the uplink, and may always reach the node's own pods (probes)"},

@@ -45,6 +45,8 @@ type Pod struct {
 	Ports          []NamedPort
 	ContainerPorts []ContainerPort // all its containers declare, named or not, each once, sorted
 	ServiceAccount string
+	// Annotations are AnnotationSourceCheck and AnnotationAllowedSources, as far as the pod has them; nil: none.
+	Annotations map[string]string
 }
 
 // ContainerPort is a port that a container of a pod declares to listen on.
@@ -57,6 +59,14 @@ type ContainerPort struct {
 func (p ContainerPort) Compare(o ContainerPort) int {
 	return cmp.Or(cmp.Compare(p.Protocol, o.Protocol), cmp.Compare(p.Port, o.Port))
 }
+
+// Annotations of Pods about addresses that a pod may send from beside its own.
+const (
+	// AnnotationSourceCheck with the value "false" allows any.
+	AnnotationSourceCheck = AnnotationPrefix + "source-check"
+	// AnnotationAllowedSources is Calico's: a JSON list of prefixes or addresses.
+	AnnotationAllowedSources = "cni.projectcalico.org/allowedSourcePrefixes"
+)
 
 // Node is core/v1 Node as far as a data plane can feel it.
 type Node struct {

@@ -18,12 +18,20 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
 )
 
 // Values of --terminating-endpoints.
 const (
 	keepTerminating   = "keep"
 	removeTerminating = "remove"
+)
+
+// Values of --source-check.
+const (
+	sourceStrict      = "strict"
+	sourceAnnotations = "annotations"
+	sourceOff         = "off"
 )
 
 // agentFlags are the flags that shape an agent, common to run, plan and trace.
@@ -38,6 +46,7 @@ type agentFlags struct {
 	noSNAT       bool
 	noExternal   bool
 	noPolicies   bool
+	sourceCheck  string
 	vxlanPort    uint16
 	nat          natFlags
 	renderer     string
@@ -62,6 +71,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of those addresses of nodes that node ports are served on, or primary: the first of each family of a node (default: all addresses in the Node objects)")
 	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (new connections go elsewhere, as Kubernetes has it; nat44 ends those there are, cnat lets them go on) or keep (new connections reach them, too, and nat44 ends none as long as they serve). If none is ready they are used either way")
 	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
+	fs.StringVar(&f.sourceCheck, "source-check", sourceStrict, "addresses a pod may send from: strict (its own), annotations (also what the pod's annotations contiv-agent.io/source-check and cni.projectcalico.org/allowedSourcePrefixes allow: whoever may create pods may then take any address) or off (any)")
 	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
@@ -128,6 +138,15 @@ func (f *agentFlags) config() (agent.Config, error) {
 	case removeTerminating:
 	default:
 		errs = append(errs, fmt.Errorf("--terminating-endpoints %s: must be keep or remove", f.terminating))
+	}
+	switch f.sourceCheck {
+	case sourceStrict:
+	case sourceAnnotations:
+		cfg.SourceCheck = acl.SourceAllowed
+	case sourceOff:
+		cfg.SourceCheck = acl.SourceOff
+	default:
+		errs = append(errs, fmt.Errorf("--source-check %s: must be strict, annotations or off", f.sourceCheck))
 	}
 	var err error
 	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {

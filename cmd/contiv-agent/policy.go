@@ -131,6 +131,11 @@ func writePolicies(w io.Writer, d *policy.Description) {
 	switch {
 	case d.Uncounted != "":
 		fmt.Fprintf(w, "  no counts: %s\n", d.Uncounted)
+	case d.Spoofed != nil:
+		fmt.Fprintf(w, "  source check: %d packets dropped that were not from the pod's own addresses\n", d.Spoofed.Packets)
+	}
+	switch {
+	case d.Uncounted != "":
 	case bool(counts):
 		fmt.Fprintf(w, "  counts: %s\n", counting)
 	}

@@ -112,6 +112,9 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	if t := st.Last; t != nil {
 		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, transactionText(t))
 	}
+	for _, d := range st.Spoofed {
+		fmt.Fprintf(tw, "source check\t%s\t%d packets dropped that were not from the pod's own addresses\n", d.Pod, d.Packets)
+	}
 	for _, r := range st.Refused {
 		fmt.Fprintf(tw, "refused\t%s\t%s\n", r.Object, r.Error)
 	}

@@ -42,6 +42,7 @@ func workload(p *model.Pod) *model.WorkloadEndpoint {
 	for i, a := range p.IPs {
 		w.Nets[i] = netip.PrefixFrom(a, a.BitLen())
 	}
+	w.AllowSpoofedSources, _ = allowedSources(p)
 	return w
 }
 

@@ -35,6 +35,9 @@ type counted struct {
 	rule   int
 }
 
+// spoofed stands for the rules of an endpoint's source check that deny.
+var spoofed = counted{rule: -1} // read only
+
 // tally adds up what VPP's rules counted by the rules of the policies they come from; those of one may be many.
 func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 	type once struct {
@@ -47,10 +50,13 @@ func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 		l := &lists[i]
 		for at, h := range l.Rules {
 			c, ok := p.driver.Cause(l.Interface, l.Output, l.Place, at)
-			if !ok || c.Kind != enforce.CauseRule || c.Endpoint != endpoint || c.Host {
+			if !ok || c.Kind != enforce.CauseRule && c.Kind != enforce.CauseSource || c.Endpoint != endpoint || c.Host {
 				continue
 			}
 			key := counted{ruleList{c.Tier, c.Policy}, c.Egress, c.Rule}
+			if c.Kind == enforce.CauseSource {
+				key = spoofed
+			}
 			if seen[once{key, l.ID, at}] {
 				continue
 			}

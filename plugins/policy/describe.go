@@ -19,6 +19,8 @@ type Description struct {
 	Egress     []Tier   `json:"egress"`
 	Forward    *Forward `json:"forward,omitempty"`  // of a host endpoint: for traffic the node passes on
 	Profiles   []string `json:"profiles,omitempty"` // what decides when no policy does
+	// Spoofed is what the source check dropped: packets from addresses that are not the pod's; nil: not counted, or there is none.
+	Spoofed *Hits `json:"sourceCheckDropped,omitempty"`
 	// Uncounted is why no rule has Hits, although they were to be counted; "" if they have, or were not.
 	Uncounted string `json:"uncounted,omitempty"`
 }
@@ -63,6 +65,7 @@ func (p *Processor) describePod(id model.PodID, tally map[counted]*Hits) (*Descr
 	d := &Description{
 		Endpoint: id.String(), Profiles: w.ProfileIds, Addresses: slices.Concat(w.Ipv4Nets, w.Ipv6Nets),
 		Ingress: p.describe(w.Tiers, false, tally), Egress: p.describe(w.Tiers, true, tally), Interfaces: p.interfacesOf(id.String()),
+		Spoofed: tally[spoofed],
 	}
 	return d, true
 }

@@ -220,10 +220,10 @@ func (p *Processor) isolated() []string {
 	return slices.Compact(out)
 }
 
-// Notes is what there is to say about policies and profiles in use, sorted by object. What the driver has to say it
+// Notes is what there is to say about policies and profiles in use, sorted by object, and then about annotations of local pods. What the driver has to say it
 // tells its sink.
 func (p *Processor) Notes() []model.Note {
-	return slices.Clone(p.graph.Notes())
+	return append(slices.Clone(p.graph.Notes()), p.sourceNotes()...)
 }
 
 // Counts is how much there is.

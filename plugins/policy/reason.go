@@ -55,7 +55,7 @@ func (p *Processor) podBehind(iface string) string {
 }
 
 func (p *Processor) reason(c enforce.Cause) Reason {
-	r := Reason{Denied: c.Denied, Decides: c.Kind != enforce.CauseStatic && c.Kind != enforce.CauseIsolated, Tier: c.Tier, Egress: c.Egress}
+	r := Reason{Denied: c.Denied, Decides: c.Kind != enforce.CauseStatic && c.Kind != enforce.CauseIsolated && c.Kind != enforce.CauseSource, Tier: c.Tier, Egress: c.Egress}
 	verb := "allowed"
 	if c.Denied {
 		verb = "denied"
@@ -78,6 +78,8 @@ func (p *Processor) reason(c enforce.Cause) Reason {
 		r.Text = fmt.Sprintf("%s: %s is isolated until its policies are known", verb, endpointText(c))
 	case enforce.CauseDown:
 		r.Text = fmt.Sprintf("%s: %s is administratively down", verb, endpointText(c))
+	case enforce.CauseSource:
+		r.Text = fmt.Sprintf("%s: the source is not an address of %s", verb, endpointText(c))
 	default:
 		r.Text = verb + ": " + c.Text
 	}

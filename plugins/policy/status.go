@@ -91,6 +91,19 @@ func exitsOf(h *felix.HostEndpoint) map[ruleList]bool {
 	return out
 }
 
+// PodsByInterface are the local pods, "namespace/name", by their interfaces in VPP. An interface of several pods has the first by name.
+func (p *Processor) PodsByInterface() map[string]string {
+	out := map[string]string{}
+	for name := range p.told.workloads {
+		for _, iface := range p.interfacesOf(name) {
+			if was, taken := out[iface]; !taken || name < was {
+				out[iface] = name
+			}
+		}
+	}
+	return out
+}
+
 // podInterfaces are those of all local pods, sorted.
 func (p *Processor) podInterfaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(p.node.Interfaces)))

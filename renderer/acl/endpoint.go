@@ -23,9 +23,10 @@ func (id workloadID) compare(o workloadID) int {
 
 // workload is a workload endpoint.
 type workload struct {
-	id    workloadID
-	addrs []netip.Addr
-	specs [2]spec // in, out
+	id      workloadID
+	addrs   []netip.Addr
+	allowed []netip.Prefix // sources it may use beside addrs, if the source check allows that
+	specs   [2]spec        // in, out
 }
 
 func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
@@ -35,6 +36,11 @@ func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
 			if p, err := parseNet(text); err == nil && p.IsSingleIP() {
 				w.addrs = append(w.addrs, p.Addr())
 			}
+		}
+	}
+	for _, text := range e.GetAllowSpoofedSourcePrefixes() {
+		if p, err := parseNet(text); err == nil {
+			w.allowed = append(w.allowed, p)
 		}
 	}
 	for i := range w.specs {
@@ -72,6 +78,8 @@ func (r *Renderer) locate() {
 			delete(r.fixed, ownTable(name))
 			delete(r.fixed, selfTable(name))
 			delete(r.fixed, hairpinTable(name))
+			delete(r.fixed, sourceOnly+nameOf(name))
+			delete(r.fixed, sourceFirst+nameOf(name))
 			r.letThrough(name, lists{}, nil)
 			for _, g := range old.groups {
 				r.ungroup(g)

@@ -103,12 +103,16 @@ func (i *iface) unfiltered() (notes []model.Note) {
 	return notes
 }
 
-// room is how many ACLs an interface may have beside those its filter needs.
+// room is how many ACLs an interface may have beside its source check and those its filter needs.
 func (r *Renderer) room(f *filter) int {
-	if f == nil {
-		return r.cfg.maxACLs()
+	most := r.cfg.maxACLs()
+	if r.cfg.SourceCheck != SourceOff {
+		most--
 	}
-	return r.cfg.maxACLs() - len(f)
+	if f != nil {
+		most -= len(f)
+	}
+	return most
 }
 
 // refilter marks the interfaces whose filters depend on a segment that was written out again.

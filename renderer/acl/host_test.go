@@ -89,7 +89,7 @@ func TestHostEndpoints(t *testing.T) {
 					{Addr: nodeIPs[0], Proto: 6, Port: 443, Backends: []netip.AddrPort{netip.MustParseAddrPort("10.1.1.1:80")}},
 					{Addr: nodeIPs[0], Proto: 6, Port: 80, Backends: []netip.AddrPort{netip.AddrPortFrom(nodeIPs[0], 80)}},
 				}
-				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+				s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
 				s.tell(start()...)
 				s.tell(drawHost(t))
 				for range rapid.IntRange(1, 15).Draw(t, "steps") {

@@ -54,6 +54,9 @@ func (r *Renderer) risky(c *change) bool {
 	var all effect
 	for name, t := range c.tables {
 		e := effectOn(r.out.acls[name], t)
+		if isSource(name) {
+			continue // inputEffect knows better
+		}
 		if e.opens || e.closes {
 			effects[name] = e
 		}
@@ -61,7 +64,7 @@ func (r *Renderer) risky(c *change) bool {
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		all.add(listEffect(old.in, now.in))
+		all.add(inputEffect(old, now))
 		all.add(listEffect(old.out, now.out))
 		all.add(filterEffect(old.filter, now.filter, 0))
 		all.add(filterEffect(old.filter, now.filter, 1))
@@ -74,7 +77,7 @@ func (r *Renderer) risky(c *change) bool {
 	}
 	var opensIn, closesIn, opensOut, closesOut few2
 	r.eachHook(c, func(name string, old, now lists) {
-		in, out := listEffect(old.in, now.in), listEffect(old.out, now.out)
+		in, out := inputEffect(old, now), listEffect(old.out, now.out)
 		in.add(tablesEffect(old.in, now.in, effects))
 		out.add(tablesEffect(old.out, now.out, effects))
 		in.add(filterEffect(old.filter, now.filter, 0))
@@ -121,12 +124,16 @@ func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
 // come before what it depends on is closed.
 func (r *Renderer) was(name string, now lists) lists {
 	old, known := r.out.sent[name]
-	if i := r.ifaces[name]; !known && i != nil && !i.listed && !(none(now.in) && none(now.out)) {
-		l := r.isolated()
-		l.filter = now.filter
-		return l
+	if i := r.ifaces[name]; known || i == nil || i.listed {
+		return old
 	}
-	return old
+	var l lists
+	if !(none(unchecked(now.in)) && none(now.out)) {
+		l = r.isolated()
+		l.filter = now.filter
+	}
+	l.check = now.check
+	return l
 }
 
 // none tells whether a list lets everything pass at once.
@@ -283,7 +290,9 @@ func (r *Renderer) interim(c *change) change {
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		out.lists[name] = r.bounded(lists{commonList(old.in, now.in), commonList(old.out, now.out), commonFilter(old.filter, now.filter), now.served})
+		out.lists[name] = r.bounded(lists{
+			in: commonInput(old, now), out: commonList(old.out, now.out), filter: commonFilter(old.filter, now.filter), served: now.served, check: now.check,
+		})
 	}
 	used := map[string]bool{}
 	for _, l := range out.lists {

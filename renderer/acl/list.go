@@ -14,13 +14,15 @@ type place struct {
 	cause  *enforce.Cause // of all its rules; nil: as the table says
 	denies bool           // its rules do
 	mixed  bool           // only some do
+	source bool           // it is the source check
 }
 
 // lists are those of one interface.
 type lists struct {
 	in, out []place
-	filter  *filter // of SCTP, beside them; nil: none
-	served  *ports  // high ports of the pod; nil: none
+	filter  *filter  // of SCTP, beside them; nil: none
+	served  *ports   // high ports of the pod; nil: none
+	check   *sources // of sources, in front of in; nil: none
 }
 
 // Names of the tables of no policy.
@@ -50,7 +52,7 @@ func permitAll(egress bool) string {
 
 func permitsAll(table string) bool { return table == permitEgress || table == permitIngress }
 
-// list makes the lists of an interface. A pod that may do everything has none.
+// list makes the lists of an interface. A pod that may do everything has none but its source check.
 func (r *Renderer) list(i *iface) {
 	var now lists
 	in, out := i.progs[0], i.progs[1]
@@ -64,8 +66,8 @@ func (r *Renderer) list(i *iface) {
 	default:
 		now, f, notes = r.podLists(i, in, out)
 	}
-	r.notes.set("interface\x00"+i.name, notes)
-	r.enlist(i.name, r.letThrough(i.name, now, f))
+	r.notes.set("interface\x00"+i.name, append(notes, r.sourceNotes(i)...))
+	r.enlist(i.name, r.checked(i, r.letThrough(i.name, now, f)))
 }
 
 // podLists is the lists of a pod with these programs and what is beside them.

@@ -238,22 +238,32 @@ type scene struct {
 	b *book
 }
 
-func newScene(n enforce.Node) *scene {
+func newScene(n enforce.Node) *scene { return newCheckedScene(n, SourceOff) }
+
+// newCheckedScene has a source check.
+func newCheckedScene(n enforce.Node, mode SourceCheck) *scene {
 	s := &scene{w: newWorld(), b: newBook()}
-	s.r = New(Config{}, s.b)
+	s.r = New(Config{SourceCheck: mode}, s.b)
 	s.r.SetNode(n)
 	return s
 }
 
 // newTightScene has lists that must often be packed.
 func newTightScene(n enforce.Node, tight bool) *scene {
-	s := newScene(n)
+	return newTightCheckedScene(n, tight, SourceOff)
+}
+
+func newTightCheckedScene(n enforce.Node, tight bool, mode SourceCheck) *scene {
+	s := newCheckedScene(n, mode)
 	if tight {
-		s.r = New(Config{MaxACLs: 20}, s.b)
+		s.r = New(Config{MaxACLs: 20, SourceCheck: mode}, s.b)
 		s.r.SetNode(n)
 	}
 	return s
 }
+
+// modes are source checks to draw from.
+var modes = []SourceCheck{SourceStrict, SourceAllowed, SourceOff}
 
 // mosts is how many rules an ACL may have: mostly as many as ever, in some tests few.
 var mosts = []int{maxRules, maxRules, maxRules, 30}
@@ -393,7 +403,7 @@ func TestVerdicts(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := testNode(view)
 				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
-				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
+				s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
 				s.r.most = pick(t, "most", mosts)
 				s.tell(start()...)
 				for range rapid.IntRange(1, 25).Draw(t, "steps") {
@@ -452,7 +462,8 @@ func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
 		tight := rapid.Bool().Draw(t, "tight")
-		s, most := newTightScene(n, tight), pick(t, "most", mosts)
+		mode := pick(t, "sources", modes)
+		s, most := newTightCheckedScene(n, tight, mode), pick(t, "most", mosts)
 		s.r.most = most
 		s.tell(start()...)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
@@ -462,7 +473,7 @@ func TestPathIndependence(t *testing.T) {
 			}
 		}
 		s.settle(t)
-		fresh := newTightScene(n, tight)
+		fresh := newTightCheckedScene(n, tight, mode)
 		fresh.r.most = most
 		fresh.tell(s.w.all()...)
 		fresh.settle(t)

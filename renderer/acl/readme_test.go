@@ -47,6 +47,11 @@ func describe(r *Renderer, b *book, iface string) string {
 				fmt.Fprintf(&out, "  %s: ICMP errors, neighbour discovery\n", name)
 				continue
 			}
+			if strings.HasPrefix(name, sourceFirst) {
+				c, _ := r.Cause(iface, output, place, 0)
+				fmt.Fprintf(&out, "  %s: %d rules that deny all but the pod's own addresses: %s\n", sourceFirst[:len(sourceFirst)-1], len(b.lines[name]), because(c))
+				continue
+			}
 			for rule := range b.lines[name] {
 				l := &b.lines[name][rule]
 				c, _ := r.Cause(iface, output, place, rule)
@@ -67,6 +72,8 @@ func because(c enforce.Cause) string {
 		return "end of tier " + c.Tier
 	case enforce.CauseStatic:
 		return c.Text
+	case enforce.CauseSource:
+		return "source check"
 	case enforce.CauseDown:
 		return "down"
 	case enforce.CauseIsolated:

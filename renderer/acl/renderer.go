@@ -16,6 +16,8 @@ type Config struct {
 	// MaxACLs is how many ACLs an interface gets at most, both directions together. Zero is 255, all VPP can take (24.06,
 	// acl_interface_set_acl_list counts in a byte); less leaves room for those of others. At least 20.
 	MaxACLs int
+	// SourceCheck says from which addresses pods may send; zero: their own alone.
+	SourceCheck SourceCheck
 }
 
 // Validate tells whether the settings make sense.
@@ -79,6 +81,7 @@ type Renderer struct {
 	hostSegs    []*segment        // of hooks
 	hostMatches map[string]*match // by kind of packets
 	failsafe    [2][]failsafe     // in, out
+	spoofing    bool              // Felix's settings let pods send from the prefixes their endpoints allow
 
 	// Who has to be looked at when something changes.
 	ofPolicy  map[policyID]map[*program]struct{}
@@ -148,6 +151,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_ConfigUpdate:
 		r.failsafe, r.dirty.host = failsafes(m.ConfigUpdate.GetConfig()), true
+		r.setSpoofing(m.ConfigUpdate.GetConfig()[configSpoofing] == spoofingAllowed)
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
 	case *felix.ToDataplane_IpsetUpdate:

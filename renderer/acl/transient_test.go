@@ -32,7 +32,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				s := newTightScene(testNode(view), rapid.Bool().Draw(t, "tight"))
+				s := newTightCheckedScene(testNode(view), rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
 				s.r.most = pick(t, "most", mosts)
 				s.tell(start()...)
 				for range rapid.IntRange(1, 8).Draw(t, "changes") {

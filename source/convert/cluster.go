@@ -43,6 +43,14 @@ func pod(o *corev1.Pod) (*model.Pod, *problems) {
 	})
 	ps.dualStack(field, addrFamilies(p.IPs))
 	p.Ports, p.ContainerPorts = ps.containerPorts(&o.Spec)
+	for _, name := range []string{model.AnnotationSourceCheck, model.AnnotationAllowedSources} {
+		if v, ok := o.Annotations[name]; ok {
+			if p.Annotations == nil {
+				p.Annotations = map[string]string{}
+			}
+			p.Annotations[name] = v
+		}
+	}
 	return p, ps
 }
 

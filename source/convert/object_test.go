@@ -163,7 +163,7 @@ func TestAccepted(t *testing.T) {
 		want model.Object
 	}{
 		{&corev1.Pod{}, `
-metadata: {name: ` + long + `, labels: {a: b}}
+metadata: {name: ` + long + `, labels: {a: b}, annotations: {a: b, contiv-agent.io/source-check: "false", cni.projectcalico.org/allowedSourcePrefixes: "[]"}}
 spec:
   nodeName: node-1
   hostNetwork: true
@@ -178,6 +178,7 @@ status: {phase: Succeeded, podIPs: [{ip: 10.1.1.1}, {ip: "fd00::1"}]}
 `, &model.Pod{
 			ID: model.PodID{Namespace: "default", Name: long}, Labels: map[string]string{"a": "b"}, NodeName: "node-1", HostNetwork: true,
 			Finished: true, ServiceAccount: "sa", IPs: []netip.Addr{ip("10.1.1.1"), ip("fd00::1")},
+			Annotations: map[string]string{model.AnnotationSourceCheck: "false", model.AnnotationAllowedSources: "[]"},
 			Ports: []model.NamedPort{
 				{Name: "http", Protocol: model.TCP, Port: 80}, {Name: "dns", Protocol: model.UDP, Port: 53}, {Name: "side", Protocol: model.TCP, Port: 91},
 			},

@@ -66,6 +66,13 @@ func pod(id model.PodID, w *model.WorkloadEndpoint) (model.Object, error) {
 			p.Ports = append(p.Ports, port)
 		}
 	}
+	if len(w.AllowSpoofedSources) > 0 {
+		list, err := json.Marshal(w.AllowSpoofedSources)
+		if err != nil {
+			return nil, fmt.Errorf("allow_spoofed_source_ips: %w", err)
+		}
+		p.Annotations = map[string]string{model.AnnotationAllowedSources: string(list)}
+	}
 	return p, nil
 }
 

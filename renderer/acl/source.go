@@ -1,0 +1,260 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// SourceCheck says from which addresses a pod may send (ADR 13).
+type SourceCheck uint8
+
+// The source checks.
+const (
+	// SourceStrict drops what a pod sends from any address but its own.
+	SourceStrict SourceCheck = iota
+	// SourceAllowed also lets a pod send from the prefixes that its endpoint allows (allow_spoofed_source_prefixes).
+	SourceAllowed
+	// SourceOff checks nothing.
+	SourceOff
+)
+
+// Felix's setting that makes SourceStrict SourceAllowed (v3.31).
+const (
+	configSpoofing  = "WorkloadSourceSpoofing"
+	spoofingAllowed = "Any"
+)
+
+// sources is the source check of an interface: the prefixes its pod may send from, sorted. Nil checks nothing.
+//
+// A pod without any other list has one list, which permits these prefixes and reflects nothing. A pod that has lists has the check in
+// front of its input, as rules that deny all other prefixes: a list has no "go on".
+type sources struct{ from []netip.Prefix }
+
+func (c *sources) same(o *sources) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return slices.Equal(c.from, o.from)
+}
+
+// covers tells whether c lets pass all that o does.
+func (c *sources) covers(o *sources) bool {
+	switch {
+	case c == nil:
+		return true
+	case o == nil:
+		return false
+	}
+	return !slices.ContainsFunc(o.from, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(c.from, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+	})
+}
+
+// The tables of a source check, without the interface's name.
+const (
+	sourceOnly  = "source-only-"  // permits the pod's prefixes, and denies the rest
+	sourceFirst = "source-check-" // denies all but the pod's prefixes
+)
+
+// linkLocal are the addresses of neighbour discovery (RFC 4291, 2.5.6): whole bytes, for every VPP.
+var linkLocal = netip.MustParsePrefix("fe80::/64") // read only
+
+// checkOf is the source check of an interface.
+func (r *Renderer) checkOf(i *iface) *sources {
+	if r.cfg.SourceCheck == SourceOff || len(i.addrs) == 0 {
+		return nil
+	}
+	c := &sources{}
+	for _, a := range i.addrs {
+		c.from = append(c.from, netip.PrefixFrom(a, a.BitLen()))
+	}
+	if r.allowsSources() {
+		for _, w := range i.work {
+			c.from = append(c.from, w.allowed...) // masked
+		}
+	}
+	slices.SortFunc(c.from, comparePrefix)
+	c.from = outermost(c.from)
+	return c
+}
+
+// allowsSources tells whether what endpoints allow counts.
+func (r *Renderer) allowsSources() bool { return r.cfg.SourceCheck == SourceAllowed || r.spoofing }
+
+// setSpoofing takes whether Felix's settings let pods send from the prefixes their endpoints allow.
+func (r *Renderer) setSpoofing(allowed bool) {
+	if r.spoofing == allowed {
+		return
+	}
+	r.spoofing = allowed
+	for _, i := range r.ifaces {
+		r.dirty.ifaces[i] = struct{}{}
+	}
+}
+
+// outermost leaves out prefixes that lie in others; the list is sorted.
+func outermost(list []netip.Prefix) []netip.Prefix {
+	out := list[:0]
+	for _, p := range list {
+		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// checked puts the source check into the lists of an interface.
+func (r *Renderer) checked(i *iface, l lists) lists {
+	for _, t := range []string{sourceOnly, sourceFirst} {
+		r.unfix(t + nameOf(i.name))
+	}
+	c := r.checkOf(i)
+	if c == nil {
+		return l
+	}
+	l.check = c
+	name, write := sourceFirst, r.denyOthers
+	if len(l.in)+len(l.out) == 0 {
+		name, write = sourceOnly, r.permitOnly
+	}
+	t := &table{name: name + nameOf(i.name)}
+	write(t, c)
+	r.fixTable(t)
+	l.in = append([]place{{table: t.name, source: true}}, l.in...)
+	return l
+}
+
+// permitOnly writes the check as the only table of a list. Its last rules, which deny the rest, count what is dropped.
+func (r *Renderer) permitOnly(t *table, c *sources) {
+	discovery(t, c)
+	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod's own address"}
+	for _, p := range c.from {
+		r.addWide(t, atom{verb: admit, src: p, dst: familyOf(p.Addr()).all(), sport: allPorts, dport: allPorts}, own)
+	}
+	for _, f := range families {
+		t.add(atom{verb: deny, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, c.cause())
+	}
+}
+
+// denyOthers writes the check as the first table of a list.
+func (r *Renderer) denyOthers(t *table, c *sources) {
+	discovery(t, c)
+	for _, f := range families {
+		for _, p := range rest(nil, f.all(), c.of(f)) {
+			r.addWide(t, atom{verb: deny, src: p, dst: f.all(), sport: allPorts, dport: allPorts}, c.cause())
+		}
+	}
+}
+
+// discovery lets neighbour discovery pass, which IPv6 does from link-local addresses and, for duplicates, from none.
+func discovery(t *table, c *sources) {
+	if !slices.ContainsFunc(c.from, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
+		return
+	}
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "neighbour discovery"}
+	for _, types := range []span{{133, 133}, {135, 136}} {
+		a := icmpAtom(v6, 0)
+		a.src, a.sport = linkLocal, types
+		t.add(a, cause)
+	}
+	a := icmpAtom(v6, 135)
+	a.src = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
+	t.add(a, cause)
+}
+
+// of is the prefixes of a family, sorted.
+func (c *sources) of(f family) (out []netip.Prefix) {
+	for _, p := range c.from {
+		if familyOf(p.Addr()) == f {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (c *sources) cause() *enforce.Cause {
+	return &enforce.Cause{Kind: enforce.CauseSource, Denied: true}
+}
+
+// IsSourceCheck tells whether an ACL of that name is a source check: the rules that deny drop what is not from the pod.
+func IsSourceCheck(acl string) bool { return isSource(acl) }
+
+// isSource tells whether a table is of a source check.
+func isSource(table string) bool {
+	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst)
+}
+
+// unchecked is an input list behind its source check.
+func unchecked(list []place) []place {
+	if len(list) > 0 && list[0].source {
+		return list[1:]
+	}
+	return list
+}
+
+// checkEffect is what another source check does.
+func checkEffect(old, now *sources) effect {
+	if old.same(now) {
+		return effect{}
+	}
+	return effect{opens: !old.covers(now), closes: !now.covers(old)}
+}
+
+// inputEffect is what other lists do to what enters VPP.
+func inputEffect(old, now lists) effect {
+	e := checkEffect(old.check, now.check)
+	e.add(listEffect(unchecked(old.in), unchecked(now.in)))
+	return e
+}
+
+// commonInput is an input list that lets pass only what both do.
+func commonInput(old, now lists) []place {
+	rest := commonList(unchecked(old.in), unchecked(now.in))
+	front := func(l lists) (place, bool) { // that can stand before others
+		if len(l.in) > 1 && l.in[0].source {
+			return l.in[0], true
+		}
+		return place{}, false
+	}
+	switch {
+	case old.check == nil && now.check == nil:
+		return rest
+	case old.check != nil && now.check != nil && !old.check.same(now.check) && old.in[0].table != now.in[0].table:
+		return shut()
+	case none(rest) && now.check == nil:
+		return old.in
+	case none(rest):
+		return now.in // its table has what both have in common
+	}
+	for _, l := range []lists{now, old} {
+		if p, ok := front(l); ok {
+			return append([]place{p}, rest...)
+		}
+	}
+	return shut()
+}
+
+// shut lets nothing pass.
+func shut() []place {
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}
+	return []place{{table: denyAll, denies: true, cause: cause}}
+}
+
+// sourceNotes says which endpoints allow sources that the check does not.
+func (r *Renderer) sourceNotes(i *iface) (notes []model.Note) {
+	if r.cfg.SourceCheck == SourceOff || r.allowsSources() {
+		return nil
+	}
+	for _, w := range i.work {
+		if len(w.allowed) > 0 {
+			reason := fmt.Sprintf("allowed source prefixes: %s: the source check of this agent is strict: packets from them are dropped", w.allowed[0])
+			notes = append(notes, model.Note{Ref: w.ref(), Reason: reason, Refused: true})
+		}
+	}
+	return notes
+}

@@ -1,0 +1,262 @@
+package acl
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// forged are sources that pod p1 may not use.
+func forged(f family) []netip.Addr {
+	var out []netip.Addr
+	all := slices.Concat(nodeIPs, hairpin, remotes, podIPs[1], addrs("0.0.0.0", "255.255.255.255", "10.1.1.0", "::", "fe80::1", "fd00:1::", "fd00:1::3"))
+	for _, a := range all {
+		if familyOf(a) == f {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func openPod(i int, allowed ...string) *felix.ToDataplane {
+	return podMessage(i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, AllowSpoofedSourcePrefixes: allowed})
+}
+
+// A pod that policies do not restrict has one list, which permits its addresses and makes no session.
+func TestSourceCheckOfAnOpenPod(t *testing.T) {
+	for _, bytes := range []bool{false, true} {
+		n := testNode(enforce.PreDNAT)
+		n.ByteMatch6 = bytes
+		s := newCheckedScene(n, SourceStrict)
+		s.tell(start()...)
+		s.tell(openPod(0))
+		s.settle(t)
+		list := s.b.lists["if-p1"]
+		if len(list.GetInput()) != 1 || len(list.GetOutput()) != 0 {
+			t.Fatalf("lists %v", list)
+		}
+		for _, rule := range s.b.acls[list.GetInput()[0]].GetRules() {
+			if rule.GetAction().String() == "REFLECT" {
+				t.Errorf("%v makes a session", rule)
+			}
+		}
+		s.checkSources(t, "if-p1", 0)
+		c, ok := s.r.Cause("if-p1", false, 0, len(s.b.acls[list.GetInput()[0]].GetRules())-1)
+		if !ok || c.Kind != enforce.CauseSource || !c.Denied || c.Endpoint != "p1" {
+			t.Errorf("cause %+v %v", c, ok)
+		}
+	}
+}
+
+// checkSources looks at what enters by the interface of a pod whose egress is open.
+func (s *scene) checkSources(t interface{ Errorf(string, ...any) }, iface string, pod int) {
+	for _, f := range families {
+		for _, src := range forged(f) {
+			for _, p := range flows(src, remotes[3*int(f)]) {
+				if s.b.on(iface, false, p) {
+					t.Errorf("%s passes at %s", p, iface)
+				}
+			}
+		}
+		for _, p := range flows(podIPs[pod][f], remotes[3*int(f)]) {
+			if !s.b.on(iface, false, p) {
+				t.Errorf("%s does not pass at %s", p, iface)
+			}
+		}
+	}
+	for _, c := range []struct {
+		src  string
+		typ  uint16
+		want bool
+	}{{"fe80::1", 135, true}, {"fe80::1", 136, true}, {"fe80::1", 133, true}, {"::", 135, true}, {"fe80::1", 128, false}, {"::", 136, false}, {"fe80::1", 134, false}, {"fec0::1", 135, false}} {
+		p := packet{netip.MustParseAddr(c.src), netip.MustParseAddr("fe80::2"), 58, c.typ, 0}
+		if got := s.b.on(iface, false, p); got != c.want {
+			t.Errorf("%s at %s: %v", p, iface, got)
+		}
+	}
+}
+
+// A pod that policies restrict has the check in front of them, whatever else it has.
+func TestSourceCheckComesFirst(t *testing.T) {
+	sctp := &felix.Policy{
+		InboundRules:  []*felix.Rule{{Action: "allow", Protocol: named("sctp"), DstPorts: []*felix.PortRange{{First: 80, Last: 80}}}},
+		OutboundRules: []*felix.Rule{{Action: "deny", Protocol: named("sctp"), DstPorts: []*felix.PortRange{{First: 81, Last: 81}}}, {Action: "allow"}},
+	}
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+		for _, bytes := range []bool{false, true} {
+			n := testNode(view)
+			n.ByteMatch6 = bytes
+			s := newCheckedScene(n, SourceStrict)
+			s.tell(start()...)
+			s.tell(policyMessage(policyIDs[0], sctp), podMessage(0, withPolicies("a1", "a1")))
+			s.settle(t)
+			if in := s.b.lists["if-p1"].GetInput(); len(in) < 3 || !strings.HasPrefix(in[0], sourceFirst) || !strings.HasPrefix(in[1], "sctp-ports/") {
+				t.Fatalf("%s: input %v", view, in)
+			}
+			s.checkSources(t, "if-p1", 0)
+		}
+	}
+}
+
+// What an endpoint allows counts if the agent says so, or Felix; otherwise the endpoint's note says that it does not.
+func TestAllowedSources(t *testing.T) {
+	other := packet{netip.MustParseAddr("172.16.3.4"), remotes[0], 6, 40000, 80}
+	felixSays := &felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configSpoofing: spoofingAllowed}}}}
+	for _, c := range []struct {
+		mode  SourceCheck
+		felix bool
+		want  bool
+	}{{SourceStrict, false, false}, {SourceStrict, true, true}, {SourceAllowed, false, true}, {SourceOff, false, true}} {
+		s := newCheckedScene(testNode(enforce.PreDNAT), c.mode)
+		s.tell(start()...)
+		s.tell(openPod(0, "172.16.0.0/12", "fd99::/16"))
+		s.settle(t)
+		if c.felix { // the setting comes later
+			s.r.OnUpdate(felixSays)
+			s.settle(t)
+		}
+		if got := s.b.on("if-p1", false, other); got != c.want {
+			t.Errorf("%d, felix %v: %v", c.mode, c.felix, got)
+		}
+		if said := len(s.b.notes["acl/note/interface|if-p1"]) > 0; said == c.want {
+			t.Errorf("%d, felix %v: notes %v", c.mode, c.felix, s.b.notes)
+		}
+		s.tell(openPod(0))
+		s.settle(t)
+		if got := s.b.on("if-p1", false, other); got != (c.mode == SourceOff) {
+			t.Errorf("%d, felix %v: after the endpoint allows nothing: %v", c.mode, c.felix, got)
+		}
+	}
+}
+
+// A new pod, and a policy on a pod that had none, need no state on the way for the source check's sake.
+func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
+	n := testNode(enforce.PostDNAT)
+	s := newCheckedScene(n, SourceStrict)
+	s.tell(start()...)
+	s.tell(setMessage("s1", felix.IPSetUpdate_NET, nil))
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
+	s.tell(podMessage(0, withPolicies("a1", "")), openPod(2))
+	fewer := n
+	fewer.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3"}
+	s.r.SetNode(fewer)
+	s.settle(t)
+	more := fewer
+	more.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3", podIPs[1][0]: "if-p2"}
+	s.r.SetNode(more)
+	s.tell(openPod(1), deltaAdd("s1", "10.1.1.2/32")) // the new pod's list closes, the set opens
+	if s.r.Apply() {
+		t.Error("a new pod needs a state on the way")
+	}
+	s.tell(podMessage(2, withPolicies("a1", "")))
+	if s.r.Apply() {
+		t.Error("a pod's first policy needs a state on the way")
+	}
+	if in := s.b.lists["if-p3"].GetInput(); len(in) < 2 || !strings.HasPrefix(in[0], sourceFirst) {
+		t.Errorf("input %v", in)
+	}
+	s.tell(openPod(2))
+	if s.r.Apply() {
+		t.Error("a pod that loses its policies needs a state on the way")
+	}
+	for name := range s.b.acls {
+		if isSource(name) && name != sourceOnly+nameOf("if-p3") && name != sourceOnly+nameOf("if-p2") && name != sourceFirst+nameOf("if-p1") {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+// The rules of a check are exactly the addresses that are not allowed, for any prefixes.
+func TestSourceRulesAreExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		bytes := rapid.Bool().Draw(t, "bytes")
+		n := testNode(enforce.PreDNAT)
+		n.ByteMatch6 = bytes
+		s := newCheckedScene(n, SourceAllowed)
+		s.tell(start()...)
+		var allowed []string
+		for range rapid.IntRange(0, 3).Draw(t, "prefixes") {
+			allowed = append(allowed, pick(t, "prefix", nets))
+		}
+		s.tell(policyMessage(policyIDs[0], &felix.Policy{}))
+		msg := withPolicies("a1", "")
+		msg.ProfileIds, msg.AllowSpoofedSourcePrefixes = []string{"open"}, allowed
+		if rapid.Bool().Draw(t, "open") {
+			msg.Tiers = nil
+		}
+		s.tell(podMessage(0, msg))
+		s.settle(t)
+		for _, f := range families {
+			for _, src := range slices.Concat(forged(f), podIPs[0][f:f+1], remotes) {
+				if familyOf(src) != f {
+					continue
+				}
+				want := src == podIPs[0][f] || slices.ContainsFunc(allowed, func(p string) bool { return netip.MustParsePrefix(p).Masked().Contains(src) })
+				if got := s.b.on("if-p1", false, packet{src, podIPs[1][f], 6, 40000, 80}); got != want {
+					t.Fatalf("from %s with %v: %v\n%s", src, allowed, got, s)
+				}
+			}
+		}
+	})
+}
+
+// TestStatesOfAChangedCheck: where addresses and policies change at once, nothing passes on the way that neither state lets pass.
+func TestStatesOfAChangedCheck(t *testing.T) {
+	old := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.1/32")}}
+	now := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.2/32")}}
+	only, first := place{table: sourceOnly + "x", source: true}, place{table: sourceFirst + "x", source: true}
+	rest := place{table: "rest", denies: true}
+	for i, c := range []struct {
+		old, now lists
+		want     string
+		e        effect
+	}{
+		{lists{}, lists{}, "[]", effect{}},
+		{lists{in: []place{only}, check: old}, lists{in: []place{first, rest}, check: old}, "[" + first.table + " rest]", effect{closes: true}},
+		{lists{in: []place{only}, check: old}, lists{in: []place{first, rest}, check: now}, "[deny-all]", effect{true, true}},
+		{lists{in: []place{only}, check: old}, lists{in: []place{only}, check: now}, "[" + only.table + "]", effect{true, true}},
+		{lists{}, lists{in: []place{only}, check: now}, "[" + only.table + "]", effect{closes: true}},
+		{lists{in: []place{only}, check: old}, lists{}, "[" + only.table + "]", effect{opens: true}},
+		{lists{in: []place{only}, check: old}, lists{in: []place{rest}}, "[deny-all]", effect{true, true}},
+		{lists{in: []place{first, rest}, check: old}, lists{in: []place{rest}}, "[" + first.table + " rest]", effect{opens: true}},
+	} {
+		if got := fmt.Sprint(names(commonInput(c.old, c.now))); got != c.want {
+			t.Errorf("%d: %s, not %s", i, got, c.want)
+		}
+		if got := inputEffect(c.old, c.now); got != c.e {
+			t.Errorf("%d: effect %+v", i, got)
+		}
+	}
+}
+
+// A state on the way has the source check, too: one pod is restricted while another opens.
+func TestStateOnTheWayChecksSources(t *testing.T) {
+	s := newCheckedScene(testNode(enforce.PostDNAT), SourceStrict)
+	s.tell(start()...)
+	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	s.tell(openPod(0), podMessage(1, withPolicies("a1", "")))
+	s.settle(t)
+	s.tell(podMessage(0, withPolicies("", "a1")), openPod(1))
+	if !s.r.Apply() {
+		t.Fatal("no state on the way")
+	}
+	for again := true; again; again = s.r.Apply() {
+		if p := (packet{podIPs[0][0], podIPs[1][0], 6, 40000, 80}); !s.b.on("if-p1", false, p) {
+			t.Errorf("%s does not pass, and did before and does after", p)
+		}
+		for _, f := range families {
+			for _, src := range forged(f) {
+				if p := (packet{src, podIPs[1][f], 6, 40000, 80}); s.b.on("if-p1", false, p) {
+					t.Errorf("%s passes", p)
+				}
+			}
+		}
+	}
+}

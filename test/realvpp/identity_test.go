@@ -1,0 +1,230 @@
+package realvpp
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// identityWorld is one node with an isolated pod behind a Service, a pod that may reach it, one that may not and lies, and one whose
+// egress is restricted as well.
+const identityWorld = `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, "fd00:1::/64"]}
+status: {addresses: [{type: InternalIP, address: 192.168.16.1}, {type: InternalIP, address: "fd00:f::1"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: victim, namespace: shop, labels: {app: redis}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}, {ip: "fd00:1::3"}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: friend, namespace: shop, labels: {app: friend}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.4, podIPs: [{ip: 10.1.1.4}, {ip: "fd00:1::4"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: evil, namespace: shop, labels: {app: evil}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.66, podIPs: [{ip: 10.1.1.66}, {ip: "fd00:1::66"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: caged, namespace: shop, labels: {app: caged}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.67, podIPs: [{ip: 10.1.1.67}, {ip: "fd00:1::67"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: redis, namespace: shop}
+spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20], selector: {app: redis}, ports: [{port: 6379, protocol: TCP, name: tcp}, {port: 6379, protocol: UDP, name: udp}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: redis-1, namespace: shop, labels: {kubernetes.io/service-name: redis}}
+addressType: IPv4
+ports: [{port: 6379, protocol: TCP, name: tcp}, {port: 6379, protocol: UDP, name: udp}]
+endpoints: [{addresses: [10.1.1.3], conditions: {ready: true}, nodeName: node-1, targetRef: {kind: Pod, namespace: shop, name: victim}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: redis, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: redis}}
+  policyTypes: [Ingress]
+  ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: cage, namespace: shop}
+spec:
+  podSelector: {matchLabels: {app: caged}}
+  policyTypes: [Egress]
+  egress: [{to: [{ipBlock: {cidr: 10.1.1.0/24}}]}, {to: [{ipBlock: {cidr: "fd00:1::/64"}}]}]
+`
+
+// lie is a packet that a pod sends, and where it leaves VPP; "" nowhere.
+type lie struct{ from, packet, want string }
+
+const (
+	victimDoor = "pod-shop/victim"
+	friendDoor = "pod-shop/friend"
+)
+
+// spoofs are packets with sources that are not the sender's, and a few that are.
+var spoofs = []lie{
+	{"friend", "tcp 10.1.1.4:4000 -> 10.1.1.3:6379 [S]", victimDoor},
+	{"friend", "tcp [fd00:1::4]:4000 -> [fd00:1::3]:6379 [S]", victimDoor},
+	{"evil", "tcp 10.1.1.66:4001 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "tcp [fd00:1::66]:4001 -> [fd00:1::3]:6379 [S]", ""},
+	{"evil", "tcp 10.1.1.66:4001 -> 10.1.1.4:80 [S]", friendDoor},
+	{"evil", "tcp [fd00:1::66]:4001 -> [fd00:1::4]:80 [S]", friendDoor},
+	{"evil", "udp 10.1.1.66:4001 -> 10.1.1.4:80", friendDoor},
+	{"caged", "tcp 10.1.1.67:4001 -> 10.1.1.4:80 [S]", friendDoor},
+	{"caged", "tcp 10.1.1.67:4001 -> 192.0.2.200:80 [S]", ""},
+	// As the node, the NAT loopback, a pod that may, an address outside, nobody.
+	{"evil", "tcp 192.168.16.1:4002 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "udp 192.168.16.1:4002 -> 10.1.1.3:6379", ""},
+	{"evil", "tcp 10.1.1.254:4003 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "tcp 10.1.1.4:4004 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "udp 10.1.1.4:4004 -> 10.96.0.20:6379", ""},
+	{"evil", "tcp 198.51.100.7:4005 -> 10.1.1.4:80 [S]", ""},
+	{"evil", "udp 0.0.0.0:4006 -> 10.1.1.4:80", ""},
+	{"evil", "tcp [fd00:f::1]:4007 -> [fd00:1::3]:6379 [S]", ""},
+	{"evil", "tcp [fd00:1::4]:4008 -> [fd00:1::3]:6379 [S]", ""},
+	{"evil", "tcp [fe80::66]:4009 -> [fd00:1::4]:80 [S]", ""},
+	// As the pod next door, to somebody everybody may reach: what it says would be taken for the neighbour's.
+	{"evil", "tcp 10.1.1.67:4010 -> 10.1.1.4:80 [S]", ""},
+	{"caged", "tcp 10.1.1.66:4011 -> 10.1.1.4:80 [S]", ""},
+	{"caged", "udp 192.168.16.1:4011 -> 10.1.1.4:80", ""},
+	{"caged", "tcp [fd00:1::66]:4011 -> [fd00:1::4]:80 [S]", ""},
+	// The isolated pod's own egress is open; it may not lie either.
+	{"victim", "tcp 10.1.1.3:4012 -> 10.1.1.4:80 [S]", friendDoor},
+	{"victim", "tcp 10.1.1.66:4012 -> 10.1.1.4:80 [S]", ""},
+	{"victim", "tcp [fd00:1::66]:4012 -> [fd00:1::4]:80 [S]", ""},
+}
+
+func identityManifest(t *testing.T) []event.Change {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "world.yaml")
+	if err := os.WriteFile(file, []byte(identityWorld), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := manifest.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ch := range changes {
+		if ch.Err != nil {
+			t.Fatal(ch.Err)
+		}
+	}
+	return changes
+}
+
+// identities are the settings in which nobody gets another's identity.
+var identities = map[string]agent.Config{
+	"nat44": {},
+	"cnat":  {ServiceRenderer: agent.RendererCNAT},
+}
+
+// liar is a node that packets can be sent to: a simulated VPP, or a twin.
+type liar func(in string, p packet.Packet) (left []string, hops any)
+
+// liars opens the world in the sim.
+func simulated(t *testing.T, cfg agent.Config) liar {
+	t.Helper()
+	changes := identityManifest(t)
+	v := sim.New(sim.Config{Seed: 1})
+	t.Cleanup(v.Close)
+	if err := cni.New(v, "node-1").Apply(changes); err != nil {
+		t.Fatal(err)
+	}
+	cfg.NodeName, cfg.Dial, cfg.Override = "node-1", v.Dial, cni.Located()
+	cfg.Sources = map[string]agent.Source{source: agent.Fed{}}
+	a, err := agent.NewStepper(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	if err := a.Feed(context.Background(), &event.Update{Source: source, Changes: changes}, &event.SyncStatus{Source: source, Status: event.InSync}); err != nil {
+		t.Fatal(err)
+	}
+	return func(in string, p packet.Packet) ([]string, any) {
+		fate := v.Send(in, p)
+		var left []string
+		for _, out := range fate.Out {
+			left = append(left, out.Interface)
+		}
+		return left, fate
+	}
+}
+
+// doubled opens the world in a real VPP and in the sim.
+func doubled(t *testing.T, cfg agent.Config) liar {
+	t.Helper()
+	w := startTwin(t, theVPP(t), "node-1", cfg)
+	if err := w.apply(identityManifest(t)); err != nil {
+		t.Fatal(err)
+	}
+	return func(in string, p packet.Packet) ([]string, any) {
+		landed, err := w.send(in, same(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, l := range landed {
+			left = append(left, l.at)
+		}
+		return left, fmt.Sprint(landed)
+	}
+}
+
+// tell sends packets and looks where they go.
+func (send liar) tell(t *testing.T, lies []lie) {
+	t.Helper()
+	for _, l := range lies {
+		p, err := packet.Parse(l.packet)
+		if err != nil {
+			t.Fatalf("%s: %v", l.packet, err)
+		}
+		left, hops := send("pod-shop/"+l.from, p)
+		want := []string{l.want}
+		if l.want == "" {
+			want = nil
+		}
+		if !slices.Equal(left, want) {
+			t.Errorf("%s sends %s: leaves by %q, not %q\n%v", l.from, l.packet, left, want, hops)
+		}
+	}
+}
+
+// TestSourceCheck: no pod sends from an address that is not its own, in the sim.
+func TestSourceCheck(t *testing.T) {
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, spoofs) })
+	}
+}
+
+// TestVPPSourceCheck is the same on a real VPP, which does with every packet what the sim does.
+func TestVPPSourceCheck(t *testing.T) {
+	theVPP(t)
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, spoofs) })
+	}
+}
