@@ -55,10 +55,13 @@ type Config struct {
 	// Drain is how long Serve takes to let its clients go, one after the other, when it is told to end; 0: at once.
 	Drain time.Duration
 
-	// TLS is what connections are secured with (TLSFiles makes one); nil: they are not.
+	// TLS is what connections are secured with (TLSFiles makes one); nil: they are not, and Serve refuses a listener that is not on
+	// loopback unless Insecure is true.
 	TLS *tls.Config
+	// Insecure lets everybody who reaches the listener read all keys, unencrypted.
+	Insecure bool
 
-	// Logger gets a line for every client that comes and goes; nil: nothing is logged.
+	// Logger gets a line for every client that connects or leaves, at level debug; nil: nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics; nil: nobody does.
 	Registerer prometheus.Registerer
@@ -67,6 +70,9 @@ type Config struct {
 // Validate joins everything that is wrong with the configuration.
 func (c *Config) Validate() error {
 	var errs []error
+	if c.Insecure && c.TLS != nil {
+		errs = append(errs, errors.New("Insecure contradicts TLS"))
+	}
 	if len(c.Syncers) == 0 {
 		errs = append(errs, errors.New("no set of keys to serve"))
 	}

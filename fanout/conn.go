@@ -132,7 +132,7 @@ func (c *conn) handshake(s *Server) (wire.ClientHello, error) {
 	c.host, c.own = hello.Hostname, hello.Own()
 	c.snappy = hello.SupportsDecoderRestart && slices.Contains(hello.SupportedCompressionAlgorithms, wire.Snappy)
 	c.log = c.log.With("host", hello.Hostname, "keys-of", c.cache.name)
-	c.log.Info("client connected", "version", hello.Version, "compressed", c.snappy)
+	c.log.Debug("client connected", "version", hello.Version, "compressed", c.snappy)
 	return hello, c.say(wire.ServerHello{
 		Version: c.cfg.Version, SyncerType: hello.SyncerType, SupportsNodeResourceUpdates: true, ServerConnID: c.id,
 	})

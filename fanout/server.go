@@ -11,10 +11,14 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // ErrUnknownSyncer is why a client is refused that wants keys nobody tells.
 var ErrUnknownSyncer = errors.New("unknown syncer type")
+
+// ErrPlaintext is why a listener is refused that others than this machine reach, where connections are not secured.
+var ErrPlaintext = errors.New("connections are neither encrypted nor authenticated")
 
 // Server sends what sources tell it to all clients that want it. New makes one, Tell feeds it, Serve runs it.
 type Server struct {
@@ -97,6 +101,9 @@ func (s *Server) cacheFor(hello wire.ClientHello) *cache {
 // Serve accepts clients until ctx ends; then it lets them go (Config.Drain) and returns nil. It closes the listener. Other
 // errors are the listener's. A server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if s.cfg.TLS == nil && !s.cfg.Insecure && !serve.Loopback(l.Addr()) {
+		return errors.Join(fmt.Errorf("%w at %s, which is not on loopback", ErrPlaintext, l.Addr()), l.Close())
+	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are let go
 	var group sync.WaitGroup
 	for _, c := range s.caches {
@@ -187,11 +194,11 @@ func (s *Server) account(c *conn, err error) {
 			reason = "unknown syncer"
 		}
 		s.m.refused.WithLabelValues(reason).Inc()
-		c.log.Info("client went without a snapshot", "reason", reason, "err", err)
+		c.log.Debug("client went without a snapshot", "reason", reason, "err", err)
 		return
 	}
 	s.m.closed.WithLabelValues(reason).Inc()
-	c.log.Info("client gone", "reason", reason, "err", err, "after", time.Since(c.born).Round(time.Millisecond))
+	c.log.Debug("client gone", "reason", reason, "err", err, "after", time.Since(c.born).Round(time.Millisecond))
 }
 
 // snapshotLease is how long a client holds one of the places for snapshots: who is slower goes on beside the others.

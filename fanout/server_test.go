@@ -1,10 +1,13 @@
 package fanout
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -389,4 +392,75 @@ func TestSlowSnapshotHoldsNobodyUp(t *testing.T) {
 			t.Errorf("in sync after %s", took)
 		}
 	})
+}
+
+// Without TLS the server serves this machine alone, unless it is configured otherwise; a refused listener is closed.
+func TestPlaintextStaysOnLoopback(t *testing.T) {
+	for _, c := range []struct {
+		at   string
+		cfg  Config
+		want error
+	}{
+		{"127.0.0.1:0", Config{}, nil},
+		{"0.0.0.0:0", Config{}, ErrPlaintext},
+		{":0", Config{}, ErrPlaintext},
+		{":0", Config{Insecure: true}, nil},
+		{":0", Config{TLS: &tls.Config{}}, nil},
+	} {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", c.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.cfg.Syncers = []wire.SyncerType{wire.Felix}
+		s, err := New(c.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Serve(ctx, l); !errors.Is(err, c.want) {
+			t.Errorf("%s %+v: %v, want %v", c.at, c.cfg, err, c.want)
+		}
+		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: still open: %v", c.at, err)
+		}
+	}
+	if err := (&Config{Syncers: []wire.SyncerType{wire.Felix}, Insecure: true, TLS: &tls.Config{}}).Validate(); err == nil {
+		t.Error("Insecure beside TLS is no error")
+	}
+}
+
+// A thousand clients that come and leave are no line of the log at level info.
+func TestConnectionsAreNoInfo(t *testing.T) {
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	s, err := New(Config{Syncers: []wire.SyncerType{wire.Felix}, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l) }()
+	for _, hello := range []wire.ClientHello{{SyncerType: wire.Felix}, {SyncerType: "nonsense"}} {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wire.NewEncoder(conn).Encode(hello); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadAtLeast(conn, make([]byte, 1), 1) // an answer, or the end
+		_ = conn.Close()
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(lines.String(), `msg="client`) {
+		t.Errorf("log:\n%s", lines.String())
+	}
 }

@@ -48,6 +48,7 @@ type fanoutFlags struct {
 	server fanout.Config
 	tls    fanout.TLSFiles
 	up     typha.TLS
+	upOpen bool
 
 	gc        int
 	metrics   string
@@ -70,14 +71,14 @@ A client gets a snapshot and then every change. Clients are let go that do not a
 with --balance-service or --balance-servers also those that other servers should have. SIGTERM lets them go one after the other,
 for at most --drain; a second one ends at once.
 
-Connections are secured once --cert, --key and --ca are given; then clients need a certificate of that authority and, if
---client-cn or --client-uri say so, one of the two names.
+Connections are secured by --cert, --key and --ca; clients need a certificate of that authority and, if --client-cn or --client-uri
+say so, one of the two names. Without, it serves clients on loopback alone, unless --insecure is given.
 
 Every flag can also be set by the environment (CONTIV_FANOUT_MAX_CONNECTIONS for --max-connections) and by a file of YAML
 (--config; maxConnections: 500); the command line wins, then the environment.
 
 It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
-		Example: `  contiv-agent fanout --in-cluster --balance-service kube-system/contiv-fanout
+		Example: `  contiv-agent fanout --in-cluster --balance-service kube-system/contiv-fanout --cert tls.crt --key tls.key --ca ca.crt --client-cn contiv-agent
   contiv-agent fanout --manifests examples/guestbook --listen 127.0.0.1:5473
   contiv-agent fanout --upstream typha.calico-system.svc:5473 --upstream-cert c.pem --upstream-key k.pem --upstream-ca ca.pem --upstream-cn typha-server
   echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
@@ -101,7 +102,8 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
 }
 
 func (f *fanoutFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.listen, "listen", ":"+strconv.Itoa(wire.Port), "address to serve clients at")
+	fs.StringVar(&f.listen, "listen", auto, fmt.Sprintf("address to serve clients at; auto: :%d with TLS or --insecure, 127.0.0.1:%d otherwise", wire.Port, wire.Port))
+	fs.BoolVar(&f.server.Insecure, "insecure", false, "serve clients that are not on loopback without TLS: whoever reaches --listen can then read all keys")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the server runs in")
@@ -137,6 +139,7 @@ func (f *fanoutFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.tls.CA, "ca", "", "certificate authority of the clients")
 	fs.StringVar(&f.tls.Client.CN, "client-cn", "", "common name that clients must have")
 	fs.StringVar(&f.tls.Client.URI, "client-uri", "", "URI among the alternative names that clients must have; with both, either is enough")
+	fs.BoolVar(&f.upOpen, "upstream-insecure", false, "follow an --upstream that is not on loopback without TLS: whoever is between can then write all keys")
 	fs.StringVar(&f.up.Cert, "upstream-cert", "", "certificate to show to --upstream, in PEM")
 	fs.StringVar(&f.up.Key, "upstream-key", "", "key of that certificate")
 	fs.StringVar(&f.up.CA, "upstream-ca", "", "certificate authority of --upstream")
@@ -191,8 +194,8 @@ func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*agent.Fanout, err
 		out.Objects[kube.Name] = kube.New(cfg)
 	}
 	if len(f.upstream) > 0 || f.service != "" {
-		out.Upstream = &typha.Config{Addrs: f.upstream, Service: f.service, TLS: f.up, Version: version, Logger: log}
-		return out, out.Upstream.Validate()
+		out.Upstream = &typha.Config{Addrs: f.upstream, Service: f.service, TLS: f.up, Insecure: f.upOpen, Version: version, Logger: log}
+		return out, plaintext(out.Upstream.Validate(), "--upstream-ca, --upstream-cert and --upstream-key, and --upstream-cn or --upstream-uri", "--upstream-insecure")
 	}
 	if f.lines == "-" {
 		out.Lines = in
@@ -216,11 +219,34 @@ func (f *fanoutFlags) serverConfig(log *slog.Logger, registry *prometheus.Regist
 	}
 	f.server.Version, f.server.Logger, f.server.Registerer = version, log, registry
 	if f.tls != (fanout.TLSFiles{}) {
+		if f.server.Insecure {
+			return errors.New("--insecure: --cert, --key and --ca secure connections: give one of both")
+		}
 		if f.server.TLS, err = f.tls.Config(); err != nil {
 			return fmt.Errorf("--cert, --key and --ca: %w", err)
 		}
 	}
-	return nil
+	return f.checkListen()
+}
+
+// listenAddr is where clients are served: on loopback unless connections are secured, or need not be.
+func (f *fanoutFlags) listenAddr() string {
+	switch {
+	case f.listen != auto:
+		return f.listen
+	case f.server.TLS != nil || f.server.Insecure:
+		return ":" + strconv.Itoa(wire.Port)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(wire.Port))
+}
+
+// checkListen refuses a plaintext listener that others can reach before it is opened.
+func (f *fanoutFlags) checkListen() error {
+	host, _, err := net.SplitHostPort(f.listenAddr())
+	if err != nil || f.server.TLS != nil || f.server.Insecure || serve.LoopbackHost(host) {
+		return nil // what is wrong with the address is said when it is opened
+	}
+	return plaintext(fmt.Errorf("--listen %s: %w", f.listen, fanout.ErrPlaintext), "--cert, --key and --ca", "--insecure")
 }
 
 // fanoutParts are what a fan-out server is made of.
@@ -253,7 +279,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	source, server := parts.source, parts.server
-	l, err := net.Listen("tcp", f.listen)
+	l, err := net.Listen("tcp", f.listenAddr())
 	if err != nil {
 		return err
 	}
@@ -275,7 +301,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 			cancel(fmt.Errorf("source: %w", err))
 		}
 	}()
-	err = server.Serve(ctx, l)
+	err = plaintext(server.Serve(ctx, l), "--cert, --key and --ca", "--insecure")
 	stopFeeding()
 	<-sourceEnded
 	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {

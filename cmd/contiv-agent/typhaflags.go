@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/fanout"
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -22,6 +23,7 @@ type typhaFlags struct {
 	service string
 	files   typha.TLS
 	plain   bool
+	open    bool
 }
 
 func (f *typhaFlags) add(cmd *cobra.Command, prefix string) {
@@ -34,6 +36,7 @@ func (f *typhaFlags) add(cmd *cobra.Command, prefix string) {
 	fs.StringVar(&f.files.Key, prefix+"-key", "", "file with the key of that certificate")
 	fs.StringVar(&f.files.Server.CN, prefix+"-cn", "", "common name a fan-out server's certificate must have")
 	fs.StringVar(&f.files.Server.URI, prefix+"-uri-san", "", "URI among the alternative names a fan-out server's certificate must have; with both, either is enough")
+	fs.BoolVar(&f.open, prefix+"-insecure", false, "follow fan-out servers that are not on loopback without TLS: whoever is between can then write all policies and Services")
 	fs.BoolVar(&f.plain, prefix+"-plain", false, "do without compression")
 }
 
@@ -48,6 +51,8 @@ func (f *typhaFlags) needless() string {
 		return f.prefix + "-ca, -cert, -key, -cn and -uri-san"
 	case f.plain:
 		return f.prefix + "-plain"
+	case f.open:
+		return f.prefix + "-insecure"
 	}
 	return ""
 }
@@ -78,10 +83,18 @@ func (f *runFlags) checkSource() error {
 	return nil
 }
 
+// plaintext says beside an error of that kind which flags mend it.
+func plaintext(err error, tls, insecure string) error {
+	if errors.Is(err, typha.ErrPlaintext) || errors.Is(err, fanout.ErrPlaintext) {
+		return fmt.Errorf("%w: give %s, or %s", err, tls, insecure)
+	}
+	return err
+}
+
 // config is the client's configuration. The API server, if there is one, is asked for endpoints of the Service.
 func (f *typhaFlags) config(node string, api *kube.Config, log *slog.Logger) (typha.Config, error) {
 	cfg := typha.Config{
-		Addrs: f.addrs, Service: f.service, TLS: f.files, Plain: f.plain, Hostname: node, Version: version, Logger: log,
+		Addrs: f.addrs, Service: f.service, TLS: f.files, Insecure: f.open, Plain: f.plain, Hostname: node, Version: version, Logger: log,
 	}
 	if namespace, name, ok := strings.Cut(f.service, "/"); ok && api != nil {
 		if len(f.addrs) > 0 {
@@ -92,7 +105,7 @@ func (f *typhaFlags) config(node string, api *kube.Config, log *slog.Logger) (ty
 		}
 	}
 	if err := cfg.Validate(); err != nil {
-		return cfg, usage(err)
+		return cfg, usage(plaintext(err, f.prefix+"-ca, "+f.prefix+"-cert and "+f.prefix+"-key, and "+f.prefix+"-cn or "+f.prefix+"-uri-san", f.prefix+"-insecure"))
 	}
 	return cfg, nil
 }

@@ -432,8 +432,14 @@ func TestValidate(t *testing.T) {
 		{Config{Addrs: []string{"a"}, TLS: TLS{CA: "x"}}, "TLS needs a certificate"},
 		{Config{Addrs: []string{"a"}, TLS: TLS{CA: "x", Cert: "y", Key: "z"}}, "common name or the URI"},
 		{Config{Addrs: []string{"a"}, TLS: TLS{CA: "x", Cert: "y", Key: "z", Server: wire.Peer{CN: "s"}}}, "certificate and key"},
-		{Config{Addrs: []string{"a", "b:1", "fd00::1", "[fd00::1]:2"}}, ""},
-		{Config{Service: "calico-system/calico-typha"}, ""},
+		{Config{Insecure: true, Addrs: []string{"a", "b:1", "fd00::1", "[fd00::1]:2"}}, ""},
+		{Config{Insecure: true, Service: "calico-system/calico-typha"}, ""},
+		{Config{Addrs: []string{"127.0.0.1", "[::1]:2", "localhost"}}, ""},
+		{Config{Addrs: []string{"127.0.0.1", "10.0.0.1"}}, `address "10.0.0.1": the server is not on loopback and the connection is not encrypted`},
+		{Config{Addrs: []string{"typha"}}, "not encrypted"},
+		{Config{Service: "calico-system/calico-typha"}, "not encrypted"},
+		{Config{Discover: func(context.Context) ([]string, error) { return nil, nil }}, "not encrypted"},
+		{Config{Insecure: true, TLS: TLS{CA: "x"}, Addrs: []string{"a"}}, "Insecure contradicts TLS"},
 	} {
 		err := c.cfg.Validate()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -475,6 +481,38 @@ func TestServers(t *testing.T) {
 		slices.Sort(c.want)
 		if (err == nil) != (c.want != nil) || !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %v, %v, want %v", c.cfg.Service, got, err, c.want)
+		}
+	}
+}
+
+// remote is a connection from somewhere.
+type remote struct {
+	net.Conn
+	from net.Addr
+}
+
+func (r remote) RemoteAddr() net.Addr { return r.from }
+
+// A name that stands for another machine than it seems is not followed without TLS: nothing is said on such a connection.
+func TestPlaintextIsRefusedWhereItLeads(t *testing.T) {
+	for _, insecure := range []bool{false, true} {
+		ours, theirs := net.Pipe()
+		said := make(chan int64, 1)
+		go func() {
+			n, _ := io.CopyN(io.Discard, theirs, 1)
+			_ = theirs.Close()
+			said <- n
+		}()
+		cfg := Config{Insecure: insecure, Addrs: []string{"localhost"}, Dial: func(context.Context, string) (net.Conn, error) {
+			return remote{ours, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 5473}}, nil
+		}}
+		cfg.defaults()
+		_, _, err := open(t.Context(), &cfg, "localhost:5473", wire.Felix, false)
+		if got := errors.Is(err, ErrPlaintext); got == insecure {
+			t.Errorf("insecure %t: %v", insecure, err)
+		}
+		if n := <-said; (n > 0) != insecure {
+			t.Errorf("insecure %t: the server got %d bytes", insecure, n)
 		}
 	}
 }

@@ -26,6 +26,8 @@ type Config struct {
 	// Discover finds servers (host:port), the best first, before each round of attempts; nil: Addrs and Service are used.
 	Discover func(context.Context) ([]string, error)
 	TLS      TLS
+	// Insecure follows servers that are not on loopback without TLS: whoever is between can then write policies and Services.
+	Insecure bool
 	Hostname string // what we call ourselves; servers log it
 	Version  string // ours; servers log it
 	Logger   *slog.Logger
@@ -70,6 +72,9 @@ func (t TLS) config() (*tls.Config, error) {
 // Validate reports everything wrong with the configuration.
 func (c *Config) Validate() error {
 	var errs []error
+	if c.Insecure && !c.TLS.off() {
+		errs = append(errs, errors.New("typha: Insecure contradicts TLS"))
+	}
 	if len(c.Addrs) == 0 && c.Service == "" && c.Discover == nil {
 		errs = append(errs, errors.New("typha: no address and no service given"))
 	}
@@ -80,6 +85,7 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("typha: address %q: the port must be 1 to 65535", a))
 		}
 	}
+	errs = append(errs, c.checkPlaintext())
 	if t := c.TLS; !t.off() && (t.Cert == "" || t.Key == "" || t.CA == "") {
 		errs = append(errs, errors.New("typha: TLS needs a certificate, its key and a certificate authority"))
 	} else if !t.off() && t.Server == (wire.Peer{}) {
@@ -97,6 +103,26 @@ func (c *Config) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ErrPlaintext says that a server beyond this machine would be followed without TLS.
+var ErrPlaintext = errors.New("the server is not on loopback and the connection is not encrypted")
+
+// checkPlaintext names the first server that would be followed without TLS, though it is not on this machine. A Dial in place of TCP is the
+// caller's.
+func (c *Config) checkPlaintext() error {
+	if !c.TLS.off() || c.Insecure || c.Dial != nil {
+		return nil
+	}
+	for _, a := range c.Addrs {
+		if host, _, err := net.SplitHostPort(withPort(a)); err == nil && a != "" && !serve.LoopbackHost(host) {
+			return fmt.Errorf("typha: address %q: %w", a, ErrPlaintext)
+		}
+	}
+	if c.Service != "" || c.Discover != nil {
+		return fmt.Errorf("typha: servers behind Service %q: %w", c.Service, ErrPlaintext)
+	}
+	return nil
 }
 
 func (c *Config) defaults() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // messageLimit bounds one message of a server: a thousand KVs, of which one may be a large Service or EndpointSlice.
@@ -48,6 +49,10 @@ func open(ctx context.Context, cfg *Config, addr string, syncer wire.SyncerType,
 		return nil, hello, err
 	}
 	s.conn = conn
+	if cfg.TLS.off() && !cfg.Insecure && !serve.Loopback(conn.RemoteAddr()) { // as localhost may be, too
+		_ = conn.Close()
+		return nil, hello, fmt.Errorf("%s (%s): %w", addr, conn.RemoteAddr(), ErrPlaintext)
+	}
 	if !cfg.TLS.off() {
 		tlsCfg, err := cfg.TLS.config()
 		if err == nil {
