@@ -5,9 +5,10 @@ type DriftKind string
 
 // The kinds of drift.
 const (
-	DriftMissing DriftKind = "missing" // VPP does not have the value any more
-	DriftChanged DriftKind = "changed" // VPP has another content, another order, or more or fewer parts of it
-	DriftExtra   DriftKind = "extra"   // VPP has a value of ours again that the agent removed
+	DriftMissing  DriftKind = "missing"  // VPP does not have the value any more
+	DriftChanged  DriftKind = "changed"  // VPP has another content, another order, or more or fewer parts of it
+	DriftDisabled DriftKind = "disabled" // VPP has the value, and packets do not meet what it stands for
+	DriftExtra    DriftKind = "extra"    // VPP has a value of ours again that the agent removed
 )
 
 // Drift is one value that another program changed in VPP, as a recheck found it.

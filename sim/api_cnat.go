@@ -128,10 +128,33 @@ func tupleEnd(a netip.Addr, port uint16) cnatapi.CnatEndpoint {
 	return cnatapi.CnatEndpoint{Addr: toAddress(a), SwIfIndex: interface_types.InterfaceIndex(noIndex), IfAf: toAddress(a).Af, Port: port}
 }
 
+// switchOff takes a node that a plug-in put on an arc off it, or puts it back; false: it is none of those. The plug-in does not know.
+func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
+	switch {
+	case strings.HasPrefix(node, "nat") && arc == ip4Unicast:
+		node = "nat44-ed"
+	case strings.HasPrefix(node, "nat") && arc == ip4Output:
+		node = "nat44-ed-output"
+	case !strings.HasPrefix(node, "acl-plugin-"):
+		return false
+	}
+	k := featureKey{arc, node, f.index}
+	delete(v.off, k)
+	for _, n := range v.arcs[arc] {
+		if n.name == node && n.on(f.index) && off {
+			v.off[k] = true
+		}
+	}
+	return true
+}
+
 // featureEnable is feature_enable_disable: what is enabled twice is there twice, and disabling what is not there is fine.
 func (v *VPP) featureEnable(f *iface, m *featureapi.FeatureEnableDisable) int32 {
 	text := func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s }
 	for id, name := range arcNames() {
+		if name == text(m.ArcName) && v.switchOff(arcID(id), text(m.FeatureName), f, !m.Enable) {
+			return 0
+		}
 		if name != text(m.ArcName) || !slices.Contains(optional(arcID(id)), text(m.FeatureName)) {
 			continue
 		}

@@ -70,7 +70,7 @@ func (a *arcs) add(id arcID, f feature) {
 // run sends a packet along an arc; false: it did not come to the end.
 func (a *arcs) run(id arcID, swIf uint32, f *flow) bool {
 	for i := range a[id] {
-		if n := &a[id][i]; n.on(swIf) && !n.run(f) {
+		if n := &a[id][i]; n.on(swIf) && !f.v.off[featureKey{id, n.name, swIf}] && !n.run(f) {
 			return false
 		}
 	}

@@ -58,7 +58,7 @@ func (v *VPP) bootCNAT() {
 		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2),
 	})
 	v.cnat.SetChoice(v.choice)
-	v.features = map[featureKey]int{}
+	v.features, v.off = map[featureKey]int{}, map[featureKey]bool{}
 }
 
 // featureKey is a node that feature_enable_disable put on an arc of an interface.
@@ -187,6 +187,11 @@ func (v *VPP) forgetFeatures(swIf uint32) {
 	for k := range v.features {
 		if k.swIf == swIf {
 			delete(v.features, k)
+		}
+	}
+	for k := range v.off {
+		if k.swIf == swIf {
+			delete(v.off, k)
 		}
 	}
 }

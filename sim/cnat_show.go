@@ -38,7 +38,7 @@ func (v *VPP) showFeatures(f *iface) string {
 		any := false
 		for _, n := range v.arcs[id] {
 			times := v.features[featureKey{arcID(id), n.name, f.index}]
-			if times == 0 && n.on(f.index) {
+			if times == 0 && n.on(f.index) && !v.off[featureKey{arcID(id), n.name, f.index}] {
 				times = 1
 			}
 			for range times {

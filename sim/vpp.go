@@ -83,6 +83,7 @@ type state struct {
 	arcs     arcs
 	// features are those of feature_enable_disable: how often each is on an interface.
 	features map[featureKey]int
+	off      map[featureKey]bool // nodes that somebody took off an arc where a plug-in had put them
 	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
 	sessionLayer bool
 }

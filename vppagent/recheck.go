@@ -51,6 +51,7 @@ type recheck struct {
 	turn   int           // of the round, from 0
 	next   time.Time     // when the next turn is due; zero: not known yet
 	took   time.Duration // by VPP, to answer the last one
+	probed string        // the interface to be probed next
 	round  []event.Drift
 	found  map[string]*drifting // by key
 	shown  []Drifted            // found, as snapshots show it; never changed
@@ -128,7 +129,7 @@ func (a *Agent) Recheck(ctx context.Context) *event.Committed {
 	if next := a.nextCheck(); next.IsZero() || next.After(now) || a.away() != nil {
 		return nil
 	}
-	c := a.compare(ctx, a.check.kinds(), now)
+	c := a.compare(ctx, a.check.kinds(), a.check.turn%2 == 0, now)
 	if a.check.advance(a.cfg.Now(), a.check.took) {
 		a.endRound()
 	}
@@ -147,7 +148,7 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 		if err != nil {
 			return
 		}
-		if c = a.compare(ctx, a.g.kinds, a.cfg.Now()); c != nil {
+		if c = a.compare(ctx, a.g.kinds, false, a.cfg.Now()); c != nil {
 			a.unsaid = append(a.unsaid, c)
 		}
 		a.endRound()
@@ -155,14 +156,18 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 	return c, errors.Join(asked, err)
 }
 
-// compare is one turn.
-func (a *Agent) compare(ctx context.Context, kinds []*kind, now time.Time) *event.Committed {
+// compare is one turn; with probe it asks for what dumps do not show as well.
+func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
 	p := a.newPlanner()
 	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
 	p.drift = &drift{now: now}
 	names := a.g.world.Names()
 	began := time.Now()
 	_, err := a.retrieve(ctx, p, kinds, nil)
+	var probed []event.Drift
+	if err == nil && probe {
+		probed, err = a.probe(ctx, x, now)
+	}
 	a.check.took = time.Since(began)
 	if err == nil {
 		err = a.refreshUnsure(ctx, p)
@@ -172,7 +177,7 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, now time.Time) *even
 		a.poke()
 	}
 	a.complete(ctx, x, err)
-	x.c.Drift = a.drifted(p.drift, now)
+	x.c.Drift = a.drifted(p.drift, probed, now)
 	if x.c.Err == nil && x.c.Writes+len(x.c.Drift) == 0 && !x.news {
 		return nil
 	}
@@ -242,8 +247,9 @@ func (f *drifting) contest(now time.Time) string {
 }
 
 // drifted is what of the differences found had to be repaired, sorted by key. A difference that no request follows from is one
-// of our notes, not of VPP.
-func (a *Agent) drifted(d *drift, now time.Time) (out []event.Drift) {
+// of our notes, not of VPP. Those probed are repaired and remembered already.
+func (a *Agent) drifted(d *drift, probed []event.Drift, now time.Time) []event.Drift {
+	out := probed
 	for _, one := range d.list {
 		v := one.v
 		putOff := v.state == event.Retrying && v.retryAt.After(now) && v.plan.err == nil

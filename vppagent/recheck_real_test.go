@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -71,6 +72,29 @@ func TestVPPRecheck(t *testing.T) {
 		return found
 	}
 	commit(a, event.Full, want)
+	if r := conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 1"}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	a.Connected(vpp.State{Connected: true, Generation: 1})
+	round() // sees the setting
+	shown := func() string {
+		return conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show interface features tap1"}})[0].Msg.(*vlib.CliInbandReply).Reply
+	}
+	well := shown()
+	for _, broken := range [][]vpp.Call{
+		{off("ip4-unicast", "acl-plugin-in-ip4-fa")},
+		{off("ip6-output", "acl-plugin-out-ip6-fa"), off("ip4-unicast", "nat44-ed-classify")},
+		{{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 0"}}},
+	} {
+		for _, r := range conn.Do(t.Context(), broken...) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if found := round(); len(found) != len(broken) || !found[0].Repaired || found[0].What != event.DriftDisabled || shown() != well {
+			t.Errorf("%v: found %v\n%s\nwant\n%s", broken, found, shown(), well)
+		}
+	}
 	for range 2 {
 		ours.writes = nil
 		if found := round(); len(found) > 0 || len(ours.writes) > 0 {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
@@ -20,6 +22,7 @@ import (
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -234,6 +237,53 @@ func TestRecheckContested(t *testing.T) {
 		t.Errorf("nobody changes anything any more: %v", found)
 	}
 	c.quiet("nobody changes anything any more")
+}
+
+// What no dump shows is found as well: a node that another program took off an arc of an interface, and the setting of established flows.
+func TestRecheckProbes(t *testing.T) {
+	c := newClocked(t)
+	pods(c.lab)
+	c.allConfigured(c.put(world()...))
+	c.round()
+	before := c.sim.Dump()
+	shown := func() string {
+		return c.conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show interface features tap1"}})[0].Msg.(*vlib.CliInbandReply).Reply +
+			c.conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show acl-plugin sessions"}})[0].Msg.(*vlib.CliInbandReply).Reply
+	}
+	well := shown()
+	for _, broken := range [][]vpp.Call{
+		{off("ip4-unicast", "acl-plugin-in-ip4-fa")},
+		{off("ip6-output", "acl-plugin-out-ip6-fa"), off("ip4-unicast", "nat44-ed-classify")},
+		{{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 0"}}},
+	} {
+		for _, r := range c.conn.Do(t.Context(), broken...) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+		if shown() == well {
+			t.Fatalf("%v changes nothing", broken)
+		}
+		found := c.round()
+		if len(found) != len(broken) || shown() != well || c.sim.Dump() != before {
+			t.Errorf("%v: found %v\n%s\nwant\n%s", broken, found, shown(), well)
+		}
+		for _, d := range found {
+			if d.What != event.DriftDisabled || !d.Repaired {
+				t.Errorf("%v", d)
+			}
+		}
+		c.writes()
+		if found := c.round(); len(found) > 0 {
+			t.Errorf("after the repair: %v", found)
+		}
+		c.quiet("after the repair")
+	}
+}
+
+// off takes a node off an arc of tap1.
+func off(arc, node string) vpp.Call {
+	return vpp.Call{Msg: &feature.FeatureEnableDisable{SwIfIndex: 1, ArcName: arc, FeatureName: node}}
 }
 
 // A value that VPP refuses waits for its retry; a recheck does not try it sooner.

@@ -82,6 +82,8 @@ type Descriptor struct {
 	// More are the requests that follow from answers; it is asked again until there are none that have not been answered. Not of a kind
 	// with Many. nil: none follow
 	More func(w *World, d *Dump) []Request
+	// Nodes are what packets must meet if VPP has the value; its key is Prefix and the interface. nil: dumps show all there is
+	Nodes func(w *World, have any) []Node
 	// Rest is the key under which Retrieve finds what of ours belongs to no other value. "": nothing may be left over
 	Rest string
 	// Haunted tells that interfaces are such now that Retrieve would find something nobody knows of: it is looked. nil: they never are

@@ -79,7 +79,7 @@ func InterfaceACLs() *Descriptor {
 	d.Merge = mergeLists
 	d.Waits = func(state any) []string { return []string{restrictedClaim, natClaim(state.(*accessLists).iface)} }
 	d.Ready = readyLists
-	d.Stands = standsOnACLs
+	d.Stands, d.Nodes = standsOnACLs, aclNodes
 	return d
 }
 

@@ -1,0 +1,144 @@
+package vppagent
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// What dumps do not show is asked otherwise: whether packets of an interface meet the nodes that its lists and roles stand for, and
+// whether VPP judges flows that exist again. A turn of the attachments asks for some interfaces, a round for all.
+
+// ReclassifyKey names, in Drift, the setting of VPP that no value stands for.
+const ReclassifyKey = "acl-plugin reclassify-sessions"
+
+// probed is an interface and the nodes its values need.
+type probed struct {
+	name  string
+	nodes []descriptor.Node
+	of    []*value // by node
+}
+
+// probe asks for what dumps do not show, and repairs it. The error is that VPP cannot be reached.
+func (a *Agent) probe(ctx context.Context, x *execution, now time.Time) (out []event.Drift, _ error) {
+	if a.check.turn == 0 {
+		d, err := a.probeReclassify(ctx, x, now)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d...)
+	}
+	some := a.someProbed()
+	calls := make([]vpp.Call, 0, len(some))
+	asked := some[:0]
+	for _, p := range some {
+		if call, ok := descriptor.AskNodes(a.g.world, p.name); ok {
+			calls, asked = append(calls, call), append(asked, p)
+		}
+	}
+	if len(calls) == 0 {
+		return out, nil
+	}
+	replies := a.cfg.Caller.Do(ctx, calls...)
+	if err := lost(replies); err != nil {
+		return out, err
+	}
+	for i, p := range asked {
+		missing, err := descriptor.MissingNodes(replies[i], p.nodes)
+		if err != nil {
+			continue // it went meanwhile: VPP tells of that
+		}
+		for _, n := range missing {
+			d, err := a.putBack(ctx, x, p, n, now)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// putBack puts a missing node on its arc again.
+func (a *Agent) putBack(ctx context.Context, x *execution, p probed, n descriptor.Node, now time.Time) (event.Drift, error) {
+	v := p.of[slices.Index(p.nodes, n)]
+	e := event.Drift{Key: v.key, Kind: v.kind.Name, What: event.DriftDisabled}
+	call, ok := descriptor.PutNode(a.g.world, p.name, n)
+	if !ok {
+		return e, nil
+	}
+	replies := a.cfg.Caller.Do(ctx, call)
+	if err := lost(replies); err != nil {
+		return e, err
+	}
+	x.c.Writes++
+	if e.Repaired = replies[0].Err == nil; !e.Repaired {
+		e.Err = n.Name + " is not on " + n.Arc + ": " + replies[0].Err.Error()
+	}
+	return a.remember(e, now), nil
+}
+
+// someProbed are the next interfaces to be asked for: as many as it takes to ask for all of them in a round.
+func (a *Agent) someProbed() []probed {
+	by := map[string]*probed{}
+	var names []string
+	for _, k := range a.g.kinds {
+		if k.Nodes == nil {
+			continue
+		}
+		for _, v := range k.values {
+			if v.have == nil || v.unsure {
+				continue
+			}
+			name := strings.TrimPrefix(v.key, k.Prefix)
+			nodes := k.Nodes(a.g.world, v.have)
+			if by[name] == nil && len(nodes) > 0 {
+				by[name] = &probed{name: name}
+				names = append(names, name)
+			}
+			for _, n := range nodes {
+				by[name].nodes, by[name].of = append(by[name].nodes, n), append(by[name].of, v)
+			}
+		}
+	}
+	slices.Sort(names)
+	share := (len(names) + a.check.turns()/2 - 1) / max(1, a.check.turns()/2)
+	from, _ := slices.BinarySearch(names, a.check.probed)
+	if from == len(names) {
+		from = 0
+	}
+	var out []probed
+	for i := range share {
+		out = append(out, *by[names[(from+i)%len(names)]])
+	}
+	if len(names) > 0 {
+		a.check.probed = names[(from+share)%len(names)]
+	}
+	return out
+}
+
+// probeReclassify finds that somebody switched off what VPP did when it was connected.
+func (a *Agent) probeReclassify(ctx context.Context, x *execution, now time.Time) ([]event.Drift, error) {
+	if a.reclassify != descriptor.ReclassifyOn {
+		return nil, nil
+	}
+	r, err := descriptor.Reclassification(ctx, a.cfg.Caller.Do)
+	if err != nil || r != descriptor.ReclassifyOff {
+		return nil, err
+	}
+	e := event.Drift{Key: ReclassifyKey, Kind: "acl-setting", What: event.DriftDisabled}
+	err = descriptor.SetReclassify(ctx, a.cfg.Caller.Do)
+	if unreachable(err) {
+		return nil, err
+	}
+	x.c.Writes++
+	if e.Repaired = err == nil; !e.Repaired {
+		e.Err = err.Error()
+	}
+	return []event.Drift{a.remember(e, now)}, nil
+}
