@@ -39,6 +39,10 @@ func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 		a.Error = err.Error()
 		return a
 	}
+	if s.Question == (Question{}) && s.needsState() != "" {
+		a.Reason = "no packet was asked about"
+		return a
+	}
 	from, p, err := c.packet(&s)
 	if err != nil {
 		a.Error = err.Error()

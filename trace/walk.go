@@ -61,6 +61,7 @@ type journey struct {
 	packet sim.Packet // as it arrived; as it was last seen if lost
 	lost   string     // why it got nowhere; "" if it arrived
 	denied bool       // that is because policies deny it
+	quiet  bool       // nobody asks for hops and reasons
 	// allowed are the policy rules that let it pass, each once, in the order it met them.
 	allowed []string
 }
@@ -68,6 +69,12 @@ type journey struct {
 // travel sends a packet from a place and follows it across the nodes.
 func (c *Cluster) travel(from place, p sim.Packet) journey {
 	j := journey{sent: p.Dst}
+	c.walk(&j, from, p)
+	return j
+}
+
+// walk is travel with a journey that has begun.
+func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 	at, in := from.node, from.door()
 	for range maxCrossings {
 		fate := at.sim.Send(in, p)
@@ -79,23 +86,28 @@ func (c *Cluster) travel(from place, p sim.Packet) journey {
 			} else if n > 0 {
 				j.lost = j.hops[n-1]
 			}
-			return j
+			return
 		}
 		out := fate.Out[0]
 		j.packet, p = out.Packet, out.Packet
-		next, arrived := c.follow(&j, at, out)
+		next, arrived := c.follow(j, at, out)
 		if arrived || next == nil {
-			return j
+			return
 		}
 		at, in = next, out.Interface
 	}
 	j.lost = fmt.Sprintf("crossed nodes %d times: a routing loop", maxCrossings)
-	return j
 }
 
 // note writes down the hops through one node's VPP, with the reasons of those where access lists judge, and returns the
 // reason of the last one if it denies.
 func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
+	if j.quiet {
+		if n := len(hops); n > 0 {
+			j.hops = append(j.hops[:0], at.name+": "+hops[n-1].String())
+		}
+		return ""
+	}
 	for _, h := range hops {
 		line := at.name + ": " + h.Node + ": " + h.Text
 		denied = ""

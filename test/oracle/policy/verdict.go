@@ -291,3 +291,21 @@ func within(nets []netip.Prefix) place {
 		return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(a) })
 	}
 }
+
+// HasPod tells whether an address is that of a pod that policies protect.
+func (c *Cluster) HasPod(a netip.Addr) bool { return c.at[a] != nil }
+
+// JudgeEgress is the verdict of the pod a flow comes from alone; whatever does not come from a pod is allowed.
+func (c *Cluster) JudgeEgress(f *Flow) Verdict { return c.egress(f) }
+
+// JudgeIngress is the verdict of the pod a flow goes to alone; whatever does not go to a pod is allowed.
+func (c *Cluster) JudgeIngress(f *Flow) Verdict {
+	p := c.at[f.Dst]
+	if p == nil || f.Src == f.Dst {
+		return Verdict{Allowed: true, Why: "no pod to protect"}
+	}
+	if n := c.nodes[p.node]; n != nil && f.Node == n.name && slices.Contains(n.addrs, f.Src) {
+		return Verdict{Allowed: true, Why: "from the pod's own node"}
+	}
+	return c.decide(direction{p, false}, f)
+}

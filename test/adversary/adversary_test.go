@@ -1,0 +1,101 @@
+package adversary
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+)
+
+const (
+	// defaultSequences is what make test plays; CONTIV_CASES says otherwise, CONTIV_SEED where to begin.
+	defaultSequences = 400
+	// players is how many worlds are played at a time.
+	players = 2
+	// excusable is the part of all arrivals that one excuse may take: one in so many.
+	excusable = 100
+)
+
+// known are the classes of breaches that the agent does not prevent yet: they are counted.
+var known = map[Class]bool{Forged: true, SCTP: true, Hidden: true, Revoked: true}
+
+func TestAdversary(t *testing.T) {
+	sequences, first := oracle.Setting(t, "CONTIV_CASES", defaultSequences), oracle.Setting(t, "CONTIV_SEED", 1)
+	start := time.Now()
+	counts := tournament(t, first, (sequences+games-1)/games)
+	report(t, counts)
+	t.Logf("in %s", time.Since(start).Round(time.Millisecond))
+	if counts.Arrived < int(sequences) || counts.Answers == 0 || counts.Checks == 0 {
+		t.Errorf("nothing much was judged: %+v", counts)
+	}
+	for why, n := range counts.Excused {
+		if n > 10+counts.Arrived/excusable {
+			t.Errorf("%q excuses %d of %d arrivals", why, n, counts.Arrived)
+		}
+	}
+}
+
+// tournament plays worlds, some at a time.
+func tournament(t *testing.T, first, worlds uint64) (all Counts) {
+	var mu sync.Mutex
+	next := first
+	draw := func() (seed uint64, more bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1, next-1 < first+worlds && !t.Failed()
+	}
+	var playing sync.WaitGroup
+	for range players {
+		playing.Go(func() {
+			for seed, more := draw(); more; seed, more = draw() {
+				counts, finding, err := Play(seed, games, Limits{}, known)
+				if err != nil {
+					t.Errorf("seed %d: %v", seed, err)
+				}
+				if finding != nil {
+					t.Errorf("seed %d: %s", seed, finding)
+				}
+				mu.Lock()
+				all.add(counts)
+				mu.Unlock()
+			}
+		})
+	}
+	playing.Wait()
+	return all
+}
+
+func report(t *testing.T, c Counts) {
+	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about", c.Sequences, c.Packets, c.Arrived, c.Allowed, c.Answers, c.Checks)
+	for _, why := range slices.Sorted(maps.Keys(c.Excused)) {
+		t.Logf("excused: %s: %d", why, c.Excused[why])
+	}
+	for _, class := range slices.Sorted(maps.Keys(c.Known)) {
+		t.Logf("known: %s: %d", class, c.Known[class])
+	}
+}
+
+// TestFindingsAreSmall: what is found is shrunk to a few events, which find it again.
+func TestFindingsAreSmall(t *testing.T) {
+	for seed := uint64(1); seed < 40; seed++ {
+		_, f, err := Play(seed, games, Limits{NoChanges: true}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f == nil {
+			continue
+		}
+		if breach, n := replay(f.config, f.Objects, f.Events, nil); breach.Class != f.Class || n != len(f.Events) {
+			t.Errorf("seed %d: %s: played again: %v after %d of %d events", seed, f, breach, n, len(f.Events))
+		}
+		if len(f.Events) > 10 {
+			t.Errorf("seed %d: %d events are left:\n%s", seed, len(f.Events), f)
+		}
+		return
+	}
+	t.Log("nothing was found")
+}

@@ -1,0 +1,361 @@
+package adversary
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// Limits leave out a part of what an attacker does: for the search for what else is found.
+type Limits struct {
+	NoForged, NoRestarts, NoChanges, NoSCTP bool
+}
+
+// attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
+type attacker struct {
+	rng      *rand.Rand
+	world    *policy.World
+	services []*service
+	targets  []int32
+	history  []trace.Arrival // of the last packets, arrived or not
+	from     []string        // their senders, as in questions
+	used     []uint16        // ports
+	limits   Limits
+	free     uint16 // the last port of a check
+}
+
+const remembered = 40
+
+// note remembers what became of a packet.
+func (k *attacker) note(from string, a trace.Arrival) {
+	if len(k.history) == remembered {
+		k.history, k.from = k.history[1:], k.from[1:]
+	}
+	k.history, k.from = append(k.history, a), append(k.from, from)
+	if p := a.Sent.SrcPort; p != 0 && !slices.Contains(k.used, p) && len(k.used) < remembered {
+		k.used = append(k.used, p)
+	}
+}
+
+func (k *attacker) chance(n int) bool { return k.rng.IntN(n) == 0 }
+
+func oneOf[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
+
+// next is one more event.
+func (k *attacker) next(objects []policy.Object) Event {
+	switch n := k.rng.IntN(100); {
+	case n < 6 && k.limits.NoChanges, n >= 6 && n < 8 && k.limits.NoRestarts:
+	case n < 6:
+		return Event{Changes: k.changes(objects)}
+	case n < 8:
+		_, nodes, _ := parties(objects)
+		return Event{Step: trace.Step{Restart: oneOf(k.rng, "agent:", "agent:", "vpp:") + strings.TrimPrefix(oneOf(k.rng, nodes...).name, "node:")}}
+	case n < 11:
+		return Event{Step: trace.Step{After: oneOf(k.rng, "1s", "1s", "5s", "45s", "6m", "3h")}}
+	case n < 40 && len(k.history) > 0:
+		return Event{Step: k.again(objects)}
+	}
+	return Event{Step: k.fresh(objects)}
+}
+
+// changes are those of one random change.
+func (k *attacker) changes(objects []policy.Object) []policy.Change {
+	if n := k.rng.IntN(6); n == 0 {
+		oneOf(k.rng, k.services...).mutate(k.rng, k.targets)
+	} else if n == 1 { // endpoints go or come back
+		s := oneOf(k.rng, k.services...)
+		s.every = (s.every + 1) % 3
+	} else {
+		k.world.Step()
+	}
+	return differ(objects, k.objects())
+}
+
+// objects are all of the cluster.
+func (k *attacker) objects() []policy.Object {
+	out := k.world.Objects()
+	pods := running(out)
+	for _, s := range k.services {
+		out = append(out, s.objects(pods)...)
+	}
+	policy.Sort(out)
+	return out
+}
+
+// sender is mostly a pod.
+func (k *attacker) sender(objects []policy.Object) party {
+	pods, nodes, outside := parties(objects)
+	n := k.rng.IntN(12)
+	switch {
+	case n == 0:
+		return oneOf(k.rng, outside...)
+	case n == 1 || len(pods) == 0:
+		return oneOf(k.rng, nodes...)
+	}
+	return oneOf(k.rng, pods...)
+}
+
+// fresh is a packet of a new conversation.
+func (k *attacker) fresh(objects []policy.Object) trace.Step {
+	who := k.sender(objects)
+	v4 := !k.chance(3)
+	if _, ok := who.of(v4); !ok {
+		v4 = !v4
+	}
+	proto := oneOf(k.rng, "TCP", "TCP", "TCP", "UDP", "UDP", "SCTP", "ICMP")
+	if proto == "SCTP" && k.limits.NoSCTP {
+		proto = "TCP"
+	}
+	to, proto := k.target(objects, v4, proto)
+	s := trace.Step{Question: trace.Question{From: who.name, Protocol: proto}, OneWay: true}
+	k.address(&s, to)
+	s.SourcePort = k.sourcePort()
+	if k.chance(6) {
+		s.Flags = k.flags(proto)
+	}
+	k.forge(&s, objects, who, v4)
+	return s
+}
+
+func (k *attacker) address(s *trace.Step, to netip.AddrPort) {
+	s.To = to.String()
+	if s.Protocol == "ICMP" {
+		s.To = to.Addr().String()
+	}
+}
+
+// sourcePort is mostly one that was used before, or one that servers have.
+func (k *attacker) sourcePort() uint16 {
+	switch n := k.rng.IntN(8); {
+	case n < 3 && len(k.used) > 0:
+		return oneOf(k.rng, k.used...)
+	case n == 3:
+		return oneOf[uint16](k.rng, 80, 81, 8080, 53, 8001)
+	}
+	return oneOf[uint16](k.rng, 4000, 4001, 4002, 33000, 40000, 60000)
+}
+
+func (k *attacker) flags(proto string) string {
+	switch proto {
+	case "TCP":
+		return oneOf(k.rng, "S", "SA", "A", "PA", "FA", "R", "-")
+	case "SCTP":
+		return oneOf(k.rng, "INIT", "INIT-ACK", "DATA", "COOKIE-ECHO", "ABORT", "SACK")
+	case "ICMP":
+		return oneOf(k.rng, "echo-request", "echo-reply")
+	}
+	return ""
+}
+
+// forge gives a pod's packet, now and then, the source address of somebody else.
+func (k *attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 bool) {
+	if !strings.HasPrefix(who.name, "pod:") || !k.chance(6) || k.limits.NoForged {
+		return
+	}
+	pods, nodes, _ := parties(objects)
+	list := []netip.Addr{netip.MustParseAddr(outsiders[0]), netip.MustParseAddr(outsiders[1])}
+	for _, p := range slices.Concat(pods, nodes, nodes) {
+		list = append(list, p.addrs...)
+	}
+	list = append(list, special(objects)...)
+	own, _ := who.of(v4)
+	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.Is4() != v4 || slices.Contains(who.addrs, a) || a == own })
+	s.SourceAddress = oneOf(k.rng, list...).String()
+}
+
+// special are addresses of the plumbing: NAT loopbacks, gateways, the last and the first of a node's range.
+func special(objects []policy.Object) []netip.Addr {
+	list := []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+	for _, o := range objects {
+		if n, ok := o.(*corev1.Node); ok {
+			for _, text := range n.Spec.PodCIDRs {
+				if p := netip.MustParsePrefix(text); p.Addr().Is4() {
+					b := p.Addr().As4()
+					list = append(list, netip.AddrFrom4([4]byte{b[0], b[1], b[2], 254}), p.Addr().Next())
+				}
+			}
+		}
+	}
+	return list
+}
+
+// target is where a packet goes, and by which protocol: pods, Services by every address they have, nodes, the plumbing.
+func (k *attacker) target(objects []policy.Object, v4 bool, proto string) (netip.AddrPort, string) {
+	pods, nodes, _ := parties(objects)
+	var list []netip.Addr
+	port := uint16(oneOf(k.rng, k.targets...))
+	switch n := k.rng.IntN(10); {
+	case n < 4 && len(k.services) > 0:
+		s := oneOf(k.rng, k.services...)
+		if proto != "ICMP" && proto != "SCTP" {
+			proto = string(s.proto)
+		}
+		if s.nodePort() != 0 && k.chance(3) {
+			list, port = oneOf(k.rng, nodes...).addrs, uint16(s.nodePort())
+			break
+		}
+		for _, text := range s.addresses() {
+			list = append(list, netip.MustParseAddr(text))
+		}
+		port = uint16(s.port())
+	case n == 4:
+		list = oneOf(k.rng, nodes...).addrs
+	case n == 5:
+		list = special(objects)
+	default:
+		for _, p := range pods {
+			list = append(list, p.addrs...)
+		}
+		if len(k.used) > 0 && k.chance(6) {
+			port = oneOf(k.rng, k.used...)
+		}
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return a.Is4() != v4 })
+	if len(list) == 0 {
+		list = nodes[0].addrs[:1]
+		if !v4 {
+			list = nodes[0].addrs[1:2]
+		}
+	}
+	return netip.AddrPortFrom(oneOf(k.rng, list...), port), proto
+}
+
+// again is a packet that has to do with an earlier one.
+func (k *attacker) again(objects []policy.Object) trace.Step {
+	i := len(k.history) - 1 - min(k.rng.IntN(len(k.history)), k.rng.IntN(len(k.history)))
+	a := k.history[i]
+	p := &a.Sent
+	s := trace.Step{Question: trace.Question{From: k.from[i], Protocol: protocol(p)}, OneWay: true, SourcePort: number(p, true)}
+	switch n := k.rng.IntN(10); {
+	case n < 4 && a.At != "" && !p.IsICMPError() && !a.Packet.IsICMPError(): // whoever got it answers, or pushes
+		s.From = receiver(&a)
+		k.address(&s, netip.AddrPortFrom(a.Packet.Src, a.Packet.SrcPort))
+		s.SourcePort = number(&a.Packet, false)
+		s.Flags = answerFlags(k, p)
+	case n < 7: // it goes on, or once more
+		k.address(&s, netip.AddrPortFrom(p.Dst, p.DstPort))
+		if s.Flags = continued(k, p); p.Src != own(objects, s.From, p.Src.Is4()) {
+			s.SourceAddress = p.Src.String()
+		}
+	default: // the same port, to another one: what a Service hid is dialled directly, and the other way round
+		to, _ := k.target(objects, p.Dst.Is4(), s.Protocol)
+		k.address(&s, to)
+	}
+	if own(objects, s.From, p.Dst.Is4()) == (netip.Addr{}) {
+		return k.fresh(objects) // whoever sent it is no more
+	}
+	return s
+}
+
+// number is the port that an answer, or one more packet, has; of an echo the identifier.
+func number(p *packet.Packet, source bool) uint16 {
+	if p.IsICMP() {
+		return p.ICMPID
+	}
+	return port(p, source)
+}
+
+func answerFlags(k *attacker, p *packet.Packet) string {
+	switch p.Proto {
+	case model.TCP:
+		return oneOf(k.rng, "SA", "A", "PA", "FA", "R")
+	case model.SCTP:
+		return oneOf(k.rng, "INIT-ACK", "SACK", "DATA")
+	case model.ICMP, model.ICMPv6:
+		return "echo-reply"
+	}
+	return ""
+}
+
+func continued(k *attacker, p *packet.Packet) string {
+	switch p.Proto {
+	case model.TCP:
+		return oneOf(k.rng, "S", "A", "PA", "PA", "FA", "R")
+	case model.SCTP:
+		return oneOf(k.rng, "INIT", "COOKIE-ECHO", "DATA")
+	}
+	return ""
+}
+
+func protocol(p *packet.Packet) string {
+	if p.IsICMP() {
+		return "ICMP"
+	}
+	return p.Proto.String()
+}
+
+// receiver is whoever got a packet, as in questions.
+func receiver(a *trace.Arrival) string {
+	if strings.HasPrefix(a.At, "pod:") || strings.HasPrefix(a.At, "node:") {
+		return a.At
+	}
+	return fmt.Sprintf("external:%s@%s", a.At, a.AtNode)
+}
+
+// own is the address of somebody, of a family; invalid: none, or nobody has that name.
+func own(objects []policy.Object, name string, v4 bool) netip.Addr {
+	if text, found := strings.CutPrefix(name, "external:"); found {
+		ip, _, _ := strings.Cut(text, "@")
+		return netip.MustParseAddr(ip)
+	}
+	pods, nodes, _ := parties(objects)
+	for _, p := range append(pods, nodes...) {
+		if p.name == name {
+			a, _ := p.of(v4)
+			return a
+		}
+	}
+	return netip.Addr{}
+}
+
+// portsOf are ports that policies and containers speak of.
+func portsOf(w *policy.World) []int32 {
+	out := []int32{80, 81, 8080}
+	for _, o := range w.Objects() {
+		if p, ok := o.(*corev1.Pod); ok {
+			for _, c := range p.Spec.Containers {
+				for _, port := range c.Ports {
+					out = append(out, port.ContainerPort)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// check asks whether a new connection works, from a port that nobody else uses; false: there is nobody to ask.
+func (k *attacker) check(objects []policy.Object, renderer agent.ServiceRenderer) (Event, bool) {
+	pods, _, _ := parties(objects)
+	if len(pods) == 0 {
+		return Event{}, false
+	}
+	who := oneOf(k.rng, pods...)
+	v4 := k.chance(2)
+	if _, ok := who.of(v4); !ok {
+		v4 = !v4
+	}
+	k.free++
+	s := trace.Step{Question: trace.Question{From: who.name, Protocol: oneOf(k.rng, "TCP", "TCP", "UDP", "ICMP")}, SourcePort: 20000 + k.free%10000}
+	to := oneOf(k.rng, pods...)
+	dst, ok := to.of(v4)
+	port := uint16(oneOf(k.rng, k.targets...))
+	if svc := oneOf(k.rng, k.services...); k.chance(2) && (v4 || renderer != agent.RendererNAT44) {
+		dst, port, s.Protocol, ok = netip.MustParseAddr(svc.addresses()[0]), uint16(svc.port()), string(svc.proto), true
+		if !v4 {
+			dst = netip.MustParseAddr(svc.addresses()[1])
+		}
+		to = party{}
+	}
+	k.address(&s, netip.AddrPortFrom(dst, port))
+	return Event{Step: s, Check: true}, ok && to.name != who.name
+}

@@ -1,0 +1,28 @@
+// Package adversary turns a seed into a cluster, packets that pods send to break its policies, and everything that happens meanwhile, and
+// judges each packet that arrives.
+//
+//	NewGame(seed) ─▶ objects of test/oracle/policy, Services, a trace.Cluster (agents and simulated VPPs)
+//	attacker: packets (own and forged sources, any flags and ports, answers, pushes), changed objects, restarts, time ─▶ Event
+//	Event ─▶ trace.Cluster.Inject ─▶ Arrival ─▶ law: may whoever really sent it reach whoever got it?
+//	finding ─▶ shrunk, and printed as questions of contiv-agent trace --stateful with their manifests
+//
+// Invariant: the law knows senders by their interface, never by the source address of a packet, and shares no code with the agent.
+//
+// The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or
+// if it is an answer: the policies of now allow whoever got it to open a connection to the port that it was sent from, and it opens nothing
+// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is
+// outside, or is a node, may be hidden behind an address of a node; a pod may be hidden from itself alone. Between the first and the last
+// message of a change, the policies before it count as well.
+//
+// What the law excuses is counted, by name, and printed:
+//
+//	answer without a request   an answer as above that nobody asked for: whoever got it sent nothing to that port before. A list of
+//	                           access rules knows ports, not whether a connection was opened
+//	the receiver's own attempt whoever got a packet had sent one the other way before, from and to the same ports, and its own egress
+//	                           allows that: where the other side's ingress drops it, nobody says so to the list that let it out. A
+//	                           kernel's connection tracking does the same on two nodes (simultaneous open)
+//	half an agent              the agent of the receiver's node was stopped, or its VPP restarted without an agent
+//	VPP restarts               from VPP's start until the agent has written what its sources say
+//
+// BUGS. The simulated VPP knows no fragments. Host endpoints are left out.
+package adversary

@@ -1,0 +1,155 @@
+package adversary
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// Event is one thing that happens: a packet, or what a step says happens before one, or changed objects.
+type Event struct {
+	trace.Step
+	Changes []policy.Change
+	// Check: the packet is a question whether a new connection works. It leaves no state.
+	Check bool
+}
+
+// isPacket tells whether the event is a packet.
+func (e *Event) isPacket() bool { return e.From != "" }
+
+// String is what a question of trace --stateful has for it; objects are those of a manifest that is named by n.
+func (e *Event) question(n int) (line, manifest string) {
+	s := e.Step
+	var put []policy.Object
+	for _, ch := range e.Changes {
+		if ch.Object != nil {
+			put = append(put, ch.Object)
+		} else {
+			s.Delete = append(s.Delete, hear.Ref(ch.Key).String())
+		}
+	}
+	if len(put) > 0 {
+		s.Apply = []string{fmt.Sprintf("change-%d.yaml", n)}
+		manifest = policy.YAML(put)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err.Error(), ""
+	}
+	return string(text), manifest
+}
+
+// Story is events as questions, with the manifests that they name.
+func Story(objects []policy.Object, events []Event) string {
+	var questions, files strings.Builder
+	fmt.Fprintf(&files, "-- objects.yaml --\n%s", policy.YAML(objects))
+	for i := range events {
+		line, manifest := events[i].question(i + 1)
+		questions.WriteString(line + "\n")
+		if manifest != "" {
+			fmt.Fprintf(&files, "-- change-%d.yaml --\n%s", i+1, manifest)
+		}
+	}
+	return "contiv-agent trace --stateful --manifests objects.yaml\n" + questions.String() + files.String()
+}
+
+// party is somebody who can send: a pod, a node, an address outside.
+type party struct {
+	name  string // as in questions: pod:<ns>/<name>, node:<name>, external:<ip>@<node>
+	node  string
+	addrs []netip.Addr
+}
+
+// of is the party's address of a family; false: it has none.
+func (p *party) of(v4 bool) (netip.Addr, bool) {
+	for _, a := range p.addrs {
+		if a.Is4() == v4 {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// outsiders are addresses of nobody in the cluster.
+var outsiders = []string{"198.51.100.7", "2001:db8:51::7"}
+
+// parties are all who can send, pods first. Those of the host network are their nodes.
+func parties(objects []policy.Object) (pods, nodes, outside []party) {
+	for _, p := range running(objects) {
+		q := party{name: "pod:" + p.Namespace + "/" + p.Name, node: p.Spec.NodeName}
+		for _, ip := range p.Status.PodIPs {
+			q.addrs = append(q.addrs, netip.MustParseAddr(ip.IP))
+		}
+		pods = append(pods, q)
+	}
+	for _, o := range objects {
+		n, ok := o.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		q := party{name: "node:" + n.Name, node: n.Name}
+		for _, a := range n.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP {
+				q.addrs = append(q.addrs, netip.MustParseAddr(a.Address))
+			}
+		}
+		nodes = append(nodes, q)
+		for _, a := range outsiders {
+			outside = append(outside, party{name: "external:" + a + "@" + n.Name, node: n.Name, addrs: []netip.Addr{netip.MustParseAddr(a)}})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b party) int { return strings.Compare(a.name, b.name) })
+	return pods, nodes, outside
+}
+
+// differ are the changes that lead from some objects to others.
+func differ(before, after []policy.Object) []policy.Change {
+	var out []policy.Change
+	was := map[policy.Key]string{}
+	for _, o := range before {
+		was[policy.KeyOf(o)] = text(o)
+	}
+	is := map[policy.Key]bool{}
+	for _, o := range after {
+		k := policy.KeyOf(o)
+		if is[k] = true; was[k] != text(o) {
+			out = append(out, policy.Change{Key: k, Object: o})
+		}
+	}
+	var gone []policy.Change
+	for _, o := range before {
+		if k := policy.KeyOf(o); !is[k] {
+			gone = append(gone, policy.Change{Key: k})
+		}
+	}
+	return append(gone, out...)
+}
+
+func text(o policy.Object) string {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// change applies changes to a list of objects.
+func change(objects []policy.Object, changes []policy.Change) []policy.Object {
+	out := slices.Clone(objects)
+	for _, ch := range changes {
+		out = slices.DeleteFunc(out, func(o policy.Object) bool { return policy.KeyOf(o) == ch.Key })
+		if ch.Object != nil {
+			out = append(out, ch.Object)
+		}
+	}
+	policy.Sort(out)
+	return out
+}
