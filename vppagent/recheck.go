@@ -24,6 +24,7 @@ import (
 func sliceTable() [][]string {
 	return [][]string{
 		{"interface-acls", "nat44-interface", "nat44-global", "nat44-settings", "sctp-filter", "cnat-interface"}, // attachments and features
+		// what attachments stand on: compare relies on its place
 		{"acl", "acl-deny", "acl-permit", "acl-source-ranges", "source-ranges-enforced", "source-ranges", "sctp-ports", "interface-acls"},
 		{"nat44-pool", "dnat44"},
 		{"cnat-translation", "cnat-snat-policy"},
@@ -164,6 +165,9 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 	names := a.g.world.Names()
 	began := time.Now()
 	_, err := a.retrieve(ctx, p, kinds, nil)
+	if err == nil && slices.ContainsFunc(p.drift.list, func(d driftOf) bool { return d.v.kind.Stands != nil }) {
+		_, err = a.retrieve(ctx, p, a.check.slices[1], nil) // what they stand on may be gone as well, and is put first
+	}
 	var probed []event.Drift
 	if err == nil && probe {
 		probed, err = a.probe(ctx, x, now)
