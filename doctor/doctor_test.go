@@ -177,11 +177,23 @@ func TestJudgesTexts(t *testing.T) {
 		f.state.Missing = []string{"cnat_snat_addresses_dump_51077d14"}
 		return f.cnat()[0]
 	}
+	large := func(size string, older bool) Check {
+		f := said(askCNATUse, "Hash table 'CNat Session DB'\n    3000 active elements 1000 active buckets\n    bytes: used "+size+", scrap 0\n")
+		f.replies[askHeap] = vpp.Reply{Msg: &vlib.CliInbandReply{Reply: memory("1023.99M", "336.84M")}}
+		if older {
+			f.state.Missing = []string{"cnat_snat_addresses_dump_51077d14"}
+		}
+		return f.cnat()[0]
+	}
 	for _, tc := range []struct {
 		name string
 		c    Check
 		want Verdict
 	}{
+		{"cnat in a fifth of the heap", large("200m", true), OK},
+		{"cnat in a quarter of the heap", large("256m", true), Wrong},
+		{"cnat in half of the heap", large("512m", true), Dangerous},
+		{"cnat of 26.06 in half of the heap", large("512m", false), OK},
 		{"default heap", said(askHeap, memory("1023.99M", "36.84M")).heap(), OK},
 		{"small heap", said(askHeap, memory("511.99M", "36.84M")).heap(), Wrong},
 		{"full heap", said(askHeap, memory("2.00G", "1.80G")).heap(), Dangerous},
