@@ -2,12 +2,14 @@ package vppagent_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -42,4 +44,26 @@ func TestPlanCountsSessions(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %d", tc.name, p, err, tc.cut)
 		}
 	}
+}
+
+// Timeouts that another client changes are found and written again; timeouts that are as wanted are adopted.
+func TestTimeoutsAreCompared(t *testing.T) {
+	c := newClocked(t)
+	pods(c.lab)
+	c.allConfigured(c.put(node()...))
+	c.writes()
+	c.other(t, map[string]proto.Message{keyed.Nat44SettingsKey: &contivnat.Nat44Settings{Sessions: 10000, Udp: 300, Icmp: 1}})
+	if text := c.sim.Dump(); !strings.Contains(text, "timeouts 300/7440/240/1") {
+		t.Fatal(text)
+	}
+	if got := lines(c.round()); len(got) != 1 || got[0] != keyed.Nat44SettingsKey+" changed true" {
+		t.Errorf("found %v", got)
+	}
+	if text := c.sim.Dump(); !strings.Contains(text, "timeouts 120/7440/240/60") {
+		t.Error(text)
+	}
+	c.restartAgent()
+	c.writes()
+	c.resync()
+	c.quiet("the next agent")
 }
