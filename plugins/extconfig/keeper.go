@@ -120,6 +120,10 @@ func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 		ev.Merge = merges(c.terms)
 		emit(ev)
 	}
+	if store, ok := k.store.(interface{ Remark() string }); ok && store.Remark() != "" {
+		k.cfg.Logger.Error("store", "err", store.Remark())
+		emit(&event.SyncStatus{Source: k.cfg.Name, Status: event.InSync, Note: store.Remark()})
+	}
 	close(k.ready)
 	<-ctx.Done()
 	return ctx.Err()

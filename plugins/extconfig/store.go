@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -18,64 +16,84 @@ import (
 )
 
 // Store is a Bolt file with what each client wants: a bucket per client, in it key → message as protobuf; and beside it another
-// one per client for the terms, key → JSON. It is safe for concurrent use.
-type Store struct{ db *bbolt.DB }
+// one per client for the terms, key → JSON. Each value stands behind its checksum. It is safe for concurrent use.
+type Store struct {
+	db     *bbolt.DB // nil: it can be neither read nor written
+	remark string    // what happened to the file; "": nothing
+
+	mu     sync.Mutex
+	broken error // why nothing can be written; nil: it can
+}
 
 // clients and allTerms are the buckets that hold the clients' buckets, whose names are the clients' behind a byte (none may be empty).
+// Those of version 1 had no checksums.
 const (
-	clients      = "clients/v1"
-	allTerms     = "terms/v1"
+	clients      = "clients/v2"
+	allTerms     = "terms/v2"
+	clientsV1    = "clients/v1"
+	allTermsV1   = "terms/v1"
 	clientPrefix = '/'
 )
 
 // lockPatience is how long OpenStore waits for another process to let go of the file.
 const lockPatience = 5 * time.Second
 
-// OpenStore opens the file, or makes it and the folder it is in. One process has it at a time.
-func OpenStore(path string) (*Store, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
+// Remark is what is wrong with the file, for people; "": nothing.
+func (s *Store) Remark() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken.Error()
 	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockPatience})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, fmt.Errorf("store %s: another process has it open: %w", path, err)
+	return s.remark
+}
+
+// view calls f for every record of one of the buckets of all.
+func (s *Store) view(all string, f func(client, key string, value []byte) error) error {
+	if s.db == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", path, err)
+	pass := func(r record, value []byte) error {
+		return f(string(bytes.TrimPrefix(r.client, []byte{clientPrefix})), string(r.key), value)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists([]byte(clients))
-		_, terr := tx.CreateBucketIfNotExists([]byte(allTerms))
-		return errors.Join(err, terr)
+	return guarded(func() error {
+		return s.db.View(func(tx *bbolt.Tx) error {
+			err := eachRecord(tx, all, func(r record) error {
+				value, ok := unframe(r)
+				if !ok {
+					return fmt.Errorf("%q: %w: its checksum is wrong", r.key, errDamaged)
+				}
+				return pass(r, value)
+			})
+			old := map[string]string{clients: clientsV1, allTerms: allTermsV1}[all] // there is one only where migrate could not write
+			return errors.Join(err, eachRecord(tx, old, func(r record) error { return pass(r, r.framed) }))
+		})
 	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("store %s: %w", path, err), db.Close())
-	}
-	return &Store{db: db}, nil
 }
 
 // Close waits for what is being written.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error {
+	if s.db == nil {
+		return nil
+	}
+	return guarded(s.db.Close)
+}
 
 // Load is everything the store has, by client. An entry that cannot be read is told of in unread, one error each, and stays in
 // the file: a later version may know it.
 func (s *Store) Load() (wants map[string]keyed.Values, unread []error, err error) {
 	wants = map[string]keyed.Values{}
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(clients)).ForEachBucket(func(name []byte) error {
-			client := string(bytes.TrimPrefix(name, []byte{clientPrefix}))
-			values := keyed.Values{}
-			wants[client] = values
-			return tx.Bucket([]byte(clients)).Bucket(name).ForEach(func(k, v []byte) error {
-				msg, err := decode(string(k), v)
-				if err != nil {
-					unread = append(unread, fmt.Errorf("client %q: %w", client, err))
-					return nil
-				}
-				values[string(k)] = msg
-				return nil
-			})
-		})
+	err = s.view(clients, func(client, key string, value []byte) error {
+		if wants[client] == nil {
+			wants[client] = keyed.Values{}
+		}
+		msg, err := decode(key, value)
+		if err != nil {
+			unread = append(unread, fmt.Errorf("client %q: %w", client, err))
+			return nil
+		}
+		wants[client][key] = msg
+		return nil
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("store: %w", err)
@@ -104,22 +122,19 @@ type writtenTerms struct {
 // LoadTerms is the terms of everything that has some, by client and key.
 func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
 	out := map[string]map[string]Terms{}
-	err := s.db.View(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(allTerms)).ForEachBucket(func(name []byte) error {
-			terms := map[string]Terms{}
-			out[string(bytes.TrimPrefix(name, []byte{clientPrefix}))] = terms
-			return tx.Bucket([]byte(allTerms)).Bucket(name).ForEach(func(k, v []byte) error {
-				var w writtenTerms
-				err := json.Unmarshal(v, &w)
-				if err != nil {
-					return fmt.Errorf("terms of %q: %w", k, err)
-				}
-				t := Terms{Labels: w.Labels}
-				t.Merge, err = event.ParseMerge(w.Merge)
-				terms[string(k)] = t
-				return err
-			})
-		})
+	err := s.view(allTerms, func(client, key string, value []byte) error {
+		if out[client] == nil {
+			out[client] = map[string]Terms{}
+		}
+		var w writtenTerms
+		err := json.Unmarshal(value, &w)
+		if err != nil {
+			return fmt.Errorf("terms of %q: %w", key, err)
+		}
+		t := Terms{Labels: w.Labels}
+		t.Merge, err = event.ParseMerge(w.Merge)
+		out[client][key] = t
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -130,32 +145,44 @@ func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
 // Save writes a change of what a client wants, all of it or nothing: nil messages delete. Terms are those of the messages, by key;
 // what is not named has none. It returns when the disk has it.
 func (s *Store) Save(client string, changes map[string]proto.Message, terms map[string]Terms) error {
-	name := append([]byte{clientPrefix}, client...)
-	err := s.db.Update(func(tx *bbolt.Tx) error {
-		err := within(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
-			for _, key := range keyed.Values(changes).Keys() {
-				if err := save(bucket, key, changes[key]); err != nil {
-					return fmt.Errorf("%q: %w", key, err)
-				}
-			}
-			return nil
-		})
-		if err != nil || len(terms) == 0 && tx.Bucket([]byte(allTerms)).Bucket(name) == nil {
-			return err
-		}
-		return within(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
-			for key, msg := range changes {
-				if err := saveTerms(bucket, key, msg, terms[key]); err != nil {
-					return fmt.Errorf("terms of %q: %w", key, err)
-				}
-			}
-			return nil
-		})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken != nil {
+		return s.broken
+	}
+	err := guarded(func() error {
+		return s.db.Update(func(tx *bbolt.Tx) error { return saveAll(tx, client, changes, terms) })
 	})
+	if errors.Is(err, errDamaged) {
+		s.broken = fmt.Errorf("store: %w; the next start sets it aside", err) // bbolt may still hold its lock
+	}
 	if err != nil {
 		return fmt.Errorf("store: client %q: %w", client, err)
 	}
 	return nil
+}
+
+func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, terms map[string]Terms) error {
+	name := append([]byte{clientPrefix}, client...)
+	err := within(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
+		for _, key := range keyed.Values(changes).Keys() {
+			if err := save(bucket, name, key, changes[key]); err != nil {
+				return fmt.Errorf("%q: %w", key, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(terms) == 0 && tx.Bucket([]byte(allTerms)).Bucket(name) == nil {
+		return err
+	}
+	return within(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
+		for key, msg := range changes {
+			if err := saveTerms(bucket, name, key, msg, terms[key]); err != nil {
+				return fmt.Errorf("terms of %q: %w", key, err)
+			}
+		}
+		return nil
+	})
 }
 
 // within changes the client's bucket, which is there only if there is something in it.
@@ -173,7 +200,7 @@ func within(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) er
 	return nil
 }
 
-func saveTerms(bucket *bbolt.Bucket, key string, msg proto.Message, t Terms) error {
+func saveTerms(bucket *bbolt.Bucket, client []byte, key string, msg proto.Message, t Terms) error {
 	if msg == nil || t.zero() {
 		return bucket.Delete([]byte(key))
 	}
@@ -181,10 +208,10 @@ func saveTerms(bucket *bbolt.Bucket, key string, msg proto.Message, t Terms) err
 	if err != nil {
 		return err
 	}
-	return bucket.Put([]byte(key), value)
+	return bucket.Put([]byte(key), frame([]byte(allTerms), client, []byte(key), value))
 }
 
-func save(bucket *bbolt.Bucket, key string, msg proto.Message) error {
+func save(bucket *bbolt.Bucket, client []byte, key string, msg proto.Message) error {
 	if msg == nil {
 		return bucket.Delete([]byte(key))
 	}
@@ -192,5 +219,5 @@ func save(bucket *bbolt.Bucket, key string, msg proto.Message) error {
 	if err != nil {
 		return err
 	}
-	return bucket.Put([]byte(key), value)
+	return bucket.Put([]byte(key), frame([]byte(clients), client, []byte(key), value))
 }

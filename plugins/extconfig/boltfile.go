@@ -1,0 +1,208 @@
+package extconfig
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"os"
+)
+
+// boltFile reads the pages of a Bolt file without trusting them: bbolt follows whatever a page says, round in circles and beyond the
+// file. Layout: go.etcd.io/bbolt v1.5, internal/common/page.go, meta.go and bucket.go; little-endian, as on every machine we build for.
+type boltFile struct {
+	data  []byte
+	page  uint64 // size of a page
+	high  uint64 // first page that is not used
+	seen  map[uint64]bool
+	kept  []record
+	fault error // the first thing that is wrong
+}
+
+const (
+	boltMagic     = 0xED0CDAED
+	pageHeader    = 16 // id u64, flags u16, count u16, overflow u32
+	metaSize      = 64
+	branchPage    = 0x01
+	leafPage      = 0x02
+	freelistPage  = 0x10
+	bucketElement = 0x01 // flag of an element of a leaf: its value is a bucket
+	bucketHeader  = 16   // root u64, sequence u64
+	elementSize   = 16   // of a branch: pos u32, ksize u32, page u64; of a leaf: flags u32, pos u32, ksize u32, vsize u32
+	noFreelist    = 1<<64 - 1
+	maxDepth      = 64 // of pages below each other: a whole file has a handful
+)
+
+var le = binary.LittleEndian
+
+// verify returns the records of a file whose checksums are right. The error says that not all of the file is as bbolt and Store write
+// it; nil: bbolt can be trusted with it. An empty file is whole.
+func verify(data []byte) ([]record, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	f := &boltFile{data: data, seen: map[uint64]bool{0: true, 1: true}}
+	meta := f.meta()
+	if meta == nil {
+		return nil, fmt.Errorf("%w: no page says where to begin", errDamaged)
+	}
+	f.high = le.Uint64(meta[40:])
+	f.tree(le.Uint64(meta[16:]), nil, 0)
+	if free := le.Uint64(meta[32:]); free != noFreelist {
+		f.freelist(free)
+	} else {
+		f.wrong("no list of free pages") // Store always has one
+	}
+	return f.kept, f.fault
+}
+
+func (f *boltFile) wrong(format string, args ...any) {
+	if f.fault == nil {
+		f.fault = fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
+	}
+}
+
+// meta is the younger of the meta pages that are whole, as bbolt chooses; nil: none is.
+func (f *boltFile) meta() (best []byte) {
+	for _, at := range []int{0, os.Getpagesize()} {
+		if at+pageHeader+metaSize > len(f.data) {
+			continue
+		}
+		m := f.data[at+pageHeader : at+pageHeader+metaSize]
+		h := fnv.New64a()
+		_, _ = h.Write(m[:56]) // never fails
+		if le.Uint32(m) != boltMagic || le.Uint32(m[4:]) != 2 || le.Uint64(m[56:]) != h.Sum64() || int(le.Uint32(m[8:])) != os.Getpagesize() {
+			f.wrong("a page that says where to begin")
+			continue
+		}
+		if best == nil || le.Uint64(m[48:]) > le.Uint64(best[48:]) {
+			best = m
+		}
+	}
+	f.page = uint64(os.Getpagesize())
+	return best
+}
+
+// open is a page with what overflows from it, nil if it is not within the file, in use, or met before.
+func (f *boltFile) open(id uint64, flags uint16) []byte {
+	if id >= f.high || id >= uint64(len(f.data))/f.page {
+		f.wrong("page %d is not in the file", id)
+		return nil
+	}
+	p := f.data[id*f.page:]
+	over := uint64(le.Uint32(p[12:]))
+	switch {
+	case le.Uint64(p) != id || le.Uint16(p[8:])&^flags != 0 || le.Uint16(p[8:]) == 0 || (over+1)*f.page > uint64(len(p)) || id+over >= f.high:
+		f.wrong("page %d is not what it should be", id)
+		return nil
+	}
+	for i := id; i <= id+over; i++ {
+		if f.seen[i] {
+			f.wrong("page %d is used twice", i)
+			return nil
+		}
+		f.seen[i] = true
+	}
+	return p[:(over+1)*f.page]
+}
+
+// tree reads the pages from one on; path is the names of the buckets they are in.
+func (f *boltFile) tree(id uint64, path [][]byte, depth int) {
+	p := f.open(id, branchPage|leafPage)
+	if p == nil || depth > maxDepth {
+		f.wrong("pages are too deep")
+		return
+	}
+	if le.Uint16(p[8:]) == leafPage {
+		f.leaf(p, path, depth)
+		return
+	}
+	for i := range int(le.Uint16(p[10:])) {
+		at := pageHeader + i*elementSize
+		if at+elementSize > len(p) || !inside(p, at, le.Uint32(p[at:]), uint64(le.Uint32(p[at+4:]))) {
+			f.wrong("page %d has elements outside", id)
+			return
+		}
+		f.tree(le.Uint64(p[at+8:]), path, depth+1)
+	}
+}
+
+// inside reports whether size bytes from pos behind an element lie in the page.
+func inside(p []byte, at int, pos uint32, size uint64) bool {
+	return uint64(at)+uint64(pos)+size <= uint64(len(p))
+}
+
+func (f *boltFile) leaf(p []byte, path [][]byte, depth int) {
+	for i := range int(le.Uint16(p[10:])) {
+		at := pageHeader + i*elementSize
+		if at+elementSize > len(p) {
+			f.wrong("a page has elements outside")
+			return
+		}
+		pos, ksize, vsize := le.Uint32(p[at+4:]), uint64(le.Uint32(p[at+8:])), uint64(le.Uint32(p[at+12:]))
+		if !inside(p, at, pos, ksize+vsize) {
+			f.wrong("a page has elements outside")
+			return
+		}
+		key := p[uint64(at)+uint64(pos):][:ksize:ksize]
+		value := p[uint64(at)+uint64(pos)+ksize:][:vsize:vsize]
+		switch {
+		case le.Uint32(p[at:])&bucketElement != 0:
+			f.bucket(value, append(path[:len(path):len(path)], key), depth)
+		case len(path) == 2:
+			f.record(record{bytes.Clone(path[0]), bytes.Clone(path[1]), bytes.Clone(key), bytes.Clone(value)})
+		default:
+			f.wrong("a value where there should be a bucket")
+		}
+	}
+}
+
+func (f *boltFile) bucket(value []byte, path [][]byte, depth int) {
+	if len(value) < bucketHeader || len(path) > 2 {
+		f.wrong("a bucket where there should be a value")
+		return
+	}
+	if root := le.Uint64(value); root != 0 {
+		f.tree(root, path, depth+1)
+		return
+	}
+	inline := value[bucketHeader:] // small buckets have their page behind the header
+	if len(inline) < pageHeader || le.Uint16(inline[8:]) != leafPage {
+		f.wrong("a bucket without a page")
+		return
+	}
+	f.leaf(inline, path, depth+1)
+}
+
+func (f *boltFile) record(r record) {
+	if all := string(r.all); all == clientsV1 || all == allTermsV1 {
+		return // from before checksums
+	}
+	if _, ok := unframe(r); !ok {
+		f.wrong("the checksum of %q is wrong", r.key)
+		return
+	}
+	f.kept = append(f.kept, r)
+}
+
+// freelist checks that no page is both free and used, as bbolt would write over it.
+func (f *boltFile) freelist(id uint64) {
+	p := f.open(id, freelistPage)
+	if p == nil {
+		return
+	}
+	count, at := uint64(le.Uint16(p[10:])), uint64(pageHeader)
+	if count == 0xFFFF { // the true number is the first entry
+		count, at = le.Uint64(p[at:]), at+8
+	}
+	if count > (uint64(len(p))-at)/8 {
+		f.wrong("the list of free pages is longer than its page")
+		return
+	}
+	for i := range count {
+		if free := le.Uint64(p[at+8*i:]); free >= f.high || f.seen[free] {
+			f.wrong("page %d is free and used", free)
+			return
+		}
+	}
+}

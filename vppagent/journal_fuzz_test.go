@@ -1,0 +1,43 @@
+package vppagent
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/keyed"
+)
+
+// Any file is read: what is remembered of it can be parsed, and is the same after it was written anew.
+func FuzzJournal(f *testing.F) {
+	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
+	whole := journalHeader + "\n" + journalLine('+', route)
+	for _, text := range []string{"", whole, whole + journalLine('-', route), whole[:len(whole)-3], "contiv-agent journal 9\n", journalHeader + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "journal")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := &journal{path: path}
+		_ = j.load() // the error says what is left out
+		for key, e := range j.live {
+			if got, _, err := keyed.ParseLine(e.text); err != nil || got != key {
+				t.Fatalf("%q is remembered as %q: %v", key, e.text, err)
+			}
+		}
+		if err := j.rewrite(); err != nil {
+			t.Fatal(err)
+		}
+		again := &journal{path: path}
+		if err := again.load(); err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		if a, b := slices.Sorted(maps.Keys(j.live)), slices.Sorted(maps.Keys(again.live)); !slices.Equal(a, b) {
+			t.Fatalf("%q became %q", a, b)
+		}
+	})
+}
