@@ -21,8 +21,8 @@ type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
 }
 
-// attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
-type attacker struct {
+// Attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
+type Attacker struct {
 	rng      *rand.Rand
 	world    *policy.World
 	services []*service
@@ -36,8 +36,8 @@ type attacker struct {
 
 const remembered = 40
 
-// note remembers what became of a packet.
-func (k *attacker) note(from string, a trace.Arrival) {
+// Note remembers what became of a packet.
+func (k *Attacker) Note(from string, a trace.Arrival) {
 	if len(k.history) == remembered {
 		k.history, k.from = k.history[1:], k.from[1:]
 	}
@@ -47,12 +47,12 @@ func (k *attacker) note(from string, a trace.Arrival) {
 	}
 }
 
-func (k *attacker) chance(n int) bool { return k.rng.IntN(n) == 0 }
+func (k *Attacker) chance(n int) bool { return k.rng.IntN(n) == 0 }
 
 func oneOf[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
 
-// next is one more event.
-func (k *attacker) next(objects []policy.Object) Event {
+// Next is one more event.
+func (k *Attacker) Next(objects []policy.Object) Event {
 	switch n := k.rng.IntN(100); {
 	case n < 6 && k.limits.NoChanges, n >= 6 && n < 8 && k.limits.NoRestarts:
 	case n < 6:
@@ -69,7 +69,7 @@ func (k *attacker) next(objects []policy.Object) Event {
 }
 
 // changes are those of one random change.
-func (k *attacker) changes(objects []policy.Object) []policy.Change {
+func (k *Attacker) changes(objects []policy.Object) []policy.Change {
 	if n := k.rng.IntN(6); n == 0 {
 		oneOf(k.rng, k.services...).mutate(k.rng, k.targets)
 	} else if n == 1 { // endpoints go or come back
@@ -78,11 +78,11 @@ func (k *attacker) changes(objects []policy.Object) []policy.Change {
 	} else {
 		k.world.Step()
 	}
-	return differ(objects, k.objects())
+	return differ(objects, k.Objects())
 }
 
-// objects are all of the cluster.
-func (k *attacker) objects() []policy.Object {
+// Objects are all of the cluster.
+func (k *Attacker) Objects() []policy.Object {
 	out := k.world.Objects()
 	pods := running(out)
 	for _, s := range k.services {
@@ -93,7 +93,7 @@ func (k *attacker) objects() []policy.Object {
 }
 
 // sender is mostly a pod.
-func (k *attacker) sender(objects []policy.Object) party {
+func (k *Attacker) sender(objects []policy.Object) party {
 	pods, nodes, outside := parties(objects)
 	n := k.rng.IntN(12)
 	switch {
@@ -106,7 +106,7 @@ func (k *attacker) sender(objects []policy.Object) party {
 }
 
 // fresh is a packet of a new conversation.
-func (k *attacker) fresh(objects []policy.Object) trace.Step {
+func (k *Attacker) fresh(objects []policy.Object) trace.Step {
 	who := k.sender(objects)
 	v4 := !k.chance(3)
 	if _, ok := who.of(v4); !ok {
@@ -127,7 +127,7 @@ func (k *attacker) fresh(objects []policy.Object) trace.Step {
 	return s
 }
 
-func (k *attacker) address(s *trace.Step, to netip.AddrPort) {
+func (k *Attacker) address(s *trace.Step, to netip.AddrPort) {
 	s.To = to.String()
 	if s.Protocol == "ICMP" {
 		s.To = to.Addr().String()
@@ -135,7 +135,7 @@ func (k *attacker) address(s *trace.Step, to netip.AddrPort) {
 }
 
 // sourcePort is mostly one that was used before, or one that servers have.
-func (k *attacker) sourcePort() uint16 {
+func (k *Attacker) sourcePort() uint16 {
 	switch n := k.rng.IntN(8); {
 	case n < 3 && len(k.used) > 0:
 		return oneOf(k.rng, k.used...)
@@ -145,7 +145,7 @@ func (k *attacker) sourcePort() uint16 {
 	return oneOf[uint16](k.rng, 4000, 4001, 4002, 33000, 40000, 60000)
 }
 
-func (k *attacker) flags(proto string) string {
+func (k *Attacker) flags(proto string) string {
 	switch proto {
 	case "TCP":
 		return oneOf(k.rng, "S", "SA", "A", "PA", "FA", "R", "-")
@@ -158,7 +158,7 @@ func (k *attacker) flags(proto string) string {
 }
 
 // forge gives a pod's packet, now and then, the source address of somebody else.
-func (k *attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 bool) {
+func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 bool) {
 	if !strings.HasPrefix(who.name, "pod:") || !k.chance(6) || k.limits.NoForged {
 		return
 	}
@@ -190,7 +190,7 @@ func special(objects []policy.Object) []netip.Addr {
 }
 
 // target is where a packet goes, and by which protocol: pods, Services by every address they have, nodes, the plumbing.
-func (k *attacker) target(objects []policy.Object, v4 bool, proto string) (netip.AddrPort, string) {
+func (k *Attacker) target(objects []policy.Object, v4 bool, proto string) (netip.AddrPort, string) {
 	pods, nodes, _ := parties(objects)
 	var list []netip.Addr
 	port := uint16(oneOf(k.rng, k.targets...))
@@ -231,7 +231,7 @@ func (k *attacker) target(objects []policy.Object, v4 bool, proto string) (netip
 }
 
 // again is a packet that has to do with an earlier one.
-func (k *attacker) again(objects []policy.Object) trace.Step {
+func (k *Attacker) again(objects []policy.Object) trace.Step {
 	i := len(k.history) - 1 - min(k.rng.IntN(len(k.history)), k.rng.IntN(len(k.history)))
 	a := k.history[i]
 	p := &a.Sent
@@ -265,7 +265,7 @@ func number(p *packet.Packet, source bool) uint16 {
 	return port(p, source)
 }
 
-func answerFlags(k *attacker, p *packet.Packet) string {
+func answerFlags(k *Attacker, p *packet.Packet) string {
 	switch p.Proto {
 	case model.TCP:
 		return oneOf(k.rng, "SA", "A", "PA", "FA", "R")
@@ -277,7 +277,7 @@ func answerFlags(k *attacker, p *packet.Packet) string {
 	return ""
 }
 
-func continued(k *attacker, p *packet.Packet) string {
+func continued(k *Attacker, p *packet.Packet) string {
 	switch p.Proto {
 	case model.TCP:
 		return oneOf(k.rng, "S", "A", "PA", "PA", "FA", "R")
@@ -304,12 +304,8 @@ func receiver(a *trace.Arrival) string {
 
 // own is the address of somebody, of a family; invalid: none, or nobody has that name.
 func own(objects []policy.Object, name string, v4 bool) netip.Addr {
-	if text, found := strings.CutPrefix(name, "external:"); found {
-		ip, _, _ := strings.Cut(text, "@")
-		return netip.MustParseAddr(ip)
-	}
-	pods, nodes, _ := parties(objects)
-	for _, p := range append(pods, nodes...) {
+	pods, nodes, outside := parties(objects)
+	for _, p := range slices.Concat(pods, nodes, outside) {
 		if p.name == name {
 			a, _ := p.of(v4)
 			return a
@@ -334,7 +330,7 @@ func portsOf(w *policy.World) []int32 {
 }
 
 // check asks whether a new connection works, from a port that nobody else uses; false: there is nobody to ask.
-func (k *attacker) check(objects []policy.Object, renderer agent.ServiceRenderer) (Event, bool) {
+func (k *Attacker) check(objects []policy.Object, renderer agent.ServiceRenderer) (Event, bool) {
 	pods, _, _ := parties(objects)
 	if len(pods) == 0 {
 		return Event{}, false

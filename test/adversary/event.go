@@ -22,8 +22,8 @@ type Event struct {
 	Check bool
 }
 
-// isPacket tells whether the event is a packet.
-func (e *Event) isPacket() bool { return e.From != "" }
+// IsPacket tells whether the event is a packet.
+func (e *Event) IsPacket() bool { return e.From != "" }
 
 // String is what a question of trace --stateful has for it; objects are those of a manifest that is named by n.
 func (e *Event) question(n int) (line, manifest string) {
@@ -141,8 +141,8 @@ func text(o policy.Object) string {
 	return string(b)
 }
 
-// change applies changes to a list of objects.
-func change(objects []policy.Object, changes []policy.Change) []policy.Object {
+// Change applies changes to a list of objects.
+func Change(objects []policy.Object, changes []policy.Change) []policy.Object {
 	out := slices.Clone(objects)
 	for _, ch := range changes {
 		out = slices.DeleteFunc(out, func(o policy.Object) bool { return policy.KeyOf(o) == ch.Key })

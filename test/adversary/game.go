@@ -44,7 +44,7 @@ func (f *Finding) String() string {
 type table struct {
 	config  trace.Config
 	cluster *trace.Cluster
-	law     *law
+	law     *Law
 	objects []policy.Object
 	begin   []policy.Object
 	events  []Event
@@ -52,7 +52,7 @@ type table struct {
 
 // newTable sets up a cluster with these objects.
 func newTable(cfg trace.Config, objects []policy.Object) (*table, error) {
-	t := &table{config: cfg, cluster: trace.NewCluster(cfg), law: newLaw(), begin: objects}
+	t := &table{config: cfg, cluster: trace.NewCluster(cfg), law: NewLaw(), begin: objects}
 	if err := t.change(differ(nil, objects)); err != nil {
 		t.cluster.Close()
 		return nil, err
@@ -65,14 +65,14 @@ func (t *table) change(changes []policy.Change) error {
 	if err != nil {
 		return err
 	}
-	t.objects = change(t.objects, changes)
-	if err := t.law.become(t.objects); err != nil {
+	t.objects = Change(t.objects, changes)
+	if err := t.law.Become(t.objects); err != nil {
 		return err
 	}
 	if err := t.cluster.Apply(context.Background(), list); err != nil {
 		return err
 	}
-	t.law.settled()
+	t.law.Settled()
 	return nil
 }
 
@@ -93,13 +93,13 @@ func (t *table) play(e *Event) (a trace.Arrival, breach Breach, err error) {
 		return a, t.law.check(&e.Step, &answer, t.endpoints(e)), nil
 	}
 	a, err = t.cluster.Inject(context.Background(), e.Step)
-	if err != nil || !e.isPacket() {
-		if e.isPacket() && unasked(err) {
+	if err != nil || !e.IsPacket() {
+		if e.IsPacket() && unasked(err) {
 			err = nil
 		}
 		return a, breach, err
 	}
-	return a, t.law.judge(e.From, &a), nil
+	return a, t.law.Judge(e.From, &a), nil
 }
 
 // grace is how long after a change a connection that it forbids may go on.
@@ -140,10 +140,9 @@ func (t *table) endpoints(e *Event) []netip.AddrPort {
 
 // Play plays the sequences of one world, and returns the first finding, shrunk. Breaches of the known classes are counted only.
 func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Counts, *Finding, error) {
-	k := newAttacker(seed)
-	k.limits = limits
+	k := NewAttacker(seed, limits)
 	cfg := configOf(seed)
-	t, err := newTable(cfg, k.objects())
+	t, err := newTable(cfg, k.Objects())
 	if err != nil {
 		return Counts{}, nil, err
 	}
@@ -151,20 +150,20 @@ func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Coun
 	for n := range sequences {
 		breach, err := t.sequence(k, known)
 		if err != nil {
-			return t.law.counts, nil, fmt.Errorf("sequence %d: %w", n, err)
+			return t.law.Counts, nil, fmt.Errorf("sequence %d: %w", n, err)
 		}
-		if !breach.none() {
+		if !breach.None() {
 			f := &Finding{Breach: breach, Objects: t.begin, Events: t.events, config: cfg}
-			return t.law.counts, shrink(f, known), nil
+			return t.law.Counts, shrink(f, known), nil
 		}
 	}
-	return t.law.counts, nil, nil
+	return t.law.Counts, nil, nil
 }
 
-func (t *table) sequence(k *attacker, known map[Class]bool) (Breach, error) {
-	t.law.counts.Sequences++
+func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
+	t.law.Sequences++
 	for range 1 + k.rng.IntN(perGame) {
-		if breach, err := t.one(k, k.next(t.objects), known); !breach.none() || err != nil {
+		if breach, err := t.one(k, k.Next(t.objects), known); !breach.None() || err != nil {
 			return breach, err
 		}
 	}
@@ -176,7 +175,7 @@ func (t *table) sequence(k *attacker, known map[Class]bool) (Breach, error) {
 		if !ok {
 			continue
 		}
-		if breach, err := t.one(k, e, known); !breach.none() || err != nil {
+		if breach, err := t.one(k, e, known); !breach.None() || err != nil {
 			return breach, err
 		}
 	}
@@ -184,17 +183,17 @@ func (t *table) sequence(k *attacker, known map[Class]bool) (Breach, error) {
 }
 
 // one plays an event, and lets breaches of the known classes pass.
-func (t *table) one(k *attacker, e Event, known map[Class]bool) (Breach, error) {
+func (t *table) one(k *Attacker, e Event, known map[Class]bool) (Breach, error) {
 	a, breach, err := t.play(&e)
 	if known[breach.Class] {
-		if t.law.counts.Known == nil {
-			t.law.counts.Known = map[Class]int{}
+		if t.law.Known == nil {
+			t.law.Known = map[Class]int{}
 		}
-		t.law.counts.Known[breach.Class]++
+		t.law.Known[breach.Class]++
 		breach = Breach{}
 	}
-	if err == nil && e.isPacket() && a.Sender != "" {
-		k.note(e.From, a)
+	if err == nil && e.IsPacket() && a.Sender != "" {
+		k.Note(e.From, a)
 	}
 	return breach, err
 }
@@ -205,9 +204,9 @@ func configOf(seed uint64) trace.Config {
 	return trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: r}}
 }
 
-// newAttacker makes a world of two nodes with Services.
-func newAttacker(seed uint64) *attacker {
-	k := &attacker{rng: rand.New(rand.NewPCG(seed, 15))}
+// NewAttacker makes a world of two nodes with Services.
+func NewAttacker(seed uint64, limits Limits) *Attacker {
+	k := &Attacker{limits: limits, rng: rand.New(rand.NewPCG(seed, 15))}
 	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0}
 	for n := uint64(0); ; n++ {
 		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(running(k.world.Objects())) > 1 {

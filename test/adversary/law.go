@@ -13,16 +13,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// law judges arrivals.
-type law struct {
+// Law judges arrivals.
+type Law struct {
 	now    *policy.Cluster
 	before *policy.Cluster // while a change is under way; nil: none is
 	addrs  map[string]*party
 	masks  map[netip.AddrPort]bool // frontends that hide their clients from endpoints: node ports, and addresses of load balancers
-	begun  map[flow]bool           // allowed first packets that arrived
+	begun  map[flow]*conn          // by the first packet that arrived and was allowed
+	dials  map[attempt]*conn       // the same, by the address that was dialled
+	seen   map[attempt]*conn       // the same, by what the server has to send to
 	fronts map[flow]netip.AddrPort // those of them that were allowed by the frontend that was dialled
 	sent   map[attempt]bool        // all that were sent from own addresses, as they were last seen
-	counts Counts
+	Counts
+}
+
+// conn is a connection that was opened.
+type conn struct {
+	first policy.Flow // behind any Service
+	// spoke: when the client sent its last packet, the policies allowed the connection.
+	spoke      bool
+	translated bool // a Service was dialled
 }
 
 // attempt is a packet with its own source, arrived or not.
@@ -69,12 +79,13 @@ type flow struct {
 	cport, sport   uint16
 }
 
-func newLaw() *law {
-	return &law{begun: map[flow]bool{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]bool{}}
+// NewLaw is a law without objects.
+func NewLaw() *Law {
+	return &Law{begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]bool{}}
 }
 
-// become makes these the objects of now.
-func (l *law) become(objects []policy.Object) error {
+// Become makes these the objects of now.
+func (l *Law) Become(objects []policy.Object) error {
 	c, err := policy.Read(objects)
 	if err != nil {
 		return err
@@ -90,8 +101,8 @@ func (l *law) become(objects []policy.Object) error {
 	return nil
 }
 
-// none tells that nothing is forbidden.
-func (b Breach) none() bool { return b.Class == "" }
+// None tells that nothing is forbidden.
+func (b Breach) None() bool { return b.Class == "" }
 
 // masks are the frontends that may hide their clients.
 func masks(objects []policy.Object) map[netip.AddrPort]bool {
@@ -116,8 +127,8 @@ func masks(objects []policy.Object) map[netip.AddrPort]bool {
 	return out
 }
 
-// settled ends a change: what was before does not count any more.
-func (l *law) settled() { l.before = nil }
+// Settled ends a change: what was before does not count any more.
+func (l *Law) Settled() { l.before = nil }
 
 // Breach is an arrival that the law forbids. The zero value is none.
 type Breach struct {
@@ -139,27 +150,30 @@ const (
 )
 
 // classify names what is particular about an arrival.
-func (l *law) classify(src netip.Addr, a *trace.Arrival) Class {
+func (l *Law) classify(src netip.Addr, a *trace.Arrival) Class {
 	there, back := flowsOf(a)
 	switch {
 	case a.Sent.Src != src:
 		return Forged
 	case a.Sent.Proto == model.SCTP:
 		return SCTP
-	case a.Sent.Src != a.Packet.Src && !l.begun[back]:
+	case a.Sent.Src != a.Packet.Src && l.begun[back] == nil:
 		return Hidden
-	case l.begun[there] || l.begun[back]:
+	case l.begun[there] != nil || l.begun[back] != nil:
 		return Revoked
 	}
 	return Open
 }
 
-// judge says why an arrival breaks the law. The sender is the name it has in questions.
-func (l *law) judge(from string, a *trace.Arrival) Breach {
-	l.counts.Packets++
+// Judge says why an arrival breaks the law. The sender is the name it has in questions.
+func (l *Law) Judge(from string, a *trace.Arrival) Breach {
+	l.Packets++
 	who := l.addrs[from]
 	if who == nil {
 		return Breach{}
+	}
+	if c := l.dials[dialled(a)]; c != nil {
+		c.spoke = l.now.JudgePods(&c.first).Allowed
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
 		l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}] = true
@@ -167,13 +181,13 @@ func (l *law) judge(from string, a *trace.Arrival) Breach {
 	if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() {
 		return Breach{}
 	}
-	l.counts.Arrived++
+	l.Arrived++
 	src, ok := who.of(a.Packet.Dst.Is4())
 	if !ok {
 		return Breach{Open, fmt.Sprintf("%s has no address of that family", from)}
 	}
 	if !strings.HasPrefix(a.At, "pod:") && l.now.HasPod(a.Packet.Dst) {
-		l.counts.excuse("left the cluster for a pod's address", 1)
+		l.excuse("left the cluster for a pod's address", 1)
 		return Breach{}
 	}
 	why := ""
@@ -193,31 +207,79 @@ func (l *law) judge(from string, a *trace.Arrival) Breach {
 }
 
 // allows is the verdict of one set of policies about an arrival, excuses included; reason says why not.
-func (l *law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (ok bool, reason string) {
+func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (ok bool, reason string) {
 	there, back := flowsOf(a)
 	if ok, reason = l.opens(c, who, src, a); ok {
-		l.counts.Allowed++
-		l.begun[there] = true
+		l.Allowed++
+		l.begin(there, who, src, a)
 		delete(l.fronts, there)
 		return true, ""
 	}
 	if l.answers(c, src, a, back) {
-		l.counts.Answers++
-		if !l.begun[back] {
-			l.counts.excuse("answer without a request: "+a.Sent.Proto.String(), 1)
+		l.Answers++
+		if l.begun[back] == nil {
+			l.excuse("answer without a request: "+a.Sent.Proto.String(), 1)
 		}
 		return true, ""
 	}
 	if l.masked(c, who, src, a) {
-		l.begun[there], l.fronts[there] = true, netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
+		l.begin(there, who, src, a)
+		l.fronts[there] = netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
 		return true, ""
 	}
 	if l.invited(c, src, a) {
-		l.counts.excuse("the receiver's own attempt: "+a.Sent.Proto.String(), 1)
+		l.excuse("the receiver's own attempt: "+a.Sent.Proto.String(), 1)
+		return true, ""
+	}
+	if why := l.goesOn(c, a); why != "" {
+		l.excuse(why, 1)
 		return true, ""
 	}
 	return false, reason
 }
+
+// begin remembers an opened connection.
+func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
+	c := &conn{first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c.first.SrcPort = a.Sent.SrcPort
+	l.begun[f], l.dials[dialled(a)] = c, c
+	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c
+}
+
+// dialled names a packet by what its sender dialled.
+func dialled(a *trace.Arrival) attempt {
+	return attempt{a.Sender, a.Sent.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Sent, false)}
+}
+
+// goesOn says why a revoked connection may go on as ADR 12 has it; "": it may not.
+func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
+	there, back := flowsOf(a)
+	conn := l.begun[back]
+	if conn == nil { // the client is hidden, and NAT may have forgotten it
+		conn = l.seen[dialled(a)]
+	}
+	if conn != nil { // the server speaks
+		switch {
+		case conn.spoke:
+			return "revoked, and the client is silent since: " + back.proto.String()
+		case conn.translated && back.proto == model.UDP:
+			return "revoked UDP by a Service"
+		}
+	}
+	for _, f := range []flow{there, back} {
+		if conn := l.begun[f]; conn != nil && f.sport >= clientPorts {
+			first := conn.first
+			first.Src, first.Dst, first.SrcPort, first.DstPort = first.Dst, first.Src, first.DstPort, first.SrcPort
+			if c.JudgeEgress(&first).Allowed {
+				return "revoked, to a port of 32768 or more: " + f.proto.String()
+			}
+		}
+	}
+	return ""
+}
+
+// clientPorts is the first port that the agent takes for a client's.
+const clientPorts = 32768
 
 // flowsOf are the connection that a packet would open, and the one that it would be an answer of.
 func flowsOf(a *trace.Arrival) (there, back flow) {
@@ -235,7 +297,7 @@ func port(p *packet.Packet, source bool) uint16 {
 }
 
 // opens tells whether whoever sent a packet may open a connection to whoever got it.
-func (l *law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
+func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 	f.SrcPort = a.Sent.SrcPort
 	v := c.JudgePods(&f)
@@ -247,7 +309,7 @@ func (l *law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 }
 
 // answers tells whether a packet is one that belongs to a connection that whoever got it may open.
-func (l *law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of flow) bool {
+func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of flow) bool {
 	if opening(&a.Sent) {
 		return false
 	}
@@ -273,7 +335,7 @@ func (l *law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of fl
 
 // masked tells whether a pod dialled a node port or a load balancer's address, and may do that: its own egress allows the endpoint or, as
 // another node may translate, the frontend, and the endpoint's ingress allows the address that the client has there.
-func (l *law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) bool {
+func (l *Law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) bool {
 	front := netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
 	if !l.masks[front] || a.Sent.Src != src {
 		return false
@@ -287,15 +349,15 @@ func (l *law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 	case !c.JudgeIngress(&hidden).Allowed || !c.JudgeEgress(&f).Allowed && !c.JudgeEgress(&dialled).Allowed:
 		return false
 	case !c.JudgeEgress(&f).Allowed:
-		l.counts.excuse("egress to a frontend, not to its endpoint", 1)
+		l.excuse("egress to a frontend, not to its endpoint", 1)
 	default:
-		l.counts.excuse("a client that a frontend hides", 1)
+		l.excuse("a client that a frontend hides", 1)
 	}
 	return true
 }
 
 // invited tells whether whoever got a packet had sent one the other way, from and to the same ports, which its own policies allow.
-func (l *law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) bool {
+func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) bool {
 	if !l.sent[attempt{a.At, src, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}] {
 		return false
 	}
@@ -329,9 +391,9 @@ func flowOf(node string, src, dst netip.Addr, p *packet.Packet) policy.Flow {
 
 // check compares the answer to a question about a new connection with the law: each endpoint that is chosen gets the packet exactly if the
 // policies allow it. Where no endpoint is named, some endpoint must be one that they deny.
-func (l *law) check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
+func (l *Law) check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
 	who := l.addrs[s.From]
-	l.counts.Checks++
+	l.Checks++
 	allowed := 0
 	for _, e := range endpoints {
 		src, _ := who.of(e.Addr().Is4())

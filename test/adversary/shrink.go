@@ -76,7 +76,7 @@ func replay(cfg trace.Config, objects []policy.Object, events []Event, known map
 		if err != nil {
 			return Breach{}, 0
 		}
-		if !breach.none() && !known[breach.Class] {
+		if !breach.None() && !known[breach.Class] {
 			return breach, i + 1
 		}
 	}
