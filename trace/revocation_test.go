@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,69 +14,13 @@ import (
 )
 
 // talkers are a client, a server on its node and one on another, and a Service for each.
-const talkers = `
-apiVersion: v1
-kind: Node
-metadata: {name: node-1}
-spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, "fd00:1:1::/64"]}
-status: {addresses: [{type: InternalIP, address: 192.168.16.1}, {type: InternalIP, address: "fd00:16::1"}]}
----
-apiVersion: v1
-kind: Node
-metadata: {name: node-2}
-spec: {podCIDR: 10.1.2.0/24, podCIDRs: [10.1.2.0/24, "fd00:1:2::/64"]}
-status: {addresses: [{type: InternalIP, address: 192.168.16.2}, {type: InternalIP, address: "fd00:16::2"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: client, namespace: prod, labels: {app: client}}
-spec: {nodeName: node-1, containers: [{name: c}]}
-status: {phase: Running, podIP: 10.1.1.2, podIPs: [{ip: 10.1.1.2}, {ip: "fd00:1:1::2"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: near, namespace: prod, labels: {app: server}}
-spec: {nodeName: node-1, containers: [{name: c, ports: [{containerPort: 40000}, {containerPort: 41000, protocol: UDP}]}]}
-status: {phase: Running, podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}, {ip: "fd00:1:1::3"}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: far, namespace: prod, labels: {app: server}}
-spec: {nodeName: node-2, containers: [{name: c, ports: [{containerPort: 40000}, {containerPort: 41000, protocol: UDP}]}]}
-status: {phase: Running, podIP: 10.1.2.3, podIPs: [{ip: 10.1.2.3}, {ip: "fd00:1:2::3"}]}
-`
-
-// talkersServices are VIPs of near (1) and far (2), in both families.
-func talkersServices() string {
-	var b strings.Builder
-	for i, name := range []string{"near", "far"} {
-		fmt.Fprintf(&b, `---
-apiVersion: v1
-kind: Service
-metadata: {name: %s, namespace: prod}
-spec:
-  clusterIP: 10.96.0.%d
-  clusterIPs: [10.96.0.%d, "fd00:96::%d"]
-  ipFamilies: [IPv4, IPv6]
-  ports: [{name: tcp, port: 80, targetPort: 8080}, {name: udp, port: 53, targetPort: 5353, protocol: UDP}, {name: high, port: 81, targetPort: 40000}, {name: highudp, port: 54, targetPort: 41000, protocol: UDP}]
-`, name, i+1, i+1, i+1)
-		for _, family := range []string{"IPv4", "IPv6"} {
-			addr := fmt.Sprintf("10.1.%d.3", i+1)
-			if family == "IPv6" {
-				addr = fmt.Sprintf("fd00:1:%d::3", i+1)
-			}
-			fmt.Fprintf(&b, `---
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: %s-%s, namespace: prod, labels: {kubernetes.io/service-name: %s}}
-addressType: %s
-ports: [{name: tcp, port: 8080, protocol: TCP}, {name: udp, port: 5353, protocol: UDP}, {name: high, port: 40000, protocol: TCP}, {name: highudp, port: 41000, protocol: UDP}]
-endpoints:
-- {addresses: ["%s"], conditions: {ready: true}, nodeName: node-%d, targetRef: {kind: Pod, namespace: prod, name: %s}}
-`, name, strings.ToLower(family), name, family, addr, i+1, name)
-		}
+func talkers(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/talkers.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return b.String()
+	return string(text)
 }
 
 // rulesOf is a NetworkPolicy for one direction of pods; who is the app at the other end that is let in or out, "" for nobody.
@@ -199,7 +144,7 @@ func talking(t *testing.T, renderer agent.ServiceRenderer, closed bool) *Cluster
 	t.Helper()
 	c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
 	t.Cleanup(c.Close)
-	change(t, c, objects(t, talkers+talkersServices()+allowing(closed))...)
+	change(t, c, objects(t, talkers(t)+allowing(closed))...)
 	return c
 }
 
