@@ -90,7 +90,10 @@ func assemble(cfg Config) (*parts, error) {
 		OnState: p.state, Observe: p.metrics.request,
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
-	p.vppagent = vppagent.New(vppagent.Config{Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck})
+	p.vppagent = vppagent.New(vppagent.Config{
+		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck,
+		DenyUnknown: cfg.deniesUnknown(),
+	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
 	p.proxy = p.proxyHealth()

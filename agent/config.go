@@ -83,6 +83,9 @@ type Config struct {
 	// Driver is a dataplane driver outside that enforces policies, in place of renderer/acl; nil: renderer/acl does. The agent runs
 	// it, and leaves the access lists in VPP to it.
 	Driver *felix.Supervisor
+	// AllowUnknown lets everything pass interfaces that may be a pod's while nothing is known of them; false: it is denied. With
+	// NoPolicies or Driver set access lists are not this agent's, and nothing is denied.
+	AllowUnknown bool
 	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
 	// translates after them, so that egress has to be judged where packets leave.
 	PostDNAT bool
@@ -125,6 +128,9 @@ type Config struct {
 	// OnCommitted sees every transaction that ended; nil: nobody.
 	OnCommitted func(*event.Committed)
 }
+
+// deniesUnknown tells that interfaces that may be a pod's are closed until evaluated.
+func (c *Config) deniesUnknown() bool { return !c.AllowUnknown && !c.NoPolicies && c.Driver == nil }
 
 // Validate names everything that is wrong.
 func (c *Config) Validate() error {

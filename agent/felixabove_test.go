@@ -100,7 +100,7 @@ func underDialled(t *testing.T, v *sim.VPP, dial func(context.Context) (net.Conn
 	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	a, err := New(Config{
-		NodeName: "node-1", Dial: dial, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
+		NodeName: "node-1", Dial: dial, AllowUnknown: true, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
 		Registry:    f.registry,
 		Felix:       &Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
 		OnCommitted: func(c *event.Committed) { f.committed <- c },

@@ -27,7 +27,7 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	if cfg.Driver != nil {
 		return policy.New(c, cfg.Driver)
 	}
-	driver := acl.New(acl.Config{SourceCheck: cfg.SourceCheck}, values)
+	driver := acl.New(acl.Config{SourceCheck: cfg.SourceCheck, Evaluated: cfg.deniesUnknown()}, values)
 	if cfg.Felix != nil {
 		return policy.NewStream(c, cfg.Override, driver)
 	}

@@ -49,6 +49,8 @@ type Config struct {
 	Recheck time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value speaks of: see denyUnknown.
+	DenyUnknown bool
 	// Descriptors are the kinds of values; nil: descriptor.All.
 	Descriptors []*descriptor.Descriptor
 }
@@ -70,7 +72,9 @@ type Agent struct {
 	// stale: what VPP has is not known (at the beginning, and after the connection was lost); it is dumped first.
 	stale    bool
 	retrying map[*value]struct{}
-	locate   *event.Locate // to answer again when interfaces change
+	locate   *event.Locate     // to answer again when interfaces change
+	unknown  map[string]*value // the access lists of interfaces that are closed while no value says otherwise
+	roles    map[string]bool   // interfaces that are the node's, by name; nil: not known yet
 	located  *event.Located
 
 	state   atomic.Pointer[vpp.State] // nil: never told
@@ -291,6 +295,7 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 // complete plans, executes and observes; err is why VPP cannot be reached.
 func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	p, c := x.p, x.c
+	a.denyUnknown(p.touch)
 	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
 	if err == nil && a.told {
 		p.decide()

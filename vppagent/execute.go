@@ -114,6 +114,9 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	}
 	v.plan.err, v.plan.unsent = nil, false
 	switch {
+	case s.shut:
+		v.plan.after = v.plan.shut
+		ops, v.plan.err = v.kind.Create(w, v.plan.shut)
 	case s.Action == Delete && v.plan.action == Recreate && v.guardsOn():
 		return nil, false
 	case s.Action == Delete:
@@ -293,7 +296,7 @@ func (x *execution) finish(s Step, lost error) {
 		now = v.plan.after
 	}
 	if v.plan.err != nil || lost != nil {
-		if s.Action == Create {
+		if s.Action == Create && !s.shut {
 			x.notCreated(v)
 		}
 		if v.plan.unsent && lost == nil {

@@ -72,6 +72,8 @@ type planMark struct {
 	action Action
 	early  bool
 	beside bool // to be replaced by a second object
+	shut   any  // what is put first, passing nothing; nil: nothing
+	first  bool // done with when what is shut is
 	after  any  // what VPP has when the step succeeds; nil: want
 	// putLevel and delLevel are 0 until they are known.
 	putLevel, delLevel int
@@ -116,6 +118,7 @@ type graph struct {
 	world  *descriptor.World
 	many   int     // nodes expected; they are made in bunches
 	spare  []value // what is left of a bunch
+	closer value   // gives the parts of denyUnknown; no value itself
 }
 
 func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {

@@ -63,6 +63,7 @@ type Step struct {
 	Unknown string `json:"unknown,omitempty"`
 
 	sweep bool // removes what was replaced beside
+	shut  bool // lets nothing pass, before anything else is done
 	v     *value
 }
 
@@ -123,7 +124,10 @@ type planner struct {
 	// If one should have been touched all the same, that collided.
 	onWay    uint64
 	collided bool
-	drift    *drift // of a recheck; nil: this is none
+	// ahead tells that more is to come: what is put last waits for the end, and is held.
+	ahead bool
+	held  []*value
+	drift *drift // of a recheck; nil: this is none
 }
 
 // touch puts v on the list of values to look at.
@@ -314,23 +318,30 @@ func (p *planner) alsoRecreate(d *value) {
 
 // order puts the actions into levels.
 //
+// First nothing passes where nothing is judged yet (see shut), and what follows there is put last.
+//
 // Puts come before removals, so that nothing is missing in between that both before and after have. Removals come first
 // only where they make room: of what is recreated, and of a claim a put is waiting for.
 func (p *planner) order() [][]Step {
+	shut := p.shut()
 	p.markEarly()
-	var early, late, puts levels
+	var early, late, puts, opens levels
 	early.sort(p.dels, p.removalLevel, func(v *value) bool { return v.plan.early })
 	late.sort(p.dels, p.removalLevel, func(v *value) bool { return !v.plan.early })
-	puts.sort(p.puts, p.putLevel, func(*value) bool { return true })
+	puts.sort(p.puts, p.putLevel, func(v *value) bool { return !v.plan.first && !v.last() })
 	puts.gather()
+	opens.sort(p.puts, func(*value) int { return 1 }, func(v *value) bool { return !v.plan.first && v.last() })
+	if p.ahead {
+		p.held, opens = slices.Concat(opens...), nil
+	}
 	removal := func(*value) Action { return Delete }
 	put := func(v *value) Action {
-		if v.plan.action == Update {
+		if v.plan.action == Update || v.plan.shut != nil {
 			return Update
 		}
 		return Create
 	}
-	return slices.Concat(early.steps(removal), puts.steps(put), late.steps(removal), p.sweeps())
+	return slices.Concat(shut, early.steps(removal), puts.steps(put), opens.steps(put), late.steps(removal), p.sweeps())
 }
 
 func (p *planner) isPut(v *value) bool {

@@ -21,9 +21,10 @@ import (
 // ahead is what is carried out before all is said.
 type ahead struct {
 	stream
-	a   *Agent
-	on  bool  // what was said so far is in VPP, or on its way
-	err error // VPP cannot be reached
+	a    *Agent
+	on   bool     // what was said so far is in VPP, or on its way
+	err  error    // VPP cannot be reached
+	held []*value // what is put when everything else is
 	// known is what VPP had at the beginning of kinds with thousands of values.
 	known *descriptor.Dump
 }
@@ -106,13 +107,17 @@ func (h *ahead) plan() *planner {
 // carryOut sends the creations of the present plan, unless it has something else as well.
 func (h *ahead) carryOut(ctx context.Context) {
 	p := h.x.p
+	h.a.denyUnknown(p.touch)
 	p.settle()
 	p.decide()
+	p.ahead = true
 	if p.collided || !p.onlyCreates() {
 		h.off(ctx)
 		return
 	}
-	for _, level := range p.order() {
+	levels := p.order()
+	h.held = append(h.held, p.held...)
+	for _, level := range levels {
 		if h.err = h.push(ctx, level); h.err != nil {
 			h.off(ctx)
 			return
@@ -137,6 +142,14 @@ func (p *planner) onlyCreates() bool {
 	return true
 }
 
+// release makes what was held part of the present plan.
+func (h *ahead) release() {
+	for _, v := range h.held {
+		h.x.p.touch(v)
+	}
+	h.held = nil
+}
+
 // off leaves everything from here on to the end.
 func (h *ahead) off(ctx context.Context) {
 	if err := h.drain(ctx); err != nil {
@@ -147,6 +160,7 @@ func (h *ahead) off(ctx context.Context) {
 	for _, v := range was.touched {
 		h.x.p.touch(v)
 	}
+	h.release()
 }
 
 // compare finds what VPP had of the values of a plan when all began; nobody added to them since. It tells whether that is
@@ -202,6 +216,7 @@ func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
 			h.off(ctx)
 		} else {
 			h.plan()
+			h.release()
 		}
 	}
 	p := h.x.p

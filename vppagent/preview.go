@@ -26,6 +26,7 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	if err := c.look(ctx, p, t.Resync); err != nil {
 		return nil, err
 	}
+	c.denyUnknown(p.touch)
 	p.settle()
 	p.decide()
 	plan := &Plan{Levels: p.order(), Foreign: c.foreign()}
@@ -83,7 +84,9 @@ func (s *Step) describe(w *descriptor.World) {
 		s.Unknown = "removes what was replaced, by a number that is known once it is"
 	case s.sweep:
 		ops, _ = v.kind.Beside.Sweep(w, v.have)
-	case s.Action == Create:
+	case s.shut:
+		ops, err = v.kind.Create(w, v.plan.shut)
+	case s.Action == Create || v.have == nil:
 		ops, err = v.kind.Create(w, v.want)
 	case s.Action == Delete:
 		ops, err = v.kind.Delete(w, v.have)
@@ -121,6 +124,7 @@ func (a *Agent) clone() *Agent {
 		c.g.kinds[i].foreign = k.foreign
 	}
 	c.state.Store(a.state.Load())
+	c.roles = a.roles
 	c.g.world.CopyFrom(a.g.world)
 	keep := func(*value) {}
 	for _, v := range a.g.values {

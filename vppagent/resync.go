@@ -199,7 +199,7 @@ func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
 	for v := range a.g.ifaces() {
 		p.touch(v)
 	}
-	return nil
+	return a.learnAddressed(ctx)
 }
 
 func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descriptor.Dump, error) {

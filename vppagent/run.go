@@ -183,6 +183,7 @@ func (a *Agent) answer(ctx context.Context) *event.Located {
 		return nil
 	}
 	a.located = l
+	a.learnRoles(l)
 	return l
 }
 

@@ -57,7 +57,8 @@ func (s *stream) waitsFor(steps []Step) bool {
 	}
 	missing := func(d *value) bool { return d.kind != nil && d.want != nil && d.will && d.have == nil }
 	return slices.ContainsFunc(steps, func(s Step) bool {
-		return slices.ContainsFunc(s.v.deps, missing) || s.v.base != nil && missing(s.v.base)
+		shutting := s.v.plan.shut != nil && !s.shut && s.v.have == nil
+		return shutting || slices.ContainsFunc(s.v.deps, missing) || s.v.base != nil && missing(s.v.base)
 	})
 }
 

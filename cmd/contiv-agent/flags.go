@@ -34,6 +34,12 @@ const (
 	sourceOff         = "off"
 )
 
+// Values of --unknown-interfaces.
+const (
+	denyUnknown  = "deny"
+	allowUnknown = "allow"
+)
+
 // agentFlags are the flags that shape an agent, common to run, plan and trace.
 type agentFlags struct {
 	proxyName    string
@@ -47,6 +53,7 @@ type agentFlags struct {
 	noExternal   bool
 	noPolicies   bool
 	sourceCheck  string
+	unknown      string
 	vxlanPort    uint16
 	nat          natFlags
 	renderer     string
@@ -72,6 +79,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (new connections go elsewhere, as Kubernetes has it; nat44 ends those there are, cnat lets them go on) or keep (new connections reach them, too, and nat44 ends none as long as they serve). If none is ready they are used either way")
 	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
 	fs.StringVar(&f.sourceCheck, "source-check", sourceStrict, "addresses a pod may send from: strict (its own), annotations (also what the pod's annotations contiv-agent.io/source-check and cni.projectcalico.org/allowedSourcePrefixes allow: whoever may create pods may then take any address) or off (any)")
+	fs.StringVar(&f.unknown, "unknown-interfaces", denyUnknown, "what passes interfaces of VPP that may be a pod's (a tap, af_packet or memif without an address, or the tag names a pod) until the agent has evaluated the pod: deny (nothing) or allow (everything). The interfaces to the uplink, the overlay and the node are none of them. With --no-policies, or a dataplane driver, the agent attaches no access lists")
 	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
@@ -147,6 +155,13 @@ func (f *agentFlags) config() (agent.Config, error) {
 		cfg.SourceCheck = acl.SourceOff
 	default:
 		errs = append(errs, fmt.Errorf("--source-check %s: must be strict, annotations or off", f.sourceCheck))
+	}
+	switch f.unknown {
+	case denyUnknown:
+	case allowUnknown:
+		cfg.AllowUnknown = true
+	default:
+		errs = append(errs, fmt.Errorf("--unknown-interfaces %s: must be deny or allow", f.unknown))
 	}
 	var err error
 	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {

@@ -25,6 +25,8 @@ type output struct {
 	// uses are how many places of lists sent have a table at interfaces with some served ports, there those the sink has.
 	uses  map[string]map[string]int
 	there map[string]map[string]*ports
+	// open are the interfaces that were sent without lists: see Config.Evaluated.
+	open map[string]bool
 	// dirty are the interfaces whose lists may differ.
 	dirty map[string]struct{}
 	// pending is what follows the state on the way that was handed over; nil if there was none.
@@ -34,7 +36,7 @@ type output struct {
 func newOutput() output {
 	return output{
 		want: map[string]lists{}, refs: map[string]int{}, sent: map[string]lists{}, acls: map[string]*table{}, dirty: map[string]struct{}{},
-		uses: map[string]map[string]int{}, there: map[string]map[string]*ports{},
+		uses: map[string]map[string]int{}, there: map[string]map[string]*ports{}, open: map[string]bool{},
 	}
 }
 
@@ -99,11 +101,11 @@ func (r *Renderer) emit() (again bool) {
 		}
 	}
 	if r.retold = false; risky {
-		r.commit(&on)
+		r.commit(&on, true)
 		r.out.pending = &next
 		return true
 	}
-	r.commit(&next)
+	r.commit(&next, false)
 	r.tell()
 	return false
 }
@@ -122,8 +124,8 @@ func (r *Renderer) changes() change {
 	return c
 }
 
-// commit hands a change over: tables before the lists that name them, and their removal after.
-func (r *Renderer) commit(c *change) {
+// commit hands a change over: tables before the lists that name them, and their removal after. A state on the way opens no interface.
+func (r *Renderer) commit(c *change, onWay bool) {
 	names := slices.Sorted(maps.Keys(c.lists))
 	moved := map[string]struct{}{}
 	served := map[string]*ports{} // by key
@@ -159,7 +161,7 @@ func (r *Renderer) commit(c *change) {
 		}
 	}
 	for _, name := range names {
-		r.commitLists(name, c.lists[name])
+		r.commitLists(name, c.lists[name], r.open(name, c.lists[name], onWay))
 	}
 	for _, name := range gone {
 		for _, key := range r.out.stale(name) {
@@ -244,14 +246,14 @@ func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
 	}
 }
 
-// commitLists hands over the lists of an interface, and what is beside them.
-func (r *Renderer) commitLists(name string, now lists) {
+// commitLists hands over the lists of an interface, and what is beside them; open: it has none, and passes everything.
+func (r *Renderer) commitLists(name string, now lists, open bool) {
 	old := r.out.sent[name]
 	if !now.filter.same(old.filter) {
 		r.sendFilter(name, now.filter)
 	}
-	if !sameTables(now, old) {
-		r.sendLists(name, now)
+	if !sameTables(now, old) || open != r.out.open[name] {
+		r.sendLists(name, now, open)
 	}
 	if len(now.in)+len(now.out) == 0 {
 		delete(r.out.sent, name)
@@ -266,8 +268,23 @@ func (r *Renderer) send(t, old *table, served *ports) {
 	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{keyed.ACLKey(v.GetName()): v}, nil)
 }
 
-func (r *Renderer) sendLists(iface string, l lists) {
-	if len(l.in)+len(l.out) == 0 {
+// open tells that an interface that is to have these lists is sent all the same, without any: it was evaluated.
+func (r *Renderer) open(iface string, l lists, onWay bool) bool {
+	switch {
+	case len(l.in)+len(l.out) > 0:
+		return false
+	case onWay:
+		return r.out.open[iface]
+	}
+	return r.cfg.Evaluated && r.ifaces[iface] != nil
+}
+
+// sendLists hands over the lists of an interface; without any, and not open, there is no value.
+func (r *Renderer) sendLists(iface string, l lists, open bool) {
+	if delete(r.out.open, iface); open {
+		r.out.open[iface] = true
+	}
+	if len(l.in)+len(l.out) == 0 && !open {
 		r.sink.Set(Owner+"interface/"+iface, nil, nil)
 		return
 	}
@@ -317,7 +334,10 @@ func (r *Renderer) Resync() {
 		if l := r.out.sent[name]; l.filter != nil {
 			r.sendFilter(name, l.filter)
 		}
-		r.sendLists(name, r.out.sent[name])
+		r.sendLists(name, r.out.sent[name], false)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.out.open)) {
+		r.sendLists(name, lists{}, true)
 	}
 	r.notes.resend()
 	r.tell()

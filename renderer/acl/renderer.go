@@ -18,6 +18,9 @@ type Config struct {
 	MaxACLs int
 	// SourceCheck says from which addresses pods may send; zero: their own alone.
 	SourceCheck SourceCheck
+	// Evaluated sends an InterfaceACLs without lists for each interface of a pod that needs none: vppagent denies what passes
+	// an interface that has no value (vppagent.Config.DenyUnknown).
+	Evaluated bool
 }
 
 // Validate tells whether the settings make sense.
@@ -277,7 +280,7 @@ func (r *Renderer) Apply() (again bool) {
 	}
 	if next := r.out.pending; next != nil {
 		r.out.pending = nil
-		r.commit(next)
+		r.commit(next, false)
 		r.tell()
 		return r.news
 	}

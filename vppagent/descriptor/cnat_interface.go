@@ -44,7 +44,7 @@ type cnatInterface struct {
 // meets it twice (feature_enable_disable, VPP 24.06): only what is missing is asked for. There is no message that shows them: its
 // command line does.
 func CnatInterface() *Descriptor {
-	return Spec[*cnat.Interface, *cnatInterface]{
+	d := Spec[*cnat.Interface, *cnatInterface]{
 		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
 		Compile: compileCnatInterface, Message: (*cnatInterface).message,
 		Equal: func(have, want *cnatInterface) bool {
@@ -61,6 +61,8 @@ func CnatInterface() *Descriptor {
 		Dumps:    cnatInterfaceDumps,
 		Retrieve: retrieveCnatInterfaces,
 	}.Descriptor()
+	d.ForPods = true
+	return d
 }
 
 func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {

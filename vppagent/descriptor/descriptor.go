@@ -51,6 +51,12 @@ type Descriptor struct {
 	// Stands is set if values stand on others (their loose dependencies) that can be replaced beside. nil: they do not
 	Stands *Stands
 
+	// Shut is what is put before all other steps of a plan where VPP has nothing yet, and passes nothing; want follows after all
+	// other puts. It returns nil if want needs no such thing. nil: none does
+	Shut func(want any) any
+	// Shuts tells that a state passes nothing: what follows such a state is put after all others. Set if Shut is.
+	Shuts func(state any) bool
+
 	// Waits names claims that must not be held any more when the value is put, though it does not make them. nil: none
 	Waits func(state any) []string
 	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them.
@@ -58,6 +64,8 @@ type Descriptor struct {
 	// Rebind tells that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
 	// name and index comes back: it has to be deleted and made again.
 	Rebind bool
+	// ForPods tells that values are for interfaces of pods, too: that there is one does not tell that the interface is the node's.
+	ForPods bool
 	// Guards tells that something relies on the value that goes only after what both are on, which takes it along: so does the value. What
 	// stands on others (Stands) does so as well.
 	Guards bool

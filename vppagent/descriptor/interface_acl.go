@@ -80,6 +80,16 @@ func InterfaceACLs() *Descriptor {
 	d.Waits = func(state any) []string { return []string{restrictedClaim, natClaim(state.(*accessLists).iface)} }
 	d.Ready = readyLists
 	d.Stands, d.Nodes = standsOnACLs, aclNodes
+	d.ForPods = true
+	d.Shut = func(state any) any {
+		if l := state.(*accessLists); len(l.in)+len(l.out) > 0 {
+			shut := closedLists(l.iface)
+			shut.key = l.key
+			return shut
+		}
+		return nil
+	}
+	d.Shuts = func(state any) bool { return state.(*accessLists).shut() }
 	return d
 }
 
@@ -124,7 +134,7 @@ func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 	return l, nil
 }
 
-// mergeLists appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves, and puts that of
+// mergeLists denies everything if nothing names an access list and there is a closedPart. Else it appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves, and puts that of
 // source ranges in front.
 func mergeLists(own any, parts []any) any {
 	l := &accessLists{}
@@ -134,6 +144,12 @@ func mergeLists(own any, parts []any) any {
 	l.in, l.out = slices.Clone(l.in), slices.Clone(l.out)
 	front := false
 	for _, part := range parts {
+		if c, ok := part.(closedPart); ok {
+			if own == nil && !slices.ContainsFunc(parts, func(p any) bool { _, names := p.(listPart); return names }) {
+				return closedLists(string(c))
+			}
+			continue
+		}
 		if f, ok := part.(frontPart); ok {
 			front, l.iface, l.key = true, string(f), keyed.InterfaceACLsKey(string(f))
 			continue

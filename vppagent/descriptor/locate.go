@@ -95,8 +95,10 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 	}
 	replies = replies[len(pods):]
 	for i := range l.NodeIPs {
+		name := f.behind(replies[i], true)
+		f.ofNode(name)
 		if f.out.Uplink == "" {
-			f.out.Uplink = f.behind(replies[i], true)
+			f.out.Uplink = name
 		}
 	}
 	replies = replies[len(l.NodeIPs):]
@@ -136,12 +138,22 @@ func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply
 	if f.out.Uplink == "" {
 		f.out.Uplink = f.behind(want[0], false)
 	}
+	for _, r := range want {
+		f.ofNode(f.behind(r, false))
+	}
 	for _, r := range want[1:] {
 		if name := f.behind(r, false); f.out.Overlay == "" && name != "" {
 			f.out.Overlay = name
 		}
 	}
 	return nil
+}
+
+// ofNode notes an interface that is no pod's; "" is none.
+func (f *finder) ofNode(name string) {
+	if name != "" && !slices.Contains(f.out.Node, name) {
+		f.out.Node = append(f.out.Node, name)
+	}
 }
 
 // behind is the interface a looked-up route leads to: its first path with one. local also takes the receive route of an

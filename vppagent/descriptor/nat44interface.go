@@ -60,8 +60,7 @@ func Nat44Interface() *Descriptor {
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
-	d.After = []string{"nat44-pool", "dnat44"} // no packet is translated by half of what there is
-	d.Nodes = natNodes
+	d.Nodes, d.ForPods = natNodes, true
 	d.Waits = func(any) []string { return []string{restrictedClaim} }
 	d.Parts = func(state any) []Derived {
 		return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}

@@ -31,7 +31,7 @@ const (
 
 // SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
 func SCTPPorts() *Descriptor {
-	return Spec[*acl.SCTPPorts, *sctpports.Ports]{
+	d := Spec[*acl.SCTPPorts, *sctpports.Ports]{
 		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
 		Compile: func(_ string, m *acl.SCTPPorts) (*sctpports.Ports, error) { return sctpports.Compile(m) },
 		Message: (*sctpports.Ports).Message,
@@ -61,6 +61,8 @@ func SCTPPorts() *Descriptor {
 			return out, nil
 		},
 	}.Descriptor()
+	d.ForPods = true
+	return d
 }
 
 func equalDirections(have, want *sctpports.Direction) bool {
@@ -103,6 +105,7 @@ func SCTPFilter() *Descriptor {
 		Dumps:        func(w *World, _ Candidates) []Request { return classDumps(w) },
 		Retrieve:     retrieveFilters,
 	}.Descriptor()
+	d.ForPods = true
 	d.More, d.Rest = moreClassDumps, sctpLeftKey
 	d.Haunted = func(w *World) bool { return w.class.haunted(w) }
 	return d

@@ -67,6 +67,7 @@ type Iface struct {
 	Up      bool
 	MTU     uint32
 	MAC     [6]byte
+	Own     bool   // it has an address, and is none of a pod: see LearnAddressed
 	DevType string // "tap", "af_packet", "memif", "Loopback", …; of a sub-interface its parent's
 
 	sub          bool   // it is a sub-interface

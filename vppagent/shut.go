@@ -1,0 +1,162 @@
+package vppagent
+
+import (
+	"context"
+	"maps"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Closed until evaluated (ADR 14). VPP forwards whatever comes in by an interface without access lists, so that two orders hold:
+//
+//	no lists yet    deny everything ─▶ all other puts: access lists, NAT44, mappings ─▶ the lists that are wanted
+//	nobody's yet    deny everything ─▶ (a value comes) ─▶ as above
+
+// shut plans what comes before everything else: that nothing passes where there is nothing yet, if it may be a pod's.
+func (p *planner) shut() [][]Step {
+	var on, steps []Step
+	for _, v := range p.puts {
+		if v.plan.action != Create || v.kind.Shut == nil || v.have != nil || v.rebind || v.parts[&p.g.closer] == nil {
+			continue
+		}
+		state := v.kind.Shut(v.want)
+		if state == nil {
+			continue
+		}
+		hard, loose := p.g.dependencies(v.kind, state)
+		if !p.stands(hard) {
+			continue // nothing passes an interface that is not made yet
+		}
+		v.plan.shut, v.plan.first = state, v.kind.Equal(state, v.want)
+		for _, d := range loose {
+			if d.plan.epoch == p.epoch && d.plan.action == Create && !d.plan.first {
+				d.plan.first = true
+				on = append(on, Step{Action: Create, Key: d.key, v: d})
+			}
+		}
+		steps = append(steps, Step{Action: Create, Key: v.key, v: v, shut: true})
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	if len(on) == 0 {
+		return [][]Step{steps}
+	}
+	return [][]Step{on, steps}
+}
+
+// stands tells that VPP has all of some values already.
+func (p *planner) stands(list []*value) bool {
+	for _, d := range list {
+		if p.isPut(d) || !p.g.exists(d) {
+			return false
+		}
+	}
+	return true
+}
+
+// last tells that v is put after all others: something passes where nothing passed before.
+func (v *value) last() bool {
+	if v.kind.Shut == nil {
+		return false
+	}
+	return v.plan.shut != nil || v.have != nil && v.kind.Shuts(v.have)
+}
+
+// denyUnknown closes the interfaces that may be a pod's while no value says what may pass them, and no longer.
+//
+// Untagged interfaces are closed only when it is known which are the node's: with its way to the API server closed, an agent
+// would never learn.
+func (a *Agent) denyUnknown(touch func(*value)) {
+	if !a.cfg.DenyUnknown {
+		return
+	}
+	now := map[string]*value{}
+	for _, i := range a.g.world.Unknown(a.roles != nil) {
+		if d := descriptor.Closed(i.Name); !a.spokenOf(i) {
+			now[d.Key] = a.g.node(d.Key)
+			a.g.closes(now[d.Key], d.State, touch)
+		}
+	}
+	for key, v := range a.unknown {
+		if now[key] == nil {
+			delete(v.parts, &a.g.closer)
+			a.g.merge(v, touch)
+		}
+	}
+	a.unknown = now
+}
+
+// learnAddressed finds out which of the interfaces that may be a pod's by their kind have an address: those are somebody's own.
+func (a *Agent) learnAddressed(ctx context.Context) error {
+	if !a.cfg.DenyUnknown {
+		return nil
+	}
+	var ask []*descriptor.Iface
+	for _, i := range a.g.world.Unknown(true) {
+		if v := a.g.values[keyed.InterfaceACLsKey(i.Name)]; v == nil || v.own == nil {
+			ask = append(ask, i)
+		}
+	}
+	return descriptor.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
+}
+
+// closes gives v the part that denies everything.
+func (g *graph) closes(v *value, part any, touch func(*value)) {
+	if v.parts[&g.closer] == part {
+		return
+	}
+	if v.parts == nil {
+		v.parts = map[*value]any{}
+	}
+	v.parts[&g.closer] = part
+	g.merge(v, touch)
+}
+
+// spokenOf tells that an interface is the node's, or that a value speaks of it.
+func (a *Agent) spokenOf(i *descriptor.Iface) bool {
+	for _, name := range []string{i.Name, i.VPPName, i.Tag} {
+		if name == "" {
+			continue
+		}
+		if a.roles[name] {
+			return true
+		}
+		if v := a.g.values[keyed.InterfaceACLsKey(name)]; v != nil && v.own != nil && name != i.Name {
+			return true
+		}
+		if v := a.g.values[keyed.InterfaceKey(name)]; v != nil && v.speaks() {
+			return true
+		}
+	}
+	return false
+}
+
+// speaks tells that an interface is wanted, or something on it beside its access lists and the translation of services.
+func (v *value) speaks() bool {
+	if v.want != nil {
+		return true
+	}
+	for d := range v.dependents {
+		if d.want != nil && d.kind != nil && !d.kind.ForPods {
+			return true
+		}
+	}
+	return false
+}
+
+// learnRoles keeps which interfaces are the node's.
+func (a *Agent) learnRoles(l *event.Located) {
+	roles := map[string]bool{}
+	for _, name := range append([]string{l.Uplink, l.Overlay, l.Host}, l.Node...) {
+		if name != "" {
+			roles[name] = true
+		}
+	}
+	if a.cfg.DenyUnknown && (a.roles == nil || !maps.Equal(roles, a.roles)) {
+		a.roles = roles
+		a.InterfacesChanged() // others are closed now, and these are not
+	}
+}

@@ -1,0 +1,163 @@
+package vppagent_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/keyed"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// located says which interfaces are the node's.
+func (l *lab) located(found event.Located) {
+	l.t.Helper()
+	l.seq++
+	l.agent.Step(context.Background(), &event.Txn{Seq: l.seq, Cause: "locate", Resync: event.Full, Values: l.want, Locate: &event.Locate{Override: found}})
+	l.interfaces()
+}
+
+// interfaces lets the agent see which interfaces there are.
+func (l *lab) interfaces() {
+	l.agent.InterfacesChanged()
+	l.agent.Step(context.Background(), nil)
+}
+
+// closed are the interfaces that nothing passes.
+func (l *lab) closed() (names []string) {
+	for _, line := range strings.Split(l.sim.Dump(), "\n") {
+		words := strings.Fields(line)
+		if len(words) == 4 && words[0] == "acl-list" && words[2] == "input" && words[3] == `"ca1:d:all"` && strings.Contains(l.sim.Dump(), "acl-list "+words[1]+` output "ca1:d:all"`) {
+			names = append(names, words[1])
+		}
+	}
+	return names
+}
+
+func (l *lab) wantClosed(when string, want ...string) {
+	l.t.Helper()
+	if got := l.closed(); !slices.Equal(got, want) {
+		l.t.Errorf("%s: closed %q, want %q\n%s", when, got, want, l.sim.Dump())
+	}
+}
+
+// TestUnknownInterfacesAreClosed: whatever a CNI may have made for a pod passes nothing until a value says what it passes, and again
+// when none does any more. The node's interfaces, and those that somebody asked for, stay open.
+func TestUnknownInterfacesAreClosed(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true})
+	for _, i := range []sim.Interface{{Name: "uplink"}, {Name: "host-eth1"}, {Name: "tap7"}, {Name: "tap8"}, {Name: "memif1/0"}, {Name: "eth9"}, {Name: "tap9", Addresses: []netip.Prefix{netip.MustParsePrefix("172.16.0.1/24")}}} {
+		l.sim.AddInterface(i)
+	}
+	pods(l)
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}))
+	l.wantClosed("roles unknown", "tap1", "tap2") // whose tags name pods
+	l.located(event.Located{Uplink: "uplink", Host: "tap7"})
+	l.wantClosed("roles known", "host-eth1", "memif1/0", "tap1", "tap2", "tap8")
+
+	open := func(name string) *contivacl.InterfaceACLs { return &contivacl.InterfaceACLs{Interface: name} }
+	l.allConfigured(l.put(open("tap1"), &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}))
+	l.wantClosed("tap1 evaluated", "host-eth1", "memif1/0", "tap2", "tap8")
+	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap2", NatInside: true, NatOutside: true}))
+	l.wantClosed("services on tap2, which nobody evaluated", "host-eth1", "memif1/0", "tap2", "tap8")
+	l.writes()
+	l.restartAgent()
+	l.located(event.Located{Uplink: "uplink", Host: "tap7"})
+	l.quiet("restart of the agent")
+	l.wantClosed("restart of the agent", "host-eth1", "memif1/0", "tap2", "tap8")
+
+	l.allConfigured(l.del(keyed.InterfaceACLsKey("tap1")))
+	l.wantClosed("tap1 is nobody's any more", "host-eth1", "memif1/0", "tap1", "tap2", "tap8")
+	addPod(l, "tap3", "10.1.1.4")
+	l.interfaces()
+	l.wantClosed("a new interface", "host-eth1", "memif1/0", "tap1", "tap2", "tap3", "tap8")
+	l.sim.RemoveInterface("tap8")
+	l.interfaces()
+	l.wantClosed("tap8 is gone", "host-eth1", "memif1/0", "tap1", "tap2", "tap3")
+	l.located(event.Located{Uplink: "uplink", Host: "host-eth1"})
+	l.wantClosed("the node's link moved", "memif1/0", "tap1", "tap2", "tap3", "tap7")
+}
+
+// TestUnknownInterfacesStayOpen: nothing is closed where that was not asked for.
+func TestUnknownInterfacesStayOpen(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	pods(l)
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}))
+	l.located(event.Located{Uplink: "uplink"})
+	l.wantClosed("not asked for")
+}
+
+// TestAliasKeepsItsLists: lists wanted under the tag of an interface are lists of it.
+func TestAliasKeepsItsLists(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true})
+	pods(l)
+	l.allConfigured(l.put(&nat.Nat44Global{}, &contivacl.InterfaceACLs{Interface: "default/tap1"}))
+	l.wantClosed("by tag", "tap2")
+}
+
+// TestClosedFirstOpenLast restarts VPP below pods with lists, services and NAT. Nothing passes an interface with lists when the first
+// message of NAT is sent, and until the last is answered; roles come before mappings, and the uplink is never closed.
+func TestClosedFirstOpenLast(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true})
+	interfaces := func() {
+		l.sim.AddInterface(sim.Interface{Name: "uplink", Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}})
+		pods(l)
+	}
+	interfaces()
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}, &nat.Nat44Interface{Name: "uplink", OutputFeature: true}, dnat("default/web", "10.96.0.10", 80, "10.1.1.2:8080"),
+		&nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}, &nat.Nat44Interface{Name: "tap2", NatInside: true, NatOutside: true},
+		accessList("a", rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80)), &nat.Nat44AddressPool{VrfId: ^uint32(0), FirstIp: "10.1.1.254", TwiceNat: true},
+		&contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"a"}, Output: []string{"a"}}, &contivacl.InterfaceACLs{Interface: "tap2"},
+		&contivacl.InterfaceACLs{Interface: "uplink", Input: []string{"a"}},
+	))
+	l.located(event.Located{Uplink: "uplink"})
+	l.wantClosed("at first")
+	for _, when := range []string{"interfaces before the agent", "interfaces after the agent"} {
+		if when != "interfaces before the agent" {
+			l.sim.RemoveInterface("tap1")
+			l.sim.RemoveInterface("tap2")
+		}
+		l.sim.Restart()
+		closed, begun := map[string]bool{}, false
+		l.sim.After(func(r sim.Record) {
+			name := ""
+			for _, n := range []string{"tap1", "tap2", "uplink"} {
+				if strings.Contains(r.Text, "sw_if_index="+n+" ") {
+					name = n
+				}
+			}
+			switch {
+			case r.Name == "acl_interface_set_acl_list":
+				closed[name] = strings.Contains(r.Text, `input=["ca1:d:all"] output=["ca1:d:all"]`)
+				if closed["uplink"] {
+					t.Errorf("%s: %s", when, r.Text)
+				}
+			case r.Write && strings.HasPrefix(r.Name, "nat44"):
+				if begun = true; !closed["tap1"] && (name == "tap1" || when == "interfaces before the agent") {
+					t.Errorf("%s: half a NAT while tap1 is open: %s", when, r.Text)
+				}
+				if strings.HasSuffix(r.Name, "static_mapping") && when == "interfaces before the agent" && strings.Count(l.sim.Dump(), " inside") != 2 {
+					t.Errorf("%s: a mapping before roles:\n%s", when, l.sim.Dump())
+				}
+			}
+		})
+		l.agent.Connected(l.connected())
+		l.agent.Step(context.Background(), nil)
+		if when != "interfaces before the agent" {
+			pods(l)
+			l.interfaces()
+		}
+		l.sim.After(nil)
+		l.wantClosed(when)
+		if !begun || closed["tap1"] || closed["tap2"] {
+			t.Errorf("%s: NAT %v, closed %v", when, begun, closed)
+		}
+		l.allConfigured(l.resync())
+	}
+}
