@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -35,7 +36,11 @@ func (p *parts) drift(list []vppagent.Drifted) (out []DriftStatus) {
 	now := p.now()
 	for _, d := range list {
 		if now.Sub(d.Last) < driftShown {
-			out = append(out, DriftStatus{Key: d.Key, What: string(d.What), Times: d.Times, Last: d.Last, Repaired: d.Repaired, Contest: d.Contest})
+			one := DriftStatus{Key: d.Key, What: string(d.What), Times: d.Times, Last: d.Last, Repaired: d.Repaired, Contest: d.Contest}
+			if now.Sub(d.Last) < 2*p.cfg.Recheck+time.Minute {
+				one.Error = d.Err
+			}
+			out = append(out, one)
 		}
 	}
 	return out
@@ -60,11 +65,18 @@ func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
 	return event.Problem{Ref: ref, Reason: event.Drifted, Text: text}
 }
 
+// mostDriftEvents is how many values that drifted have an Event each; more have one together.
+const mostDriftEvents = 20
+
 // driftProblems are on the Services whose values drifted, and of other values on the Node.
 func (p *parts) driftProblems() (out []event.Problem) {
 	list := p.drift(p.vppagent.Snapshot().Drift)
 	if len(list) == 0 {
 		return nil
+	}
+	if node := (model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}); len(list) > mostDriftEvents {
+		text := fmt.Sprintf("another program changed VPP: more than %d values the agent made were not as it made them", mostDriftEvents)
+		return []event.Problem{{Ref: node, Reason: event.Drifted, Text: text}}
 	}
 	whose := map[string]model.Ref{}
 	for _, o := range p.controller.Owners("") {

@@ -108,6 +108,7 @@ type DriftStatus struct {
 	Last     time.Time `json:"last"`
 	Repaired bool      `json:"repaired"`
 	Contest  string    `json:"contest,omitempty"` // why another program is known to change it again and again
+	Error    string    `json:"error,omitempty"`   // why it is not repaired, as of the last two rounds
 }
 
 // ValueStatus is a value that is not configured.

@@ -101,6 +101,9 @@ func (st *Status) problems() []Problem {
 		add(v.Key, v.State, v.text())
 	}
 	for _, d := range st.Drift {
+		if d.Error != "" {
+			add(d.Key, event.Retrying.String(), d.Error)
+		}
 		if d.Contest != "" {
 			add(d.Key, event.Retrying.String(), d.Contest)
 		}

@@ -90,6 +90,7 @@ func TestSummaryLooksAtEveryField(t *testing.T) {
 		{Driver: &DriverStatus{PID: 1, InSync: true, Behind: 3}},
 		{Driver: &DriverStatus{PID: 1, InSync: true, Endpoints: []FelixEndpoint{{Name: "w", Status: "error"}}}},
 		{Services: []ServiceStatus{{Name: "a/b", State: "A STATE NOBODY KNOWS"}}},
+		{Drift: []DriftStatus{{Key: "k", Error: "VPP finds no mapping"}}},
 	} {
 		more.Ready, more.VPP.Connected = true, true
 		if more.summarize(); more.Healthy || len(more.Problems) != 1 {
@@ -297,6 +298,15 @@ func TestStatusOfDrift(t *testing.T) {
 	}
 	if got := p.drift([]vppagent.Drifted{drifted(time.Minute, ""), drifted(driftShown, "")}); len(got) != 1 || got[0].Times != 4 {
 		t.Errorf("%+v", got)
+	}
+	broken := drifted(time.Minute, "")
+	broken.Repaired, broken.Err = false, "no"
+	p.cfg.Recheck = 30 * time.Second
+	if got := p.drift([]vppagent.Drifted{broken}); got[0].Error != "no" {
+		t.Errorf("%+v", got)
+	}
+	if broken.Last = now.Add(-2 * time.Minute); p.drift([]vppagent.Drifted{broken})[0].Error != "" {
+		t.Error("an error that no round found again")
 	}
 	node := model.Ref{Kind: model.KindNode, Name: "node-1"}
 	for _, tc := range []struct {

@@ -2,6 +2,7 @@ package vppagent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,10 @@ func (a *Agent) probe(ctx context.Context, x *execution, now time.Time) (out []e
 		d, err := a.probeReclassify(ctx, x, now)
 		if err != nil {
 			return nil, err
+		}
+		out = append(out, d...)
+		if d, err = a.probeLookups(ctx, now); err != nil {
+			return out, err
 		}
 		out = append(out, d...)
 	}
@@ -120,6 +125,39 @@ func (a *Agent) someProbed() []probed {
 		a.check.probed = names[(from+share)%len(names)]
 	}
 	return out
+}
+
+// LookupsKey names, in Drift, the table in which VPP looks up NAT44 mappings.
+const LookupsKey = "nat44 lookups of mappings"
+
+// probeLookups finds that the table was made anew without the mappings, by the command 'set nat44 session limit': dumps show the
+// mappings, and no packet finds one. Two rounds in turn have to say so, as sessions come and go between the two answers. There is no
+// repair short of NAT44 off and on, which the guard refuses.
+func (a *Agent) probeLookups(ctx context.Context, now time.Time) ([]event.Drift, error) {
+	mappings := 0
+	for _, k := range a.g.kinds {
+		for _, v := range k.values {
+			mappings += descriptor.MappingCount(v.have)
+		}
+	}
+	if mappings == 0 {
+		a.check.lacking = 0
+		return nil, nil
+	}
+	replies := a.cfg.Caller.Do(ctx, descriptor.AskLookups()...)
+	if err := lost(replies); err != nil {
+		return nil, err
+	}
+	if !descriptor.LookupsLack(mappings, replies) {
+		a.check.lacking = 0
+		return nil, nil
+	}
+	if a.check.lacking++; a.check.lacking < 2 {
+		return nil, nil
+	}
+	e := event.Drift{Key: LookupsKey, Kind: "nat44", What: event.DriftDisabled}
+	e.Err = fmt.Sprintf("VPP has %d mappings and finds none: somebody said 'set nat44 session limit'. Restart VPP; nothing else brings them back", mappings)
+	return []event.Drift{a.remember(e, now)}, nil
 }
 
 // probeReclassify finds that somebody switched off what VPP did when it was connected.

@@ -53,9 +53,11 @@ type recheck struct {
 	next   time.Time     // when the next turn is due; zero: not known yet
 	took   time.Duration // by VPP, to answer the last one
 	probed string        // the interface to be probed next
-	round  []event.Drift
-	found  map[string]*drifting // by key
-	shown  []Drifted            // found, as snapshots show it; never changed
+	// lacking is how many rounds in turn the lookups of mappings were not there.
+	lacking int
+	round   []event.Drift
+	found   map[string]*drifting // by key
+	shown   []Drifted            // found, as snapshots show it; never changed
 }
 
 // drifting is the past of a key that was not as desired.
@@ -192,11 +194,24 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 type drift struct {
 	now  time.Time
 	list []driftOf
+	seen map[*value]bool
 }
 
 type driftOf struct {
 	v    *value
 	what event.DriftKind
+}
+
+// add notes a drift of a value, once.
+func (d *drift) add(v *value, what event.DriftKind) {
+	if d.seen[v] {
+		return
+	}
+	if d.seen == nil {
+		d.seen = map[*value]bool{}
+	}
+	d.seen[v] = true
+	d.list = append(d.list, driftOf{v, what})
 }
 
 // waits tells that v was refused and waits for its retry: a recheck does not try it earlier.
@@ -217,7 +232,7 @@ func (a *Agent) see(p *planner, v *value, was any) {
 	default:
 		return
 	}
-	p.drift.list = append(p.drift.list, driftOf{v, what})
+	p.drift.add(v, what)
 	a.putOff(p.drift, v, what)
 }
 

@@ -3,6 +3,9 @@ package vppagent_test
 import (
 	"context"
 	"maps"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +40,12 @@ func (c *counted) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 
 // TestVPPRecheck does on a real VPP what TestRecheckRepairs does on the sim.
 func TestVPPRecheck(t *testing.T) {
+	dir, err := os.MkdirTemp("", "recheck") // for this VPP alone: its command line is used
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", dir)
 	conn := realVPP(t, 2, "")
 	ours := &counted{conn: conn}
 	now := time.Unix(1_700_000_000, 0)
@@ -95,6 +104,7 @@ func TestVPPRecheck(t *testing.T) {
 			t.Errorf("%v: found %v\n%s\nwant\n%s", broken, found, shown(), well)
 		}
 	}
+	defer func() { wipedLookups(t, conn, round) }() // nothing brings them back
 	for range 2 {
 		ours.writes = nil
 		if found := round(); len(found) > 0 || len(ours.writes) > 0 {
@@ -120,5 +130,38 @@ func TestVPPRecheck(t *testing.T) {
 		if all := slices.Sorted(maps.Keys(theirs)); !slices.Equal(keys, all) {
 			t.Errorf("found\n%s\nwant\n%s", strings.Join(keys, "\n"), strings.Join(all, "\n"))
 		}
+	}
+}
+
+// wipedLookups says what the guard lets nobody say, at VPP's own command line, and expects the agent to find what it did.
+func wipedLookups(t *testing.T, conn *vpp.Conn, round func() []event.Drift) {
+	t.Helper()
+	r := conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}})[0]
+	before := r.Msg.(*vlib.CliInbandReply).Reply
+	if found := append(round(), round()...); len(found) > 0 {
+		t.Errorf("before: %v", found)
+	}
+	sockets, err := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "contiv*", "cli.sock"))
+	if err != nil || len(sockets) != 1 {
+		t.Fatal("no command line", err)
+	}
+	cli, err := net.Dial("unix", sockets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cli.Close()
+	if _, err := cli.Write([]byte("set nat44 session limit 10000\n")); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		r = conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}})[0]
+		if r.Msg.(*vlib.CliInbandReply).Reply != before {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	found := append(append(round(), round()...), round()...)
+	if len(found) < 1 || found[0].Key != vppagent.LookupsKey || found[0].Repaired || !strings.Contains(found[0].Err, "3 mappings and finds none") {
+		t.Errorf("lookups are wiped, found %v:\n%s", found, r.Msg.(*vlib.CliInbandReply).Reply)
 	}
 }

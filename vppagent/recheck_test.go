@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
@@ -237,6 +238,35 @@ func TestRecheckContested(t *testing.T) {
 		t.Errorf("nobody changes anything any more: %v", found)
 	}
 	c.quiet("nobody changes anything any more")
+}
+
+// An access list that another program put before ours decides before ours does: ours are first again.
+func TestRecheckForeignInFront(t *testing.T) {
+	c := newClocked(t)
+	pods(c.lab)
+	c.allConfigured(c.put(world()...))
+	c.round()
+	before := c.listOf("tap1", "input")
+	made := c.conn.Do(t.Context(), vpp.Call{Msg: &vppacl.ACLAddReplace{ACLIndex: ^uint32(0), Tag: "their:own"}})[0]
+	if made.Err != nil {
+		t.Fatal(made.Err)
+	}
+	theirs := made.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex
+	dump := c.conn.Do(t.Context(), vpp.Call{Dump: true, Msg: &vppacl.ACLInterfaceListDump{SwIfIndex: 1}})[0].Details[0].(*vppacl.ACLInterfaceListDetails)
+	front := append([]uint32{theirs}, dump.Acls...)
+	set := &vppacl.ACLInterfaceSetACLList{SwIfIndex: 1, Count: uint8(len(front)), NInput: dump.NInput + 1, Acls: front}
+	if r := c.conn.Do(t.Context(), vpp.Call{Msg: set})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	if got, want := lines(c.round()), []string{keyed.InterfaceACLsKey("tap1") + " changed true"}; !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+	c.wantList("tap1", "input", before+" own")
+	c.writes()
+	if found := c.round(); len(found) > 0 {
+		t.Errorf("after the repair: %v", found)
+	}
+	c.quiet("after the repair")
 }
 
 // What no dump shows is found as well: a node that another program took off an arc of an interface, and the setting of established flows.

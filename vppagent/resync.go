@@ -252,7 +252,10 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 			a.setHave(v, nil, false)
 			a.see(p, v, was)
 		}
-		if !v.steady() || v.have != nil && !a.g.settled(v) {
+		if settled := v.have == nil || a.g.settled(v); !settled || !v.steady() {
+			if p.drift != nil && !settled && v.steady() { // an access list of others is before ours
+				p.drift.add(v, event.DriftChanged)
+			}
 			p.touch(v)
 		}
 		v.unsure, v.tried = false, nil

@@ -121,7 +121,11 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	for _, n := range st.Notes {
 		fmt.Fprintf(tw, "note\t%s\t%s\n", n.Object, n.Reason)
 	}
-	for _, d := range st.Drift {
+	for i, d := range st.Drift {
+		if i == mostDrift && !all {
+			fmt.Fprintf(tw, "drift\tand %d more\t(--all shows them)\n", len(st.Drift)-i)
+			break
+		}
 		fmt.Fprintf(tw, "drift\t%s\t%s\n", d.Key, driftText(&d))
 	}
 	for _, f := range st.Foreign {
@@ -206,11 +210,17 @@ func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
 	}
 }
 
+// mostDrift is how many keys that drifted are shown without --all.
+const mostDrift = 20
+
 // driftText is "missing at 15:04:05, repaired; 3 times since the agent started", with what is known of who does it.
 func driftText(d *agent.DriftStatus) string {
 	repaired := "repaired"
 	if !d.Repaired {
 		repaired = "not repaired yet"
+	}
+	if d.Error != "" {
+		repaired = join("not repaired", d.Error)
 	}
 	return join(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
 }

@@ -2,6 +2,7 @@ package descriptor
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"go.fd.io/govpp/binapi/feature"
@@ -107,4 +108,34 @@ func PutNode(w *World, iface string, n Node) (vpp.Call, bool) {
 func SetReclassify(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) error {
 	_, err := cliText(do(ctx, vpp.Call{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 1"}})[0])
 	return err
+}
+
+// MappingCount is how many mappings VPP has of a DNat44; 0: it is none.
+func MappingCount(have any) int {
+	if d, ok := have.(*dnat); ok {
+		return len(d.mappings)
+	}
+	return 0
+}
+
+// AskLookups asks how many entries the table has in which VPP looks up NAT44 mappings and sessions, and how many sessions there are.
+func AskLookups() []vpp.Call {
+	return []vpp.Call{{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}}, {Msg: &vlib.CliInband{Cmd: "show nat44 summary"}}}
+}
+
+// LookupsLack tells, by the answers to AskLookups, that the table cannot have the lookups of so many mappings: each has an entry, and so
+// has each session, and there are fewer (VPP 25.10). False: it may have them, or VPP does not say.
+func LookupsLack(mappings int, replies []vpp.Reply) bool {
+	number := func(r vpp.Reply, before, after string) (n int, ok bool) {
+		text, err := cliText(r)
+		_, rest, there := strings.Cut(text, before)
+		if err != nil || !there {
+			return 0, false
+		}
+		_, err = fmt.Sscanf(strings.TrimSpace(rest), after, &n)
+		return n, err == nil
+	}
+	entries, known := number(replies[0], "'ed-flow-hash'", "%d active elements")
+	sessions, counted := number(replies[1], "total sessions:", "%d")
+	return known && counted && entries < mappings+sessions
 }
