@@ -54,6 +54,7 @@ var ill = map[string]struct {
 	"Mappings": {nil, "a count"},
 	"Unwell":   {&Status{Unwell: []ValueStatus{{Key: "k", State: "RETRYING"}}}, ""},
 	"Foreign":  {nil, "what others made is theirs"},
+	"Spoofed":  {nil, "packets that a source check dropped: it does what it is for"},
 	"Drift":    {&Status{Drift: []DriftStatus{{Key: "k", Repaired: true, Contest: "another program changes it"}}}, ""},
 	"History":  {nil, "the past"},
 	"Last":     {&Status{Last: &Transaction{Error: "VPP is away"}}, ""},
@@ -126,23 +127,21 @@ func TestSummaryCounts(t *testing.T) {
 // a remark alone there is none.
 func TestEveryRemarkIsKnown(t *testing.T) {
 	known := map[string]string{
-		"../pure/service.go":               "Add has refused; Services: refusal",
-		"../renderer/nat44/node.go":        "a remark on the Node: pods keep their addresses outside the cluster",
-		"../renderer/cnat/node.go":         "a remark on the Node: pods keep their addresses outside the cluster",
-		"../renderer/acl/note.go":          "refused; policies and profiles",
-		"../renderer/acl/list.go":          "refused; isolated endpoints",
-		"../renderer/acl/filter.go":        "refused; SCTP",
-		"../renderer/acl/pack.go":          "refused; too many rules",
-		"../renderer/acl/host.go":          "refused; host endpoints",
-		"../calc/active.go":                "refused; policies",
-		"../plugins/service/build.go":      "refused says it; Services: refusal",
-		"../plugins/service/status.go":     "refused; Pods without an interface",
-		"../plugins/service/node.go":       "refused says it; the Node",
-		"../plugins/service/processor.go":  "by note of build.go",
-		"../plugins/policy/description.go": "",
+		"../pure/service.go":           "Add has refused; Services: refusal",
+		"../renderer/nat44/node.go":    "a remark on the Node: pods keep their addresses outside the cluster",
+		"../renderer/cnat/node.go":     "a remark on the Node: pods keep their addresses outside the cluster",
+		"../renderer/acl/note.go":      "refused; policies and profiles",
+		"../renderer/acl/list.go":      "refused; isolated endpoints",
+		"../renderer/acl/filter.go":    "refused; SCTP",
+		"../renderer/acl/pack.go":      "refused; too many rules",
+		"../renderer/acl/host.go":      "refused; host endpoints",
+		"../calc/active.go":            "refused; policies",
+		"../renderer/acl/source.go":    "refused; source checks",
+		"../plugins/policy/source.go":  "refused; annotations about sources",
+		"../plugins/service/build.go":  "refused says it; Services: refusal",
+		"../plugins/service/status.go": "refused; Pods without an interface",
+		"../plugins/service/node.go":   "refused says it; the Node",
 	}
-	delete(known, "../plugins/policy/description.go")
-	delete(known, "../plugins/service/processor.go")
 	found := map[string]bool{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		switch {
