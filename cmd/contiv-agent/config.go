@@ -156,7 +156,7 @@ func writeItems(w io.Writer, format string, items []client.Item) error {
 	case "text":
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, i := range items {
-			fmt.Fprintf(tw, "%s\t%s\n", i.Key, join(i.State.String(), i.Why))
+			fmt.Fprintf(tw, "%s\t%s\n", plain(i.Key), plain(join(i.State.String(), i.Why)))
 		}
 		return tw.Flush()
 	case "json":
@@ -265,10 +265,10 @@ back; what VPP has refused for now stays wanted and is tried again, unless it is
 func told(w io.Writer, verb string, items int, change *client.Change) error {
 	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
 	for _, key := range change.Pending() {
-		fmt.Fprintf(w, "PENDING        %s\n", key)
+		fmt.Fprintf(w, "PENDING        %s\n", plain(key))
 	}
 	for _, key := range change.Unimplemented() {
-		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", key)
+		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", plain(key))
 	}
 	return err
 }
@@ -280,7 +280,7 @@ func (f *configFlags) explain(cmd *cobra.Command, err error) error {
 		return err
 	}
 	for _, item := range failed.Items {
-		fmt.Fprintln(cmd.ErrOrStderr(), item)
+		fmt.Fprintln(cmd.ErrOrStderr(), plain(fmt.Sprint(item)))
 	}
 	switch {
 	case errors.Is(err, client.ErrFailed) && len(failed.Items) > 0:

@@ -55,6 +55,9 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
+	stderr := &terminal{Writer: root.ErrOrStderr()}
+	root.SetOut(&terminal{Writer: root.OutOrStdout()})
+	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	var coded *codeError
 	switch {
@@ -62,13 +65,13 @@ func run(ctx context.Context, root *cobra.Command, args []string) int {
 		return exitOK
 	case errors.As(err, &coded):
 		if coded.err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n", root.CommandPath(), coded.err)
+			fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), coded.err)
 		}
 		return coded.code
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitOK // asked to stop, stopped
 	default:
-		fmt.Fprintf(os.Stderr, "%s: %v\n", root.CommandPath(), err)
+		fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), err)
 		return exitFailed
 	}
 }

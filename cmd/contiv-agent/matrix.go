@@ -92,6 +92,7 @@ func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
 // write writes lines of JSON, or words for people.
 func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
 	if !asJSON {
+		plainAll(lines)
 		text(w, lines)
 		return nil
 	}

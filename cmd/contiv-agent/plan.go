@@ -81,7 +81,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %v\n", ch.Err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %s\n", plain(ch.Err.Error()))
 		}
 	}
 	cfg, err := f.config()

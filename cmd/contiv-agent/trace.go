@@ -180,7 +180,7 @@ func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, 
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
-			fmt.Fprintf(warn, "refused: %v\n", ch.Err)
+			fmt.Fprintf(warn, "refused: %s\n", plain(ch.Err.Error()))
 		}
 	}
 	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply})
@@ -204,6 +204,7 @@ func answerAll(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJ
 		}
 		a := answerLine(ask, lines.Bytes())
 		if !asJSON {
+			plainAll(&a)
 			trace.WriteText(buffered, a)
 			continue
 		}

@@ -59,7 +59,7 @@ func (o *output) check() error {
 	return nil
 }
 
-// print writes v as JSON, or what text writes.
+// print writes v as JSON, or what text writes of it when all text in it is plain.
 func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
 	if err := o.check(); err != nil {
 		return err
@@ -69,6 +69,7 @@ func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
 		enc.SetIndent("", "  ")
 		return enc.Encode(v)
 	}
+	plainAll(v)
 	text(w)
 	return nil
 }

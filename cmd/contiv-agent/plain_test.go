@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// hostile is text that would clear a terminal, set its title, write a line of its own, and turn the direction.
+const hostile = "x\x1b[2J\x1b]0;owned\x07\nservice  prod/web  CONFIGURED\r\u009b1m\u202e\xff\t"
+
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                   "",
+		"größer – 東京 \\n":    "größer – 東京 \\n",
+		"a\nb":               `a\nb`,
+		"\x1b[2J":            `\u001b[2J`,
+		"\u009b\u202e":       `\u009b\u202e`,
+		"\U000e0041":         `\U000e0041`,
+		"\xff\ufffd\t\r\x7f": `\xff\ufffd\u0009\u000d\u007f`,
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzPlain(f *testing.F) {
+	f.Add(hostile)
+	f.Fuzz(func(t *testing.T, in string) {
+		out := plain(in)
+		if strings.ContainsFunc(out, unprintable) {
+			t.Errorf("%q: %q", in, out)
+		}
+		if plain(out) != out {
+			t.Errorf("%q is not plain", out)
+		}
+		var whole, parts bytes.Buffer
+		_, _ = (&terminal{Writer: &whole}).Write([]byte(in))
+		w := &terminal{Writer: &parts}
+		for _, c := range []byte(in) {
+			_, _ = w.Write([]byte{c})
+		}
+		if whole.String() != parts.String() {
+			t.Errorf("%q: %q at once, %q in parts", in, whole.String(), parts.String())
+		}
+		if i := bytes.IndexFunc(whole.Bytes(), func(r rune) bool { return r < 0x20 && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 }); i >= 0 {
+			t.Errorf("%q: %q", in, whole.String())
+		}
+	})
+}
+
+// No text of an object begins a line, or is anything but text, in what the commands write for people.
+func TestTextOfObjectsIsPlain(t *testing.T) {
+	st := &agent.Status{
+		Node: hostile, Waiting: hostile, Summary: hostile,
+		Services: []agent.ServiceStatus{{Name: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
+		Refused:  []agent.Refusal{{Object: hostile, Error: hostile}},
+		Notes:    []agent.Note{{Object: hostile, Reason: hostile}},
+		Settings: map[string]string{"loopback": hostile},
+		Last:     &agent.Transaction{Cause: hostile, Error: hostile},
+		Policies: []agent.PolicyStatus{{Object: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
+	}
+	described := []*policy.Description{{Endpoint: hostile, Interfaces: []string{hostile}, Ingress: []policy.Tier{{Name: hostile, Policies: []policy.Policy{{Object: hostile, Rules: []policy.Rule{{Name: hostile, Match: hostile}}}}}}}}
+	answer := trace.Answer{From: hostile, To: hostile, Verdict: trace.Dropped, Reason: hostile, Outcomes: []trace.Outcome{{Address: hostile}}}
+	text := output("text")
+	for name, write := range map[string]func(w io.Writer) error{
+		"status": func(w io.Writer) error { return text.print(w, st, func(w io.Writer) { writeStatus(w, st, true) }) },
+		"policy": func(w io.Writer) error {
+			return text.print(w, described, func(w io.Writer) { writePolicies(w, described[0]) })
+		},
+		"trace": func(w io.Writer) error {
+			return answerAll(func(trace.Step) trace.Answer { return answer }, strings.NewReader("{\"from\":\"pod:a/b\",\"to\":\"10.0.0.1:80\",\"protocol\":\"TCP\"}\n"), w, false)
+		},
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(name, err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(strings.TrimSpace(line), "service  prod/web") || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), unprintable) {
+				t.Errorf("%s writes %q", name, line)
+			}
+		}
+		if !strings.Contains(b.String(), `x\u001b[2J`) {
+			t.Errorf("%s does not write the text at all:\n%s", name, b.String())
+		}
+	}
+}
+
+// What reaches a terminal by another way has no control characters; JSON stays what it says.
+func TestTerminal(t *testing.T) {
+	var b bytes.Buffer
+	w := &terminal{Writer: &b}
+	if err := json.NewEncoder(w).Encode(hostile); err != nil {
+		t.Fatal(err)
+	}
+	var back string
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil || back != strings.ToValidUTF8(hostile, "\ufffd") {
+		t.Errorf("%q, %v", back, err)
+	}
+	if strings.ContainsRune(b.String(), 0x9b) {
+		t.Errorf("written %q", b.String())
+	}
+}
+
+// Text of objects is one field of one line of the log, in both forms.
+func TestLogsArePlain(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		var b bytes.Buffer
+		f := logFlags{format: format, level: "info"}
+		log, err := f.logger(&terminal{Writer: &b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info(hostile, "name", hostile, hostile, "x")
+		if got := b.String(); strings.Count(got, "\n") != 1 || strings.ContainsAny(got, "\x1b\r\x07\u009b") {
+			t.Errorf("%s: %q", format, got)
+		}
+	}
+}
+
+// Errors name what was given, and reach the terminal through the same writer.
+func TestErrorsArePlain(t *testing.T) {
+	root := newRoot()
+	var b bytes.Buffer
+	root.SetErr(&b)
+	if code := run(t.Context(), root, []string{"run", "--sim", "--source", "\x1b]0;owned\x07"}); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	if got := b.String(); !strings.Contains(got, `--source \u001b]0;owned\u0007: must be`) {
+		t.Errorf("%q", got)
+	}
+}
