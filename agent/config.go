@@ -77,6 +77,9 @@ type Config struct {
 	// SourceCheck says from which addresses pods may send; zero: their own alone. It is part of the enforcement of policies: with
 	// NoPolicies, or a Driver, there is none.
 	SourceCheck acl.SourceCheck
+	// TrustNodeAddresses lets what comes from the node's own addresses reach every pod, although nat44 gives them to pods, too. It is the
+	// way to go where the node's processes have no address for this alone (Override.HostIPs, or what VPP has of Host's neighbours).
+	TrustNodeAddresses bool
 	// Felix says that policies and endpoints come from a Felix whose dataplane driver this agent is, as messages, and not as
 	// objects; nil: they are objects.
 	Felix *Felix

@@ -20,7 +20,7 @@ import (
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes to values. What an input's
 // access lists see: nat44 has not translated IPv4 yet; cnat has, and where nothing serves IPv6 there is nothing to translate.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
-	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT}
+	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses}
 	if cfg.postDNAT4() {
 		c.View4 = enforce.PostDNAT
 	}

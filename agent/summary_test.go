@@ -137,7 +137,7 @@ func TestEveryRemarkIsKnown(t *testing.T) {
 		"../renderer/acl/host.go":      "refused; host endpoints",
 		"../calc/active.go":            "refused; policies",
 		"../renderer/acl/source.go":    "refused; source checks",
-		"../plugins/policy/source.go":  "refused; annotations about sources",
+		"../plugins/policy/source.go":  "refused; Pods with wrong annotations, a Node whose traffic is dropped",
 		"../plugins/service/build.go":  "refused says it; Services: refusal",
 		"../plugins/service/status.go": "refused; Pods without an interface",
 		"../plugins/service/node.go":   "refused says it; the Node",

@@ -44,8 +44,12 @@ type Node struct {
 	// node's own counts as outside where host endpoints judge what leaves.
 	Near, Far []netip.Prefix
 
-	// Addrs are the node's own addresses, sorted: what comes from them may always reach pods of this node (probes).
+	// Addrs are the node's own addresses, sorted. Where the view is PreDNAT they are also those that NAT gives to others: nothing that
+	// comes from them reaches a pod with policies, unless they are HostAddrs, too. Where the view is PostDNAT they are as HostAddrs.
 	Addrs []netip.Addr
+	// HostAddrs are the addresses that the node's own processes, and nobody else, send from to pods of this node, sorted: what comes
+	// from them may always reach these pods (probes).
+	HostAddrs []netip.Addr
 	// Hairpin are addresses that stand in for clients whose address a service cannot keep: for a pod that reaches itself, which
 	// is let in, and for whoever dials an Outer that hides him.
 	Hairpin []netip.Addr
@@ -72,7 +76,7 @@ func (n *Node) Equal(o *Node) bool {
 func (n *Node) EqualButPorts(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
-		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
+		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.HostAddrs, o.HostAddrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 

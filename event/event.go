@@ -80,8 +80,11 @@ type Located struct {
 	Overlay   string                // interface towards the other nodes' pods; "" or Uplink if there is no separate one
 	Host      string                // interface towards the node's own network stack; "" if there is none
 	UplinkIPs []netip.Prefix
-	Node      []string          // all interfaces that addresses of nodes, other nodes' pods and the default route lead to
-	Names     map[string]string // pods without an address, "namespace/name" → interface; nil: none
+	// HostIPs are the addresses at the other end of Host, sorted: those the node's own network stack may send from. Of VPP they are the
+	// neighbours by Host.
+	HostIPs []netip.Addr
+	Node    []string          // all interfaces that addresses of nodes, other nodes' pods and the default route lead to
+	Names   map[string]string // pods without an address, "namespace/name" → interface; nil: none
 	// NoOverlay: no route but the default one leads to another node's pods. Overlay is a guess then; a CNI may yet add their routes, of
 	// which VPP sends no event.
 	NoOverlay bool

@@ -64,6 +64,7 @@ type NodeState struct {
 	UplinkIPs    []netip.Prefix // its addresses
 	Overlay      string         // interface towards pods of other nodes, if it is not the uplink
 	Host         string         // interface to the node's own network stack
+	HostIPs      []netip.Addr   // at the other end of Host, none of them an address of this node or its uplink; sorted
 	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
 
 	RemotePodCIDRs []netip.Prefix // of the other nodes, sorted

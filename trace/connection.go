@@ -89,7 +89,7 @@ func (c *Cluster) exchange(from place, p sim.Packet) Outcome {
 func (k *Connection) Send() (Outcome, error) {
 	c := k.cluster
 	c.world.refresh()
-	from, err := c.origin(k.from, k.first.Dst.Is4())
+	from, err := c.origin(k.from, k.first.Dst)
 	if err != nil {
 		return Outcome{}, err
 	}

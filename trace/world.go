@@ -205,7 +205,7 @@ func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
 	var from place
 	var first error
 	for _, t := range to {
-		if from, err = c.origin(q.From, t.addr.Is4()); err == nil {
+		if from, err = c.origin(q.From, t.addr); err == nil {
 			return from, firstPacket(proto, from.addr, t), nil
 		}
 		if first == nil {
@@ -215,8 +215,16 @@ func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
 	return place{}, sim.Packet{}, first
 }
 
-// origin resolves Question.From; v4 says which family the packet needs.
-func (c *Cluster) origin(s string, v4 bool) (place, error) {
+// origin resolves Question.From, with the address that who is there has for a packet to dst.
+func (c *Cluster) origin(s string, dst netip.Addr) (place, error) {
+	p, err := c.originOf(s, dst.Is4())
+	if err == nil && p.pod == nil && !p.outside {
+		p.addr = p.node.cni.SourceOf(p.addr, dst)
+	}
+	return p, err
+}
+
+func (c *Cluster) originOf(s string, v4 bool) (place, error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
 	case "pod":

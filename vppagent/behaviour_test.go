@@ -361,6 +361,29 @@ func TestLocate(t *testing.T) {
 	}
 }
 
+// Addresses of the host link are those of the neighbours by the host interface, unless they are given.
+func TestLocateHostLink(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.sim.AddInterface(sim.Interface{Name: "loop0", Addresses: []netip.Prefix{netip.MustParsePrefix("169.254.1.1/24"), netip.MustParsePrefix("fd00::1/64")}})
+	l.sim.AddInterface(sim.Interface{Name: "tap0", Unnumbered: "loop0"})
+	l.sim.AddInterface(sim.Interface{Name: "tap1", Unnumbered: "loop0"})
+	l.allConfigured(l.resync())
+	neighbour := func(iface, addr string) *l3.ARPEntry {
+		return &l3.ARPEntry{Interface: iface, IpAddress: addr, PhysAddress: "02:fe:00:00:00:01", Static: true}
+	}
+	l.allConfigured(l.put(neighbour("tap0", "169.254.1.2"), neighbour("tap1", "10.1.1.9"), neighbour("tap0", "fe80::2"), neighbour("tap0", "fd00::2")))
+	ask := &event.Locate{Override: event.Located{Host: "tap0"}}
+	got, err := l.agent.Locate(context.Background(), ask)
+	want := []netip.Addr{netip.MustParseAddr("169.254.1.2"), netip.MustParseAddr("fd00::2")}
+	if err != nil || !slices.Equal(got.HostIPs, want) {
+		t.Errorf("located %v, not %v, %v", got.HostIPs, want, err)
+	}
+	ask.Override.HostIPs = want[:1]
+	if got, err = l.agent.Locate(context.Background(), ask); err != nil || !slices.Equal(got.HostIPs, want[:1]) {
+		t.Errorf("given %v: located %v, %v", want[:1], got.HostIPs, err)
+	}
+}
+
 func TestPlan(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	values := keyed.Values{}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -42,6 +43,8 @@ const configHelp = `The configuration is a file in YAML; all of it may be left o
       uplink: ""             to the outside
       overlay: ""            to pods of other nodes
       host: ""               to the node's own network stack
+      hostAddresses: []      addresses that the node's own processes send from to pods, and nothing else uses (default: VPP's neighbours there)
+      trustNodeAddresses: false   pre-dnat: let the node's other addresses in as well, which nat44 gives to pods, too
     view: ""                 post-dnat: access lists see what services were translated to, as with kube-proxy or cnat; pre-dnat: they
                              see the service's address, as with nat44. Default: pre-dnat with services, post-dnat without
     services:                also configure Services in VPP (nat44), from these sources; none: Services are somebody else's
@@ -90,6 +93,9 @@ type driverInterfaces struct {
 	Uplink  string `json:"uplink"`
 	Overlay string `json:"overlay"`
 	Host    string `json:"host"`
+	// HostAddresses are what the node's own processes send from to pods; TrustNode lets its other addresses in, too.
+	HostAddresses []netip.Addr `json:"hostAddresses"`
+	TrustNode     bool         `json:"trustNodeAddresses"`
 }
 
 type driverServices struct {
@@ -162,6 +168,7 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim), LogLevel: f.level,
 	}
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
+	cfg.Override.HostIPs, cfg.TrustNodeAddresses = f.Interfaces.HostAddresses, f.Interfaces.TrustNode
 	if f.MaxFrame < 0 {
 		return cfg, fmt.Errorf("maxFrame %d: must not be negative", f.MaxFrame)
 	}

@@ -54,6 +54,8 @@ type agentFlags struct {
 	noPolicies   bool
 	sourceCheck  string
 	unknown      string
+	hostAddrs    []string
+	trustNode    bool
 	vxlanPort    uint16
 	nat          natFlags
 	renderer     string
@@ -71,6 +73,8 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.StringVar(&f.uplink, "uplink", "", "VPP interface to the outside (default: found by the node's address or the default route)")
 	fs.StringVar(&f.overlay, "overlay", "", "VPP interface towards pods of other nodes (default: found by the route to their pod CIDRs)")
 	fs.StringVar(&f.host, "host-interface", "", "VPP interface to the node's own network stack (default: none)")
+	fs.StringSliceVar(&f.hostAddrs, "host-address", nil, "addresses that the node's own processes send from to pods, and nothing else uses: none of the node's other addresses, which nat44 gives to pods, too (default: VPP's neighbours by --host-interface)")
+	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "let what comes from the node's own addresses reach every pod of the node, as kubelet's probes must, where no --host-address is known. With nat44 a pod can get such an address, and reaches pods that policies isolate")
 	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address outside the cluster")
@@ -163,7 +167,18 @@ func (f *agentFlags) config() (agent.Config, error) {
 	default:
 		errs = append(errs, fmt.Errorf("--unknown-interfaces %s: must be deny or allow", f.unknown))
 	}
+	cfg.TrustNodeAddresses = f.trustNode
 	var err error
+	for _, s := range f.hostAddrs {
+		a, err := netip.ParseAddr(s)
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			errs = append(errs, fmt.Errorf("--host-address %s: must be an IPv4 or IPv6 address", s))
+			continue
+		}
+		cfg.Override.HostIPs = append(cfg.Override.HostIPs, a)
+	}
+	slices.SortFunc(cfg.Override.HostIPs, netip.Addr.Compare)
+	cfg.Override.HostIPs = slices.Compact(cfg.Override.HostIPs)
 	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
 		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}

@@ -323,6 +323,9 @@ func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
 			*o.flag = *o.found
 		}
 	}
+	if len(cfg.Override.HostIPs) == 0 {
+		cfg.Override.HostIPs = located.HostIPs
+	}
 	c := cni.New(v, cfg.NodeName)
 	for name, src := range cfg.Sources {
 		cfg.Sources[name] = plumbed{src, c, cfg.Logger}

@@ -123,6 +123,9 @@ func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.Ad
 		Src: netip.MustParseAddr(pod.Status.PodIP), SrcPort: uint16(20000 + client.node.ports.Add(1)%40000),
 		Dst: to.Addr(), DstPort: to.Port(), Proto: protocol,
 	}
+	if at := f.behind(to.Addr()); client.in == cni.Host && at == client.node && to.Addr().Is4() && to.Addr() != first.Src {
+		first.Src = cni.HostLink // to the node's own pods
+	}
 	first = first.Opening()
 	send := func(from spot, p packet.Packet, most int) (at spot, got packet.Packet, err error) {
 		at, got, err = f.carry(from, p)

@@ -67,7 +67,7 @@ func newNode(t tb, c *cluster, name string, flags ...string) *node {
 	args := append([]string{
 		"run", "--kubeconfig", c.path("agent.kubeconfig"), "--node", name,
 		"--vpp-socket", socket, "--stats-socket", "", "--journal", filepath.Join(dir, "journal"), "--status-socket", n.status,
-		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--listen", n.listen,
+		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--host-address", cni.HostLink.String(), "--listen", n.listen,
 	}, flags...)
 	n.agent = start(t, "contiv-agent of "+name, exec.Command(built.agent, args...))
 	n.inSync(t)

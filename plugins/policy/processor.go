@@ -18,6 +18,10 @@ type Config struct {
 	NodeName string // this node: its pods are those policies are enforced for
 
 	View4, View6 enforce.View // what the driver's input hooks see of IPv4 and IPv6
+
+	// TrustNodeAddresses lets in what comes from the node's own addresses although NAT gives them to others: with nat44 a pod can get
+	// one by a session that a dropped packet left, and then reaches every pod of the node, whatever policies say.
+	TrustNodeAddresses bool
 }
 
 // Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
@@ -164,6 +168,9 @@ func (p *Processor) tellNode() bool {
 		p.stream.fill(&now)
 		p.stream.frontends(&now)
 	}
+	if p.cfg.TrustNodeAddresses {
+		now.HostAddrs = sorted(slices.Concat(now.HostAddrs, now.Addrs))
+	}
 	if now.Equal(&p.node) {
 		return false
 	}
@@ -223,7 +230,7 @@ func (p *Processor) isolated() []string {
 // Notes is what there is to say about policies and profiles in use, sorted by object, and then about annotations of local pods. What the driver has to say it
 // tells its sink.
 func (p *Processor) Notes() []model.Note {
-	return append(slices.Clone(p.graph.Notes()), p.sourceNotes()...)
+	return append(slices.Clone(p.graph.Notes()), append(p.hostNotes(), p.sourceNotes()...)...)
 }
 
 // Counts is how much there is.

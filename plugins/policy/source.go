@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -59,4 +60,18 @@ func (p *Processor) sourceNotes() (out []model.Note) {
 	}
 	slices.SortFunc(out, func(a, b model.Note) int { return a.Ref.Compare(b.Ref) })
 	return out
+}
+
+// hostNotes says that what the node itself sends does not reach its pods, because nobody can tell it from what NAT gives the node's address.
+func (p *Processor) hostNotes() []model.Note {
+	isV4 := func(a netip.Addr) bool { return a.Is4() }
+	if !p.synced || p.node.View4 != enforce.PreDNAT || !slices.ContainsFunc(p.node.Addrs, isV4) || slices.ContainsFunc(p.node.HostAddrs, isV4) {
+		return nil
+	}
+	return []model.Note{{
+		Ref: model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, Refused: true,
+		Reason: "no host-link address is known (--host-address): what the node's own processes send from its addresses is dropped at pods with " +
+			"policies, because nat44 gives these addresses to pods, too. Route the node's traffic to pods with a source address of its own, or let " +
+			"its addresses in and accept that pods may use them (--trust-node-addresses)",
+	}}
 }

@@ -3,11 +3,14 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Annotations allow sources; one that cannot be read allows nothing, and the pod's note names it.
@@ -37,6 +40,39 @@ func TestAllowedSources(t *testing.T) {
 		}
 		if w := workload(pod); fmt.Sprint(w.AllowSpoofedSources) != c.want {
 			t.Errorf("%q, %q: the endpoint allows %v", c.check, c.list, w.AllowSpoofedSources)
+		}
+	}
+}
+
+// Where nat44 serves and nothing tells the node's own traffic from what NAT gives the node's address, the Node's note names the flags.
+func TestNodeWithoutHostLink(t *testing.T) {
+	node := []netip.Addr{netip.MustParseAddr("192.168.16.1")}
+	for _, c := range []struct {
+		view  enforce.View
+		link  []netip.Addr
+		trust bool
+		want  bool
+	}{
+		{enforce.PreDNAT, nil, false, true},
+		{enforce.PreDNAT, []netip.Addr{netip.MustParseAddr("fd00::2")}, false, true},
+		{enforce.PreDNAT, []netip.Addr{netip.MustParseAddr("169.254.1.2")}, false, false},
+		{enforce.PreDNAT, nil, true, false},
+		{enforce.PostDNAT, nil, false, false},
+	} {
+		p, d := newCollector()
+		p.cfg.View4, p.cfg.TrustNodeAddresses = c.view, c.trust
+		if err := p.Translations().(renderer.NodeRenderer).UpdateNode(renderer.NodeState{Name: "node-1", IPs: node, HostIPs: c.link}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		notes := p.Notes()
+		if got := len(notes) == 1 && notes[0].Refused && notes[0].Ref.Kind == model.KindNode && strings.Contains(notes[0].Reason, "--host-address"); got != c.want || !c.want && len(notes) > 0 {
+			t.Errorf("%+v: notes %v", c, notes)
+		}
+		if got := slices.Contains(d.node.HostAddrs, node[0]); got != c.trust {
+			t.Errorf("%+v: the driver lets in %v", c, d.node.HostAddrs)
 		}
 	}
 }

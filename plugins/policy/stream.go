@@ -379,12 +379,13 @@ func (s *stream) addresses() []netip.Addr {
 func (s *stream) fill(n *enforce.Node) {
 	n.Addrs = append(n.Addrs, s.addresses()...)
 	if l := s.located; l != nil {
-		n.Uplink, n.Overlay, n.Host = l.Uplink, l.Overlay, l.Host
+		n.Uplink, n.Overlay, n.Host, n.HostAddrs = l.Uplink, l.Overlay, l.Host, l.HostIPs
 		for _, p := range l.UplinkIPs {
 			n.Addrs = append(n.Addrs, p.Addr())
 		}
 	}
 	n.Addrs = sorted(n.Addrs)
+	n.HostAddrs = slices.DeleteFunc(slices.Clone(n.HostAddrs), func(a netip.Addr) bool { return slices.Contains(n.Addrs, a) })
 	if len(s.p.told.hosts) > 0 { // nobody else asks
 		n.Near = sortedNets(s.local)
 	}

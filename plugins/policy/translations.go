@@ -121,7 +121,7 @@ func (t *Translations) fill(n *enforce.Node) {
 	for _, p := range t.node.UplinkIPs {
 		n.Addrs = append(n.Addrs, p.Addr())
 	}
-	n.Addrs = sorted(n.Addrs)
+	n.Addrs, n.HostAddrs = sorted(n.Addrs), t.node.HostIPs
 	if t.node.Loopback.IsValid() {
 		n.Hairpin = []netip.Addr{t.node.Loopback}
 	}

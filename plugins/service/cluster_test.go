@@ -167,9 +167,13 @@ func TestInterfacesFollowState(t *testing.T) {
 	}
 	p.Located(&event.Located{
 		Pods:   map[netip.Addr]string{addr("10.1.1.2"): "tap1", addr("10.1.1.3"): "tap2", addr("10.1.1.9"): "tap9"},
-		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")},
+		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.5/24")},
+		HostIPs: addrs("10.1.1.2", "169.254.1.2", "192.168.16.1", "192.168.16.5"), // a pod's, the host link's, the node's, the uplink's
 	})
 	_ = p.Flush()
+	if want := addrs("169.254.1.2"); !slices.Equal(r.node.HostIPs, want) {
+		t.Errorf("addresses of the host link %v, not %v", r.node.HostIPs, want)
+	}
 	check := func(front, back string) {
 		t.Helper()
 		if got := r.front.String() + r.back.String(); got != front+back {

@@ -151,8 +151,11 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 		overlay = ""
 	}
 	p.state.Uplink, p.state.Overlay, p.state.Host = uplink, overlay, host
-	p.state.UplinkIPs = p.located.UplinkIPs
-	p.missing = p.located.NoOverlay // the overlay is asked for again, without a remark: a cluster may have none
+	p.state.UplinkIPs, p.state.HostIPs = p.located.UplinkIPs, p.hostAddresses()
+	p.missing = p.located.NoOverlay              // the overlay is asked for again, without a remark: a cluster may have none
+	if host != "" && len(p.state.HostIPs) == 0 { // the kernel may yet make itself known
+		p.missing = true
+	}
 	if uplink == "" {
 		p.missing = true
 		remark(false, "no uplink was found in VPP: services are not reachable from outside through it")
@@ -167,6 +170,18 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 			back.Add(name)
 		}
 	}
+}
+
+// hostAddresses are the addresses at the other end of the host interface that are neither the node's, which NAT gives to others, nor a
+// pod's.
+func (p *Processor) hostAddresses() (out []netip.Addr) {
+	for _, a := range p.located.HostIPs {
+		own := slices.Contains(p.self.Addrs(), a) || slices.ContainsFunc(p.located.UplinkIPs, func(u netip.Prefix) bool { return u.Addr() == a })
+		if !own && len(p.pods.at[a]) == 0 {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // interfaceOf is the interface of a local pod: the one VPP reaches its first located address through; "": not found.

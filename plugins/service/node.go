@@ -142,6 +142,6 @@ func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Comp
 func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
 		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
-		a.Overlay == b.Overlay && a.Host == b.Host && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs) &&
+		a.Overlay == b.Overlay && a.Host == b.Host && slices.Equal(a.HostIPs, b.HostIPs) && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs) &&
 		slices.Equal(a.NoNodePorts, b.NoNodePorts)
 }

@@ -30,10 +30,11 @@ const (
 	staticIn   = "static-input"
 	staticOut  = "static-output"
 	fromNode   = "from-node"
-	hairpinAll = "hairpin"  // and those of pods that hidden clients reach: hairpin-<interface>
-	keptOuter  = "services" // outer addresses that keep their clients
-	barred     = "barred"   // of each program: outer addresses it does not allow
-	led        = "led"      // and those it allows although it would deny the address dialled
+	fromPool   = "from-pool" // addresses of the node that NAT gives to others
+	hairpinAll = "hairpin"   // and those of pods that hidden clients reach: hairpin-<interface>
+	keptOuter  = "services"  // outer addresses that keep their clients
+	barred     = "barred"    // of each program: outer addresses it does not allow
+	led        = "led"       // and those it allows although it would deny the address dialled
 	denyAll    = "deny-all"
 	servedHigh = "served" // high ports of local pods, where packets come from elsewhere
 	// permitEgress and permitIngress permit everything, each under the law of its direction.
@@ -145,10 +146,15 @@ func (r *Renderer) static(output bool) []place {
 	switch {
 	case !output:
 		return []place{{table: staticIn}}
-	case len(r.fixed[fromNode].rules) == 0:
-		return []place{{table: staticOut}}
 	}
-	return []place{{table: staticOut}, {table: fromNode}}
+	out := []place{{table: staticOut}}
+	if len(r.fixed[fromNode].rules) > 0 {
+		out = append(out, place{table: fromNode})
+	}
+	if len(r.fixed[fromPool].rules) > 0 {
+		out = append(out, place{table: fromPool, denies: true})
+	}
+	return out
 }
 
 // self is the table of what a pod gets from its own addresses, where no service is in between.
@@ -214,7 +220,7 @@ func (r *Renderer) fixTable(t *table) {
 
 // fix makes the tables that depend on the node alone.
 func (r *Renderer) fix() {
-	in, out, node := &table{name: staticIn}, &table{name: staticOut}, &table{name: fromNode}
+	in, out := &table{name: staticIn}, &table{name: staticOut}
 	for _, t := range []*table{in, out} {
 		for _, typ := range []uint16{3, 11, 12} {
 			t.add(icmpAtom(v4, typ), &enforce.Cause{Kind: enforce.CauseStatic, Text: "ICMP errors"})
@@ -230,16 +236,11 @@ func (r *Renderer) fix() {
 	for _, typ := range []uint16{134, 135, 136} {
 		out.add(icmpAtom(v6, typ), discovery)
 	}
-	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "addresses of the node itself"}
-	for _, a := range r.node.Addrs {
-		for _, proto := range r.trusted(familyOf(a)) {
-			node.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, own)
-		}
-	}
 	r.fixTable(r.hairpinTable(hairpinAll, nil))
 	r.fixTable(in)
 	r.fixTable(out)
-	r.fixTable(node)
+	r.fixTable(r.nodeTable())
+	r.fixTable(r.poolTable())
 	for _, t := range []*table{{name: permitEgress, egress: true}, {name: permitIngress}, {name: denyAll}} {
 		v := allow
 		if t.name == denyAll {

@@ -46,7 +46,7 @@ var (
 
 func testNode(view enforce.View) enforce.Node {
 	n := enforce.Node{
-		View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, Hairpin: hairpin,
+		View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, HostAddrs: nodeIPs, Hairpin: hairpin,
 		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Far: farNets,
 	}
 	for i, list := range podIPs {

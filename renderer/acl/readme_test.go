@@ -88,7 +88,7 @@ func TestREADME(t *testing.T) {
 	r := New(Config{}, b)
 	r.SetNode(enforce.Node{
 		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
-		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), Hairpin: addrs("10.1.1.254"),
+		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), HostAddrs: addrs("169.254.1.2"), Hairpin: addrs("10.1.1.254"),
 	})
 	for _, text := range strings.Split(strings.TrimSpace(page.Example(t, "textproto")), "\n\n") {
 		m := &felix.ToDataplane{}

@@ -31,6 +31,10 @@ func gateways() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("169.254.1.1/32"), netip.MustParsePrefix("fd69:254:1::1/128")}
 }
 
+// HostLink is the address from which a node's own processes reach its pods: nothing else has it, so that NAT gives it to nobody. Every
+// node has the same. In IPv6, which nat44 does not translate, they send from the node's address.
+var HostLink = netip.MustParseAddr("169.254.1.2") // read only
+
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
 const maxName = 63
 
@@ -46,7 +50,9 @@ func PodInterface(id model.PodID) string {
 }
 
 // Located names the interfaces of every node, for agents that need not search.
-func Located() event.Located { return event.Located{Uplink: Uplink, Overlay: Overlay, Host: Host} }
+func Located() event.Located {
+	return event.Located{Uplink: Uplink, Overlay: Overlay, Host: Host, HostIPs: []netip.Addr{HostLink}}
+}
 
 // VPP is what is plumbed: a simulated one, or a real one under test.
 type VPP interface {
@@ -77,7 +83,21 @@ func New(v VPP, nodeName string) *CNI {
 			panic(fmt.Sprintf("cni: the uplink made above is not there: %v", err))
 		}
 	}
+	if err := v.AddRoute(sim.Route{Prefix: netip.PrefixFrom(HostLink, 32), Paths: []sim.Path{{Interface: Host}}}); err != nil {
+		panic(fmt.Sprintf("cni: the host interface made above is not there: %v", err))
+	}
 	return c
+}
+
+// SourceOf is the address from which a node's own processes dial dst: the kernel has a route to the node's pods by VPP, with HostLink as
+// its source, and none of that kind to services and other nodes' pods.
+func (c *CNI) SourceOf(own, dst netip.Addr) netip.Addr {
+	for _, p := range c.pods {
+		if dst.Is4() && slices.Contains(p.IPs, dst) {
+			return HostLink
+		}
+	}
+	return own
 }
 
 // Apply follows changes of Nodes and Pods; other objects are none of its business.

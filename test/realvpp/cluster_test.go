@@ -132,8 +132,14 @@ type place struct {
 	addrs []netip.Addr
 }
 
-// speaking is the address that talks to another one: of the same family, if there is one.
-func (p place) speaking(to netip.Addr) netip.Addr {
+// speaking is the address that talks to another one: of the same family, if there is one. To pods of the node its own processes speak from
+// the host link.
+func (c *cluster) speaking(p place, to netip.Addr) netip.Addr {
+	if p.door == cni.Host && to.Is4() && slices.ContainsFunc(all[*model.Pod](c), func(x *model.Pod) bool {
+		return x.NodeName == p.node && !x.HostNetwork && !x.Finished && slices.Contains(x.IPs, to)
+	}) {
+		return cni.HostLink
+	}
 	for _, a := range p.addrs {
 		if a.Is4() == to.Is4() {
 			return a

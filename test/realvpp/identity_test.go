@@ -119,6 +119,30 @@ var spoofs = []lie{
 	{"victim", "tcp [fd00:1::66]:4012 -> [fd00:1::4]:80 [S]", ""},
 }
 
+// probes are what the node's own processes send to its pods, from the host link: kubelet's probes must get through.
+var probes = []lie{
+	{"node", "tcp 169.254.1.2:5000 -> 10.1.1.3:6379 [S]", victimDoor},
+	{"victim", "tcp 10.1.1.3:6379 -> 169.254.1.2:5000 [SA]", cni.Host},
+	{"node", "tcp 169.254.1.2:5000 -> 10.1.1.3:6379 [A]", victimDoor},
+	{"node", "udp 169.254.1.2:5000 -> 10.1.1.3:6379", victimDoor},
+	{"victim", "udp 10.1.1.3:6379 -> 169.254.1.2:5000", cni.Host},
+	{"node", "tcp [fd00:f::1]:5000 -> [fd00:1::3]:6379 [S]", victimDoor},
+	{"victim", "tcp 10.1.1.3:4013 -> 169.254.1.2:10250 [S]", cni.Host},
+	{"evil", "tcp 169.254.1.2:5000 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "tcp 10.1.1.66:5001 -> 169.254.1.2:10250 [S]", cni.Host},
+}
+
+// bypasses are what a pod can do with sessions that dropped packets left: the same five-tuple's way back, dialled directly.
+var bypasses = []lie{
+	{"evil", "tcp 10.1.1.66:4000 -> 10.96.0.20:6379 [S]", ""},
+	{"evil", "tcp 10.1.1.66:4000 -> 10.1.1.3:6379 [S]", ""},
+	{"evil", "tcp 10.1.1.66:4000 -> 10.1.1.3:6379 [A]", ""},
+	{"evil", "udp 10.1.1.66:4000 -> 10.96.0.20:6379", ""},
+	{"evil", "udp 10.1.1.66:4000 -> 10.1.1.3:6379", ""},
+	{"friend", "tcp 10.1.1.4:4000 -> 10.96.0.20:6379 [S]", victimDoor},
+	{"friend", "udp 10.1.1.4:4000 -> 10.96.0.20:6379", victimDoor},
+}
+
 func identityManifest(t *testing.T) []event.Change {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "world.yaml")
@@ -203,7 +227,11 @@ func (send liar) tell(t *testing.T, lies []lie) {
 		if err != nil {
 			t.Fatalf("%s: %v", l.packet, err)
 		}
-		left, hops := send("pod-shop/"+l.from, p)
+		door := "pod-shop/" + l.from
+		if l.from == "node" {
+			door = cni.Host
+		}
+		left, hops := send(door, p)
 		want := []string{l.want}
 		if l.want == "" {
 			want = nil
@@ -217,7 +245,7 @@ func (send liar) tell(t *testing.T, lies []lie) {
 // TestSourceCheck: no pod sends from an address that is not its own, in the sim.
 func TestSourceCheck(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, spoofs) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, slices.Concat(spoofs, probes)) })
 	}
 }
 
@@ -225,6 +253,34 @@ func TestSourceCheck(t *testing.T) {
 func TestVPPSourceCheck(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, spoofs) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, slices.Concat(spoofs, probes)) })
 	}
+}
+
+// TestNATBypass: no session lets a pod reach an isolated one, in the sim.
+func TestNATBypass(t *testing.T) {
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, bypasses) })
+	}
+}
+
+// TestVPPNATBypass is the same on a real VPP.
+func TestVPPNATBypass(t *testing.T) {
+	theVPP(t)
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, bypasses) })
+	}
+}
+
+// TestNodeAddressesAreNobodys: where no host-link address is known, what has the node's address reaches no pod with policies, and the status
+// names the flag; a setting lets it in all the same, and then the bypass is open.
+func TestNodeAddressesAreNobodys(t *testing.T) {
+	node := lie{"node", "tcp 192.168.16.1:5000 -> 10.1.1.3:6379 [S]", ""}
+	open := lie{"node", "tcp 192.168.16.1:5001 -> 10.1.1.4:80 [S]", friendDoor}
+	simulated(t, agent.Config{}).tell(t, []lie{node, open})
+	node.want = victimDoor
+	trusting := slices.Clone(bypasses)
+	trusting[1].want, trusting[2].want, trusting[4].want = victimDoor, victimDoor, victimDoor
+	simulated(t, agent.Config{TrustNodeAddresses: true}).tell(t, append(trusting, node, open))
+	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}).tell(t, []lie{node, open})
 }

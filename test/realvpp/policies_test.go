@@ -278,6 +278,7 @@ func (p *policyCase) connect(flow policy.Flow) error {
 	if p.nodes[from.node] == nil {
 		return fmt.Errorf("%v: there is no node %q", flow, from.node)
 	}
+	k.Src = p.speaking(from, k.Dst)
 	o, err := p.exchange(from, same(k))
 	if err != nil || !judged {
 		return err
@@ -451,6 +452,10 @@ func (p *policyCase) dial(d dial) error {
 		flow.Dst, flow.DstPort, flow.SrcPort = b.Addr(), b.Port(), 50000
 		if b.Addr() == d.from.addr { // what it sees of itself is an address that others have, too
 			denied = true
+			continue
+		}
+		if _, at := p.who(b.Addr(), d.from.node); d.from.door == cni.Host && at.node == d.from.node {
+			denied = true // a service is dialled from the node's address, which reaches no pod of the node that has policies
 			continue
 		}
 		if want := p.law.Judge(&flow); want.Allowed && d.open {

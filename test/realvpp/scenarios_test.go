@@ -381,10 +381,10 @@ func (s *script) first(from place, proto, to string) (packet.Packet, error) {
 	}
 	if p == model.ICMP {
 		addr, err := netip.ParseAddr(to)
-		return packet.NewPing(from.speaking(addr), addr, 0), err
+		return packet.NewPing(s.speaking(from, addr), addr, 0), err
 	}
 	dst, err := netip.ParseAddrPort(to)
-	return packet.Packet{Src: from.speaking(dst.Addr()), Dst: dst.Addr(), Proto: p, DstPort: dst.Port()}.Opening(), err
+	return packet.Packet{Src: s.speaking(from, dst.Addr()), Dst: dst.Addr(), Proto: p, DstPort: dst.Port()}.Opening(), err
 }
 
 // wanted is what stands after "=>".

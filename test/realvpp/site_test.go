@@ -153,6 +153,9 @@ func (n *siteNode) join(world *netns) error {
 	if err := n.ns.settle(peerName(stack), own, vppMAC(stack), n.node.InternalIPs); err != nil {
 		return err
 	}
+	if err := n.ns.ip(fmt.Sprintf("addr add %s/32 dev eth0\nroute add %s via %s dev eth0 onlink src %s\n", hop, n.node.PodCIDRs[0], gateway4, hop)); err != nil {
+		return err
+	}
 	peer := peerName(n.pairs[cni.Uplink])
 	err := errors.Join(
 		n.ns.ip(fmt.Sprintf("link set %s netns %s\n", peer, world.path)),
@@ -164,6 +167,7 @@ func (n *siteNode) join(world *netns) error {
 		fmt.Sprintf("set interface ip address uplink %s/24", n.node.InternalIPs[0]),
 		fmt.Sprintf("ip route add 0.0.0.0/0 via %s uplink", abroad.router),
 		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(own[:])),
+		fmt.Sprintf("ip route add %s/32 via %s %s", hop, hop, cni.Host),     // from here the node's own processes reach its pods
 		fmt.Sprintf("ip punt redirect add rx all via %s %s", hop, cni.Host), // what is for the node and not for VPP
 		"set interface mac address "+overlayLoop+" "+n.mac(0xbb),
 		fmt.Sprintf("set interface l2 bridge %s %d bvi", overlayLoop, bridge),

@@ -79,6 +79,9 @@ func direct(f policy.Flow, d doors) (probe, bool) {
 	if at, inside := d[f.Src]; inside {
 		p.node, p.door = at.node, at.door
 	}
+	if to, inside := d[f.Dst]; inside && p.door == cni.Host && to.node == p.node && to.door != cni.Host && f.Dst.Is4() {
+		p.packet.Src = cni.HostLink
+	}
 	switch f.Proto {
 	case policy.ICMP, policy.ICMPv6:
 		if f.Type != 8 && f.Type != 128 || f.Code != 0 {

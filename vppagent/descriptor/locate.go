@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -36,7 +37,36 @@ func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Rep
 	if f.out.Overlay == "" {
 		f.out.Overlay = f.out.Uplink
 	}
-	return f.out, f.uplinkAddresses(ctx)
+	if err := f.uplinkAddresses(ctx); err != nil {
+		return f.out, err
+	}
+	if f.out.HostIPs = l.Override.HostIPs; len(f.out.HostIPs) > 0 {
+		return f.out, nil
+	}
+	return f.out, f.hostAddresses(ctx)
+}
+
+// hostAddresses are those of the neighbours by the host interface: the node's own network stack is the only one there.
+func (f *finder) hostAddresses(ctx context.Context) error {
+	i, ok := f.w.Interface(f.out.Host)
+	if !ok {
+		return nil
+	}
+	dump := func(af ip_types.AddressFamily) vpp.Call {
+		return vpp.Call{Dump: true, Msg: &ip_neighbor.IPNeighborDump{SwIfIndex: interface_types.InterfaceIndex(i.Index), Af: af}}
+	}
+	for _, r := range f.do(ctx, dump(ip_types.ADDRESS_IP4), dump(ip_types.ADDRESS_IP6)) {
+		if r.Err != nil {
+			return r.Err
+		}
+		for _, m := range r.Details {
+			if a := fromAddress(m.(*ip_neighbor.IPNeighborDetails).Neighbor.IPAddress); a.Is4() || !a.IsLinkLocalUnicast() {
+				f.out.HostIPs = append(f.out.HostIPs, a)
+			}
+		}
+	}
+	slices.SortFunc(f.out.HostIPs, netip.Addr.Compare)
+	return nil
 }
 
 func override(found *string, given string) {

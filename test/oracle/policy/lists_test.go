@@ -115,7 +115,7 @@ func (n *node) tell() {
 	for i, v := range views {
 		n.renderers[i].SetNode(enforce.Node{
 			View4: v.v4, View6: v.v6, Interfaces: n.told.Interfaces, Near: n.told.Near, Far: n.told.Far, Uplink: uplink, Overlay: overlay, Host: hostIf,
-			Addrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
+			Addrs: n.facts.own[n.name], HostAddrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
 	}
 }

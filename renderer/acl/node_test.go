@@ -1,0 +1,57 @@
+package acl
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// What has an address that NAT gives to others reaches no pod with policies, be it one that policies let in; what comes from the host link
+// reaches all.
+func TestAddressesOfNATAreNobodys(t *testing.T) {
+	host := netip.MustParseAddr("169.254.1.2")
+	everybody := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow"}}}
+	theNode := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"192.168.0.0/16"}}}}
+	for _, c := range []struct {
+		name       string
+		view       enforce.View
+		host       []netip.Addr
+		pool, link bool
+	}{
+		{"nat44", enforce.PreDNAT, addrs("169.254.1.2"), false, true},
+		{"nat44, nothing known", enforce.PreDNAT, nil, false, false},
+		{"nat44, trusted", enforce.PreDNAT, addrs("169.254.1.2", "192.168.0.1"), true, true},
+		{"cnat", enforce.PostDNAT, nil, true, false},
+		{"cnat, host link", enforce.PostDNAT, addrs("169.254.1.2"), true, true},
+	} {
+		for _, p := range []*felix.Policy{{}, theNode} {
+			n := testNode(c.view)
+			n.HostAddrs = c.host
+			s := newScene(n)
+			s.tell(start()...)
+			s.tell(policyMessage(policyIDs[0], p), policyMessage(policyIDs[1], everybody), podMessage(0, withPolicies("a1", "")))
+			s.settle(t)
+			for _, proto := range []uint8{protoTCP, protoUDP, protoICMP} {
+				port := uint16(80)
+				if proto == protoICMP {
+					port = 0
+				}
+				from := func(a netip.Addr) packet { return packet{a, podIPs[0][0], proto, 8, port} }
+				if got := s.b.on("if-p1", true, from(nodeIPs[0])); got != c.pool {
+					t.Errorf("%s: protocol %d from the node's address: %v", c.name, proto, got)
+				}
+				if got := s.b.on("if-p1", true, from(host)); got != c.link {
+					t.Errorf("%s: protocol %d from the host link: %v", c.name, proto, got)
+				}
+			}
+			if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoTCP, 4000, 80}); !got { // nobody translates IPv6 before
+				t.Errorf("%s: IPv6 from the node's address: %v", c.name, got)
+			}
+			if got := s.b.on("if-p1", true, packet{host, podIPs[0][0], 132, 0, 0}); got != c.link {
+				t.Errorf("%s: SCTP from the host link: %v", c.name, got)
+			}
+		}
+	}
+}
