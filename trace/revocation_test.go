@@ -268,3 +268,33 @@ func eachCluster(t *testing.T, closed bool, f func(*testing.T, *Cluster, map[flo
 		f(t, clusters[name], talks[name])
 	}
 }
+
+// A pod more that two policies let in is two access lists written in place, with each renderer: what permits without a session makes
+// more pass, as all rules agree about which packets make one.
+func TestMembersAreWrittenInPlace(t *testing.T) {
+	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		c := talking(t, renderer, true)
+		change(t, c, objects(t, rulesOf("in-2", "server", "Ingress", "extra", "")+rulesOf("in-3", "server", "Ingress", "extra", ", {namespaceSelector: {}, podSelector: {matchLabels: {app: extra}}}")+
+			rulesOf("out-2", "client", "Egress", "extra", ""))...)
+		extra := "---\napiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: prod, labels: {app: extra}}\nspec: {nodeName: node-2, containers: [{name: c}]}\n" +
+			"status: {phase: Running, podIP: 10.1.2.%d, podIPs: [{ip: 10.1.2.%d}, {ip: \"fd00:1:2::%d\"}]}\n"
+		change(t, c, objects(t, fmt.Sprintf(extra, "first", 8, 8, 8))...)
+		more := objects(t, fmt.Sprintf(extra, "extra", 9, 9, 9))
+		for _, step := range []struct {
+			what    string
+			changes []event.Change
+		}{{"a pod more", more}, {"a pod less", []event.Change{{Ref: more[0].Ref}}}} {
+			c.Sim("node-1").ClearLog()
+			change(t, c, step.changes...)
+			names := map[string]int{}
+			for _, rec := range c.Sim("node-1").Log() {
+				if strings.HasPrefix(rec.Name, "acl_") {
+					names[rec.Name]++
+				}
+			}
+			if names["acl_add_replace"] < 2 || len(names) != 1 {
+				t.Errorf("%s: %s: %v", renderer, step.what, names)
+			}
+		}
+	}
+}
