@@ -59,6 +59,7 @@ type flow struct {
 	server, to string
 	proto      model.Protocol
 	vip, six   bool
+	from       string // "": the client
 }
 
 func (f flow) String() string {
@@ -74,14 +75,14 @@ func eachFlow(f func(flow)) {
 				if six {
 					pod, vip = fmt.Sprintf("[fd00:1:%d::3]", i+1), fmt.Sprintf("[fd00:96::%d]", i+1)
 				}
-				f(flow{renderer, server, strings.Trim(pod, "[]"), model.ICMP, false, six})
+				f(flow{renderer, server, strings.Trim(pod, "[]"), model.ICMP, false, six, ""})
 				for _, k := range []struct {
 					proto        model.Protocol
 					port, behind int
 				}{{model.TCP, 80, 8080}, {model.UDP, 53, 5353}, {model.TCP, 81, 40000}, {model.UDP, 54, 41000}} {
-					f(flow{renderer, server, fmt.Sprintf("%s:%d", pod, k.behind), k.proto, false, six})
+					f(flow{renderer, server, fmt.Sprintf("%s:%d", pod, k.behind), k.proto, false, six, ""})
 					if !six || renderer == agent.RendererCNAT {
-						f(flow{renderer, server, fmt.Sprintf("%s:%d", vip, k.port), k.proto, true, six})
+						f(flow{renderer, server, fmt.Sprintf("%s:%d", vip, k.port), k.proto, true, six, ""})
 					}
 				}
 			}
@@ -92,7 +93,11 @@ func eachFlow(f func(flow)) {
 // newTalk opens a flow from a port of its own: NAT would take a direct flow from the port of one by a Service for that one.
 func newTalk(t *testing.T, c *Cluster, f flow, port uint16) *talk {
 	t.Helper()
-	from, p, err := c.ask(Question{From: "pod:prod/client", To: f.to, Protocol: f.proto.String()})
+	sender := f.from
+	if sender == "" {
+		sender = "pod:prod/client"
+	}
+	from, p, err := c.ask(Question{From: sender, To: f.to, Protocol: f.proto.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,6 +299,50 @@ func TestMembersAreWrittenInPlace(t *testing.T) {
 			}
 			if names["acl_add_replace"] < 2 || len(names) != 1 {
 				t.Errorf("%s: %s: %v", renderer, step.what, names)
+			}
+		}
+	}
+}
+
+// A host endpoint's flows end when its rules are revoked, and go on when others change; what NAT gave the node's address goes on, whatever
+// its port.
+func TestFlowsOfHostEndpoints(t *testing.T) {
+	rules := func(in, out string) string {
+		return fmt.Sprintf("---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.host}\nspec: {selector: host == 'yes', types: [Ingress, Egress], ingress: [%s], egress: [%s]}\n", in, out)
+	}
+	const (
+		serve = "{action: Allow, protocol: TCP, destination: {ports: [8443]}}"
+		dial  = "{action: Allow, protocol: TCP, destination: {ports: [443]}}, {action: Allow, protocol: UDP, destination: {ports: [5353]}}"
+		more  = ", {action: Allow, protocol: TCP, destination: {ports: [444]}}"
+	)
+	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		for _, serverFirst := range []bool{false, true} {
+			c := talking(t, renderer, false)
+			host := "---\napiVersion: projectcalico.org/v3\nkind: HostEndpoint\nmetadata: {name: node-1-uplink, labels: {host: \"yes\"}}\n" +
+				"spec: {node: node-1, interfaceName: uplink, expectedIPs: [192.168.16.1]}\n"
+			change(t, c, event.Change{Ref: model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "prod", Name: "out"}})
+			change(t, c, objects(t, host+rules(serve, dial))...)
+			var judged, passedOn []*talk
+			port := uint16(50000)
+			open := func(from, to string, proto model.Protocol) *talk {
+				port++
+				return newTalk(t, c, flow{renderer: renderer, from: from, to: to, proto: proto}, port)
+			}
+			judged = append(judged, open("external:198.51.100.7@node-1", "192.168.16.1:8443", model.TCP),
+				open("node:node-1", "198.51.100.9:443", model.TCP), open("node:node-1", "198.51.100.9:5353", model.UDP))
+			for range 8 {
+				passedOn = append(passedOn, open("", "198.51.100.9:5353", model.UDP), open("", "198.51.100.9:443", model.TCP))
+			}
+			change(t, c, objects(t, rules(serve+more, dial+more))...)
+			for _, k := range append(judged, passedOn...) {
+				k.round("rules changed")
+			}
+			change(t, c, objects(t, rules("", ""))...)
+			for _, k := range judged {
+				k.ends(flow{from: k.from.String(), to: k.request.Dst.String(), proto: k.request.Proto}, "host", false, serverFirst)
+			}
+			for _, k := range passedOn {
+				k.round("the host's rules revoked")
 			}
 		}
 	}

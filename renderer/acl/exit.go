@@ -228,14 +228,11 @@ func (r *Renderer) exitPlaces(name string, e *exit, most int) []place {
 
 // outgoingTable lets out what has the node's own address: it was judged where it came in. What has a link's address is of the
 // link.
-func (r *Renderer) outgoingTable(at map[string]string) *table {
+func (r *Renderer) outgoingTable() *table {
 	t := &table{name: outgoing, egress: true}
-	by := r.nodeLaw(at).writer()
 	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself, or masqueraded: judged where it came in"}
 	for _, a := range r.node.Addrs {
-		for _, a := range by.appendTo(nil, atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}) {
-			t.add(a, own)
-		}
+		t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, own)
 	}
 	t.add(atom{src: netip.MustParsePrefix("fe80::/64"), dst: v6.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "of the link"})
 	return t

@@ -210,7 +210,7 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	r.fixTable(out)
 	r.fixTable(r.tunnelTable())
 	r.fixTable(r.inwardTable(at))
-	r.fixTable(r.outgoingTable(at))
+	r.fixTable(r.outgoingTable())
 	r.fixTable(r.leadingTable())
 }
 

@@ -28,8 +28,7 @@ import (
 
 // law decides which permitted packets reflect.
 type law struct {
-	egress bool   // the pod is the source
-	client uint16 // the lowest port that clients use unless it is in served
+	egress bool // the pod is the source
 	served *ports
 }
 
@@ -81,7 +80,7 @@ type bothPorts struct{ own, peer span }
 
 // answers are the ports of packets that are answers, unless they begin a connection of TCP.
 func (l law) answers(proto uint8) (out []bothPorts) {
-	low, high := span{0, l.client - 1}, span{l.client, 65535}
+	low, high := span{0, enforce.LowestClientPort - 1}, span{enforce.LowestClientPort, 65535}
 	served := l.served.of(proto)
 	switch {
 	case proto == protoTCP && l.egress:
@@ -173,7 +172,7 @@ func (w *writer) appendTo(out []atom, a atom) []atom {
 
 // lawOf is the law of a table at an interface with these served ports.
 func (t *table) lawOf(served *ports) law {
-	return law{egress: t.egress, client: enforce.LowestClientPort, served: served}
+	return law{egress: t.egress, served: served}
 }
 
 // lawless tells whether a table has one name under every law.
@@ -299,34 +298,4 @@ func (r *Renderer) servedTable() *table {
 		}
 	}
 	return t
-}
-
-// lowestNAT is the first port that NAT gives to clients of the node's address (nat44-ed 24.06 to 25.10, port_per_thread).
-const lowestNAT = 1024
-
-// nodeLaw is the law of what leaves with the node's address: NAT gives its clients any port that no server is known for.
-func (r *Renderer) nodeLaw(at map[string]string) law {
-	var spans [2][]span
-	take := func(p *rules) {
-		if p != nil {
-			tcp, udp := explicit(p.steps[0])
-			spans[0], spans[1] = append(spans[0], tcp...), append(spans[1], udp...)
-		}
-	}
-	for _, id := range at {
-		e := r.hosts[id].GetEndpoint()
-		s := specOf(false, e.GetTiers(), e.GetProfileIds())
-		s.each(func(id policyID) { take(r.policies[id]) }, func(name string) { take(r.profiles[name]) })
-	}
-	for _, p := range r.failsafe[0] {
-		k := index(p.proto == protoUDP)
-		spans[k] = append(spans[k], span{p.port, p.port})
-	}
-	for k := range r.node.Outer {
-		if o := &r.node.Outer[k]; slices.Contains(r.node.Addrs, o.Addr) {
-			k := index(o.Proto == protoUDP)
-			spans[k] = append(spans[k], span{o.Port, o.Port})
-		}
-	}
-	return law{egress: true, client: lowestNAT, served: newPorts(spans[0], spans[1])}
 }

@@ -168,23 +168,19 @@ func TestLawElsewhere(t *testing.T) {
 	}
 }
 
-// What leaves with the node's address reflects, but for ports that the node is known to serve: NAT gives its clients any other.
+// What leaves with the node's address is the node's, or NAT's, which keeps the ports of clients if it can.
 func TestLawOfTheNode(t *testing.T) {
-	n := testNode(enforce.PreDNAT)
-	n.Outer = []enforce.Outer{{Addr: nodeIPs[0], Proto: 6, Port: 30080, Backends: []netip.AddrPort{netip.AddrPortFrom(podIPs[0][0], 80)}}}
-	s := newScene(n)
+	s := newScene(testNode(enforce.PreDNAT))
 	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{
-		{Action: "allow", Protocol: named("udp"), DstPorts: []*felix.PortRange{{First: 5060, Last: 5061}, {First: 10000, Last: 20000}}},
-	}}))
-	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a1"}}}}))
+	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
 	for _, c := range []struct {
 		proto   uint8
 		port    uint16
+		flags   uint8
 		reflect bool
-	}{{17, 2000, true}, {6, 31000, true}, {17, 68, false}, {17, 53, true}, {6, 30080, false}, {17, 30080, true}, {17, 5061, false}, {17, 15000, true}, {6, 2379, false}} {
-		got := s.b.action("uplink", true, packet{nodeIPs[0], remotes[2], c.proto, c.port, 443}, 0x10)
+	}{{17, 50000, 0, true}, {6, 50000, 0x10, true}, {6, 8443, 0x10, false}, {6, 8443, 0x02, true}, {17, 123, 0, true}} {
+		got := s.b.action("uplink", true, packet{nodeIPs[0], remotes[2], c.proto, c.port, 443}, c.flags)
 		if (got == vppacl.ACL_Rule_REFLECT) != c.reflect || got == vppacl.ACL_Rule_DENY {
 			t.Errorf("protocol %d from port %d: %v", c.proto, c.port, got)
 		}
