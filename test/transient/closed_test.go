@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -278,7 +279,14 @@ func TestStreamsAcrossRestarts(t *testing.T) {
 // TestNewPodIsClosed: an interface passes nothing from the first message after it was seen, until its pod is known with its
 // address; and nothing when the pod is no more and the interface lingers.
 func TestNewPodIsClosed(t *testing.T) {
+	for name, check := range map[string]acl.SourceCheck{"source check": acl.SourceStrict, "pods without lists": acl.SourceOff} {
+		t.Run(name, func(t *testing.T) { newPodIsClosed(t, check) })
+	}
+}
+
+func newPodIsClosed(t *testing.T, check acl.SourceCheck) {
 	c := newClosing(t, agent.RendererNAT44)
+	c.cfg.SourceCheck = check
 	objects := c.load(closedNode + closedPod("client", 3) + closedPod("evil", 4) + closedPod("web", 5))
 	c.plumb(objects)
 	c.start()

@@ -10,8 +10,8 @@
 // the old or the new ones meanwhile, and nobody else. Nodes do not wait for each other: what one has opened already while another is
 // still to close it passes, and no node can know.
 //
-// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins when
-// the transaction with their first lists is done. Pods that are no more send nothing. What passes until then, and after a restart of
+// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins with
+// the first message that gives their interface lists. Pods that are no more send nothing. What passes until then, and after a restart of
 // VPP, TestStreamsAcrossRestarts and TestNewPodIsClosed count: packets before the first write to VPP, none after it.
 //
 // While VPP refuses requests, three things are let pass that are holes until the retry: what is sent to a service that goes may go on

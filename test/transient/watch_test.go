@@ -16,7 +16,7 @@ type watch struct {
 	c        *cluster
 	n        *node
 	probes   []probe
-	fresh    map[string]bool // interfaces of n that are new: whether they have lists
+	fresh    map[string]bool // interfaces of n that are new and had no lists yet
 	gone     []string        // interfaces of n whose pods are no more
 	dead     []netip.Addr    // addresses of such pods
 	before   [][]arrival
@@ -40,7 +40,7 @@ type sighting struct {
 func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives []*live, faults bool) *watch {
 	w := &watch{c: c, n: n, probes: probes, gone: gone, fresh: map[string]bool{}, seen: map[sighting]bool{}, lives: lives, faults: faults}
 	for _, name := range fresh {
-		w.fresh[name] = false
+		w.fresh[name] = true
 	}
 	n.refused = false
 	w.before = make([][]arrival, len(probes))
@@ -87,8 +87,9 @@ func (w *watch) look(r sim.Record) {
 	w.messages = append(w.messages, r.String())
 	if r.Name == "acl_interface_set_acl_list" {
 		for name := range w.fresh {
-			if strings.Contains(r.Text, "="+name+" ") {
-				w.fresh[name] = true
+			if strings.Contains(r.Text, "="+name+" ") { // from now on it is one like the others
+				delete(w.fresh, name)
+				w.listed = max(w.listed, w.txns+1)
 			}
 		}
 	}
@@ -110,16 +111,8 @@ func (w *watch) look(r sim.Record) {
 	}
 }
 
-// committed is called after each transaction: once it has all of its first lists, a new interface is one like the others.
-func (w *watch) committed(*event.Committed) {
-	w.txns++
-	for name, listed := range w.fresh {
-		if listed {
-			delete(w.fresh, name)
-			w.listed = max(w.listed, w.txns)
-		}
-	}
-}
+// committed is called after each transaction.
+func (w *watch) committed(*event.Committed) { w.txns++ }
 
 // end stops looking and tells what passed on the way only.
 func (w *watch) end() (holes []sighting) {
