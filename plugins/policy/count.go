@@ -5,7 +5,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Hits is how much a rule judged: packets that belong to no flow that was judged before.
+// Hits is how much a rule judged: packets that belong to no flow that was judged before. An answer that makes no session (ADR 12) counts
+// each time.
 type Hits struct {
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"` // of IP, and of the Ethernet header it got where it leaves VPP
