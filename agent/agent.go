@@ -307,7 +307,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
 	}
 	for _, l := range listeners {
-		g.Go(func() error { return serve.HTTP(ctx, l.Listener, l.handler) })
+		g.Go(func() error { return serve.HTTP(ctx, l.Listener, l.handler, a.cfg.Logger) })
 	}
 	if a.health != nil {
 		g.Go(func() error { return a.health.Run(ctx) })

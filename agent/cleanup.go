@@ -113,7 +113,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 	c.background(ctx, func(ctx context.Context) {
 		_ = serve.HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "there is no agent: a cleanup is under way"})
-		})) // ends with ctx
+		}), nil) // ends with ctx
 	})
 	return nil
 }

@@ -211,7 +211,7 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 			log.Warn("healthz is not answered yet", "address", address, "err", err)
 		}
 		if err == nil {
-			err = serve.HTTP(ctx, l, h.handler())
+			err = serve.HTTP(ctx, l, h.handler(), log)
 			if h.opened(err) && ctx.Err() == nil {
 				log.Warn("healthz was interrupted", "address", address, "err", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -18,8 +19,14 @@ import (
 )
 
 const (
-	// headerLimit bounds how long a client may take to say what it wants.
+	// headerLimit, readLimit and answerLimit bound how long a client may take for the header, for all of a request, and with the answer;
+	// idleLimit how long a connection may wait for the next request. A profile takes 30 s, and a plan of a large VPP a minute.
 	headerLimit = 10 * time.Second
+	readLimit   = 30 * time.Second
+	answerLimit = 3 * time.Minute
+	idleLimit   = time.Minute
+	// headerBytes bounds the header of a request.
+	headerBytes = 32 << 10
 	// grace is how long answers that are being given may go on after the end.
 	grace = time.Second
 )
@@ -70,12 +77,13 @@ func JSON(w http.ResponseWriter, code int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
 }
 
-// HTTP answers on l with h until ctx ends; then answers that are being given have a second. l is closed when it returns. The
-// error says why it ended early, or that a second was not enough; nil if ctx ended it.
-func HTTP(ctx context.Context, l net.Listener, h http.Handler) error {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: headerLimit}
+// HTTP answers on l with h until ctx ends; then answers that are being given have a second. l is closed when it returns. Connections
+// are limited in number and time. What net/http has to say is a warning of log; nil: silent. The error says why it ended early, or that a
+// second was not enough; nil if ctx ended it.
+func HTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	srv := server(h, log)
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() { ended <- srv.Serve(limit(l)) }()
 	select {
 	case err := <-ended:
 		return err
@@ -88,4 +96,14 @@ func HTTP(ctx context.Context, l net.Listener, h http.Handler) error {
 		err = errors.Join(err, serveErr)
 	}
 	return err
+}
+
+func server(h http.Handler, log *slog.Logger) *http.Server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerLimit, ReadTimeout: readLimit, WriteTimeout: answerLimit, IdleTimeout: idleLimit,
+		MaxHeaderBytes: headerBytes, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 }

@@ -82,7 +82,7 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 			close(asked)
 			<-ctx.Done() // an answer that is being given at the end
 			JSON(w, http.StatusOK, Health{Healthy: true})
-		}))
+		}), nil)
 	}()
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -116,7 +116,7 @@ func TestHTTPSaysWhyItEndedEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.Close()
-	if err := HTTP(t.Context(), l, http.NotFoundHandler()); !errors.Is(err, net.ErrClosed) {
+	if err := HTTP(t.Context(), l, http.NotFoundHandler(), nil); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed listener: %v", err)
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,10 +23,7 @@ func grpcSocket(flag string) string {
 	if flag != auto {
 		return flag
 	}
-	if uid := os.Geteuid(); uid != 0 {
-		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+"-grpc.sock")
-	}
-	return "/run/contiv-agent/grpc.sock"
+	return runPath("grpc.sock")
 }
 
 // configFlags say whom config asks, and as whom.

@@ -287,7 +287,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	if f.metrics != "" {
-		stop, err := f.observe(ctx, server.Handler(registry, f.profiling))
+		stop, err := f.observe(ctx, server.Handler(registry, f.profiling), parts.log)
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -311,7 +311,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 }
 
 // observe serves metrics and health until the returned function is called.
-func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler) (stop func(), err error) {
+func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler, log *slog.Logger) (stop func(), err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.metrics)
 	if err != nil {
 		return nil, err
@@ -320,7 +320,7 @@ func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler) (stop f
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = serve.HTTP(ctx, l, handler) // ends with its context
+		_ = serve.HTTP(ctx, l, handler, log) // ends with its context
 	}()
 	return func() {
 		cancel()

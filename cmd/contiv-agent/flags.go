@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -271,10 +270,7 @@ func statusSocket(flag string) string {
 	if path := os.Getenv(envStatusSocket); path != "" {
 		return path
 	}
-	if uid := os.Geteuid(); uid != 0 {
-		return filepath.Join(os.TempDir(), "contiv-agent-"+strconv.Itoa(uid)+".sock")
-	}
-	return "/run/contiv-agent/agent.sock"
+	return runPath("agent.sock")
 }
 
 // journalPath is where the agent remembers what of VPP is its own, if no flag says otherwise: it lives as long as VPP can.
@@ -286,4 +282,25 @@ func journalPath(flag string, embedded bool) string {
 		return ""
 	}
 	return "/run/contiv-agent/journal"
+}
+
+// runPath is where the user this runs as has a socket. It is in no folder that users share: there another one could be at the name first,
+// and be asked in the agent's place. "": the user has no such folder, and a flag must name one.
+func runPath(name string) string {
+	if os.Geteuid() == 0 {
+		return filepath.Join("/run/contiv-agent", name)
+	}
+	return userPath(name)
+}
+
+// userPath is runPath for users other than root.
+func userPath(name string) string {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "contiv-agent", name)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "contiv-agent", name)
 }

@@ -22,7 +22,7 @@ type grpcFlags struct {
 func (f *grpcFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.tcp, "grpc-listen", "", "take configuration of other programs by gRPC at this address (host:port; Contiv's port is 9111); without certificates it must be a loopback address")
-	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user; auto: /run/contiv-agent/grpc.sock, or one in the temporary folder for other users than root")
+	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user; auto: /run/contiv-agent/grpc.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
 	fs.StringVar(&f.cert, "grpc-cert", "", "file with the certificate for --grpc-listen; needs --grpc-key and --grpc-ca")
 	fs.StringVar(&f.key, "grpc-key", "", "file with its private key")
 	fs.StringVar(&f.ca, "grpc-ca", "", "file with the certificates that sign those of the programs")

@@ -128,7 +128,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
 	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy has them, for load balancers; while it is taken (kube-proxy may have it) it is tried again; empty: none; auto: :10256, or with --sim none")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or one in the temporary folder for other users than root")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
 	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "the time in which all that the agent made in VPP is compared once, part by part, with the desired state, and repaired; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table are in use; more seldom without --stats-socket, because VPP then stops forwarding to count; 0: never")

@@ -205,7 +205,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) *doo
 	d := &door{stop: stop, shut: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
-		err := serve.HTTP(ctx, l, h)
+		err := serve.HTTP(ctx, l, h, s.cfg.Logger)
 		close(d.shut)
 		if ctx.Err() == nil { // nobody asked for it: Run opens it again
 			s.cfg.Logger.Warn("health checks are interrupted", "address", l.Addr().String(), "err", err)

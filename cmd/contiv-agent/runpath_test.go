@@ -1,0 +1,29 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Sockets of users other than root are in no folder that others may write to.
+func TestSocketsAreInNoSharedFolder(t *testing.T) {
+	t.Setenv(envStatusSocket, "")
+	if os.Geteuid() == 0 {
+		if got := statusSocket(auto) + " " + grpcSocket(auto); got != "/run/contiv-agent/agent.sock /run/contiv-agent/grpc.sock" {
+			t.Error(got)
+		}
+	}
+	t.Setenv("HOME", "/home/me")
+	t.Setenv("XDG_CACHE_HOME", "")
+	for runtime, want := range map[string]string{"/run/user/7": "/run/user/7/contiv-agent/x.sock", "": "/home/me/.cache/contiv-agent/x.sock", "not/absolute": "/home/me/.cache/contiv-agent/x.sock"} {
+		t.Setenv("XDG_RUNTIME_DIR", runtime)
+		if got := userPath("x.sock"); got != want {
+			t.Errorf("XDG_RUNTIME_DIR=%q: %s, want %s", runtime, got, want)
+		}
+	}
+	t.Setenv("HOME", "")
+	if got := userPath("x.sock"); got != "" || strings.HasPrefix(got, os.TempDir()) {
+		t.Errorf("without a home: %q", got)
+	}
+}
