@@ -12,6 +12,8 @@
 // Where connections are to be seen rather than packets, hosts with network stacks of their own sit behind VPP's interfaces: a client and
 // endpoints that come and go (TestVPPConnections), and the guestbook's programs on several nodes (TestVPPDemo, which is `make vpp-demo`).
 //
+// TestVPPTraffic keeps flows between pods running while policies, endpoints, agents and VPPs change, and counts packets (docs/traffic.md).
+//
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
 // (test/oracle/policy).
 //

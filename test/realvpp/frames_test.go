@@ -223,11 +223,29 @@ func (f *frames) put(pair int, p packet.Packet) error {
 }
 
 // knock sends a frame that VPP counts and drops: it is of no protocol there is.
-func (f *frames) knock(pair int) error {
+func (f *frames) knock(pair int) error { return knock(f.raw, f.peer[pair], pair) }
+
+func knock(socket, link, pair int) error {
 	const experimental = 0x88b5 // IEEE 802, local experimental
 	dst, src := vppMAC(pair), hostMAC(pair)
 	frame := binary.BigEndian.AppendUint16(append(append([]byte(nil), dst[:]...), src[:]...), experimental)
-	return unix.Sendto(f.raw, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: f.peer[pair], Protocol: htons(experimental)})
+	return unix.Sendto(socket, append(frame, make([]byte, 46)...), 0, &unix.SockaddrLinklayer{Ifindex: link, Protocol: htons(experimental)})
+}
+
+// knock does so from the namespace that the pair's peer is in.
+func (n *netns) knock(link string, pair int) (err error) {
+	n.do(func() {
+		ifc, failed := net.InterfaceByName(link)
+		if err = failed; err != nil {
+			return
+		}
+		fd, failed := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err = failed; err == nil {
+			err = knock(fd, ifc.Index, pair)
+			_ = unix.Close(fd) // it was sent or not
+		}
+	})
+	return err
 }
 
 // probeTimeout is how long a VPP that works may take for a packet.

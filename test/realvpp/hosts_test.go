@@ -22,11 +22,15 @@ func (l *lab) inhabit(door string, addrs ...netip.Addr) (*netns, error) {
 	if !ok {
 		return nil, fmt.Errorf("vpp has no interface %s", door)
 	}
+	if m := l.moved[door]; m != nil {
+		return m.ns, nil // it had the interface of that name before
+	}
 	n, err := newNetns()
 	if err != nil {
 		return nil, err
 	}
 	l.hosts = append(l.hosts, n)
+	l.moved[door] = &moved{pair, n, "eth0"}
 	if err := n.writeIPv6("default"); err != nil {
 		return nil, err
 	}

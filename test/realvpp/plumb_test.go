@@ -52,6 +52,14 @@ type lab struct {
 	err    error                                     // the first thing that went wrong in a method that cannot say so
 	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
 	hosts  []*netns                                  // of those who sit behind interfaces
+	moved  map[string]*moved                         // by interface: whose peer is in another namespace; they keep their pairs
+}
+
+// moved is where the peer of a pair is.
+type moved struct {
+	pair int
+	ns   *netns
+	link string
 }
 
 // openLab starts a VPP with nothing but the probe's interface. Close it, also after an error.
@@ -60,7 +68,7 @@ func openLab(path string, plugins ...string) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{process: process{path: path, dir: dir, plugins: plugins}}
+	l := &lab{process: process{path: path, dir: dir, plugins: plugins}, moved: map[string]*moved{}}
 	if l.ns, err = newNetns(); err != nil {
 		l.ns = nil
 		return l, err
@@ -292,7 +300,12 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 		return l.loopback(i.Name)
 	}
 	pair := l.freePair()
-	index, err := l.attachHearing(pair)
+	knock := func() error { return l.frames.knock(pair) }
+	if m := l.moved[i.Name]; m != nil {
+		pair = m.pair
+		knock = func() error { return m.ns.knock(m.link, pair) }
+	}
+	index, err := l.attachHearing(pair, knock)
 	if err != nil {
 		return 0, err
 	}
@@ -302,7 +315,7 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 }
 
 // attachHearing attaches until frames arrive: once in some thousand times none ever does (VPP 24.06; its socket's ring stays empty).
-func (l *lab) attachHearing(pair int) (interface_types.InterfaceIndex, error) {
+func (l *lab) attachHearing(pair int, knock func() error) (interface_types.InterfaceIndex, error) {
 	const tries = 5
 	for range tries {
 		index, err := l.attach(pair)
@@ -313,7 +326,7 @@ func (l *lab) attachHearing(pair int) (interface_types.InterfaceIndex, error) {
 			return 0, err
 		}
 		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-			if err := l.frames.knock(pair); err != nil {
+			if err := knock(); err != nil {
 				return 0, err
 			}
 			if strings.Contains(l.cli("show interface host-"+vethName(pair)), "rx packets") {
@@ -344,6 +357,9 @@ func (l *lab) freePair() int {
 		taken := false
 		for _, p := range l.pairs {
 			taken = taken || p == pair
+		}
+		for _, m := range l.moved {
+			taken = taken || m.pair == pair
 		}
 		if !taken {
 			return pair

@@ -43,6 +43,9 @@ type site struct {
 	nodes   []*siteNode
 	hosts   map[string]*netns // namespaces of pods by NAMESPACE/NAME, and of nodes; "": the world outside
 	running map[string]*exec.Cmd
+	pods    []*model.Pod // that have an interface
+	// agentFlags are flags of contiv-agent run beside those that every agent here has.
+	agentFlags []string
 }
 
 type siteNode struct {
@@ -132,7 +135,8 @@ func (n *siteNode) orders(commands ...string) error {
 // bridge is the VXLAN's number, that of its bridge in VPP, and of its loopback interface.
 const bridge, overlayLoop = 96, "loop1"
 
-func (n *siteNode) inner() string { return fmt.Sprintf("10.255.0.%d", n.number) }
+func (n *siteNode) inner() string  { return fmt.Sprintf("10.255.0.%d", n.number) }
+func (n *siteNode) inner6() string { return fmt.Sprintf("fd00:255::%d", n.number) }
 
 // mac is that of the overlay, or of the uplink: all nodes' are on one wire.
 func (n *siteNode) mac(kind byte) string {
@@ -141,7 +145,11 @@ func (n *siteNode) mac(kind byte) string {
 
 // join makes the interfaces every node has, and puts the uplink's other end into the world outside.
 func (n *siteNode) join(world *netns) error {
-	n.AddInterface(sim.Interface{Name: cni.Gateway, Addresses: []netip.Prefix{netip.MustParsePrefix(gateway4 + "/32")}})
+	gateways := []netip.Prefix{netip.MustParsePrefix(gateway4 + "/32")}
+	if n.dual() {
+		gateways = append(gateways, netip.MustParsePrefix(gateway6+"/128"))
+	}
+	n.AddInterface(sim.Interface{Name: cni.Gateway, Addresses: gateways})
 	n.AddInterface(sim.Interface{Name: cni.Uplink})
 	n.AddInterface(sim.Interface{Name: overlayLoop})
 	n.AddInterface(sim.Interface{Name: cni.Host, Unnumbered: cni.Gateway})
@@ -162,17 +170,51 @@ func (n *siteNode) join(world *netns) error {
 		world.ip(fmt.Sprintf("link set %s down\nlink set %s name %s\nlink set %s master br0 up\n", peer, peer, n.node.Name, n.node.Name)),
 	)
 	world.do(func() { err = errors.Join(err, wholeChecksums(n.node.Name)) })
-	return errors.Join(err, n.orders(
-		"set interface mac address uplink "+n.mac(0xaa),
+	n.moved[cni.Host], n.moved[cni.Uplink] = &moved{stack, n.ns, "eth0"}, &moved{n.pairs[cni.Uplink], world, n.node.Name}
+	return errors.Join(err, n.wireUp())
+}
+
+// end is what a crash of VPP does.
+func (n *siteNode) end() {
+	n.plain.close()
+	n.kill()
+}
+
+// begin starts VPP again and makes in it what a CNI would make: interfaces, routes, and tunnels to the others.
+func (s *site) begin(n *siteNode) error {
+	err := n.boot()
+	if err == nil {
+		err = n.wireUp()
+	}
+	for _, other := range s.nodes {
+		if other != n && err == nil {
+			err = n.meet(other)
+		}
+	}
+	return err
+}
+
+// dual tells that pods have addresses of both families.
+func (n *siteNode) dual() bool { return len(n.node.PodCIDRs) > 1 }
+
+// wireUp gives the uplink, the host and the overlay what they have beside an interface.
+func (n *siteNode) wireUp() error {
+	own := hostMAC(n.pairs[cni.Host])
+	orders := []string{
+		"set interface mac address uplink " + n.mac(0xaa),
 		fmt.Sprintf("set interface ip address uplink %s/24", n.node.InternalIPs[0]),
 		fmt.Sprintf("ip route add 0.0.0.0/0 via %s uplink", abroad.router),
 		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(own[:])),
 		fmt.Sprintf("ip route add %s/32 via %s %s", hop, hop, cni.Host),     // from here the node's own processes reach its pods
 		fmt.Sprintf("ip punt redirect add rx all via %s %s", hop, cni.Host), // what is for the node and not for VPP
-		"set interface mac address "+overlayLoop+" "+n.mac(0xbb),
+		"set interface mac address " + overlayLoop + " " + n.mac(0xbb),
 		fmt.Sprintf("set interface l2 bridge %s %d bvi", overlayLoop, bridge),
 		fmt.Sprintf("set interface ip address %s %s/24", overlayLoop, n.inner()),
-	))
+	}
+	if n.dual() {
+		orders = append(orders, fmt.Sprintf("set interface ip address %s %s/64", overlayLoop, n.inner6()))
+	}
+	return n.orders(orders...)
 }
 
 // meet makes the way to another node's pods.
@@ -182,13 +224,19 @@ func (n *siteNode) meet(other *siteNode) error {
 	if answer := strings.TrimSpace(n.cli(create)); answer != tunnel {
 		return fmt.Errorf("%s: %s: %s", n.node.Name, create, answer)
 	}
-	return n.orders(
-		"set interface state "+tunnel+" up",
+	orders := []string{
+		"set interface state " + tunnel + " up",
 		fmt.Sprintf("set interface l2 bridge %s %d 1", tunnel, bridge),
 		fmt.Sprintf("l2fib add %s %d %s static", other.mac(0xbb), bridge, tunnel),
 		fmt.Sprintf("set ip neighbor static %s %s %s", overlayLoop, other.inner(), other.mac(0xbb)),
 		fmt.Sprintf("ip route add %s via %s %s", other.node.PodCIDRs[0], other.inner(), overlayLoop),
-	)
+	}
+	if n.dual() {
+		orders = append(orders,
+			fmt.Sprintf("set ip neighbor static %s %s %s", overlayLoop, other.inner6(), other.mac(0xbb)),
+			fmt.Sprintf("ip route add %s via %s %s", other.node.PodCIDRs[1], other.inner6(), overlayLoop))
+	}
+	return n.orders(orders...)
 }
 
 // overlayMTU leaves room for the headers of VXLAN.
@@ -202,15 +250,18 @@ func (s *site) place(p *model.Pod) error {
 		}
 		door := cni.PodInterface(p.ID)
 		n.AddInterface(sim.Interface{Name: door, Tag: p.ID.String(), Unnumbered: cni.Gateway})
-		err := n.AddRoute(sim.Route{Prefix: netip.PrefixFrom(p.IPs[0], 32), Paths: []sim.Path{{Interface: door, Via: p.IPs[0]}}})
-		if err = errors.Join(err, n.err); err != nil {
+		err := n.err
+		for _, a := range p.IPs {
+			err = errors.Join(err, n.AddRoute(sim.Route{Prefix: netip.PrefixFrom(a, a.BitLen()), Paths: []sim.Path{{Interface: door, Via: a}}}))
+		}
+		if err != nil {
 			return err
 		}
 		host, err := n.inhabit(door, p.IPs...)
 		if err != nil {
 			return err
 		}
-		s.hosts[p.ID.String()] = host
+		s.hosts[p.ID.String()], s.pods = host, append(s.pods, p)
 		return host.ip(fmt.Sprintf("link set eth0 mtu %d\n", overlayMTU))
 	}
 	return fmt.Errorf("pod %s is on no node there is", p.ID)
@@ -256,8 +307,11 @@ func (s *site) kill(name string) {
 // startAgent runs the agent of a node as on a command line.
 func (s *site) startAgent(n *siteNode) {
 	s.t.Helper()
-	s.start(n.node.Name, n.ns, "CONTIV_NONE=", s.program, "run", "--manifests", s.manifests(), "--node", n.node.Name,
-		"--vpp-socket", n.socket(), "--status-socket", s.status(n), "--journal", filepath.Join(s.dir, n.node.Name+".journal"), "--listen", "", "--host-interface", cni.Host)
+	s.start(n.node.Name, n.ns, "CONTIV_NONE=", append([]string{
+		s.program, "run", "--manifests", s.manifests(), "--node", n.node.Name,
+		"--vpp-socket", n.socket(), "--status-socket", s.status(n), "--journal", filepath.Join(s.dir, n.node.Name+".journal"), "--listen", "", "--host-interface", cni.Host,
+	},
+		s.agentFlags...)...)
 }
 
 func (s *site) status(n *siteNode) string { return filepath.Join(s.dir, n.node.Name+".sock") }

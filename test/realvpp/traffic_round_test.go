@@ -1,0 +1,249 @@
+package realvpp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// A client's ports are those that Linux gives clients (net.ipv4.ip_local_port_range).
+const firstPort, lastPort = 32768, 60999
+
+// round is the time before, during and after an event.
+type round struct {
+	world *traffic
+	what  *happens
+	began time.Time
+	ctx   context.Context
+	first uint32
+	flows []*flow
+
+	mu     sync.Mutex
+	ports  map[uint16]*flow
+	pushes map[*flow]bool
+	// event and acknowledged are when something happened, and when all agents had it acknowledged by VPP; end is when nobody spoke any more.
+	event, acknowledged, end time.Duration
+}
+
+func (r *round) now() time.Duration { return time.Since(r.began) }
+
+func (r *round) client(f *flow) *netns { return r.world.clients[f.role] }
+
+// port is the next one of a client, with its address.
+func (r *round) port(f *flow) netip.AddrPort {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if r.world.port++; r.world.port > lastPort || r.world.port < firstPort {
+			r.world.port = firstPort
+		}
+		if other := r.ports[r.world.port]; other == nil || other.dials() {
+			break // attempts of long ago are over
+		}
+	}
+	r.ports[r.world.port] = f
+	return netip.AddrPortFrom(f.role.addr(f.six), r.world.port)
+}
+
+// dials tells that a flow uses one port after another.
+func (f *flow) dials() bool {
+	return f.kind.protocol == unix.IPPROTO_TCP && (f.kind.fresh || !f.before)
+}
+
+func (r *round) at(port uint16) *flow {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ports[port]
+}
+
+func (r *round) pushing(f *flow) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pushes[f]
+}
+
+// startPush tells that nobody pushes yet.
+func (r *round) startPush(f *flow) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := r.pushes[f]
+	r.pushes[f] = true
+	return !was
+}
+
+// allFlows are those of a round.
+func (w *traffic) allFlows(e *happens) []*flow {
+	var out []*flow
+	for _, six := range w.families {
+		for _, r := range roles {
+			for _, s := range servers {
+				if s.vip != 0 {
+					out = append(out, flowsOf(r, s, six)...)
+				}
+			}
+			if e.late {
+				for _, k := range []*kind{tcpNew, udpAsks, udpUpload} {
+					out = append(out, &flow{role: r, kind: k, by: byPod, server: late, six: six})
+				}
+			}
+		}
+	}
+	for _, f := range out {
+		f.id = w.first
+		w.first++
+		f.after = f.role.before
+		if f.before = f.role.before && f.server != late; e.moves(f.role) {
+			f.after = f.role.after
+		}
+	}
+	return out
+}
+
+func flowsOf(r *role, s *server, six bool) (out []*flow) {
+	add := func(by string, kinds ...*kind) {
+		for _, k := range kinds {
+			out = append(out, &flow{role: r, kind: k, by: by, server: s, six: six})
+		}
+	}
+	add(byVIP, tcpAsks, tcpPush, tcpUpload, tcpNew, udpAsks, udpPush, udpUpload)
+	add(byPod, tcpAsks, tcpPush, tcpUpload, tcpNew, udpAsks, udpPush, udpUpload)
+	add(byHigh, tcpAsks, tcpPush, tcpUpload, udpAsks)
+	if !r.ports {
+		add(byPod, echo)
+	}
+	return out
+}
+
+// happens is an event. It does not return before agents say that VPP has acknowledged what follows from it; it returns when that was.
+type happens struct {
+	name  string
+	moves func(*role) bool // whose rules change with it
+	drift bool             // VPP is not as the agent wants it
+	loses bool             // VPP ends, and with it all sessions
+	late  bool             // a pod appears, with which some speak before it is there
+	do    func(w *traffic, policies string) time.Time
+}
+
+const (
+	warm  = 3               // messages of each allowed flow before and after an event
+	grace = time.Second     // after the acknowledgement, in which a flow may still end
+	look  = 2 * time.Second // after that
+	// recover is how long after that an allowed flow may take to show that it goes on.
+	recovery = 6 * time.Second
+)
+
+// play lets flows run before, during and after an event.
+func (w *traffic) play(e happens) *round {
+	w.t.Helper()
+	before := policiesManifest(func(r *role) bool { return r.before }, false)
+	if w.read("40-policies.yaml") != before {
+		since := time.Now()
+		w.write("40-policies.yaml", before)
+		w.settled(since)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := &round{world: w, what: &e, began: time.Now(), ctx: ctx, first: w.first, ports: map[uint16]*flow{}, pushes: map[*flow]bool{}}
+	r.flows = w.allFlows(&e)
+	w.now.Store(r)
+	var all sync.WaitGroup
+	over := func() {
+		stop()
+		all.Wait()
+		w.now.Store(nil)
+	}
+	defer over() // however the event fails
+	for _, f := range r.flows {
+		all.Go(func() { f.run(ctx, r) })
+	}
+	r.alive(func(f *flow) bool { return f.before }, 0)
+	r.event = r.now()
+	after := policiesManifest(func(role *role) bool {
+		if e.moves(role) {
+			return role.after
+		}
+		return role.before
+	}, false)
+	r.acknowledged = e.do(w, after).Sub(r.began)
+	wait(ctx, r.acknowledged+grace+look-r.now())
+	r.alive(r.goesOn, r.acknowledged)
+	r.explain()
+	r.end = r.now()
+	over()
+	return r
+}
+
+// alive waits until flows have heard some messages since, if they do so in time.
+func (r *round) alive(of func(*flow) bool, since time.Duration) {
+	for end := time.Now().Add(recovery); time.Now().Before(end); wait(r.ctx, 20*time.Millisecond) {
+		if !slices.ContainsFunc(r.flows, func(f *flow) bool { return of(f) && within(f.heard(), since, r.now()) < warm }) {
+			return
+		}
+	}
+}
+
+// goesOn tells that a flow must be heard after the event: policies allow it, and it needs nothing that VPP lost. What VPP loses with its
+// process are translations, which the sessions of TCP and a server's packets need, and that a closed client has asked.
+func (r *round) goesOn(f *flow) bool {
+	needs := f.kind.protocol == unix.IPPROTO_TCP && !f.dials() || f.kind == udpPush
+	if f.server == late && f.kind.protocol == unix.IPPROTO_UDP && r.world.renderer == agent.RendererNAT44 {
+		return false // it left by the uplink before the pod was there, and keeps the node's address
+	}
+	if r.what.loses && f.before && (f.by == byVIP && needs || f.role.closed && !f.kind.client) {
+		return false
+	}
+	return f.after
+}
+
+// explain logs what the VPPs do with packets of a flow that does not go on, while it still sends.
+func (r *round) explain() {
+	for _, f := range r.flows {
+		if !r.goesOn(f) || within(f.heard(), r.acknowledged, r.now()) >= warm {
+			continue
+		}
+		r.mu.Lock()
+		port := ""
+		for p, of := range r.ports {
+			if of == f {
+				port = strconv.Itoa(int(p))
+			}
+		}
+		r.mu.Unlock()
+		r.world.eachNode(func(n *siteNode) error { n.cli("clear trace"); n.cli("trace add af-packet-input 5000"); return nil })
+		wait(r.ctx, 2*interval)
+		for _, n := range r.world.nodes {
+			text := fmt.Sprintf("%s, port %s, on %s\n", f, port, n.node.Name)
+			for i, packet := range strings.Split(n.cli("show trace max 5000"), "\nPacket ") {
+				if i > 0 && strings.Contains(packet, port) && strings.Count(text, "Packet ") < 4 {
+					text += "Packet " + packet + "\n"
+				}
+			}
+			for _, c := range []string{"show acl-plugin sessions", "show nat44 sessions", "show cnat session"} {
+				for _, line := range strings.Split(n.cli(c), "\n") {
+					if strings.Contains(line, port) {
+						text += line + "\n"
+					}
+				}
+			}
+			r.world.t.Log(text)
+		}
+		return
+	}
+}
+
+func within(log []time.Duration, from, to time.Duration) (n int) {
+	for _, at := range log {
+		if at >= from && at < to {
+			n++
+		}
+	}
+	return n
+}
