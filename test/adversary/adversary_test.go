@@ -60,7 +60,7 @@ func tournament(t *testing.T, first, worlds uint64) (all Counts) {
 					t.Errorf("seed %d: %s", seed, finding)
 				}
 				mu.Lock()
-				all.add(counts)
+				all.Add(counts)
 				mu.Unlock()
 			}
 		})
@@ -89,7 +89,7 @@ func TestFindingsAreSmall(t *testing.T) {
 		if f == nil {
 			continue
 		}
-		if breach, n := replay(f.config, f.Objects, f.Events, nil); breach.Class != f.Class || n != len(f.Events) {
+		if breach, n := replay(f.Config, f.Objects, f.Events, nil); breach.Class != f.Class || n != len(f.Events) {
 			t.Errorf("seed %d: %s: played again: %v after %d of %d events", seed, f, breach, n, len(f.Events))
 		}
 		if len(f.Events) > 10 {

@@ -47,6 +47,9 @@ func (k *Attacker) Note(from string, a trace.Arrival) {
 	}
 }
 
+// Int draws one of 0 to n-1.
+func (k *Attacker) Int(n int) int { return k.rng.IntN(n) }
+
 func (k *Attacker) chance(n int) bool { return k.rng.IntN(n) == 0 }
 
 func oneOf[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }
@@ -78,7 +81,7 @@ func (k *Attacker) changes(objects []policy.Object) []policy.Change {
 	} else {
 		k.world.Step()
 	}
-	return differ(objects, k.Objects())
+	return Differ(objects, k.Objects())
 }
 
 // Objects are all of the cluster.
@@ -329,8 +332,8 @@ func portsOf(w *policy.World) []int32 {
 	return out
 }
 
-// check asks whether a new connection works, from a port that nobody else uses; false: there is nobody to ask.
-func (k *Attacker) check(objects []policy.Object, renderer agent.ServiceRenderer) (Event, bool) {
+// Check asks whether a new connection works, from a port that nobody else uses; false: there is nobody to ask.
+func (k *Attacker) Check(objects []policy.Object, renderer agent.ServiceRenderer) (Event, bool) {
 	pods, _, _ := parties(objects)
 	if len(pods) == 0 {
 		return Event{}, false

@@ -110,8 +110,19 @@ func parties(objects []policy.Object) (pods, nodes, outside []party) {
 	return pods, nodes, outside
 }
 
-// differ are the changes that lead from some objects to others.
-func differ(before, after []policy.Object) []policy.Change {
+// Party is who has a name that questions have: node, and addresses; false: nobody.
+func Party(objects []policy.Object, name string) (node string, addrs []netip.Addr, found bool) {
+	pods, nodes, outside := parties(objects)
+	for _, p := range slices.Concat(pods, nodes, outside) {
+		if p.name == name {
+			return p.node, p.addrs, true
+		}
+	}
+	return "", nil, false
+}
+
+// Differ are the changes that lead from some objects to others.
+func Differ(before, after []policy.Object) []policy.Change {
 	var out []policy.Change
 	was := map[policy.Key]string{}
 	for _, o := range before {

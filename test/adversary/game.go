@@ -32,12 +32,12 @@ type Finding struct {
 	Breach
 	Objects []policy.Object // before the first event
 	Events  []Event
-	config  trace.Config
+	Config  trace.Config
 }
 
 // String is the finding with the way to see it.
 func (f *Finding) String() string {
-	return fmt.Sprintf("%s: %s\n(agents: %s)\n%s", f.Class, f.Text, f.config.Agent.ServiceRenderer, Story(f.Objects, f.Events))
+	return fmt.Sprintf("%s: %s\n(agents: %s)\n%s", f.Class, f.Text, f.Config.Agent.ServiceRenderer, Story(f.Objects, f.Events))
 }
 
 // table is a cluster that is played on.
@@ -53,7 +53,7 @@ type table struct {
 // newTable sets up a cluster with these objects.
 func newTable(cfg trace.Config, objects []policy.Object) (*table, error) {
 	t := &table{config: cfg, cluster: trace.NewCluster(cfg), law: NewLaw(), begin: objects}
-	if err := t.change(differ(nil, objects)); err != nil {
+	if err := t.change(Differ(nil, objects)); err != nil {
 		t.cluster.Close()
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (t *table) play(e *Event) (a trace.Arrival, breach Breach, err error) {
 		if answer.Error != "" {
 			return a, breach, nil // whoever asks, or is asked for, is gone
 		}
-		return a, t.law.check(&e.Step, &answer, t.endpoints(e)), nil
+		return a, t.law.Check(&e.Step, &answer, Endpoints(t.objects, e)), nil
 	}
 	a, err = t.cluster.Inject(context.Background(), e.Step)
 	if err != nil || !e.IsPacket() {
@@ -110,19 +110,19 @@ func unasked(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "unknown pod") || strings.Contains(err.Error(), "has finished") || strings.Contains(err.Error(), "has no IPv"))
 }
 
-// endpoints are where the packet of a check may arrive: one pod, or all endpoints of the Service whose cluster IP it is.
-func (t *table) endpoints(e *Event) []netip.AddrPort {
+// Endpoints are where the packet of a check may arrive: one pod, or all endpoints of the Service whose cluster IP it is.
+func Endpoints(objects []policy.Object, e *Event) []netip.AddrPort {
 	to, err := netip.ParseAddrPort(e.To)
 	if err != nil {
 		return []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr(e.To), 0)}
 	}
-	for _, o := range t.objects {
+	for _, o := range objects {
 		svc, ok := o.(*corev1.Service)
 		if !ok || !slices.Contains(svc.Spec.ClusterIPs, to.Addr().String()) {
 			continue
 		}
 		var out []netip.AddrPort
-		for _, o := range t.objects {
+		for _, o := range objects {
 			slice, ok := o.(*discoveryv1.EndpointSlice)
 			if !ok || slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
 				continue
@@ -141,7 +141,7 @@ func (t *table) endpoints(e *Event) []netip.AddrPort {
 // Play plays the sequences of one world, and returns the first finding, shrunk. Breaches of the known classes are counted only.
 func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Counts, *Finding, error) {
 	k := NewAttacker(seed, limits)
-	cfg := configOf(seed)
+	cfg := ConfigOf(seed)
 	t, err := newTable(cfg, k.Objects())
 	if err != nil {
 		return Counts{}, nil, err
@@ -153,8 +153,8 @@ func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Coun
 			return t.law.Counts, nil, fmt.Errorf("sequence %d: %w", n, err)
 		}
 		if !breach.None() {
-			f := &Finding{Breach: breach, Objects: t.begin, Events: t.events, config: cfg}
-			return t.law.Counts, shrink(f, known), nil
+			f := &Finding{Breach: breach, Objects: t.begin, Events: t.events, Config: cfg}
+			return t.law.Counts, Shrink(f, known), nil
 		}
 	}
 	return t.law.Counts, nil, nil
@@ -171,7 +171,7 @@ func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 		return breach, err
 	}
 	for range checks {
-		e, ok := k.check(t.objects, t.config.Agent.ServiceRenderer)
+		e, ok := k.Check(t.objects, t.config.Agent.ServiceRenderer)
 		if !ok {
 			continue
 		}
@@ -185,11 +185,7 @@ func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 // one plays an event, and lets breaches of the known classes pass.
 func (t *table) one(k *Attacker, e Event, known map[Class]bool) (Breach, error) {
 	a, breach, err := t.play(&e)
-	if known[breach.Class] {
-		if t.law.Known == nil {
-			t.law.Known = map[Class]int{}
-		}
-		t.law.Known[breach.Class]++
+	if t.law.Tolerate(breach, known) {
 		breach = Breach{}
 	}
 	if err == nil && e.IsPacket() && a.Sender != "" {
@@ -198,8 +194,8 @@ func (t *table) one(k *Attacker, e Event, known map[Class]bool) (Breach, error) 
 	return breach, err
 }
 
-// configOf is how the agents of a world are set up: by every renderer in turn.
-func configOf(seed uint64) trace.Config {
+// ConfigOf is how the agents of a world are set up: by every renderer in turn.
+func ConfigOf(seed uint64) trace.Config {
 	r := []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT, agent.RendererNAT44}[seed%3]
 	return trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: r}}
 }

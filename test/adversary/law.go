@@ -50,8 +50,8 @@ type Counts struct {
 	Known                                                 map[Class]int // breaches of classes that were left out
 }
 
-// add sums up.
-func (c *Counts) add(o Counts) {
+// Add sums up.
+func (c *Counts) Add(o Counts) {
 	c.Packets, c.Arrived, c.Allowed, c.Answers = c.Packets+o.Packets, c.Arrived+o.Arrived, c.Allowed+o.Allowed, c.Answers+o.Answers
 	c.Checks, c.Sequences = c.Checks+o.Checks, c.Sequences+o.Sequences
 	for k, n := range o.Known {
@@ -99,6 +99,17 @@ func (l *Law) Become(objects []policy.Object) error {
 		}
 	}
 	return nil
+}
+
+// Tolerate tells whether a breach is none, or of one of the known classes, which are counted.
+func (l *Law) Tolerate(b Breach, known map[Class]bool) bool {
+	if known[b.Class] {
+		if l.Known == nil {
+			l.Known = map[Class]int{}
+		}
+		l.Known[b.Class]++
+	}
+	return b.None() || known[b.Class]
 }
 
 // None tells that nothing is forbidden.
@@ -389,9 +400,9 @@ func flowOf(node string, src, dst netip.Addr, p *packet.Packet) policy.Flow {
 	return f
 }
 
-// check compares the answer to a question about a new connection with the law: each endpoint that is chosen gets the packet exactly if the
+// Check compares the answer to a question about a new connection with the law: each endpoint that is chosen gets the packet exactly if the
 // policies allow it. Where no endpoint is named, some endpoint must be one that they deny.
-func (l *Law) check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
+func (l *Law) Check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
 	who := l.addrs[s.From]
 	l.Checks++
 	allowed := 0

@@ -11,14 +11,14 @@ import (
 // tries bounds how often a finding is played again to make it smaller.
 const tries = 300
 
-// shrink takes events away from a finding, and then objects, while a breach of the same class is found in what is left.
-func shrink(f *Finding, known map[Class]bool) *Finding {
+// Shrink takes events away from a finding, and then objects, while a breach of the same class is found in what is left.
+func Shrink(f *Finding, known map[Class]bool) *Finding {
 	left := tries
 	try := func(objects []policy.Object, events []Event) bool {
 		if left--; left < 0 {
 			return false
 		}
-		breach, n := replay(f.config, objects, events, known)
+		breach, n := replay(f.Config, objects, events, known)
 		if breach.Class != f.Class {
 			return false
 		}

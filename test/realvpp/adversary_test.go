@@ -1,0 +1,265 @@
+package realvpp
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary"
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// The bounds of TestVPPAdversary: all sequences, those that a pair of VPPs lives for, and the events of one.
+const (
+	adversarySequences = 2000
+	adversaryGames     = 20
+	adversaryEvents    = 50
+)
+
+// adversaryKnown are classes of breaches that are only counted, as test/adversary has them.
+var adversaryKnown = map[adversary.Class]bool{adversary.SCTP: true, adversary.Hidden: true}
+
+// TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and judges what arrives by who really sent it. Beside each
+// real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Time does not leap here.
+func TestVPPAdversary(t *testing.T) {
+	path := theVPP(t)
+	sequences, first := oracle.Setting(t, "CONTIV_VPP_CASES", adversarySequences), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
+	start, differences := time.Now(), 0
+	var all adversary.Counts
+	for seed := first; seed < first+(sequences+adversaryGames-1)/adversaryGames; seed++ {
+		g := newAdversaryGame(path, seed)
+		err := g.play(min(adversaryGames, int(sequences)))
+		g.close()
+		all.Add(g.law.Counts)
+		if err != nil {
+			differences++
+			t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=%d): %v", seed, seed, adversaryGames, err)
+		}
+		if differences >= enough {
+			break
+		}
+	}
+	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about; %s",
+		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, time.Since(start).Round(time.Second))
+	for _, why := range slices.Sorted(maps.Keys(all.Excused)) {
+		t.Logf("excused: %s: %d", why, all.Excused[why])
+	}
+	for _, class := range slices.Sorted(maps.Keys(all.Known)) {
+		t.Logf("known: %s: %d", class, all.Known[class])
+	}
+}
+
+// adversaryGame is one world on real VPPs.
+type adversaryGame struct {
+	*cluster
+	attacker *adversary.Attacker
+	law      *adversary.Law
+	cfg      trace.Config
+	current  []policy.Object
+	begin    []policy.Object
+	events   []adversary.Event
+	ports    map[netip.AddrPort]uint16 // of NAT: the simulated VPP's for the real one's
+}
+
+func newAdversaryGame(path string, seed uint64) *adversaryGame {
+	cfg := adversary.ConfigOf(seed)
+	g := &adversaryGame{
+		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{}), law: adversary.NewLaw(), cfg: cfg,
+		ports: map[netip.AddrPort]uint16{},
+	}
+	g.begin = g.attacker.Objects()
+	return g
+}
+
+func (g *adversaryGame) play(sequences int) error {
+	if err := g.change(adversary.Differ(nil, g.begin)); err != nil {
+		return err
+	}
+	for range sequences {
+		g.law.Sequences++
+		for range 1 + g.attacker.Int(adversaryEvents) {
+			if err := g.one(g.attacker.Next(g.current)); err != nil {
+				return err
+			}
+		}
+		for range 2 {
+			e, ok := g.attacker.Check(g.current, g.cfg.Agent.ServiceRenderer)
+			if !ok {
+				continue
+			}
+			if err := g.one(e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// one plays an event. The error is a breach of the law, or a difference between the VPPs.
+func (g *adversaryGame) one(e adversary.Event) error {
+	g.events = append(g.events, e)
+	var breach adversary.Breach
+	var err error
+	switch {
+	case len(e.Changes) > 0:
+		err = g.change(e.Changes)
+	case e.Restart != "":
+		kind, node, _ := strings.Cut(e.Restart, ":")
+		if err = g.nodes[node].restartAgents(); kind == "vpp" {
+			err = g.nodes[node].restartVPPs()
+		}
+	case e.Check:
+		breach, err = g.check(&e)
+	case e.IsPacket():
+		breach, err = g.packet(&e)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w\n%s", err, g.story())
+	case g.law.Tolerate(breach, adversaryKnown):
+		return nil
+	}
+	f := adversary.Shrink(&adversary.Finding{Breach: breach, Objects: g.begin, Events: g.events, Config: g.cfg}, adversaryKnown) // as the simulated VPPs do the same
+	return errors.New(f.String())
+}
+
+// story is the end of what was played: all of it is long.
+func (g *adversaryGame) story() string {
+	const last = 12
+	lines := strings.Split(adversary.Story(nil, g.events), "\n")
+	questions := slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "{") })
+	return strings.Join(questions[max(0, len(questions)-last):], "\n")
+}
+
+func (g *adversaryGame) change(changes []policy.Change) error {
+	list, err := hear.All(changes)
+	if err != nil {
+		return err
+	}
+	g.current = adversary.Change(g.current, changes)
+	if err := g.law.Become(g.current); err != nil {
+		return err
+	}
+	if err := g.apply(list); err != nil {
+		return err
+	}
+	g.law.Settled()
+	return nil
+}
+
+// packet sends one; nobody answers.
+func (g *adversaryGame) packet(e *adversary.Event) (adversary.Breach, error) {
+	from, f, ok := g.flight(e)
+	if !ok {
+		return adversary.Breach{}, nil
+	}
+	j, err := g.travel(from, f)
+	if err != nil {
+		return adversary.Breach{}, err
+	}
+	a := trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: j.real, Lost: j.lost}
+	if j.lost == "" {
+		a.At, a.AtNode = g.who(j.end), j.end.node
+		if j.sim.SrcPort != j.real.SrcPort {
+			g.ports[netip.AddrPortFrom(j.real.Src, j.real.SrcPort)] = j.sim.SrcPort
+		}
+	}
+	breach := g.law.Judge(e.From, &a)
+	g.attacker.Note(e.From, a)
+	return breach, nil
+}
+
+// check asks whether a new connection works.
+func (g *adversaryGame) check(e *adversary.Event) (adversary.Breach, error) {
+	from, f, ok := g.flight(e)
+	if !ok {
+		return adversary.Breach{}, nil
+	}
+	o, err := g.exchange(from, f)
+	if err != nil {
+		return adversary.Breach{}, err
+	}
+	answer := trace.Answer{Verdict: trace.Verdict(o.verdict), Reason: o.why}
+	if o.address != "" {
+		answer.Outcomes = []trace.Outcome{{Address: o.address, Verdict: answer.Verdict, Reason: o.why}}
+	}
+	return g.law.Check(&e.Step, &answer, adversary.Endpoints(g.current, e)), nil
+}
+
+// flight is an event's packet, and where it is sent; false: whoever sends it is gone, or has no address of that family.
+func (g *adversaryGame) flight(e *adversary.Event) (place, flight, bool) {
+	node, addrs, found := adversary.Party(g.current, e.From)
+	p := packet.Packet{SrcPort: e.SourcePort}
+	to, err := netip.ParseAddrPort(e.To)
+	if err != nil {
+		to = netip.AddrPortFrom(netip.MustParseAddr(e.To), 0)
+	}
+	p.Dst, p.DstPort = to.Addr(), to.Port()
+	i := slices.IndexFunc(addrs, func(a netip.Addr) bool { return a.Is4() == p.Dst.Is4() })
+	if !found || i < 0 || g.nodes[node] == nil {
+		return place{}, flight{}, false
+	}
+	from := place{node: node, door: cni.Uplink, addr: addrs[i], addrs: addrs}
+	switch kind, name, _ := strings.Cut(e.From, ":"); kind {
+	case "pod":
+		from.door = "pod-" + name
+	case "node":
+		from.door = cni.Host
+	}
+	if p.Src = addrs[i]; e.SourceAddress != "" {
+		p.Src = netip.MustParseAddr(e.SourceAddress)
+	}
+	if p.Proto, err = model.ParseProtocol(e.Protocol); err != nil {
+		return place{}, flight{}, false
+	}
+	if p.IsICMP() {
+		p.ICMPID, p.SrcPort, p.ICMPType = p.SrcPort, 0, packet.EchoRequest
+	}
+	if p = p.Opening(); e.Flags != "" {
+		switch p.Proto {
+		case model.TCP:
+			p.TCPFlags, err = packet.ParseFlags(e.Flags)
+		case model.SCTP:
+			p.Chunk, err = packet.ParseChunk(e.Flags)
+		default:
+			err = p.SetEcho(e.Flags)
+		}
+	}
+	p = p.ForFamily()
+	f := same(p)
+	if port, made := g.ports[netip.AddrPortFrom(p.Dst, p.DstPort)]; made {
+		f.sim.DstPort = port
+	}
+	return from, f, err == nil
+}
+
+// sentBy is the name that a sender has in arrivals.
+func sentBy(name string) string {
+	if text, outside := strings.CutPrefix(name, "external:"); outside {
+		ip, _, _ := strings.Cut(text, "@")
+		return ip
+	}
+	return name
+}
+
+// who is behind the end of a way.
+func (g *adversaryGame) who(end place) string {
+	switch end.door {
+	case cni.Host:
+		return "node:" + end.node
+	case cni.Uplink, cni.Overlay:
+		return end.addr.String()
+	}
+	return "pod:" + strings.TrimPrefix(end.door, "pod-")
+}
