@@ -23,6 +23,7 @@
 //	                           kernel's connection tracking does the same on two nodes (simultaneous open)
 //	revoked, and the client is silent since   the server of a connection that is not allowed any more still reaches its client, which has sent
 //	                           nothing since the policies changed: a flow ends with its client's next packet (ADR 12)
+//	revoked, and another pod has the client's address   the same where the client is gone: at the server's interface nothing ended the session
 //	revoked UDP by a Service   the same where the client goes on and dialled a Service: at its own interface nothing is denied (ADR 12)
 //	revoked, to a port of 32768 or more   the server's port is one that clients have, and its egress allows the client (ADR 12)
 //	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which

@@ -29,7 +29,8 @@ type Law struct {
 
 // conn is a connection that was opened.
 type conn struct {
-	first policy.Flow // behind any Service
+	first  policy.Flow // behind any Service
+	client string
 	// spoke: when the client sent its last packet, the policies allowed the connection.
 	spoke      bool
 	translated bool // a Service was dialled
@@ -251,7 +252,7 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 
 // begin remembers an opened connection.
 func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
-	c := &conn{first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c := &conn{client: a.Sender, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
 	c.first.SrcPort = a.Sent.SrcPort
 	l.begun[f], l.dials[dialled(a)] = c, c
 	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c
@@ -271,6 +272,8 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 	}
 	if conn != nil { // the server speaks
 		switch {
+		case conn.client != a.At && strings.HasPrefix(a.At, "pod:"):
+			return "revoked, and another pod has the client's address"
 		case conn.spoke:
 			return "revoked, and the client is silent since: " + back.proto.String()
 		case conn.translated && back.proto == model.UDP:

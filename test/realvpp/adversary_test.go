@@ -35,23 +35,29 @@ var adversaryKnown = map[adversary.Class]bool{adversary.SCTP: true, adversary.Hi
 func TestVPPAdversary(t *testing.T) {
 	path := theVPP(t)
 	sequences, first := oracle.Setting(t, "CONTIV_VPP_CASES", adversarySequences), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
-	start, differences := time.Now(), 0
+	start, differences, blind := time.Now(), 0, 0
 	var all adversary.Counts
 	for seed := first; seed < first+(sequences+adversaryGames-1)/adversaryGames; seed++ {
 		g := newAdversaryGame(path, seed)
 		err := g.play(min(adversaryGames, int(sequences)))
-		g.close()
 		all.Add(g.law.Counts)
+		var d *difference
+		if errors.As(err, &d) && g.unseen() { // a session leads where the simulated VPP could not know
+			blind++
+			err = nil
+		}
 		if err != nil {
 			differences++
 			t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=%d): %v", seed, seed, adversaryGames, err)
 		}
+		g.close()
 		if differences >= enough {
 			break
 		}
 	}
 	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about; %s",
 		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, time.Since(start).Round(time.Second))
+	t.Logf("%d worlds ended early: nobody saw what a load balancer chose", blind)
 	for _, why := range slices.Sorted(maps.Keys(all.Excused)) {
 		t.Logf("excused: %s: %d", why, all.Excused[why])
 	}
@@ -132,6 +138,16 @@ func (g *adversaryGame) one(e adversary.Event) error {
 	}
 	f := adversary.Shrink(&adversary.Finding{Breach: breach, Objects: g.begin, Events: g.events, Config: g.cfg}, adversaryKnown) // as the simulated VPPs do the same
 	return errors.New(f.String())
+}
+
+// unseen tells whether a load balancer chose for a packet that went nowhere.
+func (g *adversaryGame) unseen() bool {
+	for _, w := range g.nodes {
+		if w.unseen > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // story is the end of what was played: all of it is long.

@@ -50,6 +50,7 @@ type twin struct {
 	away    bool       // there are no agents for the time being
 	clock   time.Time  // when the simulated clock was last set
 	refused time.Time  // when a packet last met a route that is answered by an ICMP error
+	unseen  int        // how often a load balancer chose for a packet that went nowhere
 	hushed  int        // how many such packets were not answered, as VPP answers few
 	written []string   // what the agents wrote, as long as it was the same
 	beside  *plainConn // to the simulated VPP; nil before it is needed
@@ -387,6 +388,7 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 	if err != nil || !hidden {
 		return landed, err
 	}
+	w.unseen++
 	// The load balancer chose a backend and the packet went nowhere. What it chose may be remembered as the client's affinity:
 	// the next packet tells.
 	f = f.both(func(p packet.Packet) packet.Packet {
