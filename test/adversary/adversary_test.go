@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 const (
 	// defaultSequences is what make test plays; CONTIV_CASES says otherwise, CONTIV_SEED where to begin.
-	defaultSequences = 400
+	defaultSequences = 200
 	// players is how many worlds are played at a time.
 	players = 2
 	// excusable is the part of all arrivals that one excuse may take: one in so many.
@@ -20,15 +21,15 @@ const (
 )
 
 // known are the classes of breaches that the agent does not prevent yet: they are counted.
-var known = map[Class]bool{SCTP: true, Hidden: true}
+var known = map[Class]bool{SCTP: true}
 
 func TestAdversary(t *testing.T) {
-	sequences, first := oracle.Setting(t, "CONTIV_CASES", defaultSequences), oracle.Setting(t, "CONTIV_SEED", 1)
+	sequences, first := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultSequences, 4)), oracle.Setting(t, "CONTIV_SEED", 1)
 	start := time.Now()
 	counts := tournament(t, first, (sequences+games-1)/games)
 	report(t, counts)
 	t.Logf("in %s", time.Since(start).Round(time.Millisecond))
-	if counts.Arrived < int(sequences) || counts.Answers == 0 || counts.Checks == 0 {
+	if counts.Arrived < int(sequences) || counts.Checks == 0 {
 		t.Errorf("nothing much was judged: %+v", counts)
 	}
 	for why, n := range counts.Excused {

@@ -21,15 +21,16 @@
 //	the receiver's own attempt whoever got a packet had sent one the other way before, from and to the same ports, and its own egress
 //	                           allows that: where the other side's ingress drops it, nobody says so to the list that let it out. A
 //	                           kernel's connection tracking does the same on two nodes (simultaneous open)
-//	revoked, and the client is silent since   the server of a connection that is not allowed any more still reaches its client, which has sent
-//	                           nothing since the policies changed: a flow ends with its client's next packet (ADR 12)
+//	revoked, and the client is silent since   the server of a connection that is not allowed any more still reaches its client, of which
+//	                           nothing came to the server's node since the policies changed: a flow ends with its client's next packet
+//	                           (ADR 12)
 //	revoked, and another pod has the client's address   the same where the client is gone: at the server's interface nothing ended the session
 //	revoked UDP by a Service   the same where the client goes on and dialled a Service: at its own interface nothing is denied (ADR 12)
 //	revoked, to a port of 32768 or more   the server's port is one that clients have, and its egress allows the client (ADR 12)
 //	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which
 //	                           its ingress allows
 //	egress to a frontend, not to its endpoint   such a frontend is translated by another node: the pod's egress allows the frontend
-//	left the cluster for a pod's address   nobody has the address any more
+//	left the cluster for an address of pods   nobody has the address any more, a pod's or a NAT loopback's, and the uplink is the way there
 //	half an agent              the agent of the receiver's node was stopped, or its VPP restarted without an agent
 //	VPP restarts               from VPP's start until the agent has written what its sources say
 //

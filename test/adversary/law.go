@@ -3,6 +3,7 @@ package adversary
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,7 @@ type Law struct {
 	now    *policy.Cluster
 	before *policy.Cluster // while a change is under way; nil: none is
 	addrs  map[string]*party
+	ranges []netip.Prefix          // of pods, by node
 	masks  map[netip.AddrPort]bool // frontends that hide their clients from endpoints: node ports, and addresses of load balancers
 	begun  map[flow]*conn          // by the first packet that arrived and was allowed
 	dials  map[attempt]*conn       // the same, by the address that was dialled
@@ -31,7 +33,8 @@ type Law struct {
 type conn struct {
 	first  policy.Flow // behind any Service
 	client string
-	// spoke: when the client sent its last packet, the policies allowed the connection.
+	node   string // the server's
+	// spoke: when the client's last packet came to the server's node, the policies allowed the connection.
 	spoke      bool
 	translated bool // a Service was dialled
 }
@@ -92,7 +95,14 @@ func (l *Law) Become(objects []policy.Object) error {
 		return err
 	}
 	l.before, l.now = l.now, c
-	l.addrs, l.masks = map[string]*party{}, masks(objects)
+	l.addrs, l.masks, l.ranges = map[string]*party{}, masks(objects), nil
+	for _, o := range objects {
+		if n, ok := o.(*corev1.Node); ok {
+			for _, text := range n.Spec.PodCIDRs {
+				l.ranges = append(l.ranges, netip.MustParsePrefix(text))
+			}
+		}
+	}
 	pods, nodes, outside := parties(objects)
 	for _, list := range [][]party{pods, nodes, outside} {
 		for i := range list {
@@ -184,7 +194,7 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	if who == nil {
 		return Breach{}
 	}
-	if c := l.dials[dialled(a)]; c != nil {
+	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || strings.HasPrefix(a.Lost, c.node+":")) {
 		c.spoke = l.now.JudgePods(&c.first).Allowed
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
@@ -198,10 +208,6 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	if !ok {
 		return Breach{Open, fmt.Sprintf("%s has no address of that family", from)}
 	}
-	if !strings.HasPrefix(a.At, "pod:") && l.now.HasPod(a.Packet.Dst) {
-		l.excuse("left the cluster for a pod's address", 1)
-		return Breach{}
-	}
 	why := ""
 	for _, c := range []*policy.Cluster{l.now, l.before} {
 		if c == nil {
@@ -214,6 +220,10 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		if why == "" {
 			why = reason
 		}
+	}
+	if !strings.HasPrefix(a.At, "pod:") && slices.ContainsFunc(l.ranges, func(p netip.Prefix) bool { return p.Contains(a.Packet.Dst) }) {
+		l.excuse("left the cluster for an address of pods", 1)
+		return Breach{}
 	}
 	return Breach{l.classify(src, a), fmt.Sprintf("%s sent %s, and %s got %s: %s", from, &a.Sent, a.At, &a.Packet, why)}
 }
@@ -252,7 +262,7 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 
 // begin remembers an opened connection.
 func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
-	c := &conn{client: a.Sender, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c := &conn{client: a.Sender, node: a.AtNode, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
 	c.first.SrcPort = a.Sent.SrcPort
 	l.begun[f], l.dials[dialled(a)] = c, c
 	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c

@@ -28,7 +28,7 @@ const (
 )
 
 // adversaryKnown are classes of breaches that are only counted, as test/adversary has them.
-var adversaryKnown = map[adversary.Class]bool{adversary.SCTP: true, adversary.Hidden: true}
+var adversaryKnown = map[adversary.Class]bool{adversary.SCTP: true}
 
 // TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and judges what arrives by who really sent it. Beside each
 // real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Time does not leap here.

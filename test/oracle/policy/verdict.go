@@ -292,9 +292,6 @@ func within(nets []netip.Prefix) place {
 	}
 }
 
-// HasPod tells whether an address is that of a pod that policies protect.
-func (c *Cluster) HasPod(a netip.Addr) bool { return c.at[a] != nil }
-
 // JudgeEgress is the verdict of the pod a flow comes from alone; whatever does not come from a pod is allowed.
 func (c *Cluster) JudgeEgress(f *Flow) Verdict { return c.egress(f) }
 
