@@ -92,7 +92,7 @@ func assemble(cfg Config) (*parts, error) {
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
 	p.vppagent = vppagent.New(vppagent.Config{
 		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck,
-		DenyUnknown: cfg.deniesUnknown(),
+		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff,
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()

@@ -51,6 +51,9 @@ type Config struct {
 	Now func() time.Time
 	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value speaks of: see denyUnknown.
 	DenyUnknown bool
+	// DenyEarly does so for interfaces whose tags name pods before any transaction says what is wanted, if VPP has no access lists of
+	// ours there: every interface that was evaluated before has some. Only with DenyUnknown.
+	DenyEarly bool
 	// Descriptors are the kinds of values; nil: descriptor.All.
 	Descriptors []*descriptor.Descriptor
 }
@@ -296,6 +299,9 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	p, c := x.p, x.c
 	a.denyUnknown(p.touch)
+	if err == nil && !a.told && a.cfg.DenyEarly {
+		err = x.closeEarly(ctx)
+	}
 	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
 	if err == nil && a.told {
 		p.decide()

@@ -3,6 +3,7 @@ package vppagent
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/keyed"
@@ -45,6 +46,30 @@ func (p *planner) shut() [][]Step {
 		return [][]Step{steps}
 	}
 	return [][]Step{on, steps}
+}
+
+// closeEarly closes what may be a pod's, and has no lists, before it is known what is wanted: nothing else is changed.
+func (x *execution) closeEarly(ctx context.Context) error {
+	a := x.a
+	p := a.newPlanner()
+	create := func(v *value) {
+		if v.have == nil && !v.unsure {
+			p.mark(v)
+			v.plan.action = Create
+			p.puts = append(p.puts, v)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.unknown)) {
+		v := a.unknown[key]
+		if v.want == nil || !v.kind.Shuts(v.want) {
+			continue
+		}
+		for _, d := range v.deps[v.hard:] {
+			create(d)
+		}
+		create(v)
+	}
+	return x.execute(ctx, p.shut())
 }
 
 // stands tells that VPP has all of some values already.

@@ -316,3 +316,36 @@ func newPodIsClosed(t *testing.T, check acl.SourceCheck) {
 		t.Errorf("%d datagrams arrive at an interface whose pod is no more, %q on the way", now-was, c.late)
 	}
 }
+
+// TestPodMadeWhileTheAgentWasAway: an agent that starts closes the interfaces that no agent evaluated, before its sources are in sync, and
+// writes nothing else.
+func TestPodMadeWhileTheAgentWasAway(t *testing.T) {
+	c := newClosing(t, agent.RendererNAT44)
+	objects := c.load(closedNode + closedPod("client", 3) + closedPod("evil", 4) + closedPod("web", 5))
+	c.plumb(objects)
+	c.start()
+	c.feed(objects...)
+	c.agent.Close()
+	db := c.load(closedPod("db", 2))
+	c.plumb(db)
+	c.send()
+	if c.streams[1].arrived != 1 {
+		t.Fatal("the interface is closed without an agent")
+	}
+	c.watch()
+	c.start()
+	if err := c.agent.Feed(context.Background()); err != nil { // no source says anything
+		t.Fatal(err)
+	}
+	if c.messages != 1 || len(c.late) > 0 {
+		t.Errorf("%d messages, late %q", c.messages, c.late)
+	}
+	was := c.streams[0].arrived + c.streams[1].arrived
+	c.streams[2].since, c.streams[3].since = 0, 0
+	c.send()
+	if now := c.streams[0].arrived + c.streams[1].arrived; now != was || c.streams[2].since != 1 || c.streams[3].since != 1 {
+		t.Errorf("%d datagrams arrive at a pod nobody evaluated; of the others %d and %d are answered", now-was, c.streams[2].since, c.streams[3].since)
+	}
+	c.feed(append(objects, db...)...)
+	c.settled("all known")
+}
