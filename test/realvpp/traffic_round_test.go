@@ -59,10 +59,20 @@ func (f *flow) dials() bool {
 	return f.kind.protocol == unix.IPPROTO_TCP && (f.kind.fresh || !f.before)
 }
 
-func (r *round) at(port uint16) *flow {
+// at is the flow of a client's address, or of one that hides it, and port. What TCP still sends of connections of an earlier round is nobody's.
+func (r *round) at(client netip.AddrPort, protocol uint8) *flow {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ports[port]
+	f := r.ports[client.Port()]
+	r.mu.Unlock()
+	if f == nil || f.kind.protocol != protocol && (f.kind != echo || protocol != unix.IPPROTO_ICMPV6) {
+		return nil
+	}
+	for _, other := range roles {
+		if other != f.role && client.Addr() == other.addr(client.Addr().Is6()) {
+			return nil
+		}
+	}
+	return f
 }
 
 func (r *round) pushing(f *flow) bool {

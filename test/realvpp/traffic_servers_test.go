@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,14 +126,14 @@ func (w *traffic) arrived(b []byte, atServer bool) {
 	if r == nil || !ok {
 		return
 	}
-	h, client := toClient, p.dstPort
+	h, client := toClient, netip.AddrPortFrom(p.dst, p.dstPort)
 	if atServer {
-		h, client = toServer, p.srcPort
+		h, client = toServer, netip.AddrPortFrom(p.src, p.srcPort)
 	}
 	if (p.protocol == unix.IPPROTO_ICMP || p.protocol == unix.IPPROTO_ICMPV6) && p.request != atServer {
 		return
 	}
-	if f := r.at(client); f != nil {
+	if f := r.at(client, p.protocol); f != nil {
 		f.saw(h, r.now())
 	}
 }
