@@ -31,9 +31,8 @@
 //	                           its ingress allows
 //	egress to a frontend, not to its endpoint   such a frontend is translated by another node: the pod's egress allows the frontend
 //	left the cluster for an address of pods   nobody has the address any more, a pod's or a NAT loopback's, and the uplink is the way there
-//	half an agent              the agent of the receiver's node was stopped, or its VPP restarted without an agent
-//	VPP restarts               from VPP's start until the agent has written what its sources say
 //
 // BUGS. Whoever is outside sends with own addresses only: what comes in by the uplink with the address of a pod or of a NAT loopback is not
-// tried. The simulated VPP knows no fragments. Host endpoints are left out.
+// tried. The simulated VPP knows no fragments. Host endpoints are left out. A restart and a change end before the next
+// packet: none is sent between two of their messages (test/transient does that for changes), and no agent stays away. SCTP is counted as known.
 package adversary
