@@ -65,7 +65,7 @@ func (r *Renderer) risky(c *change) bool {
 	for name, now := range c.lists {
 		old := r.was(name, now)
 		all.add(inputEffect(old, now))
-		all.add(listEffect(old.out, now.out))
+		all.add(directionEffect(old.out, now.out))
 		all.add(filterEffect(old.filter, now.filter, 0))
 		all.add(filterEffect(old.filter, now.filter, 1))
 	}
@@ -77,7 +77,7 @@ func (r *Renderer) risky(c *change) bool {
 	}
 	var opensIn, closesIn, opensOut, closesOut few2
 	r.eachHook(c, func(name string, old, now lists) {
-		in, out := inputEffect(old, now), listEffect(old.out, now.out)
+		in, out := inputEffect(old, now), directionEffect(old.out, now.out)
 		in.add(tablesEffect(old.in, now.in, effects))
 		out.add(tablesEffect(old.out, now.out, effects))
 		in.add(filterEffect(old.filter, now.filter, 0))
@@ -128,7 +128,7 @@ func (r *Renderer) was(name string, now lists) lists {
 		return old
 	}
 	var l lists
-	if !(none(unchecked(now.in)) && none(now.out)) {
+	if !(noneButSCTP(unchecked(now.in)) && noneButSCTP(now.out)) {
 		l = r.isolated()
 		l.filter = now.filter
 	}
@@ -291,7 +291,7 @@ func (r *Renderer) interim(c *change) change {
 	for name, now := range c.lists {
 		old := r.was(name, now)
 		out.lists[name] = r.bounded(lists{
-			in: commonInput(old, now), out: commonList(old.out, now.out), filter: commonFilter(old.filter, now.filter), served: now.served, check: now.check,
+			in: commonInput(old, now), out: commonDirection(old.out, now.out), filter: commonFilter(old.filter, now.filter), served: now.served, check: now.check,
 		})
 	}
 	used := map[string]bool{}

@@ -79,6 +79,9 @@ func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, n
 		before := func(list []place, uses []use) []place { return list[:len(list)-len(places(uses, false))] }
 		f, fits = r.filterOf(origins(before(now.in, out.uses), out.uses), origins(before(now.out, in.uses), in.uses))
 	}
+	if f == nil {
+		now.in, now.out = withoutSCTP(now.in, in.open), withoutSCTP(now.out, out.open)
+	}
 	now = r.shorten(i.name, now, r.room(f))
 	notes = r.crowded(slices.Concat(now.in, now.out), i)
 	if !fits {
@@ -241,6 +244,7 @@ func (r *Renderer) fix() {
 	r.fixTable(out)
 	r.fixTable(r.nodeTable())
 	r.fixTable(r.poolTable())
+	r.fixTable(noSCTPTable())
 	for _, t := range []*table{{name: permitEgress, egress: true}, {name: permitIngress}, {name: denyAll}} {
 		v := allow
 		if t.name == denyAll {

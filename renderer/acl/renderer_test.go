@@ -275,5 +275,5 @@ func ExampleRenderer() {
 	}
 	c, _ := r.Cause("tap1", true, 1, 0)
 	fmt.Println(b.lists["tap1"].GetOutput(), c.Kind == enforce.CauseIsolated, c.Profile)
-	// Output: [static-output self-3rruvbh5j25u7tzxpp6xfz67 deny-all] false
+	// Output: [no-sctp static-output self-3rruvbh5j25u7tzxpp6xfz67 deny-all] false
 }

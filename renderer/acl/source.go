@@ -208,13 +208,13 @@ func checkEffect(old, now *sources) effect {
 // inputEffect is what other lists do to what enters VPP.
 func inputEffect(old, now lists) effect {
 	e := checkEffect(old.check, now.check)
-	e.add(listEffect(unchecked(old.in), unchecked(now.in)))
+	e.add(directionEffect(unchecked(old.in), unchecked(now.in)))
 	return e
 }
 
 // commonInput is an input list that lets pass only what both do.
 func commonInput(old, now lists) []place {
-	rest := commonList(unchecked(old.in), unchecked(now.in))
+	rest := commonDirection(unchecked(old.in), unchecked(now.in))
 	front := func(l lists) (place, bool) { // that can stand before others
 		if len(l.in) > 1 && l.in[0].source {
 			return l.in[0], true

@@ -50,6 +50,17 @@ spec: {nodeName: node-1, containers: [{name: c, image: c}]}
 status: {phase: Running, podIP: 10.1.1.67, podIPs: [{ip: 10.1.1.67}, {ip: "fd00:1::67"}]}
 ---
 apiVersion: v1
+kind: Pod
+metadata: {name: sealed, namespace: shop, labels: {app: sealed}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.68, podIPs: [{ip: 10.1.1.68}, {ip: "fd00:1::68"}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: sealed, namespace: shop}
+spec: {podSelector: {matchLabels: {app: sealed}}, policyTypes: [Ingress]}
+---
+apiVersion: v1
 kind: Service
 metadata: {name: redis, namespace: shop}
 spec: {clusterIP: 10.96.0.20, clusterIPs: [10.96.0.20], selector: {app: redis}, ports: [{port: 6379, protocol: TCP, name: tcp}, {port: 6379, protocol: UDP, name: udp}]}
@@ -141,6 +152,17 @@ var bypasses = []lie{
 	{"evil", "udp 10.1.1.66:4000 -> 10.1.1.3:6379", ""},
 	{"friend", "tcp 10.1.1.4:4000 -> 10.96.0.20:6379 [S]", victimDoor},
 	{"friend", "udp 10.1.1.4:4000 -> 10.96.0.20:6379", victimDoor},
+}
+
+// associations are of SCTP between isolated pods: what one may not dial is not opened by what it was dialled.
+var associations = []lie{
+	{"victim", "sctp 10.1.1.3:4000 -> 10.1.1.68:4000 [INIT]", ""},
+	{"sealed", "sctp 10.1.1.68:4000 -> 10.1.1.3:4000 [INIT]", ""},
+	{"victim", "sctp 10.1.1.3:4000 -> 10.1.1.68:4000 [INIT]", ""},
+	{"sealed", "sctp [fd00:1::68]:4000 -> [fd00:1::3]:4000 [INIT]", ""},
+	{"victim", "sctp [fd00:1::3]:4000 -> [fd00:1::68]:4000 [INIT]", ""},
+	{"evil", "sctp [fd00:1::66]:4000 -> [fd00:1::4]:4000 [INIT]", friendDoor},
+	{"friend", "sctp [fd00:1::4]:4000 -> [fd00:1::3]:4000 [INIT]", victimDoor},
 }
 
 func identityManifest(t *testing.T) []event.Change {
@@ -283,4 +305,19 @@ func TestNodeAddressesAreNobodys(t *testing.T) {
 	trusting[1].want, trusting[2].want, trusting[4].want = victimDoor, victimDoor, victimDoor
 	simulated(t, agent.Config{TrustNodeAddresses: true}).tell(t, append(trusting, node, open))
 	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}).tell(t, []lie{node, open})
+}
+
+// TestSCTPFailsClosed: a denied attempt of SCTP opens no way back, in the sim.
+func TestSCTPFailsClosed(t *testing.T) {
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, associations) })
+	}
+}
+
+// TestVPPSCTPFailsClosed is the same on a real VPP.
+func TestVPPSCTPFailsClosed(t *testing.T) {
+	theVPP(t)
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, associations) })
+	}
 }

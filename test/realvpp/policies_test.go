@@ -292,6 +292,9 @@ func (p *policyCase) connect(flow policy.Flow) error {
 		p.closed++
 		return nil
 	}
+	if !got && flow.Proto == policy.SCTP && strings.Contains(o.why+o.way, "no-sctp") {
+		return nil // nothing tracks it: policies restrict the pod's other direction
+	}
 	if got && !want.Allowed && flow.Proto == policy.SCTP && beginsAsAnswer(o.way, want.Why) {
 		p.answered++
 		return nil

@@ -134,12 +134,13 @@ type lists struct {
 	interfaces map[string]*[2][][]line // input and output
 	ports      map[string]*[2][]line   // of SCTP associations that begin, beside them
 	broken     []string
-	big        bool // some policies ask for more ports of SCTP than VPP can be told
+	untracked  map[string][2]bool // interfaces that deny SCTP in a direction, because policies restrict the other and nothing tells answers
+	big        bool               // some policies ask for more ports of SCTP than VPP can be told
 }
 
 func readLists(s *sink) *lists {
 	owners := s.owners
-	l := &lists{big: len(s.big) > 0, acls: map[string][]line{}, interfaces: map[string]*[2][][]line{}, ports: map[string]*[2][]line{}}
+	l := &lists{big: len(s.big) > 0, acls: map[string][]line{}, interfaces: map[string]*[2][][]line{}, ports: map[string]*[2][]line{}, untracked: map[string][2]bool{}}
 	var ordered []*contivacl.InterfaceACLs
 	for _, values := range owners {
 		for key, v := range values {
@@ -169,6 +170,8 @@ func readLists(s *sink) *lists {
 		if len(i.Input)+len(i.Output) > 255 {
 			l.broken = append(l.broken, fmt.Sprintf("%s has %d lists", i.Interface, len(i.Input)+len(i.Output)))
 		}
+		untracked := func(name string) bool { return strings.HasPrefix(name, "no-sctp") }
+		l.untracked[i.Interface] = [2]bool{slices.ContainsFunc(i.Input, untracked), slices.ContainsFunc(i.Output, untracked)}
 		l.interfaces[i.Interface] = &[2][][]line{l.resolve(i.Interface, i.Input), l.resolve(i.Interface, i.Output)}
 	}
 	return l

@@ -459,6 +459,12 @@ func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, fl
 			if got == want.Allowed || !got && flow.Proto == policy.SCTP && nameless || !got && fickle {
 				continue
 			}
+			if !got && flow.Proto == policy.SCTP {
+				untracked := n.lists[where.node].untracked[where.iface]
+				if where.output && untracked[1] || !where.output && untracked[0] {
+					continue
+				}
+			}
 			if !got && flow.Proto == policy.SCTP && n.lists[where.node].big {
 				excused.Add(1) // a note of that node says so
 				continue

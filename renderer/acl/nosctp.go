@@ -1,0 +1,57 @@
+package acl
+
+import "github.com/contiv-agent/contiv-agent/enforce"
+
+// An access list knows SCTP by addresses alone: whatever it lets pass in one direction of an interface lets everything between these
+// addresses pass in the other, although policies deny it there, and although the first packet reached nobody. So where policies restrict one
+// direction and no filter tells what begins from what answers, SCTP may not begin in the other direction.
+
+// noSCTP is the table that denies SCTP.
+const noSCTP = "no-sctp"
+
+func noSCTPTable() *table {
+	t := &table{name: noSCTP}
+	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "SCTP, which nothing here tracks: policies restrict the pod's other direction, and none of them asks for ports of SCTP"}
+	for _, f := range families {
+		t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: protoSCTP, sport: allPorts, dport: allPorts}, cause)
+	}
+	return t
+}
+
+// withoutSCTP puts the table in front of a list if the other direction is restricted.
+func withoutSCTP(list []place, otherOpen bool) []place {
+	if otherOpen {
+		return list
+	}
+	return append([]place{{table: noSCTP, denies: true}}, list...)
+}
+
+// tracked is a list behind noSCTP, and whether it has that.
+func tracked(list []place) (rest []place, without bool) {
+	if len(list) > 0 && list[0].table == noSCTP {
+		return list[1:], true
+	}
+	return list, false
+}
+
+// directionEffect is listEffect, where noSCTP comes or goes by itself.
+func directionEffect(old, now []place) effect {
+	before, had := tracked(old)
+	after, has := tracked(now)
+	e := listEffect(before, after)
+	e.add(effect{opens: had && !has, closes: has && !had})
+	return e
+}
+
+// commonDirection is commonList, with noSCTP if either list has it.
+func commonDirection(old, now []place) []place {
+	before, had := tracked(old)
+	after, has := tracked(now)
+	return withoutSCTP(commonList(before, after), !had && !has)
+}
+
+// noneButSCTP tells whether a list lets everything pass at once, but for SCTP.
+func noneButSCTP(list []place) bool {
+	rest, _ := tracked(list)
+	return none(rest)
+}
