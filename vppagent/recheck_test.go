@@ -338,32 +338,6 @@ func TestRecheckIsPatient(t *testing.T) {
 	}
 }
 
-// A transaction that waits is committed before a recheck that is due.
-func TestRecheckGivesWay(t *testing.T) {
-	for range 20 {
-		c := newClocked(t)
-		pods(c.lab)
-		c.allConfigured(c.put(world()...))
-		c.round()
-		c.other(t, map[string]proto.Message{ // something for each slice but the rest
-			keyed.InterfaceACLsKey("tap1"): nil, keyed.DNat44Key("default/a"): nil, keyed.Key(translated()): nil,
-			keyed.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}): nil,
-		})
-		c.now = c.now.Add(time.Hour)
-		txns, events := make(chan *event.Txn, 1), make(chan event.Event, 10)
-		txns <- &event.Txn{Seq: 7, Values: map[string]proto.Message{keyed.DNat44Key("default/c"): nil}}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- c.agent.Run(ctx, txns, func(e event.Event) { events <- e }) }()
-		first := (<-events).(*event.Committed)
-		stop()
-		<-done
-		if first.Seq != 7 || len(first.Drift) > 0 {
-			t.Fatalf("first %+v", first)
-		}
-	}
-}
-
 // A connection that is lost while VPP is asked is no drift.
 func TestRecheckWhileVPPGoes(t *testing.T) {
 	c := newClocked(t)
