@@ -71,7 +71,7 @@ type Config struct {
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Insecure && c.TLS != nil {
-		errs = append(errs, errors.New("Insecure contradicts TLS"))
+		errs = append(errs, errors.New("both TLS and Insecure are set: want one of them"))
 	}
 	if len(c.Syncers) == 0 {
 		errs = append(errs, errors.New("no set of keys to serve"))

@@ -142,7 +142,9 @@ func (k *talk) pushes() bool { return k.back(k.answer.GoingOn()) }
 func (k *talk) round(what string) {
 	k.t.Helper()
 	k.must(what+": the client", k.asks())
-	k.must(what+": the server", k.pushes() && k.pushes())
+	for range 2 {
+		k.must(what+": the server", k.pushes())
+	}
 }
 
 func talking(t *testing.T, renderer agent.ServiceRenderer, closed bool) *Cluster {
