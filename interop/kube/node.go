@@ -68,6 +68,7 @@ func newNode(t tb, c *cluster, name string, flags ...string) *node {
 		"run", "--kubeconfig", c.path("agent.kubeconfig"), "--node", name,
 		"--vpp-socket", socket, "--stats-socket", "", "--journal", filepath.Join(dir, "journal"), "--status-socket", n.status,
 		"--health-check-addresses", "127.0.0.1", "--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--host-address", cni.HostLink.String(), "--listen", n.listen,
+		"--healthz-bind-address", "", // one address of this machine cannot serve several agents
 	}, flags...)
 	n.agent = start(t, "contiv-agent of "+name, exec.Command(built.agent, args...))
 	n.inSync(t)

@@ -26,6 +26,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -111,7 +112,7 @@ func (g *ground) somebody(t *testing.T) {
 		return binapicnat.CnatEndpoint{Addr: addr(a), SwIfIndex: noInterface, Port: 80}
 	}
 	_, err := g.do(
-		&nat44_ed.Nat44EdPluginEnableDisable{Enable: true},
+		&nat44_ed.Nat44EdPluginEnableDisable{Enable: true, Sessions: nat44.DefaultSessions}, // another size is a field the agent cannot change
 		&nat44_ed.Nat44AddDelStaticMappingV2{
 			IsAdd: true, Protocol: 6, ExternalSwIfIndex: noInterface, ExternalIPAddress: [4]byte{10, 96, 9, 9}, ExternalPort: 80,
 			LocalIPAddress: [4]byte{10, 1, 1, 2}, LocalPort: 80, Tag: "theirs",
