@@ -3,6 +3,7 @@ package acl
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -110,6 +111,30 @@ func (s *scene) checkLaw(t *rapid.T) {
 	}
 }
 
+// names tells whether a rule for ingress of the pod names its port in the packet, which may make the pod a server there.
+// TestRulesNamePorts asks which rules do.
+func (s *scene) names(pod string, output bool, p packet) bool {
+	own := p.sport
+	if output {
+		own = p.dport
+	}
+	e := s.w.eps[pod]
+	var rules []*felix.Rule
+	for _, name := range e.GetProfileIds() {
+		rules = append(rules, s.w.profiles[name].GetInboundRules()...)
+	}
+	for _, tier := range e.GetTiers() {
+		for _, name := range tier.GetIngressPolicies() {
+			rules = append(rules, s.w.policies[tier.GetName()+"|"+name].GetInboundRules()...)
+		}
+	}
+	return slices.ContainsFunc(rules, func(r *felix.Rule) bool {
+		return slices.ContainsFunc(r.GetDstPorts(), func(ports *felix.PortRange) bool {
+			return ports.GetFirst() <= int32(own) && int32(own) <= ports.GetLast() && ports.GetLast()-ports.GetFirst() < mostPorts
+		})
+	})
+}
+
 func (s *scene) checkHook(t *rapid.T, iface string, output bool, p packet, answer bool) {
 	if len(s.b.lists[iface].GetInput()) == 0 {
 		return
@@ -123,10 +148,47 @@ func (s *scene) checkHook(t *rapid.T, iface string, output bool, p packet, answe
 		if answer && (p.proto == 17 || p.proto == 6 && flags != 0x02) {
 			want = vppacl.ACL_Rule_PERMIT
 		}
-		if got != vppacl.ACL_Rule_DENY && got != want {
+		if got != vppacl.ACL_Rule_DENY && got != want && !s.names(strings.TrimPrefix(iface, "if-"), output, p) {
 			t.Fatalf("%s flags %#x at %s, output %v: %v, want %v\n%s", p, flags, iface, output, got, want, s)
 		}
 	}
+}
+
+// A pod is a server at the ports that rules for its ingress name, of UDP below 32768 too. Broad ranges, and egress, name none.
+func TestRulesNamePorts(t *testing.T) {
+	answers := packet{podIPs[0][0], remotes[0], 17, 80, 53} // from low to low: a request, unless the pod is known to serve
+	for _, c := range []struct {
+		name        string
+		ports       *felix.PortRange
+		out, permit bool
+	}{
+		{"one port", &felix.PortRange{First: 80, Last: 80}, false, true},
+		{"a range", &felix.PortRange{First: 1, Last: mostPorts}, false, true},
+		{"a broad range", &felix.PortRange{First: 1, Last: mostPorts + 1}, false, false},
+		{"another port", &felix.PortRange{First: 81, Last: 81}, false, false},
+		{"egress", &felix.PortRange{First: 80, Last: 80}, true, false},
+	} {
+		rule := []*felix.Rule{{Action: "allow", Protocol: udp(), DstPorts: []*felix.PortRange{c.ports}}}
+		pol := &felix.Policy{InboundRules: rule}
+		if c.out {
+			pol = &felix.Policy{OutboundRules: append(rule, &felix.Rule{Action: "allow"}), InboundRules: []*felix.Rule{{Action: "allow", Protocol: udp()}}}
+		}
+		s := newScene(testNode(enforce.PostDNAT))
+		s.tell(start()...)
+		s.tell(policyMessage(policyIDs[0], pol), podMessage(0, withPolicies("a1", map[bool]string{true: "a1"}[c.out])))
+		s.settle(t)
+		want := vppacl.ACL_Rule_REFLECT
+		if c.permit {
+			want = vppacl.ACL_Rule_PERMIT
+		}
+		if got := s.b.action("if-p1", false, answers, 0); got != want {
+			t.Errorf("%s: %v, want %v", c.name, got, want)
+		}
+	}
+}
+
+func udp() *felix.Protocol {
+	return &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "udp"}}
 }
 
 // What leaves for elsewhere reflects as at the pod's own interface, and so does what comes from there; a pod's high ports count.
