@@ -36,9 +36,9 @@ func newStoryOf(t *testing.T, v *simulated, more string) *story {
 		stage: newStage(t), vpp: v, driver: filepath.Join(dir, "contiv-felix-driver"),
 		config: filepath.Join(dir, "driver.yaml"), socket: filepath.Join(dir, "status.sock"),
 	}
-	file := fmt.Sprintf("node: %s\nvpp: {socket: %s}\ninterfaces: {uplink: %s, overlay: %s, host: %s}\n"+
+	file := fmt.Sprintf("node: %s\nvpp: {socket: %s}\ninterfaces: {uplink: %s, overlay: %s, host: %s, hostAddresses: [%s]}\n"+
 		"statusSocket: %s\nlisten: none\njournal: none\nlog: {level: debug}\n%s",
-		node1, s.vpp.socket, cni.Uplink, cni.Overlay, cni.Host, s.socket, more)
+		node1, s.vpp.socket, cni.Uplink, cni.Overlay, cni.Host, cni.HostLink, s.socket, more)
 	if err := os.WriteFile(s.config, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestFelixOrNot(t *testing.T) {
 	}
 	agent, socket := product(t), filepath.Join(t.TempDir(), "agent.sock")
 	start(t, "contiv-agent run", exec.Command(agent, "run", "--vpp-socket", alone.socket, "--manifests", objects.dir, "--node", node1,
-		"--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--listen", "", "--journal", "",
+		"--uplink", cni.Uplink, "--overlay", cni.Overlay, "--host-interface", cni.Host, "--host-address", cni.HostLink.String(), "--listen", "", "--journal", "",
 		"--stats-socket", "", "--status-socket", socket))
 	s := newStoryOf(t, under, fmt.Sprintf("services: {manifests: [%s]}\n", objects.dir))
 	s.addr = fmt.Sprint("127.0.0.1:", freePort(t))
@@ -121,8 +121,8 @@ func TestFelixOrNot(t *testing.T) {
 		for _, at := range []string{socket, s.socket} {
 			eventually(t, what+": the agent at "+at+" is done", func() error {
 				out, err := exec.Command(agent, "status", "--status-socket", at, "-o", "json").Output()
-				var st struct{ InSync, Healthy bool }
-				if bad := json.Unmarshal(out, &st); bad != nil || !st.Healthy {
+				var st struct{ InSync, Ready bool }
+				if bad := json.Unmarshal(out, &st); bad != nil || !st.InSync || !st.Ready {
 					return errors.Join(err, bad, fmt.Errorf("%s", out))
 				}
 				return nil
