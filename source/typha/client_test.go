@@ -392,18 +392,22 @@ func TestSource(t *testing.T) {
 				}
 			})
 		}()
-		if d := cmp.Diff([]string{"typha wait-for-ready false", "typha resync false", podLine, "Namespace prod map[team:a]", "typha in-sync false"}, h.take()); d != "" {
-			t.Fatal(d)
+		lines := h.take()
+		if len(lines) == 5 {
+			slices.Sort(lines[2:4]) // the changes of one update have no order
+		}
+		if d := cmp.Diff([]string{"typha wait-for-ready false", "typha resync false", "Namespace prod map[team:a]", podLine, "typha in-sync false"}, lines); d != "" {
+			t.Error(d)
 		}
 		stop()
 		time.Sleep(time.Second)
-		if lines := h.take(); len(lines) == 0 || lines[0] != "typha in-sync true" {
+		if lines = h.take(); len(lines) == 0 || lines[0] != "typha in-sync true" {
 			t.Errorf("without a server: %q", lines)
 		}
 		ns.Value = nil
 		s, stop := p.serve(t, fanout.Config{}, kv(podKey+" "+podValue))
 		time.Sleep(time.Minute)
-		lines := h.take()
+		lines = h.take()
 		if d := cmp.Diff([]string{"- Namespace prod", "typha in-sync false"}, lines[max(0, len(lines)-2):]); d != "" {
 			t.Errorf("%s\n%q", d, lines)
 		}
