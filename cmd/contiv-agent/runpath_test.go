@@ -23,6 +23,7 @@ func TestSocketsAreInNoSharedFolder(t *testing.T) {
 		}
 	}
 	t.Setenv("HOME", "")
+	t.Setenv("XDG_RUNTIME_DIR", "")
 	if got := userPath("x.sock"); got != "" || strings.HasPrefix(got, os.TempDir()) {
 		t.Errorf("without a home: %q", got)
 	}
