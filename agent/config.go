@@ -132,7 +132,7 @@ type Config struct {
 	OnCommitted func(*event.Committed)
 }
 
-// deniesUnknown tells that interfaces that may be a pod's are closed until evaluated.
+// deniesUnknown reports whether the agent closes unknown interfaces, which may be a pod's, until it has evaluated them.
 func (c *Config) deniesUnknown() bool { return !c.AllowUnknown && !c.NoPolicies && c.Driver == nil }
 
 // Validate names everything that is wrong.

@@ -28,7 +28,7 @@ func (a *Agent) servePlan(w http.ResponseWriter, r *http.Request) {
 	serve.JSON(w, http.StatusOK, plan)
 }
 
-// driftShown is how long a drift is told of after it was found.
+// driftShown is how long status and Kubernetes show a drift after the recheck found it.
 const driftShown = 10 * time.Minute
 
 // drift is what other programs changed lately in VPP.
@@ -53,7 +53,7 @@ func (p *parts) now() time.Time {
 	return time.Now()
 }
 
-// driftProblem is what Kubernetes is told of a drift: nothing in it changes while it is told, or each look would make an Event.
+// driftProblem is the problem that the agent reports to Kubernetes for a drift. Its text stays the same while it is reported: each change would make an Event.
 func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
 	text := "another program changed VPP: " + d.Key + " was " + d.What
 	switch {

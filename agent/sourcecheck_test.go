@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// What a pod sends as somebody else is dropped, counted for the pod, and shown by policy, status and the metric.
+// VPP drops what a pod sends from a foreign address. The agent counts it for the pod; policy, status and the metric show it.
 func TestSourceDropsAreCounted(t *testing.T) {
 	w, _ := startCounting(t)
 	for range 7 {

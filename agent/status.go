@@ -331,7 +331,7 @@ func refusal(svc service.Status, owners []controller.OwnerStatus) string {
 	return stateRefused
 }
 
-// translates tells the keys that translate an address and port of a Service from those that reject it.
+// translates separates the keys that translate an address and port of a Service from those that reject it.
 func translates(key string) bool {
 	return keyed.Translates(key)
 }

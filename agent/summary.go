@@ -31,7 +31,7 @@ func gravest() []string {
 	}
 }
 
-// well tells that nothing is missing.
+// well reports whether nothing is missing.
 func well(state string) bool { return slices.Contains(wellStates(), state) }
 
 // worse is the graver of two states.
