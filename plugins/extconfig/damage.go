@@ -161,7 +161,7 @@ func eachRecord(tx *bbolt.Tx, all string, f func(record) error) error {
 
 // migrate makes the buckets, and gives checksums to the records of a file from before there were any.
 func migrate(tx *bbolt.Tx) error {
-	for from, to := range map[string]string{clientsV1: clients, allTermsV1: allTerms} {
+	for from, to := range succeeds {
 		if _, err := tx.CreateBucketIfNotExists([]byte(to)); err != nil {
 			return err
 		}

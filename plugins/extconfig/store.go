@@ -35,6 +35,9 @@ const (
 	clientPrefix = '/'
 )
 
+// succeeds are the buckets that took the place of others.
+var succeeds = map[string]string{clientsV1: clients, allTermsV1: allTerms}
+
 // lockPatience is how long OpenStore waits for another process to let go of the file.
 const lockPatience = 5 * time.Second
 
