@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
@@ -57,6 +58,7 @@ type parts struct {
 	health     *health.Server // nil: health checks are not answered
 	proxy      *proxyHealth   // nil: nobody asks
 	nat        *natTable      // nil: nobody looks
+	mappings   int            // frontends among the values asked for; the loop's
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
@@ -96,6 +98,7 @@ func assemble(cfg Config) (*parts, error) {
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.values = controller.NewValues()
+	p.values.OnSent(func(was, now proto.Message) { p.mappings += mappings(now) - mappings(was) })
 	p.proxy = p.proxyHealth()
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Observer: p.observer(),
@@ -247,6 +250,7 @@ func (p *parts) countUnwell() {
 type Agent struct {
 	*parts
 	events   chan event.Event
+	gallery  *gallery
 	registry *prometheus.Registry
 }
 
@@ -257,6 +261,10 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Registry}
+	a.gallery = newGallery(func(ctx context.Context) (out *picture, err error) {
+		err = p.controller.Ask(ctx, func(*controller.Controller) { out = p.capture() })
+		return out, err
+	}, p.controller.Steps)
 	if a.registry == nil {
 		a.registry = prometheus.NewRegistry()
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -294,6 +302,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
 	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
 	g.Go(func() error { return a.conn.Run(ctx) })
+	g.Go(func() error { return a.gallery.run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {
@@ -364,13 +373,6 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 // Config.Recheck does by and by does not add up like that. nil: nothing differs.
 func (a *Agent) Recheck(ctx context.Context) (*event.Committed, error) {
 	return a.vppagent.RecheckAll(ctx)
-}
-
-// Status is what the agent knows of itself, of every Service and of every policy.
-func (a *Agent) Status(ctx context.Context) (*Status, error) {
-	var st *Status
-	err := a.controller.Ask(ctx, func(*controller.Controller) { st = a.status() })
-	return st, err
 }
 
 // Fed is a source whose events are fed by hand, to a Stepper.

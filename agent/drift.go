@@ -69,7 +69,7 @@ func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
 const mostDriftEvents = 20
 
 // driftProblems are on the Services whose values drifted, and of other values on the Node.
-func (p *parts) driftProblems() (out []event.Problem) {
+func (p *picture) driftProblems() (out []event.Problem) {
 	list := p.drift(p.vppagent.Snapshot().Drift)
 	if len(list) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func (p *parts) driftProblems() (out []event.Problem) {
 		return []event.Problem{{Ref: node, Reason: event.Drifted, Text: text}}
 	}
 	whose := map[string]model.Ref{}
-	for _, o := range p.controller.Owners("") {
+	for _, o := range p.owners() {
 		if ref := ownerRef(o.Owner); ref != (model.Ref{}) {
 			for _, key := range o.Keys {
 				whose[key] = ref

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 )
 
@@ -18,17 +17,11 @@ func (p *parts) healthServer() *health.Server {
 	return health.New(cfg)
 }
 
-// proxies tells whether what was asked for is in VPP. Sources do not matter: when the API server is away, what is in VPP goes on,
-// and no load balancer shall leave all nodes at once for it.
-func (p *parts) proxies(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
-	well := false
-	err := p.controller.Ask(ctx, func(c *controller.Controller) {
-		st := c.Status()
-		well = st.VPP.Connected && st.Started && st.Last != nil && st.Last.Err == nil && !st.Overdue
-	})
-	return err == nil && well
+// proxies reports whether VPP has what was asked for. Sources do not matter: when the API server is away, what is in VPP goes on,
+// and no load balancer shall leave all nodes at once for it. It does not wait for the loop.
+func (p *parts) proxies(context.Context) bool {
+	st := p.controller.Health()
+	return !st.Ended && p.stuck() == "" && st.VPP.Connected && st.Started && st.Last != nil && st.Last.Err == nil && !st.Overdue
 }
 
 // healthProblems is why health checks of Services are not answered.

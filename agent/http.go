@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/serve"
 )
@@ -32,26 +31,23 @@ func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.
 const mostProblems = 20
 
 // ready has no error while every source is in sync, VPP is connected and changes go through; otherwise the error says what is missing.
-// The problems are all that is not as asked for: an object that is refused is a tenant's error, and does not make the node unready.
-func (a *Agent) ready(ctx context.Context) (problems []string, _ error) {
-	ctx, cancel := context.WithTimeout(ctx, queryLimit)
-	defer cancel()
-	var st *Status
-	err := a.controller.Ask(ctx, func(*controller.Controller) { st = a.look(false) })
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range st.Problems {
-		if i == mostProblems {
-			problems = append(problems, fmt.Sprintf("and %d more", len(st.Problems)-i))
-			break
+// The problems are all that is not as asked for, as of a moment ago: an object that is refused is a tenant's error, and does not make
+// the node unready. It never waits for the loop, and however many ask, the loop does no more.
+func (a *Agent) ready(context.Context) (problems []string, _ error) {
+	if p := a.gallery.latest(); p != nil {
+		list := p.plain().Problems
+		for i, problem := range list {
+			if i == mostProblems {
+				problems = append(problems, fmt.Sprintf("and %d more", len(list)-i))
+				break
+			}
+			problems = append(problems, problem.String())
 		}
-		problems = append(problems, p.String())
 	}
-	if !st.Ready {
-		err = errors.New(st.Waiting)
+	if why := a.unready(); why != "" {
+		return problems, errors.New(why)
 	}
-	return problems, err
+	return problems, nil
 }
 
 // control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions

@@ -69,11 +69,8 @@ const failsClosed = "what was not understood fails closed: "
 
 // policyStatuses joins what the processor, the renderer and VPP say about each policy; notes are the renderer's by object. It
 // returns the objects that are policies.
-func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[model.Ref][]model.Note) map[model.Ref]bool {
+func (p *picture) policyStatuses(out *Status, st *controller.Status, notes map[model.Ref][]model.Note) map[model.Ref]bool {
 	known := map[model.Ref]bool{}
-	if p.policies == nil {
-		return known
-	}
 	refused, unwellKeys := map[model.Ref]event.Change{}, map[string]event.ValueStatus{}
 	for _, ch := range st.Refused {
 		refused[ch.Ref] = ch
@@ -81,7 +78,7 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 	for _, v := range st.Unwell {
 		unwellKeys[v.Key] = v
 	}
-	for _, s := range p.policies.Policies() {
+	for _, s := range p.policyList {
 		ref := s.Policy.Ref()
 		known[ref] = true
 		status := policyStatus(s, unwellKeys, notes)
@@ -100,7 +97,7 @@ func (p *parts) policyStatuses(out *Status, st *controller.Status, notes map[mod
 		out.Policies = append(out.Policies, status)
 	}
 	for _, ch := range st.Refused {
-		if policy.IsPolicy(ch.Ref.Kind) && !known[ch.Ref] {
+		if p.policies != nil && policy.IsPolicy(ch.Ref.Kind) && !known[ch.Ref] {
 			known[ch.Ref] = true
 			out.Policies = append(out.Policies, PolicyStatus{Object: ch.Ref.String(), State: stateRefused, Reasons: []string{ch.Err.Error()}})
 		}

@@ -33,36 +33,33 @@ func (c *changes) watched(emit func(event.Event)) func(event.Event) {
 
 // report is what there is to tell of all objects, and of the agent itself.
 func (a *Agent) report(ctx context.Context) (*event.Report, error) {
-	var out *event.Report
-	err := a.controller.Ask(ctx, func(c *controller.Controller) {
-		st := c.Status()
-		out = &event.Report{Ready: st.Healthy(), Problems: a.problems(&st)}
-		if !out.Ready {
-			out.Waiting = waiting(&st)
-		}
-		driven := &Status{Ready: out.Ready, Waiting: out.Waiting}
-		a.driverStatus(driven)
-		a.nat.status(driven)
-		out.Ready, out.Waiting = driven.Ready, driven.Waiting
-		out.Summary = a.look(false).Summary
-	})
-	return out, err
+	p, err := a.gallery.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := p.plain()
+	out := &event.Report{Ready: st.Ready, Summary: st.Summary, Problems: p.problems()}
+	if !out.Ready {
+		out.Waiting = st.Waiting
+	}
+	return out, nil
 }
 
 // problems are those of Services and policies, and of what policies are made of, with the words of status: what nobody asked for is
 // left out, and so are Services without endpoints.
-func (p *parts) problems(st *controller.Status) (out []event.Problem) {
+func (p *picture) problems() (out []event.Problem) {
+	st := &p.loop.Status
 	add := func(ref model.Ref, reason event.Reason, texts ...string) {
 		for _, text := range texts {
 			out = append(out, event.Problem{Ref: ref, Reason: reason, Text: text})
 		}
 	}
 	owned, notes := map[model.Ref][]controller.OwnerStatus{}, map[model.Ref][]model.Note{}
-	for _, o := range p.controller.Owners("") {
+	for _, o := range p.owners() {
 		if ref := ownerRef(o.Owner); ref != (model.Ref{}) && (len(o.Unwell) > 0 || slices.ContainsFunc(o.Notes, isRefusal)) {
 			owned[ref] = append(owned[ref], o)
 		}
-		for _, n := range p.named(o.Notes) {
+		for _, n := range o.Notes {
 			if n.Ref.Kind != model.KindService && n.Refused {
 				notes[n.Ref] = append(notes[n.Ref], n)
 			}
@@ -98,9 +95,9 @@ func (p *parts) reported(kind model.Kind) bool {
 	return p.policies != nil && policy.IsPolicy(kind)
 }
 
-func (p *parts) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, add func(model.Ref, event.Reason, ...string)) {
+func (p *picture) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, add func(model.Ref, event.Reason, ...string)) {
 	unanswered := p.healthProblems()
-	for _, svc := range p.processor.Services() {
+	for _, svc := range p.services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
 		if svc.Skipped != "" {
 			continue
@@ -130,7 +127,7 @@ func (p *parts) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, ad
 }
 
 // policyProblems are those of policies that apply to something here; what was not understood of any policy is told already.
-func (p *parts) policyProblems(st *controller.Status, notes map[model.Ref][]model.Note, add func(model.Ref, event.Reason, ...string)) {
+func (p *picture) policyProblems(st *controller.Status, notes map[model.Ref][]model.Note, add func(model.Ref, event.Reason, ...string)) {
 	if p.policies == nil {
 		return
 	}
@@ -140,7 +137,7 @@ func (p *parts) policyProblems(st *controller.Status, notes map[model.Ref][]mode
 	}
 	driven := &Status{}
 	p.driverStatus(driven)
-	for _, s := range p.policies.Policies() {
+	for _, s := range p.policyList {
 		ref := s.Policy.Ref()
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
 			if n.Refused {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
@@ -188,11 +187,12 @@ func TestReportOfRemarksOnPolicies(t *testing.T) {
 	ref := model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "default", Name: "web"}
 	notes := map[model.Ref][]model.Note{ref: {{Ref: ref, Reason: "a remark"}, {Ref: ref, Reason: "a refusal", Refused: true}}}
 	var told []string
-	err := w.agent.controller.Ask(t.Context(), func(c *controller.Controller) {
-		st := c.Status()
-		w.agent.policyProblems(&st, notes, func(of model.Ref, reason event.Reason, texts ...string) {
-			told = append(told, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
-		})
+	p, err := w.agent.gallery.fresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.policyProblems(&p.loop.Status, notes, func(of model.Ref, reason event.Reason, texts ...string) {
+		told = append(told, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
 	})
 	if diff := cmp.Diff([]string{"NetworkPolicy default/web NotEnforced a refusal"}, told); diff != "" || err != nil {
 		t.Errorf("problems (-want +got):\n%s%v", diff, err)

@@ -6,16 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
-	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -47,6 +43,8 @@ type Status struct {
 	Spoofed  []SourceDrops     `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, the most first
 	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only if asked for
 	Last     *Transaction      `json:"lastTransaction,omitempty"`
+	// Busy is why this is not the present state but the last the loop published; "": it is the present state.
+	Busy string `json:"busy,omitempty"`
 
 	driver *felix.SupervisorStatus // that Driver and the states of policies were made of; nil: there is no driver
 }
@@ -152,12 +150,9 @@ func (p *parts) history() []Transaction {
 	return out
 }
 
-// status takes the state of the loop; it runs inside it.
-func (p *parts) status() *Status { return p.look(true) }
-
-// look is status; without texts Services have none.
-func (p *parts) look(texts bool) *Status {
-	st, vpp := p.controller.Status(), p.vppagent.Snapshot()
+// build makes the status of what the picture has, and of what others publish by themselves; without texts Services have none.
+func (p *picture) build(texts bool) *Status {
+	st, vpp := &p.loop.Status, p.vppagent.Snapshot()
 	out := &Status{
 		Node: p.cfg.NodeName, InSync: st.Synced(), Ready: st.Healthy(), Values: st.Values,
 		VPP: VPPStatus{
@@ -184,21 +179,11 @@ func (p *parts) look(texts bool) *Status {
 	for _, v := range st.Unwell {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
-	out.Waiting, out.Spoofed = waiting(&st), p.sourceDropsNow()
+	out.Waiting, out.Spoofed, out.Mappings = waiting(st), p.sourceDropsNow(), p.mappings
 	p.driverStatus(out)
 	p.nat.status(out)
-	p.values.Each(func(_ string, msg proto.Message) {
-		switch m := msg.(type) {
-		case *nat.DNat44:
-			out.Mappings += len(m.StMappings)
-		case *cnat.Translation:
-			out.Mappings++
-		}
-	})
-	if p.session != nil {
-		out.Felix = p.session.status()
-	}
-	p.objects(out, &st, texts)
+	out.Felix = p.felix
+	p.objects(out, st, texts)
 	if why := p.proxy.problem(); why != "" {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not answered yet: " + why, event.Pending.String()})
 	}
@@ -236,7 +221,7 @@ func waiting(st *controller.Status) string {
 
 // objects joins what the processors, the renderers and VPP say about each Service and each policy, and collects other
 // remarks.
-func (p *parts) objects(out *Status, st *controller.Status, texts bool) {
+func (p *picture) objects(out *Status, st *controller.Status, texts bool) {
 	owned := map[model.Ref][]controller.OwnerStatus{}
 	notes := map[model.Ref][]model.Note{}
 	var others []model.Note
@@ -248,22 +233,19 @@ func (p *parts) objects(out *Status, st *controller.Status, texts bool) {
 			}
 		}
 	}
-	for _, o := range p.controller.Owners("") {
+	for _, o := range p.owners() {
 		ref := ownerRef(o.Owner)
 		owned[ref] = append(owned[ref], o)
-		remark(p.named(o.Notes))
+		remark(o.Notes)
 	}
 	unanswered := p.healthProblems()
-	for _, svc := range p.processor.Services() {
+	for _, svc := range p.services() {
 		ref := model.Ref{Kind: model.KindService, Namespace: svc.ID.Namespace, Name: svc.ID.Name}
 		out.Services = append(out.Services, serviceStatus(svc, owned[ref], unanswered[svc.ID], texts))
 	}
 	out.Services = append(out.Services, refusedServices(st, out.Services)...)
 	known := p.policyStatuses(out, st, notes)
-	remark(p.processor.Notes())
-	if p.policies != nil {
-		remark(p.policies.Notes())
-	}
+	remark(p.notes)
 	for _, n := range others {
 		if !known[n.Ref] {
 			note := Note{Object: n.Ref.String(), Reason: n.Reason}

@@ -137,7 +137,7 @@ func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 }
 
 // Status is what the agent knows of itself, of every Service and of every policy.
-func (s *Stepper) Status() *Status { return s.status() }
+func (s *Stepper) Status() *Status { return s.capture().full() }
 
 // LookAtNAT does what a running agent does every second: it counts NAT44 sessions, and frees some if the table is nearly full.
 func (s *Stepper) LookAtNAT(ctx context.Context) error {

@@ -168,6 +168,9 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	if !st.Ready && st.Waiting != "" {
 		add("agent", pending, st.Waiting)
 	}
+	if st.Busy != "" {
+		add("event loop", pending, st.Busy)
+	}
 }
 
 // summarize fills in what follows from all the rest.

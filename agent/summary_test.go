@@ -57,6 +57,7 @@ var ill = map[string]struct {
 	"Spoofed":  {nil, "packets that a source check dropped: it does what it is for"},
 	"Drift":    {&Status{Drift: []DriftStatus{{Key: "k", Repaired: true, Contest: "another program changes it"}}}, ""},
 	"History":  {nil, "the past"},
+	"Busy":     {&Status{Busy: "the event loop has been busy for 3s"}, ""},
 	"Last":     {&Status{Last: &Transaction{Error: "VPP is away"}}, ""},
 }
 

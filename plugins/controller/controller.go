@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -102,6 +103,15 @@ type Controller struct {
 	triggered triggers
 	now       time.Time
 	last      *event.Committed
+
+	published
+}
+
+// published is what others read without the loop.
+type published struct {
+	health atomic.Pointer[Health]
+	beat   atomic.Int64 // Unix time in nanoseconds; 0: none
+	steps  atomic.Uint64
 }
 
 // New returns a controller over processors whose renderers write to values. They are called in the order given: one may
@@ -119,6 +129,7 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	for _, name := range cfg.Sources {
 		c.sources[name] = &event.SyncStatus{Source: name}
 	}
+	c.publish(false)
 	return c
 }
 
@@ -153,6 +164,7 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 		panic(fmt.Sprintf("controller: unknown event %T", ev))
 	}
 	txn := c.next()
+	c.stepped(ev, txn != nil)
 	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
 	if txn == nil && c.inFlight == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
@@ -262,6 +274,7 @@ func (c *Controller) committed(ev *event.Committed) {
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}
+	c.publish(false) // who hears of it finds it there
 	notify(c.cfg.Observer.Committed, ev)
 }
 

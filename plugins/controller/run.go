@@ -15,9 +15,11 @@ import (
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
 	defer c.stopped()
+	defer c.publish(true)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
+		c.beat.Store(time.Now().UnixNano())
 		var ev event.Event
 		select {
 		case <-ctx.Done():
@@ -38,6 +40,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			return ctx.Err()
 		case out <- txn:
 			c.Meanwhile()
+			c.steps.Add(1)
 		}
 	}
 }

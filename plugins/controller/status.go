@@ -49,17 +49,23 @@ func (c *Controller) Well() bool {
 	return c.Started() && c.vpp.Connected && c.last != nil && c.last.Err == nil
 }
 
-// Status is the controller's own view; call it inside Ask when Run is running.
-func (c *Controller) Status() Status {
+// small is the part of Status whose size does not depend on the number of objects.
+func (c *Controller) small() Status {
 	st := Status{
 		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
-		VPP:     c.vpp, Located: c.located, Started: c.phase == running, InFlight: c.inFlight, Last: c.last,
-		Refused: c.refusals(), Values: c.values.sent, Trouble: c.trouble,
+		VPP:     c.vpp, Started: c.phase == running, InFlight: c.inFlight, Last: c.last, Values: c.values.sent,
 	}
 	for _, src := range c.sources {
 		st.Sources = append(st.Sources, *src)
 	}
 	slices.SortFunc(st.Sources, func(a, b event.SyncStatus) int { return strings.Compare(a.Source, b.Source) })
+	return st
+}
+
+// Status is the controller's own view; call it inside Ask when Run is running.
+func (c *Controller) Status() Status {
+	st := c.small()
+	st.Located, st.Refused, st.Trouble = c.located, c.refusals(), c.trouble
 	for _, v := range c.statuses {
 		st.Unwell = append(st.Unwell, v)
 	}
@@ -88,15 +94,19 @@ func (o *OwnerStatus) State() event.State {
 func (c *Controller) Owners(prefix string) []OwnerStatus {
 	var out []OwnerStatus
 	for _, owned := range c.values.List(prefix) {
-		o := OwnerStatus{Owner: owned.Owner, Keys: owned.Keys, Notes: owned.Notes}
-		for _, key := range owned.Keys {
-			if v, bad := c.statuses[key]; bad {
-				o.Unwell = append(o.Unwell, v)
-			}
-		}
-		out = append(out, o)
+		out = append(out, ownerStatus(owned, c.statuses))
 	}
 	return out
+}
+
+func ownerStatus(owned Owned, unwell map[string]event.ValueStatus) OwnerStatus {
+	o := OwnerStatus{Owner: owned.Owner, Keys: owned.Keys, Notes: owned.Notes}
+	for _, key := range owned.Keys {
+		if v, bad := unwell[key]; bad {
+			o.Unwell = append(o.Unwell, v)
+		}
+	}
+	return o
 }
 
 // CountUnwell counts the values that are not configured, by state.

@@ -26,6 +26,8 @@ type Values struct {
 	sent     int               // entries sent as something
 	external map[string]*wishes
 	sources  []string // names of external, sorted
+	// onSent sees what a key was sent as, and is now; either may be nil.
+	onSent func(was, now proto.Message)
 }
 
 type owner struct {
@@ -204,8 +206,14 @@ func (v *Values) effective(e *entry) proto.Message {
 	return msg
 }
 
+// OnSent makes f see what each key was asked for before, and is asked for from now on; either may be nil. It is called in the loop.
+func (v *Values) OnSent(f func(was, now proto.Message)) { v.onSent = f }
+
 // settle notes what a key is sent as, and forgets a key nobody wants.
 func (v *Values) settle(e *entry, msg proto.Message) {
+	if v.onSent != nil {
+		v.onSent(e.sent, msg)
+	}
 	if e.sent != nil {
 		v.sent--
 	}

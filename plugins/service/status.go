@@ -21,6 +21,18 @@ type Status struct {
 // Services lists every Service there is, sorted by namespace and name. The result is the caller's; what it points to
 // never changes.
 func (p *Processor) Services() []Status {
+	out := p.Unsorted()
+	SortStatuses(out)
+	return out
+}
+
+// SortStatuses sorts by namespace and name.
+func SortStatuses(list []Status) {
+	slices.SortFunc(list, func(a, b Status) int { return a.ID.Compare(b.ID) })
+}
+
+// Unsorted is Services in no order: sorting thousands may be done elsewhere.
+func (p *Processor) Unsorted() []Status {
 	out := make([]Status, 0, len(p.services))
 	for _, s := range p.services {
 		if s.spec != nil {
@@ -29,7 +41,6 @@ func (p *Processor) Services() []Status {
 			})
 		}
 	}
-	slices.SortFunc(out, func(a, b Status) int { return a.ID.Compare(b.ID) })
 	return out
 }
 

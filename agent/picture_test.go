@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/serve"
+)
+
+// busy keeps the loop of an agent in one step until the returned function is called.
+func busy(t *testing.T, a *Agent) (release func()) {
+	t.Helper()
+	began, end := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = a.controller.Ask(context.Background(), func(*controller.Controller) { close(began); <-end })
+	}()
+	<-began
+	release = sync.OnceFunc(func() { close(end) })
+	t.Cleanup(release)
+	return release
+}
+
+// A hundred who ask /readyz while the loop is busy have their answers before it is done; so have load balancers.
+func TestReadersDoNotWaitForTheLoop(t *testing.T) {
+	w := start(t, nil)
+	w.wait("first sync", firstSync)
+	w.settled()
+	w.write("slice.yaml", endpoints)
+	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
+	handler := w.agent.observability(prometheus.NewRegistry(), false)
+	release := busy(t, w.agent)
+	var wg sync.WaitGroup
+	var answered atomic.Int64
+	for range 100 {
+		wg.Go(func() {
+			for range 20 {
+				rec := httptest.NewRecorder()
+				handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+				var h serve.Health
+				if err := json.Unmarshal(rec.Body.Bytes(), &h); err == nil && rec.Code == http.StatusOK && h.Healthy && w.agent.proxies(t.Context()) {
+					answered.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := answered.Load(); n != 2000 {
+		t.Errorf("%d of 2000 answers", n)
+	}
+	st, err := w.agent.Status(t.Context()) // it waits for 2 s, and not for ever
+	if err != nil || !strings.Contains(st.Busy, "the event loop has been busy for") || st.Healthy || len(st.Services) != 1 {
+		t.Errorf("%+v %v, want the last status, and a remark", st, err)
+	}
+	release()
+	if st, err = w.agent.Status(t.Context()); err != nil || st.Busy != "" || !st.Healthy {
+		t.Errorf("%+v %v, want the present status", st, err)
+	}
+}
+
+// However many want a picture, the loop makes one for all who wait at a time, none while nothing has changed, and rests between.
+func TestPicturesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = 10 * time.Millisecond
+		var taken, steps atomic.Uint64
+		p := (&picture{}).anew()
+		g := newGallery(func(context.Context) (*picture, error) {
+			taken.Add(1)
+			time.Sleep(cost)
+			out := *p
+			out.steps, out.cost = steps.Load(), cost
+			return &out, nil
+		}, steps.Load)
+		ctx, cancel := context.WithCancel(t.Context())
+		var runs sync.WaitGroup
+		runs.Go(func() { _ = g.run(ctx) })
+		all := func(n int) {
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					if got, err := g.fresh(ctx); got == nil || err != nil {
+						t.Error(got, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		steps.Add(1)
+		all(100)
+		if n := taken.Load(); n > 2 { // who came first, and all others
+			t.Errorf("100 who want a picture at once cost %d", n)
+		}
+		was := taken.Load()
+		all(100)
+		if n := taken.Load() - was; n != 0 {
+			t.Errorf("%d pictures of a loop that has not changed", n)
+		}
+		was = taken.Load()
+		began := time.Now()
+		for time.Since(began) < 10*time.Second { // the loop changes all the time, and somebody always asks
+			steps.Add(1)
+			all(1)
+		}
+		if n := taken.Load() - was; n > uint64(10*time.Second/(pictureRest*cost)) || n < 10 {
+			t.Errorf("%d pictures in 10 s, each %s: want 5 %% of the time", n, cost)
+		}
+		cancel()
+		runs.Wait()
+		if _, err := g.fresh(t.Context()); err == nil {
+			t.Error("a picture after the end")
+		}
+	})
+}
+
+// A loop that ends no step for 10 s makes the node unready, whoever asks or does not.
+func TestReadyzNoticesAStuckLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controller.New(controller.Config{}, controller.NewValues())
+		p := &parts{controller: c}
+		ctx, cancel := context.WithCancel(t.Context())
+		var runs sync.WaitGroup
+		in, out := make(chan event.Event), make(chan *event.Txn, 1)
+		runs.Go(func() { _ = c.Run(ctx, in, out) })
+		time.Sleep(30 * time.Second) // nothing happens, but for ticks
+		if why := p.stuck(); why != "" {
+			t.Errorf("an idle loop: %s", why)
+		}
+		end := make(chan struct{})
+		runs.Go(func() { _ = c.Ask(ctx, func(*controller.Controller) { <-end }) })
+		time.Sleep(stuckLoop - 2*time.Second)
+		if why := p.stuck(); why != "" {
+			t.Errorf("a loop busy for less than %s: %s", stuckLoop, why)
+		}
+		time.Sleep(4 * time.Second)
+		if why := p.unready(); !strings.Contains(why, "the event loop has not ended a step for 1") {
+			t.Errorf("a loop busy for more than %s: %q", stuckLoop, why)
+		}
+		close(end)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if why := p.stuck(); why != "" {
+			t.Errorf("a loop that goes on: %s", why)
+		}
+		cancel()
+		runs.Wait()
+		if why := p.unready(); !strings.Contains(why, "stopped") {
+			t.Errorf("a loop that has ended: %q", why)
+		}
+	})
+}
