@@ -24,7 +24,7 @@ func (p *part) is(number uint32) bool { return p.number == number && p.kind == p
 // cut takes the first field off a message; false: it is something else than a number, or a text, of a usual size.
 func (p *part) cut(b string) (rest string, ok bool) {
 	tag, used := varint(b)
-	if used == 0 {
+	if used == 0 || used != protowire.SizeVarint(tag) { // protobuf keeps the tag of an unknown field in as few bytes as it needs
 		return b, false
 	}
 	p.number, p.kind = uint32(tag>>3), protowire.Type(tag&7)
