@@ -58,7 +58,7 @@ type Rule struct {
 // dump. The zero value is ready; methods are safe for concurrent use.
 type Guard struct {
 	// AllowDisable lets nat44_ed_plugin_enable_disable{enable:false} out, which deletes everything NAT has, also what is
-	// not ours. The agent never needs it. Set before use.
+	// not ours, and cnat_session_purge, which deletes all translations. The agent never needs either. Set before use.
 	AllowDisable bool
 
 	mu       sync.Mutex

@@ -290,7 +290,12 @@ func cnatRules() []Rule {
 		{
 			Name: "cnat-purge", Messages: []string{"cnat_session_purge"},
 			Source: "cnat_session.c cnat_session_purge, VPP 24.06", Harm: "deletes all translations beside all sessions",
-			judge: func(*Guard, api.Message) string { return "would delete all translations" },
+			judge: func(g *Guard, _ api.Message) string {
+				if g.AllowDisable {
+					return ""
+				}
+				return "would delete all translations"
+			},
 		},
 		{
 			Name: "cnat-address-first", Messages: []string{"cnat_set_snat_addresses"}, Stateful: true,

@@ -12,6 +12,7 @@ import (
 	"go.fd.io/govpp/binapi/abf"
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -490,7 +491,7 @@ func TestStatefulVerdicts(t *testing.T) {
 
 func TestGuardAllowsDisableOnRequest(t *testing.T) {
 	g := &Guard{AllowDisable: true}
-	for _, m := range []api.Message{&nat44_ed.Nat44EdPluginEnableDisable{}, &vlib.CliInband{Cmd: "nat44 plugin disable"}} {
+	for _, m := range []api.Message{&nat44_ed.Nat44EdPluginEnableDisable{}, &vlib.CliInband{Cmd: "nat44 plugin disable"}, &cnat.CnatSessionPurge{}} {
 		if err := g.Check(m); err != nil {
 			t.Error(err)
 		}

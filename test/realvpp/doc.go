@@ -17,6 +17,10 @@
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
 // (test/oracle/policy).
 //
+// TestVPPSequences sends random clusters sequences of packets on top of the state that earlier packets left, while objects change and time
+// passes: VPP's clock leaps ("set clock adjust"). It compares each packet, and the sessions of NAT44 and of cnat, which also show what a load
+// balancer chose for a packet that was dropped. What it excuses has a name, a count and a bound.
+//
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
 // `make vpp-test` says so. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp

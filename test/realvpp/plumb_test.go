@@ -51,6 +51,7 @@ type lab struct {
 	met    map[string][]netip.Addr                   // neighbours by interface
 	err    error                                     // the first thing that went wrong in a method that cannot say so
 	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
+	echoed int                                       // ICMP errors about ICMP errors
 	hosts  []*netns                                  // of those who sit behind interfaces
 	moved  map[string]*moved                         // by interface: whose peer is in another namespace; they keep their pairs
 }
@@ -477,6 +478,7 @@ func (l *lab) send(in string, p packet.Packet) ([]sim.Output, error) {
 	var out []sim.Output
 	for _, c := range got {
 		if errorAboutError(c.raw) {
+			l.echoed++
 			continue // VPP does make them (ip4-icmp-error asks no questions); hosts ignore them, and the simulated VPP makes none
 		}
 		if c.err != nil {
@@ -489,8 +491,14 @@ func (l *lab) send(in string, p packet.Packet) ([]sim.Output, error) {
 
 // errorAboutError tells whether a packet is an ICMP error that quotes an ICMP error.
 func errorAboutError(b []byte) bool {
-	const quoted = 28 // behind the headers of IP and ICMP
-	isError := func(b []byte) bool { return len(b) > 20 && b[9] == uint8(model.ICMP) && packet.IsICMPErrorType(b[20]) }
+	quoted, isError := 28, func(b []byte) bool { // behind the headers of IP and ICMP
+		return len(b) > 20 && b[9] == uint8(model.ICMP) && packet.IsICMPErrorType(b[20])
+	}
+	if len(b) > 0 && b[0]>>4 == 6 {
+		quoted, isError = 48, func(b []byte) bool {
+			return len(b) > 40 && b[6] == uint8(model.ICMPv6) && packet.Unreachable6 <= b[40] && b[40] <= packet.ParameterProblem6
+		}
+	}
 	return isError(b) && len(b) > quoted && isError(b[quoted:])
 }
 

@@ -41,25 +41,27 @@ type side struct {
 
 // twin is one node twice: on a real VPP and on a simulated one. Not safe for concurrent use.
 type twin struct {
-	node    string
-	config  agent.Config
-	lab     *lab
-	sim     *sim.VPP
-	sides   [2]*side // the simulated one first
-	objects map[model.Ref]model.Object
-	away    bool       // there are no agents for the time being
-	clock   time.Time  // when the simulated clock was last set
-	refused time.Time  // when a packet last met a route that is answered by an ICMP error
-	unseen  int        // how often a load balancer chose for a packet that went nowhere
-	hushed  int        // how many such packets were not answered, as VPP answers few
-	written []string   // what the agents wrote, as long as it was the same
-	beside  *plainConn // to the simulated VPP; nil before it is needed
-	lost    int        // packets that were sent twice
-	packets int        // packets that were sent
-	way     string     // of the last one, in the simulated VPP
-	last    scene      // what was sent last
-	chances int        // how often a port made up was by chance the one it replaced
-	strict  bool       // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
+	node     string
+	config   agent.Config
+	lab      *lab
+	sim      *sim.VPP
+	sides    [2]*side // the simulated one first
+	objects  map[model.Ref]model.Object
+	away     bool       // there are no agents for the time being
+	clock    time.Time  // when the simulated clock was last set
+	refused  time.Time  // when a packet last met a route that is answered by an ICMP error
+	rationed time.Time  // the simulated clock then, if exact
+	unseen   int        // how often a load balancer chose for a packet that went nowhere
+	hushed   int        // how many such packets were not answered, as VPP answers few
+	written  []string   // what the agents wrote, as long as it was the same
+	beside   *plainConn // to the simulated VPP; nil before it is needed
+	lost     int        // packets that were sent twice
+	packets  int        // packets that were sent
+	way      string     // of the last one, in the simulated VPP
+	last     scene      // what was sent last
+	chances  int        // how often a port made up was by chance the one it replaced
+	strict   bool       // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
+	exact    bool       // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -369,7 +371,9 @@ func outputs(list []sim.Output) string {
 func (w *twin) send(in string, f flight) ([]landing, error) {
 	w.tick()
 	w.last = scene{in: in, sent: f}
-	w.wait(in, f)
+	if err := w.wait(in, f); err != nil {
+		return nil, err
+	}
 	real, err := w.lab.send(in, f.real)
 	if err != nil {
 		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
@@ -428,11 +432,19 @@ func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden b
 			choose = nil
 		}
 		w.sim.SetChoice(choose)
+		if w.exact && !w.lab.newerCNAT() {
+			w.sim.ChooseByHash()
+		}
 		landed, d := w.play(story)
 		w.sim.SetChoice(nil)
+		many := slices.ContainsFunc(options, func(n int) bool { return n > 1 })
+		if d == nil && w.exact && many && concealed(story[0].real) {
+			if d, err = w.sessionsDiffer(story[0]); err != nil {
+				return nil, false, err
+			}
+		}
 		if d == nil {
-			many := slices.ContainsFunc(options, func(n int) bool { return n > 1 })
-			return landed, many && len(story[0].real) == 0, nil
+			return landed, many && len(story[0].real) == 0 && !w.exact, nil
 		}
 		if first == nil {
 			first = d
@@ -473,16 +485,25 @@ var rationed = []string{"ip4-null", "ip6-null", "ip6-icmp-error"}
 const ration = 110 * time.Millisecond
 
 // wait lets time go by before a packet that VPP might not answer.
-func (w *twin) wait(in string, f flight) {
-	if !w.strict {
-		return
+func (w *twin) wait(in string, f flight) error {
+	if !w.strict && !w.exact {
+		return nil
 	}
 	mark := w.sim.Snapshot()
 	fate := w.sim.Send(in, f.sim)
 	w.sim.Restore(mark)
-	if rare(fate) {
+	switch {
+	case !rare(fate):
+	case w.exact:
+		w.sim.Release()
+		defer func() { w.rationed = w.sim.Now() }()
+		if w.sim.Now().Sub(w.rationed) < 2*ration {
+			return w.leap(3 * ration)
+		}
+	default:
 		time.Sleep(time.Until(w.refused.Add(3 * ration / 2))) // its clock need not keep ours
 	}
+	return nil
 }
 
 func rare(fate sim.Fate) bool {
@@ -497,7 +518,7 @@ func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
 	}
 	last := w.refused
 	w.refused = time.Now()
-	if w.strict || len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > ration {
+	if w.strict || w.exact || len(real) > 0 || len(fate.Out) != 1 || w.clock.Sub(last) > ration {
 		return false
 	}
 	w.hushed++
