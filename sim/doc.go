@@ -31,7 +31,7 @@
 //
 // BUGS. One worker at most is modelled (Config.Workers only changes what nat_worker_dump and show_threads say). ICMP errors are
 // not throttled: the virtual clock stands still between packets, so VPP's window of one error per pair of addresses would
-// hide answers. A route through an attached interface always resolves its next hop: there is no ARP that fails. IPv6
+// hide answers. No ICMP error is about an ICMP error; VPP makes them. A route through an attached interface always resolves its next hop: there is no ARP that fails. IPv6
 // neighbour discovery that is sent to a multicast group is answered, other multicast is dropped. No fragments, no MPLS. A route
 // through an interface of another table does not import what is connected there. There is no stats segment: ACLHits has the
 // counters of ACL rules. feature_enable_disable knows the nodes of cnat only. Policing of truncated messages is VPP's: dropped without an answer.

@@ -243,6 +243,13 @@ func (v *VPP) SetChoice(choose func(n int) int) {
 	v.cnat.SetChoice(choose)
 }
 
+// ChooseByHash lets cnat choose among the paths of a translation by its hash again, while SetChoice's function goes on choosing for NAT44.
+func (v *VPP) ChooseByHash() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.cnat.SetChoice(nil)
+}
+
 // Mark is a point in the life of the dynamic state, made by Snapshot.
 type Mark struct {
 	now    time.Time

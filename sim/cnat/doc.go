@@ -18,7 +18,8 @@
 // ip4-cnat-tx at ip4-cnat-tx, which is why that one makes the client's address one of ours, too.
 //
 // Not modelled: packets with the families of VIP and backend mixed; IPv6 addresses that VPP takes for IPv4 ones because they end in
-// twelve zero bytes; a VIP given by an interface without address while VPP has a client of that number; fragments; the
+// twelve zero bytes; what VPP from 25.02 on does with an ICMP error about ICMP that is no echo, which it looks up by a key that it did not
+// write (cnat_session_make_key; the packet is left alone here); a VIP given by an interface without address while VPP has a client of that number; fragments; the
 // memory of VPP's tables (session-db-memory, 1 MB). A session of ip4-cnat-tx holds the number of VPP's load-balance object of
 // its backend. When the backend had no route of its own, that number is given to somebody else once the last translation lets
 // go of it; here the packet is dropped, unless the backend has a route again.

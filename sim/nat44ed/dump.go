@@ -70,6 +70,10 @@ func (e *Engine) userSession(s *session) UserSession {
 		TimedOut:       e.now().Truncate(time.Second) >= (s.lastHeard + e.timeout(s)).Truncate(time.Second),
 		InsideTable:    s.in2out.table,
 	}
+	if s.proto == 0 { // VPP keeps the protocol's number there, and takes it for a port in the order of the network
+		d.Inside = swapped(d.Inside)
+		d.Outside = swapped(d.Outside)
+	}
 	if s.flags&sessStatic != 0 {
 		d.Flags |= Static
 	}
@@ -78,6 +82,10 @@ func (e *Engine) userSession(s *session) UserSession {
 		d.ExtHostNAT = netip.AddrPortFrom(numAddr(s.extNATAddr), s.extNATPort)
 	}
 	return d
+}
+
+func swapped(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr(), a.Port()<<8|a.Port()>>8)
 }
 
 // Session is one entry of the session table, for people and golden files.

@@ -329,6 +329,9 @@ func TestWithoutForwarding(t *testing.T) {
 	}
 	// An error about a protocol NAT knows by address only cannot be translated and ends the session.
 	l.want(l.in(podA, "proto-47 10.1.1.2 -> 8.8.8.8"), "proto-47 192.168.16.7 -> 8.8.8.8")
+	if got := l.UserSessions(addr("10.1.1.2")); len(got) != 2 || got[1].Proto != 0 || got[1].Inside.Port() != 47<<8 || got[1].Outside.Port() != 47<<8 {
+		l.t.Errorf("the dump says %+v, want protocol 0, and 47 as a port whose bytes VPP does not swap", got)
+	}
 	l.want(l.in(uplink, "icmp 8.8.8.8 -> 192.168.16.7 type 3 code 1 about (proto-47 192.168.16.7 -> 8.8.8.8)"), "drop: nat44-ed-out2in: couldn't translate packet")
 }
 
