@@ -172,6 +172,7 @@ func (p *parts) state(st vpp.State) {
 	p.vppagent.Connected(st)
 	p.metrics.connections.Set(float64(st.Generation))
 	p.metrics.connected.Set(0)
+	p.metrics.silent.state(st.Silent)
 	if st.Connected {
 		p.metrics.connected.Set(1)
 	}

@@ -19,6 +19,7 @@ type metrics struct {
 	unwell      *prometheus.GaugeVec // by state
 	connected   prometheus.Gauge
 	connections prometheus.Gauge
+	silent      *silenceMetrics
 	requests    *prometheus.CounterVec   // by message, result
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
@@ -54,6 +55,7 @@ func newMetrics(families ...string) *metrics {
 		unwell:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "contiv_values_unwell", Help: "Values wanted but not configured, by state."}, []string{"state"}),
 		connected:   gauge("contiv_vpp_connected", "1 while the binary-API connection to VPP is up."),
 		connections: gauge("contiv_vpp_connection_generation", "Which connection to VPP this is, counted from 1."),
+		silent:      newSilenceMetrics(),
 		requests:    counters("contiv_vpp_api_requests_total", "Binary-API requests, by message and result (ok, failed).", "message", "result"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "contiv_vpp_api_request_duration_seconds", Help: "Time from sending a binary-API request to its last reply, by message.",
@@ -77,7 +79,7 @@ func newMetrics(families ...string) *metrics {
 
 // register adds all of them to r; registering two agents in one process is an error.
 func (m *metrics) register(r prometheus.Registerer) error {
-	errs := []error{m.proxy.register(r)}
+	errs := []error{m.proxy.register(r), m.silent.register(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.sessions, m.sessionsMax, m.holders, m.freed, m.drift, m.policies, m.policyEndpoints, m.reclassify,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,10 +241,19 @@ func (p *parts) unready() string {
 	if !st.Ready {
 		st.Waiting = waiting(&h.Status)
 	}
-	p.driverStatus(st)
-	p.nat.status(st)
+	p.others(st)
 	if st.Ready {
 		return ""
 	}
 	return st.Waiting
+}
+
+// others adds what is known outside the loop: whether VPP answers, how it stands with a driver, and how full the NAT session table is.
+func (p *parts) others(out *Status) {
+	if why := p.conn.State().Silent.Text(time.Now()); why != "" {
+		out.Ready, out.VPP.Silent = false, why
+		out.Waiting = strings.TrimSuffix(why+"; "+out.Waiting, "; ")
+	}
+	p.driverStatus(out)
+	p.nat.status(out)
 }

@@ -78,6 +78,9 @@ func (p *picture) problems() (out []event.Problem) {
 	}
 	p.policyProblems(st, notes, add)
 	out = append(out, p.driftProblems()...)
+	if !p.conn.State().Silent.Since.IsZero() { // the text is always the same: each change would be an Event
+		add(model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, event.VPPSilent, "VPP does not answer: it works on a large change, hangs, or is stopped")
+	}
 	slices.SortStableFunc(out, func(a, b event.Problem) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return slices.CompactFunc(out, func(a, b event.Problem) bool { return a == b })
 }

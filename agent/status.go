@@ -57,6 +57,7 @@ type VPPStatus struct {
 	// Reclassify tells whether flows that exist are judged again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
+	Silent     string `json:"silent,omitempty"` // for how long it has not answered, and what it was asked; "": it answers
 }
 
 // SourceStatus is how far a source is.
@@ -180,8 +181,7 @@ func (p *picture) build(texts bool) *Status {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
 	out.Waiting, out.Spoofed, out.Mappings = waiting(st), p.sourceDropsNow(), p.mappings
-	p.driverStatus(out)
-	p.nat.status(out)
+	p.others(out)
 	out.Felix = p.felix
 	p.objects(out, st, texts)
 	if why := p.proxy.problem(); why != "" {

@@ -35,6 +35,8 @@ const (
 	NotAnswered Reason = "NotAnswered"
 	// Drifted: another program changed what the agent had made in VPP, a short time ago. Mostly it is repaired already.
 	Drifted Reason = "Drifted"
+	// VPPSilent: VPP is connected and does not answer. Of a Node.
+	VPPSilent Reason = "VPPSilent"
 	// Rendered: there was such a problem, and there is none left.
 	Rendered Reason = "Rendered"
 )

@@ -1,6 +1,7 @@
 package vpp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,8 @@ const (
 	maxWindow         = 4096 // a slot number is 12 bits of the context
 	defaultMaxBackoff = 5 * time.Second
 	minBackoff        = 20 * time.Millisecond
-	defaultProbe      = 10 * time.Second
+	defaultProbe      = time.Second
+	defaultLate       = 1250 * time.Millisecond
 	defaultSilence    = time.Minute
 )
 
@@ -45,9 +47,12 @@ type Config struct {
 	// doubles; 0: 5 s. While nothing listens on the socket the pause stays at 20 ms, and a replaced socket ends it: packets
 	// pass unfiltered until the agent is back.
 	MaxBackoff time.Duration
-	// Probe is how long the connection may be silent with nothing outstanding before a control_ping is sent; 0: 10 s;
+	// Probe is how long the connection may be silent with nothing outstanding before a control_ping is sent; 0: 1 s;
 	// negative: never.
 	Probe time.Duration
+	// Late is how long VPP may owe an answer without sending a single byte before State.Silent says so; 0: 1.25 s, which with Probe
+	// is less than 3 s after VPP stopped; negative: for ever. The connection stays: VPP may be at work.
+	Late time.Duration
 	// Silence is how long VPP may owe an answer without sending a single byte before it is taken for dead; 0: 1 min;
 	// negative: for ever. VPP's main thread may well stall for seconds. While somebody waits for a dump it does not apply.
 	Silence time.Duration
@@ -107,6 +112,9 @@ func (c Config) withDefaults() Config {
 	if c.Probe == 0 {
 		c.Probe = defaultProbe
 	}
+	if c.Late == 0 {
+		c.Late = defaultLate
+	}
 	if c.Silence == 0 {
 		c.Silence = defaultSilence
 	}
@@ -136,6 +144,9 @@ type State struct {
 	Missing []string
 	// Err is why the connection is down, or what OnConnect could not do.
 	Err error
+	// Silent is a VPP that does not answer, on a connection that is up. When it answers again, the connection and what VPP has are as
+	// they were.
+	Silent Silence
 }
 
 // Conn is a connection to VPP that comes back. Its methods are safe for concurrent use.
@@ -234,10 +245,18 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 	c.session.Store(s)
 	c.announce(st)
 	c.cfg.Logger.Info("vpp connected", "version", st.Version, "pid", st.PID, "generation", generation, "missing", len(st.Missing))
-	select {
-	case <-s.gone:
-	case <-ctx.Done():
-		s.fail(context.Cause(ctx))
+	for lives := true; lives; {
+		select {
+		case <-s.gone:
+			lives = false
+		case <-ctx.Done():
+			s.fail(context.Cause(ctx))
+			lives = false
+		case <-s.mood:
+			st.Silent = s.silence()
+			c.announce(st)
+			c.cfg.Logger.Warn(cmp.Or(st.Silent.Text(time.Now()), "VPP answers again"), "generation", generation)
+		}
 	}
 	c.session.Store(nil)
 	return generation + 1, s.cause()

@@ -85,12 +85,9 @@ func (s *session) put(b *batch, at int, call Call, slot uint32) error {
 		s.out = s.out[:was]
 		return err
 	}
-	*p = pending{batch: b, route: r, msg: call.Msg, context: context, at: at}
-	if s.cfg.Observe != nil {
-		p.sent = time.Now()
-	}
+	*p = pending{batch: b, route: r, msg: call.Msg, context: context, at: at, sent: time.Now()}
 	if s.busy == 0 {
-		s.since = time.Now()
+		s.since = p.sent
 	}
 	s.busy++
 	if r.reply == nil && !b.orphan {

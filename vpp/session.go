@@ -18,6 +18,7 @@ type session struct {
 	events *dispatcher
 	gone   chan struct{} // closed when the session fails
 	wake   chan struct{} // there is something to write
+	mood   chan struct{} // silent has changed
 	slots  chan uint32   // free slots of the window
 	wg     sync.WaitGroup
 
@@ -30,6 +31,7 @@ type session struct {
 	since   time.Time     // when busy last rose from 0
 	err     error         // why it failed
 	turn    chan struct{} // closed at the next answer; nil: nobody waits for it
+	silent  Silence
 }
 
 // pending is a call VPP has not answered; its slot is the low bits of its context.
@@ -57,7 +59,7 @@ const slotBits = 12 // maxWindow
 func newSession(cfg *Config, w *wire, index uint32, m *messages, events *dispatcher) *session {
 	s := &session{
 		cfg: cfg, wire: w, index: index, api: m, events: events,
-		gone: make(chan struct{}), wake: make(chan struct{}, 1),
+		gone: make(chan struct{}), wake: make(chan struct{}, 1), mood: make(chan struct{}, 1),
 		slots: make(chan uint32, cfg.Window), pending: make([]pending, cfg.Window),
 	}
 	for i := range cfg.Window {
@@ -221,7 +223,18 @@ func (s *session) watchdog() {
 		if since.After(heard) {
 			heard = since
 		}
-		switch quiet := time.Since(heard); {
+		quiet := time.Since(heard)
+		owed := quiet
+		if idle {
+			owed = 0
+		}
+		if s.listen(owed) {
+			select {
+			case s.mood <- struct{}{}:
+			default: // who looks finds the latest
+			}
+		}
+		switch {
 		case idle && s.cfg.Probe > 0 && quiet >= s.cfg.Probe:
 			s.probe()
 		case !idle && !dumps && s.cfg.Silence > 0 && quiet >= s.cfg.Silence:
@@ -234,7 +247,7 @@ func (s *session) watchdog() {
 // period is how often the watchdog looks.
 func (s *session) period() time.Duration {
 	d := time.Hour
-	for _, limit := range []time.Duration{s.cfg.Probe, s.cfg.Silence} {
+	for _, limit := range []time.Duration{s.cfg.Probe, s.cfg.Late, s.cfg.Silence} {
 		if limit > 0 {
 			d = min(d, limit/4+1)
 		}

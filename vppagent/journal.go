@@ -115,6 +115,9 @@ func (j *journal) load() error {
 		}
 		j.lines++
 	}
+	if scanner.Err() != nil { // a line beyond all bounds; what follows it is not read
+		bad++
+	}
 	if bad > 0 || !bytes.HasSuffix(data, []byte("\n")) {
 		j.broken = true
 		return fmt.Errorf("journal %s: %d lines damaged, left out", j.path, bad)

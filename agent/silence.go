@@ -1,0 +1,40 @@
+package agent
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// silenceMetrics are the figures of a VPP that does not answer. The gauge is read when it is asked for, as the silence goes on by itself.
+type silenceMetrics struct {
+	now      atomic.Pointer[vpp.Silence]
+	seconds  prometheus.GaugeFunc
+	silences prometheus.Counter
+}
+
+func newSilenceMetrics() *silenceMetrics {
+	m := &silenceMetrics{
+		silences: prometheus.NewCounter(prometheus.CounterOpts{Name: "contiv_vpp_silences_total", Help: "How often VPP did not answer for 1.25 s or longer."}),
+	}
+	m.now.Store(&vpp.Silence{})
+	m.seconds = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "contiv_vpp_silent_seconds", Help: "For how long VPP has not answered, if that is 1.25 s or longer; 0: it answers, or is not connected.",
+	}, func() float64 { return m.now.Load().For(time.Now()).Seconds() })
+	return m
+}
+
+func (m *silenceMetrics) register(r prometheus.Registerer) error {
+	return errors.Join(r.Register(m.seconds), r.Register(m.silences))
+}
+
+// state takes what the connection says.
+func (m *silenceMetrics) state(s vpp.Silence) {
+	if was := m.now.Swap(&s); was.Since.IsZero() && !s.Since.IsZero() {
+		m.silences.Inc()
+	}
+}

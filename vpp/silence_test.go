@@ -1,0 +1,90 @@
+package vpp
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.fd.io/govpp/api"
+)
+
+// A VPP that stops is noticed within 3 s, whether anything was asked of it or not; when it goes on, so does the connection.
+func TestSilence(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ask  bool
+		owes string
+		text string
+	}{
+		{"idle", false, "control_ping", "VPP has not answered for 3s: it does not answer a control_ping, and has nothing else to do"},
+		{"at work", true, "cli_inband", "VPP has not answered for 3s: it works on cli_inband, or hangs"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(nil)
+				defer f.close()
+				var stopped atomic.Pointer[chan struct{}]
+				f.handle = func(fc *fakeConn, req api.Message) []api.Message {
+					if on := stopped.Load(); on != nil {
+						<-*on
+					}
+					return handler(fc, req)
+				}
+				var states []State
+				conn := up(t, f, Config{OnState: func(s State) { states = append(states, s) }})
+				time.Sleep(time.Minute)
+				if n := len(states); n != 1 {
+					t.Fatalf("%d states of a VPP that answers", n)
+				}
+				on := make(chan struct{})
+				stopped.Store(&on)
+				began, answered := time.Now(), make(chan Reply, 1)
+				if c.ask {
+					go func() { answered <- conn.Do(context.Background(), cli("x"))[0] }()
+				}
+				time.Sleep(3*time.Second - time.Millisecond)
+				st := conn.State()
+				if st.Silent.Owes != c.owes || !st.Connected || st.Generation != 1 || st.Silent.Since.Before(began) {
+					t.Errorf("after 3 s: %+v", st)
+				}
+				if got := st.Silent.Text(st.Silent.Since.Add(3 * time.Second)); !strings.HasPrefix(got, c.text) {
+					t.Errorf("%q, want %q", got, c.text)
+				}
+				time.Sleep(20 * time.Second)
+				stopped.Store(nil)
+				close(on)
+				time.Sleep(time.Second)
+				if st = conn.State(); st.Silent != (Silence{}) || !st.Connected || st.Generation != 1 || st.Silent.Text(time.Now()) != "" || len(states) != 3 {
+					t.Errorf("when it goes on: %+v, %d states", st, len(states))
+				}
+				if c.ask {
+					if r := <-answered; r.Err != nil {
+						t.Error(r.Err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A dump that takes long, but sends something, is no silence; and who asks for no limit has none.
+func TestNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(nil)
+		defer f.close()
+		f.handle = func(fc *fakeConn, req api.Message) []api.Message {
+			if req.GetMessageName() == "cli_inband" {
+				time.Sleep(30 * time.Second)
+			}
+			return handler(fc, req)
+		}
+		said := 0
+		conn := up(t, f, Config{Late: -1, OnState: func(State) { said++ }})
+		if r := conn.Do(context.Background(), cli("x"))[0]; r.Err != nil || said != 1 {
+			t.Errorf("%v, %d states", r.Err, said)
+		}
+	})
+}
