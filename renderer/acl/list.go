@@ -30,11 +30,12 @@ const (
 	staticIn   = "static-input"
 	staticOut  = "static-output"
 	fromNode   = "from-node"
-	fromPool   = "from-pool" // addresses of the node that NAT gives to others
-	hairpinAll = "hairpin"   // and those of pods that hidden clients reach: hairpin-<interface>
-	keptOuter  = "services"  // outer addresses that keep their clients
-	barred     = "barred"    // of each program: outer addresses it does not allow
-	led        = "led"       // and those it allows although it would deny the address dialled
+	fromPool   = "from-pool"   // addresses of the node that NAT gives to others
+	fromHidden = "from-hidden" // the same, for lists with rules about peers
+	hairpinAll = "hairpin"     // and those of pods that hidden clients reach: hairpin-<interface>
+	keptOuter  = "services"    // outer addresses that keep their clients
+	barred     = "barred"      // of each program: outer addresses it does not allow
+	led        = "led"         // and those it allows although it would deny the address dialled
 	denyAll    = "deny-all"
 	servedHigh = "served" // high ports of local pods, where packets come from elsewhere
 	// permitEgress and permitIngress permit everything, each under the law of its direction.
@@ -104,7 +105,7 @@ func shared(i *iface) (notes []model.Note) {
 func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []place {
 	var out []place
 	if !p.open {
-		out = r.static(!p.spec.egress)
+		out = r.static(!p.spec.egress, asksPeers(p.uses))
 		if !p.spec.down {
 			out = append(out, r.unasked(i, p)...)
 		}
@@ -144,8 +145,8 @@ func (r *Renderer) unasked(i *iface, p *program) []place {
 	return out
 }
 
-// static is the places of what holds whatever the policies are.
-func (r *Renderer) static(output bool) []place {
+// static is the places of what holds whatever the policies are, but for whether they ask who sends (peers).
+func (r *Renderer) static(output, peers bool) []place {
 	switch {
 	case !output:
 		return []place{{table: staticIn}}
@@ -154,8 +155,12 @@ func (r *Renderer) static(output bool) []place {
 	if len(r.fixed[fromNode].rules) > 0 {
 		out = append(out, place{table: fromNode})
 	}
-	if len(r.fixed[fromPool].rules) > 0 {
-		out = append(out, place{table: fromPool, denies: true})
+	pool := fromPool
+	if peers {
+		pool = fromHidden
+	}
+	if len(r.fixed[pool].rules) > 0 {
+		out = append(out, place{table: pool, denies: true})
 	}
 	return out
 }
@@ -244,6 +249,7 @@ func (r *Renderer) fix() {
 	r.fixTable(out)
 	r.fixTable(r.nodeTable())
 	r.fixTable(r.poolTable())
+	r.fixTable(r.hiddenTable())
 	r.fixTable(noSCTPTable())
 	for _, t := range []*table{{name: permitEgress, egress: true}, {name: permitIngress}, {name: denyAll}} {
 		v := allow

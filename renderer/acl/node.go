@@ -42,6 +42,50 @@ func (r *Renderer) nodeTable() *table {
 	return t
 }
 
+func natGives() *enforce.Cause {
+	return &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "an address that NAT gives to others: the node's own processes reach pods from another"}
+}
+
+// hiddenTable is poolTable for all protocols, and denies SCTP and UDP-Lite whoever sends. Under nat44 each packet of a protocol that it does not
+// translate has the address of a node or of a Service, whichever pod sent it (nat44-ed-in2out-slowpath, VPP 24.06 to 26.06): no rule about
+// peers finds out who did.
+func (r *Renderer) hiddenTable() *table {
+	t := &table{name: fromHidden}
+	pool := r.pool()
+	for _, a := range pool {
+		t.add(atom{verb: deny, src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, natGives())
+	}
+	for _, f := range families {
+		if !slices.ContainsFunc(pool, func(a netip.Addr) bool { return familyOf(a) == f }) {
+			continue
+		}
+		for _, proto := range []uint8{protoSCTP, protoUDPLite} {
+			cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "a protocol that nat44 does not translate: it hides who sends, and policies of the pod ask"}
+			t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: proto, sport: allPorts, dport: allPorts}, cause)
+		}
+	}
+	return t
+}
+
+// pool are the node's addresses that NAT gives to others.
+func (r *Renderer) pool() (out []netip.Addr) {
+	for _, a := range r.node.Addrs {
+		if r.view(familyOf(a)) != enforce.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// asksPeers tells whether steps ask for addresses of who sends.
+func asksPeers(uses []use) bool {
+	return slices.ContainsFunc(uses, func(u use) bool {
+		return u.seg != nil && slices.ContainsFunc(u.seg.clauses, func(c clause) bool {
+			return slices.ContainsFunc(c.matches, func(m *match) bool { return !m.src.anyAddr() })
+		})
+	})
+}
+
 // ownSources are the addresses from which the node's own processes reach its pods, and nobody else does; sorted.
 func (r *Renderer) ownSources() []netip.Addr {
 	out := slices.Clone(r.node.HostAddrs)
@@ -55,17 +99,13 @@ func (r *Renderer) ownSources() []netip.Addr {
 }
 
 // poolTable denies what comes from addresses that NAT gives to others: a session that a dropped packet left gives such an address to who
-// dials its backend directly (nat44_ed_not_translate, VPP 24.06 to 26.06), so that no policy may let it in. The protocols nat44 does not
-// translate always have such an address, so that policies decide about those.
+// dials its backend directly (nat44_ed_not_translate, VPP 24.06 to 26.06), so that no policy may let it in. About protocols that nat44 does
+// not translate policies decide, as none of them asks who sends: see hiddenTable.
 func (r *Renderer) poolTable() *table {
 	t := &table{name: fromPool}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "an address that NAT gives to others: the node's own processes reach pods from another"}
-	for _, a := range r.node.Addrs {
-		if r.view(familyOf(a)) == enforce.PostDNAT || slices.Contains(r.node.HostAddrs, a) {
-			continue
-		}
+	for _, a := range r.pool() {
 		for _, proto := range r.trusted(familyOf(a)) {
-			t.add(atom{verb: deny, src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, cause)
+			t.add(atom{verb: deny, src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, natGives())
 		}
 	}
 	return t

@@ -55,3 +55,40 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 		}
 	}
 }
+
+// Under nat44 SCTP of every pod has the node's address: where a policy asks who sends, none of it comes in, be it that the policy lets the
+// node's address in or denies others. Where none asks, policies decide.
+func TestSCTPThatNATHidesFailsClosed(t *testing.T) {
+	theNode := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"192.168.0.0/16"}}}}
+	notPods := &felix.Policy{InboundRules: []*felix.Rule{{Action: "deny", SrcNet: []string{"10.0.0.0/8"}}, {Action: "allow"}}}
+	everybody := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow"}, {Action: "deny"}}}
+	for _, c := range []struct {
+		name   string
+		view   enforce.View
+		host   []netip.Addr
+		policy *felix.Policy
+		want   bool
+	}{
+		{"nat44, lets the node in", enforce.PreDNAT, addrs("169.254.1.2"), theNode, false},
+		{"nat44, denies pods", enforce.PreDNAT, addrs("169.254.1.2"), notPods, false},
+		{"nat44, asks nobody", enforce.PreDNAT, addrs("169.254.1.2"), everybody, true},
+		{"nat44, trusted", enforce.PreDNAT, addrs("192.168.0.1"), notPods, true},
+		{"cnat", enforce.PostDNAT, nil, notPods, true},
+	} {
+		n := testNode(c.view)
+		n.HostAddrs = c.host
+		s := newScene(n)
+		s.tell(start()...)
+		s.tell(policyMessage(policyIDs[0], c.policy), podMessage(0, withPolicies("a1", "")))
+		s.settle(t)
+		if got := s.b.on("if-p1", true, packet{nodeIPs[0], podIPs[0][0], protoSCTP, 4000, 80}); got != c.want {
+			t.Errorf("%s: SCTP from the node's address: %v", c.name, got)
+		}
+		if got := s.b.on("if-p1", true, packet{netip.MustParseAddr("10.96.0.1"), podIPs[0][0], protoSCTP, 4000, 80}); got && !c.want {
+			t.Errorf("%s: SCTP from the address of a Service: %v", c.name, got)
+		}
+		if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoSCTP, 4000, 80}); !got && c.policy != theNode {
+			t.Errorf("%s: SCTP from the node's IPv6 address: %v", c.name, got)
+		}
+	}
+}

@@ -228,5 +228,5 @@ func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: 
 // isolated is the lists of an interface nothing may pass.
 func (r *Renderer) isolated() lists {
 	end := place{table: denyAll, cause: &enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}, denies: true}
-	return lists{in: []place{{table: staticIn}, end}, out: append(slices.Clone(r.static(true)), end)}
+	return lists{in: []place{{table: staticIn}, end}, out: append(slices.Clone(r.static(true, false)), end)}
 }

@@ -455,7 +455,7 @@ func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, fl
 			}
 			where := n.passes(&e.flow, e.in, e.seen)
 			got := where == nil
-			nameless := v.v4 == enforce.PreDNAT && f.at[flow.Src] != "" && f.pods[flow.Src] == "" // nat44 gives SCTP of anybody the node's address
+			nameless := v.v4 == enforce.PreDNAT && flow.Dst.Is4() // nat44 gives SCTP of anybody another address: fails closed
 			if got == want.Allowed || !got && flow.Proto == policy.SCTP && nameless || !got && fickle {
 				continue
 			}
