@@ -128,6 +128,17 @@ func (v *VPP) boot(now time.Time) {
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
 
+// RestartBare is Restart before the CNI made anything again. Interfaces, routes and neighbours are what it would make: whoever restarts does
+// so, by AddInterface, AddRoute and AddNeighbor, in whatever order their dependencies allow.
+func (v *VPP) RestartBare() (ifs []Interface, routes []Route, neighbors []Neighbor) {
+	v.mu.Lock()
+	f := v.foreign
+	v.foreign = foreign{}
+	v.mu.Unlock()
+	v.Restart()
+	return f.ifs, f.routes, f.neighbors
+}
+
 // Restart is VPP dying and starting again: its state is gone but for what AddInterface, AddRoute and AddNeighbor made, which the
 // CNI would make again; connections are cut, message ids differ, and it is no longer crashed. The clock goes on.
 func (v *VPP) Restart() {

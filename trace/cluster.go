@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,8 @@ type node struct {
 	sim    *sim.VPP
 	cni    *cni.CNI
 	agent  *agent.Stepper
-	away   bool // the agent is stopped
+	away   bool   // the agent is stopped
+	before uint64 // the generation of its connection before CrashVPP
 }
 
 // NewCluster returns a cluster without nodes; Apply adds them. Close it.
@@ -208,6 +210,57 @@ func (c *Cluster) RestartVPP(ctx context.Context, name string) error {
 		return nil
 	}
 	if err := n.agent.WaitConnected(ctx, before+1); err != nil {
+		return fmt.Errorf("node %s: %w", name, err)
+	}
+	return n.agent.Feed(ctx)
+}
+
+// CrashVPP restarts the VPP of a node without what the CNI made in it. The functions make that again, one interface or route each, in an
+// order that the seed draws; they may be called from sim.VPP's After. Then call AwaitAgent.
+func (c *Cluster) CrashVPP(name string, seed uint64) ([]func(), error) {
+	n := c.nodes[name]
+	if n == nil {
+		return nil, fmt.Errorf("unknown node %q", name)
+	}
+	n.before = n.agent.Generation()
+	ifs, routes, neighbors := n.sim.RestartBare()
+	var out []func()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	// Others borrow the address of the gateway, which comes first; a route comes after its interfaces.
+	gateway := func(i sim.Interface) bool { return i.Name == cni.Gateway }
+	rng.Shuffle(len(ifs), func(i, j int) { ifs[i], ifs[j] = ifs[j], ifs[i] })
+	if i := slices.IndexFunc(ifs, gateway); i > 0 {
+		ifs[0], ifs[i] = ifs[i], ifs[0]
+	}
+	made := map[string]bool{}
+	rng.Shuffle(len(routes), func(i, j int) { routes[i], routes[j] = routes[j], routes[i] })
+	for _, i := range ifs {
+		made[i.Name] = true
+		out = append(out, func() { n.sim.AddInterface(i) })
+		routes = slices.DeleteFunc(routes, func(r sim.Route) bool {
+			ready := rng.IntN(2) == 0 && !slices.ContainsFunc(r.Paths, func(p sim.Path) bool { return p.Interface != "" && !made[p.Interface] })
+			if ready {
+				out = append(out, func() { _ = n.sim.AddRoute(r) })
+			}
+			return ready
+		})
+	}
+	for _, r := range routes {
+		out = append(out, func() { _ = n.sim.AddRoute(r) })
+	}
+	for _, nb := range neighbors {
+		out = append(out, func() { _ = n.sim.AddNeighbor(nb) })
+	}
+	return out, nil
+}
+
+// AwaitAgent waits until the agent of a node has a connection after the CrashVPP before, and has programmed its VPP.
+func (c *Cluster) AwaitAgent(ctx context.Context, name string) error {
+	n := c.nodes[name]
+	if n.away {
+		return nil
+	}
+	if err := n.agent.WaitConnected(ctx, n.before+1); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	return n.agent.Feed(ctx)

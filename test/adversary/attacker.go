@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -19,6 +20,8 @@ import (
 // Limits leave out a part of what an attacker does: for the search for what else is found.
 type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
+	// NoBetween: nothing is sent between two messages, no agent stays away, and interfaces are there when a VPP restarts.
+	NoBetween bool
 }
 
 // Attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
@@ -31,6 +34,7 @@ type Attacker struct {
 	from     []string        // their senders, as in questions
 	used     []uint16        // ports
 	limits   Limits
+	between  int    // packets between the messages of one event, at most
 	free     uint16 // the last port of a check
 }
 
@@ -61,14 +65,42 @@ func (k *Attacker) Next(objects []policy.Object) Event {
 	case n < 6:
 		return Event{Changes: k.changes(objects)}
 	case n < 8:
-		_, nodes, _ := parties(objects)
-		return Event{Step: trace.Step{Restart: oneOf(k.rng, "agent:", "agent:", "vpp:") + strings.TrimPrefix(oneOf(k.rng, nodes...).name, "node:")}}
+		return k.restart(objects)
 	case n < 11:
 		return Event{Step: trace.Step{After: oneOf(k.rng, "1s", "1s", "5s", "45s", "6m", "3h")}}
 	case n < 40 && len(k.history) > 0:
 		return Event{Step: k.again(objects)}
 	}
 	return Event{Step: k.fresh(objects)}
+}
+
+// restart is an agent that restarts or ends, or a VPP that restarts.
+func (k *Attacker) restart(objects []policy.Object) Event {
+	_, nodes, _ := parties(objects)
+	node := strings.TrimPrefix(oneOf(k.rng, nodes...).name, "node:")
+	e := Event{Step: trace.Step{Restart: oneOf(k.rng, "agent:", "agent:", "vpp:") + node}}
+	if k.limits.NoBetween {
+		return e
+	}
+	switch n := k.rng.IntN(4); {
+	case strings.HasPrefix(e.Restart, "vpp:") && n < 2:
+		e.Bare = 1 + k.rng.Uint64N(1<<32)
+	case n == 0:
+		return Event{Stop: node}
+	}
+	return e
+}
+
+// Between is a packet between two messages of an event, of which so many may be left; false: not here.
+func (k *Attacker) Between(objects []policy.Object, left *int) (trace.Step, bool) {
+	if *left == 0 || k.limits.NoBetween || !k.chance(12) {
+		return trace.Step{}, false
+	}
+	*left--
+	if len(k.history) > 0 && !k.chance(3) {
+		return k.again(objects), true
+	}
+	return k.fresh(objects), true
 }
 
 // changes are those of one random change.
@@ -176,9 +208,9 @@ func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 b
 	s.SourceAddress = oneOf(k.rng, list...).String()
 }
 
-// special are addresses of the plumbing: NAT loopbacks, gateways, the last and the first of a node's range.
+// special are addresses of the plumbing: the host link, NAT loopbacks, gateways, the last and the first of a node's range.
 func special(objects []policy.Object) []netip.Addr {
-	list := []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+	list := []netip.Addr{cni.HostLink, netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
 	for _, o := range objects {
 		if n, ok := o.(*corev1.Node); ok {
 			for _, text := range n.Spec.PodCIDRs {
@@ -256,6 +288,16 @@ func (k *Attacker) again(objects []policy.Object) trace.Step {
 	}
 	if own(objects, s.From, p.Dst.Is4()) == (netip.Addr{}) {
 		return k.fresh(objects) // whoever sent it is no more
+	}
+	return s
+}
+
+// goesOn is one more packet like this, of a connection that was opened before.
+func (k *Attacker) goesOn(from string, p *packet.Packet, flags string) trace.Step {
+	s := trace.Step{Question: trace.Question{From: from, Protocol: protocol(p)}, OneWay: true, SourcePort: number(p, true)}
+	k.address(&s, netip.AddrPortFrom(p.Dst, p.DstPort))
+	if p.Proto == model.TCP {
+		s.Flags = flags
 	}
 	return s
 }

@@ -20,6 +20,45 @@ type Event struct {
 	Changes []policy.Change
 	// Check: the packet is a question whether a new connection works. It leaves no state.
 	Check bool
+	// Goes: the packet is one of a connection that may be kept, from its client ("there") or its server ("back"); then it has to arrive.
+	Goes string
+	// Stop is a node whose agent ends; an event that restarts it, or the end of the sequence, starts it again.
+	Stop string
+	// Bare, of an event that restarts a VPP, draws the order in which its interfaces and routes are made again while the agent writes;
+	// 0: they are there before the agent.
+	Bare uint64
+	// Between are packets between two messages to a VPP while the event happens.
+	Between []Between
+}
+
+// Between is a packet that is sent when a node's VPP has processed so many of an event's messages.
+type Between struct {
+	Node  string
+	After int
+	trace.Step
+}
+
+// String is a line of comment.
+func (b *Between) String() string {
+	text, err := json.Marshal(b.Step)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("# during the next question, after message %d to the VPP of %s: %s", b.After, b.Node, text)
+}
+
+// comments are what a question has no field for.
+func (e *Event) comments() (out []string) {
+	for i := range e.Between {
+		out = append(out, e.Between[i].String())
+	}
+	if e.Stop != "" {
+		out = append(out, "# the agent of "+e.Stop+" ends here, and begins with the question that restarts it")
+	}
+	if e.Bare != 0 {
+		out = append(out, "# with the next question, interfaces and routes are made again while the agent writes")
+	}
+	return out
 }
 
 // IsPacket tells whether the event is a packet.
@@ -52,8 +91,13 @@ func Story(objects []policy.Object, events []Event) string {
 	var questions, files strings.Builder
 	fmt.Fprintf(&files, "-- objects.yaml --\n%s", policy.YAML(objects))
 	for i := range events {
+		for _, c := range events[i].comments() {
+			questions.WriteString(c + "\n")
+		}
 		line, manifest := events[i].question(i + 1)
-		questions.WriteString(line + "\n")
+		if events[i].Stop == "" {
+			questions.WriteString(line + "\n")
+		}
 		if manifest != "" {
 			fmt.Fprintf(&files, "-- change-%d.yaml --\n%s", i+1, manifest)
 		}

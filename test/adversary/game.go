@@ -7,11 +7,15 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -25,6 +29,8 @@ const (
 	ourChurns = 3 // Services
 	checks    = 3 // questions after each sequence
 	settling  = "5s"
+	// mostBetween is how many packets are sent between the messages of one event.
+	mostBetween = 6
 )
 
 // Finding is a packet that arrived and should not have, or the other way round.
@@ -48,6 +54,10 @@ type table struct {
 	objects []policy.Object
 	begin   []policy.Object
 	events  []Event
+	note    func(from string, a trace.Arrival) // has the attacker know of a packet between messages; nil: nobody asks
+
+	mu     sync.Mutex // guards remake
+	remake []func()
 }
 
 // newTable sets up a cluster with these objects.
@@ -76,21 +86,34 @@ func (t *table) change(changes []policy.Change) error {
 	return nil
 }
 
-// play lets one event happen. A breach is of the law.
-func (t *table) play(e *Event) (a trace.Arrival, breach Breach, err error) {
-	t.events = append(t.events, *e)
-	if len(e.Changes) > 0 {
-		if err := t.change(e.Changes); err != nil {
-			return a, breach, err
+// play lets one event happen. A breach is of the law. draw draws packets between messages; nil: those that the event has are sent.
+func (t *table) play(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival, breach Breach, err error) {
+	switch {
+	case len(e.Changes) > 0 || e.Restart != "":
+		breach, err = t.meanwhile(e, draw, func() error { return t.happen(e) })
+		t.events = append(t.events, *e)
+		if err == nil && breach.None() && len(e.Changes) > 0 {
+			err = t.cluster.Advance(context.Background(), grace)
 		}
-		return a, breach, t.cluster.Advance(context.Background(), grace)
+		return a, breach, err
+	case e.Stop != "":
+		t.events = append(t.events, *e)
+		if !t.away(e.Stop) {
+			t.cluster.StopAgent(e.Stop)
+			t.law.Stopped(e.Stop)
+		}
+		return a, breach, nil
 	}
+	t.events = append(t.events, *e)
 	if e.Check {
 		answer := t.cluster.AnswerStep(e.Step)
 		if answer.Error != "" {
 			return a, breach, nil // whoever asks, or is asked for, is gone
 		}
 		return a, t.law.Check(&e.Step, &answer, Endpoints(t.objects, e)), nil
+	}
+	if e.After != "" {
+		t.law.Passed()
 	}
 	a, err = t.cluster.Inject(context.Background(), e.Step)
 	if err != nil || !e.IsPacket() {
@@ -99,7 +122,149 @@ func (t *table) play(e *Event) (a trace.Arrival, breach Breach, err error) {
 		}
 		return a, breach, err
 	}
-	return a, t.law.Judge(e.From, &a), nil
+	if breach = t.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
+		breach = t.law.Arrives(&a, e.Goes == "back")
+	}
+	return a, breach, nil
+}
+
+// established sends packets of connections that have to go on, there and back.
+func (t *table) established(k *Attacker, known map[Class]bool) (Breach, error) {
+	list := t.law.Kept()
+	for range min(checks, len(list)) {
+		c := oneOf(k.rng, list...)
+		e := Event{Step: k.goesOn(c.Sender, &c.Sent, "PA"), Goes: "there"}
+		a, breach, err := t.exchange(k, e, known)
+		if err != nil || !breach.None() {
+			return breach, err
+		}
+		if a.At != c.At {
+			continue // the law knows why
+		}
+		reply := a.Packet.Reply()
+		if e = (Event{Step: k.goesOn(c.At, &reply, "A"), Goes: "back"}); reply.IsICMP() {
+			e.Flags = "echo-reply"
+		}
+		if _, breach, err = t.exchange(k, e, known); err != nil || !breach.None() {
+			return breach, err
+		}
+	}
+	return Breach{}, nil
+}
+
+// away tells whether the agent of a node is stopped.
+func (t *table) away(node string) bool { return t.law.stopped[node] }
+
+// happen changes objects, or restarts an agent or a VPP.
+func (t *table) happen(e *Event) error {
+	if len(e.Changes) > 0 {
+		return t.change(e.Changes)
+	}
+	ctx := context.Background()
+	kind, node, _ := strings.Cut(e.Restart, ":")
+	if kind == "agent" {
+		if err := t.cluster.RestartAgent(ctx, node); err != nil {
+			return err
+		}
+		t.law.Started(node)
+		return nil
+	}
+	t.law.Restarted(node)
+	if e.Bare == 0 {
+		if err := t.cluster.RestartVPP(ctx, node); err != nil {
+			return err
+		}
+		t.law.Settled()
+		return nil
+	}
+	left, err := t.cluster.CrashVPP(node, e.Bare)
+	if err != nil {
+		return err
+	}
+	t.remake = left
+	defer func() { t.remake = nil }()
+	if err := t.cluster.AwaitAgent(ctx, node); err != nil {
+		return err
+	}
+	for t.remakeOne() {
+	}
+	if err := t.cluster.AwaitAgent(ctx, node); err != nil {
+		return err
+	}
+	t.law.Settled()
+	return nil
+}
+
+// remakeOne makes one more interface or route of a VPP that restarted; false: all are there.
+func (t *table) remakeOne() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.remake) == 0 {
+		return false
+	}
+	next := t.remake[0]
+	t.remake = t.remake[1:]
+	next()
+	return true
+}
+
+// meanwhile runs what happens, and sends packets between its messages.
+func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() error) (found Breach, err error) {
+	messages, said := map[string]int{}, e.Between
+	if draw != nil {
+		e.Between = nil
+	}
+	var mu sync.Mutex
+	send := func(node string, s *trace.Step) {
+		a, err := t.cluster.InjectNow(*s)
+		if err != nil || !found.None() {
+			return // whoever sends is gone
+		}
+		found = t.law.Judge(s.From, &a)
+		if t.note != nil && a.Sender != "" {
+			t.note(s.From, a)
+		}
+	}
+	look := func(node string, r sim.Record) {
+		t.remakeOne()
+		mu.Lock()
+		defer mu.Unlock()
+		t.listed(node, r)
+		messages[node]++
+		if draw == nil {
+			for i := range said {
+				if b := &said[i]; b.Node == node && b.After == messages[node] {
+					send(node, &b.Step)
+				}
+			}
+			return
+		}
+		if s, ok := draw(); ok {
+			e.Between = append(e.Between, Between{node, messages[node], s})
+			send(node, &s)
+		}
+	}
+	for _, node := range t.cluster.Nodes() {
+		v := t.cluster.Sim(node)
+		v.After(func(r sim.Record) { look(node, r) })
+		defer v.After(nil)
+	}
+	err = run()
+	mu.Lock()
+	defer mu.Unlock()
+	return found, err
+}
+
+// listed has the law know which interfaces got lists.
+func (t *table) listed(node string, r sim.Record) {
+	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 {
+		return
+	}
+	for _, p := range running(t.objects) {
+		if p.Spec.NodeName == node && strings.Contains(r.Text, "="+cni.PodInterface(model.PodID{Namespace: p.Namespace, Name: p.Name})+" ") {
+			t.law.Listed("pod:" + p.Namespace + "/" + p.Name)
+		}
+	}
 }
 
 // grace is how long after a change a connection that it forbids may go on.
@@ -162,12 +327,23 @@ func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Coun
 
 func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 	t.law.Sequences++
+	t.note = k.Note
 	for range 1 + k.rng.IntN(perGame) {
 		if breach, err := t.one(k, k.Next(t.objects), known); !breach.None() || err != nil {
 			return breach, err
 		}
 	}
+	for _, node := range t.cluster.Nodes() {
+		if t.away(node) {
+			if breach, err := t.one(k, Event{Step: trace.Step{Restart: "agent:" + node}}, known); !breach.None() || err != nil {
+				return breach, err
+			}
+		}
+	}
 	if breach, err := t.one(k, Event{Step: trace.Step{After: settling}}, known); err != nil {
+		return breach, err
+	}
+	if breach, err := t.established(k, known); !breach.None() || err != nil {
 		return breach, err
 	}
 	for range checks {
@@ -184,14 +360,20 @@ func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 
 // one plays an event, and lets breaches of the known classes pass.
 func (t *table) one(k *Attacker, e Event, known map[Class]bool) (Breach, error) {
-	a, breach, err := t.play(&e)
+	_, breach, err := t.exchange(k, e, known)
+	return breach, err
+}
+
+func (t *table) exchange(k *Attacker, e Event, known map[Class]bool) (trace.Arrival, Breach, error) {
+	between := k.between
+	a, breach, err := t.play(&e, func() (trace.Step, bool) { return k.Between(t.objects, &between) })
 	if t.law.Tolerate(breach, known) {
 		breach = Breach{}
 	}
 	if err == nil && e.IsPacket() && a.Sender != "" {
 		k.Note(e.From, a)
 	}
-	return breach, err
+	return a, breach, err
 }
 
 // ConfigOf is how the agents of a world are set up: by every renderer in turn.
@@ -202,7 +384,7 @@ func ConfigOf(seed uint64) trace.Config {
 
 // NewAttacker makes a world of two nodes with Services.
 func NewAttacker(seed uint64, limits Limits) *Attacker {
-	k := &Attacker{limits: limits, rng: rand.New(rand.NewPCG(seed, 15))}
+	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15))}
 	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0}
 	for n := uint64(0); ; n++ {
 		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(running(k.world.Objects())) > 1 {

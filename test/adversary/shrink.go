@@ -72,7 +72,7 @@ func replay(cfg trace.Config, objects []policy.Object, events []Event, known map
 	}
 	defer t.cluster.Close()
 	for i := range events {
-		_, breach, err := t.play(&events[i])
+		_, breach, err := t.play(&events[i], nil)
 		if err != nil {
 			return Breach{}, 0
 		}

@@ -1,0 +1,155 @@
+package adversary
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// goesOn says why a revoked connection may go on as ADR 12 has it; "": it may not.
+func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
+	there, back := flowsOf(a)
+	conn := l.begun[back]
+	if conn == nil { // the client is hidden, and NAT may have forgotten it
+		conn = l.seen[dialled(a)]
+	}
+	if conn != nil { // the server speaks
+		switch {
+		case conn.client != a.At && strings.HasPrefix(a.At, "pod:"):
+			return "revoked, and another pod has the client's address"
+		case conn.spoke:
+			return "revoked, and the client is silent since: " + back.proto.String()
+		case conn.translated && back.proto == model.UDP:
+			return "revoked UDP by a Service"
+		}
+	}
+	for _, f := range []flow{there, back} {
+		if conn := l.begun[f]; conn != nil && f.sport >= clientPorts {
+			first := conn.first
+			first.Src, first.Dst, first.SrcPort, first.DstPort = first.Dst, first.Src, first.DstPort, first.SrcPort
+			if c.JudgeEgress(&first).Allowed {
+				return "revoked, to a port of 32768 or more: " + f.proto.String()
+			}
+		}
+	}
+	return ""
+}
+
+// clientPorts is the first port that the agent takes for a client's.
+const clientPorts = 32768
+
+// masked tells whether a pod dialled a node port or a load balancer's address, and may do that: its own egress allows the endpoint or, as
+// another node may translate, the frontend, and the endpoint's ingress allows the address that the client has there.
+func (l *Law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) bool {
+	front := netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
+	if !l.masks[front] || a.Sent.Src != src {
+		return false
+	}
+	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+	f.SrcPort = a.Sent.SrcPort
+	dialled := flowOf(who.node, src, front.Addr(), &a.Sent)
+	hidden := f
+	hidden.Src = a.Packet.Src
+	switch {
+	case !c.JudgeIngress(&hidden).Allowed || !c.JudgeEgress(&f).Allowed && !c.JudgeEgress(&dialled).Allowed:
+		return false
+	case !c.JudgeEgress(&f).Allowed:
+		l.excuse("egress to a frontend, not to its endpoint", 1)
+	default:
+		l.excuse("a client that a frontend hides", 1)
+	}
+	return true
+}
+
+// invited says how whoever got a packet had sent one the other way, from and to the same ports, which its own egress allowed: it still does,
+// or the receiver sent nothing on that connection since; "": it had not.
+func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) string {
+	try, sent := l.sent[attempt{a.At, src, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}]
+	back := a.Packet.Reply()
+	f := flowOf(a.AtNode, a.Packet.Dst, src, &back)
+	f.DstPort = a.Sent.SrcPort
+	switch {
+	case !sent:
+		return ""
+	case c.JudgeEgress(&f).Allowed:
+		return "the receiver's own attempt: " + a.Sent.Proto.String()
+	case try.allowed && !opening(&a.Sent):
+		return "the receiver's own attempt, revoked, and the receiver is silent since: " + a.Sent.Proto.String()
+	}
+	return ""
+}
+
+// behind says why a packet may come under the address of another node than the receiver's, which the receiver's ingress allows, as its
+// sender's egress allows the receiver or what was dialled; "": it may not. nat44 gives that address to who dials an endpoint from a port from
+// which a Service led there (ADR 13).
+func (l *Law) behind(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) string {
+	at := l.addrs["node:"+a.AtNode]
+	if a.Sent.Src != src || a.Packet.Src == src || at == nil || slices.Contains(at.addrs, a.Packet.Src) || !l.nodes[a.Packet.Src] {
+		return ""
+	}
+	f, dialled := flowOf(who.node, src, a.Packet.Dst, &a.Packet), flowOf(who.node, src, a.Sent.Dst, &a.Sent)
+	f.SrcPort = a.Sent.SrcPort
+	hidden := f
+	hidden.Src = a.Packet.Src
+	try, sent := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}]
+	switch {
+	case !c.JudgeIngress(&hidden).Allowed || !c.JudgeEgress(&f).Allowed && !c.JudgeEgress(&dialled).Allowed:
+		return ""
+	case sent && try.translated:
+		return "a client with another node's address, since a Service led there: " + a.Sent.Proto.String()
+	}
+	return ""
+}
+
+// paired says that an association begins by a session of the receiver's own, which is a pair of addresses: the receiver sent SCTP to the
+// address that the packet comes from, policies changed, and it sent no more; "": not so.
+func (l *Law) paired(a *trace.Arrival) string {
+	when, sent := l.pairs[pair{a.At, a.Packet.Src}]
+	if a.Sent.Proto == model.SCTP && sent && when < l.changes {
+		return "SCTP by a session of the receiver's, who is silent since"
+	}
+	return ""
+}
+
+// loose says why a packet of SCTP that begins no association passes (ADR 11): there is none between these ports, so that it does nothing, or
+// its addresses are such that others may begin, at whatever ports; "": it may not. Of the true sender's address and the one that its
+// packet has there, one is enough.
+func (l *Law) loose(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) string {
+	there, back := flowsOf(a)
+	switch {
+	case a.Sent.Proto != model.SCTP || opening(&a.Sent):
+		return ""
+	case l.begun[there] == nil && l.begun[back] == nil:
+		return "SCTP of no association, which begins none"
+	}
+	answer := a.Packet.Reply()
+	for _, from := range []netip.Addr{src, a.Packet.Src} {
+		for _, port := range l.ports {
+			f, g := flowOf(who.node, from, a.Packet.Dst, &a.Packet), flowOf(a.AtNode, a.Packet.Dst, from, &answer)
+			f.DstPort, g.DstPort = port, port
+			if c.JudgePods(&f).Allowed || c.JudgePods(&g).Allowed {
+				return "SCTP of a revoked association, between addresses that may have others"
+			}
+		}
+	}
+	return ""
+}
+
+// bounds are ports between which policies make no difference: the numbers in objects, and their neighbours.
+func bounds(objects []policy.Object) []uint16 {
+	set := map[uint16]bool{1: true, 65535: true}
+	for _, o := range objects {
+		for _, digits := range strings.FieldsFunc(text(o), func(r rune) bool { return r < '0' || r > '9' }) {
+			if n, err := strconv.ParseUint(digits, 10, 16); err == nil {
+				set[uint16(max(n, 2)-1)], set[uint16(max(n, 1))], set[uint16(min(n, 65534)+1)] = true, true, true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

@@ -1,0 +1,225 @@
+package adversary
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// Breach is an arrival that the law forbids. The zero value is none.
+type Breach struct {
+	Class Class
+	Text  string
+}
+
+// Class is what is particular about a breach: the first of these that holds.
+type Class string
+
+// The classes.
+const (
+	Forged  Class = "a forged source"
+	SCTP    Class = "SCTP"
+	Hidden  Class = "a client behind another address"
+	Revoked Class = "a connection that was allowed once"
+	Open    Class = "an open door"
+	Lost    Class = "an allowed connection that fails"
+)
+
+// classify names what is particular about an arrival.
+func (l *Law) classify(src netip.Addr, a *trace.Arrival) Class {
+	there, back := flowsOf(a)
+	switch {
+	case a.Sent.Src != src:
+		return Forged
+	case a.Sent.Proto == model.SCTP:
+		return SCTP
+	case a.Sent.Src != a.Packet.Src && l.begun[back] == nil:
+		return Hidden
+	case l.begun[there] != nil || l.begun[back] != nil:
+		return Revoked
+	}
+	return Open
+}
+
+// Judge says why an arrival breaks the law. The sender is the name it has in questions.
+func (l *Law) Judge(from string, a *trace.Arrival) Breach {
+	l.Packets++
+	who := l.addrs[from]
+	if who == nil {
+		return Breach{}
+	}
+	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || strings.HasPrefix(a.Lost, c.node+":")) {
+		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
+	}
+	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
+		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+		f.SrcPort = a.Sent.SrcPort
+		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
+		l.sent[this] = try{allowed: l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), translated: l.sent[this].translated || a.Packet.Dst != a.Sent.Dst}
+		if a.Sent.Proto == model.SCTP {
+			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
+		}
+	}
+	if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() {
+		return Breach{}
+	}
+	l.Arrived++
+	src, ok := who.of(a.Packet.Dst.Is4())
+	if !ok {
+		return Breach{Open, fmt.Sprintf("%s has no address of that family", from)}
+	}
+	allowed, why := l.allows(l.now, who, src, a)
+	if allowed {
+		return Breach{}
+	}
+	for i, c := range l.past {
+		if ok, _ := l.allows(c, who, src, a); !ok {
+			continue
+		}
+		if len(l.stopped) > 0 && (l.settled || i > 0) {
+			l.excuse("an agent is away, and the policies are those of before", 1)
+		}
+		return Breach{}
+	}
+	if l.unlisted[from] || l.unlisted[a.At] {
+		l.excuse("an interface that no agent has closed yet", 1)
+		return Breach{}
+	}
+	if !strings.HasPrefix(a.At, "pod:") && slices.ContainsFunc(l.ranges, func(p netip.Prefix) bool { return p.Contains(a.Packet.Dst) }) {
+		l.excuse("left the cluster for an address of pods", 1)
+		return Breach{}
+	}
+	return Breach{l.classify(src, a), fmt.Sprintf("%s sent %s, and %s got %s: %s", from, &a.Sent, a.At, &a.Packet, why)}
+}
+
+// allows is the verdict of one set of policies about an arrival, excuses included; reason says why not.
+func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (ok bool, reason string) {
+	there, back := flowsOf(a)
+	if ok, reason = l.opens(c, who, src, a); ok {
+		l.Allowed++
+		l.begin(there, who, src, a)
+		delete(l.fronts, there)
+		return true, ""
+	}
+	if l.answers(c, src, a, back) {
+		l.Answers++
+		if l.begun[back] == nil {
+			l.excuse("answer without a request: "+a.Sent.Proto.String(), 1)
+		}
+		return true, ""
+	}
+	if l.masked(c, who, src, a) {
+		l.begin(there, who, src, a)
+		l.fronts[there] = netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
+		return true, ""
+	}
+	if why := l.invited(c, src, a); why != "" {
+		l.excuse(why, 1)
+		return true, ""
+	}
+	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(a)); why != "" {
+		l.excuse(why, 1)
+		return true, ""
+	}
+	if why := l.goesOn(c, a); why != "" {
+		l.excuse(why, 1)
+		return true, ""
+	}
+	return false, reason
+}
+
+// begin remembers an opened connection.
+func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
+	c := &conn{client: a.Sender, node: a.AtNode, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c.first.SrcPort = a.Sent.SrcPort
+	c.sent, c.server, c.services, c.breaks = a.Sent, a.At, l.services, l.breaks
+	c.kept = len(l.past) == 0 && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
+	l.begun[f], l.dials[dialled(a)] = c, c
+	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c
+}
+
+// dialled names a packet by what its sender dialled.
+func dialled(a *trace.Arrival) attempt {
+	return attempt{a.Sender, a.Sent.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Sent, false)}
+}
+
+// flowsOf are the connection that a packet would open, and the one that it would be an answer of.
+func flowsOf(a *trace.Arrival) (there, back flow) {
+	there = flow{a.Sender, a.At, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
+	back = flow{a.At, a.Sender, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}
+	return there, back
+}
+
+// port is the source or the destination port of a packet; 0 for ICMP: access lists do not know identifiers.
+func port(p *packet.Packet, source bool) uint16 {
+	if source {
+		return p.SrcPort
+	}
+	return p.DstPort
+}
+
+// opens tells whether whoever sent a packet may open a connection to whoever got it.
+func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
+	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+	f.SrcPort = a.Sent.SrcPort
+	v := c.JudgePods(&f)
+	if v.Allowed || strings.HasPrefix(who.name, "pod:") || a.Packet.Src == src {
+		return v.Allowed, v.Why
+	}
+	hidden := c.JudgeHidden(&f, a.Packet.Src)
+	return hidden.Allowed, hidden.Why
+}
+
+// answers tells whether a packet is one that belongs to a connection that whoever got it may open.
+func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of flow) bool {
+	if opening(&a.Sent) {
+		return false
+	}
+	back := a.Packet.Reply()
+	f := flowOf(a.AtNode, a.Packet.Dst, src, &back)
+	f.DstPort = a.Sent.SrcPort
+	if a.Sent.IsICMP() {
+		f.Type = 8
+		if src.Is6() {
+			f.Type = 128
+		}
+	}
+	if c.JudgePods(&f).Allowed {
+		return true
+	}
+	if front, dialled := l.fronts[of]; dialled {
+		hidden, egress := f, f
+		hidden.Src, egress.Dst, egress.DstPort = a.Sent.Dst, front.Addr(), front.Port()
+		return c.JudgeIngress(&hidden).Allowed && (c.JudgeEgress(&f).Allowed || c.JudgeEgress(&egress).Allowed)
+	}
+	return !strings.HasPrefix(a.At, "pod:") && c.JudgeHidden(&f, a.Sent.Dst).Allowed
+}
+
+// opening tells whether a packet can be no answer.
+func opening(p *packet.Packet) bool {
+	switch p.Proto {
+	case model.TCP:
+		return p.TCPFlags&packet.SYN != 0 && p.TCPFlags&packet.ACK == 0
+	case model.SCTP:
+		return p.Chunk == packet.Init
+	}
+	return p.IsEchoRequest()
+}
+
+// flowOf is what a packet is to the oracle of policies.
+func flowOf(node string, src, dst netip.Addr, p *packet.Packet) policy.Flow {
+	f := policy.Flow{Node: node, Src: src, Dst: dst, Proto: policy.Protocol(p.Proto)}
+	if p.HasPorts() {
+		f.SrcPort, f.DstPort = p.SrcPort, p.DstPort
+		return f
+	}
+	f.Type, f.Code = p.ICMPType, p.ICMPCode
+	return f
+}
