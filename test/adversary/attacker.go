@@ -292,6 +292,25 @@ func (k *Attacker) again(objects []policy.Object) trace.Step {
 	return s
 }
 
+// GoesOn is one more packet of one of these connections, from its client; false: there is none.
+func (k *Attacker) GoesOn(list []trace.Arrival) (Event, trace.Arrival, bool) {
+	if len(list) == 0 {
+		return Event{}, trace.Arrival{}, false
+	}
+	c := oneOf(k.rng, list...)
+	return Event{Step: k.goesOn(c.Sender, &c.Sent, "PA"), Goes: "there"}, c, true
+}
+
+// GoesBack is what the server of a connection answers when it got that packet.
+func (k *Attacker) GoesBack(c, got *trace.Arrival) Event {
+	reply := got.Packet.Reply()
+	e := Event{Step: k.goesOn(c.At, &reply, "A"), Goes: "back"}
+	if reply.IsICMP() {
+		e.Flags = "echo-reply"
+	}
+	return e
+}
+
 // goesOn is one more packet like this, of a connection that was opened before.
 func (k *Attacker) goesOn(from string, p *packet.Packet, flags string) trace.Step {
 	s := trace.Step{Question: trace.Question{From: from, Protocol: protocol(p)}, OneWay: true, SourcePort: number(p, true)}

@@ -130,22 +130,19 @@ func (t *table) play(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival,
 
 // established sends packets of connections that have to go on, there and back.
 func (t *table) established(k *Attacker, known map[Class]bool) (Breach, error) {
-	list := t.law.Kept()
-	for range min(checks, len(list)) {
-		c := oneOf(k.rng, list...)
-		e := Event{Step: k.goesOn(c.Sender, &c.Sent, "PA"), Goes: "there"}
-		a, breach, err := t.exchange(k, e, known)
+	for range checks {
+		there, c, ok := k.GoesOn(t.law.Kept())
+		if !ok {
+			break
+		}
+		a, breach, err := t.exchange(k, there, known)
 		if err != nil || !breach.None() {
 			return breach, err
 		}
 		if a.At != c.At {
 			continue // the law knows why
 		}
-		reply := a.Packet.Reply()
-		if e = (Event{Step: k.goesOn(c.At, &reply, "A"), Goes: "back"}); reply.IsICMP() {
-			e.Flags = "echo-reply"
-		}
-		if _, breach, err = t.exchange(k, e, known); err != nil || !breach.None() {
+		if breach, err = t.one(k, k.GoesBack(&c, &a), known); err != nil || !breach.None() {
 			return breach, err
 		}
 	}

@@ -27,9 +27,6 @@ const (
 	adversaryEvents    = 50
 )
 
-// adversaryKnown are classes of breaches that are only counted, as test/adversary has them.
-var adversaryKnown = map[adversary.Class]bool{adversary.SCTP: true}
-
 // TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and judges what arrives by who really sent it. Beside each
 // real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Time does not leap here.
 func TestVPPAdversary(t *testing.T) {
@@ -55,8 +52,8 @@ func TestVPPAdversary(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about; %s",
-		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, time.Since(start).Round(time.Second))
+	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %s",
+		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, all.Established, time.Since(start).Round(time.Second))
 	t.Logf("%d worlds ended early: nobody saw what a load balancer chose", blind)
 	for _, why := range slices.Sorted(maps.Keys(all.Excused)) {
 		t.Logf("excused: %s: %d", why, all.Excused[why])
@@ -81,7 +78,7 @@ type adversaryGame struct {
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	cfg := adversary.ConfigOf(seed)
 	g := &adversaryGame{
-		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{}), law: adversary.NewLaw(), cfg: cfg,
+		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
 		ports: map[netip.AddrPort]uint16{},
 	}
 	g.begin = g.attacker.Objects()
@@ -98,6 +95,9 @@ func (g *adversaryGame) play(sequences int) error {
 			if err := g.one(g.attacker.Next(g.current)); err != nil {
 				return err
 			}
+		}
+		if err := g.established(); err != nil {
+			return err
 		}
 		for range 2 {
 			e, ok := g.attacker.Check(g.current, g.cfg.Agent.ServiceRenderer)
@@ -124,19 +124,26 @@ func (g *adversaryGame) one(e adversary.Event) error {
 		kind, node, _ := strings.Cut(e.Restart, ":")
 		if err = g.nodes[node].restartAgents(); kind == "vpp" {
 			err = g.nodes[node].restartVPPs()
+			g.law.Restarted(node)
+			g.law.Settled()
 		}
 	case e.Check:
 		breach, err = g.check(&e)
 	case e.IsPacket():
-		breach, err = g.packet(&e)
+		_, breach, err = g.packet(&e)
 	}
+	return g.verdict(breach, err)
+}
+
+// verdict is the error of an event.
+func (g *adversaryGame) verdict(breach adversary.Breach, err error) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w\n%s", err, g.story())
-	case g.law.Tolerate(breach, adversaryKnown):
+	case g.law.Tolerate(breach, nil):
 		return nil
 	}
-	f := adversary.Shrink(&adversary.Finding{Breach: breach, Objects: g.begin, Events: g.events, Config: g.cfg}, adversaryKnown) // as the simulated VPPs do the same
+	f := adversary.Shrink(&adversary.Finding{Breach: breach, Objects: g.begin, Events: g.events, Config: g.cfg}, nil) // as the simulated VPPs do the same
 	return errors.New(f.String())
 }
 
@@ -175,25 +182,49 @@ func (g *adversaryGame) change(changes []policy.Change) error {
 }
 
 // packet sends one; nobody answers.
-func (g *adversaryGame) packet(e *adversary.Event) (adversary.Breach, error) {
+func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adversary.Breach, err error) {
 	from, f, ok := g.flight(e)
 	if !ok {
-		return adversary.Breach{}, nil
+		return a, breach, nil
 	}
 	j, err := g.travel(from, f)
 	if err != nil {
-		return adversary.Breach{}, err
+		return a, breach, err
 	}
-	a := trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: j.real, Lost: j.lost}
+	a = trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: j.real, Lost: j.lost}
 	if j.lost == "" {
 		a.At, a.AtNode = g.who(j.end), j.end.node
 		if j.sim.SrcPort != j.real.SrcPort {
 			g.ports[netip.AddrPortFrom(j.real.Src, j.real.SrcPort)] = j.sim.SrcPort
 		}
 	}
-	breach := g.law.Judge(e.From, &a)
+	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
+		breach = g.law.Arrives(&a, e.Goes == "back")
+	}
 	g.attacker.Note(e.From, a)
-	return breach, nil
+	return a, breach, nil
+}
+
+// established sends packets of connections that have to go on, there and back.
+func (g *adversaryGame) established() error {
+	for range 2 {
+		there, c, ok := g.attacker.GoesOn(g.law.Kept())
+		if !ok {
+			return nil
+		}
+		g.events = append(g.events, there)
+		a, breach, err := g.packet(&there)
+		if err = g.verdict(breach, err); err != nil {
+			return err
+		}
+		if a.At != c.At {
+			continue // the law knows why
+		}
+		if err := g.one(g.attacker.GoesBack(&c, &a)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // check asks whether a new connection works.
