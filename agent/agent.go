@@ -66,7 +66,8 @@ type parts struct {
 	sourceDrops atomic.Pointer[[]SourceDrops]
 }
 
-func assemble(cfg Config) (*parts, error) {
+// assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: there are no pauses.
+func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
@@ -93,7 +94,7 @@ func assemble(cfg Config) (*parts, error) {
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
 	p.vppagent = vppagent.New(vppagent.Config{
-		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck,
+		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause,
 		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff,
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
@@ -257,7 +258,7 @@ type Agent struct {
 
 // New makes an agent; nothing happens before Run.
 func New(cfg Config) (*Agent, error) {
-	p, err := assemble(cfg)
+	p, err := assemble(cfg, func(ctx context.Context, d time.Duration) { _ = wait(ctx, d) }) // ctx ends: the request fails
 	if err != nil {
 		return nil, err
 	}

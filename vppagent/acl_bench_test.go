@@ -43,9 +43,9 @@ func (g *granter) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 // share, a set of 10,000 addresses.
 func BenchmarkACLChange(b *testing.B) {
 	for _, tc := range []struct {
-		name                      string
-		pods, lists, rules, share int
-	}{{"110 pods × 300 peers", 110, 110, 300, 1}, {"set of 40 × 250 for 100 pods", 100, 40, 250, 40}} {
+		name                              string
+		pods, lists, rules, share, writes int
+	}{{"110 pods × 300 peers", 110, 110, 300, 1, 1}, {"set of 40 × 250 for 100 pods", 100, 40, 250, 40, 102}} {
 		b.Run(tc.name, func(b *testing.B) {
 			list := func(n, turn int) *acl.ACL {
 				m := accessList(fmt.Sprintf("list-%d", n))
@@ -76,7 +76,7 @@ func BenchmarkACLChange(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for turn := 0; b.Loop(); turn = 1 - turn {
-				if c := a.Commit(context.Background(), &event.Txn{Values: next[turn]}); c.Writes != 1 {
+				if c := a.Commit(context.Background(), &event.Txn{Values: next[turn]}); c.Writes != tc.writes {
 					b.Fatalf("%+v", c)
 				}
 			}

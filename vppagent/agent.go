@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/keyed"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -54,6 +55,8 @@ type Config struct {
 	// DenyEarly does so for interfaces whose tags name pods before any transaction says what is wanted, if VPP has no access lists of
 	// ours there: every interface that was evaluated before has some. Only with DenyUnknown.
 	DenyEarly bool
+	// Pause waits that long, or until ctx ends: VPP forwards between two requests that take long. nil: no pauses.
+	Pause func(ctx context.Context, d time.Duration)
 	// Descriptors are the kinds of values; nil: descriptor.All.
 	Descriptors []*descriptor.Descriptor
 }
@@ -67,6 +70,7 @@ type Agent struct {
 	journal *journal
 	history history
 	check   recheck
+	pace    pacer
 	// reclassify is what VPP said when it was last looked at altogether.
 	reclassify descriptor.Reclassify
 
@@ -120,6 +124,7 @@ func New(cfg Config) *Agent {
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
+	a.pace = pacer{caller: cfg.Caller, pause: cfg.Pause, now: cfg.Now}
 	a.openJournal()
 	a.publish()
 	return a
@@ -160,7 +165,7 @@ func (a *Agent) notice() bool {
 	}
 	a.stale = true
 	if s.Connected {
-		a.handled = s.Generation
+		a.handled, a.g.world.Cost = s.Generation, cost.For(s.Version)
 	}
 	return s.Connected
 }

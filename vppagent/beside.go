@@ -1,6 +1,10 @@
 package vppagent
 
 import (
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -10,6 +14,7 @@ import (
 //	one value changes          in place: one message, and all that stands on it changes in one moment
 //	several, the same way      in place: whoever looks in between sees something from before to after
 //	several, different ways    second objects beside the first ones ─▶ what stands on them is switched ─▶ the first ones go
+//	one that many stand on     the same, if VPP would forward nothing for too long otherwise (package cost)
 
 // settled tells that what v stands on is wanted, and has not been replaced beside since.
 func (g *graph) settled(v *value) bool {
@@ -54,8 +59,20 @@ func (p *planner) layBeside() {
 			}
 		}
 	}
-	for _, v := range p.touched {
-		if p.changes(v) {
+	lay := func(v *value) {
+		v.plan.beside = true
+		for s := range v.users {
+			p.switchOver(s)
+		}
+		p.remakeNeeders(v)
+		usersOf(v)
+	}
+	for _, v := range slices.Clone(p.touched) {
+		switch {
+		case !p.changes(v):
+		case p.costly(v):
+			lay(v)
+		default:
 			usersOf(v)
 		}
 	}
@@ -68,21 +85,26 @@ func (p *planner) layBeside() {
 		}
 		for _, v := range u.uses {
 			if p.changes(v) && !v.plan.beside {
-				v.plan.beside = true
-				for s := range v.users {
-					p.switchOver(s)
-				}
-				p.remakeNeeders(v)
-				usersOf(v)
+				lay(v)
 			}
 		}
 	}
 }
 
+// costly tells that VPP would forward nothing for too long if v changed in place, and for less long if each interface is switched to a
+// second object.
+func (p *planner) costly(v *value) bool {
+	inPlace, beside := v.kind.Beside.Cost(p.g.world, v.have, v.want)
+	return inPlace > cost.Stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
+}
+
+// needs tells that d has to be made anew if v is replaced beside.
+func needs(d, v *value) bool { return d.kind != nil && d.kind.Stands == nil && !d.onlyAfter(v) }
+
 // remakeNeeders makes anew what needs v, and cannot be switched to the second object.
 func (p *planner) remakeNeeders(v *value) {
 	for d := range v.dependents {
-		if d.kind != nil && d.kind.Stands == nil && !d.onlyAfter(v) {
+		if needs(d, v) {
 			p.alsoRecreate(d)
 		}
 	}

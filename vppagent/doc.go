@@ -29,6 +29,9 @@
 // yet is denied everything, by an access list kept for that; so is one that names a list nobody gives. Status and Snapshot
 // tell which. Whether a revoked permission ends flows that exist is VPP's to say: Snapshot.Reclassify.
 //
+// VPP forwards nothing while its main thread is at a request. Package cost estimates for how long: an access list that many interfaces
+// have is replaced beside, interface by interface, and requests are sent in groups with pauses between them (pace.go, Config.Pause).
+//
 // Run compares VPP with the desired state slice by slice (Config.Recheck), between two transactions: what another program changed
 // is found, repaired, and named in Committed.Drift. A recheck of an unchanged VPP writes nothing and emits nothing.
 //

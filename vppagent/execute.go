@@ -220,7 +220,7 @@ func orderClaims(batch []request) {
 func (x *execution) send(ctx context.Context, batch []request) (lost error) {
 	for len(batch) > 0 {
 		x.calls = appendCalls(x.calls[:0], batch)
-		if batch, lost = x.take(batch, x.a.cfg.Caller.Do(ctx, x.calls...)); lost != nil {
+		if batch, lost = x.take(batch, x.a.pace.do(ctx, x.calls, x.a.costs(batch))); lost != nil {
 			return lost
 		}
 	}

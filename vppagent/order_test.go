@@ -247,7 +247,7 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 	l.cfg.Caller = w
 	restart := func() { l.agent = vppagent.New(l.cfg) }
 	restart()
-	foreign := rapid.Bool().Draw(r, "foreign")
+	foreign, slow := rapid.Bool().Draw(r, "foreign"), rapid.Bool().Draw(r, "slow")
 	if foreign {
 		w.attachForeign(l)
 	}
@@ -268,6 +268,9 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 			values, kind = map[string]proto.Message(next), event.Full
 		}
 		l.want = next
+		if slow {
+			l.agent.SlowVPP()
+		}
 		l.txn(kind, values)
 		for tries := 0; tr.faults && tries < 3; tries++ {
 			l.reconnect()

@@ -37,13 +37,14 @@ func (s *stream) push(ctx context.Context, steps []Step) (lost error) {
 		}
 		b := s.x.prepare(some)
 		b.calls = appendCalls(nil, b.requests)
+		costs := s.x.a.costs(b.requests)
 		before := s.out
 		if lost = s.conclude(ctx); lost != nil {
 			s.x.finishAll(b, lost)
 			return lost
 		}
 		replies := make(chan []vpp.Reply, 1)
-		go func() { replies <- s.x.a.cfg.Caller.Do(ctx, b.calls...) }() // waited for by conclude
+		go func() { replies <- s.x.a.pace.do(ctx, b.calls, costs) }() // waited for by conclude
 		s.out, s.replies = b, replies
 		s.finish(before, nil)
 	}

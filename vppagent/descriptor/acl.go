@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
@@ -85,6 +86,8 @@ func newDenyACL() *accessList {
 
 // Besides is what a kind needs whose values can be replaced by a second object.
 type Besides struct {
+	// Cost is the longest time for which a request stops forwarding if have becomes want in place, and if it is replaced beside.
+	Cost func(w *World, have, want any) (inPlace, beside time.Duration)
 	// Make makes the second object; the state is what VPP has then.
 	Make func(w *World, have, want any) ([]Op, any)
 	// Stale tells that VPP has objects beside the one that counts.
@@ -185,8 +188,10 @@ func (l *accessList) write(index uint32) vpp.Call {
 }
 
 func createACL(w *World, l *accessList) ([]Op, error) {
-	return []Op{{Call: l.write(none), Then: func(r vpp.Reply) []Op {
-		w.acls.set(l.key, r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex)
+	return []Op{{Call: l.write(none), Cost: w.Cost.Write(len(l.rules)), Then: func(r vpp.Reply) []Op {
+		index := r.Msg.(*vppacl.ACLAddReplaceReply).ACLIndex
+		w.acls.set(l.key, index)
+		w.acls.count(index, len(l.rules))
 		w.acls.has(l)
 		return nil
 	}}}, nil
@@ -198,7 +203,11 @@ func replaceACL(w *World, _, want *accessList) ([]Op, error) {
 	if !ok {
 		return nil, fmt.Errorf("acl %q is not in VPP", want.name)
 	}
-	return []Op{{Call: want.write(index), Then: func(vpp.Reply) []Op { w.acls.has(want); return nil }}}, nil
+	return []Op{{Call: want.write(index), Cost: w.costOfReplace(index, len(want.rules)), Then: func(vpp.Reply) []Op {
+		w.acls.count(index, len(want.rules))
+		w.acls.has(want)
+		return nil
+	}}}, nil
 }
 
 func deleteACL(w *World, l *accessList) (ops []Op, _ error) {
@@ -217,6 +226,7 @@ func delACL(w *World, index uint32) Op {
 
 // besideACL makes new rules a second ACL, and removes what no list has any more.
 var besideACL = &Besides{ // read only
+	Cost: costOfACL,
 	Make: func(w *World, have, want any) ([]Op, any) {
 		h, l := have.(*accessList), *want.(*accessList)
 		l.stale = slices.Clone(h.stale)
@@ -251,6 +261,15 @@ type aclTable struct {
 	index map[string]uint32 // the one that counts, by key
 	key   map[uint32]string // all
 	tag   map[string]string // of those that are fixed, by key
+	rules map[uint32]int    // how many each has, foreign ones too
+}
+
+// count notes how many rules VPP has in an ACL.
+func (t *aclTable) count(index uint32, rules int) {
+	if t.rules == nil {
+		t.rules = map[uint32]int{}
+	}
+	t.rules[index] = rules
 }
 
 // has notes what VPP has of an ACL that others look at.
@@ -276,6 +295,7 @@ func (t *aclTable) forget(index uint32) {
 		delete(t.index, key)
 	}
 	delete(t.key, index)
+	delete(t.rules, index)
 }
 
 // of are all ACLs of a key, in order.

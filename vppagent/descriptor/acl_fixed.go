@@ -49,6 +49,7 @@ func retrieveFixed(w *World, d *Dump, c Candidates, key string, ours func(tag st
 		for i := range m.R {
 			clearUnused(&m.R[i])
 		}
+		w.acls.count(m.ACLIndex, len(m.R))
 		l := state()
 		l.rules, l.tag = m.R, tag
 		if len(out) > 0 {

@@ -26,6 +26,10 @@ func retrieveACLs(w *World, d *Dump, c Candidates) ([]Found, error) {
 		}
 	})
 	w.acls.clear(func(key string) bool { return !fixed(key) })
+	clear(w.acls.rules)
+	for _, m := range all {
+		w.acls.count(m.ACLIndex, len(m.R))
+	}
 	var out []Found
 	copies := map[string]int{} // position in out
 	for _, m := range all {

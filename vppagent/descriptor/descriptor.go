@@ -7,6 +7,7 @@ package descriptor
 
 import (
 	"fmt"
+	"time"
 
 	"go.fd.io/govpp/api"
 	"google.golang.org/protobuf/proto"
@@ -143,6 +144,8 @@ type Op struct {
 	Refuses func(vpp.Reply) error
 	// Takes and Frees are the claim this request makes or gives up; zero: none.
 	Takes, Frees Claim
+	// Cost is how long VPP's main thread takes for the request; 0: as long as for any of its name.
+	Cost time.Duration
 }
 
 // inTurn sends each when VPP has taken the one before, and none after one it has not.

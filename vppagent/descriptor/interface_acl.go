@@ -379,7 +379,7 @@ func setLists(w *World, l *accessLists) ([]Op, error) {
 			if slices.Equal(has.in, want.in) && slices.Equal(has.out, want.out) {
 				return nil
 			}
-			return []Op{{Call: want.set(idx), Then: func(vpp.Reply) []Op { w.lists[uint32(idx)] = want; return nil }}}
+			return []Op{{Call: want.set(idx), Cost: w.costOfSwitch(has, want), Then: func(vpp.Reply) []Op { w.lists[uint32(idx)] = want; return nil }}}
 		},
 	}
 	if resolve(w.lists[uint32(idx)]) == nil {

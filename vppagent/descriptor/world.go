@@ -11,6 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 )
 
 // none is VPP's "no such index": ~0.
@@ -33,6 +34,8 @@ type World struct {
 
 	// Workers is the number of NAT worker threads VPP has.
 	Workers int
+	// Cost is what requests cost the VPP that is connected.
+	Cost cost.Model
 
 	byName map[string]*Iface // by every name the interface answers to
 	byIdx  map[uint32]*Iface

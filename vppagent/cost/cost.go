@@ -1,0 +1,149 @@
+// Package cost turns what a request makes VPP do into an estimate of its main thread's time. VPP forwards nothing meanwhile: the main
+// thread is the only one, or it holds all workers at the barrier.
+//
+// Invariant: an estimate depends on its arguments alone, and grows with each of them.
+//
+// The ACL plugin keeps one lookup context for each interface and direction (plugins/acl/lookup_context.c, 24.06 to 26.06). A context is a
+// vector of all rules of its access lists, in order, and an entry of a hash table for each. Contexts share nothing. So the units are
+//
+//	write    a rule that a message carries: decoded, and its mask found
+//	apply    a rule that a context gets; unapply: that it loses; move: that it keeps at another place in the vector
+//	remake   a rule of a context, each time a list of it was applied or unapplied: the context's masks are counted anew
+package cost
+
+import (
+	"strings"
+	"time"
+)
+
+// Stall is how long one request, or several without a pause in between, may stop forwarding if any other way avoids it.
+const Stall = 3 * time.Millisecond
+
+// Model is what one version of VPP takes for each unit. The zero value is that of 25.10.
+type Model struct {
+	write, apply, unapply, move, remake float64 // nanoseconds
+	message                             float64 // of any request, beside what it says of rules
+	named                               map[string]float64
+}
+
+// model2510 is measured on VPP 25.10, release build, by TestVPPStall in vppagent, and rounded up.
+var model2510 = Model{
+	write: 80, apply: 120, unapply: 80, move: 40, remake: 4, message: 5_000,
+	named: map[string]float64{
+		"nat44_add_del_lb_static_mapping":       10_000,
+		"nat44_lb_static_mapping_add_del_local": 12_000,
+		"cnat_translation_update":               60_000,
+		"cnat_translation_del":                  60_000,
+		"ip_route_add_del":                      15_000,
+	},
+}
+
+// For is the model of a version as VPP names it, "v24.06-release"; of an unknown one that of 25.10.
+func For(version string) Model {
+	for prefix, m := range models {
+		if strings.HasPrefix(version, prefix) {
+			return m
+		}
+	}
+	return model2510
+}
+
+// models are those that are not as model2510 has it.
+var models = map[string]Model{} // read only
+
+func (m Model) orDefault() Model {
+	if m.message == 0 {
+		return model2510
+	}
+	return m
+}
+
+// Context is the rules of each access list of one interface and direction, in order.
+type Context []int
+
+// Rules is how many rules a context has.
+func (c Context) Rules() int { return c.size(len(c)) }
+
+// size is how many rules a context has up to list i.
+func (c Context) size(i int) (n int) {
+	for _, rules := range c[:i] {
+		n += rules
+	}
+	return n
+}
+
+// Message is the time for a request without rules, by its name in VPP's API.
+func (m Model) Message(name string) time.Duration {
+	m = m.orDefault()
+	if ns, ok := m.named[name]; ok {
+		return duration(ns)
+	}
+	return duration(m.message)
+}
+
+// Write is the time for the rules of an access list that no interface has.
+func (m Model) Write(rules int) time.Duration {
+	m = m.orDefault()
+	return duration(m.message + float64(rules)*m.write)
+}
+
+// Replace is the time for giving an access list that contexts have another number of rules. at is its place in each.
+func (m Model) Replace(rules int, contexts []Context, at []int) time.Duration {
+	m = m.orDefault()
+	ns := m.message + float64(rules)*m.write
+	for i, c := range contexts {
+		ns += m.replace(c, at[i], rules)
+	}
+	return duration(ns)
+}
+
+// replace is what hash_acl_delete and then hash_acl_add do to one context (hash_lookup.c).
+func (m Model) replace(c Context, at, rules int) float64 {
+	all, before, old := c.Rules(), c.size(at), c[at]
+	ns := float64(old)*m.unapply + float64(all-before-old)*m.move + float64(all-old)*m.remake
+	after := all - old
+	for i := len(c) - 1; i > at; i-- {
+		after -= c[i]
+		ns += float64(c[i])*m.unapply + float64(after)*m.remake
+	}
+	after += rules
+	ns += float64(rules)*m.apply + float64(after)*m.remake
+	for _, n := range c[at+1:] {
+		after += n
+		ns += float64(n)*m.apply + float64(after)*m.remake
+	}
+	return ns
+}
+
+// Switch is the time for giving an interface other access lists, input and output: VPP takes all off and puts all on, in both
+// directions, whatever they have in common.
+func (m Model) Switch(before, after [2]Context) time.Duration {
+	m = m.orDefault()
+	ns := m.message
+	for dir := range before {
+		b, a := before[dir], after[dir]
+		for i, n := range b {
+			ns += float64(n)*m.unapply + float64(b.size(i))*m.remake
+		}
+		for i, n := range a {
+			ns += float64(n)*m.apply + float64(a.size(i+1))*m.remake
+		}
+	}
+	return duration(ns)
+}
+
+func duration(ns float64) time.Duration { return time.Duration(ns) }
+
+// Times is a model of which everything takes so many times as long.
+func (m Model) Times(factor float64) Model {
+	m = m.orDefault()
+	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.message} {
+		*ns *= factor
+	}
+	named := make(map[string]float64, len(m.named))
+	for name, ns := range m.named {
+		named[name] = ns * factor
+	}
+	m.named = named
+	return m
+}
