@@ -22,7 +22,7 @@ const module = "github.com/contiv-agent/contiv-agent/"
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
 	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "enforce": 0, "keyed": 0, "fan": 0, "serve": 0, "datastore/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0,
-	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "datastore": 1, "fanout/wire": 1, "pure": 1, "sctpports": 1,
+	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "datastore": 1, "fanout/wire": 1, "pure": 1, "sctpports": 1, "budget": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "source/typha": 2, "fanout": 2, "felix": 2, "sim": 2,

@@ -132,7 +132,7 @@ func (p *parts) processors() []controller.Processor {
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
-		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, APIServers: cfg.APIServers, NodePorts: cfg.NodePorts, KeepTerminating: cfg.KeepTerminating,
+		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, APIServers: cfg.APIServers, NodePorts: cfg.NodePorts, KeepTerminating: cfg.KeepTerminating, Limits: cfg.Limits,
 	}, renderers...)
 	if p.policies != nil && cfg.Felix != nil {
 		p.session = &session{p: p, cfg: cfg.Felix, count: newFelixMetrics(cfg.Felix.Driver)}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
@@ -71,6 +72,9 @@ type Config struct {
 	// Healthy and Logger are the agent's. A Stepper listens nowhere.
 	HealthChecks *health.Config
 	Override     event.Located // interfaces that are known by name and need not be found
+
+	// Limits bound what Services and policies may ask for: an object, a namespace, and all of them. Zero: there are no limits.
+	Limits budget.Limits
 
 	NoServices bool // leave services to others
 	NoPolicies bool // leave policies unenforced

@@ -20,7 +20,7 @@ import (
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes to values. What an input's
 // access lists see: nat44 has not translated IPv4 yet; cnat has, and where nothing serves IPv6 there is nothing to translate.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
-	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses}
+	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses, Limits: cfg.Limits}
 	if cfg.postDNAT4() {
 		c.View4 = enforce.PostDNAT
 	}
@@ -89,6 +89,10 @@ func (p *picture) policyStatuses(out *Status, st *controller.Status, notes map[m
 			if status.Reasons = append(status.Reasons, n.Reason); n.Refused {
 				status.State = worse(status.State, statePartial)
 			}
+		}
+		if s.Refused != "" {
+			status.State = worse(status.State, stateRefused)
+			status.Reasons = append(status.Reasons, s.Refused)
 		}
 		if ch, is := refused[ref]; is {
 			status.State = worse(status.State, statePartial)

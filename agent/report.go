@@ -147,6 +147,9 @@ func (p *picture) policyProblems(st *controller.Status, notes map[model.Ref][]mo
 				add(ref, event.NotEnforced, n.Reason)
 			}
 		}
+		if s.Refused != "" {
+			add(ref, event.NotEnforced, s.Refused)
+		}
 		status := policyStatus(s, unwellKeys, notes)
 		if driven.driver != nil {
 			status = drivenStatus(s, driven.driver)

@@ -139,6 +139,7 @@ func TestEveryRemarkIsKnown(t *testing.T) {
 		"../calc/active.go":            "refused; policies",
 		"../renderer/acl/source.go":    "refused; source checks",
 		"../plugins/policy/source.go":  "refused; Pods with wrong annotations, a Node whose traffic is dropped",
+		"../budget/ledger.go":          "policyStatuses; policies that are closed",
 		"../plugins/service/build.go":  "refused says it; Services: refusal",
 		"../plugins/service/status.go": "refused; Pods without an interface",
 		"../plugins/service/node.go":   "refused says it; the Node",

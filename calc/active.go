@@ -30,15 +30,17 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 		return nil, left
 	}
 	x.onWire[p.key()] = p
-	if p.sent == p.policyText {
+	if p.sent == p.policyText && p.sentClosed == p.closed {
 		return nil, left // it applies to more endpoints, or fewer: that is all
 	}
-	msg := x.message(p.policyText)
-	x.swap(&p.sets, x.scan.sets)
+	msg := x.message(p.policyText, p.closed)
+	if !p.closed { // a closed one keeps its sets: their sizes say when it may be opened again
+		x.swap(&p.sets, x.scan.sets)
+	}
 	delete(x.notes, id.Ref())
 	x.note(id.Ref(), x.scan.notes)
-	known := p.sent != nil && proto.Equal(x.message(p.sent), msg)
-	p.sent = p.policyText
+	known := p.sent != nil && p.sentClosed == p.closed && proto.Equal(x.message(p.sent, p.closed), msg)
+	p.sent, p.sentClosed = p.policyText, p.closed
 	if known {
 		return nil, left
 	}
@@ -46,11 +48,18 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
 }
 
-// message is a policy as the data plane gets it. What its rules name and what is wrong with them is left in x.scan.
-func (x *policies) message(t *policyText) *felix.Policy {
+// message is a policy as the data plane gets it; closed: with one rule for each direction, which denies. What its rules name and what is
+// wrong with them is left in x.scan.
+func (x *policies) message(t *policyText, closed bool) *felix.Policy {
 	x.scan.restart()
 	o := &t.object
-	in, out := t.rules.unpack(&x.unpacked)
+	var in, out []model.Rule
+	if closed {
+		in = []model.Rule{{Action: model.ActionDeny, Origin: ClosedRule}}
+		out = in
+	} else {
+		in, out = t.rules.unpack(&x.unpacked)
+	}
 	sel, invalid := x.selectorOf(o)
 	if invalid != "" {
 		// Nobody knows whom it was for: it applies to all it may have been for, and allows nothing.
@@ -65,6 +74,26 @@ func (x *policies) message(t *policyText) *felix.Policy {
 		msg.PerfHints = []string{"AssumeNeededOnEveryNode"}
 	}
 	return msg
+}
+
+// ClosedRule is the RuleId of the rule of a policy that is closed.
+const ClosedRule = "rule of a refused policy"
+
+// Pending calls f for each policy that the next Flush looks at, in no order. Needed tells whether it will be sent, or stay sent; false:
+// it applies to no endpoint of this node, or is gone.
+func (g *Graph) Pending(f func(id model.PolicyID, needed bool)) {
+	for id, p := range g.policies.dirty {
+		f(id, p.needed())
+	}
+}
+
+// ClosePolicy makes a policy be sent without its rules, as one that denies everything of its directions, or with false as it is again. A
+// policy stays closed when it changes, until it is deleted.
+func (g *Graph) ClosePolicy(id model.PolicyID, closed bool) {
+	if p := g.policies.byID[id]; p != nil && p.closed != closed {
+		p.closed = closed
+		g.policies.dirty[id] = p
+	}
 }
 
 // denials keeps what denies, as scan does for rules that make no sense.

@@ -25,6 +25,8 @@ type policy struct {
 	sets        []*ipset           // acquired
 	matches     int                // local endpoints it applies to
 	handle      uint32             // its selector's number among local endpoints
+	closed      bool               // to be sent as one that denies everything
+	sentClosed  bool               // it was sent so
 }
 
 // policyText is one version of a policy.

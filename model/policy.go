@@ -4,6 +4,7 @@ import (
 	"math"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // PolicyKind names where a policy comes from; it decides how the policy is called on Felix's wire.
@@ -160,6 +161,8 @@ type Tier struct {
 // Policy is a policy of any kind, as Felix's calculation reads it.
 type Policy struct {
 	ID             PolicyID
+	Created        time.Time // metadata.creationTimestamp, in whole seconds; zero: not known, as in a manifest
+	UID            string    // metadata.uid; "": not known
 	Tier           string
 	Order          Order
 	Namespace      string // of a namespaced policy; "" for cluster-wide ones

@@ -49,6 +49,10 @@ type ContivService struct {
 	// LoadBalancerSourceRanges are the clients that may use LoadBalancerIPs, sorted; empty: everyone.
 	LoadBalancerSourceRanges []netip.Prefix
 
+	// SourceRangesRefused is why LoadBalancerIPs that LoadBalancerSourceRanges apply to must not be served to anybody: they ask for
+	// too many rules; "": they may.
+	SourceRangesRefused string
+
 	// Conflicts are frontends this service asks for that belong to another one, which is older. They must not
 	// be rendered here. A frontend with the zero address stands for its port on every node address.
 	Conflicts map[Frontend]svcmodel.ID
@@ -130,6 +134,7 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		cs.ExternalIPs.Equal(o.ExternalIPs) &&
 		cs.LoadBalancerIPs.Equal(o.LoadBalancerIPs) &&
 		slices.Equal(cs.LoadBalancerSourceRanges, o.LoadBalancerSourceRanges) &&
+		cs.SourceRangesRefused == o.SourceRangesRefused &&
 		maps.EqualFunc(cs.Ports, o.Ports, func(a, b *ServicePort) bool { return *a == *b }) &&
 		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
 		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&

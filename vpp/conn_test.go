@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -722,6 +723,31 @@ func TestBigMessages(t *testing.T) {
 		if m, ok := calls[i].Msg.(*vlib.CliInband); ok && describe(r) != m.Cmd {
 			t.Errorf("call %d of %d bytes: %.40s", i, len(m.Cmd), describe(r))
 		}
+	}
+}
+
+// TestTooLongMessage: a message that is too long fails alone, costs no memory, and those before and after it are answered.
+func TestTooLongMessage(t *testing.T) {
+	f := newFake(t)
+	f.handle = handler
+	c := up(t, f, Config{})
+	fits, long := cli(strings.Repeat("x", MaxRequest-requestHeader-4)), cli(strings.Repeat("x", MaxRequest-requestHeader-3))
+	replies := c.Do(t.Context(), limit(0), fits, long, limit(0))
+	for i, r := range replies {
+		if (r.Err != nil) != (i == 2) {
+			t.Errorf("call %d: %v", i, r.Err)
+		}
+	}
+	refused, ok := errors.AsType[*GuardError](replies[2].Err)
+	if !ok || refused.Rule != "message-size" || refused.Stateful || !strings.Contains(refused.Error(), "16777217 bytes, at most 16777216") {
+		t.Errorf("%v", replies[2].Err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	c.Do(t.Context(), long)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+		t.Errorf("%d bytes allocated for a message that is not sent", got)
 	}
 }
 

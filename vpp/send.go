@@ -11,6 +11,10 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
+// MaxRequest is how long a message to VPP may be, in bytes, without the header of its frame. VPP itself has no limit and collects a message
+// in one allocation of its main heap. The call with a longer one fails with a GuardError before anything is allocated, and nothing is sent.
+const MaxRequest = 16 << 20
+
 // send puts n calls of b on their way when there is room for them, or answers them at once; false: the session or ctx ended first.
 func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
 	for {
@@ -136,8 +140,14 @@ func (s *session) encodeOne(id uint16, msg api.Message, context uint32) (err err
 	if !ok {
 		m = codec.Wrapper{Message: msg}
 	}
+	size := requestHeader + m.Size()
+	if size > MaxRequest {
+		return &GuardError{
+			Message: msg.GetMessageName(), Rule: "message-size", Why: fmt.Sprintf("it would have %d bytes, at most %d are sent", size, MaxRequest),
+		}
+	}
 	var body []byte
-	s.out, body = frame(s.out, requestHeader+m.Size())
+	s.out, body = frame(s.out, size)
 	s.header(body, id, context)
 	_, err = m.Marshal(body[requestHeader:])
 	return err

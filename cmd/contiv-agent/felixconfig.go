@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/budget"
 )
 
 // Where felix-driver finds its configuration, and what may stand in its place.
@@ -166,6 +167,7 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		NodeName: nodeName(f.Node), Socket: f.VPP.Socket, Alone: true, Logger: log, Listen: f.Listen, Profiling: f.Profiling,
 		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim), LogLevel: f.level,
+		Limits: budget.Defaults(),
 	}
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
 	cfg.Override.HostIPs, cfg.TrustNodeAddresses = f.Interfaces.HostAddresses, f.Interfaces.TrustNode

@@ -118,6 +118,7 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 	if err != nil {
 		return usage(errors.Join(err, in.Close(), out.Close()))
 	}
+	limitSizes(&cfg, limitMemory(log, os.DirFS("/")), log)
 	driver := felix.NewDriver(felix.Config{In: in, Out: out, Limit: file.MaxFrame, Logger: log})
 	cfg.Felix = &agent.Felix{Driver: driver}
 	if file.VPP.Sim {

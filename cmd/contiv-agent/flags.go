@@ -57,6 +57,7 @@ type agentFlags struct {
 	trustNode    bool
 	vxlanPort    uint16
 	nat          natFlags
+	limits       limitFlags
 	renderer     string
 	terminating  string
 	nodePorts    []string
@@ -87,6 +88,7 @@ func (f *agentFlags) add(cmd *cobra.Command) {
 	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
 	f.nat.add(fs)
+	f.limits.add(fs)
 }
 
 // agentFlagNames are the names of agentFlags.
@@ -182,7 +184,7 @@ func (f *agentFlags) config() (agent.Config, error) {
 		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}
 	cfg.NAT44.VXLANPort = f.vxlanPort
-	errs = append(errs, f.nat.apply(&cfg))
+	errs = append(errs, f.nat.apply(&cfg), f.limits.apply(&cfg))
 	if f.loopback != "" {
 		if cfg.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
 			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))

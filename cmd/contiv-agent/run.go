@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -261,6 +262,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	limitSizes(&cfg, limitMemory(cfg.Logger, os.DirFS("/")), cfg.Logger)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vppSocket

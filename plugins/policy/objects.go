@@ -102,6 +102,7 @@ func (p *Processor) give(name any, o model.Object) {
 	switch name := name.(type) {
 	case model.PolicyID:
 		obj, _ := o.(*model.Policy)
+		p.gate.set(name, obj)
 		p.graph.SetPolicy(name, obj)
 	case profileName:
 		obj, _ := o.(*model.Profile)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -22,6 +23,8 @@ type Config struct {
 	// TrustNodeAddresses lets in what comes from the node's own addresses although NAT gives them to others: with nat44 a pod can get
 	// one by a session that a dropped packet left, and then reaches every pod of the node, whatever policies say.
 	TrustNodeAddresses bool
+
+	Limits budget.Limits // what policies may ask for; zero: there are no limits
 }
 
 // Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
@@ -43,6 +46,7 @@ type Processor struct {
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 	stream       *stream // what messages of others say; nil: the graph says it
+	gate         *gate
 
 	node      enforce.Node // as the driver knows it
 	nodeDirty bool
@@ -58,6 +62,7 @@ func New(cfg Config, driver Driver) *Processor {
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
 		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, translations: newTranslations(), nodeDirty: true,
 	}
+	p.gate = newGate(cfg.Limits, p.graph)
 	for _, t := range model.BuiltinTiers() {
 		p.graph.SetTier(t.Name, t)
 	}
@@ -230,7 +235,7 @@ func (p *Processor) isolated() []string {
 // Notes is what there is to say about policies and profiles in use, sorted by object, and then about annotations of local pods. What the driver has to say it
 // tells its sink.
 func (p *Processor) Notes() []model.Note {
-	return append(slices.Clone(p.graph.Notes()), append(p.hostNotes(), p.sourceNotes()...)...)
+	return slices.Concat(p.graph.Notes(), p.gate.notes(), p.hostNotes(), p.sourceNotes())
 }
 
 // Counts is how much there is.

@@ -15,6 +15,7 @@ type Status struct {
 	Policy    *model.Policy
 	Endpoints []Applied // it applies to, sorted; none: it is not needed here
 	Notes     []model.Note
+	Refused   string // why it asks for too much, so that it denies all it applies to; "": it does not
 }
 
 // Applied is an endpoint of this node that a policy applies to.
@@ -37,7 +38,7 @@ func (p *Processor) Policies() []Status {
 	var out []Status
 	for ref, o := range p.items {
 		if pol, ok := o.(*model.Policy); ok {
-			out = append(out, Status{Policy: pol, Endpoints: applied[ruleList{pol.Tier, pol.FelixName()}], Notes: notes[ref]})
+			out = append(out, Status{Policy: pol, Endpoints: applied[ruleList{pol.Tier, pol.FelixName()}], Notes: notes[ref], Refused: p.gate.refused(pol.Ref())})
 		}
 	}
 	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })

@@ -76,12 +76,12 @@ func (p *Processor) Dataplane(ev *event.Dataplane) {
 // news are the messages the driver has to be given.
 func (p *Processor) news() []*felix.ToDataplane {
 	if p.stream == nil {
-		return p.graph.Flush()
+		return p.gate.flush()
 	}
 	p.stream.absorb()
 	messages := p.stream.absorbed
 	p.stream.absorbed = nil
-	return messages
+	return p.gate.pass(messages)
 }
 
 // absorb takes note of what came. VPP is asked where endpoints are before the driver is told of the first of them, so that

@@ -80,7 +80,7 @@ func (p *Processor) streamedPolicies(applied map[ruleList][]Applied) []Status {
 				}
 			}
 		}
-		out = append(out, Status{Policy: pol, Endpoints: applied[key]})
+		out = append(out, Status{Policy: pol, Endpoints: applied[key], Refused: p.gate.refused(pol.ID.Ref())})
 	}
 	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })
 	return out

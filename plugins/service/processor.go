@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -35,6 +36,8 @@ type Config struct {
 	// KeepTerminating uses endpoints that terminate and still serve beside ready ones, which Kubernetes does only where none is
 	// ready: new connections reach them, too, and nat44, which cannot drain, does not cut those they have.
 	KeepTerminating bool
+
+	Limits budget.Limits // what Services may ask for; zero: there are no limits
 }
 
 // Processor holds the objects and tells renderers what follows from them. It is not safe for concurrent use.
@@ -50,6 +53,7 @@ type Processor struct {
 	ranges   map[string]*model.ServiceCIDR
 	claims   *claims
 	owners   owners
+	shares   shares
 	pods
 	interfaces
 
@@ -100,6 +104,7 @@ func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 		nodes:      map[string]*model.Node{},
 		ranges:     map[string]*model.ServiceCIDR{},
 		claims:     newClaims(),
+		shares:     newShares(cfg.Limits),
 		pods:       newPods(cfg.NodeName),
 		nodesDirty: true,
 		stateDirty: true,
@@ -272,6 +277,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 			p.reclaim(p.dirty[i])
 		}
 	}
+	p.weigh()
 	env := surroundings{
 		node: p.cfg.NodeName, zone: p.self.Zone, isNode: p.claims.nodes.Contains, closed: p.closed,
 		keepTerminating: p.cfg.KeepTerminating,
@@ -335,7 +341,17 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 		return nil, nil
 	}
 	refused := p.refused(s)
-	now, notes := build(s.spec, s.parts, env, refused)
+	parts, crowded := s.parts, p.shares.crowded(s.id)
+	if crowded != "" {
+		parts = nil
+	}
+	now, notes := build(s.spec, parts, env, refused)
+	if crowded != "" {
+		notes = append(notes, note(s.spec, true, "its endpoints are not served, and its addresses reject: %s", crowded))
+	}
+	if why := p.shares.rangesRefused(s.id); why != "" {
+		now.SourceRangesRefused = why
+	}
 	now.Conflicts = p.claims.conflicts(s, refused)
 	now.PodIPs = p.podsAmong(now)
 	for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {

@@ -69,8 +69,9 @@ const (
 	mostTables = 32
 )
 
-// maxRules bounds a segment, and an ACL that is several joined. VPP stops forwarding while it takes an ACL.
-const maxRules = 1 << 18
+// maxRules bounds a segment, and an ACL that is several joined. Each of its rules becomes up to four in VPP (see law), of 48 bytes on the
+// wire: so an ACL is one message of less than 16 MiB.
+const maxRules = 5 << 14
 
 // shorten replaces a segment that is too big by one that lets nothing more pass: without rules, or denying everything.
 func (s *segment) shorten(x *expander) int {

@@ -25,6 +25,8 @@ func (s *rendering) restrict(f renderer.Frontend, to target) {
 	case !f.IP.Is4():
 	case s.cfg.NoSourceRanges != "":
 		s.notes.Add(true, "load-balancer IP %s is not served: nat44 checks loadBalancerSourceRanges by access lists, and %s", f.IP, s.cfg.NoSourceRanges)
+	case s.svc.SourceRangesRefused != "":
+		s.notes.Add(true, "load-balancer IP %s is not served: loadBalancerSourceRanges: %s", f.IP, s.svc.SourceRangesRefused)
 	case s.ours(f, false):
 		r := restricted{Frontend: f}
 		if !to.reject {

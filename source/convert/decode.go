@@ -169,6 +169,9 @@ func typed(obj any, ps *problems) (model.Object, error) {
 	p := policy(obj, ps)
 	if p != nil {
 		ps.settle(p)
+		if m, ok := obj.(metav1.Object); ok {
+			p.Created, p.UID = m.GetCreationTimestamp().UTC(), string(m.GetUID())
+		}
 	}
 	return finishClosed(p, ps)
 }

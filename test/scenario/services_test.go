@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -125,10 +126,14 @@ var situations = map[string]struct {
 		only6(s)
 		s.Ports["p"].Protocol = renderer.SCTP
 	}},
-	"a protocol that no Service has":            {change: func(s *renderer.ContivService) { s.Ports["p"].Protocol = 47 }},
-	"`loadBalancerSourceRanges`":                {change: officeOnly},
-	"the same, with `--no-policies`":            {change: officeOnly, lists: nat44.PoliciesOff},
-	"the same, with `--dataplane-driver`":       {change: officeOnly, lists: nat44.ListsOfDriver},
+	"a protocol that no Service has":      {change: func(s *renderer.ContivService) { s.Ports["p"].Protocol = 47 }},
+	"`loadBalancerSourceRanges`":          {change: officeOnly},
+	"the same, with `--no-policies`":      {change: officeOnly, lists: nat44.PoliciesOff},
+	"the same, with `--dataplane-driver`": {change: officeOnly, lists: nat44.ListsOfDriver},
+	"the same, beyond `--max-source-range-rules`": {change: func(s *renderer.ContivService) {
+		officeOnly(s)
+		s.SourceRangesRefused = "it asks for 9000 rules of source ranges, and an object may have 8192 (--max-source-range-rules)"
+	}},
 	"`internalTrafficPolicy: Local`, none here": {change: func(s *renderer.ContivService) { s.InternalTrafficPolicy = renderer.NodeLocal }},
 	"`externalTrafficPolicy: Local`, none here": {change: func(s *renderer.ContivService) {
 		s.Ports["p"].NodePort, s.TrafficPolicy = 30080, renderer.NodeLocal
@@ -220,6 +225,9 @@ func TestRemarksOfTheProcessor(t *testing.T) {
 		return remarks(notes)
 	}
 	got := map[string][]string{
+		"more backends than `--max-service-backends`": of(service.Config{Limits: budget.Limits{budget.Backends: {Object: 50}}}, func(s *model.Service) {
+			s.ClusterIPs = slices.Repeat(s.ClusterIPs, 90)
+		}),
 		"two ports of one name":                                of(service.Config{}, func(s *model.Service) { s.Ports = append(slices.Clone(ports), model.ServicePort{Name: "p", Port: 81}) }),
 		"`--no-external-ips`":                                  of(service.Config{NoExternalIPs: true}, func(s *model.Service) { s.ExternalIPs = []netip.Addr{addr("198.51.100.7")} }),
 		"an external IP outside `--external-ip-cidrs`":         of(service.Config{ExternalIPCIDRs: ranges("203.0.113.0/24")}, external("198.51.100.7")),

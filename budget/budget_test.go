@@ -1,0 +1,277 @@
+package budget
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+func claim(ns, name string, age, rules int) Claim {
+	return Claim{
+		Ref: model.Ref{Kind: "NetworkPolicy", Namespace: ns, Name: name}, Age: Age{Created: time.Unix(int64(age), 0).UTC()}, Size: Size{Rules: rules},
+	}
+}
+
+func refusals(l *Ledger) (out []string) {
+	for _, n := range l.Refusals() {
+		out = append(out, n.Ref.Namespace+"/"+n.Ref.Name)
+	}
+	return out
+}
+
+func TestOlderObjectsComeFirst(t *testing.T) {
+	l := NewLedger(Limits{Rules: Limit{Object: 50, Namespace: 100, Node: 150}})
+	steps := []struct {
+		claim Claim
+		drop  string
+		want  string
+	}{
+		{claim: claim("a", "1", 1, 50), want: ""},
+		{claim: claim("a", "big", 0, 51), want: "a/big"},
+		{claim: claim("a", "2", 2, 40), want: "a/big"},
+		{claim: claim("a", "4", 4, 20), want: "a/4 a/big"},                                     // 110 of the namespace
+		{claim: claim("a", "5", 5, 10), want: "a/4 a/big"},                                     // fits beside the others
+		{claim: claim("b", "1", 3, 50), want: "a/4 a/big"},                                     // 150 of the node
+		{claim: claim("b", "2", 6, 10), want: "a/4 a/big b/2"},                                 // 160
+		{claim: claim("c", "1", 7, 1), want: "a/4 a/big b/2 c/1"},                              // younger
+		{claim: claim("a", "2", 2, 30), want: "a/5 a/big b/2 c/1"},                             // 4 is older than 5: 50, 30, 20 in a
+		{claim: claim("a", "4", 4, 21), want: "a/4 a/big c/1"},                                 // one more than there is room for
+		{drop: "a/1", want: "a/big"},                                                           // there is room for all
+		{claim: claim("a", "2", 2, 40), drop: "a/big", want: ""},                               // and nothing is too big
+		{claim: Claim{Ref: claim("c", "new", 0, 0).Ref, Size: Size{Rules: 50}}, want: "c/new"}, // without a timestamp it is the youngest
+	}
+	for i, s := range steps {
+		if s.drop != "" {
+			ns, name, _ := strings.Cut(s.drop, "/")
+			l.Drop(claim(ns, name, 0, 0).Ref)
+		}
+		if s.claim.Ref.Name != "" {
+			l.Claim(s.claim)
+		}
+		l.Settle()
+		if got := strings.Join(refusals(l), " "); got != s.want {
+			t.Fatalf("step %d: refused %q, want %q", i, got, s.want)
+		}
+	}
+}
+
+// A reason names limit and setting, and does not change when others do.
+func TestReasons(t *testing.T) {
+	l := NewLedger(Limits{Rules: Limit{Object: 50, Namespace: 60, Node: 70}})
+	for _, c := range []Claim{claim("a", "big", 1, 51), claim("a", "1", 2, 50), claim("a", "2", 3, 11), claim("b", "1", 4, 21)} {
+		l.Claim(c)
+	}
+	if got := l.Settle(); len(got) != 3 {
+		t.Errorf("changed: %v", got)
+	}
+	for ref, want := range map[string]string{
+		"a/big": "it asks for 51 rules of policies, and an object may have 50 (--max-policy-rules)",
+		"a/2":   "it asks for 11 rules of policies, and older objects leave less of the 60 that its namespace may have (--max-policy-rules)",
+		"b/1":   "it asks for 21 rules of policies, and older objects leave less of the 70 that the node has (--max-policy-rules)",
+	} {
+		ns, name, _ := strings.Cut(ref, "/")
+		if got := l.Refused(claim(ns, name, 0, 0).Ref); got != want {
+			t.Errorf("%s: %q, want %q", ref, got, want)
+		}
+	}
+	if got := l.Settle(); got != nil {
+		t.Errorf("nothing changed, and %v did", got)
+	}
+}
+
+// The verdicts depend on what is claimed in the end, not on the way there; what Settle returns is the difference; an older object is
+// not refused because of a younger one.
+func TestVerdictsDependOnClaimsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := Limits{Rules: {Object: 30, Namespace: 60, Node: 120}, Tables: {Namespace: 4}}
+		drawn := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Claim {
+			c := claim(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "ns"), rapid.SampledFrom([]string{"1", "2", "3"}).Draw(t, "name"),
+				rapid.IntRange(0, 5).Draw(t, "age"), rapid.IntRange(0, 35).Draw(t, "rules"))
+			c.Size[Tables] = rapid.IntRange(0, 2).Draw(t, "tables")
+			return c
+		}), 0, 30).Draw(t, "claims")
+		l, final, was := NewLedger(limits), map[model.Ref]Claim{}, map[model.Ref]bool{}
+		for _, c := range drawn {
+			if c.Size[Rules] == 0 {
+				l.Drop(c.Ref)
+				delete(final, c.Ref)
+				delete(was, c.Ref)
+			} else {
+				l.Claim(c)
+				final[c.Ref] = c
+			}
+			if rapid.Bool().Draw(t, "settle") {
+				for _, ref := range l.Settle() {
+					was[ref] = !was[ref]
+				}
+			}
+		}
+		for _, ref := range l.Settle() {
+			was[ref] = !was[ref]
+		}
+		once := NewLedger(limits)
+		for _, c := range final {
+			once.Claim(c)
+		}
+		once.Settle()
+		if a, b := refusals(l), refusals(once); !slices.Equal(a, b) {
+			t.Fatalf("refused %v, at once %v", a, b)
+		}
+		for ref, c := range final {
+			if was[ref] != (l.Refused(ref) != "") {
+				t.Fatalf("%v: changed to %v, is refused %q", ref, was[ref], l.Refused(ref))
+			}
+			older := NewLedger(limits)
+			for _, o := range final {
+				if o.older(&c) <= 0 {
+					older.Claim(o)
+				}
+			}
+			older.Settle()
+			if (older.Refused(ref) != "") != (l.Refused(ref) != "") {
+				t.Fatalf("%v: %q, without the younger %q", ref, l.Refused(ref), older.Refused(ref))
+			}
+		}
+	})
+}
+
+// While all is within the limits, a change costs the same whatever there is.
+func TestSettleIsProportionalToTheChange(t *testing.T) {
+	cost := func(n int) float64 {
+		l := NewLedger(Defaults())
+		for i := range n {
+			l.Claim(claim(fmt.Sprint(i%10), fmt.Sprint(i), i, 2))
+		}
+		l.Settle()
+		i := 0
+		return testing.AllocsPerRun(100, func() {
+			i++
+			l.Claim(claim("1", "1", 1, 2+i%2))
+			l.Settle()
+		})
+	}
+	if few, many := cost(100), cost(10_000); many > few {
+		t.Errorf("%v allocations among 10,000, %v among 100", many, few)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	nets := func(n int) (out []netip.Prefix) {
+		for i := range n {
+			out = append(out, netip.PrefixFrom(netip.AddrFrom4([4]byte{20, byte(i >> 8), byte(i)}), 32))
+		}
+		return out
+	}
+	ports := func(n int) (out []model.PortMatch) {
+		for i := range n {
+			out = append(out, model.PortMatch{First: uint16(2*i + 1), Last: uint16(2*i + 1)})
+		}
+		return out
+	}
+	tcp := model.RuleProtocol{Name: "tcp"}
+	rules := func(n int, r model.Rule) (out []model.Rule) { return slices.Repeat([]model.Rule{r}, n) }
+	for name, c := range map[string]struct {
+		in   []model.Rule
+		want Size
+	}{
+		"nothing":                  {nil, Size{}},
+		"all":                      {rules(1, model.Rule{}), Size{Rules: 1, Tables: 1}},
+		"ipBlocks × ports":         {rules(5000, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1)}, Destination: model.Peer{Ports: ports(50)}}), Size{Rules: 250_000, Tables: 32}},
+		"both sides":               {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(10)}, Destination: model.Peer{Nets: nets(20)}}), Size{Rules: 200, Tables: 2}},
+		"a few exceptions":         {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(2)}}), Size{Rules: 65, Tables: 1}},
+		"many exceptions":          {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(1000)}}), Size{Rules: 1513, Tables: 12}},
+		"ports without a protocol": {rules(1, model.Rule{Destination: model.Peer{Ports: ports(5)}}), Size{Rules: 15, Tables: 1}},
+		"runs":                     {slices.Concat(rules(2, model.Rule{}), rules(1, model.Rule{Action: model.ActionDeny}), rules(1, model.Rule{})), Size{Rules: 4, Tables: 3}},
+		"beyond numbers":           {rules(9, model.Rule{Source: model.Peer{Nets: nets(60000)}, Destination: model.Peer{Nets: nets(60000)}}), Size{Rules: mostCount, Tables: 32}},
+	} {
+		if got := OfPolicy(&model.Policy{InboundRules: c.in}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if got := OfPolicy(&model.Policy{OutboundRules: c.in}); got != c.want {
+			t.Errorf("%s, egress: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+func TestSizesOfMessages(t *testing.T) {
+	members := func(set string) int { return map[string]int{"hundred": 100, "ten": 10}[set] }
+	port := []*felix.PortRange{{First: 1, Last: 1}, {First: 5, Last: 9}}
+	for name, c := range map[string]struct {
+		rule *felix.Rule
+		want int
+	}{
+		"members × ports": {&felix.Rule{Protocol: &felix.Protocol{}, SrcIpSetIds: []string{"hundred"}, DstPorts: port}, 200},
+		"in both":         {&felix.Rule{SrcIpSetIds: []string{"hundred", "ten"}}, 10},
+		"in none":         {&felix.Rule{SrcIpSetIds: []string{"empty"}}, 1},
+		"two sides":       {&felix.Rule{SrcIpSetIds: []string{"hundred"}, DstIpSetIds: []string{"ten"}}, 1000},
+		"not in":          {&felix.Rule{NotSrcIpSetIds: []string{"hundred"}}, 613},
+		"named ports":     {&felix.Rule{Protocol: &felix.Protocol{}, DstNamedPortIpSetIds: []string{"ten"}, SrcIpSetIds: []string{"hundred"}}, 1000},
+		"a Service":       {&felix.Rule{Protocol: &felix.Protocol{}, DstIpPortSetIds: []string{"ten"}}, 10},
+	} {
+		for _, p := range []*felix.Policy{{InboundRules: []*felix.Rule{c.rule}}, {OutboundRules: []*felix.Rule{c.rule}}} {
+			if got := OfMessage(p, members)[Rules]; got != c.want {
+				t.Errorf("%s: %d rules, want %d", name, got, c.want)
+			}
+		}
+	}
+}
+
+func TestSizesOfServices(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	s := &model.Service{
+		Type: model.LoadBalancer, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")},
+		LoadBalancerIPs: []model.LoadBalancerIP{{Addr: netip.MustParseAddr("198.18.0.1")}}, Ports: []model.ServicePort{{Port: 80}, {Port: 443, NodePort: 30000}},
+	}
+	parts := []*model.EndpointSlice{{Endpoints: make([]model.Endpoint, 10)}, {Endpoints: make([]model.Endpoint, 5)}}
+	if got := OfService(s, parts); got != (Size{Backends: 90}) {
+		t.Errorf("two addresses, two ports, one node port, 15 endpoints: %v", got)
+	}
+	for range 4000 {
+		s.LoadBalancerSourceRanges = append(s.LoadBalancerSourceRanges, netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(rng.IntN(200)), byte(rng.IntN(256)), byte(rng.IntN(256)), byte(rng.IntN(256))}), 32))
+	}
+	if got := OfService(s, nil)[RangeRules]; got < 100_000 || got > 200_000 {
+		t.Errorf("4,000 random addresses and two ports: %d rules", got)
+	}
+	s.LoadBalancerSourceRanges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/9"), netip.MustParsePrefix("10.128.0.0/9"), netip.MustParsePrefix("10.0.0.0/24")}
+	if got := OfService(s, nil)[RangeRules]; got != 16 {
+		t.Errorf("10.0.0.0/8 in parts: %d rules, want 8 for each port", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, l := range Defaults() {
+		if got, err := ParseLimit(l.String()); err != nil || got != l {
+			t.Errorf("%s: %v, %v", l, got, err)
+		}
+	}
+	for _, text := range []string{"", "1", "1/2", "1/2/3/4", "a/b/c", "-1/2/3", "1/2/9999999999"} {
+		if _, err := ParseLimit(text); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+	d := Defaults()
+	if got := d.Within(0); got != d {
+		t.Errorf("without a bound: %v", got)
+	}
+	if got := d.Within(1 << 40); got != d {
+		t.Errorf("1 TiB: %v", got)
+	}
+	if got := (Limits{}).Within(1 << 30)[Rules].Node; got < 1<<17 || got > 1<<20 {
+		t.Errorf("1 GiB and no limit: %d rules", got)
+	}
+	small := d.Within(256 << 20)
+	for _, dim := range []Dimension{Rules, Backends} {
+		if small[dim].Node >= d[dim].Node || small[dim].Node < d[dim].Node/8 || small[dim].Object != d[dim].Object {
+			t.Errorf("256 MiB: %s of %s", small[dim], dim)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package budget
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// nodePorts is how many frontends a node port counts for. It is a constant, so that no verdict changes when a node joins.
+const nodePorts = 2
+
+// OfService is what a Service asks for: for each of its ports the frontends at its addresses, and those of its node port, each with all
+// endpoints of its slices; and where it restricts clients, the rules that deny all others.
+func OfService(s *model.Service, parts []*model.EndpointSlice) Size {
+	var out Size
+	endpoints := 0
+	for _, p := range parts {
+		endpoints += len(p.Endpoints)
+	}
+	addrs := len(s.ClusterIPs) + len(s.ExternalIPs) + len(s.LoadBalancerIPs)
+	for _, p := range s.Ports {
+		n := addrs
+		if p.NodePort != 0 {
+			n += nodePorts
+		}
+		out[Backends] = plus(out[Backends], times(n, max(1, endpoints)))
+	}
+	out[RangeRules] = rangeRules(s)
+	return out
+}
+
+// rangeRules is how many rules the source ranges of a Service make. VPP's NAT has one mapping for all clients and its access lists end with
+// the first rule that matches, so that rules deny, for each port of each load-balancer IP, all prefixes outside the ranges (ADR 10).
+func rangeRules(s *model.Service) int {
+	if s.Type != model.LoadBalancer || len(s.LoadBalancerSourceRanges) == 0 {
+		return 0
+	}
+	outside := -1 // not counted yet
+	n := 0
+	for _, lb := range s.LoadBalancerIPs {
+		if !lb.Addr.Is4() || lb.Proxy {
+			continue
+		}
+		if outside < 0 {
+			outside = Outside(s.LoadBalancerSourceRanges)
+		}
+		n = plus(n, times(outside, len(s.Ports)))
+	}
+	return n
+}
+
+// Outside is how many prefixes hold all IPv4 addresses that none of the ranges has, the fewest there can be. Ranges of IPv6 do not count.
+func Outside(ranges []netip.Prefix) int {
+	type span struct{ first, last uint64 }
+	taken := make([]span, 0, len(ranges))
+	for _, r := range ranges {
+		if !r.Addr().Is4() {
+			continue
+		}
+		a := r.Masked().Addr().As4()
+		first := uint64(binary.BigEndian.Uint32(a[:]))
+		taken = append(taken, span{first, first + 1<<(32-r.Bits()) - 1})
+	}
+	slices.SortFunc(taken, func(a, b span) int { return int(int64(a.first) - int64(b.first)) })
+	n, next := 0, uint64(0)
+	fill := func(end uint64) { // [next, end)
+		for next < end {
+			size := uint64(1)
+			for next%(2*size) == 0 && next+2*size <= end && size < 1<<32 {
+				size *= 2
+			}
+			n, next = n+1, next+size
+		}
+	}
+	for _, t := range taken {
+		fill(t.first)
+		next = max(next, t.last+1)
+	}
+	fill(1 << 32)
+	return n
+}

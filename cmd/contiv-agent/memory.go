@@ -1,0 +1,94 @@
+package main
+
+import (
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/budget"
+)
+
+// cgroupShare is the part of a cgroup's memory, in percent, that Go's heap may take before the collector works against it: what the
+// runtime does not count (kernel buffers, the binary) needs room as well.
+const cgroupShare = 90
+
+// limitMemory makes Go's garbage collector keep within the memory of the process' cgroup, unless GOMEMLIMIT says otherwise, and returns
+// how much memory the process may have, in bytes; 0: there is no limit.
+func limitMemory(log *slog.Logger, root fs.FS) int64 {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		if most := debug.SetMemoryLimit(-1); most < math.MaxInt64 {
+			return most
+		}
+		return 0
+	}
+	most := cgroupMemory(root)
+	if most > 0 {
+		debug.SetMemoryLimit(most / 100 * cgroupShare)
+		log.Info("memory", "cgroup", most, "GOMEMLIMIT", most/100*cgroupShare)
+	}
+	return most
+}
+
+// limitSizes makes the limits of the node fit the memory of the process.
+func limitSizes(cfg *agent.Config, memory int64, log *slog.Logger) {
+	was := cfg.Limits
+	cfg.Limits = was.Within(memory)
+	for d := range budget.Dimensions {
+		if cfg.Limits[d] != was[d] {
+			log.Info("limit lowered to fit the memory", "flag", d.Flag(), "from", was[d].String(), "to", cfg.Limits[d].String())
+		}
+	}
+}
+
+// cgroupMemory is the lowest memory limit of the process' cgroup and those above it, in bytes, version 2 or 1; 0: there is none. Root
+// is the file system with /proc and /sys.
+func cgroupMemory(root fs.FS) int64 {
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	lowest := int64(0)
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		parts := strings.SplitN(line, ":", 3) // number, controllers, path
+		if len(parts) != 3 {
+			continue
+		}
+		base, file := "sys/fs/cgroup", "memory.max"
+		switch {
+		case parts[1] == "memory":
+			base, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		case parts[0] != "0" || parts[1] != "":
+			continue
+		}
+		for at := path.Join("/", parts[2]); ; at = path.Dir(at) { // within a container the path may be the host's: the root is ours then
+			if n := readLimit(root, path.Join(base, at, file)); n > 0 && (lowest == 0 || n < lowest) {
+				lowest = n
+			}
+			if at == "/" {
+				break
+			}
+		}
+	}
+	return lowest
+}
+
+// unlimited is the value from which on version 1 means that there is no limit.
+const unlimited = 1 << 60
+
+func readLimit(root fs.FS, file string) int64 {
+	text, err := fs.ReadFile(root, file)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || n <= 0 || n >= unlimited {
+		return 0
+	}
+	return n
+}

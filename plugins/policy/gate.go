@@ -1,0 +1,266 @@
+package policy
+
+import (
+	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/calc"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// gate stands between the calculation graph, or somebody else's messages, and the driver. It closes policies that ask for more than their
+// share: such a policy still selects what it selects, and denies all of it. Policies that apply to no endpoint of this node ask for nothing.
+//
+//	SetPolicy ─ size of the object ──────────▶ ledger ─ closed? ─▶ graph: its rules are never unpacked
+//	Flush ─ messages: rules, sizes of sets ──▶ ledger ─ closed? ─▶ graph, Flush again
+type gate struct {
+	graph  *calc.Graph
+	ledger *budget.Ledger
+	byID   map[model.PolicyID]*gated
+	byRef  map[model.Ref]*gated
+	byName map[ruleList]*gated
+	sets   map[string]int                 // members of each set the driver has
+	users  map[string]map[*gated]struct{} // of sets
+}
+
+// gated is a policy, and what it asks for.
+type gated struct {
+	id     model.PolicyID
+	ref    model.Ref
+	name   ruleList
+	age    budget.Age
+	size   budget.Size   // of the object alone
+	fresh  bool          // the object changed since it was claimed
+	active bool          // it applies to something here
+	msg    *felix.Policy // with its rules, as the driver would have it; nil: not known yet
+	closed bool          // of a stream: the driver has it closed
+}
+
+func newGate(l budget.Limits, graph *calc.Graph) *gate {
+	return &gate{
+		graph: graph, ledger: budget.NewLedger(l), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
+		byName: map[ruleList]*gated{}, sets: map[string]int{}, users: map[string]map[*gated]struct{}{},
+	}
+}
+
+// set takes a policy's object; nil: there is none any more.
+func (g *gate) set(id model.PolicyID, o *model.Policy) {
+	p := g.byID[id]
+	switch {
+	case p == nil && o == nil:
+		return
+	case p == nil:
+		p = &gated{id: id, ref: id.Ref()}
+		g.byID[id], g.byRef[p.ref] = p, p
+	}
+	if g.byName[p.name] == p {
+		delete(g.byName, p.name)
+	}
+	if o == nil {
+		g.leave(p)
+		delete(g.byID, id)
+		delete(g.byRef, p.ref)
+		return
+	}
+	p.name = ruleList{o.Tier, o.FelixName()}
+	g.byName[p.name] = p
+	p.age, p.size, p.fresh = budget.Age{Created: o.Created, UID: o.UID}, budget.OfPolicy(o), true
+}
+
+// leave is for a policy that applies to nothing here.
+func (g *gate) leave(p *gated) {
+	g.learn(p, nil)
+	g.ledger.Drop(p.ref)
+	g.graph.ClosePolicy(p.id, false)
+	p.active = false
+}
+
+// flush is Flush of the graph without what is too much. What the driver is to have comes last: a policy may be in it as it is and then
+// closed.
+func (g *gate) flush() []*felix.ToDataplane {
+	g.graph.Pending(func(id model.PolicyID, needed bool) {
+		p := g.byID[id]
+		switch {
+		case p == nil:
+		case !needed && p.active:
+			g.leave(p)
+		case needed && (p.fresh || !p.active):
+			p.fresh, p.active = false, true
+			g.claim(p, p.size)
+		}
+	})
+	g.settle()
+	out := g.graph.Flush()
+	for news := out; len(news) > 0; {
+		g.weigh(news)
+		if !g.settle() {
+			break
+		}
+		news = g.graph.Flush()
+		out = append(out, news...)
+	}
+	return out
+}
+
+func (g *gate) claim(p *gated, s budget.Size) {
+	g.ledger.Claim(budget.Claim{Ref: p.ref, Age: p.age, Size: s})
+}
+
+// settle closes and opens policies, and tells whether there was one.
+func (g *gate) settle() bool {
+	changed := g.ledger.Settle()
+	for _, ref := range changed {
+		g.graph.ClosePolicy(g.byRef[ref].id, g.ledger.Refused(ref) != "")
+	}
+	return len(changed) > 0
+}
+
+// weigh claims what policies ask for whose messages or sets are among these.
+func (g *gate) weigh(messages []*felix.ToDataplane) {
+	touched := map[*gated]struct{}{}
+	for _, m := range messages {
+		switch m := m.GetPayload().(type) {
+		case *felix.ToDataplane_IpsetUpdate:
+			g.resize(touched, m.IpsetUpdate.GetId(), len(m.IpsetUpdate.GetMembers()))
+		case *felix.ToDataplane_IpsetDeltaUpdate:
+			d := m.IpsetDeltaUpdate
+			g.resize(touched, d.GetId(), g.sets[d.GetId()]+len(d.GetAddedMembers())-len(d.GetRemovedMembers()))
+		case *felix.ToDataplane_IpsetRemove:
+			delete(g.sets, m.IpsetRemove.GetId())
+		case *felix.ToDataplane_ActivePolicyUpdate:
+			u := m.ActivePolicyUpdate
+			if p := g.byName[ruleList{u.GetId().GetTier(), u.GetId().GetName()}]; p != nil && !isClosed(u.GetPolicy()) {
+				g.learn(p, u.GetPolicy())
+				touched[p] = struct{}{}
+			}
+		}
+	}
+	for p := range touched {
+		if p.msg != nil {
+			g.claim(p, budget.OfMessage(p.msg, g.members))
+		}
+	}
+}
+
+func (g *gate) members(set string) int { return g.sets[set] }
+
+func (g *gate) resize(touched map[*gated]struct{}, set string, n int) {
+	g.sets[set] = max(n, 0)
+	for p := range g.users[set] {
+		touched[p] = struct{}{}
+	}
+}
+
+// learn keeps what a policy's message is, for when its sets change; nil: there is none.
+func (g *gate) learn(p *gated, m *felix.Policy) {
+	if p.msg != nil {
+		budget.Sets(p.msg, func(set string) {
+			delete(g.users[set], p)
+			if len(g.users[set]) == 0 {
+				delete(g.users, set)
+			}
+		})
+	}
+	if p.msg = m; m != nil {
+		budget.Sets(m, func(set string) {
+			if g.users[set] == nil {
+				g.users[set] = map[*gated]struct{}{}
+			}
+			g.users[set][p] = struct{}{}
+		})
+	}
+}
+
+// isClosed tells whether it is a closed policy as the graph sends it.
+func isClosed(p *felix.Policy) bool {
+	return len(p.GetInboundRules()) == 1 && p.GetInboundRules()[0].GetRuleId() == calc.ClosedRule
+}
+
+// pass is messages of somebody else's calculation graph without what is too much. They say nothing of age: who comes first by name is older.
+func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
+	var told []*gated // in order
+	for _, m := range messages {
+		switch m := m.GetPayload().(type) {
+		case *felix.ToDataplane_ActivePolicyUpdate:
+			told = append(told, g.streamed(ruleList{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}))
+		case *felix.ToDataplane_ActivePolicyRemove:
+			name := ruleList{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
+			if p := g.byName[name]; p != nil {
+				g.learn(p, nil)
+				g.ledger.Drop(p.ref)
+				delete(g.byName, name)
+				delete(g.byRef, p.ref)
+			}
+		}
+	}
+	g.weigh(messages)
+	changed := g.ledger.Settle()
+	out := messages[:0:0]
+	for _, m := range messages {
+		if u, is := m.GetPayload().(*felix.ToDataplane_ActivePolicyUpdate); is {
+			p := told[0]
+			told = told[1:]
+			if p.closed = g.ledger.Refused(p.ref) != ""; p.closed {
+				m = closedMessage(p, u.ActivePolicyUpdate.GetPolicy())
+			}
+		}
+		out = append(out, m)
+	}
+	for _, ref := range changed {
+		p := g.byRef[ref]
+		if refused := g.ledger.Refused(ref) != ""; p != nil && p.msg != nil && p.closed != refused {
+			p.closed = refused
+			m := updateMessage(p.name, p.msg)
+			if refused {
+				m = closedMessage(p, p.msg)
+			}
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// streamed is the policy of a name on the wire.
+func (g *gate) streamed(name ruleList) *gated {
+	p := g.byName[name]
+	if p == nil {
+		id := model.PolicyIDOf(name.tier, name.name)
+		p = &gated{id: id, ref: id.Ref(), name: name}
+		g.byName[name], g.byRef[p.ref] = p, p
+	}
+	return p
+}
+
+func updateMessage(name ruleList, p *felix.Policy) *felix.ToDataplane {
+	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: &felix.ActivePolicyUpdate{
+		Id: &felix.PolicyID{Tier: name.tier, Name: name.name}, Policy: p,
+	}}}
+}
+
+func closedMessage(p *gated, was *felix.Policy) *felix.ToDataplane {
+	deny := []*felix.Rule{{Action: string(model.ActionDeny), RuleId: calc.ClosedRule}}
+	return updateMessage(p.name, &felix.Policy{
+		Namespace: was.GetNamespace(), InboundRules: deny, OutboundRules: deny, Untracked: was.GetUntracked(), PreDnat: was.GetPreDnat(),
+		OriginalSelector: was.GetOriginalSelector(), PerfHints: was.GetPerfHints(),
+	})
+}
+
+// refused is why a policy is closed; "": it is not.
+func (g *gate) refused(ref model.Ref) string {
+	why := g.ledger.Refused(ref)
+	if why == "" {
+		return ""
+	}
+	return closedReason(why)
+}
+
+// notes are the policies that are closed.
+func (g *gate) notes() []model.Note {
+	out := g.ledger.Refusals()
+	for i := range out {
+		out[i].Reason = closedReason(out[i].Reason)
+	}
+	return out
+}
+
+// closedReason says what becomes of a policy that is refused.
+func closedReason(why string) string { return why + ": all that it applies to is denied" }

@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// limited is a processor whose policies may make so many rules.
+func limited(object, namespace, node int) (*Processor, *collector) {
+	c := &collector{sets: map[string]map[string]bool{}}
+	return New(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: object, Namespace: namespace, Node: node}}}, c), c
+}
+
+// asking is a policy for web that lets so many ports of clients in.
+func asking(name string, age, ports int) *model.Policy {
+	return web(func(p *model.Policy) {
+		p.ID.Name, p.Created = name, time.Unix(int64(age), 0)
+		p.InboundRules[0].Destination.Ports = nil
+		for i := range ports {
+			p.InboundRules[0].Destination.Ports = append(p.InboundRules[0].Destination.Ports, model.PortMatch{First: uint16(2*i + 1), Last: uint16(2*i + 1)})
+		}
+	})
+}
+
+// closedNow are the policies that the driver has closed.
+func closedNow(p *Processor) string {
+	var out []string
+	for name, msg := range p.told.policies {
+		if isClosed(msg) {
+			out = append(out, strings.TrimPrefix(name.name, "prod/knp.default."))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, " ")
+}
+
+func clients(n int) (out []model.Object) {
+	for i := range n {
+		out = append(out, pod(fmt.Sprintf("client-%d", i), fmt.Sprintf("10.1.2.%d", i+10), func(p *model.Pod) { p.Labels["app"] = "client" }))
+	}
+	return out
+}
+
+// A policy is closed when it, or the members of what it selects, become too many, and opened when they are few again; younger policies
+// give way, and what applies to no pod here counts for nothing.
+func TestPoliciesOfTooManyRulesAreClosed(t *testing.T) {
+	p, _ := limited(40, 60, 80)
+	step := func(want string) {
+		t.Helper()
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := closedNow(p); got != want {
+			t.Errorf("closed %q, want %q", got, want)
+		}
+	}
+	apply(p, pod("web", "10.1.1.2"), asking("a", 1, 10), asking("b", 2, 10), asking("big", 0, 41))
+	step("big")
+	apply(p, clients(2)...)
+	step("big") // 20 and 20
+	apply(p, clients(4)...)
+	step("b big") // 40 and 40
+	apply(p, asking("c", 3, 5))
+	step("b big") // and 20
+	apply(p, clients(5)...)
+	step("a b big") // 50 are too many
+	remove(p, clients(5)[2:]...)
+	step("big")
+	if notes := p.Notes(); len(notes) != 1 || notes[0].Ref != asking("big", 0, 0).ID.Ref() || !notes[0].Refused ||
+		!strings.Contains(notes[0].Reason, "--max-policy-rules): all that it applies to is denied") {
+		t.Errorf("notes %v", notes)
+	}
+	remove(p, pod("web", "10.1.1.2"))
+	step("")
+	if got := p.Notes(); len(got) != 0 {
+		t.Errorf("nothing is here, and %v", got)
+	}
+	apply(p, pod("web", "10.1.1.2"))
+	step("big")
+	remove(p, asking("big", 0, 41))
+	step("")
+	apply(p, asking("big", 0, 40))
+	step("big") // two clients
+}
+
+// What is closed depends on the objects alone, not on the way there.
+func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, _ := limited(40, 60, 80)
+		final := map[model.Ref]model.Object{}
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			var o model.Object
+			switch rapid.IntRange(0, 2).Draw(t, "what") {
+			case 0:
+				o = asking(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "policy"), rapid.IntRange(0, 3).Draw(t, "age"), rapid.IntRange(1, 20).Draw(t, "ports"))
+			case 1:
+				o = clients(6)[rapid.IntRange(0, 5).Draw(t, "client")]
+			default:
+				o = pod("web", "10.1.1.2")
+			}
+			ch := event.Change{Ref: o.Ref(), Object: o}
+			if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+				ch.Object = nil
+				delete(final, ch.Ref)
+			} else {
+				final[ch.Ref] = o
+			}
+			p.Apply(ch)
+			if rapid.Bool().Draw(t, "flush") {
+				_ = p.Flush() // it cannot fail
+			}
+		}
+		_ = p.Flush()
+		once, _ := limited(40, 60, 80)
+		for _, o := range final {
+			apply(once, o)
+		}
+		_ = once.Flush()
+		if a, b := closedNow(p), closedNow(once); a != b {
+			t.Fatalf("closed %q, at once %q", a, b)
+		}
+		if !maps.EqualFunc(p.told.policies, once.told.policies, func(a, b *felix.Policy) bool { return proto.Equal(a, b) }) {
+			t.Fatal("the driver has other policies")
+		}
+	})
+}
+
+// Messages of somebody else's calculation graph pass the same gate.
+func TestStreamedPoliciesAreClosed(t *testing.T) {
+	p := NewStream(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: 100}}}, event.Located{}, &recorder{})
+	step := func(want, text string) {
+		t.Helper()
+		p.Dataplane(said(t, text))
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := closedNow(p); got != want {
+			t.Errorf("closed %q, want %q", got, want)
+		}
+	}
+	step("", streamWeb)
+	step("web", `ipset_delta_update { id: "s:a" added_members: "10.1.2.4/32" added_members: "10.1.2.5/32" added_members: "10.1.2.6/32" }`)
+	for _, st := range p.Policies() {
+		if (st.Refused != "") != (st.Policy.ID.Name == "web") {
+			t.Errorf("%s: refused %q", st.Policy.ID, st.Refused)
+		}
+	}
+	step("", `ipset_delta_update { id: "s:a" removed_members: "10.1.2.4/32" removed_members: "10.1.2.5/32" removed_members: "10.1.2.6/32" }`)
+	if len(p.told.policies[ruleList{"default", "prod/knp.default.web"}].GetInboundRules()) != 2 {
+		t.Error("it does not have its rules again")
+	}
+	step("", `active_policy_remove { id { tier: "default" name: "prod/knp.default.web" } }`)
+}
