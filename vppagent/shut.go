@@ -69,7 +69,14 @@ func (x *execution) closeEarly(ctx context.Context) error {
 		}
 		create(v)
 	}
-	return x.execute(ctx, p.shut())
+	rest := x.p
+	x.p = p // what a refusal leads to belongs to this plan while it is carried out
+	err := x.execute(ctx, p.shut())
+	x.p = rest
+	for _, v := range p.touched {
+		rest.touch(v)
+	}
+	return err
 }
 
 // stands tells that VPP has all of some values already.

@@ -93,6 +93,30 @@ func TestUnknownInterfacesStayOpen(t *testing.T) {
 	l.wantClosed("not asked for")
 }
 
+// TestClosedEarlyDespiteRefusals: VPP refuses to close pods for an agent that knows nothing yet; its first transaction closes them.
+func TestClosedEarlyDespiteRefusals(t *testing.T) {
+	for _, refused := range []string{"acl_add_replace", "acl_interface_set_acl_list"} {
+		t.Run(refused, func(t *testing.T) {
+			l := newLab(t, vppagent.Config{DenyUnknown: true, DenyEarly: true})
+			pods(l)
+			l.interfaces()
+			l.wantClosed("at first", "tap1", "tap2")
+			l.sim.Fail(func(name string) (int32, bool) {
+				if name == refused {
+					return -1, false
+				}
+				return 0, false
+			})
+			l.restartVPP()
+			l.interfaces()
+			l.wantClosed("refused")
+			l.sim.Fail(nil)
+			l.allConfigured(l.resync())
+			l.wantClosed("accepted", "tap1", "tap2")
+		})
+	}
+}
+
 // TestAliasKeepsItsLists: lists wanted under the tag of an interface are lists of it.
 func TestAliasKeepsItsLists(t *testing.T) {
 	l := newLab(t, vppagent.Config{DenyUnknown: true})
