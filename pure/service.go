@@ -30,6 +30,19 @@ func (n *Notes) Add(refused bool, format string, args ...any) {
 	})
 }
 
+// DropOwnPods puts a route of last resort for each pod CIDR of this node in a family: a packet to a pod without a route is dropped. By the
+// default route it would leave the node with another source address and a session, and the session would outlast the pod's next route.
+// A range that pods of another node are in as well is not this node's alone, and gets none. It returns the ranges that have one.
+func DropOwnPods(values keyed.Values, node renderer.NodeState, family func(netip.Addr) bool) (dropped []netip.Prefix) {
+	for _, own := range node.PodCIDRs {
+		if family(own.Addr()) && !slices.ContainsFunc(node.RemotePodCIDRs, own.Overlaps) {
+			dropped = append(dropped, own)
+			values.Put(&contivl3.RejectRoute{DstNetwork: own.Masked().String(), Action: contivl3.RejectRoute_DROP, LastResort: true})
+		}
+	}
+	return dropped
+}
+
 // Refuse puts a reject route for each address of the service that is served, so that what is not translated is answered. A route
 // to a node or a pod is somebody else's, and a refusal would take its place.
 func Refuse(values keyed.Values, svc *renderer.ContivService, nodeIPs *renderer.IPAddresses, served func(netip.Addr) bool) {

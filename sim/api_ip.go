@@ -117,6 +117,9 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 		if rv := v.checkPath(p, fam6(m.Paths[i].Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6)); rv != 0 {
 			return rv
 		}
+		if p.typ == PathNormal && p.swIf == noIndex && p.via.IsValid() && p.via == addr { // fib_table_route_path_fixup
+			p = path{typ: PathDrop, swIf: noIndex, weight: p.weight, pref: p.pref, self: true}
+		}
 		paths = append(paths, p)
 	}
 	prefix := fromPrefix(m.Prefix)

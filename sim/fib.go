@@ -46,11 +46,12 @@ type path struct {
 	weight uint8      // ≥ 1
 	pref   uint8
 	glean  bool // the subnet of an interface address
+	self   bool // to the address of its own prefix: VPP makes a drop of it
 }
 
-// special tells whether the path ends in VPP without an answer from it.
+// special tells whether VPP takes the path for one that is attached to local0: see trapSpecialPath.
 func (p path) special() bool {
-	return p.typ == PathDrop || p.typ == PathUnreach || p.typ == PathProhibit
+	return !p.self && (p.typ == PathDrop || p.typ == PathUnreach || p.typ == PathProhibit)
 }
 
 func (p path) compare(o path) int {

@@ -75,6 +75,15 @@ func TestGuestbook(t *testing.T) {
 	}
 }
 
+// An address of the node's own pods that no pod has does not leave the node, and the answer says why.
+func TestPodRangeWithoutPod(t *testing.T) {
+	c := guestbook(t, Config{})
+	a := c.Answer(Question{From: "pod:guestbook/client", To: "10.1.1.77:53", Protocol: "UDP"})
+	if want := "node-1: ip4-lookup: drop: 10.1.1.0/24 drop preference 255 (no pod of node-1 has 10.1.1.77)"; a.Verdict != Dropped || a.Reason != want {
+		t.Errorf("%s: %q, want %q", a.Verdict, a.Reason, want)
+	}
+}
+
 func TestEveryBackendIsAnOutcome(t *testing.T) {
 	c := guestbook(t, Config{})
 	a := c.Answer(Question{"pod:guestbook/client", "service:guestbook/frontend:80", "TCP"})

@@ -84,7 +84,7 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 			if n := len(j.hops); denied != "" {
 				j.lost, j.denied = denied, true
 			} else if n > 0 {
-				j.lost = j.hops[n-1]
+				j.lost = j.hops[n-1] + c.podless(at, fate.Last.Dst)
 			}
 			return
 		}
@@ -97,6 +97,14 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 		at, in = next, out.Interface
 	}
 	j.lost = fmt.Sprintf("crossed nodes %d times: a routing loop", maxCrossings)
+}
+
+// podless says that a packet is for an address of a node's own pods that no pod has.
+func (c *Cluster) podless(at *node, dst netip.Addr) string {
+	if c.world.pods[dst] != nil || !slices.ContainsFunc(at.object.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(dst) }) {
+		return ""
+	}
+	return fmt.Sprintf(" (no pod of %s has %s)", at.name, dst)
 }
 
 // note writes down the hops through one node's VPP, with the reasons of those where access lists judge, and returns the

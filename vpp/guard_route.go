@@ -51,9 +51,11 @@ func (c routeChange) apply(r fibRoute) fibRoute {
 func routeOp(msg api.Message) (routeKey, routeChange, bool) {
 	switch m := msg.(type) {
 	case *ip.IPRouteAddDel:
-		return routeKey{m.Route.TableID, toPrefix(m.Route.Prefix)}, routeChange{m.IsAdd, m.IsMultipath, routeOf(m.Route.Paths)}, true
+		p := toPrefix(m.Route.Prefix)
+		return routeKey{m.Route.TableID, p}, routeChange{m.IsAdd, m.IsMultipath, routeOf(p, m.Route.Paths)}, true
 	case *ip.IPRouteAddDelV2:
-		return routeKey{m.Route.TableID, toPrefix(m.Route.Prefix)}, routeChange{m.IsAdd, m.IsMultipath, routeOf(m.Route.Paths)}, true
+		p := toPrefix(m.Route.Prefix)
+		return routeKey{m.Route.TableID, p}, routeChange{m.IsAdd, m.IsMultipath, routeOf(p, m.Route.Paths)}, true
 	}
 	return routeKey{}, routeChange{}, false
 }
@@ -66,13 +68,14 @@ func toPrefix(p ip_types.Prefix) netip.Prefix {
 	return netip.PrefixFrom(addr, int(p.Len)).Masked()
 }
 
-func routeOf(paths []fib_types.FibPath) fibRoute {
+// routeOf is a route to a prefix. A path to the prefix's own address is a drop that does no harm (fib_table_route_path_fixup).
+func routeOf(prefix netip.Prefix, paths []fib_types.FibPath) fibRoute {
 	r := fibRoute{paths: len(paths)}
 	for _, p := range paths {
 		if special(p) {
 			r.special++
 		}
-		if h, ok := recursive(p); ok {
+		if h, ok := recursive(p); ok && h != prefix.Addr() {
 			r.hops = append(r.hops, h)
 		}
 	}
@@ -102,6 +105,9 @@ func recursive(p fib_types.FibPath) (netip.Addr, bool) {
 	}
 	return addr, addr.IsValid() && !addr.IsUnspecified()
 }
+
+// lastResort is the preference of the agent's routes of last resort, which lead to the address of their own prefix.
+const lastResort = 255
 
 // routes is the shadow of the FIB as far as routes go; connected prefixes are known from dumps only.
 type routes struct {
@@ -189,8 +195,9 @@ func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
 	seen := make(map[routeKey]fibRoute, len(details))
 	for _, d := range details {
 		if d, ok := d.(*ip.IPRouteDetails); ok {
-			k, v := routeKey{d.Route.TableID, toPrefix(d.Route.Prefix)}, routeOf(d.Route.Paths)
-			if was, _ := r.flying(k); was.special == 0 && len(d.Route.Paths) == 1 && ownDrop(k.prefix, d.Route.Paths[0]) {
+			k := routeKey{d.Route.TableID, toPrefix(d.Route.Prefix)}
+			v := routeOf(k.prefix, d.Route.Paths)
+			if was, _ := r.flying(k); was.special == 0 && len(d.Route.Paths) == 1 && harmlessDrop(k.prefix, d.Route.Paths[0]) {
 				v.special = 0
 			}
 			seen[k] = v
@@ -207,10 +214,13 @@ func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
 	}
 }
 
-// ownDrop tells VPP's own drop routes, which do no harm, from those of the API: the dump does not.
-func ownDrop(p netip.Prefix, path fib_types.FibPath) bool {
+// harmlessDrop tells VPP's own drop routes, and the agent's routes of last resort, from other drop routes of the API: the dump does not.
+func harmlessDrop(p netip.Prefix, path fib_types.FibPath) bool {
 	if path.Type != fib_types.FIB_API_PATH_TYPE_DROP {
 		return false
+	}
+	if path.Preference == lastResort {
+		return true
 	}
 	return p.Bits() == 0 || p.Addr().Is4() && p.Bits() == 4 && (p.Addr().As4()[0] == 224 || p.Addr().As4()[0] == 240)
 }

@@ -157,6 +157,7 @@ func laws() []law {
 			two: &l3.Route{DstNetwork: "10.4.0.0/16", Type: l3.Route_DROP},
 		},
 		{kind: "reject-route", one: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"}, two: &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: contivl3.RejectRoute_PROHIBIT}},
+		{kind: "reject-route", one: lastResort("10.1.1.0/24"), two: &contivl3.RejectRoute{DstNetwork: "10.1.1.0/24", Action: contivl3.RejectRoute_DROP}},
 		{
 			kind: "bridge-domain", real: true, one: domain(func(*l2.BridgeDomain) {}), two: domain(func(m *l2.BridgeDomain) {
 				m.Learn, m.ArpTermination, m.MacAge = false, true, 0

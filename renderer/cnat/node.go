@@ -8,6 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -31,6 +32,7 @@ func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, bac
 	policy, notes := snat(node, nodeIPs, cfg)
 	if policy != nil {
 		values.Put(policy)
+		pure.DropOwnPods(values, node, func(a netip.Addr) bool { return cfg.serves(a) })
 	}
 	for _, ifs := range []renderer.Interfaces{frontends, backends} {
 		for name := range ifs {

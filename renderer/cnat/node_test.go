@@ -25,7 +25,7 @@ func TestNode(t *testing.T) {
 			`cnat-interface/pod1 {"name":"pod1","ipv6":true,"includeIpv6":true,"pod":true}`,
 			`cnat-interface/tap0 {"name":"tap0","ipv6":true,"host":true}`,
 			`cnat-interface/vxlan0 {"name":"vxlan0","ipv6":true}`,
-			policy6, discard6,
+			policy6, discard6, last6,
 		}},
 		{"both", both, nil, []string{
 			`cnat-interface/eth0 {"name":"eth0","ipv4":true,"ipv6":true}`,
@@ -35,12 +35,12 @@ func TestNode(t *testing.T) {
 			`cnat-snat-policy {"kind":"KUBERNETES","ipv4Address":"192.168.16.1","ipv6Address":"fd00:16::1","excludedPrefixes":` +
 				`["10.1.1.0/24","10.1.2.0/24","10.96.0.0/16","192.168.16.1/32","192.168.16.2/32",` +
 				`"fd00:1:1::/64","fd00:1:2::/64","fd00:16::1/128","fd00:16::2/128","fd00:96::/112"]}`,
-			discard6, discard4,
+			last4, discard6, discard4, last6,
 		}},
 		{"pods keep their addresses", Config{IPv6: true, DisableSNAT: true}, nil, []string{
 			`cnat-interface/eth0 {"name":"eth0","ipv6":true}`, `cnat-interface/pod1 {"name":"pod1","ipv6":true,"pod":true}`,
 			`cnat-interface/tap0 {"name":"tap0","ipv6":true,"host":true}`, `cnat-interface/vxlan0 {"name":"vxlan0","ipv6":true}`,
-			policy6, discard6,
+			policy6, discard6, last6,
 		}},
 		{"no address", v6, func(n *renderer.NodeState) { n.IPs, n.UplinkIPs = nil, n.UplinkIPs[:1] }, []string{
 			`cnat-interface/eth0 {"name":"eth0","ipv6":true}`, `cnat-interface/pod1 {"name":"pod1","ipv6":true}`,
@@ -60,6 +60,11 @@ func TestNode(t *testing.T) {
 		})
 	}
 }
+
+const (
+	last4 = `reject-route/vrf/0/dst/10.1.1.0/24 {"dstNetwork":"10.1.1.0/24","action":"DROP","lastResort":true}`
+	last6 = `reject-route/vrf/0/dst/fd00:1:1::/64 {"dstNetwork":"fd00:1:1::/64","action":"DROP","lastResort":true}`
+)
 
 const discard4 = `reject-route/vrf/0/dst/192.0.2.4/32 {"dstNetwork":"192.0.2.4/32","action":"DROP"}`
 

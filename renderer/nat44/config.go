@@ -18,6 +18,9 @@ const (
 // PadNetwork is where the addresses of pads and of the drop target are (RFC 5737); its packets go nowhere.
 const PadNetwork = "192.0.2.0/24"
 
+// outside is an address that leads where the default route leads (RFC 5737).
+const outside = "203.0.113.254"
+
 // Name is what a Service's annotation calls this renderer.
 const Name = "nat44"
 

@@ -10,7 +10,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -43,6 +45,7 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 	if address.IsValid() {
 		values.Put(&nat.Nat44AddressPool{VrfId: anyVRF, FirstIp: address.String()})
 		values.Put(identities(address, cfg))
+		dropOwnPods(values, node)
 	}
 	for _, ifs := range []renderer.Interfaces{frontends, backends} {
 		for name := range ifs {
@@ -54,6 +57,16 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 		}
 	}
 	return values, notes
+}
+
+// dropOwnPods drops what is for a pod without a route. The NAT loopback is mostly an address of the same range, and no pod's: what an endpoint
+// outside the cluster answers to a client outside is for the loopback when the uplink takes it in, and for the client when the uplink
+// sends it out. So it follows the default route, unless VPP has another route to it: a pod that has the address all the same.
+func dropOwnPods(values keyed.Values, node renderer.NodeState) {
+	within := func(p netip.Prefix) bool { return p.Contains(node.Loopback) }
+	if slices.ContainsFunc(pure.DropOwnPods(values, node, netip.Addr.Is4), within) {
+		values.Put(&l3.Route{DstNetwork: netip.PrefixFrom(node.Loopback, 32).String(), NextHopAddr: outside, Preference: 255})
+	}
 }
 
 // snat is the address that pods have outside the cluster; the zero address: they keep their own, and the note says why.

@@ -27,6 +27,7 @@ func nodeText(n renderer.NodeState, cfg Config) []string {
 func TestB12B13NodeWithSNAT(t *testing.T) {
 	want := []string{
 		`config/contiv/vpp/v1/nat44-settings {"sessions":131072,"udp":60,"tcpEstablished":7440,"tcpTransitory":120,"icmp":30}`,
+		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.1.1.0/24 {"dstNetwork":"10.1.1.0/24","action":"DROP","lastResort":true}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.96.0.0/16 {"dstNetwork":"10.96.0.0/16","action":"DROP"}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/192.0.2.0/24 {"dstNetwork":"192.0.2.0/24","action":"DROP"}`,
 		`config/vpp/nat/v2/dnat44/identities {"label":"identities","idMappings":[{"ipAddress":"192.168.16.1","port":4789,"protocol":"UDP"}]}`,
@@ -38,6 +39,7 @@ func TestB12B13NodeWithSNAT(t *testing.T) {
 		`config/vpp/nat/v2/nat44-interface/vxlan0 {"name":"vxlan0","natInside":true,"natOutside":true}`,
 		`config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254 {"vrfId":4294967295,"firstIp":"10.1.1.254","twiceNat":true}`,
 		`config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/192.168.16.1 {"vrfId":4294967295,"firstIp":"192.168.16.1"}`,
+		`config/vpp/v2/route/vrf/0/dst/10.1.1.254/32/gw/203.0.113.254 {"dstNetwork":"10.1.1.254/32","nextHopAddr":"203.0.113.254","preference":255}`,
 	}
 	if diff := cmp.Diff(want, nodeText(node(), Config{})); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -64,7 +66,7 @@ func TestSNATOff(t *testing.T) {
 				t.Error("the uplink is not inside and outside")
 			}
 			for _, line := range got {
-				if strings.Contains(line, "outputFeature") || strings.Contains(line, "identities") || strings.Contains(line, "192.168.16.1") {
+				if strings.Contains(line, "outputFeature") || strings.Contains(line, "lastResort") || strings.Contains(line, "identities") || strings.Contains(line, "192.168.16.1") {
 					t.Errorf("left of SNAT: %s", line)
 				}
 			}
@@ -76,6 +78,15 @@ func TestSNATOff(t *testing.T) {
 				t.Errorf("note = %q, want %q", last, tc.note)
 			}
 		})
+	}
+}
+
+// A range that another node's pods are in as well, as blocks of addresses may be, is not dropped.
+func TestSharedRangeIsNotDropped(t *testing.T) {
+	n := node()
+	n.RemotePodCIDRs = append(n.RemotePodCIDRs, netip.MustParsePrefix("10.1.1.64/26"))
+	if got := strings.Join(nodeText(n, Config{}), "\n"); strings.Contains(got, "lastResort") {
+		t.Error(got)
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/contiv-agent/contiv-agent/agent"
 )
 
 // A client's ports are those that Linux gives clients (net.ipv4.ip_local_port_range).
@@ -204,9 +202,6 @@ func (r *round) alive(of func(*flow) bool, since time.Duration) {
 // process are translations, which the sessions of TCP and a server's packets need, and that a closed client has asked.
 func (r *round) goesOn(f *flow) bool {
 	needs := f.kind.protocol == unix.IPPROTO_TCP && !f.dials() || f.kind == udpPush
-	if f.server == late && f.kind.protocol == unix.IPPROTO_UDP && r.world.renderer == agent.RendererNAT44 {
-		return false // it left by the uplink before the pod was there, and keeps the node's address
-	}
 	if r.what.loses && f.before && (f.by == byVIP && needs || f.role.closed && !f.kind.client) {
 		return false
 	}

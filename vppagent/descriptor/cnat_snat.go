@@ -49,14 +49,24 @@ func SnatPolicy() *Descriptor {
 		Equal: func(have, want *snatPolicy) bool {
 			return have.kind == want.kind && have.sameAddresses(want) && slices.Equal(have.excluded, want.excluded)
 		},
-		Recreate: func(have, want *snatPolicy) bool { return have.kind != want.kind && have.addressed() },
-		Anew:     func(have *snatPolicy) bool { return have.kind == unknown },
-		Create:   func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{kind: unknown}, p), nil },
-		Update:   func(w *World, have, want *snatPolicy) ([]Op, error) { return changeSnat(w, have, want), nil },
-		Delete:   func(w *World, p *snatPolicy) ([]Op, error) { return dropSnat(w, p), nil },
-		Dumps:    snatDumps,
-		Retrieve: retrieveSnatPolicy,
+		Dependencies: (*snatPolicy).routes,
+		Recreate:     func(have, want *snatPolicy) bool { return have.kind != want.kind && have.addressed() },
+		Anew:         func(have *snatPolicy) bool { return have.kind == unknown },
+		Create:       func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{kind: unknown}, p), nil },
+		Update:       func(w *World, have, want *snatPolicy) ([]Op, error) { return changeSnat(w, have, want), nil },
+		Delete:       func(w *World, p *snatPolicy) ([]Op, error) { return dropSnat(w, p), nil },
+		Dumps:        snatDumps,
+		Retrieve:     retrieveSnatPolicy,
 	}.Descriptor()
+}
+
+// routes of excluded prefixes come before the policy: a packet that leaves by the default route for want of them is no longer one that
+// the policy leaves alone.
+func (p *snatPolicy) routes() (deps []Dependency) {
+	for _, x := range p.excluded {
+		deps = append(deps, Dependency{Key: keyed.RejectRouteKey(0, x.String()), Loose: true})
+	}
+	return deps
 }
 
 func (p *snatPolicy) sameAddresses(o *snatPolicy) bool {

@@ -61,6 +61,7 @@ func Nat44Interface() *Descriptor {
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
 	d.Nodes, d.ForPods = natNodes, true
+	d.After = []string{"reject-route"} // what would leave by the default route, and must not, gets no session there
 	d.Waits = func(any) []string { return []string{restrictedClaim} }
 	d.Parts = func(state any) []Derived {
 		return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}

@@ -28,8 +28,9 @@ type route struct {
 	via     uint32 // the table nextHop, or the whole packet, is looked up in
 	// free: the last dump showed no route to dst, so that none can be in the way. It holds for one creation.
 	free bool
-	// taken: when it was to be created, somebody else led dst somewhere.
+	// taken: when VPP was last asked, it had another route to dst.
 	taken bool
+	last  bool // LastResort: stands back behind any other route to dst
 	// spelling of what the message says otherwise: for Message only
 	gateway string
 	inter   bool
@@ -75,21 +76,23 @@ func RejectRoute() *Descriptor {
 	return Spec[*contivl3.RejectRoute, *route]{
 		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/", Many: true,
 		Compile: compileReject, Message: (*route).rejectMessage,
-		Equal:        func(have, want *route) bool { return have.kind == want.kind },
+		Equal:        func(have, want *route) bool { return have.kind == want.kind && have.last == want.last },
 		Dependencies: (*route).tables,
 		Create:       createReject,
 		Update:       func(w *World, _, want *route) ([]Op, error) { return want.send(w, true, false) }, // replaces
-		// Multipath: just the refusal goes, and not a route that somebody else has put in its place.
-		Delete:   func(w *World, r *route) ([]Op, error) { return r.send(w, false, true) },
-		Dumps:    routeDumps,
-		Retrieve: retrieveRoutes,
+		Delete:       deleteReject,
+		Dumps:        routeDumps,
+		Retrieve:     retrieveRoutes,
 	}.Descriptor()
 }
 
 // createReject adds the refusal, unless somebody else leads the prefix somewhere: to VPP all users of its API are one source of
 // routes, so that the refusal would replace a pod's route, and its removal leave none (ip_route_add_del, VPP 24.06).
+//
+// A last resort is added beside what another client adds at the same moment, and is in place where another route is.
 func createReject(w *World, r *route) ([]Op, error) {
-	add, err := r.send(w, true, false)
+	add, err := r.send(w, true, r.last)
+	r.taken = false
 	if err != nil || r.free {
 		r.free = false
 		return add, err
@@ -98,8 +101,21 @@ func createReject(w *World, r *route) ([]Op, error) {
 		Asks: true, Gone: true,
 		Call:    vpp.Call{Msg: &ip.IPRouteLookup{TableID: r.vrf, Exact: 1, Prefix: toPrefix(r.dst)}},
 		Refuses: r.occupied,
-		Then:    func(vpp.Reply) []Op { return add },
+		Then: func(vpp.Reply) []Op {
+			if r.taken {
+				return nil
+			}
+			return add
+		},
 	}}, nil
+}
+
+// deleteReject names the path: just the refusal goes, and not a route that another client has put in its place.
+func deleteReject(w *World, r *route) ([]Op, error) {
+	if r.last && r.taken {
+		return nil, nil
+	}
+	return r.send(w, false, true)
 }
 
 // occupied tells that a look-up has found a way to somewhere.
@@ -107,6 +123,10 @@ func (r *route) occupied(reply vpp.Reply) error {
 	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
 	if !ok || m.Retval != 0 {
 		r.taken = false
+		return nil
+	}
+	if r.last {
+		r.taken = len(m.Route.Paths) > 0
 		return nil
 	}
 	r.taken = slices.ContainsFunc(m.Route.Paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL })
@@ -204,6 +224,12 @@ func compileReject(_ string, m *contivl3.RejectRoute) (*route, error) {
 	default:
 		return nil, fmt.Errorf("action: unknown %d", m.GetAction())
 	}
+	if m.GetLastResort() {
+		if r.kind != fib_types.FIB_API_PATH_TYPE_DROP {
+			return nil, fmt.Errorf("last_resort: only with action DROP, not %s", m.GetAction())
+		}
+		r.last, r.pref = true, lastResort
+	}
 	return r, r.onlyInTable0()
 }
 
@@ -217,7 +243,7 @@ func (r *route) onlyInTable0() error {
 }
 
 func (r *route) rejectMessage() *contivl3.RejectRoute {
-	m := &contivl3.RejectRoute{VrfId: r.vrf, DstNetwork: r.dst.String()}
+	m := &contivl3.RejectRoute{VrfId: r.vrf, DstNetwork: r.dst.String(), LastResort: r.last}
 	switch r.kind {
 	case fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
 		m.Action = contivl3.RejectRoute_PROHIBIT
@@ -237,13 +263,22 @@ func (r *route) tables() (deps []Dependency) {
 	return deps
 }
 
+// lastResort is the preference of a path that VPP follows only where a prefix has no other one.
+const lastResort = 255
+
 // send adds or removes the path; as the only one of its prefix unless multipath.
+//
+// A last resort leads to the address of its own prefix. VPP makes a drop of such a path (fib_table_route_path_fixup, VPP 24.06 to 26.06), and
+// not one that next hops without an interface, and endpoints of cnat, must not resolve by: see vpp's rules route-next-hop and cnat-cover.
 func (r *route) send(w *World, add, multipath bool) ([]Op, error) {
 	p := fib_types.FibPath{SwIfIndex: none, TableID: r.via, Weight: r.weight, Preference: r.pref, Type: r.kind}
 	if r.dst.Addr().Is6() {
 		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
 	}
 	p.Nh.Address = toUnion(r.nextHop)
+	if r.last {
+		p.Type, p.Nh.Address = fib_types.FIB_API_PATH_TYPE_NORMAL, toUnion(r.dst.Addr())
+	}
 	if r.iface != "" {
 		idx, err := w.index(r.iface)
 		if err != nil {
@@ -323,11 +358,18 @@ func retrieveRoutes(w *World, d *Dump, c Candidates) ([]Found, error) {
 			tables[r.table()] = t
 		}
 		m := t[keyOf(r.dst)]
+		if wanted {
+			r.taken = false
+		}
 		if m == nil {
 			return
 		}
 		s := sought{route: r}
-		if s.look(w, m.Route.Paths, r.dst.Addr().Is6()); s.found != nil {
+		s.look(w, m.Route.Paths, r.dst.Addr().Is6())
+		if s.found == nil && wanted && r.last && len(m.Route.Paths) > 0 {
+			r.taken, s.found = true, r
+		}
+		if s.found != nil {
 			if out == nil {
 				out = make([]Found, 0, len(t)) // no more of them are worth finding
 			}
@@ -386,6 +428,9 @@ func keyOf(p netip.Prefix) prefixKey { return prefixKey{p.Addr().As16(), uint8(p
 
 // leadsTo tells that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
 func (r *route) leadsTo(w *World, p path) bool {
+	if r.last {
+		return p.kind == r.kind && p.pref == r.pref
+	}
 	if r.kind != fib_types.FIB_API_PATH_TYPE_NORMAL {
 		return p.kind == fib_types.FIB_API_PATH_TYPE_DROP || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH || p.kind == fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT
 	}

@@ -86,7 +86,11 @@ type RejectRoute struct {
 	// Destination as <address>/<prefix length>. Host bits are ignored. Required.
 	DstNetwork string `protobuf:"bytes,2,opt,name=dst_network,json=dstNetwork,proto3" json:"dst_network,omitempty"`
 	// What the sender learns. Zero: ICMP unreachable.
-	Action        RejectRoute_Action `protobuf:"varint,3,opt,name=action,proto3,enum=contiv.vpp.l3.RejectRoute_Action" json:"action,omitempty"`
+	Action RejectRoute_Action `protobuf:"varint,3,opt,name=action,proto3,enum=contiv.vpp.l3.RejectRoute_Action" json:"action,omitempty"`
+	// Any other route to the same prefix takes precedence, whoever makes it and
+	// whenever: the value is then in place without a route in VPP. Only with
+	// action DROP.
+	LastResort    bool `protobuf:"varint,4,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,16 +146,25 @@ func (x *RejectRoute) GetAction() RejectRoute_Action {
 	return RejectRoute_UNREACHABLE
 }
 
+func (x *RejectRoute) GetLastResort() bool {
+	if x != nil {
+		return x.LastResort
+	}
+	return false
+}
+
 var File_contiv_vpp_l3_l3_proto protoreflect.FileDescriptor
 
 const file_contiv_vpp_l3_l3_proto_rawDesc = "" +
 	"\n" +
-	"\x16contiv/vpp/l3/l3.proto\x12\rcontiv.vpp.l3\"\xb3\x01\n" +
+	"\x16contiv/vpp/l3/l3.proto\x12\rcontiv.vpp.l3\"\xd4\x01\n" +
 	"\vRejectRoute\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x1f\n" +
 	"\vdst_network\x18\x02 \x01(\tR\n" +
 	"dstNetwork\x129\n" +
-	"\x06action\x18\x03 \x01(\x0e2!.contiv.vpp.l3.RejectRoute.ActionR\x06action\"1\n" +
+	"\x06action\x18\x03 \x01(\x0e2!.contiv.vpp.l3.RejectRoute.ActionR\x06action\x12\x1f\n" +
+	"\vlast_resort\x18\x04 \x01(\bR\n" +
+	"lastResort\"1\n" +
 	"\x06Action\x12\x0f\n" +
 	"\vUNREACHABLE\x10\x00\x12\f\n" +
 	"\bPROHIBIT\x10\x01\x12\b\n" +
