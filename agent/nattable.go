@@ -46,6 +46,7 @@ type NATTableStatus struct {
 	Evicted uint64      `json:"freedEvicted"`      // and of pods above their share, that had not
 	Full    bool        `json:"full,omitempty"`    // new connections through Services fail, or are about to
 	Problem string      `json:"problem,omitempty"` // "" while there is nothing to say
+	Remark  string      `json:"remark,omitempty"`  // VPP's table has another size than is configured; ""
 }
 
 // NATHolder is who opened connections that have sessions.
@@ -227,12 +228,25 @@ func (n *natTable) publish(st NATTableStatus, use vppagent.SessionUse, now time.
 		st.Problem = fmt.Sprintf("%s; at %s it was nearly full, and the agent freed the longest idle sessions of pods above %d %%; most had %s",
 			state, n.own.evicted.UTC().Format(time.TimeOnly), n.p.podShare(), n.own.from)
 	}
+	st.Remark = n.otherSize(use)
+	if last := n.seen.Load(); st.Remark != "" && (last == nil || last.Remark != st.Remark) {
+		n.p.log.Warn("NAT table", "remark", st.Remark)
+	}
 	m := n.p.metrics
 	m.holders.Reset()
 	for _, h := range st.Holders {
 		m.holders.WithLabelValues(h.Addr.String(), h.Pod).Set(float64(h.Sessions))
 	}
 	n.seen.Store(&st)
+}
+
+// otherSize says that VPP's table has another size than is configured; "": it has not.
+func (n *natTable) otherSize(use vppagent.SessionUse) string {
+	want, has := uint64(n.p.cfg.NAT44.Sessions), use.Limit/uint64(max(1, use.Workers))
+	if want == 0 || want == has {
+		return ""
+	}
+	return fmt.Sprintf("--nat-sessions is %d, but VPP's table has room for %d sessions per worker since NAT44 was enabled: restart VPP to change the size, or remove the flag", want, has)
 }
 
 func holdersText(holders []NATHolder) string {

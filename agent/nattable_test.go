@@ -66,6 +66,8 @@ type natWorld struct {
 	agent *Stepper
 	port  uint16 // of the victim's next connection
 	query int    // number of the next datagram from evil
+
+	changes []event.Change
 }
 
 func startNAT(t *testing.T, change func(*Config)) *natWorld {
@@ -78,24 +80,32 @@ func startNAT(t *testing.T, change func(*Config)) *natWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &natWorld{t: t, vpp: sim.New(sim.Config{PuntLocal: true}), port: 20000}
+	w := &natWorld{t: t, vpp: sim.New(sim.Config{PuntLocal: true}), port: 20000, changes: changes}
 	t.Cleanup(w.vpp.Close)
 	if err := cni.New(w.vpp, "node-1").Apply(changes); err != nil {
 		t.Fatal(err)
 	}
+	w.begin(change)
+	return w
+}
+
+// begin starts an agent.
+func (w *natWorld) begin(change func(*Config)) {
+	t := w.t
+	t.Helper()
 	cfg := Config{NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}, Now: w.vpp.Now}
 	if change != nil {
 		change(&cfg)
 	}
+	var err error
 	if w.agent, err = NewStepper(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.agent.Close)
-	update := &event.Update{Source: manifest.Name, Changes: changes}
+	update := &event.Update{Source: manifest.Name, Changes: w.changes}
 	if err := w.agent.Feed(t.Context(), update, &event.SyncStatus{Source: manifest.Name, Status: event.InSync}); err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 // asVPPHas is the table before flags for it: VPP's own size and timeouts.
@@ -280,3 +290,24 @@ type countingSessions struct {
 }
 
 func (c *countingSessions) NAT44Sessions(context.Context) (uint64, error) { return c.n, c.err }
+
+// TestNATTableOfAnotherSize: a VPP whose NAT44 another agent enabled with another size is well. A size that somebody asked for is a remark that
+// says what to do.
+func TestNATTableOfAnotherSize(t *testing.T) {
+	w := startNAT(t, asVPPHas)
+	w.agent.Close()
+	for sessions, want := range map[uint32]string{
+		0: "", 64512: "",
+		200000: "--nat-sessions is 200000, but VPP's table has room for 64512 sessions per worker since NAT44 was enabled: restart VPP to change the size, or remove the flag",
+	} {
+		w.begin(func(c *Config) { c.NAT44.Sessions = sessions })
+		st := w.look()
+		if st == nil || st.Limit != 64512 || st.Remark != want || st.Problem != "" {
+			t.Errorf("%d: %+v", sessions, st)
+		}
+		if now := w.agent.Status(); !now.Ready || len(now.Unwell) > 0 {
+			t.Errorf("%d: ready %v, not well %v", sessions, now.Ready, now.Unwell)
+		}
+		w.agent.Close()
+	}
+}

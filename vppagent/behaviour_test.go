@@ -448,6 +448,45 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	l.allConfigured(l.resync())
 }
 
+// TestSettingsKeepTheSize: a VPP whose NAT44 another agent enabled keeps its table. The value is in place with its timeouts, and VPP has its own
+// again without it, also where the value fails for its size.
+func TestSettingsKeepTheSize(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+		l.allConfigured(l.put(&nat.Nat44Global{}))
+		if !strings.Contains(l.sim.Dump(), "sessions 64512 ") {
+			t.Fatal(l.sim.Dump())
+		}
+		l.restartAgent()
+		l.want = keyed.Values{}
+		l.want.Put(&nat.Nat44Global{})
+		l.want.Put(&contivnat.Nat44Settings{Sessions: 2000, Udp: 20, KeepSize: keep})
+		c := l.resync()
+		if got := status(c, keyed.Nat44SettingsKey); (got.State == event.Configured) != keep {
+			t.Errorf("keep %v: %+v", keep, got)
+		}
+		if !strings.Contains(l.sim.Dump(), "sessions 64512 ") || !strings.Contains(l.sim.Dump(), "timeouts 20/7440/240/60") {
+			t.Errorf("keep %v: %s", keep, l.sim.Dump())
+		}
+		l.writes()
+		l.resync()
+		l.quiet("resync")
+		l.restartAgent()
+		l.want = keyed.Values{}
+		l.allConfigured(l.resync())
+		if !strings.Contains(l.sim.Dump(), "timeouts 300/7440/240/60") {
+			t.Errorf("keep %v: timeouts are left: %s", keep, l.sim.Dump())
+		}
+		l.want.Put(&nat.Nat44Global{})
+		l.want.Put(&contivnat.Nat44Settings{Sessions: 2000, KeepSize: keep})
+		l.restartVPP()
+		l.allConfigured(l.resync())
+		if !strings.Contains(l.sim.Dump(), "sessions 2000 ") {
+			t.Errorf("keep %v: %s", keep, l.sim.Dump())
+		}
+	}
+}
+
 // What takes over is there before what it replaces goes: no packet finds neither.
 func TestPutsBeforeRemovals(t *testing.T) {
 	l := newLab(t, vppagent.Config{})

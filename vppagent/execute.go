@@ -93,7 +93,7 @@ func (x *execution) intend(level []Step) {
 	}
 	for _, s := range level {
 		k := s.v.kind
-		if !k.journalled() || s.v.plan.err != nil {
+		if !k.journalled() || s.v.plan.err != nil && !s.v.plan.sent {
 			continue
 		}
 		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || k.Anew != nil && k.Anew(s.v.have)) {
@@ -335,7 +335,7 @@ func (x *execution) note(s Step) {
 		return
 	}
 	op := OpRecord{Action: s.Action, Key: s.Key}
-	if s.v.plan.err != nil {
+	if s.v.plan.err != nil && !s.v.plan.sent {
 		op.Err = s.v.plan.err.Error()
 	}
 	x.done = append(x.done, op)

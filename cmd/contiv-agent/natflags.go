@@ -20,7 +20,7 @@ type natFlags struct {
 }
 
 func (f *natFlags) add(fs *pflag.FlagSet) {
-	fs.Uint32Var(&f.sessions, "nat-sessions", nat44.DefaultSessions, "size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP takes it when it enables NAT44: at its next start, where NAT44 is enabled already")
+	fs.Uint32Var(&f.sessions, "nat-sessions", 0, fmt.Sprintf("size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP takes it when NAT44 is enabled, and keeps it until VPP restarts: the status names a VPP with another size; 0: what VPP has if NAT44 is enabled already, else %d", nat44.DefaultSessions))
 	fs.Uint8Var(&f.share, "nat-pod-share", agent.DefaultPodSessionShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table are in use and there are not enough expired sessions to free: the agent frees the longest idle sessions that the pod has beyond; 100: none")
 	for _, t := range f.timeouts() {
 		fs.DurationVar(t.value, t.flag, t.zero*time.Second, t.usage)

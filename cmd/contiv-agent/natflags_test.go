@@ -45,7 +45,7 @@ func TestNATTableFlags(t *testing.T) {
 		args       []string
 		want       [5]uint32
 	}{
-		{"defaults", "", nil, [5]uint32{131072, 60, 7440, 120, 30}},
+		{"defaults", "", nil, [5]uint32{0, 60, 7440, 120, 30}},
 		{"flags", "", []string{
 			"--nat-sessions=200000", "--nat-timeout-udp=30s", "--nat-timeout-tcp-established=24h", "--nat-timeout-tcp-transitory=1m", "--nat-timeout-icmp=5s",
 		}, [5]uint32{200000, 30, 86400, 60, 5}},

@@ -153,7 +153,7 @@ func writeNATTable(w io.Writer, t *agent.NATTableStatus) {
 		return
 	}
 	text := fmt.Sprintf("%d of %d; freed %d expired, %d of pods above their share", t.Used, t.Limit, t.Expired, t.Evicted)
-	fmt.Fprintf(w, "nat\tsessions\t%s\n", join(text, t.Problem))
+	fmt.Fprintf(w, "nat\tsessions\t%s\n", join(join(text, t.Problem), t.Remark))
 	for _, h := range t.Holders {
 		fmt.Fprintf(w, "holder\t%s\t%s\n", h.Addr, join(fmt.Sprintf("%d sessions", h.Sessions), h.Pod))
 	}

@@ -52,7 +52,8 @@ type Config struct {
 	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
 	VXLANPort uint16
 
-	// Sessions is the size of VPP's session table per worker; 0: DefaultSessions. VPP takes it when NAT44 is enabled.
+	// Sessions is the size of VPP's session table per worker. VPP takes it when NAT44 is enabled, and keeps the size it has until it restarts.
+	// 0: DefaultSessions, and the size that VPP has where NAT44 is enabled already is as good.
 	Sessions uint32
 
 	// Seconds that VPP keeps an idle session; 0: the defaults below. VPP takes them at any time, for existing sessions as well.

@@ -31,6 +31,7 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 		TcpEstablished: cmp.Or(cfg.TimeoutTCPEstablished, DefaultTimeoutTCPEstablished),
 		TcpTransitory:  cmp.Or(cfg.TimeoutTCPTransitory, DefaultTimeoutTCPTransitory),
 		Icmp:           cmp.Or(cfg.TimeoutICMP, DefaultTimeoutICMP),
+		KeepSize:       true,
 	})
 	for _, cidr := range node.ServiceCIDRs {
 		if cidr.Addr().Is4() {

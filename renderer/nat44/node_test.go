@@ -26,7 +26,7 @@ func nodeText(n renderer.NodeState, cfg Config) []string {
 // The uplink has the output feature alone: VPP refuses both on one interface.
 func TestB12B13NodeWithSNAT(t *testing.T) {
 	want := []string{
-		`config/contiv/vpp/v1/nat44-settings {"sessions":131072,"udp":60,"tcpEstablished":7440,"tcpTransitory":120,"icmp":30}`,
+		`config/contiv/vpp/v1/nat44-settings {"sessions":131072,"udp":60,"tcpEstablished":7440,"tcpTransitory":120,"icmp":30,"keepSize":true}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.1.1.0/24 {"dstNetwork":"10.1.1.0/24","action":"DROP","lastResort":true}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.96.0.0/16 {"dstNetwork":"10.96.0.0/16","action":"DROP"}`,
 		`config/contiv/vpp/v1/reject-route/vrf/0/dst/192.0.2.0/24 {"dstNetwork":"192.0.2.0/24","action":"DROP"}`,
@@ -114,7 +114,7 @@ func TestConfigReachesValues(t *testing.T) {
 	}
 	got := strings.Join(nodeText(node(), cfg), "\n")
 	for _, want := range []string{
-		`"port":8472`, `nat44-settings {"sessions":1048576,"udp":30,"tcpEstablished":3600,"tcpTransitory":100,"icmp":10}`,
+		`"port":8472`, `nat44-settings {"sessions":1048576,"udp":30,"tcpEstablished":3600,"tcpTransitory":100,"icmp":10,"keepSize":true}`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in\n%s", want, got)

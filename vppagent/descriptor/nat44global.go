@@ -89,13 +89,23 @@ func retrieveNat44Global(_ *World, d *Dump, _ Candidates) ([]Found, error) {
 type nat44Settings struct {
 	sessions                 uint32
 	udp, tcp, tcpTrans, icmp uint32
+	keep                     bool // the size that VPP has is as good as sessions
 }
 
 // What VPP 24.06 has when it is not told otherwise (nat44_ed.c, nat/lib/lib.h).
 var defaultSettings = nat44Settings{sessions: 63 * 1024, udp: 300, tcp: 7440, tcpTrans: 240, icmp: 60}
 
+// equal compares timeouts, and the size unless want keeps what VPP has.
+func (s *nat44Settings) equal(want *nat44Settings) bool {
+	return s.sameTimes(want) && (want.keep || s.sessions == want.sessions)
+}
+
+func (s *nat44Settings) sameTimes(o *nat44Settings) bool {
+	return s.udp == o.udp && s.tcp == o.tcp && s.tcpTrans == o.tcpTrans && s.icmp == o.icmp
+}
+
 // Nat44Settings describes our own Nat44Settings. The number of sessions is used when NAT44 is enabled and cannot change
-// later without cutting all of them: then the value fails, saying so, with the timeouts set.
+// later without cutting all of them: then the value fails, saying so, with the timeouts set; unless it keeps the size that VPP has.
 func Nat44Settings() *Descriptor {
 	return Spec[*contivnat.Nat44Settings, *nat44Settings]{
 		Name: "nat44-settings", Prefix: keyed.Nat44SettingsKey,
@@ -109,21 +119,21 @@ func Nat44Settings() *Descriptor {
 			d := defaultSettings
 			return &nat44Settings{
 				sessions: or(m.GetSessions(), d.sessions), udp: or(m.GetUdp(), d.udp), tcp: or(m.GetTcpEstablished(), d.tcp),
-				tcpTrans: or(m.GetTcpTransitory(), d.tcpTrans), icmp: or(m.GetIcmp(), d.icmp),
+				tcpTrans: or(m.GetTcpTransitory(), d.tcpTrans), icmp: or(m.GetIcmp(), d.icmp), keep: m.GetKeepSize(),
 			}, nil
 		},
 		Message: func(s *nat44Settings) *contivnat.Nat44Settings {
-			return &contivnat.Nat44Settings{Sessions: s.sessions, Udp: s.udp, TcpEstablished: s.tcp, TcpTransitory: s.tcpTrans, Icmp: s.icmp}
+			return &contivnat.Nat44Settings{Sessions: s.sessions, Udp: s.udp, TcpEstablished: s.tcp, TcpTransitory: s.tcpTrans, Icmp: s.icmp, KeepSize: s.keep}
 		},
-		Equal:        func(have, want *nat44Settings) bool { return *have == *want },
+		Equal:        (*nat44Settings).equal,
 		Dependencies: func(*nat44Settings) []Dependency { return []Dependency{{Key: keyed.Nat44GlobalKey}} },
 		Create:       func(_ *World, s *nat44Settings) ([]Op, error) { return []Op{s.setTimeouts()}, nil },
 		Update: func(_ *World, have, want *nat44Settings) ([]Op, error) {
 			var ops []Op
-			if h := *have; h != (nat44Settings{h.sessions, want.udp, want.tcp, want.tcpTrans, want.icmp}) {
+			if !have.sameTimes(want) {
 				ops = append(ops, want.setTimeouts())
 			}
-			if have.sessions != want.sessions {
+			if !want.keep && have.sessions != want.sessions {
 				return ops, &FixedError{Field: "sessions", Have: have.sessions, Want: want.sessions, Until: "VPP restarts"}
 			}
 			return ops, nil
@@ -136,7 +146,7 @@ func Nat44Settings() *Descriptor {
 				return nil, err
 			}
 			t := m.Timeouts
-			return []Found{{Key: keyed.Nat44SettingsKey, State: &nat44Settings{m.Sessions, t.UDP, t.TCPEstablished, t.TCPTransitory, t.ICMP}}}, nil
+			return []Found{{Key: keyed.Nat44SettingsKey, State: &nat44Settings{sessions: m.Sessions, udp: t.UDP, tcp: t.TCPEstablished, tcpTrans: t.TCPTransitory, icmp: t.ICMP}}}, nil
 		},
 	}.Descriptor()
 }

@@ -39,7 +39,10 @@ type Nat44Settings struct {
 	// Zero: VPP's default (240).
 	TcpTransitory uint32 `protobuf:"varint,4,opt,name=tcp_transitory,json=tcpTransitory,proto3" json:"tcp_transitory,omitempty"`
 	// Seconds an idle ICMP session is kept. Zero: VPP's default (60).
-	Icmp          uint32 `protobuf:"varint,5,opt,name=icmp,proto3" json:"icmp,omitempty"`
+	Icmp uint32 `protobuf:"varint,5,opt,name=icmp,proto3" json:"icmp,omitempty"`
+	// VPP takes sessions when it enables NAT44 only. True: a VPP that has NAT44
+	// enabled with another size keeps that size. False: the value fails there.
+	KeepSize      bool `protobuf:"varint,6,opt,name=keep_size,json=keepSize,proto3" json:"keep_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -107,6 +110,13 @@ func (x *Nat44Settings) GetIcmp() uint32 {
 		return x.Icmp
 	}
 	return 0
+}
+
+func (x *Nat44Settings) GetKeepSize() bool {
+	if x != nil {
+		return x.KeepSize
+	}
+	return false
 }
 
 // SourceRanges is which clients may dial addresses that are translated. Access
@@ -246,13 +256,14 @@ var File_contiv_vpp_nat_nat_proto protoreflect.FileDescriptor
 
 const file_contiv_vpp_nat_nat_proto_rawDesc = "" +
 	"\n" +
-	"\x18contiv/vpp/nat/nat.proto\x12\x0econtiv.vpp.nat\"\xa1\x01\n" +
+	"\x18contiv/vpp/nat/nat.proto\x12\x0econtiv.vpp.nat\"\xbe\x01\n" +
 	"\rNat44Settings\x12\x1a\n" +
 	"\bsessions\x18\x01 \x01(\rR\bsessions\x12\x10\n" +
 	"\x03udp\x18\x02 \x01(\rR\x03udp\x12'\n" +
 	"\x0ftcp_established\x18\x03 \x01(\rR\x0etcpEstablished\x12%\n" +
 	"\x0etcp_transitory\x18\x04 \x01(\rR\rtcpTransitory\x12\x12\n" +
-	"\x04icmp\x18\x05 \x01(\rR\x04icmp\"\xd7\x01\n" +
+	"\x04icmp\x18\x05 \x01(\rR\x04icmp\x12\x1b\n" +
+	"\tkeep_size\x18\x06 \x01(\bR\bkeepSize\"\xd7\x01\n" +
 	"\fSourceRanges\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\tR\x05label\x12C\n" +
 	"\tfrontends\x18\x02 \x03(\v2%.contiv.vpp.nat.SourceRanges.FrontendR\tfrontends\x12\x16\n" +
