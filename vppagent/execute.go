@@ -335,7 +335,7 @@ func (x *execution) note(s Step) {
 		return
 	}
 	op := OpRecord{Action: s.Action, Key: s.Key}
-	if s.v.plan.err != nil && !s.v.plan.sent {
+	if s.v.plan.err != nil {
 		op.Err = s.v.plan.err.Error()
 	}
 	x.done = append(x.done, op)
