@@ -20,6 +20,9 @@ type limited struct {
 	from map[string]int
 }
 
+// Limit returns the listener within these limits.
+func Limit(l net.Listener) net.Listener { return limit(l) }
+
 func limit(l net.Listener) *limited { return &limited{Listener: l, from: map[string]int{}} }
 
 // Accept returns the next connection within the limits.

@@ -41,7 +41,13 @@ func (s *Server) applyStream(stream grpc.ServerStream) error {
 	}
 	var length int64
 	defer func() { s.under.Add(-length) }()
-	if err := s.collect(stream, &req, &length); err != nil {
+	var held []func()
+	defer func() {
+		for _, done := range held {
+			done()
+		}
+	}()
+	if err := s.collect(stream, &req, &length, &held); err != nil {
 		return err
 	}
 	if err := readMerges(ctx, &req); err != nil {
@@ -64,17 +70,18 @@ func (s *Server) applyStream(stream grpc.ServerStream) error {
 	return tell(stream, unwell)
 }
 
-// collect reads the portions of a change, and adds up how long they are.
-func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, length *int64) error {
+// collect reads the portions of a change, and adds up how long they are. Held is to be called when they are no longer needed.
+func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, length *int64, held *[]func()) error {
 	for first := true; ; first = false {
 		p := &config.ApplyRequest{}
-		err := stream.RecvMsg(p)
+		done, err := s.calls.read(stream.Context(), stream.RecvMsg, p, MaxMessages, len(*held) == 0)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		*held = append(*held, done)
 		op, known := map[config.Operation]extconfig.Op{
 			config.Operation_PUT: extconfig.Put, config.Operation_DELETE: extconfig.Delete, config.Operation_RESYNC: extconfig.Resync,
 		}[p.GetOperation()]

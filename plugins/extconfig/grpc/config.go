@@ -14,8 +14,8 @@ import (
 // Name is the source's name; that of a client called c is Name/c.
 const Name = "grpc"
 
-// MaxRequest is how long a request may be, in bytes of protobuf: some ten times 20,000 DNat44.
-const MaxRequest = 64 << 20
+// MaxRequest is how long a request may be, in bytes of protobuf: more than twice 20,000 DNat44 with ten endpoints each.
+const MaxRequest = 16 << 20
 
 // Config says where the server listens and whom it trusts.
 type Config struct {

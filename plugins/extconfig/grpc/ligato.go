@@ -57,9 +57,11 @@ func serverStream[T any, P interface {
 ) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		req := P(new(T))
-		if err := stream.RecvMsg(req); err != nil {
+		done, err := srv.(*Server).calls.read(stream.Context(), stream.RecvMsg, req, maxAsked, true)
+		if err != nil {
 			return err
 		}
+		done()
 		if _, err := caller(stream.Context()); err != nil {
 			return err
 		}

@@ -31,7 +31,8 @@ type Server struct {
 	links     feed[*interfaces.InterfaceNotification]
 	admin     map[string]interfaces.InterfaceState_Status // what was last told of each interface
 	under     atomic.Int64                                // bytes of changes that come in portions and are not whole yet
-	listening chan struct{}                               // closed when Run has opened its listeners
+	calls     *calls
+	listening chan struct{} // closed when Run has opened its listeners
 	addrs     []net.Addr
 }
 
@@ -44,7 +45,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		cfg: cfg, listening: make(chan struct{}),
+		cfg: cfg, listening: make(chan struct{}), calls: newCalls(),
 		keeper: extconfig.NewKeeper(extconfig.Config{Name: Name, File: cfg.File, Logger: cfg.Logger}),
 	}, nil
 }
@@ -71,7 +72,7 @@ func (s *Server) Run(ctx context.Context, emit func(event.Event)) error {
 	}
 	for _, l := range listeners {
 		server := s.server(l.Addr().Network() == "tcp")
-		g.Go(func() error { return server.Serve(l) })
+		g.Go(func() error { return server.Serve(serve.Limit(l)) })
 		g.Go(func() error {
 			<-ctx.Done()
 			server.Stop() // whoever waits is told that the agent ends
@@ -112,7 +113,7 @@ func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
 
 // server has all services; that for TCP speaks TLS if there are certificates.
 func (s *Server) server(tcp bool) *grpc.Server {
-	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(MaxRequest), grpc.MaxConcurrentStreams(100)}
+	opts := s.calls.options()
 	if tcp && s.cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cfg.TLS.Clone())))
 	}

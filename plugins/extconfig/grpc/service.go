@@ -80,9 +80,11 @@ func unary[T any, P interface {
 ) grpc.MethodDesc {
 	handler := func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		req := P(new(T))
-		if err := decode(req); err != nil {
+		done, err := srv.(*Server).calls.read(ctx, decode, req, MaxMessages, true)
+		if err != nil {
 			return nil, err
 		}
+		defer done()
 		answer := func(ctx context.Context, req any) (any, error) { return do(srv.(*Server), ctx, req.(P)) }
 		if intercept == nil {
 			return answer(ctx, req)
