@@ -396,13 +396,29 @@ func (l *lab) AddRoute(r sim.Route) error {
 	if err := l.install(r); err != nil {
 		return err
 	}
-	l.forget(r.VRF, r.Prefix)
+	l.forget(r.VRF, r.Prefix, r.Paths)
 	l.routes = append(l.routes, r)
 	return nil
 }
 
-func (l *lab) forget(vrf uint32, p netip.Prefix) {
-	l.routes = slices.DeleteFunc(l.routes, func(r sim.Route) bool { return r.VRF == vrf && r.Prefix == p })
+// forget drops a route from what was plumbed, and the neighbour that it was made with, unless other paths to the prefix need it: VPP would
+// go on having a route to a neighbour.
+func (l *lab) forget(vrf uint32, p netip.Prefix, kept []sim.Path) {
+	l.routes = slices.DeleteFunc(l.routes, func(r sim.Route) bool {
+		if r.VRF != vrf || r.Prefix != p {
+			return false
+		}
+		for _, path := range r.Paths {
+			i := slices.Index(l.met[path.Interface], p.Addr())
+			stays := slices.ContainsFunc(kept, func(k sim.Path) bool { return k.Interface == path.Interface })
+			if index, is := l.index[path.Interface]; is && i >= 0 && !stays && p.IsSingleIP() {
+				l.met[path.Interface] = slices.Delete(l.met[path.Interface], i, i+1)
+				_, err := l.do(neighbor(false, index, l.pairs[path.Interface], p.Addr()))
+				l.note(err)
+			}
+		}
+		return true
+	})
 }
 
 // hop and hop6 stand for everybody behind an interface that routes lead to without a next hop.
@@ -445,7 +461,7 @@ func (l *lab) install(r sim.Route) error {
 
 // RemoveRoute is sim.VPP's.
 func (l *lab) RemoveRoute(vrf uint32, p netip.Prefix) {
-	l.forget(vrf, p)
+	l.forget(vrf, p, nil)
 	_, err := l.do(&ip.IPRouteAddDel{Route: ip.IPRoute{TableID: vrf, Prefix: prefix(p)}})
 	l.note(err)
 }

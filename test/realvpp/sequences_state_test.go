@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -187,4 +188,32 @@ func (c *sequenceCase) compareSessions() error {
 		}
 	}
 	return &difference{why: "sessions of cnat differ (-sim +vpp):\n" + diff}
+}
+
+// compareRoutes holds the routes of both VPPs against each other: prefixes, and the kinds of their paths.
+func (c *sequenceCase) compareRoutes() error {
+	for _, six := range []bool{false, true} {
+		details, err := c.dumpBoth(&ip.IPRouteDump{Table: ip.IPTable{IsIP6: six}})
+		if err != nil {
+			return err
+		}
+		var lines [2][]string
+		for i, list := range details {
+			for _, d := range list {
+				r := d.(*ip.IPRouteDetails).Route
+				var kinds []string
+				for _, p := range r.Paths {
+					kinds = append(kinds, fmt.Sprint(p.Type))
+				}
+				if p := r.Prefix.String(); p != netip.PrefixFrom(hop6, 128).String() && p != netip.PrefixFrom(hop, 32).String() { // a neighbour of this room's own
+					lines[i] = append(lines[i], p+" "+fmt.Sprint(kinds))
+				}
+			}
+			slices.Sort(lines[i])
+		}
+		if diff := gocmp.Diff(lines[0], lines[1]); diff != "" {
+			return &difference{why: "routes differ (-sim +vpp):\n" + diff}
+		}
+	}
+	return nil
 }
