@@ -54,11 +54,12 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session       // nil: no Felix above
-	health     *health.Server // nil: health checks are not answered
-	proxy      *proxyHealth   // nil: nobody asks
-	nat        *natTable      // nil: nobody looks
-	mappings   int            // frontends among the values asked for; the loop's
+	session    *session               // nil: no Felix above
+	health     *health.Server         // nil: health checks are not answered
+	proxy      *proxyHealth           // nil: nobody asks
+	nat        *natTable              // nil: nobody looks
+	rivals     atomic.Pointer[string] // an agent that does not see the lock; nil: nobody looked
+	mappings   int                    // frontends among the values asked for; the loop's
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // the first sync is done
@@ -90,7 +91,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
-		OnState: p.state, Observe: p.metrics.request,
+		OnState: p.state, Observe: p.metrics.request, Lock: cfg.lock(), ClientName: cfg.clientName(),
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
 	p.vppagent = vppagent.New(vppagent.Config{
@@ -253,6 +254,7 @@ type Agent struct {
 	*parts
 	events   chan event.Event
 	gallery  *gallery
+	changes  changes
 	registry *prometheus.Registry
 }
 
@@ -297,14 +299,14 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	var changes changes
-	emit = changes.watched(emit)
+	emit = a.changes.watched(emit)
 	a.onState = func(st vpp.State) { emit(vppStatus(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
 	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
 	g.Go(func() error { return a.conn.Run(ctx) })
 	g.Go(func() error { return a.gallery.run(ctx) })
+	g.Go(func() error { return a.neighbours(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {
@@ -324,7 +326,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.health.Run(ctx) })
 	}
 	if a.cfg.Reporter != nil {
-		g.Go(func() error { return a.cfg.Reporter.Run(ctx, changes.n.Load, a.report) })
+		g.Go(func() error { return a.cfg.Reporter.Run(ctx, a.changes.n.Load, a.report) })
 	}
 	if a.proxy != nil {
 		g.Go(func() error { a.proxy.serve(ctx, a.cfg.Healthz, a.log); return nil })

@@ -259,7 +259,7 @@ func TestHealth(t *testing.T) {
 	handler := w.agent.observability(prometheus.NewRegistry(), true)
 	get := func(path string) (int, string) {
 		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(rec, fromLoopback(path))
 		body, _ := io.ReadAll(rec.Body)
 		return rec.Code, string(body)
 	}
@@ -287,7 +287,7 @@ func TestHealthWaitsForEverySource(t *testing.T) {
 	handler := w.agent.observability(prometheus.NewRegistry(), false)
 	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/healthz": http.StatusServiceUnavailable} {
 		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(rec, fromLoopback(path))
 		if rec.Code != want || want != http.StatusOK && !strings.Contains(rec.Body.String(), "late") {
 			t.Errorf("%s: %d %s", path, rec.Code, rec.Body)
 		}
@@ -314,7 +314,7 @@ func TestHealthSaysWhatASourceLacks(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 	handler, rec := w.agent.observability(prometheus.NewRegistry(), false), httptest.NewRecorder()
-	handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	handler.ServeHTTP(rec, fromLoopback("/readyz"))
 	var h serve.Health
 	if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusServiceUnavailable || !strings.Contains(h.Reason, said) {
 		t.Errorf("%d %s %v", rec.Code, rec.Body, err)

@@ -28,6 +28,8 @@ type CleanupConfig struct {
 	Dial   func(ctx context.Context) (net.Conn, error) // in place of Socket, for tests and simulations
 	// Journal is the file of the agent that was here: it tells what is ours where VPP has no tags. "": there is none.
 	Journal string
+	// Lock is that of Config: it is held meanwhile. "": none.
+	Lock string
 	// StatusSocket is where the agent would answer; it is taken meanwhile, so that none starts. "": none.
 	StatusSocket string
 	Logger       *slog.Logger // nil: silent
@@ -122,6 +124,7 @@ func (c *Cleaner) connect(ctx context.Context) error {
 	states := make(chan vpp.State, 1)
 	c.conn = vpp.New(vpp.Config{
 		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: descriptor.Needs(),
+		Lock: lockAt(c.cfg.Lock, "", []string{ownsServices, ownsPolicies}),
 		OnState: func(st vpp.State) {
 			select {
 			case <-states: // only the latest counts
@@ -140,6 +143,9 @@ func (c *Cleaner) connect(ctx context.Context) error {
 			if last.Connected {
 				return nil
 			}
+			if errors.Is(last.Err, vpp.ErrOwned) {
+				return fmt.Errorf("%w (%w)", ErrInUse, last.Err)
+			}
 		}
 	}
 }
@@ -155,14 +161,15 @@ func (c *Cleaner) alone(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("who else is connected to VPP: %w", err)
 		}
-		if !slices.Contains(names, vpp.DefaultClientName) {
+		at := slices.IndexFunc(names, isAgent)
+		if at < 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("%w (VPP has a client that is called %s)", ErrInUse, vpp.DefaultClientName)
+			return fmt.Errorf("%w (VPP has a client that is called %s)", ErrInUse, names[at])
 		case <-again.C:
 		}
 	}

@@ -41,6 +41,10 @@ type Config struct {
 	Socket string
 	Dial   func(ctx context.Context) (net.Conn, error)
 
+	// Lock is the path of the files that keep a second agent off this VPP: to it, the part of VPP that this agent owns is added. "":
+	// none. Agents that own different parts run beside each other. A Stepper, which may only read, takes none.
+	Lock string
+
 	// MaxPause bounds the pause after a VPP that accepted a connection and died, which doubles; 0: 5 s.
 	MaxPause time.Duration
 

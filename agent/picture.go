@@ -256,4 +256,7 @@ func (p *parts) others(out *Status) {
 	}
 	p.driverStatus(out)
 	p.nat.status(out)
+	if why := p.rivals.Load(); why != nil {
+		out.VPP.Rival = *why
+	}
 }

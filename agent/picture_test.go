@@ -19,6 +19,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
+// fromLoopback is a request of a client that is answered in full.
+func fromLoopback(path string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.RemoteAddr = "127.0.0.1:40000"
+	return r
+}
+
 // busy keeps the loop of an agent in one step until the returned function is called.
 func busy(t *testing.T, a *Agent) (release func()) {
 	t.Helper()
@@ -47,7 +54,7 @@ func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				rec := httptest.NewRecorder()
-				handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+				handler.ServeHTTP(rec, fromLoopback("/readyz"))
 				var h serve.Health
 				if err := json.Unmarshal(rec.Body.Bytes(), &h); err == nil && rec.Code == http.StatusOK && h.Healthy && w.agent.proxies(t.Context()) {
 					answered.Add(1)

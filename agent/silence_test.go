@@ -53,7 +53,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	handler := w.agent.observability(prometheus.NewRegistry(), false)
 	readyz := func() (int, serve.Health) {
 		rec := httptest.NewRecorder()
-		handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		handler.ServeHTTP(rec, fromLoopback("/readyz"))
 		var h serve.Health
 		_ = json.Unmarshal(rec.Body.Bytes(), &h)
 		return rec.Code, h

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // Status is what an agent knows of itself, of every Service and of every policy; the status command shows it.
@@ -57,6 +59,7 @@ type VPPStatus struct {
 	// Reclassify tells whether flows that exist are judged again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
+	Rival      string `json:"rival,omitempty"`  // another agent that does not see this one's lock; "": none was seen
 	Silent     string `json:"silent,omitempty"` // for how long it has not answered, and what it was asked; "": it answers
 }
 
@@ -207,6 +210,8 @@ func waiting(st *controller.Status) string {
 		}
 	}
 	switch {
+	case errors.Is(st.VPP.Err, vpp.ErrOwned):
+		what = append(what, st.VPP.Err.Error())
 	case !st.VPP.Connected:
 		what = append(what, "VPP is not connected")
 	case !st.Started:

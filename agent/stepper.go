@@ -35,6 +35,7 @@ type Stepper struct {
 
 // NewStepper connects to VPP and returns an agent that has been told nothing else. Close it. Sources are names only.
 func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
+	cfg.Lock = ""
 	p, err := assemble(cfg, nil)
 	if err != nil {
 		return nil, err

@@ -125,6 +125,9 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	if !st.VPP.Connected {
 		add("VPP", failed, cmp.Or(st.VPP.Error, "not connected"))
 	}
+	if st.VPP.Rival != "" {
+		add("VPP", failed, st.VPP.Rival)
+	}
 	if st.VPP.Silent != "" {
 		add("VPP", failed, st.VPP.Silent)
 	}

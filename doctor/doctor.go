@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -46,6 +48,8 @@ type Config struct {
 	NAT44, CNAT bool
 	// NoPolicies tells that policies will not be enforced.
 	NoPolicies bool
+	// Locks are the files by which agents own parts of this VPP, by part.
+	Locks map[string]string
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
 	Timeout time.Duration
 }
@@ -94,7 +98,21 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(f), nil
+	r := judge(f)
+	r.Checks = append(r.Checks, owners(cfg.Locks)...)
+	return r, nil
+}
+
+// owners are who holds the locks. VPP may well have none: its agent has not started yet.
+func owners(locks map[string]string) (out []Check) {
+	for _, part := range slices.Sorted(maps.Keys(locks)) {
+		c := Check{Name: "owner of " + part, Verdict: OK, Found: "none"}
+		if o, owned := vpp.FindOwner(locks[part]); owned {
+			c.Found = o.String()
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // connect gives a connection that is up, and what ends it.

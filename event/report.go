@@ -37,6 +37,8 @@ const (
 	Drifted Reason = "Drifted"
 	// VPPSilent: VPP is connected and does not answer. Of a Node.
 	VPPSilent Reason = "VPPSilent"
+	// VPPShared: another agent programs the same VPP. Of a Node.
+	VPPShared Reason = "VPPShared"
 	// Rendered: there was such a problem, and there is none left.
 	Rendered Reason = "Rendered"
 )

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,12 +41,17 @@ type Health struct {
 }
 
 // Mux answers /metrics with what gatherer has, /livez always, /readyz and /healthz with Health (status 200 while ready returns
-// no error, 503 with the reason otherwise; what else it returns are the problems), and /debug/pprof if profiles is true. ready's context ends with the request. Further
-// paths may be added.
+// no error, 503 with the reason otherwise; what else it returns are the problems), and /debug/pprof if profiles is true. ready's context ends with the request.
+// Reasons and problems name objects of tenants: clients at another address than loopback, such as kubelets, have the status alone. Further paths may be added.
 func Mux(gatherer prometheus.Gatherer, ready func(context.Context) ([]string, error), profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	health := func(w http.ResponseWriter, r *http.Request) {
 		problems, err := ready(r.Context())
+		if !local(r) {
+			if problems = nil; err != nil {
+				err = errElsewhere
+			}
+		}
 		answerHealth(w, problems, err)
 	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
@@ -60,6 +66,18 @@ func Mux(gatherer prometheus.Gatherer, ready func(context.Context) ([]string, er
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return mux
+}
+
+// errElsewhere is the reason for clients at other addresses.
+var errElsewhere = errors.New("not ready: clients on loopback are answered why")
+
+// local reports whether a request came over loopback, or a unix socket.
+func local(r *http.Request) bool {
+	a, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr == "" || r.RemoteAddr == "@" // a unix socket, whose clients have no name
+	}
+	return a.Addr().Unmap().IsLoopback()
 }
 
 func answerHealth(w http.ResponseWriter, problems []string, err error) {

@@ -20,7 +20,9 @@ import (
 
 func ask(h http.Handler, path string) (code int, body string) {
 	rec := httptest.NewRecorder()
-	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.RemoteAddr = "127.0.0.1:40000"
+	h.ServeHTTP(rec, r)
 	return rec.Code, rec.Body.String()
 }
 
@@ -56,6 +58,27 @@ func TestMux(t *testing.T) {
 		code, body := ask(Mux(registry, ready, tc.profiles), tc.path)
 		if code != tc.code || !strings.Contains(body, tc.body) {
 			t.Errorf("%s (%v): %d %s", tc.path, tc.err, code, body)
+		}
+	}
+}
+
+// Reasons and problems name tenants' objects: who asks from another address has the status alone.
+func TestHealthElsewhereHasNoDetails(t *testing.T) {
+	ready := func(context.Context) ([]string, error) { return []string{"Service a/b is REFUSED"}, errors.New("source kube lacks a right") }
+	mux := Mux(prometheus.NewRegistry(), ready, false)
+	for addr, detailed := range map[string]bool{
+		"127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "@": true, "": true,
+		"192.0.2.1:1": false, "[fd00::1]:1": false, "10.1.1.2:127": false, "127.0.0.1": false, "nonsense": false,
+	} {
+		for _, path := range []string{"/readyz", "/healthz"} {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.RemoteAddr = addr
+			rec := httptest.NewRecorder()
+			mux.ServeHTTP(rec, r)
+			body := rec.Body.String()
+			if rec.Code != http.StatusServiceUnavailable || strings.Contains(body, "a/b") != detailed || strings.Contains(body, "kube") != detailed {
+				t.Errorf("%s from %q: %d %s", path, addr, rec.Code, body)
+			}
 		}
 	}
 }

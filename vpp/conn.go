@@ -27,6 +27,8 @@ const (
 	maxWindow         = 4096 // a slot number is 12 bits of the context
 	defaultMaxBackoff = 5 * time.Second
 	minBackoff        = 20 * time.Millisecond
+	ownedPause        = 200 * time.Millisecond // between looks whether another agent still owns VPP
+	lockPeriod        = time.Second            // between looks whether a lock that is held is still that of VPP
 	defaultProbe      = time.Second
 	defaultLate       = 1250 * time.Millisecond
 	defaultSilence    = time.Minute
@@ -56,6 +58,8 @@ type Config struct {
 	// Silence is how long VPP may owe an answer without sending a single byte before it is taken for dead; 0: 1 min;
 	// negative: for ever. VPP's main thread may well stall for seconds. While somebody waits for a dump it does not apply.
 	Silence time.Duration
+	// Lock is held while there is a connection, and before: an agent that does not get it waits, and State.Err wraps ErrOwned. nil: none.
+	Lock *Lock
 	// Guard judges every message before it leaves; nil: a new one.
 	Guard *Guard
 	// Needs are the requests that will be used. Those VPP lacks, or has with another CRC (theirs or their replies'), are
@@ -180,6 +184,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { c.events.run(ctx) })
+	defer c.cfg.Lock.release()
 	pause := minBackoff
 	for generation := uint64(1); ; {
 		dialled := c.endpoint()
@@ -192,7 +197,10 @@ func (c *Conn) Run(ctx context.Context) error {
 			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
 			return ctx.Err()
 		}
-		if errors.Is(err, errDial) || time.Since(began) > pause { // nothing listens, or the connection lived: no crash loop
+		switch {
+		case errors.Is(err, ErrOwned):
+			pause = ownedPause
+		case errors.Is(err, errDial) || time.Since(began) > pause: // nothing listens, or the connection lived: no crash loop
 			pause = minBackoff
 		}
 		c.down(State{Generation: generation - 1, Err: err}, pause)
@@ -245,8 +253,14 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 	c.session.Store(s)
 	c.announce(st)
 	c.cfg.Logger.Info("vpp connected", "version", st.Version, "pid", st.PID, "generation", generation, "missing", len(st.Missing))
+	look := time.NewTicker(lockPeriod)
+	defer look.Stop()
 	for lives := true; lives; {
 		select {
+		case <-look.C:
+			if err := c.cfg.Lock.take(); err != nil {
+				s.fail(err)
+			}
 		case <-s.gone:
 			lives = false
 		case <-ctx.Done():
@@ -264,6 +278,9 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 
 // connect dials and shakes hands.
 func (c *Conn) connect(ctx context.Context) (*session, error) {
+	if err := c.cfg.Lock.take(); err != nil {
+		return nil, err
+	}
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDial, err)

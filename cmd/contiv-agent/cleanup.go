@@ -31,7 +31,7 @@ interfaces. It knows them by the tag that VPP keeps with them, or by the agent's
 stays. What other programs have asked of the agent, by gRPC or etcd, is removed as well: it carries the same tag. Things go in
 reverse order, what stands on others first. With --dry-run the plan is printed, and nothing is changed.
 
-It refuses while an agent is connected to VPP, and while it is at work none can start with the same --status-socket. A second time
+It refuses while an agent is connected to VPP, and while it is at work none can program VPP, or start with the same --status-socket. A second time
 there is nothing to do. The journal goes when all is removed. Without a journal, what VPP keeps no tag of stays (routes, NAT44 on
 interfaces, addresses of NAT44, all of cnat).
 
@@ -53,6 +53,7 @@ remove.`,
 	f.output.flag(cmd)
 	fs := cmd.Flags()
 	socketFlag(fs, &f.cfg.Socket)
+	lockFlag(fs, &f.cfg.Lock)
 	fs.StringVar(&f.cfg.Journal, "journal", auto, "journal of the agent; empty: there is none; auto: /run/contiv-agent/journal for root, else none")
 	fs.StringVar(&f.cfg.StatusSocket, "status-socket", auto, "unix socket where the agent would answer, taken meanwhile; empty: none; auto: where run listens by default")
 	fs.BoolVar(&f.dry, "dry-run", false, "print what would be removed, and change nothing")
@@ -69,6 +70,7 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	cfg := f.cfg
+	cfg.Lock = lockPath(cfg.Lock, cfg.Socket)
 	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, journalPath(cfg.Journal, false), statusSocket(cfg.StatusSocket)
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()

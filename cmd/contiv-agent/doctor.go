@@ -15,7 +15,7 @@ import (
 
 func newDoctor() *cobra.Command {
 	var cfg doctor.Config
-	var renderer, stats string
+	var renderer, stats, lock string
 	var all bool
 	var out output
 	cmd := &cobra.Command{
@@ -50,6 +50,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 			if cfg.Stats = stats; stats == auto {
 				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
 			}
+			cfg.Locks = agent.LockFiles(lockPath(lock, cfg.Socket))
 			report, err := doctor.Examine(cmd.Context(), cfg)
 			if err != nil {
 				return err
@@ -66,6 +67,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	out.flag(cmd)
 	fs := cmd.Flags()
 	socketFlag(fs, &cfg.Socket)
+	fs.StringVar(&lock, "vpp-lock", auto, "where agents lock this VPP, as run has it; empty: not looked at; auto: --vpp-socket with .owner, beside it")
 	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: it is not looked at; auto: stats.sock beside --vpp-socket")
 	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "what will serve Services: nat44, cnat, or auto (IPv4 by nat44, IPv6 by cnat)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")

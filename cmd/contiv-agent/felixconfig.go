@@ -169,6 +169,9 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim), LogLevel: f.level,
 		Limits: budget.Defaults(),
 	}
+	if !f.VPP.Sim {
+		cfg.Lock = lockPath(auto, f.VPP.Socket)
+	}
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
 	cfg.Override.HostIPs, cfg.TrustNodeAddresses = f.Interfaces.HostAddresses, f.Interfaces.TrustNode
 	if f.MaxFrame < 0 {

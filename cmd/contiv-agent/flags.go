@@ -104,6 +104,19 @@ func socketFlag(fs *pflag.FlagSet, socket *string) {
 	fs.StringVar(socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
 }
 
+// lockFlag adds the flag of a command that programs a VPP.
+func lockFlag(fs *pflag.FlagSet, lock *string) {
+	fs.StringVar(lock, "vpp-lock", auto, "files (this path, and -services or -policies) that keep a second agent off this VPP; empty: none; auto: --vpp-socket with .owner, beside it")
+}
+
+// lockPath is where the lock of a VPP is.
+func lockPath(lock, socket string) string {
+	if lock == auto {
+		return socket + ".owner"
+	}
+	return lock
+}
+
 // settings are those of the flags that are not left to their defaults, as they are written.
 func settings(fs *pflag.FlagSet) map[string]string {
 	out := map[string]string{}

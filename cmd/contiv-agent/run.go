@@ -42,6 +42,7 @@ type runFlags struct {
 	apiServer  string
 	node       string
 	vppSocket  string
+	vppLock    string
 	sim        bool
 	once       bool
 	demo       bool
@@ -123,6 +124,7 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): what they deny is let through. Without it, the agent waits for the right to read every kind that is served")
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	socketFlag(fs, &f.vppSocket)
+	lockFlag(fs, &f.vppLock)
 	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
@@ -144,6 +146,9 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg, err := f.agentFlags.config()
 	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
 	cfg.LogLevel = &f.current
+	if !f.sim {
+		cfg.Lock = lockPath(f.vppLock, f.vppSocket)
+	}
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket, cfg.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()

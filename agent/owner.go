@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// The parts of VPP's configuration that have one owner each: see kinds.
+const (
+	ownsServices = "services"
+	ownsPolicies = "policies"
+)
+
+// owns are the parts that this agent owns.
+func (c *Config) owns() []string {
+	switch {
+	case c.Driver != nil:
+		return []string{ownsServices}
+	case c.Felix != nil && c.NoServices:
+		return []string{ownsPolicies}
+	}
+	return []string{ownsServices, ownsPolicies} // an agent without policies, too: it removes what an earlier one left
+}
+
+// clientName is what VPP calls the agent: agents that own the same have the same name.
+func (c *Config) clientName() string {
+	if parts := c.owns(); len(parts) == 1 {
+		return vpp.DefaultClientName + "/" + parts[0]
+	}
+	return vpp.DefaultClientName
+}
+
+func (c *Config) lock() *vpp.Lock { return lockAt(c.Lock, c.NodeName, c.owns()) }
+
+// lockAt is the lock of parts of VPP; nil: none.
+func lockAt(path, node string, parts []string) *vpp.Lock {
+	if path == "" {
+		return nil
+	}
+	l := &vpp.Lock{Owner: vpp.Owner{PID: os.Getpid(), Node: node, Command: command()}}
+	for _, part := range parts {
+		l.Paths = append(l.Paths, lockFile(path, part))
+	}
+	return l
+}
+
+func lockFile(path, part string) string { return path + "-" + part }
+
+// command is the program and its subcommand: "contiv-agent run".
+func command() string {
+	name := filepath.Base(os.Args[0])
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		name += " " + os.Args[1]
+	}
+	return name
+}
+
+// LockFiles are the files of the lock at a path, by the part of VPP that each stands for.
+func LockFiles(path string) map[string]string {
+	out := map[string]string{}
+	if path != "" {
+		for _, part := range []string{ownsServices, ownsPolicies} {
+			out[part] = lockFile(path, part)
+		}
+	}
+	return out
+}
+
+// rivalsEvery is how often the agent asks VPP who else is connected.
+const rivalsEvery = 30 * time.Second
+
+// neighbours looks for agents that do not see this one's lock, because they have another folder at the same path, or none. VPP knows its
+// clients by name. One that has just ended may be known to it for a moment, so a rival is one that two looks in a row find.
+func (a *Agent) neighbours(ctx context.Context) error {
+	tick := time.NewTicker(rivalsEvery)
+	defer tick.Stop()
+	before := false
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		before = a.lookForRivals(ctx, before)
+	}
+}
+
+// lookForRivals looks once; before tells whether the look before found one, and found whether this one has.
+func (a *Agent) lookForRivals(ctx context.Context, before bool) (found bool) {
+	ctx, cancel := context.WithTimeout(ctx, rivalsEvery/2)
+	defer cancel()
+	names, err := descriptor.ClientNames(a.conn.Do(ctx, descriptor.Clients())[0])
+	if err != nil {
+		return before
+	}
+	why := rival(names, a.cfg.clientName())
+	if why != "" && !before {
+		return true
+	}
+	if was := a.rivals.Swap(&why); (was == nil || *was != why) && (was != nil || why != "") {
+		a.log.Warn("who else programs VPP", "rival", why)
+		a.changes.happened()
+	}
+	return why != ""
+}
+
+// rival is who programs the same as the client of that name, which is one of names; "": nobody.
+func rival(names []string, self string) string {
+	whole := func(name string) bool { return name == vpp.DefaultClientName }
+	at := slices.Index(names, self)
+	if at < 0 {
+		return "" // VPP cut the name off, or does not list clients
+	}
+	for i, name := range names {
+		if i != at && isAgent(name) && (whole(name) || whole(self) || name == self) {
+			return fmt.Sprintf("another agent is connected to this VPP, which does not see this one's lock: each undoes what the other makes (VPP's client %q; "+
+				"end one, or give both the same folder at --vpp-lock)", name)
+		}
+	}
+	return ""
+}
+
+// isAgent reports whether VPP's client of that name is an agent.
+func isAgent(name string) bool {
+	return name == vpp.DefaultClientName || strings.HasPrefix(name, vpp.DefaultClientName+"/")
+}

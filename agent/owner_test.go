@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// second starts another agent on the VPP of a world, with its own folder of locks.
+func (w *world) second(lock string) *Agent {
+	w.t.Helper()
+	a, err := New(Config{
+		NodeName: "node-2", Dial: w.vpp.Dial, Override: cni.Located(), Lock: lock,
+		Sources: map[string]Source{"none": inSync{}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = a.Run(ctx) }()
+	w.t.Cleanup(func() { cancel(); <-ended })
+	return a
+}
+
+// inSync is a source without objects.
+type inSync struct{}
+
+func (inSync) Run(ctx context.Context, emit func(event.Event)) error {
+	emit(&event.SyncStatus{Source: "none", Status: event.InSync})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A second agent on a VPP undoes nothing of the first: it is not ready, and says for whom it waits. So does cleanup. It takes over when
+// the first ends.
+func TestSecondAgentWaits(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "api.sock.owner")
+	w := start(t, func(c *Config) { c.Lock = lock })
+	w.wait("first sync", firstSync)
+	w.settled()
+	w.vpp.ClearLog()
+	b := w.second(lock)
+	eventually(t, "the second to say for whom it waits", func() bool {
+		why := b.unready()
+		return strings.Contains(why, "another agent owns this VPP") && strings.Contains(why, "node-1")
+	})
+	st, err := b.Status(t.Context())
+	if err != nil || st.Healthy || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Object == "VPP" && strings.Contains(p.Text, "on node-1, since ") }) {
+		t.Errorf("%+v %v", st, err)
+	}
+	if c, err := NewCleaner(t.Context(), CleanupConfig{Dial: w.vpp.Dial, Lock: lock}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "node-1") {
+		t.Errorf("cleanup beside an agent: %v %v", c, err)
+	}
+	if n := w.vpp.Writes(); n != 0 {
+		t.Errorf("%d writes", n)
+	}
+	_ = w.stop()
+	eventually(t, "the second to take over", func() bool { return b.unready() == "" })
+	if w.vpp.Writes() == 0 { // it wants nothing: what the first made goes
+		t.Error("the second took nothing over")
+	}
+}
+
+// Two agents that do not see each other's lock are named by VPP's list of clients, at the second look.
+func TestRivalIsSeen(t *testing.T) {
+	l := newListening()
+	w := start(t, func(c *Config) { c.Lock, c.Reporter = filepath.Join(t.TempDir(), "owner"), l })
+	w.wait("first sync", firstSync)
+	w.settled()
+	b := w.second(filepath.Join(t.TempDir(), "owner"))
+	eventually(t, "the second", func() bool { return b.conn.State().Connected })
+	if !w.agent.lookForRivals(t.Context(), false) || w.agent.rivals.Load() != nil {
+		t.Error("the first look must see it, and wait for the next")
+	}
+	if !w.agent.lookForRivals(t.Context(), true) {
+		t.Error("the second look sees nothing")
+	}
+	st, err := w.agent.Status(t.Context())
+	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "another agent is connected to this VPP") }) {
+		t.Errorf("%+v %v", st.Problems, err)
+	}
+	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPShared") })
+}
+
+func TestRival(t *testing.T) {
+	const all, services, policies = "contiv-agent", "contiv-agent/services", "contiv-agent/policies"
+	for _, c := range []struct {
+		self  string
+		names []string
+		rival bool
+	}{
+		{all, []string{all}, false},
+		{all, []string{all, "vpp_papi", "contiv-cleanup", "contiv-agentx"}, false},
+		{all, []string{all, all}, true},
+		{all, []string{services, all}, true},
+		{services, []string{services, policies}, false},
+		{services, []string{services, services}, true},
+		{policies, []string{policies, all}, true},
+		{all, nil, false},
+	} {
+		if why := rival(c.names, c.self); (why != "") != c.rival {
+			t.Errorf("%s among %v: %q", c.self, c.names, why)
+		}
+	}
+}
+
+// What an agent owns follows from what it may remove: see kinds.
+func TestOwns(t *testing.T) {
+	driver := felix.NewSupervisor(felix.SupervisorConfig{})
+	for _, c := range []struct {
+		cfg  Config
+		want []string
+		name string
+	}{
+		{Config{}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
+		{Config{NoPolicies: true}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
+		{Config{Driver: driver}, []string{ownsServices}, "contiv-agent/services"},
+		{Config{Felix: &Felix{}, NoServices: true}, []string{ownsPolicies}, "contiv-agent/policies"},
+		{Config{Felix: &Felix{}}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
+	} {
+		if got := c.cfg.owns(); !slices.Equal(got, c.want) || c.cfg.clientName() != c.name {
+			t.Errorf("%v %s, want %v %s", got, c.cfg.clientName(), c.want, c.name)
+		}
+		if c.cfg.lock() != nil {
+			t.Error("a lock without a path")
+		}
+	}
+}

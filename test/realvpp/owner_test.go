@@ -1,0 +1,71 @@
+package realvpp
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+)
+
+// TestVPPHasOneOwner starts a second agent on a VPP, as an update of a DaemonSet does: it waits, and takes over without a change.
+func TestVPPHasOneOwner(t *testing.T) {
+	l, err := openLab(theVPP(t))
+	defer l.close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(tidy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := manifest.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.hollow = true
+	if err := cni.New(l, "node-1").Apply(changes); err != nil {
+		t.Fatal(err)
+	}
+	g := &ground{VPP: l, reach: func(c *agent.Config) { c.Socket, c.Lock = l.socket(), l.socket()+".owner" }}
+	cfg := agent.Config{
+		NodeName: "node-1", Override: cni.Located(), Sources: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
+	}
+	g.reach(&cfg)
+	second, err := agent.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	defer func() { cancel(); <-ended }()
+	until := func(what string, is func(*agent.Status) bool) *agent.Status {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			st, err := second.Status(ctx)
+			if err == nil && is(st) {
+				return st
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v %v", what, st, err)
+			}
+		}
+	}
+	g.live(t, dir, agent.RendererAuto, func() {
+		go func() { defer close(ended); _ = second.Run(ctx) }()
+		st := until("waiting", func(st *agent.Status) bool { return strings.Contains(st.Waiting, "another agent owns this VPP") })
+		t.Log(st.Waiting)
+		if owner := agent.LockFiles(cfg.Lock); len(owner) != 2 {
+			t.Errorf("lock files %v", owner)
+		}
+	})
+	st := until("taking over", func(st *agent.Status) bool { return st.InSync && st.VPP.Connected })
+	if st.Last.Writes != 0 || st.VPP.Connections != 1 {
+		t.Errorf("the second agent wrote %d messages on connection %d", st.Last.Writes, st.VPP.Connections)
+	}
+}

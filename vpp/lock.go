@@ -1,0 +1,184 @@
+package vpp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// ErrOwned is why there is no connection: another agent owns what this one would program.
+var ErrOwned = errors.New("another agent owns this VPP")
+
+// Owner is who holds a Lock, as it writes itself into the lock file.
+type Owner struct {
+	PID     int       `json:"pid"` // in its own PID namespace
+	Node    string    `json:"node,omitempty"`
+	Command string    `json:"command,omitempty"`
+	Since   time.Time `json:"since"`
+}
+
+// String is "contiv-agent run, process 12 on node-1, since 2026-01-02T15:04:05Z".
+func (o Owner) String() string {
+	text := fmt.Sprintf("process %d", o.PID)
+	if o.Command != "" {
+		text = o.Command + ", " + text
+	}
+	if o.Node != "" {
+		text += " on " + o.Node
+	}
+	return text + ", since " + o.Since.UTC().Format(time.RFC3339)
+}
+
+// Lock is a set of files beside VPP's socket, one for each part of VPP's configuration that has one owner at a time; flock(2) holds them.
+// The kernel lets go of them when the process ends, however it ends. It is used by one goroutine. The zero value holds nothing.
+type Lock struct {
+	// Paths are the files. All are taken, or none.
+	Paths []string
+	// Owner is written into them; its Since is set when they are taken.
+	Owner Owner
+
+	held []*os.File
+}
+
+// take takes all files, or reports why not: an error that wraps ErrOwned names the owner. Held already, it checks that they are still the
+// files at these paths: whoever removes the folder of VPP's socket removes the lock.
+func (l *Lock) take() error {
+	if l == nil || l.held != nil && l.current() {
+		return nil
+	}
+	l.release()
+	l.Owner.Since = time.Now()
+	for _, path := range l.Paths {
+		f, err := l.takeOne(path)
+		if err != nil {
+			l.release()
+			return err
+		}
+		l.held = append(l.held, f)
+	}
+	return nil
+}
+
+func (l *Lock) takeOne(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644) // a link would lead to a file of the one who laid it
+	writable := err == nil
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // a file that can only be read can be locked
+		if readable, readErr := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0); readErr == nil {
+			f, err = readable, nil
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // the folder is made when VPP starts
+		return nil, fmt.Errorf("%w: lock of VPP: %w", errDial, err)
+	case err != nil:
+		return nil, fmt.Errorf("lock of VPP: %w; --vpp-lock names another file, or none", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ownedBy(path)
+	}
+	if err == nil && writable {
+		err = l.write(f)
+	}
+	if err == nil && !same(f, path) {
+		err = fmt.Errorf("%w: %s was replaced just now", ErrOwned, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// write replaces what the former owner wrote.
+func (l *Lock) write(f *os.File) error {
+	b, err := json.Marshal(l.Owner)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if _, err = f.WriteAt(b, 0); err == nil {
+		err = f.Truncate(int64(len(b)))
+	}
+	if err != nil {
+		return fmt.Errorf("lock of VPP: %w", err)
+	}
+	return nil
+}
+
+// current reports whether the files that are held are those at their paths.
+func (l *Lock) current() bool {
+	for i, f := range l.held {
+		if !same(f, l.Paths[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func same(f *os.File, path string) bool {
+	here, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(here, there)
+}
+
+// release lets go of the files, which stay: removing one would let two agents hold a lock each, of different files.
+func (l *Lock) release() {
+	if l == nil {
+		return
+	}
+	for _, f := range l.held {
+		_ = f.Close() // nothing was written that matters
+	}
+	l.held = nil
+}
+
+func ownedBy(path string) error {
+	o, err := readOwner(path)
+	if err != nil {
+		return fmt.Errorf("%w (%s is locked by a process that has not written who it is)", ErrOwned, path)
+	}
+	return fmt.Errorf("%w: %s; %s is its lock", ErrOwned, o, path)
+}
+
+// maxOwner bounds what is read of a lock file, which others may write.
+const maxOwner = 4 << 10
+
+func readOwner(path string) (Owner, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Owner{}, err
+	}
+	defer f.Close()
+	b := make([]byte, maxOwner)
+	n, err := f.Read(b)
+	if err != nil {
+		return Owner{}, err
+	}
+	return parseOwner(b[:n])
+}
+
+func parseOwner(b []byte) (o Owner, err error) {
+	err = json.Unmarshal(b, &o)
+	return o, err
+}
+
+// FindOwner is who holds the lock file at path now; false: nobody, or there is no such file. It takes the lock for a moment to find out.
+func FindOwner(path string) (Owner, bool) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Owner{}, false
+	}
+	defer f.Close() // and lets go
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
+		return Owner{}, false
+	}
+	o, _ := readOwner(path)
+	return o, true
+}

@@ -1,0 +1,190 @@
+package vpp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func lockIn(dir, node string, parts ...string) *Lock {
+	l := &Lock{Owner: Owner{PID: 12, Node: node, Command: "contiv-agent run"}}
+	for _, p := range parts {
+		l.Paths = append(l.Paths, filepath.Join(dir, "api.sock.owner-"+p))
+	}
+	return l
+}
+
+// running is a connection that runs until end is called.
+func running(f *fake, l *Lock) (c *Conn, end func()) {
+	c = New(Config{Dial: f.dial, Lock: l})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = c.Run(ctx) }()
+	return c, func() { cancel(); <-done }
+}
+
+// The second agent waits and says for whom; when the first ends, it takes over, with a first connection of its own.
+func TestLockHasOneOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, dir := newFake(nil), t.TempDir()
+		defer f.close()
+		f.handle = handler
+		first, endFirst := running(f, lockIn(dir, "node-1", "services", "policies"))
+		time.Sleep(time.Second)
+		second, endSecond := running(f, lockIn(dir, "node-1", "policies"))
+		defer endSecond()
+		other, endOther := running(f, lockIn(t.TempDir(), "node-1", "policies"))
+		defer endOther()
+		time.Sleep(10 * time.Second)
+		if !first.State().Connected || !other.State().Connected {
+			t.Errorf("first %+v, at another VPP %+v", first.State(), other.State())
+		}
+		st := second.State()
+		if st.Connected || !errors.Is(st.Err, ErrOwned) || !strings.Contains(st.Err.Error(), "contiv-agent run, process 12 on node-1, since 2000-01-01T00:00:00Z") {
+			t.Errorf("second: %+v", st)
+		}
+		if r := second.Do(t.Context(), cli("x"))[0]; !errors.Is(r.Err, ErrOwned) {
+			t.Errorf("a call meanwhile: %v", r.Err)
+		}
+		path := filepath.Join(dir, "api.sock.owner-policies")
+		if o, owned := FindOwner(path); !owned || o.Node != "node-1" {
+			t.Errorf("owner %v %v", o, owned)
+		}
+		endFirst()
+		time.Sleep(time.Second)
+		if st := second.State(); !st.Connected || st.Generation != 1 {
+			t.Errorf("second after the first: %+v", st)
+		}
+		if _, owned := FindOwner(filepath.Join(dir, "api.sock.owner-services")); owned {
+			t.Error("the first still owns what it had alone")
+		}
+	})
+}
+
+// Agents that own different parts of VPP run beside each other.
+func TestLockOfOtherParts(t *testing.T) {
+	a, b := lockIn(t.TempDir(), "n", "services"), &Lock{}
+	b.Paths = []string{strings.Replace(a.Paths[0], "services", "policies", 1)}
+	defer a.release()
+	defer b.release()
+	if err := errors.Join(a.take(), b.take()); err != nil {
+		t.Error(err)
+	}
+}
+
+// All parts are taken, or none.
+func TestLockIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	a, both := lockIn(dir, "n", "policies"), lockIn(dir, "n", "services", "policies")
+	defer a.release()
+	if err := a.take(); err != nil {
+		t.Fatal(err)
+	}
+	if err := both.take(); !errors.Is(err, ErrOwned) || both.held != nil {
+		t.Fatalf("%v, held %v", err, both.held)
+	}
+	if _, owned := FindOwner(both.Paths[0]); owned {
+		t.Error("a part of what was not taken is held")
+	}
+}
+
+// A folder that is replaced, as when VPP's service starts anew, takes the lock with it: the owner takes that of the new folder, or gives
+// way to whom has it.
+func TestLockOfAReplacedFolder(t *testing.T) {
+	for _, taken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f, dir := newFake(nil), t.TempDir()
+			defer f.close()
+			f.handle = handler
+			c, end := running(f, lockIn(dir, "node-1", "services"))
+			defer end()
+			time.Sleep(time.Second)
+			if err := os.Remove(filepath.Join(dir, "api.sock.owner-services")); err != nil {
+				t.Fatal(err)
+			}
+			rival := lockIn(dir, "node-2", "services")
+			defer rival.release()
+			if taken {
+				if err := rival.take(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(3 * time.Second)
+			st := c.State()
+			if st.Connected == taken || taken && !errors.Is(st.Err, ErrOwned) {
+				t.Errorf("taken %t: %+v", taken, st)
+			}
+			if o, owned := FindOwner(rival.Paths[0]); !owned || (o.Node == "node-2") != taken {
+				t.Errorf("taken %t: owner %v %v", taken, o, owned)
+			}
+		})
+	}
+}
+
+// A folder that is not there yet is a VPP that has not started.
+func TestLockWithoutAFolder(t *testing.T) {
+	l := lockIn(filepath.Join(t.TempDir(), "none"), "n", "services")
+	if err := l.take(); !errors.Is(err, errDial) {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Dir(l.Paths[0]), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	if err := l.take(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A link in the place of the file is not followed: what it leads to is not the lock's to write.
+func TestLockFollowsNoLink(t *testing.T) {
+	l, victim := lockIn(t.TempDir(), "n", "services"), filepath.Join(t.TempDir(), "victim")
+	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, l.Paths[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.take(); err == nil || !strings.Contains(err.Error(), "--vpp-lock") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
+// An owner that is read is one that was written, whatever else is in the file.
+func FuzzOwner(f *testing.F) {
+	f.Add([]byte(`{"pid":12,"node":"node-1","command":"contiv-agent run","since":"2026-01-02T15:04:05Z"}` + "\n"))
+	f.Add([]byte(``))
+	f.Add([]byte(`{"pid":"x"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o, err := parseOwner(b)
+		if err != nil {
+			return
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			return // a year that JSON cannot have
+		}
+		if again, err := parseOwner(text); err != nil || again.String() != o.String() {
+			t.Errorf("%q is %v, and written %v: %v", b, o, again, err)
+		}
+		path := filepath.Join(t.TempDir(), "lock")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := &Lock{Paths: []string{path}, Owner: Owner{PID: 1}}
+		if err := l.take(); err != nil {
+			t.Fatal(err)
+		}
+		defer l.release()
+		if got, err := readOwner(path); err != nil || got.PID != 1 || slices.Contains([]byte(got.Node), 0) {
+			t.Errorf("after %q: %v, %v", b, got, err)
+		}
+	})
+}
