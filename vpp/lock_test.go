@@ -105,7 +105,7 @@ func TestLockOfAReplacedFolder(t *testing.T) {
 			f.handle = handler
 			c, end := running(f, lockIn(dir, "node-1", "services"))
 			defer end()
-			time.Sleep(time.Second)
+			time.Sleep(1500 * time.Millisecond) // not when the owner looks
 			if err := os.Remove(filepath.Join(dir, "api.sock.owner-services")); err != nil {
 				t.Fatal(err)
 			}
