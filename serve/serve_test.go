@@ -64,7 +64,9 @@ func TestMux(t *testing.T) {
 
 // Reasons and problems name tenants' objects: who asks from another address has the status alone.
 func TestHealthElsewhereHasNoDetails(t *testing.T) {
-	ready := func(context.Context) ([]string, error) { return []string{"Service a/b is REFUSED"}, errors.New("source kube lacks a right") }
+	ready := func(context.Context) ([]string, error) {
+		return []string{"Service a/b is REFUSED"}, errors.New("source kube lacks a right")
+	}
 	mux := Mux(prometheus.NewRegistry(), ready, false)
 	for addr, detailed := range map[string]bool{
 		"127.0.0.1:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true, "@": true, "": true,
