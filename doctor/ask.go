@@ -74,6 +74,7 @@ type facts struct {
 	state   vpp.State
 	replies map[string]vpp.Reply
 	stats   error // of the stats socket; nil if it was not looked at
+	host    hostFacts
 }
 
 func ask(ctx context.Context, cfg Config) (*facts, error) {
@@ -94,6 +95,7 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 		}
 		f.replies[qs[i].name] = r
 	}
+	f.askHost(ctx, conn.Do)
 	if cfg.Stats != "" {
 		_, f.stats = vpp.Stats{Socket: cfg.Stats}.ACLMatches(ctx, nil)
 	}

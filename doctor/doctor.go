@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -50,6 +51,10 @@ type Config struct {
 	NoPolicies bool
 	// Locks are the files by which agents own parts of this VPP, by part.
 	Locks map[string]string
+	// HostAddresses and HostInterface are what run is given: IPv4 addresses that the node's own processes send from to pods, and the VPP
+	// interface to the node's kernel. Empty: it is given none.
+	HostAddresses []netip.Addr
+	HostInterface string
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
 	Timeout time.Duration
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,9 +54,49 @@ func want(t *testing.T, c Check, v Verdict, mends string) {
 	}
 }
 
+// TestHostLink: with nat44 the node's own processes need an address and a link that policies can trust.
+func TestHostLink(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	v.AddInterface(sim.Interface{Name: "tap0", Tag: "kernel", Addresses: []netip.Prefix{netip.MustParsePrefix("169.254.1.1/30")}})
+	v.AddInterface(sim.Interface{Name: "eth0", Addresses: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24")}})
+	host := netip.MustParseAddr("169.254.1.2")
+	check := func(cfg Config, name string, verdict Verdict, mends string) {
+		t.Helper()
+		want(t, look(t, v, cfg).of(t, name), verdict, mends)
+	}
+	check(Config{}, "host link", Note, "contiv-agent run --host-address")
+	check(Config{HostInterface: "tap9"}, "host link", Missing, "VPP has no interface tap9")
+	check(Config{HostInterface: "tap0"}, "host link", Missing, "VPP knows no IPv4 neighbour by tap0")
+	if err := v.AddNeighbor(sim.Neighbor{Interface: "tap0", Addr: host}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tap0", "kernel"} {
+		check(Config{HostInterface: name}, "host link", OK, name+" with 169.254.1.2")
+	}
+	check(Config{HostAddresses: []netip.Addr{host}}, "host link 169.254.1.2", OK, "by tap0")
+	far := netip.MustParseAddr("10.9.9.9")
+	check(Config{HostAddresses: []netip.Addr{far}}, "host link 10.9.9.9", Missing, "no route to it but the default route")
+	if err := v.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Paths: []sim.Path{{Interface: "eth0"}}}); err != nil {
+		t.Fatal(err)
+	}
+	check(Config{HostAddresses: []netip.Addr{host, far}}, "host link 10.9.9.9", Missing, "vppctl ip route add 10.9.9.9/32")
+	for _, cfg := range []Config{{CNAT: true}, {NoPolicies: true}} {
+		for _, c := range look(t, v, cfg).Checks {
+			if strings.HasPrefix(c.Name, "host link") {
+				t.Errorf("%+v: %+v", cfg, c)
+			}
+		}
+	}
+}
+
 // TestOnlyReads holds every question against what may be asked.
 func TestOnlyReads(t *testing.T) {
-	for _, q := range questions() {
+	all := questions()
+	for _, c := range hostQuestions([]netip.Addr{netip.MustParseAddr("169.254.1.2")}, 1) {
+		all = append(all, question{hostLink, c})
+	}
+	for _, q := range all {
 		name := q.call.Msg.GetMessageName()
 		cli, is := q.call.Msg.(*vlib.CliInband)
 		switch {

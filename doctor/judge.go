@@ -36,6 +36,7 @@ func judge(f *facts) *Report {
 	r.Checks = append(r.Checks, f.plugins()...)
 	r.Checks = append(r.Checks, f.heap(), f.statseg(), f.statsSocket(), f.trace())
 	r.Checks = append(r.Checks, f.nat()...)
+	r.Checks = append(r.Checks, f.hostLink()...)
 	r.Checks = append(r.Checks, f.acl()...)
 	r.Checks = append(r.Checks, f.cnat()...)
 	for _, c := range r.Checks {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"text/tabwriter"
 	"time"
@@ -16,6 +17,7 @@ import (
 func newDoctor() *cobra.Command {
 	var cfg doctor.Config
 	var renderer, stats, lock string
+	var hosts []string
 	var all bool
 	var out output
 	cmd := &cobra.Command{
@@ -26,8 +28,8 @@ session tables of NAT44, of access lists and of cnat, and what somebody else has
 forward for the moments in which it writes out its tables: some milliseconds for tens of thousands of sessions or rules.
 
 Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not say); missing (the agent needs it); wrong (it works,
-and not as it should); dangerous (traffic is lost or let through, or VPP may end). With --service-renderer and --no-policies, as
-run is given them, it is known what will be needed. Without --all, what is ok is only counted.
+and not as it should); dangerous (traffic is lost or let through, or VPP may end). With --service-renderer, --no-policies, --host-address
+and --host-interface, as run is given them, it is known what will be needed. Without --all, what is ok is only counted.
 
 Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could not be reached, or went away.`,
 		Example: `  contiv-agent doctor
@@ -46,6 +48,15 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 				cfg.CNAT = true
 			default:
 				return usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", renderer))
+			}
+			for _, text := range hosts {
+				a, err := netip.ParseAddr(text)
+				if err != nil {
+					return usage(fmt.Errorf("--host-address %s: must be an IPv4 or IPv6 address", text))
+				}
+				if a.Is4() { // nat44 translates nothing else
+					cfg.HostAddresses = append(cfg.HostAddresses, a)
+				}
 			}
 			if cfg.Stats = stats; stats == auto {
 				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
@@ -71,6 +82,8 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: it is not looked at; auto: stats.sock beside --vpp-socket")
 	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "what will serve Services: nat44, cnat, or auto (IPv4 by nat44, IPv6 by cnat)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
+	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as run is given them: VPP must have a route to them")
+	fs.StringVar(&cfg.HostInterface, "host-interface", "", "VPP interface to the node's own network stack, as run is given it: VPP must have it, and know a neighbour there")
 	fs.BoolVar(&all, "all", false, "show what is ok, too")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd

@@ -27,6 +27,11 @@ func TestDoctorTellsByItsExitCode(t *testing.T) {
 		{[]string{"--stats-socket", "", "-o", "json"}, exitOK},
 		{nil, exitDiffers},
 		{[]string{"-o", "json"}, exitDiffers},
+		{[]string{"--stats-socket", "", "--host-address", ""}, exitOK},
+		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2"}, exitDiffers}, // VPP has no route to it
+		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2", "--service-renderer", "cnat"}, exitOK},
+		{[]string{"--stats-socket", "", "--host-interface", "tap9"}, exitDiffers},
+		{[]string{"--host-address", "tap9"}, exitUsage},
 		{[]string{"-o", "xml"}, exitUsage},
 		{[]string{"--service-renderer", "ebpf"}, exitUsage},
 		{[]string{"somebody"}, exitUsage},

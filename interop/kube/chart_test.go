@@ -158,6 +158,7 @@ func refusedValues(t *testing.T) {
 		"mode: felix":                             "mode",
 		"agnet: {}":                               "agnet",
 		"agent: {extraArgs: --no-snat}":           "extraArgs",
+		"agent: {hostAddress: tap0}":              "hostAddress",
 		"images: {agent: {repository: ''}}":       "repository",
 		"images: {agent: {digest: v1}}":           "digest",
 		"fanout: {replicas: 0}":                   "replicas",
@@ -187,7 +188,7 @@ vswitch:
   podAnnotations: {note: "42"}
   maxUnavailable: 10%
 vpp: {startupConf: "unix { nodaemon }\n", capabilities: [NET_ADMIN], resources: {requests: {cpu: 2}}}
-agent: {extraArgs: [--no-snat, --nat-sessions=100000], resources: {limits: {memory: 3Gi}}}
+agent: {hostAddress: 169.254.1.2, extraArgs: [--no-snat, --nat-sessions=100000], resources: {limits: {memory: 3Gi}}}
 fanout: {replicas: 3, extraArgs: [--max-connections=7], resources: {limits: {memory: 3Gi}}}
 typha: {service: kube-system/typha, cn: some-typha, serviceCIDR: 10.7.0.0/16}
 felix: {driver: {vpp: {socket: /run/vpp/other.sock}}, extraEnv: [{name: FELIX_IPV6SUPPORT, value: "false"}], resources: {limits: {memory: 3Gi}}}
@@ -198,7 +199,7 @@ monitoring: true
 func (c *cluster) chartTaken(t *testing.T) {
 	c.kubectl(nil, "create", "namespace", "vswitch")
 	for mode, wants := range map[string][]string{
-		"standalone":   {"registry.example.com/agent:v1.2.3", "--nat-sessions=100000"},
+		"standalone":   {"registry.example.com/agent:v1.2.3", "--nat-sessions=100000", `"--host-address=$(HOST_ADDRESS)"`, `"host-address":"169.254.1.2"`},
 		"fanout":       {`"--max-connections=7"`, `"--typha-service=vswitch/contiv-fanout"`, `"replicas":3`},
 		"calico-typha": {`"--typha-service=kube-system/typha"`, `"--typha-cn=some-typha"`, `"service-cidr":"10.7.0.0/16"`, `"namespace":"kube-system"`},
 		"felix-driver": {"registry.example.com/node:v3.31.0", "FELIX_IPV6SUPPORT", "socket: /run/vpp/other.sock"},

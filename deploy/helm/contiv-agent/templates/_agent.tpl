@@ -28,6 +28,7 @@
     - --service-cidr=$(SERVICE_CIDR)
     {{- end }}
     - --vpp-socket=/run/vpp/api.sock
+    - --host-address=$(HOST_ADDRESS)
     - --listen=:9191
     - --lease-namespace={{ .Release.Namespace }}
     - --log-format=json
@@ -44,6 +45,11 @@
         configMapKeyRef:
           name: contiv-agent
           key: api-server
+    - name: HOST_ADDRESS
+      valueFrom:
+        configMapKeyRef:
+          name: contiv-agent
+          key: host-address
     {{- if eq .Values.mode "calico-typha" }}
     - name: SERVICE_CIDR
       valueFrom:
