@@ -17,7 +17,7 @@ SHORT     ?=
 RECORD    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ fleet: ## NODES simulated agents behind one fan-out server that dies and comes b
 
 oracle: ## policies of 10,000 random clusters against the specifications, in both views; race detector off
 	CONTIV_CASES=2500 $(GO) test -count=1 -v -run '^TestLists$$' ./test/oracle/policy
+
+adversary-fixes: ## what the adversary finds, and how soon, when one fix after the other is taken out
+	CONTIV_FIXES=1 $(GO) test -count=1 -timeout 60m -v -run '^TestFixesAreNeeded$$' ./test/adversary
 
 adversary: ## 100,000 sequences of packets against the policies of random clusters on simulated VPPs (CASES=n: so many; SEED=n: from there)
 	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary

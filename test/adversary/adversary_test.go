@@ -2,6 +2,7 @@ package adversary
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -19,9 +20,6 @@ const (
 	// excusable is the part of all arrivals that one excuse may take: one in so many.
 	excusable = 100
 )
-
-// known are the classes of breaches that the agent does not prevent yet: they are counted.
-var known = map[Class]bool{}
 
 func TestAdversary(t *testing.T) {
 	sequences, first := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultSequences, 4)), oracle.Setting(t, "CONTIV_SEED", 1)
@@ -53,7 +51,7 @@ func tournament(t *testing.T, first, worlds uint64) (all Counts) {
 	for range players {
 		playing.Go(func() {
 			for seed, more := draw(); more; seed, more = draw() {
-				counts, finding, err := Play(seed, games, Limits{}, known)
+				counts, finding, err := Play(seed, games, Limits{NoShrink: os.Getenv("CONTIV_SHRINK") == "no"}, nil)
 				if err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}

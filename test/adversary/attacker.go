@@ -22,6 +22,8 @@ type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
 	// NoBetween: nothing is sent between two messages, no agent stays away, and interfaces are there when a VPP restarts.
 	NoBetween bool
+	// NoShrink: a finding is as it was found.
+	NoShrink bool
 }
 
 // Attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
@@ -34,8 +36,9 @@ type Attacker struct {
 	from     []string        // their senders, as in questions
 	used     []uint16        // ports
 	limits   Limits
-	between  int    // packets between the messages of one event, at most
-	free     uint16 // the last port of a check
+	between  int          // packets between the messages of one event, at most
+	talk     []trace.Step // that goes on after a change
+	free     uint16       // the last port of a check
 }
 
 const remembered = 40
@@ -60,6 +63,13 @@ func oneOf[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))
 
 // Next is one more event.
 func (k *Attacker) Next(objects []policy.Object) Event {
+	if len(k.talk) > 0 && !k.chance(6) {
+		s := k.talk[0]
+		k.talk = k.talk[1:]
+		if to, err := netip.ParseAddrPort(s.To); err != nil || own(objects, s.From, to.Addr().Is4()).IsValid() {
+			return Event{Step: s}
+		}
+	}
 	switch n := k.rng.IntN(100); {
 	case n < 6 && k.limits.NoChanges, n >= 6 && n < 8 && k.limits.NoRestarts:
 	case n < 6:
@@ -113,8 +123,29 @@ func (k *Attacker) changes(objects []policy.Object) []policy.Change {
 	} else {
 		k.world.Step()
 	}
+	k.converse()
 	return Differ(objects, k.Objects())
 }
+
+// converse has what was heard of late go on as whoever does not know of a change would: requests, and answers to requests that are lost.
+func (k *Attacker) converse() {
+	k.talk = nil
+	for i := len(k.history) - 1; i >= 0 && len(k.talk) < longestTalk; i-- {
+		a := &k.history[i]
+		if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() || k.chance(2) || a.Sent.IsICMP() && !a.Sent.IsEchoRequest() {
+			continue
+		}
+		reply := a.Packet.Reply()
+		there, back := k.goesOn(k.from[i], &a.Sent, oneOf(k.rng, "PA", "A", "S")), k.goesOn(receiver(a), &reply, oneOf(k.rng, "PA", "A", "SA"))
+		if reply.IsICMP() {
+			back.Flags = "echo-reply"
+		}
+		k.talk = append(k.talk, there, back, there, back, there)
+	}
+}
+
+// longestTalk bounds how many packets go on after a change.
+const longestTalk = 20
 
 // Objects are all of the cluster.
 func (k *Attacker) Objects() []policy.Object {
@@ -315,8 +346,11 @@ func (k *Attacker) GoesBack(c, got *trace.Arrival) Event {
 func (k *Attacker) goesOn(from string, p *packet.Packet, flags string) trace.Step {
 	s := trace.Step{Question: trace.Question{From: from, Protocol: protocol(p)}, OneWay: true, SourcePort: number(p, true)}
 	k.address(&s, netip.AddrPortFrom(p.Dst, p.DstPort))
-	if p.Proto == model.TCP {
+	switch p.Proto {
+	case model.TCP:
 		s.Flags = flags
+	case model.SCTP:
+		s.Flags = "DATA"
 	}
 	return s
 }

@@ -15,19 +15,12 @@ import (
 // goesOn says why a revoked connection may go on as ADR 12 has it; "": it may not.
 func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 	there, back := flowsOf(a)
-	conn := l.begun[back]
-	if conn == nil { // the client is hidden, and NAT may have forgotten it
-		conn = l.seen[dialled(a)]
+	why := l.serverGoesOn(a, back)
+	if l.revived[back] {
+		why = "revoked, and a packet of the other side made a session anew: " + back.proto.String()
 	}
-	if conn != nil { // the server speaks
-		switch {
-		case conn.client != a.At && strings.HasPrefix(a.At, "pod:"):
-			return "revoked, and another pod has the client's address"
-		case conn.spoke:
-			return "revoked, and the client is silent since: " + back.proto.String()
-		case conn.translated && back.proto == model.UDP:
-			return "revoked UDP by a Service"
-		}
+	if why != "" {
+		return why
 	}
 	for _, f := range []flow{there, back} {
 		if conn := l.begun[f]; conn != nil && f.sport >= clientPorts {
@@ -37,6 +30,36 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 				return "revoked, to a port of 32768 or more: " + f.proto.String()
 			}
 		}
+	}
+	return ""
+}
+
+// revive remembers a packet that passed by a session where policies deny it, if the receiver's ingress allows it and it is a request there, by
+// its flags or the receiver's port: at the receiver's interface it makes another session (ADR 12).
+func (l *Law) revive(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) {
+	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+	f.SrcPort = a.Sent.SrcPort
+	request := opening(&a.Sent) || !a.Sent.HasPorts() || a.Packet.DstPort < clientPorts
+	if there, _ := flowsOf(a); request && c.JudgeIngress(&f).Allowed {
+		l.revived[there] = true
+	}
+}
+
+// serverGoesOn says why the server of a revoked connection reaches its client; "": it may not, or is none.
+func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
+	conn := l.begun[back]
+	if conn == nil { // the client is hidden, and NAT may have forgotten it
+		conn = l.seen[dialled(a)]
+	}
+	switch {
+	case conn == nil:
+		return ""
+	case conn.client != a.At && strings.HasPrefix(a.At, "pod:"):
+		return "revoked, and another pod has the client's address"
+	case conn.spoke:
+		return "revoked, and nothing of the client came since: " + back.proto.String()
+	case conn.translated && back.proto == model.UDP:
+		return "revoked UDP by a Service"
 	}
 	return ""
 }

@@ -226,6 +226,9 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 		t.remakeOne()
 		mu.Lock()
 		defer mu.Unlock()
+		if e.Bare == 0 && r.Retval == 0 && !strings.HasPrefix(r.Name, "acl_") {
+			t.law.Wrote(node)
+		}
 		t.listed(node, r)
 		messages[node]++
 		if draw == nil {
@@ -283,21 +286,35 @@ func Endpoints(objects []policy.Object, e *Event) []netip.AddrPort {
 		if !ok || !slices.Contains(svc.Spec.ClusterIPs, to.Addr().String()) {
 			continue
 		}
-		var out []netip.AddrPort
-		for _, o := range objects {
-			slice, ok := o.(*discoveryv1.EndpointSlice)
-			if !ok || slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
-				continue
-			}
-			for _, ep := range slice.Endpoints {
-				if a := netip.MustParseAddr(ep.Addresses[0]); a.Is4() == to.Addr().Is4() {
-					out = append(out, netip.AddrPortFrom(a, uint16(*slice.Ports[0].Port)))
-				}
-			}
-		}
-		return out
+		return slices.DeleteFunc(behind(objects, svc), func(e netip.AddrPort) bool { return e.Addr().Is4() != to.Addr().Is4() })
 	}
 	return []netip.AddrPort{to}
+}
+
+// Backends are all endpoints, of both families, of Services with that port or node port.
+func Backends(objects []policy.Object, port uint16) (out []netip.AddrPort) {
+	for _, o := range objects {
+		svc, ok := o.(*corev1.Service)
+		if !ok || !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == int32(port) || p.NodePort == int32(port) }) {
+			continue
+		}
+		out = append(out, behind(objects, svc)...)
+	}
+	return out
+}
+
+// behind are the endpoints of a Service.
+func behind(objects []policy.Object, svc *corev1.Service) (out []netip.AddrPort) {
+	for _, o := range objects {
+		slice, ok := o.(*discoveryv1.EndpointSlice)
+		if !ok || slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
+			continue
+		}
+		for _, ep := range slice.Endpoints {
+			out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ep.Addresses[0]), uint16(*slice.Ports[0].Port)))
+		}
+	}
+	return out
 }
 
 // Play plays the sequences of one world, and returns the first finding, shrunk. Breaches of the known classes are counted only.
@@ -316,7 +333,10 @@ func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Coun
 		}
 		if !breach.None() {
 			f := &Finding{Breach: breach, Objects: t.begin, Events: t.events, Config: cfg}
-			return t.law.Counts, Shrink(f, known), nil
+			if !limits.NoShrink {
+				f = Shrink(f, known)
+			}
+			return t.law.Counts, f, nil
 		}
 	}
 	return t.law.Counts, nil, nil

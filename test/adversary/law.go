@@ -41,12 +41,13 @@ type state struct {
 
 // memory is what was sent, and what arrived.
 type memory struct {
-	begun  map[flow]*conn          // by the first packet that arrived and was allowed
-	dials  map[attempt]*conn       // the same, by the address that was dialled
-	seen   map[attempt]*conn       // the same, by what the server has to send to
-	fronts map[flow]netip.AddrPort // those of them that were allowed by the frontend that was dialled
-	sent   map[attempt]try         // all that were sent from own addresses, as they were last seen
-	pairs  map[pair]int            // of SCTP: after how many changes the last one was sent
+	begun   map[flow]*conn          // by the first packet that arrived and was allowed
+	dials   map[attempt]*conn       // the same, by the address that was dialled
+	seen    map[attempt]*conn       // the same, by what the server has to send to
+	fronts  map[flow]netip.AddrPort // those of them that were allowed by the frontend that was dialled
+	sent    map[attempt]try         // all that were sent from own addresses, as they were last seen
+	revived map[flow]bool           // by a packet that passed for ADR 12's sake and made a session where it arrived
+	pairs   map[pair]int            // of SCTP: after how many changes the last one was sent
 }
 
 // conn is a connection that was opened.
@@ -54,7 +55,7 @@ type conn struct {
 	first  policy.Flow // behind any Service
 	client string
 	node   string // the server's
-	// spoke: when the client's last packet came to the server's node, the policies allowed the connection.
+	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection.
 	spoke      bool
 	translated bool // a Service was dialled
 
@@ -128,7 +129,7 @@ func NewLaw() *Law {
 	return &Law{
 		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}},
 		memory: memory{
-			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{},
+			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{}, revived: map[flow]bool{},
 			pairs: map[pair]int{},
 		},
 	}
@@ -219,6 +220,15 @@ func (l *Law) Restarted(node string) {
 	for name, p := range l.addrs {
 		if p.node == node && strings.HasPrefix(name, "pod:") {
 			l.unlisted[name] = true
+		}
+	}
+}
+
+// Wrote says that the agent of a node wrote more than lists: by then it has closed what interfaces there are.
+func (l *Law) Wrote(node string) {
+	for name := range l.unlisted {
+		if p := l.addrs[name]; p != nil && p.node == node && !l.stopped[node] {
+			delete(l.unlisted, name)
 		}
 	}
 }

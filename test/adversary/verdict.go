@@ -55,18 +55,7 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	if who == nil {
 		return Breach{}
 	}
-	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || strings.HasPrefix(a.Lost, c.node+":")) {
-		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
-	}
-	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
-		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
-		f.SrcPort = a.Sent.SrcPort
-		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
-		l.sent[this] = try{allowed: l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), translated: l.sent[this].translated || a.Packet.Dst != a.Sent.Dst}
-		if a.Sent.Proto == model.SCTP {
-			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
-		}
-	}
+	l.Try(from, a)
 	if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() {
 		return Breach{}
 	}
@@ -99,6 +88,32 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	return Breach{l.classify(src, a), fmt.Sprintf("%s sent %s, and %s got %s: %s", from, &a.Sent, a.At, &a.Packet, why)}
 }
 
+// Try remembers a packet, whether it arrived or not, by where it was last seen.
+func (l *Law) Try(from string, a *trace.Arrival) {
+	who := l.addrs[from]
+	if who == nil {
+		return
+	}
+	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || atOutput(a.Lost, c.node)) {
+		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
+	}
+	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
+		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+		f.SrcPort = a.Sent.SrcPort
+		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
+		l.sent[this] = try{allowed: l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), translated: l.sent[this].translated || a.Packet.Dst != a.Sent.Dst}
+		if a.Sent.Proto == model.SCTP {
+			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
+		}
+	}
+}
+
+// atOutput tells whether a packet was dropped where it leaves the VPP of a node: the list at the receiver's interface saw it.
+func atOutput(lost, node string) bool {
+	hop, there := strings.CutPrefix(lost, node+": ")
+	return there && (strings.HasPrefix(hop, "acl-plugin-out") || strings.HasPrefix(hop, "ip4-outacl") || strings.HasPrefix(hop, "ip6-outacl"))
+}
+
 // allows is the verdict of one set of policies about an arrival, excuses included; reason says why not.
 func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (ok bool, reason string) {
 	there, back := flowsOf(a)
@@ -120,16 +135,13 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 		l.fronts[there] = netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
 		return true, ""
 	}
-	if why := l.invited(c, src, a); why != "" {
-		l.excuse(why, 1)
-		return true, ""
-	}
 	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(a)); why != "" {
 		l.excuse(why, 1)
 		return true, ""
 	}
-	if why := l.goesOn(c, a); why != "" {
+	if why := cmp.Or(l.goesOn(c, a), l.invited(c, src, a)); why != "" {
 		l.excuse(why, 1)
+		l.revive(c, who, src, a)
 		return true, ""
 	}
 	return false, reason

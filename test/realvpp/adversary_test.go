@@ -148,13 +148,14 @@ func (g *adversaryGame) verdict(breach adversary.Breach, err error) error {
 }
 
 // unseen tells whether a load balancer chose for a packet that went nowhere.
-func (g *adversaryGame) unseen() bool {
+func (g *adversaryGame) unseen() bool { return g.choices() > 0 }
+
+// choices is how many of them there were.
+func (g *adversaryGame) choices() (n int) {
 	for _, w := range g.nodes {
-		if w.unseen > 0 {
-			return true
-		}
+		n += w.unseen
 	}
-	return false
+	return n
 }
 
 // story is the end of what was played: all of it is long.
@@ -187,6 +188,7 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 	if !ok {
 		return a, breach, nil
 	}
+	unseen := g.choices()
 	j, err := g.travel(from, f)
 	if err != nil {
 		return a, breach, err
@@ -196,6 +198,13 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 		a.At, a.AtNode = g.who(j.end), j.end.node
 		if j.sim.SrcPort != j.real.SrcPort {
 			g.ports[netip.AddrPortFrom(j.real.Src, j.real.SrcPort)] = j.sim.SrcPort
+		}
+	}
+	if g.choices() > unseen { // any of them
+		for _, end := range adversary.Backends(g.current, a.Sent.DstPort) {
+			b := a
+			b.Packet.Dst, b.Packet.DstPort = end.Addr(), end.Port()
+			g.law.Try(e.From, &b)
 		}
 	}
 	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {

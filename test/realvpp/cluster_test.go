@@ -196,7 +196,7 @@ func (c *cluster) travel(from place, f flight) (journey, error) {
 		case err != nil:
 			return journey{}, fmt.Errorf("node %s: %w", at.node, err)
 		case len(out) == 0:
-			return journey{lost: "nothing left the VPP of " + at.node + " " + w.way}, nil
+			return journey{flight: flight{sim: w.seen, real: w.seen}, lost: at.node + ": " + w.hop + "; nothing left VPP: " + w.way}, nil
 		case len(out) > 1:
 			return journey{}, fmt.Errorf("node %s: %d packets left at once", at.node, len(out))
 		case out[0].spoil:

@@ -47,21 +47,23 @@ type twin struct {
 	sim      *sim.VPP
 	sides    [2]*side // the simulated one first
 	objects  map[model.Ref]model.Object
-	away     bool       // there are no agents for the time being
-	clock    time.Time  // when the simulated clock was last set
-	refused  time.Time  // when a packet last met a route that is answered by an ICMP error
-	rationed time.Time  // the simulated clock then, if exact
-	unseen   int        // how often a load balancer chose for a packet that went nowhere
-	hushed   int        // how many such packets were not answered, as VPP answers few
-	written  []string   // what the agents wrote, as long as it was the same
-	beside   *plainConn // to the simulated VPP; nil before it is needed
-	lost     int        // packets that were sent twice
-	packets  int        // packets that were sent
-	way      string     // of the last one, in the simulated VPP
-	last     scene      // what was sent last
-	chances  int        // how often a port made up was by chance the one it replaced
-	strict   bool       // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
-	exact    bool       // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
+	away     bool          // there are no agents for the time being
+	clock    time.Time     // when the simulated clock was last set
+	refused  time.Time     // when a packet last met a route that is answered by an ICMP error
+	rationed time.Time     // the simulated clock then, if exact
+	unseen   int           // how often a load balancer chose for a packet that went nowhere
+	hushed   int           // how many such packets were not answered, as VPP answers few
+	written  []string      // what the agents wrote, as long as it was the same
+	beside   *plainConn    // to the simulated VPP; nil before it is needed
+	lost     int           // packets that were sent twice
+	packets  int           // packets that were sent
+	way      string        // of the last one, in the simulated VPP
+	seen     packet.Packet // the last one as the simulated VPP saw it last
+	hop      string        // the last one of that
+	last     scene         // what was sent last
+	chances  int           // how often a port made up was by chance the one it replaced
+	strict   bool          // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
+	exact    bool          // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -472,7 +474,10 @@ func (w *twin) play(story []scene) (landed []landing, d *difference) {
 			return nil, d
 		}
 		if i == 0 {
-			landed = l
+			landed, w.seen = l, fate.Last
+			if n := len(fate.Hops); n > 0 {
+				w.hop = fate.Hops[n-1].String()
+			}
 		}
 	}
 	return landed, nil

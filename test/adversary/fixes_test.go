@@ -1,0 +1,118 @@
+package adversary
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fix is what keeps packets of one kind away. Without it the adversary must find them.
+type fix struct {
+	name    string
+	classes []Class // of which one must be found
+	edits   []edit  // that take the fix out
+}
+
+// edit replaces text that is in a file once.
+type edit struct{ file, old, now string }
+
+var (
+	lawOfSessions = edit{"renderer/acl/law.go", "func (l law) answers(proto uint8) (out []bothPorts) {\n", "func (l law) answers(proto uint8) (out []bothPorts) {\n\tif true {\n\t\treturn nil\n\t}\n"}
+	hostLink      = edit{"test/adversary/game.go", "agent.Config{ServiceRenderer: r}", "agent.Config{ServiceRenderer: r, TrustNodeAddresses: true}"}
+	closedFirst   = edit{"vppagent/plan.go", "\tshut := p.shut()\n", "\tvar shut [][]Step\n"}
+	unknownDenied = edit{"test/adversary/game.go", "agent.Config{ServiceRenderer: r}", "agent.Config{ServiceRenderer: r, AllowUnknown: true}"}
+	sourceCheck   = edit{"agent/policy.go", "SourceCheck: cfg.SourceCheck,", "SourceCheck: acl.SourceOff,"}
+	insideFirst   = edit{
+		"vppagent/descriptor/nat44interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
+	}
+	closedSCTP = edit{"renderer/acl/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
+	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.egress, asksPeers(p.uses))", "r.static(!p.spec.egress, false)"}
+)
+
+// fixes are in the order of the table in the package doc.
+var fixes = []fix{
+	{"answers make no sessions", []Class{Revoked, Hidden}, []edit{lawOfSessions}},
+	{"the node's traffic has an address that NAT gives to nobody", []Class{Hidden, SCTP}, []edit{hostLink}},
+	{"no forwarding under half a NAT", []Class{Lost, Hidden, Open}, []edit{closedFirst, unknownDenied, insideFirst}},
+	{"interfaces are closed before anything else", []Class{Open, Hidden, Revoked, Lost}, []edit{closedFirst}},
+	{"pods send from their own addresses", []Class{Forged}, []edit{sourceCheck}},
+	{"SCTP that nothing tracks is denied", []Class{SCTP}, []edit{closedSCTP}},
+	{"SCTP that nat44 hides is denied", []Class{SCTP}, []edit{hiddenSCTP}},
+}
+
+// overlay writes the files of a fix as they are without it, and returns what go test -overlay reads.
+func (f *fix) overlay(t *testing.T, root string) string {
+	t.Helper()
+	files := map[string]string{}
+	for _, e := range f.edits {
+		text, edited := files[e.file]
+		if !edited {
+			b, err := os.ReadFile(filepath.Join(root, e.file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(b)
+		}
+		if strings.Count(text, e.old) != 1 {
+			t.Fatalf("%s: %q is not in it once: the fix %q is elsewhere now", e.file, e.old, f.name)
+		}
+		files[e.file] = strings.Replace(text, e.old, e.now, 1)
+	}
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for file, text := range files {
+		path := filepath.Join(dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root, file)] = path
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var (
+	foundLine = regexp.MustCompile(`seed (\d+): ([^:]+): (.*)`)
+	countLine = regexp.MustCompile(`: (\d+) sequences,`)
+	tookLine  = regexp.MustCompile(`_test.go:\d+: in (\S+)`)
+)
+
+// TestFixesAreNeeded takes out one fix after the other and lets the adversary play until it finds something. It builds the agent each
+// time, so that it runs only where CONTIV_FIXES says so; what the edits replace is looked for in any case.
+func TestFixesAreNeeded(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fixes {
+		t.Run(strings.ReplaceAll(f.name, " ", "-"), func(t *testing.T) {
+			overlay := f.overlay(t, root)
+			if os.Getenv("CONTIV_FIXES") == "" {
+				return
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay", overlay, "-count=1", "-v", "-timeout=20m", "-run", "^TestAdversary$", "./test/adversary")
+			cmd.Dir, cmd.Env = root, append(os.Environ(), "CONTIV_CASES=20000", "CONTIV_SHRINK=no")
+			out, err := cmd.CombinedOutput()
+			found, counts, took := foundLine.FindSubmatch(out), countLine.FindSubmatch(out), tookLine.FindSubmatch(out)
+			if err == nil || found == nil || counts == nil || took == nil {
+				t.Fatalf("nothing was found: %v\n%s", err, out[max(0, len(out)-2000):])
+			}
+			t.Logf("seed %s, after %s sequences, %s: %s: %s", found[1], counts[1], took[1], found[2], found[3])
+			if !slices.Contains(f.classes, Class(found[2])) {
+				t.Errorf("%q is not what it should find: %q", found[2], f.classes)
+			}
+		})
+	}
+}
