@@ -6,16 +6,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
 
 // fix is what keeps packets of one kind away. Without it the adversary must find them.
 type fix struct {
-	name    string
-	classes []Class // of which one must be found
-	edits   []edit  // that take the fix out
+	name  string
+	class Class  // that must be found; others are only counted
+	edits []edit // that take the fix out
 }
 
 // edit replaces text that is in a file once.
@@ -36,13 +35,13 @@ var (
 
 // fixes are in the order of the table in the package doc.
 var fixes = []fix{
-	{"answers make no sessions", []Class{Revoked, Hidden}, []edit{lawOfSessions}},
-	{"the node's traffic has an address that NAT gives to nobody", []Class{Hidden, SCTP}, []edit{hostLink}},
-	{"no forwarding under half a NAT", []Class{Lost, Hidden, Open}, []edit{closedFirst, unknownDenied, insideFirst}},
-	{"interfaces are closed before anything else", []Class{Open, Hidden, Revoked, Lost}, []edit{closedFirst}},
-	{"pods send from their own addresses", []Class{Forged}, []edit{sourceCheck}},
-	{"SCTP that nothing tracks is denied", []Class{SCTP}, []edit{closedSCTP}},
-	{"SCTP that nat44 hides is denied", []Class{SCTP}, []edit{hiddenSCTP}},
+	{"answers make no sessions", Revoked, []edit{lawOfSessions}},
+	{"the node's traffic has an address that NAT gives to nobody", Hidden, []edit{hostLink}},
+	{"no forwarding under half a NAT", Lost, []edit{closedFirst, unknownDenied, insideFirst}},
+	{"interfaces are closed before anything else", Open, []edit{closedFirst}},
+	{"pods send from their own addresses", Forged, []edit{sourceCheck}},
+	{"SCTP that nothing tracks is denied", SCTP, []edit{closedSCTP}},
+	{"SCTP that nat44 hides is denied", SCTP, []edit{hiddenSCTP}},
 }
 
 // overlay writes the files of a fix as they are without it, and returns what go test -overlay reads.
@@ -103,16 +102,13 @@ func TestFixesAreNeeded(t *testing.T) {
 				return
 			}
 			cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay", overlay, "-count=1", "-v", "-timeout=20m", "-run", "^TestAdversary$", "./test/adversary")
-			cmd.Dir, cmd.Env = root, append(os.Environ(), "CONTIV_CASES=20000", "CONTIV_SHRINK=no")
+			cmd.Dir, cmd.Env = root, append(os.Environ(), "CONTIV_CASES=20000", "CONTIV_SHRINK=no", "CONTIV_ONLY="+string(f.class))
 			out, err := cmd.CombinedOutput()
 			found, counts, took := foundLine.FindSubmatch(out), countLine.FindSubmatch(out), tookLine.FindSubmatch(out)
 			if err == nil || found == nil || counts == nil || took == nil {
 				t.Fatalf("nothing was found: %v\n%s", err, out[max(0, len(out)-2000):])
 			}
 			t.Logf("seed %s, after %s sequences, %s: %s: %s", found[1], counts[1], took[1], found[2], found[3])
-			if !slices.Contains(f.classes, Class(found[2])) {
-				t.Errorf("%q is not what it should find: %q", found[2], f.classes)
-			}
 		})
 	}
 }
