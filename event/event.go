@@ -1,4 +1,5 @@
-// Package event turns everything that can happen to the agent into values: the only input of the controller's loop.
+// Package event turns everything that can happen to the agent into values. Events are the only input of the
+// controller's loop.
 //
 // Invariant: an event is immutable and complete; replaying the same events in the same order into a fresh controller
 // yields the same transactions.
@@ -19,29 +20,30 @@ type Event interface{ event() }
 type Update struct {
 	Source  string // name of the source: "kube", "manifest", …
 	Changes []Change
-	At      time.Time // when the source saw it; zero if unknown
+	At      time.Time // when the source saw the change; zero if unknown
 }
 
-// Change is one object put (Object not nil), removed (both nil), or refused (Err not nil: the object did not parse or
-// validate). A refused object is kept out, and an earlier good version of it is removed: the object exists but cannot be
-// served. A policy that is refused has an Object as well, which takes the place of earlier versions like any other: what is
-// left of the policy when everything that was not understood fails closed.
+// Change is one object that was put (Object is set), removed (Object and Err are nil) or refused (Err is set: the
+// object did not parse or validate). A refused object replaces an earlier good version, which is removed: the object
+// exists but cannot be served. A refused policy has an Object as well, which replaces earlier versions as usual. That
+// Object is the policy with every part that was not understood failing closed.
 type Change struct {
 	Ref    model.Ref
 	Object model.Object
-	Err    error  // names the object and the field; from a manifest also file and line, so it can be shown alone
-	Origin string // file:line or API server resource; for messages
-	// Keys is the object as Calico's datastore has it ([]datastore.KV: every key it has, in order), from a source that was
-	// asked for it; nil: it has none. It may be there without Object, and beside Err.
+	Err    error  // names the object and the field; from a manifest also file and line, so that it can be shown alone
+	Origin string // file:line or API server resource, for messages
+	// Keys is the object as Calico's datastore stores it ([]datastore.KV: all its keys, in order). A source sets it
+	// only on request. Nil: the object has no keys. Keys may be set without Object, and beside Err.
 	Keys any
-	// UID is who the object is to its API server, from a source that heard of it from somebody else; "": that was not told.
+	// UID is the object's metadata.uid, from a source that relays the objects of another server; "" if unknown.
 	UID string
 }
 
 // Sync is the state of a source.
 type Sync uint8
 
-// A source starts in WaitForReady, delivers its snapshot in ResyncInProgress and stays InSync until it loses its origin.
+// A source starts in WaitForReady, delivers its snapshot in ResyncInProgress and stays InSync until it loses its
+// origin.
 const (
 	WaitForReady Sync = iota
 	ResyncInProgress
@@ -63,42 +65,42 @@ func (s Sync) String() string {
 type SyncStatus struct {
 	Source string
 	Status Sync
-	Err    error  // why it is not in sync; nil if nothing is wrong
-	Note   string // what it was told to leave out; "": nothing
+	Err    error  // why the source is not in sync; nil if nothing is wrong
+	Note   string // what the source leaves out because of its configuration; "" for nothing
 }
 
-// Dataplane is what somebody else's calculation graph says, in order: a Felix whose dataplane driver this is.
+// Dataplane holds messages of another calculation graph, in order: of a Felix whose dataplane driver this agent is.
 type Dataplane struct {
 	Source   string // name of the source: "felix"
 	Messages []*felix.ToDataplane
 }
 
-// Located tells where addresses are in VPP, as asked for by a transaction's Locate.
+// Located says where addresses are in VPP. It answers a transaction's Locate.
 type Located struct {
-	Pods      map[netip.Addr]string // interface behind the host route of the pod's address, or the one tagged with it
-	Uplink    string                // interface to the outside: holds the node's address, or is behind the default route
-	Overlay   string                // interface towards the other nodes' pods; "" or Uplink if there is no separate one
-	Host      string                // interface towards the node's own network stack; "" if there is none
+	Pods      map[netip.Addr]string // interface behind the host route of the pod's address, or the interface tagged with the pod
+	Uplink    string                // interface that leads out of the node: holds the node's address, or is behind the default route
+	Overlay   string                // interface that leads to other nodes' pods; "" or Uplink if the uplink does
+	Host      string                // interface of the host link, to the node's own network stack; "" if the node has none
 	UplinkIPs []netip.Prefix
-	// HostIPs are the addresses at the other end of Host, sorted: those the node's own network stack may send from. Of VPP they are the
-	// neighbours by Host.
+	// HostIPs are the addresses at the other end of Host, sorted: the addresses the node's own network stack may send
+	// from. They are VPP's neighbours on Host.
 	HostIPs []netip.Addr
 	Node    []string          // all interfaces that addresses of nodes, other nodes' pods and the default route lead to
-	Names   map[string]string // pods without an address, "namespace/name" → interface; nil: none
-	// NoOverlay: no route but the default one leads to another node's pods. Overlay is a guess then; a CNI may yet add their routes, of
-	// which VPP sends no event.
+	Names   map[string]string // pods without an address, "namespace/name" → interface; nil for none
+	// NoOverlay says that only the default route leads to other nodes' pods, so that Overlay is a guess. A CNI may add
+	// their routes later, and VPP sends no event then.
 	NoOverlay bool
 }
 
-// VPPStatus tells that the connection to VPP came up or went away.
+// VPPStatus says that the connection to VPP was made or lost.
 type VPPStatus struct {
 	Connected  bool
 	Version    string // "" unknown
-	Generation uint64 // counts connections, from 1
+	Generation uint64 // number of the connection, from 1
 	Err        error
 }
 
-// Tick is time, as far as the loop may know it.
+// Tick is the loop's only source of time.
 type Tick struct{ Now time.Time }
 
 func (*Update) event()     {}

@@ -8,44 +8,44 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// External is a change of keyed values by an external configuration source (etcd, gRPC, …): made by ExternalConfigChange or
-// ExternalConfigResync. Values must not be modified after it was emitted. One value whose key is not its own (keyed.Check),
-// or one Merge that does not fit its value, has all of the event refused.
+// External is a change of keyed values by an external configuration source (etcd, gRPC, …). ExternalConfigChange and
+// ExternalConfigResync make one. Values must not be modified after the event was emitted. The loop refuses the whole
+// event if one value is under a foreign key (keyed.Check) or if one Merge does not fit its value.
 type External struct {
-	Source string                   // name of the source; among several for one key, the later name is merged over the earlier
-	Values map[string]proto.Message // nil message: delete
-	Resync bool                     // Values is everything that source wants
-	// Merge is how values are merged, by key, where proto.Merge would not do what is meant. A value that is put again without it
-	// is merged by proto.Merge again.
+	Source string                   // name of the source; for a key of several sources, the value of the later name is merged over the earlier
+	Values map[string]proto.Message // a nil message deletes
+	Resync bool                     // Values is everything the source wants
+	// Merge says, by key, how values are merged where proto.Merge does not do what is meant. It holds for this put
+	// only: a value that is put again without it is merged by proto.Merge.
 	Merge map[string]Merge
-	// Result gets one answer when the values' transaction is done; nil: nobody waits. It needs room for one: the loop does
-	// not wait, and drops an answer there is no room for.
+	// Result receives one answer when the transaction of the values is done; nil for none. It must have a buffer of
+	// one: the loop does not wait, and drops an answer that does not fit.
 	Result chan<- *ExternalResult
 }
 
-// ExternalConfigChange is a change: nil messages delete, and what is not named stays.
+// ExternalConfigChange is a change: nil messages delete, and keys that are not named keep their values.
 func ExternalConfigChange(source string, values map[string]proto.Message) *External {
 	return &External{Source: source, Values: values}
 }
 
-// ExternalConfigResync says all that the source wants: what it wanted before and does not name goes.
+// ExternalConfigResync names everything the source wants. Earlier values of the source that are not named are removed.
 func ExternalConfigResync(source string, values map[string]proto.Message) *External {
 	return &External{Source: source, Values: values, Resync: true}
 }
 
-// ExternalResult tells what became of an External.
+// ExternalResult says what became of an External.
 type ExternalResult struct {
-	Seq uint64 // of the transaction that had the values; 0: nothing had to change
-	// Values are the states of all keys the event put or deleted, sorted by key; of a key that somebody else wants as well it is the
-	// state of the merged value. Empty if Err says that the event was refused.
+	Seq uint64 // number of the transaction that had the values; 0 if nothing had to change
+	// Values are the states of all keys the event put or deleted, sorted by key. If several sources want a key, its
+	// state is that of the merged value. Empty if the event was refused (Err).
 	Values []ValueStatus
-	// Err: the event was refused as a whole and has changed nothing (Seq is 0), or its transaction could not run (VPP is away) and
-	// is repeated until it can; nil: neither.
+	// Err says that the event was refused as a whole and changed nothing (Seq is 0), or that its transaction could not
+	// run (VPP is away) and is repeated until it can. Nil otherwise.
 	Err error
 }
 
-// Bad are the values that VPP or a check before it refused: INVALID, FAILED or RETRYING. A PENDING value waits for another one,
-// an UNIMPLEMENTED one for a later version; neither is bad.
+// Bad are the values that VPP, or a check before VPP, refused: INVALID, FAILED or RETRYING. A PENDING value waits for
+// another value, an UNIMPLEMENTED one for a later version; neither is bad.
 func (r *ExternalResult) Bad() []ValueStatus {
 	var out []ValueStatus
 	for _, st := range r.Values {
@@ -56,7 +56,7 @@ func (r *ExternalResult) Bad() []ValueStatus {
 	return out
 }
 
-// State is what became of one key; false: the event did not name it.
+// State is the state of one key; false if the event did not name the key.
 func (r *ExternalResult) State(key string) (ValueStatus, bool) {
 	i, found := slices.BinarySearchFunc(r.Values, key, func(st ValueStatus, key string) int { return cmp.Compare(st.Key, key) })
 	if !found {
@@ -65,8 +65,8 @@ func (r *ExternalResult) State(key string) (ValueStatus, bool) {
 	return r.Values[i], true
 }
 
-// Await emits the event and waits for what becomes of it. It fails with ctx only; the event may be carried out all the same then.
-// Before the first sync that may take as long as some source is not in sync, or VPP is not there.
+// Await emits the event and waits for its result. It fails only if ctx ends; the event may be carried out nevertheless.
+// Before the first sync it waits until every source is in sync and VPP is connected.
 func Await(ctx context.Context, emit func(Event), ev *External) (*ExternalResult, error) {
 	result := make(chan *ExternalResult, 1)
 	waited := *ev

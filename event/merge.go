@@ -8,14 +8,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Merge says how one external value goes over what is wanted for its key before it (the agent's own value, then those of sources
-// whose names sort earlier), for what proto.Merge cannot do: it neither unsets a field nor takes anything out of a list. The zero
-// value is proto.Merge alone.
+// Merge says how one external value is merged over the value its key has before it: the agent's own, then those of
+// sources whose names sort earlier. It does what proto.Merge cannot: unset a field, and leave out list elements. The
+// zero value is plain proto.Merge.
 type Merge struct {
-	// Replace are fields that are cleared before the value is merged in: what it sets takes their place, what it does not set is
-	// unset. They are paths of names as in the .proto, with dots: "mtu", "tap.rx_ring_size"; All is the whole value.
+	// Replace are fields that are cleared before the value is merged in: a field that the value sets is replaced, one
+	// that it does not set is unset. Each is a path of field names as in the .proto, with dots: "mtu",
+	// "tap.rx_ring_size". All is the whole value.
 	Replace []string
-	// Once leaves out the elements of the value's lists that the list has already.
+	// Once leaves out list elements of the value that the list already has.
 	Once bool
 }
 
@@ -28,8 +29,8 @@ const (
 	onceWord    = "once"
 )
 
-// String is the text that ParseMerge reads: words with a space between, "replace=mtu,ip_addresses once"; "replace" alone is all
-// fields, and the zero value is "".
+// String is the text that ParseMerge reads: words separated by a space, "replace=mtu,ip_addresses once". "replace"
+// alone means all fields, and the zero value is "".
 func (m Merge) String() string {
 	var words []string
 	switch {
@@ -44,7 +45,7 @@ func (m Merge) String() string {
 	return strings.Join(words, " ")
 }
 
-// ParseMerge is the inverse of String. Whether there are such fields is for Check to say.
+// ParseMerge is the inverse of String. It does not check that the fields exist: see Check.
 func ParseMerge(text string) (m Merge, err error) {
 	for _, word := range strings.Fields(text) {
 		name, fields, given := strings.Cut(word, "=")
@@ -62,7 +63,7 @@ func ParseMerge(text string) (m Merge, err error) {
 	return m, nil
 }
 
-// Zero tells that it is proto.Merge alone.
+// Zero says that m is plain proto.Merge.
 func (m Merge) Zero() bool { return len(m.Replace) == 0 && !m.Once }
 
 func (m Merge) all() bool {
@@ -74,7 +75,7 @@ func (m Merge) all() bool {
 	return false
 }
 
-// Check names the first path that is no field of such messages, or leads through a list.
+// Check fails for the first path that is no field of such messages, or that leads through a list.
 func (m Merge) Check(message protoreflect.MessageDescriptor) error {
 	for _, path := range m.Replace {
 		if path == All {
@@ -97,8 +98,8 @@ func (m Merge) Check(message protoreflect.MessageDescriptor) error {
 	return nil
 }
 
-// Into merges src into dst, which is of the same type and may be changed; src is not. What the two had in common is not any more:
-// dst shares nothing with src.
+// Into merges src into dst, which has the same type and is changed. Src is not changed, and dst shares nothing with src
+// afterwards.
 func (m Merge) Into(dst, src proto.Message) {
 	if m.all() {
 		proto.Reset(dst)
@@ -127,7 +128,7 @@ func unset(m protoreflect.Message, path string) {
 	}
 }
 
-// onlyNew takes out of the lists in m what the same list in have has.
+// onlyNew removes from the lists in m the elements that the same list in have has.
 func onlyNew(have, m protoreflect.Message) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -153,7 +154,7 @@ func onlyNew(have, m protoreflect.Message) {
 	})
 }
 
-// element is what two elements of a list have in common if they are equal, and only then.
+// element returns a comparable value that is equal for equal list elements only.
 func element(v protoreflect.Value) any {
 	switch x := v.Interface().(type) {
 	case protoreflect.Message:

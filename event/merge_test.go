@@ -70,7 +70,7 @@ func TestMergeInto(t *testing.T) {
 	}
 }
 
-// once takes the second of each list's four elements out, which the third repeats.
+// once removes the second of each list's four elements, which the third repeats.
 func once(m *interfaces.Interface) ([]string, []*interfaces.Interface_RxMode) {
 	return append(m.IpAddresses[:2:2], m.IpAddresses[3]), append(m.RxModes[:2:2], m.RxModes[3])
 }

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ResyncKind says what a transaction is measured against.
+// ResyncKind says what a transaction is compared with.
 type ResyncKind uint8
 
 // The kinds of ligato's scheduler.
 const (
 	NoResync   ResyncKind = iota
-	Full                  // Values is everything wanted; VPP is dumped and made equal
-	Upstream              // Values is everything wanted; what the agent remembers of VPP is trusted
+	Full                  // Values is the whole desired state; VPP is dumped and made equal
+	Upstream              // Values is the whole desired state; it is compared with what the agent remembers of VPP
 	Downstream            // Values is ignored; VPP is dumped and repaired
 )
 
@@ -24,26 +24,27 @@ func (k ResyncKind) String() string {
 	return [...]string{"update", "full-resync", "upstream-resync", "downstream-resync"}[k]
 }
 
-// Txn is one transaction from the controller to the VPP agent: the currency is key → message.
+// Txn is one transaction from the controller to the VPP agent: a set of values by key.
 type Txn struct {
-	Seq    uint64 // 1, 2, 3 …
-	Cause  string // why, in the words of the log line: "service/default/web", "resync", …
+	Seq    uint64 // counts from 1
+	Cause  string // why, as the log line shows it: "service/default/web", "resync", …
 	Resync ResyncKind
-	Values map[string]proto.Message // nil message: delete
-	// Rest is what else a Full resync wants, in portions that come while the first are carried out, and is closed behind the
-	// last. A later portion may change what an earlier one said. nil: Values is everything.
+	Values map[string]proto.Message // a nil message deletes
+	// Rest are the further portions of a Full resync. They arrive while the first ones are carried out, and the channel
+	// is closed after the last. A later portion may replace values of an earlier one. Nil: Values is everything.
 	Rest   <-chan map[string]proto.Message
-	Locate *Locate // what to look up in VPP after this transaction; nil: nothing
-	// Triggered are the last-change-trigger-times of the EndpointSlices behind this transaction, for the latency metric; nil if none.
+	Locate *Locate // what to look up in VPP after this transaction; nil for nothing
+	// Triggered are the last-change-trigger-times of the EndpointSlices behind this transaction, for the latency
+	// metric; nil if none.
 	Triggered []time.Time
 }
 
-// Empty tells that the transaction neither changes, checks nor asks anything.
+// Empty says that the transaction changes, checks and looks up nothing.
 func (t *Txn) Empty() bool {
 	return t == nil || (len(t.Values) == 0 && t.Resync == NoResync && t.Locate == nil)
 }
 
-// Whole waits for the Rest and returns the transaction with all of it in Values.
+// Whole waits for Rest and returns the transaction with everything in Values.
 func (t *Txn) Whole() *Txn {
 	if t.Rest == nil {
 		return t
@@ -66,10 +67,10 @@ func (t *Txn) Whole() *Txn {
 // Locate asks where things are in VPP. The answer is one Located event.
 type Locate struct {
 	Pods     map[netip.Addr]string // address of a local pod → "namespace/name" (to match an interface tag)
-	NodeIPs  []netip.Addr          // addresses of this node: who holds them is the uplink
-	Remote   []netip.Prefix        // pod CIDRs of other nodes: who leads there is the overlay
-	Names    []string              // "namespace/name" of local pods that have no address yet: by interface tag; names of interfaces: by tag, or as they are
-	Override Located               // names given by configuration win over what is found
+	NodeIPs  []netip.Addr          // addresses of this node: the interface that holds one is the uplink
+	Remote   []netip.Prefix        // pod CIDRs of other nodes: the interface that leads there is the overlay
+	Names    []string              // "namespace/name" of local pods that have no address yet, found by interface tag; and names of interfaces, found by tag or as they are
+	Override Located               // names from the configuration; they replace what is found
 }
 
 // State is the state of a value in VPP; names and numbers are ligato.kvscheduler.ValueState.
@@ -78,12 +79,12 @@ type State uint8
 // The states a value can be in.
 const (
 	Nonexistent   State = 0
-	Unimplemented State = 2 // there is such a model, but nothing here puts it into VPP; it stays wanted, and Err says so
+	Unimplemented State = 2 // the model exists, but no descriptor puts it into VPP; it stays desired, and Err says so
 	Removed       State = 3
 	Configured    State = 4
 	Pending       State = 7 // a dependency is missing; Details names it
-	Invalid       State = 8 // Validate or the guard refused it; Err names the field
-	Failed        State = 9 // VPP refused it and no retry is planned
+	Invalid       State = 8 // Validate or the guard refused the value; Err names the field
+	Failed        State = 9 // VPP refused the value and no retry is planned
 	Retrying      State = 10
 )
 
@@ -113,14 +114,14 @@ type ValueStatus struct {
 	Key     string
 	State   State
 	Err     string   // "" if none
-	Details []string // pending: the keys waited for
+	Details []string // of a PENDING value: the keys it waits for
 }
 
-// Value is a value that is wanted in VPP, and its state.
+// Value is a desired value and its state.
 type Value struct {
 	ValueStatus
-	Message proto.Message // as wanted, merged from everybody's; not to be modified
-	Since   time.Time     // of the state
+	Message proto.Message // the desired value, merged from all owners; not to be modified
+	Since   time.Time     // when the state began
 }
 
 // Committed is the result of a transaction, or of the VPP agent's own retry or repair (Seq 0).
@@ -128,11 +129,11 @@ type Committed struct {
 	Seq           uint64
 	Cause         string
 	Resync        ResyncKind
-	Add, Mod, Del int           // values
+	Add, Mod, Del int           // numbers of values
 	Writes        int           // binary-API messages that change VPP
-	Statuses      []ValueStatus // of every value touched, and of every value whose state changed; sorted by key
+	Statuses      []ValueStatus // every value touched, and every value whose state changed; sorted by key
 	Took          time.Duration
 	Triggered     []time.Time // copied from the transaction
 	Drift         []Drift     // of a recheck: what other programs changed in VPP; sorted by key
-	Err           error       // the transaction could not run at all (VPP away): it is kept and repeated
+	Err           error       // the transaction could not run at all (VPP away); it is kept and repeated
 }
