@@ -1,33 +1,33 @@
 package enforce
 
-// CauseKind says what kind of thing decides.
+// CauseKind says what decided about a packet.
 type CauseKind uint8
 
-// PortsPlace is the place, where one is asked about, of what decides about ports of SCTP beside the lists of an interface.
+// PortsPlace is the place number of a decision about ports of SCTP, which is made beside the lists of an interface.
 const PortsPlace = -1
 
 // The kinds of causes.
 const (
-	CauseStatic      CauseKind = iota // something that holds whatever the policies are; Cause.Text names it
+	CauseStatic      CauseKind = iota // a fixed rule that does not depend on policies; Cause.Text names it
 	CauseRule                         // a rule of a policy
-	CauseEndOfTier                    // a tier whose policies apply, none of which decides
-	CauseProfileRule                  // a rule of a profile: no policy decides
-	CauseNoMatch                      // neither policy nor profile decides
-	CauseIsolated                     // the endpoint's policies are not known yet, or not all of them
+	CauseEndOfTier                    // the end of a tier: policies of the tier apply, and none of them decides
+	CauseProfileRule                  // a rule of a profile; no policy decides
+	CauseNoMatch                      // no policy and no profile decides
+	CauseIsolated                     // the endpoint's policies are not known completely
 	CauseDown                         // the endpoint is administratively down
-	CauseSource                       // the endpoint sends from an address that is not its own
+	CauseSource                       // the packet's source is not an address of the endpoint
 )
 
-// Cause is what stands behind a rule of what was programmed, in Felix's words.
+// Cause is the reason for one programmed rule, in Felix's terms.
 type Cause struct {
 	Kind     CauseKind
-	Egress   bool   // direction, as the endpoint sees it
-	Endpoint string // whose policies they are: the workload of a pod, "namespace/name", or the name of a host endpoint; "" nobody's
-	Host     bool   // it is a host endpoint
-	Tier     string // of rule and end of tier
-	Policy   string // Felix's name, of a rule
-	Profile  string // of a profile's rule
-	Rule     int    // index in the rules of the policy or profile as the message has them
-	Denied   bool   // what happens then
-	Text     string // of a static cause: "addresses of the node itself"
+	Egress   bool   // the endpoint's direction, not VPP's
+	Endpoint string // the owner of the policies: a pod as "namespace/name", or the name of a host endpoint; "" for none
+	Host     bool   // Endpoint is a host endpoint
+	Tier     string // for CauseRule and CauseEndOfTier
+	Policy   string // for CauseRule: the name on Felix's wire
+	Profile  string // for CauseProfileRule
+	Rule     int    // index in the rules of the policy or profile, as the message lists them
+	Denied   bool   // the packet is dropped
+	Text     string // for CauseStatic: "addresses of the node itself"
 }

@@ -1,8 +1,8 @@
-// Package enforce turns what is known about a node into what a driver of policies is told beside Felix's messages, and what
-// the driver did into words of Felix's: the nouns that whoever tells a driver and the driver itself share.
+// Package enforce turns facts about a node, and the decisions of a driver of policies, into plain values.
+// plugins/policy and the driver share these values; Felix's messages do not carry them.
 //
 //	plugins/policy ── Node ─▶ renderer/acl
 //	               ◀─ Cause ──
 //
-// Invariant: plain values without behaviour but comparison; what was handed across is never changed afterwards, by either side.
+// Invariant: values have no behaviour but comparison, and neither side changes a value after it was passed.
 package enforce

@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// View says what VPP's input hook sees of a packet to a service.
+// View says which destination VPP's input hook sees in a packet to a Service.
 type View uint8
 
 // The views.
 const (
-	// PreDNAT is nat44's: the input hook sees the service's address. Egress of such packets is judged where they leave.
+	// PreDNAT is nat44's view: the input hook sees the Service's address. Egress rules are evaluated where such packets
+	// leave.
 	PreDNAT View = iota
-	// PostDNAT is cnat's, or that of no translation at all: the input hook sees the endpoint.
+	// PostDNAT is the view with cnat or without translation: the input hook sees the endpoint.
 	PostDNAT
 )
 
@@ -25,54 +26,60 @@ func (v View) String() string {
 	return "pre-dnat"
 }
 
-// Node is what a driver has to know about the node beside Felix's messages. It is given complete each time.
+// Node is what a driver knows about its node beside Felix's messages. Each update holds the complete Node.
 type Node struct {
-	View4, View6 View // of IPv4 and IPv6
+	View4, View6 View // for IPv4 and IPv6
 
-	// Interfaces are those of local pods by address, as far as they were found. One without an endpoint message is isolated.
+	// Interfaces are the interfaces of local pods by pod address, as far as they were found. An interface without an
+	// endpoint message is isolated.
 	Interfaces map[netip.Addr]string
 
-	// Isolated are further interfaces that nothing may pass through yet: their pods have no address, and policies apply to
-	// them; sorted.
+	// Isolated are further interfaces that let nothing pass, sorted: policies apply to their pods, and the pods have no
+	// address yet.
 	Isolated []string
 
-	Uplink  string // interface to the outside; "" unknown
-	Overlay string // interface to the other nodes' pods; "" if that is the uplink
-	Host    string // interface to the node's own network stack; "" if there is none
+	Uplink  string // interface that leads out of the node; "" unknown
+	Overlay string // interface that leads to other nodes' pods; "" if the uplink does
+	Host    string // interface of the host link, to the node's own network stack; "" if the node has none
 
-	// Near are ranges of this node's pods, Far those of other nodes' pods, which are behind Overlay; sorted. Whatever else is not the
-	// node's own counts as outside where host endpoints judge what leaves.
+	// Near are the ranges of this node's pods. Far are the ranges of other nodes' pods, which Overlay leads to. Both
+	// are sorted. Every other address that is not the node's counts as outside where host endpoints' policies are
+	// evaluated on packets that leave.
 	Near, Far []netip.Prefix
 
-	// Addrs are the node's own addresses, sorted. Where the view is PreDNAT they are also those that NAT gives to others: nothing that
-	// comes from them reaches a pod with policies, unless they are HostAddrs, too. Where the view is PostDNAT they are as HostAddrs.
+	// Addrs are the node's own addresses, sorted. In the view PreDNAT, NAT also gives these addresses to other senders
+	// as their source. So a packet from one of Addrs reaches no pod with policies, unless the address is one of
+	// HostAddrs, too. In the view PostDNAT Addrs are treated like HostAddrs.
 	Addrs []netip.Addr
-	// HostAddrs are the addresses that the node's own processes, and nobody else, send from to pods of this node, sorted: what comes
+	// HostAddrs are the addresses from which only the node's own processes send to pods of this node, sorted. Packets
 	// from them may always reach these pods (probes).
 	HostAddrs []netip.Addr
-	// Hairpin are addresses that stand in for clients whose address a service cannot keep: for a pod that reaches itself, which
-	// is let in, and for whoever dials an Outer that hides him.
+	// Hairpin are the addresses that replace the client's address where a Service cannot keep it: for a pod that
+	// reaches itself, which is let in, and for every client of an Outer that has Hides set.
 	Hairpin []netip.Addr
-	// Frontends are destinations that may still be translated where the view is PreDNAT, to backends that see the client's
-	// address, sorted: cluster IPs. Those that are Addrs, or addresses of other nodes that the caller leaves out, are judged as
-	// they are dialled.
+	// Frontends are destinations that VPP may still translate in the view PreDNAT, to backends that see the client's
+	// address: cluster IPs, sorted. Addresses that are also in Addrs, and addresses of other nodes that the caller
+	// leaves out, are evaluated as dialled.
 	Frontends []netip.Prefix
-	// Outer are the ports of services at other addresses, sorted. Such an address is judged as it is dialled at all others.
+	// Outer are the ports of Services at other addresses, sorted. At all other ports such an address is evaluated as
+	// dialled.
 	Outer []Outer
 
-	// Served are the ports that local pods are known to serve, sorted: of TCP those from LowestClientPort on, of UDP all.
+	// Served are the ports that local pods are known to serve, sorted: of TCP only ports from LowestClientPort on, of
+	// UDP all.
 	Served []Served
 
-	// ByteMatch6 says that VPP compares IPv6 prefixes by whole bytes only (before 25.06): all others are written out.
+	// ByteMatch6 says that VPP compares IPv6 prefixes by whole bytes only (before 25.06). Other lengths are then
+	// written as several rules.
 	ByteMatch6 bool
 }
 
-// Equal compares all there is.
+// Equal compares all fields.
 func (n *Node) Equal(o *Node) bool {
 	return n.EqualButPorts(o) && SameOuter(n.Outer, o.Outer) && slices.Equal(n.Served, o.Served)
 }
 
-// EqualButPorts compares all but Outer and Served.
+// EqualButPorts compares all fields but Outer and Served.
 func (n *Node) EqualButPorts(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
@@ -80,8 +87,8 @@ func (n *Node) EqualButPorts(o *Node) bool {
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 
-// LowestClientPort is the first port that Linux gives to clients which ask for none (net.ipv4.ip_local_port_range): ports below are
-// taken for servers', and so are those in Served.
+// LowestClientPort is the first port that Linux gives to clients which ask for no port (net.ipv4.ip_local_port_range).
+// Lower ports, and the ports in Served, count as ports of servers.
 const LowestClientPort = 32768
 
 // Served is a range of ports that a pod serves.
@@ -91,21 +98,21 @@ type Served struct {
 	First, Last uint16 // inclusive
 }
 
-// Outer is a port of a service at an address that is no cluster IP: an external one, or a node's.
+// Outer is a port of a Service at an address that is no cluster IP: an external IP, or an address of a node.
 type Outer struct {
 	Addr     netip.Addr
 	Proto    uint8 // TCP or UDP, as a number
 	Port     uint16
-	Hides    bool             // whoever dials it gets a Hairpin address as source, whichever backend it is led to
+	Hides    bool             // every client gets a Hairpin address as source, whichever backend it reaches
 	Backends []netip.AddrPort // at least one
 }
 
-// Equal compares all there is.
+// Equal compares all fields.
 func (o *Outer) Equal(p *Outer) bool {
 	return o.Addr == p.Addr && o.Proto == p.Proto && o.Port == p.Port && o.Hides == p.Hides && slices.Equal(o.Backends, p.Backends)
 }
 
-// SameOuter compares two lists; one that was told again as it is costs nothing.
+// SameOuter compares two lists. It costs nothing for two references to the same list.
 func SameOuter(a, b []Outer) bool {
 	if len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] {
 		return true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEqualLooksAtEveryField: a field more that Equal does not know of would be a change nobody is told.
+// Equal must compare every field: a driver gets no update for a field that Equal ignores.
 func TestEqualLooksAtEveryField(t *testing.T) {
 	for _, zero := range []any{Node{}, Outer{}} {
 		typ := reflect.TypeOf(zero)
@@ -27,7 +27,7 @@ func TestEqualLooksAtEveryField(t *testing.T) {
 	}
 }
 
-// fill makes a value other than zero.
+// fill sets v to something other than its zero value.
 func fill(v reflect.Value) {
 	if v.Type() == reflect.TypeFor[netip.Addr]() {
 		v.Set(reflect.ValueOf(netip.IPv6LinkLocalAllNodes()))
