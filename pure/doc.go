@@ -1,6 +1,7 @@
-// Package pure turns pure functions of services and of the node into a service renderer, and holds what such functions have in common.
+// Package pure turns pure functions of Services and of the node into a service renderer, and holds helpers that such
+// functions share.
 //
-//	seven methods ─▶ Renderer ─ the last of each fact ─▶ Functions ─ values, notes ─▶ renderer.Sink
+//	seven methods ─▶ Renderer ─ latest state of each fact ─▶ Functions ─ values, notes ─▶ renderer.Sink
 //
-// Invariant: whatever the calls were, the sink has what one Resync of the present facts would give.
+// Invariant: after any sequence of calls the sink holds what one Resync of the present facts would give.
 package pure

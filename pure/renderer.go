@@ -11,45 +11,46 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Functions are what one renderer makes of the facts. They may be called by many goroutines at once.
+// Functions are the pure functions of one renderer. They must be safe for concurrent calls.
 type Functions struct {
-	// Name begins the names of the sink's owners.
+	// Name is the first part of the names of the sink's owners.
 	Name string
 
-	// Service is everything VPP must have for one service. It may go by the node's addresses as NodeMatters tells, and by whether its
-	// own addresses, with node ports this node's, and with policy Local all, are among those of all nodes.
+	// Service returns everything VPP must have for one Service. Its result may depend on those node fields that
+	// NodeMatters compares. It may also depend on which of these addresses are in nodeIPs: the Service's own, and, if
+	// the Service has node ports, this node's; with policy Local, all of nodeIPs.
 	Service func(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses) (keyed.Values, []model.Note)
 
-	// Node is everything that belongs to no service.
+	// Node returns everything that belongs to no Service.
 	Node func(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, backends renderer.Interfaces) (keyed.Values, []model.Note)
 
-	// NodeIPs tells that Node goes by the addresses of all nodes.
+	// NodeIPs says that the result of Node depends on the addresses of all nodes.
 	NodeIPs bool
 
-	// NodeMatters tells whether Service goes by anything of the node that has changed.
+	// NodeMatters says whether a change of the node can change the result of Service.
 	NodeMatters func(old, now renderer.NodeState) bool
 
-	// Concerns tells whether a service is this renderer's business at all. Without any that is, there is nothing of Node either.
-	// Nil: Node is there always.
+	// Concerns says whether this renderer serves a Service at all. While it serves none, Node is not called and its
+	// values are removed. Nil: Node is always called.
 	Concerns func(svc *renderer.ContivService) bool
 }
 
-// NodeOwner is the sink's owner of everything that belongs to no service: "nat44/node".
+// NodeOwner is the sink's owner of everything that belongs to no Service: "nat44/node".
 func NodeOwner(name string) string { return name + "/node" }
 
-// ServiceOwner is the sink's owner of a service's values: "nat44/service/default/web".
+// ServiceOwner is the sink's owner of a Service's values: "nat44/service/default/web".
 func ServiceOwner(name string, id svcmodel.ID) string { return name + "/service/" + id.String() }
 
-// Renderer feeds a sink from Functions. Its calls never fail: what cannot be rendered is a note.
+// Renderer feeds a sink from Functions. Its calls never fail: what cannot be rendered becomes a note.
 type Renderer struct {
-	does      Functions
+	functions Functions
 	sink      renderer.Sink
 	node      renderer.NodeState
 	nodeIPs   *renderer.IPAddresses
 	frontends renderer.Interfaces
 	backends  renderer.Interfaces
 	services  map[svcmodel.ID]*renderer.ContivService
-	used      int // services that Concerns
+	used      int // number of services for which Concerns is true
 }
 
 var (
@@ -58,12 +59,12 @@ var (
 	_ renderer.PortionRenderer    = (*Renderer)(nil)
 )
 
-// expecter is a sink that is glad to hear how many values are to come.
-type expecter interface{ Expect(values int) }
+// preallocator is an optional method of a sink: preallocate for that many values.
+type preallocator interface{ Expect(values int) }
 
-// New returns a renderer that has told its sink nothing yet.
-func New(does Functions, sink renderer.Sink) *Renderer {
-	return &Renderer{does: does, sink: sink, nodeIPs: renderer.NewIPAddresses(), services: map[svcmodel.ID]*renderer.ContivService{}}
+// New returns a renderer that has written nothing to its sink.
+func New(functions Functions, sink renderer.Sink) *Renderer {
+	return &Renderer{functions: functions, sink: sink, nodeIPs: renderer.NewIPAddresses(), services: map[svcmodel.ID]*renderer.ContivService{}}
 }
 
 // AddService implements renderer.ServiceRendererAPI.
@@ -75,9 +76,9 @@ func (r *Renderer) AddService(service *renderer.ContivService) error {
 	return nil
 }
 
-// count keeps used, and what Node makes of it.
+// count adjusts used by n if svc concerns the renderer, and renders the node when used becomes zero or ceases to be.
 func (r *Renderer) count(svc *renderer.ContivService, n int) {
-	if svc == nil || r.does.Concerns == nil || !r.does.Concerns(svc) {
+	if svc == nil || r.functions.Concerns == nil || !r.functions.Concerns(svc) {
 		return
 	}
 	was := r.used > 0
@@ -86,7 +87,8 @@ func (r *Renderer) count(svc *renderer.ContivService, n int) {
 	}
 }
 
-// UpdateService implements renderer.ServiceRendererAPI. Services share nothing here: the others do not matter.
+// UpdateService implements renderer.ServiceRendererAPI. It ignores the other services: pure functions share nothing
+// between services.
 func (r *Renderer) UpdateService(_, newService *renderer.ContivService, _ []*renderer.ContivService) error {
 	return r.AddService(newService)
 }
@@ -95,16 +97,17 @@ func (r *Renderer) UpdateService(_, newService *renderer.ContivService, _ []*ren
 func (r *Renderer) DeleteService(service *renderer.ContivService, _ []*renderer.ContivService) error {
 	r.count(r.services[service.ID], -1)
 	delete(r.services, service.ID)
-	r.sink.Set(ServiceOwner(r.does.Name, service.ID), nil, nil)
+	r.sink.Set(ServiceOwner(r.functions.Name, service.ID), nil, nil)
 	return nil
 }
 
-// UpdateNodePortServices implements renderer.ServiceRendererAPI. Beside node ports of policy Local, which are translated on every
-// node's address, addresses that became or ceased to be a node's matter.
+// UpdateNodePortServices implements renderer.ServiceRendererAPI. It renders services with an address that became or
+// ceased to be a node's; services with node ports if that address is this node's, or if their policy is Local, because
+// those are translated on every node's address.
 func (r *Renderer) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*renderer.ContivService) error {
 	old := r.nodeIPs
 	r.nodeIPs = nodeIPs
-	if r.does.NodeIPs {
+	if r.functions.NodeIPs {
 		r.renderNode()
 	}
 	own := differ(renderer.IPAddressesOf(r.node.IPs...), old, nodeIPs)
@@ -116,7 +119,7 @@ func (r *Renderer) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*re
 	return nil
 }
 
-// differ tells whether some address is in just one of two sets.
+// differ says whether some address is in exactly one of two sets.
 func differ(addrs, a, b *renderer.IPAddresses) bool {
 	return slices.ContainsFunc(addrs.Addrs(), func(ip netip.Addr) bool { return a.Contains(ip) != b.Contains(ip) })
 }
@@ -140,7 +143,7 @@ func (r *Renderer) UpdateNode(node renderer.NodeState) error {
 	old := r.node
 	r.node = node
 	r.renderNode()
-	if r.does.NodeMatters(old, node) {
+	if r.functions.NodeMatters(old, node) {
 		for _, svc := range r.services {
 			r.render(svc)
 		}
@@ -155,8 +158,8 @@ func (r *Renderer) Resync(ev *renderer.ResyncEventData) error {
 	return nil
 }
 
-// portion is how many services are rendered at a time: enough that handing them over costs nothing, few enough that VPP
-// does not wait long for the first.
+// portion is the number of services rendered at a time. It is large enough that handing over costs little, and small
+// enough that VPP does not wait long for the first.
 const portion = 512
 
 // ResyncInPortions implements renderer.PortionRenderer.
@@ -168,51 +171,51 @@ func (r *Renderer) ResyncInPortions(ev *renderer.ResyncEventData) (portions []fu
 	return portions, nil
 }
 
-// begin takes over all of a resync but the values of services.
+// begin stores all facts of a resync and renders the node, but renders no service.
 func (r *Renderer) begin(ev *renderer.ResyncEventData) {
 	gone := r.services
 	r.services = make(map[svcmodel.ID]*renderer.ContivService, len(ev.Services))
 	r.nodeIPs, r.frontends, r.backends, r.used = ev.NodeIPs, ev.FrontendIfs, ev.BackendIfs, 0
 	for _, svc := range ev.Services {
-		if r.does.Concerns != nil && r.does.Concerns(svc) {
+		if r.functions.Concerns != nil && r.functions.Concerns(svc) {
 			r.used++
 		}
 	}
 	r.renderNode()
-	if sink, ok := r.sink.(expecter); ok {
-		sink.Expect(2 * len(ev.Services)) // mostly a mapping and a refusal each
+	if sink, ok := r.sink.(preallocator); ok {
+		sink.Expect(2 * len(ev.Services)) // in most cases a mapping and a reject route each
 	}
 	for _, svc := range ev.Services {
 		delete(gone, svc.ID)
 		r.services[svc.ID] = svc
 	}
 	for id := range gone {
-		r.sink.Set(ServiceOwner(r.does.Name, id), nil, nil)
+		r.sink.Set(ServiceOwner(r.functions.Name, id), nil, nil)
 	}
 }
 
-// renderAll renders services on all cores, and hands them over in order.
+// renderAll renders services on all cores and hands them to the sink in order.
 func (r *Renderer) renderAll(services []*renderer.ContivService) {
 	type rendered struct {
 		values keyed.Values
 		notes  []model.Note
 	}
 	all := make([]rendered, len(services))
-	fan.Ordered(len(all), func(i int) { all[i].values, all[i].notes = r.does.Service(services[i], r.node, r.nodeIPs) }, func(i int) {
-		r.sink.Set(ServiceOwner(r.does.Name, services[i].ID), all[i].values, all[i].notes)
+	fan.Ordered(len(all), func(i int) { all[i].values, all[i].notes = r.functions.Service(services[i], r.node, r.nodeIPs) }, func(i int) {
+		r.sink.Set(ServiceOwner(r.functions.Name, services[i].ID), all[i].values, all[i].notes)
 	})
 }
 
 func (r *Renderer) render(svc *renderer.ContivService) {
-	values, notes := r.does.Service(svc, r.node, r.nodeIPs)
-	r.sink.Set(ServiceOwner(r.does.Name, svc.ID), values, notes)
+	values, notes := r.functions.Service(svc, r.node, r.nodeIPs)
+	r.sink.Set(ServiceOwner(r.functions.Name, svc.ID), values, notes)
 }
 
 func (r *Renderer) renderNode() {
-	if r.does.Concerns != nil && r.used == 0 {
-		r.sink.Set(NodeOwner(r.does.Name), nil, nil)
+	if r.functions.Concerns != nil && r.used == 0 {
+		r.sink.Set(NodeOwner(r.functions.Name), nil, nil)
 		return
 	}
-	values, notes := r.does.Node(r.node, r.nodeIPs, r.frontends, r.backends)
-	r.sink.Set(NodeOwner(r.does.Name), values, notes)
+	values, notes := r.functions.Node(r.node, r.nodeIPs, r.frontends, r.backends)
+	r.sink.Set(NodeOwner(r.functions.Name), values, notes)
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// book is a sink that keeps what was said of each owner.
-type book map[string]string
+// recordingSink is a sink that records the values and notes of each owner as text.
+type recordingSink map[string]string
 
-func (b book) Set(owner string, _ map[string]proto.Message, notes []model.Note) {
+func (b recordingSink) Set(owner string, _ map[string]proto.Message, notes []model.Note) {
 	delete(b, owner)
 	for _, n := range notes {
 		b[owner] += n.Reason
 	}
 }
 
-// said are functions that say what they were given.
-func said() Functions {
+// describingFunctions returns functions whose values describe their arguments.
+func describingFunctions() Functions {
 	return Functions{
 		Name: "test",
 		Service: func(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses) (keyed.Values, []model.Note) {
@@ -41,7 +41,7 @@ func said() Functions {
 	}
 }
 
-func named(name string, change ...func(*renderer.ContivService)) *renderer.ContivService {
+func newService(name string, change ...func(*renderer.ContivService)) *renderer.ContivService {
 	svc := renderer.NewContivService()
 	svc.ID = svcmodel.ID{Namespace: "default", Name: name}
 	for _, f := range change {
@@ -50,14 +50,14 @@ func named(name string, change ...func(*renderer.ContivService)) *renderer.Conti
 	return svc
 }
 
-// TestPortionsAreTheResync: together they say the same, and what services stand on is there before the first.
-func TestPortionsAreTheResync(t *testing.T) {
+// Portions together give the values of one resync, and the node's values precede the first portion.
+func TestPortionsEqualOneResync(t *testing.T) {
 	ev := renderer.NewResyncEventData()
 	for i := range 2*portion + 1 {
-		ev.Services = append(ev.Services, named(strconv.Itoa(i)))
+		ev.Services = append(ev.Services, newService(strconv.Itoa(i)))
 	}
-	whole, b := book{}, book{}
-	for sink, resync := range map[*book]func(*Renderer) error{
+	whole, b := recordingSink{}, recordingSink{}
+	for sink, resync := range map[*recordingSink]func(*Renderer) error{
 		&whole: func(r *Renderer) error { return r.Resync(ev) },
 		&b: func(r *Renderer) error {
 			portions, err := r.ResyncInPortions(ev)
@@ -74,9 +74,9 @@ func TestPortionsAreTheResync(t *testing.T) {
 			return err
 		},
 	} {
-		r := New(said(), *sink)
+		r := New(describingFunctions(), *sink)
 		_ = r.UpdateNode(renderer.NodeState{Name: "node-1"})
-		_ = r.AddService(named("gone"))
+		_ = r.AddService(newService("gone"))
 		if err := resync(r); err != nil {
 			t.Fatal(err)
 		}
@@ -89,15 +89,15 @@ func TestPortionsAreTheResync(t *testing.T) {
 	}
 }
 
-// Nothing is rendered again but what the change can matter to.
-func TestWhatIsRenderedAgain(t *testing.T) {
+// A change renders only what it can affect.
+func TestChangeRendersOnlyWhatItAffects(t *testing.T) {
 	ip := func(s string) func(*renderer.ContivService) {
 		return func(svc *renderer.ContivService) { svc.ExternalIPs.Add(net.ParseIP(s)) }
 	}
 	nodePort := func(svc *renderer.ContivService) { svc.Ports["x"] = &renderer.ServicePort{NodePort: 30080} }
 	local := func(svc *renderer.ContivService) { svc.TrafficPolicy = renderer.NodeLocal }
 	all := []*renderer.ContivService{
-		named("external", ip("192.168.16.2")), named("local", nodePort, local), named("plain", ip("203.0.113.7"), local), named("port", nodePort),
+		newService("external", ip("192.168.16.2")), newService("local", nodePort, local), newService("plain", ip("203.0.113.7"), local), newService("port", nodePort),
 	}
 	node := renderer.NodeState{Name: "node-1", IPs: []netip.Addr{netip.MustParseAddr("192.168.16.1")}}
 	nodes := func(ips ...string) func(*Renderer) error {
@@ -115,23 +115,23 @@ func TestWhatIsRenderedAgain(t *testing.T) {
 		{"another node", nodes("192.168.16.2"), []string{"external", "local"}},
 		{"this node", nodes("192.168.16.1"), []string{"local", "port"}},
 		{"no address", nodes(), []string{"local"}},
-		{"what matters of the node", func(r *Renderer) error { return r.UpdateNode(renderer.NodeState{Name: "other"}) }, []string{"NODE", "external", "local", "plain", "port"}},
-		{"what does not", func(r *Renderer) error { return r.UpdateNode(renderer.NodeState{Name: "node-1", Uplink: "eth0"}) }, []string{"NODE"}},
+		{"a field of the node that matters", func(r *Renderer) error { return r.UpdateNode(renderer.NodeState{Name: "other"}) }, []string{"NODE", "external", "local", "plain", "port"}},
+		{"a field of the node that does not matter", func(r *Renderer) error { return r.UpdateNode(renderer.NodeState{Name: "node-1", Uplink: "eth0"}) }, []string{"NODE"}},
 		{"interfaces", func(r *Renderer) error { return r.UpdateLocalFrontendIfs(nil, renderer.NewInterfaces("tap0")) }, []string{"NODE"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got []string
-			does := said()
-			service, ofNode := does.Service, does.Node
-			does.Service = func(svc *renderer.ContivService, node renderer.NodeState, ips *renderer.IPAddresses) (keyed.Values, []model.Note) {
+			functions := describingFunctions()
+			service, ofNode := functions.Service, functions.Node
+			functions.Service = func(svc *renderer.ContivService, node renderer.NodeState, ips *renderer.IPAddresses) (keyed.Values, []model.Note) {
 				got = append(got, svc.ID.Name)
 				return service(svc, node, ips)
 			}
-			does.Node = func(node renderer.NodeState, ips *renderer.IPAddresses, f, b renderer.Interfaces) (keyed.Values, []model.Note) {
+			functions.Node = func(node renderer.NodeState, ips *renderer.IPAddresses, f, b renderer.Interfaces) (keyed.Values, []model.Note) {
 				got = append(got, "NODE")
 				return ofNode(node, ips, f, b)
 			}
-			r := New(does, book{})
+			r := New(functions, recordingSink{})
 			_ = r.UpdateNode(node)
 			_ = r.Resync(&renderer.ResyncEventData{NodeIPs: renderer.NewIPAddresses(), Services: all})
 			got = nil
@@ -143,12 +143,12 @@ func TestWhatIsRenderedAgain(t *testing.T) {
 	}
 }
 
-// Without a service that concerns the renderer, there is nothing of the node.
-func TestConcerns(t *testing.T) {
-	does := said()
-	does.Concerns, does.NodeIPs = func(svc *renderer.ContivService) bool { return svc.HasNodePort() }, true
-	b := book{}
-	r := New(does, b)
+// While no service concerns the renderer, the node has no values.
+func TestNodeIsRenderedOnlyForConcernedServices(t *testing.T) {
+	functions := describingFunctions()
+	functions.Concerns, functions.NodeIPs = func(svc *renderer.ContivService) bool { return svc.HasNodePort() }, true
+	b := recordingSink{}
+	r := New(functions, b)
 	check := func(when string, want bool) {
 		t.Helper()
 		if _, got := b["test/node"]; got != want {
@@ -157,18 +157,18 @@ func TestConcerns(t *testing.T) {
 	}
 	with := func(svc *renderer.ContivService) { svc.Ports["x"] = &renderer.ServicePort{NodePort: 30080} }
 	_ = r.UpdateNode(renderer.NodeState{Name: "node-1"})
-	_ = r.AddService(named("a"))
-	check("none concerns", false)
-	_ = r.AddService(named("b", with))
-	check("one does", true)
+	_ = r.AddService(newService("a"))
+	check("no service concerns it", false)
+	_ = r.AddService(newService("b", with))
+	check("one service concerns it", true)
 	_ = r.UpdateNodePortServices(renderer.NewIPAddresses(net.IPv4(192, 168, 16, 2)), nil)
 	if want := "node-1 of [192.168.16.2][][]"; b["test/node"] != want {
 		t.Errorf("node %q", b["test/node"])
 	}
-	_ = r.UpdateService(nil, named("b"), nil)
-	check("it does no more", false)
-	_ = r.Resync(&renderer.ResyncEventData{NodeIPs: renderer.NewIPAddresses(), Services: []*renderer.ContivService{named("a"), named("c", with)}})
+	_ = r.UpdateService(nil, newService("b"), nil)
+	check("the service no longer concerns it", false)
+	_ = r.Resync(&renderer.ResyncEventData{NodeIPs: renderer.NewIPAddresses(), Services: []*renderer.ContivService{newService("a"), newService("c", with)}})
 	check("resync", true)
-	_ = r.DeleteService(named("c"), nil)
+	_ = r.DeleteService(newService("c"), nil)
 	check("deleted", false)
 }

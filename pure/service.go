@@ -12,13 +12,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Notes is what is to be said about one service, each reason once.
+// Notes are the remarks about one Service. Each reason appears once.
 type Notes struct {
 	Of   svcmodel.ID
 	List []model.Note
 }
 
-// Add says something; refused tells that it is about what is not served.
+// Add appends a remark. Refused says that a part of the Service is not served.
 func (n *Notes) Add(refused bool, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	if slices.ContainsFunc(n.List, func(n model.Note) bool { return n.Reason == reason }) {
@@ -30,9 +30,9 @@ func (n *Notes) Add(refused bool, format string, args ...any) {
 	})
 }
 
-// DropOwnPods puts a route of last resort for each pod CIDR of this node in a family: a packet to a pod without a route is dropped. By the
-// default route it would leave the node with another source address and a session, and the session would outlast the pod's next route.
-// A range that pods of another node are in as well is not this node's alone, and gets none. It returns the ranges that have one.
+// DropOwnPods puts a route of last resort for each pod CIDR of this node in a family, and returns these CIDRs. The route
+// drops packets to a pod without a route. By the default route they would leave the node with another source address
+// and a session that outlasts the pod's next route. A CIDR that overlaps one of another node gets no such route.
 func DropOwnPods(values keyed.Values, node renderer.NodeState, family func(netip.Addr) bool) (dropped []netip.Prefix) {
 	for _, own := range node.PodCIDRs {
 		if family(own.Addr()) && !slices.ContainsFunc(node.RemotePodCIDRs, own.Overlaps) {
@@ -43,8 +43,8 @@ func DropOwnPods(values keyed.Values, node renderer.NodeState, family func(netip
 	return dropped
 }
 
-// Refuse puts a reject route for each address of the service that is served, so that what is not translated is answered. A route
-// to a node or a pod is somebody else's, and a refusal would take its place.
+// Refuse puts a reject route for each served address of the Service, so that VPP answers what it does not translate.
+// Addresses of nodes and pods are left out: their routes belong to others, and a reject route would replace them.
 func Refuse(values keyed.Values, svc *renderer.ContivService, nodeIPs *renderer.IPAddresses, served func(netip.Addr) bool) {
 	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
@@ -55,13 +55,13 @@ func Refuse(values keyed.Values, svc *renderer.ContivService, nodeIPs *renderer.
 	}
 }
 
-// Restricted tells whether a service's address may be used by some clients only.
+// Restricted says whether only some clients may use a Service's address.
 func Restricted(svc *renderer.ContivService, a netip.Addr) bool {
 	return svc.LoadBalancerIPs.Contains(a) && len(SourceRanges(svc, a)) > 0
 }
 
-// SourceRanges are the clients that may use a load balancer's address, of its family and without bits beyond their length; nil:
-// all may. That is so if there are none of its family, or one of them is everybody.
+// SourceRanges are the clients that may use a load-balancer IP, as masked prefixes of its family. Nil means all
+// clients: no range is of its family, or one range is everybody.
 func SourceRanges(svc *renderer.ContivService, a netip.Addr) (out []netip.Prefix) {
 	for _, r := range svc.LoadBalancerSourceRanges {
 		switch {
@@ -75,7 +75,7 @@ func SourceRanges(svc *renderer.ContivService, a netip.Addr) (out []netip.Prefix
 	return out
 }
 
-// Endpoint is one on its way into VPP.
+// Endpoint is an endpoint as a renderer programs it.
 type Endpoint struct {
 	At    netip.AddrPort
 	Local bool // on this node
@@ -94,7 +94,8 @@ func (e Endpoint) Compare(o Endpoint) int {
 	return 1
 }
 
-// Endpoints are the wanted ones of a list, sorted, each once. They are put into room as far as they fit.
+// Endpoints returns the endpoints of list with a wanted address, sorted and without duplicates. It uses the space of
+// room as far as that suffices.
 func Endpoints(room []Endpoint, list []*renderer.ServiceBackend, wanted func(netip.Addr) bool) []Endpoint {
 	set := room[:0]
 	for _, b := range list {

@@ -12,7 +12,7 @@ import (
 )
 
 func TestNotes(t *testing.T) {
-	n := Notes{Of: named("web").ID}
+	n := Notes{Of: newService("web").ID}
 	n.Add(true, "port %d", 80)
 	n.Add(false, "port 80")
 	n.Add(false, "port 81")
@@ -23,7 +23,7 @@ func TestNotes(t *testing.T) {
 }
 
 func TestRefuse(t *testing.T) {
-	svc := named("web", func(svc *renderer.ContivService) {
+	svc := newService("web", func(svc *renderer.ContivService) {
 		for _, s := range []string{"10.96.0.10", "fd00:96::10"} {
 			svc.ClusterIPs.Add(net.ParseIP(s))
 		}
@@ -65,7 +65,7 @@ func TestRestricted(t *testing.T) {
 		{"all of the other family", []string{"10.0.0.0/8", "::/0"}, "203.0.113.7", true},
 		{"no load balancer's", []string{"10.0.0.0/8"}, "203.0.113.8", false},
 	} {
-		svc := named("web", func(svc *renderer.ContivService) {
+		svc := newService("web", func(svc *renderer.ContivService) {
 			svc.LoadBalancerIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
 			for _, r := range tc.ranges {
 				svc.LoadBalancerSourceRanges = append(svc.LoadBalancerSourceRanges, netip.MustParsePrefix(r))

@@ -1,5 +1,5 @@
-// Package puretest turns a renderer of pure functions into the question whether the way to a state matters. Invariant: it asks the
-// renderer as the service processor does, and compares nothing but what the sink was told.
+// Package puretest turns a renderer of pure functions into a test of path independence. Invariant: it calls the
+// renderer as the service processor does, and compares only what the sink received.
 package puretest
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// World is what random services, nodes and interfaces are made of.
+// World limits the random services, nodes and interfaces.
 type World struct {
 	Cluster    func(name string) []string // addresses a service may have
 	External   []string
 	Endpoints  []string
-	Local      func(endpoint string) bool // it is on this node
+	Local      func(endpoint string) bool // the endpoint is on this node
 	NodeIPs    []string
 	Interfaces []string
 	Node       func(t *rapid.T) renderer.NodeState
 }
 
-// Service draws default/name.
+// Service draws the service default/name.
 func (w World) Service(t *rapid.T, name string) *renderer.ContivService {
 	svc := renderer.NewContivService()
 	svc.ID = svcmodel.ID{Namespace: "default", Name: name}
@@ -50,7 +50,7 @@ func (w World) Service(t *rapid.T, name string) *renderer.ContivService {
 	return svc
 }
 
-// Addresses draws those of all nodes.
+// Addresses draws the addresses of all nodes.
 func (w World) Addresses(t *rapid.T) *renderer.IPAddresses {
 	set := renderer.NewIPAddresses()
 	for _, ip := range rapid.SliceOf(rapid.SampledFrom(w.NodeIPs)).Draw(t, "node IPs") {
@@ -59,7 +59,7 @@ func (w World) Addresses(t *rapid.T) *renderer.IPAddresses {
 	return set
 }
 
-// Shuffled is a service whose endpoints are in another order.
+// Shuffled returns the service with its endpoints in another order.
 func Shuffled(t *rapid.T, svc *renderer.ContivService) *renderer.ContivService {
 	other := *svc
 	other.Backends = map[string][]*renderer.ServiceBackend{}
@@ -69,14 +69,14 @@ func Shuffled(t *rapid.T, svc *renderer.ContivService) *renderer.ContivService {
 	return &other
 }
 
-// Renderer is one under test.
+// Renderer is the renderer under test.
 type Renderer interface {
 	renderer.ServiceRendererAPI
 	renderer.NodeRenderer
 }
 
-// IncrementalIsResync fails unless the sink has what one Resync of the final state gives, whatever the calls were. Fresh returns a
-// renderer, and what its sink keeps of each owner.
+// IncrementalIsResync fails unless, after any sequence of calls, the sink holds what one Resync of the final state
+// gives. Fresh returns a renderer and the map in which its sink keeps the values of each owner.
 func IncrementalIsResync(t *rapid.T, w World, fresh func() (Renderer, map[string][]string)) {
 	var (
 		state = renderer.NewResyncEventData()
