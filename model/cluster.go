@@ -34,22 +34,22 @@ type NamedPort struct {
 	Port     uint16
 }
 
-// Pod is core/v1 Pod as far as a data plane can feel it.
+// Pod is core/v1 Pod, as far as a data plane depends on it.
 type Pod struct {
 	ID             PodID
 	Labels         map[string]string
-	NodeName       string // "" not scheduled
+	NodeName       string // "" if not scheduled
 	IPs            []netip.Addr
 	HostNetwork    bool
-	Finished       bool // phase Succeeded or Failed: its addresses may be reused
+	Finished       bool // phase Succeeded or Failed: another pod may already use its addresses
 	Ports          []NamedPort
-	ContainerPorts []ContainerPort // all its containers declare, named or not, each once, sorted
+	ContainerPorts []ContainerPort // every port its containers declare, named or not, sorted and without duplicates
 	ServiceAccount string
-	// Annotations are AnnotationSourceCheck and AnnotationAllowedSources, as far as the pod has them; nil: none.
+	// Annotations holds AnnotationSourceCheck and AnnotationAllowedSources if the pod has them; nil if it has none.
 	Annotations map[string]string
 }
 
-// ContainerPort is a port that a container of a pod declares to listen on.
+// ContainerPort is a port on which a container of a pod declares to listen.
 type ContainerPort struct {
 	Protocol Protocol
 	Port     uint16
@@ -60,15 +60,15 @@ func (p ContainerPort) Compare(o ContainerPort) int {
 	return cmp.Or(cmp.Compare(p.Protocol, o.Protocol), cmp.Compare(p.Port, o.Port))
 }
 
-// Annotations of Pods about addresses that a pod may send from beside its own.
+// Annotations of Pods that allow further source addresses.
 const (
-	// AnnotationSourceCheck with the value "false" allows any.
+	// AnnotationSourceCheck with the value "false" allows any source address.
 	AnnotationSourceCheck = AnnotationPrefix + "source-check"
-	// AnnotationAllowedSources is Calico's: a JSON list of prefixes or addresses.
+	// AnnotationAllowedSources is Calico's annotation: a JSON list of prefixes or addresses.
 	AnnotationAllowedSources = "cni.projectcalico.org/allowedSourcePrefixes"
 )
 
-// Node is core/v1 Node as far as a data plane can feel it.
+// Node is core/v1 Node, as far as a data plane depends on it.
 type Node struct {
 	Name        string
 	Labels      map[string]string
@@ -76,8 +76,8 @@ type Node struct {
 	InternalIPs []netip.Addr // status.addresses of type InternalIP, in order
 	ExternalIPs []netip.Addr // status.addresses of type ExternalIP, in order
 	PodCIDRs    []netip.Prefix
-	// Leaving tells that it is being deleted, or that a cluster autoscaler is about to (taint ToBeDeletedByClusterAutoscaler): load
-	// balancers are to send it no more connections.
+	// Leaving says that the Node is being deleted, or that a cluster autoscaler is about to delete it (taint
+	// ToBeDeletedByClusterAutoscaler). Load balancers should not send it new connections.
 	Leaving bool
 }
 
@@ -93,13 +93,13 @@ type Namespace struct {
 	Labels map[string]string
 }
 
-// ServiceAccount is core/v1 ServiceAccount: policies select pods by its labels.
+// ServiceAccount is core/v1 ServiceAccount. Policies can select pods by its labels.
 type ServiceAccount struct {
 	Namespace, Name string
 	Labels          map[string]string
 }
 
-// ServiceCIDR is networking.k8s.io/v1 ServiceCIDR: ranges cluster IPs are allocated from.
+// ServiceCIDR is networking.k8s.io/v1 ServiceCIDR: ranges from which cluster IPs are allocated.
 type ServiceCIDR struct {
 	Name  string
 	CIDRs []netip.Prefix

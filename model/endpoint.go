@@ -14,23 +14,23 @@ type SliceID struct {
 // String is "namespace/name".
 func (id SliceID) String() string { return id.Namespace + "/" + id.Name }
 
-// EndpointPort is one port of an EndpointSlice that has a number (ports without one are left out at conversion).
+// EndpointPort is one port of an EndpointSlice. Conversion leaves out ports without a number.
 type EndpointPort struct {
 	Name     string
 	Protocol Protocol
 	Port     uint16
 }
 
-// Endpoint is one endpoint of an EndpointSlice. Conditions have their defaults applied: nil ready means true,
-// nil serving means true, nil terminating means false (discovery/v1, and kube-proxy v1.36 reads them so).
+// Endpoint is one endpoint of an EndpointSlice. The conditions have their defaults: nil ready means true, nil serving
+// means true, nil terminating means false (discovery/v1; kube-proxy v1.36 does the same).
 type Endpoint struct {
-	Addr        netip.Addr // the first address: further ones are ignored, as kube-proxy does
+	Addr        netip.Addr // the first address; further ones are ignored, as in kube-proxy
 	Ready       bool
 	Serving     bool
 	Terminating bool
 	NodeName    string // "" unknown
 	Zone        string
-	Pod         PodID    // target reference of kind Pod; zero otherwise
+	Pod         PodID    // the target reference if it is a Pod; zero otherwise
 	ForZones    []string // hints, sorted
 	ForNodes    []string // hints, sorted
 }

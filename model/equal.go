@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Equal tells that a and b mean the same to a data plane. When an EndpointSlice was last touched (TriggerTime) is no part
-// of its meaning. Nil equals only nil; a typed nil pointer is not an Object and must not be passed.
+// Equal reports whether a and b mean the same to a data plane. It ignores TriggerTime, the time an EndpointSlice was
+// last touched. Nil equals only nil; a typed nil pointer is not an Object and must not be passed.
 func Equal(a, b Object) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil
@@ -21,5 +21,5 @@ func Equal(a, b Object) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// AnnotationPrefix starts every annotation and label this project reads.
+// AnnotationPrefix starts every annotation and label that this project defines.
 const AnnotationPrefix = "contiv-agent.io/"

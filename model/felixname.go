@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// marks are what names of policies start with on Felix's wire, up to v3.31, and the kinds they stand for. The first that fits
+// marks are the prefixes of policy names on Felix's wire, up to v3.31, with the kinds they stand for. The first match
 // counts.
 var marks = [...]struct {
 	namespaced bool
@@ -20,7 +20,8 @@ var marks = [...]struct {
 	{false, "", KindGlobalNetworkPolicy},
 }
 
-// PolicyIDOf is the policy that has a name on Felix's wire in a tier: the way back from PolicyID.FelixName, as far as names tell.
+// PolicyIDOf returns the policy with that name on Felix's wire. It is the inverse of PolicyID.FelixName, as far as
+// names are unique.
 func PolicyIDOf(tier, name string) PolicyID {
 	namespace, rest, namespaced := strings.Cut(name, "/")
 	if !namespaced {

@@ -23,7 +23,7 @@ func TestNodeSet(t *testing.T) {
 	}
 }
 
-// Every kind of object has a name of its own: two objects never meet under one.
+// Two objects never share a Ref: each kind has a different name.
 func TestRefs(t *testing.T) {
 	for _, c := range []struct {
 		o    Object

@@ -1,9 +1,9 @@
 package model
 
-// Note is what a calculation has to say about an object: why it is not served, or not quite as asked.
+// Note is a remark about an object: why it is not served, or how it is served differently than it asks.
 type Note struct {
 	Ref    Ref
-	Reason string // one sentence, the same text in log, status and trace
+	Reason string // one sentence; log, status and trace show the same text
 	// Refused is true when a part of the object is not programmed at all; false for a remark about a limit.
 	Refused bool
 }

@@ -2,7 +2,7 @@ package model
 
 import "strings"
 
-// Kind names the kind of an object of the stream from a source, in Kubernetes' spelling.
+// Kind names the kind of an object from a source, in Kubernetes' spelling.
 type Kind string
 
 // The kinds a source delivers.
@@ -13,7 +13,7 @@ const (
 	KindNode          Kind = "Node"
 	KindNamespace     Kind = "Namespace"
 	KindServiceCIDR   Kind = "ServiceCIDR"
-	// The kinds policies are made of and apply to. Kinds of policies are PolicyKinds, and Kinds by conversion.
+	// The kinds that policies refer to. The kinds of policies themselves are PolicyKinds, converted to Kind.
 	KindServiceAccount   Kind = "ServiceAccount"
 	KindTier             Kind = "Tier"             // projectcalico.org/v3
 	KindProfile          Kind = "Profile"          // projectcalico.org/v3
@@ -22,11 +22,11 @@ const (
 	KindHostEndpoint     Kind = "HostEndpoint"     // projectcalico.org/v3
 )
 
-// KindManifest is no kind of object: it names a piece of a manifest (a file, a document, a repeated definition) that a
-// source cannot use, for changes that are only ever refused or taken back.
+// KindManifest is not a kind of object. It names a piece of a manifest (a file, a document, a repeated definition) that
+// a source cannot use. Changes of this kind are only refused, or withdrawn.
 const KindManifest Kind = "Manifest"
 
-// Ref names an object of any kind; Namespace is "" for cluster-scoped ones.
+// Ref names an object of any kind. Namespace is "" for cluster-scoped objects.
 type Ref struct {
 	Kind      Kind
 	Namespace string
@@ -66,13 +66,14 @@ func (c *ServiceCIDR) Ref() Ref { return Ref{Kind: KindServiceCIDR, Name: c.Name
 // Ref implements Object.
 func (s *ServiceAccount) Ref() Ref { return Ref{KindServiceAccount, s.Namespace, s.Name} }
 
-// Ref implements Object. Its kind is the policy's own: NetworkPolicy is Kubernetes', CalicoNetworkPolicy is Calico's.
+// Ref implements Object. The kind is the policy's: NetworkPolicy is Kubernetes', CalicoNetworkPolicy is Calico's.
 func (p *Policy) Ref() Ref { return p.ID.Ref() }
 
 // Ref implements Object.
 func (t *Tier) Ref() Ref { return Ref{Kind: KindTier, Name: t.Name} }
 
-// Ref implements Object. Profiles of Namespaces and ServiceAccounts are made from those; they have no object of their own.
+// Ref implements Object. Profiles of Namespaces and ServiceAccounts are made from those objects; they are not objects
+// themselves.
 func (p *Profile) Ref() Ref { return Ref{Kind: KindProfile, Name: p.Name} }
 
 // Ref implements Object: NetworkSet if the name has a namespace, GlobalNetworkSet if not.
@@ -83,8 +84,8 @@ func (n *NetworkSet) Ref() Ref {
 	return Ref{Kind: KindGlobalNetworkSet, Name: n.Name}
 }
 
-// Ref implements Object. The node is data, not name: the object may move to another one, and its ID then changes while its
-// Ref stays.
+// Ref implements Object. It leaves the node out: the object may move to another node, which changes its ID and not its
+// Ref.
 func (h *HostEndpoint) Ref() Ref { return Ref{Kind: KindHostEndpoint, Name: h.ID.Name} }
 
 // Compare orders by kind, namespace, name.

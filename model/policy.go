@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// PolicyKind names where a policy comes from; it decides how the policy is called on Felix's wire.
+// PolicyKind names the API a policy comes from. It decides how the policy is named on Felix's wire.
 type PolicyKind string
 
 // The kinds of policies.
@@ -18,16 +18,16 @@ const (
 	KindClusterNetworkPolicy PolicyKind = "ClusterNetworkPolicy"       // policy.networking.k8s.io/v1alpha2
 	KindCalicoNetworkPolicy  PolicyKind = "CalicoNetworkPolicy"        // projectcalico.org/v3 NetworkPolicy
 	KindGlobalNetworkPolicy  PolicyKind = "GlobalNetworkPolicy"        // projectcalico.org/v3
-	// Staged policies are listed like any other, and never enforced: a data plane skips them.
+	// Staged policies are listed like all others and never enforced: a data plane skips them.
 	KindStagedKubernetesPolicy PolicyKind = "StagedKubernetesNetworkPolicy" // projectcalico.org/v3
 	KindStagedNetworkPolicy    PolicyKind = "StagedNetworkPolicy"           // projectcalico.org/v3
 	KindStagedGlobalPolicy     PolicyKind = "StagedGlobalNetworkPolicy"     // projectcalico.org/v3
-	// KindTieredPolicy is a policy of Felix's own datastore up to v3.31, where names are unique within a tier: Name is
-	// the name on the wire, as it is, and Namespace is the tier.
+	// KindTieredPolicy is a policy of Felix's datastore up to v3.31, where names are unique within a tier. Name is the
+	// name on the wire, unchanged, and Namespace is the tier.
 	KindTieredPolicy PolicyKind = "TieredPolicy"
 )
 
-// PolicyID names a policy. Its tier is data, not name: a policy may move.
+// PolicyID names a policy. It does not contain the tier, because a policy may move to another tier.
 type PolicyID struct {
 	Kind      PolicyKind
 	Namespace string // "" for cluster-wide kinds
@@ -43,7 +43,7 @@ func (id PolicyID) Ref() Ref { return Ref{Kind(id.Kind), id.Namespace, id.Name} 
 // Compare orders by kind, namespace, name.
 func (id PolicyID) Compare(o PolicyID) int { return id.Ref().Compare(o.Ref()) }
 
-// Felix's names of the tiers the Kubernetes kinds live in (Calico v3.31, libcalico-go/lib/names; the two of
+// Felix's names of the tiers of the Kubernetes kinds (Calico v3.31, libcalico-go/lib/names; the two of
 // ClusterNetworkPolicy as from Calico v3.32).
 const (
 	TierAdmin        = "adminnetworkpolicy"
@@ -53,9 +53,10 @@ const (
 	TierKubeBaseline = "kube-baseline"
 )
 
-// BuiltinTiers are the tiers that are there without an object, in their order. Tiers of equal order go by name: an
-// AdminNetworkPolicy comes before a ClusterNetworkPolicy of tier Admin, and its Pass hands over to that tier. Unmatched
-// traffic falls through the tiers of the cluster's administrator; in the default tier it is denied where a policy applies.
+// BuiltinTiers are the tiers that exist without an object, in their order. Tiers of equal order are sorted by name: an
+// AdminNetworkPolicy precedes a ClusterNetworkPolicy of tier Admin, and its Pass leads to that tier. Traffic that no
+// policy matches passes through the tiers of the cluster's administrator; the default tier denies it where one of its
+// policies applies.
 func BuiltinTiers() []*Tier {
 	return []*Tier{
 		{TierAdmin, OrderOf(1_000), TierPass},
@@ -70,9 +71,9 @@ func BuiltinTiers() []*Tier {
 func OrderKubernetes() Order { return OrderOf(1000) }
 
 // FelixName is the policy's name within its tier as Felix v3.31 writes it: "prod/knp.default.web",
-// "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names of Calico's own policies stay as they are (up
-// to v3.31 they start with their tier), so that names differ where identifiers do. Felix v3.31 knows no
-// ClusterNetworkPolicy: "kcnp.<tier>.x".
+// "kanp.adminnetworkpolicy.x", "prod/sec.web", "prod/staged:sec.web". Names of Calico's own policies are not changed
+// (up to v3.31 they start with their tier), so different policies have different names. Felix v3.31 has no
+// ClusterNetworkPolicy: its name is "kcnp.<tier>.x".
 func (id PolicyID) FelixName(tier string) string {
 	name := id.Name
 	switch id.Kind {
@@ -96,7 +97,7 @@ func (id PolicyID) FelixName(tier string) string {
 	return name
 }
 
-// Order ranks tiers, and policies in a tier: lower first. The zero value is "no order" and comes last.
+// Order ranks tiers, and policies within a tier: lower first. The zero value is "no order" and sorts last.
 type Order struct {
 	Value float64
 	Set   bool
@@ -124,38 +125,37 @@ func (o Order) sortValue() float64 {
 	return math.Inf(1)
 }
 
-// Action is what a rule, or the end of a tier, does with a packet. Sources use the constants; other spellings are
-// passed on as they are.
+// Action says what a rule, or the end of a tier, does with a packet. Sources use the constants; other spellings are
+// passed on unchanged.
 type Action string
 
 // The actions. The empty action of a rule means allow, that of a tier means deny.
 const (
 	ActionAllow Action = "allow"
 	ActionDeny  Action = "deny"
-	ActionLog   Action = "log"       // and go on with the next rule
-	ActionPass  Action = "next-tier" // Calico's Pass: leave this tier, go on with the next
-	// TierDeny and TierPass are the two default actions of a tier, as Felix spells them there.
+	ActionLog   Action = "log"       // log, then continue with the next rule
+	ActionPass  Action = "next-tier" // Calico's Pass: leave this tier, continue with the next
+	// TierDeny and TierPass are the default actions of a tier, as Felix spells them there.
 	TierDeny Action = "Deny"
 	TierPass Action = "Pass"
 )
 
-// Denies tells that the action is deny in any case of letters.
+// Denies reports whether the action is deny, ignoring case.
 func (a Action) Denies() bool { return strings.EqualFold(string(a), string(ActionDeny)) }
 
-// Passes tells that the action is Pass, in either of its spellings.
+// Passes reports whether the action is Pass, in either spelling.
 func (a Action) Passes() bool {
 	return strings.EqualFold(string(a), string(ActionPass)) || strings.EqualFold(string(a), string(TierPass))
 }
 
-// Allows tells that the action is allow, in any case of letters, or none, which means allow.
+// Allows reports whether the action is allow, ignoring case, or empty, which means allow.
 func (a Action) Allows() bool { return a == "" || strings.EqualFold(string(a), string(ActionAllow)) }
 
-// Tier is a group of policies with a place in the order. A tier that policies name and that has no object sorts after
-// all others.
+// Tier is an ordered group of policies. A tier that policies name but that has no object sorts after all others.
 type Tier struct {
 	Name          string
 	Order         Order
-	DefaultAction Action // "": as if Deny
+	DefaultAction Action // "" means Deny
 }
 
 // Policy is a policy of any kind, as Felix's calculation reads it.
@@ -166,8 +166,8 @@ type Policy struct {
 	Tier           string
 	Order          Order
 	Namespace      string // of a namespaced policy; "" for cluster-wide ones
-	Selector       string // of the endpoints it applies to, in the selector language; "" is all()
-	Ingress        bool   // governs ingress. Neither Ingress nor Egress means both
+	Selector       string // selects the endpoints the policy applies to, in the selector language; "" is all()
+	Ingress        bool   // governs ingress. If neither Ingress nor Egress is set, the policy governs both
 	Egress         bool
 	InboundRules   []Rule
 	OutboundRules  []Rule
@@ -180,12 +180,12 @@ type Policy struct {
 // FelixName is the name of the policy on Felix's wire.
 func (p *Policy) FelixName() string { return p.ID.FelixName(p.Tier) }
 
-// Profile is rules and labels endpoints refer to by name: a Kubernetes namespace is profile "kns.<ns>", a service
-// account "ksa.<ns>.<name>".
+// Profile holds rules and labels that endpoints inherit by naming it. A Kubernetes namespace is profile "kns.<ns>", a
+// service account "ksa.<ns>.<name>".
 type Profile struct {
 	Name   string
 	Labels map[string]string // inherited by endpoints and network sets that name the profile
-	// Rules is nil while the profile has none of its own: it then denies everything, as a missing profile does.
+	// Rules is nil while the profile has no rules. It then denies everything, as a missing profile does.
 	Rules *ProfileRules
 }
 
@@ -194,7 +194,7 @@ type ProfileRules struct {
 	Inbound, Outbound []Rule
 }
 
-// Rule is one rule with all of Felix's match criteria: a packet has to meet all that are given.
+// Rule is one rule with all of Felix's match criteria. A packet must meet all that are set.
 type Rule struct {
 	Action      Action
 	IPVersion   uint8 // 4, 6, or 0 for both
@@ -204,17 +204,17 @@ type Rule struct {
 	NotICMP     *ICMPMatch
 	Source      Peer
 	Destination Peer
-	HTTP        *HTTPMatch        // layer 7: no data plane of ours can tell
+	HTTP        *HTTPMatch        // layer 7: no data plane of ours can evaluate it
 	Annotations map[string]string // rule metadata, passed on
-	// Origin names the rule in the words of the object it comes from, "ingress rule 2", for whoever asks which rule
-	// decided; "" if the place in the list says it.
+	// Origin names the rule as in its object, "ingress rule 2", to explain which rule decided. "" if the position in
+	// the list is enough.
 	Origin string
 }
 
-// RuleProtocol is a protocol by number or by Felix's lower-case name; the zero value matches any.
+// RuleProtocol is a protocol by number or by Felix's lower-case name. The zero value matches any.
 type RuleProtocol struct {
 	Number uint8
-	Name   string // tcp, udp, icmp, icmpv6, sctp, udplite; wins over Number
+	Name   string // tcp, udp, icmp, icmpv6, sctp, udplite; takes precedence over Number
 }
 
 // ICMPMatch matches an ICMP type and, if HasCode, a code.
@@ -226,20 +226,20 @@ type ICMPMatch struct {
 // PortMatch is an inclusive range of ports, or the name of a port of the endpoint.
 type PortMatch struct {
 	First, Last uint16
-	Name        string // not "": First and Last are unused
+	Name        string // if set, First and Last are unused
 }
 
-// Peer is one side of a rule. Nets are or-ed, ports (numbers and names) are or-ed; all else is and-ed.
+// Peer is one side of a rule. Nets are or-ed, ports (numbers and names) are or-ed; everything else is and-ed.
 type Peer struct {
 	Nets        []netip.Prefix
 	Ports       []PortMatch
-	Selector    string // "" none
+	Selector    string // "" for none
 	NotNets     []netip.Prefix
 	NotPorts    []PortMatch
 	NotSelector string
 	// Service stands for its endpoints: addresses and ports as a destination, addresses alone as a source.
 	Service ServiceID
-	// What the user wrote, before it was combined into Selector; passed on for display.
+	// The text the user wrote, before it was combined into Selector; passed on for display.
 	OriginalSelector          string
 	OriginalNamespaceSelector string
 	OriginalNotSelector       string

@@ -2,16 +2,16 @@ package model
 
 import "net/netip"
 
-// QoS limits and marks what an endpoint sends and gets. Source: Calico v3.31, the annotations qos.projectcalico.org/….
-// The zero value limits nothing.
+// QoS limits and marks the traffic of an endpoint. Source: Calico v3.31, the annotations qos.projectcalico.org/…. The
+// zero value limits nothing.
 type QoS struct {
 	Ingress, Egress RateLimits // as the endpoint sees it
-	// DSCP is what the endpoint's packets to outside the cluster are marked with, if HasDSCP: 0 to 63.
+	// DSCP marks the endpoint's packets to destinations outside the cluster, if HasDSCP is set: 0 to 63.
 	DSCP    uint8
 	HasDSCP bool
 }
 
-// RateLimits are limits of one direction. Zero: none, or what the data plane takes by default.
+// RateLimits are the limits of one direction. Zero means no limit, or the data plane's default.
 type RateLimits struct {
 	Bandwidth      int64 // bits per second
 	Burst          int64 // bits
@@ -22,10 +22,10 @@ type RateLimits struct {
 	MaxConnections int64
 }
 
-// BGPConfig is what a data plane may want to know of the cluster's default BGP configuration.
+// BGPConfig is the part of the cluster's default BGP configuration that data planes use.
 type BGPConfig struct {
-	// The prefixes of Services that are announced.
+	// The prefixes of Services that BGP announces.
 	ServiceClusterIPs, ServiceExternalIPs, ServiceLoadBalancerIPs []netip.Prefix
-	// The addresses every node has for sessions with its workloads; invalid: none.
+	// The addresses that every node uses for sessions with its workloads; invalid for none.
 	WorkloadPeering4, WorkloadPeering6 netip.Addr
 }

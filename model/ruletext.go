@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// String is the rule in one line: "allow tcp from 10.0.0.0/8 not 10.1.0.0/16 to ports 80,8080-8090,http". An end that takes
-// everybody is left out; selectors stand in braces. It says what the rule does, not where it comes from.
+// String is the rule in one line: "allow tcp from 10.0.0.0/8 not 10.1.0.0/16 to ports 80,8080-8090,http". A side that
+// matches everything is left out; selectors are in braces. The text says what the rule does, not which object it comes
+// from.
 func (r *Rule) String() string {
 	action := r.Action
 	if action == "" {

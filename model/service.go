@@ -37,7 +37,8 @@ func (p Protocol) String() string {
 	return fmt.Sprintf("proto-%d", uint8(p))
 }
 
-// ParseProtocol is the inverse of String for the four named protocols. Kubernetes' spelling only: case matters.
+// ParseProtocol is the inverse of String for TCP, UDP, SCTP and ICMP. It accepts Kubernetes' spelling only: case
+// matters.
 func ParseProtocol(s string) (Protocol, error) {
 	for _, p := range []Protocol{ICMP, TCP, UDP, SCTP} {
 		if s == p.String() {
@@ -67,7 +68,7 @@ const (
 	PolicyLocal
 )
 
-// ServicePort is one entry of spec.ports. TargetPort is not here: endpoint slices carry resolved numbers.
+// ServicePort is one entry of spec.ports. TargetPort is left out: EndpointSlices carry resolved numbers.
 type ServicePort struct {
 	Name     string // "" for the only port of a service
 	Protocol Protocol
@@ -75,18 +76,19 @@ type ServicePort struct {
 	NodePort uint16 // 0: none
 }
 
-// LoadBalancerIP is one status.loadBalancer.ingress entry that has an address (host names are not rendered).
+// LoadBalancerIP is one status.loadBalancer.ingress entry that has an address. Host names are not rendered.
 type LoadBalancerIP struct {
 	Addr netip.Addr
-	// Proxy is ipMode Proxy: traffic must go to the load balancer itself, so nodes do not short-cut the address.
+	// Proxy is ipMode Proxy: traffic must reach the load balancer itself, so nodes do not translate the address.
 	Proxy bool
 }
 
-// Service is core/v1 Service as far as a data plane can feel it. Source: k8s.io/api core/v1, kube-proxy v1.36 semantics.
+// Service is core/v1 Service, as far as a data plane depends on it. Source: k8s.io/api core/v1, kube-proxy v1.36
+// semantics.
 type Service struct {
 	ID                       ServiceID
-	Created                  time.Time // metadata.creationTimestamp, in whole seconds; zero: not known, as in a manifest
-	UID                      string    // metadata.uid; "": not known
+	Created                  time.Time // metadata.creationTimestamp, in whole seconds; zero if unknown, as in a manifest
+	UID                      string    // metadata.uid; "" if unknown
 	Type                     ServiceType
 	Headless                 bool         // clusterIP None
 	ClusterIPs               []netip.Addr // spec.clusterIPs in order; empty when headless or not yet allocated
@@ -100,14 +102,14 @@ type Service struct {
 	PublishNotReadyAddresses bool
 	HealthCheckNodePort      uint16
 	TrafficDistribution      string // "", PreferClose, PreferSameZone, PreferSameNode
-	Selectorless             bool   // no spec.selector: endpoints are kept by somebody else
-	// ProxyName is the label service.kubernetes.io/service-proxy-name: not "" means another proxy serves it.
+	Selectorless             bool   // no spec.selector: another program maintains the endpoints
+	// ProxyName is the label service.kubernetes.io/service-proxy-name. If it is set, that proxy serves the Service.
 	ProxyName   string
-	Annotations map[string]string // those with our prefix only; nil if none
+	Annotations map[string]string // only those with our prefix; nil if none
 }
 
-// CompareAge orders Services by creationTimestamp, then UID, then namespace and name: the older first. One without a timestamp
-// counts as the youngest.
+// CompareAge orders Services by creationTimestamp, then UID, then namespace and name: older first. One without a
+// timestamp is the youngest.
 func (s *Service) CompareAge(o *Service) int {
 	switch known, other := !s.Created.IsZero(), !o.Created.IsZero(); {
 	case known && !other:

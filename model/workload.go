@@ -26,14 +26,14 @@ func (id WorkloadID) Compare(o WorkloadID) int {
 	return compareNames(id.Workload, id.Endpoint, o.Workload, o.Endpoint)
 }
 
-// AddressPair is a NAT of one address of a workload.
+// AddressPair is a NAT mapping of one address of a workload.
 type AddressPair struct{ External, Internal netip.Addr }
 
-// WorkloadEndpoint is an interface of a pod or virtual machine that policies apply to.
+// WorkloadEndpoint is an interface of a pod or virtual machine to which policies apply.
 type WorkloadEndpoint struct {
 	ID                  WorkloadID
-	State               string // "active"; anything else is administratively down
-	Interface           string // name of the host's end
+	State               string // "active"; any other value means administratively down
+	Interface           string // name of the end on the host
 	MAC                 string // "" unknown
 	Profiles            []string
 	Nets                []netip.Prefix // both families, in the order of the object
@@ -56,49 +56,49 @@ func (id HostEndpointID) Compare(o HostEndpointID) int {
 	return compareNames(id.Node, id.Name, o.Node, o.Name)
 }
 
-// HostEndpoint is an interface of a node that policies apply to.
+// HostEndpoint is an interface of a node to which policies apply.
 type HostEndpoint struct {
 	ID        HostEndpointID
-	Interface string       // "*": all interfaces; "": the one with an expected address
+	Interface string       // "*" means all interfaces; "" means the one with an expected address
 	Addrs     []netip.Addr // expected addresses, both families
 	Profiles  []string
 	Labels    map[string]string
 	Ports     []NamedPort
-	QoS       *QoS // nil: none; of a host endpoint only the mark counts
+	QoS       *QoS // nil for none; host endpoints use only the DSCP mark
 }
 
-// NetworkSet is a named list of networks with labels; selectors match it like an endpoint.
+// NetworkSet is a named list of networks with labels. Selectors match it like an endpoint.
 type NetworkSet struct {
-	Name     string // "namespace/name", or a bare name for a global one
+	Name     string // "namespace/name", or the name alone for a global set
 	Nets     []netip.Prefix
 	Labels   map[string]string
-	Profiles []string // "kns.<ns>" for a namespaced one
+	Profiles []string // "kns.<ns>" for a namespaced set
 }
 
-// Pool is an address pool pods get their addresses from.
+// Pool is an address pool from which pods get their addresses.
 type Pool struct {
 	ID         string // "10.65.0.0-16"
 	CIDR       netip.Prefix
 	Masquerade bool
 	IPIPMode   string // "", "always", "cross-subnet"
-	VXLANMode  string // ditto
+	VXLANMode  string // as IPIPMode
 }
 
 // Block is a part of a pool that belongs to one node.
 type Block struct {
 	CIDR netip.Prefix
-	Node string // "" no affinity
-	// Borrowed are addresses of the block in use on other nodes.
+	Node string // "" if it belongs to none
+	// Borrowed are addresses of the block that other nodes use.
 	Borrowed []BorrowedAddr
 }
 
-// BorrowedAddr is an address in use on a node its block does not belong to.
+// BorrowedAddr is an address that a node uses although its block belongs to another node.
 type BorrowedAddr struct {
 	Addr netip.Addr
 	Node string
 }
 
-// Host is a node as routing sees it; the zero value of a field is "unknown".
+// Host is a node as routing uses it. The zero value of a field means unknown.
 type Host struct {
 	Name       string
 	IPv4, IPv6 netip.Addr
@@ -124,8 +124,8 @@ func ProfileNamespace(profile string) (namespace string, ok bool) {
 	return strings.CutPrefix(profile, "kns.")
 }
 
-// ProfileServiceAccount is the service account a profile "ksa.<ns>.<name>" stands for. A namespace's name has no dot,
-// a service account's may have.
+// ProfileServiceAccount is the service account a profile "ksa.<ns>.<name>" stands for. The first dot ends the
+// namespace: a namespace's name has no dot, a service account's may have.
 func ProfileServiceAccount(profile string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(profile, "ksa.")
 	if !ok {

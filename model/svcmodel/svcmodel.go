@@ -1,6 +1,6 @@
-// Package svcmodel turns the name under which service renderers know a service's identifier into this project's one.
+// Package svcmodel turns model.ServiceID into the type name that the Contiv renderer API uses for it.
 //
-// Invariant: ID and model.ServiceID are the same type, so values cross the seam without conversion.
+// Invariant: ID and model.ServiceID are the same type, so values need no conversion.
 package svcmodel
 
 import "github.com/contiv-agent/contiv-agent/model"
