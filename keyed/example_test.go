@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
-// A set of values prints as text in one order.
+// A set of values prints as text in a fixed order.
 func Example() {
 	values := keyed.Values{}
 	values.Put(&l3.Route{DstNetwork: "10.1.2.3/24", NextHopAddr: "192.168.16.2"})

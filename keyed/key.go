@@ -28,12 +28,11 @@ import (
 
 // Key returns the canonical key of a message, "" if its type has no model.
 //
-// As ligato joins prefix and name with path.Join, names are cleaned as paths:
-// the label "a//b/../c" has the key .../dnat44/a/c. An empty name, or one that
-// leads upwards, gives a key outside the model's prefix: see Check.
+// ligato joins prefix and name with path.Join, so Key cleans names as paths: the label "a//b/../c" has the key
+// .../dnat44/a/c. An empty name, or one that leads upwards, gives a key outside the model's prefix: see Check.
 func Key(m proto.Message) string {
 	switch m := m.(type) {
-	case *nat.DNat44: // first and apart: the one there are thousands of
+	case *nat.DNat44: // first, because a node has thousands of them
 		return clean(dnat44Prefix + m.GetLabel())
 	case *nat.Nat44Global:
 		return Nat44GlobalKey
@@ -94,8 +93,7 @@ func appendNAT(b []byte, m proto.Message) []byte {
 	return b
 }
 
-// appendTranslation appends the key of a translation: what VPP tells
-// translations apart by.
+// appendTranslation appends the key of a translation, made of the fields by which VPP distinguishes translations.
 func appendTranslation(b []byte, m *contivcnat.Translation) []byte {
 	b = append(b, translationPrefix...)
 	vip := m.GetVip()
@@ -138,8 +136,7 @@ func appendL3(b []byte, m proto.Message) []byte {
 	return b
 }
 
-// appendL2 appends prefix and name of an interface, a bridge or an ACL; nothing
-// for other types.
+// appendL2 appends prefix and name of an interface, a bridge or an ACL; nothing for other types.
 func appendL2(b []byte, m proto.Message) []byte {
 	switch m := m.(type) {
 	case *interfaces.Interface:
@@ -162,8 +159,7 @@ func appendL2(b []byte, m proto.Message) []byte {
 	return b
 }
 
-// appendLinux appends prefix and name of a value of the host's; nothing for other
-// types.
+// appendLinux appends prefix and name of a value of the host; nothing for other types.
 func appendLinux(b []byte, m proto.Message) []byte {
 	switch m := m.(type) {
 	case *linuxinterfaces.Interface:
@@ -174,7 +170,7 @@ func appendLinux(b []byte, m proto.Message) []byte {
 		b = append(b, linuxRoutePrefix...)
 		if dst := m.GetDstNetwork(); isNetwork(dst) {
 			b = appendNetwork(b, dst)
-		} else { // here ligato has no word for what is none
+		} else { // ligato does not write "<invalid>" in these keys
 			b = append(b, dst...)
 		}
 		return append(append(b, '/'), m.GetOutgoingInterface()...)
@@ -189,8 +185,7 @@ func isNetwork(s string) bool {
 	return err == nil
 }
 
-// appendRest appends prefix and name of forwarding by ACLs, IPsec and punting;
-// nothing for other types.
+// appendRest appends prefix and name of forwarding by ACLs, IPsec and punting; nothing for other types.
 func appendRest(b []byte, m proto.Message) []byte {
 	switch m := m.(type) {
 	case *abf.ABF:
@@ -210,8 +205,8 @@ func appendRest(b []byte, m proto.Message) []byte {
 	return b
 }
 
-// appendRoute appends the key of a route. The gateway is taken as it is
-// written, the destination is not: ligato does so, and the keys are shared.
+// appendRoute appends the key of a route. It writes the gateway as given and the destination in canonical form: ligato
+// does so, and both use the same keys.
 func appendRoute(b []byte, iface string, vrf uint32, dst, gateway string) []byte {
 	b = append(b, routePrefix...)
 	if iface != "" {
@@ -225,9 +220,8 @@ func appendRoute(b []byte, iface string, vrf uint32, dst, gateway string) []byte
 	return b
 }
 
-// appendNetwork appends a prefix in canonical form, without host bits. What is
-// no prefix becomes "<invalid>/0", and a reference to an address that is yet to
-// be allocated ("alloc:...") stays as it is.
+// appendNetwork appends a prefix in canonical form, without host bits. Text that is no prefix becomes "<invalid>/0",
+// and a reference to an address that is not allocated yet ("alloc:...") is not changed.
 func appendNetwork(b []byte, network string) []byte {
 	if strings.HasPrefix(network, "alloc:") {
 		return append(b, network...)
@@ -239,13 +233,13 @@ func appendNetwork(b []byte, network string) []byte {
 	if !p.Addr().Is4In6() {
 		return p.Masked().AppendTo(b)
 	}
-	// An IPv4-mapped address is printed as IPv4 with the length for IPv6.
+	// ligato prints an IPv4-mapped address as IPv4 with the prefix length of IPv6.
 	b = p.Masked().Addr().Unmap().AppendTo(b)
 	return strconv.AppendInt(append(b, '/'), int64(p.Bits()), 10)
 }
 
-// appendLenientNetwork is for what netip refuses and ligato, which uses package
-// net, does not: leading zeros in the length.
+// appendLenientNetwork handles text that netip refuses and package net, which ligato uses, accepts: leading zeros in
+// the length.
 func appendLenientNetwork(b []byte, network string) []byte {
 	_, n, err := net.ParseCIDR(network)
 	if err != nil {
@@ -274,8 +268,8 @@ func appendPair(b []byte, first, between, second string) []byte {
 	return append(append(append(b, first...), between...), second...)
 }
 
-// clean is path.Clean, but cheap for what is clean already. Keys start with a
-// class, never with a slash or a dot, so that only what follows a slash counts.
+// clean is path.Clean, but cheap for clean keys. Keys start with a class, never with a slash or a dot, so only text
+// after a slash can be unclean.
 func clean(key string) string {
 	for i := 0; i < len(key); i++ {
 		if key[i] != '/' {

@@ -32,8 +32,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
-// golden holds keys the real ligato v3 gives; where "ours" is set, the model is
-// our own or the case is not among ligato's vectors.
+// golden holds keys that the real ligato v3 gives. Where "ours" is set, the model is ours or the case is not among
+// ligato's vectors.
 var golden = []struct {
 	m    proto.Message
 	key  string
@@ -138,8 +138,7 @@ func TestEveryModelHasGoldenKey(t *testing.T) {
 	}
 }
 
-// The class, module, version and type of a model make its prefix, and prefixes
-// do not overlap: Lookup relies on both.
+// The class, module, version and type of a model form its prefix, and prefixes do not overlap. Lookup relies on both.
 func TestModels(t *testing.T) {
 	models := keyed.Models()
 	if !slices.IsSortedFunc(models, func(a, b keyed.Model) int { return cmp.Compare(a.Prefix, b.Prefix) }) {
@@ -305,8 +304,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// FuzzRouteKey compares the key of a route with its definition, written down as
-// literally as ligato's name template has it.
+// FuzzRouteKey compares the key of a route with a literal implementation of ligato's name template.
 func FuzzRouteKey(f *testing.F) {
 	f.Add("", uint32(0), "10.1.2.3/24", "")
 	f.Add("tap1", uint32(7), "2001:DB8::1/48", "FE80::1")
@@ -377,7 +375,7 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// One allocation, the key itself, for every name that needs no cleaning.
+// A name that needs no cleaning costs one allocation, the key itself.
 func TestKeyAllocates(t *testing.T) {
 	for _, m := range []proto.Message{
 		&nat.DNat44{Label: "default/web"},
@@ -396,7 +394,7 @@ func TestKeyAllocates(t *testing.T) {
 	}
 }
 
-// What is too long is refused, and named shortly.
+// Check refuses a key that is too long, and names it in a short error.
 func TestKeysAreNotEndless(t *testing.T) {
 	fits := strings.Repeat("a", keyed.MaxKey-len(keyed.InterfaceKey(""))-1)
 	for _, c := range []struct {
@@ -418,7 +416,7 @@ func TestRestricted(t *testing.T) {
 	if got, ok := keyed.Restricts(keyed.RestrictedLabel("default/web", "tcp:198.51.100.9:80")); got != "default/web" || !ok {
 		t.Errorf("got %q, %t", got, ok)
 	}
-	if got, ok := keyed.Restricts("restricted/web"); got != "web" || !ok { // somebody else's
+	if got, ok := keyed.Restricts("restricted/web"); got != "web" || !ok { // a label that another program chose
 		t.Errorf("got %q, %t", got, ok)
 	}
 	if got, ok := keyed.Restricts("default/restricted/web"); got != "" || ok {

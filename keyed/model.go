@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
-// Prefixes of the models with names. Nothing but a name follows one.
+// Prefixes of the models with names. Only a name follows a prefix.
 const (
 	cnatInterfacePrefix  = "config/contiv/vpp/v1/cnat-interface/"
 	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
@@ -71,7 +71,7 @@ const (
 	ProxyARPKey       = "config/vpp/v2/proxyarp-global"
 )
 
-// Model is a kind of value: its names, its place among the keys, its type.
+// Model describes a kind of value: its names, its keys and its message type.
 type Model struct {
 	// Name is Module, a dot, and Type: "vpp.nat.dnat44".
 	Name string
@@ -81,7 +81,7 @@ type Model struct {
 	Version string
 	// Type is the kind within its module, "dnat44".
 	Type string
-	// Prefix of all keys; it ends with a slash unless there is only one key.
+	// Prefix of all keys; it ends with a slash unless the model has only one key.
 	Prefix string
 	// Proto is the full name of the message, "ligato.vpp.nat.DNat44".
 	Proto string
@@ -89,11 +89,11 @@ type Model struct {
 	New func() proto.Message
 }
 
-// Singleton tells whether a node has at most one such value, under Prefix.
+// Singleton reports whether a node has at most one such value, whose key is Prefix.
 func (m Model) Singleton() bool { return !strings.HasSuffix(m.Prefix, "/") }
 
-// Key returns the key of the value with that name; the name of a singleton is
-// empty. Like Key of a message it cleans the name as a path.
+// Key returns the key of the value with that name. The name of a singleton is empty. Like the function Key it cleans
+// the name as a path.
 func (m Model) Key(name string) string {
 	if m.Singleton() {
 		return m.Prefix
@@ -101,7 +101,7 @@ func (m Model) Key(name string) string {
 	return clean(m.Prefix + name)
 }
 
-// models is sorted by prefix and never written to. No prefix starts another.
+// models is sorted by prefix and never written to. No prefix is a prefix of another.
 var models = []Model{
 	model[contivcnat.Interface](cnatInterfacePrefix),
 	model[contivcnat.SnatPolicy](SnatPolicyKey),
@@ -144,8 +144,7 @@ var models = []Model{
 	model[l3.VRRPEntry](vrrpPrefix),
 }
 
-// model derives everything about a kind of value from its prefix and type:
-// config/<module, slashes for dots>/<version>/<type>[/].
+// model derives all fields of a Model from its prefix and type: config/<module, slashes for dots>/<version>/<type>[/].
 func model[T any, P interface {
 	*T
 	proto.Message
@@ -168,12 +167,10 @@ func model[T any, P interface {
 // Models returns all models, sorted by prefix.
 func Models() []Model { return slices.Clone(models) }
 
-// Lookup returns the model a key belongs to and the name that follows the
-// prefix, empty for a singleton. It is false for keys of no model, among them a
-// bare prefix. The name is not parsed: that the value fits is for Check to say.
+// Lookup returns the model of a key, and the name that follows the prefix (empty for a singleton). It returns false for
+// keys without a model, among them a bare prefix. It does not parse the name: Check reports whether a value fits.
 func Lookup(key string) (m Model, name string, ok bool) {
-	// The last prefix that sorts before the key is the only one that can
-	// start it, because no prefix starts another.
+	// Only the last prefix that sorts before the key can be its prefix, because no prefix is a prefix of another.
 	i := sort.Search(len(models), func(i int) bool { return models[i].Prefix > key }) - 1
 	if i < 0 {
 		return Model{}, "", false

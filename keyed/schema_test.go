@@ -15,11 +15,9 @@ import (
 	_ "github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// TestSchema compares names and numbers of every message and enum with
-// testdata/<package>.schema, one line per field (message, number, name, type)
-// or enum value (enum, number, name). ligato's are the facts of the original.
-// A line that changes breaks what others have stored; lines may be added to
-// contiv's.
+// TestSchema compares names and numbers of every message and enum with testdata/<package>.schema, one line per field
+// (message, number, name, type) or enum value (enum, number, name). ligato's files state the original's facts. A
+// changed line breaks values that others have stored; new lines may be added to contiv's files.
 func TestSchema(t *testing.T) {
 	for _, root := range []string{"ligato", "contiv"} {
 		data, err := os.ReadFile("testdata/" + root + ".schema")

@@ -11,14 +11,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// absent stands for the message of a line that says a key has no value.
+// absent replaces the message in a line whose key has no value.
 const absent = "-"
 
-// Format returns a keyed value as one line of text without newline: the key, a
-// space, and the value as compact JSON, or "-" for a nil message (a deletion).
-// A key with anything but plain visible characters is quoted as in Go. Equal
-// values give equal lines. A value protobuf cannot encode (text that is not
-// UTF-8) shows as "!" and the reason; such a line does not parse.
+// Format returns a keyed value as one line of text without newline: the key, a space, and the value as compact JSON, or
+// "-" for a nil message (a deletion). A key with other than plain visible characters is quoted as in Go. Equal values
+// give equal lines. A value that protobuf cannot encode (text that is not UTF-8) shows as "!" and the reason; such a
+// line does not parse.
 func Format(key string, m proto.Message) string {
 	text := absent
 	if m != nil {
@@ -41,8 +40,8 @@ func formatKey(key string) string {
 	return key
 }
 
-// ParseLine is the inverse of Format. The message is nil if the line says the
-// key has no value. Errors wrap ErrSyntax, ErrNoModel or ErrKeyMismatch.
+// ParseLine is the inverse of Format. The message is nil if the line says that the key has no value. Errors wrap
+// ErrSyntax, ErrNoModel or ErrKeyMismatch.
 func ParseLine(line string) (key string, m proto.Message, err error) {
 	key, text, err := cutKey(line)
 	if err != nil {
@@ -82,10 +81,9 @@ func cutKey(line string) (key, rest string, err error) {
 	return key, rest, nil
 }
 
-// MarshalJSON returns a message as etcd stores it: protobuf-JSON with
-// lowerCamelCase names, enum values by name, unset fields left out. Unlike
-// protojson's, the result is compact and the same in every build. It fails on
-// text that is not UTF-8.
+// MarshalJSON returns a message as etcd stores it: protobuf-JSON with lowerCamelCase names, enum values by name, unset
+// fields left out. Unlike protojson's, the result is compact and the same in every build. It fails on text that is not
+// UTF-8.
 func MarshalJSON(m proto.Message) ([]byte, error) {
 	b, err := protojson.Marshal(m)
 	if err != nil {
@@ -99,10 +97,8 @@ func MarshalJSON(m proto.Message) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// UnmarshalJSON returns the message stored under key. Names of fields may be
-// written in lowerCamelCase or as in the .proto; unknown ones are errors. The
-// value must belong under the key. Errors wrap ErrSyntax, ErrNoModel or
-// ErrKeyMismatch.
+// UnmarshalJSON returns the message stored under key. Field names may be in lowerCamelCase or as in the .proto; unknown
+// ones are errors. The value must belong under the key. Errors wrap ErrSyntax, ErrNoModel or ErrKeyMismatch.
 func UnmarshalJSON(key string, data []byte) (proto.Message, error) {
 	model, _, ok := Lookup(key)
 	if !ok {
@@ -118,8 +114,8 @@ func UnmarshalJSON(key string, data []byte) (proto.Message, error) {
 	return m, nil
 }
 
-// reason is the text of a protobuf error. Protobuf writes some spaces as
-// non-breaking ones, at random per build: we make them plain.
+// reason is the text of a protobuf error. Protobuf writes some spaces as non-breaking ones, at random per build; reason
+// replaces them by plain ones.
 func reason(err error) string {
 	return strings.ReplaceAll(err.Error(), "\u00a0", " ")
 }

@@ -26,7 +26,7 @@ func mapping() *nat.DNat44 {
 	}}}
 }
 
-// mappingJSON is what the real ligato v3 stores for mapping.
+// mappingJSON is the text that the real ligato v3 stores for mapping.
 const mappingJSON = `{"label":"x","stMappings":[{"externalIp":"10.96.0.1","externalPort":443,"localIps":[{"localIp":"10.0.0.1","localPort":6443,"probability":1}],"protocol":"UDP","twiceNat":"SELF"}]}`
 
 func TestMarshalJSONGolden(t *testing.T) {
@@ -103,7 +103,7 @@ func TestFormatAndParseLine(t *testing.T) {
 			t.Errorf("Format:\ngot  %s\nwant %s", got, tc.line)
 		}
 	}
-	// A status may name what has no model; it is shown all the same.
+	// A status may name a key without a model; Format shows it all the same.
 	const derived = `vpp/nat44/endpoint-dependent {"key":"k","state":"PENDING"}`
 	if got := keyed.Format(keyed.Nat44EndpointDependentKey, &kvscheduler.ValueStatus{Key: "k", State: kvscheduler.ValueState_PENDING}); got != derived {
 		t.Errorf("Format of a derived key = %s, want %s", got, derived)
@@ -144,8 +144,8 @@ func TestParseLineErrors(t *testing.T) {
 	}
 }
 
-// What parses is canonical after one Format: the line does not change again,
-// the value is the same, and its key is the one in the line.
+// A line that parses is canonical after one Format: a second Format does not change it, the value stays the same, and
+// its key is the one in the line.
 func FuzzParseLine(f *testing.F) {
 	for _, tc := range lines {
 		f.Add(tc.line)
@@ -173,7 +173,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// A key found by Lookup is one its model gives for the name, once cleaned.
+// Lookup finds exactly the keys that the model's Key gives for the name.
 func FuzzLookup(f *testing.F) {
 	for _, tc := range golden {
 		f.Add(tc.key)
