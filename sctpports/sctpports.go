@@ -1,17 +1,18 @@
 // Package sctpports turns the rules of an SCTPPorts into tables of VPP's classifier, and such tables back into rules.
 //
-// An SCTP association begins with a packet whose first chunk is INIT (RFC 9260), and VPP's access lists know no ports of SCTP.
-// The classifier compares bytes: a table has one mask, its entries say what becomes of a packet that has certain bytes under
-// it, and what no entry matches goes on to the next table. So the first rule that matches becomes the first table that has an
-// entry. The tables of a direction and family are, in order
+// An SCTP association begins with a packet whose first chunk is INIT (RFC 9260). VPP's access lists do not match ports
+// of SCTP, so the classifier does, for INITs only. The classifier compares bytes: each table has one mask, and each
+// entry decides about packets that have certain bytes under that mask. A packet that matches no entry continues with
+// the next table. So rules in order of precedence become tables in order. The tables of a direction and family are, in
+// order
 //
-//	root      TCP, UDP and ICMP go on at once: usual traffic pays one look-up
-//	hidden    SCTP of which nobody can tell here whether it is an INIT is dropped: see hidden4, hidden6
-//	rules     first match; each entry is an INIT of some addresses and ports
-//	last      any other INIT is dropped, and one that is a fragment: an INIT never is
+//	root      TCP, UDP and ICMP pass at once: usual traffic costs one look-up
+//	hidden    drops SCTP that may hide an INIT: see hidden4, hidden6
+//	rules     first match decides; each entry matches INITs of some addresses and ports
+//	last      drops all other INITs, and INITs that are fragments: an INIT is never fragmented
 //
-// and what none of them matches goes on. Invariant: an INIT goes on if and only if the first rule that matches it permits; the
-// only other packets that are dropped are those that hide what they begin with.
+// A packet that matches no table passes. Invariant: an INIT passes if and only if the first rule that matches it
+// permits; of other packets only those are dropped that hide whether they begin with an INIT.
 package sctpports
 
 import (
@@ -23,55 +24,55 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 )
 
-// What one direction of one family may have at most, all tables together.
+// Limits of one direction of one family, all tables together.
 const (
 	MaxTables  = 256
 	MaxEntries = 4096
 )
 
-// ErrTooMany is why rules that are right cannot be had: they need more than MaxTables or MaxEntries.
+// ErrTooMany says that valid rules need more than MaxTables or MaxEntries.
 var ErrTooMany = errors.New("too many for VPP's classifier")
 
-// Ports is what an SCTPPorts asks for. It is never changed.
+// Ports is a compiled SCTPPorts. It is never changed.
 type Ports struct {
 	Interface string
-	// Input and Output are nil if nothing is looked at in that direction.
+	// Input and Output are nil if that direction is not filtered.
 	Input, Output *Direction
 }
 
-// Direction is the rules of one direction, and the tables for them.
+// Direction holds the rules of one direction, and the tables for them.
 type Direction struct {
 	Rules  []Rule
 	V4, V6 Program
 }
 
-// Rule matches an INIT: both networks are masked and of one family.
+// Rule matches an INIT. Both networks are masked and of one family.
 type Rule struct {
 	Permit              bool
 	Source, Destination netip.Prefix
 	From, To            Range // ports of source and destination
 }
 
-// Range is ports, both included.
+// Range is a range of ports, both ends included.
 type Range struct{ First, Last uint16 }
 
 const maxPort = 65535
 
-// all are all ports.
+// all is the range of all ports.
 var all = Range{0, maxPort} // read only
 
-// Program is tables in the order in which VPP asks them.
+// Program is a list of tables in the order in which VPP looks them up.
 type Program []Table
 
 // Table is one table of the classifier.
 type Table struct {
-	// Mask counts from the first byte of the IP header; 48 bytes in IPv4, 64 in IPv6.
+	// Mask counts from the first byte of the IP header. It has 48 bytes in IPv4, 64 in IPv6.
 	Mask string
-	// Entries are sorted, none twice.
+	// Entries are sorted and distinct.
 	Entries []Entry
 }
 
-// Entry is what becomes of packets that have these bytes under the mask: they go on, or are dropped.
+// Entry decides about packets that have these bytes under the mask: they pass, or are dropped.
 type Entry struct {
 	Match string
 	Pass  bool
@@ -125,7 +126,7 @@ func compileRule(m *acl.SCTPPorts_Rule) (r Rule, err error) {
 		return r, err
 	}
 	if r.Source.Addr().Is4() != r.Destination.Addr().Is4() {
-		return r, fmt.Errorf("destination_network: %s, and the source is %s", r.Destination, r.Source)
+		return r, fmt.Errorf("destination_network: %s is not of the family of source_network %s", r.Destination, r.Source)
 	}
 	for _, side := range []struct {
 		field string
@@ -151,7 +152,7 @@ func network(field, s string) (netip.Prefix, error) {
 	case err != nil || p.Addr().Is4In6():
 		return p, fmt.Errorf("%s: %q is not <address>/<prefix length>", field, s)
 	case p != p.Masked():
-		return p, fmt.Errorf("%s: %s has bits set beyond its length; meant is perhaps %s", field, s, p.Masked())
+		return p, fmt.Errorf("%s: %s has bits set beyond its length; use %s", field, s, p.Masked())
 	}
 	return p, nil
 }
@@ -181,13 +182,13 @@ func (r Range) message() *acl.SCTPPorts_Ports {
 	return &acl.SCTPPorts_Ports{Lower: uint32(r.First), Upper: uint32(r.Last)}
 }
 
-// block is the ports that have the same first bits.
+// block is a set of ports with the same first bits.
 type block struct {
 	first uint16
 	bits  int
 }
 
-// blocks are the fewest that hold a range and nothing else, in order.
+// blocks splits the range into the fewest blocks that cover exactly its ports, in order.
 func (r Range) blocks() (out []block) {
 	for next, end := uint32(r.First), uint32(r.Last)+1; next < end; {
 		size := 16
@@ -203,10 +204,10 @@ func (r Range) blocks() (out []block) {
 	return out
 }
 
-// Blocks is how many tables the range makes at most for a rule, if nothing else makes any.
+// Blocks is the number of tables that the range makes at most for a rule, if no other part of the rule makes tables.
 func (r Range) Blocks() int { return len(r.blocks()) }
 
-// mask are the bits the block is about.
+// mask has a one for each of the block's fixed bits.
 func (b block) mask() uint16 { return uint16(uint32(0xffff0000) >> b.bits) }
 
 // ports is the block as a range.

@@ -13,21 +13,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 )
 
-// packet is what an evaluator is asked about.
+// packet describes a packet for the test's classifier.
 type packet struct {
 	src, dst           netip.Addr
 	sport, dport       uint16
-	protocol           byte // of IPv4, or the first next header
+	protocol           byte // of IPv4, or the first next header of IPv6
 	chunk              byte
-	words              byte   // IPv4: header length in words, 0: 5
+	words              byte   // IPv4: header length in words; 0 means 5
 	fragment           uint16 // IPv4: fragment word
 	second             byte   // IPv6: next header of the first extension header
-	fragmentOffset     uint16 // IPv6: fragment word of that
-	behind             byte   // IPv6: chunk type behind a fragment header
+	fragmentOffset     uint16 // IPv6: fragment word of that header
+	behind             byte   // IPv6: chunk type after a fragment header
 	beyond, identifier byte   // noise
 }
 
-// bytes are the bytes the classifier looks at.
+// bytes are the bytes that the classifier reads.
 func (p packet) bytes() []byte {
 	b := make([]byte, 80)
 	for i := range b {
@@ -61,7 +61,7 @@ func put(b []byte, sport, dport uint16, chunk byte) {
 	b[12] = chunk
 }
 
-// passes is VPP's classifier.
+// passes evaluates a program as VPP's classifier does.
 func (p Program) passes(b []byte) bool {
 	for _, t := range p {
 		got := make([]byte, len(t.Mask))
@@ -77,7 +77,7 @@ func (p Program) passes(b []byte) bool {
 	return true
 }
 
-// literal is the rules read literally.
+// literal evaluates the rules directly.
 func literal(rules []Rule, p packet) bool {
 	for _, r := range rules {
 		if r.Source.Contains(p.src) && r.Destination.Contains(p.dst) &&
@@ -136,7 +136,7 @@ func drawPacket(t *rapid.T) packet {
 	}
 }
 
-// An INIT passes as the first rule that matches says; all other packets without anything to hide pass.
+// An INIT passes if the first rule that matches permits it. All other packets that hide nothing pass.
 func TestFirstMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := drawRules(t)
@@ -180,8 +180,8 @@ func TestFirstMatch(t *testing.T) {
 	})
 }
 
-// What hides whether it begins with an INIT is dropped, whatever is permitted; what does not, passes.
-func TestHidden(t *testing.T) {
+// A packet that may hide an INIT is dropped, whatever is permitted. A packet that cannot, passes.
+func TestHiddenInitIsDropped(t *testing.T) {
 	any4, any6 := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")
 	p, err := Compile(&acl.SCTPPorts{Interface: "tap1", Output: messages(&Direction{Rules: []Rule{{true, any4, any4, all, all}, {true, any6, any6, all, all}}})})
 	if err != nil {
@@ -261,7 +261,7 @@ func TestInvalid(t *testing.T) {
 		`input[0].source_network: "" is not`:          {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "", "10.1.1.2/32", nil, nil)}},
 		"output[1].source_network: 10.0.0.1/8 has":    {Interface: "tap1", Output: []*acl.SCTPPorts_Rule{ok, rule(true, "10.0.0.1/8", "10.1.1.2/32", nil, nil)}},
 		`destination_network: "10.1.1.2" is not`:      {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "10.0.0.0/8", "10.1.1.2", nil, nil)}},
-		"destination_network: ::/0, and the source":   {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "10.0.0.0/8", "::/0", nil, nil)}},
+		"destination_network: ::/0 is not of the f":   {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "10.0.0.0/8", "::/0", nil, nil)}},
 		`"::ffff:10.0.0.0/104" is not`:                {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "::ffff:10.0.0.0/104", "::/0", nil, nil)}},
 		"source.upper: 65536 is above 65535":          {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "::/0", "::/0", &acl.SCTPPorts_Ports{Upper: 65536}, nil)}},
 		"destination.lower: 9 is above the upper po":  {Interface: "tap1", Input: []*acl.SCTPPorts_Rule{rule(true, "::/0", "::/0", nil, &acl.SCTPPorts_Ports{Lower: 9, Upper: 8})}},
@@ -278,7 +278,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// many are rules of one mask each, n in all.
+// many returns n rules that all have the same mask.
 func many(n int) (out []*acl.SCTPPorts_Rule) {
 	for i := range n {
 		port := &acl.SCTPPorts_Ports{Lower: uint32(i), Upper: uint32(i)}
@@ -287,7 +287,7 @@ func many(n int) (out []*acl.SCTPPorts_Rule) {
 	return out
 }
 
-// masks are rules that need n tables.
+// masks returns rules that need n tables.
 func masks(n int) (out []*acl.SCTPPorts_Rule) {
 	for i := range n {
 		from, to := netip.PrefixFrom(netip.IPv4Unspecified(), i%32+1), netip.PrefixFrom(netip.IPv4Unspecified(), i/32+1)
@@ -297,7 +297,7 @@ func masks(n int) (out []*acl.SCTPPorts_Rule) {
 }
 
 // Rules that permit need one table for each mask, whatever their order.
-func TestFewTables(t *testing.T) {
+func TestOneTableForEachMask(t *testing.T) {
 	var rules []*acl.SCTPPorts_Rule
 	for i := range 100 {
 		port := uint32(1000 + i)

@@ -19,21 +19,21 @@ const (
 	sctp     = 132
 )
 
-// chunkInit is the type of the chunk an association begins with; of an SCTP packet it is byte 12.
+// chunkInit is the type of the chunk that begins an association. The type is byte 12 of an SCTP packet.
 const (
 	chunkInit = 1
 	chunkAt   = 12
 )
 
-// layout is where a family keeps what rules are about, in bytes from the beginning of its header.
+// layout says where a family's header holds the fields of rules, in bytes from its beginning.
 type layout struct {
 	v6           bool
 	length       int // of masks, a multiple of 16
 	protocol     int
 	source, dest int // addresses
-	address      int // bytes of one
+	address      int // bytes of one address
 	payload      int // where SCTP begins
-	fragment     int // fragment word of IPv4; 0: there is none
+	fragment     int // fragment word of IPv4; 0 if the header has none
 }
 
 var ( // read only
@@ -41,7 +41,7 @@ var ( // read only
 	ip6 = layout{v6: true, length: 64, protocol: 6, source: 8, dest: 24, address: 16, payload: 40}
 )
 
-// Of the fragment word: the offset in units of 8 bytes, and that more follow.
+// Parts of the fragment word: the offset in units of 8 bytes, and the flag that more fragments follow.
 const (
 	offset4  = 0x1fff
 	more4    = 0x2000
@@ -49,7 +49,7 @@ const (
 	oneUnit6 = 0x0008
 )
 
-// pattern is bytes under a mask.
+// pattern is a mask and the bytes to find under it.
 type pattern struct{ mask, match []byte }
 
 func (l *layout) pattern() pattern { return pattern{make([]byte, l.length), make([]byte, l.length)} }
@@ -73,10 +73,10 @@ func (p pattern) prefix(at int, n netip.Prefix) pattern {
 	return p
 }
 
-// protocolIs is all packets of a protocol.
+// protocolIs matches all packets of a protocol.
 func (l *layout) protocolIs(protocol byte) pattern { return l.pattern().byte(l.protocol, protocol) }
 
-// init is all INITs that are no fragments.
+// init matches all INITs that are not fragments.
 func (l *layout) init() pattern {
 	p := l.protocolIs(sctp).byte(l.payload+chunkAt, chunkInit)
 	if l.fragment > 0 {
@@ -85,7 +85,7 @@ func (l *layout) init() pattern {
 	return p
 }
 
-// table makes one of patterns with one mask.
+// table makes a table of patterns that share a mask.
 func table(pass bool, list ...pattern) Table {
 	t := Table{Mask: string(list[0].mask)}
 	for _, p := range list {
@@ -99,7 +99,7 @@ func (t *Table) sort() {
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return strings.Compare(a.Match, b.Match) })
 }
 
-// root is the table VPP asks first. Nothing follows it that could concern these.
+// root is the first table. It passes packets that no later table can match.
 func (l *layout) root() Table {
 	control := byte(icmp)
 	if l.v6 {
@@ -108,7 +108,7 @@ func (l *layout) root() Table {
 	return table(true, l.protocolIs(tcp), l.protocolIs(udp), l.protocolIs(control))
 }
 
-// last drops what no rule permits.
+// last drops every INIT that no rule permits.
 func (l *layout) last() Table {
 	if l.fragment == 0 {
 		return table(false, l.init())
@@ -116,7 +116,7 @@ func (l *layout) last() Table {
 	return table(false, l.init(), l.init().word(l.fragment, more4|offset4, more4))
 }
 
-// hidden are the tables that drop what may hide an INIT.
+// hidden are the tables that drop packets which may hide an INIT.
 func (l *layout) hidden() []Table {
 	if l.v6 {
 		return hidden6()
@@ -124,9 +124,9 @@ func (l *layout) hidden() []Table {
 	return hidden4()
 }
 
-// hidden4 drops what begins beyond options, and what puts a chunk type, in a fragment of its own, where another fragment may
-// have none: the first 8 bytes are the first unit of a fragment, the chunk type is in the second. What has only the first unit
-// is harmless without that second.
+// hidden4 drops SCTP with IP options, where the chunk type has no fixed place. It also drops fragments with offset 1:
+// the first 8 bytes of SCTP are the first unit of a fragment, and the chunk type is in the second, so such a fragment
+// carries a chunk type without the ports. The fragment with the first unit alone is harmless without it.
 func hidden4() []Table {
 	var options []pattern
 	for words := byte(6); words < 16; words++ {
@@ -137,12 +137,13 @@ func hidden4() []Table {
 	return []Table{table(false, options...), table(false, ip4.protocolIs(sctp).word(ip4.fragment, offset4, 1))}
 }
 
-// extensions are the headers of IPv6 behind which SCTP may be: hop-by-hop options, routing, fragment, authentication,
+// extensions are the IPv6 headers that SCTP may follow: hop-by-hop options, routing, fragment, authentication,
 // destination options, mobility, host identity, shim6, and two for experiments.
 func extensions() []byte { return []byte{0, 43, fragment, 51, 60, 135, 139, 140, 253, 254} }
 
-// hidden6 drops SCTP behind an extension header, and what has two of them, whatever it is: the second has no fixed place. A
-// fragment header alone has one: only those fragments are dropped that begin with an INIT, or have their own chunk type for another.
+// hidden6 drops SCTP after an extension header, and every packet with two extension headers, because the second has no
+// fixed place. After a fragment header alone SCTP has a fixed place: only fragments are dropped that begin with an
+// INIT, or that carry the chunk type of another fragment.
 func hidden6() []Table {
 	var chains []pattern
 	for _, first := range extensions() {
@@ -188,28 +189,28 @@ func compile(rules []Rule, l *layout) (Program, error) {
 	return out, nil
 }
 
-// rule is the INITs a rule matches, of those blocks of ports.
+// rule matches the INITs of a rule, for one pair of blocks of ports.
 func (l *layout) rule(r Rule, from, to block) pattern {
 	return l.init().prefix(l.source, r.Source).prefix(l.dest, r.Destination).
 		word(l.payload, from.mask(), from.first).word(l.payload+2, to.mask(), to.first)
 }
 
-// packing lays entries into as few tables as it can.
+// packing places entries into as few tables as it can.
 type packing struct {
 	*layout
 	tables  []*packed
 	entries int
 }
 
-// packed is a table being filled.
+// packed is a table that is being filled.
 type packed struct {
 	Table
 	has   map[string]bool
-	other [2][]words // entries that drop, and that pass
+	other [2][]words // entries that drop, and entries that pass
 	words words      // of the mask
 }
 
-// words are bytes in portions that are quickly compared.
+// words holds bytes as integers that compare quickly.
 type words [8]uint64
 
 func toWords(b []byte) (w words) {
@@ -219,8 +220,8 @@ func toWords(b []byte) (w words) {
 	return w
 }
 
-// add places an entry where it comes after all that came before it and says otherwise about some packet: in the first table of
-// its mask that is not before such a one.
+// add places an entry after all earlier entries that decide otherwise about some packet: in the first table with its
+// mask that does not precede such an entry.
 func (p *packing) add(e pattern, pass bool) {
 	mask, match := toWords(e.mask), toWords(e.match)
 	var place *packed
@@ -252,7 +253,7 @@ func index(pass bool) int {
 	return 0
 }
 
-// contradicts tells that the table has an entry of the other verdict for a packet the given one matches.
+// contradicts reports whether the table has an entry with the other verdict for a packet that the given entry matches.
 func (t *packed) contradicts(mask, match words, pass bool) bool {
 	for i := range mask {
 		mask[i] &= t.words[i]
@@ -267,8 +268,8 @@ func (t *packed) contradicts(mask, match words, pass bool) bool {
 	})
 }
 
-// Rules reads the rules back out of the programs of a direction; false: they are not as Compile makes them. They are not those the
-// programs were made of, only to the same effect.
+// Rules reads the rules back out of the programs of a direction. It returns false if the programs are not as Compile
+// makes them. The rules have the same effect as the original ones, but may differ from them.
 func Rules(v4, v6 Program) ([]Rule, bool) {
 	four, ok4 := ip4.rules(v4)
 	six, ok6 := ip6.rules(v6)
@@ -315,7 +316,7 @@ func ports(mask, match string, at int) Range {
 	return b.ports()
 }
 
-// Equal tells that both do the same to every packet in the same way.
+// Equal reports whether both programs have the same tables.
 func (p Program) Equal(o Program) bool {
 	return slices.EqualFunc(p, o, func(a, b Table) bool { return a.Mask == b.Mask && slices.Equal(a.Entries, b.Entries) })
 }
