@@ -71,14 +71,14 @@ func Check(key string, m proto.Message) error {
 		return fmt.Errorf("check %q: %w: type %s", key, ErrNoModel, m.ProtoReflect().Descriptor().FullName())
 	}
 	if want != key {
-		return fmt.Errorf("check %q: %w: it has %q", key, ErrKeyMismatch, Shown(want))
+		return fmt.Errorf("check %q: %w: its key is %q", key, ErrKeyMismatch, Shown(want))
 	}
 	model, _, ok := Lookup(key)
 	if !ok {
 		return fmt.Errorf("check %q: %w", key, ErrNoModel)
 	}
 	if model.Proto != string(m.ProtoReflect().Descriptor().FullName()) {
-		return fmt.Errorf("check %q: %w: it is for %s", key, ErrKeyMismatch, model.Proto)
+		return fmt.Errorf("check %q: %w: the key is for %s", key, ErrKeyMismatch, model.Proto)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func decode(raw string, value []byte) (key string, msg proto.Message, err error)
 		}
 	}
 	if key = keyed.Key(msg); key != spelled && spelledByV2(msg, key) != spelled {
-		return "", nil, fmt.Errorf("%w: it has %q", keyed.ErrKeyMismatch, key)
+		return "", nil, fmt.Errorf("%w: its key is %q", keyed.ErrKeyMismatch, key)
 	}
 	if err := keyed.Check(key, msg); err != nil {
 		return "", nil, err

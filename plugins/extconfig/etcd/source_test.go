@@ -88,7 +88,7 @@ func TestRefusedChangesNothing(t *testing.T) {
 		"no JSON":         {loopKey(1), `{"name":`, "not the JSON of a ligato.vpp.interfaces.Interface"},
 		"unknown field":   {loopKey(1), `{"name":"loop1","colour":"red"}`, "colour"},
 		"wrong type":      {loopKey(1), `{"name":"loop1","mtu":"many"}`, "many"},
-		"another's value": {loopKey(1), loopJSON(2, 1), "key does not belong to the value: it has \"" + loopKey(2) + "\""},
+		"another's value": {loopKey(1), loopJSON(2, 1), "key does not belong to the value: its key is \"" + loopKey(2) + "\""},
 		"empty":           {loopKey(1), " ", "not the JSON"},
 		"no model":        {"config/vpp/v9/warp/1", `{}`, "no model"},
 		"out of its room": {"config/vpp/nat/v2/dnat44/x", `{"label":"../nat44-global"}`, "does not belong"},
