@@ -7,8 +7,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// flushPolicy brings one policy up to date: it returns the message to send, if any, and the name on the wire it gave
-// up, if any (another policy may have taken it).
+// flushPolicy brings one policy up to date. It returns the message to send, if any, and the wire name the policy gave
+// up, if any (another policy may have that name now).
 func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left policyKey) {
 	if p.sent != nil && (!p.needed() || p.sent.key() != p.key()) {
 		left = p.sent.key()
@@ -24,14 +24,14 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 		if p.selector == nil {
 			delete(x.byID, id)
 			x.byHandle[p.handle] = nil
-			x.handles.give(p.handle)
-			x.epoch++ // its number may become another's
+			x.handles.giveBack(p.handle)
+			x.epoch++ // another policy may get its number
 		}
 		return nil, left
 	}
 	x.onWire[p.key()] = p
 	if p.sent == p.policyText && p.sentClosed == p.closed {
-		return nil, left // it applies to more endpoints, or fewer: that is all
+		return nil, left // only the number of matching endpoints changed
 	}
 	msg := x.message(p.policyText, p.closed)
 	if !p.closed { // a closed one keeps its sets: their sizes say when it may be opened again
@@ -48,8 +48,8 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
 }
 
-// message is a policy as the data plane gets it; closed: with one rule for each direction, which denies. What its rules name and what is
-// wrong with them is left in x.scan.
+// message is a policy as the data plane gets it. If closed, it has one rule for each direction, which denies. It leaves
+// the sets that the rules name, and the problems found, in x.scan.
 func (x *policies) message(t *policyText, closed bool) *felix.Policy {
 	x.scan.restart()
 	o := &t.object
@@ -62,7 +62,7 @@ func (x *policies) message(t *policyText, closed bool) *felix.Policy {
 	}
 	sel, invalid := x.selectorOf(o)
 	if invalid != "" {
-		// Nobody knows whom it was for: it applies to all it may have been for, and allows nothing.
+		// The endpoints it was meant for are unknown: it applies to all possible ones, and allows nothing.
 		x.scan.notes = append(x.scan.notes, invalid)
 		in, out = denials(in), denials(out)
 	}
@@ -76,18 +76,18 @@ func (x *policies) message(t *policyText, closed bool) *felix.Policy {
 	return msg
 }
 
-// ClosedRule is the RuleId of the rule of a policy that is closed.
+// ClosedRule is the RuleId of the only rule of a closed policy.
 const ClosedRule = "rule of a refused policy"
 
-// Pending calls f for each policy that the next Flush looks at, in no order. Needed tells whether it will be sent, or stay sent; false:
-// it applies to no endpoint of this node, or is gone.
+// Pending calls f for each policy that the next Flush looks at, in no order. Needed is false if the policy applies to no
+// endpoint of this node or was removed; otherwise the data plane will have it.
 func (g *Graph) Pending(f func(id model.PolicyID, needed bool)) {
 	for id, p := range g.policies.dirty {
 		f(id, p.needed())
 	}
 }
 
-// ClosePolicy makes a policy be sent without its rules, as one that denies everything of its directions, or with false as it is again. A
+// ClosePolicy makes a policy deny everything in its directions, in place of its rules; false restores its rules. A
 // policy stays closed when it changes, until it is deleted.
 func (g *Graph) ClosePolicy(id model.PolicyID, closed bool) {
 	if p := g.policies.byID[id]; p != nil && p.closed != closed {
@@ -96,7 +96,7 @@ func (g *Graph) ClosePolicy(id model.PolicyID, closed bool) {
 	}
 }
 
-// denials keeps what denies, as scan does for rules that make no sense.
+// denials keeps the rules that deny, as scan does for rules that cannot be understood.
 func denials(rules []model.Rule) (list []model.Rule) {
 	for _, r := range rules {
 		if r.Action.Passes() {
@@ -115,7 +115,7 @@ func (x *policies) note(ref model.Ref, reasons []string) {
 	}
 }
 
-// swap acquires the sets rules name now and releases those they named before, in this order: a set in both stays.
+// swap acquires the sets that rules name now, then releases those they named before: a set in both lists stays.
 func (x *policies) swap(held *[]*ipset, want []*ipset) {
 	var next []*ipset
 	if len(want) > 0 {
@@ -157,7 +157,8 @@ func (x *policies) flushProfiles() (updates, removes []*felix.ToDataplane) {
 	return updates, removes
 }
 
-// scanProfile converts a profile's rules. A profile without rules denies: what an endpoint relies on must exist.
+// scanProfile converts a profile's rules. A profile without rules denies, because endpoints that name a profile depend
+// on it.
 func (x *policies) scanProfile(name string, ref model.Ref, p *profile) *felix.ToDataplane {
 	deny := []model.Rule{{Action: model.ActionDeny}}
 	in, out := deny, deny

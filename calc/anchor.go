@@ -2,8 +2,8 @@ package calc
 
 import "github.com/contiv-agent/contiv-agent/selector"
 
-// anchor hangs selector s at the labels, among those it cannot match without, that cost least: few kinds carry them
-// (they are scanned once, now) and few selectors hang there already (each new kind meets them).
+// anchor files selector s under the cheapest of the labels it cannot match without. A label costs the kinds that carry
+// it, which are scanned once, now, and the selectors already filed there, which every new kind is compared with.
 func (x *labelIndex) anchor(s uint32) {
 	entry := &x.selectors[s]
 	terms, ok := x.cheapest(entry.sel)
@@ -41,7 +41,8 @@ func (x *labelIndex) unanchor(s uint32) {
 	}
 }
 
-// cheapest returns the best list of labels to hang a selector at; ok is false if it may match what has no labels.
+// cheapest returns the best list of labels to file a selector under; ok is false if it may match an item without
+// labels.
 func (x *labelIndex) cheapest(sel *selector.Selector) (best []selector.Term, ok bool) {
 	least := 0
 	for _, terms := range sel.Anchors() {

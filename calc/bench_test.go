@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// pod is endpoint number i of n on 200 namespaces: one of the first 200 is local.
+// pod is endpoint number i, in one of 200 namespaces; the first 200 are local.
 func pod(i int) (model.WorkloadID, *model.WorkloadEndpoint) {
 	node := self
 	if i >= 200 {
@@ -29,7 +29,7 @@ func pod(i int) (model.WorkloadID, *model.WorkloadEndpoint) {
 	}
 }
 
-// peerPolicy lets one app talk to the pods of one namespace.
+// peerPolicy allows one app to receive from the pods of one namespace.
 func peerPolicy(i int, selector string) *model.Policy {
 	id := model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: fmt.Sprint("ns-", i%200), Name: fmt.Sprint("p-", i)}
 	peer := fmt.Sprintf("projectcalico.org/orchestrator == 'k8s' && app == 'app-%d'", i%1000)
@@ -57,7 +57,7 @@ func cluster(pods, policies int, selector func(int) string) *calc.Graph {
 
 func oneNamespace(i int) string { return fmt.Sprintf("projectcalico.org/namespace == 'ns-%d'", i%200) }
 
-// BenchmarkStart loads a cluster and sends all of it: 200 local pods of many, and policies that apply to them.
+// BenchmarkStart loads a cluster and sends all of it: 200 local pods of many, and the policies that apply to them.
 func BenchmarkStart(b *testing.B) {
 	for _, n := range []struct{ pods, policies int }{{10_000, 1_000}, {10_000, 10_000}, {250_000, 10_000}} {
 		b.Run(fmt.Sprintf("pods=%d/policies=%d", n.pods, n.policies), func(b *testing.B) {
@@ -85,7 +85,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkUpdate changes one thing in a running cluster of 100,000 pods and 10,000 policies, and flushes.
+// BenchmarkUpdate changes one object in a running cluster of 100,000 pods and 10,000 policies, and flushes.
 func BenchmarkUpdate(b *testing.B) {
 	g := cluster(100_000, 10_000, oneNamespace)
 	g.InSync()
@@ -140,8 +140,8 @@ func BenchmarkUpdate(b *testing.B) {
 	run("nothing", func(bool) {})
 }
 
-// BenchmarkSelectors measures what is hard for an index: 10,000 different selectors in use that all ask for labels nearly
-// every pod has, one pod changed; and 100,000 pods, one selector more.
+// BenchmarkSelectors measures cases that are hard for an index: one pod changes while 10,000 different selectors ask
+// for labels that nearly every pod has; and one selector is added to 100,000 pods.
 func BenchmarkSelectors(b *testing.B) {
 	g := cluster(100_000, 0, nil)
 	id := model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "all"}
@@ -195,8 +195,9 @@ func BenchmarkSelectors(b *testing.B) {
 	})
 }
 
-// BenchmarkSelectorAdd adds twenty selectors one by one, each with a flush, to 100,000 pods. "felix": each pod has a profile
-// of its own, and two of the selectors are met by all pods. "kubernetes": each is met by 100. No selector was ever seen before.
+// BenchmarkSelectorAdd adds twenty selectors one by one, each with a flush, to 100,000 pods. In "felix" each pod has a
+// different profile, and two of the selectors match all pods. In "kubernetes" each selector matches 100. No selector
+// was used before.
 func BenchmarkSelectorAdd(b *testing.B) {
 	const pods, more = 100_000, 20
 	shapes := []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// settings gathers Felix's configuration parameters: those for all nodes, and those of this node, which win.
+// settings holds Felix's configuration parameters: those for all nodes, and those of this node, which take precedence.
 type settings struct {
 	global, host map[string]string
 	dirty        bool
@@ -35,7 +35,7 @@ const (
 	sourceHost, hostName     = 2, "datastore (per-host)"
 )
 
-// flush returns the configuration if it changed; the first time always, so that a driver knows there is no more.
+// flush returns the configuration if it changed, and always the first time: a driver waits for it.
 func (x *settings) flush() []*felix.ToDataplane {
 	if !x.dirty {
 		return nil
@@ -54,14 +54,14 @@ func (x *settings) flush() []*felix.ToDataplane {
 	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: u}}}
 }
 
-// encapsulation counts the pools that need a tunnel.
+// encapsulation finds which tunnels the pools need.
 type encapsulation struct {
 	pools map[string]model.Pool
 	sent  *felix.Encapsulation
 }
 
-// flush says which tunnels are needed, if that changed; the first time always. Two deprecated parameters override what
-// the pools say.
+// flush returns which tunnels are needed, if that changed, and always the first time. Two deprecated parameters
+// override the pools.
 func (x *encapsulation) flush(params map[string]string) []*felix.ToDataplane {
 	e := &felix.Encapsulation{}
 	for _, p := range x.pools {

@@ -16,25 +16,25 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// state is all there is in the datastore, and what Felix's data plane has then.
+// state is the content of the datastore, and the state of Felix's data plane for it.
 type state struct {
 	name string
 	kvs  map[string]string
 	want []string
 }
 
-// walk is a path through states: after each leg the datastore is in one of them.
+// walk is a path through states. After each leg the datastore is in one of them.
 type walk struct {
 	name string
 	legs []leg
-	// syncAfter is the leg after which the datastore says it is in sync; -1: before the first.
+	// syncAfter is the leg after which the datastore is in sync; -1 for before the first.
 	syncAfter int
 }
 
 type leg struct {
 	changes []recorded.KV
 	flush   bool   // after each change
-	end     *state // nil: somewhere in between
+	end     *state // nil if the datastore is between two states
 }
 
 func statesOf(t *testing.T, l recorded.List) []*state {
@@ -106,7 +106,7 @@ func doubled(list []recorded.KV) (out []recorded.KV) {
 	return out
 }
 
-// walks are the ways through a list of states. Whatever the way, the data plane's state depends on the place alone.
+// walks are paths through a list of states. The data plane's state depends on the place alone, not on the path.
 func walks(states []*state) []walk {
 	back := slices.Clone(states)
 	slices.Reverse(back)
@@ -148,8 +148,8 @@ func walks(states []*state) []walk {
 	return ws
 }
 
-// TestConformance walks through the states of Felix's own tests, in many ways, and compares the data plane's state at
-// every place with the one Felix made.
+// TestConformance walks through the states of Felix's own tests on many paths. At every place it compares the data
+// plane's state with the one that Felix made.
 func TestConformance(t *testing.T) {
 	places, every := 0, 4/pace.Fewer(4, 4)
 	for _, l := range recorded.Lists() {
@@ -159,7 +159,7 @@ func TestConformance(t *testing.T) {
 				if i%every != 0 {
 					continue
 				}
-				places += take(t, l, w)
+				places += compareAlong(t, l, w)
 				if t.Failed() {
 					return
 				}
@@ -172,7 +172,7 @@ func TestConformance(t *testing.T) {
 	t.Logf("%d places compared", places)
 }
 
-func take(t *testing.T, l recorded.List, w walk) (places int) {
+func compareAlong(t *testing.T, l recorded.List, w walk) (places int) {
 	t.Helper()
 	g := calc.New(calc.Config{
 		Node: "localhostname", NodeResources: l.UseNodeResources, WorkloadRoutes: l.WorkloadRoutes(),
@@ -217,7 +217,7 @@ func take(t *testing.T, l recorded.List, w walk) (places int) {
 	return places
 }
 
-// early checks that nothing about endpoints is sent before all is known.
+// early checks that nothing about endpoints is sent before the graph is in sync.
 func early(t *testing.T, m *mirror.Mirror) {
 	t.Helper()
 	if m.InSyncs > 0 || len(m.Sets) > 0 {

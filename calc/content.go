@@ -8,16 +8,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// network4 is an IPv4 network in eight bytes: the address, then the length, which is never zero. Its order is that of
-// cidr. Nearly all members of sets in nearly all clusters are such, and there may be a million of them.
+// network4 is an IPv4 network in eight bytes: the address, then the length, which is never zero. It sorts like cidr.
+// Nearly all members of sets in nearly all clusters are IPv4 networks, and a cluster may have a million.
 type network4 uint64
 
 func network4Of(c cidr) network4 { return network4(c.lo&0xffffffff<<8 | uint64(c.bits)) }
 
-// appendTo appends the text, as member's.
+// appendTo appends the text that member.String returns.
 func (n network4) appendTo(buf []byte) []byte {
 	at := len(buf)
-	buf = slices.Grow(buf, 20)[:at+20] // an octet is written as four bytes, of which some may be too many
+	buf = slices.Grow(buf, 20)[:at+20] // an octet is written as four bytes; the next one overwrites those that are too many
 	for _, shift := range [...]uint8{32, 24, 16, 8, 0} {
 		o := &octets[byte(n>>shift)]
 		*(*[4]byte)(buf[at:]) = o.text
@@ -28,7 +28,7 @@ func (n network4) appendTo(buf []byte) []byte {
 	return buf[:at-1]
 }
 
-// octets are the numbers a byte can be, as texts.
+// octets holds the text of each byte value.
 var octets = func() (all [256]struct {
 	text [4]byte
 	n    uint8
@@ -42,10 +42,10 @@ var octets = func() (all [256]struct {
 
 func (n network4) cidr() cidr { return cidr{lo: 0xffff<<32 | uint64(n>>8), bits: uint8(n)} }
 
-// content is what an endpoint or network set brings to the IP sets it belongs to. The zero value brings nothing.
+// content is what an endpoint or network set adds to its IP sets. The zero value adds nothing.
 type content struct {
-	one  network4     // all there is, if it is one IPv4 network; zero otherwise
-	more *moreContent // all there is otherwise
+	one  network4     // the only network, if content is exactly one IPv4 network; zero otherwise
+	more *moreContent // everything, in all other cases
 }
 
 type moreContent struct {
@@ -85,7 +85,7 @@ func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
 	slices.SortFunc(v6, cidr.compare)
 	m := moreContent{v4: slices.Compact(v4), v6: slices.Compact(v6), ports: ports}
 	if len(m.v4)+len(m.v6) == 0 {
-		return content{} // a port of no address is nothing
+		return content{} // a named port without an address adds nothing
 	}
 	return content{more: &m}
 }
@@ -115,7 +115,7 @@ func (c content) nets(f func(cidr)) {
 	}
 }
 
-// has tells whether n is one of the networks.
+// has reports whether n is one of the networks.
 func (c content) has(n cidr) bool {
 	switch {
 	case c.more == nil:
@@ -128,7 +128,7 @@ func (c content) has(n cidr) bool {
 	return ok
 }
 
-// each calls f with every member the content brings to the set, each once.
+// each calls f once with every member that the content adds to the set.
 func (c content) each(s *ipset, f func(member)) {
 	if s.port == "" {
 		c.nets(func(n cidr) { f(member{cidr: n}) })
@@ -143,7 +143,7 @@ func (c content) each(s *ipset, f func(member)) {
 		}
 		last := cidr{}
 		c.nets(func(n cidr) {
-			if n.host() != last { // two networks of one address are neighbours
+			if n.host() != last { // several networks of one address are neighbours
 				last = n.host()
 				f(member{cidr: last, port: p.Port, proto: p.Protocol})
 			}
@@ -151,7 +151,7 @@ func (c content) each(s *ipset, f func(member)) {
 	}
 }
 
-// brings tells whether the content brings m to the set.
+// brings reports whether the content adds m to the set.
 func (c content) brings(s *ipset, m member) bool {
 	if s.port == "" {
 		return c.has(m.cidr)
@@ -166,8 +166,8 @@ func (c content) brings(s *ipset, m member) bool {
 	return found
 }
 
-// keys calls f with everything members of the content are looked up by: its networks, and where it has ports the
-// addresses of networks that are more than an address.
+// keys calls f with every network under which members of the content are looked up: its networks, and, if it has ports,
+// the addresses of networks that are longer than one address.
 func (c content) keys(f func(cidr)) {
 	ports := c.more != nil && len(c.more.ports) > 0
 	c.nets(func(n cidr) {
@@ -178,11 +178,11 @@ func (c content) keys(f func(cidr)) {
 	})
 }
 
-// owners knows who has which network: nearly always one item.
+// owners records which items have a network: nearly always one.
 type owners struct {
 	hosts  map[uint32]uint32 // IPv4 addresses; a table of eight-byte entries
 	nets   map[cidr]uint32   // all other networks
-	others map[cidr][]uint32 // the further owners, rarely any
+	others map[cidr][]uint32 // the second and further owners, which are rare
 }
 
 func newOwners() owners {

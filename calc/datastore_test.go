@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 )
 
-// feed gives a graph changes of Felix's datastore.
+// feed applies changes of Felix's datastore to a graph.
 type feed struct{ *datastore.Feed }
 
 func newDatastore(g *calc.Graph) feed { return feed{datastore.NewFeed(g)} }

@@ -1,12 +1,13 @@
-// Package calc turns the policies, endpoints and addresses of a whole cluster into the messages Felix's dataplane driver
-// of one node would get: the calculation graph of Calico v3.31, as a synchronous function without input or output.
+// Package calc turns the policies, endpoints and addresses of a whole cluster into the messages that Felix would send
+// to the dataplane driver of one node. It is the calculation graph of Calico v3.31, as a synchronous function without
+// input or output.
 //
 // Invariant: after any sequence of updates and flushes the messages sent so far describe the present state and nothing
-// else, whatever the path; and at every message all that earlier ones refer to exists: a set before the rules that name
-// it, a policy before the endpoints it applies to, removals in reverse.
+// else, whatever the order. Every message refers only to things that earlier messages created: a set precedes the rules
+// that name it, a policy precedes the endpoints it applies to, and removals are in reverse order.
 //
-// Left out of what Felix's graph says, because nobody here could use it or somebody else says it: the BGP peer of a
-// workload (LocalBgpPeer, for Felix's BIRD templates), that the datastore is not ready (Felix then ends; a source of
-// ours that is not in sync says so itself), and policies and profiles before all is known. A FelixConfiguration is told
-// as the parameters it comes to for all nodes, or for one: whom it is for is its source's business, here as there.
+// The graph leaves out messages of Felix's graph that no program here can use, or that another program sends: the BGP
+// peer of a workload (LocalBgpPeer, for Felix's BIRD templates); that the datastore is not ready (Felix then exits; our
+// sources report their own state); and policies and profiles before the graph is in sync. A FelixConfiguration enters
+// as the parameters it sets for all nodes or for one: as in Felix, its source decides for which.
 package calc

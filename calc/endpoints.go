@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// endpointKey names a local endpoint on the wire: a workload's three names, or a host endpoint's one.
+// endpointKey names a local endpoint on the wire: a workload by three names, a host endpoint by one.
 type endpointKey struct {
 	host                             bool
 	orchestrator, workload, endpoint string
@@ -34,7 +34,7 @@ func (k endpointKey) compare(o endpointKey) int {
 		strings.Compare(k.endpoint, o.endpoint))
 }
 
-// endpoint is a local endpoint; one of the two objects is set.
+// endpoint is a local endpoint. Exactly one of workload and host is set.
 type endpoint struct {
 	key      endpointKey
 	handle   uint32
@@ -43,7 +43,7 @@ type endpoint struct {
 	profiles []string
 }
 
-// endpoints resolves, for each local endpoint, the tiers and policies that apply, in order.
+// endpoints resolves the tiers and policies of each local endpoint, in order.
 type endpoints struct {
 	policies *policies
 	byKey    map[endpointKey]*endpoint
@@ -68,14 +68,14 @@ func newEndpoints(p *policies) *endpoints {
 	return x
 }
 
-// setWorkload gives a local workload endpoint.
+// setWorkload adds or updates a local workload endpoint.
 func (x *endpoints) setWorkload(key endpointKey, w *model.WorkloadEndpoint) {
 	ep := x.endpoint(key)
 	ep.workload = w
 	x.set(ep, w.Labels, w.Profiles)
 }
 
-// setHost gives a local host endpoint.
+// setHost adds or updates a local host endpoint.
 func (x *endpoints) setHost(key endpointKey, h *model.HostEndpoint) {
 	ep := x.endpoint(key)
 	ep.host = h
@@ -86,7 +86,7 @@ func (x *endpoints) endpoint(key endpointKey) *endpoint {
 	x.dirty[key] = struct{}{}
 	ep := x.byKey[key]
 	if ep == nil {
-		ep = &endpoint{key: key, handle: x.handles.take()}
+		ep = &endpoint{key: key, handle: x.handles.assign()}
 		for int(ep.handle) >= len(x.byHandle) {
 			x.byHandle = append(x.byHandle, nil)
 		}
@@ -103,7 +103,7 @@ func (x *endpoints) set(ep *endpoint, labels map[string]string, profiles []strin
 	x.policies.matched(ep.handle, added, removed)
 }
 
-// remove takes a local endpoint away.
+// remove removes a local endpoint.
 func (x *endpoints) remove(key endpointKey) {
 	ep := x.byKey[key]
 	if ep == nil {
@@ -114,10 +114,10 @@ func (x *endpoints) remove(key endpointKey) {
 	x.policies.useProfiles(nil, ep.profiles)
 	delete(x.byKey, key)
 	x.byHandle[ep.handle] = nil
-	x.handles.give(ep.handle)
+	x.handles.giveBack(ep.handle)
 }
 
-// flush resolves what changed. The removes are to be sent after the updates.
+// flush resolves what changed. The removes must be sent after the updates.
 func (x *endpoints) flush() (updates, removes []*felix.ToDataplane) {
 	keys := make([]endpointKey, 0, len(x.dirty))
 	for k := range x.dirty {
@@ -231,7 +231,8 @@ func qosPolicies(q *model.QoS) []*felix.QoSPolicy {
 	return []*felix.QoSPolicy{{Dscp: int32(q.DSCP)}}
 }
 
-// skipRedirection says where packets must not pass by what limits them; towards a virtual machine they never may.
+// skipRedirection says in which directions eBPF redirection must not bypass rate limits. Towards a virtual machine it
+// is never allowed.
 func skipRedirection(w *model.WorkloadEndpoint) *felix.WorkloadBpfSkipRedir {
 	skip := &felix.WorkloadBpfSkipRedir{Ingress: w.Labels["kubevirt.io"] == "virt-launcher"}
 	if w.QoS != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Config says whose graph it is.
+// Config identifies the node and the origin of routes.
 type Config struct {
 	Node string // this node's name
-	// NodeResources: routes and tunnels take nodes' addresses from SetHost; otherwise from SetHostIP.
+	// NodeResources: routes and tunnels use nodes' addresses from SetHost; otherwise from SetHostIP.
 	NodeResources bool
-	// WorkloadRoutes: routes to workloads come from all workloads' addresses (Felix's RouteSource WorkloadIPs);
+	// WorkloadRoutes: routes to workloads are made from all workloads' addresses (Felix's RouteSource WorkloadIPs);
 	// otherwise from blocks, and from this node's workloads.
 	WorkloadRoutes bool
 }
 
-// Graph is the calculation graph of one node. It is not safe for concurrent use. Updates change what it knows, cost what
-// they change, and send nothing; Flush sends.
+// Graph is the calculation graph of one node. It is not safe for concurrent use. An update changes the graph, costs
+// time in proportion to the change, and sends nothing; Flush returns the messages.
 //
-//	SetWorkload, SetHostEndpoint ─┬─▶ sets (labelIndex: everyone × rules' selectors) ── who is in which IP set ──┐
-//	SetNetworkSet, SetSlice ──────┘        ▲ acquire, release                                                    │
-//	SetPolicy, SetProfile, SetTier ──▶ policies (labelIndex: local endpoints × policies' selectors)              ▼
-//	   local endpoints ──────────────▶ endpoints: tiers and policies of each, in order ───────────────────────▶ Flush
-//	SetPool, SetBlock, SetHost, … ───▶ routes, vteps, passthru, encapsulation, settings ─────────────────────────┘
+//	SetWorkload, SetHostEndpoint ─┬─▶ sets (labelIndex: all endpoints × rules' selectors) ── members of each IP set ─┐
+//	SetNetworkSet, SetSlice ──────┘        ▲ acquire, release                                                        │
+//	SetPolicy, SetProfile, SetTier ──▶ policies (labelIndex: local endpoints × policies' selectors)                  ▼
+//	   local endpoints ──────────────▶ endpoints: tiers and policies of each, in order ───────────────────────────▶ Flush
+//	SetPool, SetBlock, SetHost, … ───▶ routes, vteps, passthru, encapsulation, settings ─────────────────────────────┘
 type Graph struct {
 	cfg       Config
 	sets      *sets
@@ -57,11 +57,11 @@ func New(cfg Config) *Graph {
 	}
 }
 
-// item returns the number of an endpoint or network set, giving it one if need be.
+// item returns the number of an endpoint or network set, and assigns one if it has none.
 func item[K comparable](g *Graph, numbers map[K]uint32, key K) uint32 {
 	h, ok := numbers[key]
 	if !ok {
-		h = g.items.take()
+		h = g.items.assign()
 		numbers[key] = h
 	}
 	return h
@@ -76,10 +76,11 @@ func dropItem[K comparable](g *Graph, numbers map[K]uint32, key K) {
 
 func (g *Graph) dropNumber(h uint32) {
 	g.sets.dropItem(h)
-	g.items.give(h)
+	g.items.giveBack(h)
 }
 
-// SetWorkload gives a workload endpoint of any node; nil takes it away. Values given to a Graph must not change any more.
+// SetWorkload puts a workload endpoint of any node; nil removes it. Values passed to a Graph must not change
+// afterwards.
 func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 	local := id.Node == g.cfg.Node
 	if w == nil {
@@ -101,7 +102,7 @@ func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 	}
 }
 
-// SetHostEndpoint gives a host endpoint of any node; nil takes it away.
+// SetHostEndpoint puts a host endpoint of any node; nil removes it.
 func (g *Graph) SetHostEndpoint(id model.HostEndpointID, h *model.HostEndpoint) {
 	local := id.Node == g.cfg.Node
 	if h == nil {
@@ -121,7 +122,7 @@ func (g *Graph) SetHostEndpoint(id model.HostEndpointID, h *model.HostEndpoint) 
 	}
 }
 
-// SetNetworkSet gives a network set; nil takes it away.
+// SetNetworkSet puts a network set; nil removes it.
 func (g *Graph) SetNetworkSet(name string, n *model.NetworkSet) {
 	if n == nil {
 		dropItem(g, g.netsets, name)
@@ -130,24 +131,24 @@ func (g *Graph) SetNetworkSet(name string, n *model.NetworkSet) {
 	g.sets.setItem(item(g, g.netsets, name), n.Labels, n.Profiles, contentOf(n.Nets, nil))
 }
 
-// SetSlice gives an EndpointSlice; nil takes it away.
+// SetSlice puts an EndpointSlice; nil removes it.
 func (g *Graph) SetSlice(id model.SliceID, s *model.EndpointSlice) {
 	g.sets.services.setSlice(id, s, g.sets.note)
 }
 
-// SetPolicy gives a policy of any kind; nil takes it away.
+// SetPolicy puts a policy of any kind; nil removes it.
 func (g *Graph) SetPolicy(id model.PolicyID, p *model.Policy) { g.policies.setPolicy(id, p) }
 
-// SetTier gives a tier; nil takes it away.
+// SetTier puts a tier; nil removes it.
 func (g *Graph) SetTier(name string, t *model.Tier) { g.policies.setTier(name, t) }
 
-// SetProfile gives a profile; nil takes it away. Endpoints that name it then get a profile that denies everything.
+// SetProfile puts a profile; nil removes it. Endpoints that name a missing profile get one that denies everything.
 func (g *Graph) SetProfile(name string, p *model.Profile) {
 	g.policies.setProfile(name, p)
 	g.passthru.setProfile(name, p)
 }
 
-// SetPool gives a pool of addresses; nil takes it away.
+// SetPool puts a pool of addresses; nil removes it.
 func (g *Graph) SetPool(id string, p *model.Pool) {
 	g.routes.setPool(id, p)
 	if p == nil {
@@ -159,14 +160,14 @@ func (g *Graph) SetPool(id string, p *model.Pool) {
 	g.passthru.pools.set(id, *p)
 }
 
-// SetBlock gives a block of a pool; nil takes it away.
+// SetBlock puts a block of a pool; nil removes it.
 func (g *Graph) SetBlock(block netip.Prefix, b *model.Block) {
 	if !g.cfg.WorkloadRoutes {
 		g.routes.setBlock(block, b)
 	}
 }
 
-// SetHostIP gives a node's IPv4 address; the zero Addr, or one that is not IPv4, takes it away.
+// SetHostIP puts a node's IPv4 address; the zero Addr, or one that is not IPv4, removes it.
 func (g *Graph) SetHostIP(node string, a netip.Addr) {
 	if a = a.Unmap(); !a.Is4() {
 		a = netip.Addr{}
@@ -178,7 +179,7 @@ func (g *Graph) SetHostIP(node string, a netip.Addr) {
 	}
 }
 
-// SetHost gives a node; nil takes it away.
+// SetHost puts a node; nil removes it.
 func (g *Graph) SetHost(node string, h *model.Host) {
 	g.passthru.setHost(node, h)
 	if !g.cfg.NodeResources {
@@ -191,7 +192,7 @@ func (g *Graph) SetHost(node string, h *model.Host) {
 	g.vteps.setHost(node, h.IPv4, h.IPv6)
 }
 
-// SetService gives a Service; nil takes it away. It is told to the data plane and decides nothing here.
+// SetService puts a Service; nil removes it. It is passed to the data plane and affects nothing here.
 func (g *Graph) SetService(id model.ServiceID, s *model.Service) {
 	if s == nil {
 		g.passthru.services.remove(id)
@@ -200,16 +201,16 @@ func (g *Graph) SetService(id model.ServiceID, s *model.Service) {
 	g.passthru.services.set(id, s)
 }
 
-// SetBGPConfig gives the cluster's default BGP configuration; nil takes it away. It is told to the data plane.
+// SetBGPConfig puts the cluster's default BGP configuration; nil removes it. It is passed to the data plane.
 func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.setBGP(c) }
 
-// SetWireguard gives a node's WireGuard configuration; nil takes it away.
+// SetWireguard puts a node's WireGuard configuration; nil removes it.
 func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.setWireguard(node, w) }
 
-// SetConfig gives a parameter of Felix's configuration that holds for all nodes; "" takes it away.
+// SetConfig puts a parameter of Felix's configuration for all nodes; "" removes it.
 func (g *Graph) SetConfig(name, value string) { g.settings.set(g.settings.global, name, value) }
 
-// SetHostConfig gives a parameter of one node's; "" takes it away.
+// SetHostConfig puts a parameter for one node; "" removes it.
 func (g *Graph) SetHostConfig(node, name, value string) {
 	if node == g.cfg.Node {
 		g.settings.set(g.settings.host, name, value)
@@ -217,12 +218,12 @@ func (g *Graph) SetHostConfig(node, name, value string) {
 	g.vteps.setConfig(node, name, value)
 }
 
-// InSync says that all there was at the start has been given. From then on policies and endpoints are sent.
+// InSync says that the initial state is complete. From then on policies and endpoints are sent.
 func (g *Graph) InSync() { g.inSync = true }
 
-// Flush returns the messages that bring the data plane from what was sent to what is, in an order in which everything a
-// message refers to is there before. They must not be changed. Before InSync there is nothing about policies, endpoints
-// and configuration: it would be wrong, and large.
+// Flush returns the messages that lead the data plane from the state sent to the present state. Everything that a
+// message refers to precedes it. The messages must not be changed. Before InSync there are none about policies,
+// endpoints and configuration: they would be wrong, and many.
 func (g *Graph) Flush() []*felix.ToDataplane {
 	var out []*felix.ToDataplane
 	if g.inSync {
@@ -246,7 +247,7 @@ func (g *Graph) Flush() []*felix.ToDataplane {
 	return out
 }
 
-// flushPolicies appends sets, policies, profiles and endpoints; then what goes, in the reverse order.
+// flushPolicies appends sets, policies, profiles and endpoints; then their removals, in reverse order.
 func (g *Graph) flushPolicies(out []*felix.ToDataplane) []*felix.ToDataplane {
 	rules, noRules := g.policies.flush()
 	sets, noSets := g.sets.flush()
@@ -257,8 +258,8 @@ func (g *Graph) flushPolicies(out []*felix.ToDataplane) []*felix.ToDataplane {
 	return out
 }
 
-// Origin returns the policy that was sent under a name, as of the latest SetPolicy, for whoever asks which object decided.
-// It is a copy: lists that are empty are nil. The rules in the message say in their RuleId which of its rules they are.
+// Origin returns the policy that was sent under a name, as of the latest SetPolicy, to explain which object decided. It
+// is a copy in which empty lists are nil. The RuleId of a rule in a message says which of these rules it is.
 func (g *Graph) Origin(tier, name string) (*model.Policy, bool) {
 	p := g.policies.onWire[policyKey{tier, name}]
 	if p == nil || p.selector == nil {
@@ -270,7 +271,7 @@ func (g *Graph) Origin(tier, name string) (*model.Policy, bool) {
 	return &object, true
 }
 
-// Notes say, for each active policy and profile, what of it could not be understood, in a stable order.
+// Notes name, for each active policy and profile, the parts that could not be understood, in a stable order.
 func (g *Graph) Notes() []model.Note {
 	var out []model.Note
 	for _, list := range g.policies.notes {

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// addrsOf picks what routing needs of a node; ok is false while the node has no address of its own.
+// addrsOf returns the addresses of a node that routing needs; ok is false while the node has no main address.
 func addrsOf(h *model.Host) (a hostAddrs, ok bool) {
 	if h == nil || !h.IPv4.IsValid() && !h.IPv6.IsValid() {
 		return a, false
@@ -27,7 +27,7 @@ func addrsOf(h *model.Host) (a hostAddrs, ok bool) {
 	return a, true
 }
 
-// subnet is the node's network; its own address alone if the mask is unknown.
+// subnet is the node's network, or its address alone if the mask is unknown.
 func subnet(net netip.Prefix, addr netip.Addr) netip.Prefix {
 	switch {
 	case net.IsValid():
@@ -47,7 +47,7 @@ func tunnelKinds() [5]refKind {
 	return [5]refKind{refIPIP, refVXLAN, refVXLAN, refWireguard, refWireguard}
 }
 
-// setHost gives a node, or takes it away if it is nil or has no address.
+// setHost puts a node, or removes it if it is nil or has no address.
 func (x *routes) setHost(name string, h *model.Host) {
 	now, known := addrsOf(h)
 	old, was := x.hosts[name]
@@ -84,8 +84,8 @@ func (x *routes) setHost(name string, h *model.Host) {
 	}
 }
 
-// spoilSubnets marks the routes to nodes that entered or left this node's subnet. It walks the nodes, not the routes,
-// and only when this node's own subnet changes.
+// spoilSubnets marks the routes to nodes that entered or left this node's subnet. It runs only when this node's own
+// subnet changes, and walks the nodes, not the routes.
 func (x *routes) spoilSubnets(old, now hostAddrs) {
 	for name, h := range x.hosts {
 		if within(old.net4, h.v4) != within(now.net4, h.v4) || within(old.net6, h.v6) != within(now.net6, h.v6) {
@@ -98,7 +98,8 @@ func (x *routes) spoilSubnets(old, now hostAddrs) {
 
 func within(net netip.Prefix, a netip.Addr) bool { return net.IsValid() && net.Contains(a) }
 
-// resolve computes the route of a network from all that contain it; ok is false if nothing is known of it.
+// resolve computes the route of a network from all networks that contain it; ok is false if nothing is known of the
+// network itself.
 func (x *routes) resolve(p cidr) (r route, ok bool) {
 	crosses, blockNode := false, ""
 	x.trie.path(p, func(at cidr, i *routeInfo) {
@@ -136,7 +137,7 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 	return r, ok
 }
 
-// addRefs adds what those say who use the network themselves; it reports false if nobody does.
+// addRefs adds the workloads and tunnels that use the network itself; it reports false if there are none.
 func (x *routes) addRefs(r *route, refs []routeRef) bool {
 	if len(refs) == 0 {
 		return false

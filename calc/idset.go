@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// idSet is a set of handles. Most label values are held by one or two things, a few by all: small sets are a list, large
-// ones have a word for each block of 64 neighbours, as those that are held by many are given out in a row. The zero value is
-// empty.
+// idSet is a set of handles. Most label values are held by one or two items, a few by all. So a small set is a list,
+// and a large one has a word for each block of 64 consecutive numbers, because items that share a label often have
+// consecutive numbers. The zero value is empty.
 type idSet struct {
 	few  []uint32
 	many *blocks
 }
 
-// blocks is a large set: the numbers of blocks, sorted, and a word for each, which is never zero.
+// blocks is a large set: the sorted numbers of its blocks, and a word for each, which is never zero.
 type blocks struct {
 	numbers []uint32
 	words   []uint64
@@ -59,7 +59,7 @@ func (s *idSet) remove(id uint32) {
 	}
 }
 
-// each calls f with every member, those of a large set in order; f must not change the set.
+// each calls f with every member; a large set is in order. f must not change the set.
 func (s *idSet) each(f func(uint32)) {
 	for _, x := range s.few {
 		f(x)
@@ -74,7 +74,8 @@ func (s *idSet) each(f func(uint32)) {
 	}
 }
 
-// find returns the place of the block of id, or the one it would have. Handles are mostly new ones: the last block first.
+// find returns the position of the block of id, or where to insert it. It tries the last block first: most handles are
+// new.
 func (b *blocks) find(id uint32) (place int, ok bool) {
 	block := id / 64
 	if last := len(b.numbers) - 1; last < 0 || b.numbers[last] < block {

@@ -7,24 +7,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// labelIndex finds which selectors match which items (endpoints, network sets). An item has labels of its own and
-// parents (profiles) whose labels it inherits: its own win, then the parents' in the order of the item's list.
+// labelIndex finds which selectors match which items (endpoints, network sets). An item has its own labels, and parents
+// (profiles) whose labels it inherits: its own take precedence, then the parents' in the order of the item's list.
 //
-// Items with equal labels and parents, such as the pods of a Deployment, are of one kind: selectors are matched with
-// kinds. Each selector is anchored at one label it cannot match without: the rarest one, so that a new kind meets only
-// the selectors anchored at labels it carries, and a new selector looks only at the kinds that carry its anchor.
+// Items with equal labels and parents, such as the pods of a Deployment, are of one kind. Selectors are matched with
+// kinds. Each selector is anchored at one label it cannot match without, the rarest one. So a new kind is compared only
+// with selectors anchored at labels it carries, and a new selector only with the kinds that carry its anchor.
 //
 //	item ──is of──▶ kind ──holds──▶ pair app=web ◀──anchored── selector  app == 'web' && env == 'prod'
 //	                  └──names──▶ parent kns.prod ──holds──▶ pair pcns.team=a ◀── …
 type labelIndex struct {
 	labels     labelTable
 	items      []itemPlace // by handle
-	kinds      []kind      // by number; none is number 0
+	kinds      []kind      // by number; number 0 is no kind
 	kindOf     map[kindKey]uint32
 	numbers    handles
 	parents    map[string]*parent
 	parentByID []*parent
-	bequeaths  []bool // by a parent's number: it has labels
+	bequeaths  []bool // by a parent's number: the parent has labels
 	parentIDs  handles
 	selectors  []indexSelector // by handle
 	unanchored idSet           // selectors that need no label
@@ -37,20 +37,20 @@ type labelIndex struct {
 	key            []byte
 }
 
-// itemPlace is an item's kind, and its place among the items of that kind.
+// itemPlace is an item's kind, and its position among the items of that kind.
 type itemPlace struct{ kind, at uint32 }
 
 const noKind = 0
 
-// kind is what items with equal labels and parents have in common.
+// kind is the common part of all items with equal labels and parents.
 type kind struct {
 	key     kindKey
-	matches []uint32 // selectors, sorted; never changed, only replaced: kinds share it
+	matches []uint32 // selectors, sorted; replaced and never changed, because kinds share the list
 	items   []uint32
 }
 
-// kindKey is the labels (sorted) and the parents (in order) of a kind, as numbers of four bytes each; before them is how
-// many labels there are.
+// kindKey holds the labels (sorted) and the parents (in order) of a kind, as numbers of four bytes each. The first
+// number says how many labels there are.
 type kindKey string
 
 func (k kindKey) at(i int) uint32 {
@@ -75,16 +75,16 @@ func (k kindKey) parents(f func(parent uint32)) {
 type parent struct {
 	name  string
 	id    uint32
-	known bool // it has been given, not only named
+	known bool // set by setParent, not only named by an item
 	pairs []uint32
-	kinds idSet // that name it
+	kinds idSet // kinds that name it
 }
 
 type indexSelector struct {
 	sel      *selector.Selector
 	anchored bool
 	pairs    []uint32    // anchored at these labels
-	keys     []*labelKey // and at the presence of these
+	keys     []*labelKey // anchored at the presence of these keys
 }
 
 func newLabelIndex() *labelIndex {
@@ -93,7 +93,7 @@ func newLabelIndex() *labelIndex {
 	}
 }
 
-// matches are the selectors item h matches, sorted. They are valid until the next change.
+// matches are the selectors that item h matches, sorted. The list is valid until the next change.
 func (x *labelIndex) matches(h uint32) []uint32 {
 	if int(h) >= len(x.items) {
 		return nil
@@ -106,7 +106,7 @@ func (x *labelIndex) isMatch(item, sel uint32) bool {
 	return ok
 }
 
-// setItem gives item h its labels and parents and returns which selectors it began and ceased to match; the lists are
+// setItem sets the labels and parents of item h, and returns the selectors it began and ceased to match. The lists are
 // valid until the next call.
 func (x *labelIndex) setItem(h uint32, labels map[string]string, parents []string) (added, removed []uint32) {
 	for int(h) >= len(x.items) {
@@ -124,7 +124,7 @@ func (x *labelIndex) setItem(h uint32, labels map[string]string, parents []strin
 	return x.added, x.removed
 }
 
-// dropItem forgets item h and returns the selectors it matched; the list is valid until the next change.
+// dropItem removes item h and returns the selectors it matched. The list is valid until the next change.
 func (x *labelIndex) dropItem(h uint32) (removed []uint32) {
 	removed = x.matches(h)
 	old := x.items[h]
@@ -133,7 +133,7 @@ func (x *labelIndex) dropItem(h uint32) (removed []uint32) {
 	return removed
 }
 
-// leave takes the item at a place out of its kind. The last item of the kind gets the place.
+// leave removes the item at a position from its kind. The last item of the kind moves to that position.
 func (x *labelIndex) leave(p itemPlace) {
 	if p.kind == noKind {
 		return
@@ -150,7 +150,7 @@ func (x *labelIndex) leave(p itemPlace) {
 	}
 }
 
-// kind returns the number of a kind, making it if need be.
+// kind returns the number of a kind, and creates the kind if it is new.
 func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 	if x.lookup(labels, parents) {
 		if n, ok := x.kindOf[kindKey(x.key)]; ok {
@@ -162,7 +162,7 @@ func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 		x.ids = append(x.ids, x.parent(name).id)
 	}
 	key := kindKey(x.packKey(len(labels)))
-	n := x.numbers.take() + 1
+	n := x.numbers.assign() + 1
 	if int(n) == len(x.kinds) {
 		x.kinds = append(x.kinds, kind{})
 	}
@@ -178,7 +178,8 @@ func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 	return n
 }
 
-// lookup leaves the key of a kind in x.key; it reports false if a label or parent of it is new, so that the kind is.
+// lookup leaves the key of a kind in x.key. It reports false if a label or parent is new, in which case the kind is
+// new.
 func (x *labelIndex) lookup(labels map[string]string, parents []string) bool {
 	x.ids = x.ids[:0]
 	for k, v := range labels {
@@ -200,7 +201,7 @@ func (x *labelIndex) lookup(labels map[string]string, parents []string) bool {
 	return true
 }
 
-// packKey turns x.ids, the first of which are labels, into a map's key.
+// packKey turns x.ids, which begins with the labels, into a map key.
 func (x *labelIndex) packKey(labels int) []byte {
 	x.key = binary.LittleEndian.AppendUint32(x.key[:0], uint32(labels))
 	for _, id := range x.ids {
@@ -213,7 +214,7 @@ func (x *labelIndex) dropKind(n uint32) {
 	old := x.kinds[n]
 	x.kinds[n] = kind{}
 	delete(x.kindOf, old.key)
-	x.numbers.give(n - 1)
+	x.numbers.giveBack(n - 1)
 	old.key.labels(func(id uint32) {
 		p := &x.labels.pairs[id]
 		p.kinds.remove(n)
@@ -231,7 +232,7 @@ func (x *labelIndex) dropKind(n uint32) {
 func (x *labelIndex) parent(name string) *parent {
 	p := x.parents[name]
 	if p == nil {
-		p = &parent{name: name, id: x.parentIDs.take()}
+		p = &parent{name: name, id: x.parentIDs.assign()}
 		x.parents[name] = p
 		for int(p.id) >= len(x.parentByID) {
 			x.parentByID, x.bequeaths = append(x.parentByID, nil), append(x.bequeaths, false)
@@ -245,12 +246,12 @@ func (x *labelIndex) dropParent(p *parent) {
 	if !p.known && p.kinds.len() == 0 {
 		delete(x.parents, p.name)
 		x.parentByID[p.id] = nil
-		x.parentIDs.give(p.id)
+		x.parentIDs.giveBack(p.id)
 	}
 }
 
-// setParent gives a parent its labels; known is false to forget them. changed is called for every item whose matches
-// changed with it, one after the other for those of one kind: a whole kind changes at once. It must not change the index.
+// setParent sets the labels of a parent; known is false to forget them. It calls changed for every item whose matches
+// changed, item by item within a kind: all items of a kind change at once. changed must not change the index.
 func (x *labelIndex) setParent(name string, labels map[string]string, known bool, changed func(item uint32, added, removed []uint32)) {
 	p := x.parent(name)
 	p.known = known
@@ -282,7 +283,7 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 	x.dropParent(p)
 }
 
-// look points the scratch view at the labels a kind has, inherited ones included.
+// look points the scratch view at the labels of a kind, including inherited ones.
 func (x *labelIndex) look(n uint32) *view {
 	k := x.kinds[n].key
 	v := &x.view
@@ -298,8 +299,8 @@ func (x *labelIndex) look(n uint32) *view {
 	return v
 }
 
-// ownOnly is the part of a kind's key that says all of its labels, if it inherits none; "" otherwise. Kinds that differ
-// in what they might inherit only need not be looked at one by one.
+// ownOnly is the part of a kind's key that determines all its labels, if it inherits none; "" otherwise. Kinds that
+// differ only in parents without labels need only one comparison.
 func (x *labelIndex) ownOnly(key kindKey) kindKey {
 	own := 4 * (int(key.at(0)) + 1)
 	for i := own / 4; i < len(key)/4; i++ {
@@ -310,7 +311,7 @@ func (x *labelIndex) ownOnly(key kindKey) kindKey {
 	return key[:own]
 }
 
-// rescan evaluates the selectors anchored at what a kind carries; the differences are left in x.added and x.removed.
+// rescan evaluates the selectors anchored at labels of a kind. It leaves the differences in x.added and x.removed.
 func (x *labelIndex) rescan(n uint32) {
 	v := x.look(n)
 	x.next = x.next[:0]
@@ -328,18 +329,18 @@ func (x *labelIndex) rescan(n uint32) {
 	}
 	x.unanchored.each(try)
 	slices.Sort(x.next)
-	x.next = slices.Compact(x.next) // an anchor may have several labels of one kind
+	x.next = slices.Compact(x.next) // several labels of one kind may belong to one anchor
 	k := &x.kinds[n]
 	x.added, x.removed = diffSorted(k.matches, x.next, x.added[:0], x.removed[:0])
 	if len(x.added)+len(x.removed) > 0 {
-		if !slices.Equal(x.next, x.scanned) { // pods that come one after the other often match the same
+		if !slices.Equal(x.next, x.scanned) { // pods that arrive one after the other often match the same selectors
 			x.scanned = slices.Clone(x.next)
 		}
 		k.matches = x.scanned
 	}
 }
 
-// diffSorted appends what b has and a has not, and the reverse.
+// diffSorted appends the numbers that only b has to added, and those that only a has to removed.
 func diffSorted(a, b, added, removed []uint32) (plus, minus []uint32) {
 	i, j := 0, 0
 	for i < len(a) || j < len(b) {
@@ -358,8 +359,8 @@ func diffSorted(a, b, added, removed []uint32) (plus, minus []uint32) {
 	return added, removed
 }
 
-// addSelector begins to match selector s, and calls match with each item it matches, once; those of one kind one after
-// the other. match must not change the index.
+// addSelector adds selector s and calls match once with each item it matches, kind by kind. match must not change the
+// index.
 func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(item uint32)) {
 	for int(s) >= len(x.selectors) {
 		x.selectors = append(x.selectors, indexSelector{})
@@ -387,7 +388,7 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 	})
 }
 
-// dropSelector forgets selector s, and calls match with each item that matched it, once.
+// dropSelector removes selector s and calls match once with each item that matched it.
 func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
 	var lists sharing
 	x.candidates(s, func(n uint32) {
@@ -403,7 +404,7 @@ func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
 	x.selectors[s] = indexSelector{}
 }
 
-// eachMatch calls f with each item that matches selector s, perhaps more than once.
+// eachMatch calls f with each item that matches selector s, possibly more than once.
 func (x *labelIndex) eachMatch(s uint32, f func(item uint32)) {
 	x.candidates(s, func(n uint32) {
 		k := &x.kinds[n]
@@ -415,7 +416,7 @@ func (x *labelIndex) eachMatch(s uint32, f func(item uint32)) {
 	})
 }
 
-// candidates calls f with every kind that carries the anchor of s, perhaps more than once.
+// candidates calls f with every kind that carries the anchor of s, possibly more than once.
 func (x *labelIndex) candidates(s uint32, f func(kind uint32)) {
 	sel := &x.selectors[s]
 	if !sel.anchored {

@@ -22,7 +22,7 @@ func mustParse(t *testing.T, text string) *selector.Selector {
 	return s
 }
 
-// meets is how many selectors item h has to be compared with when it changes.
+// meets is the number of selectors with which item h is compared when it changes.
 func (x *labelIndex) meets(h uint32) int {
 	n := x.unanchored.len()
 	for _, id := range x.look(x.items[h].kind).ids {
@@ -40,9 +40,9 @@ func (x *labelIndex) scans(s uint32) (n int) {
 	return n
 }
 
-// TestWorkIsProportional: however many selectors ask for labels that everyone has, a change meets few of them; however
-// many items there are, a selector looks at few. In either order of arrival.
-func TestWorkIsProportional(t *testing.T) {
+// A change is compared with few selectors, however many ask for labels that all items have. A new selector is compared
+// with few items, however many exist. Both hold in either order of arrival.
+func TestChangeMeetsFewSelectors(t *testing.T) {
 	const items, selectors = 5_000, 5_000
 	for _, selectorsFirst := range []bool{true, false} {
 		x := newLabelIndex()
@@ -77,7 +77,8 @@ func TestWorkIsProportional(t *testing.T) {
 	}
 }
 
-// TestInheritance: own labels win, then parents' in the order of the list; losing a label uncovers the next.
+// The item's own labels take precedence, then the parents' in the order of the list. Removing a label uncovers the
+// next.
 func TestInheritance(t *testing.T) {
 	x := newLabelIndex()
 	for i, v := range []string{"own", "first", "second"} {
@@ -128,7 +129,7 @@ func TestIDSet(t *testing.T) {
 		n := 0
 		s.each(func(id uint32) {
 			if n++; !want[id] {
-				t.Errorf("step %d: %d is there", i, id)
+				t.Errorf("step %d: %d is a member", i, id)
 			}
 		})
 		if n != len(want) || s.len() != n {

@@ -6,23 +6,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// A label is a key and a value; each distinct one in use is stored once and known by a number, so that a kind's
-// labels are a few 32-bit words. A pair knows who carries it and which selectors wait for it.
+// labelPair is a label: a key and a value. Each label in use is stored once and has a number, so that a kind's labels
+// take a few 32-bit words. The pair records which kinds carry it and which selectors are anchored at it.
 type labelPair struct {
 	key   *labelKey
 	value selector.Symbol
 	refs  int32  // kinds, parents and selectors that hold the number
 	kinds idSet  // kinds that carry it themselves
-	more  *hooks // nil: none, as for most pairs in a cluster
+	more  *hooks // nil for most pairs of a cluster
 }
 
 // hooks are the rarer holders of a label.
 type hooks struct {
-	parents   map[*parent]bool // that carry it
-	selectors idSet            // anchored here
+	parents   map[*parent]bool // parents that carry it
+	selectors idSet            // selectors anchored here
 }
 
-// hooks returns the pair's, making them if need be.
+// hooks returns the pair's hooks, and creates them if there are none.
 func (p *labelPair) hooks() *hooks {
 	if p.more == nil {
 		p.more = &hooks{parents: map[*parent]bool{}}
@@ -30,7 +30,7 @@ func (p *labelPair) hooks() *hooks {
 	return p.more
 }
 
-// carriers calls f with the kinds that carry the label, themselves or by a parent; perhaps more than once.
+// carriers calls f with the kinds that carry the label, themselves or by a parent, possibly more than once.
 func (p *labelPair) carriers(f func(kind uint32)) {
 	p.kinds.each(f)
 	if p.more != nil {
@@ -40,7 +40,7 @@ func (p *labelPair) carriers(f func(kind uint32)) {
 	}
 }
 
-// cost is what hangs at the label: kinds and selectors.
+// cost is the number of kinds and selectors at the label.
 func (p *labelPair) cost() int {
 	n := p.kinds.len()
 	if p.more == nil {
@@ -52,15 +52,15 @@ func (p *labelPair) cost() int {
 	return n + p.more.selectors.len()
 }
 
-// labelKey is a label's name with the values in use.
+// labelKey is the key of labels, with the values in use.
 type labelKey struct {
 	name      selector.Symbol
 	values    map[string]uint32
 	carriers  int   // pairs held by kinds and parents, counted with multiplicity
-	selectors idSet // selectors anchored at the mere presence of the label
+	selectors idSet // selectors anchored at the presence of the key
 }
 
-// labelTable numbers labels.
+// labelTable assigns numbers to labels.
 type labelTable struct {
 	keys  map[string]*labelKey
 	pairs []labelPair
@@ -69,7 +69,7 @@ type labelTable struct {
 
 func newLabelTable() labelTable { return labelTable{keys: map[string]*labelKey{}} }
 
-// key returns the entry of a label's name, making it if need be.
+// key returns the entry of a label's key, and creates it if there is none.
 func (t *labelTable) key(name string) *labelKey {
 	k := t.keys[name]
 	if k == nil {
@@ -79,7 +79,7 @@ func (t *labelTable) key(name string) *labelKey {
 	return k
 }
 
-// find returns the number of a label that somebody holds.
+// find returns the number of a label that is in use.
 func (t *labelTable) find(name, value string) (id uint32, ok bool) {
 	if k := t.keys[name]; k != nil {
 		id, ok = k.values[value]
@@ -105,7 +105,7 @@ func (t *labelTable) hold(name, value string) uint32 {
 	return id
 }
 
-// release forgets one holder of a label.
+// release counts one holder less of a label.
 func (t *labelTable) release(id uint32) {
 	p := &t.pairs[id]
 	if p.refs--; p.refs > 0 {
@@ -143,7 +143,7 @@ func (t *labelTable) releaseAll(ids []uint32) {
 	}
 }
 
-// same tells whether ids are exactly these labels.
+// same reports whether ids are exactly these labels.
 func (t *labelTable) same(ids []uint32, labels map[string]string) bool {
 	if len(ids) != len(labels) {
 		return false
@@ -157,7 +157,7 @@ func (t *labelTable) same(ids []uint32, labels map[string]string) bool {
 	return true
 }
 
-// view is the labels of one kind as a selector sees them.
+// view is the labels of one kind as a selector reads them.
 type view struct {
 	table *labelTable
 	ids   []uint32 // at most one per key

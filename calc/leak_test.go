@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Remaining names what a graph still remembers. Numbers given back and scratch space do not count.
+// Remaining counts what a graph still holds. Numbers given back and scratch space do not count.
 func (g *Graph) Remaining() map[string]int {
 	out := map[string]int{}
 	count := func(owner string, v any) {
@@ -44,7 +44,7 @@ func (g *Graph) Remaining() map[string]int {
 	count("pools", g.passthru.pools)
 	count("namespace", g.passthru.namespace)
 	count("accounts", g.passthru.accounts)
-	count("told services", g.passthru.services)
+	count("services passed on", g.passthru.services)
 	if g.routes.trie.v4 != nil || g.routes.trie.v6 != nil {
 		out["routes.trie"] = 1
 	}
@@ -56,10 +56,10 @@ func (g *Graph) Remaining() map[string]int {
 	return out
 }
 
-func TestRemainingSeesWhatIsThere(t *testing.T) {
+func TestRemainingCountsEveryPart(t *testing.T) {
 	g := New(Config{Node: "n1"})
 	if r := g.Remaining(); len(r) > 0 {
-		t.Errorf("an empty graph remembers %v", r)
+		t.Errorf("an empty graph holds %v", r)
 	}
 	g.SetWorkload(model.WorkloadID{Node: "n1"}, &model.WorkloadEndpoint{
 		Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, Labels: map[string]string{"a": "b"}, Profiles: []string{"p"},

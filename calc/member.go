@@ -10,7 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// cidr is a masked netip.Prefix in 24 bytes without a pointer: the garbage collector need not look into tables of them.
+// cidr is a masked netip.Prefix in 24 bytes without a pointer, so that the garbage collector need not scan tables of
+// them.
 type cidr struct {
 	hi, lo uint64
 	bits   uint8
@@ -65,7 +66,7 @@ func (c cidr) compare(o cidr) int {
 	return cmp.Or(cmp.Compare(c.hi, o.hi), cmp.Compare(c.lo, o.lo), cmp.Compare(c.bits, o.bits))
 }
 
-// halves of the whole address space stand for it in sets: no data plane takes a /0 there (Felix does the same).
+// halves returns two networks that replace a /0 in sets: no data plane accepts a /0 there (Felix does the same).
 func (c cidr) halves() (low, high cidr) {
 	low, high = c, c
 	low.bits, high.bits = 1, 1
@@ -77,11 +78,11 @@ func (c cidr) halves() (low, high cidr) {
 	return low, high
 }
 
-// member is one member of an IP set: a network, or with a protocol an address and a port.
+// member is one member of an IP set: a network, or an address with protocol and port.
 type member struct {
 	cidr
 	port  uint16
-	proto model.Protocol // 0: a network
+	proto model.Protocol // 0 for a network
 }
 
 // String is Felix's text of a member: "10.0.0.0/24", or "10.0.0.1,tcp:80".
@@ -109,11 +110,11 @@ func protocolName(p model.Protocol) string {
 	return "tcp"
 }
 
-// memberList is members of one set, each once, in any order.
+// memberList holds distinct members of one set, in any order.
 type memberList struct {
 	v4   []network4 // nearly always all of them
 	rest []member
-	buf  []byte // room for texts
+	buf  []byte // scratch for texts
 }
 
 func (l *memberList) add(m member) {
@@ -133,7 +134,7 @@ func textsOf(list []member) []string {
 	return l.texts()
 }
 
-// texts renders the members in a stable order; it sorts the lists. Neighbours' texts are parts of one string.
+// texts returns the members' texts in a stable order; it sorts the lists. Consecutive texts are parts of one string.
 func (l *memberList) texts() []string {
 	n := len(l.v4) + len(l.rest)
 	if n == 0 {
@@ -155,7 +156,7 @@ func (l *memberList) texts() []string {
 	return w.out
 }
 
-// textWriter makes one string of some texts at a time.
+// textWriter makes one string of up to atATime texts.
 type textWriter struct {
 	out  []string
 	buf  []byte

@@ -36,7 +36,7 @@ func TestMemberText(t *testing.T) {
 		content.each(s, func(m member) {
 			list = append(list, m)
 			if !content.brings(s, m) {
-				t.Errorf("%s does not bring %s", c.net, m)
+				t.Errorf("%s does not add %s", c.net, m)
 			}
 		})
 		if diff := cmp.Diff(c.want, textsOf(list)); diff != "" {
@@ -45,7 +45,7 @@ func TestMemberText(t *testing.T) {
 	}
 }
 
-func TestChangesCancel(t *testing.T) {
+func TestAdditionAndRemovalCancelOut(t *testing.T) {
 	m := member{cidr: hostCIDR(netip.MustParseAddr("10.0.0.1"))}
 	for _, c := range []struct {
 		changes []bool

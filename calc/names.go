@@ -2,8 +2,8 @@ package calc
 
 import "github.com/contiv-agent/contiv-agent/model"
 
-// workloadNames gives the workloads of the cluster numbers. Of the four names of a workload three are those of many:
-// they are stored once.
+// workloadNames assigns numbers to the workloads of the cluster. Many workloads share three of their four names, so
+// these are stored once.
 type workloadNames struct {
 	places  map[workloadPlace]*placeCount
 	byPlace map[workloadName]uint32
@@ -25,25 +25,25 @@ func newWorkloadNames() workloadNames {
 	return workloadNames{places: map[workloadPlace]*placeCount{}, byPlace: map[workloadName]uint32{}}
 }
 
-// number returns the number of a workload; a new one gets the next of items.
+// number returns the number of a workload; a new workload gets the next number of items.
 func (x *workloadNames) number(id model.WorkloadID, items *handles) uint32 {
 	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
 	p := x.places[place]
 	if p == nil {
-		p = &placeCount{id: x.ids.take()}
+		p = &placeCount{id: x.ids.assign()}
 		x.places[place] = p
 	}
 	name := workloadName{p.id, id.Workload}
 	h, ok := x.byPlace[name]
 	if !ok {
-		h = items.take()
+		h = items.assign()
 		x.byPlace[name] = h
 		p.workloads++
 	}
 	return h
 }
 
-// drop forgets a workload and returns the number it had.
+// drop removes a workload and returns the number it had.
 func (x *workloadNames) drop(id model.WorkloadID) (number uint32, ok bool) {
 	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
 	p := x.places[place]
@@ -58,7 +58,7 @@ func (x *workloadNames) drop(id model.WorkloadID) (number uint32, ok bool) {
 	delete(x.byPlace, name)
 	if p.workloads--; p.workloads == 0 {
 		delete(x.places, place)
-		x.ids.give(p.id)
+		x.ids.giveBack(p.id)
 	}
 	return number, true
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// passthru holds what goes to the data plane much as it comes: addresses of nodes, pools, WireGuard, and the labels of
-// namespaces and service accounts, which come as profiles.
+// passthru holds objects that go to the data plane nearly unchanged: addresses of nodes, pools, WireGuard, Services,
+// and the labels of namespaces and service accounts, which arrive as profiles.
 type passthru struct {
 	hostV4    *table[string, netip.Addr]
 	hostV6    *table[string, netip.Addr]
@@ -22,11 +22,11 @@ type passthru struct {
 	namespace *table[string, map[string]string]
 	accounts  *table[accountKey, map[string]string]
 	services  *table[model.ServiceID, *model.Service]
-	bgp       *felix.GlobalBGPConfigUpdate // nil: never given
+	bgp       *felix.GlobalBGPConfigUpdate // nil until SetBGPConfig was called
 	bgpSent   *felix.GlobalBGPConfigUpdate
 }
 
-// hostMetadata is a node's addresses with their masks ("" if unknown), number and labels.
+// hostMetadata is a node's addresses with their masks ("" if unknown), AS number and labels.
 type hostMetadata struct {
 	v4, v6, asNumber string
 	labels           map[string]string
@@ -82,7 +82,7 @@ func (x *passthru) setWireguard(node string, w *model.Wireguard) {
 	setOrRemove(x.wgV6, node, wireguard{w.PublicKeyV6, w.IPv6}, w.PublicKeyV6 != "")
 }
 
-// setProfile reads the labels of namespaces and service accounts off their profiles.
+// setProfile extracts the labels of namespaces and service accounts from their profiles.
 func (x *passthru) setProfile(name string, p *model.Profile) {
 	if ns, ok := model.ProfileNamespace(name); ok {
 		setOrRemove(x.namespace, ns, ownLabels(p, "pcns."), p != nil)
@@ -91,7 +91,7 @@ func (x *passthru) setProfile(name string, p *model.Profile) {
 	}
 }
 
-// ownLabels are a profile's labels as their namespace or service account has them: without the prefix.
+// ownLabels are a profile's labels without the prefix, as the namespace or service account has them.
 func ownLabels(p *model.Profile, prefix string) map[string]string {
 	if p == nil {
 		return nil
@@ -99,7 +99,7 @@ func ownLabels(p *model.Profile, prefix string) map[string]string {
 	out := make(map[string]string, len(p.Labels))
 	for k, v := range p.Labels {
 		own, prefixed := strings.CutPrefix(k, prefix)
-		if _, known := out[own]; prefixed || !known { // one with the prefix wins
+		if _, known := out[own]; prefixed || !known { // a label with the prefix takes precedence
 			out[own] = v
 		}
 	}
@@ -114,7 +114,7 @@ func setOrRemove[K comparable, V any](t *table[K, V], k K, v V, there bool) {
 	}
 }
 
-// flush returns, in Felix's order, what goes before routes and what goes after.
+// flush returns, in Felix's order, the messages that precede routes and those that follow them.
 func (x *passthru) flush() (before, after []*felix.ToDataplane) {
 	add := func(out *[]*felix.ToDataplane, updates, removes []*felix.ToDataplane) {
 		*out = append(append(*out, removes...), updates...)

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// TestNodes tells of nodes bit by bit and compares what the data plane has after each bit.
-func TestNodes(t *testing.T) {
+// TestNodeMessagesStepByStep adds nodes step by step and compares the data plane's state after each step.
+func TestNodeMessagesStepByStep(t *testing.T) {
 	v4, v6 := netip.MustParseAddr("192.168.0.2"), netip.MustParseAddr("dead:beef:1::2")
 	g := calc.New(calc.Config{Node: self, NodeResources: true})
 	m := mirror.New()
@@ -21,7 +21,7 @@ func TestNodes(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func()
-		want []string // changes: -gone, +new
+		want []string // expected changes: -removed, +added
 	}{
 		{"nothing", func() {}, []string{"+Config =>", "+Encapsulation =>"}},
 		{"tunnel address alone", func() { g.SetHostConfig("remotehostname", "IPv4VXLANTunnelAddr", "10.0.1.0") }, nil},
@@ -100,7 +100,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// spaced makes single spaces of the text format's deliberately unstable ones.
+// spaced replaces runs of spaces, which the text format varies on purpose, by single ones.
 func spaced(lines []string) (out []string) {
 	for _, l := range lines {
 		out = append(out, strings.Join(strings.Fields(l), " "))

@@ -17,47 +17,47 @@ func (k policyKey) compare(o policyKey) int {
 	return cmp.Or(strings.Compare(k.tier, o.tier), strings.Compare(k.name, o.name))
 }
 
-// policy is a policy and what became of it.
+// policy is a policy and its state in the data plane.
 type policy struct {
-	*policyText                    // as it is
-	sent        *policyText        // as the data plane has it; nil: it has not
-	selector    *selector.Selector // nil: it is deleted
-	sets        []*ipset           // acquired
-	matches     int                // local endpoints it applies to
-	handle      uint32             // its selector's number among local endpoints
-	closed      bool               // to be sent as one that denies everything
-	sentClosed  bool               // it was sent so
+	*policyText                    // as it is now
+	sent        *policyText        // as the data plane has it; nil if it does not
+	selector    *selector.Selector // nil if the policy was deleted
+	sets        []*ipset           // sets that it holds
+	matches     int                // number of local endpoints it applies to
+	handle      uint32             // the number of its selector in the index of local endpoints
+	closed      bool               // send it as a policy that denies everything
+	sentClosed  bool               // sent is closed
 }
 
 // policyText is one version of a policy.
 type policyText struct {
 	object model.Policy // without its rules
 	rules  rulebook
-	name   string // Felix's
+	name   string // the name on Felix's wire
 }
 
 func (t *policyText) key() policyKey { return policyKey{t.object.Tier, t.name} }
 
-// needed tells whether the data plane is to have the policy.
+// needed reports whether the data plane must have the policy.
 func (p *policy) needed() bool {
 	return p.selector != nil && (p.matches > 0 || p.object.Everywhere)
 }
 
-// tier is a tier's object, if there is one, and the policies in it.
+// tier is a tier's object, if it has one, and the tier's policies.
 type tier struct {
 	object   *model.Tier
 	policies map[*policy]bool
 }
 
-// profile is a profile and what became of it.
+// profile is a profile and its state in the data plane.
 type profile struct {
 	object *model.Profile
-	users  int // local endpoints that name it
+	users  int // number of local endpoints that name it
 	sent   *felix.Profile
 	sets   []*ipset
 }
 
-// policies finds which policies and profiles are active on this node, and scans their rules.
+// policies finds the policies and profiles that are active on this node, and converts their rules.
 type policies struct {
 	sets      *sets
 	scan      scanner      // scratch
@@ -74,9 +74,9 @@ type policies struct {
 	dirty     map[model.PolicyID]*policy
 	dirtyProf map[string]struct{}
 	notes     map[model.Ref][]model.Note
-	// epoch counts the changes of policies and tiers that show in endpoints' tiers although the same policies match.
+	// epoch counts changes of policies and tiers that change endpoints' tiers although the same policies match.
 	epoch uint64
-	// stale is called with the local endpoints (by number) whose tiers may look different now.
+	// stale is called with each local endpoint (by number) whose tiers may have changed.
 	stale func(endpoint uint32)
 }
 
@@ -90,14 +90,14 @@ func newPolicies(s *sets) *policies {
 	return x
 }
 
-// setPolicy gives a policy, or takes it away if object is nil.
+// setPolicy puts a policy, or removes it if object is nil.
 func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	p := x.byID[id]
 	switch {
 	case p == nil && object == nil:
 		return
 	case p == nil:
-		p = &policy{handle: x.handles.take()}
+		p = &policy{handle: x.handles.assign()}
 		for int(p.handle) >= len(x.byHandle) {
 			x.byHandle = append(x.byHandle, nil)
 		}
@@ -121,13 +121,14 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	p.object.ID, p.object.InboundRules, p.object.OutboundRules = id, nil, nil
 	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)
-	if old != nil && !sameMetadata(old, p.policyText) { // also if it was away since the last flush
+	if old != nil && !sameMetadata(old, p.policyText) { // also if the policy was removed and put again since the last flush
 		x.epoch++
 		x.eachEndpoint(p, x.stale)
 	}
 }
 
-// selectorOf is the selector of a policy. One that makes no sense is reported, and stands for all it may have meant.
+// selectorOf is the selector of a policy. For an invalid selector it returns the error and the widest selector it may
+// have meant.
 func (x *policies) selectorOf(object *model.Policy) (sel *selector.Selector, invalid string) {
 	sel, err := x.selectors.parse(object.Selector)
 	if err != nil {
@@ -136,7 +137,7 @@ func (x *policies) selectorOf(object *model.Policy) (sel *selector.Selector, inv
 	return sel, ""
 }
 
-// widest is what a policy with a senseless selector applies to: all it may have meant.
+// widest is what a policy with an invalid selector applies to: every endpoint it may have meant.
 func widest(namespace string) *selector.Selector {
 	if namespace != "" {
 		if sel, err := selector.Parse("projectcalico.org/namespace == '" + namespace + "'"); err == nil {
@@ -146,7 +147,7 @@ func widest(namespace string) *selector.Selector {
 	return selector.All()
 }
 
-// sameMetadata tells that two versions of a policy have the same place and flags in an endpoint's tiers.
+// sameMetadata reports whether two versions of a policy have the same position and flags in an endpoint's tiers.
 func sameMetadata(a, b *policyText) bool {
 	return a.key() == b.key() && a.object.Order == b.object.Order &&
 		a.object.Ingress == b.object.Ingress && a.object.Egress == b.object.Egress &&
@@ -154,7 +155,7 @@ func sameMetadata(a, b *policyText) bool {
 		a.object.ApplyOnForward == b.object.ApplyOnForward
 }
 
-// setSelector changes whom a policy applies to; nil for nobody.
+// setSelector changes which endpoints a policy applies to; nil for none.
 func (x *policies) setSelector(p *policy, sel *selector.Selector) {
 	if p.selector != nil && sel != nil && p.selector.String() == sel.String() {
 		return
@@ -180,7 +181,7 @@ func (x *policies) eachEndpoint(p *policy, f func(endpoint uint32)) {
 	}
 }
 
-// matched counts what policies local endpoint ep began and ceased to match.
+// matched counts the policies that local endpoint ep began and ceased to match.
 func (x *policies) matched(ep uint32, added, removed []uint32) {
 	for _, h := range added {
 		p := x.byHandle[h]
@@ -220,7 +221,7 @@ func (x *policies) dropTier(name string, t *tier) {
 	}
 }
 
-// setTier gives a tier, or takes it away if object is nil.
+// setTier puts a tier, or removes it if object is nil.
 func (x *policies) setTier(name string, object *model.Tier) {
 	t := x.tier(name)
 	if t.object == nil || object == nil || *t.object != *object {
@@ -242,7 +243,7 @@ func (x *policies) profile(name string) *profile {
 	return p
 }
 
-// setProfile gives a profile, or takes it away if object is nil.
+// setProfile puts a profile, or removes it if object is nil.
 func (x *policies) setProfile(name string, object *model.Profile) {
 	x.profile(name).object = object
 	x.dirtyProf[name] = struct{}{}
@@ -254,7 +255,7 @@ func (x *policies) setProfile(name string, object *model.Profile) {
 	x.sets.setParent(name, labels, object != nil)
 }
 
-// useProfiles counts the profiles a local endpoint names, and names no more.
+// useProfiles counts the profiles that a local endpoint names now, and uncounts those it named before.
 func (x *policies) useProfiles(now, before []string) {
 	for _, name := range now {
 		x.profile(name).users++
@@ -266,11 +267,11 @@ func (x *policies) useProfiles(now, before []string) {
 	}
 }
 
-// flush scans what changed. The removes are to be sent after the endpoints.
+// flush converts what changed. The removes must be sent after the endpoints.
 func (x *policies) flush() (updates, removes []*felix.ToDataplane) {
 	updates, removes = x.flushPolicies()
 	more, gone := x.flushProfiles()
-	// Profiles were added last and go first.
+	// Removals are in reverse order: profiles were added last.
 	return append(updates, more...), append(gone, removes...)
 }
 

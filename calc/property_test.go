@@ -20,8 +20,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// TestAnyPath makes random changes with flushes in between and compares what the data plane has with what a graph tells
-// it that saw only the result, and with a literal reading of the result.
+// TestAnyPath makes random changes with flushes in between. It compares the data plane's state with that of a graph
+// that saw only the result, and with a literal evaluation of the result.
 func TestAnyPath(t *testing.T) {
 	for range pace.Fewer(10, 5) {
 		anyPath(t)
@@ -47,18 +47,18 @@ func anyPath(t *testing.T) {
 			t.Error(p)
 		}
 		fresh, n := calc.New(cfg), mirror.New()
-		w.tell(fresh)
+		w.putAll(fresh)
 		fresh.InSync()
 		stream := fresh.Flush()
 		n.Apply(stream, true)
 		other := calc.New(cfg)
-		w.tell(other)
+		w.putAll(other)
 		other.InSync()
 		if diff := cmp.Diff(stream, other.Flush(), protocmp.Transform()); diff != "" {
-			t.Errorf("the order in which a graph is told shows in its messages:\n%s", diff)
+			t.Errorf("messages depend on the order of updates:\n%s", diff)
 		}
 		if diff := cmp.Diff(n.Dump(), m.Dump()); diff != "" {
-			t.Errorf("a graph that saw only the result says otherwise (-fresh +incremental):\n%s", diff)
+			t.Errorf("a graph that saw only the result sends another state (-fresh +incremental):\n%s", diff)
 		}
 		for _, p := range append(w.disagreements(m), w.routeDisagreements(m, cfg)...) {
 			t.Error(p)
@@ -66,7 +66,7 @@ func anyPath(t *testing.T) {
 		w.clear(g)
 		m.Apply(g.Flush(), true)
 		if left := g.Remaining(); len(left) > 0 {
-			t.Errorf("an emptied graph remembers %v", left)
+			t.Errorf("an emptied graph holds %v", left)
 		}
 		if got, want := m.Dump(), []string{"Config  => ", "Encapsulation  => "}; !slices.Equal(got, want) {
 			t.Errorf("an emptied graph leaves %v", got)
@@ -74,7 +74,7 @@ func anyPath(t *testing.T) {
 	})
 }
 
-// clear takes everything away again.
+// clear removes everything.
 func (w *world) clear(g *calc.Graph) {
 	none(w.policies, g.SetPolicy)
 	none(w.workloads, g.SetWorkload)
@@ -97,7 +97,7 @@ func none[K comparable, V any](m map[K]*V, set func(K, *V)) {
 	}
 }
 
-// thing is whatever has labels and addresses.
+// thing is anything with labels and addresses.
 type thing struct {
 	labels map[string]string
 	nets   []netip.Prefix
@@ -129,7 +129,7 @@ func matches(text string, labels map[string]string) bool {
 	return sel.Matches(selector.Map(labels))
 }
 
-// members is a literal reading of what a selector and its negation select: networks, or a named port's addresses.
+// members evaluates literally what a selector and its negation select: networks, or a named port's addresses.
 func (w *world) members(positive, negative, port string, proto model.Protocol) []string {
 	set := map[string]bool{}
 	for _, th := range w.labelled() {
@@ -175,7 +175,7 @@ func (w *world) serviceMembers(svc model.ServiceID, withPorts bool) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// disagreements compares the data plane with a literal reading of the world.
+// disagreements compares the data plane with a literal evaluation of the world.
 func (w *world) disagreements(m *mirror.Mirror) (out []string) {
 	policies, profiles, endpoints := map[string]bool{}, map[string]bool{}, 0
 	for _, p := range w.policies {
@@ -226,7 +226,7 @@ func (w *world) disagreements(m *mirror.Mirror) (out []string) {
 		case *felix.ActivePolicyUpdate:
 			key := v.Id.Tier + " " + v.Id.Name
 			if !policies[key] {
-				out = append(out, key+" applies to nobody")
+				out = append(out, key+" applies to no endpoint")
 			}
 			delete(policies, key)
 			for _, p := range w.policies {
@@ -237,7 +237,7 @@ func (w *world) disagreements(m *mirror.Mirror) (out []string) {
 			}
 		case *felix.ActiveProfileUpdate:
 			if !profiles[v.Id.Name] {
-				out = append(out, v.Id.Name+" is used by nobody")
+				out = append(out, v.Id.Name+" is used by no endpoint")
 			}
 			delete(profiles, v.Id.Name)
 			if p := w.profiles[v.Id.Name]; p != nil && p.Rules != nil {
@@ -269,7 +269,7 @@ func compare(what string, want, got []string) []string {
 	return nil
 }
 
-// before is the order of policies, spelled out.
+// before is the order of policies, written out.
 func (w *world) before(a, b *model.Policy) int {
 	key := func(p *model.Policy) string {
 		text := func(o model.Order) string {
@@ -287,7 +287,7 @@ func (w *world) before(a, b *model.Policy) int {
 	return strings.Compare(key(a), key(b))
 }
 
-// tierLines are the policies of one place, "tier/in/policy" and "tier/out/policy", in order.
+// tierLines are the policies of one stage, "tier/in/policy" and "tier/out/policy", in order.
 func (w *world) tierLines(list []*model.Policy, place string) []string {
 	infos := []*felix.TierInfo{}
 	for _, p := range list {
@@ -332,7 +332,7 @@ func lines(tiers []*felix.TierInfo) (in []string) {
 	return append(in, out...)
 }
 
-// compareRules checks that the sets a rule names hold what its selectors say.
+// compareRules checks that the sets a rule names hold what its selectors match.
 func (w *world) compareRules(m *mirror.Mirror, what string, want []model.Rule, got []*felix.Rule) (out []string) {
 	if len(want) != len(got) {
 		return []string{fmt.Sprintf("%s: %d rules, want %d", what, len(got), len(want))}
@@ -373,7 +373,7 @@ func (w *world) comparePeer(m *mirror.Mirror, what string, p *model.Peer, proto 
 		names++
 		negative := p.NotSelector
 		if p.Selector == "" {
-			negative = "" // that is a set of its own then
+			negative = "" // then it is a separate set
 		}
 		one("port "+port.Name, &named, w.members(p.Selector, negative, port.Name, proto))
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// routeInfo is what is known of one network. Where several claim it (bad data, or a moment of change) the first in the
-// order of the lists counts, so that the result does not depend on who came first.
+// routeInfo holds everything known of one network. If several objects claim a network (bad data, or a moment of
+// change), the first in the order of the lists counts, so that the result does not depend on the order of arrival.
 type routeInfo struct {
 	pools  []poolClaim
 	blocks []blockClaim
-	hosts  []string // nodes it is an address of
+	hosts  []string // nodes that have the address
 	refs   []routeRef
 }
 
@@ -36,7 +36,7 @@ type blockClaim struct {
 
 type refKind uint8
 
-// The order decides which counts when a node uses one address for several ends.
+// The order decides which kind counts when a node uses one address for several purposes.
 const (
 	refWorkload refKind = iota
 	refWireguard
@@ -44,14 +44,14 @@ const (
 	refVXLAN
 )
 
-// routeRef says that a node uses an address: for a workload or for a tunnel.
+// routeRef says that a node uses an address, for a workload or for a tunnel.
 type routeRef struct {
 	node  string
 	kind  refKind
 	count int
 }
 
-// route is what the data plane is told of a network.
+// route is a network as the data plane gets it.
 type route struct {
 	types            felix.RouteType
 	pool             felix.IPPoolType
@@ -62,7 +62,7 @@ type route struct {
 	ipip, vxlan, wgd bool
 }
 
-// routes knows for every network which pool, block, node, workload or tunnel it belongs to.
+// routes records for every network to which pool, block, node, workload or tunnel it belongs.
 type routes struct {
 	self    string
 	trie    trie
@@ -81,12 +81,12 @@ type blockRoute struct {
 	node string
 }
 
-// hostAddrs is what routing needs of a node; it is comparable but for addrs.
+// hostAddrs holds the addresses of a node that routing needs. It is comparable except for addrs.
 type hostAddrs struct {
 	v4, v6     netip.Addr
 	net4, net6 netip.Prefix
 	tunnels    [5]netip.Addr // IPIP, VXLAN, VXLAN v6, WireGuard, WireGuard v6
-	addrs      []netip.Addr  // all of its own, sorted
+	addrs      []netip.Addr  // all addresses of the node itself, sorted
 }
 
 func newRoutes(self string) *routes {
@@ -97,7 +97,7 @@ func newRoutes(self string) *routes {
 	}
 }
 
-// edit changes what is known of a network.
+// edit changes the information about a network.
 func (x *routes) edit(p cidr, change func(*routeInfo)) {
 	info := x.trie.at(p)
 	change(info)
@@ -109,7 +109,7 @@ func (x *routes) edit(p cidr, change func(*routeInfo)) {
 
 func (x *routes) spoil(p cidr) { x.dirty[p] = struct{}{} }
 
-// setPool gives a pool, or takes it away if nil.
+// setPool puts a pool, or removes it if nil.
 func (x *routes) setPool(id string, pool *model.Pool) {
 	if old, ok := x.pools[id]; ok {
 		p := cidrOf(old.CIDR)
@@ -144,7 +144,7 @@ func poolType(p *model.Pool) felix.IPPoolType {
 	return felix.IPPoolType_NO_ENCAP
 }
 
-// setBlock gives a block, or takes it away if nil.
+// setBlock puts a block, or removes it if nil.
 func (x *routes) setBlock(block netip.Prefix, b *model.Block) {
 	key := cidrOf(block)
 	var now []blockRoute
@@ -189,7 +189,7 @@ func removeFirst[T comparable](list []T, v T) []T {
 	return list
 }
 
-// setWorkload gives the addresses of a workload; none to forget it.
+// setWorkload sets the addresses of a workload; none removes it.
 func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 	old := x.wepNets[id]
 	now := make([]cidr, 0, len(nets))
@@ -214,7 +214,7 @@ func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 	}
 }
 
-// ref counts the uses of a network by a node.
+// ref adds by to the number of uses of a network by a node.
 func (x *routes) ref(p cidr, node string, kind refKind, by int) {
 	x.edit(p, func(info *routeInfo) {
 		i := slices.IndexFunc(info.refs, func(r routeRef) bool { return r.node == node && r.kind == kind })

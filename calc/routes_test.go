@@ -14,16 +14,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// claim is something that says something about a network: how wide it is and what comes first at one width decide.
+// claim is a statement about a network. The widest network counts first, and then the rank at one width.
 type claim struct {
 	net  netip.Prefix
-	rank int    // what it is, in the order things at one network are looked at
-	tie  string // among those of one rank the first counts
+	rank int    // its kind, in the order in which claims on one network are evaluated
+	tie  string // among claims of one rank the first counts
 	says func(*felix.RouteUpdate)
 	node string
 }
 
-// claims lists, one by one, all that says something about networks.
+// claims lists all statements about networks.
 func (w *world) claims(cfg calc.Config) (out []claim) {
 	kind := func(node string, local, remote felix.RouteType) func(*felix.RouteUpdate) {
 		return func(r *felix.RouteUpdate) {
@@ -81,7 +81,7 @@ func (w *world) claims(cfg calc.Config) (out []claim) {
 	return out
 }
 
-// known are the nodes routing knows an address of.
+// known are the nodes for which routing has an address.
 func (w *world) known(cfg calc.Config) map[string]*model.Host {
 	out := map[string]*model.Host{}
 	if cfg.NodeResources {
@@ -98,8 +98,8 @@ func (w *world) known(cfg calc.Config) map[string]*model.Host {
 	return out
 }
 
-// routeDisagreements compares routes with a literal reading: all claims on networks that contain the destination, the
-// widest first, what a later one says over what an earlier one said.
+// routeDisagreements compares routes with a literal evaluation: all claims on networks that contain the destination,
+// the widest first; a later claim overrides an earlier one.
 func (w *world) routeDisagreements(m *mirror.Mirror, cfg calc.Config) []string {
 	claims := w.claims(cfg)
 	sort.Slice(claims, func(i, j int) bool {
@@ -158,8 +158,8 @@ func routeLine(r *felix.RouteUpdate) string {
 		" nat ", r.NatOutgoing, " same subnet ", r.SameSubnet)
 }
 
-// TestBorrowed: an address is borrowed if it is in use on another node than the one its block belongs to.
-func TestBorrowed(t *testing.T) {
+// An address is borrowed if another node uses it than the one its block belongs to.
+func TestBorrowedAddresses(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/29")
 	for _, c := range []struct {
 		name  string
@@ -168,7 +168,7 @@ func TestBorrowed(t *testing.T) {
 	}{
 		{"no block", nil, false},
 		{"own block", &model.Block{CIDR: block, Node: self}, false},
-		{"a block of nobody", &model.Block{CIDR: block}, false},
+		{"a block of no node", &model.Block{CIDR: block}, false},
 		{"a block of another", &model.Block{CIDR: block, Node: "n2"}, true},
 		{"recorded in the block", &model.Block{
 			CIDR: block, Node: "n2", Borrowed: []model.BorrowedAddr{{Addr: netip.MustParseAddr("10.0.0.1"), Node: self}},

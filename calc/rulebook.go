@@ -8,11 +8,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// rulebook is the rules of a policy, packed: most policies of a cluster apply to no endpoint of this node and wait, and
-// a rule of the model is large, most of it empty. Equal rulebooks are equal rules.
+// rulebook is the rules of a policy, packed. Most policies of a cluster apply to no endpoint of this node and are only
+// kept, and a model.Rule is large and mostly empty. Equal rulebooks are equal rules.
 type rulebook string
 
-// pack packs rules. What is empty is nil when they are unpacked. Scratch is room that may be used again.
+// pack packs rules. Unpacking makes empty lists nil. Scratch is space that is reused.
 func pack(inbound, outbound []model.Rule, scratch *[]byte) rulebook {
 	if len(inbound)+len(outbound) == 0 {
 		return ""
@@ -40,17 +40,17 @@ func (b rulebook) unpack(scratch *[]model.Rule) (inbound, outbound []model.Rule)
 	return inbound, outbound
 }
 
-// packer writes or reads: one description of the form serves both directions, so that they cannot differ. Writing only
-// reads what it is given: it may be shared.
+// packer writes or reads. One description of the format serves both directions, so they cannot differ. Writing does not
+// change its arguments: they may be shared.
 type packer struct {
 	out     []byte
 	in      string
 	reading bool
-	mask    uint16 // which fields of the present group are there
-	field   int    // number of the next one
+	mask    uint16 // which fields of the present group are set
+	field   int    // number of the next field
 }
 
-// rules appends to scratch when reading, and returns how many there are.
+// rules appends to scratch when reading, and returns the number of rules.
 func (w *packer) rules(list, scratch *[]model.Rule) int {
 	if !w.reading {
 		w.out = binary.AppendUvarint(w.out, uint64(len(*list)))
@@ -103,7 +103,7 @@ func (w *packer) peer(p *model.Peer) {
 	})
 }
 
-// group is up to sixteen fields, headed by which of them are not empty.
+// group is up to sixteen fields, preceded by a mask of those that are set.
 func (w *packer) group(fields func()) {
 	w.mask, w.field = 0, 0
 	if w.reading {
@@ -118,7 +118,7 @@ func (w *packer) group(fields func()) {
 	binary.LittleEndian.PutUint16(w.out[head:], w.mask)
 }
 
-// has begins a field: when writing it notes whether it is there, when reading it tells.
+// has begins a field. When writing it records whether the field is set; when reading it returns that.
 func (w *packer) has(present bool) bool {
 	if w.reading {
 		present = w.mask>>w.field&1 == 1
@@ -203,14 +203,14 @@ func (w *packer) texts(items *[]string) { listOf(w, items, w.bytes) }
 func (w *packer) nets(items *[]netip.Prefix) {
 	listOf(w, items, func(p *netip.Prefix) {
 		if !w.reading {
-			raw, _ := p.MarshalBinary() // it has no errors
+			raw, _ := p.MarshalBinary() // never fails
 			text := string(raw)
 			w.bytes(&text)
 			return
 		}
 		var text string
 		w.bytes(&text)
-		_ = p.UnmarshalBinary([]byte(text)) // we wrote it
+		_ = p.UnmarshalBinary([]byte(text)) // valid, because pack wrote it
 	})
 }
 
@@ -222,7 +222,7 @@ func (w *packer) ports(items *[]model.PortMatch) {
 	})
 }
 
-// pointer writes or reads what a pointer that may be nil points at.
+// pointer writes or reads the target of a pointer that may be nil.
 func pointer[T any](w *packer, p **T, fields func(*T)) {
 	if !w.has(*p != nil) {
 		return
@@ -272,7 +272,7 @@ func (w *packer) annotations(m *map[string]string) {
 	for k := range *m {
 		keys = append(keys, k)
 	}
-	slices.Sort(keys) // equal rules, equal rulebooks
+	slices.Sort(keys) // equal rules must give equal rulebooks
 	n := w.count(len(keys))
 	if w.reading {
 		*m = make(map[string]string, n)

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// fill gives every field that v has a value of its own, so that one that is forgotten or swapped shows.
+// fill sets every field of v to a different value, so that a forgotten or swapped field shows.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -52,7 +52,7 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-func TestRulebook(t *testing.T) {
+func TestRulebookKeepsEveryField(t *testing.T) {
 	full := make([]model.Rule, 3)
 	n := 0
 	for i := range full {
@@ -73,13 +73,13 @@ func TestRulebook(t *testing.T) {
 			t.Errorf("%s, outbound:\n%s", name, diff)
 		}
 		if again := pack(in, out, &room); again != book {
-			t.Errorf("%s: packed again it is another book", name)
+			t.Errorf("%s: packing it again gives another rulebook", name)
 		}
 	}
 }
 
-// TestRulebookTellsApart: a change of any field is a change of the book.
-func TestRulebookTellsApart(t *testing.T) {
+// A change of any field changes the rulebook.
+func TestAnyFieldChangesTheRulebook(t *testing.T) {
 	var full model.Rule
 	n := 0
 	fill(reflect.ValueOf(&full).Elem(), &n)
@@ -97,7 +97,7 @@ func TestRulebookTellsApart(t *testing.T) {
 		v.SetZero()
 		book := pack([]model.Rule{*rule}, nil, new([]byte))
 		if other, ok := seen[book]; ok {
-			t.Errorf("without %s it is the same book as without %s", path, other)
+			t.Errorf("without %s the rulebook is the same as without %s", path, other)
 		}
 		seen[book] = path
 		v.Set(old)

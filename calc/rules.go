@@ -13,23 +13,24 @@ import (
 // scanner turns rules of the model into Felix's: selectors, named ports and services become IP sets.
 type scanner struct {
 	selectors *selectorCache
-	known     map[string]*ipset // of the whole graph
-	named     map[string]bool   // by the rules scanned so far
-	sets      []*ipset          // these
-	notes     []string          // what could not be understood
+	known     map[string]*ipset // sets of the whole graph
+	named     map[string]bool   // sets named by the rules scanned so far
+	sets      []*ipset          // the same sets, in order
+	notes     []string          // problems found
 }
 
-// restart makes the scanner ready for the rules of another policy. Its lists are made anew.
+// restart prepares the scanner for the rules of another policy. It allocates new lists, because the caller keeps the
+// old ones.
 func (x *scanner) restart() {
-	if len(x.named) > 64 { // clearing a map costs what it once held
+	if len(x.named) > 64 { // clearing a map takes time for its largest size
 		x.named = nil
 	}
 	clear(x.named)
 	x.sets, x.notes = nil, nil
 }
 
-// scan converts a list of rules. A rule that cannot be understood fails closed: an allow is left out; a deny, and a pass
-// turned into a deny, applies without the part that makes no sense; a log is left out.
+// scan converts a list of rules. A rule that cannot be understood fails closed: an allow or a log is left out; a deny
+// applies without the part that cannot be understood, and so does a pass, which becomes a deny.
 func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
 	list := make([]*felix.Rule, 0, len(rules))
 	for i := range rules {
@@ -47,8 +48,8 @@ func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
 	return list
 }
 
-// origin says which rule of the policy it is: Felix puts a hash there that nobody reads. Rules may be left out, so the
-// place in the message does not tell.
+// origin says which rule of the policy it is. Felix puts a hash into that field, which no program reads. The position
+// in the message is not enough, because rules may be left out.
 func origin(r *model.Rule, i int) string {
 	if r.Origin != "" {
 		return r.Origin
@@ -93,7 +94,7 @@ func (x *scanner) rule(r *model.Rule) *felix.Rule {
 	return out
 }
 
-// ipVersion is the rule's IP version: what it says, or what its protocol implies.
+// ipVersion is the rule's IP version, or the one that its protocol implies.
 func ipVersion(r *model.Rule) felix.IPVersion {
 	switch {
 	case r.IPVersion != 0:
@@ -106,14 +107,15 @@ func ipVersion(r *model.Rule) felix.IPVersion {
 	return felix.IPVersion_ANY
 }
 
-// side converts one end of a rule. As in Felix a negated selector narrows the positive one where there is one (the rule
-// only meets endpoints then) and is a negated set where there is none (strangers match it too). A named port is a set of
-// its own within the positive selector; if all ports are named, the selector's set would add nothing.
+// side converts one end of a rule as Felix does. If both a selector and a negated selector are given, they become one
+// selector: the rule matches endpoints only. A negated selector alone becomes a negated set, which addresses without an
+// endpoint match too. A named port becomes a separate set within the positive selector; if all ports are named, the
+// selector's own set is not needed.
 func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
 	s := side{nets: prefixes(p.Nets), notNets: prefixes(p.NotNets)}
 	positive, negative := p.Selector, p.NotSelector
 	if positive != "" && negative != "" {
-		if x.parse(negative) != nil { // complain about the part, not about the combination
+		if x.parse(negative) != nil { // report the invalid part, not the combination
 			positive = "(" + positive + ") && (!(" + negative + "))"
 		}
 		negative = ""
@@ -133,7 +135,7 @@ func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
 	return s
 }
 
-// parse reads a selector; nil if there is none, or if it makes no sense, which is noted.
+// parse reads a selector. It returns nil if there is none, or if it is invalid, which it notes.
 func (x *scanner) parse(text string) *selector.Selector {
 	if text == "" {
 		return nil
@@ -146,7 +148,7 @@ func (x *scanner) parse(text string) *selector.Selector {
 	return sel
 }
 
-// use notes that the rules name a set; fresh makes it if the graph does not know it.
+// use records that the rules name a set; fresh creates the set if the graph does not have it.
 func (x *scanner) use(id string, fresh func() *ipset) string {
 	if x.named[id] {
 		return id
@@ -183,7 +185,7 @@ func (x *scanner) portSets(sel *selector.Selector, proto model.Protocol, names [
 	return ids
 }
 
-// namedPortProtocol is the protocol named ports of a rule are looked up with: TCP unless the rule says UDP or SCTP.
+// namedPortProtocol is the protocol of a rule's named ports: TCP unless the rule says UDP or SCTP.
 func namedPortProtocol(p model.RuleProtocol) model.Protocol {
 	switch strings.ToLower(p.Name) {
 	case "udp":
@@ -262,7 +264,7 @@ func httpMatch(m *model.HTTPMatch) *felix.HTTPMatch {
 	return out
 }
 
-// original passes on what the user wrote.
+// original copies the text that the user wrote.
 func original(out *felix.Rule, r *model.Rule) {
 	src, dst := &r.Source, &r.Destination
 	out.OriginalSrcSelector, out.OriginalDstSelector = src.OriginalSelector, dst.OriginalSelector

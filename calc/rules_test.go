@@ -38,14 +38,14 @@ func gnp(rules ...model.Rule) *model.Policy {
 	return &model.Policy{ID: id, Tier: "default", Selector: "all()", InboundRules: rules}
 }
 
-// TestSenselessRulesFailClosed: what a rule that makes no sense would have allowed is not allowed; what it would have
-// denied stays denied.
-func TestSenselessRulesFailClosed(t *testing.T) {
+// A rule that cannot be understood allows nothing of what it would have allowed, and still denies what it would have
+// denied.
+func TestInvalidRulesFailClosed(t *testing.T) {
 	bad := model.Peer{Selector: "a ==", NotPorts: []model.PortMatch{{First: 1, Last: 2}}}
 	badNot := model.Peer{Selector: "all()", NotSelector: "&&"}
 	for _, c := range []struct {
 		rule model.Rule
-		want string // action, sets
+		want string // action and sets
 	}{
 		{model.Rule{Action: model.ActionAllow, Source: bad}, ""},
 		{model.Rule{Source: bad}, ""},
@@ -63,7 +63,7 @@ func TestSenselessRulesFailClosed(t *testing.T) {
 		for _, r := range p.InboundRules {
 			got = fmt.Sprintf("%s %d", r.Action, len(r.SrcIpSetIds)+len(r.DstIpSetIds))
 			if c.rule.Source.NotPorts != nil && len(r.NotSrcPorts) != 1 {
-				t.Errorf("%+v: the part that makes sense is lost: %v", c.rule, r)
+				t.Errorf("%+v: the valid part is lost: %v", c.rule, r)
 			}
 		}
 		if got != c.want {
@@ -80,9 +80,8 @@ func TestSenselessRulesFailClosed(t *testing.T) {
 	}
 }
 
-// TestSenselessPolicyIsolates: nobody knows whom the policy was for, so it applies to all it may have been for and
-// allows nothing.
-func TestSenselessPolicyIsolates(t *testing.T) {
+// A policy with an invalid selector applies to every endpoint it may have meant, and allows nothing.
+func TestPolicyWithInvalidSelectorIsolates(t *testing.T) {
 	rules := []model.Rule{{Action: model.ActionAllow}, {Action: model.ActionPass}, {Action: model.ActionDeny}}
 	for _, c := range []struct {
 		namespace string
@@ -99,7 +98,7 @@ func TestSenselessPolicyIsolates(t *testing.T) {
 		}
 		for _, r := range got.InboundRules {
 			if r.Action != "deny" {
-				t.Errorf("namespace %q: %s survives", c.namespace, r.Action)
+				t.Errorf("namespace %q: action %s remains", c.namespace, r.Action)
 			}
 		}
 		if len(got.InboundRules) != 2 || len(notes) == 0 {
@@ -108,8 +107,8 @@ func TestSenselessPolicyIsolates(t *testing.T) {
 	}
 }
 
-// TestOrigin follows messages back to the objects they come from.
-func TestOrigin(t *testing.T) {
+// TestOriginFollowsMessagesToObjects follows messages back to the objects they come from.
+func TestOriginFollowsMessagesToObjects(t *testing.T) {
 	g := calc.New(calc.Config{Node: self})
 	p := gnp(model.Rule{Source: model.Peer{Selector: "a =="}}, model.Rule{}, model.Rule{Origin: "ingress rule 7"})
 	p.Everywhere = true
@@ -141,7 +140,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-func TestNotesGoWithTheirCause(t *testing.T) {
+func TestNoteIsRemovedWithItsCause(t *testing.T) {
 	g := calc.New(calc.Config{Node: self})
 	p := gnp(model.Rule{Source: model.Peer{Selector: "a =="}})
 	p.Everywhere = true
@@ -161,7 +160,7 @@ func TestNotesGoWithTheirCause(t *testing.T) {
 	}
 }
 
-// TestRuleFields converts a rule with everything in it.
+// A rule with every field set is converted completely.
 func TestRuleFields(t *testing.T) {
 	nets := prefixList("10.0.0.0/8", "fd00::/8")
 	peer := func(tag string) model.Peer {
@@ -191,7 +190,7 @@ func TestRuleFields(t *testing.T) {
 	}
 }
 
-// TestEndpointFields converts endpoints with everything in them.
+// Endpoints with every field set are converted completely.
 func TestEndpointFields(t *testing.T) {
 	g := calc.New(calc.Config{Node: self})
 	addrs := addrList("192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1")
@@ -219,7 +218,7 @@ func TestEndpointFields(t *testing.T) {
 	}
 }
 
-// TestProtocolImpliesVersion: ICMP is of one family, which a rule need not say.
+// ICMP belongs to one family, which a rule need not state.
 func TestProtocolImpliesVersion(t *testing.T) {
 	for _, c := range []struct {
 		rule model.Rule

@@ -2,8 +2,8 @@ package calc
 
 import "github.com/contiv-agent/contiv-agent/selector"
 
-// selectorCache keeps the selectors used last, by their text: many rules ask for the same few. It has two generations;
-// when the young one is full it becomes the old one, and the old one is forgotten.
+// selectorCache keeps the selectors used last, by their text, because many rules use the same few. It has two
+// generations: when the young one is full it becomes the old one, and the old one is dropped.
 type selectorCache struct {
 	young, old map[string]*selector.Selector
 }

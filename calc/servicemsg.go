@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// sameService tells that two versions of a Service are told in the same words.
+// sameService reports whether two versions of a Service give the same message.
 func sameService(a, b *model.Service) bool {
 	return a == b || proto.Equal(serviceMessage(a), serviceMessage(b))
 }
@@ -34,8 +34,8 @@ func serviceMessage(s *model.Service) *felix.ServiceUpdate {
 	return u
 }
 
-// loadBalancerIP is the address of the load balancer. Felix tells the one that was asked for, in a field long deprecated;
-// this is the one that was given.
+// loadBalancerIP is the address that the load balancer assigned. Felix sends the requested one, from a field that is
+// long deprecated.
 func loadBalancerIP(s *model.Service) string {
 	if len(s.LoadBalancerIPs) == 0 {
 		return ""
@@ -67,7 +67,7 @@ func serviceRemove(id model.ServiceID) *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceRemove{ServiceRemove: r}}
 }
 
-// setBGP gives the BGP configuration. One that is taken away is told as an empty one: there is no other word for it.
+// setBGP sets the BGP configuration. A removed one is sent as an empty one: Felix's protocol has no removal.
 func (x *passthru) setBGP(c *model.BGPConfig) {
 	switch {
 	case c != nil:

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// TestPassedOn: Services and the BGP configuration decide nothing, and are told as they are, once.
-func TestPassedOn(t *testing.T) {
+// Services and the BGP configuration affect nothing here; each change is sent once.
+func TestServicesAndBGPAreSentOnce(t *testing.T) {
 	id := model.ServiceID{Namespace: "prod", Name: "web"}
 	web := model.Service{
 		ID: id, Type: model.LoadBalancer, ClusterIPs: addrList("10.96.0.10", "fd00::10"), ExternalIPs: addrList("192.0.2.1"),
@@ -23,7 +23,7 @@ func TestPassedOn(t *testing.T) {
 		Ports:           []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: 30080}, {Protocol: model.SCTP, Port: 81}},
 	}
 	local := web
-	local.InternalTrafficPolicy = model.PolicyLocal // not told
+	local.InternalTrafficPolicy = model.PolicyLocal // not part of the message
 	headless := model.Service{ID: id, Headless: true}
 	g, m := calc.New(calc.Config{Node: self}), mirror.New()
 	g.InSync()
@@ -44,7 +44,7 @@ func TestPassedOn(t *testing.T) {
 	}{
 		{"no configuration to take away", func() { g.SetBGPConfig(nil) }, 0, nil},
 		{"service", func() { g.SetService(id, &web) }, 1, []string{webText}},
-		{"what is not told", func() { g.SetService(id, &local) }, 0, []string{webText}},
+		{"a change of a field that is not sent", func() { g.SetService(id, &local) }, 0, []string{webText}},
 		{"headless", func() { g.SetService(id, &headless) }, 1, []string{headlessText}},
 		{"bgp", func() { g.SetBGPConfig(bgp) }, 1, []string{bgpText, headlessText}},
 		{"bgp again", func() { g.SetBGPConfig(bgp) }, 0, []string{bgpText, headlessText}},

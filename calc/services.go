@@ -8,7 +8,7 @@ import (
 type serviceIndex struct {
 	slices    map[model.SliceID]*model.EndpointSlice
 	byService map[model.ServiceID]map[model.SliceID]bool
-	// counts says how many endpoints bring a member, for services in use only.
+	// counts is the number of endpoints behind each member, for services in use only.
 	counts map[*ipset]map[member]int
 	users  map[model.ServiceID]map[*ipset]bool
 }
@@ -22,8 +22,8 @@ func newServiceIndex() serviceIndex {
 	}
 }
 
-// eachMember calls f with what a slice brings to the set. As in Felix, readiness does not matter: a policy that admits a
-// service admits its endpoints while they come and go.
+// eachMember calls f with the members that a slice adds to the set. As in Felix, readiness does not matter: a policy
+// that allows a service allows its endpoints whether they are ready or not.
 func eachMember(s *ipset, slice *model.EndpointSlice, f func(member)) {
 	for _, ep := range slice.Endpoints {
 		if !ep.Addr.IsValid() {
@@ -68,7 +68,7 @@ func (x *serviceIndex) stop(s *ipset) {
 	}
 }
 
-// setSlice gives an EndpointSlice, or takes it away if nil. note is told what changes in which set.
+// setSlice puts an EndpointSlice, or removes it if nil. It calls note for each member that a set gains or loses.
 func (x *serviceIndex) setSlice(id model.SliceID, slice *model.EndpointSlice, note func(*ipset, member, bool)) {
 	old := x.slices[id]
 	if slice != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// ipset is one IP set that rules name: all that a selector matches, perhaps only a named port of it, or the endpoints of
-// a service. Equal sets of different rules are one.
+// ipset is one IP set that rules name: everything that a selector matches, a named port of it, or the endpoints of a
+// service. Rules with equal sets share one ipset.
 type ipset struct {
 	id        string
 	kind      felix.IPSetUpdate_IPSetType
-	sel       *selector.Selector // nil: a service's set
+	sel       *selector.Selector // nil for a service's set
 	port      string             // name of a port; "" for whole endpoints
 	proto     model.Protocol
 	service   model.ServiceID
 	withPorts bool
 
-	refs   int    // rule lists that name it
+	refs   int    // number of rule lists that name it
 	handle uint32 // its number in the label index
-	live   bool   // sent: its members are followed
+	live   bool   // sent; its members are followed
 	delta  map[member]bool
 }
 
@@ -45,7 +45,7 @@ func serviceSet(svc model.ServiceID, withPorts bool) *ipset {
 	return s
 }
 
-// change notes that a member came or went since the last flush; coming and going cancel out.
+// change records that a member was added or removed since the last flush. An addition and a removal cancel out.
 func (s *ipset) change(m member, added bool) {
 	if was, ok := s.delta[m]; ok && was != added {
 		delete(s.delta, m)
@@ -57,24 +57,24 @@ func (s *ipset) change(m member, added bool) {
 	s.delta[m] = added
 }
 
-// sets follows who is in which IP set. No set stores its members: a member is in a set while one of its owners (the
-// endpoints and network sets that have the address; nearly always one) matches the set, so only a coming first or a
-// going last owner is a change.
+// sets follows the members of each IP set. It does not store members: a member is in a set while one of its owners
+// matches the set. Owners are the endpoints and network sets that have the address, nearly always one. So a set changes
+// only when the first owner is added or the last one is removed.
 type sets struct {
 	index    *labelIndex
 	contents []content // by item
-	shared   []bool    // by item: something of its content may be somebody else's as well
+	shared   []bool    // by item: another item may have a part of its content, too
 	owners   owners
 	services serviceIndex
 
 	byID     map[string]*ipset
-	byHandle []*ipset // those live
+	byHandle []*ipset // live sets only
 	handles  handles
-	fresh    map[string]*ipset // named since the last flush, not live
-	idle     map[string]*ipset // named no more since the last flush
-	dirty    map[string]*ipset // live with changes
+	fresh    map[string]*ipset // named since the last flush, and not live
+	idle     map[string]*ipset // no longer named since the last flush
+	dirty    map[string]*ipset // live sets with changes
 
-	scratch memberList // room
+	scratch memberList // reused space
 }
 
 func newSets() *sets {
@@ -84,7 +84,7 @@ func newSets() *sets {
 	}
 }
 
-// acquire counts one more rule list that names the set and returns the one all share.
+// acquire counts one more rule list that names the set, and returns the shared ipset.
 func (x *sets) acquire(s *ipset) *ipset {
 	if known := x.byID[s.id]; known != nil {
 		s = known
@@ -103,7 +103,7 @@ func (x *sets) release(s *ipset) {
 	}
 }
 
-// setItem gives an endpoint or network set its labels, parents and content.
+// setItem sets labels, parents and content of an endpoint or network set.
 func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c content) {
 	for int(h) >= len(x.contents) {
 		x.contents, x.shared = append(x.contents, content{}), append(x.shared, false)
@@ -128,7 +128,7 @@ func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c c
 	x.matched(h, old, removed, false, false)
 }
 
-// dropItem forgets an endpoint or network set.
+// dropItem removes an endpoint or network set.
 func (x *sets) dropItem(h uint32) {
 	old := x.contents[h]
 	x.contents[h] = content{}
@@ -137,7 +137,7 @@ func (x *sets) dropItem(h uint32) {
 	x.shared[h] = false
 }
 
-// setParent gives a profile its labels.
+// setParent sets the labels of a profile.
 func (x *sets) setParent(name string, labels map[string]string, known bool) {
 	x.index.setParent(name, labels, known, func(h uint32, added, removed []uint32) {
 		x.matched(h, x.contents[h], added, true, true)
@@ -145,7 +145,8 @@ func (x *sets) setParent(name string, labels map[string]string, known bool) {
 	})
 }
 
-// matched notes what changes in sets item h with content c began or ceased to match, alone or together with its kind.
+// matched records the changes of sets that item h with content c began or ceased to match, alone or together with its
+// kind.
 func (x *sets) matched(h uint32, c content, list []uint32, added, together bool) {
 	for _, handle := range list {
 		s := x.byHandle[handle]
@@ -157,7 +158,7 @@ func (x *sets) matched(h uint32, c content, list []uint32, added, together bool)
 	}
 }
 
-// replace notes what changes in a set item h stays in while its content changes.
+// replace records the changes of a set that item h still matches while its content changes.
 func (x *sets) replace(h uint32, s *ipset, old, c content) {
 	c.each(s, func(m member) {
 		if !old.brings(s, m) && !x.heldByOther(h, s, m, false) {
@@ -176,8 +177,8 @@ func (x *sets) note(s *ipset, m member, added bool) {
 	x.dirty[s.id] = s
 }
 
-// heldByOther tells whether an item other than h keeps member m in the set. Where h changes together with its kind, it
-// is the first of its kind to bring m that counts, be it for coming or for going.
+// heldByOther reports whether an item other than h keeps member m in the set. If h changes together with its kind, only
+// the first item of the kind with m counts, for additions and removals alike.
 func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
 	if !x.shared[h] {
 		return false
@@ -216,7 +217,7 @@ func (x *sets) own(h uint32, c content) {
 	})
 }
 
-// disown takes item h from the owners of what it had and has no more.
+// disown removes item h from the owners of networks that it had in old and has no more in now.
 func (x *sets) disown(h uint32, old, now content) {
 	if old.empty() {
 		return
@@ -232,7 +233,7 @@ func (x *sets) disown(h uint32, old, now content) {
 		case i >= 0:
 			rest = slices.Delete(rest, i, i+1)
 		case !x.firstIs(n, h):
-			return // counted twice: a network and its own address
+			return // seen before: a network and its own address
 		case len(rest) > 0:
 			x.owners.setFirst(n, rest[len(rest)-1])
 			rest = rest[:len(rest)-1]
@@ -252,8 +253,8 @@ func (x *sets) firstIs(n cidr, h uint32) bool {
 	return ok && first == h
 }
 
-// flush returns the messages that bring the data plane's sets up to date, and those that remove the ones no rule names
-// any more; the latter are to be sent after all that removes rules.
+// flush returns the messages that bring the data plane's sets up to date, and those that remove sets no rule names. The
+// latter must be sent after all messages that remove rules.
 func (x *sets) flush() (updates, removes []*felix.ToDataplane) {
 	x.collect(func(id string) { removes = append(removes, ipsetRemove(id)) })
 	for _, id := range sortedKeys(x.fresh) {
@@ -271,7 +272,7 @@ func (x *sets) flush() (updates, removes []*felix.ToDataplane) {
 	return updates, removes
 }
 
-// collect forgets sets that are named no more and reports those the data plane knows.
+// collect drops sets that are no longer named, and reports those the data plane has.
 func (x *sets) collect(removed func(id string)) {
 	for _, id := range sortedKeys(x.idle) {
 		s := x.idle[id]
@@ -286,16 +287,16 @@ func (x *sets) collect(removed func(id string)) {
 	clear(x.idle)
 }
 
-// maxScratch bounds what is kept of the room that a large set needed.
+// maxScratch bounds the space kept after a large set.
 const maxScratch = 1 << 17
 
-// start begins to follow a set and returns its members, each once, as texts in a stable order.
+// start begins to follow a set and returns its members as distinct texts in a stable order.
 func (x *sets) start(s *ipset) []string {
 	s.live = true
 	if s.sel == nil {
 		return textsOf(x.services.start(s))
 	}
-	s.handle = x.handles.take()
+	s.handle = x.handles.assign()
 	for int(s.handle) >= len(x.byHandle) {
 		x.byHandle = append(x.byHandle, nil)
 	}
@@ -307,7 +308,7 @@ func (x *sets) start(s *ipset) []string {
 			list.v4 = append(list.v4, c.one)
 			return
 		}
-		// Only items reported already count as holders, so each member is listed by the first that brings it.
+		// Only items reported before count as holders, so the first item that has a member lists it.
 		c.each(s, func(m member) {
 			if !x.heldByOther(h, s, m, true) {
 				list.add(m)
@@ -329,7 +330,7 @@ func (x *sets) stop(s *ipset) {
 	}
 	x.index.dropSelector(s.handle, func(uint32) {})
 	x.byHandle[s.handle] = nil
-	x.handles.give(s.handle)
+	x.handles.giveBack(s.handle)
 }
 
 func ipsetUpdate(s *ipset, members []string) *felix.ToDataplane {

@@ -2,20 +2,21 @@ package calc
 
 import "slices"
 
-// sharing puts a number into sorted lists, or takes it out, without changing them: lists that were one are one afterwards.
-// Nearly all kinds of a cluster match the same few selectors. It is for one number and one direction.
+// sharing inserts a number into sorted lists, or removes it, without changing them. Lists that were the same slice are
+// the same slice afterwards: nearly all kinds of a cluster match the same few selectors. It serves one number and one
+// direction.
 type sharing struct {
 	last    edit
-	earlier map[*uint32][]uint32 // the others, where lists differ; by the first number
+	earlier map[*uint32][]uint32 // earlier edits, by the first number of the list
 }
 
 type edit struct {
-	from *uint32 // the first number; nil: an empty list
+	from *uint32 // address of the first number; nil for an empty list
 	to   []uint32
 	done bool
 }
 
-// insert returns the list with a number it has not.
+// insert returns the list with a number that it does not have.
 func (x *sharing) insert(list []uint32, id uint32) []uint32 {
 	if to, ok := x.known(list); ok {
 		return to
@@ -29,7 +30,7 @@ func (x *sharing) insert(list []uint32, id uint32) []uint32 {
 	return to
 }
 
-// remove returns the list without a number; it reports false if it has it not.
+// remove returns the list without a number; it reports false if the list does not have the number.
 func (x *sharing) remove(list []uint32, id uint32) ([]uint32, bool) {
 	i, ok := slices.BinarySearch(list, id)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSharing: what each list becomes is what it would become alone, no list changes, and lists that are one stay one.
-func TestSharing(t *testing.T) {
+// Each list gets the right result, no list is changed, and lists that were one slice stay one slice.
+func TestSharedListsStayShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const id = 5
 		insert := rapid.Bool().Draw(t, "insert")

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// table holds one kind of thing that goes to the data plane one by one: what it should have, what it has, and which
-// keys to look at. Whatever happened in between, a flush sends the difference alone.
+// table holds one kind of object that goes to the data plane one by one: its desired state, its sent state, and the
+// keys to compare. A flush sends only the difference, whatever happened in between.
 type table[K comparable, V any] struct {
 	entries map[K]*entry[V]
 	dirty   map[K]struct{}
@@ -42,7 +42,7 @@ func (t *table[K, V]) remove(k K) {
 	}
 }
 
-// flush returns the messages that make the data plane equal to what is wanted, in the order of the keys.
+// flush returns the messages that make the sent state equal to the desired state, in the order of the keys.
 func (t *table[K, V]) flush(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
 	if len(t.dirty) == 0 {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// tierShare is the tiers of all endpoints that the same policies apply to: they are sorted once, and stored once.
+// tierShare is the tiers of all endpoints with the same policies. They are sorted and stored once.
 type tierShare struct {
 	matches []uint32
 	epoch   uint64
@@ -38,7 +38,7 @@ func (x *endpoints) share(handle uint32) *tierShare {
 	return s
 }
 
-// unshare forgets one user.
+// unshare counts one user less.
 func (x *endpoints) unshare(s *tierShare) {
 	if s == nil {
 		return
@@ -53,14 +53,15 @@ func (x *endpoints) unshare(s *tierShare) {
 	}
 }
 
-// tierPolicies is one tier and those of its policies that apply to an endpoint, in order.
+// tierPolicies is one tier with those of its policies that apply to an endpoint, in order.
 type tierPolicies struct {
 	name     string
-	object   *model.Tier // nil: no such tier is known
+	object   *model.Tier // nil if the tier has no object
 	policies []*policy
 }
 
-// ordered sorts the policies that apply to a local endpoint: it costs what the endpoint has, not what the node has.
+// ordered sorts the policies that apply to a local endpoint. Its cost depends on the endpoint's policies, not the
+// node's.
 func (x *endpoints) ordered(matches []uint32) []tierPolicies {
 	list := make([]*policy, len(matches))
 	for i, h := range matches {
@@ -78,8 +79,8 @@ func (x *endpoints) ordered(matches []uint32) []tierPolicies {
 	return out
 }
 
-// compare puts policies in the order of evaluation: by tier, by order, by name. A tier without an object comes after
-// those with one; no order comes last.
+// compare sorts policies in the order of evaluation: by tier, by order, by name. A tier without an object sorts after
+// those with one; no order sorts last.
 func (x *policies) compare(a, b *policy) int {
 	if a.object.Tier != b.object.Tier {
 		return compareTiers(a.object.Tier, x.tiers[a.object.Tier].object, b.object.Tier, x.tiers[b.object.Tier].object)
@@ -101,7 +102,7 @@ func compareTiers(aName string, a *model.Tier, bName string, b *model.Tier) int 
 	return strings.Compare(aName, bName)
 }
 
-// tierLists are an endpoint's tiers by the place they are evaluated at. Workloads have the normal ones only.
+// tierLists are an endpoint's tiers by the stage at which they are evaluated. Workloads have the normal ones only.
 type tierLists struct {
 	normal, untracked, preDNAT, forward []*felix.TierInfo
 }
@@ -113,7 +114,7 @@ func tiersOf(tiers []tierPolicies) tierLists {
 		if tier.object != nil {
 			action = tier.object.DefaultAction
 		}
-		// What these two places do not decide is decided later on: they never end in a drop of their own.
+		// A later stage decides what these two stages do not: they never end in a drop.
 		untracked, preDNAT := tierInfo(tier.name, model.TierPass), tierInfo(tier.name, model.TierPass)
 		normal, forward := tierInfo(tier.name, action), tierInfo(tier.name, action)
 		for _, p := range tier.policies {
@@ -141,7 +142,7 @@ func tierInfo(name string, action model.Action) *felix.TierInfo {
 	return &felix.TierInfo{Name: name, DefaultAction: string(action)}
 }
 
-// list adds a policy to the directions it governs; one that names no direction governs both.
+// list adds a policy to the directions it governs. A policy that names no direction governs both.
 func list(info *felix.TierInfo, p *policy, egress bool) {
 	both := !p.object.Ingress && !p.object.Egress
 	if p.object.Ingress || both {

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// ingressOf lists the policies for packets to a workload, as the data plane knows them.
+// ingressOf lists the ingress policies of a workload in the data plane.
 func ingressOf(m *mirror.Mirror, id model.WorkloadID) (names []string) {
 	u, _ := m.Things["WorkloadEndpoint "+idText(id)].(*felix.WorkloadEndpointUpdate)
 	for _, t := range u.GetEndpoint().GetTiers() {
@@ -22,8 +22,8 @@ func ingressOf(m *mirror.Mirror, id model.WorkloadID) (names []string) {
 	return names
 }
 
-// TestTiersAreShared: endpoints that the same policies apply to have one list, and it is not the list of before where a
-// policy changed its place, its name, or its number for another's.
+// Endpoints with the same policies share one list. They get a new one when a policy changes its position or name, or
+// when another policy gets its number.
 func TestTiersAreShared(t *testing.T) {
 	one := model.WorkloadID{Node: self, Workload: "one"}
 	two := model.WorkloadID{Node: self, Workload: "two"}

@@ -5,13 +5,13 @@ import (
 	"net/netip"
 )
 
-// trie holds routes by network, with the paths between branchings compressed. The walk to a network meets all that
-// contain it; the subtree below holds all it contains.
+// trie holds routes by network, with the paths between forks compressed. The path to a network meets all networks that
+// contain it; the subtree below it holds all networks it contains.
 type trie struct{ v4, v6 *trieNode }
 
 type trieNode struct {
 	prefix cidr
-	info   *routeInfo // nil: a branching only
+	info   *routeInfo // nil for a fork
 	child  [2]*trieNode
 }
 
@@ -25,7 +25,7 @@ func (c cidr) bit(i uint8) int {
 	return int(c.lo >> (127 - i) & 1)
 }
 
-// common is the number of leading bits two networks of one family share, at most the length of the shorter.
+// common is the number of leading bits that two networks of one family share, at most the length of the shorter.
 func (c cidr) common(o cidr) uint8 {
 	var n int
 	switch {
@@ -48,7 +48,7 @@ func (t *trie) root(p cidr) **trieNode {
 	return &t.v4
 }
 
-// at returns what is known of a network, making an empty entry if need be.
+// at returns the information about a network, and creates an empty entry if there is none.
 func (t *trie) at(p cidr) *routeInfo {
 	n := t.insert(p)
 	if n.info == nil {
@@ -85,7 +85,7 @@ func (t *trie) insert(p cidr) *trieNode {
 	}
 }
 
-// remove forgets a network.
+// remove removes a network.
 func (t *trie) remove(p cidr) {
 	root := t.root(p)
 	*root = (*root).without(p)
@@ -112,7 +112,7 @@ func (n *trieNode) without(p cidr) *trieNode {
 	return n
 }
 
-// path calls f with what is known of each network that contains p, the widest first, p itself last.
+// path calls f with the information about each network that contains p, the widest first, p itself last.
 func (t *trie) path(p cidr, f func(cidr, *routeInfo)) {
 	for n := *t.root(p); n != nil && n.prefix.common(p) == n.prefix.bits; n = n.child[p.bit(n.prefix.bits)] {
 		if n.info != nil {
@@ -124,7 +124,7 @@ func (t *trie) path(p cidr, f func(cidr, *routeInfo)) {
 	}
 }
 
-// below calls f with each known network that p contains, itself included.
+// below calls f with each known network that p contains, including p.
 func (t *trie) below(p cidr, f func(cidr)) {
 	n := *t.root(p)
 	for n != nil && n.prefix.bits < p.bits && n.prefix.common(p) == n.prefix.bits {

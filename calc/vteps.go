@@ -8,10 +8,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// tunnelConfig is the part of a node's configuration that makes it a VXLAN tunnel endpoint.
+// tunnelConfig is the part of a node's configuration that describes its VXLAN tunnel endpoint.
 type tunnelConfig struct {
 	addr4, addr6 string
-	mac4, mac6   string // "": derived from the node's name
+	mac4, mac6   string // "" if derived from the node's name
 }
 
 // vtep is a node's VXLAN tunnel endpoint.
@@ -20,8 +20,7 @@ type vtep struct {
 	mac6, addr6, parent6 string
 }
 
-// vteps finds which nodes are VXLAN tunnel endpoints: those with an address of their own and one for the tunnel, in
-// either family.
+// vteps finds which nodes are VXLAN tunnel endpoints: those with an address and a tunnel address in the same family.
 type vteps struct {
 	parents map[string][2]netip.Addr
 	tunnels map[string]tunnelConfig
@@ -42,7 +41,8 @@ func (x *vteps) setHost(node string, v4, v6 netip.Addr) {
 	x.update(node)
 }
 
-// setConfig takes a parameter of a node's configuration; most are none of its business. "" is the absence of one.
+// setConfig sets a parameter of a node's configuration and ignores parameters that do not concern tunnels. "" removes
+// it.
 func (x *vteps) setConfig(node, name, value string) {
 	t := x.tunnels[node]
 	switch name {
@@ -87,7 +87,7 @@ func (x *vteps) update(node string) {
 	}
 }
 
-// tunnelMAC is the address given, or the one Felix derives: "f" and the start of the name's SHA-1.
+// tunnelMAC is the configured address, or the one Felix derives: "f" and the start of the name's SHA-1.
 func tunnelMAC(given, name string) string {
 	if given != "" {
 		return given

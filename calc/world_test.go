@@ -14,7 +14,7 @@ import (
 
 const self = "n1"
 
-// world is everything a graph can be told, as it is now.
+// world is the present state of everything a graph can receive.
 type world struct {
 	workloads map[model.WorkloadID]*model.WorkloadEndpoint
 	hostEPs   map[model.HostEndpointID]*model.HostEndpoint
@@ -31,7 +31,7 @@ type world struct {
 	params    map[param]*string
 }
 
-// param is a parameter of Felix's configuration; node "" is for all nodes.
+// param is a parameter of Felix's configuration; node "" means all nodes.
 type param struct{ node, name string }
 
 func newWorld() *world {
@@ -52,8 +52,8 @@ func newWorld() *world {
 	}
 }
 
-// tell gives a graph all there is, in the order of Go's maps, which is none.
-func (w *world) tell(g *calc.Graph) {
+// putAll puts the whole world into a graph, in the random order of Go's maps.
+func (w *world) putAll(g *calc.Graph) {
 	all(w.policies, g.SetPolicy)
 	all(w.workloads, g.SetWorkload)
 	all(w.slices, g.SetSlice)
@@ -97,7 +97,7 @@ func all[K comparable, V any](m map[K]*V, set func(K, *V)) {
 	}
 }
 
-// put changes one thing in the world and tells the graph; nil takes it away.
+// put changes one object in the world and in the graph; nil removes it.
 func put[K comparable, V any](m map[K]*V, set func(K, *V), k K, v *V) {
 	if v == nil {
 		delete(m, k)
@@ -354,7 +354,7 @@ func (w *world) step(t *rapid.T, g *calc.Graph) {
 	}
 }
 
-// touch changes one field of one policy, or of one workload, and nothing else.
+// touch changes one field of one policy, or of one workload.
 func (w *world) touch(t *rapid.T, g *calc.Graph) {
 	for id, p := range w.policies {
 		if id.Kind != model.KindGlobalNetworkPolicy || id.Name != "pol1" {
@@ -395,7 +395,7 @@ func unless[T any](gone bool, v *T) *T {
 	return v
 }
 
-// inherited are the labels something has: its own, then its profiles', in order.
+// inherited are all labels of an item: its own, then its profiles', in order.
 func (w *world) inherited(own map[string]string, profiles []string) map[string]string {
 	out := maps.Clone(own)
 	for _, name := range profiles {

@@ -1,5 +1,5 @@
-// Package mirror turns Felix's dataplane messages into the state a dataplane driver would have after them, and says which
-// of them no driver could have followed. It is for tests. Invariant: two streams that mean the same state give the same
+// Package mirror turns Felix's dataplane messages into the state of a dataplane driver after them, and reports messages
+// that no driver could carry out. It is for tests. Invariant: two streams that describe the same state give the same
 // dump, whatever their order.
 package mirror
 
@@ -18,12 +18,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Mirror is a dataplane driver that only remembers, and complains about whatever a driver could not do.
+// Mirror is a dataplane driver that only records, and reports what a driver could not do.
 type Mirror struct {
-	Things   map[string]proto.Message   // all but sets, by kind and identifier: "ActivePolicy tier:..."
+	Things   map[string]proto.Message   // everything but sets, by kind and identifier: "ActivePolicy tier:..."
 	Sets     map[string]map[string]bool // members of each IP set
-	InSyncs  int                        // how often it was said that all is known
-	Problems []string                   // what no driver could do, since Check
+	InSyncs  int                        // number of InSync messages
+	Problems []string                   // messages no driver could carry out, since the last Check
 
 	kinds map[string]felix.IPSetUpdate_IPSetType
 }
@@ -40,7 +40,7 @@ func (m *Mirror) fail(format string, args ...any) {
 	m.Problems = append(m.Problems, fmt.Sprintf(format, args...))
 }
 
-// Apply takes messages one by one. Strict, it checks that everything a message needs is there, at every message.
+// Apply applies messages one by one. If strict, it checks after every message that everything referred to exists.
 func (m *Mirror) Apply(messages []*felix.ToDataplane, strict bool) {
 	for _, msg := range messages {
 		m.one(msg)
@@ -94,14 +94,14 @@ func (m *Mirror) delta(d *felix.IPSetDeltaUpdate) {
 	}
 	for _, text := range d.RemovedMembers {
 		if !set[text] {
-			m.fail("set %s: %s removed but not there", d.Id, text)
+			m.fail("set %s: %s removed, but not in the set", d.Id, text)
 		}
 		delete(set, text)
 	}
 }
 
-// thing takes updates and removes of everything that is a value under a key: the kind is the message's name, the key
-// its first field that says which one.
+// thing applies updates and removes of everything that is a value under a key. The kind is the message's name, the key
+// its first identifying field.
 func (m *Mirror) thing(msg *felix.ToDataplane) {
 	payload := msg.ProtoReflect()
 	field := payload.WhichOneof(payload.Descriptor().Oneofs().ByName("payload"))
@@ -124,7 +124,7 @@ func (m *Mirror) thing(msg *felix.ToDataplane) {
 	m.Things[key] = value
 }
 
-// keyOf is what says which one of its kind a message is about.
+// keyOf is the identifier in a message.
 func keyOf(body protoreflect.Message) string {
 	fields := body.Descriptor().Fields()
 	for _, name := range []protoreflect.Name{"id", "dst", "node", "hostname"} {
@@ -141,15 +141,16 @@ func keyOf(body protoreflect.Message) string {
 	return ""
 }
 
-// Text is an identifier as keys of Things have it. It is stable within a process only.
+// Text is an identifier as in the keys of Things. It is stable within a process only.
 func Text(id proto.Message) string { return prototext.MarshalOptions{}.Format(id) }
 
-// normalize takes away what is not compared: rule identifiers, hints, where configuration came from; and spellings.
+// normalize removes what is not compared: rule identifiers, hints, origins of configuration, and spellings.
 func normalize(value proto.Message) {
 	switch v := value.(type) {
 	case *felix.ConfigUpdate:
 		v.SourceToRawConfig = nil
-		// Felix does not tell when a parameter changes between absence and its default; this one is in the data.
+		// Felix sends no change when a parameter changes between absent and its default; the recorded data has this
+		// one.
 		if v.Config["InterfacePrefix"] == "cali" {
 			delete(v.Config, "InterfacePrefix")
 		}
@@ -173,7 +174,7 @@ func stripRules(lists ...[]*felix.Rule) {
 	}
 }
 
-// references checks that nothing there refers to what is not there.
+// references checks that everything referred to exists.
 func (m *Mirror) references(msg *felix.ToDataplane) {
 	if d := msg.GetIpsetDeltaUpdate(); d != nil {
 		return
@@ -201,7 +202,7 @@ func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
 		} {
 			for _, id := range ids {
 				if m.Sets[id] == nil {
-					m.fail("%s names set %s, which is not there", key, id)
+					m.fail("%s names set %s, which does not exist", key, id)
 				}
 			}
 		}
@@ -211,14 +212,14 @@ func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
 func (m *Mirror) endpoint(key string, profiles []string, tiers ...[]*felix.TierInfo) {
 	for _, name := range profiles {
 		if m.Things["ActiveProfile "+Text(&felix.ProfileID{Name: name})] == nil {
-			m.fail("%s names profile %s, which is not there", key, name)
+			m.fail("%s names profile %s, which does not exist", key, name)
 		}
 	}
 	for _, t := range slices.Concat(tiers...) {
 		for _, name := range slices.Concat(t.IngressPolicies, t.EgressPolicies) {
 			id := Text(&felix.PolicyID{Tier: t.Name, Name: name})
 			if m.Things["ActivePolicy "+id] == nil {
-				m.fail("%s names policy %s, which is not there", key, id)
+				m.fail("%s names policy %s, which does not exist", key, id)
 			}
 		}
 	}
@@ -234,14 +235,14 @@ func (m *Mirror) Dump() []string {
 	for key, value := range m.Things {
 		value = proto.Clone(value)
 		normalize(value)
-		// The text form is unstable on purpose (spaces); one form per process is all that is needed here.
+		// The text form is unstable on purpose (spaces); it only needs to be the same within a process.
 		out = append(out, key+" => "+Text(value))
 	}
 	slices.Sort(out)
 	return out
 }
 
-// Check reports the problems since the last check as failures; what says where.
+// Check reports the problems since the last Check as test failures; what names the place.
 func (m *Mirror) Check(t testing.TB, what string) {
 	t.Helper()
 	for i, p := range m.Problems {
