@@ -5,38 +5,38 @@ import (
 	"slices"
 )
 
-// Term is a label as an index files it: a key with one value, or with any. It is comparable: use it as a map key.
+// Term is a label as an index files it: a key with one value, or with any value. It is comparable and can be a map key.
 type Term struct {
 	Key   Symbol
-	Value Symbol // the zero Symbol: any value
+	Value Symbol // the zero Symbol means any value
 }
 
-// Anchors are lists of terms; of each list, whatever s matches has at least one term. So an index that files s under all
-// terms of one list, whichever has the fewest candidates in this cluster, finds s by the two terms of each label: its key with
-// its value, and its key with any. No list: s may match what has no labels at all. One list without terms: s matches nothing.
-// The lists are shared: do not change them.
+// Anchors are lists of terms. Everything that s matches has at least one term of each list. So an index files s under
+// all terms of one list, the one with the fewest candidates, and finds s by two look-ups for each label: its key with
+// its value, and its key with any value. No list means that s may match something without labels. One list without
+// terms means that s matches nothing. The lists are shared: do not change them.
 func (s *Selector) Anchors() [][]Term { return s.anchors }
 
-// Never is true if s is known to match nothing, such as "!all()" or "a == 'x' && a == 'y'".
+// Never reports whether s is known to match nothing, such as "!all()" or "a == 'x' && a == 'y'".
 func (s *Selector) Never() bool { return len(s.anchors) == 1 && len(s.anchors[0]) == 0 }
 
 const (
-	// maxAnchors bounds the lists over several keys that are kept, and so the work of distributing || over &&.
+	// maxAnchors bounds the number of lists over several keys, and so the work of distributing || over &&.
 	maxAnchors = 8
-	// maxFactors bounds the lists of each side of an || that are combined.
+	// maxFactors bounds the number of lists from each side of an || that are combined.
 	maxFactors = 4
-	// maxWide bounds the terms of a list over several keys: deep nesting would combine long ones again and again.
+	// maxWide bounds the terms of a list over several keys: deep nesting would combine long lists repeatedly.
 	maxWide = 256
 )
 
-// facts is what must hold of labels that an expression matches.
+// facts are conditions that hold for all labels an expression matches.
 type facts struct {
-	never bool        // nothing matches; the rest is empty
-	keys  []keyDomain // by key
-	wide  []anchor    // lists over several keys; what is said of one key is in keys
+	never bool        // nothing matches; the other fields are empty
+	keys  []keyDomain // conditions on single keys, sorted by key
+	wide  []anchor    // lists over several keys; conditions on one key are in keys
 }
 
-// anchor is terms, sorted by key and value, of which one must hold; any is before all values.
+// anchor is a list of terms of which one must hold, sorted by key and value; any value sorts first.
 type anchor []textTerm
 
 type textTerm struct {
@@ -57,7 +57,7 @@ func compareTerms(a, b textTerm) int {
 	return cmp.Compare(a.value, b.value)
 }
 
-// analyse returns what follows from n, or from its negation.
+// analyse returns the facts that follow from n, or from its negation.
 func analyse(n *node, negated bool) facts {
 	switch n.op {
 	case opNot:
@@ -85,7 +85,7 @@ func analyse(n *node, negated bool) facts {
 	return facts{keys: []keyDomain{{n.key, d}}}
 }
 
-// domain is exact if labels in it always pass the test.
+// domain returns the values that pass the test. It is exact if all labels in the domain pass.
 func (n *node) domain() (d domain, exact bool) {
 	switch n.op {
 	case opEq, opIn:
@@ -99,7 +99,7 @@ func (n *node) domain() (d domain, exact bool) {
 	}
 }
 
-// analyseAll halves the list, so that long lists of values are merged a few times and not once for each member.
+// analyseAll splits the list in halves, so that a long list of values is merged a few times and not once per member.
 func analyseAll(kids []*node, negated, conjunction bool) facts {
 	if len(kids) == 1 {
 		return analyse(kids[0], negated)
@@ -134,7 +134,7 @@ func either(a, b facts) facts {
 	out := facts{keys: uniteKeys(a.keys, b.keys)}
 	for _, x := range shortest(a.lists(maxWide), maxFactors) {
 		for _, y := range shortest(b.lists(maxWide), maxFactors) {
-			oneKey := x.key() != "" && x.key() == y.key() // then out.keys says it
+			oneKey := x.key() != "" && x.key() == y.key() // then out.keys has it already
 			if !oneKey && len(x)+len(y) <= maxWide {
 				out.wide = append(out.wide, unite(x, y))
 			}
@@ -152,7 +152,7 @@ func shortest(lists []anchor, most int) []anchor {
 	return lists
 }
 
-// lists are those of single keys that must be present, if they have at most so many values, and the wide ones.
+// lists are the lists of single keys that must be present and have at most that many values, and the wide lists.
 func (f facts) lists(most int) []anchor {
 	var out []anchor
 	for _, k := range f.keys {
@@ -174,7 +174,7 @@ func (k keyDomain) anchor() anchor {
 	return out
 }
 
-// key is the only key of a, or "". The list is sorted and has a term.
+// key is the only key of a, or "" if it has several. The list is sorted and not empty.
 func (a anchor) key() string {
 	if a[0].key != a[len(a)-1].key {
 		return ""
@@ -182,7 +182,7 @@ func (a anchor) key() string {
 	return a[0].key
 }
 
-// unite has the terms of both, but for values of a key that may have any.
+// unite has the terms of both lists, without values of a key that may have any value.
 func unite(a, b anchor) anchor {
 	out := slices.Concat(a, b)
 	slices.SortFunc(out, compareTerms)
@@ -197,7 +197,7 @@ func unite(a, b anchor) anchor {
 	return kept
 }
 
-// anchors are the lists with symbols.
+// anchors returns the lists as symbols.
 func (f facts) anchors(known *symbols) [][]Term {
 	if f.never {
 		return [][]Term{{}}
@@ -238,7 +238,7 @@ func (f facts) anchors(known *symbols) [][]Term {
 	return anchors
 }
 
-// terms is how many a list of the key alone has.
+// terms is the number of terms in a list of the key alone.
 func (k keyDomain) terms() int {
 	if k.rest {
 		return 1

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// benchmarked are the shapes clusters have: a NetworkPolicy's peer, a Calico policy, one with many values.
+// benchmarked are typical selectors: a NetworkPolicy's peer, a Calico policy, one with many values.
 var benchmarked = []struct{ name, text string }{
 	{"eq", `app == "web"`},
 	{"peer", `(projectcalico.org/namespace == 'prod') && (projectcalico.org/orchestrator == 'k8s' && app == 'web' && tier in {'front','back'})`},
@@ -23,7 +23,7 @@ func manyValues() string {
 	return text + "'web'}"
 }
 
-// benchmarkedLabels are those of a pod and of its namespace.
+// benchmarkedLabels are the labels of a pod and of its namespace.
 func benchmarkedLabels() Map {
 	return Map{
 		"app": "web", "tier": "front", "env": "prod", "release": "r1", "pod-template-hash": "6d5f7c", "version": "v2",

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/datastore/recorded"
 )
 
-// TestIdentifiersOfRealSets makes every identifier of a set that Felix v3.31.0 told, from the rules it had been told.
+// The rules that Felix v3.31.0 received give every set identifier that it sent.
 func TestIdentifiersOfRealSets(t *testing.T) {
 	known, used := map[string]bool{}, map[string]bool{}
 	for _, list := range recorded.Lists() {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParse: no text makes the parser panic; what it reads has a canonical text that means the same; what it refuses is
-// refused at a place within the text.
+// FuzzParse checks that no text makes the parser panic, that the canonical text of an expression means the same, and
+// that an error names an offset within the text.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		``, ` all() `, `!(has(a) || !global())`, `a == "b" && !c != 'd'`, `a in {"x", 'y',} || b not in{}`,

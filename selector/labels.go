@@ -2,20 +2,20 @@ package selector
 
 import "unique"
 
-// Symbol is an interned string: equal texts are equal symbols, compared as fast as pointers. A cluster has few
-// different label keys and values, and many copies of each. The zero value is no symbol.
+// Symbol is an interned string: equal texts are equal symbols, and symbols compare as fast as pointers. A cluster has
+// few different label keys and values, and many copies of each. The zero value is no symbol.
 type Symbol = unique.Handle[string]
 
 // Intern returns the symbol of a text.
 func Intern(text string) Symbol { return unique.Make(text) }
 
-// symbols remembers the symbols of one selector, whose keys and values come up more than once.
+// symbols caches the symbols of one selector, whose keys and values occur several times.
 type symbols struct {
 	list [8]Symbol
 	n    int
 }
 
-// of is Intern.
+// of is Intern with a cache.
 func (x *symbols) of(text string) Symbol {
 	for _, known := range x.list[:x.n] {
 		if known.Value() == text {
@@ -30,18 +30,18 @@ func (x *symbols) of(text string) Symbol {
 	return s
 }
 
-// Labels tell the value of a label, or that there is no such label.
+// Labels return the value of a label, or false if the label does not exist.
 type Labels interface {
 	Get(key string) (value string, ok bool)
 }
 
-// Symbols is Labels that know their symbols: matching compares no texts then, and is fastest.
+// Symbols are Labels with a look-up by symbol. Matching is fastest with them, because it compares no texts.
 type Symbols interface {
 	Labels
 	Lookup(key Symbol) (value Symbol, ok bool)
 }
 
-// Map is labels as Kubernetes has them. A nil Map is no labels.
+// Map is a set of labels as Kubernetes has them. A nil Map has no labels.
 type Map map[string]string
 
 // Get implements Labels.

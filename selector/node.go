@@ -20,12 +20,12 @@ const (
 	opOr  // two kids or more
 )
 
-// node is a part of an expression as it was written, but for parentheses and for pairs of exclamation marks.
+// node is a part of an expression as written, without parentheses and without pairs of exclamation marks.
 type node struct {
 	op     op
 	key    string
-	values []string  // one, but for opIn and opNotIn: sorted, without duplicates
-	one    [1]string // room for it
+	values []string  // one value; for opIn and opNotIn any number, sorted, without duplicates
+	one    [1]string // space for a single value
 	kids   []*node
 }
 
@@ -35,7 +35,7 @@ func compareNode(op op, key, value string) *node {
 	return n
 }
 
-// depth is how deep parentheses nest in the canonical text.
+// depth is the nesting depth of parentheses in the canonical text.
 func (n *node) depth() int {
 	d := 0
 	for _, kid := range n.kids {
@@ -47,7 +47,7 @@ func (n *node) depth() int {
 	return d
 }
 
-// count is how many tests of labels there are.
+// count is the number of label tests.
 func (n *node) count() int {
 	if len(n.kids) == 0 && n.op != opAll && n.op != opGlobal {
 		return 1
@@ -59,7 +59,7 @@ func (n *node) count() int {
 	return sum
 }
 
-// appendText appends the canonical text, exactly as Felix has it: set identifiers are hashes of it.
+// appendText appends the canonical text, exactly as Felix writes it: set identifiers are hashes of that text.
 func (n *node) appendText(b []byte) []byte {
 	switch n.op {
 	case opAll:
@@ -114,7 +114,7 @@ func (n *node) appendKids(b []byte, glue string) []byte {
 	return append(b, ')')
 }
 
-// appendQuoted relies on no value holding both quotes: the language has no way to write one.
+// appendQuoted relies on a value not containing both kinds of quotes: the language cannot express one.
 func appendQuoted(b []byte, value string) []byte {
 	quote := byte('"')
 	if strings.Contains(value, `"`) {

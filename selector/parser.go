@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// MaxKeyLength is the most bytes a label key may have, as in Felix.
+	// MaxKeyLength is the maximum length of a label key in bytes, as in Felix.
 	MaxKeyLength = 512
-	// MaxDepth is how deep parentheses may nest, in the text and in its canonical form. Felix has no limit; without
-	// one, short text can take long to parse and long text exhausts the stack.
+	// MaxDepth is the maximum nesting of parentheses, in the text and in its canonical form. Felix has no limit;
+	// without one a short text can take long to parse, and a long text exhausts the stack.
 	MaxDepth = 200
 )
 
-// SyntaxError says where text stops being a selector.
+// SyntaxError says where a text is not a selector.
 type SyntaxError struct {
 	Text   string // the whole text
-	Offset int    // in bytes: where the parser stood
-	Reason string // what it wanted there
+	Offset int    // position of the parser, in bytes
+	Reason string // what the parser expected there
 }
 
-// Error is one line: reason, offset and text (its beginning, if it is long).
+// Error is one line: reason, offset and text (cut if it is long).
 func (e *SyntaxError) Error() string {
 	text, more := e.Text, ""
 	if len(text) > 200 {
@@ -40,8 +40,8 @@ func (e *SyntaxError) Error() string {
 //	value   = '"' anything but '"' '"' | "'" anything but "'" "'"
 //	key     = 1 to 512 of A-Z a-z 0-9 _ . / -
 //
-// with spaces and tabs between words, also none between the two words of an operator, but not before the opening
-// parenthesis of all, global and has.
+// with spaces and tabs between words. The two words of an operator may stand without a space; all, global and has must
+// be followed directly by the opening parenthesis.
 type parser struct {
 	text   string
 	at     int
@@ -81,7 +81,7 @@ func (p *parser) space() {
 	}
 }
 
-// eat consumes word and the space behind it.
+// eat consumes word and the space after it.
 func (p *parser) eat(word string) bool {
 	if !strings.HasPrefix(p.text[p.at:], word) {
 		return false
@@ -94,7 +94,7 @@ func (p *parser) eat(word string) bool {
 func (p *parser) or() (*node, error)  { return p.chain(opOr, "||") }
 func (p *parser) and() (*node, error) { return p.chain(opAnd, "&&") }
 
-// chain reads what op joins.
+// chain reads operands joined by op.
 func (p *parser) chain(op op, glue string) (*node, error) {
 	first, err := p.link(op)
 	if err != nil || !strings.HasPrefix(p.text[p.at:], glue) {
@@ -228,7 +228,7 @@ func (p *parser) compare(op op, key string) (*node, error) {
 	return compareNode(op, key, value), nil
 }
 
-// set reads values in braces. As in Felix, there may be none, and a comma behind the last.
+// set reads values in braces. As in Felix, the set may be empty, and the last value may have a comma after it.
 func (p *parser) set(op op, key string) (*node, error) {
 	if !p.eat("{") {
 		return nil, p.fail("expected {")
@@ -255,7 +255,7 @@ func (p *parser) set(op op, key string) (*node, error) {
 	return n, nil
 }
 
-// value reads a quoted string; there are no escapes. It is not ok if there is no quote.
+// value reads a quoted string, which has no escapes. ok is false if there is no quote.
 func (p *parser) value() (value string, ok bool, err error) {
 	if p.at == len(p.text) || p.text[p.at] != '"' && p.text[p.at] != '\'' {
 		return "", false, nil
@@ -263,7 +263,7 @@ func (p *parser) value() (value string, ok bool, err error) {
 	rest := p.text[p.at+1:]
 	end := strings.IndexByte(rest, p.text[p.at])
 	if end < 0 {
-		return "", false, p.fail("quote without an end")
+		return "", false, p.fail("missing closing quote")
 	}
 	p.at += end + 2
 	p.space()

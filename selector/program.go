@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// program is an expression as a list of tests, each of which says where to go on: no test is made twice, none that
-// cannot change the outcome any more, and !, !=, not in, all() and global() cost nothing. The zero value matches nothing.
+// program is an expression as a list of tests. Each test names the next one for both outcomes, so no test runs twice or
+// after the outcome is certain, and !, !=, not in, all() and global() cost nothing. The zero value matches nothing.
 type program struct {
 	tests []test
 	sets  []symbolSet
 	start target
 }
 
-// target is where to go on: an outcome, or the test at target - firstTest.
+// target is where to continue: an outcome, or the test at target - firstTest.
 type target uint32
 
 const (
@@ -22,16 +22,16 @@ const (
 	firstTest
 )
 
-// test asks one thing of one label. A label that is not there passes no test.
+// test asks one question about one label. A label that does not exist passes no test.
 type test struct {
 	key     Symbol
 	arg     Symbol // opEq, opContains, opStarts, opEnds
-	set     uint32 // opIn: which of the program's
+	set     uint32 // opIn: index in the program's sets
 	yes, no target
 	op      op
 }
 
-// symbolSet is the values of an opIn test: a list, or a map if they are more than scanAtMost.
+// symbolSet holds the values of an opIn test: a list, or a map if they are more than scanAtMost.
 type symbolSet struct {
 	list []Symbol
 	many map[Symbol]struct{}
@@ -50,7 +50,7 @@ func (s *symbolSet) has(value Symbol) bool {
 func compile(root *node, known *symbols) program {
 	c := compiler{known: known, tests: make([]test, 0, root.count())}
 	start := c.add(root, matched, missed)
-	return program{tests: c.tests, sets: slices.Clone(c.sets), start: start} // without the room they were grown with
+	return program{tests: c.tests, sets: slices.Clone(c.sets), start: start} // cloned without the spare capacity
 }
 
 type compiler struct {
@@ -59,7 +59,7 @@ type compiler struct {
 	known *symbols
 }
 
-// add appends what n needs, from its last part to its first, and returns where it starts.
+// add appends the tests of n, from the last part to the first, and returns where they start.
 func (p *compiler) add(n *node, yes, no target) target {
 	switch n.op {
 	case opAll, opGlobal:
@@ -114,7 +114,8 @@ func newSymbolSet(values []string) symbolSet {
 	return symbolSet{list: list}
 }
 
-// Matches tells whether s selects what is labelled so. Symbols are faster than other Labels; nil is no labels.
+// Matches reports whether s selects an item with these labels. Symbols are faster than other Labels; nil means no
+// labels.
 func (s *Selector) Matches(labels Labels) bool {
 	p := &s.program
 	switch l := labels.(type) {
@@ -134,9 +135,9 @@ func (s *Selector) Matches(labels Labels) bool {
 	return at == matched
 }
 
-// matches is Matches for labels that know their symbols.
+// matches is Matches for Symbols.
 func (p *program) matches(labels Symbols) bool {
-	var key, value Symbol // of the last test: tests of one key tend to follow each other
+	var key, value Symbol // of the last test: consecutive tests often have the same key
 	var ok bool
 	at := p.start
 	for at >= firstTest {

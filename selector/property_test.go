@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// expr is an expression that knows how it may be written and, on its own, what it means.
+// expr is an expression with its texts and an independent evaluation.
 type expr struct {
 	text  string
 	means func(Map) bool
@@ -95,7 +95,7 @@ func quoteAll(values []string) []string {
 	return out
 }
 
-// everyMap is every set of labels over keys, with the values of expressions and one that is in none.
+// everyMap returns every set of labels over the keys, with the values of expressions and one value of none.
 func everyMap() []Map {
 	out := []Map{{}}
 	for _, key := range keys {
@@ -112,9 +112,9 @@ func everyMap() []Map {
 	return out
 }
 
-// TestMeaning holds the compiled form to a plain reading of random expressions, on every set of labels: in each form of
-// labels, after going through the canonical text, and for what restrictions and anchors claim.
-func TestMeaning(t *testing.T) {
+// TestCompiledFormMatchesDirectEvaluation compares the compiled form with a direct evaluation of random expressions, on every set of labels: for
+// each form of labels, for the canonical text parsed again, and for restrictions and anchors.
+func TestCompiledFormMatchesDirectEvaluation(t *testing.T) {
 	maps := everyMap()
 	rapid.Check(t, func(t *rapid.T) {
 		for _, e := range rapid.SliceOfN(exprs(4), 1, 20).Draw(t, "exprs") {
@@ -166,8 +166,8 @@ func holds(t *rapid.T, s *Selector, restrictions map[string]Restriction, m Map) 
 	}
 }
 
-// TestOneKeyIsExact: as long as only one key is spoken of, and no part of values, restrictions say all there is to say.
-func TestOneKeyIsExact(t *testing.T) {
+// Restrictions are exact for expressions over one key without tests of parts of values.
+func TestRestrictionsOfOneKeyAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := exprs(3).Filter(func(e expr) bool {
 			return !strings.Contains(e.text, "with") && !strings.Contains(e.text, "contains")

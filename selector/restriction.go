@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// Restriction is what a selector asks of one label of all that it matches. Present and Absent together: the selector
-// matches nothing.
+// Restriction is a condition on one label of everything that a selector matches. If both Present and Absent are set,
+// the selector matches nothing.
 type Restriction struct {
-	// Present: the label must be there.
+	// Present: the label must exist.
 	Present bool
-	// Absent: the label must not be there.
+	// Absent: the label must not exist.
 	Absent bool
-	// OneOf, if not nil, is the values the label may have if it is there: sorted, without duplicates.
+	// OneOf, if not nil, lists the values the label may have if it exists: sorted, without duplicates.
 	OneOf []string
-	// NoneOf is values the label must not have: sorted, without duplicates. Nil if OneOf is not.
+	// NoneOf lists values the label must not have: sorted, without duplicates. Nil if OneOf is not nil.
 	NoneOf []string
 }
 
-// Possible is false if no labels meet r.
+// Possible reports whether any labels meet r.
 func (r Restriction) Possible() bool { return !r.Present || !r.Absent }
 
-// Allows tells whether a label meets r. The value does not matter if it is not present.
+// Allows reports whether a label meets r. The value is ignored if the label is not present.
 func (r Restriction) Allows(value string, present bool) bool {
 	if !present {
 		return !r.Present
@@ -36,14 +36,15 @@ func (r Restriction) Allows(value string, present bool) bool {
 	return r.OneOf == nil || listed
 }
 
-// Restrictions are what s asks of single labels, by key: no more than s asks for, and more than Felix finds, as negation
-// is followed through && and ||. Nothing is said of keys that are not in the map; an empty map says nothing at all. If s
-// matches nothing, the map may be empty: see Never. They are worked out anew at each call, which takes as long as Parse.
+// Restrictions are conditions on single labels, by key, that hold for everything s matches. They are never stricter
+// than s, and find more than Felix's, because they follow negation through && and ||. Keys that are not in the map are
+// not restricted. If s matches nothing, the map may be empty: see Never. Each call computes them anew and takes as long
+// as Parse.
 func (s *Selector) Restrictions() map[string]Restriction {
 	m := map[string]Restriction{}
 	root, err := parse(s.text, "")
 	if err != nil {
-		return m // cannot be: a canonical text parses
+		return m // unreachable: a canonical text parses
 	}
 	for _, k := range analyse(root, false).keys {
 		m[k.key] = k.restriction()
@@ -51,11 +52,11 @@ func (s *Selector) Restrictions() map[string]Restriction {
 	return m
 }
 
-// domain is the values a label may have. It is closed under complement and intersection, so what it says of !, && and ||
-// on one key is exact.
+// domain is the set of values a label may have. It is closed under complement and intersection, so it is exact for !,
+// && and || on one key.
 type domain struct {
 	absent bool     // the label may be missing
-	rest   bool     // values lists those the label may not have; else those it may have
+	rest   bool     // values lists the forbidden values; otherwise the allowed ones
 	values []string // sorted, without duplicates
 }
 
@@ -86,7 +87,7 @@ func (d domain) union(e domain) domain {
 	return d.complement().intersect(e.complement()).complement()
 }
 
-// mergeSorted returns the values that are in a only, in both, or in b only, as asked for.
+// mergeSorted returns the values that are in a only, in both, or in b only, as requested.
 func mergeSorted(a, b []string, onlyA, both, onlyB bool) []string {
 	var out []string
 	for len(a) > 0 || len(b) > 0 {
@@ -120,7 +121,7 @@ func (d domain) restriction() Restriction {
 	return r
 }
 
-// keyDomain is a domain of one key; lists of them are sorted by key.
+// keyDomain is the domain of one key. Lists of keyDomains are sorted by key.
 type keyDomain struct {
 	key string
 	domain
@@ -128,7 +129,7 @@ type keyDomain struct {
 
 func compareKeys(a, b keyDomain) int { return strings.Compare(a.key, b.key) }
 
-// intersectKeys has each key of a and of b.
+// intersectKeys returns all keys of a and b; never is true if a key has no possible value left.
 func intersectKeys(a, b []keyDomain) (both []keyDomain, never bool) {
 	if len(a) == 0 {
 		return b, false
@@ -154,7 +155,7 @@ func intersectKeys(a, b []keyDomain) (both []keyDomain, never bool) {
 	return both, never
 }
 
-// uniteKeys has the keys that are in both and of which something is left to say.
+// uniteKeys returns the keys that are in both and that are still restricted.
 func uniteKeys(a, b []keyDomain) []keyDomain {
 	var out []keyDomain
 	for len(a) > 0 && len(b) > 0 {

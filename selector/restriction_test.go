@@ -147,7 +147,7 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// TestAnchorsStayFew: distributing || over && must not explode, nor anything else take longer than text is long.
+// Distributing || over && must not explode, and no selector may take time out of proportion to its text.
 func TestAnchorsStayFew(t *testing.T) {
 	var pairs, values []string
 	for i := range 2000 {

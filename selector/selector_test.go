@@ -73,7 +73,7 @@ func TestCanonicalText(t *testing.T) {
 	}
 }
 
-// TestIdentifiers compares with identifiers that Felix v3.31.0 made.
+// Identifiers are those that Felix v3.31.0 made.
 func TestIdentifiers(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                         `s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug`,
@@ -119,8 +119,8 @@ func TestSyntaxErrors(t *testing.T) {
 		{`foo in ""`, 7, "{"},
 		{`foo not in "x"`, 11, "{"},
 		{`foo innings {"x"}`, 6, "{"},
-		{`foo == "FOO'`, 7, "quote without an end"},
-		{`foo in {'a`, 8, "quote without an end"},
+		{`foo == "FOO'`, 7, "missing closing quote"},
+		{`foo in {'a`, 8, "missing closing quote"},
 		{`(`, 1, "a label key"},
 		{`()`, 1, "a label key"},
 		{`)`, 0, "a label key"},
@@ -156,8 +156,8 @@ func TestLimitsAreReached(t *testing.T) {
 	mustParse(t, strings.Repeat("k", MaxKeyLength)+` == "x"`)
 	mustParse(t, strings.Repeat("(", MaxDepth)+"all()"+strings.Repeat(")", MaxDepth))
 	mustParse(t, strings.Repeat("!", 1e6)+"all()")
-	mustParse(t, strings.Repeat("(has(a)) && ", MaxDepth+1)+"all()") // depth, not count
-	// Each level of this text has two in the canonical one.
+	mustParse(t, strings.Repeat("(has(a)) && ", MaxDepth+1)+"all()") // many operands, but no depth
+	// Each level of this text has two levels in the canonical text.
 	deep := func(levels int) string {
 		return strings.Repeat("(has(a) || has(b) && ", levels) + "all()" + strings.Repeat(")", levels)
 	}
@@ -224,7 +224,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// check asks in every form labels may have.
+// check compares the result for every form of labels.
 func check(t *testing.T, s *Selector, labels Map, want bool) {
 	t.Helper()
 	forms := map[string]Labels{
@@ -241,7 +241,7 @@ func check(t *testing.T, s *Selector, labels Map, want bool) {
 	}
 }
 
-// pairs is Symbols as the calculation graph has them: few, and looked through.
+// pairs is a Symbols as the calculation graph has it: few labels, in a list.
 type pairs []pair
 
 type pair struct{ key, value Symbol }
