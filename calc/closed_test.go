@@ -7,7 +7,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// A closed policy is sent with one rule for each direction, which denies; opened, with its own again; and nothing is sent when neither changes.
+// A closed policy is sent with one rule for each direction, which denies. An opened policy is sent with its rules again.
+// Nothing is sent when neither changes.
 func TestClosedPolicy(t *testing.T) {
 	g := New(Config{Node: "node-1"})
 	id := model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "prod", Name: "web"}
