@@ -17,7 +17,7 @@ SHORT     ?=
 RECORD    ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ lint: ## gofumpt, vet, staticcheck
 
 fmt: ## format the tree
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+
+sbom: build ## what bin/contiv-agent is built of, as CycloneDX, in bin/contiv-agent.cdx.json
+	$(BIN) version --sbom > $(BIN).cdx.json
+
+gosec: ## gosec on the program's code; what is excused is named in tools/gosec/excused.txt
+	$(GO) tool -modfile=tools/gosec/go.mod gosec -quiet -exclude-generated ./...
 
 vuln: ## known vulnerabilities in what we import (needs the vulnerability database)
 	$(TOOL) govulncheck ./...

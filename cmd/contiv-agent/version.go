@@ -22,12 +22,16 @@ type versionInfo struct {
 
 func newVersion() *cobra.Command {
 	var out output
+	var sbom bool
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  contiv-agent version\n  contiv-agent version -o json",
+		Example: "  contiv-agent version\n  contiv-agent version -o json\n  contiv-agent version --sbom",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if sbom {
+				return writeSBOM(cmd.OutOrStdout())
+			}
 			v := versionInfo{Version: version, Go: runtime.Version(), VPP: "24.06 to 26.06"}
 			if info, ok := debug.ReadBuildInfo(); ok {
 				for _, s := range info.Settings {
@@ -42,6 +46,7 @@ func newVersion() *cobra.Command {
 		},
 	}
 	out.flag(cmd)
+	cmd.Flags().BoolVar(&sbom, "sbom", false, "print the modules that this program is built of, as CycloneDX 1.6 JSON")
 	return cmd
 }
 

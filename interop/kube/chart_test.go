@@ -132,11 +132,11 @@ func TestChart(t *testing.T) {
 	})
 	for _, folder := range []string{"standalone", "fanout", "calico-typha", "felix-driver"} {
 		t.Run(folder, func(t *testing.T) {
-			theirs, err := render(t, system, "mode: "+folder+"\ncreateNamespace: true\nmonitoring: true\n")
+			theirs, err := render(t, system, "mode: "+folder+"\ncreateNamespace: true\nmonitoring: true\nclosed: true\n")
 			if err != nil {
 				t.Fatal(err)
 			}
-			ours, is := byName(t, append(kustomize(t, folder), kustomize(t, "monitoring")...)), byName(t, theirs)
+			ours, is := byName(t, slices.Concat(kustomize(t, folder), kustomize(t, "monitoring"), kustomize(t, "closed"))), byName(t, theirs)
 			for name := range ours {
 				if !reflect.DeepEqual(ours[name], is[name]) {
 					t.Errorf("%s (- kustomize, + chart):\n%s", name, diff.Diff(ours[name], is[name]))
