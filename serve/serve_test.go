@@ -146,6 +146,20 @@ func TestHTTPSaysWhyItEndedEarly(t *testing.T) {
 	}
 }
 
+// A file that somebody named by mistake is not removed.
+func TestUnixReplacesSocketsAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "precious")
+	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Unix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is no unix socket") {
+		t.Errorf("%v %v", l, err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
 func TestUnix(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "new", "folder", "x.sock")

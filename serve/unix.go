@@ -34,6 +34,9 @@ func vacate(ctx context.Context, path string) error {
 	case err == nil:
 		return errors.Join(fmt.Errorf("%s: another agent answers there: %w", path, syscall.EADDRINUSE), conn.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
+		if fi, err := os.Lstat(path); err != nil || fi.Mode().Type() != fs.ModeSocket { // a file refuses connections, too
+			return errors.Join(fmt.Errorf("%s is no unix socket: it is not replaced", path), err)
+		}
 		return os.Remove(path)
 	case errors.Is(err, fs.ErrNotExist):
 		return os.MkdirAll(filepath.Dir(path), 0o755)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -39,6 +40,63 @@ func TestSecurityPageHasTheListeners(t *testing.T) {
 		name, want, _ := strings.Cut(limit, " ")
 		if got := newFanout().Flags().Lookup(name).DefValue; got != want {
 			t.Errorf("fanout --%s is %s, the page has %s", name, got, want)
+		}
+	}
+}
+
+// Every place in the program that listens is known here, with the row of SECURITY.md that it is in.
+func TestEveryListenerIsKnown(t *testing.T) {
+	page, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]string{
+		"agent/agent.go":                   {"`run --listen`", "`run --status-socket`", "`felix-driver`, `listen`", "`felix-driver`, `statusSocket`"},
+		"agent/cleanup.go":                 {"`run --status-socket`"}, // taken while it is at work
+		"agent/proxyhealth.go":             {"`run --healthz-bind-address`"},
+		"plugins/service/health/server.go": {"`run --health-check-addresses`"},
+		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},
+		"cmd/contiv-agent/fanout.go":       {"`fanout --listen`", "`fanout --metrics`"},
+		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
+		"cmd/contiv-agent/driver.go":       nil, // in a folder that nobody else may enter, for the agent's own child
+		"serve/unix.go":                    nil, // for the others
+		"sim/vpp.go":                       nil, // for tests
+	}
+	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|serve\.Unix\(`)
+	found := map[string]bool{}
+	root := os.DirFS("../..")
+	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && slices.Contains([]string{"interop", "tools", "test", "testdata", "bin", ".git"}, d.Name()):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := fs.ReadFile(root, path)
+		for line := range strings.Lines(string(text)) {
+			code, _, _ := strings.Cut(line, "//")
+			found[path] = found[path] || listens.MatchString(code)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, is := range found {
+		if _, known := rows[path]; is && !known {
+			t.Errorf("%s listens: which row of SECURITY.md is it?", path)
+		}
+	}
+	for path, want := range rows {
+		if !found[path] {
+			t.Errorf("%s does not listen any more", path)
+		}
+		for _, row := range want {
+			if !strings.Contains(string(page), "\n| "+row) {
+				t.Errorf("%s: SECURITY.md has no row %s", path, row)
+			}
 		}
 	}
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"net"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -39,10 +38,7 @@ With --manifests it starts with the interfaces and routes a CNI would have made 
 					return err
 				}
 			}
-			if err := os.Remove(socket); err != nil && !os.IsNotExist(err) {
-				return err
-			}
-			l, err := (&net.ListenConfig{}).Listen(cmd.Context(), "unix", socket)
+			l, err := serve.Unix(cmd.Context(), socket)
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,7 @@ type Server struct {
 	admin     map[string]interfaces.InterfaceState_Status // what was last told of each interface
 	under     atomic.Int64                                // bytes of changes that come in portions and are not whole yet
 	calls     *calls
+	patience  patience
 	listening chan struct{} // closed when Run has opened its listeners
 	addrs     []net.Addr
 }
@@ -45,7 +46,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{
-		cfg: cfg, listening: make(chan struct{}), calls: newCalls(),
+		cfg: cfg, listening: make(chan struct{}), calls: newCalls(), patience: standard,
 		keeper: extconfig.NewKeeper(extconfig.Config{Name: Name, File: cfg.File, Logger: cfg.Logger}),
 	}, nil
 }
@@ -113,7 +114,7 @@ func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
 
 // server has all services; that for TCP speaks TLS if there are certificates.
 func (s *Server) server(tcp bool) *grpc.Server {
-	opts := s.calls.options()
+	opts := append(s.calls.options(), s.patience.options()...)
 	if tcp && s.cfg.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cfg.TLS.Clone())))
 	}
