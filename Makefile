@@ -74,7 +74,7 @@ fmt: ## format the tree
 sbom: build ## what bin/contiv-agent is built of, as CycloneDX, in bin/contiv-agent.cdx.json
 	$(BIN) version --sbom > $(BIN).cdx.json
 
-gosec: ## gosec on the program's code; what is excused is named in tools/gosec/excused.txt
+gosec: ## gosec on the packages of the program
 	$(GO) tool -modfile=tools/gosec/go.mod gosec -quiet -exclude-generated ./...
 
 vuln: ## known vulnerabilities in what we import (needs the vulnerability database)
