@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
+	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
@@ -176,8 +177,34 @@ func (c *sequenceCase) transmit(in string, f flight) ([]landing, error) {
 	if _, is := c.lab.pairs[in]; !is {
 		return nil, nil
 	}
+	if c.complains(in, &f.sim) {
+		c.counts.excused[unwritten]++
+		return nil, nil
+	}
 	c.note("%s: %s", in, &f.sim)
 	return c.randomCase.transmit(in, f)
+}
+
+// unwritten is why an ICMP error about ICMP that is no echo is not sent, nor what makes VPP send one: from 25.02 on cnat looks for its flow by
+// what the stack happens to hold, and makes flows of that; before, by a checksum that the simulated one knows of short messages only.
+const unwritten = "not sent: an ICMP error about ICMP that is no echo, which cnat looks up by a key it never wrote"
+
+// complains tells whether a packet is such an error, or makes VPP send one.
+func (c *sequenceCase) complains(in string, p *packet.Packet) bool {
+	if !p.IsICMP() || p.IsEcho() || !c.translatedByCNAT(p) {
+		return false
+	}
+	about := func(p *packet.Packet) bool { return p.IsICMPError() && p.Inner.IsICMP() && !p.Inner.IsEcho() }
+	mark := c.sim.Snapshot()
+	defer c.sim.Release()
+	fate := c.sim.Send(in, *p)
+	c.sim.Restore(mark)
+	return about(p) || slices.ContainsFunc(fate.Out, func(o sim.Output) bool { return about(&o.Packet) })
+}
+
+// translatedByCNAT tells whether packets of that family pass cnat.
+func (c *sequenceCase) translatedByCNAT(p *packet.Packet) bool {
+	return c.config.ServiceRenderer == agent.RendererCNAT || p.Dst.Is6() && c.config.ServiceRenderer != agent.RendererNAT44
 }
 
 func some[T any](c *sequenceCase, list []T) (T, bool) {
@@ -352,8 +379,8 @@ func (c *sequenceCase) blame() error {
 	if _, is := c.lab.pairs[t.there.at]; !any || !is {
 		return c.openService()
 	}
-	if q := &t.there.sim; q.IsICMP() && !q.IsEcho() && (q.Dst.Is6() || c.config.ServiceRenderer == agent.RendererCNAT) {
-		c.counts.excused["not sent: an ICMP error about ICMP that is no echo, which cnat looks up by a key it never wrote"]++
+	if t.there.sim.IsICMP() && !t.there.sim.IsEcho() && c.translatedByCNAT(&t.there.sim) {
+		c.counts.excused[unwritten]++
 		return nil
 	}
 	c.note("%s complains about %s", t.there.at, &t.there.sim)
