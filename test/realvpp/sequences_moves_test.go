@@ -470,7 +470,7 @@ const (
 	longPause  = 40 * time.Second
 	// One of how many moves of this kind lets time pass, and one of how many times are long: VPP needs a second and more for one.
 	timesPass  = 3
-	longPauses = 10
+	longPauses = 50
 )
 
 // pass lets time pass, and goes on with what was known before.
