@@ -13,6 +13,7 @@ import (
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -240,6 +241,30 @@ func TestRecheckContested(t *testing.T) {
 	c.quiet("nobody changes anything any more")
 }
 
+// What keeps traffic out is repaired each time it is found, however often, also where nothing else stands on it.
+func TestRecheckNeverPutsOffAttachments(t *testing.T) {
+	const rounds = 12
+	c := newClocked(t)
+	pods(c.lab)
+	c.allConfigured(c.put(accessList("rest", rule(acl.ACL_Rule_DENY, "", "", "")), lists("tap1", []string{"rest"}, []string{"rest"})))
+	key, repaired := keyed.InterfaceACLsKey("tap1"), 0
+	for range rounds {
+		detached := c.conn.Do(t.Context(), vpp.Call{Msg: &vppacl.ACLInterfaceSetACLList{SwIfIndex: 1}})[0]
+		if detached.Err != nil {
+			t.Fatal(detached.Err)
+		}
+		for _, d := range c.round() {
+			if d.Key == key && d.Repaired {
+				repaired++
+			}
+		}
+		c.wantList("tap1", "input", "rest")
+	}
+	if repaired != rounds {
+		t.Errorf("%d times detached, %d times repaired", rounds, repaired)
+	}
+}
+
 // An access list that another program put before ours decides before ours does: ours are first again.
 func TestRecheckForeignInFront(t *testing.T) {
 	c := newClocked(t)
@@ -308,6 +333,29 @@ func TestRecheckProbes(t *testing.T) {
 			t.Errorf("after the repair: %v", found)
 		}
 		c.quiet("after the repair")
+	}
+}
+
+// A turn probes some interfaces and the next turn others, so that a round probes each of them.
+func TestRecheckProbesEachInterface(t *testing.T) {
+	const interfaces = 9 // more than there are turns of a round that probe
+	c := newClocked(t)
+	want := []proto.Message{accessList("rest", rule(acl.ACL_Rule_DENY, "", "", ""))}
+	for n := range interfaces {
+		name := fmt.Sprintf("tap%d", n+1)
+		addPod(c.lab, name, fmt.Sprintf("10.1.1.%d", n+2))
+		want = append(want, lists(name, []string{"rest"}, nil))
+	}
+	c.allConfigured(c.put(want...))
+	for n := range interfaces {
+		broken := &feature.FeatureEnableDisable{SwIfIndex: interface_types.InterfaceIndex(n + 1), ArcName: "ip4-unicast", FeatureName: "acl-plugin-in-ip4-fa"}
+		if r := c.conn.Do(t.Context(), vpp.Call{Msg: broken})[0]; r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		want := []string{keyed.InterfaceACLsKey(fmt.Sprintf("tap%d", n+1)) + " disabled true"}
+		if got := lines(c.round()); !slices.Equal(got, want) {
+			t.Errorf("interface %d: a round found %v, want %v", n+1, got, want)
+		}
 	}
 }
 
