@@ -193,6 +193,7 @@ func TestSizes(t *testing.T) {
 		"runs":                     {slices.Concat(rules(2, model.Rule{}), rules(1, model.Rule{Action: model.ActionDeny}), rules(1, model.Rule{})), Size{Rules: 4, Tables: 3}},
 		"beyond numbers":           {rules(9, model.Rule{Source: model.Peer{Nets: nets(60000)}, Destination: model.Peer{Nets: nets(60000)}}), Size{Rules: mostCount, Tables: 32}},
 	} {
+		c.want[Memory] = min(3*len(c.in)+c.want[Rules], mostCount)
 		if got := OfPolicy(&model.Policy{InboundRules: c.in}); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
@@ -232,7 +233,7 @@ func TestSizesOfServices(t *testing.T) {
 		LoadBalancerIPs: []model.LoadBalancerIP{{Addr: netip.MustParseAddr("198.18.0.1")}}, Ports: []model.ServicePort{{Port: 80}, {Port: 443, NodePort: 30000}},
 	}
 	parts := []*model.EndpointSlice{{Endpoints: make([]model.Endpoint, 10)}, {Endpoints: make([]model.Endpoint, 5)}}
-	if got := OfService(s, parts); got != (Size{Backends: 90}) {
+	if got := OfService(s, parts); got != (Size{Backends: 90, Memory: 45}) {
 		t.Errorf("two addresses, two ports, one node port, 15 endpoints: %v", got)
 	}
 	for range 4000 {
@@ -262,16 +263,22 @@ func TestLimits(t *testing.T) {
 	if got := d.Within(0); got != d {
 		t.Errorf("without a bound: %v", got)
 	}
-	if got := d.Within(1 << 40); got != d {
-		t.Errorf("1 TiB: %v", got)
-	}
-	if got := (Limits{}).Within(1 << 30)[Rules].Node; got < 1<<17 || got > 1<<20 {
-		t.Errorf("1 GiB and no limit: %d rules", got)
-	}
-	small := d.Within(256 << 20)
-	for _, dim := range []Dimension{Rules, Backends} {
-		if small[dim].Node >= d[dim].Node || small[dim].Node < d[dim].Node/8 || small[dim].Object != d[dim].Object {
-			t.Errorf("256 MiB: %s of %s", small[dim], dim)
+	for memory, want := range map[int64]Limit{
+		1 << 30: {1 << 17, 832 << 9, 832 << 10}, 128 << 20: {1 << 17, 32 << 9, 32 << 10},
+	} {
+		got := d.Within(memory)
+		if got[Memory] != want {
+			t.Errorf("%d bytes: %s, want %s", memory, got[Memory], want)
 		}
+		if got[Memory] = d[Memory]; got != d {
+			t.Errorf("%d bytes: %v", memory, got)
+		}
+	}
+	low := Limits{Memory: {Object: 300, Namespace: 30, Node: 3000}}
+	if got := low.Within(1 << 30); got != low {
+		t.Errorf("lower ones: %v", got)
+	}
+	if got := low.Of(1, 3)[Memory]; got != (Limit{100, 10, 1000}) {
+		t.Errorf("a third: %v", got)
 	}
 }

@@ -68,6 +68,7 @@ func (r *runs) add(verb string, n int) {
 	}
 	r.n = plus(r.n, n)
 	r.size[Rules] = plus(r.size[Rules], n)
+	r.size[Memory] = plus(r.size[Memory], plus(writtenMemory, times(n, ruleMemory)))
 }
 
 func (r *runs) end() {

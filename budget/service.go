@@ -28,6 +28,7 @@ func OfService(s *model.Service, parts []*model.EndpointSlice) Size {
 		out[Backends] = plus(out[Backends], times(n, max(1, endpoints)))
 	}
 	out[RangeRules] = rangeRules(s)
+	out[Memory] = out[Backends] / perKiB
 	return out
 }
 

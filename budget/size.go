@@ -19,18 +19,20 @@ const (
 	RangeRules
 	// Backends are pairs of a Service's frontend and an endpoint behind it.
 	Backends
+	// Memory is what the agent takes at its peak, in KiB, about.
+	Memory
 	// Dimensions is how many there are.
 	Dimensions
 )
 
-var dimensionNames = [Dimensions]string{"rules of policies", "access lists of policies", "rules of source ranges", "backends of Services"}
+var dimensionNames = [Dimensions]string{"rules of policies", "access lists of policies", "rules of source ranges", "backends of Services", "KiB of memory"}
 
 // String is what the dimension counts: "rules of policies".
 func (d Dimension) String() string { return dimensionNames[d] }
 
 // Flag is the name of the setting that bounds the dimension.
 func (d Dimension) Flag() string {
-	return [Dimensions]string{"max-policy-rules", "max-policy-tables", "max-source-range-rules", "max-service-backends"}[d]
+	return [Dimensions]string{"max-policy-rules", "max-policy-tables", "max-source-range-rules", "max-service-backends", "max-memory"}[d]
 }
 
 // Size is what an object asks for, by dimension. The zero value asks for nothing.
@@ -66,7 +68,7 @@ func ParseLimit(text string) (Limit, error) {
 // Limits bound each dimension. The zero value bounds nothing.
 type Limits [Dimensions]Limit
 
-// Defaults are the limits of the commands. A set of 10,000 members with six ports is within them, and 10,000 Services with ten
+// Defaults are the limits of the commands, without that of the node's memory (see Within). A set of 10,000 members with six ports is within them, and 10,000 Services with ten
 // endpoints each. Source ranges have the lowest: VPP stops forwarding for about 40 µs per rule when any of them changes.
 func Defaults() Limits {
 	return Limits{
@@ -74,33 +76,45 @@ func Defaults() Limits {
 		Tables:     {Object: 1 << 10, Namespace: 1 << 12, Node: 1 << 14},
 		RangeRules: {Object: 1 << 13, Namespace: 1 << 14, Node: 1 << 15},
 		Backends:   {Object: 1 << 18, Namespace: 1 << 19, Node: 1 << 20},
+		Memory:     {Object: 1 << 17},
 	}
 }
 
-// What one unit of a dimension costs the agent at its peak, in bytes, and what it needs without any.
+// What the agent takes for one of these at its peak, in KiB, and what it needs without any, in bytes. A test of hostile tenants measures it.
 const (
+	writtenMemory = 3 // a rule as it is written: an ipBlock is one
+	ruleMemory    = 1 // a rule of an access list
+	perKiB        = 2 // backends
 	baseMemory    = 192 << 20
-	ruleMemory    = 1280
-	backendMemory = 512
 )
 
-// Within returns the limits of a process that may have so many bytes of memory; 0: no bound is known, and they stay as they are. Two
-// thirds of what is left beside the agent itself are for policies, the rest is for Services. No bound becomes higher, and none
-// lower than an eighth of it.
+// Within returns the limits of a process that may have so many bytes of memory; 0: no bound is known, and they stay as they are. The
+// memory of all objects is bounded to what is left beside the agent itself, and that of a namespace to half of it. No bound becomes higher.
 func (l Limits) Within(memory int64) Limits {
 	if memory <= 0 {
 		return l
 	}
-	left := max(memory-baseMemory, 0)
-	for d, most := range map[Dimension]int64{Rules: left * 2 / 3 / ruleMemory, Backends: left / 3 / backendMemory} {
-		lim := &l[d]
-		floor := int64(lim.Node / 8)
-		if lim.Node == 0 {
-			floor = 1 << 12
-		}
-		most = max(most, floor)
-		if lim.Node == 0 || int64(lim.Node) > most {
-			lim.Node = int(most)
+	left := int(max(memory-baseMemory, memory/4) >> 10)
+	m := &l[Memory]
+	m.Node = lower(m.Node, left)
+	m.Namespace = lower(m.Namespace, left/2)
+	return l
+}
+
+// lower is the lower of two bounds, of which 0 is none.
+func lower(a, b int) int {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
+}
+
+// Of returns the limits for a part of all objects: so many of so many parts of the memory are theirs. The other dimensions are one kind's.
+func (l Limits) Of(parts, all int) Limits {
+	m := &l[Memory]
+	for _, n := range []*int{&m.Object, &m.Namespace, &m.Node} {
+		if *n > 0 {
+			*n = max(1, *n/all*parts)
 		}
 	}
 	return l

@@ -63,7 +63,7 @@ func TestLimitMemory(t *testing.T) {
 	}
 	cfg := agent.Config{Limits: budget.Defaults()}
 	limitSizes(&cfg, 1<<29, log)
-	if got := cfg.Limits[budget.Rules]; got.Node >= budget.Defaults()[budget.Rules].Node || got.Object != budget.Defaults()[budget.Rules].Object {
+	if got := cfg.Limits[budget.Memory]; got.Node != (512-192)<<10 || got.Namespace != got.Node/2 || got.Object != budget.Defaults()[budget.Memory].Object {
 		t.Errorf("512 MiB: %s", got)
 	}
 }

@@ -94,6 +94,7 @@ type Controller struct {
 
 	ahead
 	asked
+	fair
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
@@ -188,8 +189,17 @@ func notify[T any](f func(T), v T) {
 }
 
 func (c *Controller) update(ev *event.Update) {
-	c.apply(ev.Changes)
-	for _, ch := range ev.Changes {
+	if c.phase != running { // whatever comes before is part of the first sync
+		c.take(ev.Changes)
+		return
+	}
+	c.take(c.admit(ev.Changes))
+}
+
+// take hands changes to the processors.
+func (c *Controller) take(changes []event.Change) {
+	c.apply(changes)
+	for _, ch := range changes {
 		notify(c.cfg.Observer.Changed, ch)
 		if ch.Err != nil {
 			c.refused[ch.Ref] = ch
@@ -197,7 +207,7 @@ func (c *Controller) update(ev *event.Update) {
 		} else {
 			delete(c.refused, ch.Ref)
 		}
-		if c.phase == running { // whatever comes before is part of the first sync
+		if c.phase == running {
 			c.causes.add(causeOf(ch.Ref))
 		}
 		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
@@ -309,7 +319,13 @@ func (c *Controller) next() *event.Txn {
 		}
 		return c.first()
 	}
-	return c.change()
+	for {
+		c.take(c.release())
+		if txn := c.change(); txn != nil || len(c.lanes) == 0 {
+			return txn
+		}
+		c.begin()
+	}
 }
 
 // locate is what should be looked up in VPP now; nil: nothing.
@@ -453,6 +469,7 @@ func (c *Controller) report(err error) {
 
 func (c *Controller) send(txn *event.Txn) *event.Txn {
 	c.seq++
+	c.begin()
 	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
 	notify(c.cfg.Observer.Sent, txn)
 	return txn

@@ -67,12 +67,12 @@ func TestCausesOfAHeldTransaction(t *testing.T) {
 	ctl := start(t, newRecorder(), Config{})
 	held := ctl.Step(update("web", 1))
 	for i := range 3 * mostCauses {
-		ctl.Step(update(fmt.Sprint("web-", i), 1))
+		ctl.Step(of(fmt.Sprint("team-", i), "web")) // each namespace has its share
 		if n := len(ctl.causes.more); n > mostCauses {
 			t.Fatalf("%d causes are remembered", n)
 		}
 	}
-	if txn := ctl.Step(done(held)); txn.Cause != "service/default/web-0 and 10000 or more" {
+	if txn := ctl.Step(done(held)); txn.Cause != "service/team-0/web and 10000 or more" {
 		t.Errorf("cause %q", txn.Cause)
 	}
 	for n, want := range map[int]string{0: "a", 3: "a and 3 more", mostCauses - 1: "a and 9999 more", mostCauses: "a and 10000 or more"} {

@@ -37,7 +37,7 @@ type gated struct {
 
 func newGate(l budget.Limits, graph *calc.Graph) *gate {
 	return &gate{
-		graph: graph, ledger: budget.NewLedger(l), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
+		graph: graph, ledger: budget.NewLedger(l.Of(2, 3)), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
 		byName: map[ruleList]*gated{}, sets: map[string]int{}, users: map[string]map[*gated]struct{}{},
 	}
 }

@@ -10,6 +10,7 @@ import (
 type shares struct{ backends, ranges *budget.Ledger }
 
 func newShares(l budget.Limits) shares {
+	l = l.Of(1, 3) // policies have the rest
 	return shares{budget.NewLedger(l), budget.NewLedger(l)}
 }
 

@@ -113,7 +113,7 @@ func TestVictimGoesOn(t *testing.T) {
 }
 
 const (
-	mostMessages = 2500      // before the victim's change is programmed
+	mostMessages = 300       // before the victim's change is programmed
 	mostHeap     = 512 << 20 // of the agent and of the sim together
 )
 

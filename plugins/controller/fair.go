@@ -1,0 +1,149 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// A transaction has everything that changed since the one before. So that no namespace makes others' transactions large, each has a share of
+// a transaction; what is beyond waits in the namespace's lane for the next one. A lane keeps the latest change of each object.
+//
+//	Update ─ light, within the share ─▶ processors ─▶ this transaction
+//	       └─ beyond it, or heavy ────▶ lane ───────▶ a later one, alternating with those of others
+//
+// Objects of the cluster, and all that comes before the first sync, do not wait.
+
+// What changes cost, in rules of access lists, about.
+const (
+	lightCost = 16      // of any change
+	share     = 1 << 12 // of a namespace in a transaction
+	heavyCost = share / 4
+)
+
+// fair holds the lanes. The zero value has none.
+type fair struct {
+	lanes  map[string]*lane       // by namespace; none is empty
+	spent  map[string]int         // by namespace, for the next transaction
+	seen   map[model.Ref]struct{} // what it was spent for: an object that changes again is one change
+	waited bool                   // lanes waited for the transaction before
+}
+
+// lane is what waits of a namespace, in order.
+type lane struct {
+	list []event.Change
+	at   map[model.Ref]int
+}
+
+func (l *lane) put(ch event.Change) {
+	if i, waits := l.at[ch.Ref]; waits {
+		l.list[i] = ch
+		return
+	}
+	l.at[ch.Ref] = len(l.list)
+	l.list = append(l.list, ch)
+}
+
+// cost is what a change costs.
+func cost(ch *event.Change) int {
+	switch o := ch.Object.(type) {
+	case *model.Policy:
+		return lightCost + budget.OfPolicy(o)[budget.Rules]
+	case *model.Service:
+		return lightCost + len(o.Ports)*(len(o.ClusterIPs)+len(o.ExternalIPs)+len(o.LoadBalancerIPs)) + len(o.LoadBalancerSourceRanges)*len(o.Ports)
+	case *model.EndpointSlice:
+		return lightCost + len(o.Endpoints)*len(o.Ports)
+	}
+	return lightCost
+}
+
+// admit returns the changes that need not wait, and puts the others into lanes.
+func (f *fair) admit(changes []event.Change) []event.Change {
+	waiting := 0
+	now := changes
+	for i := range changes {
+		ch := &changes[i]
+		ns := ch.Ref.Namespace
+		if ns == "" || f.lanes[ns] == nil && f.pays(ch) {
+			if waiting > 0 {
+				now = append(now, *ch)
+			}
+			continue
+		}
+		if waiting++; waiting == 1 { // those before it are all there is so far
+			now = slices.Clone(changes[:i])
+		}
+		f.wait(ns).put(*ch)
+	}
+	return now
+}
+
+// pays tells whether a change is within its namespace's share of the next transaction, and spends that.
+func (f *fair) pays(ch *event.Change) bool {
+	price := cost(ch)
+	if _, again := f.seen[ch.Ref]; again && price < heavyCost {
+		return true
+	}
+	ns := ch.Ref.Namespace
+	if price >= heavyCost || f.spent[ns]+price > share {
+		return false
+	}
+	if f.spent == nil {
+		f.spent, f.seen = map[string]int{}, map[model.Ref]struct{}{}
+	}
+	f.spent[ns] += price
+	f.seen[ch.Ref] = struct{}{}
+	return true
+}
+
+func (f *fair) wait(ns string) *lane {
+	l := f.lanes[ns]
+	if l == nil {
+		l = &lane{at: map[model.Ref]int{}}
+		if f.lanes == nil {
+			f.lanes = map[string]*lane{}
+		}
+		f.lanes[ns] = l
+	}
+	return l
+}
+
+// release returns what is due from the lanes: of each the changes within a share, but at least one. If others have changes for this
+// transaction, lanes wait for the next one, once.
+func (f *fair) release() (out []event.Change) {
+	if len(f.lanes) == 0 {
+		return nil
+	}
+	if !f.waited && len(f.spent) > 0 {
+		f.waited = true
+		return nil
+	}
+	f.waited = false
+	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
+		l, n, total := f.lanes[ns], 0, f.spent[ns]
+		for n < len(l.list) {
+			if total += cost(&l.list[n]); n > 0 && total > share {
+				break
+			}
+			delete(l.at, l.list[n].Ref)
+			n++
+		}
+		out = append(out, l.list[:n]...)
+		if l.list = slices.Clone(l.list[n:]); len(l.list) == 0 {
+			delete(f.lanes, ns)
+		}
+		for ref := range l.at {
+			l.at[ref] -= n
+		}
+	}
+	return out
+}
+
+// begin is for a new transaction: every namespace has its share again.
+func (f *fair) begin() {
+	clear(f.spent)
+	clear(f.seen)
+}

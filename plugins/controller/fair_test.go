@@ -1,0 +1,175 @@
+package controller
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// of is a change of a Service of a namespace.
+func of(ns string, names ...string) *event.Update {
+	ev := &event.Update{Source: "test"}
+	for _, name := range names {
+		svc := &model.Service{ID: model.ServiceID{Namespace: ns, Name: name}, HealthCheckNodePort: 1}
+		ev.Changes = append(ev.Changes, event.Change{Ref: svc.Ref(), Object: svc})
+	}
+	return ev
+}
+
+// heavy is a policy whose change is more than a share.
+func heavy(ns, name string) *event.Update {
+	p := &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: ns, Name: name}}
+	p.InboundRules = slices.Repeat([]model.Rule{{Source: model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}, share)
+	return &event.Update{Source: "test", Changes: []event.Change{{Ref: p.Ref(), Object: p}}}
+}
+
+// seenBy is a processor that notes what it is given, and wants a value for each flush with something new.
+type seenBy struct {
+	*recorder
+	seen []string
+	n    uint16
+}
+
+func (s *seenBy) Apply(ch event.Change) {
+	s.seen, s.n = append(s.seen, ch.Ref.Namespace+"/"+ch.Ref.Name), s.n+1
+	s.recorder.Apply(event.Change{Ref: ch.Ref, Object: &model.Service{ID: model.ServiceID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}, HealthCheckNodePort: s.n}})
+}
+
+func fairly(t testing.TB) (*Controller, *seenBy) {
+	s := &seenBy{recorder: newRecorder()}
+	c := New(Config{Sources: []string{"test"}}, s.values, s)
+	c.Step(&event.VPPStatus{Connected: true})
+	if txn := c.Step(done(c.Step(inSync("test")))); txn != nil {
+		t.Fatalf("after the first sync: %+v", txn)
+	}
+	return c, s
+}
+
+func (s *seenBy) took() []string {
+	out := s.seen
+	s.seen = nil
+	return out
+}
+
+// A namespace with very many changes has a share of each transaction; another's one change is in the next.
+func TestManyChangesOfOneNamespace(t *testing.T) {
+	c, s := fairly(t)
+	held := c.Step(of("evil", "first"))
+	s.took()
+	var names []string
+	for i := range 5000 {
+		names = append(names, fmt.Sprint(i))
+	}
+	c.Step(of("evil", names...))
+	c.Step(of("victim", "one"))
+	got := s.took()
+	if n := len(got); n != share/lightCost+1 || got[n-1] != "victim/one" {
+		t.Fatalf("%d changes before the next transaction, the last %q", n, got[len(got)-1])
+	}
+	all, txns := len(got)-1, 0
+	for txn := c.Step(done(held)); txn != nil; txn = c.Step(done(txn)) {
+		n := len(s.took())
+		if txns++; n > share/lightCost {
+			t.Errorf("%d changes for one transaction", n)
+		}
+		all += n
+	}
+	if all != len(names) || txns != 1+(len(names)-1)/(share/lightCost)+0 {
+		t.Errorf("%d of %d changes in %d transactions", all, len(names), txns)
+	}
+}
+
+// A heavy change waits while others have changes, once, and each transaction has one of a namespace; only the latest of an object counts.
+func TestHeavyChangesAlternate(t *testing.T) {
+	c, s := fairly(t)
+	held := c.Step(of("victim", "zero"))
+	s.took()
+	for _, ev := range []*event.Update{heavy("evil", "a"), heavy("evil", "b"), heavy("evil", "a"), heavy("other", "c"), of("victim", "one")} {
+		c.Step(ev)
+	}
+	want := [][]string{{"victim/one"}, {"evil/a", "other/c"}, {"evil/b"}}
+	txn := c.Step(done(held))
+	for i, names := range want {
+		if got := s.took(); txn == nil || !slices.Equal(got, names) {
+			t.Fatalf("transaction %d has %v, want %v", i, got, names)
+		}
+		txn = c.Step(done(txn))
+	}
+	if txn != nil || len(c.lanes) > 0 {
+		t.Errorf("then %+v, and %d lanes", txn, len(c.lanes))
+	}
+	txn = c.Step(heavy("evil", "a")) // nobody else has anything
+	if got := s.took(); txn == nil || !slices.Equal(got, []string{"evil/a"}) {
+		t.Errorf("alone: %v", got)
+	}
+	for i := range 10 { // someone who always has something does not keep it waiting
+		c.Step(heavy("evil", "a"))
+		c.Step(of("victim", fmt.Sprint(i)))
+		txn = c.Step(done(txn))
+	}
+	if n := len(s.took()); n < 14 {
+		t.Errorf("%d changes, want 10 of the victim and about every other heavy one", n)
+	}
+}
+
+// Whatever waits, in the end processors have the latest change of every object, and nothing waits.
+func TestFairnessLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &seenBy{recorder: newRecorder()}
+		c := New(Config{Sources: []string{"test"}}, s.values, s)
+		c.Step(&event.VPPStatus{Connected: true})
+		c.Step(done(c.Step(inSync("test"))))
+		last, now := map[model.Ref]uint16{}, map[model.Ref]uint16{}
+		c.cfg.Observer.Changed = func(ch event.Change) {
+			if p, is := ch.Object.(*model.Policy); is {
+				now[ch.Ref] = uint16(p.Order.Value)
+			} else {
+				now[ch.Ref] = ch.Object.(*model.Service).HealthCheckNodePort
+			}
+		}
+		var txn *event.Txn
+		step := func(ev event.Event) {
+			if next := c.Step(ev); next != nil {
+				txn = next
+			}
+		}
+		for i := range rapid.IntRange(1, 40).Draw(t, "steps") {
+			ns, name, v := rapid.SampledFrom([]string{"a", "b", ""}).Draw(t, "ns"), rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"), uint16(i+1)
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				ev := heavy(ns, name)
+				p := *ev.Changes[0].Object.(*model.Policy)
+				p.Order = model.OrderOf(float64(v))
+				ev.Changes[0].Object = &p
+				last[ev.Changes[0].Ref] = v
+				step(ev)
+			case 1:
+				if txn != nil {
+					was := txn
+					txn = nil
+					step(done(was))
+				}
+			default:
+				ev := of(ns, name)
+				ev.Changes[0].Object.(*model.Service).HealthCheckNodePort = v
+				last[ev.Changes[0].Ref] = v
+				step(ev)
+			}
+		}
+		for txn != nil {
+			was := txn
+			txn = nil
+			step(done(was))
+		}
+		if !maps.Equal(last, now) || len(c.lanes) > 0 {
+			t.Fatalf("processors have %v, want %v; %d lanes", now, last, len(c.lanes))
+		}
+	})
+}
