@@ -151,8 +151,8 @@ func (c content) each(s *ipset, f func(member)) {
 	}
 }
 
-// brings reports whether the content adds m to the set.
-func (c content) brings(s *ipset, m member) bool {
+// contains reports whether the content adds m to the set.
+func (c content) contains(s *ipset, m member) bool {
 	if s.port == "" {
 		return c.has(m.cidr)
 	}

@@ -55,15 +55,15 @@ func (x *routes) setHost(name string, h *model.Host) {
 		return
 	}
 	if name == x.self && (old.net4 != now.net4 || old.net6 != now.net6) {
-		x.spoilSubnets(old, now)
+		x.markSubnetsDirty(old, now)
 	}
 	kinds := tunnelKinds()
 	for i, kind := range kinds {
 		if now.tunnels[i].IsValid() {
-			x.ref(hostCIDR(now.tunnels[i]), name, kind, 1)
+			x.countUse(hostCIDR(now.tunnels[i]), name, kind, 1)
 		}
 		if old.tunnels[i].IsValid() {
-			x.ref(hostCIDR(old.tunnels[i]), name, kind, -1)
+			x.countUse(hostCIDR(old.tunnels[i]), name, kind, -1)
 		}
 	}
 	for _, a := range now.addrs {
@@ -80,17 +80,17 @@ func (x *routes) setHost(name string, h *model.Host) {
 		x.hosts[name] = now
 	}
 	for p := range x.byNode[name] {
-		x.spoil(p)
+		x.markDirty(p)
 	}
 }
 
-// spoilSubnets marks the routes to nodes that entered or left this node's subnet. It runs only when this node's own
+// markSubnetsDirty marks the routes to nodes that entered or left this node's subnet. It runs only when this node's own
 // subnet changes, and walks the nodes, not the routes.
-func (x *routes) spoilSubnets(old, now hostAddrs) {
+func (x *routes) markSubnetsDirty(old, now hostAddrs) {
 	for name, h := range x.hosts {
 		if within(old.net4, h.v4) != within(now.net4, h.v4) || within(old.net6, h.v6) != within(now.net6, h.v6) {
 			for p := range x.byNode[name] {
-				x.spoil(p)
+				x.markDirty(p)
 			}
 		}
 	}
@@ -175,18 +175,18 @@ func (x *routes) flush() (updates, removes []*felix.ToDataplane) {
 		}
 		if ok {
 			x.wanted.set(p, r)
-			x.lead(p, r.node)
+			x.fileUnderNode(p, r.node)
 		} else {
 			x.wanted.remove(p)
-			x.lead(p, "")
+			x.fileUnderNode(p, "")
 		}
 	}
 	clear(x.dirty)
 	return x.wanted.flush(cidr.compare, routeUpdate, routeRemove)
 }
 
-// lead files a route under the node it leads to.
-func (x *routes) lead(p cidr, node string) {
+// fileUnderNode files a route under the node it leads to.
+func (x *routes) fileUnderNode(p cidr, node string) {
 	if old := x.nodeOf[p]; old != node {
 		if delete(x.byNode[old], p); len(x.byNode[old]) == 0 {
 			delete(x.byNode, old)

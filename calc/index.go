@@ -24,7 +24,7 @@ type labelIndex struct {
 	numbers    handles
 	parents    map[string]*parent
 	parentByID []*parent
-	bequeaths  []bool // by a parent's number: the parent has labels
+	hasLabels  []bool // by a parent's number: the parent has labels
 	parentIDs  handles
 	selectors  []indexSelector // by handle
 	unanchored idSet           // selectors that need no label
@@ -235,7 +235,7 @@ func (x *labelIndex) parent(name string) *parent {
 		p = &parent{name: name, id: x.parentIDs.assign()}
 		x.parents[name] = p
 		for int(p.id) >= len(x.parentByID) {
-			x.parentByID, x.bequeaths = append(x.parentByID, nil), append(x.bequeaths, false)
+			x.parentByID, x.hasLabels = append(x.parentByID, nil), append(x.hasLabels, false)
 		}
 		x.parentByID[p.id] = p
 	}
@@ -272,7 +272,7 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 		pair.key.carriers++
 	}
 	x.labels.releaseAll(old)
-	x.bequeaths[p.id] = len(p.pairs) > 0
+	x.hasLabels[p.id] = len(p.pairs) > 0
 	p.kinds.each(func(n uint32) {
 		if x.rescan(n); len(x.added)+len(x.removed) > 0 {
 			for _, h := range x.kinds[n].items {
@@ -304,7 +304,7 @@ func (x *labelIndex) look(n uint32) *view {
 func (x *labelIndex) ownOnly(key kindKey) kindKey {
 	own := 4 * (int(key.at(0)) + 1)
 	for i := own / 4; i < len(key)/4; i++ {
-		if x.bequeaths[key.at(i)] {
+		if x.hasLabels[key.at(i)] {
 			return ""
 		}
 	}

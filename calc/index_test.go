@@ -22,8 +22,8 @@ func mustParse(t *testing.T, text string) *selector.Selector {
 	return s
 }
 
-// meets is the number of selectors with which item h is compared when it changes.
-func (x *labelIndex) meets(h uint32) int {
+// comparedSelectors is the number of selectors with which item h is compared when it changes.
+func (x *labelIndex) comparedSelectors(h uint32) int {
 	n := x.unanchored.len()
 	for _, id := range x.look(x.items[h].kind).ids {
 		p := &x.labels.pairs[id]
@@ -35,7 +35,7 @@ func (x *labelIndex) meets(h uint32) int {
 	return n
 }
 
-func (x *labelIndex) scans(s uint32) (n int) {
+func (x *labelIndex) comparedItems(s uint32) (n int) {
 	x.candidates(s, func(uint32) { n++ })
 	return n
 }
@@ -62,7 +62,7 @@ func TestChangeMeetsFewSelectors(t *testing.T) {
 			addItems()
 		}
 		for _, h := range []uint32{0, 17, items - 1} {
-			if n := x.meets(h); n > 10 {
+			if n := x.comparedSelectors(h); n > 10 {
 				t.Errorf("selectors first %v: item %d meets %d of %d selectors", selectorsFirst, h, n, selectors)
 			}
 			if len(x.matches(h)) != 1 {
@@ -70,7 +70,7 @@ func TestChangeMeetsFewSelectors(t *testing.T) {
 			}
 		}
 		for _, s := range []uint32{0, 499, selectors - 1} {
-			if n := x.scans(s); n > items/500 {
+			if n := x.comparedItems(s); n > items/500 {
 				t.Errorf("selectors first %v: selector %d looks at %d of %d items", selectorsFirst, s, n, items)
 			}
 		}

@@ -35,7 +35,7 @@ func TestMemberText(t *testing.T) {
 		content := contentOf([]netip.Prefix{netip.MustParsePrefix(c.net), {}}, ports)
 		content.each(s, func(m member) {
 			list = append(list, m)
-			if !content.brings(s, m) {
+			if !content.contains(s, m) {
 				t.Errorf("%s does not add %s", c.net, m)
 			}
 		})

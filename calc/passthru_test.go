@@ -34,7 +34,7 @@ func TestNodeMessagesStepByStep(t *testing.T) {
 			`-VXLANTunnelEndpoint remotehostname => node:"remotehostname" mac:"66:3e:ca:a4:db:65" ipv4_addr:"10.0.1.0" parent_device_ip:"192.168.0.2"`,
 			`+VXLANTunnelEndpoint remotehostname => node:"remotehostname" mac:"66:74:c5:72:3f:01" ipv4_addr:"10.0.1.0" parent_device_ip:"192.168.0.2"`,
 		}},
-		{"tunnel address gone", func() { g.SetHostConfig("remotehostname", "IPv4VXLANTunnelAddr", "") }, []string{
+		{"tunnel address removed", func() { g.SetHostConfig("remotehostname", "IPv4VXLANTunnelAddr", "") }, []string{
 			`-VXLANTunnelEndpoint remotehostname => node:"remotehostname" mac:"66:74:c5:72:3f:01" ipv4_addr:"10.0.1.0" parent_device_ip:"192.168.0.2"`,
 		}},
 		{"node without mask, with IPv6, number and labels", func() {
@@ -46,7 +46,7 @@ func TestNodeMessagesStepByStep(t *testing.T) {
 			`+HostMetadataV6 remotehostname => hostname:"remotehostname" ipv6_addr:"dead:beef:1::2"`,
 			`+Route dead:beef:1::2/128 => dst:"dead:beef:1::2/128" dst_node_name:"remotehostname" dst_node_ip:"dead:beef:1::2" types:REMOTE_HOST`,
 		}},
-		{"node gone", func() { g.SetHost("remotehostname", nil) }, []string{
+		{"node removed", func() { g.SetHost("remotehostname", nil) }, []string{
 			`-HostMetadataV4V6 remotehostname => hostname:"remotehostname" asnumber:"64512" labels:{key:"a" value:"b"}`,
 			`-HostMetadataV6 remotehostname => hostname:"remotehostname" ipv6_addr:"dead:beef:1::2"`,
 			`-Route dead:beef:1::2/128 => dst:"dead:beef:1::2/128" dst_node_name:"remotehostname" dst_node_ip:"dead:beef:1::2" types:REMOTE_HOST`,
@@ -64,7 +64,7 @@ func TestNodeMessagesStepByStep(t *testing.T) {
 			`-WireguardEndpointV6 x => hostname:"x" public_key_v6:"k6" interface_ipv6_addr:"dead:beef:1::2"`,
 		}},
 		{"address without a node", func() { g.SetHostIP("x", v4) }, []string{`+HostMetadata x => hostname:"x" ipv4_addr:"192.168.0.2"`}},
-		{"gone", func() { g.SetHostIP("x", netip.Addr{}) }, []string{`-HostMetadata x => hostname:"x" ipv4_addr:"192.168.0.2"`}},
+		{"address removed", func() { g.SetHostIP("x", netip.Addr{}) }, []string{`-HostMetadata x => hostname:"x" ipv4_addr:"192.168.0.2"`}},
 		{"another node's parameter", func() { g.SetHostConfig("x", "LogSeverity", "debug") }, nil},
 		{"parameters", func() { g.SetConfig("A", "1"); g.SetConfig("VXLANEnabled", "true") }, []string{
 			"-Config =>", "-Encapsulation =>", `+Config => config:{key:"A" value:"1"} config:{key:"VXLANEnabled" value:"true"}`,

@@ -107,14 +107,14 @@ func (x *routes) edit(p cidr, change func(*routeInfo)) {
 	x.dirty[p] = struct{}{}
 }
 
-func (x *routes) spoil(p cidr) { x.dirty[p] = struct{}{} }
+func (x *routes) markDirty(p cidr) { x.dirty[p] = struct{}{} }
 
 // setPool puts a pool, or removes it if nil.
 func (x *routes) setPool(id string, pool *model.Pool) {
 	if old, ok := x.pools[id]; ok {
 		p := cidrOf(old.CIDR)
 		delete(x.pools, id)
-		x.trie.below(p, x.spoil)
+		x.trie.below(p, x.markDirty)
 		x.edit(p, func(i *routeInfo) {
 			i.pools = slices.DeleteFunc(i.pools, func(c poolClaim) bool { return c.id == id })
 		})
@@ -129,7 +129,7 @@ func (x *routes) setPool(id string, pool *model.Pool) {
 		i.pools = append(i.pools, claim)
 		slices.SortFunc(i.pools, func(a, b poolClaim) int { return strings.Compare(a.id, b.id) })
 	})
-	x.trie.below(p, x.spoil)
+	x.trie.below(p, x.markDirty)
 }
 
 const crossSubnet = "cross-subnet"
@@ -170,7 +170,7 @@ func (x *routes) setBlock(block netip.Prefix, b *model.Block) {
 			slices.SortFunc(i.blocks, compareClaims)
 		})
 	}
-	x.trie.below(key, x.spoil)
+	x.trie.below(key, x.markDirty)
 	if now == nil {
 		delete(x.blocks, key)
 	} else {
@@ -202,10 +202,10 @@ func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 		return
 	}
 	for _, p := range now {
-		x.ref(p, id.Node, refWorkload, 1)
+		x.countUse(p, id.Node, refWorkload, 1)
 	}
 	for _, p := range old {
-		x.ref(p, id.Node, refWorkload, -1)
+		x.countUse(p, id.Node, refWorkload, -1)
 	}
 	if len(now) > 0 {
 		x.wepNets[id] = now
@@ -214,8 +214,8 @@ func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 	}
 }
 
-// ref adds by to the number of uses of a network by a node.
-func (x *routes) ref(p cidr, node string, kind refKind, by int) {
+// countUse adds by to the number of uses of a network by a node.
+func (x *routes) countUse(p cidr, node string, kind refKind, by int) {
 	x.edit(p, func(info *routeInfo) {
 		i := slices.IndexFunc(info.refs, func(r routeRef) bool { return r.node == node && r.kind == kind })
 		if i < 0 {

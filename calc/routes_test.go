@@ -169,7 +169,7 @@ func TestBorrowedAddresses(t *testing.T) {
 		{"no block", nil, false},
 		{"own block", &model.Block{CIDR: block, Node: self}, false},
 		{"a block of no node", &model.Block{CIDR: block}, false},
-		{"a block of another", &model.Block{CIDR: block, Node: "n2"}, true},
+		{"a block of another node", &model.Block{CIDR: block, Node: "n2"}, true},
 		{"recorded in the block", &model.Block{
 			CIDR: block, Node: "n2", Borrowed: []model.BorrowedAddr{{Addr: netip.MustParseAddr("10.0.0.1"), Node: self}},
 		}, true},

@@ -70,10 +70,10 @@ func (x *scanner) rule(r *model.Rule) *felix.Rule {
 	proto := namedPortProtocol(r.Protocol)
 	src, dst := x.side(&r.Source, proto), x.side(&r.Destination, proto)
 	if s := r.Source.Service; s.Name != "" {
-		src.sets = append(src.sets, x.service(s, false))
+		src.sets = append(src.sets, x.useServiceSet(s, false))
 	}
 	if s := r.Destination.Service; s.Name != "" {
-		dst.ipPortSets = append(dst.ipPortSets, x.service(s, true))
+		dst.ipPortSets = append(dst.ipPortSets, x.useServiceSet(s, true))
 	}
 	out := &felix.Rule{
 		Action: string(r.Action), IpVersion: ipVersion(r),
@@ -124,13 +124,13 @@ func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
 	var names, notNames []string
 	s.ports, names = ports(p.Ports)
 	s.notPorts, notNames = ports(p.NotPorts)
-	s.portSets = x.portSets(sel, proto, names)
-	s.notPortSets = x.portSets(sel, proto, notNames)
+	s.portSets = x.usePortSets(sel, proto, names)
+	s.notPortSets = x.usePortSets(sel, proto, notNames)
 	if sel != nil && (len(s.ports) > 0 || len(names) == 0) {
-		s.sets = []string{x.whole(sel)}
+		s.sets = []string{x.useSelectorSet(sel)}
 	}
 	if not := x.parse(negative); not != nil {
-		s.notSets = []string{x.whole(not)}
+		s.notSets = []string{x.useSelectorSet(not)}
 	}
 	return s
 }
@@ -148,8 +148,8 @@ func (x *scanner) parse(text string) *selector.Selector {
 	return sel
 }
 
-// use records that the rules name a set; fresh creates the set if the graph does not have it.
-func (x *scanner) use(id string, fresh func() *ipset) string {
+// useSet records that the rules name a set; fresh creates the set if the graph does not have it.
+func (x *scanner) useSet(id string, fresh func() *ipset) string {
 	if x.named[id] {
 		return id
 	}
@@ -165,22 +165,22 @@ func (x *scanner) use(id string, fresh func() *ipset) string {
 	return s.id
 }
 
-func (x *scanner) whole(sel *selector.Selector) string {
-	return x.use(sel.UniqueID(), func() *ipset { return selectorSet(sel) })
+func (x *scanner) useSelectorSet(sel *selector.Selector) string {
+	return x.useSet(sel.UniqueID(), func() *ipset { return selectorSet(sel) })
 }
 
-func (x *scanner) service(svc model.ServiceID, withPorts bool) string {
+func (x *scanner) useServiceSet(svc model.ServiceID, withPorts bool) string {
 	s := serviceSet(svc, withPorts)
-	return x.use(s.id, func() *ipset { return s })
+	return x.useSet(s.id, func() *ipset { return s })
 }
 
-func (x *scanner) portSets(sel *selector.Selector, proto model.Protocol, names []string) (ids []string) {
+func (x *scanner) usePortSets(sel *selector.Selector, proto model.Protocol, names []string) (ids []string) {
 	if sel == nil && len(names) > 0 {
 		sel = selector.All()
 	}
 	for _, name := range names {
 		s := portSet(sel, proto, name)
-		ids = append(ids, x.use(s.id, func() *ipset { return s }))
+		ids = append(ids, x.useSet(s.id, func() *ipset { return s }))
 	}
 	return ids
 }

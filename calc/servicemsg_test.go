@@ -42,18 +42,18 @@ func TestServicesAndBGPAreSentOnce(t *testing.T) {
 		messages int
 		want     []string
 	}{
-		{"no configuration to take away", func() { g.SetBGPConfig(nil) }, 0, nil},
+		{"removing a configuration that was never put", func() { g.SetBGPConfig(nil) }, 0, nil},
 		{"service", func() { g.SetService(id, &web) }, 1, []string{webText}},
 		{"a change of a field that is not sent", func() { g.SetService(id, &local) }, 0, []string{webText}},
 		{"headless", func() { g.SetService(id, &headless) }, 1, []string{headlessText}},
 		{"bgp", func() { g.SetBGPConfig(bgp) }, 1, []string{bgpText, headlessText}},
 		{"bgp again", func() { g.SetBGPConfig(bgp) }, 0, []string{bgpText, headlessText}},
-		{"come and gone", func() {
+		{"put and removed before a flush", func() {
 			g.SetService(model.ServiceID{Name: "x"}, &web)
 			g.SetService(model.ServiceID{Name: "x"}, nil)
 		}, 0, []string{bgpText, headlessText}},
-		{"gone", func() { g.SetService(id, nil); g.SetBGPConfig(nil) }, 2, []string{"GlobalBGPConfig =>"}},
-		{"gone twice", func() { g.SetService(id, nil); g.SetBGPConfig(nil) }, 0, []string{"GlobalBGPConfig =>"}},
+		{"removed", func() { g.SetService(id, nil); g.SetBGPConfig(nil) }, 2, []string{"GlobalBGPConfig =>"}},
+		{"removed twice", func() { g.SetService(id, nil); g.SetBGPConfig(nil) }, 0, []string{"GlobalBGPConfig =>"}},
 	} {
 		c.do()
 		stream := g.Flush()

@@ -112,8 +112,8 @@ func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c c
 	changed := !old.equal(c)
 	if changed {
 		x.contents[h] = c
-		x.own(h, c)
-		x.disown(h, old, c)
+		x.addOwner(h, c)
+		x.removeOwner(h, old, c)
 	}
 	before := x.index.matches(h)
 	added, removed := x.index.setItem(h, labels, parents)
@@ -132,7 +132,7 @@ func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c c
 func (x *sets) dropItem(h uint32) {
 	old := x.contents[h]
 	x.contents[h] = content{}
-	x.disown(h, old, content{})
+	x.removeOwner(h, old, content{})
 	x.matched(h, old, x.index.dropItem(h), false, false)
 	x.shared[h] = false
 }
@@ -161,12 +161,12 @@ func (x *sets) matched(h uint32, c content, list []uint32, added, together bool)
 // replace records the changes of a set that item h still matches while its content changes.
 func (x *sets) replace(h uint32, s *ipset, old, c content) {
 	c.each(s, func(m member) {
-		if !old.brings(s, m) && !x.heldByOther(h, s, m, false) {
+		if !old.contains(s, m) && !x.heldByOther(h, s, m, false) {
 			x.note(s, m, true)
 		}
 	})
 	old.each(s, func(m member) {
-		if !c.brings(s, m) && !x.heldByOther(h, s, m, false) {
+		if !c.contains(s, m) && !x.heldByOther(h, s, m, false) {
 			x.note(s, m, false)
 		}
 	})
@@ -193,14 +193,14 @@ func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
 			return false
 		}
 		if other := x.index.items[o]; together && other.kind == me.kind {
-			return other.at < me.at && x.contents[o].brings(s, m)
+			return other.at < me.at && x.contents[o].contains(s, m)
 		}
-		return x.index.isMatch(o, s.handle) && x.contents[o].brings(s, m)
+		return x.index.isMatch(o, s.handle) && x.contents[o].contains(s, m)
 	}
 	return holds(first) || slices.ContainsFunc(x.owners.others[m.cidr], holds)
 }
 
-func (x *sets) own(h uint32, c content) {
+func (x *sets) addOwner(h uint32, c content) {
 	c.keys(func(n cidr) {
 		first, taken := x.owners.first(n)
 		switch {
@@ -217,8 +217,8 @@ func (x *sets) own(h uint32, c content) {
 	})
 }
 
-// disown removes item h from the owners of networks that it had in old and has no more in now.
-func (x *sets) disown(h uint32, old, now content) {
+// removeOwner removes item h from the owners of networks that it had in old and has no more in now.
+func (x *sets) removeOwner(h uint32, old, now content) {
 	if old.empty() {
 		return
 	}

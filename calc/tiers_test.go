@@ -44,11 +44,11 @@ func TestTiersAreShared(t *testing.T) {
 		want []string
 	}{
 		{"two policies", func() { set("a", 1, false); set("b", 2, false) }, []string{"default/a", "default/b"}},
-		{"the other order, and one that no workload shows", func() { set("a", 3, false); set("hidden", 0, true) }, []string{"default/b", "default/a"}},
-		{"it goes", func() { gone("hidden") }, []string{"default/b", "default/a"}},
-		{"one that has its number", func() { set("c", 0, false) }, []string{"default/c", "default/b", "default/a"}},
-		{"gone and back in another place at once", func() { gone("c"); set("c", 5, false) }, []string{"default/b", "default/a", "default/c"}},
-		{"one for another", func() { gone("c"); set("d", 9, false) }, []string{"default/b", "default/a", "default/d"}},
+		{"the other order, and a policy in no workload's tiers", func() { set("a", 3, false); set("hidden", 0, true) }, []string{"default/b", "default/a"}},
+		{"the hidden policy is removed", func() { gone("hidden") }, []string{"default/b", "default/a"}},
+		{"a new policy gets its number", func() { set("c", 0, false) }, []string{"default/c", "default/b", "default/a"}},
+		{"removed and put at another position before a flush", func() { gone("c"); set("c", 5, false) }, []string{"default/b", "default/a", "default/c"}},
+		{"one policy replaces another", func() { gone("c"); set("d", 9, false) }, []string{"default/b", "default/a", "default/d"}},
 	} {
 		c.do()
 		m.Apply(g.Flush(), true)

@@ -7,7 +7,7 @@ import (
 )
 
 // Equal must compare every field: a driver gets no update for a field that Equal ignores.
-func TestEqualLooksAtEveryField(t *testing.T) {
+func TestEqualComparesEveryField(t *testing.T) {
 	for _, zero := range []any{Node{}, Outer{}} {
 		typ := reflect.TypeOf(zero)
 		for i := range typ.NumField() {
@@ -21,7 +21,7 @@ func TestEqualLooksAtEveryField(t *testing.T) {
 				same, itself = c.Equal(&Outer{}), c.Equal(c)
 			}
 			if same || !itself {
-				t.Errorf("%s with another %s: equal %v, to itself %v", typ.Name(), typ.Field(i).Name, same, itself)
+				t.Errorf("%s with another %s: equal to zero %v, to itself %v", typ.Name(), typ.Field(i).Name, same, itself)
 			}
 		}
 	}

@@ -75,13 +75,13 @@ func once(m *interfaces.Interface) ([]string, []*interfaces.Interface_RxMode) {
 	return append(m.IpAddresses[:2:2], m.IpAddresses[3]), append(m.RxModes[:2:2], m.RxModes[3])
 }
 
-func TestMergeOnceBelow(t *testing.T) {
+func TestMergeOnceInNestedLists(t *testing.T) {
 	list := &acl.ACL{Name: "a", Interfaces: &acl.ACL_Interfaces{Ingress: []string{"x", "x"}}}
 	dst := &acl.ACL{}
 	m := Merge{Once: true}
 	m.Into(dst, list)
 	if len(dst.Interfaces.Ingress) != 2 {
-		t.Errorf("into nothing: %v: what one source says twice is its own affair", dst)
+		t.Errorf("into an empty value: %v: duplicates within one source must stay", dst)
 	}
 	if m.Into(dst, list); len(dst.Interfaces.Ingress) != 2 {
 		t.Errorf("again: %v", dst)

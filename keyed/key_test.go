@@ -395,7 +395,7 @@ func TestKeyAllocates(t *testing.T) {
 }
 
 // Check refuses a key that is too long, and names it in a short error.
-func TestKeysAreNotEndless(t *testing.T) {
+func TestTooLongKeyIsRefused(t *testing.T) {
 	fits := strings.Repeat("a", keyed.MaxKey-len(keyed.InterfaceKey(""))-1)
 	for _, c := range []struct {
 		name string

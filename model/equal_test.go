@@ -24,12 +24,12 @@ func TestEqual(t *testing.T) {
 		a, b Object
 		want bool
 	}{
-		{"nothing and nothing", nil, nil, true},
-		{"something and nothing", slice(nil), nil, false},
-		{"nothing and something", nil, slice(nil), false},
+		{"nil and nil", nil, nil, true},
+		{"an object and nil", slice(nil), nil, false},
+		{"nil and an object", nil, slice(nil), false},
 		{"alike", slice(nil), slice(nil), true},
-		{"touched at another time", slice(nil), slice(func(s *EndpointSlice) { s.TriggerTime = time.Unix(2, 0) }), true},
-		{"touched at another time, and changed", slice(nil), slice(func(s *EndpointSlice) {
+		{"another trigger time", slice(nil), slice(func(s *EndpointSlice) { s.TriggerTime = time.Unix(2, 0) }), true},
+		{"another trigger time, and changed", slice(nil), slice(func(s *EndpointSlice) {
 			s.TriggerTime = time.Unix(2, 0)
 			s.Endpoints[0].Ready = false
 		}), false},

@@ -152,7 +152,7 @@ func TestSyntaxErrors(t *testing.T) {
 	}
 }
 
-func TestLimitsAreReached(t *testing.T) {
+func TestTextsAtTheLimitsParse(t *testing.T) {
 	mustParse(t, strings.Repeat("k", MaxKeyLength)+` == "x"`)
 	mustParse(t, strings.Repeat("(", MaxDepth)+"all()"+strings.Repeat(")", MaxDepth))
 	mustParse(t, strings.Repeat("!", 1e6)+"all()")
