@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
@@ -40,4 +41,18 @@ func FuzzJournal(f *testing.F) {
 			t.Fatalf("%q became %q", a, b)
 		}
 	})
+}
+
+// A line beyond all bounds hides what follows it: the journal is damaged, and written anew.
+func TestJournalWithAnEndlessLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
+	text := journalHeader + "\n" + strings.Repeat("x", 17<<20) + "\n" + journalLine('+', route)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{path: path}
+	if err := j.load(); err == nil || !strings.Contains(err.Error(), "damaged") || !j.broken {
+		t.Errorf("%v, to be written anew: %t", err, j.broken)
+	}
 }
