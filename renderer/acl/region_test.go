@@ -91,7 +91,7 @@ func TestWiden(t *testing.T) {
 
 // The same number of rules is split alike, in powers of two, into tables of a bearable size.
 func TestSplit(t *testing.T) {
-	for _, c := range [][2]int{{0, 1}, {1, 1}, {firstSplit, 1}, {firstSplit + 1, 4}, {1024, 8}, {1025, 16}, {10000, 32}, {1000000, 32}} {
+	for _, c := range [][2]int{{0, 1}, {1, 1}, {firstSplit, 1}, {firstSplit + 1, 4}, {1024, 8}, {1025, 8}, {10_000, 8}, {8 * longTable, 8}, {8*longTable + 1, 16}, {1_000_000, 32}} {
 		if got := splitOf(c[0]); got != c[1] {
 			t.Errorf("%d rules: %d tables, want %d", c[0], got, c[1])
 		}

@@ -60,12 +60,15 @@ type table struct {
 	wire   []wire           // the rules as they are sent
 }
 
-// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, mostTables
-// how many parts there are at most: VPP applies every list behind a changed one again, so more parts cost more time than the
-// shorter message saves (ADR 0003), and each takes one of the 255 places of an interface.
+// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, fewTables how many
+// parts there are as long as none has more than longTable rules, mostTables how many there are at most. VPP counts all rules of an
+// interface anew for every list that it puts on or takes off, so more parts make a switch of the interface longer (ADR 0020), and each
+// takes one of the 255 places of an interface; fewer parts make the message of one longer.
 const (
 	firstSplit = 256
 	perTable   = 128
+	fewTables  = 8
+	longTable  = 4096
 	mostTables = 32
 )
 
@@ -94,7 +97,7 @@ func (s *segment) shorten(x *expander) int {
 // over a power of two rewrites its tables once.
 func splitOf(rules int) int {
 	n := 1
-	for rules > firstSplit && n < mostTables && n*perTable < rules {
+	for rules > firstSplit && (n < fewTables && n*perTable < rules || n < mostTables && n*longTable < rules) {
 		n *= 2
 	}
 	return n

@@ -13,8 +13,15 @@ import (
 // buckets is how many parts a set has; a table of a split segment takes one or more of them.
 const buckets = 64
 
-// bucketOf is the part a peer belongs to, the same in every process.
+// nearBits is how many addresses are near each other, as a power of two: VPP keeps the rules of about so many under one entry of its hash
+// table (tuple merge of plugins/acl/hash_lookup.c), and puts them on and takes them off faster if they are next to each other.
+const nearBits = 6
+
+// bucketOf is the part a peer belongs to, the same in every process. Addresses near each other are in the same.
 func bucketOf(p netip.Prefix) int {
+	if near := p.Addr().BitLen() - nearBits; p.Bits() > near {
+		p = netip.PrefixFrom(p.Addr(), near).Masked()
+	}
 	h := uint32(2166136261)
 	a := p.Addr().As16()
 	for _, b := range a {
