@@ -333,7 +333,7 @@ func common(old, now *table) *table {
 		return old
 	}
 	start, end := alike(old.rules, now.rules)
-	out := &table{name: now.name, egress: now.egress}
+	out := &table{name: now.name, egress: now.egress, join6: now.join6}
 	out.grow(len(now.rules) + len(old.rules) - start - end)
 	out.take(now, 0, start)
 	if had, has := old.between(start, end), now.between(start, end); mixed {

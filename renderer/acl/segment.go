@@ -58,6 +58,7 @@ type table struct {
 	rules  []atom
 	causes []*enforce.Cause // one for each rule
 	wire   []wire           // the rules as they are sent
+	join6  bool             // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
 }
 
 // firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, fewTables how many
@@ -365,7 +366,7 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 
 // table writes down the rules of table i, which may be about so many.
 func (s *segment) table(x *expander, name string, i, about int) *table {
-	t := &table{name: name, egress: s.scope.egress}
+	t := &table{name: name, egress: s.scope.egress, join6: !x.bytes}
 	t.grow(about)
 	for j := range s.parts {
 		before := len(t.rules)

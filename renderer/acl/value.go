@@ -17,7 +17,8 @@ const (
 type wire struct {
 	served string
 	rules  []*acl.ACL_Rule
-	ends   []int32 // for each rule of the table, where those end that it became
+	ends   []int32 // for each rule of the condensed table, where those end that it became
+	from   []int32 // the rule of the table that each of the condensed ones begins with; nil: they are the table's own
 }
 
 // written is the table at interfaces with these served ports; nil: not written so far.
@@ -46,16 +47,18 @@ func (t *table) write(old *table, served *ports) *wire {
 	if old != nil {
 		before = old.written(served.key())
 	}
-	now := wire{served: served.key(), ends: make([]int32, 0, len(t.rules))}
+	mine, from := t.condensed()
+	now := wire{served: served.key(), ends: make([]int32, 0, len(mine)), from: from}
 	if before != nil {
-		start, end = alike(old.rules, t.rules)
+		theirs, _ := old.condensed()
+		start, end = alike(theirs, mine)
 		now.ends = append(now.ends, before.ends[:start]...)
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
 	by := t.lawOf(served).writer()
 	var atoms []atom
 	first := len(now.rules)
-	for _, a := range t.rules[start : len(t.rules)-end] {
+	for _, a := range mine[start : len(mine)-end] {
 		atoms = by.appendTo(atoms, a)
 		now.ends = append(now.ends, int32(first+len(atoms)))
 	}
@@ -87,6 +90,9 @@ func (w *wire) of(rule int) (int, bool) {
 		return 0, false
 	}
 	i, _ := slices.BinarySearch(w.ends, int32(rule+1))
+	if w.from != nil {
+		i = int(w.from[i])
+	}
 	return i, true
 }
 
