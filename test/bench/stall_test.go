@@ -208,8 +208,8 @@ func (n *stallNode) members(add, remove []int) {
 	n.acl.OnUpdate(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
 }
 
-// begin tells the renderer of the node: every second pod of a cluster of 20,000 is in the set.
-func (n *stallNode) begin(port int32) {
+// begin gives the renderer the node, and the set: about every second pod of a cluster, or every pod.
+func (n *stallNode) begin(dense bool, port int32) {
 	node := enforce.Node{
 		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: cni.Uplink, Overlay: cni.Overlay, Host: cni.Host,
 		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
@@ -219,7 +219,10 @@ func (n *stallNode) begin(port int32) {
 	}
 	var all []string
 	for i := range stallMembers {
-		all = append(all, stallMember(2*i+i%7%2))
+		if !dense {
+			i = 2*i + i%7%2
+		}
+		all = append(all, stallMember(i))
 	}
 	open := []*felix.Rule{{Action: "allow"}}
 	for _, m := range []*felix.ToDataplane{
@@ -258,14 +261,16 @@ func TestVPPStall(t *testing.T) {
 	if realVPP() == "" {
 		t.Skip("CONTIV_VPP is not set: the cost is VPP's own")
 	}
-	for _, port := range []int32{80, 0} {
-		for _, each := range []bool{true, false} {
-			t.Run(fmt.Sprintf("port=%d/each=%v", port, each), func(t *testing.T) { stallStory(t, port, each) })
+	for _, dense := range []bool{false, true} {
+		for _, port := range []int32{80, 0} {
+			for _, each := range []bool{true, false} {
+				t.Run(fmt.Sprintf("dense=%v/port=%d/each=%v", dense, port, each), func(t *testing.T) { stallStory(t, dense, port, each) })
+			}
 		}
 	}
 }
 
-func stallStory(t *testing.T, port int32, each bool) {
+func stallStory(t *testing.T, dense bool, port int32, each bool) {
 	n := newStallNode(t, each)
 	step := func(name string, do func()) {
 		n.pauses = 0
@@ -277,7 +282,7 @@ func stallStory(t *testing.T, port int32, each bool) {
 		fmt.Printf("| port %-2d each %-5v | %-24s | worst %7.2f ms (%d× %s) | %6d requests | %8.1f ms | pauses %6.0f ms | took %6.0f ms |\n",
 			port, each, name, worst.ms, worst.calls, worst.names, calls, sum, float64(n.pauses)/1e6, float64(took)/1e6)
 	}
-	n.begin(port)
+	n.begin(dense, port)
 	step("first sync", func() { n.apply(event.Full) })
 	for range 3 {
 		step("one member more", func() { n.members([]int{30_001}, nil); n.apply(event.NoResync) })
