@@ -35,6 +35,7 @@ type lab struct {
 	seq    uint64
 	want   keyed.Values
 	lost   bool // the connection, as far as transactions tell
+	slow   bool // small changes are made as large ones are
 }
 
 type tb interface {
@@ -123,6 +124,9 @@ func (l *lab) resync() *event.Committed {
 func (l *lab) txn(kind event.ResyncKind, values map[string]proto.Message) *event.Committed {
 	l.t.Helper()
 	l.seq++
+	if l.slow {
+		l.agent.SlowVPP()
+	}
 	c := l.agent.Commit(context.Background(), &event.Txn{Seq: l.seq, Cause: "test", Resync: kind, Values: values})
 	if err := l.sim.Crashed(); err != nil {
 		l.t.Fatalf("VPP crashed: %v", err)

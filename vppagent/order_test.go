@@ -268,9 +268,7 @@ func orderWalk(t *testing.T, r *rapid.T, tr trouble) {
 			values, kind = map[string]proto.Message(next), event.Full
 		}
 		l.want = next
-		if slow {
-			l.agent.SlowVPP()
-		}
+		l.slow = slow
 		l.txn(kind, values)
 		for tries := 0; tr.faults && tries < 3; tries++ {
 			l.reconnect()

@@ -22,16 +22,28 @@ type pacer struct {
 	pause  func(context.Context, time.Duration) // nil: none, and one group
 	now    func() time.Time
 
-	debt  time.Duration // how long VPP was busy for which it had no room since
-	at    time.Time     // when debt was that
-	scale float64       // how much longer VPP takes than estimated; 0: not known
+	debt  time.Duration      // how long VPP was busy for which it had no room since
+	at    time.Time          // when debt was that
+	scale map[string]float64 // how much longer requests of a name take than estimated, at least 1; 0: not known
 }
 
-// mostScale bounds what measurements make of an estimate: a busy machine measures itself.
-const mostScale = 4
+// estimate is what a request costs VPP.
+type estimate struct {
+	name  string
+	cost  time.Duration
+	rules bool // it is counted by rules; else it depends on what is not known, as on NAT sessions
+}
+
+// most bounds what measurements make of an estimate: a busy machine measures itself.
+func (e estimate) most() float64 {
+	if e.rules {
+		return 4
+	}
+	return 16
+}
 
 // do sends calls, of which each costs VPP about that much, and returns the replies.
-func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []time.Duration) []vpp.Reply {
+func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []estimate) []vpp.Reply {
 	if p.pause == nil {
 		return p.caller.Do(ctx, calls...)
 	}
@@ -41,7 +53,7 @@ func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []time.Duration)
 		p.room(ctx, sum)
 		began := p.now()
 		replies := p.caller.Do(ctx, calls[:n]...)
-		p.spent(sum, p.now().Sub(began))
+		p.spent(costs[:n], p.now().Sub(began))
 		if n == len(calls) && out == nil {
 			return replies
 		}
@@ -51,9 +63,10 @@ func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []time.Duration)
 }
 
 // group is how many of the next calls go together, and what they cost.
-func (p *pacer) group(costs []time.Duration) (n int, sum time.Duration) {
-	for _, c := range costs {
-		if c = p.scaled(c); n > 0 && sum+c > cost.Stall {
+func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
+	for _, e := range costs {
+		c := p.scaled(e)
+		if n > 0 && sum+c > cost.Stall {
 			break
 		}
 		n, sum = n+1, sum+c
@@ -61,11 +74,11 @@ func (p *pacer) group(costs []time.Duration) (n int, sum time.Duration) {
 	return n, sum
 }
 
-func (p *pacer) scaled(c time.Duration) time.Duration {
-	if p.scale == 0 {
-		return c
+func (p *pacer) scaled(e estimate) time.Duration {
+	if s := p.scale[e.name]; s > 1 {
+		return time.Duration(float64(e.cost) * s)
 	}
-	return time.Duration(float64(c) * p.scale)
+	return e.cost
 }
 
 // room pauses if what VPP is asked for now would come too soon after what it did before.
@@ -77,33 +90,42 @@ func (p *pacer) room(ctx context.Context, next time.Duration) {
 	}
 }
 
-// spent notes what a group was estimated to cost and how long it took.
-func (p *pacer) spent(estimate, took time.Duration) {
-	p.debt += max(estimate, min(took, mostScale*estimate))
+// spent notes how long a group took. Of its requests those that cost most are taken to be what made it longer than estimated.
+func (p *pacer) spent(group []estimate, took time.Duration) {
+	var sum time.Duration
+	of := map[string]time.Duration{}
+	main := group[0]
+	for _, e := range group {
+		sum += e.cost
+		if of[e.name] += e.cost; of[e.name] > of[main.name] {
+			main = e
+		}
+	}
+	p.debt += max(sum, min(took, time.Duration(main.most()*float64(sum))))
 	p.at = p.now()
-	if estimate < cost.Stall/4 { // the way there and back counts more
+	if max(sum, took) < cost.Stall/4 { // the way there and back counts more
 		return
 	}
-	ratio := float64(took) / float64(estimate)
-	if p.scale == 0 {
-		p.scale = 1
+	if p.scale == nil {
+		p.scale = map[string]float64{}
 	}
-	p.scale = min(max(p.scale*(1+(ratio-1)/4), 1), mostScale)
+	was := max(p.scale[main.name], 1)
+	p.scale[main.name] = min(max((was+float64(took)/float64(sum))/2, 1), main.most())
 }
 
 // costs are what requests cost VPP.
-func (a *Agent) costs(batch []request) []time.Duration {
+func (a *Agent) costs(batch []request) []estimate {
 	if a.pace.pause == nil {
 		return nil
 	}
-	out := make([]time.Duration, len(batch))
+	out := make([]estimate, len(batch))
 	for i := range batch {
 		op := &batch[i].op
-		switch {
-		case op.Cost > 0:
-			out[i] = op.Cost
-		case op.Call.Msg != nil:
-			out[i] = a.g.world.Cost.Message(op.Call.Msg.GetMessageName())
+		if op.Call.Msg != nil {
+			out[i] = estimate{name: op.Call.Msg.GetMessageName(), cost: op.Cost, rules: op.Cost > 0}
+		}
+		if op.Cost == 0 {
+			out[i].cost = a.g.world.Cost.Message(out[i].name)
 		}
 	}
 	return out

@@ -367,9 +367,10 @@ func (w *walker) step() {
 	}
 }
 
-func walkRanges(t *testing.T, seed uint64, faults bool) {
+func walkRanges(t *testing.T, seed uint64, faults, slow bool) {
 	w := &walker{rng: rand.New(rand.NewPCG(seed, 7)), now: time.Unix(0, 0), taps: []string{"tap1", "tap2", "tap3"}, faults: faults}
 	w.lab = newLab(t, vppagent.Config{Now: func() time.Time { return w.now }, Journal: filepath.Join(t.TempDir(), "journal")})
+	w.slow = slow
 	for _, tap := range w.taps {
 		addPod(w.lab, tap, tapAddrs[tap])
 	}
@@ -410,13 +411,15 @@ func walkRanges(t *testing.T, seed uint64, faults bool) {
 // TestNoOutsiderGetsThrough changes ranges, mappings, lists, interfaces and roles at random, with agents and VPPs that start anew.
 func TestNoOutsiderGetsThrough(t *testing.T) {
 	for seed := range uint64(6) {
-		walkRanges(t, seed, false)
+		walkRanges(t, seed, false, false)
+		walkRanges(t, seed, false, true)
 	}
 }
 
 // TestNoOutsiderGetsThroughWithRefusals is the same while VPP refuses every eighth request.
 func TestNoOutsiderGetsThroughWithRefusals(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 1002, 1041} { // the last ones have been through a hole, once
-		walkRanges(t, seed, true)
+		walkRanges(t, seed, true, false)
+		walkRanges(t, seed, true, true)
 	}
 }

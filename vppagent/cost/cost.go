@@ -32,7 +32,7 @@ var model2510 = Model{
 	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, message: 5_000,
 	named: map[string]float64{
 		"nat44_add_del_lb_static_mapping":       10_000,
-		"nat44_lb_static_mapping_add_del_local": 12_000,
+		"nat44_lb_static_mapping_add_del_local": 20_000, // and for each NAT session, when one is removed
 		"cnat_translation_update":               60_000,
 		"cnat_translation_del":                  60_000,
 		"ip_route_add_del":                      15_000,
