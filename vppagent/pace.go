@@ -22,10 +22,19 @@ type pacer struct {
 	pause  func(context.Context, time.Duration) // nil: none, and one group
 	now    func() time.Time
 
-	debt  time.Duration      // how long VPP was busy for which it had no room since
-	at    time.Time          // when debt was that
-	scale map[string]float64 // how much longer requests of a name take than estimated, at least 1; 0: not known
+	debt  time.Duration       // how long VPP was busy for which it had no room since
+	at    time.Time           // when debt was that
+	known map[string]measured // by name of request
 }
+
+// measured is how much longer requests took than estimated, at least 1, and when that was.
+type measured struct {
+	scale float64
+	at    time.Time
+}
+
+// forgetAfter is how long a measurement of what is not counted by rules holds: NAT sessions come by thousands in a second.
+const forgetAfter = time.Second
 
 // estimate is what a request costs VPP.
 type estimate struct {
@@ -75,10 +84,19 @@ func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
 }
 
 func (p *pacer) scaled(e estimate) time.Duration {
-	if s := p.scale[e.name]; s > 1 {
-		return time.Duration(float64(e.cost) * s)
+	return time.Duration(float64(e.cost) * p.scale(e))
+}
+
+// scale is how much longer a request takes than estimated. What is not counted by rules begins with few requests.
+func (p *pacer) scale(e estimate) float64 {
+	m, known := p.known[e.name]
+	switch {
+	case known && (e.rules || p.now().Sub(m.at) < forgetAfter):
+		return m.scale
+	case e.rules:
+		return 1
 	}
-	return e.cost
+	return e.most()
 }
 
 // room pauses if what VPP is asked for now would come too soon after what it did before.
@@ -103,14 +121,14 @@ func (p *pacer) spent(group []estimate, took time.Duration) {
 	}
 	p.debt += max(sum, min(took, time.Duration(main.most()*float64(sum))))
 	p.at = p.now()
-	if max(sum, took) < cost.Stall/4 { // the way there and back counts more
-		return
+	was, is := p.scale(main), float64(took)/float64(sum)
+	if is > was && took < cost.Stall/4 { // the way there and back counts more
+		is = was
 	}
-	if p.scale == nil {
-		p.scale = map[string]float64{}
+	if p.known == nil {
+		p.known = map[string]measured{}
 	}
-	was := max(p.scale[main.name], 1)
-	p.scale[main.name] = min(max((was+float64(took)/float64(sum))/2, 1), main.most())
+	p.known[main.name] = measured{min(max((was+is)/2, 1), main.most()), p.at}
 }
 
 // costs are what requests cost VPP.

@@ -157,3 +157,32 @@ func TestSlowVPPGetsSmallerGroups(t *testing.T) {
 		t.Errorf("%d pauses where VPP is quick, %d where it is slow", pauses[false], pauses[true])
 	}
 }
+
+// TestRemovalsBeginWithFew: how long VPP takes to remove a mapping depends on how many NAT sessions it has. So what was quick a while ago
+// may take long now, and the first group is small.
+func TestRemovalsBeginWithFew(t *testing.T) {
+	r := &recorder{}
+	a := vppagent.New(r.config())
+	all := services(1000, 3)
+	r.commit(t, a, event.Full, all)
+	r.now, r.slow = r.now.Add(time.Minute), time.Millisecond
+	gone := keyed.Values{}
+	for key := range services(1000, 3) {
+		if strings.Contains(key, "dnat44") {
+			gone[key] = nil
+		}
+	}
+	r.commit(t, a, event.NoResync, gone)
+	longest, run, removals := 0, 0, 0
+	for _, s := range r.story {
+		if run++; s == "pause" {
+			run = 0
+		} else {
+			removals++
+		}
+		longest = max(longest, run)
+	}
+	if removals != 1000 || longest > 20 {
+		t.Errorf("%d removals, up to %d without a pause", removals, longest)
+	}
+}

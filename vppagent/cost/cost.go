@@ -9,6 +9,8 @@
 //	write    a rule that a message carries: decoded, and its mask found
 //	apply    a rule that a context gets; unapply: that it loses; move: that it keeps at another place in the vector
 //	remake   a rule of a context, each time a list of it was applied or unapplied: the context's masks are counted anew
+//	list     a list that is applied or unapplied, beside its rules
+//	enable   a direction of an interface that gets its first list, or loses its last: features are set
 package cost
 
 import (
@@ -22,6 +24,7 @@ const Stall = 3 * time.Millisecond
 // Model is what one version of VPP takes for each unit. The zero value is that of 25.10.
 type Model struct {
 	write, apply, unapply, move, remake float64 // nanoseconds
+	list, enable                        float64
 	message                             float64 // of any request, beside what it says of rules
 	named                               map[string]float64
 }
@@ -29,7 +32,7 @@ type Model struct {
 // model2510 is measured on VPP 25.10, release build, and rounded up: a node has more interfaces, and colder caches, than TestVPPCost in
 // vppagent, which holds all models against a real VPP.
 var model2510 = Model{
-	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, message: 5_000,
+	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, list: 1_000, enable: 20_000, message: 5_000,
 	named: map[string]float64{
 		"nat44_add_del_lb_static_mapping":       10_000,
 		"nat44_lb_static_mapping_add_del_local": 20_000, // and for each NAT session, when one is removed
@@ -101,7 +104,7 @@ func (m Model) Replace(rules int, contexts []Context, at []int) time.Duration {
 // replace is what hash_acl_delete and then hash_acl_add do to one context (hash_lookup.c).
 func (m Model) replace(c Context, at, rules int) float64 {
 	all, before, old := c.Rules(), c.size(at), c[at]
-	ns := float64(old)*m.unapply + float64(all-before-old)*m.move + float64(all-old)*m.remake
+	ns := 2*float64(len(c)-at)*m.list + float64(old)*m.unapply + float64(all-before-old)*m.move + float64(all-old)*m.remake
 	after := all - old
 	for i := len(c) - 1; i > at; i-- {
 		after -= c[i]
@@ -123,6 +126,10 @@ func (m Model) Switch(before, after [2]Context) time.Duration {
 	ns := m.message
 	for dir := range before {
 		b, a := before[dir], after[dir]
+		ns += float64(len(b)+len(a)) * m.list
+		if (len(b) == 0) != (len(a) == 0) {
+			ns += m.enable
+		}
 		for i, n := range b {
 			ns += float64(n)*m.unapply + float64(b.size(i))*m.remake
 		}
@@ -138,7 +145,7 @@ func duration(ns float64) time.Duration { return time.Duration(ns) }
 // Times is a model of which everything takes so many times as long.
 func (m Model) Times(factor float64) Model {
 	m = m.orDefault()
-	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.message} {
+	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.message} {
 		*ns *= factor
 	}
 	named := make(map[string]float64, len(m.named))
