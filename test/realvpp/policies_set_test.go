@@ -27,7 +27,7 @@ const (
 	setPods    = 100
 	setJoins   = 11
 	// setShare is which part of rewriting the list a change may cost.
-	setShare = 20
+	setShare = 6
 )
 
 // fromClients lets the set in.
