@@ -18,7 +18,7 @@ const (
 	// players is how many worlds are played at a time.
 	players = 2
 	// excusable is the part of all arrivals that one excuse may take: one in so many.
-	excusable = 100
+	excusable = 50
 )
 
 func TestAdversary(t *testing.T) {

@@ -21,7 +21,7 @@
 // between pods that the policies allowed ever since it began goes on in both directions: directly, whatever happened; by a Service, as long
 // as no VPP restarted, no time passed and no Service changed.
 //
-// What the law excuses is counted, by name, and printed. A test bounds each at one in 100 arrivals. Where and until when each holds:
+// What the law excuses is counted, by name, and printed. A test bounds each at one in 50 arrivals. Where and until when each holds:
 //
 //	answer without a request   an answer as above that nobody asked for: whoever got it sent nothing to that port before. A list of access
 //	                           rules knows ports, not whether a connection was opened. For ever; it opens nothing
@@ -63,7 +63,8 @@
 //	SCTP that nat44 hides is denied                              FIX7
 //
 // BUGS. Whoever is outside sends with own addresses only: what comes in by the uplink with the address of a pod or of a NAT loopback is not
-// tried. The simulated VPP knows no fragments, so that none are sent. Host endpoints are left out. On real VPPs nothing is sent between messages,
+// tried. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
+// a Service, is judged. On real VPPs nothing is sent between messages,
 // no agent stays away, and no time passes. A question of trace --stateful has no field for a packet between messages, for an agent that is
 // away, or for the order in which interfaces come: a finding says it in a line of comment.
 package adversary

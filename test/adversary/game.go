@@ -402,7 +402,7 @@ func ConfigOf(seed uint64) trace.Config {
 // NewAttacker makes a world of two nodes with Services.
 func NewAttacker(seed uint64, limits Limits) *Attacker {
 	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15))}
-	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0}
+	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0, Hosts: seed%5 == 0}
 	for n := uint64(0); ; n++ {
 		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(running(k.world.Objects())) > 1 {
 			break

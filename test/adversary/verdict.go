@@ -182,11 +182,13 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 	f.SrcPort = a.Sent.SrcPort
 	v := c.JudgePods(&f)
-	if v.Allowed || strings.HasPrefix(who.name, "pod:") || a.Packet.Src == src {
-		return v.Allowed, v.Why
+	if !v.Allowed && !strings.HasPrefix(who.name, "pod:") && a.Packet.Src != src {
+		v = c.JudgeHidden(&f, a.Packet.Src)
 	}
-	hidden := c.JudgeHidden(&f, a.Packet.Src)
-	return hidden.Allowed, hidden.Why
+	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is judged as it is dialled
+		v = c.JudgeUplinks(&f, false)
+	}
+	return v.Allowed, v.Why
 }
 
 // answers tells whether a packet is one that belongs to a connection that whoever got it may open.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -34,6 +35,9 @@ func TestVPPAdversary(t *testing.T) {
 	sequences, first := oracle.Setting(t, "CONTIV_VPP_CASES", adversarySequences), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	start, differences, blind := time.Now(), 0, 0
 	var all adversary.Counts
+	if isNewerVPP(path) {
+		t.Log("excused: cnat of VPP 26.06 is another one than the simulated one: all worlds are served by nat44")
+	}
 	for seed := first; seed < first+(sequences+adversaryGames-1)/adversaryGames; seed++ {
 		g := newAdversaryGame(path, seed)
 		err := g.play(min(adversaryGames, int(sequences)))
@@ -77,6 +81,9 @@ type adversaryGame struct {
 
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	cfg := adversary.ConfigOf(seed)
+	if isNewerVPP(path) {
+		cfg.Agent.ServiceRenderer = agent.RendererNAT44
+	}
 	g := &adversaryGame{
 		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
 		ports: map[netip.AddrPort]uint16{},
