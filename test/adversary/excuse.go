@@ -141,7 +141,8 @@ func (l *Law) paired(a *trace.Arrival) string {
 }
 
 // loose says why a packet of SCTP that begins no association passes (ADR 11): there is none between these ports, so that it does nothing, or
-// its addresses are such that others may begin, at whatever ports; "": it may not. Of the true sender's address and the one that its
+// its addresses are such that others may begin, at whatever ports, or an interface has a filter, which lets through whatever begins
+// nothing; "": it may not. Of the true sender's address and the one that its
 // packet has there, one is enough.
 func (l *Law) loose(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) string {
 	there, back := flowsOf(a)
@@ -160,6 +161,9 @@ func (l *Law) loose(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 				return "SCTP of a revoked association, between addresses that may have others"
 			}
 		}
+	}
+	if l.filters {
+		return "SCTP of a revoked association, where policies ask for ports of SCTP"
 	}
 	return ""
 }

@@ -25,6 +25,8 @@ type Law struct {
 	ranges       []netip.Prefix      // of pods, by node
 	nodes        map[netip.Addr]bool // addresses of nodes
 	ports        []uint16            // between which policies make no difference
+	// filters: some policy asks for ports of SCTP.
+	filters bool
 	memory
 	Counts
 }
@@ -147,7 +149,7 @@ func (l *Law) Become(objects []policy.Object) error {
 	l.now, l.settled = c, false
 	l.changes++
 	l.nodes = map[netip.Addr]bool{}
-	l.ranges, l.ports = nil, bounds(objects)
+	l.ranges, l.ports, l.filters = nil, bounds(objects), asksSCTP(objects)
 	l.fresh = masks(objects)
 	maps.Copy(l.masks, l.fresh)
 	for _, o := range objects {
@@ -178,6 +180,17 @@ func (l *Law) Become(objects []policy.Object) error {
 	l.services = services(objects)
 	l.keep(was)
 	return nil
+}
+
+// asksSCTP tells whether a policy names SCTP.
+func asksSCTP(objects []policy.Object) bool {
+	return slices.ContainsFunc(objects, func(o policy.Object) bool {
+		switch o.(type) {
+		case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice:
+			return false
+		}
+		return strings.Contains(text(o), "SCTP")
+	})
 }
 
 // keep finds out which connections policies allow still.

@@ -79,6 +79,7 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	}
 	if l.unlisted[from] || l.unlisted[a.At] {
 		l.excuse("an interface that no agent has closed yet", 1)
+		l.revive(l.now, who, src, a)
 		return Breach{}
 	}
 	if !strings.HasPrefix(a.At, "pod:") && slices.ContainsFunc(l.ranges, func(p netip.Prefix) bool { return p.Contains(a.Packet.Dst) }) {
