@@ -18,7 +18,7 @@
 // (test/oracle/policy).
 //
 // TestVPPSequences sends random clusters sequences of packets on top of the state that earlier packets left, while objects change and time
-// passes: VPP's clock leaps ("set clock adjust"). It compares each packet, and the sessions of NAT44 and of cnat, which also show what a load
+// passes. It compares each packet, and the sessions of NAT44 and of cnat, which also show what a load
 // balancer chose for a packet that was dropped. What it excuses has a name, a count and a bound.
 //
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;

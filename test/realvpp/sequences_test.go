@@ -40,7 +40,7 @@ const (
 	sequenceBlock  = 8
 	sequenceReboot = 30
 	// sequenceShards is how many VPPs each renderer has.
-	sequenceShards = 2
+	sequenceShards = 3
 	// sequenceExcuses is one of how many packets may be excused for each reason.
 	sequenceExcuses = 100
 )
@@ -92,14 +92,14 @@ func TestVPPSequences(t *testing.T) {
 
 // sequenceCounts are the figures of a run.
 type sequenceCounts struct {
-	clusters, packets, changes, leaps, differences int
-	moves                                          map[string]int // packets sent, by kind of move
-	excused                                        map[string]int
+	clusters, packets, changes, pauses, differences int
+	moves                                           map[string]int // packets sent, by kind of move
+	excused                                         map[string]int
 }
 
 func (c *sequenceCounts) add(o sequenceCounts) {
 	c.clusters, c.packets, c.changes = c.clusters+o.clusters, c.packets+o.packets, c.changes+o.changes
-	c.leaps, c.differences = c.leaps+o.leaps, c.differences+o.differences
+	c.pauses, c.differences = c.pauses+o.pauses, c.differences+o.differences
 	for _, pair := range [][2]*map[string]int{{&c.moves, &o.moves}, {&c.excused, &o.excused}} {
 		if *pair[0] == nil {
 			*pair[0] = map[string]int{}
@@ -112,7 +112,7 @@ func (c *sequenceCounts) add(o sequenceCounts) {
 
 func (c *sequenceCounts) String() string {
 	return fmt.Sprintf("%d clusters, %d changes of objects, %d packets, %d times that passed, %d differences; packets %s; excused %s",
-		c.clusters, c.changes, c.packets, c.leaps, c.differences, figures(c.moves), figures(c.excused))
+		c.clusters, c.changes, c.packets, c.pauses, c.differences, figures(c.moves), figures(c.excused))
 }
 
 // figures are counts in the order of their names.
@@ -197,7 +197,7 @@ func (w *twin) excuse(c *sequenceCounts) {
 	c.excused["a port that chance kept"] += w.chances
 }
 
-// openSequences is a twin whose clocks leap together, and whose comparison excuses less.
+// openSequences is a twin whose agents share a clock, and whose comparison excuses less.
 func openSequences(t *testing.T, path string, r agent.ServiceRenderer) *twin {
 	t.Helper()
 	l, err := openLab(path)
@@ -210,7 +210,7 @@ func openSequences(t *testing.T, path string, r agent.ServiceRenderer) *twin {
 	w, err := openTwin(l, "node-1", agent.Config{ServiceRenderer: r, NAT44: nat44.Config{Sessions: sequenceSessions}})
 	if err == nil {
 		w.exact = true
-		w.sides[1].now = w.sim.Now // its retries go by the same clock, which leaps
+		w.sides[1].now = w.sim.Now // its retries go by the same clock, which pauses
 		err = w.restartAgents()
 	}
 	if err != nil {
