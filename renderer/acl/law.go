@@ -175,10 +175,14 @@ func (t *table) lawOf(served *ports) law {
 	return law{egress: t.egress, served: served}
 }
 
-// lawless tells whether a table has one name under every law.
+// lawless tells whether a table has one name under every law: nothing in it is permitted by a policy, so each law writes it alike.
 func lawless(table string) bool {
+	switch table {
+	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:
+		return true
+	}
 	_, reserved := keyed.NeedsSCTPPorts(table)
-	return reserved || isSource(table) || table == staticIn || table == staticOut || table == denyAll || strings.HasPrefix(table, groupPrefix)
+	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, barred+"-")
 }
 
 // wireName is the name under which VPP has a table at interfaces with these served ports. Almost no pod serves high ports, so

@@ -295,6 +295,41 @@ func TestExplicitPorts(t *testing.T) {
 	}
 }
 
+// A table of no policy that only denies is one in VPP, whatever ports the pods serve that have it.
+func TestTablesThatOnlyDenyAreShared(t *testing.T) {
+	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+		n := testNode(view)
+		n.Served = served
+		s := newScene(n)
+		s.tell(start()...)
+		p := in2out("allow", "allow")
+		p.InboundRules = []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.0.0/16"}}, {Action: "deny"}}
+		s.tell(policyMessage(policyIDs[0], p))
+		for i := range 3 { // each serves other ports
+			s.tell(podMessage(i, withPolicies("a1", "a1")))
+		}
+		s.settle(t)
+		shared, own := map[string]int{}, 0
+		for i := range 3 {
+			l := s.b.lists["if-"+pods[i]]
+			for _, name := range slices.Concat(l.GetInput(), l.GetOutput()) {
+				if s.r.out.acls[name] != nil {
+					shared[name]++
+					continue
+				}
+				own++
+				denies := !slices.ContainsFunc(s.b.acls[name].GetRules(), func(r *vppacl.ACL_Rule) bool { return r.GetAction() != vppacl.ACL_Rule_DENY })
+				if denies {
+					t.Errorf("%s: %s only denies, and is one of several", view, name)
+				}
+			}
+		}
+		if shared[noSCTP] < 3 || own == 0 {
+			t.Errorf("%s: shared %v, %d tables of one law: the test shows nothing", view, shared, own)
+		}
+	}
+}
+
 // Each rule in VPP names what stands behind it, however many a rule of a policy became.
 func TestCausesUnderTheLaw(t *testing.T) {
 	n := testNode(enforce.PostDNAT)
