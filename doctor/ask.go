@@ -131,7 +131,7 @@ func olderCNAT() []api.Message {
 }
 
 func newerCNAT() []api.Message {
-	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}}
+	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}, &newer.CnatSetSnatAddressesV2{}}
 }
 
 // pluginOf is the file of the plugin that has a message (taps: see ofPlugin); "": VPP itself.

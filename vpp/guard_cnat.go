@@ -107,6 +107,8 @@ func (s *cnatShadow) sent(msg api.Message) {
 		s.policy = true
 	case *cnat.CnatSetSnatAddresses:
 		s.address = m.SnatIP4 != ip_types.IP4Address{} || m.SnatIP6 != ip_types.IP6Address{} || m.SwIfIndex != noInterface
+	case *cnat26.CnatSetSnatAddressesV2:
+		s.address = m.SnatIP4 != ip_types.IP4Address{} || m.SnatIP6 != ip_types.IP6Address{} || m.SwIfIndex != noInterface
 	case *featureapi.FeatureEnableDisable:
 		if s.nodes == nil {
 			s.nodes = map[cnatPlace]bool{}
@@ -121,7 +123,7 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 	switch m := msg.(type) {
 	case *cnat26.CnatSnatAddressesDump:
 		s.newer, s.begun = ok, s.begun || len(reply.Details) > 0
-	case *cnat.CnatSetSnatAddresses: // even if it is refused
+	case *cnat.CnatSetSnatAddresses, *cnat26.CnatSetSnatAddressesV2: // even if it is refused
 		_, refused := errors.AsType[*Retval](reply.Err)
 		s.begun = s.begun || ok || refused
 	case *cnat.CnatTranslationUpdate:
@@ -298,7 +300,7 @@ func cnatRules() []Rule {
 			},
 		},
 		{
-			Name: "cnat-address-first", Messages: []string{"cnat_set_snat_addresses"}, Stateful: true,
+			Name: "cnat-address-first", Messages: []string{"cnat_set_snat_addresses", "cnat_set_snat_addresses_v2"}, Stateful: true,
 			Source: "cnat_snat_policy.c cnat_snat_init, VPP 24.06",
 			Harm:   "VPP begins with the policy NONE, which is all: every flow that goes out gets another source, of pods among themselves, too",
 			judge:  judgeAddressFirst,
@@ -419,7 +421,10 @@ func judgeFixed(g *Guard, t *cnat.CnatTranslation) string {
 }
 
 func judgeAddressFirst(g *Guard, msg api.Message) string {
-	m := msg.(*cnat.CnatSetSnatAddresses)
+	m, ok := msg.(*cnat.CnatSetSnatAddresses)
+	if !ok { // the second version: VPP 26.06 takes the address first
+		return ""
+	}
 	if m.SnatIP4 == (ip_types.IP4Address{}) && m.SnatIP6 == (ip_types.IP6Address{}) && m.SwIfIndex == noInterface || g.cnat.policy || g.cnat.newer {
 		return ""
 	}

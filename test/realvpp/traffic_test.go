@@ -15,13 +15,13 @@ func TestVPPTraffic(t *testing.T) {
 	var rows []string
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		t.Run(string(renderer), func(t *testing.T) {
-			if renderer == agent.RendererCNAT && isNewerVPP(path) {
-				t.Skip("cnat of VPP 26.06: no flow between two nodes passes here, before any event (docs/traffic.md, What is left)")
-			}
 			w := openTraffic(t, path, renderer)
 			version = release.FindString(w.nodes[0].version())
 			for _, e := range trafficEvents() {
 				t.Run(e.name, func(t *testing.T) {
+					if renderer == agent.RendererCNAT && isNewerVPP(path) && e.name != "policies revoke" {
+						t.Skip("cnat of VPP 26.06 gives flows the sessions of others, and VPP ends (docs/traffic.md, What is left)")
+					}
 					w.t = t
 					r := w.play(e)
 					r.judge(t)

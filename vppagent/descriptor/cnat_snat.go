@@ -146,7 +146,7 @@ func changeSnat(w *World, have, want *snatPolicy) []Op {
 			del = append(del, exclude(x, false))
 		}
 	}
-	kind, addresses := []Op{{Call: write(w.snatKind(want.kind))}}, []Op{want.sendAddresses()}
+	kind, addresses := []Op{{Call: write(w.snatKind(want.kind))}}, []Op{want.sendAddresses(w)}
 	switch {
 	case have.kind == want.kind && have.sameAddresses(want):
 		return append(add, del...)
@@ -169,10 +169,10 @@ func holdTables() Op {
 // dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away; VPP 26.06 dies of
 // it if a translation of that address has gone before (cnat_snat_cleanup), unless it is told of the address again.
 func dropSnat(w *World, have *snatPolicy) []Op {
-	ops := []Op{(&snatPolicy{}).sendAddresses()}
+	ops := []Op{(&snatPolicy{}).sendAddresses(w)}
 	if w.cnat.newer {
 		if have.v4.IsValid() || have.v6.IsValid() {
-			ops = append([]Op{have.sendAddresses()}, ops...)
+			ops = append([]Op{have.sendAddresses(w)}, ops...)
 		}
 		return inTurn(ops)
 	}
@@ -182,7 +182,20 @@ func dropSnat(w *World, have *snatPolicy) []Op {
 	return inTurn(append(ops, Op{Call: write(w.snatKind(cnat.SnatPolicy_ALL))})) // while an address stands, the kind stays
 }
 
-func (p *snatPolicy) sendAddresses() Op {
+// sendAddresses asks VPP 26.06 for no route to the address: by that route VPP drops all packets to the address that are in none of cnat's sessions,
+// as those of tunnels to this node and those for its kernel (ip4-cnat-return, CNAT_TR_FLAG_EXCLUSIVE). Answers meet cnat's features where they
+// come in. A policy that VPP has already keeps its route.
+func (p *snatPolicy) sendAddresses(w *World) Op {
+	if w.cnat.newer && p.addressed() {
+		m := &binapi26.CnatSetSnatAddressesV2{SwIfIndex: interface_types.InterfaceIndex(none), Flags: binapi26.CNAT_SNAT_POLICY_F_NO_CLIENT}
+		if p.v4.IsValid() {
+			m.SnatIP4 = p.v4.As4()
+		}
+		if p.v6.IsValid() {
+			m.SnatIP6 = p.v6.As16()
+		}
+		return Op{Call: write(m)}
+	}
 	m := &binapi.CnatSetSnatAddresses{SwIfIndex: interface_types.InterfaceIndex(none)}
 	if p.v4.IsValid() {
 		m.SnatIP4 = p.v4.As4()

@@ -105,13 +105,14 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 	table := "snat_policy_add_del_if " + (&binapi.CnatSnatPolicyAddDelIf{}).GetCrcString()
 	prefix := "snat_policy_add_del_exclude_pfx " + (&binapi.CnatSnatPolicyAddDelExcludePfx{}).GetCrcString()
 	old := "set_snat_policy " + (&binapi.CnatSetSnatPolicy{}).GetCrcString()
+	unrouted := "set_snat_addresses_v2 " + (&binapi26.CnatSetSnatAddressesV2{}).GetCrcString()
 	newer := "set_snat_policy " + (&binapi26.CnatSetSnatPolicy{}).GetCrcString()
 	for _, tc := range []struct {
 		newer     bool
 		add, drop []string
 	}{
 		{false, []string{prefix, old, addresses}, []string{addresses, prefix, old}},
-		{true, []string{addresses, table, prefix, newer}, []string{addresses, addresses}},
+		{true, []string{unrouted, table, prefix, newer}, []string{unrouted, addresses}},
 	} {
 		w := NewWorld(Options{}, nil)
 		w.cnat.newer = tc.newer
@@ -122,9 +123,17 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 		if got := names(ops); !slices.Equal(got, tc.drop) {
 			t.Errorf("newer %t: dropped by %q, want %q", tc.newer, got, tc.drop)
 		}
-		if m := ops[0].Call.Msg.(*binapi.CnatSetSnatAddresses); tc.newer != (netip.AddrFrom16(m.SnatIP6) == policy.v6) {
-			t.Errorf("newer %t: dropping begins with %+v", tc.newer, m)
+		switch m := ops[0].Call.Msg.(type) {
+		case *binapi26.CnatSetSnatAddressesV2: // said again before it is dropped, and never with a route
+			if !tc.newer || netip.AddrFrom16(m.SnatIP6) != policy.v6 || m.Flags != binapi26.CNAT_SNAT_POLICY_F_NO_CLIENT {
+				t.Errorf("newer %t: dropping begins with %+v", tc.newer, m)
+			}
+		case *binapi.CnatSetSnatAddresses:
+			if tc.newer || netip.AddrFrom16(m.SnatIP6) == policy.v6 {
+				t.Errorf("newer %t: dropping begins with %+v", tc.newer, m)
+			}
 		}
+
 	}
 }
 
