@@ -2,6 +2,7 @@ package adversary
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,8 @@ var findings = []finding{
 		`{"from":"pod:evil/evil","to":"10.96.0.20:6380","protocol":"UDP","sourcePort":4000}`,
 		`{"from":"pod:evil/evil","to":"10.1.1.3:6380","protocol":"UDP","sourcePort":4000,"oneWay":true}`,
 	}},
+	{name: "a dropped packet opens the door of a pod on another node", steps: farSteps("TCP", 6379, "testdata/far.yaml")},
+	{name: "a dropped datagram opens the door of a pod on another node", steps: farSteps("UDP", 6380, "testdata/far.yaml")},
 	{name: "a denied flow passes after VPP restarts", steps: []string{
 		`{"from":"pod:evil/evil","to":"10.1.1.3:6380","protocol":"UDP","sourcePort":4000,"oneWay":true}`,
 		`{"from":"pod:evil/evil","to":"10.1.1.3:6380","protocol":"UDP","sourcePort":4000,"oneWay":true,"restart":"vpp:node-1"}`,
@@ -61,6 +64,26 @@ var findings = []finding{
 		`{"from":"pod:prod/redis","to":"10.1.1.5:3868","protocol":"SCTP","sourcePort":5000,"oneWay":true}`,
 		`{"from":"pod:prod/closed","to":"10.1.1.3:3868","protocol":"SCTP","sourcePort":5001,"oneWay":true}`,
 	}},
+}
+
+// farSteps dial a Service with its endpoint on another node, and then the endpoint, from the same port.
+func farSteps(protocol string, port int, objects ...string) []string {
+	apply := `"` + strings.Join(objects, `","`) + `"`
+	return []string{
+		fmt.Sprintf(`{"from":"pod:evil/evil","to":"10.96.0.30:%d","protocol":"%s","sourcePort":4000,"apply":[%s]}`, port, protocol, apply),
+		fmt.Sprintf(`{"from":"pod:evil/evil","to":"10.1.2.3:%d","protocol":"%s","sourcePort":4000,"oneWay":true}`, port, protocol),
+	}
+}
+
+// TestPoliciesThatLetNodesIn: the second packet leaves nat44 with the node's address. A policy on another node that lets that address in lets
+// in the node's pods as well, as the page of renderer/nat44 says; with cnat it does not.
+func TestPoliciesThatLetNodesIn(t *testing.T) {
+	for r, want := range map[agent.ServiceRenderer]trace.Verdict{agent.RendererAuto: trace.Delivered, agent.RendererCNAT: trace.Dropped} {
+		last := ask(t, agent.Config{ServiceRenderer: r}, farSteps("TCP", 6379, "testdata/far.yaml", "testdata/far-nodes.yaml"))
+		if last.Verdict != want {
+			t.Errorf("%s: %s (%s), want %s", r, last.Verdict, last.Reason, want)
+		}
+	}
 }
 
 func sourceOff(c *agent.Config) { c.SourceCheck = acl.SourceOff }
