@@ -17,12 +17,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// attack is what a hostile tenant writes.
-type attack struct {
-	name string
-	// objects are written in one moment, in order; one that is there twice changes.
-	objects func(*rand.Rand) []runtime.Object
-	refused int // objects that the agent has to refuse
+// Attack is what a hostile tenant writes.
+type Attack struct {
+	Name string
+	// Objects are written in one moment, in order; one that is there twice changes.
+	Objects func(*rand.Rand) []runtime.Object
+	Refused int // objects that an agent with default limits and 1 GiB has to refuse
+}
+
+// Changes are its objects as a source converts them.
+func (a *Attack) Changes(seed uint64) ([]event.Change, error) {
+	return changes(a.Objects(rand.New(rand.NewPCG(seed, 0))))
 }
 
 const (
@@ -30,15 +35,15 @@ const (
 	pods = 5      // that it has on the node
 )
 
-// attacks are inputs that stopped a node or its agent, and variants of them.
-func attacks() []attack {
+// Attacks are inputs that stopped a node or its agent, and variants of them.
+func Attacks() []Attack {
 	big := func(n int, s shape) func(*rand.Rand) []runtime.Object {
 		return func(r *rand.Rand) []runtime.Object { return policies(r, n, s) }
 	}
 	ranges := func(ports int) func(*rand.Rand) []runtime.Object {
 		return func(r *rand.Rand) []runtime.Object { return balancer(r, 4000, ports) }
 	}
-	return []attack{
+	return []Attack{
 		{"a Service with 4,000 source ranges and 6 ports", ranges(6), 1},
 		{"a Service with 4,000 source ranges and 20 ports", ranges(20), 1},
 		{"5 policies of 5,000 ipBlocks and 50 ports", big(5, shape{blocks: 5000, ports: 50}), 5},

@@ -2,7 +2,6 @@ package hostile
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"runtime/metrics"
 	"strings"
@@ -30,10 +29,10 @@ func (q noticed) String() string {
 }
 
 // change makes the victim change its policy in the same moment as what is before, and counts until it is in force.
-func (n *node) change(t *testing.T, a *attack, seed uint64) (out noticed) {
+func (n *node) change(t *testing.T, a *Attack, seed uint64) (out noticed) {
 	t.Helper()
 	port := n.port + 10
-	server, client := podIP(2), podIP(3)
+	server, client := PodIP(2), PodIP(3)
 	before, done := n.written.Load(), false
 	n.vpp.After(func(sim.Record) {
 		if done {
@@ -46,7 +45,7 @@ func (n *node) change(t *testing.T, a *attack, seed uint64) (out noticed) {
 	defer n.vpp.After(nil)
 	list := []event.Change{n.policy(port)}
 	if a != nil {
-		written, err := changes(a.objects(rand.New(rand.NewPCG(seed, 0))))
+		written, err := a.Changes(seed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,8 +89,8 @@ func watchHeap() func() uint64 {
 func TestVictimGoesOn(t *testing.T) {
 	limits := budget.Defaults().Within(memory)
 	t.Logf("quiet: %s", newNode(t, limits).change(t, nil, 0))
-	for _, a := range attacks() {
-		t.Run(a.name, func(t *testing.T) {
+	for _, a := range Attacks() {
+		t.Run(a.Name, func(t *testing.T) {
 			n := newNode(t, limits)
 			got := n.change(t, &a, 1)
 			if why := n.verdicts(); why != "" {
@@ -102,8 +101,8 @@ func TestVictimGoesOn(t *testing.T) {
 					t.Errorf("%s is refused", name)
 				}
 			}
-			if t.Logf("%s", got); got.refused != a.refused {
-				t.Errorf("%d objects are refused, want %d", got.refused, a.refused)
+			if t.Logf("%s", got); got.refused != a.Refused {
+				t.Errorf("%d objects are refused, want %d", got.refused, a.Refused)
 			}
 			if got.messages > mostMessages || got.peak > mostHeap {
 				t.Errorf("more than %d messages or %d MB", mostMessages, mostHeap>>20)

@@ -39,8 +39,8 @@ func TestMain(m *testing.M) {
 }
 
 // heavy are the attacks whose memory is measured, and the most that the limits admit: four policies of 65,536 rules from each of two namespaces.
-func heavy() []attack {
-	return append(attacks(), attack{"8 policies of 65,500 rules from 2 namespaces", func(r *rand.Rand) (out []runtime.Object) {
+func heavy() []Attack {
+	return append(Attacks(), Attack{"8 policies of 65,500 rules from 2 namespaces", func(r *rand.Rand) (out []runtime.Object) {
 		for i := range 8 {
 			p := blocked(r, fmt.Sprintf("legal-%d", i), i%4, shape{blocks: 1310, ports: 50})
 			if i >= 4 {
@@ -50,7 +50,7 @@ func heavy() []attack {
 			out = append(out, p)
 		}
 		return out
-	}, 0}, attack{"3,000 policies of 87 ipBlocks", func(r *rand.Rand) []runtime.Object { return policies(r, 3000, shape{blocks: 87, ports: 1}) }, 2184})
+	}, 0}, Attack{"3,000 policies of 87 ipBlocks", func(r *rand.Rand) []runtime.Object { return policies(r, 3000, shape{blocks: 87, ports: 1}) }, 2184})
 }
 
 // child runs an agent against the sim of its parent and prints how much memory it took at most.
@@ -75,11 +75,11 @@ func child() error {
 		return a.Feed(context.Background(), &event.Update{Source: source, Changes: list}, &event.SyncStatus{Source: source, Status: event.InSync})
 	}
 	n := &node{}
-	list, err := changes(heavy()[at].objects(rand.New(rand.NewPCG(1, 0))))
+	list, err := heavy()[at].Changes(1)
 	if err != nil {
 		return err
 	}
-	err = feed(append(append(world(), n.policy(80)), list...)) // a start, with all of it there
+	err = feed(append(append(World(), n.policy(80)), list...)) // a start, with all of it there
 	if err == nil {
 		err = feed([]event.Change{n.policy(90)})
 	}
@@ -103,13 +103,13 @@ func measure(t *testing.T, at int, limited bool) (peak int64, refused int) {
 		t.Fatal(err)
 	}
 	defer func() { cancel(); v.Close(); wait() }()
-	if err := cni.New(v, "node-1").Apply(world()); err != nil {
+	if err := cni.New(v, "node-1").Apply(World()); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), envSocket+"="+socket, envAttack+"="+strconv.Itoa(at), fmt.Sprintf("GOMEMLIMIT=%d", memory/10*9))
+	cmd.Env = append(os.Environ(), envSocket+"="+socket, envAttack+"="+strconv.Itoa(at))
 	if limited {
-		cmd.Env = append(cmd.Env, envLimited+"=1")
+		cmd.Env = append(cmd.Env, envLimited+"=1", fmt.Sprintf("GOMEMLIMIT=%d", memory/10*9))
 	}
 	out, err := cmd.CombinedOutput()
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB\nrefused: (\d+)`).FindSubmatch(out)
@@ -131,13 +131,13 @@ func measure(t *testing.T, at int, limited bool) (peak int64, refused int) {
 // TestMemory: an agent that starts with what a tenant wrote stays within the memory of its container, and serves the victim.
 func TestMemory(t *testing.T) {
 	for i, a := range heavy() {
-		if i < len(attacks()) && a.refused == 0 && a.name != "1,000 policies of 50 ipBlocks" {
+		if i < len(Attacks()) && a.Refused == 0 && a.Name != "1,000 policies of 50 ipBlocks" {
 			continue
 		}
-		t.Run(a.name, func(t *testing.T) {
+		t.Run(a.Name, func(t *testing.T) {
 			got, refused := measure(t, i, true)
-			if t.Logf("%d MB, %d objects refused", got>>20, refused); got > memory || refused != a.refused {
-				t.Errorf("%d MB of %d, %d objects refused, want %d", got>>20, memory>>20, refused, a.refused)
+			if t.Logf("%d MB, %d objects refused", got>>20, refused); got > memory || refused != a.Refused {
+				t.Errorf("%d MB of %d, %d objects refused, want %d", got>>20, memory>>20, refused, a.Refused)
 			}
 			if os.Getenv("CONTIV_WITHOUT_LIMITS") != "" {
 				without, _ := measure(t, i, false)
