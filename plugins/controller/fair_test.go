@@ -23,10 +23,10 @@ func of(ns string, names ...string) *event.Update {
 	return ev
 }
 
-// heavy is a policy whose change is more than a share.
+// heavy is a policy whose change is half a share.
 func heavy(ns, name string) *event.Update {
 	p := &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: ns, Name: name}}
-	p.InboundRules = slices.Repeat([]model.Rule{{Source: model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}, share)
+	p.InboundRules = slices.Repeat([]model.Rule{{Source: model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}, share/2)
 	return &event.Update{Source: "test", Changes: []event.Change{{Ref: p.Ref(), Object: p}}}
 }
 
