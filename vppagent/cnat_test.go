@@ -179,3 +179,25 @@ func TestCnatWaitsForTheRefusal(t *testing.T) {
 	l.wantState(keyed.Key(refusal), event.Retrying)
 	l.wantState(keyed.Key(one), event.Configured) // somebody else leads what is left of the address
 }
+
+// TestCnatOnInterfaceThatCannotBeNamed: VPP's command line, which alone shows cnat's features, takes a name that ends in a dot and digits for a
+// sub-interface's. Such an interface has no cnat, with a remark, and keeps no other from having it.
+func TestCnatOnInterfaceThatCannotBeNamed(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	for _, name := range []string{"host-eth0.100", "host-eth1", "pod.a"} {
+		l.sim.AddInterface(sim.Interface{Name: name})
+	}
+	check := func(c *event.Committed) {
+		t.Helper()
+		for name, want := range map[string]event.State{"host-eth0.100": event.Retrying, "host-eth1": event.Configured, "pod.a": event.Configured} {
+			if got := status(c, keyed.Key(&cnat.Interface{Name: name})); got.State != want || (want == event.Retrying) != strings.Contains(got.Err, "takes host-eth0.100 for a sub-interface") {
+				t.Errorf("%s: %s %s", name, got.State, got.Err)
+			}
+		}
+	}
+	check(l.put(&cnat.Interface{Name: "host-eth0.100", Ipv4: true}, &cnat.Interface{Name: "host-eth1", Ipv4: true}, &cnat.Interface{Name: "pod.a", Ipv4: true}))
+	l.writes()
+	l.restartAgent()
+	check(l.resync())
+	l.quiet("a restart of the agent")
+}

@@ -62,7 +62,21 @@ func CnatInterface() *Descriptor {
 		Retrieve: retrieveCnatInterfaces,
 	}.Descriptor()
 	d.ForPods = true
+	d.Ready = func(w *World, _, want any, _ func(string) any) error {
+		i, ok := w.Interface(want.(*cnatInterface).name)
+		if !ok || i.nameable() {
+			return nil
+		}
+		return fmt.Errorf("name: VPP's command line takes %s for a sub-interface, so that nothing shows whether cnat is on it: "+
+			"give the interface a name that does not end in a dot and digits", i.VPPName)
+	}
 	return d
+}
+
+// nameable tells whether VPP's command line finds the interface by its name (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
+func (i *Iface) nameable() bool {
+	at := strings.LastIndexByte(i.VPPName, '.')
+	return i.sub || at < 0 || at == len(i.VPPName)-1 || strings.Trim(i.VPPName[at+1:], "0123456789") != ""
 }
 
 func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {
@@ -159,7 +173,7 @@ func cnatInterfaceDumps(w *World, c Candidates) []Request {
 	asked := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) {
 		i, ok := w.Interface(state.(*cnatInterface).name)
-		if ok && !asked[i.VPPName] {
+		if ok && i.nameable() && !asked[i.VPPName] {
 			asked[i.VPPName] = true
 			out = append(out, ask(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
 		}
@@ -177,7 +191,7 @@ func retrieveCnatInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 	c.Each(func(key string, state any, wanted bool) {
 		name := state.(*cnatInterface).name
 		i, ok := w.Interface(name)
-		if !ok || !wanted && c.Wanted(key) != nil {
+		if !ok || !i.nameable() || !wanted && c.Wanted(key) != nil {
 			return
 		}
 		if shown == nil {
