@@ -33,10 +33,10 @@ func TestSilence(t *testing.T) {
 					}
 					return handler(fc, req)
 				}
-				var states []State
-				conn := up(t, f, Config{OnState: func(s State) { states = append(states, s) }})
+				var states atomic.Int64
+				conn := up(t, f, Config{OnState: func(State) { states.Add(1) }})
 				time.Sleep(time.Minute + time.Duration(phase)*1130*time.Millisecond)
-				if n := len(states); n != 1 {
+				if n := states.Load(); n != 1 {
 					t.Fatalf("%d states of a VPP that answers", n)
 				}
 				on := make(chan struct{})
@@ -57,8 +57,8 @@ func TestSilence(t *testing.T) {
 				stopped.Store(nil)
 				close(on)
 				time.Sleep(time.Second)
-				if st = conn.State(); st.Silent != (Silence{}) || !st.Connected || st.Generation != 1 || st.Silent.Text(time.Now()) != "" || len(states) != 3 {
-					t.Errorf("when it goes on: %+v, %d states", st, len(states))
+				if st = conn.State(); st.Silent != (Silence{}) || !st.Connected || st.Generation != 1 || st.Silent.Text(time.Now()) != "" || states.Load() != 3 {
+					t.Errorf("when it goes on: %+v, %d states", st, states.Load())
 				}
 				if c.ask {
 					if r := <-answered; r.Err != nil {
@@ -81,10 +81,10 @@ func TestNoSilence(t *testing.T) {
 			}
 			return handler(fc, req)
 		}
-		said := 0
-		conn := up(t, f, Config{Late: -1, OnState: func(State) { said++ }})
-		if r := conn.Do(context.Background(), cli("x"))[0]; r.Err != nil || said != 1 {
-			t.Errorf("%v, %d states", r.Err, said)
+		var said atomic.Int64
+		conn := up(t, f, Config{Late: -1, OnState: func(State) { said.Add(1) }})
+		if r := conn.Do(context.Background(), cli("x"))[0]; r.Err != nil || said.Load() != 1 {
+			t.Errorf("%v, %d states", r.Err, said.Load())
 		}
 	})
 }
