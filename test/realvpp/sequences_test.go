@@ -32,7 +32,7 @@ import (
 
 // The bounds of TestVPPSequences. CONTIV_VPP_CASES is how many clusters.
 const (
-	sequenceClusters = 400
+	sequenceClusters = 200
 	sequencePhases   = 3  // the objects change between two of them
 	sequenceMoves    = 12 // of one phase: each sends one to six packets
 	// sequenceBlock is how many clusters of one renderer are played on each other's sessions; then all are forgotten, and agents that start
