@@ -27,7 +27,7 @@ func TestAdversary(t *testing.T) {
 	counts := tournament(t, first, (sequences+games-1)/games)
 	report(t, counts)
 	t.Logf("in %s", time.Since(start).Round(time.Millisecond))
-	if counts.Arrived < int(sequences) || counts.Checks == 0 || counts.Established == 0 {
+	if counts.Arrived < int(sequences) || counts.Checks == 0 || counts.Established == 0 && sequences >= defaultSequences {
 		t.Errorf("nothing much was judged: %+v", counts)
 	}
 	for why, n := range counts.Excused {

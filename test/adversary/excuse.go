@@ -34,13 +34,14 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 	return ""
 }
 
-// revive remembers a packet that passed by a session where policies deny it, if the receiver's ingress allows it and it is a request there, by
-// its flags or the receiver's port: at the receiver's interface it makes another session (ADR 12).
+// revive remembers a packet that passed by a session where policies deny it, if the receiver's ingress allows it, or the receiver had dialled a
+// Service by another node, and it is a request there, by its flags or the receiver's port: where it arrives it makes another session (ADR 12).
 func (l *Law) revive(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) {
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 	f.SrcPort = a.Sent.SrcPort
 	request := opening(&a.Sent) || !a.Sent.HasPorts() || a.Packet.DstPort < clientPorts
-	if there, _ := flowsOf(a); request && c.JudgeIngress(&f).Allowed {
+	far := who.node != a.AtNode && a.Packet.Src != a.Sent.Src // where it came in from the other node, no policy denies a Service's answers
+	if there, _ := flowsOf(a); request && (far || c.JudgeIngress(&f).Allowed) {
 		l.revived[there] = true
 	}
 }
@@ -58,8 +59,8 @@ func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
 		return "revoked, and another pod has the client's address"
 	case conn.spoke:
 		return "revoked, and nothing of the client came since: " + back.proto.String()
-	case conn.translated && back.proto == model.UDP:
-		return "revoked UDP by a Service"
+	case conn.translated && (back.proto == model.UDP || back.proto == model.TCP && !opening(&a.Sent)):
+		return "revoked, by a Service: " + back.proto.String()
 	}
 	return ""
 }

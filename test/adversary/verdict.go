@@ -95,6 +95,7 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 	if who == nil {
 		return
 	}
+	l.crosses(who, a)
 	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || atOutput(a.Lost, c.node)) {
 		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
 	}
@@ -106,6 +107,18 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 		if a.Sent.Proto == model.SCTP {
 			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
 		}
+	}
+}
+
+// crosses remembers an answer to a client that dialled a Service by another node, and that the client's interface drops: where it came in from
+// the other node no policy denies it, so that a request (by its flags or its port) makes a session there (ADR 12).
+func (l *Law) crosses(who *party, a *trace.Arrival) {
+	c := l.seen[dialled(a)]
+	if c == nil || !c.translated || l.addrs[c.client] == nil || l.addrs[c.client].node == who.node || !atOutput(a.Lost, l.addrs[c.client].node) {
+		return
+	}
+	if opening(&a.Sent) || a.Packet.DstPort < clientPorts {
+		l.revived[flow{a.Sender, c.client, a.Sent.Proto, port(&a.Sent, true), c.first.SrcPort}] = true
 	}
 }
 
