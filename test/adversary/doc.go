@@ -49,6 +49,8 @@
 //	SCTP of a revoked association, where policies ask for ports of SCTP   until a side begins anew: an interface with a filter lets through
 //	                           what begins nothing (ADR 11)
 //	SCTP by a session of the receiver's, who is silent since   it sent SCTP to that address before policies changed (ADR 11)
+//	between two nodes, of which one has changed already   the sender's egress and the receiver's ingress allow it, one as before a change
+//	                           and one as after it: until the change ends
 //	an agent is away, and the policies are those of before   until it starts
 //	an interface that no agent has closed yet   until its lists, or the first write of the agent to that VPP that is no list; where
 //	                           interfaces come while the agent writes, until their lists (ADR 14)
@@ -67,8 +69,7 @@
 //
 // The times are of one core. On two cores that seven other programs shared the longest took 3 min 12 s.
 //
-// BUGS. Seed 20211 finds, with nat44, a pod whose egress is denied and that reaches an endpoint on another node under its node's address: it dials
-// the endpoint from a port from which it had dialled a Service. It is not excused. Whoever is outside sends with own addresses only: what comes in by the uplink with the address of a pod or of a NAT loopback is not
+// BUGS. Whoever is outside sends with own addresses only: what comes in by the uplink with the address of a pod or of a NAT loopback is not
 // tried. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
 // a Service, is judged; no test shows that a host endpoint that is not enforced is found. On real VPPs nothing is sent between messages,
 // no agent stays away, and no time passes. A question of trace --stateful has no field for a packet between messages, for an agent that is

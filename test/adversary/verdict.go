@@ -77,6 +77,10 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		}
 		return Breach{}
 	}
+	if l.mixed(who, src, a) {
+		l.excuse("between two nodes, of which one has changed already", 1)
+		return Breach{}
+	}
 	if l.unlisted[from] || l.unlisted[a.At] {
 		l.excuse("an interface that no agent has closed yet", 1)
 		l.revive(l.now, who, src, a)
@@ -108,6 +112,20 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
 		}
 	}
+}
+
+// mixed tells whether a packet passes while nodes change one after the other: its sender's egress and its receiver's ingress allow it, by policies
+// of before or of now each. A client that a Service's session hides has the address that it shows.
+func (l *Law) mixed(who *party, src netip.Addr, a *trace.Arrival) bool {
+	try := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}]
+	if len(l.past) == 0 || who.node == a.AtNode || a.Sent.Src != src || a.Packet.Src != src && !try.translated {
+		return false
+	}
+	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
+	f.SrcPort = a.Sent.SrcPort
+	shown := f
+	shown.Src = a.Packet.Src
+	return l.ever(func(c *policy.Cluster) bool { return c.JudgeEgress(&f).Allowed }) && l.ever(func(c *policy.Cluster) bool { return c.JudgeIngress(&shown).Allowed })
 }
 
 // crosses remembers an answer to a client that dialled a Service by another node, and that the client's interface drops: where it came in from
