@@ -104,6 +104,7 @@ type Controller struct {
 	triggered triggers
 	now       time.Time
 	last      *event.Committed
+	done      bool // VPP had the first full resync
 
 	published
 }
@@ -280,6 +281,7 @@ func (c *Controller) committed(ev *event.Committed) {
 		}
 	}
 	c.last = ev
+	c.done = c.done || c.phase == running && c.inFlight == 0 && ev.Err == nil
 	if ended {
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil

@@ -410,3 +410,27 @@ func BenchmarkStepOneServiceOfTenThousand(b *testing.B) {
 		}
 	}
 }
+
+// A look-up that succeeded does not make an agent ready: VPP has nothing yet.
+func TestNotHealthyBeforeTheFirstSyncIsDone(t *testing.T) {
+	r := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(&event.Committed{Resync: event.Downstream}) // VPP was compared with nothing
+	first := c.Step(inSync("test"))
+	for first != nil && first.Resync != event.Full {
+		if first = c.Step(done(first)); first == nil {
+			first = c.Step(&event.Located{})
+		}
+	}
+	if first == nil {
+		t.Fatal("no first sync")
+	}
+	if st := c.Health(); st.Healthy() {
+		t.Errorf("the first sync is under way: %+v", st)
+	}
+	c.Step(done(first))
+	if st := c.Health(); !st.Healthy() {
+		t.Errorf("the first sync is done: %+v", st)
+	}
+}

@@ -15,6 +15,7 @@ type Status struct {
 	VPP      event.VPPStatus
 	Located  *event.Located // nil: not looked up yet
 	Started  bool           // the first full resync was sent
+	Done     bool           // and VPP has it
 	InFlight uint64         // sequence number of the transaction under way; 0: none
 	Overdue  bool           // it is under way for longer than overdue
 	Last     *event.Committed
@@ -38,7 +39,7 @@ func (s *Status) Healthy() bool {
 			return false
 		}
 	}
-	return s.VPP.Connected && s.Started && s.Last != nil && s.Last.Err == nil && !s.Overdue
+	return s.VPP.Connected && s.Done && s.Last != nil && s.Last.Err == nil && !s.Overdue
 }
 
 // Started tells that the first full resync was sent.
@@ -53,7 +54,7 @@ func (c *Controller) Well() bool {
 func (c *Controller) small() Status {
 	st := Status{
 		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
-		VPP:     c.vpp, Started: c.phase == running, InFlight: c.inFlight, Last: c.last, Values: c.values.sent,
+		VPP:     c.vpp, Started: c.phase == running, Done: c.done, InFlight: c.inFlight, Last: c.last, Values: c.values.sent,
 	}
 	for _, src := range c.sources {
 		st.Sources = append(st.Sources, *src)
