@@ -79,6 +79,8 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	}
 	if l.mixed(who, src, a) {
 		l.excuse("between two nodes, of which one has changed already", 1)
+		there, _ := flowsOf(a)
+		l.begin(there, who, src, a)
 		return Breach{}
 	}
 	if l.unlisted[from] || l.unlisted[a.At] {
