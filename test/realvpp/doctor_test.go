@@ -74,6 +74,7 @@ func verdicts(r *doctor.Report) map[string]doctor.Verdict {
 			out[c.Name] = c.Verdict
 		}
 	}
+	delete(out, "host link") // a note: these doctors are given none
 	return out
 }
 
