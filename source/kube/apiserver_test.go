@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer is as much of an API server as list and watch need: versions, history, bookmarks, and bad days.
+// apiServer is a fake API server with what list and watch need: versions, history and bookmarks. It can also fail in
+// several ways.
 type apiServer struct {
 	*httptest.Server
 	streaming bool // lists may be streamed, as by Kubernetes 1.34 and later
@@ -28,10 +29,10 @@ type apiServer struct {
 	objects  map[string]map[string]runtime.Object // resource → namespace/name → object
 	history  map[string][]watchEvent
 	watchers map[chan struct{}]bool // woken by every change; closed to drop the watch
-	oldest   int                    // watches from before are answered 410 Gone
+	oldest   int                    // watches from an older version are answered 410 Gone
 	down     bool                   // every request is answered 503
 	mute     bool                   // discovery is answered 503
-	secret   string                 // this resource is answered 403, and its list in discovery if it is one
+	secret   string                 // list and watch of this resource are answered 403; for a group and version, its discovery is
 	served   map[string][]string    // kinds of custom resources, by group and version
 	asked    []string               // resource?selectors of every request
 }
@@ -64,7 +65,7 @@ func (s *apiServer) client(t *testing.T) kubernetes.Interface {
 	return c
 }
 
-// apply stores objects, or removes them if gone, as one version each.
+// apply stores objects, or removes them if gone is true. All of them share one new version.
 func (s *apiServer) apply(gone bool, objects ...metav1.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +107,7 @@ func (s *apiServer) wake() {
 	}
 }
 
-// drop ends every watch without a word.
+// drop closes every watch without an error.
 func (s *apiServer) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +117,7 @@ func (s *apiServer) drop() {
 	}
 }
 
-// set changes the server's mood.
+// set changes the server's behaviour under its lock.
 func (s *apiServer) set(f func(*apiServer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,12 +137,12 @@ func (s *apiServer) dynamic(t *testing.T) dynamic.Interface {
 	return c
 }
 
-// serve makes the server serve some kinds of a group and version, and no others of it.
+// serve replaces the kinds that the server serves in one group and version.
 func (s *apiServer) serve(gv string, kinds ...string) {
 	s.set(func(s *apiServer) { s.served[gv] = kinds })
 }
 
-// custom is the kind of a custom resource, "tiers.crd.projectcalico.org", if it is served in gv.
+// custom returns the kind of a custom resource ("tiers.crd.projectcalico.org") if gv serves it.
 func (s *apiServer) custom(gv, resource string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +161,7 @@ func plural(kind string) string {
 	return strings.ToLower(kind) + "s"
 }
 
-// discover answers which custom resources are served in gv.
+// discover answers a discovery request: the custom resources that gv serves.
 func (s *apiServer) discover(w http.ResponseWriter, gv string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,7 +270,7 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource, from
 				at = e.version
 			}
 		}
-		if s.version > at { // others changed: say how far we are
+		if s.version > at { // only other resources changed: send a bookmark
 			at = s.version
 			_ = enc.Encode(watchEvent{Type: "BOOKMARK", Object: bookmark(resource, custom, at, false)})
 		}

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Endpoints asks the API server where a Service is served, as host:port: endpoints that are ready, those of the node first,
-// the rest in random order. Of several ports it takes the one with the number port, else the first. There may be none.
+// Endpoints reads the ready endpoints of a Service from the API server, as host:port. Endpoints on node are first; the rest
+// are in random order. If the Service has several ports, Endpoints uses the one with the number port, else the first. The
+// result may be empty.
 func (c *Config) Endpoints(ctx context.Context, namespace, service, node string, port uint16) ([]string, error) {
 	client, _, err := c.Clients()
 	if err != nil {

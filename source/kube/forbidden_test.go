@@ -23,11 +23,12 @@ func newSecretive(t *testing.T, secret string) *apiServer {
 	return s
 }
 
-// Without the right to read a kind of policies nothing is in sync: what may be denied is not known. With it, all is.
-func TestForbiddenPoliciesAreWaitedFor(t *testing.T) {
+// Without the right to read a policy kind the source is not in sync, because it cannot know what is denied. It syncs once
+// it has the right.
+func TestForbiddenPolicyKindBlocksSync(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ secret, why string }{
-		{tiers, "no right to list tiers in API group crd.projectcalico.org, which may deny something"},
+		{tiers, "no right to list tiers in API group crd.projectcalico.org, which may deny traffic"},
 		{calicoCRD, "discovery: forbidden: ask somebody else"},
 	} {
 		t.Run(c.secret, func(t *testing.T) {
@@ -42,19 +43,20 @@ func TestForbiddenPoliciesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// A right that is taken away later leaves what is known, and the status says so.
-func TestRightTakenAway(t *testing.T) {
+// After a right is revoked the source keeps its state, and the sync status carries the error.
+func TestRevokedRightKeepsState(t *testing.T) {
 	t.Parallel()
 	s := newSecretive(t, "")
 	f := followAll(t, s)
 	f.expect("wait-for-ready", "resync", "+CalicoNetworkPolicy prod/web +Tier sec", "in-sync")
 	s.set(func(s *apiServer) { s.secret = tiers })
 	s.drop()
-	f.expectFault("in-sync", "in API group crd.projectcalico.org, which may deny something")
+	f.expectFault("in-sync", "in API group crd.projectcalico.org, which may deny traffic")
 }
 
-// A kind that is named is left out, whether there is a right to it or not, and that is said once, and in every status.
-func TestIgnoredKind(t *testing.T) {
+// The source never reads an ignored kind, with or without the right to. It logs that once and notes it in every sync
+// status.
+func TestIgnoredKindIsNotRead(t *testing.T) {
 	t.Parallel()
 	for _, secret := range []string{"", tiers} {
 		s := newSecretive(t, secret)
@@ -87,11 +89,11 @@ func TestIgnoredKind(t *testing.T) {
 			t.Errorf("the status does not say so: %+v", ev)
 		}
 	}
-	src.tell()
+	src.emitStatus()
 }
 
-// Only kinds that are looked for can be left out.
-func TestIgnoredKindsAreChecked(t *testing.T) {
+// Validate rejects kinds that the source does not read.
+func TestValidateRejectsUnknownIgnoredKinds(t *testing.T) {
 	for kind, good := range map[string]bool{
 		tiers: true, "adminnetworkpolicies.policy.networking.k8s.io": true, "globalnetworkpolicies.projectcalico.org": true,
 		"networkpolicies.networking.k8s.io": false, "Tier": false, ".projectcalico.org": false, "": false,
@@ -103,7 +105,7 @@ func TestIgnoredKindsAreChecked(t *testing.T) {
 	}
 }
 
-// awaitFault waits for a status that is not in sync and says why.
+// awaitFault waits for a status that is not in sync and whose error contains why.
 func (f *follower) awaitFault(why string) {
 	f.t.Helper()
 	for deadline := time.After(20 * time.Second); ; {

@@ -10,46 +10,46 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// gate holds the requests of all informers back while the API server cannot be reached, but for one at a time, which tries for
-// all. Left to themselves informers wait each on its own, in the end 30 to 60 s: so long they would stay behind after the API
-// server is there again.
+// gate holds back the requests of all informers while the API server is unreachable. One request at a time tries to connect
+// on behalf of all. With client-go's own back-off each informer would wait up to 30 to 60 s, and stay behind that long
+// after the API server is back.
 type gate struct {
-	timer func() wait.Timer // for the pauses of an outage
+	timer func() wait.Timer // makes the back-off of an outage
 
 	mu     sync.Mutex
-	outage *outage // nil: the API server can be reached, as far as is known
+	outage *outage // nil: no failed connection since the last successful one
 }
 
-// outage is a time in which nobody can connect.
+// outage is a period in which no connection to the API server succeeds.
 type outage struct {
-	err  error           // of the first who could not
-	over chan struct{}   // closed when it is
-	turn chan wait.Timer // who takes it tries next, after a pause
+	err  error           // of the first request that failed to connect
+	over chan struct{}   // closed at the end of the outage
+	turn chan wait.Timer // holds one timer; the request that receives it tries next, after the timer's pause
 }
 
-// pauses are between two tries: 0.5 to 1 s, then longer each time, in the end 4 to 8 s.
+// pauses is the back-off between attempts to connect: 0.5 to 1 s at first, 4 to 8 s in the end.
 var pauses = wait.Backoff{Duration: time.Second / 2, Factor: 2, Jitter: 1, Steps: 4, Cap: 4 * time.Second}
 
 func newGate() *gate { return &gate{timer: pauses.Timer} }
 
-// pass makes a request, again until the API server is reached or ctx is done; its answer is returned, also if it is an error. heard
-// is told the result of each try, and, when the request is held back, the error that made the gate close.
-func (g *gate) pass(ctx context.Context, heard func(error), request func() error) error {
+// pass runs request, and repeats it until the API server is reachable or ctx is done. It returns the error of the last
+// attempt. report gets the result of each attempt, and, for a held-back request, the error that closed the gate.
+func (g *gate) pass(ctx context.Context, report func(error), request func() error) error {
 	for {
-		o, turn, err := g.enter(ctx, heard)
+		o, turn, err := g.enter(ctx, report)
 		if err != nil {
 			return err
 		}
 		err = request()
-		heard(err)
+		report(err)
 		switch {
 		case !unreachable(err):
-			if turn != nil { // nobody else opens the gate: what was asked before it closed says nothing of now
-				g.found()
+			if turn != nil { // only the request with the turn opens the gate: one that started before the outage does not prove that it is over
+				g.endOutage()
 			}
 			return err
 		case turn == nil:
-			g.lost(err)
+			g.beginOutage(err)
 		default:
 			turn.Next()
 			o.turn <- turn
@@ -57,15 +57,16 @@ func (g *gate) pass(ctx context.Context, heard func(error), request func() error
 	}
 }
 
-// enter waits for the end of an outage, or for the turn to try, which is returned then.
-func (g *gate) enter(ctx context.Context, heard func(error)) (o *outage, turn wait.Timer, err error) {
+// enter waits for the end of an outage, or for the turn to try. If it got the turn, it returns the outage and the turn's
+// timer.
+func (g *gate) enter(ctx context.Context, report func(error)) (o *outage, turn wait.Timer, err error) {
 	g.mu.Lock()
 	o = g.outage
 	g.mu.Unlock()
 	if o == nil {
 		return nil, nil, ctx.Err()
 	}
-	heard(o.err)
+	report(o.err)
 	select {
 	case turn = <-o.turn:
 	case <-o.over:
@@ -82,8 +83,8 @@ func (g *gate) enter(ctx context.Context, heard func(error)) (o *outage, turn wa
 	}
 }
 
-// lost closes the gate.
-func (g *gate) lost(err error) {
+// beginOutage closes the gate: an outage begins.
+func (g *gate) beginOutage(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.outage == nil {
@@ -92,15 +93,15 @@ func (g *gate) lost(err error) {
 	}
 }
 
-// found opens it.
-func (g *gate) found() {
+// endOutage opens the gate: the outage is over.
+func (g *gate) endOutage() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.outage.over)
 	g.outage = nil
 }
 
-// unreachable tells a server that nobody can connect to from one that answers badly, or to this request only.
+// unreachable reports whether err is a failed connection, as opposed to an error that the API server answered.
 func unreachable(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"

@@ -14,9 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pausing is an outage's pauses, which end when the test says so.
+// pausing is the back-off of an outage whose pauses end when the test says so.
 type pausing struct {
-	began chan struct{} // somebody waits
+	began chan struct{} // receives when a request waits
 	end   chan time.Time
 	ctx   context.Context
 }
@@ -31,8 +31,8 @@ func (p *pausing) C() <-chan time.Time {
 func (p *pausing) Next() {}
 func (p *pausing) Stop() {}
 
-// cutClient is a client of s whose connections all end when cut is called with true; then no other can be made until it is with false.
-// dials counts the attempts.
+// cutClient returns a client of s. cut(true) closes all its connections and refuses new ones until cut(false). dials counts
+// the attempts to connect.
 func cutClient(t *testing.T, s *apiServer) (c kubernetes.Interface, cut func(bool), dials func() int) {
 	var mu sync.Mutex
 	away, count := false, 0
@@ -69,8 +69,8 @@ func cutClient(t *testing.T, s *apiServer) (c kubernetes.Interface, cut func(boo
 	}
 }
 
-// While nobody can connect one informer tries for all; when one got through all go on, from where they were.
-func TestOneTriesForAll(t *testing.T) {
+// During an outage one informer tries on behalf of all. When it connects, all continue from where they were.
+func TestOneInformerRetriesForAll(t *testing.T) {
 	each(t, func(t *testing.T, s *apiServer) {
 		s.put(world()...)
 		c, cut, dials := cutClient(t, s)
@@ -109,8 +109,8 @@ func TestOneTriesForAll(t *testing.T) {
 	})
 }
 
-// Who gives up leaves the turn to others.
-func TestTurnIsGivenBack(t *testing.T) {
+// A request whose context ends returns its turn, so that another one can try.
+func TestCancelledRequestReturnsTurn(t *testing.T) {
 	g := newGate()
 	p := &pausing{began: make(chan struct{}), end: make(chan time.Time), ctx: t.Context()}
 	g.timer = func() wait.Timer { return p }
@@ -127,7 +127,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 	}
 	answer := errors.New("an answer")
 	heard := make(chan error, 4)
-	for range 2 { // one tries, the other is held back until then
+	for range 2 { // one tries, the other is held back
 		go func() { ended <- g.pass(t.Context(), func(err error) { heard <- err }, func() error { return answer }) }()
 		if err := <-heard; !unreachable(err) {
 			t.Errorf("held back with %v", err)
@@ -140,7 +140,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 			t.Errorf("%v, want the answer", err)
 		}
 	}
-	if err := g.pass(t.Context(), quiet, func() error { return nil }); err != nil { // open again: without a pause
+	if err := g.pass(t.Context(), quiet, func() error { return nil }); err != nil { // the gate is open: no pause
 		t.Error(err)
 	}
 }

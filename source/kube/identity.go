@@ -16,26 +16,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ConditionPrefix begins the types of all conditions that are ours.
+// ConditionPrefix begins the types of all conditions that this program writes.
 const ConditionPrefix = "contiv-agent.io/"
 
-// Identity is who an object is to the API server, for those who write about it.
+// Identity names an object as the API server does: what a writer of Events, conditions or owner references needs.
 type Identity struct {
 	schema.GroupVersionKind
 	Resource        string // plural, as in URLs
 	Namespace, Name string
 	UID             types.UID
 	Generation      int64
-	Conditions      []metav1.Condition // those of its status whose type begins with ConditionPrefix, by type
+	Conditions      []metav1.Condition // the conditions of its status whose type begins with ConditionPrefix, sorted by type
 }
 
-// Reference is how an Event names the object. It has no version: that of the object may have nothing to do with what is told of it.
+// Reference returns the reference by which an Event names the object. It has no resource version: the Event may describe
+// another version than the newest.
 func (i *Identity) Reference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: i.GroupVersion().String(), Kind: i.Kind, Namespace: i.Namespace, Name: i.Name, UID: i.UID}
 }
 
-// identify is the identity of what may be written about: Services, Nodes, and all kinds of policies and what they are made of. Nil of
-// anything else.
+// identify returns the identity of Services, Nodes, and of policies and what they consist of. It is nil for all other
+// kinds: no report names them.
 func identify(obj runtime.Object) *Identity {
 	out := &Identity{}
 	switch o := obj.(type) {
@@ -56,7 +57,8 @@ func identify(obj runtime.Object) *Identity {
 	return out
 }
 
-// conditions are ours among those of an object's status. What is no condition is left out: it is nothing we have written.
+// conditions returns this program's conditions in an object's status. It skips malformed entries: this program did not
+// write them.
 func conditions(o *unstructured.Unstructured) (out []metav1.Condition) {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, entry := range list {
@@ -74,14 +76,14 @@ func conditions(o *unstructured.Unstructured) (out []metav1.Condition) {
 	return out
 }
 
-// identities are those of all objects that are followed.
+// identities holds the identities of all followed objects.
 type identities struct {
 	mu   sync.Mutex
 	byID map[model.Ref]*Identity
 }
 
-// Identity is who an object is to the API server; false if it is not there, or not of a kind that is written about. It needs
-// Config.Identities, and may be called from anywhere.
+// Identity returns the identity of an object. It is false if the object does not exist or is of a kind that no report
+// names. It needs Config.Identities, and is safe for concurrent use.
 func (s *Source) Identity(ref model.Ref) (Identity, bool) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
@@ -92,8 +94,8 @@ func (s *Source) Identity(ref model.Ref) (Identity, bool) {
 	return *id, true
 }
 
-// Identities calls visit for every object of some kinds, in no order, until it returns false. It needs Config.Identities; visit must
-// not call the Source.
+// Identities calls visit for every object of the given kinds, in no order, until visit returns false. It needs
+// Config.Identities; visit must not call the Source.
 func (s *Source) Identities(visit func(ref model.Ref, id *Identity) bool, kinds ...model.Kind) {
 	s.known.mu.Lock()
 	defer s.known.mu.Unlock()
@@ -104,7 +106,8 @@ func (s *Source) Identities(visit func(ref model.Ref, id *Identity) bool, kinds 
 	}
 }
 
-// step notes a step of an object, whatever it means to a data plane: one that was deleted and made again is another.
+// step records an object's change, even one that does not matter to a data plane: an object that was deleted and created
+// again has a new identity.
 func (k *identities) step(r *resource, before, after *item) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

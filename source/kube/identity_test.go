@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// known are all identities of a source, as lines.
+// known returns all identities of a source, one a line.
 func known(s *Source) (out []string) {
 	s.Identities(func(ref model.Ref, id *Identity) bool {
 		line := fmt.Sprintf("%s = %s %s %s/%s %s", ref, id.GroupVersion().WithResource(id.Resource), id.Kind, id.Namespace, id.Name, id.UID)
@@ -36,8 +36,8 @@ func withUID(o metav1.Object, uid string) metav1.Object {
 	return o
 }
 
-// Whoever writes about an object finds who it is: one that is made anew is another though it means the same, one that is refused is there,
-// and what is not served any more is gone.
+// An object that is created again has a new identity though its content is the same. A refused object has an identity, and
+// an object of a kind that is no longer served has none.
 func TestIdentities(t *testing.T) {
 	s := newAPIServer(t)
 	s.serve(calicoCRD, "NetworkPolicy")
@@ -89,7 +89,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// Who does not ask for identities does not pay for them.
+// Without Config.Identities the source keeps no identities.
 func TestWithoutIdentities(t *testing.T) {
 	s := newAPIServer(t)
 	s.put(withUID(service("web", "10.96.0.10", 80), "u1"))

@@ -14,17 +14,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// item is what an informer stores for an object: its name and version, and what became of it in conversion.
+// item is what an informer stores for an object: its name and version, and the result of its conversion.
 type item struct {
 	metav1.ObjectMeta // name, namespace, version only: what informers ask for
 	ref               model.Ref
-	object            model.Object // nil if it means nothing to a data plane, or if refused; a refused policy has both
-	err               error        // why it was refused
+	object            model.Object // nil if the object does not matter to a data plane, or is refused; a refused policy has object and err
+	err               error        // why the object is refused
 	keys              []datastore.KV
-	id                *Identity // nil unless asked for
+	id                *Identity // nil without Config.Identities
 }
 
-// transform makes a cache.TransformFunc from API objects to items; items pass unchanged, as informers demand.
+// transform returns a cache.TransformFunc from API objects to items. It returns items unchanged, as informers require.
 func transform(keys, identified bool) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		out, err := newItem(obj, keys)
@@ -66,7 +66,8 @@ func newItem(obj any, keys bool) (any, error) {
 	return nil, fmt.Errorf("kube: %T is not an object this source asks for", obj)
 }
 
-// encode writes the object as the datastore has it. What cannot be written is refused, and may serve this agent all the same.
+// encode adds the object as Calico's datastore stores it. An object that cannot be encoded gets an error, and its converted
+// form may still serve this agent.
 func (it *item) encode(raw runtime.Object) {
 	var err error
 	it.keys, err = datastore.Encode(raw, it.object, it.err != nil && !convert.Unsupported(it.err))
@@ -75,12 +76,12 @@ func (it *item) encode(raw runtime.Object) {
 	}
 }
 
-// absent tells that there is nothing to be known of the object: it is not there, or means nothing.
+// absent reports whether nothing is known of the object: it does not exist, or does not matter to a data plane.
 func (it *item) absent() bool {
 	return it == nil || (it.object == nil && it.err == nil && len(it.keys) == 0)
 }
 
-// same tells that two versions of an object mean the same.
+// same reports whether two versions of an object convert to the same value.
 func same(a, b *item) bool {
 	switch {
 	case a.absent() || b.absent():
@@ -91,7 +92,7 @@ func same(a, b *item) bool {
 	return model.Equal(a.object, b.object) && datastore.Equal(a.keys, b.keys)
 }
 
-// change is the step to an object's new version.
+// change returns the event for an object's new version.
 func (it *item) change(ref model.Ref) event.Change {
 	c := event.Change{Ref: ref, Origin: "API server"}
 	if !it.absent() {
@@ -103,7 +104,8 @@ func (it *item) change(ref model.Ref) event.Change {
 	return c
 }
 
-// batch collects steps until they are emitted: many steps of one object are one, and steps there and back are none.
+// batch collects changes until they are emitted. Several changes of one object become one; changes that cancel out become
+// none.
 type batch struct {
 	order []model.Ref
 	steps map[model.Ref]step
@@ -124,7 +126,7 @@ func (b *batch) add(ref model.Ref, before, after *item) {
 	b.steps[ref] = s
 }
 
-// take empties the batch and returns what is left of it, in the order in which objects first changed.
+// take empties the batch and returns its changes, in the order in which objects first changed.
 func (b *batch) take() []event.Change {
 	var out []event.Change
 	for _, ref := range b.order {

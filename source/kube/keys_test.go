@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// followKeys runs a source with keys, and tells every change with a key that holds part; "": all of them.
+// followKeys runs a source with keys, and sends every change that has a key containing part; "": all changes.
 func followKeys(t *testing.T, cfg Config) <-chan string {
 	t.Helper()
 	cfg.Keys, cfg.Batch = true, time.Millisecond
@@ -66,13 +66,13 @@ func expectLines(t *testing.T, from <-chan string, want ...string) {
 	}
 }
 
-// With keys, an object comes as what Calico's datastore has of it, too: also what means nothing to this agent, and what it
-// refuses. A version that differs in nothing else is no change; one that differs in what only the keys have is.
+// With Config.Keys an object also carries its form in Calico's datastore, even if it does not matter to this agent or is
+// refused. A version in which only the keys differ is a change; a version that differs elsewhere only is none.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	s.serve(calicoCRD, "NetworkPolicy", "Tier", "IPPool", "BGPPeer", "KubeControllersConfiguration")
-	s.set(func(s *apiServer) { s.secret = "bgppeers.crd.projectcalico.org" }) // may deny nothing: we go on without
+	s.set(func(s *apiServer) { s.secret = "bgppeers.crd.projectcalico.org" }) // bgppeers cannot deny traffic: the source continues without them
 	headless := service("headless", "None", 80)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-0"}, Spec: corev1.PodSpec{NodeName: "n1"},
@@ -96,7 +96,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("asked for %s: not for all of them", asked)
 		}
 	}
-	s.put(pod) // a new version
+	s.put(pod) // a new version, with equal content
 	same := pod.DeepCopy()
 	same.GenerateName = "web-"
 	s.put(same)

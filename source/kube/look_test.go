@@ -14,7 +14,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
 
-// says is discovery that answers the same for every group and version.
+// says is a discovery client that gives the same answer for every group and version.
 type says struct {
 	discovery.ServerResourcesInterfaceWithContext
 	list []metav1.APIResource
@@ -28,9 +28,9 @@ func (s *says) ServerResourcesForGroupVersionWithContext(_ context.Context, gv s
 	return &metav1.APIResourceList{APIResources: s.list}, s.err
 }
 
-// What is followed stays through errors and through a "not found" or two, as of a server that starts; a third in a row
-// means it. Neither a kind that may not be watched nor one that is not read is followed.
-func TestLook(t *testing.T) {
+// The source keeps following a kind through errors and through one or two "not found" answers, as a starting server gives.
+// It stops after the third in a row. It does not follow kinds that cannot be watched or that it does not read.
+func TestTransientNotFoundKeepsKind(t *testing.T) {
 	verbs := metav1.Verbs{"list", "watch"}
 	there := []metav1.APIResource{
 		{Name: "adminnetworkpolicies", Kind: "AdminNetworkPolicy", Verbs: verbs},

@@ -20,31 +20,31 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// optional follows the kinds of policies an API server may or may not serve. It looks for them again and again, less and
-// less often as long as it finds nothing new, and takes their objects back when they are served no more.
+// optional follows the policy kinds that an API server may or may not serve. It repeats discovery, less often the longer
+// nothing changes, and withdraws the objects of kinds that are no longer served.
 type optional struct {
 	discovery discovery.ServerResourcesInterfaceWithContext
 	dynamic   dynamic.Interface
 	groups    []*group
 	ignore    []string      // resource.group
-	keys      bool          // kinds that are keys only are followed, too
-	least     time.Duration // between two looks
-	missed    chan struct{} // an informer was told that its resource is not there
+	keys      bool          // also follow kinds that become datastore keys only
+	least     time.Duration // shortest time between two discoveries
+	missed    chan struct{} // receives when an informer's resource is not found
 	start     func(context.Context, *resource, any, func(error)) (*following, error)
 }
 
-// group is kinds that are served in one of some versions, the best first: Calico's API server shows what it stores itself
-// under another name.
+// group is a set of kinds that is served in one of several versions, the preferred one first. Only one version is followed,
+// since Calico's API server serves under another name what it stores in crd.projectcalico.org.
 type group struct {
 	versions []schema.GroupVersion
-	at       schema.GroupVersion // the version that is followed; zero if none is
+	at       schema.GroupVersion // the followed version; zero if none is
 	kinds    map[string]*following
-	missing  int // how many looks in a row found the followed version gone
+	missing  int // how many discoveries in a row did not find the followed version
 }
 
 const (
-	mostLooks   = 30 // times least: the longest time between two looks
-	goneLooks   = 3  // a server that starts may answer "not found" for a moment
+	mostLooks   = 30 // times least: the longest time between two discoveries
+	goneLooks   = 3  // a starting server may answer "not found" for a moment
 	lookingName = "discovery"
 )
 
@@ -60,7 +60,7 @@ func optionalGroups() []*group {
 	return out
 }
 
-// optionalGroupNames are the groups kinds of policies are looked for in.
+// optionalGroupNames returns the API groups in which optional looks for policy kinds.
 func optionalGroupNames() (names []string) {
 	for _, g := range optionalGroups() {
 		for _, gv := range g.versions {
@@ -72,7 +72,8 @@ func optionalGroupNames() (names []string) {
 	return names
 }
 
-// run looks until ctx is done. What the first look without an error finds goes to found; each look's result to report.
+// run repeats discovery until ctx is done. It sends what the first successful discovery finds to found, and passes the
+// result of each discovery to report.
 func (o *optional) run(ctx context.Context, found chan<- []*following, report func(error)) {
 	defer o.end()
 	pause := o.least
@@ -96,7 +97,7 @@ func (o *optional) run(ctx context.Context, found chan<- []*following, report fu
 	}
 }
 
-// rest waits for the next look: for a pause, or, if an informer misses its resource, for the least one.
+// rest waits for the next discovery: for pause, or, once an informer misses its resource, for the shortest time only.
 func (o *optional) rest(ctx context.Context, pause time.Duration) bool {
 	least, full := time.NewTimer(wait.Jitter(o.least, 0.1)), time.NewTimer(wait.Jitter(pause, 0.1))
 	defer least.Stop()
@@ -115,7 +116,8 @@ func (o *optional) rest(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// look compares what is served with what is followed. changed asks for another look soon.
+// look starts to follow served kinds and stops to follow missing ones. changed means that the next discovery should follow
+// soon.
 func (o *optional) look(ctx context.Context) (changed bool, err error) {
 	for _, g := range o.groups {
 		at, served, gerr := o.served(ctx, g)
@@ -148,8 +150,8 @@ func (o *optional) look(ctx context.Context) (changed bool, err error) {
 	return changed, err
 }
 
-// served asks which kinds of a group there are, and in which version; in the one that is followed, if there is one. A version
-// that cannot be had does not matter if another one can.
+// served returns the kinds that a group serves, and their version. It asks for the followed version only, if one is
+// followed. An error for one version does not matter if another version answers.
 func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion, kinds []metav1.APIResource, err error) {
 	for _, gv := range g.versions {
 		if !g.at.Empty() && gv != g.at {
@@ -169,7 +171,7 @@ func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion
 	return schema.GroupVersion{}, nil, err
 }
 
-// readable are the resources this source converts and may follow.
+// readable returns the resources that this source can convert and may follow.
 func (o *optional) readable(gv schema.GroupVersion, list []metav1.APIResource) []metav1.APIResource {
 	return slices.DeleteFunc(slices.Clone(list), func(r metav1.APIResource) bool {
 		k, ok := convert.KindOf(gv.Group, r.Kind)
@@ -181,7 +183,8 @@ func (o *optional) readable(gv schema.GroupVersion, list []metav1.APIResource) [
 	})
 }
 
-// keysOnly tells a kind that is followed for its keys, if those are asked for. Without the right to read it we go on.
+// keysOnly reports whether a kind is followed for its datastore keys alone. Without the right to read such a kind the
+// source continues.
 func (o *optional) keysOnly(gv schema.GroupVersion, kind string) bool {
 	_, ok := datastore.Extra(gv.Group, gv.Version, kind, "")
 	return ok && o.keys
@@ -202,7 +205,7 @@ func (o *optional) follow(ctx context.Context, gv schema.GroupVersion, r metav1.
 	})
 }
 
-// leave stops following a group and takes back its objects.
+// leave stops to follow a group and withdraws its objects.
 func (o *optional) leave(g *group) {
 	for name, f := range g.kinds {
 		f.leave()
@@ -220,25 +223,25 @@ func (o *optional) all() (out []*following) {
 	return out
 }
 
-// end waits for all informers, which end with the context they were started with.
+// end waits for all informers. They end with the context they were started with.
 func (o *optional) end() {
 	for _, f := range o.all() {
 		f.done.Wait()
 	}
 }
 
-// following is a resource that is being followed.
+// following is a resource that the source follows.
 type following struct {
 	informer cache.SharedIndexInformer
 	synced   cache.DoneChecker
-	without  <-chan struct{} // closed when it turns out that there is no such resource
+	without  <-chan struct{} // closed when the API server turns out not to have the resource
 	stop     context.CancelFunc
 	done     sync.WaitGroup
-	gone     func(*item) // hears of each object that is not to be had any more
-	lost     func()      // hears when there is no more to come
+	gone     func(*item) // called for each object that is withdrawn
+	lost     func()      // called after the last of them
 }
 
-// leave stops the informer and takes back what it has delivered.
+// leave stops the informer and withdraws the objects it has delivered.
 func (f *following) leave() {
 	f.stop()
 	f.done.Wait()

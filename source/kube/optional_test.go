@@ -24,13 +24,13 @@ const (
 	cluster   = "policy.networking.k8s.io/v1alpha2"
 )
 
-// followAll follows with custom resources, looking often.
+// followAll runs a source that repeats discovery at short intervals, on a client with custom resources.
 func followAll(t *testing.T, s *apiServer) *follower {
 	t.Helper()
 	return followWith(t, Config{Client: s.client(t), Dynamic: s.dynamic(t), Discover: 20 * time.Millisecond})
 }
 
-// Kinds that are served at the start are part of the snapshot.
+// Optional kinds that are served at the start are part of the first update.
 func TestOptionalKinds(t *testing.T) {
 	each(t, func(t *testing.T, s *apiServer) {
 		s.serve(calicoCRD, "NetworkPolicy", "Tier", "IPPool")
@@ -57,8 +57,8 @@ func TestOptionalKinds(t *testing.T) {
 	})
 }
 
-// Kinds that come to be served are followed from then on; when they are served no more, their objects go.
-func TestOptionalKindsComeAndGo(t *testing.T) {
+// The source follows kinds once they are served, and withdraws their objects when they are no longer served.
+func TestOptionalKindsAppearAndDisappear(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	f := followAll(t, s)
@@ -75,8 +75,9 @@ func TestOptionalKindsComeAndGo(t *testing.T) {
 	f.expect("+AdminNetworkPolicy a")
 }
 
-// Calico's objects are read from one place: from its API server if there is one, else from where they are stored.
-func TestCalicoOnce(t *testing.T) {
+// The source reads Calico's objects from one group only: from Calico's API server if it runs, else from where they are
+// stored.
+func TestCalicoIsReadFromOneGroup(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	s.serve(calicoCRD, "Tier")
@@ -99,8 +100,8 @@ func TestCalicoOnce(t *testing.T) {
 	}
 }
 
-// While nobody can say which kinds there are, nothing is in sync: there may be policies. Everything else has been read.
-func TestDiscoveryFails(t *testing.T) {
+// While discovery fails the source is not in sync, since policies may exist. It has read everything else.
+func TestFailedDiscoveryBlocksSync(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	s.put(world()...)

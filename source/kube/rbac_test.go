@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
 )
 
-// TestRolesAreExact holds the roles of deploy against what this package lists and watches: not one more, not one less.
+// TestRolesAreExact compares the roles in deploy with what this package lists and watches: they must be equal.
 func TestRolesAreExact(t *testing.T) {
 	var want []string
 	both := func(name string) { want = append(want, name+" list", name+" watch") }
@@ -59,7 +59,7 @@ func TestRolesAreExact(t *testing.T) {
 	}
 }
 
-// everyKind is what servers of these groups may have: what is read, and what is not.
+// everyKind lists what a server of these groups may serve, including kinds that this package does not read.
 var everyKind = []string{
 	"AdminNetworkPolicy", "BaselineAdminNetworkPolicy", "ClusterNetworkPolicy",
 	"NetworkPolicy", "GlobalNetworkPolicy", "StagedNetworkPolicy", "StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "Tier", "Profile",

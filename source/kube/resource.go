@@ -13,34 +13,35 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resource is one kind of object to ask for.
+// resource is one kind of object to list and watch.
 type resource struct {
-	name        string // plural, as in URLs and messages; with the group unless that is one of Kubernetes' own
+	name        string // plural, as in URLs and messages; with the group, unless it is one of Kubernetes' core groups
 	example     runtime.Object
 	labels      string        // label selector
 	fields      string        // field selector
-	optional    bool          // may be missing: the agent does without
-	dispensable bool          // may be forbidden: it has no policies
-	without     chan struct{} // closed when the agent does without it
-	identified  bool          // who its objects are is remembered
+	optional    bool          // may be missing: the source continues without it
+	dispensable bool          // may be forbidden: it contains no policies
+	without     chan struct{} // closed when the source continues without it
+	identified  bool          // keep the identities of its objects
 	list        func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// api is what all typed clients have in common.
+// api is the interface that all typed clients share.
 type api[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// of fills in how r is read from a typed client.
+// of fills in how to read r through a typed client.
 func of[L runtime.Object](c api[L], r resource) resource {
 	r.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	r.watch = c.Watch
 	return r
 }
 
-// resources are all kinds, with kube-proxy's selectors: what is not proxied is not even sent.
+// resources returns all kinds, with kube-proxy's selectors: the API server does not even send Services that are not
+// proxied.
 func resources(c kubernetes.Interface) []resource {
 	core := c.CoreV1()
 	return []resource{
@@ -57,8 +58,8 @@ func resources(c kubernetes.Interface) []resource {
 	}
 }
 
-// informer makes a shared informer for r whose store holds items. health hears the result of every request, by its verb; client
-// is the one the requests go through, and g what holds them back. With keys items have those as well, and nothing is left out.
+// informer returns a shared informer for r whose store holds items. Its requests use client and pass the gate g; health
+// gets the result of each, with its verb. With keys, items also carry datastore keys and no selector applies.
 func (r *resource) informer(client any, g *gate, keys bool, health func(verb string, err error)) cache.SharedIndexInformer {
 	selected := func(o *metav1.ListOptions) {
 		if !keys {
@@ -86,6 +87,6 @@ func (r *resource) informer(client any, g *gate, keys bool, health func(verb str
 	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, 0, cache.Indexers{})
 	// Both fail only on an informer that runs already.
 	_ = i.SetTransform(transform(keys, r.identified))
-	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has heard of it
+	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // health has the error already
 	return i
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Snapshot is what the API server has now, objects that are refused among it. It waits for all of it as long as the API server
-// answers; an API server that cannot be reached, or does not let read what has to be read, is an error.
+// Snapshot returns the API server's current objects, refused ones included. It waits until all are read, as long as the API
+// server answers. It returns an error if the API server is unreachable or forbids reading what is needed.
 func Snapshot(ctx context.Context, cfg Config) ([]event.Change, error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()

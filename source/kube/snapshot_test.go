@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// A snapshot is everything, with what is refused, or an error that says why there is none.
+// A snapshot has all objects, refused ones included, or an error that says why it is incomplete.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newSecretive(t, "")
@@ -26,7 +26,7 @@ func TestSnapshot(t *testing.T) {
 		}
 	}
 	s.set(func(s *apiServer) { s.secret = tiers })
-	if changes, err := Snapshot(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "tiers in API group crd.projectcalico.org, which may deny something") || changes != nil {
+	if changes, err := Snapshot(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "tiers in API group crd.projectcalico.org, which may deny traffic") || changes != nil {
 		t.Errorf("without a right: %v, %v", changes, err)
 	}
 	s.set(func(s *apiServer) { s.down = true })

@@ -26,47 +26,48 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Name is what this source calls itself in events.
+// Name is the name of this source in events.
 const Name = "kube"
 
-// Config says which API server to follow, and as whom.
+// Config names the API server to follow and the credentials to use.
 type Config struct {
-	Kubeconfig string // file; "": $KUBECONFIG, ~/.kube/config, or the pod's service account, whichever is there first
+	Kubeconfig string // file; "": the first that exists of $KUBECONFIG, ~/.kube/config and the pod's service account
 	Context    string // context of the kubeconfig; "": its current one
-	// Server overrides the API server's address (https://host:port). An agent that programs the cluster IP of the API
-	// server should not depend on it: give the real address here.
+	// Server overrides the API server's address (https://host:port). An agent that programs the API server's cluster IP
+	// should not depend on that IP: give the real address here.
 	Server string
-	Client kubernetes.Interface // used instead of all of the above if not nil
-	// Dynamic reads what Client has no types for; nil beside a Client: such kinds are not followed.
+	Client kubernetes.Interface // if not nil, used instead of the fields above
+	// Dynamic reads kinds that Client has no types for. If it is nil and Client is not, the source does not follow such
+	// kinds.
 	Dynamic dynamic.Interface
-	// Discover is the shortest time between two looks for kinds the API server may come to serve, or cease to; 0: 10 s.
-	// The longest, if nothing changes, is 30 times that.
+	// Discover is the shortest time between two discoveries of the kinds that the API server serves; 0: 10 s. The longest,
+	// while nothing changes, is 30 times that.
 	Discover time.Duration
-	// IgnorePolicyKinds are kinds of policies that are left out though the API server may serve them, by resource and group:
-	// "tiers.crd.projectcalico.org". What they deny is then not denied. Every other kind that is served has to be read: without
-	// the right to, the source is not in sync.
+	// IgnorePolicyKinds lists policy kinds that the source does not read even if the API server serves them, as
+	// resource.group: "tiers.crd.projectcalico.org". The agent then does not enforce what they deny. The source must read
+	// every other policy kind that is served: without the right to, it is not in sync.
 	IgnorePolicyKinds []string
-	// Keys makes the source write every object as Calico's datastore has it, too (event.Change.Keys). It then asks for all
-	// Services and EndpointSlices, not only for those that are proxied, and for Calico's pools and blocks of addresses and what
-	// BGP is made of.
+	// Keys makes the source also write every object as Calico's datastore stores it (event.Change.Keys). The source then
+	// reads all Services and EndpointSlices, not only proxied ones, and Calico's address pools, address blocks and BGP
+	// kinds.
 	Keys bool
-	// Identities makes the source remember who the objects are that may be written about (Identity).
+	// Identities makes the source keep the identities of objects that reports may name (Source.Identity).
 	Identities bool
-	Batch      time.Duration // how long changes are collected before they are emitted together; 0: 5 ms
-	Logger     *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	Batch      time.Duration // how long changes are collected into one update; 0: 5 ms
+	Logger     *slog.Logger  // nil: silent. The source does not log refused objects: changes carry their errors.
 }
 
-// Validate reports everything wrong with the configuration.
+// Validate returns all problems of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Batch < 0 || c.Discover < 0 {
 		errs = append(errs, errors.New("kube: batch and discover must not be negative"))
 	}
 	if c.Client == nil && c.Dynamic != nil {
-		errs = append(errs, errors.New("kube: a dynamic client needs a client beside it"))
+		errs = append(errs, errors.New("kube: Dynamic is set, but Client is not: set both or none"))
 	}
 	if c.Client != nil && (c.Kubeconfig != "" || c.Context != "" || c.Server != "") {
-		errs = append(errs, errors.New("kube: a client and a way to make one are both given"))
+		errs = append(errs, errors.New("kube: Client is set: Kubeconfig, Context and Server must be empty"))
 	}
 	if u, err := url.Parse(c.Server); c.Server != "" && (err != nil || u.Host == "") {
 		errs = append(errs, fmt.Errorf("kube: server %q: must be https://host:port", c.Server))
@@ -79,15 +80,15 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// note says what is left out.
+// note names the ignored policy kinds; "" if there are none.
 func (c *Config) note() string {
 	if len(c.IgnorePolicyKinds) == 0 {
 		return ""
 	}
-	return "left out, whatever they deny: " + strings.Join(c.IgnorePolicyKinds, ", ")
+	return "policy kinds ignored by configuration, what they deny is not enforced: " + strings.Join(c.IgnorePolicyKinds, ", ")
 }
 
-// Clients makes the clients the configuration describes. Objects travel as protobuf where they can: a third of the work.
+// Clients returns the clients that the configuration describes. The typed client uses protobuf: a third of JSON's work.
 func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	if c.Client != nil {
 		return c.Client, c.Dynamic, nil
@@ -97,7 +98,7 @@ func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
 	cfg = rest.AddUserAgent(cfg, "contiv-agent")
-	untyped, err := dynamic.NewForConfig(rest.CopyConfig(cfg)) // before the next line: its kinds are JSON only
+	untyped, err := dynamic.NewForConfig(rest.CopyConfig(cfg)) // copied before the content types below: custom resources are JSON only
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
@@ -109,7 +110,7 @@ func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 	return client, untyped, nil
 }
 
-// rest says how to reach the API server.
+// rest returns client-go's configuration of the connection.
 func (c *Config) rest() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
@@ -117,12 +118,13 @@ func (c *Config) rest() (*rest.Config, error) {
 	overrides.ClusterInfo.Server = c.Server
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	if err == nil && c.Server != "" {
-		cfg.Host = c.Server // also when the rest comes from a service account
+		cfg.Host = c.Server // also with a service account's configuration
 	}
 	return cfg, err
 }
 
-// Addr is the address of the API server where the configuration names it by one; zero: it does not, or cannot be read.
+// Addr returns the API server's address if the configuration names it by IP address. Otherwise, and if the configuration
+// cannot be read, it is zero.
 func (c *Config) Addr() netip.Addr {
 	cfg, err := c.rest()
 	if err != nil {
@@ -132,26 +134,26 @@ func (c *Config) Addr() netip.Addr {
 	if err != nil {
 		return netip.Addr{}
 	}
-	a, _ := netip.ParseAddr(u.Hostname()) // zero if it is a name
+	a, _ := netip.ParseAddr(u.Hostname()) // zero if it is a host name
 	return a.Unmap()
 }
 
 // Source follows an API server. Create with New, start with Run; a Source runs once.
 type Source struct {
-	cfg    Config
-	log    *slog.Logger
-	emit   func(event.Event)
-	in     chan message
-	status event.Sync
-	said   string           // the last sync status, in words
-	faults map[string]error // what is wrong, by resource
-	batch  batch
-	known  identities
-	gate   *gate
-	first  time.Time // when the oldest change of batch came
+	cfg     Config
+	log     *slog.Logger
+	emit    func(event.Event)
+	in      chan message
+	status  event.Sync
+	emitted string           // the last emitted sync status, as text
+	faults  map[string]error // current errors, by resource
+	batch   batch
+	known   identities
+	gate    *gate
+	first   time.Time // when the oldest change of batch arrived
 }
 
-// message is what informers tell the loop: one step of one object, or the result of one request.
+// message is what informers send to the loop: one change of one object, or the result of one request.
 type message struct {
 	resource      *resource
 	before, after *item
@@ -159,7 +161,7 @@ type message struct {
 	err           error
 }
 
-// New makes a source; what is wrong with cfg is told by Run.
+// New returns a source. Run reports problems of cfg.
 func New(cfg Config) *Source {
 	if cfg.Batch == 0 {
 		cfg.Batch = 5 * time.Millisecond
@@ -175,11 +177,11 @@ func New(cfg Config) *Source {
 	}
 }
 
-// Run follows the API server until ctx is done, and returns its error; a configuration that gives no client is the only
-// other reason to return. It emits the sync states wait-for-ready, resync when the first object arrives, one update with
-// everything, in-sync; then updates as they come. An API server that cannot be reached, or answers with an error, is told
-// by a sync status that carries the error and leaves the state as it is; another one without error follows when all is
-// well again. emit is only ever called from the goroutine of Run.
+// Run follows the API server until ctx is done, and returns ctx's error. An invalid configuration is the only other reason
+// to return. Run emits the sync states wait-for-ready, resync when the first object arrives, one update with everything,
+// and in-sync; then updates as changes arrive. If the API server is unreachable or answers with an error, Run emits a sync
+// status with that error and keeps the state; a status without error follows after recovery. Only the goroutine of Run
+// calls emit.
 func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if err := s.cfg.Validate(); err != nil {
 		return err
@@ -192,7 +194,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if note := s.cfg.note(); note != "" {
 		s.log.Warn(note)
 	}
-	s.tell()
+	s.emitStatus()
 
 	running, stop := context.WithCancel(logr.NewContextWithSlogLogger(ctx, s.log))
 	var informers sync.WaitGroup
@@ -223,7 +225,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	return s.loop(ctx, ready)
 }
 
-// optional makes what looks for kinds that may or may not be served.
+// optional returns the follower of kinds that the API server may or may not serve.
 func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
 	return &optional{
 		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
@@ -231,7 +233,7 @@ func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface
 	}
 }
 
-// follow starts an informer. heard is told the result of each of its requests, after the loop is.
+// follow starts an informer. It sends the result of each request to the loop first, then to heard.
 func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
 	r.without, r.identified = make(chan struct{}), s.cfg.Identities
@@ -252,13 +254,13 @@ func (s *Source) follow(parent context.Context, r *resource, client any, heard f
 		s.known.step(r, it, nil)
 		s.send(parent, message{resource: r, before: it})
 	}
-	f.lost = func() { s.send(parent, message{resource: r, request: true}) } // no fault any more
+	f.lost = func() { s.send(parent, message{resource: r, request: true}) } // clears the resource's error
 	f.done.Go(func() { inf.RunWithContext(ctx) })
 	return f, nil
 }
 
-// waitFor closes ready when every resource has delivered its first list, or is done without; those that have to be found
-// first as well.
+// waitFor closes ready when every resource has delivered its first list or is given up. It includes the resources of the
+// first discovery.
 func waitFor(ctx context.Context, first []*following, found <-chan []*following, ready chan<- struct{}) {
 	wait := func(list []*following) bool {
 		for _, f := range list {
@@ -283,7 +285,8 @@ func waitFor(ctx context.Context, first []*following, found <-chan []*following,
 	}
 }
 
-// handler passes the steps of one informer to the loop. It compares first: most steps of Nodes and Pods mean nothing.
+// handler passes the changes of one informer to the loop. It first drops those that do not matter, as most changes of Nodes
+// and Pods.
 func (s *Source) handler(ctx context.Context, r *resource) cache.ResourceEventHandler {
 	pass := func(before, after any) {
 		b, _ := before.(*item)
@@ -298,7 +301,7 @@ func (s *Source) handler(ctx context.Context, r *resource) cache.ResourceEventHa
 		UpdateFunc: pass,
 		DeleteFunc: func(o any) {
 			if t, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = t.Obj // the last version known; the deletion itself was missed
+				o = t.Obj // the last known version: the informer missed the deletion
 			}
 			pass(o, nil)
 		},
@@ -323,34 +326,34 @@ func (s *Source) loop(ctx context.Context, ready <-chan struct{}) error {
 			return ctx.Err()
 		case m := <-s.in:
 			if m.request {
-				s.heard(m)
+				s.recordResult(m)
 			} else {
-				s.took(m)
+				s.addStep(m)
 			}
 			if s.status == event.InSync && !armed {
 				flush.Reset(s.cfg.Batch)
 				armed = true
 			}
 			if s.status != event.InSync {
-				s.tell()
+				s.emitStatus()
 			}
 		case <-ready:
 			ready = nil
 			s.status = event.ResyncInProgress
-			s.tell()
+			s.emitStatus()
 			s.publish()
 			s.status = event.InSync
-			s.tell()
+			s.emitStatus()
 		case <-flush.C:
 			armed = false
 			s.publish()
-			s.tell()
+			s.emitStatus()
 		}
 	}
 }
 
-// took notes a step of an object.
-func (s *Source) took(m message) {
+// addStep adds an object's change to the batch.
+func (s *Source) addStep(m message) {
 	var ref model.Ref
 	if m.after != nil {
 		ref = m.after.ref
@@ -364,8 +367,8 @@ func (s *Source) took(m message) {
 	s.status = max(s.status, event.ResyncInProgress)
 }
 
-// heard notes how a request went.
-func (s *Source) heard(m message) {
+// recordResult records the result of a request.
+func (s *Source) recordResult(m message) {
 	name := m.resource.name
 	switch {
 	case m.err == nil:
@@ -379,22 +382,22 @@ func (s *Source) heard(m message) {
 			close(m.resource.without)
 		}
 	case errors.Is(m.err, context.Canceled) || apierrors.IsResourceExpired(m.err) || apierrors.IsGone(m.err):
-		// Not a fault: the end, or a request to list again.
+		// No fault: the source ends, or the API server requires a new list.
 	case streamingRefused(m.err):
-		// An older API server; the informer falls back to lists.
+		// An older API server: the informer falls back to lists.
 	default:
 		s.faults[name] = m.err
 	}
 }
 
-// forbidden is a request there is no right to.
+// forbidden is the error of a request that the source has no right to make.
 type forbidden struct {
 	verb     string
 	resource *resource
 	err      error
 }
 
-// Error says what right is missing, whatever words the API server has for it.
+// Error names the missing right and then quotes the API server.
 func (f *forbidden) Error() string {
 	resource, group, custom := strings.Cut(f.resource.name, ".")
 	text := "no right to " + f.verb + " " + resource
@@ -402,19 +405,19 @@ func (f *forbidden) Error() string {
 		text += " in API group " + group
 	}
 	if f.resource.optional && !f.resource.dispensable {
-		text += ", which may deny something: grant it, or leave the kind out knowingly"
+		text += ", which may deny traffic: grant the right, or ignore the kind (--ignore-policy-kinds)"
 	}
 	return fmt.Sprintf("%s (%v)", text, f.err)
 }
 
 func (f *forbidden) Unwrap() error { return f.err }
 
-// streamingRefused tells an API server that cannot stream lists from one that fails.
+// streamingRefused reports whether err means that the API server cannot stream lists.
 func streamingRefused(err error) bool {
 	return apierrors.IsInvalid(err) && strings.Contains(err.Error(), "sendInitialEvents")
 }
 
-// fault joins what is wrong; resources with the same trouble share a line.
+// fault joins the errors of all resources; resources with the same error share one entry.
 func (s *Source) fault() error {
 	if len(s.faults) == 0 {
 		return nil
@@ -423,7 +426,7 @@ func (s *Source) fault() error {
 	for _, name := range slices.Sorted(maps.Keys(s.faults)) {
 		err := s.faults[name]
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // the same for every address
+			err = u.Err // without the URL, which differs by resource
 		}
 		byText[err.Error()] = append(byText[err.Error()], name)
 	}
@@ -434,16 +437,16 @@ func (s *Source) fault() error {
 	return errors.New("API server: " + strings.Join(parts, "; "))
 }
 
-// tell emits the sync status if it is not what was said last.
-func (s *Source) tell() {
+// emitStatus emits the sync status if it differs from the last one.
+func (s *Source) emitStatus() {
 	err := s.fault()
-	if text := fmt.Sprint(s.status, err); text != s.said {
-		s.said = text
+	if text := fmt.Sprint(s.status, err); text != s.emitted {
+		s.emitted = text
 		s.emit(&event.SyncStatus{Source: Name, Status: s.status, Err: err, Note: s.cfg.note()})
 	}
 }
 
-// publish emits what the batch holds.
+// publish emits the batch.
 func (s *Source) publish() {
 	at := s.first
 	s.first = time.Time{}

@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// blank is an empty object of a resource; custom is "group/version Kind" of one that has no type.
+// blank returns an empty object of a resource; custom is "group/version Kind" of one without a Go type.
 func blank(resource, custom string) runtime.Object {
 	if gv, kind, ok := strings.Cut(custom, " "); ok {
 		o := &unstructured.Unstructured{}
@@ -90,7 +90,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// follower is a running source and what it emits, in words.
+// follower is a running source and the lines of what it emits.
 type follower struct {
 	t      *testing.T
 	events chan string
@@ -129,7 +129,7 @@ func start(t *testing.T, s *Source) *follower {
 	return f
 }
 
-// words is an event on one line; changes are sorted, for informers of different kinds race each other.
+// words formats an event as one line. It sorts the changes, since informers of different kinds race each other.
 func words(e event.Event) string {
 	switch e := e.(type) {
 	case *event.SyncStatus:
@@ -141,7 +141,7 @@ func words(e event.Event) string {
 		var out []string
 		for _, c := range e.Changes {
 			switch {
-			case c.Err != nil && c.Object != nil: // something is left of it
+			case c.Err != nil && c.Object != nil: // refused, but a part of it is enforced
 				out = append(out, "!+"+c.Err.Error())
 			case c.Err != nil:
 				out = append(out, "!"+c.Err.Error())
@@ -171,7 +171,7 @@ func (f *follower) expect(want ...string) {
 	}
 }
 
-// expectFault waits for a status with an error that says why, letting partial ones pass (resources fail one by one).
+// expectFault waits for a status whose error contains why. It skips partial errors, since resources fail one by one.
 func (f *follower) expectFault(status, why string) {
 	f.t.Helper()
 	for deadline := time.After(20 * time.Second); ; {
@@ -189,7 +189,7 @@ func (f *follower) expectFault(status, why string) {
 	}
 }
 
-// recovered waits for the status without error, letting shrinking faults pass.
+// recovered waits for a status without error. It skips errors that shrink.
 func (f *follower) recovered(status string) {
 	f.t.Helper()
 	for deadline := time.After(40 * time.Second); ; {
@@ -225,7 +225,7 @@ func world() []metav1.Object {
 const worldWords = "+EndpointSlice default/web-1 +Namespace default +NetworkPolicy default/web +Node node-1 +Pod default/web-0 " +
 	"+Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes"
 
-// each runs a test against both ways in which an API server hands out lists.
+// each runs a test with both forms of list that an API server serves: streamed and paged.
 func each(t *testing.T, f func(t *testing.T, s *apiServer)) {
 	for _, streaming := range []bool{false, true} {
 		t.Run(fmt.Sprintf("streaming=%v", streaming), func(t *testing.T) {
@@ -254,7 +254,8 @@ func TestFollow(t *testing.T) {
 		s.remove(service("db", "10.96.0.11", 5433))
 		f.expect("-Service default/db")
 
-		// What means nothing to a data plane is not emitted: labels of a service, a there and back within a batch.
+		// The source does not emit changes without meaning to a data plane: a Service's labels, or changes that cancel out
+		// within a batch.
 		labelled := service("web", "10.96.0.10", 80)
 		labelled.Labels = map[string]string{"team": "blue"}
 		s.put(labelled, service("brief", "10.96.0.12", 80))
@@ -280,8 +281,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// A dropped watch is opened again where it ended; nothing is lost or repeated.
-func TestWatchDropped(t *testing.T) {
+// A dropped watch resumes where it ended; nothing is lost or repeated.
+func TestDroppedWatchResumes(t *testing.T) {
 	each(t, func(t *testing.T, s *apiServer) {
 		s.put(world()...)
 		f := follow(t, s.client(t))
@@ -294,8 +295,8 @@ func TestWatchDropped(t *testing.T) {
 	})
 }
 
-// 410 Gone means listing again: what was changed, added and removed meanwhile is emitted once, what was not is not.
-func TestGone(t *testing.T) {
+// 410 Gone means a new list: the source emits what changed meanwhile, once, and nothing else.
+func TestExpiredWatchListsAgain(t *testing.T) {
 	each(t, func(t *testing.T, s *apiServer) {
 		s.put(world()...)
 		s.put(service("old", "10.96.0.11", 80), service("changing", "10.96.0.12", 80))
@@ -303,7 +304,7 @@ func TestGone(t *testing.T) {
 		f.expect("wait-for-ready", "resync", worldWords[:len(worldWords)-len(" +Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes")]+
 			" +Service default/changing +Service default/old +Service default/web +ServiceAccount default/web +ServiceCIDR kubernetes", "in-sync")
 
-		s.set(func(s *apiServer) { s.down = true }) // so that no watch sees the steps one by one
+		s.set(func(s *apiServer) { s.down = true }) // no watch sees the intermediate steps
 		s.drop()
 		f.expectFault("in-sync", "services")
 		s.remove(service("old", "10.96.0.11", 80))
@@ -330,8 +331,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// An API server that goes away is told in the status; the state stays, and recovery is told too.
-func TestServerAway(t *testing.T) {
+// When the API server goes away, the status carries the error and the state stays. A status without error follows recovery.
+func TestUnreachableServerKeepsState(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	s.put(world()...)
@@ -344,8 +345,8 @@ func TestServerAway(t *testing.T) {
 	f.recovered("in-sync")
 }
 
-// An API server that is not there at the start is waited for, and the status says what is wrong.
-func TestServerLate(t *testing.T) {
+// The source waits for an API server that is unreachable at the start, and the status carries the error.
+func TestWaitsForUnreachableServer(t *testing.T) {
 	t.Parallel()
 	s := newAPIServer(t)
 	s.put(world()...)
@@ -382,7 +383,7 @@ func TestNobodyListens(t *testing.T) {
 	f.expectFault("wait-for-ready", "connection refused")
 }
 
-// An API server without ServiceCIDRs is complete without them.
+// The source syncs without ServiceCIDRs if the API server does not have them.
 func TestWithoutServiceCIDRs(t *testing.T) {
 	s := newAPIServer(t)
 	s.absent = "servicecidrs"
@@ -393,7 +394,7 @@ func TestWithoutServiceCIDRs(t *testing.T) {
 	f.expect("+Namespace marker")
 }
 
-// client-go's own fake, which knows no versions and no streaming lists.
+// The source works with client-go's fake, which has no versions and no streamed lists.
 func TestFakeClientset(t *testing.T) {
 	c := fake.NewClientset(service("web", "10.96.0.10", 80), namespace("Bad"))
 	f := follow(t, c)
@@ -415,8 +416,8 @@ func TestTombstone(t *testing.T) {
 	}
 }
 
-// Heartbeats end in the handler: they do not wake the loop, which would have nothing to do.
-func TestHeartbeat(t *testing.T) {
+// Heartbeats end in the handler: they do not wake the loop.
+func TestHeartbeatEndsInHandler(t *testing.T) {
 	node := func(version string) any {
 		it, err := newItem(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: version}}, false)
 		if err != nil {

@@ -1,5 +1,5 @@
-// Package rbactest turns manifests into the rights they give. Invariant: a right is named as in a request, "group/resource verb", and
-// each once.
+// Package rbactest turns manifests into the rights they grant. Invariant: each right is named as in a request,
+// "group/resource verb", and occurs once.
 package rbactest
 
 import (
@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Rights are those of a ClusterRole in a file of manifests, sorted; of all roles in it, those of a namespace too, if role is "". The test fails if there are
-// none, or one is given twice.
+// Rights returns the rights of a ClusterRole in a file of manifests, sorted. If role is "", it returns those of all roles
+// in the file, namespaced ones included. The test fails if there are none or one is granted twice.
 func Rights(t testing.TB, path, role string) (out []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -17,41 +17,41 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube"
 )
 
-// Types of conditions of policies. They are there, with the status False, only while something is wrong: a cluster of thousands of nodes
-// where all is well writes none.
+// Condition types of policies. A policy has such a condition, with the status False, only while something is wrong. A
+// cluster of thousands of nodes without problems therefore writes none.
 const (
-	// Accepted says what all agents see in the policy itself.
+	// Accepted reports problems of the policy itself, which all agents find.
 	Accepted = kube.ConditionPrefix + "Accepted"
-	// Programmed, followed by a node's name, says what that node has of it.
+	// Programmed, followed by a node's name, reports problems of that node.
 	Programmed = kube.ConditionPrefix + "Programmed-"
 )
 
-// mostNodes is how many nodes have their say in the conditions of one policy: an object has a limit of its size, and each word is told to
-// every watcher.
+// mostNodes is how many nodes may have a condition in one policy. The size of an object is limited, and every change of it
+// is sent to every watcher.
 const mostNodes = 10
 
-// withConditions are the kinds of policies whose API has conditions.
+// withConditions returns the policy kinds whose API has conditions.
 func withConditions() []model.Kind {
 	return []model.Kind{model.Kind(model.KindAdminNetworkPolicy), model.Kind(model.KindBaselinePolicy), model.Kind(model.KindClusterNetworkPolicy)}
 }
 
-// verdict is a condition there is to be, or not to be, of a policy.
+// verdict is a condition that a policy should have, or should no longer have.
 type verdict struct {
 	object kube.Identity
 	kind   string // type of the condition
-	node   string // whose it is; "": everybody's
+	node   string // the node it is about; "": all nodes
 	reason event.Reason
-	text   string // "": the condition is to go
+	text   string // "": remove the condition
 }
 
-// key tells one verdict from the next of the same condition: what changes begins to last anew.
+// verdictKey identifies a verdict. Its text is part of it: a changed text starts a new waiting time.
 type verdictKey struct {
 	uid        types.UID
 	kind, text string
 }
 
-// said is what the API server has of the condition.
-func (v *verdict) said() (metav1.Condition, bool) {
+// current returns the condition as the API server has it.
+func (v *verdict) current() (metav1.Condition, bool) {
 	i := slices.IndexFunc(v.object.Conditions, func(c metav1.Condition) bool { return c.Type == v.kind })
 	if i < 0 {
 		return metav1.Condition{}, false
@@ -59,12 +59,12 @@ func (v *verdict) said() (metav1.Condition, bool) {
 	return v.object.Conditions[i], true
 }
 
-// verdicts compares conditions with what there is to say, and remembers since when they differ.
+// verdicts compares the conditions that policies have with those they should have, and remembers since when they differ.
 type verdicts struct {
 	since map[verdictKey]time.Time
 }
 
-// due are the conditions to be changed now.
+// due returns the conditions to change now.
 func (c *verdicts) due(now time.Time, l *ledger, objects Objects, problems []event.Problem) (out []verdict) {
 	nodes := map[string]bool{l.node: true}
 	for _, n := range l.nodes {
@@ -107,19 +107,19 @@ func (c *verdicts) due(now time.Time, l *ledger, objects Objects, problems []eve
 	return out
 }
 
-// patience is how long this node lets a condition be wrong.
+// patience returns how long this node waits before it corrects a condition.
 func (l *ledger) patience(v *verdict) time.Duration {
 	if v.node == l.node {
 		return l.wait(cause{v.object.UID, event.NotProgrammed, v.kind})
 	}
-	rank := l.rank(v.object.UID, tellers)
-	if rank == tellers {
-		return refresh // others do it; they may go
+	rank := l.rank(v.object.UID, reporters)
+	if rank == reporters {
+		return refresh // other nodes write it; they may be removed
 	}
 	return brief + time.Duration(rank)*turn
 }
 
-// wanted are the conditions of one policy that are not as they should be.
+// wanted returns the conditions of one policy that must change.
 func wanted(node string, nodes map[string]bool, id *kube.Identity, texts [2]map[event.Reason][]string) (out []verdict) {
 	add := func(kind, whose string, by map[event.Reason][]string) {
 		v := verdict{object: *id, kind: kind, node: whose}
@@ -129,7 +129,7 @@ func wanted(node string, nodes map[string]bool, id *kube.Identity, texts [2]map[
 				break
 			}
 		}
-		have, is := v.said()
+		have, is := v.current()
 		if is != (v.text != "") || is && (have.Reason != string(v.reason) || have.Message != v.text || have.ObservedGeneration != id.Generation) {
 			out = append(out, v)
 		}
@@ -143,7 +143,7 @@ func wanted(node string, nodes map[string]bool, id *kube.Identity, texts [2]map[
 		case nodes[other]:
 			others++
 		default:
-			add(c.Type, other, nil) // of a node that is not there any more
+			add(c.Type, other, nil) // its node no longer exists
 		}
 	}
 	if others < mostNodes || len(texts[1]) == 0 {
@@ -152,12 +152,13 @@ func wanted(node string, nodes map[string]bool, id *kube.Identity, texts [2]map[
 	return out
 }
 
-// apply writes one condition, or takes it away, as the only thing its field manager has in the object: conditions of others stay.
+// apply writes or removes one condition by server-side apply, with one field manager per node. The field manager owns
+// nothing else in the object, so conditions of other writers stay.
 func (r *Reporter) apply(ctx context.Context, now time.Time, v *verdict) error {
 	list := []any{}
 	if v.text != "" {
 		at := metav1.NewTime(now)
-		if have, is := v.said(); is {
+		if have, is := v.current(); is {
 			at = have.LastTransitionTime
 		}
 		list = append(list, map[string]any{
@@ -166,7 +167,7 @@ func (r *Reporter) apply(ctx context.Context, now time.Time, v *verdict) error {
 		})
 	}
 	obj := &unstructured.Unstructured{Object: map[string]any{
-		"metadata": map[string]any{"name": v.object.Name, "uid": string(v.object.UID)}, // of this very object, or none
+		"metadata": map[string]any{"name": v.object.Name, "uid": string(v.object.UID)}, // the UID makes the request fail if the object was replaced
 		"status":   map[string]any{"conditions": list},
 	}}
 	obj.SetGroupVersionKind(v.object.GroupVersionKind)
@@ -175,7 +176,7 @@ func (r *Reporter) apply(ctx context.Context, now time.Time, v *verdict) error {
 	return err
 }
 
-// fieldManager is who writes the conditions of a node; "" is all nodes. A name may have 128 bytes.
+// fieldManager returns the field manager for the conditions of a node; "" means all nodes. The API permits 128 bytes.
 func fieldManager(node string) string {
 	if node == "" {
 		return Controller

@@ -15,10 +15,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Controller is who reports, in Events and elsewhere.
+// Controller is the name of the reporting controller, in Events and elsewhere.
 const Controller = "contiv-agent"
 
-// action is what all Events of ours are about; the API asks for one.
+// action is the action of all Events; the API requires one.
 const action = "Render"
 
 // Limits of the API (k8s.io/kubernetes/pkg/apis/core/validation/events.go, v1.36), in bytes.
@@ -27,8 +27,9 @@ const (
 	mostInstance = 128
 )
 
-// tell creates the Event of a statement, or counts one more in that which is there, unless that is recent enough.
-func (r *Reporter) tell(ctx context.Context, now time.Time, s *statement) error {
+// send creates the Event of a statement. If the Event exists, send counts one more occurrence, unless the last one is
+// recent enough.
+func (r *Reporter) send(ctx context.Context, now time.Time, s *statement) error {
 	namespace := s.object.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
@@ -65,7 +66,7 @@ func (r *Reporter) tell(ctx context.Context, now time.Time, s *statement) error 
 	return err
 }
 
-// shorten cuts a text to so many bytes, and shows it.
+// shorten cuts a text to most bytes, and marks the cut with an ellipsis.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -78,22 +79,24 @@ func shorten(text string, most int) string {
 	return text[:cut] + dots
 }
 
-// final tells an error that is of this one request. That there is no right to it is not: an API server that starts knows of no rights.
+// final reports whether err concerns this one request only, so that a retry is useless. Forbidden is not final: an API
+// server that is starting grants no rights yet.
 func final(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
-// retreat is when to try something again that fails: later and later, but soon after an API server that was away is back.
-type retreat struct {
+// backoff is the back-off of a failing operation. Its pause is capped, so that the operation runs soon after the API server
+// is back.
+type backoff struct {
 	until time.Time
 	pause time.Duration
 }
 
-// result notes how it went.
-func (b *retreat) result(now time.Time, err error) {
+// result records the result of an attempt.
+func (b *backoff) result(now time.Time, err error) {
 	switch {
 	case err == nil || final(err):
-		*b = retreat{}
+		*b = backoff{}
 		return
 	case b.pause == 0:
 		b.pause = interval

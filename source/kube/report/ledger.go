@@ -18,45 +18,45 @@ import (
 )
 
 const (
-	tellers  = 5                     // how many agents tell what all of them see
-	turn     = 10 * time.Second      // how long one of them waits for the one before
-	brief    = 5 * time.Second       // what all agents see must last that long to be told
-	settled  = 30 * time.Second      // what this node has must last that long to be told, and be over that long
-	refresh  = 30 * time.Minute      // how often a problem that lasts is told again; Events live for an hour
-	recent   = 5 * time.Minute       // an Event from this short a time before a problem came up is of the same one: an agent was restarted
-	spread   = 20 * time.Millisecond // times the number of nodes: the time over which nodes tell what each of them has
-	requests = 50                    // a second, of all agents together
-	burst    = 10                    // requests an agent may send at once
+	reporters = 5                     // how many agents report a problem that all of them see
+	turn      = 10 * time.Second      // how long each of these agents waits for the one before it
+	brief     = 5 * time.Second       // how long a problem that all agents see must last before it is reported
+	settled   = 30 * time.Second      // how long a problem of this node must last before it is reported, and be gone before that is
+	refresh   = 30 * time.Minute      // how often a lasting problem is reported again; Events live for an hour
+	recent    = 5 * time.Minute       // an Event that precedes a problem by no more than this describes the same problem: the agent was restarted
+	spread    = 20 * time.Millisecond // times the number of nodes: the period over which the nodes report their own problems
+	requests  = 50                    // per second, of all agents together
+	burst     = 10                    // requests an agent may send at once
 )
 
-// cause is what there is one Event for.
+// cause identifies an Event: one per cause.
 type cause struct {
 	uid    types.UID
 	reason event.Reason
 	text   string
 }
 
-// entry is a problem there is.
+// entry is a current problem.
 type entry struct {
 	cause
 	object kube.Identity
 	ref    model.Ref
 	since  time.Time
-	due    time.Time // when to tell it, or to see again whether it is ours to tell
-	told   bool
+	due    time.Time // when to report the problem, or to check again whether this node has to
+	sent   bool
 }
 
-// object is one with problems, now or until a short while ago.
+// object is an object that has problems, or had some until recently.
 type object struct {
 	id     kube.Identity
 	ref    model.Ref
-	told   event.Reason // the last that was told of it and is to be taken back; "": nothing
-	well   time.Time    // since when it has no problem; zero: it has one
-	due    time.Time    // when to say so
-	healed time.Time    // when it was told that it has none; zero: something else was told since, or nothing
+	sent   event.Reason // reason of the last Event that is not yet taken back; "": none
+	well   time.Time    // since when the object has no problem; zero: it has one
+	due    time.Time    // when to report that it has none
+	healed time.Time    // when that was reported; zero: never, or a problem was reported since
 }
 
-// ledger knows what is to be told of objects, and when. It does nothing itself, and has no clock.
+// ledger decides what to report of objects, and when. It does no I/O and has no clock.
 type ledger struct {
 	node    string
 	nodes   []string
@@ -69,10 +69,10 @@ func newLedger(node string) *ledger {
 	return &ledger{node: node, entries: map[cause]*entry{}, objects: map[types.UID]*object{}}
 }
 
-// who finds out who an object is.
-type who func(model.Ref) (kube.Identity, bool)
+// lookup finds the identity of an object.
+type lookup func(model.Ref) (kube.Identity, bool)
 
-// identity is what an object is told from others by: its UID, or, where that is not known, what it is called.
+// identity returns the key of an object: its UID, or its kind and name if the UID is unknown.
 func identity(id *kube.Identity) types.UID {
 	if id.UID != "" {
 		return id.UID
@@ -80,8 +80,9 @@ func identity(id *kube.Identity) types.UID {
 	return types.UID(id.GroupKind().String() + " " + id.Namespace + "/" + id.Name)
 }
 
-// look takes over what there is now. Objects that are not known (any more) are forgotten with all that was told of them.
-func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, find who) {
+// look records the current problems. It forgets objects that are unknown (any longer), with all that was reported about
+// them.
+func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, find lookup) {
 	l.nodes = nodes
 	l.bucket.rate = min(1, requests/float64(max(1, len(nodes))))
 	open, there := map[types.UID]bool{}, map[cause]bool{}
@@ -113,23 +114,23 @@ func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, f
 		case !ok || identity(&id) != uid:
 			delete(l.objects, uid)
 		case open[uid]:
-		case o.told == "" && now.Sub(o.healed) > recent:
-			delete(l.objects, uid) // nobody was told, or everything
+		case o.sent == "" && now.Sub(o.healed) > recent:
+			delete(l.objects, uid) // no report to take back, or all are taken back
 		case o.well.IsZero():
-			o.well, o.due = now, now.Add(l.wait(cause{uid: uid, reason: o.told}))
+			o.well, o.due = now, now.Add(l.wait(cause{uid: uid, reason: o.sent}))
 		}
 	}
 }
 
-// wait is how long to wait before something is told for the first time.
+// wait returns how long to wait before the first report of a cause.
 func (l *ledger) wait(c cause) time.Duration {
 	if c.reason.Everywhere() {
-		return brief + time.Duration(l.rank(c.uid, tellers))*turn
+		return brief + time.Duration(l.rank(c.uid, reporters))*turn
 	}
 	return settled + time.Duration(hash(string(c.uid), l.node, c.text)%uint64(max(1, len(l.nodes))))*spread
 }
 
-// rank is how many other nodes come before this one in telling what all of them see of an object; most if there are as many or more.
+// rank returns how many other nodes are before this one in reporting what all nodes see of an object, and at most most.
 func (l *ledger) rank(uid types.UID, most int) int {
 	mine, before := hash(string(uid), l.node), 0
 	for _, node := range l.nodes {
@@ -148,19 +149,19 @@ func hash(parts ...string) uint64 {
 		h.Write([]byte(p))
 		h.Write([]byte{0})
 	}
-	x := h.Sum64() // its high bits differ little between names that differ in the end only
+	x := h.Sum64() // FNV's high bits differ little between names that differ at the end only
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	return x ^ x>>33
 }
 
-// statement is one Event to be told.
+// statement is one Event to send.
 type statement struct {
 	cause
 	object kube.Identity
-	after  time.Time // an Event that was seen since then says it already
+	after  time.Time // an Event seen since then makes this one superfluous
 }
 
-// name is the Event's: the same on every node.
+// name returns the Event's name. It is the same on every node.
 func (s *statement) name() string {
 	sum := sha256.New()
 	for _, part := range []string{string(s.uid), string(s.reason), s.text} {
@@ -175,26 +176,26 @@ func (s *statement) name() string {
 	return name + "." + hex.EncodeToString(sum.Sum(nil)[:digits/2])
 }
 
-// allFixed is what is told of an object without problems.
-const allFixed = "what was not in VPP as it asks for is there now"
+// allFixed is the note of the Event for an object whose problems are over.
+const allFixed = "all problems are solved: VPP has what the object asks for"
 
-// next is the statement that has been due for longest; nil if there is none, or no token for it. It is given once: done or failed says
-// what became of it.
+// next returns the statement that has been due for longest, or nil if none is due or no token is left. The caller then
+// calls done, failed or refused.
 func (l *ledger) next(now time.Time) *statement {
 	var due []*entry
 	for _, e := range l.entries {
 		if e.due.After(now) {
 			continue
 		}
-		if e.reason.Everywhere() && l.rank(e.uid, tellers) == tellers {
-			e.due = now.Add(refresh) // others tell; they may go
+		if e.reason.Everywhere() && l.rank(e.uid, reporters) == reporters {
+			e.due = now.Add(refresh) // other nodes report it; they may be removed
 			continue
 		}
 		due = append(due, e)
 	}
 	var well []*object
 	for _, o := range l.objects {
-		if !o.well.IsZero() && o.told != "" && !o.due.After(now) {
+		if !o.well.IsZero() && o.sent != "" && !o.due.After(now) {
 			well = append(well, o)
 		}
 	}
@@ -211,35 +212,35 @@ func (l *ledger) next(now time.Time) *statement {
 	return &statement{cause: cause{identity(&o.id), event.Rendered, allFixed}, object: o.id, after: o.well}
 }
 
-// after is since when an Event of that problem is recent enough to be left as it is.
+// after returns since when an existing Event of that problem makes a new one superfluous.
 func (l *ledger) after(now time.Time, e *entry) time.Time {
 	switch {
-	case e.told:
+	case e.sent:
 		return now.Add(-refresh / 2)
 	case l.objects[e.uid].healed.IsZero():
 		return e.since.Add(-recent)
 	}
-	return e.since // what there is says less than that it was repaired
+	return e.since // an Event from before the repair is outdated
 }
 
-// done notes that a statement was told.
+// done records that a statement was sent.
 func (l *ledger) done(now time.Time, s *statement) {
 	o := l.objects[s.uid]
 	if s.reason == event.Rendered {
 		if o != nil {
-			o.told, o.healed = "", now
+			o.sent, o.healed = "", now
 		}
 		return
 	}
 	if e := l.entries[s.cause]; e != nil {
-		e.told, e.due = true, now.Add(refresh)
+		e.sent, e.due = true, now.Add(refresh)
 	}
 	if o != nil {
-		o.told, o.healed = s.reason, time.Time{}
+		o.sent, o.healed = s.reason, time.Time{}
 	}
 }
 
-// failed notes that a statement was not told: others have their turn before it is tried again.
+// failed records that a statement was not sent. Other statements are next before it is retried.
 func (l *ledger) failed(now time.Time, s *statement) {
 	if e := l.entries[s.cause]; e != nil {
 		e.due = now.Add(settled)
@@ -249,19 +250,19 @@ func (l *ledger) failed(now time.Time, s *statement) {
 	}
 }
 
-// refused notes that a statement cannot be told as it is: it is tried again at the next refresh, if at all.
+// refused records that the API server rejects a statement. A problem is retried at the next refresh, a repair never.
 func (l *ledger) refused(now time.Time, s *statement) {
 	if e := l.entries[s.cause]; e != nil {
 		e.due = now.Add(refresh)
 	}
 	if o := l.objects[s.uid]; o != nil && s.reason == event.Rendered {
-		o.told = ""
+		o.sent = ""
 	}
 }
 
-// bucket holds tokens; each request takes one.
+// bucket is a token bucket; each request takes one token.
 type bucket struct {
-	rate   float64 // tokens a second
+	rate   float64 // tokens per second
 	tokens float64
 	last   time.Time // zero: full
 }

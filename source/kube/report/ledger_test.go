@@ -21,7 +21,7 @@ func service(name string) model.Ref {
 	return model.Ref{Kind: model.KindService, Namespace: "shop", Name: name}
 }
 
-// cluster is objects, by name: an UID each.
+// cluster maps existing objects to their UIDs.
 type cluster map[model.Ref]string
 
 func (c cluster) find(ref model.Ref) (kube.Identity, bool) {
@@ -31,7 +31,7 @@ func (c cluster) find(ref model.Ref) (kube.Identity, bool) {
 	}, ok
 }
 
-// story feeds a ledger, and takes down what it says, and after how many seconds.
+// story feeds a ledger, and records its statements with their time in seconds.
 type story struct {
 	t     *testing.T
 	l     *ledger
@@ -47,7 +47,7 @@ func newStory(t *testing.T, nodes ...string) *story {
 	return &story{t: t, l: newLedger("node-1"), now: begun, begun: begun, world: cluster{service("web"): "u1", service("db"): "u2"}, nodes: nodes}
 }
 
-// pass lets time pass, a look each 5 seconds.
+// pass lets time pass, with one look every 5 seconds.
 func (s *story) pass(d time.Duration, problems ...event.Problem) {
 	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(interval) {
 		s.l.look(s.now, problems, s.nodes, s.world.find)
@@ -72,7 +72,8 @@ var (
 	full  = event.Problem{Ref: service("db"), Reason: event.NotProgrammed, Text: "dnat44/db is FAILED"}
 )
 
-// One Event for each cause, told again each half an hour, and one when all is well; none of what is over before it was told.
+// Each cause has one Event, renewed every half hour, and one more when the object has no problem left. A problem that ends
+// before its report has none.
 func TestOneEventForEachCause(t *testing.T) {
 	s := newStory(t, "node-1")
 	s.pass(time.Minute, ports, taken, ports)
@@ -94,8 +95,8 @@ func TestOneEventForEachCause(t *testing.T) {
 	}
 }
 
-// What this node alone has must last, and be over as long.
-func TestShortTroubleIsNotTold(t *testing.T) {
+// A problem of this node must last before it is reported, and be over for as long before that is reported.
+func TestShortProblemIsNotReported(t *testing.T) {
 	s := newStory(t, "node-1")
 	for range 10 {
 		s.pass(25*time.Second, full)
@@ -103,7 +104,7 @@ func TestShortTroubleIsNotTold(t *testing.T) {
 	}
 	s.expect()
 	s.pass(40*time.Second, full)
-	s.pass(25 * time.Second) // over, but not for long
+	s.pass(25 * time.Second) // over, but not long enough
 	s.pass(40*time.Second, full)
 	s.expect("5m30s db NotProgrammed", "6m35s db NotProgrammed")
 	s.pass(time.Minute)
@@ -113,8 +114,8 @@ func TestShortTroubleIsNotTold(t *testing.T) {
 	}
 }
 
-// An object that is deleted is not repaired, and one that is made anew is another.
-func TestObjectsThatGo(t *testing.T) {
+// A deleted object is not reported as repaired, and a recreated one is a different object.
+func TestDeletedObjectIsNotRepaired(t *testing.T) {
 	s := newStory(t, "node-1")
 	s.pass(time.Minute, ports)
 	delete(s.world, ports.Ref)
@@ -129,8 +130,9 @@ func TestObjectsThatGo(t *testing.T) {
 	s.expect("4m5s web Rendered")
 }
 
-// What all agents see five tell, in turn; of what one has each tells, and an Event's name does not depend on who.
-func TestTellers(t *testing.T) {
+// Five agents report a problem that all see, in turn. Each agent reports its own problems. An Event's name does not depend
+// on the agent.
+func TestFiveAgentsReportInTurn(t *testing.T) {
 	var nodes []string
 	for i := range 1000 {
 		nodes = append(nodes, fmt.Sprintf("node-%d", i))
@@ -155,10 +157,10 @@ func TestTellers(t *testing.T) {
 			}
 		}
 	}
-	if len(names) != 1 || len(at) != tellers {
+	if len(names) != 1 || len(at) != reporters {
 		t.Errorf("%d names; %v", len(names), at)
 	}
-	for i := range tellers {
+	for i := range reporters {
 		if who := at[brief+time.Duration(i)*turn]; len(who) != 1 {
 			t.Errorf("turn %d: %v", i, who)
 		}
@@ -168,14 +170,14 @@ func TestTellers(t *testing.T) {
 	}
 }
 
-// The turn passes on when nodes go.
-func TestTurnPassesOn(t *testing.T) {
+// Other nodes take over reporting when nodes are removed.
+func TestOthersReportWhenNodesAreRemoved(t *testing.T) {
 	var nodes []string
 	for i := range 1000 {
 		nodes = append(nodes, fmt.Sprintf("other-%d", i))
 	}
 	s := newStory(t, nodes...)
-	if s.l.nodes = nodes; s.l.rank("u1", tellers) != tellers {
+	if s.l.nodes = nodes; s.l.rank("u1", reporters) != reporters {
 		t.Fatal("the name is ill chosen: this node is among the first")
 	}
 	s.pass(time.Hour, ports)
@@ -187,7 +189,7 @@ func TestTurnPassesOn(t *testing.T) {
 	}
 }
 
-// The bucket lets a burst pass, and then one a second, or less in a large cluster.
+// The bucket lets a burst pass, then one request per second, or fewer in a large cluster.
 func TestBucket(t *testing.T) {
 	var problems []event.Problem
 	s := newStory(t, "node-1")
@@ -201,20 +203,20 @@ func TestBucket(t *testing.T) {
 		t.Errorf("%d in 100 seconds", n)
 	}
 	b := bucket{rate: requests / 5000.0}
-	told := 0
+	sent := 0
 	for i := range 1000 {
 		if b.take(s.now.Add(time.Duration(i) * time.Second)) {
-			told++
+			sent++
 		}
 	}
-	if told != burst+9 {
-		t.Errorf("%d in 1000 seconds", told)
+	if sent != burst+9 {
+		t.Errorf("%d in 1000 seconds", sent)
 	}
 }
 
-// What was told of before and repaired is told even if the API server has it from a short while ago; what an agent finds when it starts is
-// not.
-func TestAfter(t *testing.T) {
+// A problem that returns after its repair was reported is sent, even if the API server has a recent Event of it. A problem
+// that an agent finds at its start is not sent again.
+func TestReturnedProblemIsReported(t *testing.T) {
 	s := newStory(t, "node-1")
 	next := func(problems ...event.Problem) *statement {
 		t.Helper()
@@ -246,8 +248,8 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// What the API server refuses as it is is tried again at the next refresh; that all is well is not.
-func TestRefused(t *testing.T) {
+// A rejected problem is retried at the next refresh; a rejected repair is not retried.
+func TestRejectedRepairIsNotRetried(t *testing.T) {
 	s := newStory(t, "node-1")
 	look := func(problems ...event.Problem) { s.l.look(s.now, problems, s.nodes, s.world.find) }
 	look(ports)
@@ -265,13 +267,13 @@ func TestRefused(t *testing.T) {
 	}
 	s.l.refused(s.now, st)
 	if st = s.l.next(s.now.Add(refresh)); st != nil {
-		t.Errorf("repaired, and told again: %+v", st)
+		t.Errorf("repaired, and sent again: %+v", st)
 	}
 }
 
-// What fails is tried again: soon, but less and less often where there is no right to it.
-func TestRetreat(t *testing.T) {
-	var b retreat
+// A failed request is retried soon, but less and less often if the right to it is missing.
+func TestBackoff(t *testing.T) {
+	var b backoff
 	at := time.Now()
 	pauses := func(err error, n int) (out []time.Duration) {
 		for range n {

@@ -14,14 +14,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube"
 )
 
-// Named is Objects of an agent that follows a fan-out server: it knows them by what they are called, and by their UID if that was told.
-// Of their conditions it knows nothing: it is not for Config.Conditions. The zero value is ready; all of it may be called from anywhere.
+// Named implements Objects for an agent that follows a fan-out server. It knows objects by name, and by UID if the source
+// sent one. It does not know their conditions, so it does not serve Config.Conditions. The zero value is ready; Named is
+// safe for concurrent use.
 type Named struct {
 	mu   sync.Mutex
 	byID map[model.Ref]*kube.Identity
 }
 
-// Heard remembers what a source says.
+// Heard records the objects of a source's event.
 func (n *Named) Heard(ev event.Event) {
 	update, ok := ev.(*event.Update)
 	if !ok {
@@ -66,7 +67,8 @@ func (n *Named) Identities(visit func(ref model.Ref, id *kube.Identity) bool, ki
 	}
 }
 
-// called is what the API server calls a kind; false: nobody tells of it. Of Calico's kinds it is what users see.
+// called returns the API server's name of a kind; false: no report names the kind. For Calico's kinds it is the name that
+// users see.
 func called(kind model.Kind) (schema.GroupVersionKind, bool) {
 	group := convert.GroupCalico
 	switch kind {

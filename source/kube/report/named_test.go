@@ -21,7 +21,7 @@ func named(name string) model.Ref {
 	return model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "shop", Name: name}
 }
 
-// heard is what an agent behind a fan-out server knows: a Service by its UID, all else by name.
+// heard returns a Named as behind a fan-out server: it knows a Service by UID, all else by name.
 func heard() *Named {
 	n := &Named{}
 	n.Heard(&event.Update{Changes: []event.Change{
@@ -34,7 +34,7 @@ func heard() *Named {
 	return n
 }
 
-// What is told of objects that are known by name is found by their names; it has the rights of deploy/reporting, no more and no less.
+// Reports on objects known by name reach these objects, with exactly the rights in deploy/reporting.
 func TestNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -73,7 +73,7 @@ func TestNamed(t *testing.T) {
 		})
 		var asked []string
 		for _, action := range slices.Concat(a.client.Actions(), a.dynamic.Actions()) {
-			if r := action.GetResource(); action.GetVerb() != "list" && (action.GetVerb() != "get" || r.Resource != "leases") { // the test's own
+			if r := action.GetResource(); action.GetVerb() != "list" && (action.GetVerb() != "get" || r.Resource != "leases") { // made by the test itself
 				asked = append(asked, r.Group+"/"+r.Resource+" "+action.GetVerb())
 			}
 		}
@@ -84,7 +84,7 @@ func TestNamed(t *testing.T) {
 	})
 }
 
-// An object that went is told of no more, and each kind is called what people know it as.
+// Named forgets deleted objects, and uses the kinds' public names.
 func TestNamedObjects(t *testing.T) {
 	n := heard()
 	if _, ok := n.Identity(model.Ref{Kind: model.KindPod, Namespace: "shop", Name: "web-0"}); ok {

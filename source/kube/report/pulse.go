@@ -17,23 +17,25 @@ import (
 )
 
 const (
-	beat      = 10 * time.Second // between two renewals of the Lease, and up to a tenth more
-	leaseTerm = 40               // seconds after which a Lease that was not renewed is over, as a kubelet's
-	parting   = 2 * time.Second  // for the last words of an agent that ends
+	beat      = 10 * time.Second // between two renewals of the Lease, plus up to a tenth
+	leaseTerm = 40               // seconds after which a Lease that is not renewed expires, as a kubelet's
+	parting   = 2 * time.Second  // limit for the last requests of an agent that ends
 )
 
-// Ready and Waiting are the annotations of a Lease that say how the agent is: "true" or "false", and what it waits for.
+// Ready and Waiting are annotations of a Lease: whether the agent is ready ("true" or "false"), and what it waits for.
 const (
 	Ready   = "contiv-agent.io/ready"
 	Waiting = "contiv-agent.io/waiting"
-	// Problems counts what is not as objects ask for, by state, whether the agent is ready or not: "2 FAILED, 16 REFUSED".
+	// Problems counts what VPP does not have as objects require, by state: "2 FAILED, 16 REFUSED". It does not depend on
+	// Ready.
 	Problems = "contiv-agent.io/problems"
 )
 
 // NodeCondition is the type of the condition of the Node.
 const NodeCondition corev1.NodeConditionType = "ContivAgentReady"
 
-// lease renews the Lease until ctx ends, and then gives it up, so that an agent that was stopped differs from one that is gone.
+// lease renews the Lease until ctx ends, and then releases it. An expired Lease therefore means a crash, a released one a
+// stop.
 func (r *Reporter) lease(ctx context.Context) {
 	for {
 		health := r.health.Load()
@@ -47,7 +49,7 @@ func (r *Reporter) lease(ctx context.Context) {
 	})
 }
 
-// renew writes the Lease. It does not read it first: whoever has the node's name is its holder.
+// renew writes the Lease without reading it first: the agent with the node's name is its holder.
 func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, health *event.Report) error {
 	at, term := metav1.NewMicroTime(now), int32(leaseTerm)
 	l := &coordinationv1.Lease{
@@ -64,7 +66,7 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 		l.Annotations[Problems] = shorten(health.Summary, mostNote)
 	}
 	metadata := map[string]any{"annotations": l.Annotations}
-	if node, ok := r.objects.Identity(r.nodeRef()); ok && node.UID != "" { // with the Node it goes; at first it may not be known
+	if node, ok := r.objects.Identity(r.nodeRef()); ok && node.UID != "" { // deleted with the Node; at first the Node may be unknown
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		metadata["ownerReferences"] = l.OwnerReferences
 	}
@@ -84,7 +86,7 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 
 func (r *Reporter) nodeRef() model.Ref { return model.Ref{Kind: model.KindNode, Name: r.cfg.Node} }
 
-// condition is what the Node says of its agent.
+// condition is the agent's condition on the Node.
 type condition struct {
 	status          corev1.ConditionStatus
 	reason, message string
@@ -92,7 +94,7 @@ type condition struct {
 
 func conditionOf(health *event.Report) condition {
 	switch {
-	case health.Ready && health.Summary != "": // without the figures, which would have every Node written whenever one changes
+	case health.Ready && health.Summary != "": // without figures: each change of one would write every Node
 		return condition{corev1.ConditionTrue, "AgentReadyWithProblems", "not everything is as Kubernetes asks for: contiv-agent status names it"}
 	case health.Ready:
 		return condition{corev1.ConditionTrue, "AgentReady", "VPP is as Kubernetes asks for"}
@@ -100,8 +102,8 @@ func conditionOf(health *event.Report) condition {
 	return condition{corev1.ConditionFalse, "AgentNotReady", shorten(health.Waiting, mostNote)}
 }
 
-// nodeCondition writes the condition of the Node if it is not what was written last. Ready is written at once; anything else when it has
-// lasted: a transaction under way is no news.
+// nodeCondition writes the condition of the Node if it differs from the last written one. Ready is written at once,
+// anything else once it has lasted: a transaction in progress is not worth a write.
 func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *event.Report) {
 	want := conditionOf(health)
 	if want == r.written {
@@ -116,16 +118,16 @@ func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *eve
 			return
 		}
 	}
-	if now.Before(r.away.until) {
+	if now.Before(r.nodeBackoff.until) {
 		return
 	}
 	err := r.attempt(ctx, "node condition", func(ctx context.Context) error { return r.writeCondition(ctx, now, want) })
-	if r.away.result(now, err); err == nil {
+	if r.nodeBackoff.result(now, err); err == nil {
 		r.unready = time.Time{}
 	}
 }
 
-// writeCondition changes this one condition of the Node, whatever others it has.
+// writeCondition changes this one condition of the Node and keeps all others.
 func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c condition) error {
 	at := metav1.NewTime(now)
 	entry := map[string]any{"type": NodeCondition, "status": c.status, "reason": c.reason, "message": c.message, "lastHeartbeatTime": at}
@@ -142,14 +144,14 @@ func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c conditio
 	return err
 }
 
-// part says last words, after ctx has ended.
+// part sends the last report, after ctx has ended.
 func (r *Reporter) part(ctx context.Context, what string, say func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), parting)
 	defer cancel()
 	_ = r.attempt(ctx, what, say)
 }
 
-// pause waits; false: ctx has ended.
+// pause waits for d; false: ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	interval = 5 * time.Second  // between two looks at what there is
-	anyway   = time.Minute      // between two looks if nothing has changed
-	patience = 10 * time.Second // for one answer
+	interval = 5 * time.Second  // between two looks at the agent's report
+	anyway   = time.Minute      // between two requests for it if nothing has changed
+	patience = 10 * time.Second // limit for one answer
 )
 
-// Config says what to report, as which node.
+// Config selects what to report, and for which node.
 type Config struct {
 	Node string // this node's name; must not be empty
-	// Events says what is wrong with Services and policies in Events.
+	// Events reports problems of Services and policies as Events.
 	Events bool
-	// Conditions says it of policies whose API has conditions there, too.
+	// Conditions also reports the problems of policies as conditions, where the policy's API has them.
 	Conditions bool
-	// LeaseNamespace is where the node's Lease is; "": there is none.
+	// LeaseNamespace is the namespace of the node's Lease; "": no Lease.
 	LeaseNamespace string
-	// NodeCondition tells on the Node whether the agent is ready.
+	// NodeCondition writes on the Node whether the agent is ready.
 	NodeCondition bool
 	Logger        *slog.Logger // nil: silent
 }
 
-// Any tells whether there is anything to report.
+// Any reports whether the configuration selects anything.
 func (c *Config) Any() bool {
 	return c.Events || c.Conditions || c.LeaseNamespace != "" || c.NodeCondition
 }
 
-// Validate reports everything wrong with the configuration.
+// Validate returns all problems of the configuration.
 func (c *Config) Validate() error {
 	if c.Node == "" {
 		return errors.New("report: the node must have a name")
@@ -50,13 +50,14 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Objects knows who objects are to the API server; *kube.Source does, and a Named that hears of them from somebody else.
+// Objects looks up the identities of objects. *kube.Source implements it for objects it reads itself, and Named for objects
+// that another source sends.
 type Objects interface {
 	Identity(model.Ref) (kube.Identity, bool)
 	Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind)
 }
 
-// Reporter tells others. Create with New, start with Run; a Reporter runs once.
+// Reporter reports an agent's problems to the API server. Create with New, start with Run; a Reporter runs once.
 type Reporter struct {
 	cfg     Config
 	log     *slog.Logger
@@ -64,21 +65,21 @@ type Reporter struct {
 	connect func() (kubernetes.Interface, dynamic.Interface, error)
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
-	health  atomic.Pointer[event.Report] // of the last look
+	health  atomic.Pointer[event.Report] // the last report of the agent
 
 	mu     sync.Mutex
-	faults map[string]string // the last error of each thing that fails
+	faults map[string]string // the last error of each operation
 
-	// Of the goroutine of Run.
+	// Owned by the goroutine of Run.
 	ledger   *ledger
 	verdicts verdicts
-	written  condition // of the Node
-	unready  time.Time // since when it is to be something worse
+	written  condition // the condition of the Node that was written last
+	unready  time.Time // since when the Node should have a worse one
 
-	away, unheard, unwritten retreat // of the condition of the Node, Events, conditions of policies
+	nodeBackoff, eventBackoff, policyBackoff backoff // back-off of the Node's condition, of Events, of policy conditions
 }
 
-// New makes a reporter of what an agent says of the objects of a source, with a client of its own.
+// New returns a reporter on the objects of a source. It gets a separate client from connect.
 func New(cfg Config, objects Objects, connect func() (kubernetes.Interface, dynamic.Interface, error)) *Reporter {
 	r := &Reporter{cfg: cfg, log: cfg.Logger, objects: objects, connect: connect, faults: map[string]string{}, ledger: newLedger(cfg.Node)}
 	if r.log == nil {
@@ -87,9 +88,9 @@ func New(cfg Config, objects Objects, connect func() (kubernetes.Interface, dyna
 	return r
 }
 
-// Run reports until ctx ends, and returns its error. changes counts what happens to the agent: as long as it stays the same, ask is called
-// once a minute, else every 5 s. What cannot be told is logged once, and tried again. A configuration that gives no client is the only
-// other reason to return.
+// Run reports until ctx ends, and returns ctx's error. It calls ask once a minute while changes returns the same number,
+// else every 5 s. It logs a failure once and retries. An invalid configuration or a failed connect are the only other
+// reasons to return.
 func (r *Reporter) Run(ctx context.Context, changes func() uint64, ask func(context.Context) (*event.Report, error)) error {
 	err := r.cfg.Validate()
 	if err == nil {
@@ -108,7 +109,7 @@ func (r *Reporter) Run(ctx context.Context, changes func() uint64, ask func(cont
 	var asked time.Time
 	for pause(ctx, interval) {
 		now := time.Now()
-		// One look more after a change: the agent may not have been done with it.
+		// Ask once more after a change: the agent may not have processed it yet.
 		if n := changes(); rep == nil || n != seen || seen != before || now.Sub(asked) >= anyway {
 			before, seen, asked = seen, n, now
 			rep = r.ask(ctx, ask)
@@ -120,13 +121,13 @@ func (r *Reporter) Run(ctx context.Context, changes func() uint64, ask func(cont
 	}
 	if r.cfg.NodeCondition && r.written.status != "" {
 		r.part(ctx, "node condition", func(ctx context.Context) error {
-			return r.writeCondition(ctx, time.Now(), condition{"Unknown", "AgentStopped", "the agent was stopped; VPP goes on with what it has"})
+			return r.writeCondition(ctx, time.Now(), condition{"Unknown", "AgentStopped", "the agent was stopped; VPP keeps its configuration"})
 		})
 	}
 	return ctx.Err()
 }
 
-// ask asks the agent. One that does not answer is not ready, and has nothing to say of objects.
+// ask gets the agent's report. An agent that does not answer is not ready and reports no objects.
 func (r *Reporter) ask(ctx context.Context, ask func(context.Context) (*event.Report, error)) *event.Report {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -137,7 +138,7 @@ func (r *Reporter) ask(ctx context.Context, ask func(context.Context) (*event.Re
 	return rep
 }
 
-// look tells what is due. While the agent is not ready, what it says of objects is of a state on the way: nothing of it begins or ends.
+// look sends what is due. While the agent is not ready, its problems of objects are transient: none of them begins or ends.
 func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
 	if r.cfg.NodeCondition {
 		r.nodeCondition(ctx, now, rep)
@@ -147,21 +148,21 @@ func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
 	}
 	r.ledger.look(now, rep.Problems, r.nodes(), r.objects.Identity)
 	if r.cfg.Events {
-		r.tellEvents(ctx, now)
+		r.sendEvents(ctx, now)
 	}
 	if r.cfg.Conditions {
 		r.applyConditions(ctx, now, rep.Problems)
 	}
 }
 
-func (r *Reporter) tellEvents(ctx context.Context, now time.Time) {
-	for !now.Before(r.unheard.until) {
+func (r *Reporter) sendEvents(ctx context.Context, now time.Time) {
+	for !now.Before(r.eventBackoff.until) {
 		s := r.ledger.next(now)
 		if s == nil {
 			return
 		}
-		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.tell(ctx, now, s) })
-		r.unheard.result(now, err)
+		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.send(ctx, now, s) })
+		r.eventBackoff.result(now, err)
 		switch {
 		case err == nil:
 			r.ledger.done(now, s)
@@ -175,14 +176,14 @@ func (r *Reporter) tellEvents(ctx context.Context, now time.Time) {
 
 func (r *Reporter) applyConditions(ctx context.Context, now time.Time, problems []event.Problem) {
 	for _, v := range r.verdicts.due(now, r.ledger, r.objects, problems) {
-		if now.Before(r.unwritten.until) || !r.ledger.bucket.take(now) {
+		if now.Before(r.policyBackoff.until) || !r.ledger.bucket.take(now) {
 			return
 		}
-		r.unwritten.result(now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
+		r.policyBackoff.result(now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
 	}
 }
 
-// nodes are the names of all Nodes.
+// nodes returns the names of all Nodes.
 func (r *Reporter) nodes() (out []string) {
 	r.objects.Identities(func(_ model.Ref, id *kube.Identity) bool {
 		out = append(out, id.Name)
@@ -191,7 +192,7 @@ func (r *Reporter) nodes() (out []string) {
 	return out
 }
 
-// attempt does something within a time, and logs an error that is not the one of the time before.
+// attempt runs do with a time limit, and logs its error if the error differs from the last one.
 func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -36,9 +36,9 @@ const node = "node-1"
 
 var guard = model.Ref{Kind: model.Kind(model.KindClusterNetworkPolicy), Name: "guard"}
 
-// api is an API server, an agent, and what its source knows, under a clock that stands while anybody works.
+// api is an API server, an agent and its source's objects, on a clock that advances only when all goroutines wait.
 type api struct {
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	cluster
 	conditions map[string]metav1.Condition // of guard, by type
 	applied    []string                    // field managers
@@ -112,7 +112,7 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.b.Write(p)
 }
 
-// String is all of it.
+// String returns all that was written.
 func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -150,7 +150,7 @@ func (a *api) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...mo
 	}
 }
 
-// run reports in a bubble of time, while play goes on.
+// run starts a reporter under synctest and calls play beside it.
 func (a *api) run(t *testing.T, cfg Config, play func()) {
 	t.Helper()
 	a.runWith(t, cfg, a, play)
@@ -199,7 +199,7 @@ func later(d time.Duration) {
 	synctest.Wait()
 }
 
-// An Event says what is wrong in the words of the agent, and one more that it is not any more. Both count what comes again.
+// An Event carries the agent's text, and a second one reports the repair. Repeated problems increase their Event's count.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -231,8 +231,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// An agent that was restarted leaves what it told a short while before as it is; so does one that finds what another told.
-func TestToldBefore(t *testing.T) {
+// A restarted agent does not repeat recent Events, neither its earlier ones nor another agent's.
+func TestRecentEventIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		for range 3 {
@@ -246,7 +246,7 @@ func TestToldBefore(t *testing.T) {
 		}
 		a.run(t, Config{Events: true}, func() { later(time.Minute) })
 		if len(a.events(t)) != 1 {
-			t.Error("repaired, says who has not said that it was broken")
+			t.Error("an agent that reported no problem reports its repair")
 		}
 		later(time.Hour)
 		a.run(t, Config{Events: true}, func() {
@@ -259,9 +259,9 @@ func TestToldBefore(t *testing.T) {
 	})
 }
 
-// While the API server is away nothing is lost and little is logged; while the agent is not ready it says nothing of objects; and it is
-// asked only when something has changed.
-func TestTroubles(t *testing.T) {
+// While the API server is away the reporter keeps all reports and logs little. While the agent is not ready it reports no
+// objects. It asks the agent only after changes.
+func TestReportsSurviveOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		var down atomic.Bool
@@ -301,8 +301,8 @@ func TestTroubles(t *testing.T) {
 	})
 }
 
-// An Event that cannot be made, as in a namespace that is on its way out, holds up no other.
-func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
+// An Event that cannot be created, as in a terminating namespace, does not delay others.
+func TestFailedEventDoesNotDelayOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		a.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -321,7 +321,7 @@ func TestOneThatFailsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestForbiddenIsSaidOnce(t *testing.T) {
+func TestForbiddenIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		var tries atomic.Int32
@@ -339,7 +339,7 @@ func TestForbiddenIsSaidOnce(t *testing.T) {
 	})
 }
 
-// The Lease is made with the Node as its owner, renewed, says how the agent is, and is given up.
+// The Lease is owned by its Node, is renewed, carries the agent's readiness, and is released at the end.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -354,7 +354,7 @@ func TestLease(t *testing.T) {
 			return *l.Spec.HolderIdentity, l.Annotations[Ready], l.Annotations[Waiting], time.Since(l.Spec.RenewTime.Time)
 		}
 		own := model.Ref{Kind: model.KindNode, Name: node}
-		delete(a.cluster, own) // not heard of yet
+		delete(a.cluster, own) // the source does not know the Node yet
 		a.run(t, Config{LeaseNamespace: "contiv-system"}, func() {
 			later(5 * time.Second)
 			a.mu.Lock()
@@ -387,7 +387,7 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// The condition of the Node is written when it changes, at once when the agent is ready, and at the end.
+// The condition of the Node is written when it changes, at once when the agent becomes ready, and at the end.
 func TestNodeCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -455,7 +455,8 @@ func writes(a *api) (n int) {
 	return n
 }
 
-// Conditions of policies are there while something is wrong, each with its own field manager, and are not written again and again.
+// Policies have conditions only while something is wrong. Each node has its field manager, and no condition is written
+// twice.
 func TestConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
 )
 
-// allKinds are an API's objects with one policy of each kind that has conditions.
+// allKinds adds one policy of each kind with conditions to an API's objects.
 type allKinds struct{ *api }
 
 // Identities implements Objects.
@@ -33,7 +33,7 @@ func (a allKinds) Identities(visit func(model.Ref, *kube.Identity) bool, kinds .
 	}
 }
 
-// TestRolesAreExact holds the roles of deploy against what a reporter asks for: not one right more, not one less.
+// TestRolesAreExact compares the roles in deploy with what a reporter requests: they must be equal.
 func TestRolesAreExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
