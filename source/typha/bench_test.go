@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// BenchmarkTranslate is a first sync's worth of pods, from keys to objects.
+// BenchmarkTranslate measures the translation of a first sync's pods, from keys to objects.
 func BenchmarkTranslate(b *testing.B) {
 	const pods = 10_000
 	list := make([]wire.KV, pods)

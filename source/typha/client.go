@@ -13,29 +13,30 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// Client follows one set of keys, from one server after another. Create with NewClient, start with Follow; it follows once.
+// Client follows one set of keys, on one server after another. Create with NewClient, start with Follow; it follows once.
 type Client struct {
 	cfg    Config
 	syncer wire.SyncerType
-	either bool // a server that hangs up on our hello is tried with the other dialect
-	modern bool // the dialect our hello asks for
+	either bool // if a server closes the connection at the hello, try the other dialect
+	modern bool // the dialect that the hello asks for
 	log    *slog.Logger
 
 	tell   func(wire.Batch)
 	seed   maphash.Seed
-	held   map[string]uint64 // keys handed on, with a sum of their values
-	fresh  *snapshot         // what the present server has said before it is in sync; nil: it is
-	status wire.Status       // as told last
+	held   map[string]uint64 // keys passed on, with a hash of their values
+	fresh  *snapshot         // keys that the current server has sent before it is in sync; nil: it is in sync
+	status wire.Status       // as passed on last
 }
 
-// snapshot collects what a server says before it is in sync: the last word on each key, in the order of first mention.
+// snapshot collects the keys of a server that is not yet in sync: the last value of each key, in the order of their first
+// occurrence.
 type snapshot struct {
 	order []string
 	kvs   map[string]wire.KV
 }
 
-// NewClient makes a client. A relay wants the older dialect of policies' keys where it can have it: either is false for who
-// understands both, and asks for the newer one. What is wrong with cfg is told by Follow.
+// NewClient returns a client. With older it asks for the older dialect of policy keys, as a relay needs, and tries the
+// newer one if a server refuses; otherwise it asks for the newer one only. Follow reports problems of cfg.
 func NewClient(cfg Config, syncer wire.SyncerType, older bool) *Client {
 	cfg.defaults()
 	return &Client{
@@ -44,11 +45,11 @@ func NewClient(cfg Config, syncer wire.SyncerType, older bool) *Client {
 	}
 }
 
-// Follow connects until ctx ends, and again whenever a connection breaks; it returns ctx's error, or that of Validate. tell
-// gets what differs from before: everything there is, when a server is in sync for the first time, and changes from then on;
-// of a later server's snapshot only what is not known yet, and deletes of what it does not have. Its status is that of the
-// server, but once in sync we stay so: a lost server takes nothing back. lost hears why there is no connection, and nil when
-// there is one that is in sync. Both are called from Follow's goroutine.
+// Follow connects, and connects again whenever a connection breaks, until ctx ends. It returns ctx's error, or that of
+// Validate. tell gets what differs from before: the whole snapshot once the first server is in sync, and each change after
+// that. Of a later server's snapshot it gets only new values, and deletes of keys that the server does not have. Its status
+// is the server's, but never leaves in-sync: a lost server withdraws nothing. lost gets the error while no server is
+// connected, and nil once one is in sync. Follow's goroutine calls both.
 func (c *Client) Follow(ctx context.Context, tell func(wire.Batch), lost func(error)) error {
 	if err := c.cfg.Validate(); err != nil {
 		return err
@@ -64,7 +65,7 @@ func (c *Client) Follow(ctx context.Context, tell func(wire.Batch), lost func(er
 		if synced {
 			pause = c.cfg.PauseFrom
 		}
-		wait := pause/2 + rand.N(pause) // from half to three halves: a thousand clients must not come at once
+		wait := pause/2 + rand.N(pause) // half to one and a half pauses: a thousand clients must not reconnect at once
 		c.log.Warn("no connection", "err", err, "again-in", wait.Round(time.Millisecond))
 		timer := time.NewTimer(wait)
 		select {
@@ -77,7 +78,8 @@ func (c *Client) Follow(ctx context.Context, tell func(wire.Batch), lost func(er
 	}
 }
 
-// round tries every server once, and follows the first that answers to its end. synced tells that one was in sync.
+// round tries every server once. It follows the first one that answers, until the connection ends. synced reports whether
+// that server was in sync.
 func (c *Client) round(ctx context.Context, lost func(error)) (synced bool, err error) {
 	servers, err := c.cfg.servers(ctx)
 	if err != nil {
@@ -98,8 +100,8 @@ func (c *Client) round(ctx context.Context, lost func(error)) (synced bool, err 
 		}
 		c.log.Info("connected", "server", addr, "version", hello.Version)
 		c.fresh = &snapshot{kvs: map[string]wire.KV{}}
-		err = s.follow(ctx, c.took, func(st wire.Status) {
-			if c.heard(st) {
+		err = s.follow(ctx, c.handleKVs, func(st wire.Status) {
+			if c.handleStatus(st) {
 				synced = true
 				lost(nil)
 			}
@@ -110,10 +112,10 @@ func (c *Client) round(ctx context.Context, lost func(error)) (synced bool, err 
 	return false, errors.Join(errs...)
 }
 
-// took notes changes: for later while the server is not in sync, to be handed on at once afterwards.
-func (c *Client) took(list []wire.KV) {
+// handleKVs handles changes: it collects them until the server is in sync, and passes them on at once after that.
+func (c *Client) handleKVs(list []wire.KV) {
 	if c.fresh == nil {
-		c.hand(list)
+		c.passOn(list)
 		return
 	}
 	for _, kv := range list {
@@ -124,23 +126,23 @@ func (c *Client) took(list []wire.KV) {
 	}
 }
 
-// heard notes a status, and tells that it is the one that completes a snapshot.
-func (c *Client) heard(st wire.Status) (complete bool) {
+// handleStatus handles a status, and reports whether the status completes a snapshot.
+func (c *Client) handleStatus(st wire.Status) (complete bool) {
 	if st == wire.InSync && c.fresh != nil {
 		list := c.compare()
 		c.fresh = nil
 		c.status = wire.InSync
-		c.handAll(list)
+		c.passOnSnapshot(list)
 		return true
 	}
-	if st > c.status { // never back: what was handed on holds until something else is
+	if st > c.status { // never lower: keys that were passed on hold until they change
 		c.status = st
 		c.tell(wire.Batch{Syncer: c.syncer, Status: st})
 	}
 	return false
 }
 
-// compare returns the steps from what is held to the snapshot.
+// compare returns the changes from the held keys to the snapshot.
 func (c *Client) compare() []wire.KV {
 	list := make([]wire.KV, 0, len(c.fresh.order))
 	for _, key := range c.fresh.order {
@@ -154,15 +156,15 @@ func (c *Client) compare() []wire.KV {
 	return list
 }
 
-// hand passes on what differs from what is held.
-func (c *Client) hand(list []wire.KV) {
+// passOn passes on the changes that differ from what is held.
+func (c *Client) passOn(list []wire.KV) {
 	if list = c.differing(list); len(list) > 0 {
 		c.tell(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: list})
 	}
 }
 
-// handAll passes on a snapshot, and that we are in sync even if nothing differs.
-func (c *Client) handAll(list []wire.KV) {
+// passOnSnapshot passes on a snapshot's changes with the status in-sync, even if there are none.
+func (c *Client) passOnSnapshot(list []wire.KV) {
 	c.tell(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: c.differing(list)})
 }
 

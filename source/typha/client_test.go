@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// pipes is a listener whose connections are pipes in this process: time in a synctest bubble passes when all are idle.
+// pipes is a listener whose connections are pipes inside the process: time in a synctest bubble advances when all are idle.
 type pipes struct {
 	once sync.Once
 	in   chan net.Conn
@@ -53,7 +53,7 @@ func (p *pipes) dial(ctx context.Context, _ string) (net.Conn, error) {
 	}
 }
 
-// place is where a server may stand, one after the other.
+// place is an address at which one server after the other may listen.
 type place struct {
 	mu sync.Mutex
 	at *pipes
@@ -69,7 +69,7 @@ func (p *place) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return at.dial(ctx, addr)
 }
 
-// serve puts a fan-out server there that has been told kvs; stop takes it away.
+// serve starts a fan-out server that holds kvs; stop ends it.
 func (p *place) serve(t *testing.T, cfg fanout.Config, kvs ...wire.KV) (s *fanout.Server, stop func()) {
 	t.Helper()
 	cfg.Syncers, cfg.Modern = []wire.SyncerType{wire.Felix}, []wire.SyncerType{wire.Felix}
@@ -106,7 +106,7 @@ func param(n int, value string) wire.KV {
 	return wire.KV{Key: fmt.Sprintf("/calico/v1/config/P%03d", n), Value: []byte(value)}
 }
 
-// heard collects what a client hands on.
+// heard collects what a client passes on.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -118,7 +118,7 @@ func (h *heard) add(line string) {
 	h.lines = append(h.lines, line)
 }
 
-// take returns what was heard since the last time.
+// take returns what was collected since the last call.
 func (h *heard) take() []string {
 	synctest.Wait()
 	h.mu.Lock()
@@ -136,7 +136,7 @@ func (h *heard) batch(b wire.Batch) {
 	}
 }
 
-// start follows until the returned function is called.
+// start runs a client until the returned function is called.
 func (h *heard) start(t *testing.T, cfg Config, older bool) (stop func()) {
 	t.Helper()
 	cfg.Addrs = []string{"server"}
@@ -159,9 +159,9 @@ func (h *heard) start(t *testing.T, cfg Config, older bool) (stop func()) {
 	}
 }
 
-// A server that is restarted with other keys takes back what it does not have, changes what is different, and nothing else; in
-// between nothing is taken back. That holds with compression and without, and for keys of our own.
-func TestReconnect(t *testing.T) {
+// A server that restarts with other keys withdraws those it does not have, changes those that differ, and nothing else.
+// Between two servers nothing is withdrawn. This holds with and without compression, and for this program's own keys.
+func TestReconnectWithdrawsOnlyDifferences(t *testing.T) {
 	own := func(value string) wire.KV { return wire.KV{Key: wire.OwnKeys + "x", Value: []byte(value)} }
 	for name, plain := range map[string]bool{"snappy": false, "plain": true} {
 		t.Run(name, func(t *testing.T) {
@@ -197,8 +197,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle of a snapshot has told nothing.
-func TestBrokenSnapshot(t *testing.T) {
+// Keys of a snapshot that breaks off are not passed on.
+func TestBrokenSnapshotIsNotPassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		l := newPipes()
@@ -228,7 +228,7 @@ type fake struct {
 	hello wire.ClientHello
 }
 
-// hello takes a connection and answers its hello.
+// hello accepts a connection and answers its hello.
 func hello(t *testing.T, l *pipes, answer wire.Message) *fake {
 	t.Helper()
 	conn, err := l.Accept()
@@ -254,8 +254,8 @@ func (f *fake) say(m wire.Message) {
 	}
 }
 
-// What a server says that it must not say ends the connection, with a reason; and so does one that says nothing.
-func TestBadServers(t *testing.T) {
+// A protocol error of the server ends the connection with a reason; so does a silent server.
+func TestProtocolErrorEndsConnection(t *testing.T) {
 	good := wire.ServerHello{SyncerType: wire.Felix, SupportsNodeResourceUpdates: true}
 	for _, c := range []struct {
 		name   string
@@ -263,10 +263,10 @@ func TestBadServers(t *testing.T) {
 		then   func(*fake)
 		want   string
 	}{
-		{"other keys", wire.ServerHello{SyncerType: wire.BGP, SupportsNodeResourceUpdates: true}, nil, `server tells other keys: "bgp", not "felix"`},
-		{"no Node resources", wire.ServerHello{Version: "v3.4"}, nil, "server tells other keys: it has no Node resources (version v3.4)"},
+		{"other keys", wire.ServerHello{SyncerType: wire.BGP, SupportsNodeResourceUpdates: true}, nil, `server sends other keys: "bgp", not "felix"`},
+		{"no Node resources", wire.ServerHello{Version: "v3.4"}, nil, "server sends other keys: it has no Node resources (version v3.4)"},
 		{"no hello", wire.Ping{}, nil, "unexpected message: wire.Ping in place of a hello"},
-		{"hangs up", nil, func(f *fake) { f.Close() }, "server hung up on the hello"},
+		{"hangs up", nil, func(f *fake) { f.Close() }, "server closed the connection at the hello"},
 		{"silent after the connection", nil, func(*fake) {}, "i/o timeout"},
 		{"silent after the hello", good, func(*fake) {}, "i/o timeout"},
 		{"a client's message", good, func(f *fake) { f.say(wire.ACK{}) }, "unexpected message: wire.ACK"},
@@ -295,7 +295,7 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// A server that pings hears pongs, with what it sent; and a connection over which only pings travel stays.
+// The client answers pings with pongs that carry the ping's timestamp. A connection with nothing but pings stays open.
 func TestPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p place
@@ -312,7 +312,8 @@ func TestPings(t *testing.T) {
 	})
 }
 
-// A relay asks for the older keys of policies; where it is hung up on, for the newer ones. An agent asks for these at once.
+// A relay asks for the older policy keys, and for the newer ones if the server closes the connection. An agent asks for the
+// newer ones at once.
 func TestDialects(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -338,7 +339,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// Clients do not come back all at once, nor ever more often than they should.
+// Clients reconnect at different times, and not more often than the back-off permits.
 func TestBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -371,7 +372,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// The source says how far it is, delivers one update with everything, and what is wrong without taking anything back.
+// The source emits its progress, one update with everything, and errors that withdraw nothing.
 func TestSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p place
@@ -489,7 +490,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// remote is a connection from somewhere.
+// remote is a connection with a remote address that the test chooses.
 type remote struct {
 	net.Conn
 	from net.Addr
@@ -497,8 +498,9 @@ type remote struct {
 
 func (r remote) RemoteAddr() net.Addr { return r.from }
 
-// A name that stands for another machine than it seems is not followed without TLS: nothing is said on such a connection.
-func TestPlaintextIsRefusedWhereItLeads(t *testing.T) {
+// The client does not use a connection without TLS to another machine, even if the name in the configuration is a local
+// one. It sends nothing on that connection.
+func TestPlaintextToRemoteAddressIsRefused(t *testing.T) {
 	for _, insecure := range []bool{false, true} {
 		ours, theirs := net.Pipe()
 		said := make(chan int64, 1)

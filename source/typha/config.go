@@ -16,42 +16,44 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// Config says which servers to follow, and as whom.
+// Config names the servers to follow and this client.
 type Config struct {
-	// Addrs are servers as host:port (the port may be left out: wire.Port), tried in random order.
+	// Addrs are servers as host:port, tried in random order. Without a port it is wire.Port.
 	Addrs []string
-	// Service is "namespace/name" of a Kubernetes Service in front of the servers, or a DNS name. Its addresses are looked up
-	// before each round of attempts: as <name>.<namespace>.svc, or else from the environment the kubelet gives to pods.
+	// Service is "namespace/name" of the servers' Kubernetes Service, or a DNS name. Its addresses are looked up before
+	// each round of attempts: as <name>.<namespace>.svc, or else from the environment that the kubelet gives to pods.
 	Service string
-	// Discover finds servers (host:port), the best first, before each round of attempts; nil: Addrs and Service are used.
+	// Discover returns servers as host:port, the preferred one first, before each round of attempts. nil: Addrs and Service
+	// are used.
 	Discover func(context.Context) ([]string, error)
 	TLS      TLS
-	// Insecure follows servers that are not on loopback without TLS: whoever is between can then write policies and Services.
+	// Insecure permits servers beyond loopback without TLS. Anyone on the path can then forge policies and Services.
 	Insecure bool
-	Hostname string // what we call ourselves; servers log it
-	Version  string // ours; servers log it
+	Hostname string // this client's name, for the server's log
+	Version  string // this client's version, for the server's log
 	Logger   *slog.Logger
-	// Dial makes a connection; nil: TCP.
+	// Dial connects to a server; nil: TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Plain does without compression.
+	// Plain disables compression.
 	Plain bool
-	// Times; zero is what Felix v3.31 takes: 10 s to connect and for each step of the hello, 10 s to write, 30 s for which the
-	// server may be silent (it pings every 10 s), and 250 ms to 30 s between rounds of attempts.
+	// Time limits. Zero means the values of Felix v3.31: 10 s to connect and for each step of the hello, 10 s to write, 30
+	// s of silence (servers ping every 10 s), and 250 ms to 30 s between rounds of attempts.
 	DialWithin, HelloWithin, WriteWithin, SilentFor, PauseFrom, PauseTo time.Duration
 
 	lookupHost func(context.Context, string) ([]string, error) // nil: the system's resolver
 }
 
-// TLS is what connections are secured with; the zero value is not at all. Files are read for each connection.
+// TLS names certificates and the expected peer; the zero value means no TLS. Files are read anew for each connection.
 type TLS struct {
-	Cert, Key string // ours, in PEM
-	CA        string // who vouches for servers
+	Cert, Key string // this client's, in PEM
+	CA        string // authority of the servers' certificates
 	Server    wire.Peer
 }
 
 func (t TLS) off() bool { return t == TLS{} }
 
-// config reads the files. The server's name plays no part: its certificate has to be of our authority and of the right peer.
+// config reads the files. It does not check the server's host name: the certificate must have the right authority and the
+// configured common name or URI.
 func (t TLS) config() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 	if err != nil {
@@ -64,12 +66,12 @@ func (t TLS) config() (*tls.Config, error) {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		Certificates:       []tls.Certificate{cert},
-		InsecureSkipVerify: true, // of the name: VerifyConnection verifies the chain
+		InsecureSkipVerify: true, // skips the host name only: VerifyConnection verifies the chain
 		VerifyConnection:   t.Server.Verify(pool),
 	}, nil
 }
 
-// Validate reports everything wrong with the configuration.
+// Validate returns all problems of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Insecure && !c.TLS.off() {
@@ -89,7 +91,7 @@ func (c *Config) Validate() error {
 	if t := c.TLS; !t.off() && (t.Cert == "" || t.Key == "" || t.CA == "") {
 		errs = append(errs, errors.New("typha: TLS needs a certificate, its key and a certificate authority"))
 	} else if !t.off() && t.Server == (wire.Peer{}) {
-		// Clients have certificates of the same authority, and any of them could pass for a server.
+		// Clients have certificates of the same authority, and any of them could pose as a server.
 		errs = append(errs, errors.New("typha: TLS needs the common name or the URI of servers"))
 	} else if !t.off() {
 		if _, err := t.config(); err != nil {
@@ -105,11 +107,11 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ErrPlaintext says that a server beyond this machine would be followed without TLS.
+// ErrPlaintext means that the configuration would follow a server on another machine without TLS.
 var ErrPlaintext = errors.New("the server is not on loopback and the connection is not encrypted")
 
-// checkPlaintext names the first server that would be followed without TLS, though it is not on this machine. A Dial in place of TCP is the
-// caller's.
+// checkPlaintext returns ErrPlaintext for the first server that would be followed without TLS though it is on another
+// machine. If Dial is set, its security is up to the caller.
 func (c *Config) checkPlaintext() error {
 	if !c.TLS.off() || c.Insecure || c.Dial != nil {
 		return nil
@@ -158,7 +160,7 @@ func (c *Config) defaults() {
 	}
 }
 
-// withPort adds the usual port to an address that has none.
+// withPort adds the default port to an address that has none.
 func withPort(addr string) string {
 	if _, _, err := net.SplitHostPort(addr); err == nil {
 		return addr

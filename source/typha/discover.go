@@ -13,12 +13,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// servers are where to connect, in the order of attempts.
+// servers returns the servers to connect to, in the order of attempts.
 func (c *Config) servers(ctx context.Context) ([]string, error) {
 	if c.Discover != nil {
 		list, err := c.Discover(ctx)
 		if err == nil && len(list) == 0 {
-			err = errors.New("no server is there yet")
+			err = errors.New("no server address is known yet")
 		}
 		return list, err
 	}
@@ -39,7 +39,7 @@ func (c *Config) servers(ctx context.Context) ([]string, error) {
 	return out, err
 }
 
-// lookUp finds the addresses of the Service. A headless Service gives its servers, any other one gives its own address.
+// lookUp resolves the Service. A headless Service resolves to its servers, any other one to its cluster IP.
 func (c *Config) lookUp(ctx context.Context) ([]string, error) {
 	name, port := c.Service, strconv.Itoa(wire.Port)
 	namespace, short, isService := strings.Cut(name, "/")

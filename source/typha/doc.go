@@ -1,10 +1,10 @@
-// Package typha turns what a fan-out server says, ours or Calico's Typha, into events: the client side of the sync protocol
-// (fanout/wire).
+// Package typha turns the keys that a fan-out server sends into events. It is the client side of the sync protocol
+// (fanout/wire), for this program's fan-out server and Calico's Typha.
 //
 //	server ── wire ──▶ session: hello, decoder restarts, pongs, time limits
 //	                      │ KVs, status
 //	                      ▼
-//	                   Client: connects again and again; compares each new snapshot with what it holds
+//	                   Client: reconnects; compares each new snapshot with the keys it holds
 //	                      │ wire.Batch: only what differs, deletes included
 //	          ┌───────────┴───────────┐
 //	          ▼                       ▼
@@ -12,16 +12,17 @@
 //	          │ event.Update
 //	          ▼
 //
-// Invariant: what has been handed on, taken together, is what a server said last. Nothing is handed on before a server is in
-// sync; a connection that breaks takes nothing back; a server that is new to us takes back only what it does not have.
+// Invariant: all keys passed on, taken together, equal what the last server in sync sent. The client passes on nothing
+// before a server is in sync. A broken connection withdraws nothing. A new server's snapshot withdraws only the keys it
+// lacks.
 //
-// Both dialects of policies' keys are understood (up to Calico v3.31, and from v3.32 on), and said to be.
+// The client understands both dialects of policy keys (up to Calico v3.31, and from v3.32 on), and announces that.
 //
-// Of objects it delivers what a server has: WorkloadEndpoints of Kubernetes are Pods, profiles are Namespaces and
-// ServiceAccounts, Calico's Nodes are Nodes with the blocks of addresses that Calico's IPAM gave them, Services and
-// EndpointSlices are read as from an API server (source/convert). There are no Pods without an address and none of the host's
-// network, and ServiceCIDRs only from our own servers or as far as a BGPConfiguration announces them. Rules of a NetworkPolicy
-// are numbered as Calico expands them: one for each peer with each protocol.
+// The source delivers the objects that a server's keys describe. Kubernetes' WorkloadEndpoints are Pods. Profiles are
+// Namespaces and ServiceAccounts. Calico's Nodes are Nodes, with the address blocks that Calico's IPAM assigned to them.
+// Services and EndpointSlices are read as from an API server (source/convert). Pods without an address or on the host
+// network are missing. ServiceCIDRs come from this program's servers, or from the ranges a BGPConfiguration announces.
+// Rules of a NetworkPolicy are numbered as Calico expands them: one for each peer with each protocol.
 //
-// A value that is not understood is a deletion, as it is for Felix, and a change with an error that names key and reason.
+// A value that does not parse counts as a deletion, as in Felix. The change carries an error that names key and reason.
 package typha

@@ -19,10 +19,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// errNoPod is an endpoint that is not the only one of a Pod of Kubernetes.
-var errNoPod = errors.New("is no Pod's, and not served")
+// errNoPod is the error of an endpoint that is not the only endpoint of a Kubernetes Pod.
+var errNoPod = errors.New("is not the only endpoint of a Kubernetes Pod: ignored")
 
-// workload reads the endpoint of a Pod as the Pod.
+// workload converts a Pod's endpoint to the Pod.
 func (t *translator) workload(key string, u datastore.Update, said event.Change) []event.Change {
 	ns, name, ok := strings.Cut(u.Key.Workload, "/")
 	if !ok || u.Key.Orchestrator != model.OrchestratorKubernetes || u.Key.Name != "eth0" {
@@ -76,11 +76,12 @@ func pod(id model.PodID, w *model.WorkloadEndpoint) (model.Object, error) {
 	return p, nil
 }
 
-// policy reads a policy under the name of the object it was made of, with its rules numbered as they stand.
+// policy converts a policy. It restores the name of the object the policy was made of, and numbers the rules by their
+// position.
 func (t *translator) policy(key string, u datastore.Update, said event.Change) []event.Change {
 	id := u.Key.Object()
 	if u.Key.Kind == datastore.KeyTieredPolicy && id.FelixName(u.Key.Tier) != u.Key.Name {
-		id = u.Key.PolicyID() // no object gives that name
+		id = u.Key.PolicyID() // no object has such a name
 	}
 	if p, ok := u.Value.(*model.Policy); ok {
 		p.ID = id
@@ -91,15 +92,15 @@ func (t *translator) policy(key string, u datastore.Update, said event.Change) [
 	return t.put(key, id.Ref(), said)
 }
 
-// checkSelectors holds the selectors of a policy, or of a profile's rules, to the language: one that is not understood is a value
-// that does not parse, as it is for Felix.
+// checkSelectors parses the selectors of a policy or of a profile's rules. A value with an invalid selector does not parse,
+// as in Felix.
 func checkSelectors(key string, value any) error {
 	check := func(field, text string) error {
 		if text == "" {
 			return nil
 		}
 		if _, err := selector.Parse(text); err != nil {
-			return &datastore.Error{Key: key, Field: field, Reason: "is no " + err.Error()} // "selector: expected …"
+			return &datastore.Error{Key: key, Field: field, Reason: "is not a valid " + err.Error()} // "selector: expected …"
 		}
 		return nil
 	}
@@ -130,10 +131,10 @@ func number(direction string, rules []model.Rule) {
 	}
 }
 
-// The profile that is there without an object, as in plugins/policy.
+// profileAllow is a profile that exists without an object, as in plugins/policy.
 const profileAllow = "projectcalico-default-allow"
 
-// profile reads the keys of a profile: of a namespace, of a service account, or of neither.
+// profile converts a profile's keys to those of a namespace, a service account, or a profile of Calico.
 func (t *translator) profile(key string, u datastore.Update, said event.Change) []event.Change {
 	name := u.Key.Name
 	labels, _ := u.Value.(datastore.Labels)
@@ -142,7 +143,7 @@ func (t *translator) profile(key string, u datastore.Update, said event.Change) 
 	}
 	if ns, ok := model.ProfileNamespace(name); ok {
 		if u.Key.Kind == datastore.KeyProfileRules {
-			return nil // allow and allow, always
+			return nil // a namespace's profile always allows both directions
 		}
 		if labels != nil {
 			said.Object = &model.Namespace{Name: ns, Labels: unprefixed(labels, model.PrefixNamespace)}
@@ -151,7 +152,7 @@ func (t *translator) profile(key string, u datastore.Update, said event.Change) 
 	}
 	if ns, account, ok := model.ProfileServiceAccount(name); ok {
 		if u.Key.Kind == datastore.KeyProfileRules {
-			return nil // none, always
+			return nil // a service account's profile never has rules
 		}
 		if labels != nil {
 			said.Object = &model.ServiceAccount{Namespace: ns, Name: account, Labels: unprefixed(labels, model.PrefixServiceAccount)}
@@ -161,7 +162,7 @@ func (t *translator) profile(key string, u datastore.Update, said event.Change) 
 	return t.ownProfile(u, said)
 }
 
-// ownProfile joins what two keys say of a profile of Calico's own.
+// ownProfile joins the two keys of one of Calico's own profiles.
 func (t *translator) ownProfile(u datastore.Update, said event.Change) []event.Change {
 	name := u.Key.Name
 	p := t.profiles[name]
@@ -183,7 +184,7 @@ func (t *translator) ownProfile(u datastore.Update, said event.Change) []event.C
 	return t.put(rules, model.Ref{Kind: model.KindProfile, Name: name}, said)
 }
 
-// unprefixed are the labels of what a profile was made of.
+// unprefixed returns the labels of the object that a profile was made of.
 func unprefixed(labels datastore.Labels, prefix string) map[string]string {
 	var out map[string]string
 	for k, v := range labels {
@@ -199,7 +200,7 @@ func unprefixed(labels datastore.Labels, prefix string) map[string]string {
 	return out
 }
 
-// serviceCIDR reads the key our own servers have for one.
+// serviceCIDR reads the key by which this program's servers send a ServiceCIDR.
 func serviceCIDR(name string, value []byte) event.Change {
 	if value == nil {
 		return event.Change{}
@@ -218,7 +219,7 @@ func serviceCIDR(name string, value []byte) event.Change {
 	return event.Change{Object: o}
 }
 
-// announced reads the ranges of cluster IPs from a BGPConfiguration, as far as it tells other routers of them.
+// announced reads the cluster IP ranges that a BGPConfiguration announces to other routers.
 func announced(key, name string, value []byte) event.Change {
 	var v struct {
 		Spec struct {

@@ -16,29 +16,30 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// messageLimit bounds one message of a server: a thousand KVs, of which one may be a large Service or EndpointSlice.
+// messageLimit bounds a message of a server, in bytes: a thousand KVs, of which one may be a large Service or
+// EndpointSlice.
 const messageLimit = 256 << 20
 
 // Errors of a server that cannot be followed.
 var (
-	// ErrProtocol is a message that must not come then.
+	// ErrProtocol means that a message is not allowed at that point.
 	ErrProtocol = errors.New("unexpected message")
-	// ErrSyncer is a server that does not tell the keys we want.
-	ErrSyncer = errors.New("server tells other keys")
-	// errNoHello is a server that hung up on our hello, as one does that finds something wrong with it.
-	errNoHello = errors.New("server hung up on the hello")
+	// ErrSyncer means that the server does not send the requested keys.
+	ErrSyncer = errors.New("server sends other keys")
+	// errNoHello means that the server closed the connection at the hello, as servers do that reject it.
+	errNoHello = errors.New("server closed the connection at the hello")
 )
 
 // session is one connection to a server.
 type session struct {
 	cfg  *Config
 	conn net.Conn
-	raw  *bufio.Reader // what the server sends, as it comes: it outlives decoders
+	raw  *bufio.Reader // the server's bytes; shared by successive decoders
 	enc  *wire.Encoder
 	dec  *wire.Decoder
 }
 
-// open connects and says hello. The connection ends with ctx.
+// open connects and exchanges hellos. The connection ends with ctx.
 func open(ctx context.Context, cfg *Config, addr string, syncer wire.SyncerType, modern bool) (*session, wire.ServerHello, error) {
 	s := &session{cfg: cfg}
 	var hello wire.ServerHello
@@ -49,7 +50,7 @@ func open(ctx context.Context, cfg *Config, addr string, syncer wire.SyncerType,
 		return nil, hello, err
 	}
 	s.conn = conn
-	if cfg.TLS.off() && !cfg.Insecure && !serve.Loopback(conn.RemoteAddr()) { // as localhost may be, too
+	if cfg.TLS.off() && !cfg.Insecure && !serve.Loopback(conn.RemoteAddr()) { // checks where the name led: "localhost" may resolve to another machine
 		_ = conn.Close()
 		return nil, hello, fmt.Errorf("%s (%s): %w", addr, conn.RemoteAddr(), ErrPlaintext)
 	}
@@ -104,13 +105,13 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 	return answer, nil
 }
 
-// hungUp tells whether the other end closed the connection, seen while reading from it or still writing to it.
+// hungUp reports whether err means that the peer closed the connection, while reading from it or writing to it.
 func hungUp(err error) bool {
 	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET},
 		func(end error) bool { return errors.Is(err, end) })
 }
 
-// read returns the next message, if it comes in time.
+// read returns the next message, or an error if none arrives in time.
 func (s *session) read(within time.Duration) (wire.Message, error) {
 	if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (s *session) say(m wire.Message) error {
 	return s.enc.Encode(m)
 }
 
-// follow hands on KVs and statuses until the connection ends; the error says why.
+// follow passes on KVs and statuses until the connection ends. It returns the reason.
 func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(wire.Status)) error {
 	defer context.AfterFunc(ctx, func() { _ = s.conn.Close() })()
 	defer s.conn.Close()
@@ -152,7 +153,7 @@ func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(w
 	}
 }
 
-// restart begins a new stream; the server waits for our ACK before it sends any of it.
+// restart begins a new stream. The server waits for the ACK before it sends any of it.
 func (s *session) restart(m wire.DecoderRestart) error {
 	switch m.CompressionAlgorithm {
 	case "":

@@ -22,22 +22,22 @@ import (
 
 // translator turns changes of keys into changes of objects.
 //
-// One object may have several keys for a while (a Pod that moved to another node: its new endpoint may come before the old
-// one goes), so what was put last counts, and what is left when that goes.
+// An object may have several keys for a while. When a Pod moves to another node, its new endpoint may be added before the
+// old one is removed. The key that was put last counts; when it is removed, the one before counts.
 type translator struct {
 	objects  map[model.Ref][]bearer
 	profiles map[string]*profile
 	nodes    map[string]*model.Node
-	blocks   map[netip.Prefix]string // blocks of addresses with an affinity, and the node that has it
+	blocks   map[netip.Prefix]string // address blocks with an affinity, and the node that has it
 }
 
-// bearer is a key with what it says of an object.
+// bearer is a key and the change it makes to an object.
 type bearer struct {
 	key    string
 	change event.Change
 }
 
-// profile is what the keys of a profile that is nobody else's say.
+// profile holds the two keys of a profile that belongs to no namespace and no service account.
 type profile struct {
 	labels datastore.Labels
 	rules  *model.ProfileRules
@@ -50,7 +50,7 @@ func newTranslator() *translator {
 	}
 }
 
-// changes are the steps of objects that the steps of keys amount to. What the values say is read on all cores.
+// changes returns the object changes that the key changes cause. It reads the values on all cores.
 func (t *translator) changes(list []wire.KV) []event.Change {
 	var out []event.Change
 	read := make([]reading, len(list))
@@ -66,12 +66,12 @@ func (t *translator) changes(list []wire.KV) []event.Change {
 	return out
 }
 
-// reading is what a key's value says, before anything else is known.
+// reading is the content of one key's value, read without regard to other keys.
 type reading struct {
 	update datastore.Update
-	said   event.Change // of what is an object by itself; else the error alone
-	cidr   string       // the name of a ServiceCIDR, which has no key of Calico's
-	none   bool         // a key of a newer data model: nothing here depends on it
+	said   event.Change // of a value that is an object by itself; else only the error
+	cidr   string       // the name of a ServiceCIDR, whose key is this program's, not Calico's
+	none   bool         // a key of an unknown data model: nothing here depends on it
 }
 
 func readKV(kv *wire.KV) reading {
@@ -95,12 +95,12 @@ func readKV(kv *wire.KV) reading {
 		}
 		return r
 	}
-	switch { // Decode has of these what Felix needs
+	switch { // datastore.Decode reads only what Felix needs of these
 	case value == nil:
 	case k.Type == datastore.ResourceServices:
 		svc := &corev1.Service{}
 		r.said = readObject(kv.Key, value, svc)
-		r.said.UID = string(svc.UID) // as it is in the API server: Services travel as they are
+		r.said.UID = string(svc.UID) // the API server's UID: Services are sent unchanged
 	case k.Type == datastore.ResourceEndpointSlices:
 		r.said = readObject(kv.Key, value, &discoveryv1.EndpointSlice{})
 	case k.Type == datastore.ResourceNodes:
@@ -141,7 +141,7 @@ func (t *translator) change(key string, r *reading) []event.Change {
 	return nil // routing and Felix's own configuration
 }
 
-// object is v as an object, nil if it is none.
+// object returns v as an object, nil if v is nil.
 func object[T model.Object](v any) model.Object {
 	if o, ok := v.(T); ok {
 		return o
@@ -149,8 +149,8 @@ func object[T model.Object](v any) model.Object {
 	return nil
 }
 
-// put makes c what the key says of ref; neither object nor error is that the key is gone. It returns the step of the object, if
-// there is one.
+// put stores the change c of ref under key; a c with neither object nor error means that the key is removed. It returns the
+// object's change, if any.
 func (t *translator) put(key string, ref model.Ref, c event.Change) []event.Change {
 	c.Ref = ref
 	if c.Origin == "" {
@@ -183,7 +183,7 @@ func (t *translator) put(key string, ref model.Ref, c event.Change) []event.Chan
 	return []event.Change{c}
 }
 
-// resource takes what travels as it is.
+// resource converts the keys whose values are whole resources.
 func (t *translator) resource(key string, k datastore.Key, said event.Change) []event.Change {
 	ref := model.Ref{Namespace: k.Namespace, Name: k.Name}
 	switch k.Type {
@@ -206,7 +206,7 @@ func (t *translator) resource(key string, k datastore.Key, said event.Change) []
 	return t.put(key, ref, said)
 }
 
-// readObject reads an object of Kubernetes as from an API server.
+// readObject reads a Kubernetes object as from an API server.
 func readObject(key string, value []byte, into runtime.Object) event.Change {
 	if err := json.Unmarshal(value, into); err != nil {
 		return event.Change{Err: fmt.Errorf("%s: %w", key, err)}
@@ -218,7 +218,7 @@ func readObject(key string, value []byte, into runtime.Object) event.Change {
 	return event.Change{Object: o, Err: err}
 }
 
-// readNode reads a Node of Calico's as the Node of Kubernetes it was made of.
+// readNode converts a Calico Node to the Kubernetes Node it was made of.
 func readNode(key, name string, value []byte) event.Change {
 	var v struct {
 		Metadata metav1.ObjectMeta `json:"metadata"`
@@ -243,7 +243,7 @@ func readNode(key, name string, value []byte) event.Change {
 			in.Status.Addresses = append(in.Status.Addresses, corev1.NodeAddress{Type: kind, Address: a.Address})
 		}
 	}
-	if b := v.Spec.BGP; b != nil && len(in.Status.Addresses) == 0 { // a node Kubernetes says nothing of
+	if b := v.Spec.BGP; b != nil && len(in.Status.Addresses) == 0 { // a node without addresses from Kubernetes
 		for _, text := range []string{b.IPv4Address, b.IPv6Address} {
 			if p, err := netip.ParsePrefix(text); err == nil {
 				in.Status.Addresses = append(in.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: p.Addr().String()})
@@ -257,7 +257,7 @@ func readNode(key, name string, value []byte) event.Change {
 	return event.Change{Object: o}
 }
 
-// withBlocks is a Node with the blocks of addresses that are its own, among its ranges of pods.
+// withBlocks returns a Node whose pod ranges include its address blocks.
 func (t *translator) withBlocks(name string) *model.Node {
 	n := *t.nodes[name]
 	var own []netip.Prefix
@@ -271,7 +271,7 @@ func (t *translator) withBlocks(name string) *model.Node {
 	return &n
 }
 
-// block notes which node has a block of addresses.
+// block records which node has an address block.
 func (t *translator) block(u datastore.Update, said event.Change) []event.Change {
 	before := t.blocks[u.Key.CIDR]
 	delete(t.blocks, u.Key.CIDR)

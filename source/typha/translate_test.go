@@ -15,13 +15,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// kv reads "key value"; no value is a delete.
+// kv parses "key value"; no value means a delete.
 func kv(line string) wire.KV {
 	key, value, _ := strings.Cut(line, " ")
 	return wire.KV{Key: key, Value: []byte(value)}
 }
 
-// text is a change in one line: what is left of the object, and the error.
+// text formats a change as one line: what is left of the object, and the error.
 func text(c event.Change) string {
 	out := "- " + c.Ref.String()
 	switch o := c.Object.(type) {
@@ -77,8 +77,8 @@ const (
 	policies = "/calico/v1/policy/tier/default/policy/"
 )
 
-// Who a Service is to its API server is handed on, and that another one has its name is news even if it asks for the same.
-func TestServiceHasItsUID(t *testing.T) {
+// The source passes on a Service's UID. A new UID under the same name is a change even if the rest is equal.
+func TestServiceKeepsUID(t *testing.T) {
 	tr := newTranslator()
 	const key = "/calico/resources/v3/projectcalico.org/kubernetesservice/prod/web"
 	for _, step := range []struct{ value, want string }{
@@ -124,7 +124,7 @@ func TestTranslate(t *testing.T) {
 		{
 			"an endpoint of something else",
 			[]string{"/calico/v1/host/n1/workload/openstack/vm/endpoint/eth0 " + podValue},
-			[]string{"! WorkloadEndpoint n1/workload/openstack/vm/endpoint/eth0: /calico/v1/host/n1/workload/openstack/vm/endpoint/eth0: is no Pod's, and not served"},
+			[]string{"! WorkloadEndpoint n1/workload/openstack/vm/endpoint/eth0: /calico/v1/host/n1/workload/openstack/vm/endpoint/eth0: is not the only endpoint of a Kubernetes Pod: ignored"},
 		},
 		{
 			"a namespace",
@@ -181,8 +181,8 @@ func TestTranslate(t *testing.T) {
 				policies + `prod%2fknp.default.web {"selector":"all()","outbound_rules":[{},{"!dst_selector":"a ="}]}`,
 			},
 			[]string{
-				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: selector: is no selector: expected a label key, has(), all(), global(), ! or ( at offset 3 of "((("`,
-				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: outbound_rules[1].!dst_selector: is no selector: expected an operator behind label key "a" at offset 2 of "a ="`,
+				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: selector: is not a valid selector: expected a label key, has(), all(), global(), ! or ( at offset 3 of "((("`,
+				`! NetworkPolicy prod/web: ` + policies + `prod%2fknp.default.web: outbound_rules[1].!dst_selector: is not a valid selector: expected an operator behind label key "a" at offset 2 of "a ="`,
 			},
 		},
 		{
@@ -256,7 +256,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// What objects there are at the end depends on the keys there are at the end, not on the way there.
+// The final objects depend on the final keys only, not on the order of changes.
 func TestTranslatePathIndependence(t *testing.T) {
 	vocabulary := []string{
 		podKey + " " + podValue, podKey + " " + strings.Replace(podValue, "web", "db", 1), podKey, podKey + " broken",
@@ -294,7 +294,7 @@ func TestTranslatePathIndependence(t *testing.T) {
 	})
 }
 
-// No value makes the translator fall, and a deleted key leaves nothing behind.
+// No value makes the translator panic, and a deleted key leaves nothing behind.
 func FuzzTranslate(f *testing.F) {
 	for _, line := range []string{podKey + " " + podValue, nodeKey + " " + nodeText, fmt.Sprintf(block, "n1"), policies + `x {"inbound_rules":[{}]}`} {
 		k := kv(line)
