@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkParse reads services of ten endpoints each, as kubectl would write them: two objects per service.
+// BenchmarkParse measures reading services with ten endpoints each, as kubectl writes them: two objects per service.
 func BenchmarkParse(b *testing.B) {
 	var text strings.Builder
 	const services = 500

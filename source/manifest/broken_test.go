@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// loadBroken loads the folder of broken things under the name its README uses.
+// loadBroken loads the folder of broken examples under the name that its README uses.
 func loadBroken(t *testing.T) []event.Change {
 	t.Helper()
 	t.Chdir("../..")
@@ -22,8 +22,8 @@ func loadBroken(t *testing.T) []event.Change {
 	return changes
 }
 
-// Each broken thing yields one message, and the README of the folder quotes every one of them, word for word.
-func TestBrokenMessages(t *testing.T) {
+// Each broken example yields one message, and the folder's README quotes every one of them word for word.
+func TestBrokenExampleYieldsDocumentedMessage(t *testing.T) {
 	var got []string
 	for _, c := range loadBroken(t) {
 		if c.Err != nil {
@@ -45,8 +45,8 @@ func TestBrokenMessages(t *testing.T) {
 	}
 }
 
-// Everything healthy in the folder is there, whatever is wrong beside it, and legal extremes count as healthy.
-func TestBrokenLeavesTheRest(t *testing.T) {
+// All valid objects in the folder are loaded, whatever is broken beside them. Extreme but legal values are valid.
+func TestBrokenExampleKeepsValidObjects(t *testing.T) {
 	endpoints, services := map[string]int{}, map[string]bool{}
 	for _, c := range loadBroken(t) {
 		switch o := c.Object.(type) {

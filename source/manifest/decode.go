@@ -21,39 +21,40 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// Error is why a piece of a manifest is not used.
+// Error is the reason why a piece of a manifest is not used.
 type Error struct {
 	File string
 	Line int    // from 1
 	Text string // what and why, without the position
-	Err  error  // what it stands for: a *convert.Error, or nil
+	Err  error  // the cause: a *convert.Error, or nil
 }
 
-// Error is "file:line: text".
+// Error returns "file:line: text".
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// entry is what one object, or one unusable piece, of a file amounts to: an object, an error, or, of a refused policy, both.
+// entry is the result for one object, or for one unusable piece, of a file: an object, an error, or both for a refused
+// policy.
 type entry struct {
 	ref    model.Ref
 	object model.Object
 	err    error
 	origin string // file:line
-	keys   any    // []datastore.KV, where they are asked for
-	syntax bool   // the piece does not parse: what it may have said before is unknown, not gone
+	keys   any    // []datastore.KV, with Config.Keys
+	syntax bool   // the piece does not parse: its former content is unknown, not deleted
 }
 
-// parsed is a file as read.
+// parsed is the content of a file.
 type parsed struct {
 	entries  []entry
 	warnings []string       // one sentence each, with position
-	ignored  map[string]int // kinds the agent does not read, with how many there are
+	ignored  map[string]int // kinds that the agent does not read, with their number of objects
 	withKeys bool
 }
 
-// parse reads every document of a file, and writes objects as keys if they are asked for.
+// parse reads every document of a file. With withKeys it also encodes the objects as keys.
 func parse(file string, data []byte, withKeys bool) *parsed {
 	p := &parsed{ignored: map[string]int{}, withKeys: withKeys}
 	for _, d := range split(file, data) {
@@ -75,7 +76,7 @@ func parse(file string, data []byte, withKeys bool) *parsed {
 
 func (d *document) origin(line int) string { return d.file + ":" + strconv.Itoa(line) }
 
-// ref names the document, or a part of it, where there is no object to name.
+// ref names the document, or a part of it, where no object has a name.
 func (d *document) ref(part string) model.Ref {
 	name := d.file
 	if d.index > 1 {
@@ -89,7 +90,7 @@ type value struct {
 	tree     any
 }
 
-// values reads the document as JSON (several values may follow each other) or YAML (one).
+// values reads the document as JSON (one or more values) or YAML (one).
 func (d *document) values() ([]value, *Error) {
 	isJSON := filepath.Ext(d.file) == ".json"
 	if isJSON || bytes.HasPrefix(bytes.TrimSpace(d.text), []byte("{")) {
@@ -134,14 +135,14 @@ func (d *document) jsonValues() ([]value, *Error) {
 	}
 }
 
-// decodeTree reads one JSON value, keeping numbers as they are written.
+// decodeTree reads one JSON value and keeps numbers as written.
 func decodeTree(dec *json.Decoder) (tree any, err error) {
 	dec.UseNumber()
 	err = dec.Decode(&tree)
 	return tree, err
 }
 
-// lineNumber finds the line in an error of the YAML parser, which tells it in text only.
+// lineNumber extracts the line from an error of the YAML parser, which has it in its text only.
 func lineNumber(text string) (line int, rest string) {
 	m := regexp.MustCompile(`line (\d+): `).FindStringSubmatchIndex(text)
 	if m == nil {
@@ -164,7 +165,7 @@ func (d *document) yamlError(err error) *Error {
 	return d.unparsed(d.firstLine(), "YAML: "+text)
 }
 
-// unparsed says that the document is no YAML, or no JSON, from line on.
+// unparsed returns the error that the document is not valid YAML or JSON, from line on.
 func (d *document) unparsed(line int, why string) *Error {
 	line = min(line, d.lastLine())
 	return &Error{File: d.file, Line: line, Text: fmt.Sprintf("not valid %s; the document that begins on line %d is not used", why, d.firstLine())}
@@ -173,7 +174,7 @@ func (d *document) unparsed(line int, why string) *Error {
 // maxNesting bounds Lists in Lists.
 const maxNesting = 4
 
-// value takes one value of a document: an object or a List of them. part names it within the document.
+// value reads one value of a document: an object or a List of objects. part names it within the document.
 func (p *parsed) value(pos *position, part string, tree any, depth int) {
 	m, ok := tree.(map[string]any)
 	if !ok {
@@ -206,7 +207,8 @@ func (p *parsed) value(pos *position, part string, tree any, depth int) {
 	p.object(pos, part, m, gv, kind)
 }
 
-// items takes the elements of a List; those of a typed list (ServiceList) may leave out what the list says already.
+// items reads the elements of a List. Those of a typed list (ServiceList) may omit the apiVersion and kind that the list
+// implies.
 func (p *parsed) items(pos *position, part string, list map[string]any, apiVersion, element string, depth int) {
 	items, ok := list["items"].([]any)
 	if !ok && list["items"] != nil {
@@ -227,7 +229,7 @@ func (p *parsed) items(pos *position, part string, list map[string]any, apiVersi
 	}
 }
 
-// refuse records a piece that is no object at all.
+// refuse records a piece that is not an object.
 func (p *parsed) refuse(pos *position, part, field, why string) {
 	line := pos.line(field)
 	p.entries = append(p.entries, entry{
@@ -236,7 +238,7 @@ func (p *parsed) refuse(pos *position, part, field, why string) {
 	})
 }
 
-// object takes one object.
+// object reads one object.
 func (p *parsed) object(pos *position, part string, tree map[string]any, gv schema.GroupVersion, kind string) {
 	k, ok := convert.KindOf(gv.Group, kind)
 	if !ok {
@@ -272,7 +274,7 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	}
 }
 
-// keysOnly takes an object that is nothing but keys, if those are asked for.
+// keysOnly reads an object that becomes datastore keys only, with Config.Keys. It reports whether the kind is such a one.
 func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVersion, kind string) bool {
 	raw := p.raw(tree)
 	if raw == nil {
@@ -290,20 +292,20 @@ func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVer
 	return true
 }
 
-// raw is a copy of an object, before it is decoded, if it is to be written as keys.
+// raw returns a copy of an object before decoding, if it is to be encoded as keys.
 func (p *parsed) raw(tree map[string]any) *unstructured.Unstructured {
 	if !p.withKeys {
 		return nil
 	}
 	u := &unstructured.Unstructured{}
 	if text, err := json.Marshal(tree); err != nil || json.Unmarshal(text, &u.Object) != nil {
-		return nil // decoding it will say why
+		return nil // decoding reports the error
 	}
 	return u
 }
 
-// encode writes an object as the datastore has it; err is what decoding said. What cannot be written is refused, and may
-// serve an agent all the same.
+// encode adds the object as Calico's datastore stores it; err is the result of decoding. An object that cannot be encoded
+// gets an error, and its decoded form may still serve an agent.
 func (e *entry) encode(raw *unstructured.Unstructured, err error) error {
 	if raw == nil {
 		return err
@@ -318,7 +320,7 @@ func (e *entry) encode(raw *unstructured.Unstructured, err error) error {
 	return err
 }
 
-// located puts the position in front of an error of conversion, and in front of each further field on another line.
+// located prefixes a conversion error with its position, and each further field on another line with that line.
 func (p *parsed) located(pos *position, err error) *Error {
 	out := &Error{File: pos.doc.file, Line: pos.line(""), Text: err.Error(), Err: err}
 	c, ok := errors.AsType[*convert.Error](err)

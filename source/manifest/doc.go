@@ -1,14 +1,14 @@
-// Package manifest turns files of Kubernetes YAML and JSON into events: a folder stands in for the API server.
+// Package manifest turns files of Kubernetes YAML and JSON into events: a folder takes the place of the API server.
 //
-// Invariant: what is emitted, taken together, is always exactly what the files say now. One bad document is one refused
-// change that names file, line, object and field; it never hides another document. Two definitions of one object are the
-// first one, in sorted order of paths, and a complaint about the second.
+// Invariant: all emitted changes taken together equal the current content of the files. A broken document becomes one
+// refused change that names file, line, object and field, and does not affect any other document. If an object is defined
+// twice, the first definition in sorted order of paths counts, and the second is refused.
 //
 //	files ─split─▶ documents ─decode─▶ k8s objects ─source/convert─▶ model values ─merge─▶ one list of changes
 //	  ▲                  └ positions: file:line of any field                          └ minus what was emitted before
 //	  └ fsnotify, debounced
 //
-// Kinds the agent does not read are passed over, counted, and named at debug level. Fields it does not know are reported
-// as a warning and passed over, as an API server does. A file that stops parsing while it is watched (an editor half way
-// through) keeps the objects last read from it, and its complaint says so.
+// The source skips and counts kinds that the agent does not read, and logs them at debug level. It ignores unknown fields
+// with a warning, as an API server does. If a watched file stops parsing, as while an editor writes it, the source keeps
+// the objects last read from it and says so in the error.
 package manifest

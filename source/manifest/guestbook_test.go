@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// The example is what newcomers start from: every object of it is used, none refused.
+// The agent uses every object of the guestbook example and refuses none.
 func TestGuestbook(t *testing.T) {
 	changes, err := Load("../../examples/guestbook")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// A folder can be told as the keys of Calico's datastore; a policy that is not understood isolates there, too.
+// With Config.Keys a folder is also emitted as keys of Calico's datastore. A refused policy isolates its pods there, too.
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) {

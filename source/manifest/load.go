@@ -14,16 +14,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Stdin is the path that means standard input.
+// Stdin is the path of standard input.
 const Stdin = "-"
 
-// maxFile bounds a file, in bytes: what is larger is no manifest.
+// maxFile bounds a file, in bytes: larger ones are not manifests.
 const maxFile = 256 << 20
 
-// Load reads everything paths say, once: folders (with the folders inside them; files named *.yaml, *.yml, *.json; nothing
-// whose name starts with a dot), files, and "-" for standard input. It returns one change per object, and one refused
-// change per piece that cannot be used, in the order of sorted paths and of documents in them. The error tells of paths
-// that are not there or cannot be read; the changes are then those of the others.
+// Load reads all paths once: folders, files, and "-" for standard input. In folders it reads *.yaml, *.yml and *.json,
+// recursively, and nothing whose name starts with a dot. It returns one change per object, and one refused change per
+// unusable piece, in the order of sorted paths and of documents in them. The error names missing and unreadable paths; the
+// changes are then those of the other paths.
 func Load(paths ...string) ([]event.Change, error) {
 	files, err := list(paths, nil)
 	var read []*parsed
@@ -45,7 +45,7 @@ func display(path string) string {
 	return path
 }
 
-// list finds the files of paths, sorted and without repeats. Each folder is told to visit before it is read.
+// list returns the files of paths, sorted and without duplicates. It calls visit for each folder before reading it.
 func list(paths []string, visit func(folder string)) ([]string, error) {
 	var files []string
 	var errs []error
@@ -70,8 +70,8 @@ func list(paths []string, visit func(folder string)) ([]string, error) {
 	return slices.Compact(files), errors.Join(errs...)
 }
 
-// listFolder finds the manifests in a folder and the folders inside it. Links to files are followed (a ConfigMap volume is
-// made of them), links to folders are not: they may lead back.
+// listFolder returns the manifests in a folder and its subfolders. It follows links to files (a ConfigMap volume consists
+// of them), but not links to folders, which may form a cycle.
 func listFolder(folder string, visit func(string)) ([]string, error) {
 	if visit != nil {
 		visit(folder)
@@ -86,7 +86,7 @@ func listFolder(folder string, visit func(string)) ([]string, error) {
 		case e.IsDir():
 			found, err := listFolder(path, visit)
 			if errors.Is(err, fs.ErrNotExist) {
-				err = nil // went away while we looked
+				err = nil // removed while listing
 			}
 			files, errs = append(files, found...), append(errs, err)
 		case isManifest(e.Name()):
@@ -124,8 +124,8 @@ func readFile(path string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// merge makes one list of what the files say, in their order. Of two definitions of an object the first one counts; the
-// second is refused under a name of its own, so that it does not take the first one away.
+// merge joins the changes of all files, in their order. The first definition of an object counts. The second is refused
+// under a separate name, so that its refusal does not withdraw the first.
 func merge(files []*parsed) []event.Change {
 	var out []event.Change
 	first := map[model.Ref]string{}

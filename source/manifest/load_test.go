@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// say is what a text amounts to: one line per change, good ones with their origin.
+// say formats the result of parsing: one line per change, objects with their origin.
 func say(p *parsed) []string {
 	var out []string
 	for _, c := range merge([]*parsed{p}) {
@@ -189,7 +189,7 @@ func TestLoadPaths(t *testing.T) {
 	}
 }
 
-// The order in which paths are given, or files are made, does not matter.
+// The order of paths and of file creation does not matter.
 func TestLoadIsOrderFree(t *testing.T) {
 	a, err := Load("../../examples/guestbook", "../../examples/broken")
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// position finds the line of a field: path is a JSON path as convert.Problem has it. A field that is not there is where
-// its nearest parent is.
+// position finds the line of a field, given as a JSON path as in convert.Problem. A missing field has the line of its
+// nearest parent.
 type position struct {
 	doc    *document
-	root   *yaml.Node // nil until asked for; a zero Node if the text has no readable structure
+	root   *yaml.Node // parsed on first use; a zero Node if the text has no readable structure
 	prefix string     // path of the object within the document: "" or "items[3]"
 }
 
@@ -37,7 +37,7 @@ func (p *position) line(path string) int {
 	return min(p.doc.line+line-1, p.doc.lastLine())
 }
 
-// item is the position of an element of a List.
+// item returns the position of an element of a List.
 func (p *position) item(i int) *position {
 	if p.root == nil {
 		p.root = parseNodes(p.doc.text)
@@ -49,8 +49,8 @@ func (p *position) item(i int) *position {
 	return &position{doc: p.doc, root: p.root, prefix: path}
 }
 
-// parseNodes reads the structure of YAML or JSON text with its line numbers. Tabs are white space in JSON but not in
-// YAML; outside of strings they mean nothing, and inside they do not change lines.
+// parseNodes parses YAML or JSON text to nodes with line numbers. Tabs are white space in JSON but not in YAML: outside of
+// strings they mean nothing, and inside they do not change lines.
 func parseNodes(text []byte) *yaml.Node {
 	n := &yaml.Node{}
 	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' {
@@ -62,9 +62,9 @@ func parseNodes(text []byte) *yaml.Node {
 	return n.Content[0]
 }
 
-// child is one step down: the value, and the line to show for it (that of its key in a mapping). nil if there is none.
+// child returns the child of n and the line to show for it (that of its key in a mapping); nil if n has no such child.
 func child(n *yaml.Node, step string) (*yaml.Node, int) {
-	for range 8 { // an alias of an alias; more is nobody's manifest
+	for range 8 { // aliases of aliases; no real manifest nests more
 		if n.Kind != yaml.AliasNode || n.Alias == nil {
 			break
 		}
@@ -85,7 +85,7 @@ func child(n *yaml.Node, step string) (*yaml.Node, int) {
 	return nil, 0
 }
 
-// steps cuts "a.b[3].c[x.y/z]" into a, b, 3, c, x.y/z.
+// steps splits "a.b[3].c[x.y/z]" into a, b, 3, c, x.y/z.
 func steps(path string) []string {
 	var out []string
 	for path != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Policies of all groups are read; kinds beside them are not.
+// The source reads policies of all groups, but not their other kinds.
 func TestPolicies(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{
@@ -47,8 +47,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A refused policy comes with what is left of it, and again whenever that changes, even if the complaint does not.
-func TestRefusedPolicyStays(t *testing.T) {
+// A refused policy carries its usable part. A change of that part is emitted even if the error stays the same.
+func TestRefusedPolicyKeepsUsablePart(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "p.yaml")
 	load := func(port string) event.Change {

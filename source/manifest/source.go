@@ -13,20 +13,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Name is what this source calls itself in events.
+// Name is the name of this source in events.
 const Name = "manifest"
 
-// Config says what to read.
+// Config selects what to read.
 type Config struct {
 	Paths    []string      // folders, files, and "-" for standard input; at least one
 	Stdin    io.Reader     // what "-" reads; nil: os.Stdin
-	Watch    bool          // go on after the first reading and follow changes of files and folders
+	Watch    bool          // after the first reading, follow changes of files and folders
 	Debounce time.Duration // how long files must be quiet before they are read again; 0: 50 ms
-	Keys     bool          // write every object as Calico's datastore has it, too (event.Change.Keys)
-	Logger   *slog.Logger  // nil: silent. Refused objects are not logged here: they travel as changes.
+	Keys     bool          // also encode every object as Calico's datastore stores it (event.Change.Keys)
+	Logger   *slog.Logger  // nil: silent. The source does not log refused objects: changes carry their errors.
 }
 
-// Validate reports everything wrong with the configuration.
+// Validate returns all problems of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	if len(c.Paths) == 0 {
@@ -48,10 +48,10 @@ type Source struct {
 	tree  tree
 	sent  sent
 	emit  func(event.Event)
-	fault string // what the last sync status complained about
+	fault string // error of the last sync status
 }
 
-// New makes a source; cfg must be valid.
+// New returns a source; cfg must be valid.
 func New(cfg Config) *Source {
 	if cfg.Stdin == nil {
 		cfg.Stdin = os.Stdin
@@ -66,10 +66,10 @@ func New(cfg Config) *Source {
 	return &Source{cfg: cfg, log: log.With("source", Name), tree: tree{files: map[string]*file{}}, sent: sent{}}
 }
 
-// Run reads everything, hands it to emit as one update between the sync states resync and in-sync, and, if watching,
-// goes on with an update per change until ctx is done, whose error it returns. Without watching it returns nil after the
-// first reading. A path that is not there at the start is an error; later it is told by a sync status, and what was
-// read from there before stays. emit is only ever called from the goroutine of Run.
+// Run reads everything and emits it as one update between the sync states resync and in-sync. Without Watch it then returns
+// nil. With Watch it emits an update per change until ctx is done, and returns ctx's error. A path that is missing at the
+// start is an error. A path that disappears later yields a sync status with an error, and the objects read from it stay.
+// Only the goroutine of Run calls emit.
 func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if err := s.cfg.Validate(); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	return s.follow(ctx, w)
 }
 
-// follow reads again whenever files were touched and have been quiet for the debounce time. Writers that never rest are
-// read all the same after twenty of these.
+// follow reads again once touched files have been quiet for the debounce time. It reads continuously written files after
+// twenty such times.
 func (s *Source) follow(ctx context.Context, w *watcher) error {
 	touched := map[string]bool{}
 	quiet := time.NewTimer(time.Hour)
@@ -135,7 +135,7 @@ func (s *Source) follow(ctx context.Context, w *watcher) error {
 	}
 }
 
-// report tells of a path that cannot be read any more, and of its return, once each.
+// report emits a status when a path becomes unreadable, and another when it is readable again.
 func (s *Source) report(err error) {
 	text := ""
 	if err != nil {
@@ -148,13 +148,13 @@ func (s *Source) report(err error) {
 	s.emit(&event.SyncStatus{Source: Name, Status: event.InSync, Err: err})
 }
 
-// publish emits what is new since the last time, if anything.
+// publish emits the changes since the last update, if any.
 func (s *Source) publish() {
 	for _, f := range s.tree.sorted() {
-		if f.told {
+		if f.logged {
 			continue
 		}
-		f.told = true
+		f.logged = true
 		for _, text := range f.parsed.warnings {
 			s.log.Warn(text)
 		}

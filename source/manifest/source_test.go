@@ -16,7 +16,7 @@ import (
 
 const namespaceYAML = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n"
 
-// folder is a folder of manifests with a source watching it.
+// folder is a folder of manifests and a source that watches it.
 type folder struct {
 	t      *testing.T
 	dir    string
@@ -55,7 +55,7 @@ func (f *folder) write(name, format string, args ...any) {
 	}
 }
 
-// lines is an event in words, without the folder's name.
+// lines formats an event, without the folder's name.
 func (f *folder) lines(e event.Event) string {
 	switch e := e.(type) {
 	case *event.SyncStatus:
@@ -92,7 +92,7 @@ func (f *folder) expect(want string) {
 	}
 }
 
-// quiet demands that nothing is emitted for what was done so far: the next thing emitted is that of a marker file.
+// quiet checks that earlier steps cause no event: the next event is that of a marker file.
 func (f *folder) quiet() {
 	f.t.Helper()
 	f.write("marker.yaml", namespaceYAML, "marker")
@@ -242,15 +242,15 @@ func TestWatchOneFile(t *testing.T) {
 	f.expect("in-sync")
 }
 
-// A folder that cannot be watched is said to be, for as long as that is so.
-func TestBlindFolder(t *testing.T) {
+// While a folder cannot be watched, the status says so.
+func TestUnwatchableFolderIsReported(t *testing.T) {
 	w, err := newWatcher(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.close()
 	file := filepath.Join(t.TempDir(), "f")
-	w.add(filepath.Join(file, "inside")) // gone, or never there: not a fault
+	w.add(filepath.Join(file, "inside")) // a missing folder is not a fault
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -288,8 +288,8 @@ func TestRunRefusesBadConfig(t *testing.T) {
 	}
 }
 
-// Applying the differences one after the other always gives what the files say: sent and emitted never drift apart.
-func TestDiffIsComplete(t *testing.T) {
+// The emitted changes, applied one after the other, always give the content of the files.
+func TestDiffsAddUpToFiles(t *testing.T) {
 	s, have := sent{}, map[model.Ref]bool{}
 	for _, names := range []string{"abc", "bcd", "", "x", "ax", "xa"} {
 		var now []event.Change

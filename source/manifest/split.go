@@ -8,13 +8,13 @@ import (
 // document is one document of a file: the text between two separators.
 type document struct {
 	file  string
-	index int // 1, 2, 3 … among the documents of the file that say something
+	index int // 1, 2, 3 … among the file's documents that are not empty
 	line  int // line of the file on which text starts, from 1
 	text  []byte
 }
 
-// split cuts a file at its document separators: lines that are "---" or "...", perhaps with something after them. It cuts
-// before parsing, so that a document that does not parse takes no other with it. Empty documents are left out.
+// split cuts a file at its document separators: lines that begin with "---" or "...". It cuts before parsing, so that a
+// document that does not parse leaves all others readable. It drops empty documents.
 func split(file string, data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var docs []document
@@ -31,7 +31,7 @@ func split(file string, data []byte) []document {
 		}
 		if isSeparator(data[pos:next]) {
 			flush(pos)
-			start, startLine = pos+3, line // what follows the separator on its line belongs to the next document
+			start, startLine = pos+3, line // the rest of a separator's line belongs to the next document
 		}
 		pos = next
 	}
@@ -46,7 +46,7 @@ func isSeparator(line []byte) bool {
 	return len(line) == 3 || strings.IndexByte(" \t\r\n", line[3]) >= 0
 }
 
-// empty tells that there is nothing but blank lines, comments and %directives.
+// empty reports whether text has only blank lines, comments and %directives.
 func empty(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' {
@@ -56,7 +56,7 @@ func empty(text []byte) bool {
 	return true
 }
 
-// firstLine is the line of the file on which the document first says something.
+// firstLine returns the line of the file with the document's first content.
 func (d *document) firstLine() int {
 	n := d.line
 	for line := range bytes.Lines(d.text) {
@@ -68,13 +68,13 @@ func (d *document) firstLine() int {
 	return d.line
 }
 
-// lastLine is the last line of the file the document has. YAML counts more line breaks than editors do (U+2028, a lone
-// carriage return), and parsers name the line after the end, so lines that come from one are held against it.
+// lastLine returns the document's last line in the file. YAML counts more line breaks than editors do (U+2028, a lone
+// carriage return), and parsers may name the line after the end. Callers therefore limit a parser's line to lastLine.
 func (d *document) lastLine() int {
 	return d.line + bytes.Count(bytes.TrimSuffix(d.text, []byte("\n")), []byte("\n"))
 }
 
-// lineAt is the line of the file that holds a byte of the document.
+// lineAt returns the line of the file that holds a byte of the document.
 func (d *document) lineAt(offset int) int {
 	return d.line + bytes.Count(d.text[:min(max(offset, 0), len(d.text))], []byte("\n"))
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// file is one manifest as last read.
+// file is one manifest as read last.
 type file struct {
 	path   string
-	info   os.FileInfo // as it was when read; nil if it could not be told
+	info   os.FileInfo // at the time of reading; nil if stat failed
 	parsed *parsed
-	hollow bool // seen empty after it had objects; believed when seen so twice
-	told   bool // its warnings were logged
+	hollow bool // read as empty once after it had objects; a second time confirms it
+	logged bool // its warnings are logged
 }
 
-// tree is every file of the source.
+// tree holds all files of the source.
 type tree struct{ files map[string]*file }
 
 func (t *tree) sorted() []*file {
@@ -43,7 +43,7 @@ func (t *tree) changes() []event.Change {
 	return merge(all)
 }
 
-// cares tells whether a touched name can matter: it is a path of the configuration, leads to one, or lies in one.
+// cares reports whether a touched name matters: it is a configured path, a parent of one, or lies in one.
 func (t *tree) cares(name string, paths []string) bool {
 	if name == "" {
 		return true
@@ -57,9 +57,9 @@ func (t *tree) cares(name string, paths []string) bool {
 	return false
 }
 
-// scan finds out what the files are now and reads those that are new, were touched, or look changed. again asks for
-// another scan later, to believe an emptied file only when it stays empty. The error tells of paths that could not be
-// read, whose known files are kept, and of folders that could not be watched.
+// scan updates the list of files, and reads those that are new, were touched, or look changed. again asks for another scan,
+// because an emptied file counts only if it stays empty. The error names unreadable paths, whose known files are kept, and
+// folders that cannot be watched.
 func (t *tree) scan(cfg *Config, w *watcher, touched map[string]bool) (again bool, err error) {
 	var visit func(string)
 	if w != nil {
@@ -84,8 +84,8 @@ func (t *tree) scan(cfg *Config, w *watcher, touched map[string]bool) (again boo
 	return again, err
 }
 
-// lost tells that a file is missing because it, or the configured path it came from, is out of reach: an accident rather
-// than a wish.
+// lost reports whether a file is missing because the file, or its configured path, is out of reach. That is an accident,
+// not a deletion.
 func lost(path string, paths []string) bool {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return true
@@ -101,11 +101,11 @@ func lost(path string, paths []string) bool {
 	return false
 }
 
-// read takes one file in if it may have changed.
+// read reads one file if it may have changed.
 func (t *tree) read(path string, cfg *Config, touched bool) (again bool) {
 	old := t.files[path]
 	if path == Stdin && old != nil {
-		return false // read to its end
+		return false // standard input has been read to its end
 	}
 	now, err := os.Stat(path)
 	if err != nil {
@@ -132,12 +132,12 @@ func (t *tree) read(path string, cfg *Config, touched bool) (again bool) {
 	return false
 }
 
-// unchanged tells that a file need not be read again: it is the same file, of the same size, written at the same time.
+// unchanged reports whether a file need not be read again: it is the same file, with the same size and modification time.
 func unchanged(a, b os.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// unreadable is a file that is there and cannot be read.
+// unreadable returns the content of a file that exists and cannot be read: one error.
 func unreadable(path string, err error) *parsed {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pe.Err
@@ -149,8 +149,8 @@ func unreadable(path string, err error) *parsed {
 	}}}
 }
 
-// keep takes over the objects of the same file as read before, if now some of it does not parse and they are missing:
-// somebody is in the middle of writing. The complaint says so.
+// keep adds the objects of the file's last reading that are now missing, if a part of the file does not parse: probably a
+// program is writing it. The error says so.
 func (p *parsed) keep(before *parsed) {
 	broken := slices.IndexFunc(p.entries, func(e entry) bool { return e.syntax })
 	if broken < 0 {
@@ -176,10 +176,10 @@ func (p *parsed) keep(before *parsed) {
 	}
 }
 
-// sent is what has been emitted and not taken back.
+// sent holds the changes that were emitted and not withdrawn.
 type sent map[model.Ref]event.Change
 
-// diff makes sent equal to now and returns the steps: what is new or different in the order of now, then what is gone.
+// diff makes sent equal to now and returns the changes: new and different ones in the order of now, then removals.
 func (s sent) diff(now []event.Change) []event.Change {
 	var out []event.Change
 	present := make(map[model.Ref]bool, len(now))
@@ -203,7 +203,7 @@ func (s sent) diff(now []event.Change) []event.Change {
 	return append(out, gone...)
 }
 
-// same tells that two changes leave the same behind.
+// same reports whether two changes have the same result.
 func same(a, b event.Change) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false

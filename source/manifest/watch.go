@@ -11,16 +11,16 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher passes on the names of files that were touched. It watches folders rather than files: editors replace files by
-// renaming, which a watch on the file itself would not survive.
+// watcher passes on the names of touched files. It watches folders, not files: editors replace a file by renaming, which
+// ends a watch on the file itself.
 type watcher struct {
 	fs      *fsnotify.Watcher
-	touched chan string // "" when some names may have been missed
+	touched chan string // "" if some names may be missing
 	done    chan struct{}
 	blind   map[string]error // folders that cannot be watched; owned by the caller of add
 }
 
-// newWatcher watches the folders in which the paths themselves are; folders found on the way are added while scanning.
+// newWatcher watches the parent folders of the paths. A scan adds the folders it finds.
 func newWatcher(paths []string) (*watcher, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -36,8 +36,8 @@ func newWatcher(paths []string) (*watcher, error) {
 	return w, nil
 }
 
-// add watches one folder; adding twice is harmless. A folder that is gone again is seen by the watch on its parent. What
-// else goes wrong (the system's limit of watches) is remembered for faults until adding succeeds.
+// add watches one folder; adding it twice is harmless. It ignores a folder that is gone: the watch on its parent reports
+// that. Other errors (the system's limit of watches) are kept for faults until add succeeds.
 func (w *watcher) add(folder string) {
 	switch err := w.fs.Add(folder); {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
@@ -47,7 +47,7 @@ func (w *watcher) add(folder string) {
 	}
 }
 
-// faults joins why folders cannot be watched; nil if all can.
+// faults joins the errors of folders that cannot be watched; nil if there are none.
 func (w *watcher) faults() error {
 	var errs []error
 	for _, folder := range slices.Sorted(maps.Keys(w.blind)) {
@@ -56,7 +56,7 @@ func (w *watcher) faults() error {
 	return errors.Join(errs...)
 }
 
-// pass runs until close.
+// pass passes on events until close.
 func (w *watcher) pass() {
 	defer close(w.touched)
 	for {
@@ -69,7 +69,7 @@ func (w *watcher) pass() {
 				return
 			}
 			name = filepath.Clean(e.Name)
-		case _, ok := <-w.fs.Errors: // an overflow: names were lost
+		case _, ok := <-w.fs.Errors: // an overflow: names are lost
 			if !ok {
 				return
 			}
