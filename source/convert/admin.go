@@ -11,19 +11,19 @@ import (
 // Limits of policy.networking.k8s.io.
 const (
 	maxPriority     = 1000
-	maxAdminRules   = 100 // and peers, and ports, of v1alpha1
-	maxClusterRules = 25  // and peers, and protocols, of v1alpha2
+	maxAdminRules   = 100 // rules, peers and ports of v1alpha1
+	maxClusterRules = 25  // rules, peers and protocols of v1alpha2
 	maxNetworks     = 25
 )
 
-// adminReader reads one of the three kinds of policy.networking.k8s.io; they differ in limits and in the names of actions.
+// adminReader reads one of the three kinds of policy.networking.k8s.io. They differ in limits and in the names of actions.
 type adminReader struct {
 	*problems
 	policy  *model.Policy
-	most    int    // rules of a direction, peers and ports of a rule
+	most    int    // most rules of a direction, peers and ports of a rule
 	allow   string // the action that allows
-	pass    bool   // there is an action Pass
-	outside bool   // the rule at hand has a peer without container ports
+	pass    bool   // the kind has an action Pass
+	outside bool   // the current rule has a peer without container ports
 }
 
 func newAdminReader(ps *problems, tier string) *adminReader {
@@ -97,7 +97,8 @@ func (r *adminReader) priority(n *int32) {
 	}
 }
 
-// misplaced records a problem with where the policy belongs among the others: it goes first, and is distrusted.
+// misplaced records a problem of the policy's place among the others. The policy then precedes all others and is
+// distrusted.
 func (r *adminReader) misplaced(field, why string, value any) {
 	if !r.lost(field) {
 		r.add(field, why, value)
@@ -113,8 +114,8 @@ func (r *adminReader) outbound(n int, one func(field string, i int) (model.Actio
 	r.policy.OutboundRules = r.rules("spec.egress", "egress", n, r.most, one)
 }
 
-// finish reads the subject. A policy governs the directions it has rules for; one that has none would govern both, which
-// is the same where a tier ends with Pass.
+// finish reads the subject. A policy governs the directions it has rules for. A policy without rules governs both, which
+// changes nothing in a tier that ends with Pass.
 func (r *adminReader) finish(subject *AdminSubject) *model.Policy {
 	p := r.policy
 	p.Selector = r.subject("("+onlyPods+") && "+inAnyNamespace, func() string { return r.subjectPods("spec.subject", subject) }, "spec.subject")
@@ -122,7 +123,7 @@ func (r *adminReader) finish(subject *AdminSubject) *model.Policy {
 	return p
 }
 
-// rule puts a rule together from its parts, each of which is read already.
+// rule builds a rule from its parts, which are already read.
 func (r *adminReader) rule(peersField string, inbound bool, action string, peers []model.Peer, ports []protocolPorts) (model.Action, []model.Rule) {
 	r.count(peersField, len(peers))
 	outside := r.outside
@@ -137,7 +138,7 @@ func (r *adminReader) rule(peersField string, inbound bool, action string, peers
 	return r.action(field+".action", action), cross(inbound, peers, ports)
 }
 
-// action reads what a rule does; the empty action comes back for a wrong one, which is none that allows.
+// action reads a rule's action. For a wrong one it returns the empty action, which does not allow.
 func (r *adminReader) action(field, s string) model.Action {
 	switch {
 	case s == r.allow:
@@ -154,7 +155,7 @@ func (r *adminReader) action(field, s string) model.Action {
 	return ""
 }
 
-// pods reads a selection of pods: a selector of namespaces, and one of pods in them.
+// pods reads a selection of pods: a selector of namespaces, and a selector of pods in them.
 func (r *adminReader) pods(field string, s *AdminSubject) (namespaces, pods string) {
 	switch {
 	case s.Namespaces != nil && s.Pods == nil:
@@ -204,8 +205,8 @@ func (r *adminReader) namedPeers(field string, list []namedPeer) []model.Peer {
 	return out
 }
 
-// egressPeer reads a peer that may be outside of the cluster. No data plane of ours can tell whom a domain name means at
-// the moment, so a rule with one is not understood.
+// egressPeer reads a peer that may be outside of the cluster. No data plane here can resolve a domain name at packet time,
+// so a rule with one is not understood.
 func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string) model.Peer {
 	given := 0
 	for _, is := range []bool{in.Namespaces != nil, in.Pods != nil, in.Nodes != nil, in.Networks != nil, domains != nil} {
@@ -234,8 +235,8 @@ func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string
 	return model.Peer{}
 }
 
-// adminPorts reads the ports of a rule: each of one protocol, or (a name) of whichever the container port has. No list is
-// every protocol there is.
+// adminPorts reads the ports of a rule. A number has one protocol; a name has the protocol of the container port. No list
+// means all protocols.
 func (r *adminReader) adminPorts(field string, list *[]AdminPort) []protocolPorts {
 	var ports portList
 	if list == nil {
@@ -310,7 +311,7 @@ func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch
 	return model.PortMatch{}
 }
 
-// count demands at least one entry of a list that is given.
+// count requires at least one entry in a list that is present.
 func (r *adminReader) count(field string, n int) {
 	if n < 1 || n > r.most {
 		r.add(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The kinds of policy.networking.k8s.io as far as they are read, restated from sigs.k8s.io/network-policy-api v0.2.0: that
-// module would bring controller-runtime and code generators with it. Fields are pointers where missing is not the same as
+// The kinds of policy.networking.k8s.io, with the fields this package reads, restated from sigs.k8s.io/network-policy-api
+// v0.2.0. That module depends on controller-runtime and code generators. Fields are pointers where missing differs from
 // zero.
 
 type object struct {
@@ -45,20 +45,20 @@ type clusterPolicy struct { // v1alpha2 ClusterNetworkPolicy
 	} `json:"spec"`
 }
 
-// AdminSubject is whom an admin policy is about, or a peer of one of its rules: all pods of namespaces, or some. One of the two is
-// set.
+// AdminSubject selects the pods that an admin policy applies to, or a peer of one of its rules: all pods of some
+// namespaces, or some of their pods. Exactly one field is set.
 type AdminSubject struct {
 	Namespaces *metav1.LabelSelector `json:"namespaces"`
 	Pods       *AdminPods            `json:"pods"`
 }
 
-// AdminPods are pods by their namespaces' labels and their own; an empty selector is all.
+// AdminPods selects pods by their namespaces' labels and by their own labels; an empty selector selects all.
 type AdminPods struct {
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 	PodSelector       metav1.LabelSelector `json:"podSelector"`
 }
 
-// adminRule is what rules of all three kinds have.
+// adminRule holds the fields that rules of all three kinds share.
 type adminRule struct {
 	Name   string `json:"name"`
 	Action string `json:"action"`
@@ -105,7 +105,7 @@ type namedPeer struct {
 	DomainNames *[]string `json:"domainNames"`
 }
 
-// AdminPort is a port of an AdminNetworkPolicy's or BaselineAdminNetworkPolicy's rule: one of the three is set.
+// AdminPort is a port in a rule of an AdminNetworkPolicy or BaselineAdminNetworkPolicy. Exactly one field is set.
 type AdminPort struct {
 	PortNumber *struct {
 		Protocol corev1.Protocol `json:"protocol"`

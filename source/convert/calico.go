@@ -7,8 +7,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// calicoNetworkPolicy reads projectcalico.org/v3 NetworkPolicy: it applies to, and its selectors select from, what is in
-// its namespace.
+// calicoNetworkPolicy reads projectcalico.org/v3 NetworkPolicy. It applies to its namespace, and its selectors select
+// there.
 func calicoNetworkPolicy(spec *calicoSpec, ps *problems) *model.Policy {
 	p := ps.calicoPolicy(spec)
 	p.Namespace, p.ApplyOnForward = p.ID.Namespace, true
@@ -22,12 +22,12 @@ func calicoNetworkPolicy(spec *calicoSpec, ps *problems) *model.Policy {
 	return p
 }
 
-// globalNetworkPolicy reads projectcalico.org/v3 GlobalNetworkPolicy. As soon as it selects by namespace or service account
-// it is about things that have one, so all() means that.
+// globalNetworkPolicy reads projectcalico.org/v3 GlobalNetworkPolicy. If it selects by namespace or service account, it
+// applies only to endpoints that have one; all() means these.
 func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
 	p := ps.calicoPolicy(&spec.calicoSpec)
 	p.Untracked, p.PreDNAT, p.ApplyOnForward = spec.DoNotTrack, spec.PreDNAT, spec.ApplyOnForward
-	p.ApplyOnForward = p.ApplyOnForward || ps.spoilt("spec.applyOnForward") // it may deny what is forwarded, too
+	p.ApplyOnForward = p.ApplyOnForward || ps.spoilt("spec.applyOnForward") // it may deny forwarded traffic, too
 	ps.hostFlags(p)
 	p.Selector = ps.subject("all()", func() string {
 		text := ""
@@ -45,8 +45,8 @@ func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
 	return p
 }
 
-// hostFlags checks what only concerns host endpoints. A flag that contradicts another is refused and kept: policies of those
-// kinds stand before the others.
+// hostFlags checks the flags for host endpoints. It reports contradicting flags and keeps them: policies with these flags
+// are evaluated before the others.
 func (ps *problems) hostFlags(p *model.Policy) {
 	if p.Untracked && p.PreDNAT {
 		ps.add("spec.preDNAT", "must not be set together with doNotTrack", nil)
@@ -60,7 +60,7 @@ func (ps *problems) hostFlags(p *model.Policy) {
 	}
 }
 
-// calicoPolicy reads what policies of Calico's have in common.
+// calicoPolicy reads the fields that Calico's policies share.
 func (ps *problems) calicoPolicy(spec *calicoSpec) *model.Policy {
 	p := &model.Policy{
 		ID:   model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Namespace: ps.ref.Namespace, Name: ps.ref.Name},
@@ -96,7 +96,7 @@ func (ps *problems) calicoPolicy(spec *calicoSpec) *model.Policy {
 	return p
 }
 
-// everywhere makes a policy whose tier is not understood come before all, and end like a tier that denies.
+// everywhere makes a policy with an unreadable tier precede all others, and adds a deny at its end, as a denying tier has.
 func (ps *problems) everywhere(p *model.Policy) {
 	p.Tier, p.Order = model.TierAdmin, first()
 	last := model.Rule{Action: model.ActionDeny, Origin: "end of tier"}
@@ -108,8 +108,8 @@ func (ps *problems) everywhere(p *model.Policy) {
 	}
 }
 
-// calicoTypes are the directions a policy governs: those it lists, or those it has rules for, or ingress. If one of them is
-// unknown they are both, and the policy is distrusted.
+// calicoTypes returns the directions that a policy governs: the listed ones, else those with rules, else ingress. If a
+// listed one is unknown, it returns both, and the policy is distrusted.
 func (ps *problems) calicoTypes(spec *calicoSpec) (ingress, egress bool) {
 	if ps.spoilt("spec.types") {
 		return true, true
@@ -135,7 +135,7 @@ func (ps *problems) calicoTypes(spec *calicoSpec) (ingress, egress bool) {
 	return ingress, egress
 }
 
-// convert reads a staged policy. One that stands for the removal of another has nothing to list.
+// convert reads a staged policy. A policy that stages a removal converts to nothing.
 func (o *stagedPolicy) convert(ps *problems) *model.Policy {
 	if !ps.staged(o.Spec.StagedAction) {
 		return nil
@@ -157,7 +157,7 @@ func (o *stagedKubernetesPolicy) convert(ps *problems) *model.Policy {
 	return networkPolicy(model.KindStagedKubernetesPolicy, &o.Spec.NetworkPolicySpec, ps)
 }
 
-// staged tells that a staged policy is one to come, or to be thought of, rather than the end of one.
+// staged reports whether a staged policy has rules to show, as opposed to staging a removal.
 func (ps *problems) staged(action string) bool {
 	switch action {
 	case "", "Set", "Learn", "Ignore":
@@ -169,7 +169,7 @@ func (ps *problems) staged(action string) bool {
 	return true
 }
 
-// valid checks a selector; an empty one is none.
+// valid checks a selector; the empty text means no selector.
 func (ps *problems) valid(field, text string) bool {
 	if text == "" {
 		return false
@@ -193,7 +193,7 @@ func (ps *problems) badSelector(field string, err error) {
 	ps.add(field, "is not a selector: "+why, value)
 }
 
-// composed checks a selector that was put together: parts that are fine can be too deep in sum.
+// composed checks a joined selector: valid parts can be nested too deeply together.
 func (ps *problems) composed(field, text string) string {
 	if _, err := selector.Parse(text); err != nil {
 		ps.badSelector(field, err)
@@ -201,7 +201,7 @@ func (ps *problems) composed(field, text string) string {
 	return text
 }
 
-// prefixed is the canonical text of a selector of namespaces or service accounts, as one of what inherits their labels.
+// prefixed converts a selector of namespaces or service accounts to a selector of the endpoints that inherit their labels.
 func (ps *problems) prefixed(field, text, prefix string) string {
 	if text == "" {
 		return ""
@@ -214,7 +214,7 @@ func (ps *problems) prefixed(field, text, prefix string) string {
 	return s.String()
 }
 
-// notGlobal is prefixed where global() would select everything: only namespaces of peers may be global().
+// notGlobal is prefixed for places where global() would select everything: only a peer's namespaces may be global().
 func (ps *problems) notGlobal(field, text, prefix string) string {
 	if strings.Contains(text, "global(") {
 		ps.add(field, "must not be global(), which selects namespaces of peers only", text)
@@ -227,7 +227,7 @@ func (ps *problems) andAccounts(text, accounts string) string {
 	return and(text, ps.notGlobal("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
 }
 
-// and joins two selectors, either of which may be none.
+// and joins two selectors, each of which may be empty.
 func and(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

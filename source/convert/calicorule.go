@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// calicoRules reads the rules of one direction of a policy in a namespace ("": of a cluster-wide one, or a profile).
+// calicoRules reads the rules of one direction. namespace is that of the policy; "" for a cluster-wide policy or a profile.
 func (ps *problems) calicoRules(field string, inbound bool, list []calicoRule, namespace string) []model.Rule {
 	direction := "egress"
 	if inbound {
@@ -30,7 +30,7 @@ type calicoRuleReader struct {
 	*problems
 	namespace string
 	inbound   bool
-	family    uint8 // 4 or 6, if the rule's version or a range it names says so
+	family    uint8 // 4 or 6 if the rule's version or one of its ranges fixes it
 }
 
 func (x *calicoRuleReader) rule(field string, in *calicoRule) (model.Action, []model.Rule) {
@@ -68,7 +68,7 @@ func (x *calicoRuleReader) rule(field string, in *calicoRule) (model.Action, []m
 	return "", nil
 }
 
-// ruleProtocol reads a protocol by number, or by one of Calico's names in any case.
+// ruleProtocol reads a protocol: a number, or one of Calico's names in any case.
 func (x *calicoRuleReader) ruleProtocol(field string, p *intstr.IntOrString) model.RuleProtocol {
 	if p == nil {
 		return model.RuleProtocol{}
@@ -121,7 +121,7 @@ func (x *calicoRuleReader) icmp(field string, in *calicoICMP, p model.RuleProtoc
 	return m
 }
 
-// entity reads one end of a rule.
+// entity reads one side of a rule.
 func (x *calicoRuleReader) entity(field string, in *calicoEntity, ports, source bool) model.Peer {
 	if (len(in.Ports) > 0 || len(in.NotPorts) > 0) && !ports {
 		x.add(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
@@ -146,7 +146,8 @@ func (x *calicoRuleReader) entity(field string, in *calicoEntity, ports, source 
 	return p
 }
 
-// nets reads ranges or addresses, of one family in the whole rule. None of everything would be nothing: that is a mistake.
+// nets reads ranges or addresses; all in one rule must have the same family. A negated range of all addresses would match
+// nothing: that is an error.
 func (x *calicoRuleReader) nets(field string, list []string, negated bool) []netip.Prefix {
 	var out []netip.Prefix
 	for i, s := range list {
@@ -172,7 +173,7 @@ func (x *calicoRuleReader) nets(field string, list []string, negated bool) []net
 	return out
 }
 
-// netOrAddr reads a range, or an address as the range of one.
+// netOrAddr reads a range, or an address as a range of one.
 func (ps *problems) netOrAddr(field, s string) netip.Prefix {
 	if !strings.Contains(s, "/") {
 		a := ps.addr(field, s)
@@ -212,15 +213,16 @@ func (ps *problems) calicoPort(field string, in *intstr.IntOrString) (model.Port
 	return model.PortMatch{Name: in.StrVal}, true
 }
 
-// portName tells that s can be the name of an endpoint's port in Calico.
+// portName reports whether Calico permits s as the name of an endpoint's port.
 func portName(s string) bool {
 	return s != "" && len(s) <= 128 && strings.TrimLeftFunc(s, func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
 	}) == ""
 }
 
-// peerSelector is one selector for everything an end of a rule asks of endpoints: their labels, their service accounts and
-// their namespaces. With any of these, or a negated selector, a policy of a namespace means its own, unless it says which.
+// peerSelector joins all conditions that one side of a rule puts on endpoints: labels, service accounts and namespaces. If
+// any of these or a negated selector is present, a namespaced policy means its own namespace, unless a namespace selector
+// is given.
 func (x *calicoRuleReader) peerSelector(field string, in *calicoEntity) string {
 	var parts []string
 	if in.ServiceAccounts != nil {
@@ -254,7 +256,8 @@ func (x *calicoRuleReader) peerSelector(field string, in *calicoEntity) string {
 	return x.notNodes(field, text)
 }
 
-// namespaces is a selector of namespaces as one of what is in them; all() is what is in any, global() what is in none.
+// namespaces converts a selector of namespaces to a selector of endpoints in them. all() selects endpoints in any
+// namespace, global() those in none.
 func (x *calicoRuleReader) namespaces(field, text string) string {
 	s := x.prefixed(field, text, model.PrefixNamespace)
 	if strings.Contains(s, "global()") && s != "global()" {
@@ -279,8 +282,8 @@ func (x *calicoRuleReader) accounts(field string, in *calicoAccounts) string {
 	return "(" + text + ") && (" + names + ")"
 }
 
-// notNodes keeps the network sets of Nodes (model.NodeSet) out of a selector that would match them for want of any label
-// it asks for. It also checks the selector as a whole.
+// notNodes keeps the network sets of Nodes (model.NodeSet) out of a selector that would match them because it requires no
+// label. It also checks the whole selector.
 func (x *calicoRuleReader) notNodes(field, text string) string {
 	s, err := selector.Parse(text)
 	if err != nil {
@@ -295,8 +298,8 @@ func (x *calicoRuleReader) notNodes(field, text string) string {
 	return "(" + text + ") && !has(" + model.LabelNode + ")"
 }
 
-// service reads a match of a Service's endpoints: by address where they are the source, by address and port where they are
-// the destination.
+// service reads a match of a Service's endpoints: by address if they are the source, by address and port if they are the
+// destination.
 func (x *calicoRuleReader) service(field string, in *calicoEntity, source bool) model.ServiceID {
 	id := model.ServiceID{Name: in.Services.Name, Namespace: in.Services.Namespace}
 	if id.Namespace == "" {

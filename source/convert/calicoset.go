@@ -12,10 +12,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// metadataAnnotation is where objects of crd.projectcalico.org keep the labels they have as projectcalico.org/v3.
+// metadataAnnotation is the annotation in which objects of crd.projectcalico.org store their labels as of
+// projectcalico.org/v3.
 const metadataAnnotation = GroupCalico + "/metadata"
 
-// labels are the object's labels as users of Calico see them.
+// labels returns the object's labels as users of Calico see them.
 func (o *object) labels() map[string]string {
 	var meta metav1.ObjectMeta
 	if text, ok := o.Annotations[metadataAnnotation]; ok && json.Unmarshal([]byte(text), &meta) == nil {
@@ -24,8 +25,8 @@ func (o *object) labels() map[string]string {
 	return cloned(o.Labels)
 }
 
-// tier reads a Tier. The built-in ones are as they are, also where older versions of Calico leave that out. One that is not
-// understood comes first and ends with a deny.
+// tier reads a Tier. Built-in tiers get their fixed order and action, which older versions of Calico omit. An unreadable
+// tier precedes all others and ends with a deny.
 func tier(o *calicoTier, ps *problems) *model.Tier {
 	ps.names(&o.ObjectMeta, subdomain)
 	t := &model.Tier{Name: o.Name, DefaultAction: model.TierDeny}
@@ -59,10 +60,11 @@ func tier(o *calicoTier, ps *problems) *model.Tier {
 	return t
 }
 
-// orderOfTiers is the order of a Tier that says none, that of the default tier (Calico v3.31 fills it in where it reads one).
+// orderOfTiers is the order of a Tier without one. It equals that of the default tier (Calico v3.31 fills it in when it
+// reads a Tier).
 const orderOfTiers = 1_000_000
 
-// profile reads a Profile. One that is refused is not there, and denies everything like any profile that is not.
+// profile reads a Profile. A refused Profile counts as missing, and a missing profile denies everything.
 func profile(o *calicoProfile, ps *problems) (*model.Profile, *problems) {
 	ps.names(&o.ObjectMeta, subdomain)
 	return &model.Profile{
@@ -74,8 +76,8 @@ func profile(o *calicoProfile, ps *problems) (*model.Profile, *problems) {
 	}, ps
 }
 
-// netset reads a NetworkSet, which inherits its namespace's labels, or a GlobalNetworkSet. What of it is no range is left
-// out: there is no telling whether it would have been allowed or denied.
+// netset reads a NetworkSet, which inherits its namespace's labels, or a GlobalNetworkSet. It drops invalid ranges, since
+// it cannot know whether policies allow or deny them.
 func netset(o *networkSet, ps *problems) *model.NetworkSet {
 	ps.names(&o.ObjectMeta, subdomain)
 	s := &model.NetworkSet{Name: ps.ref.Name, Labels: o.labels()}
@@ -99,7 +101,7 @@ func netset(o *networkSet, ps *problems) *model.NetworkSet {
 	return s
 }
 
-// hep reads a HostEndpoint. What of it is not understood is left out, and the interface stays policed.
+// hep reads a HostEndpoint. It drops invalid parts; the interface stays policed.
 func hep(o *hostEndpoint, ps *problems) *model.HostEndpoint {
 	ps.names(&o.ObjectMeta, subdomain)
 	h := &model.HostEndpoint{

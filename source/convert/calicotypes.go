@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// The kinds of projectcalico.org/v3 as far as they are read, restated from projectcalico/api v3.31; crd.projectcalico.org/v1
-// has the same fields.
+// The kinds of projectcalico.org/v3, with the fields this package reads, restated from projectcalico/api v3.31.
+// crd.projectcalico.org/v1 has the same fields.
 
 type calicoPolicy struct { // NetworkPolicy
 	object

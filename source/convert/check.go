@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// The sentences of a refused name, one per rule, so that the same mistake always reads the same.
+// Texts for refused names, one per rule, so that the same mistake always has the same text.
 const (
 	wantLabel     = "must be a DNS label: at most 63 lower-case letters, digits and '-', with a letter or digit at both ends"
 	wantSubdomain = "must be a DNS name: at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends of each part"
@@ -21,7 +21,7 @@ const (
 	wantProtocol  = "must be TCP, UDP or SCTP"
 )
 
-// names checks metadata: the name by the rule of the kind, the namespace if the kind has one, the labels.
+// names checks the metadata: the name by the kind's rule, the namespace if the kind has one, and the labels.
 func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, value string)) {
 	if m.Name == "" {
 		ps.add("metadata.name", "is missing", nil)
@@ -42,21 +42,21 @@ func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, v
 	}
 }
 
-// label demands RFC 1123 label form: Services (since Kubernetes 1.34 no longer RFC 1035), Namespaces, port names.
+// label requires an RFC 1123 label: Services (since Kubernetes 1.34 no longer RFC 1035), Namespaces, port names.
 func label(ps *problems, field, value string) {
 	if len(validation.IsDNS1123Label(value)) > 0 {
 		ps.add(field, wantLabel, value)
 	}
 }
 
-// subdomain demands RFC 1123 subdomain form: Pods, Nodes, EndpointSlices, ServiceCIDRs.
+// subdomain requires an RFC 1123 subdomain: Pods, Nodes, EndpointSlices, ServiceCIDRs.
 func subdomain(ps *problems, field, value string) {
 	if len(validation.IsDNS1123Subdomain(value)) > 0 {
 		ps.add(field, wantSubdomain, value)
 	}
 }
 
-// protocol reads a port's protocol; "" is TCP, the API's default.
+// protocol reads a port's protocol; "" means TCP, the API's default.
 func (ps *problems) protocol(field string, p corev1.Protocol) model.Protocol {
 	switch p {
 	case "", corev1.ProtocolTCP:
@@ -70,7 +70,7 @@ func (ps *problems) protocol(field string, p corev1.Protocol) model.Protocol {
 	return 0
 }
 
-// port reads a port number; 0 comes back for a wrong one.
+// port reads a port number; it returns 0 for a wrong one.
 func (ps *problems) port(field string, n int32) uint16 {
 	if n < 1 || n > 65535 {
 		ps.add(field, wantPort, n)
@@ -79,7 +79,7 @@ func (ps *problems) port(field string, n int32) uint16 {
 	return uint16(n)
 }
 
-// optionalPort is port where 0 means none.
+// optionalPort is port, but 0 means no port.
 func (ps *problems) optionalPort(field string, n int32) uint16 {
 	if n == 0 {
 		return 0
@@ -87,8 +87,8 @@ func (ps *problems) optionalPort(field string, n int32) uint16 {
 	return ps.port(field, n)
 }
 
-// addr reads an address in the strict form: no zone, no leading zeros, no IPv4 address in IPv6 clothes. The zero Addr
-// comes back for a wrong one.
+// addr reads an address in its strict form: no zone, no leading zeros, no IPv4-mapped IPv6. It returns the zero Addr for a
+// wrong one.
 func (ps *problems) addr(field, s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" || a.Is4In6() {
@@ -98,7 +98,7 @@ func (ps *problems) addr(field, s string) netip.Addr {
 	return a
 }
 
-// hostAddr is addr for addresses packets are sent to: those that can never be somebody's are refused as well.
+// hostAddr is addr for destinations of packets: it also refuses addresses that no host can have.
 func (ps *problems) hostAddr(field, s string) netip.Addr {
 	a := ps.addr(field, s)
 	if !a.IsValid() {
@@ -111,11 +111,11 @@ func (ps *problems) hostAddr(field, s string) netip.Addr {
 	return a
 }
 
-// special names the class of an address that neither a Service nor an endpoint may have; "" for ordinary ones.
+// special returns the class of an address that neither a Service nor an endpoint may have; "" for ordinary addresses.
 func special(a netip.Addr) string {
 	switch {
 	case !a.IsValid():
-		return "" // complained about already
+		return "" // reported already
 	case a.IsUnspecified():
 		return "the unspecified address"
 	case a.IsLoopback():
@@ -130,7 +130,7 @@ func special(a netip.Addr) string {
 	return ""
 }
 
-// prefix reads a CIDR; host bits are cleared. The zero Prefix comes back for a wrong one.
+// prefix reads a CIDR and clears its host bits. It returns the zero Prefix for a wrong one.
 func (ps *problems) prefix(field, s string) netip.Prefix {
 	p, err := netip.ParsePrefix(strings.TrimSpace(s))
 	if err != nil || p.Addr().Is4In6() {
@@ -140,7 +140,7 @@ func (ps *problems) prefix(field, s string) netip.Prefix {
 	return p.Masked()
 }
 
-// dualStack demands what Kubernetes demands of cluster IPs, pod IPs and ranges: at most two, and then one per family.
+// dualStack checks Kubernetes' rule for cluster IPs, pod IPs and ranges: at most two, and two only with different families.
 func (ps *problems) dualStack(field string, families []bool) {
 	switch {
 	case len(families) > 2:
@@ -150,7 +150,7 @@ func (ps *problems) dualStack(field string, families []bool) {
 	}
 }
 
-// addrs reads a list of addresses with rule, keeping order and dropping repeats; nil if there is none.
+// addrs reads a list of addresses with rule. It keeps the order and drops duplicates; nil if none remains.
 func (ps *problems) addrs(field string, list []string, rule func(field, s string) netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for i, s := range list {
@@ -161,7 +161,7 @@ func (ps *problems) addrs(field string, list []string, rule func(field, s string
 	return out
 }
 
-// prefixes reads a list of ranges, keeping order and dropping repeats; nil if there is none.
+// prefixes reads a list of ranges. It keeps the order and drops duplicates; nil if none remains.
 func (ps *problems) prefixes(field string, list []string) []netip.Prefix {
 	var out []netip.Prefix
 	for i, s := range list {
@@ -190,7 +190,7 @@ func prefixFamilies(list []netip.Prefix) []bool {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// cloned is a copy of m, nil if m is empty.
+// cloned returns a copy of m, nil if m is empty.
 func cloned(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil

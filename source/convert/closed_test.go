@@ -17,20 +17,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// verdict is what one policy says about one packet.
+// verdict is the result of one policy for one packet.
 type verdict string
 
 const (
 	denies  verdict = "denied"
-	passes  verdict = "passed on"          // leaves the tier, past what others there may deny or allow
-	silent  verdict = "left to the others" // not the policy's business, or no rule matches where a tier passes
+	passes  verdict = "passed on"          // leaves the tier, past later policies of the tier
+	silent  verdict = "left to the others" // the policy does not apply, or no rule matches and the tier passes
 	permits verdict = "allowed"
 )
 
-// noMore tells that a verdict lets through no more than another, whatever other policies there are.
+// noMore reports whether a verdict allows no more than another one, whatever other policies exist.
 func (v verdict) noMore(than verdict) bool { return v == than || v == denies || than == permits }
 
-// packet is a packet between two endpoints of a policy's world, as one of them sees it.
+// packet is a packet between two endpoints of a test, as one of them sees it.
 type packet struct {
 	inbound  bool
 	src, dst *end
@@ -38,7 +38,7 @@ type packet struct {
 	port     uint16
 }
 
-// end is an endpoint: its labels with those it inherits, or a stranger.
+// end is an endpoint with its own and inherited labels, or an unknown address.
 type end struct {
 	name   string
 	labels selector.Map
@@ -71,14 +71,14 @@ func world() []*end {
 	}
 }
 
-// judge reads policies, and remembers the selectors it has parsed.
+// judge evaluates policies, and caches parsed selectors.
 type judge struct {
 	t      *testing.T
 	world  []*end
-	parsed map[string]map[*end]bool // by text
+	parsed map[string]map[*end]bool // by selector text
 }
 
-// verdict is a literal reading of one policy.
+// verdict evaluates one policy literally.
 func (j *judge) verdict(p *model.Policy, k packet) verdict {
 	subject, rules, governs := k.dst, p.InboundRules, p.Ingress
 	if !k.inbound {
@@ -157,7 +157,7 @@ func (j *judge) end(p *model.Peer, e *end, proto model.Protocol, port uint16) bo
 	return true
 }
 
-// packets are from everybody to everybody, where one of them is a subject of policies.
+// packets returns the packets between all pairs of endpoints of which at least one is subject to policies.
 func (j *judge) packets() []packet {
 	var out []packet
 	for _, src := range j.world {
@@ -178,8 +178,8 @@ func (j *judge) packets() []packet {
 	return out
 }
 
-// TestBrokenNeverAllowsMore breaks each part of each good policy in turn, in several ways. Whatever is refused then lets
-// through nothing that the good policy did not, whatever other policies there are.
+// TestBrokenNeverAllowsMore breaks each part of each good policy in turn, in several ways. A refused policy then allows
+// nothing that the good policy did not, whatever other policies exist.
 func TestBrokenNeverAllowsMore(t *testing.T) {
 	j := &judge{t: t, world: world(), parsed: map[string]map[*end]bool{}}
 	universe, broken, every := j.packets(), 0, 5/pace.Fewer(5, 5)
@@ -208,7 +208,7 @@ func TestBrokenNeverAllowsMore(t *testing.T) {
 				}
 				bad, err := decodePolicy(t, in)
 				if err == nil {
-					continue // another meaning, not a mistake
+					continue // a different meaning, not a mistake
 				}
 				broken++
 				if bad == nil {
@@ -260,7 +260,7 @@ func decodePolicy(t *testing.T, in map[string]any) (*model.Policy, error) {
 	return p, err
 }
 
-// mutate makes the nth change there is to make to an object's spec; false if there are fewer.
+// mutate makes the nth of all possible changes to an object's spec; false if there are fewer.
 func mutate(in map[string]any, n int) (what string, ok bool) {
 	junk := []any{json.Number("3"), "junk junk", true, []any{}, map[string]any{}, []any{"junk"}, map[string]any{"junk": "x"}, json.Number("-70000.5")}
 	var walk func(path string, v any, set func(any)) bool
@@ -293,7 +293,7 @@ func mutate(in map[string]any, n int) (what string, ok bool) {
 		}
 		return false
 	}
-	spec, _ := in["spec"].(map[string]any) // another spec instead of it would be another policy
+	spec, _ := in["spec"].(map[string]any) // replacing the whole spec would give a different policy
 	for _, k := range sortedKeys(spec) {
 		if ok = walk("spec."+k, spec[k], func(x any) { spec[k] = x }); ok {
 			return what, true
@@ -311,7 +311,7 @@ func mutate(in map[string]any, n int) (what string, ok bool) {
 	return what, false
 }
 
-// FuzzDecode feeds arbitrary trees of every kind: conversion never panics, a refused policy is there all the same, selectors
+// FuzzDecode converts arbitrary trees of every kind. Conversion never panics, a refused policy has a value, selectors
 // parse, and equal input gives equal values.
 func FuzzDecode(f *testing.F) {
 	kinds := []string{

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// pod reads a Pod: where it is, which addresses it has, which of its ports have names.
+// pod reads a Pod: its node, its addresses, and its named ports.
 func pod(o *corev1.Pod) (*model.Pod, *problems) {
 	ps := &problems{ref: namespaced(model.KindPod, &o.ObjectMeta)}
 	ps.names(&o.ObjectMeta, subdomain)
@@ -54,8 +54,8 @@ func pod(o *corev1.Pod) (*model.Pod, *problems) {
 	return p, ps
 }
 
-// containerPorts reads the ports of containers and of sidecars (init containers that keep running): those with a name, and all. A name
-// given twice means its first bearer, as endpoint controllers see it.
+// containerPorts reads the ports of containers and sidecars (init containers that keep running): the named ones, and all. A
+// name given twice means the first port with it, as for endpoint controllers.
 func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort, all []model.ContainerPort) {
 	read := func(field string, c *corev1.Container) {
 		for i := range c.Ports {
@@ -84,8 +84,8 @@ func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort,
 	return out, slices.Compact(all)
 }
 
-// node reads a Node: its addresses and the pod ranges routed to it. Addresses that lead nowhere (a development cluster may
-// have put its loopback address there) are left out; Kubernetes does not mind them.
+// node reads a Node: its addresses and the pod ranges routed to it. It drops addresses without a route, such as a loopback
+// address on a development cluster; Kubernetes accepts them.
 func node(o *corev1.Node) (*model.Node, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindNode, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)
@@ -120,7 +120,8 @@ func node(o *corev1.Node) (*model.Node, *problems) {
 	return n, ps
 }
 
-// autoscalerTaint is what a cluster autoscaler puts on a node that it is about to delete (cluster-autoscaler/utils/taints).
+// autoscalerTaint is the taint that a cluster autoscaler sets on a node before it deletes the node
+// (cluster-autoscaler/utils/taints).
 const autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 
 func leaving(o *corev1.Node) bool {
@@ -139,7 +140,7 @@ func serviceAccount(o *corev1.ServiceAccount) (*model.ServiceAccount, *problems)
 	return &model.ServiceAccount{Namespace: ps.ref.Namespace, Name: o.Name, Labels: cloned(o.Labels)}, ps
 }
 
-// serviceCIDR reads a range cluster IPs come from.
+// serviceCIDR reads a range of cluster IPs.
 func serviceCIDR(o *networkingv1.ServiceCIDR) (*model.ServiceCIDR, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)

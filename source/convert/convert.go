@@ -1,8 +1,8 @@
-// Package convert turns Kubernetes API objects into model values, refusing what an API server would have refused.
+// Package convert turns Kubernetes API objects into model values, and refuses what an API server would refuse.
 //
-// Invariant: conversion is pure and complete. An object is either converted whole, with the API server's defaults filled
-// in, or refused with one error that names every field that is wrong. Equal objects give equal values: lists whose order
-// means nothing are sorted and free of duplicates, empty lists are nil.
+// Invariant: conversion is pure and complete. It either converts a whole object, with the API server's defaults, or refuses
+// it with one error that names every wrong field. Equal objects give equal values: lists whose order has no meaning are
+// sorted and free of duplicates, and empty lists are nil.
 //
 //	core/v1 Service                                   → *model.Service
 //	discovery.k8s.io/v1 EndpointSlice                 → *model.EndpointSlice (address type FQDN: nothing, and no error)
@@ -15,26 +15,26 @@
 //	projectcalico.org/v3 NetworkSet, GlobalNetworkSet → *model.NetworkSet
 //	crd.projectcalico.org/v1                          the same as projectcalico.org/v3
 //
-// Policies come out as Calico v3.31 converts them for Felix, selectors included; nodes as peers, which Felix does not know,
-// are network sets (model.NodeSet). What Calico's API server shows in place of objects that are read themselves (a policy
-// knp.default.x, a profile kns.x) gives nothing, and no error: no user can make an object under such a name.
+// Policies convert as Calico v3.31 converts them for Felix, selectors included. Nodes as peers, which Felix does not have,
+// become network sets (model.NodeSet). Calico's API server shows some objects in a second form: a policy knp.default.x, a
+// profile kns.x. These convert to nothing, without an error: the original is read instead, and users cannot create objects
+// with such names.
 //
-// A policy that is refused is there all the same, and must not let through what it was made to stop. So it comes with a
-// value as well as an error, in which everything that was not understood fails closed:
+// A refused policy still exists and must not allow what it was written to deny. Its conversion therefore returns a value
+// beside the error, and every part that was not understood fails closed:
 //
-//   - a rule that allows matches nothing; one that denies or passes, or does one knows not what, denies everything of its
-//     direction. Domain names as peers and HTTP matches are not understood;
-//   - a policy of which it is not known to whom it applies, in which direction, or in which place, is distrusted: rules that
-//     allow do nothing, rules that pass deny. It applies to everything it could have meant (its namespace; all of them), in
-//     every direction it could have meant, and before all others of its tier if its place could be any. So a NetworkPolicy
-//     isolates its namespace;
-//   - a field of the spec that its kind does not have is as wrong as one of the wrong type: its rule is not understood, or,
-//     outside of rules, the policy is distrusted;
-//   - a Tier whose order is not understood comes first. Of a NetworkSet or a HostEndpoint the good parts are kept. A Profile
-//     that is refused is not there, and denies everything like any profile that is not.
+//   - A rule that allows matches nothing. A rule that denies or passes, or has an unknown action, denies everything of its direction.
+//     Domain names as peers and HTTP matches are not understood.
+//   - A policy is distrusted if its subject, its direction or its place is not understood. Its allow rules do nothing and its pass rules
+//     deny. It applies to everything it could have meant (its namespace; all endpoints), in every direction it could have meant, and
+//     before all others of its tier if its place could be any. A NetworkPolicy thus isolates its namespace.
+//   - An unknown field of the spec counts as one of the wrong type: its rule is not understood, or, outside of rules, the policy is
+//     distrusted.
+//   - A Tier whose order is not understood precedes all others. The valid parts of a NetworkSet or HostEndpoint are kept. A refused
+//     Profile counts as missing, and a missing profile denies everything.
 //
-// Where kube-proxy lives with a value the API server lets through (an endpoint port 0, an unreadable trigger time), so
-// does this package: the part is left out and the object kept.
+// Where kube-proxy accepts a value that the API server permits (an endpoint port 0, an unreadable trigger time), so does
+// this package: it drops the part and keeps the object.
 package convert
 
 import (
@@ -51,13 +51,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ErrUnknownKind is returned for objects of types this package has no model for.
+// ErrUnknownKind is the error for types that this package has no model for.
 var ErrUnknownKind = errors.New("not a kind the agent reads")
 
-// Object converts obj. It returns nil and no error for an object that is fine and means nothing to a data plane (an
-// EndpointSlice of host names), an *Error for one that breaks the API's rules (with a value, if it is a policy: see above),
-// and ErrUnknownKind for other types.
-// obj is only read, and nothing of the result points into it.
+// Object converts obj. It returns nil and no error for a valid object without meaning to a data plane (an EndpointSlice of
+// host names), an *Error for an object that breaks the API's rules (with a value, if it is a policy: see above), and
+// ErrUnknownKind for other types. Object does not change obj, and the result does not point into it.
 func Object(obj runtime.Object) (model.Object, error) {
 	if o, ok := obj.(*unstructured.Unstructured); ok {
 		return decodeUnstructured(o)
@@ -69,7 +68,7 @@ func Object(obj runtime.Object) (model.Object, error) {
 	return typed(obj, &problems{ref: ref})
 }
 
-// finish turns "converted, unless there are problems" into the two results of Object, keeping nil an untyped nil.
+// finish returns the two results of Object: the value, or the problems. It keeps nil an untyped nil.
 func finish[T model.Object](o T, ps *problems) (model.Object, error) {
 	if err := ps.err(); err != nil {
 		return nil, err
@@ -77,8 +76,8 @@ func finish[T model.Object](o T, ps *problems) (model.Object, error) {
 	return o, nil
 }
 
-// finishClosed is finish for what fails closed: an object with problems is returned with them, unless there is nothing of
-// it, or no name to keep it under.
+// finishClosed is finish for kinds that fail closed: it returns the value beside the problems, unless the value is nil or
+// has no usable name.
 func finishClosed[T any, P interface {
 	*T
 	model.Object
@@ -89,7 +88,7 @@ func finishClosed[T any, P interface {
 	return o, ps.err()
 }
 
-// nameless tells that the object's name or namespace cannot be one: nothing can be kept under it.
+// nameless reports whether the object's name or namespace is invalid: no value can be kept under it.
 func (ps *problems) nameless() bool {
 	for i := range ps.list {
 		if f := ps.list[i].Field; f == "metadata.name" || f == "metadata.namespace" {
@@ -99,7 +98,8 @@ func (ps *problems) nameless() bool {
 	return false
 }
 
-// Ref names obj the way its converted form would, without converting it; ok is false for types Object does not know.
+// Ref returns the reference that obj's converted form would have, without converting it; ok is false for types Object does
+// not know.
 func Ref(obj runtime.Object) (ref model.Ref, ok bool) {
 	switch o := obj.(type) {
 	case *unstructured.Unstructured:
@@ -132,7 +132,7 @@ func namespaced(k model.Kind, m *metav1.ObjectMeta) model.Ref {
 	return model.Ref{Kind: k, Namespace: namespaceOf(m), Name: m.Name}
 }
 
-// namespaceOf is the namespace an API server would have put the object in: "default" if it says none.
+// namespaceOf returns the namespace in which an API server stores the object: "default" if it names none.
 func namespaceOf(m *metav1.ObjectMeta) string {
 	if m.Namespace == "" {
 		return metav1.NamespaceDefault

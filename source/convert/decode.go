@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Ref names an object that is not decoded yet; a name of the wrong type is shown as it is, a missing one is "".
+// Ref names an object that is not decoded yet. It shows a name of the wrong type as it is; a missing name is "".
 func (k *Kind) Ref(tree map[string]any) model.Ref {
 	meta, _ := tree["metadata"].(map[string]any)
 	ref := model.Ref{Kind: k.Model, Name: scalar(meta["name"])}
@@ -40,9 +40,9 @@ func scalar(v any) string {
 	return ""
 }
 
-// Decode converts an object that is a tree of JSON values with numbers as json.Number; the tree is used up. Results are
-// those of Object, and the paths of fields the kind does not have: in the spec of a policy they are problems, for they may
-// say what the policy means; elsewhere they are passed over.
+// Decode converts an object given as a tree of JSON values, with numbers as json.Number. It modifies the tree. It returns
+// the results of Object, and the paths of fields that the kind does not have. In the spec of a policy such fields are
+// problems, since they may change the policy's meaning; elsewhere Decode ignores them.
 func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, err error) {
 	ps := &problems{ref: k.Ref(tree)}
 	blank, s := k.blank(), fit{}
@@ -71,7 +71,7 @@ func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, 
 	return obj, unknown, err
 }
 
-// unknownFields makes unknown fields of the spec problems, and returns the other ones.
+// unknownFields makes unknown fields of the spec problems, and returns the others.
 func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 	for _, path := range unknown {
 		if within(path, "spec") {
@@ -83,7 +83,7 @@ func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 	return elsewhere
 }
 
-// misfits lets the conversion know what is missing from the decoded spec.
+// misfits records which parts are missing from the decoded spec.
 func (ps *problems) misfits() {
 	for _, p := range ps.list {
 		if within(p.Field, "spec") {
@@ -92,14 +92,14 @@ func (ps *problems) misfits() {
 	}
 }
 
-// unstructuredKind finds the kind of an object that says so itself.
+// unstructuredKind returns the kind that the object itself names.
 func unstructuredKind(o *unstructured.Unstructured) (Kind, bool) {
 	gvk := o.GroupVersionKind()
 	k, ok := KindOf(gvk.Group, gvk.Kind)
 	return k, ok && k.Version == gvk.Version
 }
 
-// decodeUnstructured converts an object as a dynamic client has it. It takes a copy: Decode keeps what it likes.
+// decodeUnstructured converts an object of a dynamic client. It copies the object, since Decode modifies its input.
 func decodeUnstructured(o *unstructured.Unstructured) (model.Object, error) {
 	k, ok := unstructuredKind(o)
 	if !ok {
@@ -119,8 +119,8 @@ func decodeUnstructured(o *unstructured.Unstructured) (model.Object, error) {
 	return obj, err
 }
 
-// shadow tells an object that Calico's API server shows in place of another that is read itself: policies of Kubernetes,
-// namespaces and service accounts. Nobody can make one under such a name.
+// shadow reports whether Calico's API server shows this object as a second form of another one that is read itself: a
+// Kubernetes policy, a namespace or a service account. Users cannot create objects with such names.
 func shadow(ref model.Ref) bool {
 	var prefixes []string
 	switch model.PolicyKind(ref.Kind) {
@@ -137,7 +137,7 @@ func shadow(ref model.Ref) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(ref.Name, p) })
 }
 
-// typed is Object for every type this package reads. Policies go on from the problems found in decoding them.
+// typed is Object for every type that this package reads. For policies, ps holds the problems found in decoding.
 func typed(obj any, ps *problems) (model.Object, error) {
 	if shadow(ps.ref) {
 		return nil, nil
@@ -176,7 +176,7 @@ func typed(obj any, ps *problems) (model.Object, error) {
 	return finishClosed(p, ps)
 }
 
-// policy converts a policy of any kind; nil if it means nothing.
+// policy converts a policy of any kind; nil if it has no meaning here.
 func policy(obj any, ps *problems) *model.Policy {
 	if m, ok := obj.(metav1.Object); ok {
 		ps.names(&metav1.ObjectMeta{Name: m.GetName(), Namespace: m.GetNamespace(), Labels: m.GetLabels()}, subdomain)

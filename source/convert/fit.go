@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// fit compares a tree of JSON values with the Go type it is meant for. Decoders stop at the first mismatch and do not
-// say which element of a list it was in; this finds all of them, with their paths. What does not fit is set to null in the
-// tree, so that the rest can be decoded.
+// fit compares a tree of JSON values with the Go type to decode it into. Decoders stop at the first mismatch and do not say
+// in which list element it was; fit finds all mismatches, with their paths. It sets them to null in the tree, so that the
+// rest can be decoded.
 type fit struct {
 	wrong   []Problem
 	unknown []string // paths of fields the type does not have
 }
 
-// check compares v with t. Null fits everything: it means "left out".
+// check compares v with t. Null fits every type: it means that the field is absent.
 func (s *fit) check(path string, t reflect.Type, v any) {
 	if v == nil {
 		return
@@ -57,7 +57,7 @@ func (s *fit) check(path string, t reflect.Type, v any) {
 	}
 }
 
-// misfit checks v and tells whether it is v itself that does not fit, rather than something inside.
+// misfit checks v, and reports whether v itself does not fit, as opposed to something inside it.
 func (s *fit) misfit(path string, t reflect.Type, v any) bool {
 	known := len(s.wrong)
 	s.check(path, t, v)
@@ -83,7 +83,7 @@ func (s *fit) object(path string, t reflect.Type, v any) {
 	}
 }
 
-// jsonFields collects the fields of a struct by their JSON names; embedded ones count as the struct's own.
+// jsonFields collects the fields of a struct by their JSON names, with those of embedded structs.
 func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -140,7 +140,7 @@ func (s *fit) integer(path string, bits int, v any) {
 	}
 }
 
-// custom lets a type that reads itself say whether v fits.
+// custom lets a type with its own decoder check v.
 func (s *fit) custom(path string, t reflect.Type, v any) {
 	text, err := json.Marshal(v)
 	if err == nil {
@@ -161,7 +161,7 @@ func (s *fit) custom(path string, t reflect.Type, v any) {
 	}
 }
 
-// notString says how to make a string of what YAML takes for something else: y, on, 1.10.
+// notString explains how to write a string that YAML reads as another type: y, on, 1.10.
 func (s *fit) notString(path string, v any) {
 	switch v.(type) {
 	case bool, json.Number:

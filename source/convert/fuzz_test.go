@@ -12,9 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// FuzzObject feeds arbitrary objects of every kind: conversion never panics, gives either a value or an error that names
-// the object, does not touch its input, gives equal values for equal input, and lets through only what a data plane can
-// take.
+// FuzzObject converts arbitrary objects of every kind. Conversion never panics, gives a value or an error that names the
+// object, does not modify its input, gives equal values for equal input, and accepts only what a data plane can use.
 func FuzzObject(f *testing.F) {
 	for i, seed := range []string{
 		`{"metadata":{"name":"web"},"spec":{"clusterIP":"10.96.0.1","ports":[{"port":80,"targetPort":"http"}]}}`,

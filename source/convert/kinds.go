@@ -12,20 +12,20 @@ import (
 // API groups of policies.
 const (
 	GroupPolicy    = "policy.networking.k8s.io"
-	GroupCalico    = "projectcalico.org"     // what users see, where Calico's API server is installed
-	GroupCalicoCRD = "crd.projectcalico.org" // what it is stored as
+	GroupCalico    = "projectcalico.org"     // what users see where Calico's API server is installed
+	GroupCalicoCRD = "crd.projectcalico.org" // the stored form
 )
 
-// Kind is a kind of objects this package converts.
+// Kind is a kind of object that this package converts.
 type Kind struct {
 	schema.GroupVersionKind
-	Model      model.Kind // how its references are called
+	Model      model.Kind // the kind in model references
 	Namespaced bool
 	blank      func() any // an empty object to decode into
-	closed     bool       // an object that is refused is there all the same, and fails closed
+	closed     bool       // a refused object has a value that fails closed
 }
 
-// policy tells that objects of the kind are policies.
+// policy reports whether objects of the kind are policies.
 func (k *Kind) policy() bool {
 	switch model.PolicyKind(k.Model) {
 	case model.KindNetworkPolicy, model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy,
@@ -36,8 +36,8 @@ func (k *Kind) policy() bool {
 	return false
 }
 
-// KindOf finds the kind of an API group; ok is false for what this package does not convert. There is one version of each,
-// which the caller compares with his.
+// KindOf returns the kind of an API group; ok is false for kinds this package does not convert. Each kind has one version,
+// which the caller compares with the object's.
 func KindOf(group, kind string) (k Kind, ok bool) {
 	switch group {
 	case GroupPolicy:

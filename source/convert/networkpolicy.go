@@ -8,12 +8,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// networkPolicy reads networking.k8s.io/v1 NetworkPolicy, or the like part of a staged one, into the form Calico gives it.
+// networkPolicy reads networking.k8s.io/v1 NetworkPolicy, or the same spec in a staged policy, into the form Calico gives
+// it.
 func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, ps *problems) *model.Policy {
 	p := &model.Policy{
 		ID:   model.PolicyID{Kind: kind, Namespace: ps.ref.Namespace, Name: ps.ref.Name},
 		Tier: model.TierDefault, Order: model.OrderKubernetes(), Namespace: ps.ref.Namespace,
-		ApplyOnForward: true, // as Calico has it for every policy of a namespace
+		ApplyOnForward: true, // as Calico sets it for every policy of a namespace
 	}
 	p.Ingress, p.Egress = ps.policyTypes(spec)
 	if p.Ingress && !ps.lost("spec.ingress") {
@@ -33,8 +34,8 @@ func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, 
 	return p
 }
 
-// policyTypes are the directions a policy isolates: those it lists; ingress, and egress if it has such rules, if it lists
-// none. If one of them is unknown they are both, and the policy is distrusted: its rules may not be meant.
+// policyTypes returns the directions that a policy isolates: the listed ones, else ingress, and egress if it has egress
+// rules. If a listed one is unknown, it returns both, and the policy is distrusted: its rules may mean something else.
 func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, egress bool) {
 	if ps.spoilt("spec.policyTypes") {
 		return true, true
@@ -67,7 +68,7 @@ func (ps *problems) peers(field string, list []networkingv1.NetworkPolicyPeer) [
 	return out
 }
 
-// peer reads one peer. A pod selector alone selects in the policy's own namespace.
+// peer reads one peer. A pod selector without a namespace selector selects in the policy's own namespace.
 func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model.Peer {
 	bySelector := in.PodSelector != nil || in.NamespaceSelector != nil
 	switch {
@@ -110,7 +111,7 @@ func (ps *problems) npPorts(field string, list []networkingv1.NetworkPolicyPort)
 	return ports.take()
 }
 
-// npPort reads a port: a number, a range, a name, or (the zero value) any.
+// npPort reads a port: a number, a range, a name, or any port (the zero value).
 func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) model.PortMatch {
 	switch {
 	case in.Port == nil && in.EndPort != nil:

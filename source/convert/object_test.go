@@ -73,7 +73,7 @@ func TestEndpointSliceOfNames(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestInvalidObjectIsRefused(t *testing.T) {
 	eps := func(n int) string { return strings.Repeat("{addresses: [10.1.1.1]}, ", n) }
 	for _, c := range []struct {
 		kind runtime.Object
@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestAccepted(t *testing.T) {
+func TestValidObjectIsAccepted(t *testing.T) {
 	long := strings.Repeat("a.", 126) + "a"
 	for _, c := range []struct {
 		kind runtime.Object

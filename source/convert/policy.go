@@ -14,12 +14,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// understood tells that nothing was added to the problems since there were known of them.
+// understood reports whether no problem was added since their number was known.
 func (ps *problems) understood(known int) bool { return len(ps.list) == known }
 
-// rules converts the rules of one direction, each by one: it returns the rule's action, and the rule in the model's terms,
-// which may take several. A rule with a problem, or beyond the most a policy may have (0: no limit), fails closed; if there
-// is no telling what the rules are, everything is denied.
+// rules converts the rules of one direction with one, which returns the rule's action, and the rule as one or more model
+// rules. A rule with a problem, or beyond the limit of most rules (0: no limit), fails closed. If the list itself is
+// unreadable, everything is denied.
 func (ps *problems) rules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
 	if ps.lost(field) {
 		return []model.Rule{{Action: model.ActionDeny, Origin: direction + " rules"}}
@@ -33,7 +33,7 @@ func (ps *problems) rules(field, direction string, n, most int, one func(field s
 		action, rules := one(f, i)
 		switch {
 		case ps.spoilt(f):
-			ps.list = ps.list[:known] // complained about already, as a misfit
+			ps.list = ps.list[:known] // reported already, as a misfit
 			fallthrough
 		case most > 0 && i >= most, !ps.understood(known):
 			action, rules = closed(action)
@@ -46,8 +46,8 @@ func (ps *problems) rules(field, direction string, n, most int, one func(field s
 	return out
 }
 
-// subject reads whom a policy applies to, from some fields. One that is not understood makes the policy distrusted, and is
-// the widest the policy could have meant.
+// subject reads to whom a policy applies, from the given fields. If they are not understood, the policy is distrusted and
+// applies to widest, the most it could have meant.
 func (ps *problems) subject(widest string, read func() string, fields ...string) string {
 	known, text := len(ps.list), ""
 	lost := slices.ContainsFunc(fields, ps.spoilt)
@@ -61,10 +61,10 @@ func (ps *problems) subject(widest string, read func() string, fields ...string)
 	return text
 }
 
-// first is an order before all others: where a policy goes whose place is not understood.
+// first returns an order before all others, for a policy whose place is not understood.
 func first() model.Order { return model.OrderOf(-math.MaxFloat64) }
 
-// settle applies distrust to a policy that is read.
+// settle applies distrust to a policy that has been read.
 func (ps *problems) settle(p *model.Policy) {
 	for _, path := range ps.broken {
 		if !within(path, "spec.ingress") && !within(path, "spec.egress") {
@@ -76,7 +76,8 @@ func (ps *problems) settle(p *model.Policy) {
 	}
 }
 
-// closed is what a rule that is not understood does: one that allows, or only logs, does nothing; any other denies all.
+// closed returns the effect of a rule that is not understood: one that allows or only logs does nothing; any other one
+// denies all.
 func closed(a model.Action) (model.Action, []model.Rule) {
 	if a == model.ActionAllow || a == model.ActionLog {
 		return a, nil
@@ -84,8 +85,8 @@ func closed(a model.Action) (model.Action, []model.Rule) {
 	return model.ActionDeny, []model.Rule{{}}
 }
 
-// distrust makes p fail closed as a whole, for a policy of which it is not known to whom it applies, or when: it allows
-// nothing, and what it would have passed to the next tier it denies.
+// distrust makes the whole policy fail closed, because its subject or its place is not understood: it allows nothing, and
+// denies what it would have passed to the next tier.
 func distrust(p *model.Policy) {
 	for _, list := range []*[]model.Rule{&p.InboundRules, &p.OutboundRules} {
 		kept := slices.DeleteFunc(*list, func(r model.Rule) bool { return r.Action.Allows() })
@@ -101,20 +102,20 @@ func distrust(p *model.Policy) {
 	}
 }
 
-// onlyPods is the selector of everything Kubernetes runs.
+// onlyPods selects all endpoints that Kubernetes runs.
 const onlyPods = model.LabelOrchestrator + " == '" + model.OrchestratorKubernetes + "'"
 
-// inAnyNamespace is what the empty selector of namespaces means.
+// inAnyNamespace is the meaning of an empty selector of namespaces.
 const inAnyNamespace = "has(" + model.LabelNamespace + ")"
 
 func inNamespace(name string) string { return model.LabelNamespace + " == '" + name + "'" }
 
-// podSelector is a Kubernetes selector of pods in the selector language; nil selects all of them.
+// podSelector converts a Kubernetes selector of pods to the selector language; nil selects all pods.
 func (ps *problems) podSelector(field string, s *metav1.LabelSelector) string {
 	return strings.Join(append([]string{onlyPods}, ps.terms(field, s, "")...), " && ")
 }
 
-// namespaceSelector is a Kubernetes selector of namespaces as one of what is in them.
+// namespaceSelector converts a Kubernetes selector of namespaces to a selector of endpoints in them.
 func (ps *problems) namespaceSelector(field string, s *metav1.LabelSelector) string {
 	if terms := ps.terms(field, s, model.PrefixNamespace); len(terms) > 0 {
 		return strings.Join(terms, " && ")
@@ -122,14 +123,14 @@ func (ps *problems) namespaceSelector(field string, s *metav1.LabelSelector) str
 	return inAnyNamespace
 }
 
-// nodeSelector is a Kubernetes selector of nodes as one of their network sets (model.NodeSet).
+// nodeSelector converts a Kubernetes selector of nodes to a selector of their network sets (model.NodeSet).
 func (ps *problems) nodeSelector(field string, s *metav1.LabelSelector) string {
 	terms := []string{"has(" + model.LabelNode + ")"}
 	return strings.Join(append(terms, ps.terms(field, s, model.PrefixNode)...), " && ")
 }
 
-// terms are the requirements of a Kubernetes selector, with prefix before each key. Missing keys are none of the values of
-// NotIn, in Kubernetes as in the selector language.
+// terms returns the requirements of a Kubernetes selector, with prefix before each key. A missing key satisfies NotIn, in
+// Kubernetes as in the selector language.
 func (ps *problems) terms(field string, s *metav1.LabelSelector, prefix string) []string {
 	if s == nil {
 		return nil
@@ -198,13 +199,13 @@ func (ps *problems) labelValue(field, v string) bool {
 	return ok
 }
 
-// protocolPorts is the ports a rule is about, of one protocol; none means all of them.
+// protocolPorts holds the ports of a rule for one protocol; none means all ports.
 type protocolPorts struct {
 	protocol model.RuleProtocol
 	ports    []model.PortMatch
 }
 
-// portList collects the ports of a rule by protocol; a port with neither number nor name means all of its protocol.
+// portList collects the ports of a rule by protocol; a port with neither number nor name means all ports of its protocol.
 type portList struct {
 	protocols []protocolPorts
 	all       []model.Protocol
@@ -224,14 +225,14 @@ func (l *portList) add(p model.Protocol, m model.PortMatch) {
 	}
 }
 
-// addName adds a port by its name, of whichever protocol the container port has.
+// addName adds a port by name, of the protocol that the container port has.
 func (l *portList) addName(m model.PortMatch) {
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
 		l.add(p, m)
 	}
 }
 
-// take returns the protocols by name, with ports simplified. No entry at all is every protocol there is.
+// take returns the protocols by name, with their ports simplified. No entry means all protocols.
 func (l *portList) take() []protocolPorts {
 	if len(l.protocols) == 0 {
 		return []protocolPorts{{}}
@@ -247,7 +248,7 @@ func (l *portList) take() []protocolPorts {
 	return l.protocols
 }
 
-// simplify puts names first, and joins numbers that overlap or touch.
+// simplify sorts names first, and joins ranges that overlap or touch.
 func simplify(list []model.PortMatch) []model.PortMatch {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b model.PortMatch) int {
@@ -282,7 +283,7 @@ func (ps *problems) portRange(firstField string, first int32, lastField string, 
 	return m
 }
 
-// cross makes a rule of each peer with each protocol; inbound puts the peer at the source. No peer at all is everybody.
+// cross returns one rule for each peer with each protocol; inbound makes the peer the source. No peer means everyone.
 func cross(inbound bool, peers []model.Peer, ports []protocolPorts) []model.Rule {
 	if len(peers) == 0 {
 		peers = []model.Peer{{}}
@@ -304,7 +305,7 @@ func cross(inbound bool, peers []model.Peer, ports []protocolPorts) []model.Rule
 	return out
 }
 
-// except reads the ranges that are cut out of a range: each lies inside it, and is not all of it.
+// except reads the ranges excluded from a range: each lies inside it and is smaller.
 func (ps *problems) except(field string, list []string, of netip.Prefix) []netip.Prefix {
 	out := ps.prefixes(field, list)
 	for i, s := range list {

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected texts")
 
-// TestPolicies converts the objects of testdata/policies, "case.yaml", and compares with "case.want" beside it.
+// TestPolicies converts the objects in testdata/policies ("case.yaml") and compares them with "case.want".
 func TestPolicies(t *testing.T) {
 	files, err := filepath.Glob("testdata/policies/*.txtar")
 	if err != nil || len(files) < 4 {
@@ -56,7 +56,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// tree reads YAML the way Decode wants it.
+// tree reads YAML into the form that Decode expects.
 func tree(t testing.TB, text []byte) map[string]any {
 	t.Helper()
 	data, err := yaml.YAMLToJSON(text)
@@ -70,7 +70,7 @@ func tree(t testing.TB, text []byte) map[string]any {
 	return out
 }
 
-// jsonTree is nil if data is no object.
+// jsonTree parses a JSON object; nil if data is not one.
 func jsonTree(data []byte) map[string]any {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ProxyNameLabel on a Service hands it to the proxy of that name.
+// ProxyNameLabel on a Service assigns it to the service proxy of that name.
 const ProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
 // service reads a Service. Source: core/v1 validation and defaults of Kubernetes 1.36.
@@ -65,8 +65,8 @@ func (ps *problems) serviceType(t corev1.ServiceType) model.ServiceType {
 	return model.ClusterIP
 }
 
-// clusterIPs reads spec.clusterIP and spec.clusterIPs, of which either may be left out. An ExternalName service has
-// none, whatever is written there: kube-proxy ignores them too.
+// clusterIPs reads spec.clusterIP and spec.clusterIPs; either may be missing. An ExternalName service has none, whatever
+// the fields contain: kube-proxy ignores them too.
 func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
 	if s.Type == model.ExternalName {
 		return
@@ -103,7 +103,7 @@ func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
 	ps.dualStack(field, addrFamilies(s.ClusterIPs))
 }
 
-// key of what must be unique among the ports of a service: numbers per protocol.
+// portKey must be unique among the ports of a service: a number and a protocol.
 type portKey struct {
 	protocol model.Protocol
 	port     uint16
@@ -146,7 +146,7 @@ func (ps *problems) portName(field, name string, seen map[string]bool, required 
 	seen[name] = true
 }
 
-// unique complains when a number was seen with the same protocol; parts that are missing or wrong are not compared.
+// unique reports a number that occurs twice with one protocol. It does not compare missing or wrong parts.
 func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 	if k.port == 0 || k.protocol == 0 {
 		return
@@ -157,7 +157,7 @@ func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 	seen[k] = true
 }
 
-// targetPort is checked though not used: endpoint slices carry the resolved numbers. Zero values mean "same as port".
+// targetPort is checked though not used: endpoint slices have the resolved numbers. The zero value means "same as port".
 func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 	switch {
 	case t.Type == intstr.Int && t.IntVal != 0:
@@ -169,7 +169,7 @@ func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 	}
 }
 
-// loadBalancer reads what makes a service of type LoadBalancer one.
+// loadBalancer reads the fields of a service of type LoadBalancer.
 func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 	if len(o.Spec.LoadBalancerSourceRanges) > 0 && s.Type != model.LoadBalancer {
 		ps.add("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
@@ -183,7 +183,7 @@ func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 	}
 	for i, in := range ingress {
 		if in.IP == "" {
-			continue // a host name: resolved by clients, not by nodes
+			continue // a host name: clients resolve it, nodes do not
 		}
 		f := at("status.loadBalancer.ingress", i)
 		lb := model.LoadBalancerIP{Addr: ps.addr(f+".ip", in.IP)}
@@ -200,7 +200,7 @@ func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 			s.LoadBalancerIPs = append(s.LoadBalancerIPs, lb)
 		}
 	}
-	// Set by the API server for these services only; elsewhere it has no effect, so it is not worth refusing.
+	// The API server sets it for these services only. It has no effect elsewhere, so a value there is not refused.
 	if s.Type == model.LoadBalancer && o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
 		s.HealthCheckNodePort = ps.optionalPort("spec.healthCheckNodePort", o.Spec.HealthCheckNodePort)
 	}
@@ -238,7 +238,7 @@ func (ps *problems) policy(field, value string) model.TrafficPolicy {
 	return model.PolicyCluster
 }
 
-// affinity reads session affinity; its timeout is 10800 s unless said otherwise, and a day at most.
+// affinity reads session affinity. Its timeout is 10800 s by default, and a day at most.
 func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 	switch spec.SessionAffinity {
 	case "", corev1.ServiceAffinityNone:

@@ -18,7 +18,7 @@ import (
 
 var plain = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
 
-// read makes an object of YAML.
+// read decodes an object from YAML.
 func read[T runtime.Object](t *testing.T, text string, into T) T {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
@@ -108,7 +108,7 @@ status:
 	}
 }
 
-// Every rule a service can break, with the field that is named and nothing else.
+// For every rule that a service can break, the error names that field and no other.
 func TestServiceRefused(t *testing.T) {
 	const ports = "ports: [{port: 80}]"
 	for _, c := range []struct{ spec, want string }{
@@ -183,7 +183,7 @@ func TestServiceRefused(t *testing.T) {
 		{`spec: {type: ExternalName, externalName: "not a name"}`, `spec.externalName: ` + wantSubdomain + ` ("not a name")`},
 	} {
 		text := c.spec
-		if strings.HasPrefix(text, "{spec") { // spec and status in one mapping
+		if strings.HasPrefix(text, "{spec") { // a mapping with both spec and status
 			text = strings.TrimSuffix(strings.TrimPrefix(text, "{"), "}")
 			text = strings.Replace(text, ", status:", "\nstatus:", 1)
 		}
@@ -197,7 +197,7 @@ func TestServiceRefused(t *testing.T) {
 	}
 }
 
-// What the API server lets through, or what has no effect, is no reason to refuse a service.
+// Values that the API server accepts or that have no effect do not cause a refusal.
 func TestServiceAccepted(t *testing.T) {
 	service := func(t *testing.T, spec string) *model.Service {
 		t.Helper()
@@ -236,7 +236,7 @@ func TestServiceAccepted(t *testing.T) {
 	}
 }
 
-// All problems of an object come in one error; long lists and long values are cut.
+// One error has all problems of an object; long lists and long values are cut.
 func TestErrorJoinsProblems(t *testing.T) {
 	_, err := Object(readService(t, `spec: {type: X, ports: [{port: 0, protocol: Z}]}`))
 	want := `Service default/web: spec.type: must be ClusterIP, NodePort, LoadBalancer or ExternalName ("X"); ` +

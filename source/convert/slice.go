@@ -21,7 +21,7 @@ const (
 	maxHints     = 8
 )
 
-// endpointSlice reads an EndpointSlice; host names (address type FQDN) give nothing and no error.
+// endpointSlice reads an EndpointSlice; host names (address type FQDN) convert to nothing, without an error.
 func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 	ps := &problems{ref: namespaced(model.KindEndpointSlice, &o.ObjectMeta)}
 	if o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -38,7 +38,7 @@ func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		s.Service = model.ServiceID{Namespace: ps.ref.Namespace, Name: name}
 	}
-	// Not an API field: what cannot be read as a time only costs a latency measurement.
+	// Not an API field: an unreadable time only loses a latency measurement.
 	if t, err := time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
 		s.TriggerTime = t.UTC()
 	}
@@ -47,8 +47,8 @@ func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 	return finish(s, ps)
 }
 
-// slicePorts reads the ports that have a number. One without, or with 0, serves nothing and is left out as kube-proxy
-// does: it is legal in slices that belong to no Service.
+// slicePorts reads the ports that have a number. Like kube-proxy it drops a port without a number or with 0, which is legal
+// in slices that belong to no Service.
 func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.EndpointPort {
 	if len(list) > maxPorts {
 		ps.add("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
@@ -131,7 +131,7 @@ func (ps *problems) endpoint(f string, in *discoveryv1.Endpoint, s *model.Endpoi
 	return e
 }
 
-// endpointAddrs checks every address of an endpoint and returns the first, the only one kube-proxy uses.
+// endpointAddrs checks all addresses of an endpoint and returns the first one, as kube-proxy does.
 func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlice) (first netip.Addr) {
 	if len(list) == 0 || len(list) > 100 {
 		ps.add(f, "must have 1 to 100 entries", len(list))
