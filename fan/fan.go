@@ -1,5 +1,5 @@
-// Package fan turns many independent calculations into results on all cores. Its invariant: the results are those of one
-// loop, because each call writes to its own place and nothing is shared.
+// Package fan runs many independent calculations on all cores. Invariant: the results equal those of a sequential loop,
+// because each call writes to a separate place and shares nothing.
 package fan
 
 import (
@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// grain is how many calls a core takes at a time: below, handing out costs more than it gains.
+// grain is how many calls a core takes at a time. With fewer calls the coordination costs more than it gains.
 const grain = 64
 
-// Ordered calls make(0) … make(n-1), each once and in any order, on all cores if there are many, and take(0) … take(n-1) in this
-// order on the caller's own goroutine, each after the make of the same number. What take does is done while others still make.
+// Ordered calls make(0) … make(n-1) once each, in any order and on all cores if n is large. It calls take(0) … take(n-1) in
+// this order on the caller's goroutine, each after the make of the same number. take and later makes overlap in time.
 func Ordered(n int, make func(i int), take func(i int)) {
 	grains := (n + grain - 1) / grain
 	workers := min(runtime.GOMAXPROCS(0), grains)
@@ -61,7 +61,7 @@ func Ordered(n int, make func(i int), take func(i int)) {
 	wg.Wait()
 }
 
-// flags are set once and waited for.
+// flags can each be set once and waited for.
 type flags struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -95,7 +95,7 @@ func (f *flags) wait(i int) {
 	}
 }
 
-// Sort sorts a list, on two cores if it is long; like slices.SortFunc it does not keep the order of equal elements.
+// Sort sorts a list, on two cores if it is long. Like slices.SortFunc it does not keep the order of equal elements.
 func Sort[E any](list []E, compare func(a, b E) int) {
 	const long = 2048
 	if len(list) < long || runtime.GOMAXPROCS(0) < 2 {
@@ -108,7 +108,7 @@ func Sort[E any](list []E, compare func(a, b E) int) {
 	wg.Go(func() { slices.SortFunc(half, compare) })
 	slices.SortFunc(rest, compare)
 	wg.Wait()
-	// The rest lies behind the place that is filled: it is never overtaken.
+	// The unmerged rest of list starts behind the place being filled, so the merge never overwrites it.
 	for at := 0; len(half) > 0; at++ {
 		if len(rest) > 0 && compare(rest[0], half[0]) < 0 {
 			list[at], rest = rest[0], rest[1:]
