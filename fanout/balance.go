@@ -10,24 +10,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// Balance moves clients to other servers of the same fan-out. The protocol has no word for it: a client is let go and
-// connects again, to whomever it picks. So a server sheds only what is far beyond its share, for some time, stops well
-// before it would have to take clients back, and gives up for a while when those it let go come back.
+// Balance moves clients to other servers of the same fan-out. The protocol has no message for that: the server closes a
+// connection, and the client connects to any server. So a server sheds clients only if it has had far more than its share
+// for some time. It stops well above its share, and pauses if shed clients connect to it again.
 type Balance struct {
-	// Service is "namespace/name" of the Service whose ready endpoints are the servers. They are counted in the keys of felix,
-	// as are the nodes. Servers is how many there are where that is not known. With both unset, fewer than two servers or no
-	// node nobody is shed.
+	// Service is "namespace/name" of the Service whose ready endpoints are the servers. The server counts them, and the
+	// nodes, in the keys of felix. Servers is their number where Service is not set. With neither set, fewer than two
+	// servers or no node, it sheds no client.
 	Service string
 	Servers int
 	// Count replaces both if not nil.
 	Count func() (servers, nodes int)
-	// High is how many percent of its share a server may have before it sheds; 0: 140.
+	// High is the percentage of its share above which a server sheds clients; 0: 140.
 	High int
-	// Low is where it stops; 0: 115.
+	// Low is the percentage at which it stops; 0: 115.
 	Low int
-	// After is how long the server must have been beyond High; 0: 30 s.
+	// After is how long the server must have been above High; 0: 30 s.
 	After time.Duration
-	// Rest is how long it rests after it shed; 0: 5 min. It doubles, up to a day, while clients come back.
+	// Rest is the pause after shedding; 0: 5 min. It doubles, up to a day, while shed clients come back.
 	Rest time.Duration
 }
 
@@ -36,7 +36,7 @@ func (b *Balance) validate() error {
 		return fmt.Errorf("balance: service %q: must be namespace/name", b.Service)
 	}
 	if b.Servers < 0 || b.High < 0 || b.Low < 0 || b.After < 0 || b.Rest < 0 {
-		return errors.New("balance: negative")
+		return errors.New("balance: values must not be negative")
 	}
 	full := *b
 	full.defaults()
@@ -56,21 +56,21 @@ func (b *Balance) defaults() {
 // balancer decides when to shed. It is a state machine without a clock.
 type balancer struct {
 	cfg      Balance
-	beyond   time.Time            // since when the server has too many; zero: it has not
+	beyond   time.Time            // since when the server has been above High; zero: it is not
 	shedding bool                 // between High and Low
-	resting  time.Time            // until when nobody is shed
-	pause    time.Duration        // the next rest
-	shed     map[string]time.Time // hosts that were let go, and when
-	back     int                  // of them, how many came back at once
+	resting  time.Time            // no shedding until then
+	pause    time.Duration        // the next pause
+	shed     map[string]time.Time // hosts whose clients were shed, and when
+	back     int                  // how many of them soon came back
 }
 
-// comesBack is within what time a client that was let go counts as come back.
+// comesBack is the time within which a shed client counts as having come back.
 const comesBack = 2 * time.Minute
 
-// minimum is how many came back before it is held to be more than chance.
+// minimum is how many clients must come back before that counts as more than chance.
 const minimum = 3
 
-// fair is this server's share, given how many connections a node has on average.
+// fair returns this server's share of connections, given the average number of connections per node.
 func (b *balancer) fair(conns, hosts int) int {
 	if b.cfg.Count == nil || hosts == 0 {
 		return 0
@@ -82,7 +82,7 @@ func (b *balancer) fair(conns, hosts int) int {
 	return (max(nodes, hosts)*conns + hosts*servers - 1) / (hosts * servers)
 }
 
-// step tells whether to let one client go now.
+// step reports whether to shed one client now.
 func (b *balancer) step(now time.Time, conns, hosts int) bool {
 	share := b.fair(conns, hosts)
 	for host, at := range b.shed {
@@ -113,7 +113,7 @@ func (b *balancer) step(now time.Time, conns, hosts int) bool {
 	return b.shedding
 }
 
-// rest ends a time of shedding. In vain: those who were let go came back, so the next time waits longer.
+// rest ends a period of shedding. vain means that shed clients came back: the next pause is longer.
 func (b *balancer) rest(now time.Time, vain bool) {
 	if !vain || b.pause == 0 {
 		b.pause = b.cfg.Rest
@@ -124,7 +124,7 @@ func (b *balancer) rest(now time.Time, vain bool) {
 	b.resting = now.Add(b.pause)
 }
 
-// let notes that a host's client was let go.
+// let records that a host's client was shed.
 func (b *balancer) let(now time.Time, host string) {
 	if b.shed == nil {
 		b.shed = map[string]time.Time{}
@@ -132,21 +132,21 @@ func (b *balancer) let(now time.Time, host string) {
 	b.shed[host] = now
 }
 
-// came notes that a client connected.
+// came records that a host's client connected.
 func (b *balancer) came(now time.Time, host string) {
 	if at, ok := b.shed[host]; ok && now.Sub(at) <= comesBack {
 		b.back++
 	}
 }
 
-// came notes that a host's client connected.
+// came records that a host's client connected.
 func (s *Server) came(host string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.balancer.came(time.Now(), host)
 }
 
-// balance lets one client go if there are too many: the one that came last, of a host that was not let go lately.
+// balance sheds one client if there are too many: the newest one of a host without a recently shed client.
 func (s *Server) balance(now time.Time, conns []*conn) {
 	hosts := map[string]int{}
 	streaming := conns[:0:0]
@@ -173,10 +173,11 @@ func (s *Server) balance(now time.Time, conns []*conn) {
 	}
 }
 
-// resources is what the keys of Kubernetes' and Calico's own objects begin with.
+// resources begins the keys of Kubernetes' and Calico's whole resources.
 const resources = "/calico/resources/v3/projectcalico.org/"
 
-// counter counts servers and nodes in the keys of felix, again whenever these have changed.
+// counter returns a function that counts servers and nodes in the keys of felix. It counts again after the keys have
+// changed.
 func (s *Server) counter(b Balance) func() (servers, nodes int) {
 	felix := s.caches[set{syncer: wire.Felix}]
 	if felix == nil || b.Service == "" && b.Servers == 0 {
@@ -196,7 +197,7 @@ func (s *Server) counter(b Balance) func() (servers, nodes int) {
 	}
 }
 
-// countReady counts the ready addresses in the EndpointSlices of a Service.
+// countReady counts the ready addresses in a Service's EndpointSlices.
 func countReady(keys snapshot, service string) int {
 	ready := map[string]bool{}
 	_, name, _ := strings.Cut(service, "/")

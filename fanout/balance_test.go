@@ -18,12 +18,12 @@ func newBalancer(servers, nodes *int) *balancer {
 	return b
 }
 
-// TestBalancer walks one server through a life: seconds of it, connections, and how many it lets go.
+// TestBalancer runs one server through a sequence of phases: seconds, connections, and the expected number of shed clients.
 func TestBalancer(t *testing.T) {
 	now := time.Unix(0, 0)
 	servers, nodes := 3, 300
 	b := newBalancer(&servers, &nodes)
-	// run lets time pass and returns how many connections are left of so many.
+	// run lets time pass and returns how many of the connections remain.
 	run := func(seconds, conns int, back bool) int {
 		for range seconds {
 			now = now.Add(time.Second)
@@ -77,7 +77,7 @@ func TestBalancer(t *testing.T) {
 	}
 }
 
-// TestShareCountsConnectionsPerNode: nodes with two clients each make twice the share.
+// TestShareCountsConnectionsPerNode: if every node has two clients, the share is twice as large.
 func TestShareCountsConnectionsPerNode(t *testing.T) {
 	servers, nodes := 4, 100
 	b := newBalancer(&servers, &nodes)
@@ -88,7 +88,7 @@ func TestShareCountsConnectionsPerNode(t *testing.T) {
 	}
 }
 
-// TestServerSheds: the newest clients go, down to a bit above the share, and no host twice.
+// TestServerSheds: the server sheds the newest clients, down to a little above its share, and no host twice.
 func TestServerSheds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Balance: Balance{Servers: 2}})
@@ -115,8 +115,8 @@ func TestServerSheds(t *testing.T) {
 	})
 }
 
-// TestNoHostTwice: who was let go and came back at once is left alone, though it is the newest again.
-func TestNoHostTwice(t *testing.T) {
+// TestHostIsShedOnce: a client that was shed and came back at once is not shed again, though it is the newest.
+func TestHostIsShedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Balance: Balance{Count: func() (int, int) { return 2, 8 }}})
 		s.Tell(told(wire.InSync))

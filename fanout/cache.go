@@ -11,29 +11,29 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// crumb is one step of a cache: what changed since the crumb before. It is never written to but for next.
+// crumb is one step of a cache: the changes since the previous crumb. Only its next field is ever written later.
 type crumb struct {
-	seq     uint64
-	at      time.Time
-	status  wire.Status
-	changes []change
-	told    bool  // the status differs from the crumb's before
-	offset  int64 // bytes of all changes up to and with this crumb
+	seq           uint64
+	at            time.Time
+	status        wire.Status
+	changes       []change
+	statusChanged bool  // the status differs from the previous crumb's
+	offset        int64 // bytes of all changes up to and including this crumb
 
 	next atomic.Pointer[crumb]
-	done chan struct{} // closed when next is there
+	done chan struct{} // closed when next is set
 
 	messages *messages
-	theirs   *messages // for who does not know our own keys; messages, if there are none among the changes
+	theirs   *messages // for clients that do not read /contiv/ keys; equals messages if no change has such a key
 }
 
-// messages are some changes in the bytes that are sent, each kind made by the first who asks.
+// messages are changes as encoded messages. The first client that needs a form encodes it.
 type messages struct {
 	onceSnappy, oncePlain sync.Once
 	snappy, plain         []byte
 }
 
-// newCrumb makes a crumb of changes, which it keeps.
+// newCrumb returns a crumb with these changes; it keeps the slice.
 func newCrumb(seq uint64, at time.Time, status wire.Status, changes []change) *crumb {
 	c := &crumb{seq: seq, at: at, status: status, changes: changes, done: make(chan struct{}), messages: &messages{}}
 	c.theirs = c.messages
@@ -43,12 +43,12 @@ func newCrumb(seq uint64, at time.Time, status wire.Status, changes []change) *c
 	return c
 }
 
-// change is one key's: an entry, or a delete.
+// change is one key's new entry, or its delete.
 type change struct {
 	entry *entry
 	as    wire.UpdateType
-	gone  []byte // the element, for a delete
-	own   bool   // a key that Calico's clients do not know
+	gone  []byte // the encoded element of a delete
+	own   bool   // a /contiv/ key, which Calico's clients do not know
 }
 
 func (c change) size() int {
@@ -58,7 +58,7 @@ func (c change) size() int {
 	return len(c.gone)
 }
 
-// frames is the crumb as messages, with or without our own keys; there may be nothing to say.
+// frames returns the crumb's messages, with or without /contiv/ keys; it may be empty.
 func (c *crumb) frames(snappy, own bool) []byte {
 	m := c.theirs
 	if own {
@@ -93,23 +93,23 @@ func (c *crumb) encode(own bool) []byte {
 		}
 		out = wire.AppendKVs(nil, n, elements)
 	}
-	if c.told {
+	if c.statusChanged {
 		out = wire.AppendMessage(out, wire.SyncStatus{SyncStatus: c.status})
 	}
 	return out
 }
 
-// view is where a new client begins: all keys as of a crumb.
+// view is the starting point of a new client: all keys as of a crumb.
 type view struct {
 	snapshot
-	own   snapshot // our own keys, which Calico's clients do not know
+	own   snapshot // /contiv/ keys, which Calico's clients do not know
 	crumb *crumb
 }
 
-// count is the number of all keys, and of their bytes.
+// count returns the number of all keys, and of their bytes.
 func (v *view) count() (keys, bytes int) { return v.keys + v.own.keys, v.bytes + v.own.bytes }
 
-// parts are the segments that a client is sent.
+// parts returns the segments to send to a client.
 func (v *view) parts(own bool) []*segment {
 	if !own || len(v.own.segments) == 0 {
 		return v.segments
@@ -117,28 +117,28 @@ func (v *view) parts(own bool) []*segment {
 	return slices.Concat(v.segments, v.own.segments)
 }
 
-// cache is one set of keys, as the source told it last. Its sources call tell; everybody may call latest.
+// cache holds one set of keys, as its source sent it last. Only its sources call tell; latest is safe for concurrent use.
 type cache struct {
 	name   string
-	every  time.Duration // between publications; 0: pause says
+	every  time.Duration // between publications; 0: see pause
 	metric *cacheMetrics
-	twin   *cache // the same set in its other form, told first: what is equal there is kept once; nil: none
+	twin   *cache // the same set in its other form, which gets changes first; equal entries are shared with it; nil: none
 
-	mu      sync.Mutex // of what the sources tell, which is not published yet
+	mu      sync.Mutex // guards changes that are not yet published
 	table   table
-	own     table // our own keys
+	own     table // /contiv/ keys
 	pending []change
 	status  wire.Status
 	offset  int64
-	packed  bool // was in sync once
+	packed  bool // the tables were packed at the first in-sync
 
-	dirty   chan struct{} // holds one if something waits to be published
+	dirty   chan struct{} // holds one if changes wait for publication
 	view    atomic.Pointer[view]
-	start   atomic.Pointer[view] // where clients begin; at most startFor old
-	clients atomic.Int64         // that follow the changes
+	start   atomic.Pointer[view] // where new clients start; at most startFor old
+	clients atomic.Int64         // number of clients that follow the changes
 }
 
-// maxChanges is how many KVs one message of changes holds, as Typha has it.
+// maxChanges is the most KVs in one message of changes, as in Typha.
 const maxChanges = 100
 
 func newCache(name string, every time.Duration, m *cacheMetrics) *cache {
@@ -149,11 +149,11 @@ func newCache(name string, every time.Duration, m *cacheMetrics) *cache {
 
 func (c *cache) latest() *view { return c.view.Load() }
 
-// startFor is how long clients begin at the same view while keys change: what has changed since comes after it, and the
-// snapshot is compressed for all of them once.
+// startFor is how long new clients share one view while keys change. They get later changes after it, and the snapshot is
+// compressed once for all of them.
 const startFor = time.Second
 
-// begin is the view a new client begins with.
+// begin returns the view for a new client.
 func (c *cache) begin(now time.Time) *view {
 	v := c.start.Load()
 	if v == nil || now.Sub(v.crumb.at) > startFor || v.crumb.status != c.latest().crumb.status {
@@ -163,7 +163,7 @@ func (c *cache) begin(now time.Time) *view {
 	return v
 }
 
-// pause is the least time between two publications: what one costs, each client's write, bounds how often they come.
+// pause returns the shortest time between two publications. It grows with their cost, one write per client.
 func (c *cache) pause() time.Duration {
 	if c.every != 0 {
 		return c.every
@@ -171,7 +171,7 @@ func (c *cache) pause() time.Duration {
 	return min(time.Millisecond+time.Duration(c.clients.Load())*25*time.Microsecond, 100*time.Millisecond)
 }
 
-// tell takes what a source says. KVs that change nothing are dropped, but for deletes.
+// tell takes a batch from a source. It drops KVs that change nothing, except deletes.
 func (c *cache) tell(b wire.Batch) {
 	c.mu.Lock()
 	before := len(c.pending)
@@ -197,7 +197,7 @@ func (c *cache) tell(b wire.Batch) {
 	}
 }
 
-// change brings a KV into the table; false if it says nothing new.
+// change applies a KV to its table; false if it changes nothing.
 func (c *cache) change(kv wire.KV) (change, bool) {
 	table, own := c.tableOf(kv.Key)
 	if kv.Deleted() {
@@ -217,7 +217,7 @@ func (c *cache) change(kv wire.KV) (change, bool) {
 	return change{entry: e, as: as, own: own}, true
 }
 
-// tableOf is where a key is kept.
+// tableOf returns the table for a key.
 func (c *cache) tableOf(key string) (t *table, own bool) {
 	if strings.HasPrefix(key, wire.OwnKeys) {
 		return &c.own, true
@@ -225,7 +225,7 @@ func (c *cache) tableOf(key string) (t *table, own bool) {
 	return &c.table, false
 }
 
-// same is an entry as the cache has it, or else the entry itself; nil is no cache.
+// same returns the equal entry in c, or else e itself; c may be nil.
 func (c *cache) same(e *entry) *entry {
 	if c == nil {
 		return e
@@ -239,9 +239,9 @@ func (c *cache) same(e *entry) *entry {
 	return e
 }
 
-// run publishes what was told until ctx ends: at once after a silence, else a while after the last time, so that many
-// small changes become few crumbs. When the set is in sync for the first time, clients may be about to come: in what time is
-// left the snapshot is compressed.
+// run publishes pending changes until ctx ends: at once after a quiet time, else a pause after the last publication, so
+// that many small changes become few crumbs. Once the set is first in sync, it compresses the snapshot in idle time, since
+// clients are likely to connect.
 func (c *cache) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -269,7 +269,7 @@ func (c *cache) run(ctx context.Context) {
 	}
 }
 
-// publish makes crumbs of what is pending, and the view that goes with the last of them.
+// publish turns pending changes into crumbs, and makes the view of the last crumb.
 func (c *cache) publish() {
 	c.mu.Lock()
 	pending, status, offset := c.pending, c.status, c.offset
@@ -296,8 +296,8 @@ func (c *cache) publish() {
 		for _, ch := range next.changes {
 			at += int64(ch.size())
 		}
-		if pending = pending[n:]; len(pending) == 0 { // only who has heard everything is in sync
-			next.status, next.told, at = status, status != old, offset
+		if pending = pending[n:]; len(pending) == 0 { // in-sync only after all changes
+			next.status, next.statusChanged, at = status, status != old, offset
 		}
 		next.offset = at
 		if first == nil {
@@ -311,7 +311,7 @@ func (c *cache) publish() {
 	v.crumb = tail
 	c.view.Store(v)
 	if old := c.start.Load(); old != nil && now.Sub(old.crumb.at) > startFor {
-		c.start.Store(nil) // it would keep all crumbs after it
+		c.start.Store(nil) // it would keep all later crumbs alive
 	}
 	last.next.Store(first)
 	close(last.done)

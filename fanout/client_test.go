@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// client is the least a peer can be: it keeps what it is told.
+// client is a minimal peer: it keeps what the server sends.
 type client struct {
 	conn   net.Conn
 	enc    *wire.Encoder
@@ -23,7 +23,7 @@ type client struct {
 	keys   map[string]string
 	kinds  map[wire.UpdateType]int
 	status wire.Status
-	mute   bool // never pongs
+	mute   bool // does not answer pings
 	onKVs  func([]wire.KV)
 }
 
@@ -94,7 +94,7 @@ func (c *client) step() error {
 	return nil
 }
 
-// until steps until done.
+// until calls step until done returns true.
 func (c *client) until(done func() bool) error {
 	for !done() {
 		if err := c.step(); err != nil {
@@ -104,7 +104,7 @@ func (c *client) until(done func() bool) error {
 	return nil
 }
 
-// pipes is a listener of connections within the process.
+// pipes is a listener whose connections are inside the process.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -134,7 +134,7 @@ func (p *pipes) dial() (net.Conn, error) {
 	}
 }
 
-// serving runs a server for a test.
+// serving runs a server.
 func serving(t *testing.T, cfg Config) (*Server, *pipes) {
 	t.Helper()
 	if cfg.Syncers == nil {
@@ -161,7 +161,7 @@ func keepServing(t *testing.T, s *Server, l net.Listener) {
 	})
 }
 
-// servingTCP runs a server on the loopback: where both sides may write at once, as in TLS, a pipe would block them.
+// servingTCP runs a server on loopback. TLS needs it: both sides may write at once, and pipes would block.
 func servingTCP(t *testing.T, cfg Config) (*Server, string) {
 	t.Helper()
 	cfg.Syncers = wire.SyncerTypes()
@@ -177,7 +177,7 @@ func servingTCP(t *testing.T, cfg Config) (*Server, string) {
 	return s, l.Addr().String()
 }
 
-// connected is a client that has shaken hands.
+// connected returns a client after the handshake.
 func connected(t *testing.T, l *pipes, h wire.ClientHello) *client {
 	t.Helper()
 	conn, err := l.dial()

@@ -14,60 +14,60 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// Config is how a Server serves. The zero value of every field is useful, but Syncers must name something.
+// Config configures a Server. The zero value of every field is useful, except Syncers, which must not be empty.
 type Config struct {
-	// Syncers are the sets of keys that are served; clients that want another are refused.
+	// Syncers are the sets of keys to serve; the server refuses clients that request another one.
 	Syncers []wire.SyncerType
-	// Modern are those of them that have a second form, with the keys of policies as 3.32 writes them, for clients that say
-	// they understand it. Sources tell it as batches of their own.
+	// Modern are the sets that also have a second form, with policy keys as 3.32 writes them, for clients whose hello
+	// supports it. Sources send that form in separate batches.
 	Modern []wire.SyncerType
-	// Version is what the server says it is; "" is "contiv-agent".
+	// Version is the server's version in its hello; "": "contiv-agent".
 	Version string
 
-	// BatchEvery is the least time between two publications of changes; 0: 1 ms, and 25 µs for each client. The first change
-	// after a silence goes out at once.
+	// BatchEvery is the shortest time between two publications of changes; 0: 1 ms plus 25 µs per client. The first change
+	// after a quiet time is published at once.
 	BatchEvery time.Duration
-	// PingEvery is the time between pings to a client; 0: 10 s. Felix leaves after 30 s of silence.
+	// PingEvery is the time between pings to a client; 0: 10 s. Felix disconnects after 30 s of silence.
 	PingEvery time.Duration
-	// PongWithin is how long a client may owe the answer to a ping, or an ACK; 0: 60 s.
+	// PongWithin is the time in which a client must answer a ping or a DecoderRestart; 0: 60 s.
 	PongWithin time.Duration
-	// HelloWithin is how long a client may take for TLS and its hello; 0: 10 s.
+	// HelloWithin is the time for a client's TLS handshake and hello; 0: 10 s.
 	HelloWithin time.Duration
-	// WriteWithin is how long the client may take to read what is written in one piece; 0: 120 s.
+	// WriteWithin is the time in which a client must read one write; 0: 120 s.
 	WriteWithin time.Duration
 
-	// MaxBehind is how old a change may be that a client has not taken yet; 0: 300 s.
+	// MaxBehind is the greatest age of a change that a client has not received; 0: 300 s.
 	MaxBehind time.Duration
 	// Grace is how long after its snapshot a client may exceed MaxBehind; 0: 300 s.
 	Grace time.Duration
-	// MaxBehindBytes is how many bytes of changes a client may be behind, with or without grace; 0: 256 MiB. They are kept
-	// for the slowest client and shared by all who are behind.
+	// MaxBehindBytes is how many bytes of changes a client may be behind, during Grace as well; 0: 256 MiB. All clients
+	// share these bytes; the slowest one determines how many are kept.
 	MaxBehindBytes int64
-	// MaxConnections is how many connections there may be, those of nobody yet included; 0: 10,000. More are closed at
-	// once.
+	// MaxConnections bounds the connections, including those before the handshake; 0: 10,000. The server closes further
+	// ones at once.
 	MaxConnections int
-	// Snapshots is how many clients are sent their snapshots at the same time, as long as these are quick; 0: eight for each
-	// processor, 64 at least. In a crowd the first are then done early, rather than all late.
+	// Snapshots is how many clients receive snapshots at the same time, as long as these are quick; 0: eight per processor,
+	// at least 64. When many clients connect, the first then finish early instead of all late.
 	Snapshots int
 
 	// Balance sheds clients that other servers should have; its zero value sheds none.
 	Balance Balance
-	// Drain is how long Serve takes to let its clients go, one after the other, when it is told to end; 0: at once.
+	// Drain is the time over which Serve closes its connections, one after the other, when it ends; 0: at once.
 	Drain time.Duration
 
-	// TLS is what connections are secured with (TLSFiles makes one); nil: they are not, and Serve refuses a listener that is not on
-	// loopback unless Insecure is true.
+	// TLS secures the connections (see TLSFiles); nil: plaintext, and Serve refuses a listener beyond loopback unless
+	// Insecure is true.
 	TLS *tls.Config
-	// Insecure lets everybody who reaches the listener read all keys, unencrypted.
+	// Insecure permits anyone who reaches the listener to read all keys, unencrypted.
 	Insecure bool
 
-	// Logger gets a line for every client that connects or leaves, at level debug; nil: nothing is logged.
+	// Logger logs each client that connects or leaves, at level debug; nil: silent.
 	Logger *slog.Logger
-	// Registerer gets the metrics; nil: nobody does.
+	// Registerer registers the metrics; nil: no metrics.
 	Registerer prometheus.Registerer
 }
 
-// Validate joins everything that is wrong with the configuration.
+// Validate returns all problems of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Insecure && c.TLS != nil {
@@ -104,12 +104,12 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.MaxConnections < 0 || c.MaxBehindBytes < 0 || c.Snapshots < 0 {
-		errs = append(errs, errors.New("a limit is negative"))
+		errs = append(errs, errors.New("limits must not be negative"))
 	}
 	return errors.Join(append(errs, c.Balance.validate())...)
 }
 
-// defaults fills in what is zero.
+// defaults sets the defaults of zero fields.
 func (c *Config) defaults() {
 	setDefault(&c.Version, "contiv-agent")
 	setDefault(&c.PingEvery, 10*time.Second)

@@ -16,13 +16,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// helloLimit bounds a client's messages: a hello is a few hundred bytes.
+// helloLimit bounds a client's messages, in bytes: a hello has a few hundred.
 const helloLimit = 16 << 10
 
-// conn is one connection, served by one goroutine that reads, and a second that writes once the snapshot is through.
+// conn is one connection. One goroutine reads it, and after the snapshot a second one writes.
 type conn struct {
 	id   uint64
-	net  net.Conn // with TLS, if there is any
+	net  net.Conn // with TLS, if configured
 	raw  net.Conn
 	cfg  *Config
 	m    *metrics
@@ -34,34 +34,35 @@ type conn struct {
 	cache  *cache
 	host   string
 	snappy bool
-	own    bool // it is one of ours, and reads our own keys
+	own    bool // an agent of this program, which reads /contiv/ keys
 
-	reached atomic.Pointer[crumb] // the last crumb that is being sent; nil before the snapshot
-	grace   atomic.Int64          // end of the grace period, in Unix nanoseconds; 0: still on the snapshot
-	pinged  atomic.Int64          // when the oldest unanswered ping was sent, in Unix nanoseconds; 0: none is
-	owed    atomic.Int64          // pongs the client owes
+	reached atomic.Pointer[crumb] // the last crumb being sent; nil before the snapshot
+	grace   atomic.Int64          // end of the grace period, in Unix nanoseconds; 0: the snapshot is still being sent
+	pinged  atomic.Int64          // when the oldest unanswered ping was sent, in Unix nanoseconds; 0: none
+	owed    atomic.Int64          // unanswered pings
 
 	once   sync.Once
 	ended  chan struct{}
-	reason atomic.Pointer[string] // why we closed it, if we did
+	reason atomic.Pointer[string] // why the server closed the connection, if it did
 }
 
-// errProtocol is what a client said that it must not say then.
+// errProtocol means that a client's message is not allowed at that point.
 var errProtocol = errors.New("unexpected message")
 
-// closeBecause ends the connection: both goroutines see it at their next read or write. The first reason counts; none is
-// needed where an error says it.
+// closeBecause closes the connection; both goroutines notice at their next read or write. The first reason counts. It is ""
+// if an error has the reason.
 func (c *conn) closeBecause(reason string) {
 	c.once.Do(func() {
 		if reason != "" {
 			c.reason.Store(&reason)
 		}
 		close(c.ended)
-		_ = c.raw.Close() // TLS would wait to say good-bye; a client that hears none connects anew all the same
+		_ = c.raw.Close() // a TLS close would wait for the peer; clients reconnect without one as well
 	})
 }
 
-// serve talks to the client until either side ends it. The error says why, unless closeBecause was called before.
+// serve handles the client until either side ends the connection. The error is the reason, unless closeBecause was called
+// before.
 func (c *conn) serve(ctx context.Context, s *Server) error {
 	hello, err := c.handshake(s)
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *conn) serve(ctx context.Context, s *Server) error {
 	return c.stream(v.crumb)
 }
 
-// stream sends what comes after the snapshot, and reads pongs, until the end.
+// stream sends the changes after the snapshot, and reads pongs, until the end.
 func (c *conn) stream(from *crumb) error {
 	streaming := c.m.streaming.WithLabelValues(c.cache.name)
 	streaming.Inc()
@@ -92,7 +93,7 @@ func (c *conn) stream(from *crumb) error {
 	wrote := make(chan error, 1)
 	go func() {
 		wrote <- c.write(from)
-		c.closeBecause("") // so that the reader ends
+		c.closeBecause("") // ends the reader
 	}()
 	err := c.readPongs()
 	c.closeBecause("")
@@ -138,7 +139,7 @@ func (c *conn) handshake(s *Server) (wire.ClientHello, error) {
 	})
 }
 
-// say sends a message of the plain stream.
+// say sends a message of the uncompressed stream.
 func (c *conn) say(m wire.Message) error {
 	if err := c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteWithin)); err != nil {
 		return err
@@ -146,7 +147,7 @@ func (c *conn) say(m wire.Message) error {
 	return c.enc.Encode(m)
 }
 
-// restart ends a stream and waits for the client's consent.
+// restart ends a stream and waits for the client's ACK.
 func (c *conn) restart() error {
 	if err := c.net.SetReadDeadline(time.Now().Add(c.cfg.PongWithin)); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (c *conn) restart() error {
 	return nil
 }
 
-// sendSnapshot sends all keys of a view, which it returns, and what opens the stream of changes.
+// sendSnapshot sends all keys of a view and the opening of the stream of changes. It returns the view.
 func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 	if c.snappy {
 		restart := wire.DecoderRestart{Message: "the snapshot follows, compressed", CompressionAlgorithm: wire.Snappy}
@@ -199,25 +200,25 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 	return v, c.send("changes", [][]byte{s.words.before(v.crumb.status)})
 }
 
-// words are what all clients are told around their keys, compressed.
+// words are the compressed bytes that all clients receive around their keys.
 type words struct {
-	snapshot, end []byte                  // around a snapshot
-	changes       [wire.InSync + 1][]byte // before what comes after it, by the status
+	snapshot, end []byte                  // before and after a snapshot
+	changes       [wire.InSync + 1][]byte // before the changes, by status
 }
 
-// before opens the stream of changes.
+// before returns the opening of the stream of changes.
 func (w *words) before(status wire.Status) []byte {
 	if int(status) < len(w.changes) {
 		return w.changes[status]
 	}
-	return changesFrom(status) // of a later protocol
+	return changesFrom(status) // a status of a later protocol
 }
 
 func changesFrom(status wire.Status) []byte {
 	return opening(wire.AppendMessage(nil, wire.SyncStatus{SyncStatus: status}), wire.SyncStatus{}, wire.KVs{}, wire.Ping{})
 }
 
-// opening begins a compressed stream of messages of these types.
+// opening returns the beginning of a compressed stream with messages of these types.
 func opening(first []byte, of ...wire.Message) []byte {
 	return wire.AppendSnappy([]byte(wire.SnappyHeader), append(wire.AppendDefinitions(nil, of...), first...))
 }
@@ -231,7 +232,7 @@ func newWords() words {
 	return w
 }
 
-// sendCompressed sends the second stream: all keys, in the bytes that all clients get.
+// sendCompressed sends the second stream: all keys, in bytes that all clients share.
 func (c *conn) sendCompressed(v *view, w *words) error {
 	bufs := [][]byte{w.snapshot}
 	for _, s := range v.parts(c.own) {
@@ -246,8 +247,8 @@ func (c *conn) sendCompressed(v *view, w *words) error {
 	return c.send("snapshot", append(bufs, w.end))
 }
 
-// plainBytes is about how many bytes of a snapshot are sent in one message uncompressed: they are encoded for each client, who may
-// not read them.
+// plainBytes is the approximate size of one message of an uncompressed snapshot. Each is encoded per client, and a client
+// may stop reading.
 const plainBytes = 32 << 10
 
 // sendPlain sends all keys uncompressed.
@@ -272,7 +273,7 @@ func (c *conn) sendPlain(v *view) error {
 	return nil
 }
 
-// send writes buffers, which it may empty, in one piece.
+// send writes all buffers with one deadline; it may modify bufs. what names them for the error.
 func (c *conn) send(what string, bufs [][]byte) error {
 	if err := c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteWithin)); err != nil {
 		return err
@@ -281,7 +282,7 @@ func (c *conn) send(what string, bufs [][]byte) error {
 	for _, b := range bufs {
 		size += len(b)
 	}
-	if len(bufs) > 1 && size <= 16<<10 { // one record of TLS, one write
+	if len(bufs) > 1 && size <= 16<<10 { // one TLS record, one write
 		bufs = [][]byte{slices.Concat(bufs...)}
 	}
 	all := net.Buffers(bufs)
@@ -290,10 +291,10 @@ func (c *conn) send(what string, bufs [][]byte) error {
 	return err
 }
 
-// gatherBytes is how many bytes of changes go out in one piece to a client that is behind.
+// gatherBytes is how many bytes of changes are written at once to a client that is behind.
 const gatherBytes = 1 << 20
 
-// write follows the crumbs after at and pings, until the connection ends.
+// write follows the crumbs after at, and sends pings, until the connection ends.
 func (c *conn) write(at *crumb) error {
 	ping := time.NewTimer(c.pingPause())
 	defer ping.Stop()
@@ -330,7 +331,7 @@ func (c *conn) write(at *crumb) error {
 	}
 }
 
-// pingPause spreads the pings of many clients.
+// pingPause returns a randomized pause, so that many clients' pings spread.
 func (c *conn) pingPause() time.Duration {
 	return c.cfg.PingEvery - c.cfg.PingEvery/10 + rand.N(c.cfg.PingEvery/5+1)
 }
@@ -346,8 +347,7 @@ func (c *conn) ping() error {
 	return c.send("changes", [][]byte{b})
 }
 
-// readPongs reads what the client says after the snapshot: as many pongs as it was pinged, and nothing else. It ends with an
-// error.
+// readPongs reads the client's messages after the snapshot: one pong per ping, and nothing else. It ends with an error.
 func (c *conn) readPongs() error {
 	for {
 		m, err := c.dec.Decode()

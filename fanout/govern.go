@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// governEvery is how often the limits are looked at.
+// governEvery is the interval at which limits are checked.
 const governEvery = time.Second
 
-// govern closes connections that are beyond a limit, until ctx ends.
+// govern closes connections that exceed a limit, until ctx ends.
 func (s *Server) govern(ctx context.Context) {
 	ticker := time.NewTicker(governEvery)
 	defer ticker.Stop()
@@ -24,7 +24,7 @@ func (s *Server) govern(ctx context.Context) {
 	}
 }
 
-// limits lets go who owes a pong for too long or has fallen behind too far.
+// limits closes the connections of clients that owe a pong too long or are too far behind.
 func (s *Server) limits(now time.Time, conns []*conn) {
 	behind := map[string]time.Duration{}
 	for _, c := range conns {
@@ -34,7 +34,7 @@ func (s *Server) limits(now time.Time, conns []*conn) {
 		}
 		crumb := c.reached.Load()
 		if crumb == nil {
-			continue // not at its snapshot yet: the deadline of the hello holds
+			continue // before its snapshot: the deadline of the hello applies
 		}
 		late, size := c.behind(now, crumb)
 		behind[c.cache.name] = max(behind[c.cache.name], late)
@@ -50,7 +50,7 @@ func (s *Server) limits(now time.Time, conns []*conn) {
 	}
 }
 
-// behind is how old the first change is that the client has not taken, and how many bytes of changes there are.
+// behind returns the age of the oldest change that the client has not received, and the bytes of all such changes.
 func (c *conn) behind(now time.Time, reached *crumb) (late time.Duration, size int64) {
 	if next := reached.next.Load(); next != nil {
 		late = now.Sub(next.at)
@@ -58,7 +58,8 @@ func (c *conn) behind(now time.Time, reached *crumb) (late time.Duration, size i
 	return late, c.cache.latest().crumb.offset - reached.offset
 }
 
-// graceEnds is until when the client may be late: a while after its snapshot, however long that took within reason.
+// graceEnds returns the end of the grace period: Grace after the end of the snapshot, or, while the
+// snapshot is being sent, Grace after the start of the connection.
 func (c *conn) graceEnds() time.Time {
 	if at := c.grace.Load(); at != 0 {
 		return time.Unix(0, at)

@@ -16,7 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// uselessDefinitions are definitions of types that nobody needs: gob's frames of wireType{SliceT{CommonType{Id: n}, Elem: string}}.
+// uselessDefinitions returns definitions of unused types: gob's frames of wireType{SliceT{CommonType{Id: n}, Elem:
+// string}}.
 func uselessDefinitions(bytes int) []byte {
 	var out []byte
 	for id := 1000; ; id++ {
@@ -30,8 +31,8 @@ func uselessDefinitions(bytes int) []byte {
 	}
 }
 
-// TestHostileClientsCostLittle: what crowds of clients cost, at their worst, that want nothing but the server's memory; for as long as
-// it bears with them, and nothing afterwards.
+// TestHostileClientsCostLittle measures the memory that crowds of hostile clients cost at most, while the server tolerates
+// them, and none after that.
 func TestHostileClientsCostLittle(t *testing.T) {
 	crowd := pace.Fewer(100, 3)
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
@@ -48,7 +49,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 		}
 	}
 	send := func(b []byte) func(net.Conn) { return func(conn net.Conn) { _, _ = conn.Write(b) } }
-	shake := func(h wire.ClientHello) func(net.Conn) { // and read a bit of the snapshot
+	shake := func(h wire.ClientHello) func(net.Conn) { // and read a part of the snapshot
 		return func(conn net.Conn) {
 			if c := newClient(conn); c.shake(h) != nil || h.SupportsDecoderRestart && c.step() != nil {
 				return
@@ -60,8 +61,8 @@ func TestHostileClientsCostLittle(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		do     func(net.Conn)
-		reads  bool // what the server says; else it is stuck with it
-		most   int  // bytes of a connection
+		reads  bool // the client reads; else the server's write blocks
+		most   int  // bytes per connection
 		within time.Duration
 	}{
 		{name: "silent", do: say(), most: 16 << 10, within: 10 * time.Second},
@@ -89,14 +90,14 @@ func TestHostileClientsCostLittle(t *testing.T) {
 				}
 				s.Tell(told(wire.InSync, kvs...))
 				time.Sleep(settle)
-				s.Tell(told(wire.InSync, kvs...)) // the same
+				s.Tell(told(wire.InSync, kvs...)) // unchanged values
 				for _, seg := range s.caches[set{syncer: wire.Felix}].latest().segments {
 					seg.compressed()
 				}
 				before, most := memory(), uint64(0)
 				look := func() { synctest.Wait(); most = max(most, memory()) }
 				var conns []net.Conn
-				for range crowd + 20 { // more than may come
+				for range crowd + 20 { // more than MaxConnections
 					conn, err := l.dial()
 					if err != nil {
 						t.Fatal(err)
@@ -110,7 +111,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 					}()
 				}
 				look()
-				for i := range 20 { // changes come meanwhile
+				for i := range 20 { // changes arrive meanwhile
 					s.Tell(told(wire.InSync, kv("/calico/v1/change", strings.Repeat(fmt.Sprint(i%10), 100<<10))))
 					time.Sleep(max(c.within/20, time.Second))
 					look()
@@ -120,7 +121,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 				if n := len(s.all()); n != 0 {
 					t.Errorf("%d are still there after %s", n, c.within)
 				}
-				const changes = 3 * 4 << 20 // they are kept once, for all who are behind, and compressed
+				const changes = 3 * 4 << 20 // kept once for all clients behind, and compressed
 				if each := int(most-min(most, before)-changes) / crowd; most > before+changes && each > c.most {
 					t.Errorf("%d bytes for each, at most %d", each, c.most)
 				}
@@ -141,7 +142,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 	}
 }
 
-// memory is what lives, and stacks.
+// memory returns the bytes of live objects and stacks.
 func memory() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

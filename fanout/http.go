@@ -18,15 +18,15 @@ import (
 type SetStatus struct {
 	// Keys names the set: its syncer type, with /modern for its second form.
 	Keys string `json:"keysOf"`
-	// Status is the source's, as it was published last.
+	// Status is the last published status.
 	Status string `json:"status"`
 	Count  int    `json:"count"`
 	Bytes  int    `json:"bytes"`
-	// Clients follow the set's changes.
+	// Clients is the number of clients that follow the set.
 	Clients int `json:"clients"`
 }
 
-// Status is what a server serves, in the order of the sets' names.
+// Status returns the state of all sets, sorted by name.
 func (s *Server) Status() []SetStatus {
 	clients := map[string]int{}
 	for _, c := range s.all() {
@@ -45,20 +45,20 @@ func (s *Server) Status() []SetStatus {
 }
 
 // Handler answers /metrics, /livez, /readyz, /healthz, /status, and /debug/pprof if profiles is true. The server is ready
-// while every set is in sync and it is not draining.
+// while every set is in sync and the server is not draining.
 func (s *Server) Handler(gatherer prometheus.Gatherer, profiles bool) http.Handler {
 	mux := serve.Mux(gatherer, s.ready, profiles)
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serve.JSON(w, http.StatusOK, s.Status()) })
 	return mux
 }
 
-// ready says why clients should go elsewhere; nil if they need not.
+// ready returns why clients should use another server; nil if they need not.
 func (s *Server) ready(context.Context) ([]string, error) {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return nil, errors.New("the server is letting its clients go")
+		return nil, errors.New("the server is draining its clients")
 	}
 	for _, st := range s.Status() {
 		if st.Status != wire.InSync.String() {

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// TestHandler: clients are sent elsewhere until every set is in sync, and once the server lets its clients go.
+// TestHandler: the server is not ready until every set is in sync, nor while it drains.
 func TestHandler(t *testing.T) { synctest.Test(t, handler) }
 
 func handler(t *testing.T) {
@@ -46,7 +46,7 @@ func handler(t *testing.T) {
 	get("/livez", http.StatusOK, "ok")
 	get("/readyz", http.StatusServiceUnavailable, `"reason":"keys of felix: resync"`)
 	s.Tell(told(wire.InSync))
-	time.Sleep(time.Second) // longer than changes are gathered
+	time.Sleep(time.Second) // longer than changes are collected
 	synctest.Wait()
 	get("/readyz", http.StatusOK, `"healthy":true`)
 	get("/healthz", http.StatusOK, `"healthy":true`)
@@ -64,5 +64,5 @@ func handler(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	get("/readyz", http.StatusServiceUnavailable, "letting its clients go")
+	get("/readyz", http.StatusServiceUnavailable, "draining its clients")
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// TestIdleClientsAreCheap: what a connection holds while nothing happens, its client's half in this process included: no
-// buffers for compression, no state of an encoder, no stack on which something was compressed or a certificate was looked at. A
-// silent connection, from somebody who says nothing, holds even less.
+// TestIdleClientsAreCheap measures the memory of an idle connection, including the client's half in this process. An idle
+// connection holds no compression buffers, no encoder state, and no stack that grew by compressing or verifying a
+// certificate. A connection without a hello holds even less.
 func TestIdleClientsAreCheap(t *testing.T) {
 	const many = 200
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection halves stacks that are too large
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection halves oversized stacks
 	authority := newIssuer(t)
 	authority.sign("server", &x509.Certificate{})
 	authority.sign("client", &x509.Certificate{})
@@ -46,7 +46,7 @@ func TestIdleClientsAreCheap(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		tls     *tls.Config
-		most    uint64 // bytes of a connection
+		most    uint64 // bytes per connection
 		talk    func(net.Conn) (*client, error)
 		changes int
 	}{

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the server's, all named contiv_fanout_….
+// metrics are the server's metrics, all named contiv_fanout_….
 type metrics struct {
 	accepted    prometheus.Counter
 	refused     *prometheus.CounterVec // by reason
@@ -21,7 +21,7 @@ type metrics struct {
 	keys, keyBytes, inSyncVec *prometheus.GaugeVec
 }
 
-// cacheMetrics are those of one cache.
+// cacheMetrics are the metrics of one cache.
 type cacheMetrics struct {
 	told, same, crumbs       prometheus.Counter
 	keys, keyBytes, inSyncAt prometheus.Gauge
@@ -49,8 +49,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "contiv_fanout_snapshot_seconds", Help: "Time from a client's hello to the end of its snapshot.", Buckets: prometheus.ExponentialBuckets(0.002, 3, 10),
 		}, []string{"syncer"}),
 		behind:    gauge("behind_seconds", "Age of the oldest change that some client has not taken yet.", "syncer"),
-		told:      counter("told_total", "Changes of keys told by the source.", "syncer"),
-		same:      counter("same_total", "Changes told by the source that changed nothing and were not sent.", "syncer"),
+		told:      counter("told_total", "Changes of keys that the source sent.", "syncer"),
+		same:      counter("same_total", "Changes from the source that changed nothing and were not sent on.", "syncer"),
 		crumbs:    counter("crumbs_total", "Publications of up to 100 changes.", "syncer"),
 		keys:      gauge("keys", "Keys held.", "syncer"),
 		keyBytes:  gauge("key_bytes", "Bytes of all keys and values held, as they are sent uncompressed.", "syncer"),
@@ -70,7 +70,7 @@ func (m *metrics) cache(name string) *cacheMetrics {
 	}
 }
 
-// published takes down a new view and how many crumbs led to it.
+// published records a new view and the number of crumbs that led to it.
 func (m *cacheMetrics) published(v *view, crumbs uint64) {
 	m.crumbs.Add(float64(crumbs))
 	keys, bytes := v.count()

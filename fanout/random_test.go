@@ -14,9 +14,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// TestRandomClients lets clients of all forms come and go while keys change. Each that is still there at the end holds what
-// the source told; each was told a whole snapshot before it was in sync, and keys of one form only. Who is not one of ours never
-// hears of our own keys.
+// TestRandomClients connects and disconnects clients of all forms while keys change. Each client connected at the end holds
+// what the source sent. Each received a whole snapshot before in-sync, and keys of one form only. Calico's clients never
+// receive /contiv/ keys.
 func TestRandomClients(t *testing.T) {
 	seeds := 4
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
@@ -111,8 +111,8 @@ func randomClients(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// TestCrumbsAreForgotten: what no client has to be told any more is garbage, whether clients are there or not.
-func TestCrumbsAreForgotten(t *testing.T) {
+// TestUnneededCrumbsAreGarbage: crumbs that no client needs any more are garbage, with clients connected or not.
+func TestUnneededCrumbsAreGarbage(t *testing.T) {
 	for _, clients := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s, l := serving(t, Config{})

@@ -14,13 +14,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// ErrUnknownSyncer is why a client is refused that wants keys nobody tells.
+// ErrUnknownSyncer is the error of a client that requests a set of keys which is not served.
 var ErrUnknownSyncer = errors.New("unknown syncer type")
 
-// ErrPlaintext is why a listener is refused that others than this machine reach, where connections are not secured.
+// ErrPlaintext is the error of a listener beyond loopback without TLS.
 var ErrPlaintext = errors.New("connections are neither encrypted nor authenticated")
 
-// Server sends what sources tell it to all clients that want it. New makes one, Tell feeds it, Serve runs it.
+// Server sends its sources' keys to all clients. Create with New, feed with Tell, run with Serve.
 type Server struct {
 	cfg    Config
 	m      *metrics
@@ -49,7 +49,7 @@ func (s set) String() string {
 	return string(s.syncer)
 }
 
-// New makes a server that holds no keys yet. Errors are Validate's.
+// New returns a server without keys. Its errors are those of Validate.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("fan-out: %w", err)
@@ -82,15 +82,15 @@ func (s *Server) add(of set) {
 	s.caches[of] = c
 }
 
-// Tell takes what a source says; batches about sets that are not served are dropped. It never blocks for a client. It may
-// be called by several sources at once, but one set should have one source.
+// Tell takes a batch from a source. It drops batches of sets that are not served. It never blocks on a client. It is safe
+// for concurrent use, but each set should have one source.
 func (s *Server) Tell(b wire.Batch) {
 	if c := s.caches[set{b.Syncer, b.Modern}]; c != nil {
 		c.tell(b)
 	}
 }
 
-// cacheFor is the set a client wants, in the form it understands best; nil if there is none.
+// cacheFor returns the set that a client requests, in the newest form it supports; nil if the set is not served.
 func (s *Server) cacheFor(hello wire.ClientHello) *cache {
 	if c := s.caches[set{hello.SyncerType, true}]; c != nil && hello.SupportsModernPolicyKeys {
 		return c
@@ -98,13 +98,13 @@ func (s *Server) cacheFor(hello wire.ClientHello) *cache {
 	return s.caches[set{hello.SyncerType, false}]
 }
 
-// Serve accepts clients until ctx ends; then it lets them go (Config.Drain) and returns nil. It closes the listener. Other
-// errors are the listener's. A server serves once.
+// Serve accepts clients until ctx ends; then it closes their connections (Config.Drain) and returns nil. It closes the
+// listener. Other errors are the listener's. A server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if s.cfg.TLS == nil && !s.cfg.Insecure && !serve.Loopback(l.Addr()) {
 		return errors.Join(fmt.Errorf("%w at %s, which is not on loopback", ErrPlaintext, l.Addr()), l.Close())
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are let go
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes continue while clients are drained
 	var group sync.WaitGroup
 	for _, c := range s.caches {
 		group.Go(func() { c.run(running) })
@@ -113,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	unhook := context.AfterFunc(ctx, func() { _ = l.Close() })
 	err := s.accept(running, l)
 	if unhook() {
-		_ = l.Close() // the listener failed by itself
+		_ = l.Close() // the listener failed
 	}
 	if ctx.Err() != nil {
 		err = nil
@@ -126,7 +126,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// accept takes connections until the listener is closed. When the process has no descriptors left it waits for some.
+// accept accepts connections until the listener is closed. If the process is out of file descriptors, it waits for some.
 func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -181,7 +181,7 @@ func (s *Server) forget(c *conn) {
 	s.m.connections.Set(float64(len(s.conns)))
 }
 
-// account says once why a connection ended: in the log and in the metrics.
+// account records why a connection ended: once, in the log and in the metrics.
 func (s *Server) account(c *conn, err error) {
 	reason := "error"
 	if because := c.reason.Load(); because != nil {
@@ -201,11 +201,11 @@ func (s *Server) account(c *conn, err error) {
 	c.log.Debug("client gone", "reason", reason, "err", err, "after", time.Since(c.born).Round(time.Millisecond))
 }
 
-// snapshotLease is how long a client holds one of the places for snapshots: who is slower goes on beside the others.
+// snapshotLease is how long a client holds one of the places for snapshots. A slower client continues without a place.
 const snapshotLease = time.Second
 
-// admit waits for a place among those that are sent their snapshots. When a crowd comes, the first are done early rather
-// than all late. The place is given back by the returned function, or after a while.
+// admit waits for a place to receive a snapshot. When many clients connect, the first then finish early instead of all
+// late. The returned function gives the place back; so does the end of snapshotLease.
 func (s *Server) admit(ctx context.Context, c *conn) (release func(), err error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -243,7 +243,7 @@ func (s *Server) closeAll(reason string) {
 	}
 }
 
-// drain lets the clients go one after the other, in Config.Drain together but no slower than one each second.
+// drain closes the connections one after the other, within Config.Drain, and at least one per second.
 func (s *Server) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true

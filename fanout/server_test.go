@@ -19,13 +19,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// TestSnapshotAndChanges is the life of two clients, compressed and plain.
+// TestSnapshotAndChanges runs two clients, compressed and plain, from hello to end.
 func TestSnapshotAndChanges(t *testing.T) {
 	plain := hello("node-2")
 	plain.SupportsDecoderRestart = false
-	old := hello("node-3") // allows restarts and knows no compression
+	old := hello("node-3") // supports restarts but no compression
 	old.SupportedCompressionAlgorithms = nil
-	old.SyncerType = "" // clients before 3.3
+	old.SyncerType = "" // as clients before 3.3
 	for name, h := range map[string]wire.ClientHello{"snappy": hello("node-1"), "plain": plain, "old": old} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,9 +74,9 @@ func TestSnapshotAndChanges(t *testing.T) {
 	}
 }
 
-// TestOwnKeys: keys that Calico does not know are told to our own clients only; where nothing else changes, others hear nothing and
-// are not behind.
-func TestOwnKeys(t *testing.T) {
+// TestOwnKeysReachOwnClientsOnly: only this program's clients receive /contiv/ keys. Where only such keys change, other clients receive
+// nothing and are not behind.
+func TestOwnKeysReachOwnClientsOnly(t *testing.T) {
 	const key = wire.OwnKeys + "v1/servicecidrs/kubernetes"
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
@@ -122,7 +122,7 @@ func TestOwnKeys(t *testing.T) {
 	})
 }
 
-// TestInSyncIsLast holds the status back until everything that was told before it is sent.
+// TestInSyncIsLast: the status in-sync is sent after everything that the source sent before it.
 func TestInSyncIsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
@@ -145,7 +145,7 @@ func TestInSyncIsLast(t *testing.T) {
 	})
 }
 
-// TestMessagesAreShort: no message of changes holds more than 100.
+// TestMessagesAreShort: no message of changes holds more than 100 KVs.
 func TestMessagesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
@@ -236,7 +236,7 @@ func TestRawConnections(t *testing.T) {
 				if n := len(s.all()); n != 0 {
 					t.Errorf("%d connections are left", n)
 				}
-				// Everybody else is served as ever.
+				// All other clients are served as before.
 				good := connected(t, l, hello("good"))
 				if err := good.until(func() bool { return good.status == wire.InSync }); err != nil || good.keys["/k"] != "v" {
 					t.Errorf("a good client after it: %v, keys %v", err, good.keys)
@@ -270,8 +270,8 @@ func TestNeverPongs(t *testing.T) {
 	})
 }
 
-// TestSlowClientIsLetGo and holds nobody up: the quick one hears everything at once.
-func TestSlowClientIsLetGo(t *testing.T) {
+// TestSlowClientIsDisconnected: the server disconnects a slow client, which delays no other.
+func TestSlowClientIsDisconnected(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		cfg    Config
@@ -294,7 +294,7 @@ func TestSlowClientIsLetGo(t *testing.T) {
 				}
 				began := time.Now()
 				slow.mute = true
-				for i := range 100 { // nobody reads the slow pipe from here on
+				for i := range 100 { // from here on the slow pipe is not read
 					s.Tell(told(wire.InSync, kv(fmt.Sprint("/", i), strings.Repeat("x", 1000))))
 				}
 				for len(s.all()) == 2 && time.Since(began) < time.Hour {
@@ -372,14 +372,14 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestSlowSnapshotHoldsNobodyUp: a client that does not read its snapshot keeps its place for a second at most.
-func TestSlowSnapshotHoldsNobodyUp(t *testing.T) {
+// TestSlowSnapshotDelaysNoOther: a client that does not read its snapshot holds its place for at most a second.
+func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Snapshots: 1})
 		s.Tell(told(wire.InSync, kv("/k", "v")))
 		synctest.Wait()
 		slow := connected(t, l, hello("slow"))
-		if err := slow.step(); err != nil { // the restart; after the ACK it reads nothing
+		if err := slow.step(); err != nil { // the restart; after the ACK the client reads nothing
 			t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
@@ -394,7 +394,7 @@ func TestSlowSnapshotHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// Without TLS the server serves this machine alone, unless it is configured otherwise; a refused listener is closed.
+// Without TLS the server listens on loopback only, unless configured otherwise. It closes a refused listener.
 func TestPlaintextStaysOnLoopback(t *testing.T) {
 	for _, c := range []struct {
 		at   string
@@ -430,8 +430,8 @@ func TestPlaintextStaysOnLoopback(t *testing.T) {
 	}
 }
 
-// A thousand clients that come and leave are no line of the log at level info.
-func TestConnectionsAreNoInfo(t *testing.T) {
+// Clients that connect and leave are not logged at level info.
+func TestConnectionsAreLoggedAtDebug(t *testing.T) {
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	s, err := New(Config{Syncers: []wire.SyncerType{wire.Felix}, Logger: log})
@@ -453,7 +453,7 @@ func TestConnectionsAreNoInfo(t *testing.T) {
 		if err := wire.NewEncoder(conn).Encode(hello); err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.ReadAtLeast(conn, make([]byte, 1), 1) // an answer, or the end
+		_, _ = io.ReadAtLeast(conn, make([]byte, 1), 1) // an answer or the end
 		_ = conn.Close()
 	}
 	cancel()

@@ -10,21 +10,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// A segment is split beyond either of these. Its size decides what one change costs the next snapshot.
-// Full ones fill chunks of snappy, which forget what came before, to the brim.
+// A segment is split if it exceeds either limit. Its size decides the cost of one change for the next snapshot. Full
+// segments fill snappy's chunks, each of which is compressed without regard to earlier ones.
 const (
 	segmentEntries = 4096
 	segmentBytes   = 8*64<<10 - 128
 )
 
-// entry is one key as it is now. It is never written to.
+// entry is one key with its current value. It is immutable.
 type entry struct {
-	// element is the KV as the wire has it, with update type New in its last byte but one; key and value are parts of it.
+	// element is the encoded KV, with update type New in its last byte but one; key and value are substrings of it.
 	element, key, value string
 	ttl                 time.Duration
 }
 
-// newEntry encodes a KV that has a key and is no delete.
+// newEntry encodes a KV that has a key and a value.
 func newEntry(kv wire.KV) *entry {
 	kv.UpdateType = wire.New
 	size := len(kv.Key) + len(kv.Value) + len(kv.Revision) + len(kv.V3ResourceVersion) + 48
@@ -34,7 +34,7 @@ func newEntry(kv wire.KV) *entry {
 	return &entry{element, element[key : key+len(kv.Key)], element[value : value+len(kv.Value)], kv.TTL}
 }
 
-// fieldHead is how many bytes stand before the n bytes of a field: its distance from the last, and the length.
+// fieldHead returns how many bytes precede the n bytes of a field: the field delta and the length.
 func fieldHead(n int) int {
 	size := 2
 	if n >= 0x80 {
@@ -52,7 +52,7 @@ func (e *entry) appendAs(dst []byte, as wire.UpdateType) []byte {
 	return dst
 }
 
-// segment is a run of entries in the order of their keys. It is written to only while its generation is the table's.
+// segment is a run of entries sorted by key. It is modified only while its generation equals the table's.
 type segment struct {
 	entries    []*entry
 	bytes      int // of all elements
@@ -62,7 +62,7 @@ type segment struct {
 	canned []byte
 }
 
-// compressed is the segment as one message, compressed, made by the first who asks. The segment must be frozen.
+// compressed returns the segment as one compressed message. The first caller compresses it. The segment must be frozen.
 func (s *segment) compressed() []byte {
 	s.once.Do(func() {
 		apart(func() { s.canned = slices.Clone(wire.AppendSnappy(make([]byte, 0, s.bytes/4), s.plain())) })
@@ -70,8 +70,8 @@ func (s *segment) compressed() []byte {
 	return s.canned
 }
 
-// apart runs f in a goroutine of its own, and waits: what f needs of a stack, a goroutine that lives as long as a connection
-// would keep.
+// apart runs f in a separate goroutine and waits for it. Otherwise the stack that f needs would stay with the connection's
+// long-lived goroutine.
 func apart(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -81,7 +81,7 @@ func apart(f func()) {
 	<-done
 }
 
-// plain is the segment as one message.
+// plain returns the segment as one message.
 func (s *segment) plain() []byte { return appendEntries(nil, s.entries) }
 
 // appendEntries appends entries as one message.
@@ -93,17 +93,17 @@ func appendEntries(dst []byte, entries []*entry) []byte {
 	return wire.AppendKVs(dst, len(elements), elements...)
 }
 
-// table is a sorted set of entries of which frozen copies cost a list of pointers. The zero value is empty.
+// table is a sorted set of entries. A frozen copy costs a list of pointers. The zero value is empty.
 type table struct {
 	segments   []*segment
 	generation uint64
-	shared     bool // segments belongs to a frozen copy too
+	shared     bool // segments is shared with a frozen copy
 	keys       int
 	bytes      int
 	maxBytes   int // of a segment; 0: segmentBytes
 }
 
-// full tells whether a segment must be split.
+// full reports whether a segment must be split.
 func (t *table) full(s *segment) bool {
 	return len(s.entries) > 1 && (len(s.entries) > segmentEntries || s.bytes > t.limit())
 }
@@ -115,7 +115,7 @@ func (t *table) limit() int {
 	return segmentBytes
 }
 
-// find returns the segment a key belongs to and its place there.
+// find returns the segment of a key and its place in it.
 func (t *table) find(key string) (seg, at int, found bool) {
 	if len(t.segments) == 0 {
 		return 0, 0, false
@@ -128,7 +128,7 @@ func (t *table) find(key string) (seg, at int, found bool) {
 	return seg, at, found
 }
 
-// get returns the entry of a key, nil if there is none.
+// get returns the entry of a key, or nil.
 func (t *table) get(key string) *entry {
 	if seg, at, ok := t.find(key); ok {
 		return t.segments[seg].entries[at]
@@ -159,7 +159,7 @@ func (t *table) put(e *entry) {
 	}
 }
 
-// remove forgets a key and tells whether it was there.
+// remove deletes a key and reports whether it existed.
 func (t *table) remove(key string) bool {
 	seg, at, found := t.find(key)
 	if !found {
@@ -177,7 +177,7 @@ func (t *table) remove(key string) bool {
 	return true
 }
 
-// split divides a segment that became too large by the entry at: in two halves, or, where keys come in order, before it.
+// split divides a segment that became too large by the entry at: in halves, or, if keys arrive in order, before that entry.
 func (t *table) split(seg, at int) {
 	s := t.segments[seg]
 	if at != len(s.entries)-1 || seg != len(t.segments)-1 {
@@ -198,7 +198,7 @@ func (t *table) split(seg, at int) {
 	}
 }
 
-// join makes one of a segment and the next where both are small, so that deletes leave no crowd of segments.
+// join merges a segment with the next one if both are small, so that deletes do not leave many small segments.
 func (t *table) join(seg int) {
 	if seg < 0 || seg+1 >= len(t.segments) {
 		return
@@ -213,8 +213,8 @@ func (t *table) join(seg int) {
 	t.segments = slices.Delete(t.segments, seg+1, seg+2)
 }
 
-// pack fills segments in the order of their keys. Keys that come in another order leave segments half full, and what is
-// left of the last chunk of each compresses badly.
+// pack fills all segments in the order of their keys. Keys that arrive in another order leave segments half full, and the
+// rest of each last chunk compresses badly.
 func (t *table) pack() {
 	old := t.segments
 	t.segments, t.shared = nil, false
@@ -234,14 +234,14 @@ func (t *table) pack() {
 	}
 }
 
-// own makes the list of segments the table's alone.
+// own copies the list of segments if a frozen copy shares it.
 func (t *table) own() {
 	if t.shared {
 		t.segments, t.shared = slices.Clone(t.segments), false
 	}
 }
 
-// writable returns segment seg, copied if a frozen copy has it too.
+// writable returns segment seg, copied if a frozen copy shares it.
 func (t *table) writable(seg int) *segment {
 	t.own()
 	s := t.segments[seg]
@@ -252,14 +252,14 @@ func (t *table) writable(seg int) *segment {
 	return s
 }
 
-// freeze returns what the table holds now, for ever.
+// freeze returns an immutable copy of the table.
 func (t *table) freeze() snapshot {
 	t.generation++
 	t.shared = true
 	return snapshot{segments: t.segments, keys: t.keys, bytes: t.bytes}
 }
 
-// snapshot is what a table held at some moment.
+// snapshot is an immutable copy of a table.
 type snapshot struct {
 	segments []*segment
 	keys     int

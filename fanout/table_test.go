@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 )
 
-// contents reads a snapshot back, and checks what must hold of every one.
+// contents returns a snapshot's keys and values, and checks its invariants.
 func contents(t interface {
 	Helper()
 	Errorf(string, ...any)
@@ -47,7 +47,7 @@ func contents(t interface {
 	return out
 }
 
-// TestTable holds the table to a map, and every frozen copy to the map as it was.
+// TestTable compares the table with a map, and every frozen copy with the map at that time.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const limit = 2000
@@ -88,8 +88,8 @@ func TestTable(t *testing.T) {
 	})
 }
 
-// TestSegmentsAreFull: keys that come in order fill segments, many small entries make many segments, and deletes leave no
-// crowd of small ones.
+// TestSegmentsAreFull: keys that arrive in order fill segments, many small entries make many segments, and deletes do not
+// leave many small ones.
 func TestSegmentsAreFull(t *testing.T) {
 	var table table
 	const n = 20_000
@@ -109,8 +109,8 @@ func TestSegmentsAreFull(t *testing.T) {
 	}
 }
 
-// TestPack: after keys came in no order, segments are full.
-func TestPack(t *testing.T) {
+// TestPackFillsSegments: after pack segments are full, even if keys arrived in random order.
+func TestPackFillsSegments(t *testing.T) {
 	var table table
 	for i := range 20_000 {
 		table.put(newEntry(kv(fmt.Sprintf("/%05d", i*7919%20_000), strings.Repeat("x", 400))))
@@ -122,8 +122,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestEntriesAreParts: key and value of an entry are found in its element whatever their lengths.
-func TestEntriesAreParts(t *testing.T) {
+// TestEntriesContainKeyAndValue: an entry's key and value are found in its element whatever their lengths.
+func TestEntriesContainKeyAndValue(t *testing.T) {
 	for _, k := range []int{1, 63, 127, 128, 255, 256, 70_000} {
 		for _, v := range []int{1, 127, 128, 255, 256, 65_535, 65_536, 1 << 17} {
 			key, value := strings.Repeat("k", k), strings.Repeat("v", v)
@@ -159,7 +159,7 @@ func TestPrefixed(t *testing.T) {
 	}
 }
 
-// slices3 are EndpointSlices with three ready servers of one Service.
+// slices3 returns EndpointSlices with three ready servers of one Service.
 func slices3() snapshot {
 	var table table
 	const prefix = "/calico/resources/v3/projectcalico.org/kubernetesendpointslices/"

@@ -12,15 +12,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// TLSFiles are what connections are secured with. Files are read again when they change.
+// TLSFiles names the files and the peer of TLS connections. The files are read again when they change.
 type TLSFiles struct {
-	// Cert and Key are the server's, in PEM; CA is who vouches for clients.
+	// Cert and Key are the server's, in PEM; CA is the authority of clients' certificates.
 	Cert, Key, CA string
-	// Client is who clients must be.
+	// Client restricts the clients.
 	Client wire.Peer
 }
 
-// Config makes a TLS configuration: at least version 1.2, and clients must show a certificate. Errors say which file
+// Config returns a TLS configuration: version 1.2 or later, with client certificates required. Errors name the file that
 // cannot be used.
 func (f TLSFiles) Config() (*tls.Config, error) {
 	l := &tlsLoader{files: f}
@@ -33,7 +33,7 @@ func (f TLSFiles) Config() (*tls.Config, error) {
 	}, nil
 }
 
-// tlsLoader keeps the configuration made of the files as they are.
+// tlsLoader caches the configuration made from the files.
 type tlsLoader struct {
 	files TLSFiles
 
@@ -42,7 +42,8 @@ type tlsLoader struct {
 	ready *tls.Config
 }
 
-// load returns the configuration, made anew if a file has changed. While they do not fit together the last one holds.
+// load returns the configuration, and reads files that have changed. While the files do not match each other it returns the
+// previous one.
 func (l *tlsLoader) load() (*tls.Config, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +84,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	}, nil
 }
 
-// secure puts TLS on a connection, if there is any.
+// secure wraps a connection in TLS, if configured.
 func secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	if cfg == nil {
 		return nc
@@ -91,5 +92,5 @@ func secure(nc net.Conn, cfg *tls.Config) net.Conn {
 	return tls.Server(nc, cfg)
 }
 
-// handshakeTLS brings the two sides of TLS together; the connection's deadline holds.
+// handshakeTLS runs the TLS handshake; the connection's deadline applies.
 func handshakeTLS(nc net.Conn) error { return nc.(*tls.Conn).Handshake() }

@@ -82,7 +82,7 @@ func (i *issuer) files(name string, client wire.Peer) TLSFiles {
 	return TLSFiles{Cert: i.path(name + ".pem"), Key: i.path(name + ".key"), CA: i.path("ca.pem"), Client: client}
 }
 
-// attempt is what a client with that certificate ("" has none) gets of a server: an error, or the server's certificate.
+// attempt connects with that certificate ("": none) and returns an error, or the server's certificate.
 func (i *issuer) attempt(addr, name string, version uint16) (*x509.Certificate, error) {
 	i.t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -163,7 +163,8 @@ func (i *issuer) copyFrom(from *issuer, name, as string) {
 	}
 }
 
-// TestTLSFilesChange: certificates that are renewed are used without a restart; while they do not fit together, the old ones.
+// TestTLSFilesChange: the server uses renewed certificates without a restart, and keeps the old ones while the files do not
+// match.
 func TestTLSFilesChange(t *testing.T) {
 	i := newIssuer(t)
 	first, _ := i.sign("server", &x509.Certificate{})

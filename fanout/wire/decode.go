@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// ErrMalformed is what Decode wraps for bytes that are no messages.
+// ErrMalformed is wrapped by Decode's errors for bytes that are not messages.
 var ErrMalformed = errors.New("malformed message")
 
-// ErrTooLong is what Decode wraps for a message beyond the decoder's limit.
+// ErrTooLong is wrapped by Decode's error for a message longer than the decoder's limit.
 var ErrTooLong = errors.New("message too long")
 
-// Decoder reads one stream of messages. It is not for several goroutines at once.
+// Decoder reads one stream of messages. It is not safe for concurrent use.
 type Decoder struct {
 	r       byteReader
 	limit   int
@@ -29,12 +29,11 @@ type byteReader interface {
 	io.ByteReader
 }
 
-// maxDefinitions is how many bytes of definitions one stream may hold, and no more than the longest message: a definition of a few
-// bytes is kept for as long as the stream.
+// maxDefinitions bounds the bytes of all definitions in a stream; they are also bounded by the longest message. The decoder
+// keeps definitions for as long as the stream.
 const maxDefinitions = 64 << 10
 
-// NewDecoder starts to read a stream whose messages are at most limit bytes long. It reads ahead unless r is an
-// io.ByteReader.
+// NewDecoder returns a decoder for messages of at most limit bytes. It reads ahead unless r is an io.ByteReader.
 func NewDecoder(r io.Reader, limit int) *Decoder {
 	br, ok := r.(byteReader)
 	if !ok {
@@ -43,12 +42,12 @@ func NewDecoder(r io.Reader, limit int) *Decoder {
 	return &Decoder{r: br, limit: limit, types: map[typeID]*definition{}, plans: map[typeID][]setter{}}
 }
 
-// Decode returns the next message. At the end of the stream the error is io.EOF, in the middle of a message
-// io.ErrUnexpectedEOF; it wraps ErrMalformed or ErrTooLong for what cannot be read. After an error the stream is lost.
+// Decode returns the next message. Its error is io.EOF at the end of the stream, io.ErrUnexpectedEOF within a message, and
+// wraps ErrMalformed or ErrTooLong for bytes that it cannot decode. After an error the stream is unusable.
 func (d *Decoder) Decode() (Message, error) {
 	d.in = input{}
 	if cap(d.buf) > 1<<16 {
-		d.buf = nil // an idle connection does not keep what one long message needed
+		d.buf = nil // an idle connection must not keep the buffer of a long message
 	}
 	id, err := d.typeSequence()
 	if err != nil {
@@ -73,7 +72,7 @@ func malformed(err error) error {
 	return err
 }
 
-// inputError is what is wrong with a message's bytes.
+// inputError is an error in a message's bytes.
 type inputError string
 
 func (e inputError) Error() string { return string(e) }
@@ -85,8 +84,8 @@ const (
 	errNesting = inputError("nested too deep")
 )
 
-// typeSequence reads the type number of the next value: definitions that come before it are kept. It goes on to the next
-// frame where one ends.
+// typeSequence reads the type number of the next value, and keeps the definitions before it. At the end of a frame it reads
+// the next one.
 func (d *Decoder) typeSequence() (typeID, error) {
 	for first := true; ; first = false {
 		if d.in.empty() {
@@ -108,7 +107,7 @@ func (d *Decoder) typeSequence() (typeID, error) {
 		if d.defined += before - len(d.in.b); d.defined > min(maxDefinitions, d.limit) {
 			return 0, fmt.Errorf("%w: more than %d bytes of definitions", ErrMalformed, min(maxDefinitions, d.limit))
 		}
-		if !d.in.empty() { // a definition inside an interface: the length of what follows
+		if !d.in.empty() { // a definition inside an interface: the length of the rest
 			if _, err := d.in.uint(); err != nil {
 				return 0, malformed(err)
 			}
@@ -116,7 +115,7 @@ func (d *Decoder) typeSequence() (typeID, error) {
 	}
 }
 
-// nextFrame reads a frame into the buffer: its length first, then as much as really comes.
+// nextFrame reads a frame into the buffer: its length, then as many bytes as arrive.
 func (d *Decoder) nextFrame(first bool) error {
 	n, err := d.frameLength()
 	switch {
@@ -129,7 +128,7 @@ func (d *Decoder) nextFrame(first bool) error {
 	case n > uint64(d.limit):
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLong, n, d.limit)
 	}
-	const step = 64 << 10 // a length alone costs its sender nothing
+	const step = 64 << 10 // grow in steps: a false length costs its sender nothing
 	d.buf = d.buf[:0]
 	for len(d.buf) < int(n) {
 		at := len(d.buf)
@@ -177,7 +176,7 @@ func (d *Decoder) frameLength() (uint64, error) {
 	return v, nil
 }
 
-// input is what is left of a frame.
+// input is the rest of a frame.
 type input struct{ b []byte }
 
 func (in *input) empty() bool { return len(in.b) == 0 }
@@ -214,7 +213,7 @@ func (in *input) int() (int64, error) {
 	return int64(u >> 1), err
 }
 
-// count reads how many things follow, each of which takes a byte at least.
+// count reads a number of elements, each of which has at least one byte.
 func (in *input) count() (int, error) {
 	n, err := in.uint()
 	if err == nil && n > uint64(len(in.b)) {
@@ -223,7 +222,7 @@ func (in *input) count() (int, error) {
 	return int(n), err
 }
 
-// bytes reads a length and so many bytes, which are the buffer's.
+// bytes reads a length and that many bytes, which alias the buffer.
 func (in *input) bytes() ([]byte, error) {
 	n, err := in.count()
 	if err != nil {

@@ -1,9 +1,9 @@
 package wire
 
-// typeID is the number of a type in a stream of gob.
+// typeID is the number of a type in a gob stream.
 type typeID int
 
-// gob's own numbers.
+// gob's predefined numbers.
 const (
 	idBool      typeID = 1
 	idInt       typeID = 2
@@ -13,10 +13,10 @@ const (
 	idString    typeID = 6
 	idComplex   typeID = 7
 	idInterface typeID = 8
-	firstID     typeID = 64 // below it gob defines
+	firstID     typeID = 64 // smaller numbers are gob's
 )
 
-// Our numbers, in every stream we write.
+// This package's numbers, the same in every stream it writes.
 const (
 	idEnvelope typeID = firstID + 1 + iota
 	idClientHello
@@ -33,7 +33,7 @@ const (
 	idKV
 )
 
-// typeID is the number of a kind of message.
+// typeID returns the number of a kind of message.
 func (k kind) typeID() typeID { return idClientHello + typeID(k) }
 
 // field is one field of a struct as gob defines it.
@@ -42,7 +42,7 @@ type field struct {
 	id   typeID
 }
 
-// fields gives the fields of a kind of message, in the order in which AppendMessage writes them.
+// fields returns the fields of a kind of message, in the order in which AppendMessage writes them.
 func (k kind) fields() []field {
 	switch k {
 	case kindClientHello:
@@ -74,7 +74,7 @@ func (k kind) fields() []field {
 	return nil
 }
 
-// kvFields are the fields of a KV, in the order in which AppendKV writes them.
+// kvFields returns the fields of a KV, in the order in which AppendKV writes them.
 func kvFields() []field {
 	return []field{
 		{"Key", idString},
@@ -86,7 +86,7 @@ func kvFields() []field {
 	}
 }
 
-// gob's numbers for the shapes a definition can have: fields of its wireType.
+// gob's numbers for the shapes of a definition: fields of its wireType.
 const (
 	shapeArray = 1 + iota
 	shapeSlice
@@ -97,8 +97,8 @@ const (
 	shapeText
 )
 
-// AppendDefinitions appends the frames that define the envelope and the given messages' types. A stream has each of them
-// once, before the first message of the type.
+// AppendDefinitions appends the frames that define the envelope and the given messages' types. A stream must contain each
+// definition once, before the first message of the type.
 func AppendDefinitions(dst []byte, of ...Message) []byte {
 	dst = defineStruct(dst, idEnvelope, "Envelope", []field{{"Message", idInterface}})
 	var strings, time bool
@@ -108,7 +108,7 @@ func AppendDefinitions(dst []byte, of ...Message) []byte {
 	return dst
 }
 
-// appendDefinition defines a kind of message, and what it needs besides unless that was defined before.
+// appendDefinition defines a kind of message, and the types it uses unless they are defined already.
 func appendDefinition(dst []byte, k kind, strings, time *bool) []byte {
 	switch k {
 	case kindClientHello:
@@ -119,7 +119,7 @@ func appendDefinition(dst []byte, k kind, strings, time *bool) []byte {
 	case kindPing, kindPong:
 		if !*time {
 			*time = true
-			dst = frame(dst, func(b []byte) []byte { // the type writes itself
+			dst = frame(dst, func(b []byte) []byte { // a type with its own encoding
 				b = append(appendInt(b, -int64(idTime)), shapeGob, 1)
 				return append(appendCommon(b, idTime, "Time"), 0, 0)
 			})
@@ -155,13 +155,13 @@ func defineSlice(dst []byte, id typeID, name string, elem typeID) []byte {
 	})
 }
 
-// appendCommon appends what all definitions begin with: name and number.
+// appendCommon appends the beginning of every definition: name and number.
 func appendCommon(b []byte, id typeID, name string) []byte {
 	b = appendText(append(b, 1), name)
 	return append(appendInt(append(b, 1), int64(id)), 0)
 }
 
-// frame appends a message of gob: length and body.
+// frame appends a gob message: length and body.
 func frame(dst []byte, body func([]byte) []byte) []byte {
 	b := body(nil)
 	return append(appendUint(dst, uint64(len(b))), b...)

@@ -1,8 +1,8 @@
-// Package wire turns the messages between a fan-out server (ours, or Calico's Typha) and its clients (our agents, or
-// Calico's Felix, BIRD's and others) into bytes and back.
+// Package wire turns the messages between a fan-out server and its clients into bytes and back. The server is this
+// program's or Calico's Typha; clients are this program's agents, Calico's Felix, BIRD's confd and others.
 //
-// Invariant: what Encoder writes, encoding/gob reads into types registered under the frozen names, and the other way
-// round; no input, however long or wrong, makes a Decoder use more memory than a few times its limit.
+// Invariant: encoding/gob, with types registered under the frozen names, reads what Encoder writes, and Decoder reads what
+// encoding/gob writes. No input makes a Decoder use more memory than a few times its limit.
 //
 // # The conversation
 //
@@ -11,7 +11,7 @@
 //	  ◀───────────────────────────── ServerHello   echoes the syncer type; a client refuses another one
 //	  ◀────────────────────────── DecoderRestart   only if the hello allows it; names the compression to come
 //	  ACK ─────────────────────────────────────▶   the old stream is drained, a new decoder is ready
-//	  ◀──── KVs × n, DecoderRestart (a stream of its own: the same bytes for every client)
+//	  ◀──── KVs × n, DecoderRestart (a separate stream: the same bytes for every client)
 //	  ACK ─────────────────────────────────────▶
 //	  ◀──── SyncStatus, KVs, Ping … (a third stream, until the end)
 //	  Pong ────────────────────────────────────▶   for every Ping; this direction is never compressed nor restarted
@@ -19,18 +19,18 @@
 // A client without SupportsDecoderRestart, or without a compression that the server knows, gets ServerHello, KVs,
 // SyncStatus, Ping … as one plain stream.
 //
-// Whoever hears InSync has been told every key there is. Keys that a client has never been told, or has been told as
-// deleted, do not exist. A KV without a value is a delete, and may come for a key the client never heard of.
+// A client that received InSync has received every existing key. Keys that it has not received, or received as deleted, do
+// not exist. A KV without a value is a delete; a client may receive one for a key it never had.
 //
 // # The formats
 //
 // A message is a gob of Envelope{Message any}: the length, the envelope's type number, the frozen name of the message's
-// type, its number, its length, its fields. Types are defined by frames of their own before their first use, once in each
-// stream; gob tells fields by their names, so the numbers are ours to choose and are the same in every stream we write.
-// Apart from the definitions a frame therefore means the same in every stream: one KVs can be encoded and compressed
-// once and be sent to thousands of clients. AppendDefinitions, AppendMessage, AppendKV and AppendKVs give these parts.
+// type, its number, its length, its fields. Separate frames define the types before their first use, once in each stream.
+// gob identifies fields by name, so this package chooses the numbers, the same in every stream it writes. Apart from the
+// definitions a frame therefore means the same in every stream: one KVs can be encoded and compressed once and sent to
+// thousands of clients. AppendDefinitions, AppendMessage, AppendKV and AppendKVs write these parts.
 //
-// encoding/gob itself is not used here. Its registry of names is one per process, so that no program could hold this
+// This package does not use encoding/gob. Its registry of names is per process, so that no program could use both this
 // package and Calico's; its streams are bound to a connection; and its decoder trusts lengths up to a gigabyte.
 //
 // Keys are paths as Calico writes them to etcd ("/calico/v1/policy/…"), values are JSON or, for a few, bare text; to this
@@ -38,15 +38,15 @@
 //
 // # Rules for upgrading
 //
-//   - The names under which messages travel never change, whatever becomes of Go's own names.
-//   - A field may be added to any message: who does not know it ignores it, who misses it sees zero. Zero must mean what
-//     was before the field.
-//   - A field is never given another meaning or type, nor its name to another field.
-//   - A new message is sent only to a peer whose hello says that it knows it: gob ends the connection at a name it does not
-//     know. The hello gets a Supports… field for it.
+//   - The names of messages on the wire never change, whatever becomes of Go's own names.
+//   - A field may be added to any message: a peer without the field ignores it, and a peer that misses it reads zero. Zero must mean the
+//     behaviour before the field.
+//   - A field never gets another meaning or type, nor does its name denote another field.
+//   - A new message is sent only to a peer whose hello announces it: gob ends the connection at an unknown name. The hello gets a
+//     Supports… field for it.
 //   - Nothing of a new format is sent before the other side has acknowledged that it has drained the old one.
-//   - Keys and values have their own rules, those of the data model: unknown keys are skipped by the client and said so.
-//     Where a key itself changed (names of policies since 3.32) the hello says which form the client understands
-//     (SupportsModernPolicyKeys), and a server keeps both forms or says no.
-//   - Keys that Calico does not know begin with /contiv/, and are told only to a client whose hello has Info "contiv-agent".
+//   - Keys and values follow the rules of the data model: the client skips unknown keys and reports them. Where a key itself changed (names
+//     of policies since 3.32) the hello announces the form that the client understands (SupportsModernPolicyKeys), and a server keeps both
+//     forms or refuses.
+//   - Keys that Calico does not know begin with /contiv/, and are sent only to a client whose hello has Info "contiv-agent".
 package wire

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Encoder writes one stream of messages. It is not for several goroutines at once.
+// Encoder writes one stream of messages. It is not safe for concurrent use.
 type Encoder struct {
 	w             io.Writer
 	buf           []byte
@@ -15,18 +15,19 @@ type Encoder struct {
 	strings, time bool
 }
 
-// NewEncoder starts a stream.
+// NewEncoder returns an encoder for a new stream.
 func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 
-// Encode writes a message, after the definition of its type if that is new, with one Write. Errors are the writer's.
+// Encode writes a message with one Write, and before it the definition of its type if the stream lacks it. Errors are the
+// writer's.
 func (e *Encoder) Encode(m Message) error {
 	e.define(m)
 	e.buf = AppendMessage(e.buf, m)
 	return e.flush()
 }
 
-// Define writes the definitions of the given messages' types that this stream does not have yet, so that frames made
-// elsewhere may follow.
+// Define writes the definitions of the given messages' types that the stream lacks, so that frames encoded elsewhere may
+// follow.
 func (e *Encoder) Define(of ...Message) error {
 	e.define(of...)
 	return e.flush()
@@ -54,7 +55,7 @@ func (e *Encoder) flush() error {
 	return err
 }
 
-// AppendMessage appends a message without any definition.
+// AppendMessage appends a message without definitions.
 func AppendMessage(dst []byte, m Message) []byte {
 	if kvs, ok := m.(KVs); ok {
 		elements := make([]byte, 0, 64*len(kvs.KVs))
@@ -66,7 +67,7 @@ func AppendMessage(dst []byte, m Message) []byte {
 	return appendFrame[[]byte](dst, m.kind(), appendFields(nil, m))
 }
 
-// AppendKVs appends a KVs message made of n elements, each as AppendKV has written it, without any definition.
+// AppendKVs appends a KVs message made of n elements, each written by AppendKV, without definitions.
 func AppendKVs[E ~string | ~[]byte](dst []byte, n int, elements ...E) []byte {
 	if n == 0 {
 		return appendFrame[E](dst, kindKVs, nil)
@@ -74,7 +75,7 @@ func AppendKVs[E ~string | ~[]byte](dst []byte, n int, elements ...E) []byte {
 	return appendFrame(dst, kindKVs, appendUint([]byte{1}, uint64(n)), elements...)
 }
 
-// appendFrame appends the frame of a message whose fields are first and then rest.
+// appendFrame appends the frame of a message whose fields are first, followed by rest.
 func appendFrame[E ~string | ~[]byte](dst []byte, k kind, first []byte, rest ...E) []byte {
 	size := len(first) + 1
 	for _, b := range rest {
@@ -91,7 +92,7 @@ func appendFrame[E ~string | ~[]byte](dst []byte, k kind, first []byte, rest ...
 	for _, b := range rest {
 		dst = append(dst, b...)
 	}
-	return append(dst, 0, 0) // the end of the message, and of the envelope
+	return append(dst, 0, 0) // ends of the message and of the envelope
 }
 
 // AppendKV appends a KV as one element of a KVs message.
@@ -102,7 +103,7 @@ func AppendKV(dst []byte, kv *KV) []byte {
 		f.at(1)
 		f.b = append(appendUint(f.b, uint64(len(kv.Value))), kv.Value...)
 	}
-	if kv.Revision != "" { // an interface: name of the type, number, length, and 0 before what is no struct
+	if kv.Revision != "" { // an interface: name of the type, number, length, and 0 before a value that is not a struct
 		f.at(2)
 		n := uint64(len(kv.Revision))
 		f.b = appendInt(appendText(f.b, "string"), int64(idString))
@@ -118,7 +119,7 @@ func AppendKV(dst []byte, kv *KV) []byte {
 	return append(f.b, 0)
 }
 
-// appendFields appends the fields of every message but KVs, without the end.
+// appendFields appends the fields of every message but KVs, without the end marker.
 func appendFields(dst []byte, m Message) []byte {
 	f := fieldWriter{b: dst, last: -1}
 	switch m := m.(type) {
@@ -156,7 +157,7 @@ func appendFields(dst []byte, m Message) []byte {
 	return f.b
 }
 
-// fieldWriter writes the fields of a struct that are not zero, each after its distance from the last.
+// fieldWriter writes the non-zero fields of a struct, each after its distance from the previous one.
 type fieldWriter struct {
 	b    []byte
 	last int
@@ -187,7 +188,8 @@ func (f *fieldWriter) bool(i int, v bool) {
 	}
 }
 
-// time writes a moment as its type writes itself; moments beyond its form (no zone has such an offset) are left out.
+// time writes a time in its own binary encoding. It omits times that the encoding cannot express (no zone has such an
+// offset).
 func (f *fieldWriter) time(i int, t interface {
 	IsZero() bool
 	MarshalBinary() ([]byte, error)
@@ -212,7 +214,7 @@ func appendInt(b []byte, v int64) []byte {
 	return appendUint(b, uint64(v<<1))
 }
 
-// appendUint appends a number: itself below 128, else minus the count of its bytes and these, highest first.
+// appendUint appends a number: below 128 the byte itself, else the negated count of its bytes and these, highest first.
 func appendUint(b []byte, v uint64) []byte {
 	if v < 0x80 {
 		return append(b, byte(v))
@@ -225,7 +227,7 @@ func appendUint(b []byte, v uint64) []byte {
 	return b
 }
 
-// uintLen is how many bytes appendUint appends.
+// uintLen returns how many bytes appendUint appends.
 func uintLen(v uint64) int {
 	if v < 0x80 {
 		return 1

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// definition is a type as the stream defines it.
+// definition is a type that the stream defines.
 type definition struct {
-	shape     int // of the wireType; 0: none was given
+	shape     int // of the wireType; 0: none given
 	elem, key typeID
 	fields    []field
 }
 
-// setter takes the value of one field from the stream; m is the message it belongs to.
+// setter reads the value of one field from the stream into the message m.
 type setter struct {
 	id  typeID
 	set func(d *Decoder, id typeID, m any) error // nil: skip
 }
 
-// maxNesting bounds values within values; ours are four deep.
+// maxNesting bounds values within values; this package's messages nest four deep.
 const maxNesting = 32
 
-// define reads one definition: gob's wireType, of which exactly one field is there.
+// define reads one definition: gob's wireType, with exactly one field set.
 func (d *Decoder) define(id typeID) error {
 	if id < firstID || d.types[id] != nil {
 		return errType
@@ -42,7 +42,7 @@ func (d *Decoder) define(id typeID) error {
 	return err
 }
 
-// definitionField reads field f (from 1) of a definition: the first is name and number in all shapes.
+// definitionField reads field f (from 1) of a definition: the first has name and number in all shapes.
 func (d *Decoder) definitionField(def *definition, f int) error {
 	switch {
 	case f == 1:
@@ -80,13 +80,13 @@ func (d *Decoder) definitionField(def *definition, f int) error {
 		def.elem = typeID(id)
 		return err
 	case def.shape == shapeArray && f == 3:
-		_, err := d.in.int() // its length, which is in every value too
+		_, err := d.in.int() // the length, which every value repeats
 		return err
 	}
 	return errType
 }
 
-// fields walks a struct and calls read for each field that is there, counted from 1.
+// fields reads a struct and calls read for each field that is present, counted from 1.
 func (in *input) fields(read func(field int) error) error {
 	at := uint64(0)
 	for {
@@ -106,7 +106,7 @@ func (in *input) fields(read func(field int) error) error {
 	}
 }
 
-// envelope reads Envelope{Message} and the message in it.
+// envelope reads Envelope{Message} and its message.
 func (d *Decoder) envelope(id typeID) (Message, error) {
 	var m Message
 	def := d.types[id]
@@ -142,7 +142,7 @@ func (d *Decoder) message() (Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.in.uint(); err != nil { // its length, for those who skip it
+	if _, err := d.in.uint(); err != nil { // the length, for readers that skip the value
 		return nil, err
 	}
 	name, ours := strings.CutPrefix(name, frozen)
@@ -178,7 +178,7 @@ func decodeMessage[M Message](d *Decoder, id typeID) (Message, error) {
 	return m, nil
 }
 
-// structure reads a struct of type id into m; find gives what takes a field by its name, nil to skip it.
+// structure reads a struct of type id into m. find returns the setter of a field by name, nil to skip the field.
 func (d *Decoder) structure(id typeID, m any, find func(m any, name string) func(*Decoder, typeID, any) error) error {
 	plan, ok := d.plans[id]
 	if !ok {
@@ -212,7 +212,7 @@ func (d *Decoder) structure(id typeID, m any, find func(m any, name string) func
 	}
 }
 
-// messageSetter says what takes a field of a message.
+// messageSetter returns the setter of a message's field.
 func messageSetter(m any, name string) func(*Decoder, typeID, any) error {
 	switch m.(type) {
 	case *ClientHello:
@@ -280,7 +280,7 @@ func helloSetter(name string) func(*Decoder, typeID, any) error {
 	return nil
 }
 
-// kvSetter says what takes a field of a KV.
+// kvSetter returns the setter of a KV's field.
 func kvSetter(_ any, name string) func(*Decoder, typeID, any) error {
 	switch name {
 	case "Key":
@@ -299,7 +299,7 @@ func kvSetter(_ any, name string) func(*Decoder, typeID, any) error {
 	return nil
 }
 
-// into makes a setter of a field of M from what reads a value of type V.
+// into returns a setter for the field of M that of returns, from a reader of its type V.
 func into[M, V any](of func(*M) *V, read func(*Decoder, typeID) (V, error)) func(*Decoder, typeID, any) error {
 	return func(d *Decoder, id typeID, m any) error {
 		v, err := read(d, id)

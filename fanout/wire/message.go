@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Port is where servers listen unless told otherwise.
+// Port is the default port of servers.
 const Port = 5473
 
-// Snappy is the one name of a compression there is; "" is none.
+// Snappy is the only compression; "" is none.
 const Snappy = "snappy"
 
-// SyncerType says which set of keys a client follows.
+// SyncerType is the name of a set of keys.
 type SyncerType string
 
-// The sets of keys of Calico 3.31: what Felix needs, what BIRD's confd needs, what allocates tunnel addresses, and what
-// reports on nodes.
+// The sets of keys of Calico 3.31: for Felix, for BIRD's confd, for the allocator of tunnel addresses, and for the reporter
+// of node status.
 const (
 	Felix      SyncerType = "felix"
 	BGP        SyncerType = "bgp"
@@ -26,47 +26,48 @@ const (
 // SyncerTypes returns all sets of keys, in a fixed order.
 func SyncerTypes() []SyncerType { return []SyncerType{Felix, BGP, TunnelIP, NodeStatus} }
 
-// Message is what travels between client and server: one of the types below, by value.
+// Message is one of the types below, by value.
 type Message interface{ kind() kind }
 
 // ClientHello is the first message of a client.
 type ClientHello struct {
 	Hostname, Info, Version string
-	// SyncerType is the set of keys wanted; "" is Felix (clients before 3.3).
+	// SyncerType is the requested set of keys; "" is Felix (clients before 3.3).
 	SyncerType SyncerType
 	// SupportsDecoderRestart allows DecoderRestart, and with it compression.
 	SupportsDecoderRestart         bool
 	SupportedCompressionAlgorithms []string
-	// ClientConnID is any number that names this connection in the client's log.
+	// ClientConnID is any number that identifies this connection in the client's log.
 	ClientConnID uint64
-	// SupportsModernPolicyKeys says that the client reads /calico/v1/policy/<kind>/<namespace>/<name>, as 3.32 writes it.
+	// SupportsModernPolicyKeys means that the client reads /calico/v1/policy/<kind>/<namespace>/<name>, as 3.32 writes it.
 	SupportsModernPolicyKeys bool
 }
 
-// OwnInfo is what the hellos of our own clients have as Info: they read OwnKeys, too. The field is free text; Calico's clients
-// write when they were built.
+// OwnInfo is the Info of this program's hellos: these clients also read OwnKeys. The field is free text; Calico's clients
+// write their build date.
 const OwnInfo = "contiv-agent"
 
-// OwnKeys begins keys that Calico does not know. Its clients would log an error for each, so they are not told them.
+// OwnKeys begins keys that Calico does not know. Calico's clients do not receive them, since they would log an error for
+// each.
 const OwnKeys = "/contiv/"
 
-// Own tells whether a client is one of ours.
+// Own reports whether the client is one of this program.
 func (h *ClientHello) Own() bool { return h.Info == OwnInfo }
 
 // ServerHello answers ClientHello.
 type ServerHello struct {
 	Version string
-	// SyncerType is the client's; "" comes from servers that know Felix only.
+	// SyncerType is the client's; it is "" from servers that know Felix only.
 	SyncerType SyncerType
-	// SupportsNodeResourceUpdates is true of every server since 3.6; clients leave where it is false.
+	// SupportsNodeResourceUpdates is true for every server since 3.6; clients disconnect if it is false.
 	SupportsNodeResourceUpdates bool
-	// ServerConnID names this connection in the server's log.
+	// ServerConnID identifies this connection in the server's log.
 	ServerConnID uint64
 }
 
-// DecoderRestart is the last message of a stream: the next one is compressed like this, and begins after an ACK.
+// DecoderRestart is the last message of a stream. The next stream has this compression and begins after an ACK.
 type DecoderRestart struct {
-	// Message says why, for people.
+	// Message is the reason, for humans.
 	Message string
 	// CompressionAlgorithm is Snappy or "".
 	CompressionAlgorithm string
@@ -75,20 +76,20 @@ type DecoderRestart struct {
 // ACK answers DecoderRestart.
 type ACK struct{}
 
-// SyncStatus tells how complete the keys are that were sent so far.
+// SyncStatus reports how complete the keys are that were sent so far.
 type SyncStatus struct{ SyncStatus Status }
 
-// Status is how complete keys are.
+// Status is how complete a set of keys is.
 type Status uint8
 
-// The statuses, in the order in which they are passed through.
+// The statuses, in the order of progress.
 const (
 	WaitForDatastore Status = iota
 	ResyncInProgress
 	InSync
 )
 
-// String is the name Calico logs.
+// String returns the name that Calico logs.
 func (s Status) String() string {
 	switch s {
 	case WaitForDatastore:
@@ -101,7 +102,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("status-%d", uint8(s))
 }
 
-// Ping is to be answered by a Pong with the same timestamp.
+// Ping asks for a Pong with the same timestamp.
 type Ping struct{ Timestamp time.Time }
 
 // Pong answers Ping. Felix leaves PongTimestamp zero.
@@ -115,22 +116,21 @@ type KV struct {
 	Key string
 	// Value is nil or empty for a delete.
 	Value []byte
-	// Revision is the datastore's, in whatever form it had; numbers are written in decimals. "" is none.
+	// Revision is the datastore's revision in any form; numbers are written in decimal. "" is none.
 	Revision string
-	// V3ResourceVersion is the resource version of a Calico resource, which is left out of its Value, so that equal values
-	// are equal bytes.
+	// V3ResourceVersion is the resource version of a Calico resource. Value omits it, so that equal values are equal bytes.
 	V3ResourceVersion string
 	TTL               time.Duration
 	UpdateType        UpdateType
 }
 
-// Deleted tells whether the change is a delete.
+// Deleted reports whether the change is a delete.
 func (kv *KV) Deleted() bool { return len(kv.Value) == 0 }
 
-// UpdateType says what a KV does to its key.
+// UpdateType is what a KV does to its key.
 type UpdateType uint8
 
-// The types of updates.
+// Types of updates.
 const (
 	Unknown UpdateType = iota
 	New
@@ -138,7 +138,7 @@ const (
 	Deleted
 )
 
-// String is one lower-case word.
+// String returns one lower-case word.
 func (u UpdateType) String() string {
 	switch u {
 	case New:
@@ -151,15 +151,16 @@ func (u UpdateType) String() string {
 	return "unknown"
 }
 
-// Batch is what a source of keys tells at once: changes of one set of keys, and how complete the set is after them.
-// Sources are told apart from servers by it: whatever can call a func(Batch) can feed one.
+// Batch is what a source sends at once: changes of one set of keys, and how complete the set is after them. A source needs
+// no other interface: whatever can call a func(Batch) can feed a server.
 type Batch struct {
 	Syncer SyncerType
-	// Modern says that policies have the keys of 3.32; a source may tell both forms, as two sets.
+	// Modern means that policies have the keys of 3.32; a source may send both forms, as two sets.
 	Modern bool
-	// Status is the source's after KVs. A source that has lost its own source and still holds what it had stays InSync.
+	// Status is the source's status after KVs. A source that has lost its own source and still holds its keys stays InSync.
 	Status Status
-	// KVs are in order; a key may come twice. UpdateType is ignored. Values belong to the receiver and are never written to.
+	// KVs are in order; a key may occur twice. UpdateType is ignored. Values belong to the receiver and must not be
+	// modified.
 	KVs []KV
 }
 
@@ -187,10 +188,10 @@ func (Ping) kind() kind           { return kindPing }
 func (Pong) kind() kind           { return kindPong }
 func (KVs) kind() kind            { return kindKVs }
 
-// frozen is what all messages' names begin with: the path their types once had.
+// frozen begins all messages' names: it is the former path of their types.
 const frozen = "github.com/projectcalico/typha/pkg/syncproto."
 
-// name is the name of a kind of message after the frozen beginning.
+// name returns the name of a kind of message without the frozen prefix.
 func (k kind) name() string {
 	return [...]string{
 		"MsgClientHello", "MsgServerHello", "MsgDecoderRestart", "MsgACK", "MsgSyncStatus", "MsgPing", "MsgPong", "MsgKVs",

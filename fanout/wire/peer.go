@@ -7,23 +7,24 @@ import (
 	"fmt"
 )
 
-// ErrPeer is what Peer.Verify wraps for a certificate that is valid but not the right one.
-var ErrPeer = errors.New("certificate of somebody else")
+// ErrPeer is wrapped by the errors of Peer.Verify for a certificate that is valid but not the expected peer's.
+var ErrPeer = errors.New("certificate of an unexpected peer")
 
-// Peer says who may be on the other side of a connection, beside what the certificate authority says. The zero value
-// accepts whoever it vouches for.
+// Peer restricts the other side of a connection, beyond the certificate authority's check. The zero value accepts every
+// certificate of that authority.
 type Peer struct {
-	// CN is the common name wanted; URI one of the URIs among the subject's alternative names. Where both are set, either
-	// is enough, as Typha has it.
+	// CN is the expected common name; URI must be one of the URIs among the subject's alternative names. If both are set,
+	// either is enough, as in Typha.
 	CN, URI string
 }
 
-// Verify is for tls.Config.VerifyConnection on a server that asks for certificates and verifies them. Roots are nil there:
-// a client that does not go by host names (tls.Config.InsecureSkipVerify) gives them, and the chain is verified here.
+// Verify returns a function for tls.Config.VerifyConnection. On a server, which verifies certificates itself, roots is nil.
+// A client that does not check host names (tls.Config.InsecureSkipVerify) passes roots, and the function verifies the
+// chain.
 func (p Peer) Verify(roots *x509.CertPool) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		if len(state.PeerCertificates) == 0 {
-			return fmt.Errorf("%w: there is none", ErrPeer)
+			return fmt.Errorf("%w: no certificate", ErrPeer)
 		}
 		leaf := state.PeerCertificates[0]
 		if roots != nil {

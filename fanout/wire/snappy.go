@@ -10,17 +10,17 @@ import (
 // SnappyHeader begins a stream of snappy's framing format.
 const SnappyHeader = "\xff\x06\x00\x00sNaPpY"
 
-// chunk is how many bytes one chunk of the framing format may hold.
+// chunk is the most bytes that one chunk of the framing format holds.
 const chunk = 64 << 10
 
-// NewSnappyReader reads a stream of snappy's framing format. Chunks that are longer than the format allows are an error.
+// NewSnappyReader reads a stream of snappy's framing format. Chunks longer than the format allows are an error.
 func NewSnappyReader(r io.Reader) io.Reader { return snappy.NewReader(r) }
 
-// tooShort is of what length nothing is compressed: it finds nothing there, for a table of 32 KiB.
+// tooShort is the length below which nothing is compressed: it would gain nothing and need a table of 32 KiB.
 const tooShort = 128
 
-// AppendSnappy appends plain in snappy's framing format, without the header: chunks that stand for themselves, so that what
-// was compressed once can be sent in many streams. It needs a stack of 64 KiB, but for a few bytes.
+// AppendSnappy appends plain in snappy's framing format, without the header. The chunks are independent, so that compressed
+// bytes can be sent in many streams. It needs a stack of 64 KiB, except for a few bytes of input.
 func AppendSnappy(dst, plain []byte) []byte {
 	if len(plain) < tooShort {
 		if len(plain) == 0 {
@@ -41,7 +41,7 @@ func AppendSnappy(dst, plain []byte) []byte {
 	return dst
 }
 
-// appendChunk begins a chunk: its kind, the length of what follows, and the checksum of what that stands for.
+// appendChunk appends the head of a chunk: its kind, the length of the rest, and the checksum of plain.
 func appendChunk(dst []byte, kind byte, size int, plain []byte) []byte {
 	sum := crc32.Checksum(plain, crc32.MakeTable(crc32.Castagnoli))
 	sum = (sum>>15 | sum<<17) + 0xa282ead8

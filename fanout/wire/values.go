@@ -15,7 +15,7 @@ func (d *Decoder) kvs(id typeID) ([]KV, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]KV, 0, min(n, 1+len(d.in.b)/16)) // shorter elements than that have no key
+	out := make([]KV, 0, min(n, 1+len(d.in.b)/16)) // a shorter element has no key
 	for ; n > 0; n-- {
 		out = append(out, KV{})
 		if err := d.structure(def.elem, &out[len(out)-1], kvSetter); err != nil {
@@ -112,7 +112,7 @@ func (d *Decoder) time(id typeID) (time.Time, error) {
 	return t, nil
 }
 
-// any reads an interface that holds a string or a number, as text. Of other things only their type's name is kept.
+// any reads an interface that holds a string or a number, as text. For other types it returns the type's name only.
 func (d *Decoder) any(id typeID) (string, error) {
 	if id != idInterface {
 		return "", errType
@@ -149,7 +149,7 @@ func (d *Decoder) any(id typeID) (string, error) {
 	return name, nil
 }
 
-// skip passes over a value of a type nobody here asks for.
+// skip skips a value of a type that no message uses.
 func (d *Decoder) skip(id typeID, depth int) error {
 	if depth > maxNesting {
 		return errNesting
@@ -195,6 +195,6 @@ func (d *Decoder) skip(id typeID, depth int) error {
 		}
 		return err
 	}
-	_, err = d.in.bytes() // it wrote itself
+	_, err = d.in.bytes() // a value with its own encoding
 	return err
 }

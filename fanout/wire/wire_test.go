@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What a peer that uses encoding/gob has: types of its own under the frozen names.
+// Types of a peer that uses encoding/gob, registered under the frozen names.
 type (
 	gobEnvelope    struct{ Message any }
 	gobClientHello struct {
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// toGob is the peer's form of a message.
+// toGob returns the peer's form of a message.
 func toGob(m Message) any {
 	switch m := m.(type) {
 	case ClientHello:
@@ -137,7 +137,7 @@ func messages() *rapid.Generator[Message] {
 	})
 }
 
-// TestGobReadsWhatWeWrite and its counterpart hold the codec to encoding/gob itself, in one stream of many messages.
+// TestGobReadsWhatWeWrite and its counterpart compare the codec with encoding/gob, in one stream of many messages.
 func TestGobReadsWhatWeWrite(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var stream bytes.Buffer
@@ -179,7 +179,7 @@ func TestWeReadWhatGobWrites(t *testing.T) {
 	})
 }
 
-// A peer of the future has fields of all shapes that we do not know.
+// A peer of a future version sends unknown fields of all shapes.
 func TestUnknownFieldsAreSkipped(t *testing.T) {
 	type inner struct {
 		A map[string][]int
@@ -198,7 +198,7 @@ func TestUnknownFieldsAreSkipped(t *testing.T) {
 		ServerConnID uint64
 	}
 	type hello struct{ Message any }
-	// The registry has the frozen name for another type; a stream with this one under that name is made by hand.
+	// The registry has the frozen name for another type, so the stream with this one under that name is made by hand.
 	gob.RegisterName(frozen+"MsgServerHellX", ServerHello{})
 	gob.Register(inner{})
 	var stream bytes.Buffer
@@ -247,8 +247,8 @@ func TestRevisionsOfAllForms(t *testing.T) {
 	}
 }
 
-// TestPartsMeanTheSameInEveryStream puts the parts together as a server does: definitions once, then frames that were
-// encoded and compressed elsewhere.
+// TestPartsMeanTheSameInEveryStream joins the parts as a server does: definitions once, then frames that were encoded and
+// compressed elsewhere.
 func TestPartsMeanTheSameInEveryStream(t *testing.T) {
 	value := []byte(strings.Repeat(`{"labels":{"app":"web"}}`, 300))
 	var elements []byte
@@ -308,12 +308,12 @@ func TestBadInput(t *testing.T) {
 	}
 	whole := hello.Bytes()
 	beyond := AppendMessage(AppendDefinitions(nil, SyncStatus{}), SyncStatus{InSync})
-	beyond[len(beyond)-4] = 7 // the field's number: it has one
+	beyond[len(beyond)-4] = 7 // the field's number; the message has one field
 	element := AppendKV(nil, &KV{Key: "/k"})
-	element[0] = 7 // it has six
+	element[0] = 7 // the element has six fields
 	many := AppendKVs(nil, 200, element)
 	long := AppendKV(nil, &KV{Key: "/k"})
-	long[1] = 100 // bytes of the key: it has two
+	long[1] = 100 // bytes of the key; it has two
 	for _, c := range []struct {
 		name string
 		in   []byte
@@ -342,12 +342,12 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A length alone costs its sender nothing, so it must not cost the receiver memory; nor may definitions without end.
+// A length costs its sender nothing, so it must not cost the receiver memory; nor may endless definitions.
 func TestMemoryIsBounded(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range 100 {
-		lie := append([]byte{0xfc, 0x3f, 0, 0, 0}, 1, 2, 3) // a gigabyte to come
+		lie := append([]byte{0xfc, 0x3f, 0, 0, 0}, 1, 2, 3) // announces a gigabyte
 		if _, err := NewDecoder(bytes.NewReader(lie), 1<<30).Decode(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatal(err)
 		}
