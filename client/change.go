@@ -10,20 +10,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/keyed"
 )
 
-// Change is a change of what the client wants: items to put and items to delete, all in one transaction. It is for one goroutine.
-// What is wrong with it is said when it is sent.
+// Change is a change of this client's configuration: items to put and items to delete, in one transaction. Use it from one
+// goroutine. Send reports its problems.
 type Change struct {
 	client *Client
-	all    bool // resync: the items are everything
+	all    bool // resync: the items are the whole configuration
 	strict bool // all or nothing
 	items  []proto.Message
 	gone   []string        // keys
-	left   []proto.Message // what gone was made of, as far as it was messages
-	last   string          // key of the item that was put last; "": none
+	left   []proto.Message // the messages behind gone, where messages were given
+	last   string          // key of the last item that was put; "": none
 	merges map[string]event.Merge
 	labels map[string]map[string]string
 	err    error
-	// What SendFor found out.
+	// Results of Send.
 	pending, unimplemented []string
 }
 
@@ -32,21 +32,21 @@ func (c *Client) DataChange() *Change {
 	return &Change{client: c, merges: map[string]event.Merge{}, labels: map[string]map[string]string{}}
 }
 
-// DataResync begins a change that says all the client wants: what it wanted before and is not put goes.
+// DataResync begins a change that replaces this client's whole configuration: items that are not put are deleted.
 func (c *Client) DataResync() *Put {
 	change := c.DataChange()
 	change.all = true
 	return change.Put()
 }
 
-// Put goes on with items to create or replace.
+// Put returns the builder for items to create or replace.
 func (c *Change) Put() *Put { return &Put{c} }
 
-// Delete goes on with items to remove.
+// Delete returns the builder for items to delete.
 func (c *Change) Delete() *Delete { return &Delete{c} }
 
-// AllOrNothing has the whole change taken back if one item fails. Without it, what VPP has refused for now stays wanted and is tried
-// again.
+// AllOrNothing reverts the whole change if one item fails. Without it, items that VPP refuses for now stay in the desired
+// state, and the agent retries them.
 func (c *Change) AllOrNothing() *Change {
 	c.strict = true
 	return c
@@ -71,10 +71,10 @@ func (c *Change) put(m proto.Message) {
 	c.items, c.last = append(c.items, m), key
 }
 
-// del removes the value that has the key of m.
+// del deletes the item with the key of m.
 func (c *Change) del(m proto.Message) {
 	if c.all {
-		c.fail(errors.New("a resync says what stays, not what goes"))
+		c.fail(errors.New("a resync must not delete items: it deletes all that are not put"))
 		return
 	}
 	key := keyed.Key(m)
@@ -85,7 +85,7 @@ func (c *Change) del(m proto.Message) {
 	c.gone, c.left = append(c.gone, key), append(c.left, m)
 }
 
-// Merge says how the item put last goes over what others want for its key; without it, by proto.Merge.
+// Merge sets how the last put item is merged with other owners' values of its key; without Merge it is proto.Merge.
 func (p *Put) Merge(m event.Merge) *Put {
 	if p.last == "" {
 		p.fail(errors.New("merge: no item was put"))
@@ -95,7 +95,7 @@ func (p *Put) Merge(m event.Merge) *Put {
 	return p
 }
 
-// Labels are kept with the item put last, for Config to choose by.
+// Labels attaches labels to the last put item, by which Config can select.
 func (p *Put) Labels(labels map[string]string) *Put {
 	if p.last == "" {
 		p.fail(errors.New("labels: no item was put"))
@@ -105,9 +105,9 @@ func (p *Put) Labels(labels map[string]string) *Put {
 	return p
 }
 
-// Pending are the keys of the change that wait for other values, after it was sent and nothing failed; a hundred at most unless it went as
-// a stream.
+// Pending returns the keys of a successfully sent change that wait for other values. It returns at most a hundred, unless
+// the change was sent as a stream.
 func (c *Change) Pending() []string { return c.pending }
 
-// Unimplemented are the keys that are kept, but that nothing in the agent puts into VPP; as Pending.
+// Unimplemented returns the keys that the agent keeps but cannot configure in VPP; limited as Pending.
 func (c *Change) Unimplemented() []string { return c.unimplemented }

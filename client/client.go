@@ -13,35 +13,36 @@ import (
 	"github.com/contiv-agent/contiv-agent/serve"
 )
 
-// Config says whom to call, and who calls.
+// Config names the agent to call and this client.
 type Config struct {
 	// Addr is host:port, or unix: and the path of a socket.
 	Addr string
-	// TLS is for TCP; LoadTLS makes one of PEM files. nil: plaintext, which agents take on loopback only unless told otherwise.
+	// TLS is for TCP; LoadTLS makes one from PEM files. nil: plaintext, which agents accept on loopback only, unless
+	// configured otherwise.
 	TLS *tls.Config
-	// Name tells this client from others with the same certificate, or without one: what one wants is its own, and its DataResync
-	// leaves the others alone. "": the client without a name. It has no slash.
+	// Name distinguishes this client from others with the same certificate, or without one. Each name is a separate owner:
+	// its DataResync leaves other owners' items alone. "" is a valid owner. The name must not contain a slash.
 	Name string
 }
 
-// maxAnswer is how long an answer may be, in bytes: everything that is configured, say.
+// maxAnswer bounds an answer, in bytes; the largest is the whole configuration.
 const maxAnswer = 256 << 20
 
-// Client calls an agent. It is safe for concurrent use.
+// Client calls an agent's configuration API. It is safe for concurrent use.
 type Client struct {
 	conn *grpc.ClientConn
 	name string
 }
 
-// New returns a client; it connects when it is used, and again when it has to. Close it.
+// New returns a client. It connects on the first call and reconnects when needed. Call Close at the end.
 func New(cfg Config) (*Client, error) {
 	switch {
 	case cfg.Addr == "":
-		return nil, errors.New("client: no address")
+		return nil, errors.New("client: addr: is missing")
 	case strings.Contains(cfg.Name, "/"):
 		return nil, fmt.Errorf("client: name %q: must not have a slash", cfg.Name)
 	case cfg.TLS != nil && strings.HasPrefix(cfg.Addr, "unix:"):
-		return nil, fmt.Errorf("client: %s: certificates are for TCP", cfg.Addr)
+		return nil, fmt.Errorf("client: %s: TLS is for TCP addresses only", cfg.Addr)
 	}
 	creds := insecure.NewCredentials()
 	if cfg.TLS != nil {
@@ -58,10 +59,11 @@ func New(cfg Config) (*Client, error) {
 	return &Client{conn: conn, name: cfg.Name}, nil
 }
 
-// Close ends the connection. What is wanted stays wanted.
+// Close ends the connection. The configuration stays.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// LoadTLS is the client's side of mutual TLS from PEM files: its certificate and key, and who signs the agent's.
+// LoadTLS returns the client's configuration for mutual TLS from PEM files: its certificate and key, and the authority of
+// the agent's certificate.
 func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	own, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -69,7 +71,7 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	}
 	pool, err := serve.Authorities(ca)
 	if err != nil {
-		return nil, fmt.Errorf("client: certificates of agents: %w", err)
+		return nil, fmt.Errorf("client: certificate authority: %w", err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{own}, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

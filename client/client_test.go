@@ -31,13 +31,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
-// node is an agent's server over a VPP that takes everything but interfaces of MTU 666, and those of MTU 667 only later.
+// node is an agent's server over a simulated VPP that refuses interfaces of MTU 666, and delays those of MTU 667.
 type node struct {
 	mu  sync.Mutex
 	has map[string]proto.Message
 }
 
-// serveNode runs one and returns a client of it.
+// serveNode runs a node and returns a client of it.
 func serveNode(t *testing.T, dir string) (*node, *Client) {
 	t.Helper()
 	n, c, end, err := runNode(dir)
@@ -48,7 +48,7 @@ func serveNode(t *testing.T, dir string) (*node, *Client) {
 	return n, c
 }
 
-// exampleNode is a client of one; end stops both.
+// exampleNode returns a client of a new node; end stops both.
 func exampleNode() (c *Client, end func()) {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
@@ -140,7 +140,7 @@ func (n *node) keys() []string {
 	return slices.Sorted(maps.Keys(n.has))
 }
 
-// config is the last word of each key.
+// config returns the last value of each key.
 func (n *node) config() string {
 	var out []string
 	for _, key := range n.keys() {
@@ -151,7 +151,7 @@ func (n *node) config() string {
 
 func loop(name string) *interfaces.Interface { return &interfaces.Interface{Name: name} }
 
-// filled has a word in each text.
+// filled sets each string field to a text.
 func filled(m proto.Message) proto.Message {
 	for i := range m.ProtoReflect().Descriptor().Fields().Len() {
 		f := m.ProtoReflect().Descriptor().Fields().Get(i)
@@ -165,7 +165,7 @@ func filled(m proto.Message) proto.Message {
 	return m
 }
 
-// Every field of Contiv's API has a method to put and one to delete, and what is put arrives.
+// Every field of Contiv's API has a method to put and one to delete, and put items arrive.
 func TestEveryField(t *testing.T) {
 	n, c := serveNode(t, t.TempDir())
 	put := c.DataChange().Put()
@@ -284,14 +284,14 @@ func TestErrors(t *testing.T) {
 		t.Errorf("a key that is not plain: %v, waits %q", err, change.Pending())
 	}
 	for want, change := range map[string]interface{ Send(context.Context) error }{
-		"is nil":               c.DataChange().Put().Interface(nil),
-		"no model":             c.DataChange().Put().Interface(loop("")),
-		"no item was put":      c.DataChange().Put().Merge(event.Merge{Once: true}),
-		"labels: no item":      c.DataChange().Put().Labels(nil),
-		"says what stays":      c.DataResync().Delete().Interface("a"),
-		"twice in one request": c.DataChange().Put().Interface(loop("a")).Interface(loop("a")),
-		"no field":             c.DataChange().Put().Interface(loop("a")).Merge(event.Merge{Replace: []string{"colour"}}),
-		`"nothing": no model`:  c.DataChange().Delete().Key("nothing"),
+		"is nil":                c.DataChange().Put().Interface(nil),
+		"no model":              c.DataChange().Put().Interface(loop("")),
+		"no item was put":       c.DataChange().Put().Merge(event.Merge{Once: true}),
+		"labels: no item":       c.DataChange().Put().Labels(nil),
+		"must not delete items": c.DataResync().Delete().Interface("a"),
+		"twice in one request":  c.DataChange().Put().Interface(loop("a")).Interface(loop("a")),
+		"no field":              c.DataChange().Put().Interface(loop("a")).Merge(event.Merge{Replace: []string{"colour"}}),
+		`"nothing": no model`:   c.DataChange().Delete().Key("nothing"),
 	} {
 		if err := change.Send(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", want, err)
@@ -313,7 +313,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Thousands of sets of mappings go in portions, as one transaction.
+// Thousands of sets of mappings are sent in portions, as one transaction.
 func TestLargeChange(t *testing.T) {
 	const many = 6_000
 	n, c := serveNode(t, t.TempDir())
@@ -338,7 +338,7 @@ func TestLargeChange(t *testing.T) {
 	}
 }
 
-// The words in metadata are the server's.
+// The metadata names equal the server's.
 func TestMetadata(t *testing.T) {
 	if clientKey != extgrpc.ClientKey || revertKey != extgrpc.RevertKey || pendingKey != extgrpc.PendingKey || unimplementedKey != extgrpc.UnimplementedKey {
 		t.Error("they differ")

@@ -20,16 +20,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/configurator"
 )
 
-// Document is one item that a file asks for.
+// Document is one item in a file.
 type Document struct {
 	Key     string
-	Message proto.Message // nil: the file names the item only
+	Message proto.Message // nil: the document names the item without a value
 	Merge   event.Merge
 	Labels  map[string]string
 	Where   string // "file: document 2 (line 14)"
 }
 
-// written is a document of our own form. Of key and model with name either is enough, and where there is a value, model alone.
+// written is a document in this program's form. Either key, or model and name, identifies the item; with a value, model is
+// enough.
 type written struct {
 	Key    string            `json:"key,omitempty"`
 	Model  string            `json:"model,omitempty"`
@@ -39,9 +40,9 @@ type written struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// ReadDocuments reads a file of YAML (or JSON) documents. Each is either one item, with key, or model and name, and value; or ligato's
-// whole configuration (vppConfig, linuxConfig), as its agentctl has it. Fields may be spelled as in the .proto or in lowerCamelCase. The
-// error names everything that is wrong, by document and field. Two items of one key are wrong.
+// ReadDocuments reads a file of YAML or JSON documents. A document is one item, with key, or model and name, and value; or
+// ligato's whole configuration (vppConfig, linuxConfig), as its agentctl prints it. Fields may be spelled as in the .proto
+// or in lowerCamelCase. The error names all problems, by document and field. Two items with the same key are an error.
 func ReadDocuments(name string, data []byte) ([]Document, error) {
 	var out []Document
 	var errs []error
@@ -66,13 +67,13 @@ func ReadDocuments(name string, data []byte) ([]Document, error) {
 	return out, errors.Join(errs...)
 }
 
-// text is a document and the line it begins at.
+// text is a document and its first line in the file.
 type text struct {
 	text []byte
 	line int
 }
 
-// split cuts a file where lines begin with three dashes, and leaves out what has nothing in it.
+// split cuts a file at lines that begin with three dashes, and drops empty documents.
 func split(data []byte) (out []text) {
 	at, line := 1, 0
 	var b bytes.Buffer
@@ -127,7 +128,7 @@ func readDocument(text []byte) ([]Document, error) {
 	return []Document{doc}, err
 }
 
-// document checks what is written and finds its key.
+// document checks a document and finds its key.
 func (w *written) document() (doc Document, err error) {
 	doc.Labels = w.Labels
 	if doc.Merge, err = event.ParseMerge(w.Merge); err != nil {
@@ -136,7 +137,7 @@ func (w *written) document() (doc Document, err error) {
 	var model keyed.Model
 	switch {
 	case w.Key != "" && (w.Model != "" || w.Name != nil):
-		return doc, errors.New("key: either it or model and name say which item it is")
+		return doc, errors.New("key: must not be given together with model and name")
 	case w.Key != "":
 		var known bool
 		if model, _, known = keyed.Lookup(w.Key); !known {
@@ -155,11 +156,11 @@ func (w *written) document() (doc Document, err error) {
 			doc.Key = model.Key(name)
 		}
 	default:
-		return doc, errors.New("neither key nor model says which item it is")
+		return doc, errors.New("must have a key or a model")
 	}
 	if len(w.Value) == 0 || string(w.Value) == "null" {
 		if doc.Key == "" {
-			return doc, errors.New("name: without it, and without value, nothing says which item it is")
+			return doc, errors.New("name: is missing: a model without a value needs it")
 		}
 		return doc, nil
 	}
@@ -185,7 +186,7 @@ func byName(name string) (keyed.Model, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return keyed.Model{}, fmt.Errorf("model %q: there is none; there are %s", name, strings.Join(names, ", "))
+	return keyed.Model{}, fmt.Errorf("model %q: is unknown: must be one of %s", name, strings.Join(names, ", "))
 }
 
 // readWhole reads ligato's whole configuration.
@@ -222,15 +223,15 @@ func readWhole(data []byte) ([]Document, error) {
 	return out, errors.Join(errs...)
 }
 
-// places are what parsers put before or into their messages: protobuf's spaces differ from build to build, and its lines are those of
-// the JSON in between.
+// places matches prefixes and positions in parsers' messages. Protobuf's spaces differ between builds, and its lines are
+// those of the intermediate JSON.
 var places = regexp.MustCompile(`^(error converting YAML to JSON: |proto:\s+)|\(line \d+:\d+\):\s+|syntax error `)
 
 func plain(err error) error {
 	return errors.New(places.ReplaceAllString(strings.ReplaceAll(err.Error(), "\u00a0", " "), ""))
 }
 
-// WriteDocuments writes items as ReadDocuments reads them, with the names of the .proto.
+// WriteDocuments writes items in the form that ReadDocuments reads, with field names as in the .proto.
 func WriteDocuments(items []Item) ([]byte, error) {
 	var out bytes.Buffer
 	for i, item := range items {
@@ -250,25 +251,26 @@ func WriteDocuments(items []Item) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Difference is what differs in one item.
+// Difference describes how one item differs.
 type Difference struct {
 	Key    string
-	Fields []string // "mtu: 1500, not 9000"; none where one side has no such item
-	Only   Side     // which side has the item at all
+	Fields []string // "mtu: 1500, not 9000"; none if one side lacks the item
+	Only   Side     // the only side that has the item, if any
 }
 
-// Side is who has an item.
+// Side is a side of a comparison.
 type Side string
 
-// The sides.
+// Sides of a comparison.
 const (
 	Both  Side = ""
 	File  Side = "file"
 	Agent Side = "agent"
 )
 
-// Compare tells how what a file asks for differs from what a client wants of the agent, sorted by key. Items that the file only names
-// differ if they are wanted. What the file does not name counts if it is everything (a resync).
+// Compare returns how a file's items differ from this client's items in the agent, sorted by key. An item that the file
+// names without a value differs if the agent has it. With everything (a resync), items that the file does not name differ,
+// too.
 func Compare(docs []Document, wanted []Item, everything bool) []Difference {
 	have := map[string]proto.Message{}
 	for _, item := range wanted {
@@ -298,7 +300,7 @@ func Compare(docs []Document, wanted []Item, everything bool) []Difference {
 	return out
 }
 
-// fieldsOf names the fields in which two messages differ.
+// fieldsOf returns the fields in which two messages differ.
 func fieldsOf(is, shall proto.Message) (out []string) {
 	a, b := map[string]string{}, map[string]string{}
 	flatten(a, "", is.ProtoReflect())
@@ -320,7 +322,7 @@ func orUnset(s string) string {
 	return s
 }
 
-// flatten writes every field that is set by its path.
+// flatten adds every set field under its path.
 func flatten(into map[string]string, prefix string, m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		path := prefix + string(f.Name())
@@ -358,7 +360,8 @@ func scalar(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return v.String()
 }
 
-// Lacks tells what of a message another one lacks, which may have more: what others want for the same key is merged into it.
+// Lacks returns the fields of shall that has lacks or has differently. has may have more fields: other owners' values are
+// merged into it.
 func Lacks(has, shall proto.Message) []string {
 	return lacks("", has.ProtoReflect(), shall.ProtoReflect())
 }

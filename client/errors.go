@@ -13,38 +13,38 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// What an *Error wraps.
+// Errors that an *Error wraps.
 var (
-	// ErrInvalid: the request was refused, and nothing was changed.
+	// ErrInvalid: the agent refused the request and changed nothing.
 	ErrInvalid = errors.New("invalid request")
-	// ErrFailed: items have failed. What is INVALID was taken back, as is everything of a change that was all or nothing; the rest
-	// stays wanted.
+	// ErrFailed: items failed. The agent reverted INVALID items, and every item of an all-or-nothing change; the rest stays
+	// in the desired state.
 	ErrFailed = errors.New("items failed")
-	// ErrUnavailable: nobody answers there, VPP is away (the change is kept and carried out later, unless it was all or nothing), or
-	// the agent ends.
+	// ErrUnavailable: no agent answers, the agent is ending, or VPP is away. In the last case the agent keeps the change
+	// and applies it later, unless it was all or nothing.
 	ErrUnavailable = errors.New("not available")
 	// ErrDenied: the agent does not trust this client's certificate.
 	ErrDenied = errors.New("denied")
 )
 
-// Error is a request that failed.
+// Error is the error of a failed request.
 type Error struct {
-	Items  []ItemError // what it was about, as far as the agent tells: a hundred at most unless the change went as a stream
+	Items  []ItemError // the failed items as the agent reports them; at most a hundred unless the change was sent as a stream
 	status *status.Status
 }
 
 // ItemError is one item that failed.
 type ItemError struct {
 	Key   string
-	Op    string // CREATE, UPDATE, DELETE, or "" if it did not come to that
+	Op    string // CREATE, UPDATE, DELETE, or "" if no operation was attempted
 	State event.State
 	Err   string
 }
 
-// Error is the agent's own text.
+// Error returns the agent's text.
 func (e *Error) Error() string { return e.status.Message() }
 
-// Unwrap is one of the errors of this package, or that of a context that ended; nil for everything else.
+// Unwrap returns one of this package's errors, or the error of an ended context; nil for all others.
 func (e *Error) Unwrap() error {
 	return map[codes.Code]error{
 		codes.InvalidArgument: ErrInvalid, codes.FailedPrecondition: ErrFailed, codes.Unavailable: ErrUnavailable,
@@ -53,10 +53,10 @@ func (e *Error) Unwrap() error {
 	}[e.status.Code()]
 }
 
-// GRPCStatus is the status as it came.
+// GRPCStatus returns the received status.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// String is a line for people.
+// String formats the item as one line.
 func (i ItemError) String() string {
 	op := ""
 	if i.Op != "" {
@@ -65,7 +65,7 @@ func (i ItemError) String() string {
 	return fmt.Sprintf("%s%s: %s: %s", i.Key, op, i.State, i.Err)
 }
 
-// toError reads the details of a status, or the statuses that came before it.
+// toError returns the *Error for a status, with the items in its details or in the statuses streamed before it.
 func toError(err error, statuses []*kvscheduler.ValueStatus) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok {

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// An agent with --grpc-socket /run/contiv-agent/grpc.sock is called as "unix:/run/contiv-agent/grpc.sock", one with --grpc-listen
-// 0.0.0.0:9111 as "node-1:9111", with TLS by LoadTLS.
+// An agent with --grpc-socket /run/contiv-agent/grpc.sock has the address "unix:/run/contiv-agent/grpc.sock". An agent with
+// --grpc-listen 0.0.0.0:9111 has the address "node-1:9111", with TLS from LoadTLS.
 func Example() {
 	client, end := exampleNode() // client, err := New(Config{Addr: "unix:/run/contiv-agent/grpc.sock"})
 	defer end()
@@ -26,7 +26,8 @@ func Example() {
 		Send(ctx)
 	fmt.Println("put:", err)
 
-	// An address more for an interface of the agent's own, once, whoever else adds it; or nothing at all.
+	// Adds an address to an interface that another owner configures, or changes nothing. If others add the same address, it
+	// is still configured once.
 	err = client.DataChange().AllOrNothing().Put().
 		Interface(&interfaces.Interface{Name: "tap1", Mtu: 666, IpAddresses: []string{"10.0.0.7/32"}}).Merge(event.Merge{Once: true}).
 		Delete().DNat44("dns").

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// Names in metadata, as the agent has them.
+// Metadata names; they equal the agent's.
 const (
 	clientKey        = "datasrc"
 	revertKey        = "revert-on-failure"
@@ -30,12 +30,12 @@ const (
 
 const typePrefix = "models.ligato.io/"
 
-// portionLength is how long a portion of a change may get before the next begins, in bytes; a change that fits into one goes as one
-// message of Contiv's API if it can.
+// portionLength is the size in bytes at which a portion of a change ends. A change of one portion is sent as one message of
+// Contiv's API if that can express it.
 const portionLength = 1 << 20
 
-// Send carries the change out and returns when it is done. The error is an *Error if the agent answered. The context's end is that of
-// the waiting: a change that had begun goes on.
+// Send sends the change and waits until the agent has applied it. The error is an *Error if the agent answered. The end of
+// ctx ends the waiting only: the agent completes a change that has begun.
 func (c *Change) Send(ctx context.Context) error {
 	if c.err != nil {
 		return c.err
@@ -53,7 +53,7 @@ func (c *Change) Send(ctx context.Context) error {
 	return c.stream(ctx)
 }
 
-// unquoted are keys as they came in metadata.
+// unquoted decodes keys from metadata.
 func unquoted(keys []string) []string {
 	for i, key := range keys {
 		if plain, err := strconv.Unquote(key); err == nil {
@@ -63,7 +63,7 @@ func unquoted(keys []string) []string {
 	return keys
 }
 
-// call is a context for a call of this client.
+// call adds this client's metadata to a context.
 func (c *Client) call(ctx context.Context) context.Context {
 	if c.name != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, clientKey, c.name)
@@ -71,7 +71,7 @@ func (c *Client) call(ctx context.Context) context.Context {
 	return ctx
 }
 
-// request is the change in the words of Contiv's API; nil: it has none for it.
+// request returns the change as a message of Contiv's API; nil if the API cannot express it.
 func (c *Change) request() (data *rpc.DataRequest, method string) {
 	if len(c.merges)+len(c.labels) > 0 || len(c.items) > 0 && len(c.gone) > 0 {
 		return nil, ""
@@ -85,7 +85,7 @@ func (c *Change) request() (data *rpc.DataRequest, method string) {
 	case len(c.left) == len(c.gone):
 		items, method = c.left, "/rpc.DataChangeService/Del"
 	default:
-		return nil, "" // by key, where Contiv's API takes messages
+		return nil, "" // Contiv's API deletes by message, not by key
 	}
 	data = &rpc.DataRequest{}
 	m := data.ProtoReflect()
@@ -109,7 +109,7 @@ func (c *Change) request() (data *rpc.DataRequest, method string) {
 	return data, method
 }
 
-// stream sends the change in portions.
+// stream sends the change as a stream of portions.
 func (c *Change) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,7 +117,7 @@ func (c *Change) stream(ctx context.Context) error {
 	if err != nil {
 		return toError(err, nil)
 	}
-	if err = c.sendPortions(st); err != nil && !errors.Is(err, io.EOF) { // at EOF, the status says why
+	if err = c.sendPortions(st); err != nil && !errors.Is(err, io.EOF) { // at EOF, the status has the reason
 		return toError(err, nil)
 	}
 	var statuses []*kvscheduler.ValueStatus
@@ -189,18 +189,18 @@ func toItem(key string, m proto.Message) (*generic.Item, error) {
 	return &generic.Item{Id: toID(key), Data: &generic.Data{Union: &generic.Data_Any{Any: any}}}, nil
 }
 
-// Item is a value that the agent tells of.
+// Item is a value in the agent.
 type Item struct {
 	Key     string
 	Message proto.Message
-	State   event.State       // of Config: Nonexistent if the agent does not know
-	Why     string            // what a value waits for, or why it failed
-	Labels  map[string]string // of Config
+	State   event.State       // of Config; Nonexistent if the agent does not know it
+	Why     string            // the dependency the value waits for, or its error
+	Labels  map[string]string // of Config only
 }
 
-// Filter chooses among the items, by one of the two; the zero value is all.
+// Filter selects items by one of its two fields; the zero value selects all.
 type Filter struct {
-	Keys   []string // or names of models: all of that model
+	Keys   []string // or names of models: all items of that model
 	Labels map[string]string
 }
 
@@ -215,7 +215,7 @@ func (f Filter) ids() (out []*generic.Item_ID) {
 	return out
 }
 
-// Config is what this client wants, sorted by key.
+// Config returns this client's desired items, sorted by key.
 func (c *Client) Config(ctx context.Context, f Filter) ([]Item, error) {
 	resp := &generic.GetConfigResponse{}
 	req := &generic.GetConfigRequest{Ids: f.ids(), Labels: f.Labels}
@@ -234,7 +234,7 @@ func (c *Client) Config(ctx context.Context, f Filter) ([]Item, error) {
 	return out, nil
 }
 
-// State is what VPP has, as it has acknowledged it, whoever wants it, sorted by key. Labels do not count.
+// State returns what VPP has acknowledged, of all owners, sorted by key. Filter.Labels has no effect.
 func (c *Client) State(ctx context.Context, f Filter) ([]Item, error) {
 	resp := &generic.DumpStateResponse{}
 	if err := c.conn.Invoke(c.call(ctx), "/ligato.generic.ManagerService/DumpState", &generic.DumpStateRequest{Ids: f.ids()}, resp); err != nil {
@@ -261,7 +261,7 @@ func fromItem(item *generic.Item) (Item, error) {
 		err := proto.Unmarshal(item.GetData().GetAny().GetValue(), msg)
 		return Item{Key: m.Key(item.GetId().GetName()), Message: msg}, err
 	}
-	return Item{}, errors.New("client: the agent has a model that is not known here: " + item.GetId().GetModel())
+	return Item{}, errors.New("client: this client does not know the agent's model " + item.GetId().GetModel())
 }
 
 func state(word string) event.State { return event.State(kvscheduler.ValueState_value[word]) }
