@@ -6,16 +6,16 @@ import (
 	"net/netip"
 )
 
-// Update is one change of the datastore, understood.
+// Update is one decoded change of the datastore.
 type Update struct {
-	Key Key // zero: the key was not understood, and the update changes nothing
-	// Value is what is there now; nil: nothing is. Its type goes with the key:
+	Key Key // zero: the key is unknown, and the update changes nothing
+	// Value is the new value; nil: the key is deleted. Its type depends on the key:
 	//
 	//	KeyWorkload                    *model.WorkloadEndpoint
 	//	KeyHostEndpoint                *model.HostEndpoint
 	//	KeyNetworkSet                  *model.NetworkSet
 	//	KeyTier                        *model.Tier
-	//	KeyTieredPolicy, KeyPolicy     *model.Policy, with the identifier the key says (Key.PolicyID)
+	//	KeyTieredPolicy, KeyPolicy     *model.Policy, with the key's identifier (Key.PolicyID)
 	//	KeyProfileRules                *model.ProfileRules
 	//	KeyProfileLabels, profiles     Labels
 	//	KeyPool, KeyBlock              *model.Pool, *model.Block
@@ -31,17 +31,17 @@ type Update struct {
 	Value any
 }
 
-// Labels are what a profile gives to whoever names it.
+// Labels are the labels that endpoints inherit from a profile.
 type Labels map[string]string
 
-// Error says why a value is not taken.
+// Error says why a value is refused.
 type Error struct {
-	Key    string // as it was given
-	Field  string // "inbound_rules[2].src_nets"; "" the value as a whole
+	Key    string // as given
+	Field  string // "inbound_rules[2].src_nets"; "" means the whole value
 	Reason string
 }
 
-// Error is "<key>: <field>: <reason>".
+// Error returns "<key>: <field>: <reason>".
 func (e *Error) Error() string {
 	if e.Field == "" {
 		return e.Key + ": " + e.Reason
@@ -49,8 +49,8 @@ func (e *Error) Error() string {
 	return e.Key + ": " + e.Field + ": " + e.Reason
 }
 
-// Decode understands a change: value nil says that the key is gone. A value that is not understood is a deletion, as it is for
-// Felix, and an error that says why: *Error, or one that wraps ErrUnknownKey.
+// Decode decodes a change; a nil value means that the key is deleted. A value that does not parse counts as a deletion, as
+// in Felix, and gives an error: an *Error, or one that wraps ErrUnknownKey.
 func Decode(path string, value []byte) (Update, error) {
 	k, err := ParseKey(path)
 	if err != nil || value == nil {
@@ -64,7 +64,7 @@ func Decode(path string, value []byte) (Update, error) {
 	return Update{Key: k, Value: v}, nil
 }
 
-// reader reads one value; the first thing that is wrong is its error.
+// reader reads one value and keeps the first error.
 type reader struct {
 	key  Key
 	path string
@@ -77,7 +77,7 @@ func (r *reader) fail(field, format string, args ...any) {
 	}
 }
 
-// value reads what goes with the key's kind. No error is what no value is, where r.err is nil.
+// value reads the value for the key's kind. A nil result with r.err nil is a valid value without meaning.
 func (r *reader) value(data []byte) any {
 	switch r.key.Kind {
 	case KeyWorkload:
@@ -140,7 +140,7 @@ func (r *reader) addr(field, text string) netip.Addr {
 	return a.Unmap()
 }
 
-// optionalAddr is addr, but that an empty text is no address.
+// optionalAddr is addr, but an empty text means no address.
 func (r *reader) optionalAddr(field, text string) netip.Addr {
 	if text == "" {
 		return netip.Addr{}
@@ -148,7 +148,7 @@ func (r *reader) optionalAddr(field, text string) netip.Addr {
 	return r.addr(field, text)
 }
 
-// network reads a network, or an address that stands for the network of itself alone. Host bits stay.
+// network reads a network, or an address as the network of itself. It keeps host bits.
 func (r *reader) network(field, text string) netip.Prefix {
 	if p, err := netip.ParsePrefix(text); err == nil && !p.Addr().Is4In6() {
 		return p
@@ -162,7 +162,7 @@ func (r *reader) network(field, text string) netip.Prefix {
 	return netip.PrefixFrom(a, a.BitLen())
 }
 
-// networks reads a list of networks, without host bits.
+// networks reads a list of networks and clears their host bits.
 func (r *reader) networks(field string, list ...string) []netip.Prefix {
 	if len(list) == 0 {
 		return nil

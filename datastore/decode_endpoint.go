@@ -43,7 +43,7 @@ func (r *reader) workload(data []byte) *model.WorkloadEndpoint {
 	return w
 }
 
-// family reads networks that must be of one family.
+// family reads networks that must have one family.
 func (r *reader) family(field string, v4 bool, list []string) []netip.Prefix {
 	out := r.networks(field, list...)
 	for i, p := range out {
@@ -66,7 +66,7 @@ func (r *reader) namedPorts(list []EndpointPort) []model.NamedPort {
 	return out
 }
 
-// endpointProtocol is a protocol by number, or by a name in any case of letters.
+// endpointProtocol reads a protocol: a number, or a name in any case.
 func endpointProtocol(w Word) (model.Protocol, bool) {
 	name, number, ok := protocolOf(w)
 	switch name {
@@ -86,7 +86,7 @@ func endpointProtocol(w Word) (model.Protocol, bool) {
 	return 136, ok // udplite
 }
 
-// protocolOf is the name of a protocol, in lower case, or its number.
+// protocolOf returns the lower-case name of a protocol, or its number.
 func protocolOf(w Word) (name string, number uint8, ok bool) {
 	if n, err := strconv.ParseUint(string(w), 10, 8); err == nil {
 		return "", uint8(n), n > 0
@@ -121,7 +121,8 @@ func (r *reader) qos(q *QoSControls) *model.QoS {
 	return out
 }
 
-// dscpNamed is a code point by its name: DF, EF, CS0 to CS6, AF11 to AF43 (RFC 2474, 2597, 3246; those Calico v3.31 takes).
+// dscpNamed returns the code point of a name: DF, EF, CS0 to CS6, AF11 to AF43 (RFC 2474, 2597, 3246; those Calico v3.31
+// accepts).
 func dscpNamed(name string) (uint8, bool) {
 	name = strings.ToUpper(strings.TrimSpace(name))
 	switch name {

@@ -15,13 +15,13 @@ import (
 func (r *reader) pool(data []byte) *model.Pool {
 	var v IPPool
 	r.unmarshal(data, &v)
-	return &model.Pool{ // under a key of another range as well: Felix does not compare
+	return &model.Pool{ // Felix does not compare this range with the key's either
 		ID: dashed(r.key.CIDR), CIDR: r.network("cidr", v.CIDR).Masked(), Masquerade: v.Masquerade,
 		IPIPMode: r.mode("ipip_mode", v.IPIPMode), VXLANMode: r.mode("vxlan_mode", v.VXLANMode),
 	}
 }
 
-// mode reads when a pool's packets are put into a tunnel.
+// mode reads when a pool's packets are encapsulated.
 func (r *reader) mode(field, text string) string {
 	switch text = strings.ToLower(text); text {
 	case "", "always", "cross-subnet":
@@ -40,7 +40,7 @@ func (r *reader) block(data []byte) *model.Block {
 	r.unmarshal(data, &v)
 	b := &model.Block{CIDR: r.network("cidr", v.CIDR).Masked()}
 	if b.CIDR != r.key.CIDR {
-		r.fail("cidr", "%s is not what the key says", v.CIDR)
+		r.fail("cidr", "%s differs from the range in the key", v.CIDR)
 		return nil
 	}
 	if v.Affinity != nil {
@@ -52,12 +52,12 @@ func (r *reader) block(data []byte) *model.Block {
 	addr := b.CIDR.Addr()
 	for i, attr := range v.Allocations {
 		if !b.CIDR.Contains(addr) {
-			r.fail("allocations", "there are more than addresses")
+			r.fail("allocations", "more entries than the block has addresses")
 			return nil
 		}
 		if attr != nil {
 			if *attr < 0 || *attr >= len(v.Attributes) {
-				r.fail(at("allocations", i), "there is no attribute %d", *attr)
+				r.fail(at("allocations", i), "attribute %d does not exist", *attr)
 				return nil
 			}
 			if node := v.Attributes[*attr].Secondary["node"]; node != "" && node != b.Node {
@@ -78,7 +78,7 @@ func (r *reader) wireguard(data []byte) *model.Wireguard {
 	}
 }
 
-// nodeResource is what of Calico's Node means anything here.
+// nodeResource has the fields of Calico's Node that matter here.
 type nodeResource struct {
 	Metadata struct {
 		Labels map[string]string `json:"labels"`
@@ -105,13 +105,13 @@ type nodeAddress struct {
 	Type    string `json:"type"`
 }
 
-// addr is the address, without its mask; false: it is a name, which Felix reads over as well.
+// addr returns the address without its mask; false: it is a name, which Felix also ignores.
 func (a *nodeAddress) addr() (netip.Addr, bool) {
 	p := (&reader{}).network("", a.Address)
 	return p.Addr(), p.IsValid()
 }
 
-// firstAddr is the first internal address of a family, or else the first external one.
+// firstAddr returns the first internal address of a family, else the first external one.
 func firstAddr(list []nodeAddress, v4 bool) netip.Addr {
 	for _, kind := range []string{"InternalIP", "ExternalIP"} {
 		for i := range list {
@@ -123,7 +123,7 @@ func firstAddr(list []nodeAddress, v4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// asNumber is a number, or a string that holds one or two ("1.2"): two halves of one number.
+// asNumber is an AS number: a number, or a string with a number or with its two halves ("1.2").
 type asNumber uint32
 
 // UnmarshalJSON reads a number or a string.
@@ -166,7 +166,7 @@ func (r *reader) node(data []byte) *model.Host {
 			h.Addrs = append(h.Addrs, a)
 		}
 	}
-	if !h.IPv4.IsValid() && !h.IPv6.IsValid() { // no BGP
+	if !h.IPv4.IsValid() && !h.IPv6.IsValid() { // no BGP addresses
 		h.IPv4, h.IPv6 = firstAddr(s.Addresses, true), firstAddr(s.Addresses, false)
 	}
 	return h
@@ -183,7 +183,7 @@ func (r *reader) addrAndNet(field, text string) (netip.Addr, netip.Prefix) {
 	return p.Addr(), p
 }
 
-// profileResource reads the labels of Calico's Profile; its rules have a key of their own.
+// profileResource reads the labels of Calico's Profile; its rules have a separate key.
 func (r *reader) profileResource(data []byte) Labels {
 	var v struct {
 		Spec struct {
@@ -227,12 +227,12 @@ func (r *reader) bgp(data []byte) *model.BGPConfig {
 	}
 }
 
-// slice reads Kubernetes' own object, under the name the key says. One of host names is nothing.
+// slice reads a Kubernetes EndpointSlice under the key's name. A slice of host names has no value.
 func (r *reader) slice(data []byte) any {
 	o := &discoveryv1.EndpointSlice{}
 	r.unmarshal(data, o)
 	o.Namespace, o.Name = r.key.Namespace, r.key.Name
-	if o.AddressType == "" { // the API server would not have it; Felix does not look
+	if o.AddressType == "" { // an API server would refuse it; Felix does not check
 		o.AddressType = discoveryv1.AddressTypeIPv4
 		if len(o.Endpoints) > 0 && len(o.Endpoints[0].Addresses) > 0 && strings.Contains(o.Endpoints[0].Addresses[0], ":") {
 			o.AddressType = discoveryv1.AddressTypeIPv6
@@ -248,7 +248,7 @@ func (r *reader) slice(data []byte) any {
 	return nil
 }
 
-// service reads Kubernetes' own object, under the name the key says.
+// service reads a Kubernetes Service under the key's name.
 func (r *reader) service(data []byte) any {
 	o := &corev1.Service{}
 	r.unmarshal(data, o)

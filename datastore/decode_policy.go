@@ -25,7 +25,7 @@ func (r *reader) tier(data []byte) *model.Tier {
 	return &model.Tier{Name: r.key.Name, Order: orderOf(v.Order), DefaultAction: model.Action(v.DefaultAction)}
 }
 
-// hintEverywhere is the one performance hint there is.
+// hintEverywhere is the only performance hint that exists.
 const hintEverywhere = "AssumeNeededOnEveryNode"
 
 func (r *reader) policy(data []byte) *model.Policy {
@@ -74,7 +74,7 @@ func (r *reader) rules(field string, list []Rule) []model.Rule {
 	return out
 }
 
-// rule reads a rule; f is what its fields' names start with.
+// rule reads a rule; f is the prefix of its field names.
 func (r *reader) rule(f string, v *Rule) model.Rule {
 	out := model.Rule{
 		Action:   model.Action(v.Action),
@@ -118,8 +118,8 @@ func (r *reader) ruleRest(f string, v *Rule, out *model.Rule) {
 	for _, tag := range []struct{ field, value string }{
 		{"src_tag", v.SrcTag}, {"dst_tag", v.DstTag}, {"!src_tag", v.NotSrcTag}, {"!dst_tag", v.NotDstTag},
 	} {
-		if tag.value != "" { // Felix v3.31 reads over it, which makes of a match none
-			r.fail(f+tag.field, "tags are no more")
+		if tag.value != "" { // Felix v3.31 ignores it, which drops the match
+			r.fail(f+tag.field, "tags are not supported any more")
 		}
 	}
 	if v.HTTPMatch != nil {
@@ -151,7 +151,7 @@ func (r *reader) icmp(f, not string, kind, code *int) *model.ICMPMatch {
 	case kind == nil:
 		r.fail(f+not+"icmp_code", "needs a type")
 		return nil
-	case *kind < 0 || *kind > 254: // as Felix has it: no 255
+	case *kind < 0 || *kind > 254: // as in Felix: 255 is not allowed
 		r.fail(f+not+"icmp_type", "%d must be 0 to 254", *kind)
 	case code != nil && (*code < 0 || *code > 255):
 		r.fail(f+not+"icmp_code", "%d must be 0 to 255", *code)
@@ -198,7 +198,7 @@ func readPort(text string) (model.PortMatch, bool) {
 	return model.PortMatch{First: uint16(a), Last: uint16(b)}, err == nil && err2 == nil && a <= b
 }
 
-// isPortName tells whether a port may be called that: up to 128 of letters, digits, "_", "." and "-".
+// isPortName reports whether text can name a port: up to 128 letters, digits, "_", "." and "-".
 func isPortName(text string) bool {
 	other := func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_.-", c))

@@ -21,7 +21,7 @@ func nets(texts ...string) (out []netip.Prefix) {
 
 func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// every field there is, once.
+// wholePolicy has every field once.
 const wholePolicy = `{"namespace":"prod","order":10.5,"selector":"a == 'b'","untracked":true,"pre_dnat":true,"apply_on_forward":true,
 	"annotations":{"x":"y"},"types":["ingress","Egress"],"performance_hints":["AssumeNeededOnEveryNode"],
 	"inbound_rules":[{"action":"allow","ip_version":4,"protocol":"TCP","!protocol":17,"icmp_type":8,"icmp_code":0,"!icmp_type":3,
@@ -186,7 +186,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// What is wrong is said with key and field, and counts as deleted.
+// An error names key and field, and the value counts as deleted.
 func TestDecodeErrors(t *testing.T) {
 	const workload, policy, node = "/calico/v1/host/n1/workload/k8s/w/endpoint/e", "/calico/v1/policy/tier/sec/policy/p", "/calico/resources/v3/projectcalico.org/nodes/n"
 	inbound := func(rule string) string { return `{"inbound_rules":[{},{},` + rule + `]}` }
@@ -219,7 +219,7 @@ func TestDecodeErrors(t *testing.T) {
 		{policy, inbound(`{"icmp_type":255}`), "inbound_rules[2].icmp_type: 255 must be 0 to 254"},
 		{policy, inbound(`{"icmp_type":1,"icmp_code":256}`), "inbound_rules[2].icmp_code: 256 must be 0 to 255"},
 		{policy, inbound(`{"!icmp_code":1}`), "inbound_rules[2].!icmp_code: needs a type"},
-		{policy, inbound(`{"src_tag":"x"}`), "inbound_rules[2].src_tag: tags are no more"},
+		{policy, inbound(`{"src_tag":"x"}`), "inbound_rules[2].src_tag: tags are not supported any more"},
 		{policy, inbound(`{"src_net":"x"}`), `inbound_rules[2].src_net: "x" is not a network`},
 		{policy, inbound(`{"!dst_nets":["10.0.0.0/8","x"]}`), `inbound_rules[2].!dst_nets[1]: "x" is not a network`},
 		{policy, inbound(`{"dst_ports":[80,70000]}`), "inbound_rules[2].dst_ports[1]: must be a string or 0 to 65535, not 70000"},
@@ -230,9 +230,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"/calico/v1/policy/profile/p/labels", `{"a":1}`, "must not be a JSON number"},
 		{"/calico/v1/ipam/v4/pool/10.0.0.0-8", `{"cidr":"x"}`, `cidr: "x" is not a network`},
 		{"/calico/v1/ipam/v4/pool/10.0.0.0-8", `{"cidr":"10.0.0.0/8","ipip_mode":"maybe"}`, `ipip_mode: "maybe" must be always, cross-subnet or empty`},
-		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/31","allocations":[null,null,null]}`, "allocations: there are more than addresses"},
-		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/31","allocations":[null,3]}`, "allocations[1]: there is no attribute 3"},
-		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/30"}`, "cidr: 10.0.0.0/30 is not what the key says"},
+		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/31","allocations":[null,null,null]}`, "allocations: more entries than the block has addresses"},
+		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/31","allocations":[null,3]}`, "allocations[1]: attribute 3 does not exist"},
+		{"/calico/ipam/v2/assignment/ipv4/block/10.0.0.0-31", `{"cidr":"10.0.0.0/30"}`, "cidr: 10.0.0.0/30 differs from the range in the key"},
 		{"/calico/v1/host/n1/bird_ip", "fe80::1%eth0", `"fe80::1%eth0" is not an IP address`},
 		{node, `{"spec":{"bgp":{"ipv4Address":"x"}}}`, `spec.bgp.ipv4Address: "x" is not a network`},
 		{node, `{"spec":{"bgp":{"asNumber":"x"}}}`, `spec.bgp.asNumber: strconv.ParseUint: parsing "x": invalid syntax`},

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Modern is a key and value as Calico writes them from v3.32 on: policies are named by the kind of their object, its namespace
-// and its name, and the tier is in the value. Everything else is the same. A policy without an object of a known kind stays
-// as it is, and so does one that does not parse.
+// Modern converts a key and value to the form that Calico writes from v3.32 on. Policy keys have the object's kind,
+// namespace and name, and the tier is in the value; everything else is the same. A policy without an object of a known kind
+// stays as it is, as does one that does not parse.
 func Modern(kv KV) KV {
 	k, err := ParseKey(kv.Key)
 	if err != nil || k.Kind != KeyTieredPolicy {
@@ -33,8 +33,8 @@ func Modern(kv KV) KV {
 	return kv
 }
 
-// Tiered is the inverse of Modern, for what has a value. A delete does not say which tier the policy was in: ok is false, as for
-// what does not parse.
+// Tiered is the inverse of Modern for a key with a value. ok is false for a delete, which does not name the tier, and for
+// values that do not parse.
 func Tiered(kv KV) (_ KV, ok bool) {
 	k, err := ParseKey(kv.Key)
 	if err != nil || k.Kind != KeyPolicy {
@@ -57,8 +57,8 @@ func Tiered(kv KV) (_ KV, ok bool) {
 	return kv, true
 }
 
-// Of tells whether a key is one of a set that Calico's sync protocol has a name for: felix has all that Encode writes, bgp and
-// tunnel-ip-allocation have Nodes and pools, and bgp what BIRD is configured from; node-status has none of them.
+// Of reports whether a key belongs to a set of Calico's sync protocol. felix has all keys that Encode writes; bgp and
+// tunnel-ip-allocation have Nodes and pools, and bgp also BIRD's configuration; node-status has none of them.
 func Of(set, key string) bool {
 	const resources = "/calico/resources/v3/projectcalico.org/"
 	kind, _, _ := strings.Cut(strings.TrimPrefix(key, resources), "/")

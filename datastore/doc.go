@@ -1,5 +1,5 @@
-// Package datastore turns objects into Calico's datastore keys and values, and keys and values into objects.
+// Package datastore turns objects into the keys and values of Calico's datastore, and keys and values into objects.
 //
-// Invariant: what is written is what Calico v3.31 writes, byte for byte: keys, order of fields, spelling of numbers. What is
-// read is whole or refused, with the key and the reason; nothing half understood is let through.
+// Invariant: the encoder writes exactly the bytes that Calico v3.31 writes: keys, order of fields, spelling of numbers. The
+// decoder reads a whole value or refuses it with key and reason; it never returns a partly understood value.
 package datastore

@@ -18,19 +18,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ErrNotEncoded is returned for objects there are no keys for.
-var ErrNotEncoded = errors.New("not a kind the datastore has")
+// ErrNotEncoded is the error for objects of kinds that have no keys.
+var ErrNotEncoded = errors.New("the datastore has no keys for this kind")
 
-// errPolicyBeyond says that Calico v3.31 cannot convert a policy: what the model has of it is written instead.
-var errPolicyBeyond = errors.New("beyond what Calico v3.31 converts")
+// errPolicyBeyond means that Calico v3.31 cannot convert a policy; the model's form is written instead.
+var errPolicyBeyond = errors.New("Calico v3.31 cannot convert this")
 
-// Encode turns an object of Kubernetes or of Calico, as an API server has it, into the keys it has in the datastore, in the
-// order in which Calico's converters write them. raw is one of Kubernetes' types, or unstructured; it is only read.
+// Encode turns an object of Kubernetes or Calico, as an API server has it, into its datastore keys, in the order in which
+// Calico's converters write them. raw is a Kubernetes type or unstructured; Encode does not change it.
 //
-// converted and refused are what source/convert made of it: a policy that was refused, or that Calico cannot convert, is
-// written in the form that fails closed, so that it isolates wherever it is read. A nil converted is none.
+// converted and refused are the result of source/convert. A policy that was refused or that Calico cannot convert is
+// written in the form that fails closed, so that every reader isolates its pods. converted may be nil.
 //
-// An object that means nothing in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
+// An object without meaning in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
 // object that should have keys has none, or not all of them.
 func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, error) {
 	if refused {
@@ -93,7 +93,7 @@ func one(kv KV, err error) ([]KV, error) {
 	return []KV{kv}, nil
 }
 
-// typed gives an object of any kind its Go type.
+// typed converts an unstructured object to its Go type.
 func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 	gvk := u.GroupVersionKind()
 	var into runtime.Object
@@ -133,7 +133,7 @@ func typed(u *unstructured.Unstructured) (runtime.Object, error) {
 	return defaulted(into), nil
 }
 
-// defaulted fills in what an API server would have, where it makes a difference here.
+// defaulted fills in those of the API server's defaults that matter here.
 func defaulted(o runtime.Object) runtime.Object {
 	m, ok := o.(metav1.Object)
 	switch p := o.(type) {
@@ -141,7 +141,7 @@ func defaulted(o runtime.Object) runtime.Object {
 		ok = false
 	case *corev1.Namespace:
 		ok = false
-		if p.UID == "" { // never was in an API server
+		if p.UID == "" { // the object was never in an API server
 			p.Labels = merged(map[string]string{corev1.LabelMetadataName: p.Name}, p.Labels)
 		}
 	case *corev1.Node:
@@ -165,7 +165,7 @@ func defaulted(o runtime.Object) runtime.Object {
 	return o
 }
 
-// value is the KV of a value that travels as JSON.
+// value returns the KV of a value written as JSON.
 func value(k Key, v any) (KV, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -174,7 +174,7 @@ func value(k Key, v any) (KV, error) {
 	return KV{Key: k.String(), Value: text}, nil
 }
 
-// values joins what is said of several keys.
+// values joins the KVs of several keys.
 func values(list ...func() (KV, error)) ([]KV, error) {
 	var out []KV
 	for _, make := range list {
@@ -187,16 +187,16 @@ func values(list ...func() (KV, error)) ([]KV, error) {
 	return out, nil
 }
 
-// of is value, later.
+// of returns a deferred call of value, for values.
 func of(k Key, v any) func() (KV, error) { return func() (KV, error) { return value(k, v) } }
 
-// text is the KV of a value that travels as it is.
+// text returns the KV of a value written as it is.
 func text(k Key, v string) func() (KV, error) {
 	return func() (KV, error) { return KV{Key: k.String(), Value: []byte(v)}, nil }
 }
 
-// Builtin is what a datastore has without any object: the flag that it is ready, the profile that allows everything, and the
-// tiers of Kubernetes' policies. Objects of the same keys win over it.
+// Builtin returns the keys that a datastore has without any object: the ready flag, the profile that allows everything, and
+// the tiers of Kubernetes' policies. Objects with the same keys replace them.
 func Builtin() []KV {
 	allow := []v3Rule{{Action: "Allow"}}
 	list, err := encodeProfile(&v3Profile{
@@ -211,18 +211,19 @@ func Builtin() []KV {
 		list = append(list, kv)
 	}
 	if err != nil {
-		panic(err) // constants
+		panic(err) // cannot happen: constants
 	}
 	return append(list, KV{Key: Key{Kind: KeyReady}.String(), Value: []byte("true")})
 }
 
-// Table keeps the keys of many objects, and turns each object's step into the steps of keys.
+// Table holds the keys of many objects, and turns an object's change into changes of keys.
 type Table struct {
-	base map[string]KV          // what is there without objects
-	keys map[model.Ref][]string // what each object has
+	base map[string]KV          // keys that exist without objects
+	keys map[model.Ref][]string // the keys of each object
 }
 
-// NewTable is a table with the keys of base, which objects may replace, and which come back when those are gone.
+// NewTable returns a table with the keys of base. Objects may replace them; when such an object is removed, the base value
+// returns.
 func NewTable(base []KV) *Table {
 	t := &Table{base: map[string]KV{}, keys: map[model.Ref][]string{}}
 	for _, kv := range base {
@@ -231,7 +232,7 @@ func NewTable(base []KV) *Table {
 	return t
 }
 
-// Apply makes list all the keys of ref, and returns the steps: keys it had and has no more, then all it has.
+// Apply sets the keys of ref to list and returns the changes: deletes of keys that ref no longer has, then all of list.
 func (t *Table) Apply(ref model.Ref, list []KV) []KV {
 	var steps []KV
 	for _, k := range t.keys[ref] {
@@ -254,7 +255,7 @@ func (t *Table) Apply(ref model.Ref, list []KV) []KV {
 	return append(steps, list...)
 }
 
-// Equal tells that two lists of keys and values are the same but for versions.
+// Equal reports whether two lists of keys and values are equal, ignoring versions.
 func Equal(a, b []KV) bool {
 	return slices.EqualFunc(a, b, func(x, y KV) bool {
 		return x.Key == y.Key && (x.Value == nil) == (y.Value == nil) && bytes.Equal(x.Value, y.Value)

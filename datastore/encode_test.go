@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// fromYAML is an object as a dynamic client has it.
+// fromYAML returns an object as a dynamic client has it.
 func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -38,7 +38,8 @@ func keysOf(t *testing.T, raw runtime.Object, converted model.Object, refused bo
 	return out
 }
 
-// What Calico v3.31 writes for each kind of object; that it does is what interop checks, at random.
+// Encode writes what Calico v3.31 writes for each kind of object; tests in interop compare with Calico itself, on random
+// objects.
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
@@ -86,7 +87,7 @@ func TestEncode(t *testing.T) {
 			`/calico/v1/host/n1/endpoint/n1-eth0 {"name":"eth0","expected_ipv4_addrs":["10.0.0.1"],"expected_ipv6_addrs":["fd00::1"],"labels":null}`,
 		}},
 		{"range of cluster IPs", `{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: kubernetes}, spec: {cidrs: [10.96.0.0/16]}}`, []string{`/contiv/v1/servicecidrs/kubernetes {"cidrs":["10.96.0.0/16"]}`}},
-		{"something else", `{apiVersion: v1, kind: Secret, metadata: {name: x}}`, []string{`! /v1, Kind=Secret: not a kind the datastore has`}},
+		{"something else", `{apiVersion: v1, kind: Secret, metadata: {name: x}}`, []string{`! /v1, Kind=Secret: the datastore has no keys for this kind`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if d := cmp.Diff(c.want, keysOf(t, fromYAML(t, c.in), nil, false)); d != "" {
@@ -96,7 +97,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// A policy that was refused, or that Calico could not convert, is written as what is left of it.
+// A policy that was refused or that Calico cannot convert is written in the form that fails closed.
 func TestEncodeFailsClosed(t *testing.T) {
 	closed := &model.Policy{
 		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "prod", Name: "web"}, Tier: model.TierDefault, Namespace: "prod",
@@ -136,7 +137,7 @@ func TestEncodeFailsClosed(t *testing.T) {
 	}
 }
 
-// What is written can be read, and means what the model says of the same policy.
+// An encoded policy can be decoded, and then equals the model's policy.
 func TestModelPolicyIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &model.Policy{
@@ -203,7 +204,7 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// A table tells of deletes, of keys that move with their object, and of what comes back when an object goes.
+// A table returns deletes, moves of a key to another object, and base keys that return when an object is removed.
 func TestTable(t *testing.T) {
 	kv := func(key, value string) KV { return KV{Key: key, Value: []byte(value)} }
 	table := NewTable([]KV{kv("tier", "builtin")})
@@ -258,7 +259,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// Every key that is written is one that is read, and its value is understood.
+// Every built-in key and value can be decoded.
 func TestBuiltinIsRead(t *testing.T) {
 	for _, kv := range Builtin() {
 		if _, err := Decode(kv.Key, kv.Value); err != nil {
@@ -267,7 +268,7 @@ func TestBuiltinIsRead(t *testing.T) {
 	}
 }
 
-// FuzzEncode holds the writer to the reader: what is written of any pod is understood, and is that pod.
+// FuzzEncode checks the encoder against the decoder: the keys of any pod decode to that pod.
 func FuzzEncode(f *testing.F) {
 	f.Add("web-0", "prod", "n1", "10.65.0.2", "app", "web", `["1.2.3.4"]`)
 	f.Fuzz(func(t *testing.T, name, ns, node, ip, label, value, floating string) {
@@ -288,7 +289,7 @@ func FuzzEncode(f *testing.F) {
 	})
 }
 
-// BenchmarkEncode is a pod, as an informer has it.
+// BenchmarkEncode encodes a pod in the form an informer has.
 func BenchmarkEncode(b *testing.B) {
 	u := fromYAML(b, `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: prod, labels: {app: web}}, spec: {nodeName: n1, serviceAccountName: web}, status: {podIP: 10.65.0.2}}`)
 	o, err := typed(u)

@@ -11,8 +11,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
-// adminPolicy is policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy or BaselineAdminNetworkPolicy as far as Calico v3.31
-// reads them (sigs.k8s.io/network-policy-api v0.1.5), and no more than the kind of a ClusterNetworkPolicy, which it does not.
+// adminPolicy is policy.networking.k8s.io/v1alpha1 AdminNetworkPolicy or BaselineAdminNetworkPolicy, with the fields that
+// Calico v3.31 reads (sigs.k8s.io/network-policy-api v0.1.5). Of a ClusterNetworkPolicy, which Calico does not read, it
+// holds the kind only.
 type adminPolicy struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`
@@ -39,15 +40,16 @@ type adminPeer struct {
 	Networks []string `json:"networks"`
 }
 
-// DeepCopyObject is a part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (o *adminPolicy) DeepCopyObject() runtime.Object {
 	c := *o
 	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
 	return &c
 }
 
-// encode writes the policy. A rule Calico cannot read fails closed: if it allows it is left out, if it denies or passes it
-// denies everything. A named port it would read as every port of every protocol: that policy is written as the model has it.
+// encode writes the policy. A rule that Calico cannot read fails closed: an allow is dropped; a deny or pass denies
+// everything. Calico would read a named port as every port of every protocol, so a policy with one is written in the
+// model's form.
 func (o *adminPolicy) encode() (KV, error) {
 	tier, prefix, order := model.TierAdmin, "kanp.", float64(o.Spec.Priority)
 	switch o.Kind {
@@ -143,7 +145,7 @@ func (in *adminRule) peers(ingress bool) (ends []v3Entity, ok bool) {
 	return ends, true
 }
 
-// adminPorts reads ports by protocol; one without any port is every protocol.
+// adminPorts reads ports by protocol; a protocol without ports means all its ports.
 func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 	by := portsBy{}
 	for i := range list {

@@ -14,16 +14,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// v3Object is an object of projectcalico.org/v3, or of crd.projectcalico.org/v1, which is how it is stored.
+// v3Object is an object of projectcalico.org/v3, or its stored form in crd.projectcalico.org/v1.
 type v3Object struct {
 	metav1.TypeMeta
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              json.RawMessage `json:"spec"`
 	Status            json.RawMessage `json:"status"`
-	kept              *meta           // metadata from an annotation
+	kept              *meta           // metadata from the annotation
 }
 
-// DeepCopyObject is a part of runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (o *v3Object) DeepCopyObject() runtime.Object {
 	c := *o
 	o.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
@@ -62,7 +62,7 @@ func (o *v3Object) encode() ([]KV, error) {
 	return o.encodeExtra()
 }
 
-// shadow tells an object that Calico's API server shows in place of another that is read itself.
+// shadow reports whether Calico's API server shows this object as a second form of another one that is read itself.
 func (o *v3Object) shadow() bool {
 	for _, prefix := range []string{"knp.default.", "kanp." + model.TierAdmin + ".", "kbanp." + model.TierBaseline + "."} {
 		if strings.HasPrefix(o.Name, prefix) && strings.HasSuffix(o.Kind, "NetworkPolicy") {
@@ -72,7 +72,7 @@ func (o *v3Object) shadow() bool {
 	return o.Kind == "Profile" && (strings.HasPrefix(o.Name, "kns.") || strings.HasPrefix(o.Name, "ksa."))
 }
 
-// restore takes back what Calico keeps of an object's metadata in an annotation, where it is stored as a custom resource.
+// restore sets the object's metadata from the annotation in which Calico keeps it for custom resources.
 func (o *v3Object) restore() {
 	const annotation = "projectcalico.org/metadata"
 	var kept meta
@@ -87,7 +87,7 @@ func (o *v3Object) restore() {
 	}
 }
 
-// stored tells that the object is a custom resource as Calico stores it.
+// stored reports whether the object is a custom resource as Calico stores it.
 func (o *v3Object) stored() bool { return strings.HasPrefix(o.APIVersion, "crd.") }
 
 func merged(a, b map[string]string) map[string]string {
@@ -113,7 +113,7 @@ func (o *v3Object) spec(into any) error {
 	return nil
 }
 
-// encodeProfile writes a profile of Calico's own. Where it is a custom resource, Calico gives it another identity.
+// encodeProfile writes one of Calico's own profiles. If it is a custom resource, Calico derives another UID for it.
 func (o *v3Object) encodeProfile() ([]KV, error) {
 	m, err := o.v3Meta()
 	p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: m}
@@ -137,10 +137,10 @@ func (o *v3Object) encodePolicy(staged bool) (KV, error) {
 	}
 	name := o.Name
 	if !o.stored() && !strings.Contains(name, ".") {
-		name = model.TierDefault + "." + name // as it is stored
+		name = model.TierDefault + "." + name // the stored name
 	}
 	if o.namespaced() {
-		p.DoNotTrack, p.PreDNAT, p.ApplyOnForward, p.NamespaceSelector = false, false, false, "" // not fields of this kind
+		p.DoNotTrack, p.PreDNAT, p.ApplyOnForward, p.NamespaceSelector = false, false, false, "" // fields that this kind does not have
 	}
 	if !staged {
 		p.StagedAction = ""
@@ -170,7 +170,7 @@ func (o *v3Object) encodeTier() (KV, error) {
 		return KV{}, err
 	}
 	if spec.Order == nil {
-		order := 1_000_000.0 // where Calico reads one that says none
+		order := 1_000_000.0 // Calico's order for a tier without one
 		spec.Order = &order
 	}
 	if spec.DefaultAction != "Pass" {
@@ -187,7 +187,7 @@ func (o *v3Object) encodeNetworkSet() (KV, error) {
 		return KV{}, err
 	}
 	out, name := NetworkSet{Labels: o.Labels}, o.Name
-	for _, s := range spec.Nets { // one that is wrong does not take the others away: whoever reads the object tells of it
+	for _, s := range spec.Nets { // a wrong one does not drop the others: source/convert reports it
 		if p, err := encodeNet(s); err == nil {
 			out.Nets = append(out.Nets, p.String())
 		}

@@ -18,8 +18,8 @@ import (
 
 const apiVersion = "projectcalico.org/v3"
 
-// meta is metav1.ObjectMeta as Kubernetes v1.33 writes it, which Calico v3.31 is made with: an unknown creation time is null,
-// not left out. The resource version is not in it: it travels beside the value.
+// meta is metav1.ObjectMeta as Kubernetes v1.33 encodes it, the version in Calico v3.31: an unknown creation time is null
+// instead of missing. It has no resource version, which is sent beside the value.
 type meta struct {
 	Name                       string                      `json:"name,omitempty"`
 	GenerateName               string                      `json:"generateName,omitempty"`
@@ -45,8 +45,8 @@ func metaOf(m *metav1.ObjectMeta) meta {
 	}
 }
 
-// derivedUID is the identity of an object made from another one: the same bits in another order, still a random UUID. An
-// object without identity (it never was in an API server) gives none.
+// derivedUID returns the UID of an object made from another one: the same bits in another order, still a random UUID. An
+// object without UID (it was never in an API server) has none.
 func derivedUID(uid types.UID) (types.UID, error) {
 	if uid == "" {
 		return "", nil
@@ -56,7 +56,7 @@ func derivedUID(uid types.UID) (types.UID, error) {
 		return "", fmt.Errorf("metadata.uid: must be a UUID (%q)", uid)
 	}
 	for i := range b {
-		if i != 6 && i != 8 { // they say which kind of UUID it is
+		if i != 6 && i != 8 { // these two have the UUID's version and variant
 			b[i] = bits.Reverse8(b[i])
 		}
 	}
@@ -78,7 +78,7 @@ type v3ProfileSpec struct {
 	LabelsToApply map[string]string `json:"labelsToApply,omitempty"`
 }
 
-// encodeNamespace makes the profile of what is in a namespace: its labels, and that everything is allowed where no policy
+// encodeNamespace writes the profile of a namespace's pods: its labels, and rules that allow everything where no policy
 // applies.
 func encodeNamespace(o *corev1.Namespace) ([]KV, error) {
 	allow := []v3Rule{{Action: "Allow"}}
@@ -89,7 +89,7 @@ func encodeNamespace(o *corev1.Namespace) ([]KV, error) {
 	return list, err
 }
 
-// encodeServiceAccount makes the profile of what runs as a service account: its labels, and no rules.
+// encodeServiceAccount writes the profile of a service account's pods: its labels, and no rules.
 func encodeServiceAccount(o *corev1.ServiceAccount) ([]KV, error) {
 	list, err := encodeInherited(&o.ObjectMeta, accountProfile(o.Namespace, o.Name), model.PrefixServiceAccount, v3ProfileSpec{})
 	for i := range list {
@@ -121,7 +121,7 @@ func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSp
 	})
 }
 
-// encodeProfile writes a profile three times: labels, if any, rules, and as it is.
+// encodeProfile writes a profile three times: its labels, if any, its rules, and the whole resource.
 func encodeProfile(p *v3Profile) ([]KV, error) {
 	name := p.Metadata.Name
 	rules := ProfileRules{}
@@ -142,7 +142,7 @@ func encodeProfile(p *v3Profile) ([]KV, error) {
 	return values(list...)
 }
 
-// encodeService passes a Service on as it is.
+// encodeService writes a Service unchanged.
 func encodeService(o *corev1.Service) ([]KV, error) {
 	kv, err := value(Key{Kind: KeyResource, Type: ResourceServices, Namespace: o.Namespace, Name: o.Name}, struct {
 		Metadata meta                 `json:"metadata"`
@@ -153,7 +153,8 @@ func encodeService(o *corev1.Service) ([]KV, error) {
 	return one(kv, err)
 }
 
-// ServiceCIDRPrefix begins the keys of ServiceCIDRs, by name. Calico's datastore has none: its clients pass over them.
+// ServiceCIDRPrefix begins the keys of ServiceCIDRs, by name. They are this program's: Calico's datastore has none, and its
+// clients ignore them.
 const ServiceCIDRPrefix = "/contiv/v1/servicecidrs/"
 
 // ServiceCIDR is the value of such a key.
@@ -166,7 +167,7 @@ func encodeServiceCIDR(o *networkingv1.ServiceCIDR) (KV, error) {
 	return KV{Key: ServiceCIDRPrefix + o.Name, Value: text}, err
 }
 
-// encodeEndpointSlice passes an EndpointSlice on as it is.
+// encodeEndpointSlice writes an EndpointSlice unchanged.
 func encodeEndpointSlice(o *discoveryv1.EndpointSlice) ([]KV, error) {
 	kv, err := value(Key{Kind: KeyResource, Type: ResourceEndpointSlices, Namespace: o.Namespace, Name: o.Name}, struct {
 		Metadata    meta                       `json:"metadata"`

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// encodeClosed writes what is left of an object that was refused: of a policy, what isolates; of the other kinds that are not
-// refused as a whole, what was understood. ok is false for all others.
+// encodeClosed writes what remains of a refused object: of a policy, a form that isolates; of kinds that may be refused in
+// part, the valid parts. ok is false for all others.
 func encodeClosed(o model.Object) (kv KV, ok bool, err error) {
 	switch o := o.(type) {
 	case *model.Policy:
@@ -46,8 +46,8 @@ func encodeClosed(o model.Object) (kv KV, ok bool, err error) {
 	return kv, true, err
 }
 
-// encodeModelPolicy writes a policy as the model has it: of the kinds, and of the kinds of rules, that Calico v3.31 does not
-// convert, and of objects that were refused and fail closed.
+// encodeModelPolicy writes a policy in the model's form. It serves kinds of policies and rules that Calico v3.31 does not
+// convert, and refused policies, which fail closed.
 func encodeModelPolicy(p *model.Policy) (KV, error) {
 	out := Policy{Namespace: p.Namespace, Selector: p.Selector, DoNotTrack: p.Untracked, PreDNAT: p.PreDNAT}
 	if p.Namespace == "" {

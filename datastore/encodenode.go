@@ -67,7 +67,7 @@ type v3NodeStatus struct {
 	PodCIDRs             []string `json:"podCIDRs,omitempty"`
 }
 
-// encodeNode writes a Node as felix wants it: its address, its tunnels, the whole of it, its keys.
+// encodeNode writes a Node as felix reads it: its address, its tunnels, the whole resource, its Wireguard keys.
 func encodeNode(o *corev1.Node) ([]KV, error) {
 	n, err := calicoNode(o)
 	if err != nil {
@@ -101,7 +101,7 @@ func encodeNode(o *corev1.Node) ([]KV, error) {
 	return values(list...)
 }
 
-// calicoNode is a Node in Calico's words; what Calico knows of it is in annotations.
+// calicoNode converts a Node to Calico's form, with Calico's settings from annotations.
 func calicoNode(o *corev1.Node) (*v3Node, error) {
 	const p = "projectcalico.org/"
 	a := o.Annotations
@@ -146,7 +146,7 @@ func calicoNode(o *corev1.Node) (*v3Node, error) {
 	return n, nil
 }
 
-// addresses lists those of BGP first, then those Kubernetes reports.
+// addresses lists the BGP addresses first, then those that Kubernetes reports.
 func (n *v3Node) addresses(o *corev1.Node) {
 	if b := n.Spec.BGP; b != nil {
 		for _, a := range []string{b.IPv4Address, b.IPv6Address} {
@@ -177,7 +177,7 @@ func (n *v3Node) interfaces(annotation string) {
 	}
 }
 
-// address is the node's IPv4 address: that of BGP, else its first internal one, else its first external one.
+// address returns the node's IPv4 address: that of BGP, else the first internal one, else the first external one.
 func (n *v3Node) address() netip.Addr {
 	if n.Spec.BGP != nil {
 		if a := hostAddr(n.Spec.BGP.IPv4Address); a.IsValid() {
@@ -209,7 +209,7 @@ func checked(s string, valid func(string) bool) string {
 	return s
 }
 
-// hostAddr is the address in "10.0.0.1" or "10.0.0.1/24".
+// hostAddr returns the address in "10.0.0.1" or "10.0.0.1/24".
 func hostAddr(s string) netip.Addr {
 	s, _, _ = strings.Cut(s, "/")
 	ip, err := netip.ParseAddr(s)
@@ -229,7 +229,7 @@ func hostIn6(s string) bool {
 	return err == nil && hostAddr(s).Is6()
 }
 
-// network4 and network6 are ranges without host bits, or addresses.
+// network4 and network6 report whether s is an address, or a range without host bits.
 func network4(s string) bool {
 	p, err := encodeNet(s)
 	return err == nil && p.Addr().Is4() && p.Addr() == hostAddr(s)
@@ -240,7 +240,7 @@ func network6(s string) bool {
 	return err == nil && p.Addr().Is6() && p.Addr() == hostAddr(s)
 }
 
-// plainAddr is an address in its usual spelling; "" for anything else.
+// plainAddr returns an address in its canonical form; "" for anything else.
 func plainAddr(s string) string {
 	if ip, err := netip.ParseAddr(s); err == nil {
 		return ip.Unmap().String()
@@ -264,7 +264,7 @@ func parseASNumber(s string) *uint32 {
 	return &v
 }
 
-// textMap reads a map an annotation holds.
+// textMap parses a map in an annotation.
 func textMap(s string) (m map[string]string) {
 	if json.Unmarshal([]byte(s), &m) != nil {
 		return nil

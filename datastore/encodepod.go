@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Annotations of pods that CNI plugins keep addresses in, for what the kubelet has not reported yet.
+// Annotations in which CNI plugins record a pod's addresses before the kubelet reports them.
 const (
 	annotationPodIP     = "cni.projectcalico.org/podIP"
 	annotationPodIPs    = "cni.projectcalico.org/podIPs"
@@ -23,7 +23,7 @@ const (
 	annotationNetworks  = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// encodePod writes the endpoint of a pod that is scheduled, has a network of its own, and has an address.
+// encodePod writes the endpoint of a pod that is scheduled, is not on the host's network, and has an address.
 func encodePod(o *corev1.Pod) ([]KV, error) {
 	if o.Spec.HostNetwork || o.Spec.NodeName == "" {
 		return nil, nil
@@ -74,7 +74,7 @@ func encodePod(o *corev1.Pod) ([]KV, error) {
 	}, out))
 }
 
-// podAddresses are a pod's addresses: as the kubelet reports them, or as a CNI plugin has noted before.
+// podAddresses returns a pod's addresses: those that the kubelet reports, else those that a CNI plugin recorded.
 func podAddresses(o *corev1.Pod) []string {
 	var out []string
 	for _, ip := range o.Status.PodIPs {
@@ -95,7 +95,7 @@ func podAddresses(o *corev1.Pod) []string {
 	return nil
 }
 
-// finished tells that the pod's addresses may be somebody else's already.
+// finished reports whether the pod's addresses may already belong to another pod.
 func finished(o *corev1.Pod) bool {
 	if o.DeletionTimestamp != nil {
 		for _, name := range []string{annotationPodIP, annotationAWSPodIPs} {
@@ -111,13 +111,14 @@ func finished(o *corev1.Pod) bool {
 	return false
 }
 
-// vethName is what Calico's CNI plugin calls the host's end of a pod's interface.
+// vethName returns the name that Calico's CNI plugin gives to the host's end of a pod's interface.
 func vethName(namespace, pod string) string {
 	sum := sha1.Sum([]byte(namespace + "." + pod))
 	return "cali" + hex.EncodeToString(sum[:])[:11]
 }
 
-// podLabels are a pod's labels and those of where it is. Nobody can give himself the labels of another namespace or account.
+// podLabels returns a pod's labels with those of its namespace and account. A pod cannot set the labels of another
+// namespace or account.
 func podLabels(o *corev1.Pod) map[string]string {
 	out := map[string]string{}
 	for k, v := range o.Labels {
@@ -132,7 +133,7 @@ func podLabels(o *corev1.Pod) map[string]string {
 	return out
 }
 
-// podPorts are the ports with names, of all containers.
+// podPorts returns the named ports of all containers.
 func podPorts(spec *corev1.PodSpec) []EndpointPort {
 	var out []EndpointPort
 	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
@@ -155,7 +156,7 @@ func podPorts(spec *corev1.PodSpec) []EndpointPort {
 	return out
 }
 
-// floating reads the annotation with addresses that lead to the pod: each leads to the last of its family.
+// floating reads the annotation with floating addresses: each maps to the pod's last address of its family.
 func (w *WorkloadEndpoint) floating(annotation string, nets []netip.Prefix) error {
 	if annotation == "" {
 		return nil
@@ -167,7 +168,7 @@ func (w *WorkloadEndpoint) floating(annotation string, nets []netip.Prefix) erro
 	var v4, v6 netip.Addr
 	for _, p := range nets {
 		if !p.IsSingleIP() {
-			return fmt.Errorf("needs pod addresses that are no ranges (%s)", p)
+			return fmt.Errorf("needs pod addresses, but %s is a range", p)
 		}
 		if p.Addr().Is4() {
 			v4 = p.Addr()
@@ -194,7 +195,7 @@ func (w *WorkloadEndpoint) floating(annotation string, nets []netip.Prefix) erro
 	return nil
 }
 
-// spoofing reads the annotation with sources the pod may use beside its own.
+// spoofing reads the annotation with source addresses that the pod may use beside its own.
 func (w *WorkloadEndpoint) spoofing(annotation string) error {
 	if annotation == "" {
 		return nil

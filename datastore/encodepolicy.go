@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// v3Policy is what all of Calico's policies have, and what Kubernetes' policies become on their way.
+// v3Policy has the fields that all of Calico's policies share. Kubernetes' policies are converted to it first.
 type v3Policy struct {
 	Tier                   string   `json:"tier,omitempty"`
 	Order                  *float64 `json:"order,omitempty"`
@@ -30,7 +30,7 @@ type v3Policy struct {
 	StagedAction           string   `json:"stagedAction,omitempty"`
 }
 
-// encode writes the policy of a namespace, or a cluster-wide one (""); a staged one has a name of its own.
+// encode writes a policy in a namespace, or a cluster-wide one (""). A staged policy has a separate name.
 func (p *v3Policy) encode(namespace, name string, staged bool) (KV, error) {
 	out := Policy{
 		Namespace: namespace, Order: p.Order, DoNotTrack: p.DoNotTrack, PreDNAT: p.PreDNAT, ApplyOnForward: p.ApplyOnForward,
@@ -59,8 +59,8 @@ func (p *v3Policy) encode(namespace, name string, staged bool) (KV, error) {
 	return value(key, out)
 }
 
-// subject is the selector of what the policy applies to. A cluster-wide one that selects by namespace or service account is
-// about things that have one.
+// subject returns the selector of the endpoints that the policy applies to. A cluster-wide policy that selects by namespace
+// or service account applies only to endpoints that have one.
 func (p *v3Policy) subject(namespace string) (string, error) {
 	if namespace != "" {
 		text := model.LabelNamespace + " == '" + namespace + "'"
@@ -80,7 +80,7 @@ func (p *v3Policy) subject(namespace string) (string, error) {
 	return text, err
 }
 
-// tierOf is the tier a policy's name is in, up to v3.31: the word before its first dot.
+// tierOf returns the tier in a policy's name, up to v3.31: the part before its first dot.
 func tierOf(name string) string {
 	for prefix, tier := range map[string]string{
 		"knp.default.": model.TierDefault, "ossg.default.": model.TierDefault,
@@ -104,7 +104,7 @@ func encodeNetworkPolicy(o *networkingv1.NetworkPolicy) (KV, error) {
 	return p.encode(o.Namespace, "knp.default."+o.Name, false)
 }
 
-// fromKubernetes is a policy of Kubernetes in Calico's words.
+// fromKubernetes converts a Kubernetes policy to Calico's form.
 func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3Policy, error) {
 	order := model.OrderKubernetes().Value
 	p := &v3Policy{Order: &order, Selector: podSelector(&spec.PodSelector)}
@@ -135,7 +135,7 @@ func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3Policy, error) {
 	return p, nil
 }
 
-// kubernetesRules makes a rule of each peer with each protocol.
+// kubernetesRules makes one rule of each peer with each protocol.
 func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, ingress bool) ([]v3Rule, error) {
 	var by portsBy
 	for i := range ports {
@@ -171,7 +171,7 @@ func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv
 	return by.cross(ends, ingress, v3Rule{Action: "Allow"}), nil
 }
 
-// kubernetesPeer reads a peer as Calico does: an address block wins over selectors.
+// kubernetesPeer reads a peer as Calico does: an address block overrides selectors.
 func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3Entity, err error) {
 	if in.IPBlock == nil {
 		return v3Entity{Selector: podSelector(in.PodSelector), NamespaceSelector: namespaceSelector(in.NamespaceSelector)}, nil
@@ -182,7 +182,7 @@ func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3Entity, err error) 
 	return e, err
 }
 
-// portsBy is the ports of a rule by protocol; a nil list is all of them.
+// portsBy maps the protocols of a rule to their ports; a nil list means all ports.
 type portsBy map[string][]portMatch
 
 func (by *portsBy) add(protocol string, list []portMatch) {
@@ -198,7 +198,7 @@ func (by *portsBy) add(protocol string, list []portMatch) {
 	}
 }
 
-// cross makes a rule like r of each peer with each protocol; no protocol at all is any.
+// cross makes one rule like r of each peer with each protocol; no protocol means any protocol.
 func (by portsBy) cross(ends []v3Entity, ingress bool, r v3Rule) []v3Rule {
 	if len(by) == 0 {
 		by = portsBy{"": nil}
@@ -226,7 +226,7 @@ func (by portsBy) cross(ends []v3Entity, ingress bool, r v3Rule) []v3Rule {
 	return out
 }
 
-// protocolName is Calico's spelling of a protocol, if it has one.
+// protocolName returns Calico's spelling of a protocol, if it has one.
 func protocolName(s string) string {
 	for _, known := range []string{"UDP", "TCP", "ICMP", "ICMPv6", "SCTP", "UDPLite"} {
 		if strings.EqualFold(s, known) {
@@ -236,12 +236,12 @@ func protocolName(s string) string {
 	return s
 }
 
-// podSelector is a selector of pods; nil selects all of them.
+// podSelector converts a selector of pods; nil selects all pods.
 func podSelector(s *metav1.LabelSelector) string {
 	return strings.Join(append([]string{model.LabelOrchestrator + " == 'k8s'"}, labelTerms(s)...), " && ")
 }
 
-// namespaceSelector is a selector of namespaces: nil is none, an empty one is all of them.
+// namespaceSelector converts a selector of namespaces: nil selects none, an empty one selects all.
 func namespaceSelector(s *metav1.LabelSelector) string {
 	if s != nil && len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
 		return "all()"

@@ -11,8 +11,8 @@ import (
 
 const qosPrefix = "qos.projectcalico.org/"
 
-// podQoS reads the annotations that limit and mark a pod. A limit that is out of bounds is the nearest within, one that does
-// not parse is none; what only makes sense together with another that is missing is left out, and bursts have defaults.
+// podQoS reads the annotations that limit and mark a pod. A limit out of bounds becomes the nearest one within; one that
+// does not parse is dropped, and so is one that needs another limit that is missing. Bursts have defaults.
 func podQoS(a map[string]string) *QoSControls {
 	const kilo, exbi = 1000, math.MaxUint32 * 8
 	q := &QoSControls{}
@@ -23,7 +23,7 @@ func podQoS(a map[string]string) *QoSControls {
 	}{
 		{&q.IngressBandwidth, "kubernetes.io/ingress-bandwidth", kilo, 1e15},
 		{&q.EgressBandwidth, "kubernetes.io/egress-bandwidth", kilo, 1e15},
-		{&q.IngressBandwidth, qosPrefix + "ingressBandwidth", kilo, 1e15}, // wins over the one above
+		{&q.IngressBandwidth, qosPrefix + "ingressBandwidth", kilo, 1e15}, // overrides the one above
 		{&q.EgressBandwidth, qosPrefix + "egressBandwidth", kilo, 1e15},
 		{&q.IngressBurst, qosPrefix + "ingressBurst", kilo, exbi},
 		{&q.EgressBurst, qosPrefix + "egressBurst", kilo, exbi},
@@ -58,7 +58,7 @@ func podQoS(a map[string]string) *QoSControls {
 	return q
 }
 
-// depend drops limits that lack the one they refine, and gives bursts their defaults (4 Gi bits, 5 packets).
+// depend drops limits without the limit that they refine, and sets the defaults of bursts (4 Gi bits, 5 packets).
 func depend(bandwidth, burst, peak, minBurst, rate, packets *int64) {
 	if *bandwidth == 0 {
 		*burst = 0
@@ -78,7 +78,7 @@ func depend(bandwidth, burst, peak, minBurst, rate, packets *int64) {
 	}
 }
 
-// dscp reads the mark of packets: a number up to 63, or a name of RFC 4594.
+// dscp reads the DSCP of packets: a number up to 63, or a name of RFC 4594.
 func dscp(a map[string]string) (Word, bool) {
 	text, ok := a[qosPrefix+"dscp"]
 	if !ok {

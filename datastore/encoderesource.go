@@ -12,13 +12,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Kinds of Calico's that mean nothing to an agent's data plane, and that other clients of a server want: pools and blocks of
-// addresses, what BGP is made of, and what nodes report of it. Shapes are those of projectcalico/api v3.31.
+// Calico kinds that do not matter to an agent's data plane, but that other clients of a fan-out server need: address pools
+// and blocks, the BGP configuration, and the nodes' BGP status. Their shapes are those of projectcalico/api v3.31.
 
-// extraKind is what there is to know of such a kind.
+// extraKind describes such a kind.
 type extraKind struct {
 	plural string
-	blank  func() any // its spec, and status; nil: it does not travel as it is
+	blank  func() any // its spec, and status; nil: not sent unchanged
 }
 
 func extra(kind string) (extraKind, bool) {
@@ -37,7 +37,7 @@ func extra(kind string) (extraKind, bool) {
 	return extraKind{}, false
 }
 
-// Extra names an object of a kind that has keys and no model; ok is false for all others. Version is that of the group.
+// Extra names an object of a kind that has keys but no model; ok is false for all others. version is that of the group.
 func Extra(group, version, kind, name string) (ref model.Ref, ok bool) {
 	switch {
 	case group == "crd.projectcalico.org" && version == "v1":
@@ -95,8 +95,8 @@ func orEmpty(text json.RawMessage) json.RawMessage {
 	return text
 }
 
-// v3Meta is the metadata of an object as users see it: where it is stored as a custom resource, Calico keeps it in an annotation,
-// and gives the object an identity of its own.
+// v3Meta returns the metadata of an object as users see it. For a custom resource Calico keeps it in an annotation, and
+// derives another UID for the object.
 func (o *v3Object) v3Meta() (meta, error) {
 	stored := metaOf(&o.ObjectMeta)
 	if o.kept == nil && !o.stored() {
@@ -122,7 +122,7 @@ func (o *v3Object) v3Meta() (meta, error) {
 	return m, nil
 }
 
-// encodePool writes a pool of addresses. Objects of Calico's first version may say two things in another way.
+// encodePool writes an address pool. Objects of Calico's first version express two settings differently.
 func (o *v3Object) encodePool() (KV, error) {
 	var spec struct {
 		CIDR             string `json:"cidr"`
@@ -169,7 +169,7 @@ func (o *v3Object) encodePool() (KV, error) {
 	return value(Key{Kind: KeyPool, CIDR: cidr}, out)
 }
 
-// encodeBlock writes a block of addresses, which Calico's IPAM stores as a custom resource.
+// encodeBlock writes an address block, which Calico's IPAM stores as a custom resource.
 func (o *v3Object) encodeBlock() (KV, error) {
 	var out AllocationBlock
 	if err := o.spec(&out); err != nil {

@@ -55,7 +55,7 @@ type v3Accounts struct {
 	Selector string   `json:"selector,omitempty"`
 }
 
-// encodeRules writes the rules of a policy in a namespace ("": of a cluster-wide one, or of a profile).
+// encodeRules writes the rules of a policy; namespace is "" for a cluster-wide policy or a profile.
 func encodeRules(list []v3Rule, namespace string) ([]Rule, error) {
 	var out []Rule
 	for i := range list {
@@ -132,7 +132,7 @@ func lower(p *Protocol) *Protocol {
 	return &l
 }
 
-// encodeNet is a network without host bits; an address is the network of itself.
+// encodeNet returns a network without host bits; an address becomes the network of itself.
 func encodeNet(s string) (netip.Prefix, error) {
 	if _, n, err := net.ParseCIDR(s); err == nil {
 		p, _ := netip.ParsePrefix(n.String())
@@ -158,7 +158,7 @@ func encodeNets(list []string) ([]string, error) {
 	return out, nil
 }
 
-// portMatch is a port as it is parsed: a range, or a name.
+// portMatch is a parsed port: a range or a name.
 type portMatch struct {
 	first, last uint16
 	name        string
@@ -204,7 +204,7 @@ func encodePorts(list []Port) ([]Port, error) {
 	return out, nil
 }
 
-// simplify joins numbers that touch or overlap, behind the names, if there are several; otherwise all stays as it is.
+// simplify puts names first and joins numbers that touch or overlap. A list with at most one port number stays as it is.
 func simplify(list []portMatch) []portMatch {
 	var names, numbers []portMatch
 	count := 0
@@ -233,8 +233,8 @@ func simplify(list []portMatch) []portMatch {
 	return out
 }
 
-// selector is one selector for everything an end of a rule asks of endpoints. A policy of a namespace means its own unless it
-// says which, as soon as it has any selector.
+// selector joins all conditions that one side of a rule puts on endpoints. If a policy in a namespace has any selector but
+// no namespace selector, it means its own namespace.
 func (e *v3Entity) selector(namespace string) (string, error) {
 	namespaces := ""
 	switch {
@@ -267,7 +267,7 @@ func (e *v3Entity) selector(namespace string) (string, error) {
 	return "(" + namespaces + ") && (" + text + ")", nil
 }
 
-// selector of service accounts, by name and by label; nil selects nothing in particular.
+// selector joins the names and labels of service accounts; nil adds no condition.
 func (a *v3Accounts) selector() (string, error) {
 	if a == nil {
 		return "", nil
@@ -283,7 +283,7 @@ func (a *v3Accounts) selector() (string, error) {
 	return byName, err
 }
 
-// prefixed is the canonical text of a selector with prefix before each label; an empty selector stays empty.
+// prefixed returns the canonical text of a selector with prefix before each label; an empty selector stays empty.
 func prefixed(text, prefix string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -295,7 +295,7 @@ func prefixed(text, prefix string) (string, error) {
 	return s.String(), nil
 }
 
-// also adds the selector of an inherited label to another one.
+// also joins a selector with one of inherited labels.
 func also(text, inherited, prefix string) (string, error) {
 	more, err := prefixed(inherited, prefix)
 	if err != nil || more == "" || text == "" {

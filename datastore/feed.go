@@ -7,7 +7,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Profiles puts profiles together, whose labels and rules are under keys of their own. The zero value is empty.
+// Profiles joins the two parts of profiles, labels and rules, which have separate keys. The zero value is empty.
 type Profiles struct {
 	parts map[string]profileParts
 }
@@ -17,9 +17,9 @@ type profileParts struct {
 	rules  *model.ProfileRules
 }
 
-// Apply takes an update of a profile's rules, or of the resource with its labels, and returns the profile as it is then; nil:
-// there is nothing of it any more. Other updates are no profile's: ok is false. The labels under KeyProfileLabels are those of
-// the resource once more; Felix v3.31 reads the resource.
+// Apply handles an update of a profile's rules, or of the resource with its labels. It returns the joined profile; nil:
+// both parts are deleted. ok is false for updates of other kinds. It ignores KeyProfileLabels, whose labels repeat the
+// resource's: Felix v3.31 also reads the resource.
 func (x *Profiles) Apply(u Update) (name string, p *model.Profile, ok bool) {
 	parts := x.parts[u.Key.Name]
 	switch {
@@ -42,16 +42,16 @@ func (x *Profiles) Apply(u Update) (name string, p *model.Profile, ok bool) {
 	return u.Key.Name, &model.Profile{Name: u.Key.Name, Labels: parts.labels, Rules: parts.rules}, true
 }
 
-// Feed tells a graph what is in the datastore.
+// Feed passes the datastore's updates to a calculation graph.
 type Feed struct {
 	graph    *calc.Graph
 	profiles Profiles
 }
 
-// NewFeed returns a Feed of g, which nobody else may tell anything but InSync.
+// NewFeed returns a Feed of g. All other callers may only call InSync of g.
 func NewFeed(g *calc.Graph) *Feed { return &Feed{graph: g} }
 
-// Apply tells the graph of an update. What nothing depends on changes nothing.
+// Apply passes an update to the graph. It ignores kinds that nothing depends on.
 func (f *Feed) Apply(u Update) {
 	g := f.graph
 	switch k := u.Key; k.Kind {
@@ -111,7 +111,7 @@ func (f *Feed) profile(u Update) {
 	}
 }
 
-// set hands a value over; a Value of nil takes away.
+// set calls f with a value, or with nil for a delete.
 func set[K, V any](f func(K, *V), k K, value any) {
 	v, _ := value.(*V)
 	f(k, v)

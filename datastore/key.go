@@ -9,10 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// KeyKind says what a key is the key of.
+// KeyKind is the kind of a key.
 type KeyKind uint8
 
-// The kinds of keys, with the fields of Key that each has (Calico v3.31, libcalico-go/lib/backend/model).
+// Kinds of keys, each with its fields of Key (Calico v3.31, libcalico-go/lib/backend/model).
 const (
 	_                KeyKind = iota
 	KeyWorkload              // Node, Orchestrator, Workload, Name: /calico/v1/host/n1/workload/k8s/prod%2fweb-0/endpoint/eth0
@@ -35,7 +35,7 @@ const (
 	KeyResource              // Type (the plural), Namespace, Name: /calico/resources/v3/projectcalico.org/nodes/n1
 )
 
-// Key is a key taken apart. Which fields there are depends on Kind; the others are empty. Keys can be compared with ==.
+// Key is a parsed key. Its fields depend on Kind; the others are empty. Keys are comparable with ==.
 type Key struct {
 	Kind         KeyKind
 	Type         string
@@ -48,10 +48,10 @@ type Key struct {
 	CIDR         netip.Prefix // without host bits
 }
 
-// ErrUnknownKey is what ParseKey's errors wrap.
+// ErrUnknownKey is wrapped by all errors of ParseKey.
 var ErrUnknownKey = errors.New("not a key of the datastore")
 
-// The resources there are keys for, by plural; namespaced or not.
+// resourceNamespaced returns whether a resource, by plural, is namespaced, and whether it has keys at all.
 func resourceNamespaced(plural string) (namespaced, known bool) {
 	switch plural {
 	case ResourceEndpointSlices, ResourceServices, ResourceKubernetesPolicies, "networkpolicies", "networksets",
@@ -67,7 +67,7 @@ func resourceNamespaced(plural string) (namespaced, known bool) {
 	return false, false
 }
 
-// Plurals of resources that travel as they are.
+// Plurals of resources that are sent unchanged.
 const (
 	ResourceNodes              = "nodes"
 	ResourceProfiles           = "profiles"
@@ -79,7 +79,7 @@ const (
 	ResourceBGPFilters         = "bgpfilters"
 )
 
-// policyKinds are the kinds of policies in keys from v3.32 on, and what the model calls them.
+// policyKinds maps the kinds in policy keys from v3.32 on to the model's kinds.
 var policyKinds = [...]struct {
 	key        string
 	model      model.PolicyKind
@@ -96,7 +96,7 @@ var policyKinds = [...]struct {
 	{"KubernetesClusterNetworkPolicy", model.KindClusterNetworkPolicy, false},
 }
 
-// PolicyKey is the key of a policy in the dialect of v3.32 and later; false: that dialect has no word for its kind.
+// PolicyKey returns the key of a policy in the dialect of v3.32 and later; false: that dialect cannot name its kind.
 func PolicyKey(id model.PolicyID) (Key, bool) {
 	for _, k := range policyKinds {
 		if k.model == id.Kind {
@@ -106,8 +106,8 @@ func PolicyKey(id model.PolicyID) (Key, bool) {
 	return Key{}, false
 }
 
-// PolicyID is the policy a key of kind KeyPolicy or KeyTieredPolicy names. Up to v3.31 names are unique within a tier only, so
-// the identifier has the tier; Object says which object that policy was made of.
+// PolicyID returns the identifier in a key of kind KeyPolicy or KeyTieredPolicy. Up to v3.31 names are unique within a tier
+// only, so the identifier contains the tier. Object returns the policy's object.
 func (k Key) PolicyID() model.PolicyID {
 	if k.Kind == KeyTieredPolicy {
 		return model.PolicyID{Kind: model.KindTieredPolicy, Namespace: k.Tier, Name: k.Name}
@@ -120,8 +120,8 @@ func (k Key) PolicyID() model.PolicyID {
 	return model.PolicyID{}
 }
 
-// Object is the object a policy was made of, for whoever reads about it: of a name of the dialect up to v3.31, the object
-// that would have that name in that tier.
+// Object returns the object that a policy was made of. For a key of the dialect up to v3.31, it is the object that would
+// have that name in that tier.
 func (k Key) Object() model.PolicyID {
 	if k.Kind != KeyTieredPolicy {
 		return k.PolicyID()
@@ -129,7 +129,7 @@ func (k Key) Object() model.PolicyID {
 	return model.PolicyIDOf(k.Tier, k.Name)
 }
 
-// String is the key as it is written.
+// String returns the key's text.
 func (k Key) String() string {
 	host := "/calico/v1/host/" + escape(k.Node)
 	switch k.Kind {
@@ -183,7 +183,7 @@ func family(p netip.Prefix) string {
 	return "6"
 }
 
-// dashed is "10.65.0.0-16".
+// dashed returns "10.65.0.0-16".
 func dashed(p netip.Prefix) string { return strings.Replace(p.String(), "/", "-", 1) }
 
 func undashed(text string) (netip.Prefix, bool) {
@@ -191,7 +191,7 @@ func undashed(text string) (netip.Prefix, bool) {
 	return p.Masked(), err == nil && !p.Addr().Is4In6()
 }
 
-// escape makes one segment of a name: Calico escapes what it has to, and no more.
+// escape makes a name one segment of a key. It escapes exactly what Calico escapes.
 func escape(s string) string {
 	if !strings.ContainsAny(s, "%/") {
 		return s
@@ -206,7 +206,7 @@ func unescape(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "%2f", "/"), "%25", "%")
 }
 
-// ParseKey takes a key apart, in either dialect of policies. Its errors wrap ErrUnknownKey.
+// ParseKey parses a key in either dialect of policies. Its errors wrap ErrUnknownKey.
 func ParseKey(path string) (Key, error) {
 	rest, ok := strings.CutPrefix(path, "/calico/")
 	k, ok2 := Key{}, false
@@ -226,7 +226,7 @@ func ParseKey(path string) (Key, error) {
 	return k, nil
 }
 
-// filled tells that no part is empty, and takes what parts were escaped for back.
+// filled reports whether no part is empty, and unescapes the parts.
 func filled(parts ...*string) bool {
 	for _, p := range parts {
 		if *p == "" {

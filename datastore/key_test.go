@@ -77,7 +77,7 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// Policies of the dialect up to v3.31 are named after their objects.
+// Policy names of the dialect up to v3.31 contain their object's name.
 func TestPolicyObjects(t *testing.T) {
 	for _, id := range []model.PolicyID{
 		{Kind: model.KindNetworkPolicy, Namespace: "prod", Name: "web"},

@@ -15,27 +15,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Lines runs a calculation graph on JSON lines. In come changes of the datastore, and when to send:
+// Lines runs a calculation graph on JSON lines. Its input lines are changes of the datastore, statuses and flushes:
 //
 //	{"key":"/calico/v1/policy/tier/default/metadata","value":"{\"order\":20}"}   a value as text, or as JSON itself
 //	{"key":"/calico/v1/host/n1/bird_ip","deleted":true}
 //	{"status":"in-sync"}                                                         or wait-for-ready, resync
 //	{"flush":true}
 //
-// Out go, at a flush, Felix's messages as protobuf-JSON, one in a line, and {"flushed":true}. The end of the input is a flush, if
-// anything came since the last. A line that is not understood is an {"error":…} with its number and key, at once: its value
-// counts as deleted, and all goes on.
+// At a flush Lines writes Felix's messages as protobuf-JSON, one per line, and then {"flushed":true}. The end of the input
+// is a flush if input followed the last one. For a line that does not parse, Lines at once writes an {"error":…} with its
+// number and key; its value counts as deleted, and Lines continues.
 //
-// Memory: the graph, and one line.
+// Memory: the graph and one line.
 type Lines struct {
 	Graph calc.Config
-	// Send takes the messages of a flush in place of the output; nil: they are written.
+	// Send receives the messages of a flush; nil: they are written to the output.
 	Send func([]*felix.ToDataplane) error
-	// MaxLine bounds a line, in bytes; 0: 256 MiB. A longer one is skipped, and said.
+	// MaxLine bounds a line, in bytes; 0: 256 MiB. Lines skips a longer one with an error.
 	MaxLine int
 }
 
-// line is what a line may say.
+// line is the content of an input line.
 type line struct {
 	Key     string          `json:"key"`
 	Value   json.RawMessage `json:"value"`
@@ -44,7 +44,7 @@ type line struct {
 	Status  string          `json:"status"`
 }
 
-// lineError is what is said of a line, or of an object.
+// lineError is the error of a line or of an object.
 type lineError struct {
 	Error  string `json:"error"`
 	Line   int    `json:"line,omitempty"`
@@ -52,7 +52,7 @@ type lineError struct {
 	Object string `json:"object,omitempty"`
 }
 
-// Run reads in to its end. Its error is that of reading, writing or Send.
+// Run reads in to its end. It returns an error of reading, writing or Send.
 func (l Lines) Run(in io.Reader, out io.Writer) error {
 	g := calc.New(l.Graph)
 	x := &lineRun{Lines: l, graph: g, feed: NewFeed(g), out: bufio.NewWriterSize(out, 64<<10), said: map[model.Note]bool{}}
@@ -86,12 +86,12 @@ type lineRun struct {
 	feed    *Feed
 	out     *bufio.Writer
 	number  int                 // of the line
-	pending bool                // something came since the last flush
-	said    map[model.Note]bool // what was said of objects at the last flush
+	pending bool                // input followed the last flush
+	said    map[model.Note]bool // notes on objects written at the last flush
 	err     error               // of writing or sending
 }
 
-// readLine returns the next line, or what there is of it at the end of the input.
+// readLine returns the next line, or the incomplete one at the end of the input.
 func (x *lineRun) readLine(r *bufio.Reader) ([]byte, error) {
 	x.number++
 	var text []byte
@@ -112,7 +112,7 @@ func (x *lineRun) readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// fail says that the line is not understood, at once.
+// fail writes the error of a line.
 func (x *lineRun) fail(key string, err error) {
 	x.say(lineError{Error: fmt.Sprintf("line %d: %s", x.number, err), Line: x.number, Key: key})
 	if x.err == nil {
@@ -157,7 +157,7 @@ func (x *lineRun) take(text []byte) {
 	}
 }
 
-// check tells whether the line says one thing.
+// check returns an error unless the line has exactly one meaning.
 func (l *line) check() error {
 	says := 0
 	for _, yes := range []bool{l.Key != "", l.Flush, l.Status != ""} {
@@ -178,7 +178,8 @@ func (l *line) check() error {
 	return nil
 }
 
-// value is the bytes in the datastore; nil: the key is gone. A string holds them, anything else is them.
+// value returns the bytes of the datastore; nil: the key is deleted. They are the content of a string, or any other JSON
+// itself.
 func (l *line) value() []byte {
 	if l.Deleted {
 		return nil
@@ -190,7 +191,8 @@ func (l *line) value() []byte {
 	return l.Value
 }
 
-// flush sends what follows from what came, and says what of it was not understood and is not what was said last time.
+// flush sends the messages that follow from the input, and writes notes on objects that are not understood, unless the last
+// flush wrote them.
 func (x *lineRun) flush() {
 	x.pending = false
 	messages := x.graph.Flush()
@@ -216,7 +218,7 @@ func (x *lineRun) flush() {
 	}
 }
 
-// write writes a message in one line, without the spaces that protojson puts in at random.
+// write writes a message on one line, without the random spaces that protojson inserts.
 func (x *lineRun) write(m *felix.ToDataplane) {
 	text, err := protojson.Marshal(m)
 	if err == nil {

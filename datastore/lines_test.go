@@ -19,7 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// driver takes what Lines writes: a state for each flush.
+// driver reads the output of Lines: one state per flush.
 type driver struct {
 	*mirror.Mirror
 	states [][]string
@@ -51,8 +51,8 @@ func drive(t testing.TB, out io.Reader) *driver {
 	return d
 }
 
-// TestLinesAreFelix gives the states of Felix's own tests as lines, with values as text and as JSON, and wants the state that
-// Felix made at each flush.
+// TestLinesAreFelix feeds the states of Felix's own tests as lines, with values as text and as JSON. Each flush must give
+// Felix's state.
 func TestLinesAreFelix(t *testing.T) {
 	places := 0
 	for _, l := range recorded.Lists() {
@@ -98,7 +98,7 @@ func TestLinesAreFelix(t *testing.T) {
 	}
 }
 
-// spelled is a line with its value as it is, or, where that is JSON, as JSON.
+// spelled returns a line with its value as text, or, if asJSON, as JSON.
 func spelled(t testing.TB, kv recorded.KV, asJSON bool) []byte {
 	t.Helper()
 	l := map[string]any{"key": kv.Key, "value": kv.Value}
@@ -153,8 +153,8 @@ func TestLinesSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What of a policy is not understood is said once, when it begins to matter.
-func TestLinesSayWhatOfAPolicyIsWrong(t *testing.T) {
+// A problem of a policy is written once, when it begins to matter.
+func TestLinesReportPolicyProblemOnce(t *testing.T) {
 	in := strings.Join([]string{
 		`{"status":"in-sync"}`,
 		`{"key":"/calico/v1/host/n1/workload/k8s/w/endpoint/e","value":{"state":"active","name":"cali1","labels":{"a":"b"}}}`,

@@ -19,7 +19,7 @@ func (r *reader) unmarshal(data []byte, v any) {
 	}
 }
 
-// plain is a decoder's error without what is said elsewhere, or is of no use to whoever wrote the value.
+// plain returns a decoder's error without the parts that are reported elsewhere or do not help the value's author.
 func plain(err error) string {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
@@ -28,8 +28,8 @@ func plain(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// locate finds the field a value of type t cannot be read from data for; "" if that is the value as a whole. It is for
-// errors: it reads everything again, level by level.
+// locate returns the field at which data cannot be decoded into type t; "" if it is the whole value. It serves errors only:
+// it decodes everything again, level by level.
 func locate(data []byte, t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// The values of the datastore, in the order and with the names Calico v3.31 writes them (libcalico-go/lib/backend/model).
-// Addresses and networks are text here: who reads them says which field does not parse.
+// The values of the datastore, with the names and order of fields that Calico v3.31 writes
+// (libcalico-go/lib/backend/model). Addresses and networks are text here, so that the reader can report which field does
+// not parse.
 
-// KV is one key with its value as it travels.
+// KV is a key with its encoded value.
 type KV struct {
 	Key   string
-	Value []byte // nil: the key is gone
-	// Revision is what the origin counts versions by; "" unknown. Equal bytes under another revision are the same value.
+	Value []byte // nil: the key is deleted
+	// Revision is the origin's version; "" unknown. Equal bytes with another revision are the same value.
 	Revision string
-	// V3ResourceVersion is the resource version taken out of a v3 resource, for the same reason; "" for other values.
+	// V3ResourceVersion is the resource version of a v3 resource, which Value omits for the same reason; "" for other
+	// values.
 	V3ResourceVersion string
 }
 
@@ -41,7 +43,7 @@ type WorkloadEndpoint struct {
 	QoS                 *QoSControls      `json:"qosControls,omitempty"`
 }
 
-// IPNAT is a floating address and what it stands for.
+// IPNAT maps a floating address to an address of the endpoint.
 type IPNAT struct {
 	Internal string `json:"int_ip"`
 	External string `json:"ext_ip"`
@@ -54,7 +56,7 @@ type EndpointPort struct {
 	Port     uint16   `json:"port"`
 }
 
-// QoSControls limits and marks an endpoint: 0 is no limit.
+// QoSControls limits and marks an endpoint's traffic: 0 means no limit.
 type QoSControls struct {
 	IngressBandwidth      int64 `json:"ingressBandwidth,omitempty"`
 	IngressBurst          int64 `json:"ingressBurst,omitempty"`
@@ -158,7 +160,7 @@ type Rule struct {
 	NotDstNets     []string `json:"!dst_nets,omitempty"`
 	NotDstPorts    []Port   `json:"!dst_ports,omitempty"`
 
-	// What the user wrote, before it was combined into the selectors above.
+	// Selectors as the user wrote them, before they were combined into the selectors above.
 	OriginalSrcSelector               string   `json:"orig_src_selector,omitempty"`
 	OriginalSrcNamespaceSelector      string   `json:"orig_src_namespace_selector,omitempty"`
 	OriginalDstSelector               string   `json:"orig_dst_selector,omitempty"`
@@ -175,19 +177,19 @@ type Rule struct {
 	Metadata  *RuleMetadata `json:"metadata,omitempty"`
 }
 
-// HTTPMatch is a match of layer 7.
+// HTTPMatch is a match of HTTP requests.
 type HTTPMatch struct {
 	Methods []string   `json:"methods,omitempty"`
 	Paths   []HTTPPath `json:"paths,omitempty"`
 }
 
-// HTTPPath is one of its two fields.
+// HTTPPath is an exact path or a path prefix; exactly one field is set.
 type HTTPPath struct {
 	Exact  string `json:"exact,omitempty"`
 	Prefix string `json:"prefix,omitempty"`
 }
 
-// RuleMetadata is passed on.
+// RuleMetadata holds annotations, passed on unchanged.
 type RuleMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -226,19 +228,19 @@ type AllocationBlock struct {
 	HostAffinity                *string               `json:"hostAffinity,omitempty"`
 }
 
-// AllocationAttribute says who has an address of a block.
+// AllocationAttribute records the owner of an address in a block.
 type AllocationAttribute struct {
 	Primary   *string           `json:"handle_id"`
 	Secondary map[string]string `json:"secondary"`
 }
 
-// Word is a number up to 255 or a name: JSON has a number if it can be one.
+// Word is a number up to 255 or a name. In JSON it is a number if possible.
 type Word string
 
 // Protocol is a protocol: a number, or a name (in lower case in values, capitals in v3 resources).
 type Protocol = Word
 
-// MarshalJSON writes a number if it is one.
+// MarshalJSON writes a number where possible.
 func (w Word) MarshalJSON() ([]byte, error) {
 	if n, err := strconv.ParseUint(string(w), 10, 8); err == nil {
 		return strconv.AppendUint(nil, n, 10), nil

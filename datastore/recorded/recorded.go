@@ -1,6 +1,6 @@
-// Package recorded turns the conformance data into the datastore's changes that Felix's own tests of its calculation graph make
-// and the messages that Felix v3.31.0 sent for them. Invariant: it is data and the standard library alone, so that tests of any
-// rank may use it; no product code does.
+// Package recorded turns the conformance data into datastore changes and Felix's answers: the changes are those of Felix's
+// own tests of its calculation graph, and the messages are what Felix v3.31.0 sent for them. Invariant: the package depends
+// on the standard library alone, so that tests of any rank may use it. No product code does.
 package recorded
 
 import (
@@ -13,7 +13,7 @@ import (
 //go:embed felix-calc.json.gz
 var data string
 
-// List is a list of states that one of Felix's tests walks through, and the settings it does that with.
+// List is the sequence of states of one of Felix's tests, with its settings.
 type List struct {
 	Name             string
 	UseNodeResources bool
@@ -21,24 +21,24 @@ type List struct {
 	Steps            []Step
 }
 
-// WorkloadRoutes tells whether routes are made from endpoints' addresses.
+// WorkloadRoutes reports whether routes are made from endpoints' addresses.
 func (l *List) WorkloadRoutes() bool { return l.RouteSource == "WorkloadIPs" }
 
-// Step leads to a state.
+// Step is the transition to a state.
 type Step struct {
 	State    string            // its name
-	KVs      []KV              // what changes in the datastore
-	Messages []json.RawMessage // the ToDataplane messages Felix sent for that, as protojson, in its order
+	KVs      []KV              // changes in the datastore
+	Messages []json.RawMessage // the ToDataplane messages that Felix sent, as protojson, in its order
 }
 
-// KV is a change of the datastore. Its JSON is a line of the calc command's.
+// KV is a change of the datastore. Its JSON is an input line of the calc command.
 type KV struct {
 	Key     string `json:"key"`
 	Value   string `json:"value,omitempty"` // "" if deleted, and only then
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// Bytes is the value as the datastore has it; nil if the key is deleted.
+// Bytes returns the value's bytes; nil if the key is deleted.
 func (kv KV) Bytes() []byte {
 	if kv.Deleted {
 		return nil
@@ -46,7 +46,7 @@ func (kv KV) Bytes() []byte {
 	return []byte(kv.Value)
 }
 
-// Lists are all 37 lists, fresh at each call, for a node called localhostname.
+// Lists returns all 37 lists, fresh at each call, for a node called localhostname.
 func Lists() []List {
 	var lists []List
 	z, err := gzip.NewReader(strings.NewReader(data))
@@ -54,7 +54,7 @@ func Lists() []List {
 		err = json.NewDecoder(z).Decode(&lists)
 	}
 	if err != nil {
-		panic("recorded: felix-calc.json.gz: " + err.Error()) // it is part of the program
+		panic("recorded: felix-calc.json.gz: " + err.Error()) // cannot happen: embedded data
 	}
 	return lists
 }

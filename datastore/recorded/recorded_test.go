@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestListsAreWhole counts what was recorded, so that nobody compares less than there is.
-func TestListsAreWhole(t *testing.T) {
+// TestRecordedDataIsComplete counts the recorded data, so that no comparison runs on less.
+func TestRecordedDataIsComplete(t *testing.T) {
 	var lists, steps, kvs, deletions, messages, workloadRoutes int
 	for _, l := range Lists() {
 		lists++
