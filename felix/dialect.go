@@ -11,10 +11,10 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Dialect is how a Felix names policies.
+// Dialect is the form in which a Felix names policies.
 type Dialect uint8
 
-// The dialects. Felix changed how policies are named on the wire, with the same field numbers:
+// The dialects. Felix v3.32 changed the names of policies on the wire, with the same field numbers:
 //
 //	                     up to v3.31                       from v3.32
 //	PolicyID             1 tier, 2 name ("ns/name")        2 name, 3 namespace, 4 kind
@@ -23,12 +23,12 @@ type Dialect uint8
 //
 // (felix/proto/felixbackend.proto of v3.31.0, v3.32.0 and v3.32.1.)
 const (
-	DialectUnknown Dialect = iota // no policy was named yet
+	DialectUnknown Dialect = iota // no message named a policy yet
 	DialectTier                   // up to v3.31: unique within a tier
 	DialectKind                   // from v3.32: by kind, namespace and name
 )
 
-// String is "unknown", "v3.31" or "v3.32".
+// String returns "unknown", "v3.31" or "v3.32".
 func (d Dialect) String() string {
 	return [...]string{"unknown", "v3.31", "v3.32"}[d]
 }
@@ -36,7 +36,7 @@ func (d Dialect) String() string {
 // policyKey is a policy's name in the dialect of v3.32.
 type policyKey struct{ kind, namespace, name string }
 
-// kindOf is the kind that Felix v3.32 may call otherwise than we do.
+// kindOf returns the model's kind for a kind as Felix v3.32 writes it.
 func kindOf(written string) model.PolicyKind {
 	switch written {
 	case "KubernetesNetworkPolicy":
@@ -53,9 +53,9 @@ func kindOf(written string) model.PolicyKind {
 	return model.PolicyKind(written)
 }
 
-// legacy is the policy's name in the dialect of v3.31, in which everything else here speaks. It is the one Felix v3.31 gave it, so
-// that a change of Felix changes nothing in VPP, unless another policy could have that name: then its kind is in it, behind a
-// colon, which no name of Kubernetes has.
+// legacy returns the policy's name in the dialect of v3.31, which the rest of the program uses. It is the name that Felix
+// v3.31 gives, so that an upgrade of Felix changes nothing in VPP. If another policy could have that name, it also contains
+// the kind, behind a colon, which no Kubernetes name contains.
 func (k policyKey) legacy(tier string) string {
 	id := model.PolicyID{Kind: kindOf(k.kind), Namespace: k.namespace, Name: k.name}
 	name := id.FelixName(tier)
@@ -73,7 +73,7 @@ func (k policyKey) legacy(tier string) string {
 	return name
 }
 
-// tierOf is a tier by its name on the wire, where the default one may have none.
+// tierOf returns a tier's name; on the wire the default tier may have none.
 func tierOf(name string) string {
 	if name == "" {
 		return model.TierDefault
@@ -81,20 +81,20 @@ func tierOf(name string) string {
 	return name
 }
 
-// decoder turns what frames hold into messages in the words of v3.31.
+// decoder turns frames into messages of the v3.31 dialect.
 type decoder struct {
 	dialect Dialect
 	lists   *tierLists
 	hot     reader
-	tiers   map[policyKey][]string // that a policy is known in: more than one if it moved and was not removed since
+	tiers   map[policyKey][]string // the tiers of each known policy: several if it moved and was not removed since
 }
 
 func newDecoder() *decoder {
 	return &decoder{lists: listsOf(), tiers: map[policyKey][]string{}, hot: reader{protocols: map[string]*pb.Protocol{}}}
 }
 
-// decode returns the messages a frame stands for: one, but for policies of v3.32 that moved to another tier, and for removals of
-// policies nobody knows.
+// decode returns the messages of a frame. It is one message, except for v3.32 policies that moved to another tier, and for
+// removals of unknown policies.
 func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
 	m := d.hot.read(payload)
 	if m == nil {
@@ -118,7 +118,7 @@ func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
 	return []*pb.ToDataplane{m}, nil
 }
 
-// keyOf is the name of a policy if it is one of v3.32; it notes the dialect.
+// keyOf returns a policy's name if it is of the v3.32 dialect, and records the dialect.
 func (d *decoder) keyOf(id *pb.PolicyID) (policyKey, bool) {
 	key := policyKey{kind: unknownString(id, 4), namespace: unknownString(id, 3), name: id.GetName()}
 	if id.GetTier() != "" || key.kind == "" && key.namespace == "" {
@@ -131,7 +131,7 @@ func (d *decoder) keyOf(id *pb.PolicyID) (policyKey, bool) {
 	return key, true
 }
 
-// unknownString is a string among the fields a message has no name for; the last counts, as for all others.
+// unknownString returns a string field that the message type does not have; the last occurrence counts, as for all fields.
 func unknownString(m proto.Message, number protowire.Number) string {
 	out := ""
 	for f := range fields(m.ProtoReflect().GetUnknown()) {
@@ -142,15 +142,15 @@ func unknownString(m proto.Message, number protowire.Number) string {
 	return out
 }
 
-// field is one field of a message as it is on the wire.
+// field is one field of an encoded message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
 	value  []byte // without its length
-	raw    []byte // all of it
+	raw    []byte // with tag and length
 }
 
-// fields are those of a message, up to what is none.
+// fields yields the fields of an encoded message, up to the first bytes that are not a field.
 func fields(b []byte) iter.Seq[field] {
 	return func(yield func(field) bool) {
 		for len(b) > 0 {
@@ -174,8 +174,8 @@ func fields(b []byte) iter.Seq[field] {
 	}
 }
 
-// policy is an update of a policy of v3.32. One that moved to another tier stays known in the old one until it goes: there are
-// endpoints that have it there until they are told again.
+// policy handles an update of a v3.32 policy. A policy that moved to another tier stays known in the old tier until it is
+// removed: endpoints refer to it there until their own updates.
 func (d *decoder) policy(seq uint64, key policyKey, p *pb.Policy) []*pb.ToDataplane {
 	tier := tierOf(unknownString(p, 8))
 	if !slices.Contains(d.tiers[key], tier) {
@@ -201,7 +201,7 @@ func (d *decoder) policyGone(seq uint64, key policyKey) []*pb.ToDataplane {
 	return out
 }
 
-// typesOf reads the type of a route as Felix wrote it up to v3.28: one of 0 … 6 in field 1, in place of a sum in field 12.
+// typesOf reads a route's type as Felix wrote it up to v3.28: one of 0 … 6 in field 1, instead of a sum in field 12.
 func typesOf(r *pb.RouteUpdate) {
 	for f := range fields(r.ProtoReflect().GetUnknown()) {
 		if f.number != 1 || f.kind != protowire.VarintType || r.Types != 0 {
@@ -213,13 +213,13 @@ func typesOf(r *pb.RouteUpdate) {
 	}
 }
 
-// tierLists leads to the lists of policies in a message: from field to field, until a TierInfo.
+// tierLists is a tree of the fields in which a message contains lists of policies, down to TierInfo.
 type tierLists struct {
 	below map[protowire.Number]*tierLists
-	info  bool // this is a TierInfo
+	info  bool // this field is a TierInfo
 }
 
-// listsOf is where the lists of policies are in a ToDataplane.
+// listsOf returns the tree for ToDataplane.
 func listsOf() *tierLists {
 	info := &tierLists{info: true}
 	host := &tierLists{below: map[protowire.Number]*tierLists{3: info, 6: info, 7: info, 8: info}}
@@ -230,9 +230,9 @@ func listsOf() *tierLists {
 	}}
 }
 
-// rename writes the names of v3.31 in place of the PolicyIDs that v3.32 has in lists of policies. It has to be done before the
-// message is read as one of v3.31: what was a string there is a message here, whose bytes need not be text. What is no message
-// ends where it ceases to be one; whoever reads it will say so.
+// rename replaces the PolicyIDs in v3.32's lists of policies with v3.31's names. It must run before the message is decoded
+// as v3.31: there the field is a string, here it is a message whose bytes need not be valid text. It stops at bytes that
+// are not a message; the decoder then reports them.
 func (d *decoder) rename(payload []byte) []byte {
 	for f := range fields(payload) {
 		if d.lists.below[f.number] != nil {
@@ -272,8 +272,8 @@ func (d *decoder) renameIn(b []byte, at *tierLists) []byte {
 	return append(out, rest...)
 }
 
-// policyKeyIn reads a PolicyID of v3.32 in a list of policies, where v3.31 has a name. It starts with the tag of one of its fields, a
-// control character, and names have none.
+// policyKeyIn reads a v3.32 PolicyID from a list of policies, where v3.31 has a name. A PolicyID starts with the tag of one
+// of its fields, a control character, which names do not contain.
 func policyKeyIn(b []byte) (policyKey, bool) {
 	var key policyKey
 	size := 0

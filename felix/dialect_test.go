@@ -14,7 +14,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Bytes of the wire, field by field: what a Felix of each dialect sends.
+// raw builds encoded messages field by field, as a Felix of either dialect sends them.
 type raw []byte
 
 func (r raw) str(n protowire.Number, s string) raw {
@@ -29,7 +29,7 @@ func (r raw) msg(n protowire.Number, m raw) raw {
 	return protowire.AppendBytes(protowire.AppendTag(r, n, protowire.BytesType), m)
 }
 
-// policyID is one of v3.32.
+// policyID encodes a PolicyID of v3.32.
 func policyID(kind, namespace, name string) raw {
 	id := raw{}.str(2, name)
 	if namespace != "" {
@@ -47,9 +47,9 @@ func endpointUpdate(tier raw) raw {
 		msg(5, raw{}.str(1, "active").str(2, "cali1").msg(7, tier).str(5, "10.1.1.2/32"))).num(15, 9)
 }
 
-// What one Felix says and what the other says, of the same policies, are the same messages.
-func TestDialectsSayTheSame(t *testing.T) {
-	long := strings.Repeat("x", 200) // longer than what a byte of text can say
+// The same policies in both dialects decode to the same messages.
+func TestDialectsDecodeToSameMessages(t *testing.T) {
+	long := strings.Repeat("x", 200) // its length takes two bytes
 	old := []raw{
 		raw{}.msg(7, raw{}.msg(1, raw{}.str(1, "default").str(2, "prod/knp.default.web")).msg(2, raw{}.msg(1, raw{}.str(1, "allow")))),
 		raw{}.msg(7, raw{}.msg(1, raw{}.str(1, "sec").str(2, "sec."+long)).msg(2, raw{}.msg(1, raw{}.str(1, "allow")))),
@@ -97,7 +97,7 @@ func decoded(t *testing.T, d *decoder, b raw) []*pb.ToDataplane {
 	return out
 }
 
-// Real bytes of v3.31 stay as they are: what Felix v3.31.0 sends of an endpoint with two tiers.
+// The encoder's bytes of v3.31 stay the same: what Felix v3.31.0 sends for an endpoint with two tiers.
 func TestGoldenBytes(t *testing.T) {
 	for _, c := range []struct{ name, hex, want string }{
 		{
@@ -108,7 +108,7 @@ func TestGoldenBytes(t *testing.T) {
 		{
 			"v3.32 workload", "5a450a171203" + hex.EncodeToString([]byte("k8s")) + "1a0a" + hex.EncodeToString([]byte("prod/web-0")) + "220465746830" +
 				"2a2a0a06616374697665" + "3a200a0764656661756c74" + "1215" + "1202" + hex.EncodeToString([]byte("ab")) + "1a00" + "220d" + hex.EncodeToString([]byte("NetworkPolicy")) + "7805",
-			"NetworkPolicy:ab", // without a namespace it is no policy of Kubernetes: it keeps its kind
+			"NetworkPolicy:ab", // without a namespace it is not a Kubernetes policy: it keeps its kind
 		},
 	} {
 		b, err := hex.DecodeString(c.hex)
@@ -123,7 +123,7 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// Policies that differ have names that differ, whatever they are called.
+// Different policies have different names, whatever they are called.
 func TestLegacyNames(t *testing.T) {
 	seen := map[string]policyKey{}
 	for _, kind := range []string{
@@ -146,7 +146,8 @@ func TestLegacyNames(t *testing.T) {
 	}
 }
 
-// A policy of v3.32 that moves to another tier is known in both until it goes: endpoints may be told before or after it.
+// A v3.32 policy that moves to another tier is known in both tiers until it is removed: endpoints may be updated before or
+// after that.
 func TestPolicyMovesToAnotherTier(t *testing.T) {
 	d := newDecoder()
 	id := policyID("GlobalNetworkPolicy", "", "x")
@@ -164,7 +165,7 @@ func TestPolicyMovesToAnotherTier(t *testing.T) {
 	}
 }
 
-// Felix up to v3.28 says one type of a route in another field.
+// Felix up to v3.28 writes a route's type in another field.
 func TestRouteType(t *testing.T) {
 	for v, want := range []pb.RouteType{0, 1, 2, 4, 8, 16, 32, 0} {
 		got := decoded(t, newDecoder(), raw{}.msg(23, raw{}.str(3, "10.0.0.0/8").num(1, uint64(v))))
@@ -177,7 +178,7 @@ func TestRouteType(t *testing.T) {
 	}
 }
 
-// FuzzDecoder decodes whatever comes: nothing crashes, and a message of v3.31 is what protobuf reads.
+// FuzzDecoder decodes arbitrary bytes: nothing panics, and a v3.31 message is decoded as protobuf decodes it.
 func FuzzDecoder(f *testing.F) {
 	f.Add([]byte(endpointUpdate(raw{}.str(1, "default").str(2, "prod/knp.default.web"))))
 	f.Add([]byte(endpointUpdate(raw{}.str(1, "default").msg(2, policyID("GlobalNetworkPolicy", "", "x")))))

@@ -17,24 +17,26 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// SourceName is the driver's name among the sources.
+// SourceName is the driver's name as a source of events.
 const SourceName = "felix"
 
-// ErrGone is the end of a session: Felix closed a pipe. VPP stays as it is; the next driver goes on from there.
+// ErrGone means that Felix closed a pipe, which ends the session. VPP keeps its configuration, and the next driver takes it
+// over.
 var ErrGone = errors.New("felix is gone")
 
-// Config says how a driver is connected; In and Out are needed. The driver closes both when Run ends.
+// Config holds a driver's pipes and settings; In and Out are required. The driver closes both when Run ends.
 type Config struct {
 	In    io.ReadCloser  // from Felix: file descriptor 3
 	Out   io.WriteCloser // to Felix: file descriptor 4
-	Limit int            // longest frame that is read; 0: DefaultLimit
+	Limit int            // longest frame in bytes; 0: DefaultLimit
 
-	Alive  time.Duration    // pause between signs of life; 0: 10 s, what Felix expects
+	Alive  time.Duration    // interval between status messages; 0: 10 s, as Felix expects
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: silent
 }
 
-// Driver is one session of Felix with its dataplane driver: a source of events. What it reports is told it by Report.
+// Driver is one session of Felix with its dataplane driver: a source of events. Report gives it the endpoints' states to
+// send.
 type Driver struct {
 	cfg     Config
 	log     *slog.Logger
@@ -42,25 +44,25 @@ type Driver struct {
 	reports chan Report // the latest only
 	state   atomic.Pointer[State]
 
-	// Of the goroutine that reads.
+	// Owned by the reading goroutine.
 	decoder *decoder
 	warned  map[string]struct{}
-	config  bool // a ConfigUpdate came
-	inSync  bool // an InSync came
+	config  bool // a ConfigUpdate was received
+	inSync  bool // an InSync was received
 	now     State
 }
 
-// State is how far a session is.
+// State is the progress of a session.
 type State struct {
-	Config   bool    // Felix said its configuration
-	InSync   bool    // and that everything there is has been told
-	Dialect  Dialect // how it names policies
-	Sequence uint64  // number of the last message that was passed on
+	Config   bool    // Felix has sent its configuration
+	InSync   bool    // and in_sync: it has sent everything that exists
+	Dialect  Dialect // the form of policy names
+	Sequence uint64  // number of the last message passed on
 	Messages map[string]uint64
-	Skipped  uint64 // messages among them that say nothing we know
+	Skipped  uint64 // unknown messages among them
 }
 
-// NewDriver returns a session that has not begun.
+// NewDriver returns a session; Run begins it.
 func NewDriver(cfg Config) *Driver {
 	if cfg.Alive == 0 {
 		cfg.Alive = 10 * time.Second
@@ -79,10 +81,10 @@ func NewDriver(cfg Config) *Driver {
 	return d
 }
 
-// State is how far the session is. It may be called from anywhere; the result must not be changed.
+// State returns the session's progress. It is safe for concurrent use; the result must not be changed.
 func (d *Driver) State() *State { return d.state.Load() }
 
-// Report replaces what Felix is to be told of endpoints. It never waits, and must be called by one goroutine only.
+// Report replaces the report of endpoints to send to Felix. It never blocks; one goroutine only may call it.
 func (d *Driver) Report(r Report) {
 	select {
 	case <-d.reports:
@@ -91,14 +93,14 @@ func (d *Driver) Report(r Report) {
 	d.reports <- r
 }
 
-// Run reads what Felix says and emits it, and tells Felix what is reported, until ctx ends, Felix closes a pipe (ErrGone), or
-// something comes that is no message (a *FrameError). A driver runs once.
+// Run reads Felix's messages and emits them, and sends reports to Felix. It returns when ctx ends, when Felix closes a pipe
+// (ErrGone), or at bytes that are not a message (*FrameError). A driver runs once.
 func (d *Driver) Run(ctx context.Context, emit func(event.Event)) error {
 	emit(&event.SyncStatus{Source: SourceName, Status: event.WaitForReady})
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.read(ctx, emit) })
 	g.Go(func() error { return d.write(ctx) })
-	g.Go(func() error { // both may be waiting for Felix
+	g.Go(func() error { // both goroutines may be blocked on the pipes
 		<-ctx.Done()
 		return errors.Join(d.cfg.In.Close(), d.cfg.Out.Close())
 	})
@@ -109,10 +111,10 @@ func (d *Driver) Run(ctx context.Context, emit func(event.Event)) error {
 	return err
 }
 
-// mostTogether bounds how many messages are one event.
+// mostTogether bounds how many messages one event holds.
 const mostTogether = 1 << 16
 
-// read emits messages as they come: all that can be read without waiting together.
+// read emits messages as they arrive: all that can be read without blocking in one event.
 func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
 	widen(d.cfg.In)
 	in := NewReader(d.cfg.In, d.cfg.Limit)
@@ -145,11 +147,11 @@ func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
 	}
 }
 
-// widest is how much a pipe may hold: as much as Linux lets anybody have (fs.pipe-max-size). Felix makes pipes of 64 KiB, and the
-// two would take turns.
+// widest is the pipe size to request: the most that Linux permits an unprivileged process (fs.pipe-max-size). Felix's pipes
+// have 64 KiB, which would make reader and writer alternate.
 const widest = 1 << 20
 
-// widen makes room in a pipe, if that is one and it may be done.
+// widen enlarges a pipe's buffer, if in is a pipe and it is permitted.
 func widen(in io.Reader) {
 	conn, ok := in.(syscall.Conn)
 	if !ok {
@@ -160,7 +162,7 @@ func widen(in io.Reader) {
 	}
 }
 
-// ended is the error of a pipe that was read: ctx's, if the pipe was closed because ctx ended.
+// ended returns the error of a pipe: ctx's error if the pipe was closed because ctx ended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -168,7 +170,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// accept counts a message, and tells whether it says something. The first of each kind that does not is worth a warning.
+// accept counts a message, and reports whether it has known content. It warns of the first unknown message of each kind.
 func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
 	name := payloadName(m)
 	switch {
@@ -191,7 +193,7 @@ func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
 	return false
 }
 
-// warn says something once.
+// warn logs a warning once.
 func (d *Driver) warn(frame uint64, what, text string) {
 	if _, said := d.warned[what]; said {
 		return
@@ -200,8 +202,8 @@ func (d *Driver) warn(frame uint64, what, text string) {
 	d.log.Warn("felix: "+text, "what", what, "frame", frame)
 }
 
-// emit passes messages on, and says when the handshake is done: nothing is programmed before. The number of the last one is
-// told when it is passed on: who sees it, and asks afterwards, gets an answer that knows of the message.
+// emit passes messages on, and emits in-sync at the end of the handshake: nothing is programmed before. It publishes the
+// number of the last message after passing it on: a reader of that number can rely on the receiver having the message.
 func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint64) {
 	before := d.now
 	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.dialect
@@ -223,7 +225,7 @@ func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint
 	d.publish()
 }
 
-// publish makes the state visible to others.
+// publish makes the state visible to State.
 func (d *Driver) publish() {
 	now := d.now
 	now.Messages = make(map[string]uint64, len(d.now.Messages))
@@ -233,7 +235,7 @@ func (d *Driver) publish() {
 	d.state.Store(&now)
 }
 
-// readable tells whether a pipe can be read without waiting; false if that cannot be told.
+// readable reports whether a pipe can be read without blocking; false if that is unknown.
 func readable(in io.Reader) bool {
 	conn, ok := in.(syscall.Conn)
 	if !ok {
@@ -244,7 +246,7 @@ func readable(in io.Reader) bool {
 		return false
 	}
 	ready := false
-	_ = raw.Control(func(fd uintptr) { // closed: not ready
+	_ = raw.Control(func(fd uintptr) { // on a closed pipe: not ready
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
 		ready = err == nil && n == 1 && fds[0].Revents&unix.POLLIN != 0

@@ -21,7 +21,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// peer is Felix's side of a session, and what came of it.
+// peer is Felix's side of a session, and the session's result.
 type peer struct {
 	t      *testing.T
 	in     *os.File // to the driver
@@ -86,7 +86,7 @@ func (p *peer) send(m *pb.ToDataplane) {
 	}
 }
 
-// event is the next event, as text.
+// event returns the next event, as text.
 func (p *peer) event() string {
 	p.t.Helper()
 	select {
@@ -108,7 +108,7 @@ func (p *peer) event() string {
 	return ""
 }
 
-// until reads events until one is as wanted; messages may come in several of them.
+// until reads events until one equals want; messages may arrive in several events.
 func (p *peer) until(want string) (before []string) {
 	p.t.Helper()
 	for {
@@ -120,7 +120,7 @@ func (p *peer) until(want string) (before []string) {
 	}
 }
 
-// passedOn is the driver's state once it says that it passed the message of this number on: that is said after the event.
+// passedOn returns the driver's state once it has passed on the message of this number, which it publishes after the event.
 func (p *peer) passedOn(number uint64) *State {
 	p.t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -145,7 +145,7 @@ func (p *peer) end() error {
 	}
 }
 
-// told is the next message from the driver.
+// told returns the next message from the driver.
 func (p *peer) told() *pb.FromDataplane {
 	p.t.Helper()
 	if err := p.out.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
@@ -166,12 +166,12 @@ func anIPSet(id string) *pb.ToDataplane {
 	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetUpdate{IpsetUpdate: &pb.IPSetUpdate{Id: id}}}
 }
 
-// The handshake: nothing counts as all there is before both the configuration and in_sync have come, in whatever order.
+// The handshake: the driver is in sync only after both the configuration and in_sync, in any order.
 func TestHandshake(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		say   []*pb.ToDataplane
-		early bool // in sync before the configuration
+		early bool // in_sync before the configuration
 	}{
 		{"as Felix does", []*pb.ToDataplane{configUpdate(), configUpdate(), anIPSet("s:a"), inSync(0)}, false},
 		{"configuration not first", []*pb.ToDataplane{anIPSet("s:a"), configUpdate(), inSync(0)}, false},
@@ -208,7 +208,7 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// What can be read without waiting is one event.
+// Messages that can be read without blocking are one event.
 func TestCoalescing(t *testing.T) {
 	fromFelix, toDriver, err := os.Pipe()
 	if err != nil {
@@ -246,8 +246,8 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Close() error                { return nil }
 
-// What is not known is skipped or kept, with one warning of each kind.
-func TestUnknown(t *testing.T) {
+// Unknown content is skipped or kept, with one warning of each kind.
+func TestUnknownContentIsReportedOnce(t *testing.T) {
 	p := newPeer(t, nil)
 	say := func(b raw) {
 		t.Helper()
@@ -288,8 +288,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// What ends a session, and how.
-func TestEnds(t *testing.T) {
+// Each possible end of a session has its error.
+func TestSessionEndHasError(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		do   func(*peer)
@@ -302,7 +302,7 @@ func TestEnds(t *testing.T) {
 		}},
 		{"too long", func(p *peer) { _, _ = p.in.Write(bytes.Repeat([]byte{0xff}, 8)) }, func(err error) bool { return errors.Is(err, ErrOversized) }},
 		{"garbage", func(p *peer) { _, _ = p.in.Write([]byte{2, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}) }, func(err error) bool { return errors.Is(err, ErrGarbage) }},
-		{"nobody reads", func(p *peer) { // the pipe is closed: the next sign of life finds nobody
+		{"nobody reads", func(p *peer) { // the pipe is closed: the next status message fails
 			_ = p.out.Close()
 			p.driver.Report(Report{EndpointID{Endpoint: "eth0"}: {Health: Up}})
 		}, func(err error) bool { return errors.Is(err, ErrGone) }},
@@ -338,7 +338,7 @@ func statusOf(m *pb.FromDataplane) string {
 	return "?"
 }
 
-// Statuses are sent when they change, and withdrawn when the endpoint is gone.
+// Statuses are sent when they change, and withdrawn when the endpoint is removed.
 func TestStatuses(t *testing.T) {
 	p := newPeer(t, nil)
 	web, eth0 := EndpointID{"k8s", "prod/web-0", "eth0"}, EndpointID{Endpoint: "eth0"}
@@ -369,7 +369,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// The sign of life comes at once and again and again, also before anything was said.
+// The driver sends its status message at once and then periodically, also before Felix has sent anything.
 func TestAlive(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
 	p := newPeer(t, func(c *Config) { c.Alive, c.Now = time.Millisecond, func() time.Time { return start } })
@@ -381,7 +381,7 @@ func TestAlive(t *testing.T) {
 	}
 }
 
-// While Felix does not read, reports do not pile up: it gets what fits into the pipe, and then the latest.
+// While Felix does not read, reports do not pile up: it gets those that fit into the pipe, then the latest.
 func TestSlowReader(t *testing.T) {
 	p := newPeer(t, nil)
 	name := strings.Repeat("x", 1000)
@@ -401,12 +401,12 @@ func TestSlowReader(t *testing.T) {
 		last = statusOf(p.told())
 		messages++
 	}
-	if messages > 1000 { // a pipe holds 64 KiB: some sixty of them
+	if messages > 1000 { // a pipe holds 64 KiB: about sixty messages
 		t.Errorf("%d messages", messages)
 	}
 }
 
-// Sessions come and go without leaving anything.
+// Sessions leave no goroutines or files behind.
 func TestSessionsLeaveNothing(t *testing.T) {
 	session := func() {
 		p := newPeer(t, nil)
@@ -427,7 +427,7 @@ func TestSessionsLeaveNothing(t *testing.T) {
 		session()
 	}
 	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // one that has done all it has to is counted a little longer
+		time.Sleep(time.Millisecond) // a finished goroutine is counted a little longer
 	}
 	if f, g := openFiles(t), runtime.NumGoroutine(); f > files || g > goroutines {
 		t.Errorf("%d files became %d, %d goroutines %d", files, f, goroutines, g)
@@ -443,7 +443,7 @@ func openFiles(t *testing.T) int {
 	return len(entries)
 }
 
-// FuzzDriver reads whatever comes, to its end: no crash, an end that is said, and no message without what others rely on.
+// FuzzDriver reads arbitrary bytes to their end: no panic, an error at the end, and no event with an incomplete message.
 func FuzzDriver(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(frames(f, configUpdate(), anIPSet("s:a"), inSync(2)))

@@ -8,7 +8,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Numbers of fields of ToDataplane that are read here.
+// Numbers of the ToDataplane fields that are read here.
 const (
 	fieldIPSetUpdate = 2
 	fieldIPSetDelta  = 3
@@ -16,14 +16,15 @@ const (
 	fieldSequence    = 15
 )
 
-// reader reads what there may be many of, sets and policies, without making each text a string of its own: a set may have a million.
+// reader decodes the frequent messages, sets and policies, without a separate string for each text: a set may have a
+// million members.
 type reader struct {
-	protocols map[string]*pb.Protocol // that were read, by what they were read from: there are few, and nobody changes them
-	shelves   shelves                 // of the policy that is read
+	protocols map[string]*pb.Protocol // decoded protocols, by their encoded bytes: there are few, and they are immutable
+	shelves   shelves                 // of the policy being decoded
 }
 
-// read returns nil for a message of another kind, and for one that has something in it that is not expected, or is rare: it is to be
-// read as all others are.
+// read returns nil for messages of other kinds, and for messages with unexpected or rare content. The caller then decodes
+// with protobuf.
 func (r *reader) read(payload []byte) *pb.ToDataplane {
 	var body []byte
 	var kind protowire.Number
@@ -59,7 +60,7 @@ func (r *reader) read(payload []byte) *pb.ToDataplane {
 	return m
 }
 
-// readMembers reads an IPSetUpdate, or an IPSetDeltaUpdate; its strings are parts of body.
+// readMembers decodes an IPSetUpdate or an IPSetDeltaUpdate; its strings are substrings of body.
 func readMembers(m *pb.ToDataplane, delta bool, body string) bool {
 	var counts [4]int
 	if !eachString(body, func(n byte, _ string) { counts[n]++ }, func(uint64) { counts[0]++ }) {
@@ -101,8 +102,8 @@ func room(n int) []string {
 	return make([]string, 0, n)
 }
 
-// eachString calls f with each string of a message whose fields are 1 to 3 and have tags of a byte; number gets field 3 where that is a
-// number. False: there is something else.
+// eachString calls f with each string of a message whose fields are 1 to 3 with one-byte tags. It calls number for a field
+// 3 that is a number. It returns false for any other content.
 func eachString(body string, f func(n byte, s string), number func(uint64)) bool {
 	for len(body) > 0 {
 		tag := body[0]
@@ -128,7 +129,7 @@ func eachString(body string, f func(n byte, s string), number func(uint64)) bool
 	return true
 }
 
-// varint reads a number of up to four bytes, as lengths here are; used is 0 if it is none.
+// varint reads a number of up to four bytes, enough for lengths; used is 0 if there is none.
 func varint(s string) (v uint64, used int) {
 	for i := 0; i < len(s) && i < 4; i++ {
 		v |= uint64(s[i]&0x7f) << (7 * i)

@@ -9,7 +9,8 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// BenchmarkDecode reads a set of 100,000 members and 10,000 policies from memory: as the driver does, and as protobuf does.
+// BenchmarkDecode decodes a set of 100,000 members and 10,000 policies from memory: with the driver's decoder and with
+// protobuf's.
 func BenchmarkDecode(b *testing.B) {
 	var payloads [][]byte
 	size := 0

@@ -9,22 +9,22 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// part is one field of a message: a number or a text, which is part of what was read.
+// part is one field of an encoded message: a number or a text, which is a substring of the message.
 type part struct {
 	number uint32
 	kind   protowire.Type
 	value  uint64
 	text   string
-	raw    string // all of it
+	raw    string // with tag and length
 }
 
-// is tells whether a field has that number and is a text.
+// is reports whether the field has that number and is a text.
 func (p *part) is(number uint32) bool { return p.number == number && p.kind == protowire.BytesType }
 
-// cut takes the first field off a message; false: it is something else than a number, or a text, of a usual size.
+// cut splits the first field off a message. It returns false for a field that is neither a number nor a text of usual size.
 func (p *part) cut(b string) (rest string, ok bool) {
 	tag, used := varint(b)
-	if used == 0 || used != protowire.SizeVarint(tag) { // protobuf keeps the tag of an unknown field in as few bytes as it needs
+	if used == 0 || used != protowire.SizeVarint(tag) { // protobuf re-encodes an unknown field's tag in as few bytes as possible
 		return b, false
 	}
 	p.number, p.kind = uint32(tag>>3), protowire.Type(tag&7)
@@ -49,7 +49,7 @@ func (p *part) cut(b string) (rest string, ok bool) {
 	return b[used:], true
 }
 
-// policyRoom is what every update of a policy needs, in one piece.
+// policyRoom holds what every policy update needs, in one allocation.
 type policyRoom struct {
 	message pb.ToDataplane
 	payload pb.ToDataplane_ActivePolicyUpdate
@@ -58,10 +58,10 @@ type policyRoom struct {
 	policy  pb.Policy
 }
 
-// mostProtocols bounds how many are kept.
+// mostProtocols bounds the cache of protocols.
 const mostProtocols = 64
 
-// policyUpdate reads an update of a policy in few pieces; its texts are parts of one.
+// policyUpdate decodes a policy update with few allocations; its texts are substrings of one string.
 func (r *reader) policyUpdate(sequence uint64, body string) *pb.ToDataplane {
 	room := &policyRoom{}
 	if !r.update(room, body) {
@@ -72,7 +72,7 @@ func (r *reader) policyUpdate(sequence uint64, body string) *pb.ToDataplane {
 	return &room.message
 }
 
-// update reads an ActivePolicyUpdate.
+// update decodes an ActivePolicyUpdate.
 func (r *reader) update(room *policyRoom, b string) bool {
 	var p part
 	for ok := true; len(b) > 0; {
@@ -91,7 +91,7 @@ func (r *reader) update(room *policyRoom, b string) bool {
 	return true
 }
 
-// readPolicyID reads a PolicyID; what v3.32 has in it stays unknown, as it is where protobuf reads it.
+// readPolicyID decodes a PolicyID. v3.32's fields stay unknown fields, as with protobuf.
 func readPolicyID(id *pb.PolicyID, b string) bool {
 	var p part
 	var unknown []byte
@@ -121,11 +121,11 @@ func readPolicyID(id *pb.PolicyID, b string) bool {
 
 func text(s string) (string, bool) { return s, utf8.ValidString(s) }
 
-// shelf is a row of things, of which lists are cut off as they grow, one after the other.
+// shelf is one array of things from which growing lists are cut, one after the other.
 type shelf[T any] struct {
 	things []T
 	used   int
-	last   *[]T // the list that grows
+	last   *[]T // the list that grows now
 }
 
 func newShelf[T any](n int) shelf[T] {
@@ -147,14 +147,14 @@ func (s *shelf[T]) add(list *[]T, thing T) {
 	*list, s.last = s.things[s.used-n-1:s.used:s.used], list
 }
 
-// shelves are what the rules of a policy are made of.
+// shelves hold the parts of a policy's rules.
 type shelves struct {
 	texts shelf[string]
 	ports shelf[*pb.PortRange]
-	ends  []pb.PortRange // that are not used yet
+	ends  []pb.PortRange // the unused ones
 }
 
-// policy reads a Policy.
+// policy decodes a Policy.
 func (r *reader) policy(to *pb.Policy, b string) bool {
 	in, out, texts, ports, ok := countRules(b)
 	if !ok {
@@ -205,7 +205,7 @@ func (r *reader) policy(to *pb.Policy, b string) bool {
 	return ok
 }
 
-// countRules counts what the rules of a policy consist of; numbers of what is no part of them do not matter.
+// countRules counts the parts of a policy's rules. Fields that are not parts of rules may make the counts too high.
 func countRules(b string) (in, out, texts, ports int, ok bool) {
 	var p, q part
 	for ok = true; len(b) > 0; {
@@ -235,7 +235,7 @@ func countRules(b string) (in, out, texts, ports int, ok bool) {
 	return in, out, texts, ports, ok
 }
 
-// rule reads a Rule; false also if it has what few rules have.
+// rule decodes a Rule. It returns false also for content that few rules have.
 func (r *reader) rule(to *pb.Rule, b string) bool {
 	var p part
 	for ok := true; len(b) > 0; {
@@ -266,7 +266,7 @@ func (r *reader) rule(to *pb.Rule, b string) bool {
 	return true
 }
 
-// textOf is where a rule has the text of that number; nil: it is none.
+// textOf returns the rule's field for the text of that number; nil: no such field.
 func textOf(r *pb.Rule, number uint32) *string {
 	switch number {
 	case 1:
@@ -297,7 +297,7 @@ func textOf(r *pb.Rule, number uint32) *string {
 	return nil
 }
 
-// textsOf is where a rule has the texts of that number; nil: it is something else.
+// textsOf returns the rule's field for the texts of that number; nil: no such field.
 func textsOf(r *pb.Rule, number uint32) *[]string {
 	switch number {
 	case 4:
@@ -330,7 +330,7 @@ func textsOf(r *pb.Rule, number uint32) *[]string {
 	return nil
 }
 
-// portsOf is where a rule has the ports of that number; nil: it is something else.
+// portsOf returns the rule's field for the ports of that number; nil: no such field.
 func portsOf(r *pb.Rule, number uint32) *[]*pb.PortRange {
 	switch number {
 	case 5:
@@ -347,7 +347,7 @@ func portsOf(r *pb.Rule, number uint32) *[]*pb.PortRange {
 
 func (s *shelves) addPorts(to *[]*pb.PortRange, b string) bool {
 	var p part
-	ports := &s.ends[0] // they were counted
+	ports := &s.ends[0] // countRules made room
 	s.ends = s.ends[1:]
 	for ok := true; len(b) > 0; {
 		if b, ok = p.cut(b); !ok || p.kind != protowire.VarintType {
@@ -366,7 +366,7 @@ func (s *shelves) addPorts(to *[]*pb.PortRange, b string) bool {
 	return true
 }
 
-// protocolOf reads the protocol that a rule names in that field, if it is one that names a protocol.
+// protocolOf decodes a rule's protocol, if that field is one.
 func (r *reader) protocolOf(rule *pb.Rule, number uint32, b string) bool {
 	to := &rule.Protocol
 	if number != 3 {

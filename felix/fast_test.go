@@ -13,7 +13,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// everyRule is a rule for each field that rules have, in which that field is set and the one before it, as bytes.
+// everyRule returns encoded rules: for each field of Rule one with that field and the one before it.
 func everyRule(t testing.TB) []raw {
 	t.Helper()
 	var out []raw
@@ -33,7 +33,7 @@ func everyRule(t testing.TB) []raw {
 	return out
 }
 
-// fill sets a field, n things if it is a list.
+// fill sets a field; n elements if it is a list.
 func fill(m protoreflect.Message, f protoreflect.FieldDescriptor, n int) {
 	one := func(message func() protoreflect.Value) protoreflect.Value {
 		switch f.Kind() {
@@ -62,7 +62,7 @@ func fill(m protoreflect.Message, f protoreflect.FieldDescriptor, n int) {
 	}
 }
 
-// What many policies have is read fast; what is read fast is what protobuf reads.
+// Common policies are decoded by the fast decoder, with the same result as protobuf's.
 func TestPoliciesAreReadFast(t *testing.T) {
 	fields, rules := (&pb.Rule{}).ProtoReflect().Descriptor().Fields(), everyRule(t)
 	id := raw{}.str(1, "default").str(2, "prod/knp.default.web")
@@ -115,7 +115,7 @@ func TestPoliciesAreReadFast(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			d := newDecoder()
-			for range 2 { // what it remembers makes no difference
+			for range 2 { // the cache makes no difference
 				got, want := d.hot.read(test.b), &pb.ToDataplane{}
 				err := proto.Unmarshal(test.b, want)
 				if (got == nil) != test.slow || got != nil && (err != nil || !proto.Equal(got, want)) {
@@ -126,7 +126,7 @@ func TestPoliciesAreReadFast(t *testing.T) {
 	}
 }
 
-// Lists cut off a shelf are their own: what is appended to one is not seen in another.
+// Lists cut from a shelf are independent: an append to one does not change another.
 func TestShelf(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 0))

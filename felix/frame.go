@@ -11,47 +11,48 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// DefaultLimit is the longest frame that is read unless told otherwise: 256 MiB. Felix has no limit of its own; a set of a
-// million networks is some 20 MB.
+// DefaultLimit is the default of the longest frame: 256 MiB. Felix has no limit; a set of a million networks has about 20
+// MB.
 const DefaultLimit = 256 << 20
 
-// headerSize is the length before each message: eight little-endian bytes (Felix v3.31, felix/dataplane/external).
+// headerSize is the length of the header before each message: eight little-endian bytes (Felix v3.31,
+// felix/dataplane/external).
 const headerSize = 8
 
-// What can be wrong with a frame; errors of Reader wrap one of them, or what the pipe said.
+// Errors of a frame. Reader's errors wrap one of them, or the pipe's error.
 var (
 	ErrTruncated = errors.New("the stream ends within a frame")
 	ErrOversized = errors.New("the frame is longer than the limit")
 	ErrGarbage   = errors.New("the frame does not hold the message")
 )
 
-// FrameError says which frame is wrong.
+// FrameError identifies a wrong frame.
 type FrameError struct {
 	Frame  uint64 // counted from 0, as Felix counts sequence numbers
-	Offset uint64 // where its length starts, in bytes from the start of the stream
-	Length uint64 // as the frame says; 0 if that is not known
+	Offset uint64 // of its length, in bytes from the start of the stream
+	Length uint64 // as the frame says; 0 if unknown
 	Err    error
 }
 
-// Error names frame, offset and length.
+// Error returns a text with frame, offset and length.
 func (e *FrameError) Error() string {
 	return fmt.Sprintf("frame %d at byte %d, length %d: %v", e.Frame, e.Offset, e.Length, e.Err)
 }
 
-// Unwrap is what is wrong.
+// Unwrap returns the cause.
 func (e *FrameError) Unwrap() error { return e.Err }
 
-// Reader reads frames: a length, then that many bytes. It is not safe for concurrent use. After an error there is no way back
-// into the stream, but for ErrGarbage, which leaves it at the next frame.
+// Reader reads frames: a length, then that many bytes. It is not safe for concurrent use. After an error the stream is
+// unusable, except after ErrGarbage, which leaves it at the next frame.
 type Reader struct {
 	in     *bufio.Reader
 	limit  uint64
-	frame  uint64 // that is next
-	offset uint64 // where it starts
+	frame  uint64 // number of the next frame
+	offset uint64 // its offset
 	buf    []byte
 }
 
-// NewReader reads from in frames of at most limit bytes; 0 or less: DefaultLimit.
+// NewReader returns a reader of frames of at most limit bytes; 0 or less: DefaultLimit.
 func NewReader(in io.Reader, limit int) *Reader {
 	if limit <= 0 {
 		limit = DefaultLimit
@@ -59,10 +60,10 @@ func NewReader(in io.Reader, limit int) *Reader {
 	return &Reader{in: bufio.NewReaderSize(in, 64<<10), limit: uint64(limit)}
 }
 
-// keepBuffer is how large a buffer is kept for the next frame.
+// keepBuffer is the largest buffer kept for the next frame, in bytes.
 const keepBuffer = 1 << 20
 
-// Next returns what the next frame holds, until the next call. At the end of the stream, if that is between frames, the error
+// Next returns the content of the next frame, valid until the next call. At the end of the stream between frames, the error
 // is io.EOF itself.
 func (r *Reader) Next() ([]byte, error) {
 	var header [headerSize]byte
@@ -80,7 +81,7 @@ func (r *Reader) Next() ([]byte, error) {
 		r.buf = nil
 	}
 	r.buf = r.buf[:0]
-	for want := int(length); len(r.buf) < want; { // as much as was there already, at most: a length may lie
+	for want := int(length); len(r.buf) < want; { // at most doubles what has arrived: a length may be false
 		have := len(r.buf)
 		step := min(want-have, max(have, 64<<10))
 		r.buf = slices.Grow(r.buf, step)[:have+step]
@@ -93,7 +94,7 @@ func (r *Reader) Next() ([]byte, error) {
 	return r.buf, nil
 }
 
-// broken is the error of a frame of which only some bytes came.
+// broken returns the error of an incomplete frame.
 func (r *Reader) broken(length uint64, err error, have, want int) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w, after %d of %d bytes", ErrTruncated, have, want)
@@ -105,7 +106,7 @@ func (r *Reader) fail(length uint64, err error) error {
 	return &FrameError{Frame: r.frame, Offset: r.offset, Length: length, Err: err}
 }
 
-// Read reads the next frame into m, which is emptied first. What m has no field for is kept as unknown.
+// Read resets m and reads the next frame into it. Fields that m lacks are kept as unknown fields.
 func (r *Reader) Read(m proto.Message) error {
 	frame, offset := r.frame, r.offset
 	payload, err := r.Next()
@@ -118,14 +119,14 @@ func (r *Reader) Read(m proto.Message) error {
 	return nil
 }
 
-// Writer writes frames, each with one Write, as Felix does. It is not safe for concurrent use. The sequence number is the
-// caller's.
+// Writer writes frames, each with one Write, as Felix does. It is not safe for concurrent use. The caller sets sequence
+// numbers.
 type Writer struct {
 	out io.Writer
 	buf []byte
 }
 
-// NewWriter writes to out.
+// NewWriter returns a writer to out.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
 // Write writes one message.

@@ -32,7 +32,7 @@ func inSync(seq uint64) *pb.ToDataplane {
 	return &pb.ToDataplane{SequenceNumber: seq, Payload: &pb.ToDataplane_InSync{InSync: &pb.InSync{}}}
 }
 
-// The length counts the message alone, in eight little-endian bytes.
+// The length excludes the header, and is eight little-endian bytes.
 func TestFrameBytes(t *testing.T) {
 	long := &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: strings.Repeat("x", 300)}}}
 	got := frames(t, inSync(0), long)
@@ -126,8 +126,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// A length that promises more than comes must not cost what it promises.
-func TestLyingLength(t *testing.T) {
+// A length greater than the bytes that follow must not allocate that length.
+func TestFalseLengthAllocatesLittle(t *testing.T) {
 	lie := append(binary.LittleEndian.AppendUint64(nil, DefaultLimit), make([]byte, 1000)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -141,7 +141,7 @@ func TestLyingLength(t *testing.T) {
 	}
 }
 
-// FuzzReader reads whatever comes; what can be read is the same when written and read again.
+// FuzzReader reads arbitrary bytes; a readable message is equal after writing and reading it again.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(frames(f, inSync(0), inSync(1)))

@@ -10,17 +10,17 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// ledger is all a driver is to know, and what of it this driver was not told yet. However slow the driver is, it holds every
-// thing once: what changes twice before it is told is told once, as it is then.
+// ledger holds the desired state of a driver, and which part of it this driver has not received. However slow the driver
+// is, it holds every thing once: two changes before a round are sent as one, with the latest state.
 type ledger struct {
 	things     map[thingKey]*thing
 	sets       map[string]*setThing
-	dirty      []thingKey // things to tell, each once; sets have kind kindSet
-	inSync     bool       // the calculation has told all there is
-	toldInSync bool       // and the driver knows
+	dirty      []thingKey // things to send, each once; sets have kind kindSet
+	inSync     bool       // the calculation has sent everything that exists
+	sentInSync bool       // and the driver has received in_sync
 }
 
-// thingKey names a thing among those of all kinds.
+// thingKey identifies a thing of any kind.
 type thingKey struct {
 	kind    thingKind
 	a, b, c string
@@ -30,22 +30,22 @@ func (k thingKey) compare(o thingKey) int {
 	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.a, o.a), cmp.Compare(k.b, o.b), cmp.Compare(k.c, o.c))
 }
 
-// thing is anything but a set.
+// thing is any object but a set.
 type thing struct {
-	update *pb.ToDataplane // as it is; nil: it is gone
-	remove *pb.ToDataplane // how to say that it is gone
-	told   *pb.ToDataplane // what the driver knows of it; nil: nothing
-	dirty  bool            // it was not told since it changed
+	update *pb.ToDataplane // its latest update; nil: removed
+	remove *pb.ToDataplane // the message that removes it
+	sent   *pb.ToDataplane // the last update sent to the driver; nil: none
+	dirty  bool            // changed since the last message
 }
 
 // setThing is a set of addresses.
 type setThing struct {
-	update  *pb.IPSetUpdate // as it was told last as a whole; nil: it is gone
-	members map[string]bool // as they are now, once a delta came; nil: those of update
-	told    bool
+	update  *pb.IPSetUpdate // its last full update; nil: removed
+	members map[string]bool // current members, after the first delta; nil: those of update
+	sent    bool
 	dirty   bool
-	whole   bool // it cannot be told as a delta
-	// since it was told: true came, false went
+	whole   bool // a delta cannot express the change
+	// changes since the last message: true added, false removed
 	delta map[string]bool
 }
 
@@ -53,7 +53,7 @@ func newLedger() *ledger {
 	return &ledger{things: map[thingKey]*thing{}, sets: map[string]*setThing{}}
 }
 
-// take notes a message; it must not be changed afterwards.
+// take records a message, which must not change afterwards.
 func (l *ledger) take(m *pb.ToDataplane) {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_InSync:
@@ -88,7 +88,7 @@ func (l *ledger) take(m *pb.ToDataplane) {
 	}
 }
 
-// set is the set of that id, which changes now.
+// set returns the set of that id, marked as changed.
 func (l *ledger) set(id string) *setThing {
 	s := l.sets[id]
 	if s == nil {
@@ -102,7 +102,7 @@ func (l *ledger) set(id string) *setThing {
 	return s
 }
 
-// change makes members come and go.
+// change applies a delta's additions and removals.
 func (s *setThing) change(d *pb.IPSetDeltaUpdate) {
 	if s.members == nil {
 		s.members = make(map[string]bool, len(s.update.Members))
@@ -119,7 +119,7 @@ func (s *setThing) change(d *pb.IPSetDeltaUpdate) {
 	for _, m := range d.RemovedMembers {
 		s.one(m, false)
 	}
-	if len(s.delta) > len(s.members) { // then the whole is shorter
+	if len(s.delta) > len(s.members) { // the full update is shorter then
 		s.delta, s.whole = nil, true
 	}
 }
@@ -137,20 +137,20 @@ func (s *setThing) one(member string, comes bool) {
 		return
 	}
 	if was, changed := s.delta[member]; changed && was != comes {
-		delete(s.delta, member) // there and back
+		delete(s.delta, member) // the changes cancel out
 		return
 	}
 	s.delta[member] = comes
 }
 
-// message is what brings a driver up to date; nil: nothing.
+// message returns the message that updates a driver; nil: none needed.
 func (s *setThing) message(id string) *pb.ToDataplane {
 	switch {
-	case s.update == nil && s.told:
+	case s.update == nil && s.sent:
 		return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: id}}}
 	case s.update == nil:
 		return nil
-	case s.whole || !s.told:
+	case s.whole || !s.sent:
 		if s.members != nil {
 			s.update = &pb.IPSetUpdate{Id: id, Type: s.update.Type, Members: slices.Sorted(maps.Keys(s.members))}
 		}
@@ -169,15 +169,15 @@ func (s *setThing) message(id string) *pb.ToDataplane {
 	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}}
 }
 
-// restart says that the driver is another one, which knows nothing.
+// restart records that a new driver has started, which knows nothing.
 func (l *ledger) restart() {
-	l.toldInSync, l.dirty = false, nil
+	l.sentInSync, l.dirty = false, nil
 	for key, t := range l.things {
 		if t.update == nil {
 			delete(l.things, key)
 			continue
 		}
-		t.told, t.dirty = nil, true
+		t.sent, t.dirty = nil, true
 		l.dirty = append(l.dirty, key)
 	}
 	for id, s := range l.sets {
@@ -185,27 +185,27 @@ func (l *ledger) restart() {
 			delete(l.sets, id)
 			continue
 		}
-		s.told, s.dirty, s.whole, s.delta = false, true, true, nil
+		s.sent, s.dirty, s.whole, s.delta = false, true, true, nil
 		l.dirty = append(l.dirty, thingKey{kind: kindSet, a: id})
 	}
 	slices.SortFunc(l.dirty, thingKey.compare)
 }
 
-// behind is how many things the driver was not told as they are.
+// behind returns how many things the driver has not received in their latest state.
 func (l *ledger) behind() int { return len(l.dirty) }
 
-// due tells whether a round would say something.
+// due reports whether a round would send anything.
 func (l *ledger) due() bool {
 	if !l.inSync {
 		t := l.things[thingKey{kind: kindConfig}]
 		return t != nil && t.dirty
 	}
-	return len(l.dirty) > 0 || !l.toldInSync
+	return len(l.dirty) > 0 || !l.sentInSync
 }
 
-// round returns what the driver was not told, in an order in which everything a message refers to is there before: what comes,
-// each kind after those it names, then what goes, the other way round. All of it counts as told. Before all is known only the
-// configuration is told.
+// round returns the messages that the driver lacks, and records them as sent. They are ordered so that everything a message
+// refers to exists at that point: additions in the order of dependencies, then removals in reverse. Before in-sync it sends
+// the configuration only.
 func (l *ledger) round() []*pb.ToDataplane {
 	if !l.inSync {
 		return l.early()
@@ -213,7 +213,7 @@ func (l *ledger) round() []*pb.ToDataplane {
 	var steps [lastStep][]*pb.ToDataplane
 	n := 0
 	for _, key := range l.dirty {
-		m, gone := l.tell(key)
+		m, gone := l.bringUpToDate(key)
 		if m != nil {
 			at := stepOf(key.kind, gone)
 			steps[at] = append(steps[at], m)
@@ -225,8 +225,8 @@ func (l *ledger) round() []*pb.ToDataplane {
 	for _, list := range steps {
 		out = append(out, list...)
 	}
-	if !l.toldInSync {
-		l.toldInSync = true
+	if !l.sentInSync {
+		l.sentInSync = true
 		out = append(out, &pb.ToDataplane{Payload: &pb.ToDataplane_InSync{InSync: &pb.InSync{}}})
 	}
 	return out
@@ -238,18 +238,18 @@ func (l *ledger) early() []*pb.ToDataplane {
 		return nil
 	}
 	l.dirty = slices.DeleteFunc(l.dirty, func(k thingKey) bool { return k == key })
-	if m, _ := l.tell(key); m != nil {
+	if m, _ := l.bringUpToDate(key); m != nil {
 		return []*pb.ToDataplane{m}
 	}
 	return nil
 }
 
-// tell is the message that brings the driver up to date with one thing, which counts as told then; nil: there is none.
-func (l *ledger) tell(key thingKey) (m *pb.ToDataplane, gone bool) {
+// bringUpToDate returns the message that updates the driver about one thing, and records it as sent; nil: none needed.
+func (l *ledger) bringUpToDate(key thingKey) (m *pb.ToDataplane, gone bool) {
 	if key.kind == kindSet {
 		s := l.sets[key.a]
 		m, gone = s.message(key.a), s.update == nil
-		s.told, s.dirty, s.whole, s.delta = true, false, false, nil
+		s.sent, s.dirty, s.whole, s.delta = true, false, false, nil
 		if gone {
 			delete(l.sets, key.a)
 		}
@@ -260,13 +260,13 @@ func (l *ledger) tell(key thingKey) (m *pb.ToDataplane, gone bool) {
 	switch {
 	case t.update == nil:
 		delete(l.things, key)
-		if t.told != nil {
+		if t.sent != nil {
 			m = t.remove
 		}
 		return m, true
-	case t.told != nil && proto.Equal(t.told, t.update): // there and back
+	case t.sent != nil && proto.Equal(t.sent, t.update): // the changes cancel out
 		return nil, false
 	}
-	t.told = t.update
+	t.sent = t.update
 	return t.update, false
 }

@@ -4,7 +4,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// thingKind is a kind of things, in the order their updates are told in (Felix v3.31, felix/calc/event_sequencer.go).
+// thingKind is a kind of things, in the order in which their updates are sent (Felix v3.31, felix/calc/event_sequencer.go).
 type thingKind uint8
 
 const (
@@ -31,18 +31,18 @@ const (
 	lastKind
 )
 
-// lastStep is how many steps a round has.
+// lastStep is the number of steps in a round.
 const lastStep = 3 * int(lastKind)
 
-// stepOf is the place of messages in a round. Everything that policies and endpoints are made of comes in the order of the
-// kinds, and goes, after all that, in the reverse order; of all other kinds, what goes goes first.
+// stepOf returns the step of a round in which a message is sent. Parts of policies and endpoints are added in the order of
+// the kinds, and removed in reverse order after all additions. For all other kinds removals are first.
 func stepOf(k thingKind, gone bool) int {
 	switch {
 	case k <= kindWorkload && !gone:
 		return int(k)
 	case k <= kindWorkload:
 		return 2*int(kindWorkload) - int(k) + 1
-	case k == kindRoute && gone: // a route leads through a tunnel's end: it goes before, and comes after it
+	case k == kindRoute && gone: // a route uses a tunnel's end: it is removed before the tunnel, and added after it
 		return 2*int(kindVTEP) + int(lastKind)
 	case k == kindVTEP && gone:
 		return 2*int(kindVTEP) + int(lastKind) + 1
@@ -54,7 +54,8 @@ func stepOf(k thingKind, gone bool) int {
 	return 2*int(k) + int(lastKind) + 1
 }
 
-// classify names the thing a message is about, and tells whether it is gone; kindNone: none that is kept.
+// classify returns the thing that a message is about, and whether it removes the thing; kindNone: the ledger does not keep
+// it.
 func classify(m *pb.ToDataplane) (key thingKey, gone bool) {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_ConfigUpdate:
@@ -87,7 +88,7 @@ func classify(m *pb.ToDataplane) (key thingKey, gone bool) {
 	return classifyNode(m)
 }
 
-// classifyNode is classify for what is about nodes and what leads to them.
+// classifyNode is classify for messages about nodes and routes.
 func classifyNode(m *pb.ToDataplane) (key thingKey, gone bool) {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_RouteUpdate:

@@ -17,7 +17,8 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// flushes are what a calculation sends on its way through states of Felix's own tests: there and back, and there again.
+// flushes returns what a calculation sends while it runs through the states of one of Felix's tests: forward, back, and
+// forward again.
 func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
 	t.Helper()
 	lists := recorded.Lists()
@@ -47,8 +48,9 @@ func flushes(t testing.TB, list int) (out [][]*pb.ToDataplane) {
 	return out[:len(out)-1]
 }
 
-// TestLedger (CONTIV_CASES times) tells drivers what a calculation says in rounds at random times, and starts drivers anew at random times. Nothing a
-// driver could not follow is told, and in the end it knows what it would if it had been told everything at once.
+// TestLedger (CONTIV_CASES times) sends a calculation's messages to drivers in rounds at random times, and restarts drivers
+// at random times. No driver receives a message with a missing reference, and in the end its state equals that of all
+// messages sent at once.
 func TestLedger(t *testing.T) {
 	seeds := 16
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
@@ -101,8 +103,8 @@ func setRemove(id string) *pb.ToDataplane {
 	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: id}}}
 }
 
-// What a driver is told of a set is as short as it can be.
-func TestLedgerOfSets(t *testing.T) {
+// The ledger sends the shortest update of a set.
+func TestLedgerSendsShortestSetUpdate(t *testing.T) {
 	text := func(ms []*pb.ToDataplane) (out []string) {
 		for _, m := range ms {
 			switch p := m.Payload.(type) {
@@ -149,7 +151,7 @@ func TestLedgerOfSets(t *testing.T) {
 	}
 }
 
-// What a driver was told before it was started anew it does not know: nothing is taken back from it.
+// A restarted driver has received nothing: the ledger removes nothing from it.
 func TestLedgerRestarts(t *testing.T) {
 	namespace := func(name string) *pb.ToDataplane {
 		return &pb.ToDataplane{Payload: &pb.ToDataplane_NamespaceUpdate{NamespaceUpdate: &pb.NamespaceUpdate{Id: &pb.NamespaceID{Name: name}}}}
@@ -173,7 +175,7 @@ func TestLedgerRestarts(t *testing.T) {
 	}
 }
 
-// A route leads through a tunnel's end: it comes after it, and goes before it.
+// A route uses a tunnel's end: it is added after the tunnel and removed before it.
 func TestLedgerOrdersTunnels(t *testing.T) {
 	l := newLedger()
 	l.take(inSync(0))
@@ -189,7 +191,7 @@ func TestLedgerOrdersTunnels(t *testing.T) {
 	}
 }
 
-// However long a driver does not read, what waits for it is bounded by what there is.
+// However long a driver does not read, the ledger's size is bounded by the desired state.
 func TestLedgerIsBounded(t *testing.T) {
 	l := newLedger()
 	l.take(inSync(0))

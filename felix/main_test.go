@@ -17,7 +17,8 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// envDriver makes this test's own binary a dataplane driver, of the kind it names; envRecord is where that writes what it hears.
+// envDriver makes this test binary a dataplane driver of the named kind; envRecord is the folder in which it records
+// messages.
 const (
 	envDriver = "CONTIV_TEST_DRIVER"
 	envRecord = "CONTIV_TEST_RECORD"
@@ -37,22 +38,22 @@ func beDriver(kind string) int {
 	switch kind {
 	case "follows":
 		return d.follow(-1)
-	case "crashes": // in the middle of being told
+	case "crashes": // while it receives messages
 		return d.follow(4)
 	case "exits":
 		return 7
-	case "overhears the end": // of its pipe, and needs to be told by a signal
+	case "overhears the end": // ignores the end of its pipe, and needs a signal
 		d.follow(-1)
 		select {}
 	case "never reads":
 		signal.Ignore(syscall.SIGTERM)
 		d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{IsoTimestamp: "now"}}})
 		select {}
-	case "talks nonsense": // and goes on
+	case "talks nonsense": // sends garbage and continues
 		_, _ = os.NewFile(4, "to").Write([]byte{3, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff})
 		d.say(&pb.FromDataplane{}) // of no kind
 		return d.follow(-1)
-	case "lies": // of a length
+	case "lies": // sends a false length
 		_, _ = os.NewFile(4, "to").Write([]byte{0, 0, 0, 0, 0, 0, 0, 1})
 		return d.follow(-1)
 	case "leaves somebody behind":
@@ -63,10 +64,10 @@ func beDriver(kind string) int {
 		}
 		d.record(fmt.Sprintln(cmd.Process.Pid))
 		return 0
-	case "decodes": // with our own session
+	case "decodes": // with this package's session
 		debug.SetGCPercent(300) // as the agent does until its first sync
 		inSync := &pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}}
-		d.say(inSync) // it runs
+		d.say(inSync) // started
 		_ = NewDriver(Config{In: d.in, Out: discard{}}).Run(context.Background(), func(ev event.Event) {
 			if s, ok := ev.(*event.SyncStatus); ok && s.Status == event.InSync {
 				d.say(inSync)
@@ -80,7 +81,7 @@ func beDriver(kind string) int {
 			if err != nil {
 				return 0
 			}
-			if len(payload) < 8 { // in_sync and its number, or a configuration of nothing
+			if len(payload) < 8 { // in_sync with its number, or an empty configuration
 				d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}})
 			}
 		}
@@ -103,7 +104,7 @@ func (d *testDriver) record(text string) {
 	}
 }
 
-// follow writes down all it hears, each life in a file of its own, and says of endpoints that they are up. It ends after most messages.
+// follow records all messages, each life in a separate file, and reports endpoints as up. It ends after most messages.
 func (d *testDriver) follow(most int) int {
 	f, err := os.Create(fmt.Sprintf("%s.%d", os.Getenv(envRecord), os.Getpid()))
 	if err != nil {
@@ -128,7 +129,7 @@ func (d *testDriver) follow(most int) int {
 			d.say(update(EndpointID{Endpoint: p.HostEndpointUpdate.Id.EndpointId}, EndpointState{Health: Error}))
 		}
 		d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
-			IsoTimestamp: "now", Uptime: float64(n + 1), // how much it heard
+			IsoTimestamp: "now", Uptime: float64(n + 1), // the number of received messages
 		}}})
 	}
 	fmt.Fprintln(os.Stderr, strings.Repeat("enough ", 2000))

@@ -7,50 +7,50 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Use is what becomes of messages of a kind.
+// Use is what the driver does with messages of a kind.
 type Use uint8
 
-// The uses.
+// Values of Use.
 const (
-	Ignored Use = iota // knowingly
-	Partly             // something of it is used
+	Ignored Use = iota // deliberately
+	Partly             // some of its fields are used
 	Used
 )
 
-// String is the word in the manual.
+// String returns the word in the manual.
 func (u Use) String() string { return [...]string{"ignored", "partly", "used"}[u] }
 
-// Handling says what becomes of messages of a kind.
+// Handling describes what the driver does with messages of a kind.
 type Handling struct {
 	Field string // of ToDataplane's oneof
 	Use   Use
 	Text  string
 }
 
-// Handlings is what becomes of every message of the protocol, in the order of their numbers.
+// Handlings returns the use of every message of the protocol, in the order of their numbers.
 func Handlings() []Handling {
 	const (
-		routing = "forwarding between nodes belongs to whoever set up VPP"
+		routing = "the agent does not configure forwarding between nodes"
 		labels  = "labels are in the selectors' sets already"
 	)
 	return []Handling{
-		{"in_sync", Used, "with the first config_update: the first sync, VPP is compared with all there is"},
+		{"in_sync", Used, "with the first config_update it starts the first sync: VPP is compared with the whole desired state"},
 		{"ipset_update", Used, "members become rules; replaces a set of that id"},
-		{"ipset_delta_update", Used, "rewrites the part of the rules that changes; without the set before it, the set matches as what cannot be told does"},
+		{"ipset_delta_update", Used, "rewrites the part of the rules that changes; without an earlier update of the set, rules with the set fail closed"},
 		{"ipset_remove", Used, "forgets the set"},
 		{"active_profile_update", Used, "rules that decide when no policy does"},
-		{"active_profile_remove", Used, "who still has the profile is denied"},
-		{"active_policy_update", Used, "rules of a tier; staged policies are listed by status and decide nothing; untracked and pre-DNAT ones as renderer/acl says"},
-		{"active_policy_remove", Used, "who still has the policy is denied"},
+		{"active_profile_remove", Used, "an endpoint that still has the profile is denied"},
+		{"active_policy_update", Used, "rules of a tier; staged policies are listed by status and decide nothing; for untracked and pre-DNAT ones see renderer/acl"},
+		{"active_policy_remove", Used, "an endpoint that still has the policy is denied"},
 		{"host_endpoint_update", Used, "lists at the input of uplink, overlay and host interface; its status is reported"},
-		{"host_endpoint_remove", Used, "takes the lists off, and its status back"},
+		{"host_endpoint_remove", Used, "removes the lists, and withdraws its status"},
 		{"workload_endpoint_update", Used, "lists at the endpoint's interface; its status is reported. allow_spoofed_source_prefixes count if WorkloadSourceSpoofing is Any; QoS, NAT and BGP peers are ignored"},
-		{"workload_endpoint_remove", Used, "takes the lists off, and its status back"},
+		{"workload_endpoint_remove", Used, "removes the lists, and withdraws its status"},
 		{"config_update", Partly, "FelixHostname names this node, FailsafeInboundHostPorts and FailsafeOutboundHostPorts are kept open; all else is for Felix's own dataplane"},
 		{"host_metadata_update", Partly, "this node's address: finds the uplink, and may always reach the node's own pods (probes)"},
 		{"ipam_pool_update", Ignored, routing},
 		{"ipam_pool_remove", Ignored, routing},
-		{"host_metadata_remove", Partly, "this node's address is gone"},
+		{"host_metadata_remove", Partly, "this node's address is removed"},
 		{"service_account_update", Ignored, labels},
 		{"service_account_remove", Ignored, labels},
 		{"namespace_update", Ignored, labels},
@@ -63,7 +63,7 @@ func Handlings() []Handling {
 		{"wireguard_endpoint_remove", Ignored, routing},
 		{"global_bgp_config_update", Ignored, routing},
 		{"encapsulation", Ignored, routing},
-		{"service_update", Partly, "cluster IPs are let pass where they are dialled and judged behind the translation, in the pre-DNAT view; Services themselves are not rendered from it"},
+		{"service_update", Partly, "cluster IPs are permitted at the client and evaluated behind the translation, in the pre-DNAT view; Services themselves are not rendered from it"},
 		{"service_remove", Partly, "the cluster IPs are forgotten"},
 		{"wireguard_endpoint_v6_update", Ignored, routing},
 		{"wireguard_endpoint_v6_remove", Ignored, routing},
@@ -74,7 +74,7 @@ func Handlings() []Handling {
 	}
 }
 
-// Manual is Handlings as a table of text, a line each.
+// Manual returns Handlings as a table of text.
 func Manual() string {
 	var b strings.Builder
 	for _, h := range Handlings() {
@@ -83,9 +83,9 @@ func Manual() string {
 	return b.String()
 }
 
-// payloadName is the field of ToDataplane's oneof that a message has; "" if it is none we know.
+// payloadName returns the field of ToDataplane's oneof that a message has; "" if it is unknown.
 func payloadName(m *pb.ToDataplane) string {
-	switch m.Payload.(type) { // what there are many of
+	switch m.Payload.(type) { // the frequent ones
 	case *pb.ToDataplane_ActivePolicyUpdate:
 		return "active_policy_update"
 	case *pb.ToDataplane_IpsetDeltaUpdate:
@@ -98,7 +98,7 @@ func payloadName(m *pb.ToDataplane) string {
 	return ""
 }
 
-// unknownPayload is the numbers of what a message without a payload has in its place: messages of a later Felix.
+// unknownPayload returns the field numbers of a message with an unknown payload: messages of a later Felix.
 func unknownPayload(m *pb.ToDataplane) string {
 	var numbers []string
 	for f := range fields(m.ProtoReflect().GetUnknown()) {
@@ -110,8 +110,7 @@ func unknownPayload(m *pb.ToDataplane) string {
 	return "message of field " + strings.Join(numbers, ", ")
 }
 
-// complete tells whether a message has the parts without which it says nothing: its object's name. An update without its object is
-// one of an empty object.
+// complete reports whether a message names its object. An update without content is one of an empty object.
 func complete(m *pb.ToDataplane) bool {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_ActiveProfileUpdate:
@@ -140,8 +139,8 @@ func complete(m *pb.ToDataplane) bool {
 	return true
 }
 
-// odd is what in a message we do not know, where that matters: "IP version 5 of a rule"; "" if there is none. It is kept:
-// renderer/acl fails closed on what it does not know.
+// odd returns an unknown value in a message, where that matters: "IP version 5 of a rule"; "" if there is none. The message
+// is kept: renderer/acl fails closed on unknown values.
 func odd(m *pb.ToDataplane) string {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_IpsetUpdate:

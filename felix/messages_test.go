@@ -6,7 +6,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// The table has every message there is, once, in the order of the protocol.
+// The table has every message of the protocol once, in the protocol's order.
 func TestHandlingsAreComplete(t *testing.T) {
 	oneof := (&pb.ToDataplane{}).ProtoReflect().Descriptor().Oneofs().ByName("payload").Fields()
 	at := map[string]int{}

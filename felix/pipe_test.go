@@ -11,7 +11,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// large is a set of 100,000 members and 10,000 policies.
+// large returns a set of 100,000 members and 10,000 policies.
 func large() []*pb.ToDataplane {
 	set := &pb.IPSetUpdate{Id: "s:large"}
 	for i := range 100_000 {
@@ -31,7 +31,7 @@ func large() []*pb.ToDataplane {
 	return out
 }
 
-// BenchmarkPipe compares a driver that reads a large state from a pipe with a pipe that nobody looks into.
+// BenchmarkPipe compares a driver that reads a large state from a pipe with a reader that discards the bytes.
 func BenchmarkPipe(b *testing.B) {
 	messages := large()
 	b.Run("discard", func(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkPipe(b *testing.B) {
 	})
 }
 
-// piped encodes messages into a pipe, and waits until read has read all.
+// piped encodes messages into a pipe, and waits until read has read all of it.
 func piped(b *testing.B, messages []*pb.ToDataplane, read func(*os.File)) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -76,5 +76,5 @@ func piped(b *testing.B, messages []*pb.ToDataplane, read func(*os.File)) {
 	<-done
 }
 
-// discarded is a reader that does not look into the pipe.
+// discarded reads a pipe without decoding.
 func discarded(out *os.File) { _, _ = io.Copy(io.Discard, out); _ = out.Close() }

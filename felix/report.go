@@ -11,13 +11,13 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// EndpointID names an endpoint of this node; of a host endpoint, only Endpoint is set.
+// EndpointID names an endpoint of this node; a host endpoint has Endpoint only.
 type EndpointID struct{ Orchestrator, Workload, Endpoint string }
 
-// Host tells whether it is a host endpoint.
+// Host reports whether it is a host endpoint.
 func (id EndpointID) Host() bool { return id.Orchestrator == "" && id.Workload == "" }
 
-// String is "prod/web-0 eth0", or the name of a host endpoint.
+// String returns "prod/web-0 eth0", or the name of a host endpoint.
 func (id EndpointID) String() string {
 	if id.Host() {
 		return id.Endpoint
@@ -32,32 +32,32 @@ func (id EndpointID) compare(o EndpointID) int {
 // Health is the state of an endpoint, as Felix writes it.
 type Health string
 
-// The states of an endpoint.
+// States of an endpoint.
 const (
-	Up    Health = "up"    // VPP has acknowledged all of what its policies ask for
-	Down  Health = "down"  // VPP has no interface for it, or is away; or it is administratively down
-	Error Health = "error" // VPP refuses something of it
+	Up    Health = "up"    // VPP has acknowledged all that its policies require
+	Down  Health = "down"  // VPP has no interface for it or is away, or the endpoint is administratively down
+	Error Health = "error" // VPP refuses a part of it
 )
 
-// Report is what VPP has of endpoints: all there are. It must not be changed afterwards.
+// Report holds the state of all endpoints. It must not be changed after it was reported.
 type Report map[EndpointID]EndpointState
 
 // EndpointState is the state of an endpoint.
 type EndpointState struct {
 	Health Health
-	Reason string               // of Down and Error, for people
-	Sent   *pb.WorkloadEndpoint // the endpoint as Felix said it; nil: a host endpoint
+	Reason string               // of Down and Error, for humans
+	Sent   *pb.WorkloadEndpoint // the endpoint as Felix sent it; nil: a host endpoint
 }
 
-// write tells Felix that the driver lives, and what changed since it was told last. While Felix does not read, only the latest
-// report is kept.
+// write sends periodic status messages to Felix, and what changed since the last report. While Felix does not read, it
+// keeps the latest report only.
 func (d *Driver) write(ctx context.Context) error {
 	out := &reporter{out: NewWriter(d.cfg.Out), told: map[EndpointID]Health{}}
 	tick := time.NewTicker(d.cfg.Alive)
 	defer tick.Stop()
 	for err := out.alive(d.cfg.Now(), d.started); ; {
 		if err != nil {
-			return ended(ctx, fmt.Errorf("tell felix: %w", err))
+			return ended(ctx, fmt.Errorf("send to felix: %w", err))
 		}
 		select {
 		case <-ctx.Done():
@@ -70,7 +70,7 @@ func (d *Driver) write(ctx context.Context) error {
 	}
 }
 
-// reporter writes messages with rising sequence numbers.
+// reporter writes messages with increasing sequence numbers.
 type reporter struct {
 	out  *Writer
 	seq  uint64
@@ -83,14 +83,14 @@ func (r *reporter) send(m *pb.FromDataplane) error {
 	return r.out.Write(m)
 }
 
-// alive is the sign of life.
+// alive sends the periodic status message.
 func (r *reporter) alive(now, started time.Time) error {
 	return r.send(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
 		IsoTimestamp: now.UTC().Format(time.RFC3339), Uptime: now.Sub(started).Seconds(),
 	}}})
 }
 
-// report sends what differs from what was sent: states that changed, then those of endpoints that are gone.
+// report sends the differences from the last report: changed states, then removals of endpoints.
 func (r *reporter) report(now Report) error {
 	for _, id := range slices.SortedFunc(maps.Keys(now), EndpointID.compare) {
 		if at := now[id]; r.told[id] != at.Health {
@@ -127,8 +127,8 @@ func update(id EndpointID, at EndpointState) *pb.FromDataplane {
 	}}
 }
 
-// untiered is an endpoint without its policies, whose names a Felix of another dialect could not read. Felix v3.31 writes the
-// rest to a file, where it is told to.
+// untiered returns an endpoint without its policies, whose names a Felix of another dialect could not read. Felix v3.31
+// writes the rest to a file, if configured.
 func untiered(e *pb.WorkloadEndpoint) *pb.WorkloadEndpoint {
 	if e == nil {
 		return nil

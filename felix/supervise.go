@@ -13,23 +13,24 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// SupervisorConfig says which driver is run, and how. Path is needed.
+// SupervisorConfig names the driver to run, and its limits. Path is required.
 type SupervisorConfig struct {
 	Path string   // of the program; it gets no arguments, as from Felix
-	Env  []string // "NAME=value", beside this process's environment
+	Env  []string // "NAME=value", added to this process's environment
 
-	// Parameters are Felix's configuration as far as the calculation does not know it: FelixHostname. What it knows wins.
+	// Parameters are settings of Felix that the calculation does not know, such as FelixHostname. Settings from the
+	// calculation override them.
 	Parameters map[string]string
 
-	Limit    int           // longest frame that is read; 0: DefaultLimit
-	Grace    time.Duration // how long a driver may take to end after its pipe was closed, and after SIGTERM; 0: 2 s each
-	MinPause time.Duration // before the first restart; it doubles; 0: 200 ms
-	MaxPause time.Duration // the longest; 0: 30 s
-	Steady   time.Duration // a driver that lived this long after it was told everything is restarted at once; 0: 1 min
+	Limit    int           // longest frame in bytes; 0: DefaultLimit
+	Grace    time.Duration // time for a driver to end after its pipe was closed, and after SIGTERM; 0: 2 s each
+	MinPause time.Duration // pause before the first restart; it doubles; 0: 200 ms
+	MaxPause time.Duration // the longest pause; 0: 30 s
+	Steady   time.Duration // a driver that ran this long after it received everything is restarted at once; 0: 1 min
 
 	Now    func() time.Time // nil: time.Now
-	Logger *slog.Logger     // nil: silent; gets what the driver prints, too
-	// OnMessage sees all that the driver says, in its order, in a goroutine of the supervisor's; nil: nobody.
+	Logger *slog.Logger     // nil: silent; also gets the driver's output
+	// OnMessage is called for each message of the driver, in order, in a goroutine of the supervisor; nil: not called.
 	OnMessage func(*pb.FromDataplane)
 }
 
@@ -50,39 +51,40 @@ func (c *SupervisorConfig) defaults() {
 	}
 }
 
-// Supervisor runs an external dataplane driver as Felix does, and tells it what it is told itself: the other end of Driver.
+// Supervisor runs an external dataplane driver as Felix does, and sends it the desired state: the other end of Driver.
 //
 //	OnUpdate, Apply ─ batches ─▶ keeper (ledger) ─ rounds ─▶ writer ─ fd 3 ─▶ the driver's process
 //	Status           ◀────────── keeper          ◀─ events ─ reader ◀─ fd 4 ─┘
 //
-// A driver that ends, or says what is no message, is started anew and told everything. One that does not read costs no memory
-// but that of what there is. It implements the seam of plugins/policy; a driver outside knows VPP, and the node, itself.
+// If the driver ends or sends garbage, the supervisor restarts it and sends it everything. A driver that does not read
+// costs no memory beyond the desired state. Supervisor implements the driver interface of plugins/policy; an external
+// driver knows VPP and the node itself.
 type Supervisor struct {
 	cfg     SupervisorConfig
 	staged  []*pb.ToDataplane // by OnUpdate
 	batches chan []*pb.ToDataplane
-	done    chan struct{} // the keeper is gone
+	done    chan struct{} // closed when the keeper has ended
 	waits   chan chan struct{}
 	status  atomic.Pointer[SupervisorStatus]
 }
 
-// SupervisorStatus is how it stands with a driver. It must not be changed.
+// SupervisorStatus is the state of a driver. It must not be changed.
 type SupervisorStatus struct {
 	Path      string
-	PID       int           // 0: it does not run
-	Starts    uint64        // how often it was started
-	Trouble   string        // why it ended last, or why it does not start; "" never
-	Pause     time.Duration // between its last end and the start that followed, or will
-	InSync    bool          // it was told that all is known
-	Behind    int           // things it was not told as they are
-	Sequence  uint64        // messages it was told
-	Alive     string        // when it last said that it lives, in its words; "" never
+	PID       int           // 0: not running
+	Starts    uint64        // number of starts
+	Trouble   string        // why it ended last, or why it cannot start; "": neither happened
+	Pause     time.Duration // between its last end and the following start, past or planned
+	InSync    bool          // the driver received in_sync
+	Behind    int           // things it has not received in their latest state
+	Sequence  uint64        // number of messages sent to it
+	Alive     string        // time of its last status message, as the driver wrote it; "": none
 	Uptime    float64
-	Endpoints map[EndpointID]Health // what it says of them
-	Unknown   uint64                // what it said and nobody understands
+	Endpoints map[EndpointID]Health // states it reported
+	Unknown   uint64                // number of unknown messages from it
 }
 
-// NewSupervisor returns a supervisor that has not begun.
+// NewSupervisor returns a supervisor; Run starts the driver.
 func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	cfg.defaults()
 	s := &Supervisor{cfg: cfg, batches: make(chan []*pb.ToDataplane), done: make(chan struct{}), waits: make(chan chan struct{})}
@@ -90,10 +92,10 @@ func NewSupervisor(cfg SupervisorConfig) *Supervisor {
 	return s
 }
 
-// OnUpdate stages a message, which must not be changed afterwards.
+// OnUpdate stages a message, which must not change afterwards.
 func (s *Supervisor) OnUpdate(m *pb.ToDataplane) { s.staged = append(s.staged, m) }
 
-// Apply hands over what is staged. It waits for nothing but that Run has begun; how far the driver is, Status says.
+// Apply passes the staged messages on. It blocks only until Run has begun; Status has the driver's progress.
 func (s *Supervisor) Apply() (again bool) {
 	if len(s.staged) > 0 {
 		select {
@@ -105,28 +107,28 @@ func (s *Supervisor) Apply() (again bool) {
 	return false
 }
 
-// SetNode does nothing: a driver outside finds out about the node itself.
+// SetNode does nothing: an external driver finds out about the node itself.
 func (s *Supervisor) SetNode(enforce.Node) {}
 
-// Resync does nothing: a driver that was told everything knows everything, and one that does not was started anew.
+// Resync does nothing: a driver has received everything, or is restarted.
 func (s *Supervisor) Resync() {}
 
-// Cause knows nothing: what stands in VPP is the driver's.
+// Cause returns false: the external driver owns its configuration in VPP.
 func (s *Supervisor) Cause(string, bool, int, int) (enforce.Cause, bool) {
 	return enforce.Cause{}, false
 }
 
-// Status is how it stands with the driver. It may be called from anywhere.
+// Status returns the driver's state. It is safe for concurrent use.
 func (s *Supervisor) Status() *SupervisorStatus { return s.status.Load() }
 
-// Told waits until the driver was told everything that was handed over; what it makes of it, it says itself.
+// Told waits until the driver has received everything passed on before. The driver reports itself what it does with that.
 func (s *Supervisor) Told(ctx context.Context) error {
 	told := make(chan struct{})
 	ask := s.waits
 	for {
 		select {
 		case ask <- told:
-			ask = nil // asked
+			ask = nil // sent
 		case <-told:
 			return nil
 		case <-s.done:
@@ -137,10 +139,10 @@ func (s *Supervisor) Told(ctx context.Context) error {
 	}
 }
 
-var errUnsupervised = errors.New("the driver is not supervised any more")
+var errUnsupervised = errors.New("the supervisor of the driver has ended")
 
-// Run keeps a driver running until ctx ends. Then the driver is stopped: its pipe is closed, SIGTERM, SIGKILL, each with some
-// grace. A Supervisor runs once.
+// Run keeps a driver running until ctx ends. Then it stops the driver: it closes the pipe, then sends SIGTERM, then
+// SIGKILL, each after Grace. A Supervisor runs once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer close(s.done)
 	k := &keeper{
@@ -153,27 +155,27 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return k.run(ctx)
 }
 
-// keeper owns the ledger and the driver's life. Nothing it does waits for the driver.
+// keeper owns the ledger and the driver's process. It never blocks on the driver.
 type keeper struct {
 	cfg      SupervisorConfig
 	ledger   *ledger
 	batches  <-chan []*pb.ToDataplane
 	waits    <-chan chan struct{}
-	waiting  []chan struct{} // closed when the driver was told everything
+	waiting  []chan struct{} // closed when the driver has received everything
 	publish  func(*SupervisorStatus)
 	events   chan childEvent
-	pause    *time.Timer   // until the next start
-	next     time.Duration // how long that is to last, if the driver ends early
-	child    *child        // nil: none runs
+	pause    *time.Timer   // fires at the next start
+	next     time.Duration // the pause if the driver ends early
+	child    *child        // nil: not running
 	stopping bool
-	onTheWay int       // messages of the round the driver is taking
-	synced   time.Time // since when the child knows everything; zero: it does not
+	onTheWay int       // messages of the round being sent
+	synced   time.Time // since when the driver has everything; zero: it has not
 	now      SupervisorStatus
 }
 
 func (k *keeper) run(ctx context.Context) error {
 	for {
-		k.tell()
+		k.sendRound()
 		k.report()
 		select {
 		case <-ctx.Done():
@@ -188,26 +190,26 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-k.pause.C:
 			k.start(ctx)
 		case ev := <-k.events:
-			k.take(ev)
+			k.handleEvent(ev)
 		}
 	}
 }
 
-// stop waits for the end of the driver, and of what it says.
+// stop waits for the end of the driver and of its output.
 func (k *keeper) stop() {
 	k.stopping = true
 	for k.child != nil {
 		select {
-		case <-k.batches: // nobody is told any more
+		case <-k.batches: // no driver is left to send them to
 		case ev := <-k.events:
-			k.take(ev)
+			k.handleEvent(ev)
 		}
 	}
 	k.pause.Stop()
 	k.report()
 }
 
-// configured puts what the calculation does not know into a configuration.
+// configured adds Parameters to a configuration.
 func (k *keeper) configured(m *pb.ToDataplane) *pb.ToDataplane {
 	u := m.GetConfigUpdate()
 	if u == nil || len(k.cfg.Parameters) == 0 {
@@ -219,8 +221,8 @@ func (k *keeper) configured(m *pb.ToDataplane) *pb.ToDataplane {
 	return &pb.ToDataplane{Payload: &pb.ToDataplane_ConfigUpdate{ConfigUpdate: u}}
 }
 
-// tell hands the next round to the driver, if it has taken the last.
-func (k *keeper) tell() {
+// sendRound sends the next round to the driver, if it has received the last one.
+func (k *keeper) sendRound() {
 	if k.child == nil || !k.child.idle || !k.ledger.due() {
 		return
 	}
@@ -229,10 +231,10 @@ func (k *keeper) tell() {
 		return
 	}
 	k.child.idle, k.onTheWay = false, len(round)
-	k.child.rounds <- round // it has room for one
+	k.child.rounds <- round // buffered for one round
 }
 
-// start starts a driver; if that fails it is tried again later.
+// start starts a driver; a failed start is retried later.
 func (k *keeper) start(ctx context.Context) {
 	c, err := startChild(ctx, k.cfg, k.events)
 	if err != nil {
@@ -245,7 +247,7 @@ func (k *keeper) start(ctx context.Context) {
 	k.cfg.Logger.Info("driver started", "path", k.cfg.Path, "pid", c.pid)
 }
 
-// steady tells whether the driver has lived long enough, knowing everything.
+// steady reports whether the driver has run long enough after it received everything.
 func (k *keeper) steady() bool {
 	return !k.synced.IsZero() && k.cfg.Now().Sub(k.synced) >= k.cfg.Steady
 }
@@ -267,8 +269,8 @@ func (k *keeper) ended(why error) {
 	k.now.Endpoints, k.now.Alive, k.now.Uptime = map[EndpointID]Health{}, "", 0
 }
 
-// take takes what happened to the driver.
-func (k *keeper) take(ev childEvent) {
+// handleEvent handles an event of the driver.
+func (k *keeper) handleEvent(ev childEvent) {
 	switch {
 	case ev.gone != nil:
 		k.child = nil
@@ -276,22 +278,22 @@ func (k *keeper) take(ev childEvent) {
 	case ev.written > 0:
 		k.child.idle, k.onTheWay = true, 0
 		k.now.Sequence += ev.written
-		if k.ledger.toldInSync && k.synced.IsZero() {
+		if k.ledger.sentInSync && k.synced.IsZero() {
 			k.synced = k.cfg.Now()
-			k.cfg.Logger.Info("driver was told everything", "path", k.cfg.Path, "messages", k.now.Sequence)
+			k.cfg.Logger.Info("driver has received everything", "path", k.cfg.Path, "messages", k.now.Sequence)
 		}
 	case ev.message != nil:
-		k.heard(ev.message)
+		k.handleMessage(ev.message)
 	case ev.garbage != nil:
 		k.now.Unknown++
-		k.cfg.Logger.Warn("driver said what nobody understands", "err", ev.garbage)
+		k.cfg.Logger.Warn("driver sent an unreadable message", "err", ev.garbage)
 	}
 }
 
-// heard takes what the driver says.
-func (k *keeper) heard(m *pb.FromDataplane) {
+// handleMessage handles a message of the driver.
+func (k *keeper) handleMessage(m *pb.FromDataplane) {
 	set := func(id EndpointID, health Health) {
-		k.now.Endpoints = maps.Clone(k.now.Endpoints) // others read it
+		k.now.Endpoints = maps.Clone(k.now.Endpoints) // readers may hold the old one
 		if k.now.Endpoints[id] = health; health == "" {
 			delete(k.now.Endpoints, id)
 		}
@@ -320,7 +322,7 @@ func workloadOf(id *pb.WorkloadEndpointID) EndpointID {
 	return EndpointID{Orchestrator: id.GetOrchestratorId(), Workload: id.GetWorkloadId(), Endpoint: id.GetEndpointId()}
 }
 
-// report makes the state visible.
+// report makes the state visible to Status.
 func (k *keeper) report() {
 	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.behind()+k.onTheWay
 	now := k.now

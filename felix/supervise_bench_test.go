@@ -11,10 +11,10 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// BenchmarkSupervisor tells a driver in a process of its own a set of 100,000 members and 10,000 policies, until it says that it
-// has read in_sync; and in the same breath encodes the same messages into a pipe that io.Discard reads.
+// BenchmarkSupervisor sends a set of 100,000 members and 10,000 policies to a driver process, until that reports that it
+// has read in_sync. In comparison it encodes the same messages into a pipe that io.Discard reads.
 func BenchmarkSupervisor(b *testing.B) {
-	for _, driver := range []string{"discards", "decodes"} { // somebody's, and our own
+	for _, driver := range []string{"discards", "decodes"} { // another program's, and this package's
 		b.Run("driver="+driver, func(b *testing.B) { benchmarkSupervisor(b, driver) })
 	}
 }
@@ -27,7 +27,7 @@ func benchmarkSupervisor(b *testing.B, driver string) {
 	messages := append(large(), inSync(0))
 	var ours, bare []time.Duration
 	for b.Loop() {
-		runtime.GC() // what was before is not to be paid for by either
+		runtime.GC() // neither measurement pays for earlier garbage
 		start := time.Now()
 		piped(b, messages, discarded)
 		bare = append(bare, time.Since(start))
@@ -39,7 +39,7 @@ func benchmarkSupervisor(b *testing.B, driver string) {
 		ctx, cancel := context.WithCancel(b.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		<-heard // it runs, and got the configuration
+		<-heard // it runs, and has the configuration
 		runtime.GC()
 		start = time.Now()
 		for _, m := range messages {

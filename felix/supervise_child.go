@@ -17,8 +17,8 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// childEvent is one of: the driver took a round of so many messages, it said something, it said something nobody understands,
-// it is gone and nothing is left of it.
+// childEvent is one of: the driver received a round of so many messages; it sent a message; it sent garbage; it has ended
+// completely.
 type childEvent struct {
 	written uint64
 	message *pb.FromDataplane
@@ -26,27 +26,27 @@ type childEvent struct {
 	gone    error
 }
 
-// child is one life of a driver: a process, the two pipes, and the goroutines at our ends.
+// child is one life of a driver: a process, its two pipes, and this side's goroutines.
 type child struct {
 	pid    int
-	idle   bool // of the keeper: it has taken the last round
+	idle   bool // used by the keeper: the driver has received the last round
 	rounds chan []*pb.ToDataplane
 
 	cfg    *SupervisorConfig
 	cmd    *exec.Cmd
-	to     *os.File // our end of its fd 3
-	from   *os.File // our end of its fd 4
-	prints *os.File // our end of its standard output and error
+	to     *os.File // this end of its fd 3
+	from   *os.File // this end of its fd 4
+	prints *os.File // this end of its standard output and error
 	events chan<- childEvent
 }
 
-// What ends a driver's life beside the end of its process.
+// Reasons for the end of a driver's life, beside those of its process.
 var (
 	errExited      = errors.New("exited")
 	errClosedPipes = errors.New("closed its pipe")
 )
 
-// startChild starts the driver's process. All it does it says by events, and that it is gone last.
+// startChild starts the driver's process. It reports everything as events; the last event is the end.
 func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEvent) (*child, error) {
 	var files [6]*os.File
 	for i := 0; i < len(files); i += 2 {
@@ -59,11 +59,11 @@ func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEv
 	c := &child{
 		rounds: make(chan []*pb.ToDataplane, 1), idle: true, cfg: &cfg, to: files[1], from: files[2], prints: files[4], events: events,
 	}
-	c.cmd = exec.Command(cfg.Path) // stopped in steps: not by ctx
+	c.cmd = exec.Command(cfg.Path) // stopped in steps, not by ctx
 	c.cmd.Env = append(os.Environ(), cfg.Env...)
 	c.cmd.Stdout, c.cmd.Stderr = theirText, theirText
 	c.cmd.ExtraFiles = []*os.File{theirIn, theirOut}        // 3 and 4
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for us, and what it starts goes with it
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C does not reach it, and the group includes what it starts
 	if err := errors.Join(c.cmd.Start(), closeAll(theirIn, theirOut, theirText)); err != nil {
 		return nil, errors.Join(err, closeAll(c.to, c.from, c.prints))
 	}
@@ -80,7 +80,7 @@ func closeAll(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-// run lives the child's life. The keeper listens until it hears of the end, so no event waits for long.
+// run supervises the process to its end. The keeper receives events until the end, so no event blocks for long.
 func (c *child) run(ctx context.Context) {
 	exited := make(chan error, 1)
 	go func() { exited <- c.cmd.Wait() }()
@@ -93,7 +93,7 @@ func (c *child) run(ctx context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.write(ctx) })
 	g.Go(func() error { return c.read() })
-	g.Go(func() error { // whatever comes first ends all
+	g.Go(func() error { // the first to return ends all
 		ended := errExited
 		select {
 		case exit = <-exited:
@@ -102,18 +102,19 @@ func (c *child) run(ctx context.Context) {
 			ended = ctx.Err()
 			exit = c.stop(exited)
 		}
-		// What it started goes with it, and may hold the pipe open; what it said last is read.
+		// Processes that the driver started are killed with it, since they may hold the pipe open. The driver's last
+		// messages are still read.
 		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
 		last := time.Now().Add(c.cfg.Grace)
 		return errors.Join(ended, c.from.SetReadDeadline(last), c.prints.SetReadDeadline(last))
 	})
 	err := g.Wait()
 	<-printed
-	_ = closeAll(c.to, c.from, c.prints) // some are closed already
+	_ = closeAll(c.to, c.from, c.prints) // some may be closed already
 	c.events <- childEvent{gone: fmt.Errorf("%w (%s)", err, exitText(exit))}
 }
 
-// stop ends the process: its pipe is closed, SIGTERM, SIGKILL. It returns how it ended.
+// stop ends the process: it closes its pipe, then sends SIGTERM, then SIGKILL. It returns the exit error.
 func (c *child) stop(exited <-chan error) error {
 	_ = c.to.Close()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -123,7 +124,7 @@ func (c *child) stop(exited <-chan error) error {
 			timer.Stop()
 			return err
 		case <-timer.C:
-			_ = syscall.Kill(-c.pid, signal) // it, and what it started
+			_ = syscall.Kill(-c.pid, signal) // the whole process group
 		}
 	}
 	return <-exited
@@ -139,7 +140,7 @@ func exitText(err error) string {
 // writeAtOnce is how many bytes are written together.
 const writeAtOnce = 64 << 10
 
-// write writes rounds as they come.
+// write writes rounds as they arrive.
 func (c *child) write(ctx context.Context) error {
 	var seq uint64
 	var buf []byte
@@ -152,7 +153,7 @@ func (c *child) write(ctx context.Context) error {
 		}
 		for i, m := range round {
 			var err error
-			numbered := pb.ToDataplane{SequenceNumber: seq, Payload: m.Payload} // m is others' as well
+			numbered := pb.ToDataplane{SequenceNumber: seq, Payload: m.Payload} // m is shared
 			if buf, err = AppendFrame(buf, &numbered); err != nil {
 				return err
 			}
@@ -171,7 +172,7 @@ func (c *child) write(ctx context.Context) error {
 	}
 }
 
-// read reads what the driver says, to the end of its pipe.
+// read reads the driver's messages to the end of its pipe.
 func (c *child) read() error {
 	in := NewReader(c.from, c.cfg.Limit)
 	for {
@@ -190,13 +191,13 @@ func (c *child) read() error {
 	}
 }
 
-// lineLogger logs what the driver prints, a line at a time.
+// lineLogger logs the driver's output line by line.
 type lineLogger struct {
 	log  *slog.Logger
 	rest []byte
 }
 
-// longestLine is what of a line is logged.
+// longestLine is the longest logged part of a line, in bytes.
 const longestLine = 4 << 10
 
 // Write implements io.Writer; it never fails.
@@ -208,7 +209,7 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 			l.rest = append(l.rest, line[:min(room, len(line))]...)
 		}
 		if p = rest; ended {
-			l.log.Info("driver says", "line", string(l.rest))
+			l.log.Info("driver output", "line", string(l.rest))
 			l.rest = l.rest[:0]
 		}
 	}

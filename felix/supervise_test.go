@@ -23,7 +23,7 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// supervised is a driver of a kind under a supervisor.
+// supervised is a driver of some kind under a supervisor.
 type supervised struct {
 	*Supervisor
 	t      *testing.T
@@ -78,7 +78,7 @@ func supervise(t *testing.T, kind string) *supervised {
 	return s
 }
 
-// wait waits until the state is as wanted.
+// wait waits until done accepts the status.
 func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !done(s.Status()); time.Sleep(time.Millisecond) {
@@ -88,21 +88,21 @@ func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
 	}
 }
 
-// heard waits until the driver has heard everything that was handed over.
+// heard waits until the driver has received everything passed on.
 func (s *supervised) heard() {
 	s.t.Helper()
-	if err := s.Told(s.t.Context()); err != nil { // the status may be that of before
+	if err := s.Told(s.t.Context()); err != nil { // the status may be an earlier one
 		s.t.Fatal(err)
 	}
 	s.wait("it heard everything", told)
 }
 
-// told tells whether the driver has heard everything, as of when the status was taken.
+// told reports whether the driver had received everything when the status was taken.
 func told(st *SupervisorStatus) bool {
 	return st.InSync && st.Behind == 0 && st.PID != 0 && st.Uptime == float64(st.Sequence)
 }
 
-// tellAll tells what a calculation sent, and returns the state a driver has then.
+// tellAll sends what a calculation sent, and returns the state that a driver then has.
 func (s *supervised) tellAll(list int) *mirror.Mirror {
 	direct := mirror.New()
 	for _, flush := range flushes(s.t, list) {
@@ -115,7 +115,7 @@ func (s *supervised) tellAll(list int) *mirror.Mirror {
 	return direct
 }
 
-// lives are what each life of the driver heard.
+// lives returns what each life of the driver received.
 func (s *supervised) lives() (out []*mirror.Mirror) {
 	s.t.Helper()
 	files, err := filepath.Glob(s.record + ".*")
@@ -190,8 +190,8 @@ func TestSupervisedDriverFollows(t *testing.T) {
 	}
 }
 
-// Told waits for what was handed over, and no longer than it is asked to.
-func TestSupervisedDriverWasTold(t *testing.T) {
+// Told waits for messages passed on before the call, and no longer than its context.
+func TestToldWaitsForDelivery(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(5)
 	if err := s.Told(t.Context()); err != nil {
@@ -223,7 +223,7 @@ func TestSupervisedDriverWasTold(t *testing.T) {
 	}
 }
 
-// A driver that ends while it is told is started anew, and told everything again.
+// A driver that ends while it receives messages is restarted, and receives everything again.
 func TestSupervisedDriverCrashes(t *testing.T) {
 	s := supervise(t, "crashes")
 	s.tellAll(4)
@@ -260,7 +260,8 @@ func TestSupervisedDriverIsKilled(t *testing.T) {
 	}
 }
 
-// A driver that does not read is not waited for, and costs no more than what there is. Stopping it takes SIGKILL.
+// The supervisor does not wait for a driver that does not read, nor keep more than the desired state for it. Stopping it
+// takes SIGKILL.
 func TestSupervisedDriverNeverReads(t *testing.T) {
 	s := supervise(t, "never reads")
 	s.OnUpdate(inSync(0))
@@ -269,7 +270,7 @@ func TestSupervisedDriverNeverReads(t *testing.T) {
 		s.Apply()
 	}
 	s.wait("it is behind", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Behind > 0 })
-	if st := s.Status(); st.Behind > 2*50+2 { // of which half are on their way
+	if st := s.Status(); st.Behind > 2*50+2 { // half of them in the pipe
 		t.Errorf("behind by %d: want at most what there is", st.Behind)
 	}
 	pid := s.Status().PID
@@ -283,7 +284,7 @@ func TestSupervisedDriverNeverReads(t *testing.T) {
 }
 
 // A driver that does not end with its pipe gets SIGTERM.
-func TestSupervisedDriverOverhearsTheEnd(t *testing.T) {
+func TestSupervisedDriverIgnoringPipeEndGetsSIGTERM(t *testing.T) {
 	s := supervise(t, "overhears the end")
 	s.tellAll(3)
 	s.heard()
@@ -293,7 +294,7 @@ func TestSupervisedDriverOverhearsTheEnd(t *testing.T) {
 	}
 }
 
-// What the calculation knows of the configuration wins over what the supervisor adds.
+// Settings from the calculation override those of the supervisor.
 func TestSupervisorCompletesTheConfiguration(t *testing.T) {
 	k := &keeper{cfg: SupervisorConfig{Parameters: map[string]string{"FelixHostname": "n1", "LogSeverity": "debug"}}}
 	said := &pb.ConfigUpdate{Config: map[string]string{"LogSeverity": "info", "X": "y"}, Message: "m"}
@@ -307,7 +308,7 @@ func TestSupervisorCompletesTheConfiguration(t *testing.T) {
 	}
 }
 
-// Pauses double up to the longest; a driver that was steady is started at once.
+// Pauses double up to the longest; a driver that was steady is restarted at once.
 func TestSupervisorBacksOff(t *testing.T) {
 	now := time.Unix(1000, 0)
 	cfg := SupervisorConfig{MinPause: time.Second, MaxPause: 5 * time.Second, Steady: time.Minute, Now: func() time.Time { return now }}
@@ -329,7 +330,7 @@ func TestSupervisorBacksOff(t *testing.T) {
 	}
 	crash(time.Second, 30*time.Second) // not long enough
 	crash(time.Second, 90*time.Second)
-	crash(-1, 90*time.Second) // never in sync: how long it lived says nothing
+	crash(-1, 90*time.Second) // never in sync, so its run time does not count
 	crash(-1, 0)
 	want := []time.Duration{1, 2, 4, 5, 5, 5, 0, 1, 2}
 	for i := range want {
@@ -359,8 +360,8 @@ func TestSupervisedDriverLies(t *testing.T) {
 	}
 }
 
-// What a driver started goes with it, though it holds its pipes and its output open.
-func TestSupervisedDriverLeavesSomebodyBehind(t *testing.T) {
+// Processes that a driver started are killed with it, even if they hold its pipes and output open.
+func TestSupervisedDriverChildrenAreKilled(t *testing.T) {
 	s := supervise(t, "leaves somebody behind")
 	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 2 })
 	s.stop()
@@ -381,7 +382,7 @@ func TestSupervisedDriverLeavesSomebodyBehind(t *testing.T) {
 	}
 }
 
-// dead tells whether a process is gone, or waits for whoever inherited it to notice.
+// dead reports whether a process has ended, reaped or not.
 func dead(pid int) bool {
 	for range 1000 {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -405,10 +406,11 @@ func TestSupervisedDriverIsNotThere(t *testing.T) {
 	cancel()
 	<-ended
 	s.OnUpdate(inSync(0))
-	s.Apply() // nobody listens, and nobody waits
+	s.Apply() // no reader, and no blocking
 }
 
-// TestSupervisorLeavesNothing starts and stops drivers of all kinds and counts what is left: CONTIV_CASES of them.
+// TestSupervisorLeavesNothing starts and stops drivers of all kinds, CONTIV_CASES of them, and counts leaked goroutines,
+// files and processes.
 func TestSupervisorLeavesNothing(t *testing.T) {
 	cycles := 12
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
@@ -428,8 +430,8 @@ func TestSupervisorLeavesNothing(t *testing.T) {
 			t.Errorf("cycle %d: process %d is left", i, pid)
 		}
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a file that nobody closed stays open
-	one(2)                                           // what is opened once, and stays
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would close leaked files
+	one(2)                                           // opens what is opened once and stays
 	goroutines, files, processes := left(t)
 	for i := range cycles {
 		one(i)
