@@ -14,8 +14,8 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// echo is the cheapest VPP there is: it answers every request of one id with a control_ping_reply, without decoding, so
-// that a benchmark measures the client.
+// echo is the simplest VPP: it answers every request of one id with a control_ping_reply, without decoding, so that a
+// benchmark measures the client.
 func echo(b *testing.B) func(context.Context) (net.Conn, error) {
 	l, err := net.Listen("unix", filepath.Join(b.TempDir(), "api.sock"))
 	if err != nil {
@@ -83,7 +83,7 @@ func serveEcho(nc net.Conn) error {
 	}
 }
 
-// BenchmarkDo measures the client alone, per call: one call per Do (a round trip each), and batches on the way together.
+// BenchmarkDo measures the client alone, per call: one call per Do (a round trip each), and pipelined batches.
 func BenchmarkDo(b *testing.B) {
 	for _, n := range []struct {
 		name string
@@ -110,7 +110,7 @@ func BenchmarkDo(b *testing.B) {
 	}
 }
 
-// BenchmarkGuard measures what judging one change of an LB mapping of ten locals costs, sent and acknowledged.
+// BenchmarkGuard measures the guard's check of one change of an LB mapping with ten locals, sent and acknowledged.
 func BenchmarkGuard(b *testing.B) {
 	g := NewGuard()
 	made := lb(many(10, 1)...)

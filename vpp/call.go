@@ -7,40 +7,43 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// ErrDisconnected is what a call meets when VPP is away or goes away before answering. It may or may not have taken effect.
+// ErrDisconnected is the error of a call if VPP is away or goes away before its answer. The call may or may not have taken
+// effect.
 var ErrDisconnected = errors.New("vpp is disconnected")
 
-// errPending marks a call of a batch that has no answer yet; it never leaves the package.
+// errPending marks a call of a batch without an answer yet; it never leaves the package.
 var errPending = errors.New("no answer yet")
 
 // Call is one request.
 type Call struct {
-	// Msg is the request. It is read until Do returns and not changed.
+	// Msg is the request. Do reads it until it returns, and does not change it.
 	Msg api.Message
-	// Dump marks a request answered by any number of details and no final reply; Do closes it with a control_ping.
-	// Requests of the "get" style (details, then a reply with a cursor) need no mark and are continued until complete.
+	// Dump marks a request that VPP answers with any number of details and no final reply; Do ends it with a control_ping.
+	// Requests of the "get" style (details, then a reply with a cursor) need no mark; Do continues them until they are
+	// complete.
 	Dump bool
-	// Joined tells that this call and the next of the same Do leave in one write, with nothing between them. A VPP without
-	// workers forwards no packet between two messages it has read at once (vl_socket_read_ready, api-rx-from-ring).
+	// Joined means that this call and the next one of the same Do are sent in one write, with nothing between them. A VPP
+	// without workers forwards no packet between two messages that it has read at once (vl_socket_read_ready,
+	// api-rx-from-ring).
 	Joined bool
-	// Done, if not nil, is told the reply as soon as it is there, before Do returns; never if Do ends before VPP has
-	// answered. It must return at once.
+	// Done, if not nil, is called with the reply as soon as it arrives, before Do returns; never if Do ends before VPP has
+	// answered. It must not block.
 	Done func(Reply)
 }
 
 // Reply is the answer to one Call.
 type Reply struct {
-	// Msg is the final reply, nil for a dump. It is set beside a *Retval error too.
+	// Msg is the final reply, nil for a dump. It is also set beside a *Retval error.
 	Msg api.Message
-	// Details are the parts of a dump, in VPP's order; nil after an error.
+	// Details are the details of a dump, in VPP's order; nil after an error.
 	Details []api.Message
-	// Err is nil, or: ErrDisconnected, *GuardError, *MissingError, *Retval, *UnexpectedError, the context's error, or what
-	// is wrong with the bytes.
+	// Err is nil, ErrDisconnected, *GuardError, *MissingError, *Retval, *UnexpectedError, the context's error, or an
+	// encoding or decoding error.
 	Err error
 }
 
-// Retval is a refusal by VPP: a reply whose retval is not 0. Positive ones are refusals too (acl_interface_set_acl_list of
-// VPP 24.06 answers 1). errors.Is(err, api.VALUE_EXIST) and the like work on it.
+// Retval is the error of a reply whose retval is not 0. Positive ones are refusals too (acl_interface_set_acl_list of VPP
+// 24.06 answers 1). errors.Is(err, api.VALUE_EXIST) and the like work on it.
 type Retval struct {
 	// Message is the name of the request.
 	Message string
@@ -52,12 +55,12 @@ func (r *Retval) Error() string {
 	return fmt.Sprintf("%s: %s", r.Message, api.VPPApiError(r.Code).Error())
 }
 
-// Unwrap is VPP's own name for the code.
+// Unwrap returns VPP's error for the code.
 func (r *Retval) Unwrap() error { return api.VPPApiError(r.Code) }
 
-// MissingError is a call this VPP cannot take.
+// MissingError is the error of a call that this VPP does not support.
 type MissingError struct {
-	// Message is the request's name, Lacks the name_crc VPP does not have: the request or one of its replies.
+	// Message is the request's name. Lacks is the name_crc that VPP does not have: of the request or of one of its replies.
 	Message, Lacks string
 }
 
@@ -65,9 +68,9 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s: vpp has no message %s (plugin not loaded, or another version)", e.Message, e.Lacks)
 }
 
-// UnexpectedError is an answer of another kind than the request has.
+// UnexpectedError is the error of an answer that is not a reply to the request.
 type UnexpectedError struct {
-	// Message is the request's name, Got the name_crc of the answer, or its number if VPP never announced it.
+	// Message is the request's name. Got is the name_crc of the answer, or its id if VPP never announced it.
 	Message, Got string
 }
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	defaultSocket = "/run/vpp/api.sock" // startup.conf socksvr { default }
-	// DefaultClientName is what VPP calls an agent.
+	// DefaultClientName is the agent's name in VPP's list of API clients.
 	DefaultClientName = "contiv-agent"
 
 	defaultWindow     = 256
@@ -27,57 +27,57 @@ const (
 	maxWindow         = 4096 // a slot number is 12 bits of the context
 	defaultMaxBackoff = 5 * time.Second
 	minBackoff        = 20 * time.Millisecond
-	ownedPause        = 200 * time.Millisecond // between looks whether another agent still owns VPP
-	lockPeriod        = time.Second            // between looks whether a lock that is held is still that of VPP
+	ownedPause        = 200 * time.Millisecond // between checks whether another agent still owns VPP
+	lockPeriod        = time.Second            // between checks whether a held lock file is still at its path
 	defaultProbe      = time.Second
 	defaultLate       = 1250 * time.Millisecond
 	defaultSilence    = time.Minute
 )
 
-// Config says how to reach VPP and what is wanted of it. The zero value connects to /run/vpp/api.sock.
+// Config configures a connection. The zero value connects to /run/vpp/api.sock.
 type Config struct {
-	// Socket is the path of VPP's binary-API socket; empty: /run/vpp/api.sock. Not used if Dial is set.
+	// Socket is the path of VPP's binary-API socket; "": /run/vpp/api.sock. Dial replaces it.
 	Socket string
 	// Dial makes the connection instead of dialling Socket: tests and offline tools use a net.Pipe.
 	Dial func(context.Context) (net.Conn, error)
-	// ClientName is the name VPP shows for us in "show api clients"; at most 63 bytes; empty: DefaultClientName.
+	// ClientName is this client's name in "show api clients"; at most 63 bytes; "": DefaultClientName.
 	ClientName string
-	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Below 64 the socket idles, beyond 512 nothing
-	// is gained.
+	// Window is how many calls may be unanswered at once, 1..4096; 0: 256. Below 64 the socket idles; more than 512 gains
+	// nothing.
 	Window int
 	// MaxBackoff bounds the pause after a connection that VPP accepted and soon closed. The pause starts at 20 ms and
 	// doubles; 0: 5 s. While nothing listens on the socket the pause stays at 20 ms, and a replaced socket ends it: packets
 	// pass unfiltered until the agent is back.
 	MaxBackoff time.Duration
-	// Probe is how long the connection may be silent with nothing outstanding before a control_ping is sent; 0: 1 s;
-	// negative: never.
+	// Probe is how long an idle connection may be silent before the client sends a control_ping; 0: 1 s; negative: never.
 	Probe time.Duration
-	// Late is how long VPP may owe an answer without sending a single byte before State.Silent says so; 0: 1.25 s, which with Probe
-	// is less than 3 s after VPP stopped; negative: for ever. The connection stays: VPP may be at work.
+	// Late is how long VPP may owe an answer without sending a byte before State.Silent reports it; 0: 1.25 s, which with
+	// Probe is less than 3 s after VPP stopped; negative: for ever. The connection stays: VPP may be busy.
 	Late time.Duration
-	// Silence is how long VPP may owe an answer without sending a single byte before it is taken for dead; 0: 1 min;
-	// negative: for ever. VPP's main thread may well stall for seconds. While somebody waits for a dump it does not apply.
+	// Silence is how long VPP may owe an answer without sending a byte before the client closes the connection; 0: 1 min;
+	// negative: for ever. VPP's main thread may stall for seconds. Silence does not apply while a caller waits for a dump.
 	Silence time.Duration
-	// Lock is held while there is a connection, and before: an agent that does not get it waits, and State.Err wraps ErrOwned. nil: none.
+	// Lock is held before and during a connection. An agent that does not get it waits, and State.Err wraps ErrOwned. nil:
+	// no lock.
 	Lock *Lock
-	// Guard judges every message before it leaves; nil: a new one.
+	// Guard checks every message before it is sent; nil: a new one.
 	Guard *Guard
-	// Needs are the requests that will be used. Those VPP lacks, or has with another CRC (theirs or their replies'), are
-	// listed in State.Missing; the rest works.
+	// Needs are the requests that will be used. State.Missing lists those that VPP lacks, or has with another CRC (of the
+	// request or its replies); the rest works.
 	Needs []api.Message
 	// OnConnect runs on each new connection before it is announced: the want_* requests that make VPP send events.
-	// A failure is told in State.Err, and the connection is used all the same.
+	// State.Err carries a failure, and the connection is used nevertheless.
 	OnConnect []Call
-	// Logger gets a line per change of state; nil: none.
+	// Logger logs a line per change of state; nil: silent.
 	Logger *slog.Logger
-	// OnState is told each change of state, in order, from the goroutine of Run; it may call Do. nil: nobody is told.
+	// OnState is called with each change of state, in order, from the goroutine of Run; it may call Do. nil: not called.
 	OnState func(State)
-	// Observe is told each answered call: message name, time from Do's send to the answer, error. It runs on the reader
-	// and must be quick. nil: nobody is told.
+	// Observe is called for each answered call: message name, time from Do's send to the answer, error. It runs on the
+	// reader and must be quick. nil: not called.
 	Observe func(message string, took time.Duration, err error)
 }
 
-// Validate reports every problem of the configuration at once.
+// Validate returns all problems of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Window < 0 || c.Window > maxWindow {
@@ -131,39 +131,39 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// errDial: nothing listens on the socket.
+// errDial means that nothing listens on the socket.
 var errDial = errors.New("dial vpp")
 
-// State is what is known of the connection. The zero value: never connected.
+// State is the state of the connection. The zero value: never connected.
 type State struct {
-	// Connected tells whether Do reaches VPP now.
+	// Connected means that Do reaches VPP.
 	Connected bool
-	// Generation counts connections, from 1. VPP may have lost everything between two of them.
+	// Generation counts connections, from 1. VPP may have lost all configuration between two of them.
 	Generation uint64
-	// Version is VPP's own name for itself (show_version, VPP 24.06), e.g. v24.06-release.
+	// Version is VPP's version (show_version, VPP 24.06), e.g. v24.06-release.
 	Version string
-	// PID is VPP's process id (control_ping_reply.vpe_pid): the same PID after a reconnect means VPP did not restart.
+	// PID is VPP's process id (control_ping_reply.vpe_pid): the same PID after a reconnect means that VPP did not restart.
 	PID uint32
-	// Missing lists, sorted, what Needs asks for and VPP lacks, as name_crc.
+	// Missing lists the messages in Needs that VPP lacks, as name_crc, sorted.
 	Missing []string
-	// Err is why the connection is down, or what OnConnect could not do.
+	// Err is the reason why the connection is down, or the error of OnConnect.
 	Err error
-	// Silent is a VPP that does not answer, on a connection that is up. When it answers again, the connection and what VPP has are as
-	// they were.
+	// Silent describes a VPP that does not answer while the connection is up. When VPP answers again, connection and
+	// configuration are unchanged.
 	Silent Silence
 }
 
-// Conn is a connection to VPP that comes back. Its methods are safe for concurrent use.
+// Conn is a connection to VPP that reconnects. Its methods are safe for concurrent use.
 type Conn struct {
 	cfg      Config
-	dials    bool // cfg.Socket, not with a Dial that was given
+	dials    bool // by cfg.Socket, not by a given Dial
 	registry *registry
 	session  atomic.Pointer[session]
 	state    atomic.Pointer[State]
 	events   *dispatcher
 }
 
-// New makes a connection that is down until Run. An invalid cfg panics: Validate tells first.
+// New returns a connection that is down until Run. It panics on an invalid cfg: call Validate first.
 func New(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
@@ -173,13 +173,13 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// State is the present state.
+// State returns the current state.
 func (c *Conn) State() State { return *c.state.Load() }
 
-// Guard is the guard of this connection.
+// Guard returns the guard of this connection.
 func (c *Conn) Guard() *Guard { return c.cfg.Guard }
 
-// Run keeps the connection until ctx ends and returns its error. Only one Run at a time.
+// Run keeps the connection until ctx ends, and returns ctx's error. Only one Run at a time.
 func (c *Conn) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -215,7 +215,7 @@ func (c *Conn) Run(ctx context.Context) error {
 	}
 }
 
-// endpoint is the socket file, nil if it cannot be looked at or Config.Dial makes the connections.
+// endpoint returns the socket file's info; nil if it is unreadable or Config.Dial makes the connections.
 func (c *Conn) endpoint() os.FileInfo {
 	if !c.dials {
 		return nil
@@ -227,8 +227,9 @@ func (c *Conn) endpoint() os.FileInfo {
 	return fi
 }
 
-// rest waits for pause, or until the socket file is another one than was: then a new VPP listens, and rest returns true.
-// It polls: a watch of the directory needs a directory, which VPP may have yet to make, and sees no bind mount.
+// rest waits for pause, or until the socket file differs from was: then a new VPP listens, and rest returns true. It polls,
+// because a watch of the directory needs an existing directory, which VPP may still have to create, and does not see bind
+// mounts.
 func (c *Conn) rest(ctx context.Context, pause time.Duration, was os.FileInfo) (replaced bool) {
 	for ; pause > 0; pause -= minBackoff {
 		if !wait(ctx, min(pause, minBackoff)) {
@@ -266,7 +267,7 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 		case <-ctx.Done():
 			s.fail(context.Cause(ctx))
 			lives = false
-		case <-s.mood:
+		case <-s.silentChanged:
 			st.Silent = s.silence()
 			c.announce(st)
 			c.cfg.Logger.Warn(cmp.Or(st.Silent.Text(time.Now()), "VPP answers again"), "generation", generation)
@@ -276,7 +277,7 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 	return generation + 1, s.cause()
 }
 
-// connect dials and shakes hands.
+// connect dials and performs the handshake.
 func (c *Conn) connect(ctx context.Context) (*session, error) {
 	if err := c.cfg.Lock.take(); err != nil {
 		return nil, err
@@ -303,7 +304,7 @@ func (c *Conn) connect(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// greet learns who answers and runs OnConnect.
+// greet asks for VPP's version and PID, and runs OnConnect.
 func (c *Conn) greet(ctx context.Context, s *session) (State, error) {
 	st := State{Connected: true, Missing: s.api.missing(c.cfg.Needs)}
 	calls := append([]Call{{Msg: &memclnt.ControlPing{}}, {Msg: &vpe.ShowVersion{}}}, c.cfg.OnConnect...)
@@ -328,7 +329,7 @@ func (c *Conn) greet(ctx context.Context, s *session) (State, error) {
 	return st, nil
 }
 
-// down announces a lost or refused connection; attempts that fail the same way again are not news.
+// down announces a lost or refused connection; a repeated equal failure is not announced.
 func (c *Conn) down(st State, pause time.Duration) {
 	was := c.State()
 	if !was.Connected && was.Err != nil && st.Err != nil && was.Err.Error() == st.Err.Error() {
@@ -357,9 +358,10 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 // Do sends calls in order and returns one Reply per Call, in the same order. A call that cannot be sent (guard, missing
-// message) fails alone; the others go. Concurrent Do calls interleave, each keeping its order. Do returns when all is
-// answered, the connection is lost, or ctx ends; then what was sent takes effect in VPP and its late replies are dropped.
-// While VPP is away every Reply is ErrDisconnected at once: nothing is queued for a VPP that may have lost its memory.
+// message) fails alone; the others are sent. Concurrent Do calls interleave, and each keeps its order. Do returns when all
+// calls are answered, the connection is lost, or ctx ends. In the last case sent calls take effect in VPP, and their late
+// replies are dropped. While VPP is away every Reply is ErrDisconnected at once: Do queues nothing for a VPP that may have
+// lost its configuration.
 func (c *Conn) Do(ctx context.Context, calls ...Call) []Reply {
 	s := c.session.Load()
 	if s == nil {
@@ -375,7 +377,7 @@ func (c *Conn) away() error {
 	return ErrDisconnected
 }
 
-// Events calls fn, in VPP's order, for every unsolicited message of the type of msg, on this connection and all later
-// ones. VPP sends events only to who asks: put the want_* request into Config.OnConnect. fn runs on a goroutine of Run's;
-// it may call Do. It may not be removed.
+// Events calls fn, in VPP's order, for every unsolicited message of the type of msg, on this connection and all later ones.
+// VPP sends events only on request: put the want_* request into Config.OnConnect. fn runs on a goroutine of Run; it may
+// call Do. It cannot be removed.
 func (c *Conn) Events(msg api.Message, fn func(api.Message)) { c.events.add(msg.GetMessageName(), fn) }

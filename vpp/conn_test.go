@@ -24,7 +24,7 @@ import (
 	"go.fd.io/govpp/binapi/vpe"
 )
 
-// handler plays the messages the tests of this file use; every other gets its plain reply.
+// handler answers the messages that this file's tests use; all others get their plain reply.
 //
 //	nat44_set_session_limit       retval = the limit asked for
 //	nat44_lb_static_mapping_dump  three details
@@ -97,7 +97,7 @@ func describe(r Reply) string {
 	return "ok"
 }
 
-// TestTenThousandCalls: many senders at once, calls and dumps mixed, nothing lost, each sender's order kept at VPP.
+// TestTenThousandCalls: many senders at once mix calls and dumps; nothing is lost, and VPP sees each sender's order.
 func TestTenThousandCalls(t *testing.T) {
 	f := newFake(t)
 	var mu sync.Mutex
@@ -145,7 +145,7 @@ func TestTenThousandCalls(t *testing.T) {
 	}
 }
 
-// TestWindow: no more calls are unanswered than the window holds, and no fewer when there are enough.
+// TestWindow: the number of unanswered calls never exceeds the window, and reaches it when there are enough calls.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
@@ -153,7 +153,7 @@ func TestWindow(t *testing.T) {
 		hold := make(chan struct{})
 		f.handle = func(c *fakeConn, req api.Message) []api.Message {
 			if _, ok := req.(*vlib.CliInband); ok {
-				<-hold // VPP is busy with the first; what else it was sent waits in the socket
+				<-hold // VPP is busy with the first; the others wait in the socket
 			}
 			return handler(c, req)
 		}
@@ -177,7 +177,7 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// writes is a connection that keeps what each write held.
+// writes is a connection that records each write.
 type writes struct {
 	netConn
 	mu  sync.Mutex
@@ -191,8 +191,8 @@ func (w *writes) Write(b []byte) (int, error) {
 	return w.netConn.Write(b)
 }
 
-// TestJoinedCallsLeaveInOneWrite: whoever else sends, and however small the window is, both calls of a pair are in one write,
-// one behind the other.
+// TestJoinedCallsLeaveInOneWrite: both calls of a pair are in one write, one after the other, whatever other callers send
+// and however small the window is.
 func TestJoinedCallsLeaveInOneWrite(t *testing.T) {
 	f := newFake(t)
 	f.handle = handler
@@ -232,7 +232,7 @@ func TestJoinedCallsLeaveInOneWrite(t *testing.T) {
 	}
 }
 
-// TestJoinedBeyondTheWindow: more calls than the window holds are sent all the same; a refused one fails alone.
+// TestJoinedBeyondTheWindow: more joined calls than the window holds are still sent; a refused one fails alone.
 func TestJoinedBeyondTheWindow(t *testing.T) {
 	f := newFake(t)
 	f.handle = handler
@@ -251,8 +251,8 @@ func TestJoinedBeyondTheWindow(t *testing.T) {
 	}
 }
 
-// TestDisconnectFailsAllAtOnce: calls sent, calls waiting for the window, a dump half way and a guarded call all fail when
-// VPP goes, not at some timeout, and none of them is sent to the VPP that comes back.
+// TestDisconnectFailsAllAtOnce: when VPP disconnects, sent calls, calls waiting for the window, a half-received dump and a
+// guarded call fail at once, not at a timeout. None of them is sent to the next VPP.
 func TestDisconnectFailsAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
@@ -263,7 +263,7 @@ func TestDisconnectFailsAllAtOnce(t *testing.T) {
 			}
 			_ = c.send(&nat44_ed.Nat44LbStaticMappingDetails{Tag: "half"}, c.context)
 			_ = c.w.Flush()
-			for b := make([]byte, 1); ; { // until it is cut
+			for b := make([]byte, 1); ; { // until the connection is cut
 				if _, err := c.nc.Read(b); err != nil {
 					return nil
 				}
@@ -273,7 +273,7 @@ func TestDisconnectFailsAllAtOnce(t *testing.T) {
 		done := make(chan []Reply, 2)
 		calls := append([]Call{limit(0), dump}, slices.Repeat([]Call{cli("x")}, 10)...)
 		go func() { done <- c.Do(context.Background(), calls...) }()
-		synctest.Wait() // it fills the window
+		synctest.Wait() // the window is full
 		go func() { done <- c.Do(context.Background(), slices.Repeat([]Call{cli("y")}, 10)...) }()
 		synctest.Wait()
 		began := time.Now()
@@ -282,7 +282,7 @@ func TestDisconnectFailsAllAtOnce(t *testing.T) {
 		for range 2 {
 			for i, r := range <-done {
 				if i == 0 && r.Err == nil {
-					answered++ // the first of the first batch, in time
+					answered++ // the first of the first batch, before the cut
 					continue
 				}
 				if !errors.Is(r.Err, ErrDisconnected) || r.Details != nil {
@@ -317,7 +317,8 @@ func waitFor(t *testing.T, c *Conn, ok func(State) bool) State {
 	return State{}
 }
 
-// TestReconnect: with other message ids, for ever, back-off growing to its limit; Do fails meanwhile and works after.
+// TestReconnect: the client reconnects with other message ids and a back-off that grows to its limit; Do fails meanwhile
+// and works after.
 func TestReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
@@ -370,7 +371,7 @@ func TestReconnect(t *testing.T) {
 		for _, s := range states {
 			story = append(story, fmt.Sprint(s.Connected, s.Generation))
 		}
-		// lost; then refused once (the same refusal again is not news); then back
+		// lost; then refused once (the repeated refusal is not announced); then connected
 		if want := []string{"true 1", "false 1", "false 1", "true 2"}; !slices.Equal(story, want) {
 			t.Errorf("states %v, want %v", story, want)
 		}
@@ -395,7 +396,7 @@ func TestBackoffAgainstCrashes(t *testing.T) {
 	})
 }
 
-// TestReplacedSocketEndsThePause: whatever the back-off, the next VPP is dialled at once; the same socket is not.
+// TestReplacedSocketEndsThePause: the next VPP is dialled at once, whatever the back-off; the same socket is not.
 func TestReplacedSocketEndsThePause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "api.sock")
@@ -439,20 +440,20 @@ func TestReplacedSocketEndsThePause(t *testing.T) {
 	})
 }
 
-// TestCancel: a call whose ctx ends returns at once; its reply, coming late, hurts nobody, and its slot comes back.
+// TestCancel: a call whose ctx ends returns at once; its late reply does no harm, and its slot is freed.
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
 		defer f.close()
 		f.handle = func(c *fakeConn, req api.Message) []api.Message {
 			if m, ok := req.(*vlib.CliInband); ok && m.Cmd == "slow" {
-				_ = c.w.Flush() // what is answered is answered
+				_ = c.w.Flush() // earlier answers are sent
 				time.Sleep(5 * time.Second)
 			}
 			return handler(c, req)
 		}
 		c := up(t, f, Config{Window: 2})
-		for range 3 { // more than the window: slots are not leaked
+		for range 3 { // more than the window: no slot leaks
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			began := time.Now()
 			replies := c.Do(ctx, cli("quick"), cli("slow"), dump, cli("never sent"))
@@ -460,7 +461,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("returned after %s", took)
 			}
 			cancel()
-			time.Sleep(10 * time.Second) // late replies come; what was returned stays
+			time.Sleep(10 * time.Second) // late replies arrive; returned results do not change
 			if describe(replies[0]) != "quick" {
 				t.Errorf("the answered one: %v", replies[0])
 			}
@@ -479,12 +480,12 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestLiveness is the table of what is and what is not death.
-func TestLiveness(t *testing.T) {
+// TestWhatEndsAConnection lists what ends a connection and what does not.
+func TestWhatEndsAConnection(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		stall   time.Duration // before the answer to the call
-		trickle bool          // a detail every 10 s meanwhile
+		trickle bool          // a detail arrives every 10 s meanwhile
 		call    Call
 		dead    bool
 	}{
@@ -520,15 +521,15 @@ func TestLiveness(t *testing.T) {
 				}
 				synctest.Wait()
 				if c.dead {
-					time.Sleep(3 * time.Minute) // the fake's handler comes back from its stall
+					time.Sleep(3 * time.Minute) // the fake's handler ends its stall
 				}
 			})
 		})
 	}
 }
 
-// TestAbandonedDumpIsNoExcuse: a VPP that hangs is left when nobody waits for its dump any more.
-func TestAbandonedDumpIsNoExcuse(t *testing.T) {
+// TestAbandonedDumpDoesNotDelayClose: the client closes the connection to a VPP that hangs once no caller waits for its dump.
+func TestAbandonedDumpDoesNotDelayClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
 		defer f.close()
@@ -553,7 +554,7 @@ func TestAbandonedDumpIsNoExcuse(t *testing.T) {
 	})
 }
 
-// TestRepeatedReply: an answer that comes twice does not answer the next call in its slot.
+// TestRepeatedReply: a repeated answer does not answer the next call in its slot.
 func TestRepeatedReply(t *testing.T) {
 	f := newFake(t)
 	var before api.Message
@@ -576,7 +577,7 @@ func TestRepeatedReply(t *testing.T) {
 	}
 }
 
-// TestNoStaleBytes: buffers are reused, and what an earlier message left there does not show in a later one.
+// TestNoStaleBytes: reused buffers never show an earlier message's bytes in a later one.
 func TestNoStaleBytes(t *testing.T) {
 	f := newFake(t)
 	var tags []string
@@ -600,8 +601,8 @@ func TestNoStaleBytes(t *testing.T) {
 	}
 }
 
-// TestProbe: an idle connection is probed, an idle VPP that answers lives, one that hangs is left.
-func TestProbe(t *testing.T) {
+// TestIdleConnectionIsProbed: an idle connection is probed; it stays if VPP answers, and is closed if VPP hangs.
+func TestIdleConnectionIsProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
 		defer f.close()
@@ -655,7 +656,7 @@ func TestEvents(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error)
 		go func() { done <- c.Run(ctx) }()
-		for range 2 { // after a reconnect again
+		for range 2 { // also after a reconnect
 			for i := range 3 {
 				if s := <-got; s[len(s)-1:] != fmt.Sprint(i) {
 					t.Errorf("event %s, want %d", s, i)
@@ -710,7 +711,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestBigMessages: longer than any buffer, both ways, among small ones.
+// TestBigMessages: messages longer than any buffer pass in both directions, among small ones.
 func TestBigMessages(t *testing.T) {
 	f := newFake(t)
 	f.handle = handler
@@ -726,7 +727,7 @@ func TestBigMessages(t *testing.T) {
 	}
 }
 
-// TestTooLongMessage: a message that is too long fails alone, costs no memory, and those before and after it are answered.
+// TestTooLongMessage: a message that is too long fails alone and costs no memory; those before and after it are answered.
 func TestTooLongMessage(t *testing.T) {
 	f := newFake(t)
 	f.handle = handler
@@ -751,9 +752,9 @@ func TestTooLongMessage(t *testing.T) {
 	}
 }
 
-// TestOddReply: acl_stats_intf_counters_enable is answered under the id of acl_del_reply, and works; any other wrong id
-// fails that call alone.
-func TestOddReply(t *testing.T) {
+// TestReplyUnderWrongID: VPP answers acl_stats_intf_counters_enable under the id of acl_del_reply, and the call works; any other
+// wrong id fails that call alone.
+func TestReplyUnderWrongID(t *testing.T) {
 	f := newFake(t)
 	f.handle = func(c *fakeConn, req api.Message) []api.Message {
 		switch m := req.(type) {
@@ -789,7 +790,7 @@ func TestOddReply(t *testing.T) {
 	}
 }
 
-// TestCursorStream: details, then a reply with a cursor, continued when VPP stopped in the middle.
+// TestCursorStream: details, then a reply with a cursor; the request continues if VPP stopped in the middle.
 func TestCursorStream(t *testing.T) {
 	f := newFake(t)
 	f.handle = func(c *fakeConn, req api.Message) []api.Message {
@@ -823,8 +824,9 @@ func TestCursorStream(t *testing.T) {
 	}
 }
 
-// TestGuardInTheWay: what the guard refuses is not sent; what hinges on an answer waits for it, and order is kept.
-func TestGuardInTheWay(t *testing.T) {
+// TestGuardRefusalKeepsOrder: a message that the guard refuses is not sent; a message whose verdict depends on an answer waits for
+// it, and the order is kept.
+func TestGuardRefusalKeepsOrder(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		f := newFake(t)
 		var seen []string
@@ -855,7 +857,7 @@ func TestGuardInTheWay(t *testing.T) {
 	}
 }
 
-// TestGuardForgetsAtReconnect: another VPP may answer.
+// TestGuardForgetsAtReconnect: the guard forgets VPP's state, since another VPP may answer.
 func TestGuardForgetsAtReconnect(t *testing.T) {
 	f := newFake(t)
 	f.handle = handler
@@ -894,7 +896,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-// TestBrokenPeers: whatever answers, we neither hang nor die.
+// TestBrokenPeers: whatever the peer sends, the client neither hangs nor panics.
 func TestBrokenPeers(t *testing.T) {
 	long := make([]byte, headerLen)
 	long[8] = 0xff

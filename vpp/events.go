@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// dispatcher carries events from the reader, which must never wait, to the callbacks, which may.
+// dispatcher passes events from the reader, which must never block, to the callbacks, which may.
 type dispatcher struct {
 	wake chan struct{}
 
@@ -31,7 +31,7 @@ func (d *dispatcher) add(name string, fn func(api.Message)) {
 	d.fns[name] = append(d.fns[name], fn)
 }
 
-// put queues an event somebody wants. The queue is not bounded: events are rare, and none may be lost.
+// put queues an event if a callback exists for it. The queue is unbounded: events are rare, and none may be lost.
 func (d *dispatcher) put(name string, m api.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
 
-	// What the fake announces is what is linked in.
+	// The fake announces the messages that are linked in.
 	_ "go.fd.io/govpp/binapi/acl"
 	_ "go.fd.io/govpp/binapi/cnat"
 	_ "go.fd.io/govpp/binapi/nat44_ed"
@@ -25,15 +25,15 @@ import (
 	_ "go.fd.io/govpp/binapi/vpe"
 )
 
-// fake answers the binary API on net.Pipes: as little of a VPP as tests of the connection need.
+// fake answers the binary API on net.Pipes, with as much of VPP as tests of the connection need.
 type fake struct {
-	// handle makes the answers to a request; nil: the reply of the request's name, empty. It runs on the connection's
-	// reader, so it may block to play a VPP that thinks.
+	// handle returns the answers to a request; nil: the request's own reply, empty. It runs on the connection's reader, so
+	// it may block to play a busy VPP.
 	handle func(c *fakeConn, req api.Message) []api.Message
-	// firstID is the lowest id announced; lacks are names not announced.
+	// firstID is the lowest announced id; lacks are names that are not announced.
 	firstID uint16
 	lacks   []string
-	refuse  error // Dial fails with it
+	refuse  error // the error of Dial
 
 	mu    sync.Mutex
 	conns []*fakeConn
@@ -48,7 +48,7 @@ type fakeConn struct {
 	ids     map[string]uint16 // name_crc → id
 	types   map[uint16]api.Message
 	context uint32 // of the request being handled
-	alien   uint16 // when not 0, the next answer goes out under this id
+	alien   uint16 // if not 0, the id of the next answer
 }
 
 func newFake(t testing.TB) *fake {
@@ -64,7 +64,7 @@ func (f *fake) close() {
 	f.wg.Wait()
 }
 
-// cut closes every connection, as a VPP that dies.
+// cut closes every connection, as a VPP that crashes.
 func (f *fake) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *fake) cut() {
 	f.conns = nil
 }
 
-// requests are the names of what the newest connection asked.
+// requests returns the names of the newest connection's requests.
 func (f *fake) requests() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,7 +167,7 @@ func key(m api.Message) string { return m.GetMessageName() + "_" + m.GetCrcStrin
 // newRegistryOnce is one registry for all fakes: building it is slow under the race detector.
 var newRegistryOnce = newRegistry()
 
-// plain is the empty reply of the request's name; none for dumps.
+// plain returns the empty reply to the request; none for dumps.
 func (c *fakeConn) plain(req api.Message) []api.Message {
 	r := registry{byKey: newRegistryOnce.byKey}
 	for k, id := range c.ids {
@@ -211,7 +211,7 @@ func (c *fakeConn) raw(data []byte) error {
 	return err
 }
 
-// up runs a Conn on f until the test ends and waits for it to be connected.
+// up runs a Conn to f until the test ends, and waits until it is connected.
 func up(t testing.TB, f *fake, cfg Config) *Conn {
 	t.Helper()
 	connected := make(chan struct{}, 64)

@@ -14,63 +14,65 @@ import (
 	"go.fd.io/govpp/binapi/vpe"
 )
 
-// GuardError is a message the guard did not let out.
+// GuardError is the error of a message that the guard refused.
 type GuardError struct {
-	// Message is its name, Rule the rule's name, Why what is wrong with this message.
+	// Message is the message's name, Rule the rule's name, Why the problem of this message.
 	Message, Rule, Why string
-	// Stateful tells that the verdict depends on what VPP has: the same message may pass later. If false it never will.
+	// Stateful means that the verdict depends on VPP's state: the same message may pass later. Without it the message never
+	// passes.
 	Stateful bool
-	// Absent tells that there is nothing the message could remove.
+	// Absent means that the message would remove something that does not exist.
 	Absent bool
 
-	outstanding bool // may be let out when what is on its way has been answered
+	outstanding bool // may pass once outstanding messages are answered
 }
 
 func (e *GuardError) Error() string {
 	return fmt.Sprintf("%s refused by guard rule %s: %s", e.Message, e.Rule, e.Why)
 }
 
-// absent is what rules say of a removal of what is not there.
-const absent = "there is none"
+// absent is the text of a rule for the removal of something that does not exist.
+const absent = "the redirect does not exist"
 
-// Rule is one thing a message may not do to VPP.
+// Rule forbids one kind of harmful message.
 type Rule struct {
 	// Name is stable: it appears in errors and in documentation.
 	Name string
-	// Messages are the names of the messages it judges.
+	// Messages are the names of the messages that the rule checks.
 	Messages []string
-	// Source says where VPP does it: file or handler, and version.
+	// Source is the place in VPP that does the harm: file or handler, and version.
 	Source string
 	// Harm is what VPP would do.
 	Harm string
-	// Stateful tells that the verdict depends on what VPP has, not on the message alone.
+	// Stateful means that the verdict depends on VPP's state, not on the message alone.
 	Stateful bool
 
-	// judge returns what is wrong with m, or nothing.
+	// judge returns the problem of m, or "".
 	judge func(g *Guard, m api.Message) string
-	// hinges tells whether m, right if everything on its way succeeds, would do harm if part of that failed; nil: never.
+	// hinges reports whether m, harmless if all outstanding messages succeed, would do harm if some of them fail; nil:
+	// never.
 	hinges func(g *Guard, m api.Message) bool
 }
 
-// Guard refuses messages known to crash or silently corrupt VPP. It keeps a shadow of the NAT mappings and interface roles
-// that matter for it, filled from dumps and acknowledged writes seen on this connection, with the writes on their way
-// applied on top. Where a message is harmless or fatal depending on state it does not know, it refuses and asks for the
-// dump. The zero value is ready; methods are safe for concurrent use.
+// Guard refuses messages known to crash or silently corrupt VPP. It keeps a shadow of the parts of VPP's state that the
+// rules need. The shadow comes from dumps and acknowledged writes on this connection, with outstanding writes applied on
+// top. If a message is harmless or fatal depending on unknown state, the guard refuses it and asks for the dump. The zero
+// value is ready; methods are safe for concurrent use.
 type Guard struct {
-	// AllowDisable lets nat44_ed_plugin_enable_disable{enable:false} out, which deletes everything NAT has, also what is
-	// not ours, and cnat_session_purge, which deletes all translations. The agent never needs either. Set before use.
+	// AllowDisable permits nat44_ed_plugin_enable_disable{enable:false}, which deletes all NAT state of every owner, and
+	// cnat_session_purge, which deletes all translations. The agent never needs either. Set before use.
 	AllowDisable bool
 
 	mu       sync.Mutex
 	rules    map[string][]Rule // by message name
 	mappings shadow[mappingKey, mapping, mappingChange]
-	allLB    bool // every LB mapping of VPP is in mappings
+	allLB    bool // mappings contains every LB mapping of VPP
 	roles    shadow[uint32, flags, flagChange]
 	outputs  shadow[uint32, flags, flagChange]
-	workers  int  // NAT workers, 0: not known
+	workers  int  // NAT workers, 0: unknown
 	byteIPv6 bool // ACLs match IPv6 prefixes by whole bytes only
 	routes   routes
-	// forwarding is what is known of ABF, redirects where punted packets go.
+	// forwarding is the shadow of ABF, redirects that of punt redirects.
 	forwarding forwarding
 	redirects  redirects
 	cnat       cnatShadow
@@ -78,15 +80,15 @@ type Guard struct {
 	view       mappingView // of the message being checked
 }
 
-// NewGuard is a guard that knows nothing of VPP's state yet.
+// NewGuard returns a guard without knowledge of VPP's state.
 func NewGuard() *Guard { return &Guard{} }
 
-// Rules are all rules, in the order they are applied.
+// Rules returns all rules, in the order in which they apply.
 func (g *Guard) Rules() []Rule {
 	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), cnatRules(), classifyRules(), otherRules())
 }
 
-// Reset forgets VPP's state: a new connection may be to another VPP.
+// Reset forgets VPP's state: a new connection may lead to another VPP.
 func (g *Guard) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,9 +98,9 @@ func (g *Guard) Reset() {
 	g.forwarding, g.redirects, g.cnat, g.classifier = forwarding{}, redirects{}, cnatShadow{}, classifier{}
 }
 
-// Check judges msg: nil or a *GuardError. What it lets out it takes for sent: call it once per message, in the order they
-// leave, and Observe for each answer. A message that would do harm if one before it, not answered yet, failed is refused;
-// Do waits for that answer and asks again.
+// Check returns nil or a *GuardError for msg. It takes a permitted message as sent: call it once per message, in the order
+// of sending, and Observe for each answer. It refuses a message that would do harm if an earlier unanswered one failed; Do
+// waits for that answer and calls Check again.
 func (g *Guard) Check(msg api.Message) error {
 	name := msg.GetMessageName()
 	g.mu.Lock()
@@ -107,7 +109,7 @@ func (g *Guard) Check(msg api.Message) error {
 		g.index()
 	}
 	rules := g.rules[name]
-	if len(rules) == 0 { // no message has an effect on the shadow and no rule
+	if len(rules) == 0 { // no rule applies, and no shadow changes
 		return nil
 	}
 	g.view = g.look(msg)
@@ -134,7 +136,7 @@ func (g *Guard) index() {
 	}
 }
 
-// send applies a write that is on its way to the shadow.
+// send applies an outstanding write to the shadow.
 func (g *Guard) send(msg api.Message) {
 	g.cnat.sent(msg)
 	g.classifier.sent(msg)
@@ -157,7 +159,7 @@ func (g *Guard) send(msg api.Message) {
 	}
 }
 
-// Observe learns from the answer to a message Check let out. Answers come in the order of the Checks.
+// Observe updates the shadow from the answer to a permitted message. Answers must arrive in the order of the Checks.
 func (g *Guard) Observe(msg api.Message, reply Reply) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,7 +172,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.settle(uint32(m.SwIfIndex), ok)
 	case *nat44_ed.Nat44EdPluginEnableDisable:
-		if ok { // both begin with nothing
+		if ok { // in both cases NAT starts empty
 			g.empty()
 		}
 	case *nat44_ed.Nat44LbStaticMappingDump, *nat44_ed.Nat44StaticMappingDump, *nat44_ed.Nat44IdentityMappingDump:
@@ -211,7 +213,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	}
 }
 
-// Event learns from an unsolicited message: NAT forgets an interface that is deleted (nat44_ed_sw_interface_add_del).
+// Event updates the shadow from an unsolicited message: NAT forgets a deleted interface (nat44_ed_sw_interface_add_del).
 func (g *Guard) Event(msg api.Message) {
 	m, ok := msg.(*interfaces.SwInterfaceEvent)
 	if !ok || !m.Deleted {
@@ -224,7 +226,7 @@ func (g *Guard) Event(msg api.Message) {
 	g.cnat.gone(m)
 }
 
-// empty: NAT has nothing now.
+// empty records that NAT has no state.
 func (g *Guard) empty() {
 	g.mappings.replace(func(mapping) bool { return true }, nil)
 	g.roles.replace(func(flags) bool { return true }, nil)
@@ -232,7 +234,7 @@ func (g *Guard) empty() {
 	g.allLB = true
 }
 
-// maxTag is the longest tag VPP keeps: the 64th byte is its NUL.
+// maxTag is the longest tag that VPP keeps: the 64th byte is its NUL.
 const maxTag = 63
 
 func otherRules() []Rule {
@@ -265,7 +267,7 @@ func otherRules() []Rule {
 			Name:     "interface-tag",
 			Messages: []string{"sw_interface_tag_add_del"},
 			Source:   "interface.api sw_interface_tag_add_del string[64], VPP 24.06",
-			Harm:     "the tag is cut without a word, and with it what tells whose the interface is",
+			Harm:     "VPP truncates the tag, which names the interface's owner, without an error",
 			judge: func(_ *Guard, msg api.Message) string {
 				return longTag(msg.(*interfaces.SwInterfaceTagAddDel).Tag)
 			},

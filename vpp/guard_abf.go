@@ -10,22 +10,23 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// forwarding is what is known of ABF: policies and where they are attached.
+// forwarding is the shadow of ABF: policies and their attachments.
 type forwarding struct {
 	policies shadow[uint32, abfPolicy, abfChange]
 	attached shadow[abfPlace, abfFamily, abfFamily]
-	// dumped: every policy and every attachment VPP has is in here.
+	// dumpedPolicies and dumpedAttached mean that the shadow has every policy or attachment of VPP.
 	dumpedPolicies, dumpedAttached bool
 }
 
-// abfPath is what VPP tells the paths of a policy apart by: neither weight nor preference (fib_path_cmp_w_route_path, VPP 24.06).
+// abfPath has the fields by which VPP distinguishes the paths of a policy: neither weight nor preference
+// (fib_path_cmp_w_route_path, VPP 24.06).
 type abfPath struct {
 	next  ip_types.AddressUnion
 	proto fib_types.FibPathNhProto
 	swIf  uint32
 }
 
-// abfPolicy is one that exists; without paths it is a wreck.
+// abfPolicy is an existing policy; without paths it crashes VPP at its next change.
 type abfPolicy struct {
 	exists bool
 	paths  []abfPath
@@ -49,7 +50,7 @@ func (c abfChange) apply(p abfPolicy) abfPolicy {
 // abfPlace is where a policy can be attached once.
 type abfPlace struct{ policy, swIf uint32 }
 
-// abfFamily is for which packets: 0 none, 4, 6. As a change it is what comes of it.
+// abfFamily is the family of an attachment: 0 none, 4, 6. As a change it is the new value.
 type abfFamily uint8
 
 func (f abfFamily) nothing() bool             { return f == 0 }
@@ -75,7 +76,7 @@ func abfPaths(list []fib_types.FibPath) []abfPath {
 
 func placeOf(a abf.AbfItfAttach) abfPlace { return abfPlace{a.PolicyID, uint32(a.SwIfIndex)} }
 
-// isAttached tells whether the policy is, or may be, attached anywhere.
+// isAttached reports whether the policy is, or may be, attached anywhere.
 func (f *forwarding) isAttached(policy uint32) bool {
 	for k, c := range f.attached.cells {
 		if k.policy == policy && (c.sent != 0 || c.acked != 0) {
@@ -85,7 +86,7 @@ func (f *forwarding) isAttached(policy uint32) bool {
 	return false
 }
 
-// flies tells whether anything on its way touches the policy.
+// flies reports whether an outstanding message concerns the policy.
 func (f *forwarding) flies(policy uint32) bool {
 	if _, ops := f.policies.flying(policy); len(ops) > 0 {
 		return true
@@ -146,18 +147,18 @@ func (f *forwarding) judgePolicy(m *abf.AbfPolicyAddDel) string {
 	has, paths := f.policies.get(id), abfPaths(m.Policy.Paths)
 	for i, p := range paths {
 		if slices.Contains(paths[:i], p) {
-			return fmt.Sprintf("policy %d: a path twice", id)
+			return fmt.Sprintf("policy %d: a path occurs twice", id)
 		}
 	}
 	switch {
 	case !f.dumpedPolicies || !f.dumpedAttached:
-		return "what VPP has is not known: dump policies and attachments first"
+		return "VPP's ABF state is not known: dump policies and attachments first"
 	case has.exists && len(has.paths) == 0:
-		return fmt.Sprintf("policy %d is a wreck without paths", id)
+		return fmt.Sprintf("policy %d has no paths: its next change crashes VPP", id)
 	case m.IsAdd && slices.ContainsFunc(paths, func(p abfPath) bool { return slices.Contains(has.paths, p) }):
 		return fmt.Sprintf("policy %d has that path already", id)
 	case !m.IsAdd && has.exists && f.isAttached(id) && !(abfChange{paths: paths}).apply(has).exists:
-		return fmt.Sprintf("the last path of policy %d, which is attached", id)
+		return fmt.Sprintf("would remove the last path of policy %d, which is attached", id)
 	}
 	return ""
 }
@@ -167,11 +168,11 @@ func (f *forwarding) judgeAttachment(m *abf.AbfItfAttachAddDel) string {
 	has := f.attached.get(placeOf(m.Attach))
 	switch {
 	case !f.dumpedPolicies || !f.dumpedAttached:
-		return "what VPP has is not known: dump policies and attachments first"
+		return "VPP's ABF state is not known: dump policies and attachments first"
 	case m.Attach.SwIfIndex > maxIndex:
 		return fmt.Sprintf("interface %d", m.Attach.SwIfIndex)
 	case m.IsAdd && !f.policies.get(id).exists:
-		return fmt.Sprintf("there is no policy %d", id)
+		return fmt.Sprintf("policy %d does not exist", id)
 	case !m.IsAdd && has != 0 && (has == 6) != m.Attach.IsIPv6:
 		return fmt.Sprintf("policy %d is attached for IPv%d", id, has)
 	}
@@ -183,7 +184,7 @@ func abfRules() []Rule {
 		{
 			Name: "abf-policy", Messages: []string{"abf_policy_add_del"}, Stateful: true,
 			Source: "abf_policy.c abf_policy_update (drops its lock on the path-list it keeps) and abf_policy_delete, a path added twice executed on VPP 24.06 and 25.10, the last one removed on 24.06",
-			Harm:   "a path added twice, or the last one removed of a policy that is attached, leaves a policy whose next change kills VPP",
+			Harm:   "a path added twice, or the last one removed of a policy that is attached, leaves a policy whose next change crashes VPP",
 			judge: func(g *Guard, msg api.Message) string {
 				return g.forwarding.judgePolicy(msg.(*abf.AbfPolicyAddDel))
 			},
@@ -193,7 +194,7 @@ func abfRules() []Rule {
 		}, {
 			Name: "abf-attach", Messages: []string{"abf_itf_attach_add_del"}, Stateful: true,
 			Source: "abf_itf_attach.c abf_itf_attach, abf_itf_detach (only assertions look); the other family executed on VPP 24.06 and 25.10, a missing policy read only",
-			Harm:   "VPP dies of a policy there is not, and of one that is attached for the other family",
+			Harm:   "VPP crashes on a policy that does not exist, or is attached for the other family",
 			judge: func(g *Guard, msg api.Message) string {
 				return g.forwarding.judgeAttachment(msg.(*abf.AbfItfAttachAddDel))
 			},

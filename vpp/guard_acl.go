@@ -66,7 +66,7 @@ func aclRules() []Rule {
 			Name:     "acl-ip6-bits",
 			Messages: []string{"acl_add_replace"},
 			Source:   "public_inlines.h fa_acl_match_ip6_addr, VPP 24.06 (right from 25.06 on)",
-			Stateful: true, // the same rule is right for another VPP
+			Stateful: true, // the same rule is harmless to another VPP
 			Harm:     "it compares the wrong byte: what is in the prefix does not match, and without the hash lookup what is not in it may",
 			judge: func(g *Guard, msg api.Message) string {
 				if !g.byteIPv6 {
@@ -176,7 +176,7 @@ func badPrefix(p ip_types.Prefix) string {
 	return ""
 }
 
-// splitByte judges IPv6 prefixes for a VPP that compares whole bytes.
+// splitByte returns the problem of IPv6 prefixes for a VPP that compares whole bytes.
 func splitByte(r acl_types.ACLRule) string {
 	for _, p := range []ip_types.Prefix{r.SrcPrefix, r.DstPrefix} {
 		if p.Address.Af == ip_types.ADDRESS_IP6 && p.Len%8 != 0 {
@@ -186,7 +186,7 @@ func splitByte(r acl_types.ACLRule) string {
 	return ""
 }
 
-// releasedBefore compares VPP's own name for itself, v24.06-release, with a release; false if it is no such name.
+// releasedBefore compares a VPP version such as v24.06-release with a release; false if it has another form.
 func releasedBefore(version string, year, month int) bool {
 	var y, m int
 	if _, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &y, &m); err != nil {
@@ -195,7 +195,7 @@ func releasedBefore(version string, year, month int) bool {
 	return y < year || y == year && m < month
 }
 
-// badRanges judges ports, or ICMP types (in place of source ports) and codes (of destination ports).
+// badRanges returns the problem of ports, or of ICMP types (in place of source ports) and codes (of destination ports).
 func badRanges(r acl_types.ACLRule) string {
 	sf, sl, df, dl := r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast, r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast
 	switch {
@@ -206,7 +206,7 @@ func badRanges(r acl_types.ACLRule) string {
 	}
 	switch r.Proto {
 	case ip_types.IP_API_PROTO_ICMP, ip_types.IP_API_PROTO_ICMP6:
-		if sf > 255 || df > 255 { // an upper end of 65535 is the usual way to say "any"
+		if sf > 255 || df > 255 { // an upper end of 65535 usually means "any"
 			return fmt.Sprintf("ICMP type %d, code %d", sf, df)
 		}
 	case 0:

@@ -10,25 +10,25 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// classifier is what is known of VPP's classifier: its tables, and where they are attached.
+// classifier is the shadow of VPP's classifier: its tables, and their attachments.
 type classifier struct {
 	tables shadow[uint32, classTable, classChange]
-	// attached is all that was shown or done. What leads to a table of a place that was never shown is not known.
+	// attached has all attachments that were shown or made. An attachment of a kind that was never shown is unknown.
 	attached shadow[classPlace, attachment, attachment]
-	shown    map[string]bool      // by the kind of places
-	entries  map[uint32]classHeap // of the tables made on this connection, as long as they are there
+	shown    map[string]bool      // by kind of place
+	entries  map[uint32]classHeap // of existing tables made on this connection
 }
 
-// classTable is a table, and the one asked next.
+// classTable is a table and the next table in its chain.
 type classTable struct {
 	there bool
 	next  uint32
-	blind bool // next is not known
+	blind bool // next is unknown
 }
 
 func (t classTable) nothing() bool { return !t.there }
 
-// classChange makes a table lead elsewhere, or removes it.
+// classChange sets a table's next table, or removes the table.
 type classChange struct {
 	gone bool
 	next uint32
@@ -41,13 +41,13 @@ func (c classChange) apply(t classTable) classTable {
 	return classTable{there: true, next: c.next}
 }
 
-// classPlace is a direction and family of an interface, as VPP shows it: "in ip4".
+// classPlace is a direction and family of an interface, in VPP's words: "in ip4".
 type classPlace struct {
 	kind string
 	swIf uint32
 }
 
-// attachment is the table of a place.
+// attachment is the table at a place.
 type attachment struct {
 	there bool
 	table uint32
@@ -56,15 +56,15 @@ type attachment struct {
 func (a attachment) nothing() bool                   { return !a.there }
 func (a attachment) apply(was attachment) attachment { return a }
 
-// classHeap counts what a table has, and the heap it was made with, in bytes.
+// classHeap is a table's number of entries, and the size of its heap, in bytes.
 type classHeap struct{ count, heap uint32 }
 
-// entryBytes is the most of its heap an entry of a table has taken (executed on VPP 24.06 and 25.10).
+// entryBytes is the most heap that one entry was seen to take (executed on VPP 24.06 and 25.10).
 const entryBytes = 1200
 
 const noTable = ^uint32(0)
 
-// classAttached are the places a message is about.
+// classAttached returns the places that a message concerns.
 func classAttached(msg api.Message) (swIf uint32, tables map[string]uint32, add bool) {
 	switch m := msg.(type) {
 	case *classify.InputACLSetInterface:
@@ -77,7 +77,7 @@ func classAttached(msg api.Message) (swIf uint32, tables map[string]uint32, add 
 
 func classKinds() [4]string { return [4]string{"in ip4", "in ip6", "out ip4", "out ip6"} }
 
-// classShown is the kind of place a command shows the tables of.
+// classShown returns the kind of place whose tables a command shows.
 func classShown(cmd string) (kind string, ok bool) {
 	for _, kind := range classKinds() {
 		direction, family, _ := strings.Cut(kind, " ")
@@ -145,7 +145,7 @@ func (c *classifier) answered(msg api.Message, reply Reply) {
 	}
 }
 
-// made takes in a table VPP has made, be it in place of one that was gone, or has deleted.
+// made records a table that VPP has made, also under the index of a deleted one, or has deleted.
 func (c *classifier) made(m *classify.ClassifyAddDelTable, reply Reply) {
 	r, is := reply.Msg.(*classify.ClassifyAddDelTableReply)
 	if !m.IsAdd && reply.Err == nil {
@@ -183,7 +183,7 @@ func (c *classifier) showed(kind, text string) {
 	for swIf, t := range all {
 		found[classPlace{kind, swIf}] = attachment{true, t}
 	}
-	for k, cell := range c.attached.cells { // those of the other kinds stay
+	for k, cell := range c.attached.cells { // other kinds stay
 		if k.kind != kind && cell.acked.there {
 			found[k] = cell.acked
 		}
@@ -195,8 +195,9 @@ func (c *classifier) showed(kind, text string) {
 	c.shown[kind] = true
 }
 
-// AttachedTables reads the answer to `show inacl type ip4` and its like: a heading and rows of sw_if_index, table and name, or that
-// there are none (in_out_acl.c show_in_out_acl_command_fn, VPP 24.06 to 26.06). It returns tables by sw_if_index.
+// AttachedTables reads the answer to `show inacl type ip4` and similar commands: a heading and rows of sw_if_index, table
+// and name, or a text that there are none (in_out_acl.c show_in_out_acl_command_fn, VPP 24.06 to 26.06). It returns tables
+// by sw_if_index.
 func AttachedTables(text string) (map[uint32]uint32, error) {
 	out, understood := map[uint32]uint32{}, false
 	for line := range strings.Lines(text) {
@@ -220,7 +221,7 @@ func AttachedTables(text string) (map[uint32]uint32, error) {
 	return out, nil
 }
 
-// leads names what leads to a table, if all that is on its way succeeds.
+// leads returns what refers to a table, if all outstanding messages succeed.
 func (c *classifier) leads(to uint32) string {
 	for p, cell := range c.attached.cells {
 		if cell.sent.there && cell.sent.table == to {
@@ -231,15 +232,15 @@ func (c *classifier) leads(to uint32) string {
 		switch {
 		case index == to || !cell.sent.there:
 		case cell.sent.blind:
-			return fmt.Sprintf("where table %d leads is not known: ask for it", index)
+			return fmt.Sprintf("the next table of table %d is not known: dump it first", index)
 		case cell.sent.next == to:
-			return fmt.Sprintf("table %d leads to table %d", index, to)
+			return fmt.Sprintf("the next table of table %d is table %d", index, to)
 		}
 	}
 	return ""
 }
 
-// led tells that something may lead to a table if part of what is on its way fails.
+// led reports whether something may refer to a table if some outstanding messages fail.
 func (c *classifier) led(to uint32) bool {
 	for _, cell := range c.attached.cells {
 		for _, a := range cell.ops {
@@ -281,7 +282,7 @@ func classifyRules() []Rule {
 				case m.IsAdd:
 					return ""
 				case len(g.classifier.shown) < 4:
-					return "where tables are attached is not known: show inacl and outacl, of type ip4 and ip6"
+					return "the attachments of tables are not known: show inacl and outacl, of type ip4 and ip6"
 				}
 				return g.classifier.leads(m.TableIndex)
 			},
@@ -315,7 +316,7 @@ func classifyRules() []Rule {
 					switch {
 					case !add || !about || t == noTable:
 					case !g.classifier.shown[kind]:
-						return "where tables are attached is not known: show inacl and outacl, of type ip4 and ip6"
+						return "the attachments of tables are not known: show inacl and outacl, of type ip4 and ip6"
 					case has.there:
 						return fmt.Sprintf("%s of interface %d has table %d", kind, swIf, has.table)
 					}

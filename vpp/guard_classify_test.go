@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// newTable makes table 7, which leads to another.
+// newTable makes table 7, whose next table is next.
 func newTable(next uint32) api.Message {
 	return &classify.ClassifyAddDelTable{IsAdd: true, TableIndex: noTable, NextTableIndex: next, MemorySize: 3000}
 }
@@ -34,13 +34,14 @@ func outTable(add bool, at interfaceIndex, v4 uint32) api.Message {
 	return &classify.OutputACLSetInterface{IsAdd: add, SwIfIndex: at, IP4TableIndex: v4, IP6TableIndex: noTable, L2TableIndex: noTable}
 }
 
-// listedTables is answered with table 9, tableInfo with one that leads to table 5.
+// listedTables is answered with table 9, tableInfo with a table whose next table is 5.
 var (
 	listedTables = step{&classify.ClassifyTableIds{}, true}
 	tableInfo    = step{&classify.ClassifyTableInfo{TableID: 9}, true}
 )
 
-// attachedShown are the four shows; those of input and IPv4 are answered with table 4 on interface 2, the others with nothing.
+// attachedShown returns the four show commands; input IPv4 is answered with table 4 on interface 2, the others with no
+// table.
 func attachedShown(then ...step) (out []step) {
 	for _, cmd := range []string{"show inacl type ip4", "show inacl type ip6", "show outacl type ip4", "show outacl type ip6"} {
 		out = append(out, step{&vlib.CliInband{Cmd: cmd}, true})
@@ -48,7 +49,7 @@ func attachedShown(then ...step) (out []step) {
 	return append(out, then...)
 }
 
-// classifyAnswer is what VPP says to these messages in the cases here; nil: nothing.
+// classifyAnswer returns VPP's answer to these messages; nil: empty.
 func classifyAnswer(msg api.Message) api.Message {
 	switch m := msg.(type) {
 	case *classify.ClassifyAddDelTable:
@@ -106,7 +107,7 @@ var classifyCases = []guardCase{
 	{"", "of a table that was there", []step{listedTables}, newEntry(9, true)},
 }
 
-// TestGuardAfterResetOfClassifier: another VPP has other tables.
+// TestGuardAfterResetOfClassifier: after a reset the guard knows no tables, since another VPP has other ones.
 func TestGuardAfterResetOfClassifier(t *testing.T) {
 	g := NewGuard()
 	play(t, g, attachedShown(made(newTable(5))), true)

@@ -2,8 +2,8 @@ package vpp
 
 import "strings"
 
-// judgeCLI refuses the commands that break NAT. VPP takes any unambiguous beginning of a word, so every word that begins the
-// forbidden one counts; several commands may be in one text, one per line.
+// judgeCLI refuses commands that break NAT. VPP accepts any unambiguous prefix of a word, so every prefix of a forbidden
+// word counts; a text may have several commands, one per line.
 func judgeCLI(g *Guard, text string) string {
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == ';' }) {
 		if abbreviates(line, "set", "nat44", "session", "limit") {
@@ -16,7 +16,7 @@ func judgeCLI(g *Guard, text string) string {
 	return ""
 }
 
-// abbreviates tells whether line begins with words, each perhaps cut short.
+// abbreviates reports whether line begins with words, each perhaps abbreviated.
 func abbreviates(line string, words ...string) bool {
 	fields := strings.Fields(line)
 	if len(fields) < len(words) {

@@ -19,19 +19,20 @@ import (
 
 const protoSCTP = 132
 
-// cnatShadow is what this connection has learnt of VPP's cnat. Of what it does not know it judges nothing: VPP shows little.
+// cnatShadow is what this connection has learnt of VPP's cnat. Its rules permit what depends on unknown state, since VPP
+// shows little.
 type cnatShadow struct {
 	newer   bool // its API is 1.0.0 (VPP 26.06)
-	policy  bool // it was said which packets get another source
-	address bool // and there is one to get
-	begun   bool // it has made its tables of flows: a translation or addresses for sources were spoken of
+	policy  bool // the SNAT policy was set
+	address bool // a SNAT address exists
+	begun   bool // VPP has made its session tables: a translation or SNAT address was sent or dumped
 	made    map[cnatKey]cnatMade
 	ids     map[uint32]cnatKey
 	nodes   map[cnatPlace]bool
-	// tracked counts the translations that make VPP look for a way to an address: to those of endpoints, and to a frontend's if that
-	// is a real one.
+	// tracked counts, per address, the translations for which VPP resolves a path: those with the address as endpoint, or
+	// as a real frontend.
 	tracked map[netip.Addr]int
-	// real counts the translations of an address that were made as real ones, and those that were not.
+	// real counts, per address, the translations that were made as real ones, and those that were not.
 	real map[cnatAddress][2]int
 }
 
@@ -41,14 +42,14 @@ type cnatAddress struct {
 	swIf interface_types.InterfaceIndex
 }
 
-// cnatKey is what VPP tells translations apart by.
+// cnatKey identifies a translation, as VPP does.
 type cnatKey struct {
 	cnatAddress
 	port  uint16
 	proto ip_types.IPProto
 }
 
-// cnatMade is what VPP took from the message that made a translation; of one that was dumped real and hash are not known.
+// cnatMade is what VPP took from the message that made a translation. For a dumped translation real and hash are unknown.
 type cnatMade struct {
 	lb    cnat.CnatLbType
 	hash  ip.IPFlowHashConfigV2
@@ -74,7 +75,7 @@ func cnatAddressOf(e cnat.CnatEndpoint) cnatAddress {
 
 func cnatOf(t *cnat.CnatTranslation) (cnatKey, cnatMade) {
 	made := cnatMade{lb: t.LbType, hash: t.FlowHashConfig, real: t.IsRealIP != 0}
-	if t.Vip.SwIfIndex == noInterface { // a dump does not tell whether it is a real one: better too careful
+	if t.Vip.SwIfIndex == noInterface { // a dump does not say whether it is real: assume the worse
 		made.tracks = append(made.tracks, addrOf(t.Vip.Addr))
 	}
 	for _, p := range t.Paths {
@@ -92,12 +93,12 @@ func addrOf(a ip_types.Address) netip.Addr {
 	return netip.AddrFrom4(a.Un.GetIP4())
 }
 
-// sent takes in a write that is on its way. VPP refuses hardly any; if it does, see answered.
+// sent records an outstanding write. VPP refuses hardly any; if it does, see answered.
 func (s *cnatShadow) sent(msg api.Message) {
 	switch m := msg.(type) {
 	case *cnat.CnatTranslationUpdate:
 		key, made := cnatOf(&m.Translation)
-		if was, known := s.made[key]; known { // what is fixed stays as it was; the old paths until VPP has answered
+		if was, known := s.made[key]; known { // fixed fields stay; the old paths count until VPP has answered
 			tracks := append(made.tracks, was.tracks...)
 			made = was
 			made.tracks = tracks
@@ -117,13 +118,13 @@ func (s *cnatShadow) sent(msg api.Message) {
 	}
 }
 
-// answered takes in the answer to a message that was let out.
+// answered records the answer to a permitted message.
 func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 	ok := reply.Err == nil
 	switch m := msg.(type) {
 	case *cnat26.CnatSnatAddressesDump:
 		s.newer, s.begun = ok, s.begun || len(reply.Details) > 0
-	case *cnat.CnatSetSnatAddresses, *cnat26.CnatSetSnatAddressesV2: // even if it is refused
+	case *cnat.CnatSetSnatAddresses, *cnat26.CnatSetSnatAddressesV2: // also if it is refused
 		_, refused := errors.AsType[*Retval](reply.Err)
 		s.begun = s.begun || ok || refused
 	case *cnat.CnatTranslationUpdate:
@@ -154,7 +155,7 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 	}
 }
 
-// named remembers VPP's name for a translation, as deletions use it.
+// named records VPP's id of a translation, which deletions use.
 func (s *cnatShadow) named(key cnatKey, made cnatMade, reply Reply) {
 	if was, known := s.made[key]; known {
 		tracks := made.tracks
@@ -180,7 +181,7 @@ func (s *cnatShadow) make(key cnatKey, made cnatMade) {
 	}
 }
 
-// countReal leaves out what was dumped: of that it is not known.
+// countReal does not count dumped translations: whether they are real is unknown.
 func (s *cnatShadow) countReal(key cnatKey, made cnatMade, by int) {
 	if made.shown {
 		return
@@ -230,7 +231,7 @@ func (s *cnatShadow) dumped(details []api.Message) {
 	}
 }
 
-// gone forgets the features of an interface that is deleted.
+// gone forgets the features of a deleted interface.
 func (s *cnatShadow) gone(m *interfaces.SwInterfaceEvent) {
 	for p := range s.nodes {
 		if p.swIf == m.SwIfIndex {
@@ -271,11 +272,11 @@ func cnatRules() []Rule {
 				return ""
 			}),
 		update("cnat-sctp-source", "ip4-cnat-tx, which translates an ICMP error that quotes such a packet, VPP 24.06 (executed)",
-			"anybody's ICMP error about such a flow, as after a TTL of 1, makes VPP loop for ever", false,
+			"an ICMP error from any host about such a flow, as after a TTL of 1, makes VPP loop for ever", false,
 			func(_ *Guard, t *cnat.CnatTranslation) string {
 				for i, p := range t.Paths {
 					if t.IPProto == protoSCTP && p.SrcEp != (cnat.CnatEndpoint{SwIfIndex: noInterface, IfAf: p.SrcEp.IfAf, Addr: ip_types.Address{Af: p.SrcEp.Addr.Af}}) {
-						return fmt.Sprintf("path %d gives SCTP another source", i)
+						return fmt.Sprintf("path %d sets a source for SCTP", i)
 					}
 				}
 				return ""
@@ -288,7 +289,7 @@ func cnatRules() []Rule {
 			Source: coverSource, Harm: coverHarm, judge: judgeCovering,
 		},
 		update("cnat-fixed", "cnat_translation.c cnat_translation_update, VPP 24.06",
-			"lb_type and flow_hash_config of a translation that exists are ignored without a word", true, judgeFixed),
+			"lb_type and flow_hash_config of a translation that exists are ignored without an error", true, judgeFixed),
 		{
 			Name: "cnat-purge", Messages: []string{"cnat_session_purge"},
 			Source: "cnat_session.c cnat_session_purge, VPP 24.06", Harm: "deletes all translations beside all sessions",
@@ -302,17 +303,17 @@ func cnatRules() []Rule {
 		{
 			Name: "cnat-address-first", Messages: []string{"cnat_set_snat_addresses", "cnat_set_snat_addresses_v2"}, Stateful: true,
 			Source: "cnat_snat_policy.c cnat_snat_init, VPP 24.06",
-			Harm:   "VPP begins with the policy NONE, which is all: every flow that goes out gets another source, of pods among themselves, too",
+			Harm:   "VPP's initial policy NONE means all: every outgoing flow gets another source, also between pods",
 			judge:  judgeAddressFirst,
 		},
 		{
 			Name: "cnat-policy-first", Stateful: true,
 			Messages: []string{"cnat_set_snat_policy", "cnat_snat_policy_add_del_exclude_pfx"},
 			Source:   "cnat_snat_policy.c cnat_set_snat_policy (no default entry), VPP 26.06; VPP 24.06 has one",
-			Harm:     "VPP has no policy before it has an address, and dies of being told of one",
+			Harm:     "VPP has no policy before it has an address, and crashes on a policy message",
 			judge: func(g *Guard, _ api.Message) string {
 				if g.cnat.newer && !g.cnat.address {
-					return "there is no address for sources yet: set one, or ask for it"
+					return "no SNAT address is known: set one, or dump them"
 				}
 				return ""
 			},
@@ -320,10 +321,10 @@ func cnatRules() []Rule {
 		{
 			Name: "cnat-feature-first", Messages: []string{"feature_enable_disable"}, Stateful: true,
 			Source: "cnat_types.c cnat_lazy_init, VPP 26.06 (executed); VPP 24.06 does not need it",
-			Harm:   "before the first translation or address for sources VPP has no tables of flows: the first packet kills it",
+			Harm:   "before the first translation or SNAT address VPP has no session tables: the first packet crashes it",
 			judge: func(g *Guard, msg api.Message) string {
 				if m := msg.(*featureapi.FeatureEnableDisable); m.Enable && g.cnat.newer && !g.cnat.begun && strings.HasPrefix(m.FeatureName, "cnat-") {
-					return "there is no translation yet, and no address for sources"
+					return "no translation and no SNAT address exists yet"
 				}
 				return ""
 			},
@@ -337,7 +338,7 @@ func cnatRules() []Rule {
 	}
 }
 
-// judgeCover: VPP resolves what it tracks by the route that covers it.
+// judgeCover refuses a translation whose tracked addresses VPP would resolve by a route that forwards nothing.
 func judgeCover(g *Guard, t *cnat.CnatTranslation) string {
 	_, made := cnatOf(t)
 	for i, a := range made.tracks {
@@ -345,13 +346,14 @@ func judgeCover(g *Guard, t *cnat.CnatTranslation) string {
 			continue
 		}
 		if p, ok := cover(g.routes.get, a); ok {
-			return fmt.Sprintf("%s would resolve by %s, which forwards nothing: give it a route of its own", a, p)
+			return fmt.Sprintf("%s would resolve by %s, which forwards nothing: add a separate route to it", a, p)
 		}
 	}
 	return ""
 }
 
-// judgeCovering is the same when the route comes last, or the one that saved the address goes.
+// judgeCovering is judgeCover for a route that is added later, or for the removal of the route that covered the address
+// harmlessly.
 func judgeCovering(g *Guard, msg api.Message) string {
 	k, c, _ := routeOp(msg)
 	if k.table != 0 || len(g.cnat.tracked) == 0 || c.add && c.route.special == 0 {
@@ -366,7 +368,7 @@ func judgeCovering(g *Guard, msg api.Message) string {
 	}
 	deadly := func(a netip.Addr) string {
 		if p, ok := cover(get, a); ok {
-			return fmt.Sprintf("%s, which cnat is told of, would resolve by %s, which forwards nothing", a, p)
+			return fmt.Sprintf("%s, which cnat resolves, would resolve by %s, which forwards nothing", a, p)
 		}
 		return ""
 	}
@@ -388,11 +390,11 @@ func judgeCovering(g *Guard, msg api.Message) string {
 
 func judgeLocal0(_ *Guard, t *cnat.CnatTranslation) string {
 	if t.Vip.SwIfIndex == 0 {
-		return "the frontend is of interface 0"
+		return "the frontend names interface 0"
 	}
 	for i, p := range t.Paths {
 		if p.DstEp.SwIfIndex == 0 || p.SrcEp.SwIfIndex == 0 {
-			return fmt.Sprintf("path %d is of interface 0", i)
+			return fmt.Sprintf("path %d names interface 0", i)
 		}
 	}
 	return ""
@@ -428,7 +430,7 @@ func judgeAddressFirst(g *Guard, msg api.Message) string {
 	if m.SnatIP4 == (ip_types.IP4Address{}) && m.SnatIP6 == (ip_types.IP6Address{}) && m.SwIfIndex == noInterface || g.cnat.policy || g.cnat.newer {
 		return ""
 	}
-	return "which packets get another source was not said: cnat_set_snat_policy first"
+	return "the SNAT policy is not set: send cnat_set_snat_policy first"
 }
 
 func judgeFeatureTwice(g *Guard, msg api.Message) string {

@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/cnat"
 )
 
-// BenchmarkGuardTranslations: judging one costs the same however many there are.
+// BenchmarkGuardTranslations: the cost of one check does not depend on the number of translations.
 func BenchmarkGuardTranslations(b *testing.B) {
 	for _, n := range []int{100, 10000} {
 		b.Run(map[int]string{100: "100", 10000: "10000"}[n], func(b *testing.B) {

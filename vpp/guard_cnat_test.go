@@ -12,7 +12,7 @@ import (
 	cnat26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
 )
 
-// translationOf leads TCP port 80 of fd00:96::1 to one endpoint.
+// translationOf translates TCP port 80 of fd00:96::1 to one endpoint.
 func translationOf(change func(*cnat.CnatTranslation)) api.Message {
 	endpoint := func(text string, port uint16) cnat.CnatEndpoint {
 		return cnat.CnatEndpoint{Addr: prefix(text + "/128").Address, SwIfIndex: noInterface, IfAf: ip_types.ADDRESS_IP6, Port: port}
@@ -23,7 +23,7 @@ func translationOf(change func(*cnat.CnatTranslation)) api.Message {
 	return &cnat.CnatTranslationUpdate{Translation: t}
 }
 
-// sctpTranslation leads SCTP in IPv4, without another source.
+// sctpTranslation translates SCTP in IPv4, without a new source.
 func sctpTranslation(change func(*cnat.CnatTranslation)) api.Message {
 	return translationOf(func(t *cnat.CnatTranslation) {
 		t.IPProto, t.Vip.Addr, t.Paths[0].DstEp.Addr = protoSCTP, prefix("10.96.0.1/32").Address, prefix("10.1.1.2/32").Address
@@ -119,7 +119,7 @@ var cnatCases = []guardCase{
 	{"", "not of cnat", []step{made(cnatFeature(true, 3, "gso-ip6"))}, cnatFeature(true, 3, "gso-ip6")},
 }
 
-// VPP tells by name which translation a deletion is of, and a dump shows is_real_ip of none: what was made here is remembered.
+// A deletion has VPP's id of the translation only, and a dump shows no is_real_ip: the guard remembers both from creation.
 func TestGuardKnowsTranslations(t *testing.T) {
 	g := NewGuard()
 	update := plainTranslation.(*cnat.CnatTranslationUpdate)
@@ -171,8 +171,8 @@ func TestGuardKnowsTranslations(t *testing.T) {
 	let("another VPP", exclusive, Reply{})
 }
 
-// A feature goes with its interface, whose index the next one gets.
-func TestGuardForgetsFeaturesOfAnInterfaceThatWent(t *testing.T) {
+// A feature is deleted with its interface, whose index the next interface gets.
+func TestGuardForgetsFeaturesOfDeletedInterface(t *testing.T) {
 	g := NewGuard()
 	on := cnatFeature(true, 3, "cnat-input-ip6")
 	if err := g.Check(on); err != nil {
@@ -188,8 +188,8 @@ func TestGuardForgetsFeaturesOfAnInterfaceThatWent(t *testing.T) {
 	}
 }
 
-// Of a VPP that somebody configured before, dumps tell that it has its tables of flows.
-func TestGuardSeesThatCnatHasBegun(t *testing.T) {
+// If VPP was configured before the connection, dumps show that it has its session tables.
+func TestGuardLearnsFromDumpsThatCnatHasTables(t *testing.T) {
 	details := &cnat.CnatTranslationDetails{Translation: plainTranslation.(*cnat.CnatTranslationUpdate).Translation}
 	for _, tc := range []struct {
 		ask     api.Message

@@ -32,7 +32,7 @@ func (c flagChange) apply(f flags) flags {
 	return f &^ c.flag
 }
 
-// role is what VPP takes from the flags of nat44_interface_add_del_feature: inside, or else outside.
+// role returns the role that VPP reads from the flags of nat44_interface_add_del_feature: inside, else outside.
 func role(f nat_types.NatConfigFlags) flags {
 	if f&nat_types.NAT_IS_INSIDE != 0 {
 		return inside
@@ -52,7 +52,7 @@ func (f flags) String() string {
 	return "nothing"
 }
 
-// dumpedInterfaces takes in all roles, or all output features.
+// dumpedInterfaces records all roles, or all output features.
 func (g *Guard) dumpedInterfaces(req api.Message, details []api.Message) {
 	dumped := make(map[uint32]flags, len(details))
 	for _, d := range details {
@@ -75,7 +75,7 @@ func (g *Guard) dumpedInterfaces(req api.Message, details []api.Message) {
 		g.roles.replace(all, dumped)
 		return
 	}
-	if m := req.(*nat44_ed.Nat44EdOutputInterfaceGet); m.Cursor == 0 { // from the middle it would not be all
+	if m := req.(*nat44_ed.Nat44EdOutputInterfaceGet); m.Cursor == 0 { // a dump from the middle is incomplete
 		g.outputs.replace(all, dumped)
 	}
 }
@@ -136,7 +136,7 @@ func interfaceRules() []Rule {
 	}
 }
 
-// roleHinges tells whether a role to be deleted is set only if everything on its way succeeds.
+// roleHinges reports whether a role to delete exists only if all outstanding messages succeed.
 func roleHinges(g *Guard, msg api.Message) bool {
 	m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
 	acked, ops := g.roles.flying(uint32(m.SwIfIndex))

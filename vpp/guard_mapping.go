@@ -15,7 +15,7 @@ const (
 	protoUDP  = 17
 )
 
-// anyMapping is what the messages that make and delete mappings of every kind have in common.
+// anyMapping has the common fields of the messages that make and delete mappings of all kinds.
 type anyMapping struct {
 	kind     mappingKind
 	add      bool
@@ -27,10 +27,10 @@ type anyMapping struct {
 	external bool // the address is given, not an interface's
 }
 
-// noInterface is VPP's "none" where an sw_if_index is optional.
+// noInterface is VPP's "none" for an optional sw_if_index.
 const noInterface = ^interface_types.InterfaceIndex(0)
 
-// key is where VPP files it: an address-only mapping under port and protocol 0.
+// key returns the key under which VPP stores the mapping: an address-only mapping has port and protocol 0.
 func (m anyMapping) key() mappingKey {
 	if m.kind != lbMapping && m.flags&nat_types.NAT_IS_ADDR_ONLY != 0 {
 		return mappingKey{addr: m.addr}
@@ -56,7 +56,7 @@ func viewMapping(msg api.Message) anyMapping {
 	return anyMapping{}
 }
 
-// mappingAdd makes a rule of a judgement on any mapping to be made.
+// mappingAdd makes a rule of a check of any mapping to be made.
 func mappingAdd(name, source, harm string, judge func(m anyMapping) string) Rule {
 	return Rule{
 		Name: name, Messages: mappingMessages(), Source: source, Harm: harm,
@@ -87,7 +87,7 @@ func mappingRules() []Rule {
 				return ""
 			}),
 		mappingAdd("mapping-twice-both", "nat44_ed_api.c vl_api_nat44_add_del_lb_static_mapping_t_handler, VPP 24.06",
-			"TWICE_NAT wins without a word: clients lose their address", func(m anyMapping) string {
+			"VPP ignores SELF_TWICE_NAT without an error: clients lose their address", func(m anyMapping) string {
 				if m.flags&twice == twice {
 					return "TWICE_NAT and SELF_TWICE_NAT together"
 				}
@@ -101,7 +101,7 @@ func mappingRules() []Rule {
 				return ""
 			}),
 		mappingAdd("mapping-tag", "nat44_ed_api.c (tag[63] = 0), VPP 24.06",
-			"the tag is cut without a word, and with it what tells whose the mapping is", func(m anyMapping) string {
+			"VPP truncates the tag, which names the mapping's owner, without an error", func(m anyMapping) string {
 				return longTag(m.tag)
 			}),
 		{

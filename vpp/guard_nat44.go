@@ -13,11 +13,11 @@ import (
 
 const (
 	maxLocals = 255 // nat44_ed.c counts locals in a u8
-	maxWeight = 255 // and adds their probabilities up in one
+	maxWeight = 255 // nat44_ed.c adds up probabilities in a u8
 )
 
-// mappingKey is how VPP finds a static mapping: fib index 0 whatever the VRF (nat44_ed.c nat44_ed_sm_o2i_lookup, VPP 24.06).
-// An address-only mapping has port and protocol 0.
+// mappingKey is how VPP finds a static mapping: fib index 0 whatever the VRF (nat44_ed.c nat44_ed_sm_o2i_lookup, VPP
+// 24.06). An address-only mapping has port and protocol 0.
 type mappingKey struct {
 	addr  [4]byte
 	port  uint16
@@ -36,23 +36,23 @@ type local struct {
 	vrf    uint32
 }
 
-// mappingKind says what VPP has under a key.
+// mappingKind is the kind of mapping that VPP has under a key.
 type mappingKind uint8
 
 const (
-	unknownMapping mappingKind = iota // or none, if the guard knows every mapping
+	unknownMapping mappingKind = iota // or no mapping, if the guard knows all mappings
 	noMapping
 	lbMapping
 	singleMapping
 	identityMapping
 )
 
-// mapping is what is known of a static mapping.
+// mapping is the shadow of a static mapping.
 type mapping struct {
 	kind   mappingKind
-	doubt  bool // VPP contradicted the shadow here
+	doubt  bool // an answer of VPP contradicted the shadow
 	out2in bool
-	locals []local // never changed in place
+	locals []local // never modified in place
 }
 
 func (m mapping) nothing() bool { return m.kind == unknownMapping && !m.doubt }
@@ -65,11 +65,11 @@ func (m mapping) weight() int {
 	return sum
 }
 
-// mappingChange is what a message does to the mapping under its key, if VPP takes it.
+// mappingChange is the effect of a message on the mapping under its key, if VPP accepts it.
 type mappingChange struct {
-	local   *local  // not nil: this local is added or removed
+	local   *local  // not nil: add or remove this local
 	add     bool    // with local
-	becomes mapping // without local: what the mapping is now, whatever it was
+	becomes mapping // without local: the new mapping, whatever it was
 }
 
 func (c mappingChange) apply(m mapping) mapping {
@@ -88,12 +88,12 @@ func (c mappingChange) apply(m mapping) mapping {
 	return m
 }
 
-// index finds a local by what VPP compares: address, port, VRF.
+// index finds a local by the fields that VPP compares: address, port, VRF.
 func (m mapping) index(l local) int {
 	return slices.IndexFunc(m.locals, func(o local) bool { return o.addr == l.addr && o.port == l.port && o.vrf == l.vrf })
 }
 
-// mappingOp is the effect of msg and the key it has it on; false: none.
+// mappingOp returns the effect of msg and its key; false: no effect.
 func mappingOp(msg api.Message) (mappingKey, mappingChange, bool) {
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44AddDelLbStaticMapping:
@@ -116,9 +116,9 @@ func mappingOp(msg api.Message) (mappingKey, mappingChange, bool) {
 	return mappingKey{}, mappingChange{}, false
 }
 
-// mappingView is the mapping a message is about, as it will be before and after it.
+// mappingView is the mapping that a message concerns, before and after the message.
 type mappingView struct {
-	known         bool // there is one
+	known         bool // the message concerns one
 	key           mappingKey
 	op            mappingChange
 	before, after mapping
@@ -144,7 +144,7 @@ func localsOf(in []nat44_ed.Nat44LbAddrPort) []local {
 	return out
 }
 
-// settleMapping takes in an answer; one that contradicts the shadow puts the key in doubt until the next dump.
+// settleMapping records an answer. An answer that contradicts the shadow puts the key in doubt until the next dump.
 func (g *Guard) settleMapping(key mappingKey, msg api.Message, err error) {
 	was, _ := g.mappings.flying(key)
 	g.mappings.settle(key, err == nil)
@@ -160,7 +160,7 @@ func (g *Guard) settleMapping(key mappingKey, msg api.Message, err error) {
 	}
 }
 
-// dumpedMappings takes in the mappings of one kind.
+// dumpedMappings records the dumped mappings of one kind.
 func (g *Guard) dumpedMappings(req api.Message, details []api.Message) {
 	kind := singleMapping
 	switch req.(type) {
@@ -179,7 +179,7 @@ func (g *Guard) dumpedMappings(req api.Message, details []api.Message) {
 	g.mappings.replace(func(m mapping) bool { return m.kind == kind || m.doubt && kind == lbMapping }, dumped)
 }
 
-// detailed is a mapping as dumped; false: its address is an interface's, so its key is not known.
+// detailed returns a dumped mapping; false: its address is an interface's, so its key is unknown.
 func detailed(d api.Message) (mappingKey, mapping, bool) {
 	switch d := d.(type) {
 	case *nat44_ed.Nat44LbStaticMappingDetails:
@@ -200,7 +200,7 @@ const (
 	localMessage = "nat44_lb_static_mapping_add_del_local"
 )
 
-// lbAdd makes a rule of a judgement on LB mappings to be made.
+// lbAdd makes a rule of a check of LB mappings to be made.
 func lbAdd(name, source, harm string, judge func(m *nat44_ed.Nat44AddDelLbStaticMapping) string) Rule {
 	return Rule{
 		Name: name, Messages: []string{lbMessage}, Source: source, Harm: harm,
@@ -291,7 +291,7 @@ func sum(locals []nat44_ed.Nat44LbAddrPort) int {
 	return n
 }
 
-// localRule makes a rule of a judgement on what a mapping is and would become; it is asked only where both are known.
+// localRule makes a rule of a check of a mapping before and after the message; it runs only if both are known.
 func localRule(name, source, harm string, judge func(add bool, before, after mapping) string) Rule {
 	return Rule{
 		Name: name, Messages: []string{localMessage}, Source: source, Harm: harm, Stateful: true,
@@ -309,7 +309,7 @@ func localRules() []Rule {
 	return []Rule{
 		{
 			Name: "local-unknown-mapping", Messages: []string{localMessage}, Source: source, Stateful: true,
-			Harm: "depends on the locals VPP has, which nobody has looked at: may be any of the rules below",
+			Harm: "depends on VPP's locals, which are not known: any of the rules below may apply",
 			judge: func(g *Guard, _ api.Message) string {
 				if have := g.view.before; have.doubt || have.kind == unknownMapping && !g.allLB {
 					return "mapping " + g.view.key.String() + " is not known: dump the LB mappings first"
@@ -348,8 +348,8 @@ func localRules() []Rule {
 	}
 }
 
-// localHinges tells whether a change of locals that is right if all on its way succeeds would do harm if part of it failed.
-// It errs towards yes.
+// localHinges reports whether a change of locals that is harmless if all outstanding messages succeed would do harm if some
+// fail. If unsure it returns true.
 func localHinges(g *Guard, _ api.Message) bool {
 	op := g.view.op
 	base, ops := g.mappings.flying(g.view.key)
@@ -357,7 +357,7 @@ func localHinges(g *Guard, _ api.Message) bool {
 		return false
 	}
 	if sure := base.kind == noMapping || base.kind == unknownMapping && g.allLB && !base.doubt; sure && ops[0].local == nil {
-		base, ops = ops[0].becomes, ops[1:] // if that fails there is no mapping, and VPP refuses the rest
+		base, ops = ops[0].becomes, ops[1:] // if that fails no mapping exists, and VPP refuses the rest
 	}
 	count, most := len(base.locals), base.weight()
 	least := most
@@ -377,7 +377,7 @@ func localHinges(g *Guard, _ api.Message) bool {
 	return least-heaviest(base, ops, *op.local) <= 0
 }
 
-// heaviest is the most that local l may weigh.
+// heaviest returns the greatest weight that local l may have.
 func heaviest(base mapping, ops []mappingChange, l local) int {
 	w := 0
 	if at := base.index(l); at >= 0 {

@@ -8,13 +8,13 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// redirects are the interfaces whose punted packets go elsewhere, and for which families all of them are known.
+// redirects is the shadow of punt redirects, and the families whose redirects are all known.
 type redirects struct {
 	on    shadow[redirectPlace, present, present]
 	known [2]bool
 }
 
-// redirectPlace is a family and an interface packets came in by; noRx: any.
+// redirectPlace is a family and a receiving interface; noRx: any interface.
 type redirectPlace struct {
 	af ip_types.AddressFamily
 	rx uint32
@@ -22,14 +22,14 @@ type redirectPlace struct {
 
 const noRx = ^uint32(0)
 
-// present tells that there is one; as a change, what comes of it.
+// present means that the redirect exists; as a change, the new value.
 type present bool
 
 func (p present) nothing() bool         { return !bool(p) }
 func (p present) apply(present) present { return p }
 
 func redirectOf(p ip.PuntRedirectV2) redirectPlace {
-	if p.RxSwIfIndex == 0 { // VPP keeps that of any interface at local0's place
+	if p.RxSwIfIndex == 0 { // VPP stores the one for any interface under local0
 		p.RxSwIfIndex = ^p.RxSwIfIndex
 	}
 	return redirectPlace{p.Af, uint32(p.RxSwIfIndex)}
@@ -40,7 +40,7 @@ func (r *redirects) dumped(m *ip.IPPuntRedirectV2Dump, details []api.Message) {
 		return
 	}
 	found := map[redirectPlace]present{}
-	for k, c := range r.on.cells { // those of the other family stay
+	for k, c := range r.on.cells { // the other family stays
 		if k.af != m.Af && bool(c.acked) {
 			found[k] = true
 		}
@@ -63,11 +63,11 @@ func (r *redirects) judge(m *ip.AddDelIPPuntRedirectV2) string {
 	case k.rx != noRx && k.rx > maxIndex:
 		return fmt.Sprintf("interface %d", k.rx)
 	case m.IsAdd && len(m.Punt.Paths) == 0:
-		return "no path to anywhere"
+		return "the redirect has no path"
 	case !r.known[k.af]:
-		return "what VPP has is not known: dump first"
+		return "VPP's redirects are not known: dump them first"
 	case m.IsAdd && has:
-		return "there is one already"
+		return "the redirect exists already"
 	case !m.IsAdd && !has:
 		return absent
 	}
@@ -78,7 +78,7 @@ func puntRules() []Rule {
 	return []Rule{{
 		Name: "punt-redirect", Messages: []string{"add_del_ip_punt_redirect_v2"}, Stateful: true,
 		Source: "ip4_punt_drop.c ip4_punt_redirect_add_paths, ip4_punt_redirect_del (they count, and look at nothing), VPP 24.06",
-		Harm:   "after one too many is added or removed VPP's count is wrong: others end, or later ones never begin to work",
+		Harm:   "a redirect added or removed twice makes VPP's count wrong: other redirects end, or later ones do not take effect",
 		judge: func(g *Guard, msg api.Message) string {
 			return g.redirects.judge(msg.(*ip.AddDelIPPuntRedirectV2))
 		},

@@ -17,19 +17,19 @@ type routeKey struct {
 	prefix netip.Prefix // masked
 }
 
-// fibRoute is what matters of a route here.
+// fibRoute has the properties of a route that the rules need.
 type fibRoute struct {
 	paths   int
-	special int          // how many of them drop, or answer unreachable or prohibited
-	hops    []netip.Addr // next hops without interface, resolved in table 0; never changed in place
+	special int          // number of paths that drop, or answer unreachable or prohibited
+	hops    []netip.Addr // next hops without interface, resolved in table 0; never modified in place
 }
 
 func (r fibRoute) nothing() bool { return r.paths == 0 }
 
-// routeChange is what a message does to a route.
+// routeChange is the effect of a message on a route.
 type routeChange struct {
 	add, multipath bool
-	route          fibRoute // what it adds, takes away or puts in place
+	route          fibRoute // what it adds, removes or sets
 }
 
 func (c routeChange) apply(r fibRoute) fibRoute {
@@ -47,7 +47,7 @@ func (c routeChange) apply(r fibRoute) fibRoute {
 	return fibRoute{r.paths - c.route.paths, max(0, r.special-c.route.special), hops}
 }
 
-// routeOp is the effect of msg on a route; false: none.
+// routeOp returns the effect of msg on a route; false: no effect.
 func routeOp(msg api.Message) (routeKey, routeChange, bool) {
 	switch m := msg.(type) {
 	case *ip.IPRouteAddDel:
@@ -68,7 +68,8 @@ func toPrefix(p ip_types.Prefix) netip.Prefix {
 	return netip.PrefixFrom(addr, int(p.Len)).Masked()
 }
 
-// routeOf is a route to a prefix. A path to the prefix's own address is a drop that does no harm (fib_table_route_path_fixup).
+// routeOf returns the route to a prefix. A path to the prefix's own address is a harmless drop
+// (fib_table_route_path_fixup).
 func routeOf(prefix netip.Prefix, paths []fib_types.FibPath) fibRoute {
 	r := fibRoute{paths: len(paths)}
 	for _, p := range paths {
@@ -82,7 +83,8 @@ func routeOf(prefix netip.Prefix, paths []fib_types.FibPath) fibRoute {
 	return r
 }
 
-// special paths end the packet's way: VPP keeps sw_if_index 0 in them whatever the message says (fib_api_path_decode).
+// special reports whether a path forwards nothing: drop, unreachable or prohibited. VPP stores sw_if_index 0 in such a path
+// whatever the message has (fib_api_path_decode).
 func special(p fib_types.FibPath) bool {
 	switch p.Type {
 	case fib_types.FIB_API_PATH_TYPE_DROP, fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
@@ -91,7 +93,7 @@ func special(p fib_types.FibPath) bool {
 	return false
 }
 
-// recursive is the next hop of a path that names no interface: VPP looks it up, here in table 0.
+// recursive returns the next hop of a path without interface, which VPP resolves, here in table 0.
 func recursive(p fib_types.FibPath) (netip.Addr, bool) {
 	if p.Type != fib_types.FIB_API_PATH_TYPE_NORMAL || p.SwIfIndex != ^uint32(0) || p.TableID != 0 {
 		return netip.Addr{}, false
@@ -106,26 +108,26 @@ func recursive(p fib_types.FibPath) (netip.Addr, bool) {
 	return addr, addr.IsValid() && !addr.IsUnspecified()
 }
 
-// lastResort is the preference of the agent's routes of last resort, which lead to the address of their own prefix.
+// lastResort is the preference of the agent's routes of last resort, whose next hop is the address of their own prefix.
 const lastResort = 255
 
-// routes is the shadow of the FIB as far as routes go; connected prefixes are known from dumps only.
+// routes is the shadow of the FIB's routes; connected prefixes are known from dumps only.
 type routes struct {
 	shadow[routeKey, fibRoute, routeChange]
-	// hopping are the keys that had recursive next hops at some time, so that nobody looks through all routes for them.
+	// hopping holds the keys that ever had recursive next hops, so that checks need not scan all routes.
 	hopping map[routeKey]struct{}
-	// flight counts unanswered messages by key; risky how many of the keys hold a next hop.
+	// flight counts unanswered messages by key; risky counts the keys among them with a next hop.
 	flight map[routeKey]flight
 	risky  int
 }
 
-// flight is what is on its way about one key.
+// flight counts the outstanding messages of one key.
 type flight struct {
 	n     int
 	risky bool
 }
 
-// sent notes a message on its way.
+// sent records an outstanding message.
 func (r *routes) sent(k routeKey, c routeChange) {
 	r.send(k, c)
 	r.note(k, c.route)
@@ -150,7 +152,7 @@ func (r *routes) holdsHop(p netip.Prefix) bool {
 	return false
 }
 
-// answered takes in the answer to the oldest message about k.
+// answered records the answer to the oldest message about k.
 func (r *routes) answered(k routeKey, ok bool) {
 	r.settle(k, ok)
 	f := r.flight[k]
@@ -164,7 +166,7 @@ func (r *routes) answered(k routeKey, ok bool) {
 	}
 }
 
-// hinges tells whether something on its way decides how a next hop resolves, if msg can make that matter.
+// hinges reports whether an outstanding message decides how a next hop resolves, if msg makes that matter.
 func (r *routes) hinges(c routeChange) bool {
 	if len(r.hopping) > 0 && r.risky > 0 {
 		return true
@@ -190,7 +192,7 @@ func (r *routes) note(k routeKey, v fibRoute) {
 	r.hopping[k] = struct{}{}
 }
 
-// dumped takes in all routes of one table and family.
+// dumped records all routes of one table and family.
 func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
 	seen := make(map[routeKey]fibRoute, len(details))
 	for _, d := range details {
@@ -214,7 +216,8 @@ func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
 	}
 }
 
-// harmlessDrop tells VPP's own drop routes, and the agent's routes of last resort, from other drop routes of the API: the dump does not.
+// harmlessDrop reports whether a drop route is VPP's own or one of the agent's routes of last resort. The dump does not
+// distinguish them from other drop routes of the API.
 func harmlessDrop(p netip.Prefix, path fib_types.FibPath) bool {
 	if path.Type != fib_types.FIB_API_PATH_TYPE_DROP {
 		return false
@@ -225,8 +228,8 @@ func harmlessDrop(p netip.Prefix, path fib_types.FibPath) bool {
 	return p.Bits() == 0 || p.Addr().Is4() && p.Bits() == 4 && (p.Addr().As4()[0] == 224 || p.Addr().As4()[0] == 240)
 }
 
-// deadly names a next hop that a special route would cover after the change; the host route of the next hop itself, if it
-// is one of the API's, saves it.
+// deadly returns a next hop that a special route would cover after the change. A host route to the next hop itself, made by
+// the API, prevents that.
 func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix, bool) {
 	get := func(k routeKey) fibRoute {
 		if k == key {
@@ -256,7 +259,7 @@ func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix,
 	return netip.Addr{}, netip.Prefix{}, false
 }
 
-// cover is the special route that a next hop would be resolved by.
+// cover returns the special route by which a next hop would be resolved.
 func cover(get func(routeKey) fibRoute, h netip.Addr) (netip.Prefix, bool) {
 	for bits := h.BitLen(); bits >= 0; bits-- {
 		p, err := h.Prefix(bits)

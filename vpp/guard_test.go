@@ -119,7 +119,7 @@ func ipRoute(add bool, table uint32, to string, paths ...fib_types.FibPath) api.
 	return &ip.IPRouteAddDel{IsAdd: add, Route: ip.IPRoute{TableID: table, Prefix: prefix(to), Paths: paths}}
 }
 
-// via5 answers unreachable.
+// via5 is a path that answers unreachable.
 var via5 = fib_types.FibPath{Type: fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH, SwIfIndex: ^uint32(0)}
 
 func on(swIfIndex uint32) fib_types.FibPath { return fib_types.FibPath{SwIfIndex: swIfIndex} }
@@ -134,14 +134,14 @@ func onHop(swIfIndex uint32, addr string) fib_types.FibPath {
 
 var longestTag, tooLongTag = strings.Repeat("t", 63), strings.Repeat("t", 64)
 
-// step is a message that was let out, and how VPP answered.
+// step is a permitted message and VPP's answer.
 type step struct {
 	msg api.Message
 	ok  bool
 }
 
 type guardCase struct {
-	rule    string // that must refuse; empty: let out
+	rule    string // the rule that must refuse; "": permitted
 	name    string
 	history []step
 	msg     api.Message
@@ -340,7 +340,7 @@ func redirect(add bool, af ip_types.AddressFamily, rx interfaceIndex) api.Messag
 	return &ip.AddDelIPPuntRedirectV2{IsAdd: add, Punt: ip.PuntRedirectV2{RxSwIfIndex: rx, Af: af, Paths: []fib_types.FibPath{{SwIfIndex: 1}}}}
 }
 
-// abfKnown is a VPP whose ABF was dumped and is empty, and messages it acknowledged.
+// abfKnown is a history: the dump of an empty ABF, then acknowledged messages.
 func abfKnown(done ...api.Message) []step {
 	out := []step{{&abf.AbfPolicyDump{}, true}, {&abf.AbfItfAttachDump{}, true}}
 	for _, m := range done {
@@ -349,7 +349,7 @@ func abfKnown(done ...api.Message) []step {
 	return out
 }
 
-// abfPolicyOf is policy 9 with a path by each interface; what else a path has does not make it another.
+// abfPolicyOf is policy 9 with a path by each interface; other fields do not distinguish paths.
 func abfPolicyOf(add bool, ifs ...uint32) api.Message {
 	m := &abf.AbfPolicyAddDel{IsAdd: add, Policy: abf.AbfPolicy{PolicyID: 9}}
 	for i, n := range ifs {
@@ -367,7 +367,7 @@ func allCases() []guardCase { return slices.Concat(guardCases, cnatCases, classi
 func TestGuard(t *testing.T) {
 	for _, c := range allCases() {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
-			for _, acked := range []bool{true, false} { // history answered, or still on its way
+			for _, acked := range []bool{true, false} { // history answered or outstanding
 				g := NewGuard()
 				if play(t, g, c.history, acked) {
 					check(t, g, c)
@@ -377,7 +377,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// play lets history out; false: it makes no sense without answers.
+// play sends history; false: it makes no sense without answers.
 func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 	t.Helper()
 	for _, s := range history {
@@ -386,7 +386,7 @@ func play(t *testing.T, g *Guard, history []step, acked bool) bool {
 		case *nat44_ed.Nat44InterfaceAddDelFeature, *nat44_ed.Nat44EdAddDelOutputInterface, *ip.IPRouteAddDel:
 		default:
 			if !plain && !acked {
-				return false // a dump or an enable tells nothing before it is answered
+				return false // a dump or an enable has no effect before its answer
 			}
 		}
 		if !s.ok && !acked {
@@ -422,7 +422,7 @@ func check(t *testing.T, g *Guard, c guardCase) {
 	err := g.Check(c.msg)
 	var ge *GuardError
 	switch {
-	case waits(err) && len(c.history) > 0: // history is not answered: TestGuardWaitsForAnswers
+	case waits(err) && len(c.history) > 0: // see TestGuardWaitsForAnswers
 	case c.rule == "" && err != nil:
 		t.Errorf("refused: %v", err)
 	case c.rule != "" && err == nil:
@@ -432,7 +432,7 @@ func check(t *testing.T, g *Guard, c guardCase) {
 	}
 }
 
-// TestEveryRuleHasACase is the matrix: no rule without a refusal seen, none half documented.
+// TestEveryRuleHasACase: every rule has a case that it refuses, and complete documentation.
 func TestEveryRuleHasACase(t *testing.T) {
 	cases := map[string]bool{}
 	for _, c := range allCases() {
@@ -461,7 +461,7 @@ func TestEveryRuleHasACase(t *testing.T) {
 	}
 }
 
-// TestStatefulVerdicts: who is refused must know whether to try again.
+// TestStatefulVerdicts: the error of a refused message says whether a retry may pass.
 func TestStatefulVerdicts(t *testing.T) {
 	for _, c := range allCases() {
 		if c.rule == "" {
@@ -473,7 +473,7 @@ func TestStatefulVerdicts(t *testing.T) {
 		if !errors.As(g.Check(c.msg), &ge) {
 			t.Fatalf("%s/%s: not refused", c.rule, c.name)
 		}
-		// A message that some history lets out, or that needed one to be refused, is judged by state.
+		// A message that some history permits, or that needs one to be refused, has a stateful verdict.
 		needed := NewGuard().Check(c.msg)
 		var fresh *GuardError
 		if other := !errors.As(needed, &fresh) || fresh.Rule != ge.Rule; other && !ge.Stateful {
@@ -532,14 +532,14 @@ func TestGuardLearnsFromDumps(t *testing.T) {
 	g.Observe(&ip.IPRouteDump{}, Reply{})
 	check(t, g, guardCase{msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))})
 
-	// The next dump shows it gone, and the interface deleted.
+	// The next dump shows the mapping gone, and the interface deleted.
 	g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
 	g.Event(&interfaces.SwInterfaceEvent{SwIfIndex: 4, Deleted: true})
 	check(t, g, guardCase{msg: single(false, o2i, protoTCP, 80)})
 	check(t, g, guardCase{msg: feature(true, 4, 0)})
 }
 
-// TestGuardTrustsVPPOverItsShadow: a mapping somebody else made is not taken for absent.
+// TestGuardTrustsVPPOverItsShadow: the guard does not take another owner's mapping for absent.
 func TestGuardTrustsVPPOverItsShadow(t *testing.T) {
 	g := NewGuard()
 	play(t, g, []step{lbsDumped, {lb(1, 1), false}}, true)
@@ -548,7 +548,7 @@ func TestGuardTrustsVPPOverItsShadow(t *testing.T) {
 	check(t, g, guardCase{msg: addLocal(9, 1)})
 }
 
-// TestGuardWaitsForAnswers: what is right only if the message before it succeeds may not leave before that is known.
+// TestGuardWaitsForAnswers: a message that is harmless only if the one before succeeds is not sent before its answer.
 func TestGuardWaitsForAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -556,7 +556,7 @@ func TestGuardWaitsForAnswers(t *testing.T) {
 		flying  []api.Message
 		msg     api.Message
 		waits   bool
-		refused string // after the flying failed
+		refused string // after the outstanding one failed
 	}{
 		{"replace the only backend", []step{made(lb(0, 0, 1))}, []api.Message{addLocal(9, 1)}, delLocal(2), true, "local-weight-zero"},
 		{"replace one of two", []step{made(lb(0, 0, 1, 1))}, []api.Message{addLocal(9, 1)}, delLocal(2), false, ""},
@@ -595,9 +595,9 @@ func TestGuardWaitsForAnswers(t *testing.T) {
 	}
 }
 
-// TestShadowIsVPP: whatever the sequence of writes and however late the answers, the shadow with nothing on its way is
-// what VPP has, and VPP never gets into a state that kills it.
-func TestShadowIsVPP(t *testing.T) {
+// TestShadowEqualsVPP: for any sequence of writes and any delay of answers, the shadow without outstanding messages equals
+// VPP's state, and VPP never reaches a state that crashes it.
+func TestShadowEqualsVPP(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g, v := NewGuard(), &tinyVPP{}
 		g.Observe(&nat44_ed.Nat44LbStaticMappingDump{}, Reply{})
@@ -654,7 +654,7 @@ func draw(t *rapid.T) api.Message {
 	return delLocal(i)
 }
 
-// tinyVPP is the LB mapping of VPP 24.06, one key. A fault refuses without effect what would have been taken.
+// tinyVPP is VPP 24.06's LB mapping of one key. With a fault it refuses a valid message, without effect.
 type tinyVPP struct {
 	exists bool
 	locals []local

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// ErrOwned is why there is no connection: another agent owns what this one would program.
+// ErrOwned means that another agent owns the VPP, or the part of it that this agent would program.
 var ErrOwned = errors.New("another agent owns this VPP")
 
-// Owner is who holds a Lock, as it writes itself into the lock file.
+// Owner describes the holder of a Lock; its JSON is the content of the lock file.
 type Owner struct {
 	PID     int       `json:"pid"` // in its own PID namespace
 	Node    string    `json:"node,omitempty"`
@@ -21,7 +21,7 @@ type Owner struct {
 	Since   time.Time `json:"since"`
 }
 
-// String is "contiv-agent run, process 12 on node-1, since 2026-01-02T15:04:05Z".
+// String returns "contiv-agent run, process 12 on node-1, since 2026-01-02T15:04:05Z".
 func (o Owner) String() string {
 	text := fmt.Sprintf("process %d", o.PID)
 	if o.Command != "" {
@@ -33,19 +33,20 @@ func (o Owner) String() string {
 	return text + ", since " + o.Since.UTC().Format(time.RFC3339)
 }
 
-// Lock is a set of files beside VPP's socket, one for each part of VPP's configuration that has one owner at a time; flock(2) holds them.
-// The kernel lets go of them when the process ends, however it ends. It is used by one goroutine. The zero value holds nothing.
+// Lock is a set of files beside VPP's socket, one for each part of VPP's configuration that has one owner at a time.
+// flock(2) holds them; the kernel releases them when the process ends for any reason. One goroutine may use a Lock. The
+// zero value holds nothing.
 type Lock struct {
-	// Paths are the files. All are taken, or none.
+	// Paths are the files. The agent locks all of them or none.
 	Paths []string
-	// Owner is written into them; its Since is set when they are taken.
+	// Owner is written into the files; take sets its Since.
 	Owner Owner
 
 	held []*os.File
 }
 
-// take takes all files, or reports why not: an error that wraps ErrOwned names the owner. Held already, it checks that they are still the
-// files at these paths: whoever removes the folder of VPP's socket removes the lock.
+// take locks all files, or returns an error; one that wraps ErrOwned names the owner. If they are locked already, take
+// checks that they are still at their paths: removing the folder of VPP's socket removes the lock.
 func (l *Lock) take() error {
 	if l == nil || l.held != nil && l.current() {
 		return nil
@@ -64,15 +65,15 @@ func (l *Lock) take() error {
 }
 
 func (l *Lock) takeOne(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644) // a link would lead to a file of the one who laid it
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o644) // do not follow a link, which could lead to any file
 	writable := err == nil
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // a file that can only be read can be locked
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) { // a read-only file can be locked as well
 		if readable, readErr := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW, 0); readErr == nil {
 			f, err = readable, nil
 		}
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // the folder is made when VPP starts
+	case errors.Is(err, fs.ErrNotExist): // VPP creates the folder when it starts
 		return nil, fmt.Errorf("%w: lock of VPP: %w", errDial, err)
 	case err != nil:
 		return nil, fmt.Errorf("lock of VPP: %w; --vpp-lock names another file, or none", err)
@@ -93,7 +94,7 @@ func (l *Lock) takeOne(path string) (*os.File, error) {
 	return f, nil
 }
 
-// write replaces what the former owner wrote.
+// write replaces the former owner's text.
 func (l *Lock) write(f *os.File) error {
 	b, err := json.Marshal(l.Owner)
 	if err != nil {
@@ -109,7 +110,7 @@ func (l *Lock) write(f *os.File) error {
 	return nil
 }
 
-// current reports whether the files that are held are those at their paths.
+// current reports whether the locked files are still at their paths.
 func (l *Lock) current() bool {
 	for i, f := range l.held {
 		if !same(f, l.Paths[i]) {
@@ -128,13 +129,13 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// release lets go of the files, which stay: removing one would let two agents hold a lock each, of different files.
+// release unlocks the files and keeps them: removing a file would let two agents hold locks of different files.
 func (l *Lock) release() {
 	if l == nil {
 		return
 	}
 	for _, f := range l.held {
-		_ = f.Close() // nothing was written that matters
+		_ = f.Close() // a failed close loses nothing
 	}
 	l.held = nil
 }
@@ -147,7 +148,7 @@ func ownedBy(path string) error {
 	return fmt.Errorf("%w: %s; %s is its lock", ErrOwned, o, path)
 }
 
-// maxOwner bounds what is read of a lock file, which others may write.
+// maxOwner bounds how much of a lock file is read, since other programs may write it.
 const maxOwner = 4 << 10
 
 func readOwner(path string) (Owner, error) {
@@ -169,13 +170,14 @@ func parseOwner(b []byte) (o Owner, err error) {
 	return o, err
 }
 
-// FindOwner is who holds the lock file at path now; false: nobody, or there is no such file. It takes the lock for a moment to find out.
+// FindOwner returns the holder of the lock file at path; false if no process holds it or the file does not exist. It locks
+// the file for a moment to find out.
 func FindOwner(path string) (Owner, bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Owner{}, false
 	}
-	defer f.Close() // and lets go
+	defer f.Close() // also unlocks
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil {
 		return Owner{}, false
 	}

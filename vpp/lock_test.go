@@ -30,7 +30,7 @@ func running(f *fake, l *Lock) (c *Conn, end func()) {
 	return c, func() { cancel(); <-done }
 }
 
-// The second agent waits and says for whom; when the first ends, it takes over, with a first connection of its own.
+// The second agent waits and names the owner. When the first ends, the second connects, with generation 1.
 func TestLockHasOneOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, dir := newFake(nil), t.TempDir()
@@ -79,8 +79,8 @@ func TestLockOfOtherParts(t *testing.T) {
 	}
 }
 
-// All parts are taken, or none.
-func TestLockIsWhole(t *testing.T) {
+// A Lock takes all its files or none.
+func TestLockTakesAllOrNone(t *testing.T) {
 	dir := t.TempDir()
 	a, both := lockIn(dir, "n", "policies"), lockIn(dir, "n", "services", "policies")
 	defer a.release()
@@ -95,8 +95,8 @@ func TestLockIsWhole(t *testing.T) {
 	}
 }
 
-// A folder that is replaced, as when VPP's service starts anew, takes the lock with it: the owner takes that of the new folder, or gives
-// way to whom has it.
+// If the folder is replaced, as when VPP's service restarts, the owner locks the file in the new folder, or stops if
+// another agent has locked it.
 func TestLockOfAReplacedFolder(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestLockOfAReplacedFolder(t *testing.T) {
 			f.handle = handler
 			c, end := running(f, lockIn(dir, "node-1", "services"))
 			defer end()
-			time.Sleep(1500 * time.Millisecond) // not when the owner looks
+			time.Sleep(1500 * time.Millisecond) // between two checks of the owner
 			if err := os.Remove(filepath.Join(dir, "api.sock.owner-services")); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestLockOfAReplacedFolder(t *testing.T) {
 	}
 }
 
-// A folder that is not there yet is a VPP that has not started.
+// A missing folder means a VPP that has not started.
 func TestLockWithoutAFolder(t *testing.T) {
 	l := lockIn(filepath.Join(t.TempDir(), "none"), "n", "services")
 	if err := l.take(); !errors.Is(err, errDial) {
@@ -143,7 +143,7 @@ func TestLockWithoutAFolder(t *testing.T) {
 	}
 }
 
-// A link in the place of the file is not followed: what it leads to is not the lock's to write.
+// A link at the lock's path is not followed: the lock must not write to its target.
 func TestLockFollowsNoLink(t *testing.T) {
 	l, victim := lockIn(t.TempDir(), "n", "services"), filepath.Join(t.TempDir(), "victim")
 	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, l.Paths[0])); err != nil {
@@ -157,7 +157,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 	}
 }
 
-// An owner that is read is one that was written, whatever else is in the file.
+// A parsed owner equals the written one, whatever else the file contains.
 func FuzzOwner(f *testing.F) {
 	f.Add([]byte(`{"pid":12,"node":"node-1","command":"contiv-agent run","since":"2026-01-02T15:04:05Z"}` + "\n"))
 	f.Add([]byte(``))
@@ -169,7 +169,7 @@ func FuzzOwner(f *testing.F) {
 		}
 		text, err := json.Marshal(o)
 		if err != nil {
-			return // a year that JSON cannot have
+			return // a year that JSON cannot express
 		}
 		if again, err := parseOwner(text); err != nil || again.String() != o.String() {
 			t.Errorf("%q is %v, and written %v: %v", b, o, again, err)

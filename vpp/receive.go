@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// reader takes in everything VPP says, until it says no more.
+// reader handles all messages from VPP until the stream ends.
 func (s *session) reader() {
 	defer s.drain()
 	free := make([]uint32, 0, s.cfg.Window)
@@ -23,7 +23,7 @@ func (s *session) reader() {
 		if slot, done := s.receive(body); done {
 			free = append(free, slot)
 		}
-		// Slots go back in bunches: one freed slot would wake a sender for one message and one write.
+		// Slots are freed in groups: a single freed slot would wake a sender for one message and one write.
 		if len(free) >= (s.cfg.Window+1)/2 || len(free) > 0 && !s.wire.more() {
 			for _, slot := range free {
 				s.slots <- slot
@@ -33,7 +33,7 @@ func (s *session) reader() {
 	}
 }
 
-// receive handles one message; true: the slot is free again.
+// receive handles one message; true: its slot is free again.
 func (s *session) receive(body []byte) (uint32, bool) {
 	k := s.api.at(binary.BigEndian.Uint16(body))
 	if k != nil && k.event {
@@ -49,12 +49,12 @@ func (s *session) receive(body []byte) (uint32, bool) {
 	p := s.pending[slot]
 	s.mu.Unlock()
 	if p.batch == nil || p.context != context {
-		return 0, false // nobody asked: an answer to the handshake's client index, or VPP repeating itself
+		return 0, false // no call waits for it: an answer to the handshake's client index, or a repeated answer
 	}
 	return slot, s.match(slot, &p, k, body)
 }
 
-// match gives a message to the call it answers; true: the call is complete.
+// match assigns a message to the call it answers; true: the call is complete.
 func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 	r := p.route
 	switch {
@@ -77,7 +77,7 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 		return true
 	}
 	err := &UnexpectedError{Message: r.name, Got: s.api.describe(binary.BigEndian.Uint16(body))}
-	if r.reply == nil { // the ping's answer is still to come
+	if r.reply == nil { // the answer to the control_ping is still outstanding
 		s.note(slot, err)
 		return false
 	}
@@ -85,7 +85,7 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 	return true
 }
 
-// detail keeps one part of a dump.
+// detail keeps one detail of a dump.
 func (s *session) detail(slot uint32, k *kind, body []byte) {
 	m, err := decode(k, body)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *session) detail(slot uint32, k *kind, body []byte) {
 	p.details = append(p.details, m)
 }
 
-// note fails a call that is not complete yet; the first reason stays.
+// note fails a call that is not complete yet; the first error counts.
 func (s *session) note(slot uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *session) note(slot uint32, err error) {
 	}
 }
 
-// resume sends a "get" request again from the cursor VPP returned, when it stopped in the middle (retval EAGAIN).
+// resume sends a "get" request again from the cursor that VPP returned, if VPP stopped in the middle (retval EAGAIN).
 func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 	r := p.route
 	if r.details == nil || r.cursor < 0 || r.reply.cursor < 0 || r.reply.retval < 0 {
@@ -119,7 +119,7 @@ func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 	if api.VPPApiError(v.Field(r.reply.retval).Int()) != api.EAGAIN || cursor == asked.Field(r.cursor).Uint() {
 		return false
 	}
-	next := reflect.New(asked.Type()) // the caller's message stays as it is
+	next := reflect.New(asked.Type()) // the caller's message is not changed
 	next.Elem().Set(asked)
 	next.Elem().Field(r.cursor).SetUint(cursor)
 	msg := next.Interface().(api.Message)
@@ -129,11 +129,11 @@ func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 		return false
 	}
 	s.pending[slot].msg = msg
-	s.poke()
+	s.wakeWriter()
 	return true
 }
 
-// decode makes a message of the kind from its bytes.
+// decode decodes a message of the kind.
 func decode(k *kind, body []byte) (api.Message, error) {
 	m := k.new()
 	if err := k.count.check(body[min(replyHeader, len(body)):]); err != nil {
@@ -145,7 +145,7 @@ func decode(k *kind, body []byte) (api.Message, error) {
 	return m, nil
 }
 
-// retval is the refusal a reply holds, nil if it holds none.
+// retval returns the *Retval of a refusing reply, else nil.
 func retval(r *route, m api.Message) error {
 	if r.reply.retval < 0 {
 		return nil
@@ -157,12 +157,12 @@ func retval(r *route, m api.Message) error {
 	return &Retval{Message: r.name, Code: code}
 }
 
-// complete answers a call and tells the guard, in VPP's order.
+// complete answers a call and updates the guard, in VPP's order.
 func (s *session) complete(slot uint32, reply Reply) {
 	s.mu.Lock()
 	p := s.pending[slot]
 	if e := p.batch.replies[p.at].Err; !p.batch.orphan && e != errPending {
-		reply = Reply{Err: e} // noted before
+		reply = Reply{Err: e} // from note
 	}
 	if reply.Err != nil {
 		reply.Details = nil
@@ -175,7 +175,7 @@ func (s *session) complete(slot uint32, reply Reply) {
 	s.release(slot, reply)
 }
 
-// release frees a slot's call and hands its reply over.
+// release frees a call's slot and delivers its reply.
 func (s *session) release(slot uint32, reply Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *session) release(slot uint32, reply Reply) {
 	s.answer(b, at, reply)
 }
 
-// answer is the one place that fills a Reply. s.mu is held.
+// answer is the only place that fills a Reply. s.mu is held.
 func (s *session) answer(b *batch, at int, reply Reply) {
 	if b.orphan {
 		return
@@ -207,7 +207,7 @@ func (s *session) answer(b *batch, at int, reply Reply) {
 	}
 }
 
-// drain fails everything that is pending, at once. It is the reader's last act.
+// drain fails everything that is pending, at once, when the reader ends.
 func (s *session) drain() {
 	s.mu.Lock()
 	var lost []uint32
@@ -223,7 +223,7 @@ func (s *session) drain() {
 	}
 }
 
-// event hands an unsolicited message to whoever subscribed.
+// event passes an unsolicited message to its callbacks.
 func (s *session) event(k *kind, body []byte) {
 	if k.typ == nil || len(body) < replyHeader {
 		return

@@ -11,13 +11,13 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// registry knows the message types linked into the program.
+// registry holds the message types linked into the program.
 type registry struct {
 	byKey  map[string]reflect.Type // name_crc → struct type
 	byName map[string][]string     // name → name_crcs
 }
 
-// preferred is the root whose types win where several packages define one message.
+// preferred is the package tree whose types are used if several packages define a message.
 const preferred = "go.fd.io/govpp/binapi"
 
 func newRegistry() *registry {
@@ -36,24 +36,25 @@ func newRegistry() *registry {
 	return r
 }
 
-// kind is one kind of message VPP may send or take, under this connection's id.
+// kind is a kind of message that VPP sends or accepts, with its id on this connection.
 type kind struct {
 	key    string // name_crc
 	name   string
 	id     uint16
 	typ    reflect.Type // struct type; nil: not linked in
-	event  bool         // its header holds no context
+	event  bool         // its header has no context
 	retval int          // index of the field Retval, -1: none
 	cursor int          // index of the field Cursor, -1: none
-	count  counted      // the array at its end
+	count  counted      // the array at the message's end
 }
 
-// counted is a message whose last field is an array and the field before it the array's length, as nearly all have it.
+// counted describes a message whose last field is an array, preceded by the array's length, as in nearly all messages with
+// an array.
 type counted struct {
-	at, width int // where the length is in the body without header; width 0: no such array
+	at, width int // position and size of the length in the body without header; width 0: no such array
 }
 
-// countOf finds the length of the array at the end of m, which is empty.
+// countOf finds the length of the array at the end of m, whose array is empty.
 func countOf(m api.Message) (c counted) {
 	t := reflect.TypeOf(m).Elem()
 	sized, ok := m.(codec.Marshaler)
@@ -69,11 +70,11 @@ func countOf(m api.Message) (c counted) {
 	return c
 }
 
-// check refuses a length that promises more elements than bytes follow: the generated code would make room for them all
-// before it notices.
+// check refuses a length greater than the number of bytes that follow: the generated code would allocate that many elements
+// first.
 func (c counted) check(body []byte) error {
 	if c.width == 0 || len(body) < c.at+c.width {
-		return nil // a short body is found by the decoder
+		return nil // the decoder reports a short body
 	}
 	n := uint64(0)
 	for _, b := range body[c.at : c.at+c.width] {
@@ -87,18 +88,18 @@ func (c counted) check(body []byte) error {
 
 func (k *kind) new() api.Message { return reflect.New(k.typ).Interface().(api.Message) }
 
-// route is how one request is sent and answered on this connection.
+// route describes how a request is sent and answered on this connection.
 type route struct {
 	name    string
 	id      uint16
-	reply   *kind // nil: a dump, closed by control_ping
-	details *kind // nil: has none
-	odd     *kind // a reply of another name that VPP sends instead, in the layout of reply
+	reply   *kind // nil: a dump, ended by control_ping
+	details *kind // nil: the request has none
+	odd     *kind // the reply that VPP sends under another name, in the layout of reply
 	cursor  int   // index of the request's field Cursor, -1: none
 	missing *MissingError
 }
 
-// oddReplies lists requests that VPP answers under another message's id, in the layout of the proper reply.
+// oddReply returns the message under whose id VPP answers a request, in the layout of the proper reply; "": its own.
 func oddReply(request string) string {
 	switch request {
 	case "acl_stats_intf_counters_enable":
@@ -107,7 +108,7 @@ func oddReply(request string) string {
 	return ""
 }
 
-// messages binds the registry to one connection's ids.
+// messages binds the registry to the ids of one connection.
 type messages struct {
 	registry *registry
 	table    map[string]uint16
@@ -163,7 +164,7 @@ func (m *messages) at(id uint16) *kind {
 	return nil
 }
 
-// named is a message we have a type for and VPP has under the same CRC; nil: none.
+// named returns a message that has a linked type, and that VPP has with the same CRC; nil: none.
 func (m *messages) named(name string) *kind {
 	for _, key := range m.registry.byName[name] {
 		if k := m.byKey[key]; k != nil && k.typ != nil {
@@ -173,7 +174,7 @@ func (m *messages) named(name string) *kind {
 	return nil
 }
 
-// route finds, and remembers, how msg travels. The caller holds the session's lock.
+// route finds and caches the route of msg. The caller holds the session's lock.
 func (m *messages) route(msg api.Message) *route {
 	t := reflect.TypeOf(msg)
 	if r := m.routes[t]; r != nil {
@@ -229,7 +230,7 @@ func (m *messages) oddKind(name string) *kind {
 	return nil
 }
 
-// lacking names a message VPP should have, with the CRC we know.
+// lacking returns the name_crc of a message that VPP should have.
 func (m *messages) lacking(name string) string {
 	if keys := m.registry.byName[name]; len(keys) > 0 {
 		return keys[0]
@@ -237,7 +238,7 @@ func (m *messages) lacking(name string) string {
 	return name
 }
 
-// missing lists what VPP lacks of needs, sorted, each once.
+// missing returns which of needs VPP lacks, sorted, without duplicates.
 func (m *messages) missing(needs []api.Message) []string {
 	var out []string
 	for _, msg := range needs {

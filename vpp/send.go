@@ -11,11 +11,12 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// MaxRequest is how long a message to VPP may be, in bytes, without the header of its frame. VPP itself has no limit and collects a message
-// in one allocation of its main heap. The call with a longer one fails with a GuardError before anything is allocated, and nothing is sent.
+// MaxRequest bounds a message to VPP, in bytes, without the header of its frame. VPP itself has no limit, and collects a
+// message in one allocation on its main heap. A call with a longer message fails with a GuardError before anything is
+// allocated or sent.
 const MaxRequest = 16 << 20
 
-// send puts n calls of b on their way when there is room for them, or answers them at once; false: the session or ctx ended first.
+// send sends n calls of b when the window has room, or answers them at once; false: the session or ctx ended first.
 func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
 	for {
 		slots, ok := s.room(ctx, n)
@@ -26,7 +27,7 @@ func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
 		if turn == nil {
 			return true
 		}
-		select { // the guard wants to see an answer first
+		select { // the guard needs an answer first
 		case <-turn:
 		case <-s.gone:
 		case <-ctx.Done():
@@ -35,8 +36,9 @@ func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
 	}
 }
 
-// submit encodes calls, one for each slot, into the out buffer, or answers them at once. Not nil: neither, but after the next
-// answer it may. The writer takes the buffer before the first or after the last of them.
+// submit encodes calls, one for each slot, into the out buffer, or answers them at once. If the guard needs an answer
+// first, it does neither and returns a channel that is closed at the next answer. The writer never takes the buffer between
+// these calls.
 func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +64,7 @@ func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 	return nil
 }
 
-// put sends call on its way. s.mu is held.
+// put encodes and registers call. s.mu is held.
 func (s *session) put(b *batch, at int, call Call, slot uint32) error {
 	if call.Msg == nil {
 		return fmt.Errorf("vpp: call without a message")
@@ -85,7 +87,7 @@ func (s *session) put(b *batch, at int, call Call, slot uint32) error {
 	if err := s.encode(r, call.Msg, context); err != nil {
 		return err
 	}
-	if err := s.cfg.Guard.Check(call.Msg); err != nil { // last: what it lets out it takes for sent
+	if err := s.cfg.Guard.Check(call.Msg); err != nil { // last, because Check takes a permitted message as sent
 		s.out = s.out[:was]
 		return err
 	}
@@ -97,19 +99,19 @@ func (s *session) put(b *batch, at int, call Call, slot uint32) error {
 	if r.reply == nil && !b.orphan {
 		s.dumps++
 	}
-	s.poke()
+	s.wakeWriter()
 	return nil
 }
 
-// poke wakes the writer.
-func (s *session) poke() {
+// wakeWriter wakes the writer.
+func (s *session) wakeWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// encode appends msg, and for a dump the control_ping that closes it, to the out buffer.
+// encode appends msg to the out buffer, and for a dump the control_ping that ends it.
 func (s *session) encode(r *route, msg api.Message, context uint32) error {
 	was := len(s.out)
 	if err := s.encodeOne(r.id, msg, context); err != nil {
@@ -153,7 +155,7 @@ func (s *session) encodeOne(id uint16, msg api.Message, context uint32) (err err
 	return err
 }
 
-// writer sends what has gathered in one write; while it writes, more gathers.
+// writer sends all gathered bytes in one write; meanwhile more gathers.
 func (s *session) writer() {
 	var buf []byte
 	for {
@@ -172,7 +174,7 @@ func (s *session) writer() {
 			s.fail(err)
 			return
 		}
-		if cap(buf) > 4*readBuffer { // one big message should not be remembered for ever
+		if cap(buf) > 4*readBuffer { // do not keep the buffer of one big message for ever
 			buf = nil
 		}
 	}

@@ -11,30 +11,30 @@ import (
 
 // session is one generation of the connection: from handshake to the first error.
 type session struct {
-	cfg    *Config
-	wire   *wire
-	index  uint32 // VPP's name for us
-	api    *messages
-	events *dispatcher
-	gone   chan struct{} // closed when the session fails
-	wake   chan struct{} // there is something to write
-	mood   chan struct{} // silent has changed
-	slots  chan uint32   // free slots of the window
-	wg     sync.WaitGroup
+	cfg           *Config
+	wire          *wire
+	index         uint32 // this client's index in VPP
+	api           *messages
+	events        *dispatcher
+	gone          chan struct{} // closed when the session fails
+	wake          chan struct{} // the out buffer has content
+	silentChanged chan struct{} // silent has changed
+	slots         chan uint32   // free slots of the window
+	wg            sync.WaitGroup
 
-	joining sync.Mutex // held while somebody waits for more than one slot
+	joining sync.Mutex // held while a caller waits for more than one slot
 	mu      sync.Mutex
 	out     []byte // encoded, waiting for the writer
 	pending []pending
 	busy    int           // slots in use
-	dumps   int           // dumps somebody waits for
+	dumps   int           // dumps that a caller waits for
 	since   time.Time     // when busy last rose from 0
-	err     error         // why it failed
-	turn    chan struct{} // closed at the next answer; nil: nobody waits for it
+	err     error         // why the session failed
+	turn    chan struct{} // closed at the next answer; nil: no sender waits for it
 	silent  Silence
 }
 
-// pending is a call VPP has not answered; its slot is the low bits of its context.
+// pending is a call without an answer; its slot is the low bits of its context.
 type pending struct {
 	batch   *batch
 	route   *route
@@ -45,13 +45,13 @@ type pending struct {
 	sent    time.Time
 }
 
-// batch is one Do.
+// batch is the calls of one Do.
 type batch struct {
 	calls   []Call
 	replies []Reply
 	left    int
 	done    chan struct{}
-	orphan  bool // nobody waits any more: answers are for the guard only
+	orphan  bool // Do has returned: answers only update the guard
 }
 
 const slotBits = 12 // maxWindow
@@ -59,11 +59,11 @@ const slotBits = 12 // maxWindow
 func newSession(cfg *Config, w *wire, index uint32, m *messages, events *dispatcher) *session {
 	s := &session{
 		cfg: cfg, wire: w, index: index, api: m, events: events,
-		gone: make(chan struct{}), wake: make(chan struct{}, 1), mood: make(chan struct{}, 1),
+		gone: make(chan struct{}), wake: make(chan struct{}, 1), silentChanged: make(chan struct{}, 1),
 		slots: make(chan uint32, cfg.Window), pending: make([]pending, cfg.Window),
 	}
 	for i := range cfg.Window {
-		s.pending[i].context = uint32(i) + 1<<slotBits // context 0 is never ours
+		s.pending[i].context = uint32(i) + 1<<slotBits // context 0 is never used
 		s.slots <- uint32(i)
 	}
 	return s
@@ -82,7 +82,7 @@ func (s *session) stop(err error) {
 	s.wg.Wait()
 }
 
-// fail ends the session; the first reason stays. The reader, which the closed socket ends, answers what is pending.
+// fail ends the session; the first error counts. The closed socket ends the reader, which answers everything pending.
 func (s *session) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *session) do(ctx context.Context, calls []Call) []Reply {
 	}
 }
 
-// joined is how many calls from the first on leave together; more than the window has room for leave one by one.
+// joined returns how many calls, from the first on, must be sent together. If they exceed the window, it is one by one.
 func (s *session) joined(calls []Call) int {
 	n := 1
 	for n < len(calls) && calls[n-1].Joined {
@@ -139,8 +139,8 @@ func (s *session) joined(calls []Call) int {
 	return n
 }
 
-// room waits for n slots; false: the session or ctx ended first. One caller at a time waits for more than one: two that
-// hold a part each would wait for each other.
+// room waits for n slots; false: the session or ctx ended first. Only one caller at a time waits for more than one slot:
+// two callers with a part each would deadlock.
 func (s *session) room(ctx context.Context, n int) (slots []uint32, ok bool) {
 	if n > 1 {
 		s.joining.Lock()
@@ -157,7 +157,7 @@ func (s *session) room(ctx context.Context, n int) (slots []uint32, ok bool) {
 	return slots, true
 }
 
-// giveBack frees slots; it never blocks: the channel holds all.
+// giveBack frees slots; it never blocks: the channel has room for all.
 func (s *session) giveBack(slots []uint32) {
 	for _, slot := range slots {
 		s.slots <- slot
@@ -181,8 +181,8 @@ func (s *session) slot(ctx context.Context) (uint32, bool) {
 	}
 }
 
-// abandon returns what is answered; the rest fails with the reason. When the session failed, what it still holds is
-// being failed by the reader: waiting for that keeps each call's one answer.
+// abandon returns the answered replies; the others fail with the reason. If the session failed, the reader is failing the
+// rest: abandon waits for that, so that each call has one answer.
 func (s *session) abandon(ctx context.Context, b *batch) []Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +204,8 @@ func (s *session) abandon(ctx context.Context, b *batch) []Reply {
 	return b.replies
 }
 
-// watchdog probes an idle connection and gives up on one that owes an answer for too long without a byte. A dump that
-// somebody waits for is never given up: VPP may take its time, and the one who waits has a ctx.
+// watchdog probes an idle connection, and closes one that owes an answer for too long without sending a byte. It never
+// closes a connection while a caller waits for a dump: VPP may take long, and the caller has a ctx.
 func (s *session) watchdog() {
 	t := time.NewTimer(s.period())
 	defer t.Stop()
@@ -230,8 +230,8 @@ func (s *session) watchdog() {
 		}
 		if s.listen(owed) {
 			select {
-			case s.mood <- struct{}{}:
-			default: // who looks finds the latest
+			case s.silentChanged <- struct{}{}:
+			default: // readers get the latest
 			}
 		}
 		switch {
@@ -244,7 +244,7 @@ func (s *session) watchdog() {
 	}
 }
 
-// period is how often the watchdog looks.
+// period returns the interval of the watchdog's checks.
 func (s *session) period() time.Duration {
 	d := time.Hour
 	for _, limit := range []time.Duration{s.cfg.Probe, s.cfg.Late, s.cfg.Silence} {
@@ -255,7 +255,7 @@ func (s *session) period() time.Duration {
 	return d
 }
 
-// probe sends a control_ping nobody waits for: whatever VPP says afterwards is life.
+// probe sends a control_ping that no caller waits for: any byte from VPP afterwards is a sign of life.
 func (s *session) probe() {
 	slot, ok := s.slot(context.Background())
 	if ok {

@@ -1,18 +1,18 @@
 package vpp
 
-// shadow is what is known of some objects of VPP, with messages still on their way: for each key the state VPP
-// acknowledged and, on top, the operations sent but not answered. VPP answers one connection strictly in order, so the
-// oldest operation of a key is the one an answer is about; a refused one is taken out and the others are applied again.
+// shadow is the known state of some objects of VPP, with outstanding messages: for each key the state that VPP acknowledged
+// and, on top, the operations sent but not answered. VPP answers one connection strictly in order, so an answer concerns
+// the oldest operation of its key. settle removes a refused operation and applies the others again.
 type shadow[K comparable, V state, C change[V]] struct {
 	cells map[K]*cell[V, C]
 }
 
-// state is a state that can tell whether it says nothing.
+// state is a state that can report whether it is empty.
 type state interface {
 	nothing() bool
 }
 
-// change is what a message does to a state.
+// change is the effect of a message on a state.
 type change[V any] interface {
 	apply(V) V
 }
@@ -23,7 +23,7 @@ type cell[V any, C change[V]] struct {
 	ops   []C
 }
 
-// get is the state as it will be when everything sent has succeeded.
+// get returns the state after all outstanding operations succeed.
 func (s *shadow[K, V, C]) get(k K) (v V) {
 	if c := s.cells[k]; c != nil {
 		v = c.sent
@@ -31,7 +31,7 @@ func (s *shadow[K, V, C]) get(k K) (v V) {
 	return v
 }
 
-// flying is the acknowledged state and what is on its way.
+// flying returns the acknowledged state and the outstanding operations.
 func (s *shadow[K, V, C]) flying(k K) (acked V, ops []C) {
 	if c := s.cells[k]; c != nil {
 		return c.acked, c.ops
@@ -39,14 +39,14 @@ func (s *shadow[K, V, C]) flying(k K) (acked V, ops []C) {
 	return acked, nil
 }
 
-// send applies an operation that is on its way.
+// send applies an outstanding operation.
 func (s *shadow[K, V, C]) send(k K, op C) {
 	c := s.cell(k)
 	c.ops = append(c.ops, op)
 	c.sent = op.apply(c.sent)
 }
 
-// settle takes in the answer to the oldest operation on k.
+// settle records the answer to the oldest operation on k.
 func (s *shadow[K, V, C]) settle(k K, ok bool) {
 	c := s.cells[k]
 	if c == nil || len(c.ops) == 0 {
@@ -64,7 +64,7 @@ func (s *shadow[K, V, C]) settle(k K, ok bool) {
 	s.drop(k, c)
 }
 
-// set overrides what is acknowledged of k.
+// set overrides the acknowledged state of k.
 func (s *shadow[K, V, C]) set(k K, v V) {
 	c := s.cell(k)
 	c.acked = v
@@ -72,7 +72,7 @@ func (s *shadow[K, V, C]) set(k K, v V) {
 	s.drop(k, c)
 }
 
-// replace takes in a dump: the acknowledged states that mine selects are now exactly those of dumped.
+// replace records a dump: the acknowledged states that mine selects become exactly those of dumped.
 func (s *shadow[K, V, C]) replace(mine func(V) bool, dumped map[K]V) {
 	var none V
 	for k, c := range s.cells {
@@ -97,7 +97,7 @@ func (s *shadow[K, V, C]) cell(k K) *cell[V, C] {
 	return c
 }
 
-// drop forgets a cell that says nothing.
+// drop deletes an empty cell.
 func (s *shadow[K, V, C]) drop(k K, c *cell[V, C]) {
 	if len(c.ops) == 0 && c.acked.nothing() {
 		delete(s.cells, k)

@@ -8,16 +8,16 @@ import (
 // pingRequest is the request that the connection sends to learn whether VPP answers.
 const pingRequest = "control_ping"
 
-// Silence is a VPP that owes an answer and sends nothing. Its main thread works on a large request, or hangs, or the process is stopped:
-// from outside these look the same, apart from what VPP was asked. The zero value: VPP answers.
+// Silence describes a VPP that owes an answer and sends nothing. Its main thread may work on a large request, hang, or be
+// stopped: from outside these look the same, apart from the request. The zero value: VPP answers.
 type Silence struct {
-	// Since is when VPP was asked, or sent its last byte, whichever is later.
+	// Since is when the request was sent or VPP sent its last byte, whichever is later.
 	Since time.Time
 	// Owes is the name of the oldest request without an answer.
 	Owes string
 }
 
-// Text is "VPP has not answered for 3.1s: …" at a moment; "": it answers.
+// Text returns "VPP has not answered for 3.1s: …" at the time now; "": it answers.
 func (s Silence) Text(now time.Time) string {
 	if s.Since.IsZero() {
 		return ""
@@ -29,7 +29,7 @@ func (s Silence) Text(now time.Time) string {
 	return text + "it works on " + s.Owes + ", or hangs"
 }
 
-// For is how long the silence has lasted; 0: there is none.
+// For returns how long the silence has lasted; 0: VPP answers.
 func (s Silence) For(now time.Time) time.Duration {
 	if s.Since.IsZero() {
 		return 0
@@ -37,8 +37,8 @@ func (s Silence) For(now time.Time) time.Duration {
 	return now.Sub(s.Since)
 }
 
-// listen notes whether VPP has been silent for too long, and reports whether that has changed. quiet is for how long it owes an answer
-// without a byte; 0: it owes none.
+// listen updates the silence and reports whether it has changed. quiet is how long VPP has owed an answer without sending a
+// byte; 0: it owes none.
 func (s *session) listen(quiet time.Duration) (changed bool) {
 	if s.cfg.Late <= 0 {
 		return false
@@ -54,7 +54,7 @@ func (s *session) listen(quiet time.Duration) (changed bool) {
 	return was != s.silent
 }
 
-// oldest is the name of the oldest request without an answer. s.mu is held.
+// oldest returns the name of the oldest request without an answer. s.mu is held.
 func (s *session) oldest() string {
 	var first *pending
 	for i := range s.pending {
@@ -68,7 +68,7 @@ func (s *session) oldest() string {
 	return first.route.name
 }
 
-// silence is the present one.
+// silence returns the current silence.
 func (s *session) silence() Silence {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// A VPP that stops is noticed within 3 s, whether anything was asked of it or not; when it goes on, so does the connection.
+// The connection notices within 3 s that VPP stops, whether a request is outstanding or not. When VPP continues, the
+// connection does, too.
 func TestSilence(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -70,8 +71,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A dump that takes long, but sends something, is no silence; and who asks for no limit has none.
-func TestNoSilence(t *testing.T) {
+// A long dump that sends something is no silence, and a negative limit means no limit.
+func TestSlowDumpIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(nil)
 		defer f.close()

@@ -12,31 +12,33 @@ import (
 	"time"
 )
 
-// Stats reads counters from VPP's stats segment: memory that VPP shares with whoever connects to a socket of its own. VPP's
-// main thread only accepts the connection; nothing is kept open between two questions, so a VPP that restarted is no matter.
+// Stats reads counters from VPP's stats segment: memory that VPP shares with every client of a separate socket. VPP's main
+// thread only accepts the connection. Stats keeps nothing open between two reads, so a restart of VPP does not matter.
 //
-// The memory is read through its file, not mapped: a VPP that ends, or a damaged segment, gives an error and no fault.
+// It reads the memory through its file instead of mapping it: if VPP ends or the segment is damaged, it returns an error
+// and does not crash.
 type Stats struct {
 	Socket string // statseg's socket-name: "/run/vpp/stats.sock"
 }
 
-// Counter is how much something has counted.
+// Counter is a number of packets and bytes.
 type Counter struct {
 	Packets uint64
-	Bytes   uint64 // of the packet as it was there: the IP packet where it came in, with its Ethernet header where it leaves
+	Bytes   uint64 // bytes of the packet at that point: of the IP packet at input, with its Ethernet header at output
 }
 
-// ErrStatsBusy tells that the segment changed whenever it was read.
+// ErrStatsBusy means that the segment changed during every attempt to read it.
 var ErrStatsBusy = errors.New("the stats segment keeps changing")
 
 const (
-	statsPatience = time.Second // for the socket, and for a segment that changes
+	statsPatience = time.Second // limit for connecting, and for a segment that keeps changing
 	statsPause    = time.Millisecond
 )
 
-// ACLMatches is how many packets each rule of some ACLs judged since acl_add_replace last wrote the ACL, by acl_index: one
-// counter per rule, perhaps followed by zeros. Packets of established flows are judged by no rule. It is /acl/<index>/matches,
-// which VPP counts after acl_stats_intf_counters_enable (acl.c, VPP 24.06 to 25.10). An ACL VPP has no counters of is left out.
+// ACLMatches returns how many packets each rule of the given ACLs matched since acl_add_replace last wrote the ACL, by
+// acl_index: one counter per rule, perhaps followed by zeros. Packets of established flows match no rule. The counters are
+// /acl/<index>/matches, which VPP maintains after acl_stats_intf_counters_enable (acl.c, VPP 24.06 to 25.10). An ACL
+// without counters in VPP is missing from the result.
 func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Counter, error) {
 	names := make(map[string]uint32, len(acls))
 	for _, index := range acls {
@@ -66,11 +68,11 @@ func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Coun
 	return out, nil
 }
 
-// ErrNotCounted says that the segment has no such counter.
+// ErrNotCounted means that the segment lacks the counter.
 var ErrNotCounted = errors.New("VPP has no such counter")
 
-// NAT44Sessions is how many sessions NAT44-ED has, on all threads: /nat44-ed/total-sessions, which VPP sets with each session that
-// begins or ends (nat44_ed.c, VPP 24.06 to 26.06). VPP's threads do nothing for it.
+// NAT44Sessions returns the number of NAT44-ED sessions of all threads: /nat44-ed/total-sessions, which VPP sets with each
+// session that begins or ends (nat44_ed.c, VPP 24.06 to 26.06). Reading it costs VPP's threads nothing.
 func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
 	var sum uint64
 	found := false
@@ -90,7 +92,7 @@ func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-// read calls f with the directory of the segment, within the patience there is.
+// read calls f with the directory of the segment, within statsPatience.
 func (s Stats) read(ctx context.Context, f func(*segment, []byte) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statsPatience)
 	defer cancel()
@@ -109,17 +111,17 @@ func (s Stats) read(ctx context.Context, f func(*segment, []byte) error) error {
 	return nil
 }
 
-// open asks VPP for the file of the segment.
+// open receives the segment's file from VPP.
 func (s Stats) open(ctx context.Context) (*os.File, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", s.Socket)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })() // a closed one needs none
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })() // harmless after Close
 	rights := make([]byte, syscall.CmsgSpace(4))
 	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), rights)
-	if n == 0 { // with rights, an empty message looks like an end
+	if n == 0 { // a message with rights but without bytes looks like an end
 		return nil, errors.Join(fmt.Errorf("%s: no file came", s.Socket), err)
 	}
 	messages, err := syscall.ParseSocketControlMessage(rights[:n])
@@ -134,11 +136,11 @@ func (s Stats) open(ctx context.Context) (*os.File, error) {
 	return nil, fmt.Errorf("%s: no file came", s.Socket)
 }
 
-// The layout of the segment (src/vlib/stats/shared.h, VPP 24.06 to 25.10), on machines of little-endian order.
+// The layout of the segment (src/vlib/stats/shared.h, VPP 24.06 to 25.10), on little-endian machines.
 const (
 	segmentVersion = 2
 	headerVersion  = 0
-	headerBase     = 8  // where VPP has the segment in its memory: what pointers are relative to
+	headerBase     = 8  // VPP's address of the segment: pointers are relative to it
 	headerEpoch    = 16 // counts changes
 	headerChanging = 24
 	headerEntries  = 32 // pointer to the vector of entries
@@ -162,7 +164,7 @@ type segment struct {
 	base uint64
 }
 
-// read calls f with the directory until nothing changed meanwhile.
+// read calls f with the directory, and again if the segment changed meanwhile.
 func (g *segment) read(ctx context.Context, f func(*segment, []byte) error) error {
 	for {
 		before, err := g.header()
@@ -209,7 +211,7 @@ func (g *segment) once(header []byte, f func(*segment, []byte) error) error {
 	return f(g, directory)
 }
 
-// combined adds up the pairs of all threads; nil: there are none.
+// combined adds up the pairs of all threads; nil: none.
 func (g *segment) combined(pointer uint64) ([]Counter, error) {
 	threads, err := g.vector(pointer, 8)
 	if err != nil {
@@ -244,12 +246,12 @@ func (g *segment) simple(pointer uint64) (sum uint64, err error) {
 	return sum, err
 }
 
-// vector is the bytes of a vector of VPP's, whose elements have a size; nil: the pointer is 0.
+// vector returns the bytes of a VPP vector with elements of size bytes; nil: the pointer is 0.
 func (g *segment) vector(pointer, size uint64) ([]byte, error) {
 	if pointer == 0 {
 		return nil, nil
 	}
-	at := pointer - g.base // one before the base is beyond the end
+	at := pointer - g.base // below the base it wraps to beyond the end
 	if at < vectorLen {
 		return nil, fmt.Errorf("a vector at %d", at)
 	}
@@ -271,7 +273,7 @@ func (g *segment) bytes(at, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// cString is what is before the first 0.
+// cString returns the bytes before the first 0.
 func cString(b []byte) string {
 	for i, c := range b {
 		if c == 0 {

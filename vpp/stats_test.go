@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// image is a stats segment as VPP lays it out, at a base of its own.
+// image builds a stats segment in VPP's layout, at some base address.
 type image struct {
 	b    []byte
 	base uint64
@@ -33,7 +33,7 @@ func (m *image) vector(elements int, b []byte) uint64 {
 	return m.base + at
 }
 
-// counters is the vector of threads of a combined counter.
+// counters appends the vector of threads of a combined counter.
 func (m *image) counters(threads ...[]Counter) uint64 {
 	var pointers []byte
 	for _, counters := range threads {
@@ -70,7 +70,7 @@ func (m *image) finish(entries ...entry) []byte {
 	return m.b
 }
 
-// segmentOfACLs has counters of ACL 3, by two threads, of ACL 30, and of none of 5.
+// segmentOfACLs has counters of ACL 3 (two threads) and of ACL 30, and an empty one of ACL 5.
 func segmentOfACLs() []byte {
 	m := newImage()
 	three := m.counters([]Counter{{1, 100}, {2, 200}, {}}, []Counter{{10, 1000}, {}, {}, {}})
@@ -81,7 +81,7 @@ func segmentOfACLs() []byte {
 	)
 }
 
-// serveSegment is VPP's side of the socket; it answers as often as asked with what is in file.
+// serveSegment is VPP's side of the socket; it answers every client with a file of that content.
 func serveSegment(t *testing.T, content []byte) (socket string, file *os.File) {
 	t.Helper()
 	dir := t.TempDir()
@@ -105,7 +105,7 @@ func serveSegment(t *testing.T, content []byte) (socket string, file *os.File) {
 			if err != nil {
 				return
 			}
-			_, _, _ = c.WriteMsgUnix(nil, syscall.UnixRights(int(file.Fd())), nil) // a client that left is no matter
+			_, _, _ = c.WriteMsgUnix(nil, syscall.UnixRights(int(file.Fd())), nil) // the client may have left
 			_ = c.Close()
 		}
 	}()
@@ -115,19 +115,19 @@ func serveSegment(t *testing.T, content []byte) (socket string, file *os.File) {
 
 func TestACLMatches(t *testing.T) {
 	socket, _ := serveSegment(t, segmentOfACLs())
-	for range 2 { // nothing is kept in between
+	for range 2 { // nothing stays open in between
 		got, err := Stats{Socket: socket}.ACLMatches(t.Context(), []uint32{3, 4, 5, 6, 30})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := map[uint32][]Counter{3: {{11, 1100}, {2, 200}, {}, {}}, 30: {{4, 4}}} // 4 counts something else
+		want := map[uint32][]Counter{3: {{11, 1100}, {2, 200}, {}, {}}, 30: {{4, 4}}} // 4 is another type of counter
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }
 
-// counts is the vector of threads of a simple counter.
+// counts appends the vector of threads of a simple counter.
 func (m *image) counts(threads ...[]uint64) uint64 {
 	var pointers []byte
 	for _, counts := range threads {
@@ -178,7 +178,7 @@ func TestNoStats(t *testing.T) {
 	}
 }
 
-// changing is a segment that VPP changes while it is read for the first time.
+// changing is a segment that VPP changes during the first read.
 type changing struct {
 	b     []byte
 	reads int
@@ -186,7 +186,7 @@ type changing struct {
 
 func (c *changing) ReadAt(p []byte, at int64) (int, error) {
 	switch c.reads++; c.reads {
-	case 2: // the length of the directory: it was moved, and something else is there
+	case 2: // the directory's length: the directory moved, and other bytes are in its place
 		order.PutUint64(c.b[headerEpoch:], 8)
 		order.PutUint32(c.b[order.Uint64(c.b[headerEntries:])-order.Uint64(c.b[headerBase:])-vectorLen:], 1)
 	case 5:
@@ -195,7 +195,7 @@ func (c *changing) ReadAt(p []byte, at int64) (int, error) {
 	return bytes.NewReader(c.b).ReadAt(p, at)
 }
 
-// What was read while VPP changed it does not count, whatever it looked like.
+// A read during which VPP changed the segment does not count, whatever it returned.
 func TestReadAgainAfterAChange(t *testing.T) {
 	b := segmentOfACLs()
 	c := &changing{b: b}
@@ -223,7 +223,7 @@ func TestStatsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// FuzzSegment holds the reader to errors: no content of the segment makes it panic or read beyond.
+// FuzzSegment: no content of the segment makes the reader panic or read beyond the file; it returns errors.
 func FuzzSegment(f *testing.F) {
 	f.Add(segmentOfACLs())
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -12,9 +12,8 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// Text is a request on one line, the same in plans, logs and goldens: its name and, as name=value, the fields that are not
-// zero. ifName gives interfaces their names; nil, or "" for one: it is
-// shown by its number.
+// Text formats a request as one line, the same in plans, logs and goldens: its name and its non-zero fields as name=value.
+// ifName returns the names of interfaces; if it is nil or returns "", the line has the interface's index.
 func Text(m api.Message, ifName func(index uint32) string) string {
 	t := texter{names: ifName}
 	t.b.WriteString(m.GetMessageName())
@@ -22,7 +21,7 @@ func Text(m api.Message, ifName func(index uint32) string) string {
 	return t.b.String()
 }
 
-// textList is how many elements of a list are shown.
+// textList bounds how many elements of a list the line has.
 const textList = 64
 
 type texter struct {
@@ -52,7 +51,7 @@ func (t *texter) fields(b *strings.Builder, v reflect.Value) {
 	}
 }
 
-// wireName is VPP's name of a field, from the generated tag.
+// wireName returns VPP's name of a field, from the generated tag.
 func wireName(f reflect.StructField) string {
 	_, rest, _ := strings.Cut(f.Tag.Get("binapi"), "name=")
 	name, _, _ := strings.Cut(rest, ",")
@@ -102,8 +101,8 @@ func (t *texter) index(i uint32) string {
 	return t.ifName(i)
 }
 
-// aclRule is a rule in the words of "show acl-plugin acl", what matches anything left out: "permit+reflect tcp 10.0.0.0/8 ->
-// 10.1.1.2/32 dport 80".
+// aclRule formats a rule as "show acl-plugin acl" does, without parts that match anything: "permit+reflect tcp 10.0.0.0/8
+// -> 10.1.1.2/32 dport 80".
 func aclRule(r *acl_types.ACLRule) string {
 	words := []string{fmt.Sprint(uint8(r.IsPermit))}
 	if int(r.IsPermit) < len(aclActions) {
@@ -137,7 +136,7 @@ func aclRule(r *acl_types.ACLRule) string {
 
 var aclActions = [...]string{"deny", "permit", "permit+reflect"} // read only
 
-// path is a way of a route in the words of "show ip fib".
+// path formats a path of a route as "show ip fib" does.
 func (t *texter) path(p *fib_types.FibPath) string {
 	words := []string{pathType(p.Type)}
 	if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL {
@@ -174,7 +173,7 @@ func pathType(t fib_types.FibPathType) string {
 	return fmt.Sprintf("path-type-%d", t)
 }
 
-// nextHop is the address of a path; "" if it has none.
+// nextHop returns the address of a path; "" if it has none.
 func nextHop(p *fib_types.FibPath) string {
 	if p.Proto == fib_types.FIB_API_PATH_NH_PROTO_IP6 {
 		if ip := p.Nh.Address.GetIP6(); !ip.ToIP().IsUnspecified() {

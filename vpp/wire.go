@@ -17,14 +17,14 @@ import (
 )
 
 // The socket transport (vlibmemory/socket_api.c, VPP 24.06): each message follows a 16-byte header whose bytes 8..11 are
-// its length; all is big-endian. The ids of the handshake are fixed, every other is learned from it.
+// its length; everything is big-endian. The ids of the handshake's messages are fixed; the handshake announces all others.
 const (
 	headerLen      = 16
 	requestHeader  = 10 // id 2, client index 4, context 4
 	replyHeader    = 6  // id 2, context 4 (events: id 2, client index 4)
 	sockclntCreate = 15
 	readBuffer     = 64 << 10
-	maxMessage     = 64 << 20 // nothing VPP sends comes near; a longer one is not VPP
+	maxMessage     = 64 << 20 // larger than any message of VPP: the peer is not VPP
 )
 
 // wire is the socket with its framing. One goroutine reads, one writes.
@@ -32,7 +32,7 @@ type wire struct {
 	nc  net.Conn
 	r   *bufio.Reader
 	big []byte
-	// heard is when the last byte came, in nanoseconds since 1970.
+	// heard is when the last byte arrived, in nanoseconds since 1970.
 	heard atomic.Int64
 	// skip is how many bytes of r the last message still occupies.
 	skip int
@@ -52,7 +52,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// next is the next message, valid until the call after. Messages that fit the buffer are not copied.
+// next returns the next message, valid until the following call. It does not copy messages that fit into the buffer.
 func (w *wire) next() ([]byte, error) {
 	if w.skip > 0 {
 		_, _ = w.r.Discard(w.skip)
@@ -75,7 +75,7 @@ func (w *wire) next() ([]byte, error) {
 			return nil, err
 		}
 		w.skip = headerLen + n
-		return slices.Clip(b[headerLen:]), nil // a truncated message must not be read on into the next one
+		return slices.Clip(b[headerLen:]), nil // clipped: a decoder must not read from a truncated message into the next one
 	}
 	_, _ = w.r.Discard(headerLen)
 	if cap(w.big) < n {
@@ -85,7 +85,7 @@ func (w *wire) next() ([]byte, error) {
 	return slices.Clip(w.big[:n]), err
 }
 
-// more tells whether another message is complete in the buffer: reading it will not block.
+// more reports whether another complete message is buffered, so that reading it does not block.
 func (w *wire) more() bool {
 	have := w.r.Buffered() - w.skip
 	if have < headerLen {
@@ -112,7 +112,7 @@ func frame(out []byte, n int) (longer, body []byte) {
 	return out, out[at+headerLen:]
 }
 
-// handshake introduces us and returns VPP's message table (name_crc → id) and our client index.
+// handshake registers this client and returns VPP's message table (name_crc → id) and the client index.
 func (w *wire) handshake(name string) (map[string]uint16, uint32, error) {
 	req := &memclnt.SockclntCreate{Name: name}
 	data, err := codec.EncodeMsg(req, sockclntCreate)
@@ -140,7 +140,7 @@ func (w *wire) handshake(name string) (map[string]uint16, uint32, error) {
 	}
 	table := make(map[string]uint16, len(reply.MessageTable))
 	for _, e := range reply.MessageTable {
-		// VPP ends the 64-byte name with NUL, and older ones with a stray 0x13 too.
+		// VPP ends the 64-byte name with NUL; older versions also with a stray 0x13.
 		table[strings.TrimRight(e.Name, "\x00\x13")] = e.Index
 	}
 	if len(table) == 0 {

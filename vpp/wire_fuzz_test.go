@@ -13,7 +13,7 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// bytesConn is a socket VPP has written data into and closed.
+// bytesConn is a socket into which VPP wrote data before it closed.
 type bytesConn struct {
 	net.Conn
 	r *bytes.Reader
@@ -23,7 +23,7 @@ func (c *bytesConn) Read(b []byte) (int, error)  { return c.r.Read(b) }
 func (c *bytesConn) Write(b []byte) (int, error) { return len(b), nil }
 func (c *bytesConn) Close() error                { return nil }
 
-// FuzzReader: whatever bytes come after the handshake, every call gets one answer and nothing panics.
+// FuzzReader: whatever bytes follow the handshake, every call gets one answer, and nothing panics.
 func FuzzReader(f *testing.F) {
 	table := map[string]uint16{}
 	for i, m := range []api.Message{

@@ -100,7 +100,7 @@ func TestDivertedIsRemembered(t *testing.T) {
 		}
 	}
 	c := l.put(redirected("tap1", "b", "10.5.0.1"))
-	if s := status(c, "config/vpp/v2/ipredirect/l3/IPV4/tx/b"); s.State != event.Retrying || !strings.Contains(s.Err, "there is one already") {
+	if s := status(c, "config/vpp/v2/ipredirect/l3/IPV4/tx/b"); s.State != event.Retrying || !strings.Contains(s.Err, "the redirect exists already") {
 		t.Errorf("the place of somebody else's: %+v", s)
 	}
 	l.del("config/vpp/v2/ipredirect/l3/IPV4/tx/b")
