@@ -244,6 +244,15 @@ func (s *script) settings(args []string) error {
 			if s.config.NodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
 				return err
 			}
+		case "external-ip-cidrs":
+			s.config.ExternalIPCIDRs = nil
+			for _, text := range strings.Split(value, ",") {
+				cidr, err := netip.ParsePrefix(text)
+				if err != nil {
+					return err
+				}
+				s.config.ExternalIPCIDRs = append(s.config.ExternalIPCIDRs, cidr)
+			}
 		case "maglev":
 			s.config.CNAT.Maglev = value == "on"
 		default:
