@@ -31,6 +31,8 @@ type Interface struct {
 	// Name is VPP's, e.g. "tap3"; it also chooses the kind of device (tap, loop, memif, host-; anything else is hardware).
 	Name string
 	Tag  string
+	// DevType is what VPP reports as interface_dev_type, e.g. "af-packet"; "": what follows from Name.
+	DevType string
 	// Addresses have host bits: 10.1.0.1/24. An interface without addresses still takes IPv4 and IPv6, as an unnumbered one.
 	Addresses []netip.Prefix
 	// Unnumbered names an interface, made before, whose addresses this one uses; "": none.
@@ -316,6 +318,9 @@ func (v *VPP) AddInterface(i Interface) uint32 {
 
 func (v *VPP) makeForeign(i Interface) *iface {
 	k, dev := kindOf(i.Name)
+	if i.DevType != "" {
+		dev = i.DevType
+	}
 	f := &iface{name: i.Name, tag: i.Tag, kind: k, devType: dev, mac: i.MAC, foreign: true}
 	f.mtu[0] = i.MTU
 	if f.mac == [6]byte{} {

@@ -38,7 +38,7 @@ var HostLink = netip.MustParseAddr("169.254.1.2") // read only
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
 const maxName = 63
 
-// PodInterface is the name of a pod's interface: pod-<ns>/<name>, with the ends of both cut off and a hash added if that is too long.
+// PodInterface is the name of a pod's interface: pod-<ns>/<name>, with a hash in place of the end if that is too long.
 func PodInterface(id model.PodID) string {
 	name := "pod-" + id.String()
 	if len(name) <= maxName {
@@ -46,9 +46,7 @@ func PodInterface(id model.PodID) string {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(id.String())) // never fails
-	namespace := id.Namespace[:min(len(id.Namespace), maxName/2-len("pod-"))]
-	room := maxName - len("pod-") - len(namespace) - len("/") - len("-01234567")
-	return fmt.Sprintf("pod-%s/%s-%08x", namespace, id.Name[:min(len(id.Name), room)], h.Sum32())
+	return fmt.Sprintf("%s-%08x", name[:maxName-9], h.Sum32())
 }
 
 // Located names the interfaces of every node, for agents that need not search.
@@ -180,7 +178,7 @@ func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
 }
 
 func (c *CNI) plumb(p *model.Pod) error {
-	i := sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), Unnumbered: Gateway}
+	i := sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), DevType: "af-packet", Unnumbered: Gateway}
 	if len(i.Tag) > maxName {
 		i.Tag = "" // VPP would cut it, and half a name names nobody
 	}
