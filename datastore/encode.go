@@ -22,7 +22,7 @@ import (
 var ErrNotEncoded = errors.New("the datastore has no keys for this kind")
 
 // errPolicyBeyond means that Calico v3.31 cannot convert a policy; the model's form is written instead.
-var errPolicyBeyond = errors.New("Calico v3.31 cannot convert this")
+var errPolicyBeyond = errors.New("cannot be converted by Calico v3.31")
 
 // Encode turns an object of Kubernetes or Calico, as an API server has it, into its datastore keys, in the order in which
 // Calico's converters write them. raw is a Kubernetes type or unstructured; Encode does not change it.
