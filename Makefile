@@ -87,7 +87,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -timeout 60m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
+	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 60m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo

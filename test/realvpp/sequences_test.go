@@ -162,9 +162,15 @@ func playSequences(t *testing.T, path string, r agent.ServiceRenderer, seeds []u
 		default:
 			counts.differences++
 			t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=%d): %v\n%s", seed, block, seed-block+1, err, c.story())
-			if fresh = true; !errors.As(err, &d) || counts.differences >= enough {
+			fresh = true
+			if counts.differences >= enough {
 				w.excuse(&counts)
 				return counts
+			}
+			if !errors.As(err, &d) { // VPP died, or what was made in it is not known
+				w.excuse(&counts)
+				w.shut()
+				w = openSequences(t, path, r)
 			}
 		}
 		if counts.clusters%100 == 0 {
