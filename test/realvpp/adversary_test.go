@@ -77,6 +77,7 @@ type adversaryGame struct {
 	begin    []policy.Object
 	events   []adversary.Event
 	ports    map[netip.AddrPort]uint16 // of NAT: the simulated VPP's for the real one's
+	ids      map[netip.AddrPort]uint16 // the same for identifiers of ICMP
 }
 
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
@@ -86,7 +87,7 @@ func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	}
 	g := &adversaryGame{
 		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
-		ports: map[netip.AddrPort]uint16{},
+		ports: map[netip.AddrPort]uint16{}, ids: map[netip.AddrPort]uint16{},
 	}
 	g.begin = g.attacker.Objects()
 	return g
@@ -206,19 +207,28 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 		if j.sim.SrcPort != j.real.SrcPort {
 			g.ports[netip.AddrPortFrom(j.real.Src, j.real.SrcPort)] = j.sim.SrcPort
 		}
+		if j.sim.ICMPID != j.real.ICMPID {
+			g.ids[netip.AddrPortFrom(j.real.Src, j.real.ICMPID)] = j.sim.ICMPID
+		}
 	}
 	if g.choices() > unseen { // any of them
-		for _, end := range adversary.Backends(g.current, a.Sent.DstPort) {
-			b := a
-			b.Packet.Dst, b.Packet.DstPort = end.Addr(), end.Port()
-			g.law.Try(e.From, &b)
-		}
+		g.attempt(e, &a)
 	}
 	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
 		breach = g.law.Arrives(&a, e.Goes == "back")
 	}
 	g.attacker.Note(e.From, a)
 	return a, breach, nil
+}
+
+// attempt lets the law remember a packet that may have reached what it dialled, or any endpoint that a Service's port leads to.
+func (g *adversaryGame) attempt(e *adversary.Event, a *trace.Arrival) {
+	g.law.Try(e.From, a)
+	for _, end := range adversary.Backends(g.current, a.Sent.DstPort) {
+		b := *a
+		b.Packet.Dst, b.Packet.DstPort = end.Addr(), end.Port()
+		g.law.Try(e.From, &b)
+	}
 }
 
 // established sends packets of connections that have to go on, there and back.
@@ -249,6 +259,7 @@ func (g *adversaryGame) check(e *adversary.Event) (adversary.Breach, error) {
 	if !ok {
 		return adversary.Breach{}, nil
 	}
+	g.attempt(e, &trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: f.real})
 	o, err := g.exchange(from, f)
 	if err != nil {
 		return adversary.Breach{}, err
@@ -303,6 +314,9 @@ func (g *adversaryGame) flight(e *adversary.Event) (place, flight, bool) {
 	f := same(p)
 	if port, made := g.ports[netip.AddrPortFrom(p.Dst, p.DstPort)]; made {
 		f.sim.DstPort = port
+	}
+	if id, made := g.ids[netip.AddrPortFrom(p.Dst, p.ICMPID)]; made && p.IsICMP() {
+		f.sim.ICMPID = id
 	}
 	return from, f, err == nil
 }
