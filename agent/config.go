@@ -122,7 +122,7 @@ type Config struct {
 	// in it has expired: beyond, its longest idle ones are freed. 0: DefaultPodSessionShare; 100: none are.
 	PodSessionShare uint8
 
-	// Alone tells that the process has no other purpose than this agent. Then garbage is collected less often until the
+	// Alone reports that the process has no other purpose than this agent. Then garbage is collected less often until the
 	// first sync is done, unless GOGC is set.
 	Alone bool
 

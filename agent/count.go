@@ -24,7 +24,7 @@ type RuleCounters interface {
 // countPatience bounds how long counters may take: what applies is told without them, too.
 const countPatience = 3 * time.Second
 
-// errChanging tells that what VPP counted and what is programmed are not of the same moment.
+// errChanging reports that what VPP counted and what is programmed are not of the same moment.
 var errChanging = errors.New("access lists are just changing: ask again")
 
 // counted is d with what VPP counted for the rules, or why not. Nothing is held up meanwhile; so that counters and rules

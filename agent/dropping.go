@@ -116,7 +116,7 @@ func dropsOf(svc *renderer.ContivService) (out drops) {
 	return out
 }
 
-// any6 tells whether there is an endpoint of the family.
+// any6 reports whether there is an endpoint of the family.
 func any6(endpoints []*renderer.ServiceBackend, v6 bool) bool {
 	for _, b := range endpoints {
 		if b.Addr().IsValid() && b.Addr().Is6() == v6 {

@@ -194,7 +194,7 @@ func (f *above) gone() {
 	<-f.reading
 }
 
-// passes tells whether a new TCP connection gets through, from an interface.
+// passes reports whether a new TCP connection gets through, from an interface.
 func (f *above) passes(in, from, to string) bool {
 	f.t.Helper()
 	fate := f.vpp.Send(in, packet.NewTCP(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)))

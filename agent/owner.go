@@ -93,7 +93,7 @@ func (a *Agent) neighbours(ctx context.Context) error {
 	}
 }
 
-// lookForRivals looks once; before tells whether the look before found one, and found whether this one has.
+// lookForRivals looks once; before reports whether the look before found one, and found whether this one has.
 func (a *Agent) lookForRivals(ctx context.Context, before bool) (found bool) {
 	ctx, cancel := context.WithTimeout(ctx, rivalsEvery/2)
 	defer cancel()

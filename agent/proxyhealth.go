@@ -143,7 +143,7 @@ func (h *proxyHealth) committed(ev *event.Committed) {
 	}
 }
 
-// idle is called when the loop has nothing to ask of VPP; started tells whether it ever had. Changes it has not taken yet may be
+// idle is called when the loop has nothing to ask of VPP; started reports whether it ever had. Changes it has not taken yet may be
 // those it will hang at.
 func (h *proxyHealth) idle(started bool) {
 	if h == nil {
@@ -220,7 +220,7 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 	}
 }
 
-// opened notes whether the port is open, and tells whether that it is not is news.
+// opened notes whether the port is open, and reports whether that it is not is news.
 func (h *proxyHealth) opened(err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

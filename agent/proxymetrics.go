@@ -151,7 +151,7 @@ func (m *proxyMetrics) sent() {
 	}
 }
 
-// idle is called when nothing is left to ask of VPP; well tells that it has all of it. A change that needs no transaction is done with
+// idle is called when nothing is left to ask of VPP; well reports that it has all of it. A change that needs no transaction is done with
 // as well: otherwise it would look as if it were stuck, to whoever compares when something was queued with when VPP last had it.
 func (m *proxyMetrics) idle(well bool, now time.Time) {
 	m.sent()

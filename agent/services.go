@@ -36,7 +36,7 @@ func (c *Config) cnatConfig() (cnat.Config, bool) {
 	return out, out.IPv6 && !c.NoServices
 }
 
-// postDNAT4 tells that access lists of an input see IPv4 packets to Services with the endpoint in them.
+// postDNAT4 reports that access lists of an input see IPv4 packets to Services with the endpoint in them.
 func (c *Config) postDNAT4() bool {
 	return c.PostDNAT || c.ServiceRenderer == RendererCNAT && !c.NoServices
 }

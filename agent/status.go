@@ -56,7 +56,7 @@ type VPPStatus struct {
 	Connected   bool   `json:"connected"`
 	Version     string `json:"version,omitempty"`
 	Connections uint64 `json:"connections"` // how many there were
-	// Reclassify tells whether flows that exist are judged again when policies change: "on", "off" or "unknown".
+	// Reclassify reports whether flows that exist are judged again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
 	Rival      string `json:"rival,omitempty"`  // another agent that does not see this one's lock; "": none was seen

@@ -147,7 +147,7 @@ func pluginOf(m api.Message) string {
 	return ""
 }
 
-// concerns tells whether a key (name_crc) is that of a request, or of what answers it.
+// concerns reports whether a key (name_crc) is that of a request, or of what answers it.
 func concerns(key string, m api.Message) bool {
 	name := m.GetMessageName()
 	stem := strings.TrimSuffix(strings.TrimSuffix(name, "_dump"), "_get")

@@ -47,7 +47,7 @@ type Config struct {
 	// NAT44 and CNAT tell that Services will be served by that plugin alone; neither: IPv4 by NAT44, IPv6 by CNAT where there
 	// is any.
 	NAT44, CNAT bool
-	// NoPolicies tells that policies will not be enforced.
+	// NoPolicies reports that policies will not be enforced.
 	NoPolicies bool
 	// Locks are the files by which agents own parts of this VPP, by part.
 	Locks map[string]string
@@ -87,7 +87,7 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
-// Well tells that nothing is missing, wrong or dangerous.
+// Well reports that nothing is missing, wrong or dangerous.
 func (r *Report) Well() bool { return r.Worst.rank() < Missing.rank() }
 
 const defaultTimeout = 10 * time.Second

@@ -159,7 +159,7 @@ func retold(cfg calc.Config, now map[string]Change) ([]string, error) {
 	return m.Dump(), nil
 }
 
-// onlyRoutes tells that two dumps differ in routes alone.
+// onlyRoutes reports that two dumps differ in routes alone.
 func onlyRoutes(a, b []string) bool {
 	others := func(list []string) []string {
 		return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return strings.HasPrefix(s, "Route ") })

@@ -97,7 +97,7 @@ func (v *simulated) dial(from, to string, port uint16) (packet.Packet, sim.Fate)
 	return p, v.Send(cni.PodInterface(podID(from)), p)
 }
 
-// delivered tells whether a packet reached a pod.
+// delivered reports whether a packet reached a pod.
 func (v *simulated) delivered(f sim.Fate, to string) bool {
 	return len(f.Out) == 1 && f.Out[0].Interface == cni.PodInterface(podID(to)) && f.Out[0].Origin == sim.Forwarded
 }

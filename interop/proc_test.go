@@ -148,7 +148,7 @@ func (p *Process) Line() string {
 	return ""
 }
 
-// Running tells that the process has not ended.
+// Running reports that the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:

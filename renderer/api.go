@@ -73,7 +73,7 @@ type NodeState struct {
 	NoNodePorts []netip.Addr
 }
 
-// ServesNodePorts tells whether node ports are served on an address that is a node's.
+// ServesNodePorts reports whether node ports are served on an address that is a node's.
 func (n NodeState) ServesNodePorts(a netip.Addr) bool {
 	_, not := slices.BinarySearchFunc(n.NoNodePorts, a, netip.Addr.Compare)
 	return !not

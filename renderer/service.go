@@ -85,7 +85,7 @@ func NewContivService() *ContivService {
 	}
 }
 
-// HasNodePort tells whether any port is exposed on node addresses, too.
+// HasNodePort reports whether any port is exposed on node addresses, too.
 func (cs ContivService) HasNodePort() bool {
 	for _, port := range cs.Ports {
 		if port.NodePort != 0 {
@@ -121,7 +121,7 @@ func (cs *ContivService) ConflictWith(f Frontend, node bool) (svcmodel.ID, bool)
 	return id, taken
 }
 
-// Equal tells whether both services look the same to every renderer. Nil equals only nil.
+// Equal reports whether both services look the same to every renderer. Nil equals only nil.
 func (cs *ContivService) Equal(o *ContivService) bool {
 	if cs == nil || o == nil {
 		return cs == o

@@ -61,7 +61,7 @@ func (addrs *IPAddresses) Del(addr net.IP) {
 	}
 }
 
-// Has tells whether the address is in the set.
+// Has reports whether the address is in the set.
 func (addrs *IPAddresses) Has(addr net.IP) bool { return addrs.Contains(addrOf(addr)) }
 
 // Contains is Has for a netip address.
@@ -102,7 +102,7 @@ func (addrs *IPAddresses) Addrs() []netip.Addr {
 // Len is the number of addresses.
 func (addrs *IPAddresses) Len() int { return len(addrs.Addrs()) }
 
-// Equal tells whether both sets hold the same addresses; nil and empty are equal.
+// Equal reports whether both sets hold the same addresses; nil and empty are equal.
 func (addrs *IPAddresses) Equal(o *IPAddresses) bool {
 	return addrs == o || slices.Equal(addrs.Addrs(), o.Addrs())
 }
@@ -146,7 +146,7 @@ func (ifs Interfaces) Copy() Interfaces {
 // Del takes a name out of the set.
 func (ifs Interfaces) Del(ifName string) { delete(ifs, ifName) }
 
-// Has tells whether the name is in the set.
+// Has reports whether the name is in the set.
 func (ifs Interfaces) Has(ifName string) bool {
 	_, has := ifs[ifName]
 	return has

@@ -35,7 +35,7 @@ type handler struct {
 	answer func(q *call, req api.Message) api.Message
 	// refusal is a reply with nothing but this retval; nil for dumps.
 	refusal func(retval int32) api.Message
-	// fits tells whether the arrays a message claims to carry are in it: a client's word is not good enough to allocate by.
+	// fits reports whether the arrays a message claims to carry are in it: a client's word is not good enough to allocate by.
 	fits func(body []byte) bool
 }
 
@@ -80,7 +80,7 @@ var questions = sync.OnceValue(func() map[string]bool {
 	return asks
 })
 
-// Writes tells whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband) does not:
+// Writes reports whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband) does not:
 // the sim has none that do. Of those the sim does not know, which are of another version, all do but dumps.
 func Writes(name string) bool { return !questions()[name] && !strings.HasSuffix(name, "_dump") }
 
@@ -228,7 +228,7 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	return nil
 }
 
-// show lets the onlooker see what a request did, and tells whether VPP and the connection outlive that. v.mu is held, but not
+// show lets the onlooker see what a request did, and reports whether VPP and the connection outlive that. v.mu is held, but not
 // meanwhile.
 func (v *VPP) show(c *conn, r *record) bool {
 	look, told := v.after, r.told()

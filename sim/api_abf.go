@@ -61,7 +61,7 @@ func (f *forwardings) places() []abfPlace {
 	})
 }
 
-// usesACL tells whether an attached policy asks the ACL: until then VPP does not know (abf_setup_acl_lc).
+// usesACL reports whether an attached policy asks the ACL: until then VPP does not know (abf_setup_acl_lc).
 func (f *forwardings) usesACL(index uint32) bool {
 	for k := range f.attached {
 		if p := f.policies[k.policy]; p != nil && p.acl == index {

@@ -146,7 +146,7 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	return 0
 }
 
-// mayCover tells whether a route has to do with the next hops of others, or has some itself.
+// mayCover reports whether a route has to do with the next hops of others, or has some itself.
 func mayCover(p netip.Prefix, paths []path) bool {
 	return !p.IsSingleIP() || slices.ContainsFunc(paths, func(p path) bool { return p.typ == PathNormal && p.swIf == noIndex })
 }

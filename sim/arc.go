@@ -34,7 +34,7 @@ func arcNames() []string { return []string{"ip4-unicast", "ip4-output", "ip6-uni
 // feature is one kind of node an interface can have on an arc.
 type feature struct {
 	name string
-	// on tells whether the interface has it.
+	// on reports whether the interface has it.
 	on func(swIf uint32) bool
 	// run processes a packet; false: the packet is no longer the arc's (dropped, or gone another way).
 	run func(f *flow) bool

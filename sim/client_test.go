@@ -212,7 +212,7 @@ func dump[D api.Message](c *client, m api.Message) []D {
 	}
 }
 
-// dead tells that the connection is closed.
+// dead reports that the connection is closed.
 func (c *client) dead() bool {
 	_, err := c.frame()
 	return err != nil

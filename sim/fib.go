@@ -49,7 +49,7 @@ type path struct {
 	self   bool // to the address of its own prefix: VPP makes a drop of it
 }
 
-// special tells whether VPP takes the path for one that is attached to local0: see trapSpecialPath.
+// special reports whether VPP takes the path for one that is attached to local0: see trapSpecialPath.
 func (p path) special() bool {
 	return !p.self && (p.typ == PathDrop || p.typ == PathUnreach || p.typ == PathProhibit)
 }
@@ -147,7 +147,7 @@ func (e *entry) forwarding() *routeSource {
 	return nil
 }
 
-// interposed tells whether the cnat plugin looks at packets that then go on as if it were not there.
+// interposed reports whether the cnat plugin looks at packets that then go on as if it were not there.
 func (e *entry) interposed() bool { return e.sources[0].src == srcCNAT && len(e.sources[0].paths) == 0 }
 
 // cover is the entry of the next shorter prefix; the default route of a table is always there.
@@ -220,7 +220,7 @@ func (f *fib) lock(id uint32, by source) *table {
 	return t
 }
 
-// bindable tells whether an interface may be bound to the table: its multicast sister must exist, too.
+// bindable reports whether an interface may be bound to the table: its multicast sister must exist, too.
 func (t *table) bindable() bool {
 	return t.mroutes[srcSpecial]+t.mroutes[srcAPI]+t.mroutes[srcInterface] > 0
 }
@@ -325,7 +325,7 @@ func (t *table) release(given netip.Prefix, src source) {
 	}
 }
 
-// unset takes away what a source says; it tells whether it said anything.
+// unset takes away what a source says; it reports whether it said anything.
 func (t *table) unset(given netip.Prefix, src source) bool {
 	p := given.Masked()
 	e := t.entries[p]
@@ -354,7 +354,7 @@ func (t *table) keepStale(given netip.Prefix, before *routeSource) {
 	}
 }
 
-// active tells whether packets follow the entry: a recursive next hop is only a note, and a neighbour's host route counts only
+// active reports whether packets follow the entry: a recursive next hop is only a note, and a neighbour's host route counts only
 // in a subnet attached to its interface, lest anybody attracts traffic by ARP.
 func (t *table) active(e *entry) bool {
 	switch e.sources[0].src {
@@ -366,7 +366,7 @@ func (t *table) active(e *entry) bool {
 	return true
 }
 
-// onLink tells whether a neighbour is in a subnet attached to its interface.
+// onLink reports whether a neighbour is in a subnet attached to its interface.
 func (t *table) onLink(e *entry, s *routeSource) bool {
 	return slices.ContainsFunc(t.paths(t.cover(e)), func(p path) bool {
 		return p.typ == PathNormal && !p.via.IsValid() && p.swIf != noIndex &&

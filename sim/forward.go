@@ -332,7 +332,7 @@ func (f *flow) transmit(i *iface) {
 	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
 }
 
-// attached tells whether an address is reached through an interface, and which.
+// attached reports whether an address is reached through an interface, and which.
 func (v *VPP) attached(tableID uint32, dst netip.Addr) (uint32, bool) {
 	n := v.resolve(tableID, dst, 0, 0)
 	if n.why != "" || n.path.typ != PathNormal && n.path.typ != PathLocal || n.path.swIf == noIndex {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// deadlyNextHop tells whether trapUnreachableNextHop is sprung.
+// deadlyNextHop reports whether trapUnreachableNextHop is sprung.
 func (f *fib) deadlyNextHop() bool {
 	for _, t := range f.tables {
 		for host := range t.hops {

@@ -147,7 +147,7 @@ func (s *interfaces) name(i uint32) string {
 	return fmt.Sprintf("deleted:%d", i)
 }
 
-// takes tells whether the interface processes packets of the family (ip4-not-enabled otherwise).
+// takes reports whether the interface processes packets of the family (ip4-not-enabled otherwise).
 func (f *iface) takes(fam int) bool {
 	return f.ipOn[fam] || f.unnumbered != noIndex || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
 }

@@ -40,7 +40,7 @@ type conn struct {
 	epoch int
 	index uint32
 	name  string
-	// eventsPID is the pid given with want_interface_events, 0-based; wantsEvents tells whether it asked. Guarded by v.mu.
+	// eventsPID is the pid given with want_interface_events, 0-based; wantsEvents reports whether it asked. Guarded by v.mu.
 	eventsPID   uint32
 	wantsEvents bool
 

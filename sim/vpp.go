@@ -186,7 +186,7 @@ const (
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )
 
-// survives runs f and tells whether VPP lives after it: handlers and the engine panic with what VPP dies of. v.mu is held.
+// survives runs f and reports whether VPP lives after it: handlers and the engine panic with what VPP dies of. v.mu is held.
 func (v *VPP) survives(f func()) (alive bool) {
 	defer func() {
 		switch r := recover().(type) {

@@ -31,7 +31,7 @@ func (c *Cluster) Answer(q Question) Answer {
 	return a
 }
 
-// servesIPv6 tells whether some renderer does.
+// servesIPv6 reports whether some renderer does.
 func (c *Cluster) servesIPv6() bool {
 	return !c.cfg.Agent.NoServices && c.cfg.Agent.ServiceRenderer != agent.RendererNAT44
 }
@@ -117,7 +117,7 @@ func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) at
 	return a
 }
 
-// isDiscard tells whether an address stands for "no backend" (RFC 5737 TEST-NET-1, RFC 6666).
+// isDiscard reports whether an address stands for "no backend" (RFC 5737 TEST-NET-1, RFC 6666).
 func isDiscard(a netip.Addr) bool {
 	return netip.MustParsePrefix("192.0.2.0/24").Contains(a) || netip.MustParsePrefix("100::/64").Contains(a)
 }
@@ -144,7 +144,7 @@ func (c *Cluster) refuses(j journey) string {
 	return ""
 }
 
-// reply sends the answer back and tells whether the client gets what it expects.
+// reply sends the answer back and reports whether the client gets what it expects.
 func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdict, string) {
 	back := j.end
 	r := j.packet.Reply()

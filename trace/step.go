@@ -146,7 +146,7 @@ func (s *Step) flags(p *sim.Packet) (err error) {
 	return nil
 }
 
-// isAnswer tells whether a packet is one that its receiver does not answer.
+// isAnswer reports whether a packet is one that its receiver does not answer.
 func isAnswer(p *sim.Packet) bool {
 	switch p.Proto {
 	case model.TCP:

@@ -34,7 +34,7 @@ func (p place) String() string {
 	return "node:" + p.node.name
 }
 
-// same tells whether both are the same party.
+// same reports whether both are the same party.
 func (p place) same(o place) bool {
 	if p.outside || o.outside {
 		return p.outside && o.outside && p.addr == o.addr

@@ -362,7 +362,7 @@ func TestDiesBetween(t *testing.T) {
 	}
 }
 
-// diesAfter ends an agent after n writes, and tells whether it wanted more.
+// diesAfter ends an agent after n writes, and reports whether it wanted more.
 func diesAfter(t *testing.T, n int, undo bool) bool {
 	l, _ := aclLab(t)
 	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"}), lists("tap2", []string{"a"}, nil)))

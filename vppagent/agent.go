@@ -157,7 +157,7 @@ func (a *Agent) poke() {
 	}
 }
 
-// notice makes a new connection a reason to look what VPP has. It tells whether there is one.
+// notice makes a new connection a reason to look what VPP has. It reports whether there is one.
 func (a *Agent) notice() bool {
 	s := a.state.Load()
 	if s == nil || s.Connected && s.Generation == a.handled {

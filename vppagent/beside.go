@@ -16,7 +16,7 @@ import (
 //	several, different ways    second objects beside the first ones ─▶ what stands on them is switched ─▶ the first ones go
 //	one that many stand on     the same, if VPP would forward nothing for too long otherwise (package cost)
 
-// settled tells that what v stands on is wanted, and has not been replaced beside since.
+// settled reports that what v stands on is wanted, and has not been replaced beside since.
 func (g *graph) settled(v *value) bool {
 	if v.kind.Stands == nil {
 		return true
@@ -91,14 +91,14 @@ func (p *planner) layBeside() {
 	}
 }
 
-// costly tells that VPP would forward nothing for too long if v changed in place, and for less long if each interface is switched to a
+// costly reports that VPP would forward nothing for too long if v changed in place, and for less long if each interface is switched to a
 // second object.
 func (p *planner) costly(v *value) bool {
 	inPlace, beside := v.kind.Beside.Cost(p.g.world, v.have, v.want)
 	return inPlace > cost.Stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
 }
 
-// needs tells that d has to be made anew if v is replaced beside.
+// needs reports that d has to be made anew if v is replaced beside.
 func needs(d, v *value) bool { return d.kind != nil && d.kind.Stands == nil && !d.onlyAfter(v) }
 
 // remakeNeeders makes anew what needs v, and cannot be switched to the second object.
@@ -110,12 +110,12 @@ func (p *planner) remakeNeeders(v *value) {
 	}
 }
 
-// changes tells that what VPP has of v gets another content.
+// changes reports that what VPP has of v gets another content.
 func (p *planner) changes(v *value) bool {
 	return v.kind != nil && v.kind.Beside != nil && v.plan.epoch == p.epoch && v.plan.action == Update
 }
 
-// torn tells that u would be seen half changed if what it stands on were changed in place.
+// torn reports that u would be seen half changed if what it stands on were changed in place.
 func (p *planner) torn(u *value) bool {
 	inPlace := 0
 	for _, v := range u.uses {
@@ -197,7 +197,7 @@ func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 	return ops, true
 }
 
-// guardsOn tells that v, to be recreated with what it is on, has to stay because that did not go.
+// guardsOn reports that v, to be recreated with what it is on, has to stay because that did not go.
 func (v *value) guardsOn() bool {
 	if !v.kind.guards() {
 		return false

@@ -282,7 +282,7 @@ func consequence(earlier, err error) error {
 	return err
 }
 
-// unreachable tells that a request was never answered, so that nobody knows what became of it.
+// unreachable reports that a request was never answered, so that nobody knows what became of it.
 func unreachable(err error) bool {
 	return errors.Is(err, vpp.ErrDisconnected) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
@@ -368,7 +368,7 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	}
 }
 
-// journalled tells that VPP may have objects of the kind that are ours and have no tag.
+// journalled reports that VPP may have objects of the kind that are ours and have no tag.
 func (k *kind) journalled() bool { return !k.Tagged || k.Untagged != nil }
 
 // observe turns what happened into statuses.

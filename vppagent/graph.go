@@ -259,7 +259,7 @@ func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	touch(v)
 }
 
-// differs tells that VPP has something else than is wanted, which is not kept track of in another way (setUses).
+// differs reports that VPP has something else than is wanted, which is not kept track of in another way (setUses).
 func (v *value) differs() bool {
 	return v.want != nil && v.have != nil && v.have != v.want && v.kind != nil && v.kind.Stands == nil
 }
@@ -383,7 +383,7 @@ func (g *graph) collect(v *value) {
 	v.deps = nil
 }
 
-// exists tells whether others may depend on v now.
+// exists reports whether others may depend on v now.
 func (g *graph) exists(v *value) bool {
 	switch {
 	case v.any != "":
@@ -396,7 +396,7 @@ func (g *graph) exists(v *value) bool {
 	return g.adopted(v)
 }
 
-// adopted tells that v names an interface others made.
+// adopted reports that v names an interface others made.
 func (g *graph) adopted(v *value) bool {
 	if v.ifname == "" || v.want != nil {
 		return false
@@ -405,7 +405,7 @@ func (g *graph) adopted(v *value) bool {
 	return ok && !i.Ours
 }
 
-// should tells whether v is to exist, given what will.
+// should reports whether v is to exist, given what will.
 func (g *graph) should(v *value) bool {
 	switch {
 	case v.any != "":
@@ -453,7 +453,7 @@ func (g *graph) setWill(v *value, will bool, touch func(*value)) {
 	}
 }
 
-// steady tells that VPP has exactly what is wanted of v, as was told before: a resync has nothing to do or to say about it.
+// steady reports that VPP has exactly what is wanted of v, as was told before: a resync has nothing to do or to say about it.
 func (v *value) steady() bool {
 	return v.state == event.Configured && v.err == "" && v.will && !v.unsure && !v.rebind && v.want != nil && v.have == v.want
 }

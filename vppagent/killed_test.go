@@ -17,7 +17,7 @@ import (
 )
 
 // cutAfter ends the connection once VPP has done n more writes, and copies the journal as it is then.
-// done mends it, and tells whether it came to that.
+// done mends it, and reports whether it came to that.
 func (l *lab) cutAfter(n int, journal string) (done func() bool) {
 	writes := 0
 	l.sim.After(func(sim.Record) {

@@ -14,7 +14,7 @@ type Listed struct {
 	Output    bool   // the output list; else the input list
 	Place     int    // in the list, from 0
 	Index     uint32 // acl_index
-	// Front tells that it denies who is not in source ranges: it is before all that values put there.
+	// Front reports that it denies who is not in source ranges: it is before all that values put there.
 	Front bool
 	// Value is what VPP has been given, rule by rule; nil if the ACL is not ours, or not as it is wanted. Not to be changed.
 	Value *acl.ACL
@@ -69,7 +69,7 @@ func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 	return out
 }
 
-// Fronted tells whether the input list of an interface begins with the access list of source ranges. It is for the goroutine of
+// Fronted reports whether the input list of an interface begins with the access list of source ranges. It is for the goroutine of
 // Commit.
 func (a *Agent) Fronted(iface string) bool {
 	in, _ := a.g.world.Lists(iface)

@@ -67,7 +67,7 @@ func (g *graph) merge(v *value, touch func(*value)) {
 	g.setWant(v, state, touch)
 }
 
-// idle tells that neither the message nor a part makes a value.
+// idle reports that neither the message nor a part makes a value.
 func (v *value) idle() bool {
 	if v.own != nil {
 		return false

@@ -73,7 +73,7 @@ type Note struct {
 	Why string `json:"why"`
 }
 
-// Empty tells that nothing will be written.
+// Empty reports that nothing will be written.
 func (p *Plan) Empty() bool { return len(p.Levels) == 0 }
 
 // String is one line per step, its messages indented below it.
@@ -124,7 +124,7 @@ type planner struct {
 	// If one should have been touched all the same, that collided.
 	onWay    uint64
 	collided bool
-	// ahead tells that more is to come: what is put last waits for the end, and is held.
+	// ahead reports that more is to come: what is put last waits for the end, and is held.
 	ahead bool
 	held  []*value
 	drift *drift // of a recheck; nil: this is none
@@ -281,7 +281,7 @@ func (p *planner) recreate(v *value) {
 	})
 }
 
-// onlyAfter tells that v does not need o, but comes after it, and is removed before.
+// onlyAfter reports that v does not need o, but comes after it, and is removed before.
 func (v *value) onlyAfter(o *value) bool {
 	return v.kind != nil && v.kind.Stands == nil && slices.Contains(v.deps[v.hard:], o)
 }
@@ -404,12 +404,12 @@ func (p *planner) removalLevel(v *value) int {
 	return level
 }
 
-// goesWith tells that v is only removed after what it is on, which takes it along: before, what it guards would be open.
+// goesWith reports that v is only removed after what it is on, which takes it along: before, what it guards would be open.
 func (v *value) goesWith(on *value) bool {
 	return v.kind != nil && v.kind.guards() && slices.Contains(v.deps[:v.hard], on)
 }
 
-// guards tells that values of the kind go after what they are on.
+// guards reports that values of the kind go after what they are on.
 func (k *kind) guards() bool { return k.Stands != nil || k.Guards }
 
 // users calls f for the values that need v and are removed too, and for the properties that lead to such.

@@ -130,7 +130,7 @@ func (h *ahead) carryOut(ctx context.Context) {
 	}
 }
 
-// onlyCreates tells that nothing VPP has is to be changed or removed.
+// onlyCreates reports that nothing VPP has is to be changed or removed.
 func (p *planner) onlyCreates() bool {
 	for _, v := range p.touched {
 		switch {
@@ -163,7 +163,7 @@ func (h *ahead) off(ctx context.Context) {
 	h.release()
 }
 
-// compare finds what VPP had of the values of a plan when all began; nobody added to them since. It tells whether that is
+// compare finds what VPP had of the values of a plan when all began; nobody added to them since. It reports whether that is
 // known: of a kind with few values what was dumped is read once only.
 func (h *ahead) compare(p *planner) bool {
 	of := map[*kind][]*value{}

@@ -414,7 +414,7 @@ func (l *lab) fail(seed uint64) {
 	})
 }
 
-// step lets the agent do what it does by itself, and tells whether it did anything.
+// step lets the agent do what it does by itself, and reports whether it did anything.
 func (l *lab) step() bool {
 	all := l.agent.Step(context.Background(), nil)
 	for _, e := range all {

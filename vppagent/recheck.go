@@ -214,7 +214,7 @@ func (d *drift) add(v *value, what event.DriftKind) {
 	d.list = append(d.list, driftOf{v, what})
 }
 
-// waits tells that v was refused and waits for its retry: a recheck does not try it earlier.
+// waits reports that v was refused and waits for its retry: a recheck does not try it earlier.
 func (d *drift) waits(v *value) bool { return d != nil && v.retryAt.After(d.now) }
 
 // see notes that VPP does not have of v what it was given. was is what VPP had; nil: nothing, for certain.
@@ -253,7 +253,7 @@ func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	a.board.set(v, d.now)
 }
 
-// contested tells that a key was repaired so often that another program changes it.
+// contested reports that a key was repaired so often that another program changes it.
 func (f *drifting) contested(now time.Time) bool {
 	f.times = slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) >= contestedIn })
 	return len(f.times) >= contestedAfter

@@ -82,7 +82,7 @@ func recheckLaw(t *testing.T, caller vppagent.Caller, law *law, state func() str
 	}
 }
 
-// adds tells that VPP has several objects for one value, or for two, and no tag on them.
+// adds reports that VPP has several objects for one value, or for two, and no tag on them.
 func (law *law) adds() bool {
 	switch law.kind {
 	case "nat44-global", "nat44-settings", "nat44-interface", "cnat-snat-policy", "cnat-interface", "ip-scan-neighbor":

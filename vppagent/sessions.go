@@ -25,7 +25,7 @@ func (a *Agent) SessionLimit(ctx context.Context) (SessionUse, error) {
 	return descriptor.SessionLimit(ctx, a.cfg.Caller.Do)
 }
 
-// Reclassify tells whether VPP judges established flows again when access lists change.
+// Reclassify reports whether VPP judges established flows again when access lists change.
 type Reclassify = descriptor.Reclassify
 
 // What VPP may say.

@@ -79,7 +79,7 @@ func (x *execution) closeEarly(ctx context.Context) error {
 	return err
 }
 
-// stands tells that VPP has all of some values already.
+// stands reports that VPP has all of some values already.
 func (p *planner) stands(list []*value) bool {
 	for _, d := range list {
 		if p.isPut(d) || !p.g.exists(d) {
@@ -89,7 +89,7 @@ func (p *planner) stands(list []*value) bool {
 	return true
 }
 
-// last tells that v is put after all others: something passes where nothing passed before.
+// last reports that v is put after all others: something passes where nothing passed before.
 func (v *value) last() bool {
 	if v.kind.Shut == nil {
 		return false
@@ -147,7 +147,7 @@ func (g *graph) closes(v *value, part any, touch func(*value)) {
 	g.merge(v, touch)
 }
 
-// spokenOf tells that an interface is the node's, or that a value speaks of it.
+// spokenOf reports that an interface is the node's, or that a value speaks of it.
 func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 	for _, name := range []string{i.Name, i.VPPName, i.Tag} {
 		if name == "" {
@@ -166,7 +166,7 @@ func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 	return false
 }
 
-// speaks tells that an interface is wanted, or something on it beside its access lists and the translation of services.
+// speaks reports that an interface is wanted, or something on it beside its access lists and the translation of services.
 func (v *value) speaks() bool {
 	if v.want != nil {
 		return true

@@ -14,7 +14,7 @@ import (
 type Snapshot struct {
 	Connected bool // VPP is known to be as told below
 	Foreign   []string
-	// Reclassify tells whether VPP judges established flows again when access lists change.
+	// Reclassify reports whether VPP judges established flows again when access lists change.
 	Reclassify Reclassify
 	History    []*Record // oldest first
 	// Drift is the last drift of each key since the agent started, sorted by key; at most 1,000.

@@ -51,7 +51,7 @@ func (s *stream) push(ctx context.Context, steps []Step) (lost error) {
 	return nil
 }
 
-// waitsFor tells that what is on its way has to be there before the steps can be prepared.
+// waitsFor reports that what is on its way has to be there before the steps can be prepared.
 func (s *stream) waitsFor(steps []Step) bool {
 	if s.out == nil {
 		return false

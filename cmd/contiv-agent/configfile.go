@@ -29,7 +29,7 @@ const (
 type fileFlags struct {
 	kind  string
 	blank func() *cobra.Command // the command, as if its command line were empty
-	// bare tells that a file without apiVersion and kind is read, too: it has the flags' own names.
+	// bare reports that a file without apiVersion and kind is read, too: it has the flags' own names.
 	bare bool
 
 	path  string

@@ -273,7 +273,7 @@ func selects(all objects, s labels.Selector) bool {
 	return false
 }
 
-// budgeted tells whether some PodDisruptionBudget selects pods with these labels.
+// budgeted reports whether some PodDisruptionBudget selects pods with these labels.
 func budgeted(t *testing.T, all objects, of map[string]string) bool {
 	t.Helper()
 	for _, o := range all {

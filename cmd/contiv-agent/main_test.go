@@ -83,7 +83,7 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 	}
 }
 
-// knows tells whether the agent behind a socket is in sync and has the named Services configured.
+// knows reports whether the agent behind a socket is in sync and has the named Services configured.
 func knows(socket string, names []string) bool {
 	st, err := agent.FetchStatus(context.Background(), socket, false)
 	if err != nil || !st.InSync {

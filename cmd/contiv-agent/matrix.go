@@ -64,7 +64,7 @@ func (f *matrixFlags) run(cmd *cobra.Command, load loader, manifests, args []str
 	return nil
 }
 
-// check tells whether the flags and arguments go together, and parses the ports.
+// check reports whether the flags and arguments go together, and parses the ports.
 func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
 	switch {
 	case f.matrix && f.diff:

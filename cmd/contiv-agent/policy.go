@@ -152,7 +152,7 @@ func hasHits(tiers []policy.Tier) bool {
 	return false
 }
 
-// counts tells whether there is a column of counts.
+// counts reports whether there is a column of counts.
 type counts bool
 
 // cell is the column of a rule, with what is before the next one.

@@ -40,7 +40,7 @@ func (f *typhaFlags) add(cmd *cobra.Command, prefix string) {
 	fs.BoolVar(&f.plain, prefix+"-plain", false, "do without compression")
 }
 
-// given tells that servers are named.
+// given reports that servers are named.
 func (f *typhaFlags) given() bool { return len(f.addrs) > 0 || f.service != "" }
 
 // needless tells which flag was given in vain, "" if none.

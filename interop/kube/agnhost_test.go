@@ -102,7 +102,7 @@ func listening(pod *corev1.Pod) map[string]bool {
 	return out
 }
 
-// listens tells whether a program in a spot listens on a port.
+// listens reports whether a program in a spot listens on a port.
 func (f *fabric) listens(at spot, protocol model.Protocol, port uint16) bool {
 	for _, pod := range f.kubelet.running() {
 		if its, err := f.spotOf(&pod); err == nil && its == at && listening(&pod)[fmt.Sprintf("%s %d", protocol, port)] {

@@ -19,7 +19,7 @@ type offer struct {
 	ready    bool
 }
 
-// withdrawn tells whether Kubernetes took a Pod out of the shop since it was first in it, as far back as etcd knows. It may do that to a Pod
+// withdrawn reports whether Kubernetes took a Pod out of the shop since it was first in it, as far back as etcd knows. It may do that to a Pod
 // which stays: controllers that start with an older state of things than the last ones.
 func (w *world) withdrawn(t *testing.T, pod *corev1.Pod) bool {
 	t.Helper()
@@ -74,7 +74,7 @@ func (w *world) offers(t *testing.T, pod *corev1.Pod) (out []offer) {
 	return out
 }
 
-// offered tells whether an EndpointSlice of the shop, as the API server stores it, has a Pod, ready.
+// offered reports whether an EndpointSlice of the shop, as the API server stores it, has a Pod, ready.
 func offered(t *testing.T, stored []byte, pod *corev1.Pod) bool {
 	t.Helper()
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(stored, nil, nil)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// benchmarking tells whether benchmarks are asked for.
+// benchmarking reports whether benchmarks are asked for.
 func benchmarking() bool {
 	flag.Parse()
 	f := flag.Lookup("test.bench")

@@ -122,7 +122,7 @@ func (p *process) keep(t tb) {
 	}
 }
 
-// wrote tells whether it has written that text.
+// wrote reports whether it has written that text.
 func (p *process) wrote(text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -92,7 +92,7 @@ func (s *stream) end(t *testing.T) {
 	}
 }
 
-// wired tells whether the agent of a Pod's node has prepared its interface: what nobody waits for may get connections before. (An agent
+// wired reports whether the agent of a Pod's node has prepared its interface: what nobody waits for may get connections before. (An agent
 // may hear of an endpoint here before it hears of the Pod, most of all when it has to look at everything again.)
 func (w *world) wired(pod *corev1.Pod) bool {
 	at, err := w.spotOf(pod)
@@ -103,7 +103,7 @@ func (w *world) wired(pod *corev1.Pod) bool {
 	return strings.Contains(dump, "\nnat44 interface "+at.in+" ") || strings.Contains(dump, "\nfeature "+at.in+" ")
 }
 
-// spare tells whether no VPP leads to a Pod by a Service.
+// spare reports whether no VPP leads to a Pod by a Service.
 func (w *world) spare(pod *corev1.Pod) bool {
 	for _, n := range w.nodes {
 		if strings.Contains(n.sim.Dump(), fmt.Sprintf(" %s:", pod.Status.PodIP)) {

@@ -290,7 +290,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	notify(c.cfg.Observer.Committed, ev)
 }
 
-// ready tells that every source was in sync once.
+// ready reports that every source was in sync once.
 func (c *Controller) ready() bool {
 	for name := range c.sources {
 		if !c.inSync[name] {
@@ -379,7 +379,7 @@ func (c *Controller) each(do func(Processor) error) error {
 // maxInterim bounds how many states one change may go by way of; what is left then waits for the next event.
 const maxInterim = 8
 
-// flush collects what has to change now, and tells whether there is more to come after it. A state on the way that asks
+// flush collects what has to change now, and reports whether there is more to come after it. A state on the way that asks
 // nothing of VPP is skipped: no answer would come to go on from.
 func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 	held := c.held()
@@ -403,7 +403,7 @@ func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 // five times; to wait for ever would keep from VPP all that closes something else.
 const maxHeld = 30 * time.Second
 
-// held tells that VPP has not got to the state on the way yet, so that it is too early to go on from there.
+// held reports that VPP has not got to the state on the way yet, so that it is too early to go on from there.
 func (c *Controller) held() bool {
 	for key := range c.way {
 		if c.statuses[key].State != event.Retrying {

@@ -81,7 +81,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 	return now
 }
 
-// pays tells whether a change is within its namespace's share of the next transaction, and spends that.
+// pays reports whether a change is within its namespace's share of the next transaction, and spends that.
 func (f *fair) pays(ch *event.Change) bool {
 	price := cost(ch)
 	if _, again := f.seen[ch.Ref]; again && price < heavyCost {

@@ -29,10 +29,10 @@ type Status struct {
 // takes a second or two.
 const overdue = 30 * time.Second
 
-// Synced tells that every source is in sync, VPP is connected and nothing waits to be programmed.
+// Synced reports that every source is in sync, VPP is connected and nothing waits to be programmed.
 func (s *Status) Synced() bool { return s.Healthy() && s.InFlight == 0 }
 
-// Healthy tells that every source is in sync, VPP is connected and was programmed, and changes go through in time.
+// Healthy reports that every source is in sync, VPP is connected and was programmed, and changes go through in time.
 func (s *Status) Healthy() bool {
 	for _, src := range s.Sources {
 		if src.Status != event.InSync {
@@ -42,10 +42,10 @@ func (s *Status) Healthy() bool {
 	return s.VPP.Connected && s.Done && s.Last != nil && s.Last.Err == nil && !s.Overdue
 }
 
-// Started tells that the first full resync was sent.
+// Started reports that the first full resync was sent.
 func (c *Controller) Started() bool { return c.phase == running }
 
-// Well tells that VPP is connected, and that the last transaction reached it.
+// Well reports that VPP is connected, and that the last transaction reached it.
 func (c *Controller) Well() bool {
 	return c.Started() && c.vpp.Connected && c.last != nil && c.last.Err == nil
 }

@@ -18,7 +18,7 @@ var ErrUnavailable = errors.New("not available")
 type KeyError struct {
 	Op     string // CREATE, UPDATE or DELETE
 	Status event.ValueStatus
-	// TakenBack tells that the item is not wanted any more: what was there for its key before is again. Otherwise it stays wanted
+	// TakenBack reports that the item is not wanted any more: what was there for its key before is again. Otherwise it stays wanted
 	// and is tried again in the background.
 	TakenBack bool
 }
@@ -26,7 +26,7 @@ type KeyError struct {
 // TransactionError names the items of a transaction that failed, sorted by key. There is at least one.
 type TransactionError struct {
 	Keys []KeyError
-	// Reverted tells that nothing of the request is left, as it asked for.
+	// Reverted reports that nothing of the request is left, as it asked for.
 	Reverted bool
 }
 

@@ -19,7 +19,7 @@ func workloadID(p *model.Pod) model.WorkloadID {
 	return model.WorkloadID{Node: p.NodeName, Orchestrator: model.OrchestratorKubernetes, Workload: p.ID.String(), Endpoint: endpointName}
 }
 
-// hasEndpoint tells whether a pod is one policies can speak of: it is on some node, and not in the node's own network. The
+// hasEndpoint reports whether a pod is one policies can speak of: it is on some node, and not in the node's own network. The
 // address of one that finished may be another pod's by now.
 func hasEndpoint(p *model.Pod) bool {
 	return p != nil && !p.HostNetwork && !p.Finished && p.NodeName != ""

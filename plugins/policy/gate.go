@@ -105,7 +105,7 @@ func (g *gate) claim(p *gated, s budget.Size) {
 	g.ledger.Claim(budget.Claim{Ref: p.ref, Age: p.age, Size: s})
 }
 
-// settle closes and opens policies, and tells whether there was one.
+// settle closes and opens policies, and reports whether there was one.
 func (g *gate) settle() bool {
 	changed := g.ledger.Settle()
 	for _, ref := range changed {
@@ -170,7 +170,7 @@ func (g *gate) learn(p *gated, m *felix.Policy) {
 	}
 }
 
-// isClosed tells whether it is a closed policy as the graph sends it.
+// isClosed reports whether it is a closed policy as the graph sends it.
 func isClosed(p *felix.Policy) bool {
 	return len(p.GetInboundRules()) == 1 && p.GetInboundRules()[0].GetRuleId() == calc.ClosedRule
 }

@@ -186,7 +186,7 @@ func (p *Processor) tierRefs(c enforce.Cause) []model.Ref {
 	return out
 }
 
-// staged tells whether a policy on the wire is listed only (Felix v3.31: such names carry a mark).
+// staged reports whether a policy on the wire is listed only (Felix v3.31: such names carry a mark).
 func staged(name string) bool {
 	_, last, found := strings.Cut(name, "/")
 	if !found {

@@ -126,7 +126,7 @@ func (p *Processor) interfacesOf(name string) []string {
 	return out
 }
 
-// IsPolicy tells whether objects of a kind are policies.
+// IsPolicy reports whether objects of a kind are policies.
 func IsPolicy(kind model.Kind) bool {
 	switch model.PolicyKind(kind) {
 	case model.KindNetworkPolicy, model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy,

@@ -184,7 +184,7 @@ func (s *stream) setRoute(text string, types felix.RouteType) {
 	}
 }
 
-// mark puts a network into a set or takes it out, and tells whether that changed it.
+// mark puts a network into a set or takes it out, and reports whether that changed it.
 func mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) bool {
 	_, is := set[p]
 	if in {
@@ -359,7 +359,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	return ask
 }
 
-// waiting tells that VPP has not answered the last question.
+// waiting reports that VPP has not answered the last question.
 func (s *stream) waiting() bool { return s.p.askAgain || s.asked && s.located == s.before }
 
 // addresses are the node's own, as messages say.

@@ -47,7 +47,7 @@ func (t *Translations) count(svc *renderer.ContivService, by int) {
 	}
 }
 
-// ranged tells whether an address is in a range cluster IPs are from: nothing but a service is there, in any case.
+// ranged reports whether an address is in a range cluster IPs are from: nothing but a service is there, in any case.
 func (t *Translations) ranged(a netip.Addr) bool {
 	return slices.ContainsFunc(t.node.ServiceCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
 }

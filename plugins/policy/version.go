@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// matchesBytes tells whether that VPP compares IPv6 prefixes of an ACL by whole bytes: all before 25.06 do (found in
+// matchesBytes reports whether that VPP compares IPv6 prefixes of an ACL by whole bytes: all before 25.06 do (found in
 // src/plugins/acl/hash_lookup.c of v24.06), and one that does not say what it is may.
 func matchesBytes(version string) bool {
 	year, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")

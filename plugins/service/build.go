@@ -227,7 +227,7 @@ func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
 	return 0, false
 }
 
-// endpointsOf makes the two sets of a port: for policy Cluster and for policy Local, and tells whether the second is
+// endpointsOf makes the two sets of a port: for policy Cluster and for policy Local, and reports whether the second is
 // just the local part of the first. Address families are judged apart, as if each had a proxy of its own.
 func endpointsOf(found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
 	first6 := len(found)

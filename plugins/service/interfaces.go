@@ -28,7 +28,7 @@ func newPods(node string) pods {
 	}
 }
 
-// set takes the present form of a pod (nil: it is gone) and tells whether that changes anything. A pod of the host
+// set takes the present form of a pod (nil: it is gone) and reports whether that changes anything. A pod of the host
 // network or one that finished has no address.
 func (p *pods) set(id model.PodID, pod *model.Pod) bool {
 	var now []netip.Addr
@@ -194,7 +194,7 @@ func (p *Processor) interfaceOf(id model.PodID) string {
 	return ""
 }
 
-// serves tells whether a local pod is an endpoint of a rendered service, ready or not: one that starts or ends must not
+// serves reports whether a local pod is an endpoint of a rendered service, ready or not: one that starts or ends must not
 // make its interface change roles back and forth.
 func (p *Processor) serves(id model.PodID) bool {
 	for _, a := range p.pods.ips[id] {

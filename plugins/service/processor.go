@@ -174,7 +174,7 @@ func (p *Processor) podsAmong(svc *renderer.ContivService) *renderer.IPAddresses
 	return renderer.IPAddressesOf(found...)
 }
 
-// put stores or, given nil, removes, and tells whether that changed the map.
+// put stores or, given nil, removes, and reports whether that changed the map.
 func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
 	if v == nil {
 		_, had := m[key]
@@ -258,7 +258,7 @@ func (s *service) find(id model.SliceID) (int, bool) {
 	})
 }
 
-// concerns tells whether the node's state or interface sets may depend on an endpoint having the address.
+// concerns reports whether the node's state or interface sets may depend on an endpoint having the address.
 func (p *Processor) concerns(a netip.Addr) bool {
 	return len(p.pods.at[a]) > 0 || slices.ContainsFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
 }
@@ -360,7 +360,7 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	return now, notes
 }
 
-// rebuilt takes over a service's new form, and tells whether it differs from before.
+// rebuilt takes over a service's new form, and reports whether it differs from before.
 func (p *Processor) rebuilt(s *service, now *renderer.ContivService, notes []model.Note) bool {
 	s.notes = notes
 	if now.Equal(s.built) {

@@ -26,12 +26,12 @@ type association struct {
 	asks         bool // it is of a rule that asks for ports
 }
 
-// everything tells whether every association of the family matches.
+// everything reports whether every association of the family matches.
 func (a *association) everything() bool {
 	return a.src.Bits() == 0 && a.dst.Bits() == 0 && a.sport == allPorts && a.dport == allPorts
 }
 
-// same tells whether two rules are the same, whatever stands behind them.
+// same reports whether two rules are the same, whatever stands behind them.
 func (a association) same(b association) bool {
 	b.cause, b.asks = a.cause, a.asks
 	return a == b
@@ -41,7 +41,7 @@ func (a association) same(b association) bool {
 // there. The first rule that matches decides, and nothing passes that none matches; without rules all may begin. Nil is no filter.
 type filter [2][]association
 
-// same tells whether two filters decide alike, rule by rule.
+// same reports whether two filters decide alike, rule by rule.
 func (f *filter) same(o *filter) bool {
 	if f == nil || o == nil {
 		return f == o
@@ -67,12 +67,12 @@ func origins(tables []place, uses []use) []origin {
 	return out
 }
 
-// asksPorts tells whether steps ask for ports of SCTP.
+// asksPorts reports whether steps ask for ports of SCTP.
 func asksPorts(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool { return u.seg != nil && u.seg.asks })
 }
 
-// asksPorts tells whether the clause matches SCTP by its ports.
+// asksPorts reports whether the clause matches SCTP by its ports.
 func (c *clause) asksPorts() bool {
 	asks := false
 	for _, m := range c.matches {
@@ -126,7 +126,7 @@ func (r *Renderer) associations(o *origin) []association {
 	return out
 }
 
-// decide is the rules of a list about SCTP, in order, up to what decides everything. It tells whether that differs from what the access
+// decide is the rules of a list about SCTP, in order, up to what decides everything. It reports whether that differs from what the access
 // lists say: they allow nothing for some ports, and deny all for others.
 func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 	var done [2]bool

@@ -169,7 +169,7 @@ func (r *Renderer) judgeMembers(done map[*program]struct{}) {
 	}
 }
 
-// asks tells whether the program depends on a set.
+// asks reports whether the program depends on a set.
 func (p *program) asks(id string) bool {
 	found := false
 	for i := range p.steps {

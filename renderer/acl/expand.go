@@ -26,7 +26,7 @@ type clause struct {
 	cause   *enforce.Cause
 }
 
-// open tells whether every packet matches.
+// open reports whether every packet matches.
 func (c *clause) open() bool {
 	for _, m := range c.matches {
 		if !m.open() {
@@ -294,7 +294,7 @@ func (x *expander) groups() []group {
 	return out
 }
 
-// portsOf tells whether packets of a protocol have ports.
+// portsOf reports whether packets of a protocol have ports.
 func portsOf(proto uint8) bool {
 	return proto == protoTCP || proto == protoUDP || proto == protoSCTP || proto == protoUDPLite
 }

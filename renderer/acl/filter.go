@@ -35,7 +35,7 @@ func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
 	return &now, true
 }
 
-// fits tells whether VPP's classifier can have it.
+// fits reports whether VPP's classifier can have it.
 func (f *filter) fits() bool {
 	_, err := sctpports.Compile(f.value("any"))
 	return err == nil

@@ -90,7 +90,7 @@ func (r *Renderer) hostsAt() map[string]string {
 	return out
 }
 
-// isAt tells whether a host endpoint is that of an interface. The uplink is what has the node's addresses.
+// isAt reports whether a host endpoint is that of an interface. The uplink is what has the node's addresses.
 func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 	own := e.GetName()
 	if own == name {

@@ -27,13 +27,13 @@ func (e *effect) add(o effect) { e.opens, e.closes = e.opens || o.opens, e.close
 // What one interface may send is asked at its input, and in the pre-DNAT view wherever its packets leave. Both ask the same of a
 // packet, but for services, which the input lets pass. So if nothing else changes, what passes on the way passes before or after.
 
-// rulesOnly tells whether nothing was told since the last Apply but rules, and nothing but pods has any.
+// rulesOnly reports whether nothing was told since the last Apply but rules, and nothing but pods has any.
 func (r *Renderer) rulesOnly() bool {
 	d := &r.dirty
 	return !d.node && !d.places && !d.outer && !d.host && len(r.hosts)+len(d.segments)+len(d.judged)+len(d.members)+len(d.tables) == 0
 }
 
-// oneSays tells whether of all programs only one says other things than before, for the egress of one interface. Where several
+// oneSays reports whether of all programs only one says other things than before, for the egress of one interface. Where several
 // have it, they may use each other's addresses, but not to dial services: that is asked at the input alone.
 func (r *Renderer) oneSays() bool {
 	if len(r.dirty.judged) != 1 {
@@ -45,7 +45,7 @@ func (r *Renderer) oneSays() bool {
 	return false
 }
 
-// risky tells whether the change needs a state on the way.
+// risky reports whether the change needs a state on the way.
 func (r *Renderer) risky(c *change) bool {
 	if r.alone {
 		return false
@@ -99,7 +99,7 @@ func (f *few2) add(name string, really bool) {
 	}
 }
 
-// apart tells whether there is one in each set that are different.
+// apart reports whether there is one in each set that are different.
 func (f few2) apart(o few2) bool {
 	return len(f) > 0 && len(o) > 0 && (len(f) > 1 || len(o) > 1 || f[0] != o[0])
 }
@@ -136,7 +136,7 @@ func (r *Renderer) was(name string, now lists) lists {
 	return l
 }
 
-// none tells whether a list lets everything pass at once.
+// none reports whether a list lets everything pass at once.
 func none(list []place) bool { return len(list) == 0 || permitsAll(list[0].table) }
 
 // listEffect is what other tables, or another order, do.
@@ -252,10 +252,10 @@ func effectOn(old, now *table) (e effect) {
 	return effect{opens: more, closes: less}
 }
 
-// denies tells whether a table denies. All rules of a table do alike, but for the mixed.
+// denies reports whether a table denies. All rules of a table do alike, but for the mixed.
 func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
 
-// mixed tells whether a table both denies and permits: then it always has the same place in its list.
+// mixed reports whether a table both denies and permits: then it always has the same place in its list.
 func (t *table) mixed() bool {
 	for i := range t.rules {
 		if (t.rules[i].verb == deny) != t.denies() {
@@ -265,7 +265,7 @@ func (t *table) mixed() bool {
 	return false
 }
 
-// subsequence tells whether b has all of a in the same order.
+// subsequence reports whether b has all of a in the same order.
 func subsequence(a, b []atom) bool {
 	for _, x := range b {
 		if len(a) > 0 && a[0] == x {

@@ -175,7 +175,7 @@ func (t *table) lawOf(served *ports) law {
 	return law{egress: t.egress, served: served}
 }
 
-// lawless tells whether a table has one name under every law: nothing in it is permitted by a policy, so each law writes it alike.
+// lawless reports whether a table has one name under every law: nothing in it is permitted by a policy, so each law writes it alike.
 func lawless(table string) bool {
 	switch table {
 	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:

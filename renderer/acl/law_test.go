@@ -23,7 +23,7 @@ var served = []enforce.Served{
 	{Addr: podIPs[1][1], Proto: 17, First: 50000, Last: 50010},
 }
 
-// isAnswer tells whether a packet is an answer of a pod (egress), or to one.
+// isAnswer reports whether a packet is an answer of a pod (egress), or to one.
 func isAnswer(egress bool, p packet) bool {
 	pod, own, peer := p.dst, p.dport, p.sport
 	if egress {
@@ -111,7 +111,7 @@ func (s *scene) checkLaw(t *rapid.T) {
 	}
 }
 
-// names tells whether a rule for ingress of the pod names its port in the packet, which may make the pod a server there.
+// names reports whether a rule for ingress of the pod names its port in the packet, which may make the pod a server there.
 // TestRulesNamePorts asks which rules do.
 func (s *scene) names(pod string, output bool, p packet) bool {
 	own := p.sport

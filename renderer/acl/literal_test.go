@@ -30,7 +30,7 @@ func (p packet) String() string {
 
 func (p packet) hasPorts() bool { return p.proto == 6 || p.proto == 17 || p.proto == 132 }
 
-// translated tells whether nat44 has mappings for its protocol.
+// translated reports whether nat44 has mappings for its protocol.
 func (p packet) translated() bool { return p.proto == 6 || p.proto == 17 }
 
 // world is what Felix's messages say, read literally and slowly: the text of rules, one packet at a time.
@@ -79,7 +79,7 @@ func (w *world) take(m *felix.ToDataplane) {
 	}
 }
 
-// allows tells whether an endpoint's policies let a packet pass.
+// allows reports whether an endpoint's policies let a packet pass.
 func (w *world) allows(e *felix.WorkloadEndpoint, egress bool, p packet) bool {
 	if e.GetState() != "active" {
 		return false

@@ -127,13 +127,13 @@ type match struct {
 	cuts     *cuts // made when needed
 }
 
-// open tells whether every packet matches.
+// open reports whether every packet matches.
 func (m *match) open() bool {
 	return m.version == felix.IPVersion_ANY && m.proto < 0 && m.notProto < 0 && m.icmp == nil && m.notICMP == nil &&
 		m.src.open() && m.dst.open() && !m.unknown
 }
 
-// same tells whether two matches ask the same.
+// same reports whether two matches ask the same.
 func (m *match) same(o *match) bool {
 	return m == o || m.version == o.version && m.proto == o.proto && m.notProto == o.notProto && m.icmp.same(o.icmp) && m.notICMP.same(o.notICMP) &&
 		m.unknown == o.unknown && m.src.same(&o.src) && m.dst.same(&o.dst)

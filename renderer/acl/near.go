@@ -39,13 +39,13 @@ func (r *Renderer) vicinityOf(p *program) *vicinity {
 	return v
 }
 
-// holdsPod tells whether a local pod has one of the addresses.
+// holdsPod reports whether a local pod has one of the addresses.
 func (r *Renderer) holdsPod(n netip.Prefix) bool {
 	i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
 	return i < len(r.pods) && n.Contains(r.pods[i])
 }
 
-// intricate tells whether of two addresses that are both named one may match and the other not, or not in the same way.
+// intricate reports whether of two addresses that are both named one may match and the other not, or not in the same way.
 func (s *side) intricate() bool {
 	return s.notNets != nil || s.notSets != nil || s.named != nil || s.notNamed != nil || s.ipPorts != nil
 }
@@ -101,7 +101,7 @@ func (r *Renderer) freshResidue(j *judged, clauses []*clause, targets []netip.Ad
 	return res
 }
 
-// looksAtNoSource tells whether a program judges all sources' addresses alike.
+// looksAtNoSource reports whether a program judges all sources' addresses alike.
 func (p *program) looksAtNoSource() bool {
 	for i := range p.steps {
 		for _, c := range p.steps[i].clauses {

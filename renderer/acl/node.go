@@ -77,7 +77,7 @@ func (r *Renderer) pool() (out []netip.Addr) {
 	return out
 }
 
-// asksPeers tells whether steps ask for addresses of who sends.
+// asksPeers reports whether steps ask for addresses of who sends.
 func asksPeers(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool {
 		return u.seg != nil && slices.ContainsFunc(u.seg.clauses, func(c clause) bool {

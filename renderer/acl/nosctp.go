@@ -50,7 +50,7 @@ func commonDirection(old, now []place) []place {
 	return withoutSCTP(commonList(before, after), !had && !has)
 }
 
-// noneButSCTP tells whether a list lets everything pass at once, but for SCTP.
+// noneButSCTP reports whether a list lets everything pass at once, but for SCTP.
 func noneButSCTP(list []place) bool {
 	rest, _ := tracked(list)
 	return none(rest)

@@ -165,7 +165,7 @@ func (r *Renderer) judgeOuter(programs map[*program]struct{}) {
 	r.dirty.outer = false
 }
 
-// asksBehind tells whether members of a set changed that a program may ask about backends of outer addresses.
+// asksBehind reports whether members of a set changed that a program may ask about backends of outer addresses.
 func (r *Renderer) asksBehind(p *program) bool {
 	if len(r.node.Outer) == 0 {
 		return false
@@ -186,7 +186,7 @@ func (r *Renderer) asksBehind(p *program) bool {
 	return false
 }
 
-// dialled tells whether one of the addresses is an outer one.
+// dialled reports whether one of the addresses is an outer one.
 func (r *Renderer) dialled(members []netip.Prefix) bool {
 	return slices.ContainsFunc(members, func(m netip.Prefix) bool {
 		return slices.ContainsFunc(r.node.Outer, func(o enforce.Outer) bool { return m.Contains(o.Addr) })
@@ -246,7 +246,7 @@ func (r *Renderer) backendsBar(p *program, src netip.Addr, o *enforce.Outer, kno
 	return nil
 }
 
-// dialledBarred tells whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
+// dialledBarred reports whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
 // (wholly), or for some at least.
 func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *enforce.Outer, known map[netip.Addr][]rect, wholly bool) bool {
 	for _, f := range r.node.Frontends {

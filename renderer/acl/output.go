@@ -268,7 +268,7 @@ func (r *Renderer) send(t, old *table, served *ports) {
 	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{keyed.ACLKey(v.GetName()): v}, nil)
 }
 
-// open tells that an interface that is to have these lists is sent all the same, without any: it was evaluated.
+// open reports that an interface that is to have these lists is sent all the same, without any: it was evaluated.
 func (r *Renderer) open(iface string, l lists, onWay bool) bool {
 	switch {
 	case len(l.in)+len(l.out) > 0:
@@ -431,7 +431,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (enforce.Cause
 	return *t.causes[rule], true
 }
 
-// elsewhere tells whether a rule is of another pod's egress, and whose.
+// elsewhere reports whether a rule is of another pod's egress, and whose.
 func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *enforce.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
 	if place == enforce.PortsPlace {

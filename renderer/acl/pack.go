@@ -197,7 +197,7 @@ func (r *Renderer) crowdedHosts(name string, l lists) (notes []model.Note) {
 	return notes
 }
 
-// repack writes packs again whose members changed, and forgets those no list has. It tells whether one became too big, or fits
+// repack writes packs again whose members changed, and forgets those no list has. It reports whether one became too big, or fits
 // again: then lists are to be made anew.
 func (r *Renderer) repack() (relist bool) {
 	changed := map[*pack]struct{}{}

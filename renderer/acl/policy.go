@@ -12,7 +12,7 @@ import (
 // policyID names a policy.
 type policyID struct{ tier, name string }
 
-// staged tells whether a policy is only being tried out: it decides nothing.
+// staged reports whether a policy is only being tried out: it decides nothing.
 func (id policyID) staged() bool {
 	name := id.name
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -28,10 +28,10 @@ type step struct {
 	pass    *match // not nil: no clauses
 }
 
-// last tells whether the step decides every packet that comes to it.
+// last reports whether the step decides every packet that comes to it.
 func (s *step) last() bool { return len(s.clauses) > 0 && s.clauses[len(s.clauses)-1].open() }
 
-// lone tells whether the step is one clause that decides every packet.
+// lone reports whether the step is one clause that decides every packet.
 func (s *step) lone() bool { return len(s.clauses) == 1 && s.clauses[0].open() }
 
 // and is the step for packets that match m only, which rule of role passed on.
@@ -44,7 +44,7 @@ func (s step) and(m *match, role string) step {
 	return out
 }
 
-// same tells whether two steps say the same.
+// same reports whether two steps say the same.
 func (s step) same(o step) bool {
 	return s.role == o.role && (s.pass == nil) == (o.pass == nil) && (s.pass == nil || s.pass.same(o.pass)) &&
 		slices.EqualFunc(s.clauses, o.clauses, func(a, b clause) bool {
@@ -52,7 +52,7 @@ func (s step) same(o step) bool {
 		})
 }
 
-// identical tells whether two steps are of the same pieces.
+// identical reports whether two steps are of the same pieces.
 func (s step) identical(o step) bool {
 	return s.role == o.role && slices.EqualFunc(s.clauses, o.clauses, clause.equal)
 }

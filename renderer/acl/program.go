@@ -94,7 +94,7 @@ func (s *spec) each(f func(policyID), g func(profile string)) {
 	}
 }
 
-// opens tells whether steps allow everything.
+// opens reports whether steps allow everything.
 func opens(steps []step) bool {
 	for i := range steps {
 		if steps[i].clauses[0].verb == deny {

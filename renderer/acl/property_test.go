@@ -416,7 +416,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// withoutSCTP tells that no SCTP passes a pod's interface, because policies restrict the other direction and nothing tracks it.
+// withoutSCTP reports that no SCTP passes a pod's interface, because policies restrict the other direction and nothing tracks it.
 func (s *scene) withoutSCTP(pod string, output bool) bool {
 	list, other := s.b.lists["if-"+pod].GetInput(), s.b.lists["if-"+pod].GetOutput()
 	if output {
@@ -426,7 +426,7 @@ func (s *scene) withoutSCTP(pod string, output bool) bool {
 	return s.b.ports["if-"+pod] == nil && len(list) > 0 && len(other) > 0 && !s.b.on("if-"+pod, output, probe)
 }
 
-// excused tells that something is denied, and that something could not be done, which was said.
+// excused reports that something is denied, and that something could not be done, which was said.
 func (s *scene) excused(got bool) bool { return !got && len(s.b.notes) > 0 }
 
 func (s *scene) check(t *rapid.T) {

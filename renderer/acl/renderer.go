@@ -23,7 +23,7 @@ type Config struct {
 	Evaluated bool
 }
 
-// Validate tells whether the settings make sense.
+// Validate reports whether the settings make sense.
 func (c *Config) Validate() error {
 	if c.MaxACLs != 0 && (c.MaxACLs < 20 || c.MaxACLs > 255) {
 		return fmt.Errorf("MaxACLs: %d is not within 20 to 255", c.MaxACLs)

@@ -119,7 +119,7 @@ func (s *segment) tableName(count, i int) string {
 }
 
 // compile writes the segment out again: all of it, or if the clauses are still those, what the buckets of dirty say.
-// It tells whether its list of tables changed, and appends the tables with new content.
+// It reports whether its list of tables changed, and appends the tables with new content.
 func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (relisted bool) {
 	dirty |= s.writeAll(x)
 	size := 0
@@ -166,7 +166,7 @@ func bucketsOf(count, i int) (mask uint64) {
 	return mask
 }
 
-// same tells whether two tables are the same ACL, whatever stands behind its rules.
+// same reports whether two tables are the same ACL, whatever stands behind its rules.
 func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
 // alike is how many rules of two tables are the same at the beginning, and of the others at the end.
@@ -245,10 +245,10 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 	return dirty
 }
 
-// passing tells whether a part may be other than it is although its clause is not.
+// passing reports whether a part may be other than it is although its clause is not.
 func (p part) passing() bool { return p.sets || p.noted }
 
-// likewise tells whether two clauses ask the same and do the same.
+// likewise reports whether two clauses ask the same and do the same.
 func (c *clause) likewise(o *clause) bool {
 	return c.verb == o.verb && slices.Equal(c.matches, o.matches)
 }

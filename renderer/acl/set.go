@@ -108,7 +108,7 @@ func (n *netSet) list() []netip.Prefix {
 	return n.all
 }
 
-// covers tells whether one member holds all of p.
+// covers reports whether one member holds all of p.
 func (n *netSet) covers(p netip.Prefix) bool {
 	if n.size == 0 {
 		return false

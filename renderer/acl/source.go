@@ -42,7 +42,7 @@ func (c *sources) same(o *sources) bool {
 	return slices.Equal(c.from, o.from)
 }
 
-// covers tells whether c lets pass all that o does.
+// covers reports whether c lets pass all that o does.
 func (c *sources) covers(o *sources) bool {
 	switch {
 	case c == nil:
@@ -83,7 +83,7 @@ func (r *Renderer) checkOf(i *iface) *sources {
 	return c
 }
 
-// allowsSources tells whether what endpoints allow counts.
+// allowsSources reports whether what endpoints allow counts.
 func (r *Renderer) allowsSources() bool { return r.cfg.SourceCheck == SourceAllowed || r.spoofing }
 
 // setSpoofing takes whether Felix's settings let pods send from the prefixes their endpoints allow.
@@ -181,10 +181,10 @@ func (c *sources) cause() *enforce.Cause {
 	return &enforce.Cause{Kind: enforce.CauseSource, Denied: true}
 }
 
-// IsSourceCheck tells whether an ACL of that name is a source check: the rules that deny drop what is not from the pod.
+// IsSourceCheck reports whether an ACL of that name is a source check: the rules that deny drop what is not from the pod.
 func IsSourceCheck(acl string) bool { return isSource(acl) }
 
-// isSource tells whether a table is of a source check.
+// isSource reports whether a table is of a source check.
 func isSource(table string) bool {
 	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst)
 }

@@ -42,7 +42,7 @@ type Config struct {
 	// DisableSNAT keeps the addresses of pods in packets that leave the cluster.
 	DisableSNAT bool
 
-	// LeaveIPv6 tells that another renderer serves IPv6, so that nothing is said of it here.
+	// LeaveIPv6 reports that another renderer serves IPv6, so that nothing is said of it here.
 	LeaveIPv6 bool
 
 	// NoSourceRanges is why access lists are not this agent's to write, so that load-balancer IPs with source ranges are not

@@ -57,7 +57,7 @@ type target struct {
 	reject bool // there is no mapping: the reject route answers, or another node
 }
 
-// elsewhere tells that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
+// elsewhere reports that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
 func (s *rendering) elsewhere() bool {
 	v4 := false
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
@@ -194,7 +194,7 @@ func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
 	}
 }
 
-// ours tells that a frontend belongs to no other service, and was not met before.
+// ours reports that a frontend belongs to no other service, and was not met before.
 func (s *rendering) ours(f renderer.Frontend, nodePort bool) bool {
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
 		return false

@@ -311,7 +311,7 @@ func (e *Engine) epoch(swIf uint32, d direction) uint16 {
 	return 0
 }
 
-// Reclassify tells whether sessions are judged anew after a change of policy; SetReclassify changes it
+// Reclassify reports whether sessions are judged anew after a change of policy; SetReclassify changes it
 // (`set acl-plugin reclassify-sessions N`).
 func (e *Engine) Reclassify() bool { return e.reclassify }
 

@@ -42,7 +42,7 @@ func shapeOf(r *Rule) shape {
 	}
 }
 
-// newIndex takes the rules as they are; outside tells whether the bug lets rules match outside of their prefixes.
+// newIndex takes the rules as they are; outside reports whether the bug lets rules match outside of their prefixes.
 func newIndex(rules []Rule, outside bool) *index {
 	x := &index{}
 	at := map[shape]int{}
@@ -72,7 +72,7 @@ func newIndex(rules []Rule, outside bool) *index {
 	return x
 }
 
-// crooked tells whether a prefix is one that VPP before 25.06 compares wrongly.
+// crooked reports whether a prefix is one that VPP before 25.06 compares wrongly.
 func crooked(p netip.Prefix) bool { return p.Addr().Is6() && p.Bits()%8 != 0 }
 
 // first is the first rule that matches; -1: none.
@@ -154,7 +154,7 @@ func (q *query) matches(r *Rule) bool {
 	return q.proto != uint8(model.TCP) || q.tcpFlags&r.TCPMask == r.TCPValue
 }
 
-// holds tells whether a prefix matches an address; behind is the byte that VPP has behind the address.
+// holds reports whether a prefix matches an address; behind is the byte that VPP has behind the address.
 func (q *query) holds(p netip.Prefix, a netip.Addr, behind byte) bool {
 	if q.bug == noBug || !crooked(p) {
 		return p.Contains(a)

@@ -265,7 +265,7 @@ func (e *Engine) track(s *session, p *packet.Packet, d direction) {
 	e.sweepAt = min(e.sweepAt, e.deadline(s))
 }
 
-// stale tells whether the policy of the direction that made the session has changed since. The other direction's packets
+// stale reports whether the policy of the direction that made the session has changed since. The other direction's packets
 // do not ask.
 func (e *Engine) stale(s *session, swIf uint32, d direction) bool {
 	now := e.epoch(swIf, d)

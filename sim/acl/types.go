@@ -145,7 +145,7 @@ func (d direction) other() direction { return 1 - d }
 // Timeouts are the idle times of sessions, in seconds.
 type Timeouts struct{ UDPIdle, TCPIdle, TCPTransient uint32 }
 
-// sameMembers tells whether two lists have the same ACLs, in any order. Neither has duplicates.
+// sameMembers reports whether two lists have the same ACLs, in any order. Neither has duplicates.
 func sameMembers(a, b []uint32) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(x uint32) bool { return !slices.Contains(b, x) })
 }

@@ -49,7 +49,7 @@ func (e *Engine) Attached(d Direction, k Kind, swIf uint32) uint32 {
 	return None
 }
 
-// On tells whether the interface has the node: it has not if it is younger than what is attached to its index.
+// On reports whether the interface has the node: it has not if it is younger than what is attached to its index.
 func (e *Engine) On(d Direction, k Kind, swIf uint32) bool { return e.on[d][k][swIf] }
 
 // Noted are the indices of interfaces that tables are noted for, the deleted ones among them.
@@ -57,7 +57,7 @@ func (e *Engine) Noted(d Direction, k Kind) []uint32 {
 	return slices.Sorted(maps.Keys(e.attached[d][k]))
 }
 
-// Ever tells whether a table has ever been asked to be attached so: VPP's list exists from then on.
+// Ever reports whether a table has ever been asked to be attached so: VPP's list exists from then on.
 func (e *Engine) Ever(d Direction, k Kind) bool { return e.ever[d][k] }
 
 // Check judges a packet at an interface that has the node. frame begins with the link header, the IP header is at byte ip.

@@ -88,7 +88,7 @@ func (e *Engine) Del(i uint32, chain bool) int32 {
 	return 0
 }
 
-// Has tells whether there is such a table.
+// Has reports whether there is such a table.
 func (e *Engine) Has(i uint32) bool { return e.table(i) != nil }
 
 // Tables are the indices of the tables.

@@ -87,7 +87,7 @@ type Verdict struct {
 	Table uint32
 	// Place counts the tables of the chain from 0.
 	Place int
-	// Hit tells that a session matched; Session is it.
+	// Hit reports that a session matched; Session is it.
 	Hit     bool
 	Session Session
 }

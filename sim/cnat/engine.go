@@ -99,7 +99,7 @@ func New(c Config) *Engine {
 // of 0..n-1. Nil restores VPP's own.
 func (e *Engine) SetChoice(f func(n int) int) { e.pick = f }
 
-// resolve is cnat_resolve_ep; it tells whether the address is known.
+// resolve is cnat_resolve_ep; it reports whether the address is known.
 func (e *Engine) resolve(p *Endpoint) bool {
 	if p.SwIf == None {
 		p.resolved = true
@@ -312,7 +312,7 @@ func (e *Engine) AddressChanged(swIf uint32, a netip.Addr, add bool) {
 	e.snatChanged(swIf, a, add)
 }
 
-// follow is what all endpoints do when their interface changes; it tells whether there was something to do.
+// follow is what all endpoints do when their interface changes; it reports whether there was something to do.
 func (e *Engine) follow(end *Endpoint, a netip.Addr, add bool) bool {
 	if add && end.resolved {
 		return false

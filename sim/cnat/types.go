@@ -59,7 +59,7 @@ type Endpoint struct {
 	resolved bool
 }
 
-// Resolved tells whether the address is known.
+// Resolved reports whether the address is known.
 func (e Endpoint) Resolved() bool { return e.resolved }
 
 // text uses ifName for interfaces.

@@ -154,7 +154,7 @@ func prefixes(addrs []netip.Addr) []netip.Prefix {
 	return out
 }
 
-// plumbed tells whether the pod has an interface of its own on this node.
+// plumbed reports whether the pod has an interface of its own on this node.
 func (c *CNI) plumbed(p *model.Pod) bool {
 	return p != nil && p.NodeName == c.name && !p.HostNetwork && !p.Finished && len(p.IPs) > 0
 }

@@ -10,7 +10,7 @@ import (
 type Network interface {
 	// Table is the ID of the FIB table the interface is bound to; 0 for interfaces that do not exist.
 	Table(swIf uint32) uint32
-	// HasTable tells whether a FIB table exists.
+	// HasTable reports whether a FIB table exists.
 	HasTable(table uint32) bool
 	// Addrs are the interface's addresses in the order they were added.
 	Addrs(swIf uint32) []netip.Prefix
@@ -260,7 +260,7 @@ func (e *Engine) CLISetSessionLimit(limit, vrf uint32) int32 {
 	return OK
 }
 
-// SessionsExceeded tells whether a new session in the table would be over the limit.
+// SessionsExceeded reports whether a new session in the table would be over the limit.
 func (e *Engine) sessionsExceeded(table uint32) bool {
 	limit, ok := e.maxPerFIB[table]
 	if !ok {
@@ -277,5 +277,5 @@ func (e *Engine) RunningConfig() RunningConfig {
 	}
 }
 
-// Enabled tells whether the plugin is enabled.
+// Enabled reports whether the plugin is enabled.
 func (e *Engine) Enabled() bool { return e.enabled }

@@ -29,7 +29,7 @@ func (e *Engine) feature(swIf uint32, n node, on bool) {
 	}
 }
 
-// OnInput tells whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
+// OnInput reports whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
 func (e *Engine) OnInput(swIf uint32) bool {
 	a := e.arcs[swIf]
 	return a != nil && a[nodeClassify]+a[nodePreOut2In]+a[nodePreIn2Out] > 0

@@ -146,7 +146,7 @@ func (w *work) untouchedOutput(sport, dport uint16) string {
 	return ""
 }
 
-// bypassed tells whether the packet belongs to a forwarding-bypass session, which VPP looks for in table 0 only.
+// bypassed reports whether the packet belongs to a forwarding-bypass session, which VPP looks for in table 0 only.
 func (w *work) bypassed() bool {
 	e := w.e
 	if !e.forwarding {

@@ -140,7 +140,7 @@ func (e *Engine) txTable(table, dst uint32) uint32 {
 	return e.outsideVRF
 }
 
-// reachableOutside tells whether the destination is behind a VRF route or an interface with the outside role.
+// reachableOutside reports whether the destination is behind a VRF route or an interface with the outside role.
 func (e *Engine) reachableOutside(table, dst uint32) bool {
 	if i, ok := e.findVRFTable(table); ok {
 		routes := &e.vrfTables.at(i).routes

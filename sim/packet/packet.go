@@ -164,7 +164,7 @@ func (p *Packet) ForFamily() Packet {
 	return c
 }
 
-// IsICMP tells whether the packet is ICMP or ICMPv6.
+// IsICMP reports whether the packet is ICMP or ICMPv6.
 func (p *Packet) IsICMP() bool { return p.Proto == model.ICMP || p.Proto == model.ICMPv6 }
 
 // Life is the TTL with its default applied.
@@ -175,12 +175,12 @@ func (p *Packet) Life() uint8 {
 	return p.TTL
 }
 
-// HasPorts tells whether the protocol has ports this package knows.
+// HasPorts reports whether the protocol has ports this package knows.
 func (p *Packet) HasPorts() bool {
 	return p.Proto == model.TCP || p.Proto == model.UDP || p.Proto == model.SCTP
 }
 
-// IsICMPError tells whether the packet complains about another one.
+// IsICMPError reports whether the packet complains about another one.
 func (p *Packet) IsICMPError() bool {
 	switch p.Proto {
 	case model.ICMP:
@@ -191,17 +191,17 @@ func (p *Packet) IsICMPError() bool {
 	return false
 }
 
-// IsEcho tells whether the packet is an ICMP echo request or reply.
+// IsEcho reports whether the packet is an ICMP echo request or reply.
 func (p *Packet) IsEcho() bool {
 	return p.IsEchoRequest() || p.Proto == model.ICMP && p.ICMPType == EchoReply || p.Proto == model.ICMPv6 && p.ICMPType == EchoReply6
 }
 
-// IsEchoRequest tells whether the packet is a ping.
+// IsEchoRequest reports whether the packet is a ping.
 func (p *Packet) IsEchoRequest() bool {
 	return p.Proto == model.ICMP && p.ICMPType == EchoRequest || p.Proto == model.ICMPv6 && p.ICMPType == EchoRequest6
 }
 
-// IsICMPErrorType tells whether an ICMP type quotes a packet: 3, 4, 5, 6, 11 and 12.
+// IsICMPErrorType reports whether an ICMP type quotes a packet: 3, 4, 5, 6, 11 and 12.
 func IsICMPErrorType(t uint8) bool {
 	switch t {
 	case Unreachable, SourceQuench, Redirect, AlternateAddress, TimeExceeded, ParameterProblem:

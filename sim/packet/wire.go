@@ -187,7 +187,7 @@ func unmarshal6(b []byte, depth int) (Packet, error) {
 	return p, p.validate(depth)
 }
 
-// extension tells whether an IPv6 next header is none of a transport (RFC 8200).
+// extension reports whether an IPv6 next header is none of a transport (RFC 8200).
 func extension(proto model.Protocol) bool {
 	switch proto {
 	case 43, 44, 51, 59, 60, 135:

@@ -61,7 +61,7 @@ func (e *Event) comments() (out []string) {
 	return out
 }
 
-// IsPacket tells whether the event is a packet.
+// IsPacket reports whether the event is a packet.
 func (e *Event) IsPacket() bool { return e.From != "" }
 
 // String is what a question of trace --stateful has for it; objects are those of a manifest that is named by n.

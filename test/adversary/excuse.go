@@ -68,7 +68,7 @@ func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
 // clientPorts is the first port that the agent takes for a client's.
 const clientPorts = 32768
 
-// masked tells whether a pod dialled a node port or a load balancer's address, and may do that: its own egress allows the endpoint or, as
+// masked reports whether a pod dialled a node port or a load balancer's address, and may do that: its own egress allows the endpoint or, as
 // another node may translate, the frontend, and the endpoint's ingress allows the address that the client has there.
 func (l *Law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) bool {
 	front := netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)

@@ -149,7 +149,7 @@ func (t *table) established(k *Attacker, known map[Class]bool) (Breach, error) {
 	return Breach{}, nil
 }
 
-// away tells whether the agent of a node is stopped.
+// away reports whether the agent of a node is stopped.
 func (t *table) away(node string) bool { return t.law.stopped[node] }
 
 // happen changes objects, or restarts an agent or a VPP.
@@ -270,7 +270,7 @@ func (t *table) listed(node string, r sim.Record) {
 // grace is how long after a change a connection that it forbids may go on.
 const grace = 1e9
 
-// unasked tells that a packet cannot be sent: a pod that is gone, or has no address of that family.
+// unasked reports that a packet cannot be sent: a pod that is gone, or has no address of that family.
 func unasked(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "unknown pod") || strings.Contains(err.Error(), "has finished") || strings.Contains(err.Error(), "has no IPv"))
 }

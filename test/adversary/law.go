@@ -182,7 +182,7 @@ func (l *Law) Become(objects []policy.Object) error {
 	return nil
 }
 
-// asksSCTP tells whether a policy names SCTP.
+// asksSCTP reports whether a policy names SCTP.
 func asksSCTP(objects []policy.Object) bool {
 	return slices.ContainsFunc(objects, func(o policy.Object) bool {
 		switch o.(type) {
@@ -249,7 +249,7 @@ func (l *Law) Wrote(node string) {
 // Listed says that the interface of a pod got lists.
 func (l *Law) Listed(pod string) { delete(l.unlisted, pod) }
 
-// Tolerate tells whether a breach is none, or of one of the known classes, which are counted.
+// Tolerate reports whether a breach is none, or of one of the known classes, which are counted.
 func (l *Law) Tolerate(b Breach, known map[Class]bool) bool {
 	if known[b.Class] {
 		if l.Known == nil {
@@ -260,7 +260,7 @@ func (l *Law) Tolerate(b Breach, known map[Class]bool) bool {
 	return b.None() || known[b.Class]
 }
 
-// None tells that nothing is forbidden.
+// None reports that nothing is forbidden.
 func (b Breach) None() bool { return b.Class == "" }
 
 // masks are the frontends that may hide their clients.
@@ -299,7 +299,7 @@ func (l *Law) Settled() {
 	}
 }
 
-// ever tells whether policies that may be enforced now allow something.
+// ever reports whether policies that may be enforced now allow something.
 func (l *Law) ever(allow func(*policy.Cluster) bool) bool {
 	return allow(l.now) || slices.ContainsFunc(l.past, allow)
 }

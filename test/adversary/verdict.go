@@ -116,7 +116,7 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 	}
 }
 
-// mixed tells whether a packet passes while nodes change one after the other: its sender's egress and its receiver's ingress allow it, by policies
+// mixed reports whether a packet passes while nodes change one after the other: its sender's egress and its receiver's ingress allow it, by policies
 // of before or of now each. A client that a Service's session hides has the address that it shows.
 func (l *Law) mixed(who *party, src netip.Addr, a *trace.Arrival) bool {
 	try := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}]
@@ -142,7 +142,7 @@ func (l *Law) crosses(who *party, a *trace.Arrival) {
 	}
 }
 
-// atOutput tells whether a packet was dropped where it leaves the VPP of a node: the list at the receiver's interface saw it.
+// atOutput reports whether a packet was dropped where it leaves the VPP of a node: the list at the receiver's interface saw it.
 func atOutput(lost, node string) bool {
 	hop, there := strings.CutPrefix(lost, node+": ")
 	return there && (strings.HasPrefix(hop, "acl-plugin-out") || strings.HasPrefix(hop, "ip4-outacl") || strings.HasPrefix(hop, "ip6-outacl"))
@@ -211,7 +211,7 @@ func port(p *packet.Packet, source bool) uint16 {
 	return p.DstPort
 }
 
-// opens tells whether whoever sent a packet may open a connection to whoever got it.
+// opens reports whether whoever sent a packet may open a connection to whoever got it.
 func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 	f.SrcPort = a.Sent.SrcPort
@@ -225,7 +225,7 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	return v.Allowed, v.Why
 }
 
-// answers tells whether a packet is one that belongs to a connection that whoever got it may open.
+// answers reports whether a packet is one that belongs to a connection that whoever got it may open.
 func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of flow) bool {
 	if opening(&a.Sent) {
 		return false
@@ -250,7 +250,7 @@ func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of fl
 	return !strings.HasPrefix(a.At, "pod:") && c.JudgeHidden(&f, a.Sent.Dst).Allowed
 }
 
-// opening tells whether a packet can be no answer.
+// opening reports whether a packet can be no answer.
 func opening(p *packet.Packet) bool {
 	switch p.Proto {
 	case model.TCP:

@@ -71,7 +71,7 @@ type exchange struct {
 	replies [][]byte
 }
 
-// write tells whether the request changes VPP.
+// write reports whether the request changes VPP.
 func (e *exchange) write() bool {
 	return !e.dump && sim.Writes(e.name)
 }

@@ -81,7 +81,7 @@ func (n *node) policy(port uint16) event.Change {
 	return Policy(port)
 }
 
-// passes tells whether a connection can be opened.
+// passes reports whether a connection can be opened.
 func (n *node) passes(from string, src, dst netip.Addr, port uint16) bool {
 	fate := n.vpp.Send(from, packet.NewTCP(netip.AddrPortFrom(src, 40000+port%1000), netip.AddrPortFrom(dst, port)))
 	return len(fate.Out) > 0 && strings.HasPrefix(fate.Out[0].Interface, "pod-")

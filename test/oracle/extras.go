@@ -84,12 +84,12 @@ func (w *World) hint(ep *model.Endpoint) {
 	}
 }
 
-// servesNodePorts tells whether a node's address has node ports.
+// servesNodePorts reports whether a node's address has node ports.
 func (c *Cluster) servesNodePorts(a netip.Addr) bool {
 	return c.NodePortsAt == nil || slices.Contains(c.NodePortsAt, a)
 }
 
-// nobody tells that an address is a node's, and the port a node port that is not served there: the node itself refuses.
+// nobody reports that an address is a node's, and the port a node port that is not served there: the node itself refuses.
 func (c *Cluster) nobody(dst netip.AddrPort, proto model.Protocol) bool {
 	if c.servesNodePorts(dst.Addr()) {
 		return false

@@ -60,7 +60,7 @@ func cnatLimit(c *Cluster, p Packet, want Expectation) string {
 	return ""
 }
 
-// mayMeetItself tells that a node's process is among the endpoints it may be given: by Kubernetes, or by policy Local, which leaves
+// mayMeetItself reports that a node's process is among the endpoints it may be given: by Kubernetes, or by policy Local, which leaves
 // hints out.
 func (c *Cluster) mayMeetItself(p Packet, want Expectation) bool {
 	all := slices.Clone(want.Backends)
@@ -116,7 +116,7 @@ func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, 
 	return ""
 }
 
-// externalVIP tells whether an address is an external one of some served Service.
+// externalVIP reports whether an address is an external one of some served Service.
 func (c *Cluster) externalVIP(addr netip.Addr) bool {
 	for _, svc := range c.Services {
 		if !served(svc, addr) {

@@ -41,7 +41,7 @@ func (a arrangement) config(seed uint64, extras Extras) trace.Config {
 	return cfg
 }
 
-// cnat tells whether cnat serves an address.
+// cnat reports whether cnat serves an address.
 func (a arrangement) cnat(addr netip.Addr) bool {
 	return a.renderer == agent.RendererCNAT || a.renderer == agent.RendererAuto && addr.Is6()
 }

@@ -98,7 +98,7 @@ func (c *Cluster) expectBy(p Packet, node string) Expectation {
 	return Expectation{Fate: Delivered, Backends: []netip.AddrPort{p.Dst}, Why: "not a service address"}
 }
 
-// served tells whether the proxy of an address's family looks at the service at all (rows 7, 8, 9, 21).
+// served reports whether the proxy of an address's family looks at the service at all (rows 7, 8, 9, 21).
 func served(s *model.Service, dst netip.Addr) bool {
 	return s.Type != model.ExternalName && !s.Headless && s.ProxyName == "" &&
 		slices.ContainsFunc(s.ClusterIPs, func(a netip.Addr) bool { return a.Is6() == dst.Is6() })
@@ -138,7 +138,7 @@ func precedes(a, b *model.Service, dst netip.Addr) bool {
 	return a.ID.Compare(b.ID) < 0
 }
 
-// owned tells that an address is a node's, a pod's or another Service's cluster IP: no Service has it as external address. An external
+// owned reports that an address is a node's, a pod's or another Service's cluster IP: no Service has it as external address. An external
 // IP may not even be in the ranges of pods and cluster IPs.
 func (c *Cluster) owned(svc *model.Service, a netip.Addr, externalIP bool) bool {
 	for _, n := range c.Nodes {
@@ -183,7 +183,7 @@ func (c *Cluster) matches(svc *model.Service, port model.ServicePort, dst netip.
 	return false, false
 }
 
-// sourceRanges tells whether only some clients may use a frontend, and whether this one may (row 18).
+// sourceRanges reports whether only some clients may use a frontend, and whether this one may (row 18).
 func sourceRanges(svc *model.Service, port model.ServicePort, p Packet) (restricted, may bool) {
 	balancers := false
 	for _, lb := range svc.LoadBalancerIPs {

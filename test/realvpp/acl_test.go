@@ -330,7 +330,7 @@ func (a *aclCase) bits6() int {
 	return []int{128, 127, 121, 120, 108, 66, 64, 64, 63, 49, 48, 45, 33, 16, 9, 8, 1}[a.rng.IntN(17)]
 }
 
-// old tells whether VPP is older than 25.06.
+// old reports whether VPP is older than 25.06.
 func (a *aclCase) old() bool { return strings.HasPrefix(a.lab.version(), "24.") }
 
 // spoilRule makes one that VPP refuses.

@@ -155,7 +155,7 @@ func (g *adversaryGame) verdict(breach adversary.Breach, err error) error {
 	return errors.New(f.String())
 }
 
-// unseen tells whether a load balancer chose for a packet that went nowhere.
+// unseen reports whether a load balancer chose for a packet that went nowhere.
 func (g *adversaryGame) unseen() bool { return g.choices() > 0 }
 
 // choices is how many of them there were.

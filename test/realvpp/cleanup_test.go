@@ -90,7 +90,7 @@ type ground struct {
 	clean agent.CleanupConfig
 	do    func(...api.Message) ([]vpp.Reply, error)
 	shown func(*testing.T) string // what is configured
-	// numbers tells that it has numbers of access lists in it, which depend on what was there before.
+	// numbers reports that it has numbers of access lists in it, which depend on what was there before.
 	numbers bool
 }
 

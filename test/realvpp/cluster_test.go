@@ -314,7 +314,7 @@ func (c *cluster) exchange(from place, f flight) (outcome, error) {
 	return o, nil
 }
 
-// unheard tells whether a packet reached a node's own stack at a node port, where Kubernetes keeps everybody from listening.
+// unheard reports whether a packet reached a node's own stack at a node port, where Kubernetes keeps everybody from listening.
 func (c *cluster) unheard(j journey) bool {
 	if j.end.door != cni.Host {
 		return false

@@ -300,7 +300,7 @@ func (c *crowd) linger(n int) {
 	}
 }
 
-// few tells whether there have to be more requests.
+// few reports whether there have to be more requests.
 func (c *crowd) few() bool {
 	for _, f := range c.families {
 		if f.answered() < askedFor {

@@ -505,7 +505,7 @@ func (l *lab) send(in string, p packet.Packet) ([]sim.Output, error) {
 	return out, nil
 }
 
-// errorAboutError tells whether a packet is an ICMP error that quotes an ICMP error.
+// errorAboutError reports whether a packet is an ICMP error that quotes an ICMP error.
 func errorAboutError(b []byte) bool {
 	quoted, isError := 28, func(b []byte) bool { // behind the headers of IP and ICMP
 		return len(b) > 20 && b[9] == uint8(model.ICMP) && packet.IsICMPErrorType(b[20])

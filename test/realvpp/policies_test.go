@@ -313,7 +313,7 @@ func (p *policyCase) connect(flow policy.Flow) error {
 	return nil
 }
 
-// beginsAsAnswer tells whether who should have denied an association took its INIT for an answer, since the other side had begun one before:
+// beginsAsAnswer reports whether who should have denied an association took its INIT for an answer, since the other side had begun one before:
 // lists know no ports of SCTP. Where they are asked for, VPP knows better.
 func beginsAsAnswer(way, why string) bool {
 	asked, at := "-outacl:", way[max(0, strings.LastIndex(way, "acl-plugin-out-")):]
@@ -324,7 +324,7 @@ func beginsAsAnswer(way, why string) bool {
 	return strings.Contains(at, ": session of acl ") && !strings.Contains(at, asked)
 }
 
-// tooBig tells whether an agent says that it could not write out all that policies allow: negations on a VPP that compares whole
+// tooBig reports whether an agent says that it could not write out all that policies allow: negations on a VPP that compares whole
 // bytes of IPv6 addresses, or that many ports of SCTP, of one of those pods.
 func (p *policyCase) tooBig(pods ...string) bool {
 	for _, n := range p.nodes {
@@ -345,7 +345,7 @@ func (p *policyCase) tooBig(pods ...string) bool {
 	return false
 }
 
-// packet is the first one of a flow, with a source port of its own; judged tells whether the specifications have a say.
+// packet is the first one of a flow, with a source port of its own; judged reports whether the specifications have a say.
 func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
 	k = packet.Packet{Src: flow.Src, Dst: flow.Dst, Proto: model.Protocol(flow.Proto)}
 	if flow.Proto.Ports() {

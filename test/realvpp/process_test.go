@@ -35,10 +35,10 @@ func theVPP(t *testing.T) string {
 	return path
 }
 
-// newerCNAT tells that VPP has cnat's API 1.0.0 (from 26.06 on), which the simulated VPP does not have.
+// newerCNAT reports that VPP has cnat's API 1.0.0 (from 26.06 on), which the simulated VPP does not have.
 func (l *lab) newerCNAT() bool { return l.version() >= "26.06" }
 
-// isNewerVPP tells that the binary is 26.02 or later: older ones do not know the flag.
+// isNewerVPP reports that the binary is 26.02 or later: older ones do not know the flag.
 func isNewerVPP(path string) bool {
 	said, err := exec.Command(path, "--version").Output()
 	return err == nil && strings.HasPrefix(string(said), "vpp v") && string(said) >= "vpp v26.02"

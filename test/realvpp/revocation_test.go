@@ -151,7 +151,7 @@ func (r *revocation) dial(to string, port uint16, proto model.Protocol, vip, far
 	return k
 }
 
-// sends tells whether a packet of the client's reaches a server, which will answer it.
+// sends reports whether a packet of the client's reaches a server, which will answer it.
 func (k *revocable) sends(p packet.Packet) bool {
 	k.r.t.Helper()
 	j, err := k.r.travel(k.from, same(p))
@@ -165,7 +165,7 @@ func (k *revocable) sends(p packet.Packet) bool {
 	return true
 }
 
-// back tells whether a packet of the server's reaches the client as what it expects.
+// back reports whether a packet of the server's reaches the client as what it expects.
 func (k *revocable) back(f flight) bool {
 	k.r.t.Helper()
 	j, err := k.r.travel(k.server, f)

@@ -481,12 +481,12 @@ func (s *script) pkt(args []string) error {
 	return nil
 }
 
-// serves tells whether an address is a Service's.
+// serves reports whether an address is a Service's.
 func (s *script) serves(a netip.Addr) bool {
 	return slices.ContainsFunc(all[*model.Service](s.cluster), func(svc *model.Service) bool { return slices.Contains(svc.ClusterIPs, a) })
 }
 
-// sticky tells whether a packet is for a Service that remembers its clients.
+// sticky reports whether a packet is for a Service that remembers its clients.
 func (s *script) sticky(p packet.Packet) bool {
 	return slices.ContainsFunc(all[*model.Service](s.cluster), func(svc *model.Service) bool {
 		addrs := slices.Concat(svc.ClusterIPs, svc.ExternalIPs)

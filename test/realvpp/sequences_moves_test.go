@@ -188,7 +188,7 @@ func (c *sequenceCase) transmit(in string, f flight) ([]landing, error) {
 // what the stack happens to hold, and makes flows of that; before, by a checksum that the simulated one knows of short messages only.
 const unwritten = "not sent: an ICMP error about ICMP that is no echo, which cnat looks up by a key it never wrote"
 
-// complains tells whether a packet is such an error, or makes VPP send one.
+// complains reports whether a packet is such an error, or makes VPP send one.
 func (c *sequenceCase) complains(in string, p *packet.Packet) bool {
 	if !p.IsICMP() || p.IsEcho() || !c.translatedByCNAT(p) {
 		return false
@@ -201,7 +201,7 @@ func (c *sequenceCase) complains(in string, p *packet.Packet) bool {
 	return about(p) || slices.ContainsFunc(fate.Out, func(o sim.Output) bool { return about(&o.Packet) })
 }
 
-// translatedByCNAT tells whether packets of that family pass cnat.
+// translatedByCNAT reports whether packets of that family pass cnat.
 func (c *sequenceCase) translatedByCNAT(p *packet.Packet) bool {
 	return c.config.ServiceRenderer == agent.RendererCNAT || p.Dst.Is6() && c.config.ServiceRenderer != agent.RendererNAT44
 }
@@ -266,7 +266,7 @@ func (c *sequenceCase) converse(o opening) error {
 	return nil
 }
 
-// answers tells whether a packet reached somebody who may answer it.
+// answers reports whether a packet reached somebody who may answer it.
 func answers(out []landing) bool {
 	return len(out) == 1 && !out[0].spoil && !out[0].sim.IsICMPError() && out[0].at != ""
 }

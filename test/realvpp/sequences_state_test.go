@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// concealed tells that what left VPP does not show which backend was chosen.
+// concealed reports that what left VPP does not show which backend was chosen.
 func concealed(real []sim.Output) bool {
 	return len(real) == 0 || real[0].Packet.IsICMPError()
 }

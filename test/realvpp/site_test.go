@@ -194,7 +194,7 @@ func (s *site) begin(n *siteNode) error {
 	return err
 }
 
-// dual tells that pods have addresses of both families.
+// dual reports that pods have addresses of both families.
 func (n *siteNode) dual() bool { return len(n.node.PodCIDRs) > 1 }
 
 // wireUp gives the uplink, the host and the overlay what they have beside an interface.

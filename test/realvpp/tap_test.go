@@ -132,7 +132,7 @@ func (c *tappedConn) note(body []byte) {
 	c.tap.log = append(c.tap.log, msg)
 }
 
-// asks tells whether a message changes nothing.
+// asks reports whether a message changes nothing.
 func asks(m api.Message) bool {
 	if c, ok := m.(*vlib.CliInband); ok {
 		return strings.HasPrefix(c.Cmd, "show ")

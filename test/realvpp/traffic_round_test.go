@@ -52,7 +52,7 @@ func (r *round) port(f *flow) netip.AddrPort {
 	return netip.AddrPortFrom(f.role.addr(f.six), r.world.port)
 }
 
-// dials tells that a flow uses one port after another.
+// dials reports that a flow uses one port after another.
 func (f *flow) dials() bool {
 	return f.kind.protocol == unix.IPPROTO_TCP && (f.kind.fresh || !f.before)
 }
@@ -79,7 +79,7 @@ func (r *round) pushing(f *flow) bool {
 	return r.pushes[f]
 }
 
-// startPush tells that nobody pushes yet.
+// startPush reports that nobody pushes yet.
 func (r *round) startPush(f *flow) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +198,7 @@ func (r *round) alive(of func(*flow) bool, since time.Duration) {
 	}
 }
 
-// goesOn tells that a flow must be heard after the event: policies allow it, and it needs nothing that VPP lost. What VPP loses with its
+// goesOn reports that a flow must be heard after the event: policies allow it, and it needs nothing that VPP lost. What VPP loses with its
 // process are translations, which the sessions of TCP and a server's packets need, and that a closed client has asked.
 func (r *round) goesOn(f *flow) bool {
 	needs := f.kind.protocol == unix.IPPROTO_TCP && !f.dials() || f.kind == udpPush

@@ -418,7 +418,7 @@ type scene struct {
 }
 
 // explain finds choices of the load balancer by which the simulated VPP does the same in every scene, and leaves it there.
-// landed is what came of the first scene; hidden tells that there was a choice in it of which nothing is to be seen.
+// landed is what came of the first scene; hidden reports that there was a choice in it of which nothing is to be seen.
 func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden bool, err error) {
 	var first *difference
 	for script := []int{}; script != nil; {
@@ -516,7 +516,7 @@ func rare(fate sim.Fate) bool {
 	return slices.ContainsFunc(fate.Hops, func(h sim.Hop) bool { return slices.Contains(rationed, h.Node) })
 }
 
-// hush tells whether VPP kept quiet where the simulated one answers because VPP answers at most four such packets in 100 ms:
+// hush reports whether VPP kept quiet where the simulated one answers because VPP answers at most four such packets in 100 ms:
 // those whose addresses differ in two bits of a hash (ip_null_dpo.c, VPP 24.06), or with IPv6 any two (icmp6.c).
 func (w *twin) hush(fate sim.Fate, real []sim.Output) bool {
 	if !rare(fate) {

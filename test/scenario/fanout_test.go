@@ -111,7 +111,7 @@ func (r *relayed) settle(t *testing.T) (out []event.Change) {
 	return nil
 }
 
-// carried tells that a story speaks of nothing that servers do not carry: pods without an address.
+// carried reports that a story speaks of nothing that servers do not carry: pods without an address.
 func carried(p plot) bool {
 	return !slices.ContainsFunc(slices.Concat(p.steps...), func(c event.Change) bool {
 		pod, ok := c.Object.(*model.Pod)

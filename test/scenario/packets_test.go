@@ -101,7 +101,7 @@ func (e expectation) String() string {
 	return text
 }
 
-// meets tells whether an answer is as expected. Addresses of backends that do not get the packet need not be given.
+// meets reports whether an answer is as expected. Addresses of backends that do not get the packet need not be given.
 func (e expectation) meets(a trace.Answer) bool {
 	is := got(a)
 	return is.verdict == e.verdict && (e.addresses == "" || is.addresses == e.addresses) &&

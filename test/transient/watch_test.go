@@ -52,7 +52,7 @@ func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives [
 	return w
 }
 
-// exempt tells that a packet arrives, or comes in, by an interface where nothing is judged.
+// exempt reports that a packet arrives, or comes in, by an interface where nothing is judged.
 func (w *watch) exempt(i int, a arrival) bool {
 	unjudged := func(node, door string) bool {
 		_, fresh := w.fresh[door]
@@ -64,18 +64,18 @@ func (w *watch) exempt(i int, a arrival) bool {
 	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && (w.probes[i].astray(a) || w.inherited(i, a) || w.mistaken(i, a))
 }
 
-// inherited tells that somebody has the address of a pod that is no more: until the agent is told so, it has that pod's lists.
+// inherited reports that somebody has the address of a pod that is no more: until the agent is told so, it has that pod's lists.
 func (w *watch) inherited(i int, a arrival) bool {
 	return slices.Contains(w.dead, a.dst) || slices.Contains(w.dead, w.probes[i].packet.Src)
 }
 
-// astray tells that nobody translated a packet for a service, so that it left for whoever has that address outside, or got to the
+// astray reports that nobody translated a packet for a service, so that it left for whoever has that address outside, or got to the
 // node itself. If VPP refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
 func (p *probe) astray(a arrival) bool {
 	return p.service && a.dst == p.packet.Dst && (a.door == cni.Uplink || a.door == "")
 }
 
-// mistaken tells that a service hides the client, and a list or a mapping was refused. Behind the translation the pod itself has the
+// mistaken reports that a service hides the client, and a list or a mapping was refused. Behind the translation the pod itself has the
 // same address as he; the list that tells them apart comes before the mapping, and goes after it, but neither waits for the other:
 // until the retry he may be taken for the pod.
 func (w *watch) mistaken(i int, a arrival) bool {

@@ -40,7 +40,7 @@ func (w *world) changed() {
 	w.put(map[string]string{key: value, another: more})
 }
 
-// quiet tells that of the values that changed did not touch none was written. Loopbacks 2 to 4 have these names in VPP, too.
+// quiet reports that of the values that changed did not touch none was written. Loopbacks 2 to 4 have these names in VPP, too.
 func (w *world) quiet(when string) {
 	w.t.Helper()
 	writes := w.writes()

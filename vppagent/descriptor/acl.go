@@ -90,7 +90,7 @@ type Besides struct {
 	Cost func(w *World, have, want any) (inPlace, beside time.Duration)
 	// Make makes the second object; the state is what VPP has then.
 	Make func(w *World, have, want any) ([]Op, any)
-	// Stale tells that VPP has objects beside the one that counts.
+	// Stale reports that VPP has objects beside the one that counts.
 	Stale func(have any) bool
 	// Carry is want with the stale objects of have.
 	Carry func(have, want any) any
@@ -153,7 +153,7 @@ func rulesPrint(rules []acl_types.ACLRule) string {
 	return tagEncoding.EncodeToString(h.Sum(nil)[:5])
 }
 
-// sameRules tells that have does what want does; what is stale beside it is another matter.
+// sameRules reports that have does what want does; what is stale beside it is another matter.
 func sameRules(have, want *accessList) bool {
 	return have.tag == want.tag && slices.Equal(have.rules, want.rules)
 }

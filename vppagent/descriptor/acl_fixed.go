@@ -31,7 +31,7 @@ func fixedACL(name, key, kind string, fingerprint bool, state func() *accessList
 	return d
 }
 
-// fixed tells that the ACL with a key is such a one.
+// fixed reports that the ACL with a key is such a one.
 func fixed(key string) bool { return !strings.HasPrefix(key, aclPrefix) }
 
 func retrieveFixed(w *World, d *Dump, c Candidates, key string, ours func(tag string) bool, state func() *accessList) ([]Found, error) {

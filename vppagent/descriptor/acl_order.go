@@ -11,7 +11,7 @@ import (
 // packets meet states in between, and that is harmless only if every change goes the same way: then the verdict of each
 // packet changes at most once, from what it was to what it will be.
 
-// tornLists tells whether the changes of the ACLs in have, and that of the lists themselves, go different ways.
+// tornLists reports whether the changes of the ACLs in have, and that of the lists themselves, go different ways.
 func tornLists(w *World, has, wants any, content func(key string) (have, want any)) bool {
 	have := has.(*accessLists)
 	want := &accessLists{}
@@ -82,7 +82,7 @@ func (l *accessList) wayFrom(have *accessList, alike bool) ways {
 	return l.asked.way
 }
 
-// onlyGains tells that want is have without some ACLs that only deny, and with more that only reflect, or if what permits is
+// onlyGains reports that want is have without some ACLs that only deny, and with more that only reflect, or if what permits is
 // alike everywhere, only permit.
 func (c contents) onlyGains(have, want []string, alike bool) bool {
 	for len(have) > 0 || len(want) > 0 {
@@ -100,7 +100,7 @@ func (c contents) onlyGains(have, want []string, alike bool) bool {
 	return true
 }
 
-// all tells that every rule of an ACL is like that, when the list is changed.
+// all reports that every rule of an ACL is like that, when the list is changed.
 func (c contents) all(key string, is func(*acl_types.ACLRule) bool) bool {
 	h, w := c(key)
 	if w == nil {
@@ -109,12 +109,12 @@ func (c contents) all(key string, is func(*acl_types.ACLRule) bool) bool {
 	return w != nil && !slices.ContainsFunc(w.rules, func(r acl_types.ACLRule) bool { return !is(&r) })
 }
 
-// insertable tells that a rule, put anywhere, only makes more pass.
+// insertable reports that a rule, put anywhere, only makes more pass.
 func insertable(r *acl_types.ACLRule, alike bool) bool {
 	return r.IsPermit == acl_types.ACL_ACTION_API_PERMIT_REFLECT || alike && r.IsPermit == acl_types.ACL_ACTION_API_PERMIT
 }
 
-// removable tells that without a rule only more passes.
+// removable reports that without a rule only more passes.
 func removable(r *acl_types.ACLRule) bool { return r.IsPermit == acl_types.ACL_ACTION_API_DENY }
 
 // wayOf is the way from rules to rules: both, one, or none that can be told.
@@ -141,7 +141,7 @@ func wayOf(have, want []acl_types.ACLRule, alike bool) ways {
 	return out
 }
 
-// onlyGains tells that want is have without some rules that deny, and with more that permit. Where either would do, it
+// onlyGains reports that want is have without some rules that deny, and with more that permit. Where either would do, it
 // looks only at removing first, or only at inserting first: no may be wrong, yes is not.
 func onlyGains(have, want []acl_types.ACLRule, alike, removeFirst bool) bool {
 	for len(have) > 0 || len(want) > 0 {

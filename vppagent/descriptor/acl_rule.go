@@ -103,7 +103,7 @@ func parseNetwork(field, s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// layer4 sets protocol, ports, ICMP and flags. one tells that the rule is for one address family, which is then v6.
+// layer4 sets protocol, ports, ICMP and flags. one reports that the rule is for one address family, which is then v6.
 func layer4(r *acl_types.ACLRule, ip *acl.ACL_Rule_IpRule) (v6, one bool, err error) {
 	given := ip.GetIp().GetProtocol()
 	if given > 255 {

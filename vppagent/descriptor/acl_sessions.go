@@ -45,7 +45,7 @@ func (b box) meets(o box) bool { return b.class == o.class && b.src.meets(o.src)
 // mostBoxes bounds what an ACL may say. Ours say a few things about many addresses.
 const mostBoxes = 64
 
-// agree tells that all rules are alike that these lists have, and will have.
+// agree reports that all rules are alike that these lists have, and will have.
 func (c contents) agree(have, want []string) bool {
 	all := sessions{reflect: map[box]struct{}{}, permit: map[box]struct{}{}}
 	for _, list := range [2][]string{have, want} {
@@ -78,7 +78,7 @@ func (c contents) both(key string) (out []*accessList) {
 	return out
 }
 
-// add tells whether what is said so far is still clear.
+// add reports whether what is said so far is still clear.
 func (s *sessions) add(o *sessions) bool {
 	for b := range o.reflect {
 		s.reflect[b] = struct{}{}
@@ -132,7 +132,7 @@ func sessionsOf(rules []acl_types.ACLRule) *sessions {
 	return out
 }
 
-// withoutSession tells that a rule is for ICMP of which VPP makes no session that lets answers pass (24.06 to 25.10,
+// withoutSession reports that a rule is for ICMP of which VPP makes no session that lets answers pass (24.06 to 25.10,
 // session_inlines.h: icmp4_valid_new, icmp6_valid_new).
 func withoutSession(r *acl_types.ACLRule) bool {
 	var requests []uint16

@@ -15,7 +15,7 @@ func All() []*Descriptor {
 	}
 }
 
-// Has tells whether key is one of the descriptor's. A star in Prefix stands for a name.
+// Has reports whether key is one of the descriptor's. A star in Prefix stands for a name.
 func (d *Descriptor) Has(key string) bool {
 	head, tail, star := strings.Cut(d.Prefix, "*")
 	switch {

@@ -334,7 +334,7 @@ func (w *World) cnatEndpoint(e cnatEndpoint) (out binapi.CnatEndpoint, err error
 	return out, nil
 }
 
-// fromCnatEndpoint is the inverse; anyAddress tells that a zero address stands for none.
+// fromCnatEndpoint is the inverse; anyAddress reports that a zero address stands for none.
 func (w *World) fromCnatEndpoint(m binapi.CnatEndpoint, anyAddress bool) cnatEndpoint {
 	e := cnatEndpoint{port: m.Port}
 	if uint32(m.SwIfIndex) != none {

@@ -73,7 +73,7 @@ func CnatInterface() *Descriptor {
 	return d
 }
 
-// nameable tells whether VPP's command line finds the interface by its name (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
+// nameable reports whether VPP's command line finds the interface by its name (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
 func (i *Iface) nameable() bool {
 	at := strings.LastIndexByte(i.VPPName, '.')
 	return i.sub || at < 0 || at == len(i.VPPName)-1 || strings.Trim(i.VPPName[at+1:], "0123456789") != ""

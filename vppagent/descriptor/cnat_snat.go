@@ -37,7 +37,7 @@ type snatPolicy struct {
 const unknown cnat.SnatPolicy_Kind = -1
 
 // SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere
-// (VPP 24.06 to 26.06): an address tells that VPP took the kind it was made with. It is set when all the rest was taken, and goes
+// (VPP 24.06 to 26.06): an address reports that VPP took the kind it was made with. It is set when all the rest was taken, and goes
 // before anything else does; another kind is another policy. Whose one it is, and of which kind, is in the journal, else as it is wanted.
 //
 // From its start VPP's policy is ALL, without an address, so that nothing happens. VPP 26.06 has no policy before it has an address,

@@ -29,7 +29,7 @@ func (w *World) ACLKey(index uint32) string {
 	return key
 }
 
-// Verbatim tells that VPP has a rule for each rule of m, in the same order: one without a network is two in VPP.
+// Verbatim reports that VPP has a rule for each rule of m, in the same order: one without a network is two in VPP.
 func Verbatim(state any, m *acl.ACL) bool {
 	l, ok := state.(*accessList)
 	return ok && len(l.rules) == len(m.GetRules())

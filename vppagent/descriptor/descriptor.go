@@ -20,7 +20,7 @@ import (
 type Descriptor struct {
 	Name   string // "dnat44"; for messages
 	Prefix string // of all keys; without a final slash: the only key
-	// Tagged tells that VPP keeps our tag on the object: what carries it is ours. Without, the agent's journal decides.
+	// Tagged reports that VPP keeps our tag on the object: what carries it is ours. Without, the agent's journal decides.
 	Tagged bool
 	// Untagged tells of a Tagged kind that this object has no tag yet; nil: all have theirs from the beginning.
 	Untagged func(state any) bool
@@ -29,7 +29,7 @@ type Descriptor struct {
 	Compile func(key string, m proto.Message) (any, error)
 	// Message is the inverse of Compile, in canonical form.
 	Message func(state any) proto.Message
-	// Equal tells that nothing has to be sent to get from have to want.
+	// Equal reports that nothing has to be sent to get from have to want.
 	Equal func(have, want any) bool
 
 	Dependencies func(state any) []Dependency // nil: none
@@ -55,31 +55,31 @@ type Descriptor struct {
 	// Shut is what is put before all other steps of a plan where VPP has nothing yet, and passes nothing; want follows after all
 	// other puts. It returns nil if want needs no such thing. nil: none does
 	Shut func(want any) any
-	// Shuts tells that a state passes nothing: what follows such a state is put after all others. Set if Shut is.
+	// Shuts reports that a state passes nothing: what follows such a state is put after all others. Set if Shut is.
 	Shuts func(state any) bool
 
 	// Waits names claims that must not be held any more when the value is put, though it does not make them. nil: none
 	Waits func(state any) []string
 	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them.
 	After []string
-	// Rebind tells that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
+	// Rebind reports that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
 	// name and index comes back: it has to be deleted and made again.
 	Rebind bool
-	// ForPods tells that values are for interfaces of pods, too: that there is one does not tell that the interface is the node's.
+	// ForPods reports that values are for interfaces of pods, too: that there is one does not tell that the interface is the node's.
 	ForPods bool
-	// Guards tells that something relies on the value that goes only after what both are on, which takes it along: so does the value. What
+	// Guards reports that something relies on the value that goes only after what both are on, which takes it along: so does the value. What
 	// stands on others (Stands) does so as well.
 	Guards bool
-	// Many tells that there may be thousands of values, and that Retrieve changes nothing: that of several such kinds runs at
+	// Many reports that there may be thousands of values, and that Retrieve changes nothing: that of several such kinds runs at
 	// the same time.
 	Many bool
 
 	// Ready tells why want must not be put yet, though all it depends on is there: it is tried again. have is nil if it is to be
 	// created; sure returns what VPP certainly has of a key, if that is as it is wanted, or nil. nil: it always may
 	Ready func(w *World, have, want any, sure func(key string) any) error
-	// Recreate tells that have cannot become want: it is deleted first, with all that depends on it.
+	// Recreate reports that have cannot become want: it is deleted first, with all that depends on it.
 	Recreate func(have, want any) bool
-	// Anew tells that an update says all that dumps do not show, so that the journal has to know of it before, as of a creation.
+	// Anew reports that an update says all that dumps do not show, so that the journal has to know of it before, as of a creation.
 	// nil: none does
 	Anew   func(have any) bool
 	Create func(w *World, state any) ([]Op, error)
@@ -95,7 +95,7 @@ type Descriptor struct {
 	Nodes func(w *World, have any) []Node
 	// Rest is the key under which Retrieve finds what of ours belongs to no other value. "": nothing may be left over
 	Rest string
-	// Haunted tells that interfaces are such now that Retrieve would find something nobody knows of: it is looked. nil: they never are
+	// Haunted reports that interfaces are such now that Retrieve would find something nobody knows of: it is looked. nil: they never are
 	Haunted func(w *World) bool
 	// Retrieve finds values in the dumps. candidates are the values wanted and those known to be ours; they tell what dumps
 	// cannot show.
@@ -106,7 +106,7 @@ type Descriptor struct {
 type Dependency struct {
 	Key   string // exact key; or
 	AnyOf string // prefix of which any value will do
-	// Loose tells that Key is put before and removed after, but is no condition.
+	// Loose reports that Key is put before and removed after, but is no condition.
 	Loose bool
 }
 
@@ -134,9 +134,9 @@ type Op struct {
 	Next *Op
 	// Else is called if VPP refuses this one; what it returns is sent next. nil: nothing follows
 	Else func() []Op
-	// Gone tells that it is success if VPP says there is nothing to remove: see Gone.
+	// Gone reports that it is success if VPP says there is nothing to remove: see Gone.
 	Gone bool
-	// Asks tells that the request changes nothing.
+	// Asks reports that the request changes nothing.
 	Asks bool
 	// Preview is what will be sent once the answer is known, as far as it can be foretold; nil: the request itself.
 	Preview api.Message

@@ -85,7 +85,7 @@ type local struct {
 	vrf    uint32
 }
 
-// same tells that VPP takes the two for the same local: it refuses a second one.
+// same reports that VPP takes the two for the same local: it refuses a second one.
 func (l local) same(o local) bool { return l.addr == o.addr && l.port == o.port && l.vrf == o.vrf }
 
 func compareLocals(a, b local) int {

@@ -285,7 +285,7 @@ func (f *dnatFound) len() int {
 	return len(f.mappings)
 }
 
-// sameLocals tells that a dump shows exactly what is sent for backends, in the same order or not.
+// sameLocals reports that a dump shows exactly what is sent for backends, in the same order or not.
 func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local) bool {
 	if r.padded && len(backends) > 0 && len(got) == len(pads)+len(backends) && // the common case makes no list
 		lbAddrPort(pads[0]) == got[0] && lbAddrPort(pads[1]) == got[1] {

@@ -95,7 +95,7 @@ func (d *Dump) Some(requests []Request) *Dump {
 	return out
 }
 
-// Has tells whether the question was asked; d may be nil.
+// Has reports whether the question was asked; d may be nil.
 func (d *Dump) Has(id string) bool { return d != nil && d.answers[id] != nil }
 
 // reply returns the answer to the request with that ID, or the error it had.

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// FixedError tells that a field of a value cannot change while the value exists in VPP. Retrying does not help.
+// FixedError reports that a field of a value cannot change while the value exists in VPP. Retrying does not help.
 type FixedError struct {
 	Field      string
 	Have, Want any
@@ -20,12 +20,12 @@ func (e *FixedError) Error() string {
 	return fmt.Sprintf("%s: VPP has %v, wanted is %v, and it cannot change until %s", e.Field, e.Have, e.Want, e.Until)
 }
 
-// DerivedError tells that a value under that key is made by the agent itself and cannot be given.
+// DerivedError reports that a value under that key is made by the agent itself and cannot be given.
 type DerivedError struct{ Key string }
 
 func (e *DerivedError) Error() string { return fmt.Sprintf("%s is derived from another value", e.Key) }
 
-// Gone tells that VPP, or the guard before it, refused because what the request is about is not there: the object, its interface, or
+// Gone reports that VPP, or the guard before it, refused because what the request is about is not there: the object, its interface, or
 // its table.
 func Gone(err error) bool {
 	for _, code := range []api.VPPApiError{api.NO_SUCH_ENTRY, api.ADDRESS_NOT_FOUND_FOR_INTERFACE, api.INVALID_SW_IF_INDEX, api.NO_SUCH_FIB} {

@@ -28,7 +28,7 @@ type accessLists struct {
 	why        string // what is wrong with it; "" if nothing
 	// keepIn and keepOut tell that the direction stays exactly as VPP has it: see reach.
 	keepIn, keepOut bool
-	// keepFront tells that if VPP has an ACL of source ranges in front, it stays, be it not the one that counts.
+	// keepFront reports that if VPP has an ACL of source ranges in front, it stays, be it not the one that counts.
 	keepFront bool
 }
 
@@ -100,9 +100,9 @@ type Stands struct {
 	Reach func(w *World, have, want any, in func(key string) any) (state any, missing []string, why string)
 	// Note tells, of a state Reach gave for want of something, what that means.
 	Note func(state any) string
-	// Settled tells that what have stands on in VPP is what counts, nothing stale.
+	// Settled reports that what have stands on in VPP is what counts, nothing stale.
 	Settled func(w *World, have any) bool
-	// Torn tells that changing one after the other, what have stands on and then have to want (nil: nothing), may show
+	// Torn reports that changing one after the other, what have stands on and then have to want (nil: nothing), may show
 	// something that is neither before nor after. content tells what VPP has of a key and what it will have then.
 	Torn func(w *World, have, want any, content func(key string) (have, want any)) bool
 }
@@ -319,7 +319,7 @@ func (w *World) listOwner(l *accessLists) string {
 // attached are the lists of an interface as VPP has them: indices of ACLs.
 type attached struct{ in, out []uint32 }
 
-// attached tells that an ACL is in the lists of an interface.
+// attached reports that an ACL is in the lists of an interface.
 func (w *World) attached(index uint32) bool {
 	for _, a := range w.lists {
 		if slices.Contains(a.in, index) || slices.Contains(a.out, index) {

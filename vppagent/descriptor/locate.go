@@ -140,7 +140,7 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 	return f.gateways(ctx, replies[0], remote)
 }
 
-// defaultRoute tells that nothing better than the default route leads to what was looked up.
+// defaultRoute reports that nothing better than the default route leads to what was looked up.
 func defaultRoute(r vpp.Reply) bool {
 	m, ok := r.Msg.(*ip.IPRouteLookupReply)
 	return r.Err != nil || !ok || m.Route.Prefix.Len == 0
@@ -255,7 +255,7 @@ func (f *finder) names(pods []string) {
 	}
 }
 
-// containsName tells that s has name in it, and not as a part of a longer name.
+// containsName reports that s has name in it, and not as a part of a longer name.
 func containsName(s, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(s[at:], name)
@@ -272,7 +272,7 @@ func containsName(s, name string) bool {
 	}
 }
 
-// nameByte tells whether a byte may be part of a Kubernetes name.
+// nameByte reports whether a byte may be part of a Kubernetes name.
 func nameByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b == '-' || b == '.'
 }

@@ -129,7 +129,7 @@ func answerFor(ranges []proxyRange, add bool) (ops []Op) {
 	return ops
 }
 
-// shownAs tells whether a dump shows r as o: VPP 24.06 gives the place of the table in its memory for the table, and only that of
+// shownAs reports whether a dump shows r as o: VPP 24.06 gives the place of the table in its memory for the table, and only that of
 // table 0 is known (proxy_arp_dump; 25.10 gives the table).
 func (r proxyRange) shownAs(o proxyRange) bool {
 	return r.low == o.low && r.high == o.high && (r.vrf == 0) == (o.vrf == 0)

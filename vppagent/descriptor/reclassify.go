@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Reclassify tells whether VPP judges established flows again when access lists change. The zero value: it did not say.
+// Reclassify reports whether VPP judges established flows again when access lists change. The zero value: it did not say.
 type Reclassify uint8
 
 // What VPP may say.

@@ -118,7 +118,7 @@ func deleteReject(w *World, r *route) ([]Op, error) {
 	return r.send(w, false, true)
 }
 
-// occupied tells that a look-up has found a way to somewhere.
+// occupied reports that a look-up has found a way to somewhere.
 func (r *route) occupied(reply vpp.Reply) error {
 	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
 	if !ok || m.Retval != 0 {
@@ -426,7 +426,7 @@ type prefixKey struct {
 
 func keyOf(p netip.Prefix) prefixKey { return prefixKey{p.Addr().As16(), uint8(p.Bits())} }
 
-// leadsTo tells that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
+// leadsTo reports that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
 func (r *route) leadsTo(w *World, p path) bool {
 	if r.last {
 		return p.kind == r.kind && p.pref == r.pref

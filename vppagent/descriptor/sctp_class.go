@@ -163,7 +163,7 @@ func (c classWorld) chain(from uint32) (out []uint32) {
 	}
 }
 
-// decides tells that packets of both families ask the filter with a key.
+// decides reports that packets of both families ask the filter with a key.
 func (c classWorld) decides(key string) bool {
 	swIf, known := c.swIf[key]
 	input := strings.HasPrefix(key, keyed.SCTPFilterKey("", true))
@@ -233,14 +233,14 @@ func (w *World) lay(p sctpports.Program, next uint32, then func(head uint32) []O
 	}}}
 }
 
-// dead tells that the interface of a place went and that a chain of ours is behind its root.
+// dead reports that the interface of a place went and that a chain of ours is behind its root.
 func (c classWorld) dead(w *World, at classPlace) bool {
 	root, there := c.at[at]
 	t, ours := c.tables[root]
 	return there && ours && t.next != none && w.byIdx[at.swIf] == nil
 }
 
-// haunted tells that an interface has the index of one that went, and VPP's records have a table of ours for it.
+// haunted reports that an interface has the index of one that went, and VPP's records have a table of ours for it.
 func (c classWorld) haunted(w *World) bool {
 	for at := range c.at {
 		if c.ours(at) && !c.live[at] && w.byIdx[at.swIf] != nil {

@@ -336,7 +336,7 @@ func readySCTP(_ *World, _, want any, sure func(key string) any) error {
 	return nil
 }
 
-// filtered tells that VPP has the filter of each ACL of a list that needs one: otherwise the list cannot stay as it is.
+// filtered reports that VPP has the filter of each ACL of a list that needs one: otherwise the list cannot stay as it is.
 func (w *World) filtered(list []string) bool {
 	return !slices.ContainsFunc(list, func(k string) bool {
 		filter := needsFilter(k)

@@ -129,7 +129,7 @@ func (w *World) learnClass(d *Dump) error {
 	return nil
 }
 
-// asks tells that packets do ask the table of ours that is attached.
+// asks reports that packets do ask the table of ours that is attached.
 func (w *World) asks(d *Dump, p classPlace, c classWorld) (bool, error) {
 	i := w.byIdx[p.swIf]
 	if _, ours := c.tables[c.at[p]]; !ours || i == nil {

@@ -185,7 +185,7 @@ func withFront(in []string) []string {
 	return append([]string{rangesKey}, in...)
 }
 
-// fronted tells that the input list begins with the ACL of source ranges, and opened that it would be empty without it.
+// fronted reports that the input list begins with the ACL of source ranges, and opened that it would be empty without it.
 func (l *accessLists) fronted() bool { return len(l.in) > 0 && l.in[0] == rangesKey }
 func (l *accessLists) opened() bool  { return l.fronted() && l.in[1] == permitKey }
 
@@ -362,7 +362,7 @@ func (w *World) unasked(name string) error {
 	return nil
 }
 
-// asksFirst tells that the input list of an interface begins with the ACL of source ranges, or lets nothing pass at all.
+// asksFirst reports that the input list of an interface begins with the ACL of source ranges, or lets nothing pass at all.
 func (w *World) asksFirst(index uint32) bool {
 	in := w.lists[index].in
 	if len(in) == 0 {
@@ -372,7 +372,7 @@ func (w *World) asksFirst(index uint32) bool {
 	return ours && (key == denyKey || key == rangesKey && w.acls.index[rangesKey] == in[0])
 }
 
-// Front tells that an ACL of VPP is that of source ranges.
+// Front reports that an ACL of VPP is that of source ranges.
 func (w *World) Front(index uint32) bool { return w.acls.key[index] == rangesKey }
 
 // SourceRangesRules is the number of rules there are of a value in the ACL of all, the same number for each of its frontends; 0 if it

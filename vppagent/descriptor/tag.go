@@ -9,7 +9,7 @@ import (
 // owner starts every tag this agent sets.
 const owner = "ca1:"
 
-// Owned tells whether a tag is one an agent of ours has set.
+// Owned reports whether a tag is one an agent of ours has set.
 func Owned(tag string) bool { return strings.HasPrefix(tag, owner) }
 
 // maxTag is what VPP keeps of a tag of 64 bytes: the last is NUL (nat44_ed.api 5.5.0, interface.api 3.2.3; VPP 24.06).

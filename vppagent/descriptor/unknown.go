@@ -27,7 +27,7 @@ func closedLists(iface string) *accessLists {
 	return &accessLists{key: keyed.InterfaceACLsKey(iface), iface: iface, in: []string{denyKey}, out: []string{denyKey}}
 }
 
-// shut tells that the lists deny everything in both directions.
+// shut reports that the lists deny everything in both directions.
 func (l *accessLists) shut() bool {
 	return slices.Equal(l.in, []string{denyKey}) && slices.Equal(l.out, []string{denyKey})
 }
@@ -71,20 +71,20 @@ func LearnAddressed(ctx context.Context, do func(context.Context, ...vpp.Call) [
 	return nil
 }
 
-// denies tells that VPP denies everything on an interface, by ours.
+// denies reports that VPP denies everything on an interface, by ours.
 func (w *World) denies(index uint32) bool {
 	deny, ok := w.acls.index[denyKey]
 	a := w.lists[index]
 	return ok && slices.Equal(a.in, []uint32{deny}) && slices.Equal(a.out, []uint32{deny})
 }
 
-// namesPod tells that a tag is "namespace/name", or contains it as CNIs do: "namespace/name-eth0".
+// namesPod reports that a tag is "namespace/name", or contains it as CNIs do: "namespace/name-eth0".
 func namesPod(tag string) bool {
 	before, after, ok := strings.Cut(tag, "/")
 	return ok && before != "" && after != "" && !strings.Contains(after, "/")
 }
 
-// ofPod tells that CNIs give interfaces of this kind to pods: tap, af_packet and memif. VPP calls a tap what it calls a NIC of a
+// ofPod reports that CNIs give interfaces of this kind to pods: tap, af_packet and memif. VPP calls a tap what it calls a NIC of a
 // virtual machine (interface_dev_type "virtio"), but for its name.
 func (i *Iface) ofPod() bool {
 	switch i.DevType {

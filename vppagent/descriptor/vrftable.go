@@ -17,7 +17,7 @@ type vrfTable struct {
 	id    uint32
 	v6    bool
 	label string
-	// adopted tells that it is not ours: it satisfies who needs it and is never deleted. Table 0 always is.
+	// adopted reports that it is not ours: it satisfies who needs it and is never deleted. Table 0 always is.
 	adopted bool
 }
 

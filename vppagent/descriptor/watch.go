@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// WatchInterfaces calls changed whenever VPP tells that an interface came or changed its state, and gone with the index of
+// WatchInterfaces calls changed whenever VPP reports that an interface came or changed its state, and gone with the index of
 // one that went: VPP gives that index to the next one. VPP tells only those who asked on their connection:
 // vpp.Config.OnConnect has to have OnConnect.
 func WatchInterfaces(events interface {

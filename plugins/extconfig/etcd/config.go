@@ -90,7 +90,7 @@ func (c *Config) checkEndpoint(e string) error {
 	return err
 }
 
-// secure tells that one of the endpoints is https.
+// secure reports that one of the endpoints is https.
 func (c *Config) secure() bool {
 	for _, e := range c.Endpoints {
 		if strings.HasPrefix(e, "https://") {

@@ -60,7 +60,7 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.connected, m.revision, m.keys, m.refused, m.resyncs, m.changes, m.statuses}
 }
 
-// resynced tells that everything was read once.
+// resynced reports that everything was read once.
 func (m *metrics) resynced() bool { return m.read.Load() }
 
 func (m *metrics) loaded(rev int64) {

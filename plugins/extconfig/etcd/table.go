@@ -75,7 +75,7 @@ func (t *table) end() {
 	}
 }
 
-// set takes what is stored under a key. It tells whether that differs from before.
+// set takes what is stored under a key. It reports whether that differs from before.
 func (t *table) set(p pair) bool {
 	if p.deleted {
 		return t.remove(p.key)

@@ -223,7 +223,7 @@ func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStrea
 	}
 }
 
-// wanted tells whether all that is set in one of the filters is so in the notification.
+// wanted reports whether all that is set in one of the filters is so in the notification.
 func wanted(n *configurator.Notification, filters []*configurator.Notification) bool {
 	return len(filters) == 0 || slices.ContainsFunc(filters, func(f *configurator.Notification) bool {
 		both := proto.CloneOf(n)

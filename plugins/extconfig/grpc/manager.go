@@ -168,7 +168,7 @@ func chosen(ids []*generic.Item_ID) (func(key string) bool, error) {
 	}, nil
 }
 
-// labelled tells whether labels are as asked for: there with that value, any if it is empty; behind an exclamation mark, not so.
+// labelled reports whether labels are as asked for: there with that value, any if it is empty; behind an exclamation mark, not so.
 func labelled(want, have map[string]string) bool {
 	for name, value := range want {
 		name, not := strings.CutPrefix(name, "!")

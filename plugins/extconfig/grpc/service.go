@@ -284,7 +284,7 @@ func items(out []proto.Message, m protoreflect.Message) ([]proto.Message, error)
 	return out, nil
 }
 
-// understood tells whether there is nothing in a message, however deep, that its type has no field for.
+// understood reports whether there is nothing in a message, however deep, that its type has no field for.
 func understood(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
 		return unknown(m)

@@ -101,7 +101,7 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 	s.links.add(links...)
 }
 
-// news tells whether a value or its state differs from what was told last. It is the loop's alone.
+// news reports whether a value or its state differs from what was told last. It is the loop's alone.
 func (s *Server) news(c change) bool {
 	was, known := s.told[c.Key]
 	if known && was.State == c.State && was.Err == c.Err && slices.Equal(was.Details, c.Details) && keyed.Equal(was.message, c.message) {

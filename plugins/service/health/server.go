@@ -29,7 +29,7 @@ type Config struct {
 	// Addresses of the node's own network stack to listen at; none: those of the node that node ports are served on if that is
 	// not all of them, else every address there is.
 	Addresses []netip.Addr
-	// Healthy tells whether what Services ask for is in VPP; nil: always. Its context ends with the request.
+	// Healthy reports whether what Services ask for is in VPP; nil: always. Its context ends with the request.
 	Healthy func(context.Context) bool
 	// Listen opens a TCP address, of which the host may be missing; nil: the operating system does.
 	Listen func(ctx context.Context, address string) (net.Listener, error)
@@ -100,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// settle closes and opens doors until they are as they are wanted, and tells whether all could be opened.
+// settle closes and opens doors until they are as they are wanted, and reports whether all could be opened.
 func (s *Server) settle(ctx context.Context, open map[netip.AddrPort]*door) bool {
 	want := s.wanted()
 	for at, d := range open {

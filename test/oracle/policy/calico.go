@@ -319,7 +319,7 @@ func portRange(p intstr.IntOrString) (first, last uint16, ok bool) {
 	return uint16(a), uint16(b), err == nil && err2 == nil
 }
 
-// ofService tells that an address is one of the service's endpoints', whatever its condition; as a destination, the port too.
+// ofService reports that an address is one of the service's endpoints', whatever its condition; as a destination, the port too.
 func (c *Cluster) ofService(namespace string, s *CalicoService, proto Protocol, a netip.Addr, number uint16, destination bool) bool {
 	if s.Namespace != "" {
 		namespace = s.Namespace

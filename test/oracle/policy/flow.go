@@ -34,13 +34,13 @@ func (p Protocol) String() string {
 	return fmt.Sprint(uint8(p))
 }
 
-// Ports tells that the protocol has ports.
+// Ports reports that the protocol has ports.
 func (p Protocol) Ports() bool { return p == TCP || p == UDP || p == SCTP }
 
 // LowestClientPort is the port from which on access lists take a port that nobody declares for a client's.
 const LowestClientPort = 32768
 
-// Undeclared tells that nobody declares the flow's port: where the policies of the one who is dialled do not let the answers out as a flow
+// Undeclared reports that nobody declares the flow's port: where the policies of the one who is dialled do not let the answers out as a flow
 // of their own, they are lost if it is UDP, and lost after a change of lists if it is TCP; and where they do, a flow that is revoked may go
 // on. No pod of a World declares a port that high.
 func (f *Flow) Undeclared() bool {

@@ -100,7 +100,7 @@ func (w *World) outside(taken []end) []end {
 	return out
 }
 
-// within tells that an address is of the cluster's own networks, where nobody is outside.
+// within reports that an address is of the cluster's own networks, where nobody is outside.
 func (w *World) within(a netip.Addr) bool {
 	for _, text := range []string{"10.0.0.0/15", "10.96.0.0/16", "fd00:10::/32", "fd00:192::/32", "192.168.16.0/24", "127.0.0.0/8", "0.0.0.0/8", "240.0.0.0/4", "::/16", "fe00::/7"} {
 		if netip.MustParsePrefix(text).Contains(a) {

@@ -207,7 +207,7 @@ func (w *World) adminPeers(egress bool, action string) []AdminPeer {
 	return out
 }
 
-// onlyPods tells that a rule may have named ports: nodes and networks have none.
+// onlyPods reports that a rule may have named ports: nodes and networks have none.
 func onlyPods(peers []AdminPeer) bool {
 	for _, p := range peers {
 		if p.Namespaces == nil && p.Pods == nil {

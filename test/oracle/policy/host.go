@@ -30,7 +30,7 @@ func (c *Cluster) readHost(o *CalicoHostEndpoint) error {
 	return nil
 }
 
-// outside tells that an address is neither a pod's nor a node's.
+// outside reports that an address is neither a pod's nor a node's.
 func (c *Cluster) outside(a netip.Addr) bool {
 	if c.at[a] != nil {
 		return false
@@ -86,7 +86,7 @@ func (c *Cluster) uplink(node string, egress, local bool, f *Flow) Verdict {
 	return Verdict{Allowed: true, Why: why}
 }
 
-// Failsafe tells whether a flow from or to a node itself is one that no host endpoint stops (Felix v3.31's settings, unless
+// Failsafe reports whether a flow from or to a node itself is one that no host endpoint stops (Felix v3.31's settings, unless
 // they are changed).
 func Failsafe(egress bool, f *Flow) bool {
 	switch f.DstPort {

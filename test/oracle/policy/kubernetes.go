@@ -15,7 +15,7 @@ type ends struct {
 	ports []func(*Flow) bool // none: any protocol
 }
 
-// match tells whether a flow is between the policy's pod and the peer; the peer of egress is the destination.
+// match reports whether a flow is between the policy's pod and the peer; the peer of egress is the destination.
 func (e ends) match(egress bool) func(*Flow) bool {
 	return func(f *Flow) bool {
 		at := f.Src
@@ -88,7 +88,7 @@ func (c *Cluster) npPeer(namespace string, peer networkingv1.NetworkPolicyPeer) 
 	})
 }
 
-// inNamespace tells whether the pod's namespace is selected.
+// inNamespace reports whether the pod's namespace is selected.
 func (c *Cluster) inNamespace(s *metav1.LabelSelector, q *pod) bool {
 	return matches(s, c.namespace(q.namespace))
 }

@@ -54,7 +54,7 @@ func factsOf(objects []policy.Object) *facts {
 	return f
 }
 
-// whole tells that a flow can be asked about: the nodes it speaks of are there, with their addresses.
+// whole reports that a flow can be asked about: the nodes it speaks of are there, with their addresses.
 func (f *facts) whole(flow policy.Flow) bool {
 	for _, a := range []netip.Addr{flow.Src, flow.Dst} {
 		if f.pods[a] != "" && f.own[f.at[a]] == nil {
@@ -194,7 +194,7 @@ func newNodes(names []string, seed uint64) nodes {
 	return out
 }
 
-// matchesBytes tells whether the VPPs of a world match IPv6 prefixes by whole bytes only.
+// matchesBytes reports whether the VPPs of a world match IPv6 prefixes by whole bytes only.
 func matchesBytes(seed uint64) bool { return seed%8 == 0 }
 
 func (ns nodes) take(changes []policy.Change, f *facts) error {
@@ -424,7 +424,7 @@ func explainWay(t *testing.T, before, after []policy.Object, seed uint64) {
 	t.Errorf("in short: %s\nfrom\n%s\nby\n%s", wayMatters(before, after, seed), policy.YAML(before), policy.YAML(changed))
 }
 
-// passing tells whether a flow passes on the way that is denied before a change and after it.
+// passing reports whether a flow passes on the way that is denied before a change and after it.
 func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow) string {
 	if before.Judge(&flow).Allowed || after.Judge(&flow).Allowed || flow.Src == flow.Dst {
 		return ""
@@ -479,7 +479,7 @@ func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, fl
 	return ""
 }
 
-// fickle tells that a client that will be hidden may dial from some ports and not from others: then it may not at all.
+// fickle reports that a client that will be hidden may dial from some ports and not from others: then it may not at all.
 func fickle(c *policy.Cluster, e entry) bool {
 	for _, port := range []uint16{500, 40000, 40001} {
 		if e.flow.SrcPort = port; e.as.IsValid() && !wantedOf(c, &e, true).Allowed {

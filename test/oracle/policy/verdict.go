@@ -183,7 +183,7 @@ func (c *Cluster) JudgeHidden(f *Flow, as netip.Addr) Verdict {
 	return Verdict{true, false, why}
 }
 
-// alwaysPasses tells that the flow is an ICMP error or a part of IPv6's neighbour discovery.
+// alwaysPasses reports that the flow is an ICMP error or a part of IPv6's neighbour discovery.
 func (f *Flow) alwaysPasses() bool {
 	switch f.Proto {
 	case ICMP:

@@ -168,7 +168,7 @@ func (i *iface) message() *interfaces.Interface {
 	return m
 }
 
-// recreateInterface tells that it becomes another link, or goes down, when the kernel forgets its routes.
+// recreateInterface reports that it becomes another link, or goes down, when the kernel forgets its routes.
 func recreateInterface(have, want *iface) bool {
 	return have.typ != want.typ || have.namespace != want.namespace || have.host != want.host || have.peer != want.peer || have.tap != want.tap ||
 		have.enabled && !want.enabled

@@ -362,7 +362,7 @@ func (r *PutAddress) do(h *handles) ([]api.Message, error) {
 	return nil, wrap("remove "+r.Address, err)
 }
 
-// link finds a link in a namespace; none tells if there is no such link or namespace.
+// link finds a link in a namespace; none reports if there is no such link or namespace.
 func (h *handles) link(namespace, name string) (*handle, netlink.Link, error) {
 	nl, err := h.at(namespace)
 	if err != nil {

@@ -197,7 +197,7 @@ func (l *lab) foreignLink(name string) {
 	}
 }
 
-// hasDummies tells whether the kernel makes dummy links.
+// hasDummies reports whether the kernel makes dummy links.
 func (n *netNS) hasDummies() bool {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = "try"

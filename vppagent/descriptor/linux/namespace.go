@@ -109,7 +109,7 @@ func (h *handles) close() {
 	}
 }
 
-// none tells that there is no such thing.
+// none reports that there is no such thing.
 func none(err error) bool {
 	_, noLink := errors.AsType[netlink.LinkNotFoundError](err)
 	return noLink || errors.Is(err, fs.ErrNotExist)
