@@ -230,7 +230,9 @@ func (c *Cluster) calicoSelected(namespace string, e *CalicoEntity) (selected ma
 			return nil, nil, err
 		}
 	}
-	speaks := e.Selector != "" || e.NamespaceSelector != "" || e.ServiceAccounts != nil
+	// An empty match of service accounts restricts nothing, as in Calico (libcalico-go, updateprocessors/rules.go).
+	accounts := e.ServiceAccounts != nil && (e.ServiceAccounts.Selector != "" || len(e.ServiceAccounts.Names) > 0)
+	speaks := e.Selector != "" || e.NamespaceSelector != "" || accounts
 	switch {
 	case e.NamespaceSelector != "":
 	case namespace != "" && (speaks || e.NotSelector != ""):
