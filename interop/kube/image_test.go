@@ -18,7 +18,7 @@ func TestImage(t *testing.T) {
 	var stages []string // instructions of each, a line each
 	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
 		switch word, _, _ := strings.Cut(strings.TrimSpace(line), " "); {
-		case word == "" || strings.HasPrefix(word, "#"):
+		case word == "" || strings.HasPrefix(word, "#") || word == "ARG" && len(stages) == 0: // what FROM may name
 		case word == "FROM":
 			stages = append(stages, line)
 		default:
@@ -29,7 +29,7 @@ func TestImage(t *testing.T) {
 		t.Fatalf("%q", stages)
 	}
 	last := strings.Split(strings.TrimSpace(stages[1]), "\n")
-	want := []string{"FROM scratch", "COPY --from=build /out/ /usr/local/bin/", "ENV PATH=/usr/local/bin", `ENTRYPOINT ["contiv-agent"]`}
+	want := []string{"FROM scratch", "COPY --from=build /out/ /usr/local/bin/", "COPY --from=build /sbom/ /usr/share/sbom/", "ENV PATH=/usr/local/bin", `ENTRYPOINT ["contiv-agent"]`}
 	for _, name := range []string{"contiv-agent", "contiv-felix-driver", "kubectl-contiv"} {
 		if !strings.Contains(stages[0], "/out/"+name) {
 			t.Errorf("nothing in the image is called %s: %q", name, stages[0])
