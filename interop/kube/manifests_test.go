@@ -168,6 +168,7 @@ var triedRoles = []string{
 func TestManifests(t *testing.T) {
 	c := newCluster(t)
 	c.customs("testdata/monitoring.yaml")
+	c.customs("testdata/policies.yaml") // for deploy/closed
 	c.namespaces()
 	t.Run("what is wrong is refused", func(t *testing.T) {
 		good := append(kustomize(t, "standalone"), kustomize(t, "monitoring")...)
