@@ -12,8 +12,8 @@ import (
 const (
 	perExcept  = 32  // prefixes that one excepted range leaves of another at most, about
 	mostExcept = 512 // beyond, the driver writes exceptions: renderer/acl, bearable
-	mostSplit  = 32  // access lists of a run of rules: renderer/acl, mostTables
-	perSplit   = 128 // rules of one of them: renderer/acl, perTable
+	mostSplit  = 32  // access lists of a run of rules at most: renderer/acl, mostTables
+	perSplit   = 128 // rules of one of them, fewer than renderer/acl has in most: a large run counts for more lists than it becomes
 )
 
 // side is how many things one side of a rule names.

@@ -1,12 +1,6 @@
 package budget
 
-import (
-	"encoding/binary"
-	"net/netip"
-	"slices"
-
-	"github.com/contiv-agent/contiv-agent/model"
-)
+import "github.com/contiv-agent/contiv-agent/model"
 
 // nodePorts is how many frontends a node port counts for. It is a constant, so that no verdict changes when a node joins.
 const nodePorts = 2
@@ -45,40 +39,12 @@ func rangeRules(s *model.Service) int {
 			continue
 		}
 		if outside < 0 {
-			outside = Outside(s.LoadBalancerSourceRanges)
+			outside = 0
+			for range model.OutsideIPv4(s.LoadBalancerSourceRanges) {
+				outside++
+			}
 		}
 		n = plus(n, times(outside, len(s.Ports)))
 	}
-	return n
-}
-
-// Outside is how many prefixes hold all IPv4 addresses that none of the ranges has, the fewest there can be. Ranges of IPv6 do not count.
-func Outside(ranges []netip.Prefix) int {
-	type span struct{ first, last uint64 }
-	taken := make([]span, 0, len(ranges))
-	for _, r := range ranges {
-		if !r.Addr().Is4() {
-			continue
-		}
-		a := r.Masked().Addr().As4()
-		first := uint64(binary.BigEndian.Uint32(a[:]))
-		taken = append(taken, span{first, first + 1<<(32-r.Bits()) - 1})
-	}
-	slices.SortFunc(taken, func(a, b span) int { return int(int64(a.first) - int64(b.first)) })
-	n, next := 0, uint64(0)
-	fill := func(end uint64) { // [next, end)
-		for next < end {
-			size := uint64(1)
-			for next%(2*size) == 0 && next+2*size <= end && size < 1<<32 {
-				size *= 2
-			}
-			n, next = n+1, next+size
-		}
-	}
-	for _, t := range taken {
-		fill(t.first)
-		next = max(next, t.last+1)
-	}
-	fill(1 << 32)
 	return n
 }

@@ -1,7 +1,6 @@
 package descriptor
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 )
 
@@ -114,7 +114,9 @@ func compileSourceRanges(_ string, m *nat.SourceRanges) (*sourceRanges, error) {
 		}
 		s.ranges = append(s.ranges, p)
 	}
-	others := complement(s.ranges)
+	// A list of an interface ends with the first rule that matches. Rules that let clients pass would let them pass all lists behind, so rules
+	// deny everybody else.
+	others := slices.Collect(model.OutsideIPv4(s.ranges))
 	for _, f := range s.frontends {
 		to := toPrefix(netip.PrefixFrom(f.addr, 32))
 		for _, from := range others {
@@ -136,39 +138,6 @@ func (s *sourceRanges) message() *nat.SourceRanges {
 		m.Ranges = append(m.Ranges, r.String())
 	}
 	return m
-}
-
-// complement are the fewest prefixes that hold every IPv4 address none of the ranges has, in order. A list of an interface ends
-// with the first rule that matches, so that rules which let clients pass would let them pass all that comes behind.
-func complement(ranges []netip.Prefix) []netip.Prefix {
-	type span struct{ first, last uint64 }
-	taken := make([]span, 0, len(ranges))
-	for _, r := range ranges {
-		a := r.Masked().Addr().As4()
-		first := uint64(binary.BigEndian.Uint32(a[:]))
-		taken = append(taken, span{first, first + 1<<(32-r.Bits()) - 1})
-	}
-	slices.SortFunc(taken, func(a, b span) int { return int(int64(a.first) - int64(b.first)) })
-	var out []netip.Prefix
-	next := uint64(0)
-	fill := func(end uint64) { // [next, end)
-		for next < end {
-			bits := 32
-			for size := uint64(2); bits > 0 && next%size == 0 && next+size <= end; size *= 2 {
-				bits--
-			}
-			var a [4]byte
-			binary.BigEndian.PutUint32(a[:], uint32(next))
-			out = append(out, netip.PrefixFrom(netip.AddrFrom4(a), bits))
-			next += 1 << (32 - bits)
-		}
-	}
-	for _, t := range taken {
-		fill(t.first)
-		next = max(next, t.last+1)
-	}
-	fill(1 << 32)
-	return out
 }
 
 // enforcement is what all source ranges and all NAT44 interfaces make together.
