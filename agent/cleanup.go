@@ -41,7 +41,7 @@ type CleanupReport struct {
 	Writes  int           `json:"writes"`            // messages to VPP
 	Left    []ValueStatus `json:"left,omitempty"`    // values that could not be removed, and why
 	Foreign []string      `json:"foreign,omitempty"` // what others made in VPP; it stays
-	// NoJournal reports that there was no journal: what VPP keeps no tag of stays.
+	// NoJournal reports that there was no journal: objects that VPP keeps without a tag stay.
 	NoJournal bool `json:"noJournal,omitempty"`
 }
 
@@ -199,7 +199,7 @@ func (c *Cleaner) Plan(ctx context.Context) (*vppagent.Plan, error) {
 	return c.vppagent.Plan(ctx, nothing())
 }
 
-// NoJournal reports that there was no journal, so that what VPP keeps no tag of is taken for somebody else's.
+// NoJournal reports that there was no journal. Then the Cleaner takes objects that VPP keeps without a tag for foreign ones.
 func (c *Cleaner) NoJournal() bool { return c.noJournal }
 
 // Clean removes from VPP what agents have put there: what carries their tag, and what is in the journal. What has been removed

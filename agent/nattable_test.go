@@ -291,8 +291,8 @@ type countingSessions struct {
 
 func (c *countingSessions) NAT44Sessions(context.Context) (uint64, error) { return c.n, c.err }
 
-// TestNATTableOfAnotherSize: a VPP whose NAT44 another agent enabled with another size is well. A size that somebody asked for is a remark that
-// says what to do.
+// TestNATTableOfAnotherSize: a VPP whose NAT44 another agent enabled with another size is healthy. If the configuration
+// asks for a different size, a remark says what to do.
 func TestNATTableOfAnotherSize(t *testing.T) {
 	w := startNAT(t, asVPPHas)
 	w.agent.Close()

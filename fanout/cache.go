@@ -117,7 +117,7 @@ func (v *view) parts(own bool) []*segment {
 	return slices.Concat(v.segments, v.own.segments)
 }
 
-// cache holds one set of keys, as its source sent it last. Only its sources call tell; latest is safe for concurrent use.
+// cache holds one set of keys, as its source sent it last. Only sources call tell; latest is safe for concurrent use.
 type cache struct {
 	name   string
 	every  time.Duration // between publications; 0: see pause

@@ -177,11 +177,11 @@ func isClosed(p *felix.Policy) bool {
 
 // pass is messages of somebody else's calculation graph without what is too much. They say nothing of age: who comes first by name is older.
 func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
-	var told []*gated // in order
+	var updated []*gated // one for each ActivePolicyUpdate, in order
 	for _, m := range messages {
 		switch m := m.GetPayload().(type) {
 		case *felix.ToDataplane_ActivePolicyUpdate:
-			told = append(told, g.streamed(ruleList{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}))
+			updated = append(updated, g.streamed(ruleList{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}))
 		case *felix.ToDataplane_ActivePolicyRemove:
 			name := ruleList{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
 			if p := g.byName[name]; p != nil {
@@ -197,8 +197,8 @@ func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 	out := messages[:0:0]
 	for _, m := range messages {
 		if u, is := m.GetPayload().(*felix.ToDataplane_ActivePolicyUpdate); is {
-			p := told[0]
-			told = told[1:]
+			p := updated[0]
+			updated = updated[1:]
 			if p.closed = g.ledger.Refused(p.ref) != ""; p.closed {
 				m = closedMessage(p, u.ActivePolicyUpdate.GetPolicy())
 			}

@@ -126,12 +126,13 @@ func NewSCTP(src, dst netip.AddrPort) Packet {
 }
 
 // Opening is p as the first packet of a TCP connection or an SCTP association; of other protocols as it is.
-func (p Packet) Opening() Packet { return p.phase(SYN, Init) }
+func (p Packet) Opening() Packet { return p.Phase(SYN, Init) }
 
 // GoingOn is p as one that comes later, and carries data; of other protocols as it is.
-func (p Packet) GoingOn() Packet { return p.phase(ACK, Data) }
+func (p Packet) GoingOn() Packet { return p.Phase(ACK, Data) }
 
-func (p Packet) phase(flags, chunk uint8) Packet {
+// Phase is p with these flags if it is TCP, and with this chunk if it is SCTP; of other protocols as it is.
+func (p Packet) Phase(flags, chunk uint8) Packet {
 	switch p.Proto {
 	case model.TCP:
 		p.TCPFlags = flags

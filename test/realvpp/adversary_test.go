@@ -212,7 +212,7 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 		}
 	}
 	if g.choices() > unseen { // any of them
-		g.attempt(e, &a)
+		g.attemptBackends(e, &a)
 	}
 	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
 		breach = g.law.Arrives(&a, e.Goes == "back")
@@ -221,9 +221,8 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 	return a, breach, nil
 }
 
-// attempt lets the law remember a packet that may have reached what it dialled, or any endpoint that a Service's port leads to.
-func (g *adversaryGame) attempt(e *adversary.Event, a *trace.Arrival) {
-	g.law.Try(e.From, a)
+// attemptBackends lets the law remember a packet that may have reached any endpoint that a Service's port leads to.
+func (g *adversaryGame) attemptBackends(e *adversary.Event, a *trace.Arrival) {
 	for _, end := range adversary.Backends(g.current, a.Sent.DstPort) {
 		b := *a
 		b.Packet.Dst, b.Packet.DstPort = end.Addr(), end.Port()
@@ -259,7 +258,9 @@ func (g *adversaryGame) check(e *adversary.Event) (adversary.Breach, error) {
 	if !ok {
 		return adversary.Breach{}, nil
 	}
-	g.attempt(e, &trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: f.real})
+	a := trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: f.real}
+	g.law.Try(e.From, &a)
+	g.attemptBackends(e, &a)
 	o, err := g.exchange(from, f)
 	if err != nil {
 		return adversary.Breach{}, err

@@ -173,10 +173,10 @@ func (g *ground) live(t *testing.T, dir string, serves agent.ServiceRenderer, du
 	during()
 }
 
-// tidied lets agents come and go, and clean up: VPP is as before the first one.
-func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
+// plumbTidy writes the objects of tidy into a folder and attaches their pods to VPP. It returns the folder.
+func plumbTidy(t *testing.T, v cni.VPP) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
+	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(tidy), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +184,16 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cni.New(g, "node-1").Apply(changes); err != nil {
+	if err := cni.New(v, "node-1").Apply(changes); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// tidied lets agents come and go, and clean up: VPP is as before the first one.
+func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
+	t.Helper()
+	dir := plumbTidy(t, g)
 	g.somebody(t)
 	before := g.shown(t)
 	g.live(t, dir, serves, func() {

@@ -2,8 +2,6 @@ package realvpp
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,18 +18,8 @@ func TestVPPHasOneOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(tidy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := manifest.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l.hollow = true
-	if err := cni.New(l, "node-1").Apply(changes); err != nil {
-		t.Fatal(err)
-	}
+	dir := plumbTidy(t, l)
 	g := &ground{VPP: l, reach: func(c *agent.Config) { c.Socket, c.Lock = l.socket(), l.socket()+".owner" }}
 	cfg := agent.Config{
 		NodeName: "node-1", Override: cni.Located(), Sources: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},

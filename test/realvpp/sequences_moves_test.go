@@ -275,15 +275,7 @@ func answers(out []landing) bool {
 func (c *sequenceCase) proceed(t talk) error {
 	flags := []uint8{packet.ACK, packet.ACK, packet.ACK, packet.ACK, packet.FIN | packet.ACK, packet.RST, packet.SYN, packet.SYN | packet.ACK}[c.rng.IntN(8)]
 	chunk := []uint8{packet.Data, packet.Data, packet.Sack, packet.CookieEcho, packet.Heartbeat, packet.Abort, packet.Shutdown, packet.Init}[c.rng.IntN(8)]
-	next := func(p packet.Packet) packet.Packet {
-		switch p.Proto {
-		case model.TCP:
-			p.TCPFlags = flags
-		case model.SCTP:
-			p.Chunk = chunk
-		}
-		return p
-	}
+	next := func(p packet.Packet) packet.Packet { return p.Phase(flags, chunk) }
 	if c.chance(3) {
 		_, err := c.transmit(t.there.at, t.there.reply().both(next)) // the server pushes
 		return err

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,8 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/source/manifest"
 	testport "github.com/contiv-agent/contiv-agent/test/port"
 )
 
@@ -27,18 +23,9 @@ func TestVPPStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", testport.Free(t))
-	if err := os.WriteFile(filepath.Join(dir, "all.yaml"), []byte(tidy), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	changes, err := manifest.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	l.hollow = true
-	if err := cni.New(l, "node-1").Apply(changes); err != nil {
-		t.Fatal(err)
-	}
+	dir := plumbTidy(t, l)
+	address := fmt.Sprintf("127.0.0.1:%d", testport.Free(t))
 	readyz := func() (int, string) {
 		resp, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
