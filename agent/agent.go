@@ -29,12 +29,12 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
-	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -320,7 +320,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
 	}
 	for _, l := range listeners {
-		g.Go(func() error { return serve.HTTP(ctx, l.Listener, l.handler, a.cfg.Logger) })
+		g.Go(func() error { return httpserver.HTTP(ctx, l.Listener, l.handler, a.cfg.Logger) })
 	}
 	if a.health != nil {
 		g.Go(func() error { return a.health.Run(ctx) })
@@ -361,7 +361,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		out = append(out, listener{l, a.observability(a.registry, a.cfg.Profiling)})
 	}
 	if a.cfg.StatusSocket != "" {
-		l, err := serve.Unix(ctx, a.cfg.StatusSocket)
+		l, err := httpserver.Unix(ctx, a.cfg.StatusSocket)
 		if err != nil {
 			for _, open := range out {
 				err = errors.Join(err, open.Close())

@@ -22,8 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -270,7 +270,7 @@ func TestHealth(t *testing.T) {
 	}
 	_ = w.stop()
 	code, body := get("/readyz")
-	var h serve.Health
+	var h httpserver.Health
 	if err := json.Unmarshal([]byte(body), &h); err != nil || code != http.StatusServiceUnavailable || h.Healthy || h.Reason == "" {
 		t.Errorf("stopped agent: %d %s", code, body)
 	}
@@ -315,7 +315,7 @@ func TestHealthSaysWhatASourceLacks(t *testing.T) {
 	}
 	handler, rec := w.agent.observability(prometheus.NewRegistry(), false), httptest.NewRecorder()
 	handler.ServeHTTP(rec, fromLoopback("/readyz"))
-	var h serve.Health
+	var h httpserver.Health
 	if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusServiceUnavailable || !strings.Contains(h.Reason, said) {
 		t.Errorf("%d %s %v", rec.Code, rec.Body, err)
 	}
@@ -374,7 +374,7 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 func TestStatusSocketIsTaken(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
-	_, err := serve.Unix(t.Context(), w.agent.cfg.StatusSocket)
+	_, err := httpserver.Unix(t.Context(), w.agent.cfg.StatusSocket)
 	if err == nil || !strings.Contains(err.Error(), "another agent answers there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}

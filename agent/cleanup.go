@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -105,7 +105,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 	if c.cfg.StatusSocket == "" {
 		return nil
 	}
-	l, err := serve.Unix(ctx, c.cfg.StatusSocket)
+	l, err := httpserver.Unix(ctx, c.cfg.StatusSocket)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w (%w)", ErrInUse, err)
 	}
@@ -113,8 +113,8 @@ func (c *Cleaner) lock(ctx context.Context) error {
 		return fmt.Errorf("status socket: %w", err)
 	}
 	c.background(ctx, func(ctx context.Context) {
-		_ = serve.HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "there is no agent: a cleanup is under way"})
+		_ = httpserver.HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "there is no agent: a cleanup is under way"})
 		}), nil) // ends with ctx
 	})
 	return nil

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	vppifs "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -138,7 +138,7 @@ func TestCollisions(t *testing.T) {
 			msgs := map[string]proto.Message{}
 			for range rapid.IntRange(0, 5).Draw(t, "values") {
 				m := drawnValue(t)
-				msgs[keyed.Key(m)] = m
+				msgs[kv.Key(m)] = m
 			}
 			if wants[who] == nil {
 				wants[who] = map[string]proto.Message{}

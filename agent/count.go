@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -86,7 +86,7 @@ func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter
 		if fronted[l.Interface] && !l.Output {
 			l.Place--
 		}
-		wanted, _ := p.values.Sent(keyed.InterfaceACLsKey(l.Interface)).(*contivacl.InterfaceACLs)
+		wanted, _ := p.values.Sent(kv.InterfaceACLsKey(l.Interface)).(*contivacl.InterfaceACLs)
 		names := wanted.GetInput()
 		if l.Output {
 			names = wanted.GetOutput()
@@ -94,7 +94,7 @@ func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter
 		if l.Place >= len(names) {
 			continue
 		}
-		if l.Value == nil || l.Value.GetName() != names[l.Place] || !keyed.Equal(l.Value, p.values.Sent(keyed.ACLKey(names[l.Place]))) {
+		if l.Value == nil || l.Value.GetName() != names[l.Place] || !kv.Equal(l.Value, p.values.Sent(kv.ACLKey(names[l.Place]))) {
 			return nil, false
 		}
 		c := policy.Counted{ID: l.Index, Interface: l.Interface, Output: l.Output, Place: l.Place}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/serve"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -22,10 +22,10 @@ func (a *Agent) servePlan(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	plan, err := a.vppagent.Drift(ctx, r.URL.Query().Get("sessions") == "true")
 	if err != nil {
-		serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 		return
 	}
-	serve.JSON(w, http.StatusOK, plan)
+	httpserver.JSON(w, http.StatusOK, plan)
 }
 
 // driftShown is how long status and Kubernetes show a drift after the recheck found it.

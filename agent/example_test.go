@@ -6,7 +6,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -14,7 +14,7 @@ import (
 
 // fixed is a way in for configuration of other programs: it wants what it was made with, says what became of it, and is done.
 type fixed struct {
-	values keyed.Values
+	values kv.Values
 	done   func()
 }
 
@@ -37,7 +37,7 @@ func ExampleConfig_external() {
 	vpp := sim.New(sim.Config{})
 	defer vpp.Close()
 	ctx, cancel := context.WithCancel(context.Background())
-	source := &fixed{values: keyed.Values{}, done: cancel}
+	source := &fixed{values: kv.Values{}, done: cancel}
 	source.values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
 	a, err := agent.New(agent.Config{NodeName: "node-1", Dial: vpp.Dial, External: []controller.ExternalConfigSource{source}})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 )
@@ -53,7 +53,7 @@ func TestExternalNamesDiffer(t *testing.T) {
 func TestExternalValuesOutliveARestart(t *testing.T) {
 	src := outside{name: "outside", events: make(chan *event.External, 1)}
 	change := func(c *Config) { c.External = []controller.ExternalConfigSource{src} }
-	values := keyed.Values{}
+	values := kv.Values{}
 	values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
 	src.events <- event.ExternalConfigResync(src.name, values)
 	w := start(t, change)
@@ -104,7 +104,7 @@ func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 	w.settled()
 	away.Store(true)
 	w.vpp.Restart()
-	values := keyed.Values{}
+	values := kv.Values{}
 	values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -125,13 +125,13 @@ func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 type onlooker struct {
 	outside
 	values func() []event.Value
-	seen   chan keyed.Values
+	seen   chan kv.Values
 }
 
 func (o *onlooker) Show(values func() []event.Value) { o.values = values }
 
 func (o *onlooker) Committed(ev *event.Committed, sent func(string) proto.Message) {
-	seen := keyed.Values{}
+	seen := kv.Values{}
 	for _, st := range ev.Statuses {
 		seen[st.Key] = sent(st.Key)
 	}
@@ -143,9 +143,9 @@ func (o *onlooker) Committed(ev *event.Committed, sent func(string) proto.Messag
 
 // An external source that looks on sees everybody's values and what becomes of them.
 func TestOnlooker(t *testing.T) {
-	src := &onlooker{outside: outside{name: "outside", events: make(chan *event.External, 1)}, seen: make(chan keyed.Values, 100)}
+	src := &onlooker{outside: outside{name: "outside", events: make(chan *event.External, 1)}, seen: make(chan kv.Values, 100)}
 	route := &contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"}
-	values := keyed.Values{}
+	values := kv.Values{}
 	values.Put(route)
 	src.events <- event.ExternalConfigResync(src.name, values)
 	w := start(t, func(c *Config) { c.External = []controller.ExternalConfigSource{src} })
@@ -156,7 +156,7 @@ func TestOnlooker(t *testing.T) {
 		switch {
 		case v.Message == nil || v.State != event.Configured || v.Since.IsZero():
 			t.Errorf("%+v", v)
-		case v.Key == keyed.Key(route) && proto.Equal(v.Message, route):
+		case v.Key == kv.Key(route) && proto.Equal(v.Message, route):
 			own++
 		default:
 			others++
@@ -168,7 +168,7 @@ func TestOnlooker(t *testing.T) {
 	for {
 		select {
 		case seen := <-src.seen:
-			if proto.Equal(seen[keyed.Key(route)], route) {
+			if proto.Equal(seen[kv.Key(route)], route) {
 				return
 			}
 		case <-time.After(10 * time.Second):

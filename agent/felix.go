@@ -6,7 +6,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
@@ -161,11 +161,11 @@ func (s *session) unenforced(name string) string {
 
 // listed is what VPP has of the access lists of an interface.
 func (s *session) listed(name string) (felix.Health, string) {
-	key := keyed.Key(&contivacl.InterfaceACLs{Interface: name})
+	key := kv.Key(&contivacl.InterfaceACLs{Interface: name})
 	keys := []string{key}
 	if lists, ok := s.p.values.Sent(key).(*contivacl.InterfaceACLs); ok {
 		for _, list := range slices.Concat(lists.Input, lists.Output) {
-			keys = append(keys, keyed.Key(&ligatoacl.ACL{Name: list}))
+			keys = append(keys, kv.Key(&ligatoacl.ACL{Name: list}))
 		}
 	}
 	for _, key := range keys {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/client"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 	vppinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -51,15 +51,15 @@ func TestRefusedForNow(t *testing.T) {
 	}
 	err = c.DataChange().Put().Interface(loop).StaticRoute(drop).Send(t.Context())
 	var failed *client.Error
-	if !errors.As(err, &failed) || len(failed.Items) != 1 || failed.Items[0].State != event.Retrying || failed.Items[0].Key != keyed.InterfaceKey("loop1") {
+	if !errors.As(err, &failed) || len(failed.Items) != 1 || failed.Items[0].State != event.Retrying || failed.Items[0].Key != kv.InterfaceKey("loop1") {
 		t.Fatalf("best effort: %v", err)
 	}
-	if items, err := c.State(t.Context(), client.Filter{Keys: []string{"vpp.route"}}); err != nil || !slices.ContainsFunc(items, func(i client.Item) bool { return i.Key == keyed.Key(drop) }) {
+	if items, err := c.State(t.Context(), client.Filter{Keys: []string{"vpp.route"}}); err != nil || !slices.ContainsFunc(items, func(i client.Item) bool { return i.Key == kv.Key(drop) }) {
 		t.Errorf("the other one is not there: %v, %v", items, err)
 	}
 	refuse.Store(false)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		items, err := c.Config(t.Context(), client.Filter{Keys: []string{keyed.InterfaceKey("loop1")}})
+		items, err := c.Config(t.Context(), client.Filter{Keys: []string{kv.InterfaceKey("loop1")}})
 		if err != nil || len(items) != 1 {
 			t.Fatalf("%v, %v", items, err)
 		}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
-	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // queryLimit bounds how long a question over HTTP may wait for the loop.
@@ -24,7 +24,7 @@ const queryLimit = 10 * time.Second
 
 // observability answers /metrics, /healthz, /readyz, /livez, and /debug/pprof if asked for.
 func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.Handler {
-	return serve.Mux(gatherer, a.ready, profiles)
+	return httpserver.Mux(gatherer, a.ready, profiles)
 }
 
 // mostProblems is how many problems the body of /readyz names.
@@ -60,13 +60,13 @@ func (a *Agent) control() http.Handler {
 		defer cancel()
 		st, err := a.Status(ctx)
 		if err != nil {
-			serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+			httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 			return
 		}
 		if r.URL.Query().Get("history") == "true" {
 			st.History = a.history()
 		}
-		serve.JSON(w, http.StatusOK, st)
+		httpserver.JSON(w, http.StatusOK, st)
 	})
 	mux.HandleFunc("GET /policy/{namespace}/{pod}", a.servePolicy)
 	mux.HandleFunc("GET /loglevel", a.serveLogLevel)
@@ -81,11 +81,11 @@ func (a *Agent) servePolicy(w http.ResponseWriter, r *http.Request) {
 	id := model.PodID{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
 	switch d, err := a.Policy(ctx, id); {
 	case err != nil:
-		serve.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
 	case d == nil:
-		serve.JSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
+		httpserver.JSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
 	default:
-		serve.JSON(w, http.StatusOK, d)
+		httpserver.JSON(w, http.StatusOK, d)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // logLevel is what /loglevel takes and answers.
@@ -20,7 +20,7 @@ type logLevel struct {
 // serveLogLevel answers GET with the level of the log, and sets it by PUT. It is on the agent's own socket alone: whoever may set it
 // can fill a disk.
 func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
-	fail := func(code int, err error) { serve.JSON(w, code, map[string]string{"error": err.Error()}) }
+	fail := func(code int, err error) { httpserver.JSON(w, code, map[string]string{"error": err.Error()}) }
 	current := a.cfg.LogLevel
 	if current == nil {
 		fail(http.StatusNotFound, errors.New("the level of this agent's log cannot be changed"))
@@ -41,7 +41,7 @@ func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 		current.Set(to)
 		a.log.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at a level that is seen
 	}
-	serve.JSON(w, http.StatusOK, logLevel{current.Level().String()})
+	httpserver.JSON(w, http.StatusOK, logLevel{current.Level().String()})
 }
 
 // FetchLogLevel asks the agent behind a unix socket for the level of its log: "INFO".

@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
-	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // fromLoopback is a request of a client that is answered in full.
@@ -55,7 +55,7 @@ func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 			for range 20 {
 				rec := httptest.NewRecorder()
 				handler.ServeHTTP(rec, fromLoopback("/readyz"))
-				var h serve.Health
+				var h httpserver.Health
 				if err := json.Unmarshal(rec.Body.Bytes(), &h); err == nil && rec.Code == http.StatusOK && h.Healthy && w.agent.proxies(t.Context()) {
 					answered.Add(1)
 				}

@@ -6,23 +6,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes to values. What an input's
 // access lists see: nat44 has not translated IPv4 yet; cnat has, and where nothing serves IPv6 there is nothing to translate.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
-	c := policy.Config{NodeName: cfg.NodeName, View4: enforce.PreDNAT, View6: enforce.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses, Limits: cfg.Limits}
+	c := policy.Config{NodeName: cfg.NodeName, View4: dataplane.PreDNAT, View6: dataplane.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses, Limits: cfg.Limits}
 	if cfg.postDNAT4() {
-		c.View4 = enforce.PostDNAT
+		c.View4 = dataplane.PostDNAT
 	}
 	if cfg.Driver != nil {
 		return policy.New(c, cfg.Driver)
@@ -146,7 +146,7 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 func (s *PolicyStatus) listed(at policy.Applied, unwellKeys map[string]event.ValueStatus) event.State {
 	worst := event.Configured
 	for _, name := range at.Interfaces {
-		if v, bad := unwellKeys[keyed.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
+		if v, bad := unwellKeys[kv.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
 			worst = max(worst, v.State)
 			s.Reasons = append(s.Reasons, at.Endpoint+": "+unwell(v))
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -196,7 +196,7 @@ func TestPoliciesOfHostEndpoints(t *testing.T) {
 	}
 	check("enforced")
 	edge.Endpoints[0].Interfaces = []string{"uplink", "host"}
-	unwellKeys := map[string]event.ValueStatus{keyed.Key(&contivacl.InterfaceACLs{Interface: "host"}): {State: event.Failed}}
+	unwellKeys := map[string]event.ValueStatus{kv.Key(&contivacl.InterfaceACLs{Interface: "host"}): {State: event.Failed}}
 	if got := policyStatus(edge, unwellKeys, notes); got.State != event.Failed.String() || len(got.Reasons) != 1 {
 		t.Errorf("with a list that VPP refused: %+v", got)
 	}

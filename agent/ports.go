@@ -3,16 +3,16 @@ package agent
 import (
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // ExplainSCTP tells what lets an SCTP association begin across an interface (output: by a packet that leaves through it), or what does not:
 // lists know no ports of SCTP, and this is asked beside them. False: nothing of ours is asked there.
 func (s *Stepper) ExplainSCTP(iface string, output bool, from, to netip.AddrPort) (policy.Reason, bool) {
-	m, _ := s.values.Sent(keyed.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
+	m, _ := s.values.Sent(kv.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
 	rules := m.GetInput()
 	if output {
 		rules = m.GetOutput()
@@ -23,10 +23,10 @@ func (s *Stepper) ExplainSCTP(iface string, output bool, from, to netip.AddrPort
 	for i, r := range rules {
 		if inNetwork(r.GetSourceNetwork(), from.Addr()) && inNetwork(r.GetDestinationNetwork(), to.Addr()) &&
 			inPorts(r.GetSource(), from.Port()) && inPorts(r.GetDestination(), to.Port()) {
-			return s.policies.Explain(iface, output, enforce.PortsPlace, i)
+			return s.policies.Explain(iface, output, dataplane.PortsPlace, i)
 		}
 	}
-	return s.policies.Explain(iface, output, enforce.PortsPlace, -1)
+	return s.policies.Explain(iface, output, dataplane.PortsPlace, -1)
 }
 
 func inNetwork(s string, a netip.Addr) bool {

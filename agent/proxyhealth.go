@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 const (
@@ -182,7 +182,7 @@ func (h *proxyHealth) handler() http.Handler {
 		}
 		count.WithLabelValues(text).Inc()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		serve.JSON(w, code, b)
+		httpserver.JSON(w, code, b)
 	}
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		b, eligible := h.body()
@@ -211,7 +211,7 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 			log.Warn("healthz is not answered yet", "address", address, "err", err)
 		}
 		if err == nil {
-			err = serve.HTTP(ctx, l, h.handler(), log)
+			err = httpserver.HTTP(ctx, l, h.handler(), log)
 			if h.opened(err) && ctx.Err() == nil {
 				log.Warn("healthz was interrupted", "address", address, "err", err)
 			}

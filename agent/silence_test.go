@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // stopped is a VPP whose process can be stopped, as by SIGSTOP: what is sent to it waits.
@@ -51,10 +51,10 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.settled()
 	handler := w.agent.observability(prometheus.NewRegistry(), false)
-	readyz := func() (int, serve.Health) {
+	readyz := func() (int, httpserver.Health) {
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, fromLoopback("/readyz"))
-		var h serve.Health
+		var h httpserver.Health
 		_ = json.Unmarshal(rec.Body.Bytes(), &h)
 		return rec.Code, h
 	}

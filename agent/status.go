@@ -9,7 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/felix"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -320,7 +320,7 @@ func refusal(svc service.Status, owners []controller.OwnerStatus) string {
 
 // translates separates the keys that translate an address and port of a Service from those that reject it.
 func translates(key string) bool {
-	return keyed.Translates(key)
+	return kv.Translates(key)
 }
 
 // refusedServices are the Services that were kept out, so that renderers know nothing of them.

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -330,7 +330,7 @@ func TestDriftIsReported(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.write("slice.yaml", endpoints)
 	w.wait("change", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice/default/web-1") })
-	key := keyed.DNat44Key("default/web")
+	key := kv.DNat44Key("default/web")
 	other := newOther(t, w)
 	other.remove(key, w.agent.vppagent)
 	c := w.wait("recheck", func(c *event.Committed) bool { return len(c.Drift) > 0 })

@@ -23,7 +23,7 @@ measure '^BenchmarkExternal$' 9x ./test/bench
 measure '^BenchmarkTrace$' 3x ./test/bench
 measure '^BenchmarkSupervisor$' 15x ./felix
 rooms=$(wc -l <"$raw")
-measure . 100ms ./keyed ./vpp ./renderer/... ./plugins/... ./source/... ./sim/... ./trace
+measure . 100ms ./kv ./vpp ./renderer/... ./plugins/... ./source/... ./sim/... ./trace
 
 # table: what was measured, the figure, what it is measured against, and the bar where there is one.
 table() {

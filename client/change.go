@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // Change is a change of this client's configuration: items to put and items to delete, in one transaction. Use it from one
@@ -63,8 +63,8 @@ func (c *Change) put(m proto.Message) {
 		c.fail(errors.New("an item is nil"))
 		return
 	}
-	key := keyed.Key(m)
-	if err := keyed.Check(key, m); err != nil {
+	key := kv.Key(m)
+	if err := kv.Check(key, m); err != nil {
 		c.fail(err)
 		return
 	}
@@ -77,8 +77,8 @@ func (c *Change) del(m proto.Message) {
 		c.fail(errors.New("a resync must not delete items: it deletes all that are not put"))
 		return
 	}
-	key := keyed.Key(m)
-	if err := keyed.Check(key, m); err != nil {
+	key := kv.Key(m)
+	if err := kv.Check(key, m); err != nil {
 		c.fail(err)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // Config names the agent to call and this client.
@@ -69,7 +69,7 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: certificate: %w", err)
 	}
-	pool, err := serve.Authorities(ca)
+	pool, err := httpserver.Authorities(ca)
 	if err != nil {
 		return nil, fmt.Errorf("client: certificate authority: %w", err)
 	}

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -179,7 +179,7 @@ func TestEveryField(t *testing.T) {
 		}
 		msg := filled(reflect.New(m.Type.In(1).Elem()).Interface().(proto.Message))
 		m.Func.Call([]reflect.Value{reflect.ValueOf(put), reflect.ValueOf(msg)})
-		want = append(want, keyed.Key(msg))
+		want = append(want, kv.Key(msg))
 	}
 	slices.Sort(want)
 	if data, method := put.request(); data == nil || method != "/rpc.DataChangeService/Put" {
@@ -215,7 +215,7 @@ func TestChanges(t *testing.T) {
 		{other.DataChange().Put().Interface(loop("x")), "b c x"},
 		{c.DataResync().Interface(loop("d")), "d x"},
 		{c.DataResync().Item(route), "8 x"},
-		{c.DataChange().Delete().Key(keyed.Key(route)), "x"},
+		{c.DataChange().Delete().Key(kv.Key(route)), "x"},
 		{c.DataChange().Put().Interface(loop("e")).Labels(map[string]string{"k": "v"}).Interface(loop("f")), "e f x"},
 		{c.DataChange().Delete().Item(loop("f")), "e x"},
 		{c.DataChange(), "e x"},
@@ -225,12 +225,12 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	items, err := c.Config(t.Context(), Filter{Labels: map[string]string{"k": "v"}})
-	want := []Item{{Key: keyed.InterfaceKey("e"), Message: loop("e"), State: event.Configured, Labels: map[string]string{"k": "v"}}}
+	want := []Item{{Key: kv.InterfaceKey("e"), Message: loop("e"), State: event.Configured, Labels: map[string]string{"k": "v"}}}
 	if diff := cmp.Diff(want, items, protocmp.Transform()); err != nil || diff != "" {
 		t.Errorf("config: %v (-want +got):\n%s", err, diff)
 	}
-	for what, f := range map[string]Filter{"all": {}, "model": {Keys: []string{"vpp.interfaces"}}, "keys": {Keys: []string{keyed.InterfaceKey("e"), keyed.InterfaceKey("x")}}} {
-		if items, err = c.State(t.Context(), f); err != nil || len(items) != 2 || items[1].Key != keyed.InterfaceKey("x") {
+	for what, f := range map[string]Filter{"all": {}, "model": {Keys: []string{"vpp.interfaces"}}, "keys": {Keys: []string{kv.InterfaceKey("e"), kv.InterfaceKey("x")}}} {
+		if items, err = c.State(t.Context(), f); err != nil || len(items) != 2 || items[1].Key != kv.InterfaceKey("x") {
 			t.Errorf("state, %s: %v, %v", what, items, err)
 		}
 	}
@@ -243,7 +243,7 @@ func TestErrors(t *testing.T) {
 	n, c := serveNode(t, t.TempDir())
 	bad := loop("bad")
 	bad.Mtu = 666
-	want := []ItemError{{Key: keyed.InterfaceKey("bad"), Op: "CREATE", State: event.Retrying, Err: "no memory"}}
+	want := []ItemError{{Key: kv.InterfaceKey("bad"), Op: "CREATE", State: event.Retrying, Err: "no memory"}}
 	for what, change := range map[string]*Put{
 		"one message": c.DataChange().AllOrNothing().Put().Interface(bad).Interface(loop("good")),
 		"a stream":    c.DataChange().AllOrNothing().Put().Interface(bad).Item(&contivl3.RejectRoute{DstNetwork: "10.0.0.0/8"}),
@@ -273,14 +273,14 @@ func TestErrors(t *testing.T) {
 	later := loop("later")
 	later.Mtu = 667
 	for what, change := range map[string]*Put{"one message": c.DataChange().Put().Interface(later), "a stream": c.DataResync().Interface(later).Merge(event.Merge{Once: true})} {
-		if err := change.Send(t.Context()); err != nil || !slices.Equal(change.Pending(), []string{keyed.InterfaceKey("later")}) || change.Unimplemented() != nil {
+		if err := change.Send(t.Context()); err != nil || !slices.Equal(change.Pending(), []string{kv.InterfaceKey("later")}) || change.Unimplemented() != nil {
 			t.Errorf("%s: %v, waits %q", what, err, change.Pending())
 		}
 	}
 	odd := loop("ü\n\"1")
 	odd.Mtu = 667
 	change := c.DataChange().Put().Interface(odd)
-	if err := change.Send(t.Context()); err != nil || !slices.Equal(change.Pending(), []string{keyed.Key(odd)}) {
+	if err := change.Send(t.Context()); err != nil || !slices.Equal(change.Pending(), []string{kv.Key(odd)}) {
 		t.Errorf("a key that is not plain: %v, waits %q", err, change.Pending())
 	}
 	for want, change := range map[string]interface{ Send(context.Context) error }{

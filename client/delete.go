@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
 	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
@@ -31,8 +31,8 @@ func (d *Delete) Item(m proto.Message) *Delete {
 
 // Key deletes the value of any model that has this key.
 func (d *Delete) Key(key string) *Delete {
-	if _, _, known := keyed.Lookup(key); !known {
-		d.fail(fmt.Errorf("%q: %w", key, keyed.ErrNoModel))
+	if _, _, known := kv.Lookup(key); !known {
+		d.fail(fmt.Errorf("%q: %w", key, kv.ErrNoModel))
 		return d
 	}
 	d.gone = append(d.gone, key)

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/configurator"
 )
 
@@ -134,14 +134,14 @@ func (w *written) document() (doc Document, err error) {
 	if doc.Merge, err = event.ParseMerge(w.Merge); err != nil {
 		return doc, err
 	}
-	var model keyed.Model
+	var model kv.Model
 	switch {
 	case w.Key != "" && (w.Model != "" || w.Name != nil):
 		return doc, errors.New("key: must not be given together with model and name")
 	case w.Key != "":
 		var known bool
-		if model, _, known = keyed.Lookup(w.Key); !known {
-			return doc, fmt.Errorf("key %q: %w", w.Key, keyed.ErrNoModel)
+		if model, _, known = kv.Lookup(w.Key); !known {
+			return doc, fmt.Errorf("key %q: %w", w.Key, kv.ErrNoModel)
 		}
 		doc.Key = w.Key
 	case w.Model != "":
@@ -168,25 +168,25 @@ func (w *written) document() (doc Document, err error) {
 	if err := protojson.Unmarshal(w.Value, doc.Message); err != nil {
 		return doc, fmt.Errorf("value: %w", plain(err))
 	}
-	own := keyed.Key(doc.Message)
+	own := kv.Key(doc.Message)
 	if doc.Key == "" {
 		doc.Key = own
 	}
-	if err := keyed.Check(doc.Key, doc.Message); err != nil {
-		return doc, fmt.Errorf("value: its key is %q, not %q: %w", own, doc.Key, keyed.ErrKeyMismatch)
+	if err := kv.Check(doc.Key, doc.Message); err != nil {
+		return doc, fmt.Errorf("value: its key is %q, not %q: %w", own, doc.Key, kv.ErrKeyMismatch)
 	}
 	return doc, doc.Merge.Check(doc.Message.ProtoReflect().Descriptor())
 }
 
-func byName(name string) (keyed.Model, error) {
+func byName(name string) (kv.Model, error) {
 	var names []string
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		if m.Name == name {
 			return m, nil
 		}
 		names = append(names, m.Name)
 	}
-	return keyed.Model{}, fmt.Errorf("model %q: is unknown: must be one of %s", name, strings.Join(names, ", "))
+	return kv.Model{}, fmt.Errorf("model %q: is unknown: must be one of %s", name, strings.Join(names, ", "))
 }
 
 // readWhole reads ligato's whole configuration.
@@ -198,8 +198,8 @@ func readWhole(data []byte) ([]Document, error) {
 	var out []Document
 	var errs []error
 	add := func(field protoreflect.FieldDescriptor, at int, m proto.Message) {
-		key := keyed.Key(m)
-		if err := keyed.Check(key, m); err != nil {
+		key := kv.Key(m)
+		if err := kv.Check(key, m); err != nil {
 			errs = append(errs, fmt.Errorf("%s[%d]: %w", field.JSONName(), at, err))
 			return
 		}
@@ -409,7 +409,7 @@ func element(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	if f.Message() == nil {
 		return scalar(f, v)
 	}
-	b, err := keyed.MarshalJSON(v.Message().Interface())
+	b, err := kv.MarshalJSON(v.Message().Interface())
 	if err != nil {
 		return err.Error()
 	}

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
@@ -51,7 +51,7 @@ linuxConfig: {}
 	docs, err := ReadDocuments("f", []byte(strings.Replace(file, "  nat44_global: {forwarding: true}\n", "", 1)))
 	var got []string
 	for _, d := range docs {
-		got = append(got, fmt.Sprintf("%s %s %v %s", keyed.Format(d.Key, d.Message), d.Merge, fmt.Sprint(d.Labels), d.Where))
+		got = append(got, fmt.Sprintf("%s %s %v %s", kv.Format(d.Key, d.Message), d.Merge, fmt.Sprint(d.Labels), d.Where))
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -99,7 +99,7 @@ func FuzzReadDocuments(f *testing.F) {
 			if d.Message == nil {
 				continue
 			}
-			if err := keyed.Check(d.Key, d.Message); err != nil {
+			if err := kv.Check(d.Key, d.Message); err != nil {
 				t.Fatal(err)
 			}
 			items = append(items, Item{Key: d.Key, Message: d.Message, Labels: d.Labels})
@@ -124,8 +124,8 @@ func TestCompare(t *testing.T) {
 	tap := func(mtu uint32, addrs ...string) *interfaces.Interface {
 		return &interfaces.Interface{Name: "a", Mtu: mtu, IpAddresses: addrs, Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{Version: 2}}}
 	}
-	key := keyed.InterfaceKey("a")
-	agent := []Item{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}, {Key: keyed.InterfaceKey("z"), Message: loop("z")}}
+	key := kv.InterfaceKey("a")
+	agent := []Item{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}, {Key: kv.InterfaceKey("z"), Message: loop("z")}}
 	for i, c := range []struct {
 		docs       []Document
 		everything bool
@@ -138,11 +138,11 @@ func TestCompare(t *testing.T) {
 		{docs: []Document{{Key: key, Message: loop("a")}}, want: []Difference{{Key: key, Fields: []string{
 			`ip_addresses[0]: "10.0.0.1/24", not unset`, `ip_addresses[1]: "10.0.0.2/24", not unset`, "mtu: 1500, not unset", "tap: {}, not unset", "tap.version: 2, not unset",
 		}}}},
-		{docs: []Document{{Key: keyed.DNat44Key("x"), Message: &nat.DNat44{Label: "x"}}}, everything: true, want: []Difference{
-			{Key: keyed.DNat44Key("x"), Only: File}, {Key: key, Only: Agent}, {Key: keyed.InterfaceKey("z"), Only: Agent},
+		{docs: []Document{{Key: kv.DNat44Key("x"), Message: &nat.DNat44{Label: "x"}}}, everything: true, want: []Difference{
+			{Key: kv.DNat44Key("x"), Only: File}, {Key: key, Only: Agent}, {Key: kv.InterfaceKey("z"), Only: Agent},
 		}},
-		{docs: []Document{{Key: key, Message: agent[0].Message}}, everything: true, want: []Difference{{Key: keyed.InterfaceKey("z"), Only: Agent}}},
-		{docs: []Document{{Key: key}, {Key: keyed.InterfaceKey("none")}}, want: []Difference{{Key: key, Only: Agent}}},
+		{docs: []Document{{Key: key, Message: agent[0].Message}}, everything: true, want: []Difference{{Key: kv.InterfaceKey("z"), Only: Agent}}},
+		{docs: []Document{{Key: key}, {Key: kv.InterfaceKey("none")}}, want: []Difference{{Key: key, Only: Agent}}},
 	} {
 		if diff := cmp.Diff(c.want, Compare(c.docs, agent, c.everything)); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", i, diff)
@@ -168,8 +168,8 @@ func TestCompare(t *testing.T) {
 
 func TestWriteDocuments(t *testing.T) {
 	items := []Item{
-		{Key: keyed.InterfaceKey("a"), Message: loop("a"), Labels: map[string]string{"x": "y"}, State: event.Configured},
-		{Key: keyed.DNat44Key("b"), Message: &nat.DNat44{Label: "b", StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "10.0.0.1"}}}},
+		{Key: kv.InterfaceKey("a"), Message: loop("a"), Labels: map[string]string{"x": "y"}, State: event.Configured},
+		{Key: kv.DNat44Key("b"), Message: &nat.DNat44{Label: "b", StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "10.0.0.1"}}}},
 	}
 	got, err := WriteDocuments(items)
 	want := "key: config/vpp/v2/interfaces/a\nlabels:\n  x: \"y\"\nvalue:\n  name: a\n---\nkey: config/vpp/nat/v2/dnat44/b\nvalue:\n  label: b\n  st_mappings:\n  - external_ip: 10.0.0.1\n"

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/config"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
@@ -158,7 +158,7 @@ func (c *Change) sendPortions(st grpc.ClientStream) error {
 		return err
 	}
 	for _, m := range c.items {
-		key := keyed.Key(m)
+		key := kv.Key(m)
 		item, err := toItem(key, m)
 		if err == nil {
 			err = add(&config.Item{Item: item, Merge: c.merges[key].String(), Labels: c.labels[key]})
@@ -176,7 +176,7 @@ func (c *Change) sendPortions(st grpc.ClientStream) error {
 }
 
 func toID(key string) *generic.Item_ID {
-	m, name, _ := keyed.Lookup(key)
+	m, name, _ := kv.Lookup(key)
 	return &generic.Item_ID{Model: m.Name, Name: name}
 }
 
@@ -206,7 +206,7 @@ type Filter struct {
 
 func (f Filter) ids() (out []*generic.Item_ID) {
 	for _, key := range f.Keys {
-		if _, _, value := keyed.Lookup(key); value {
+		if _, _, value := kv.Lookup(key); value {
 			out = append(out, toID(key))
 		} else {
 			out = append(out, &generic.Item_ID{Model: key})
@@ -253,7 +253,7 @@ func (c *Client) State(ctx context.Context, f Filter) ([]Item, error) {
 }
 
 func fromItem(item *generic.Item) (Item, error) {
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		if m.Name != item.GetId().GetModel() {
 			continue
 		}

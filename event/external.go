@@ -10,7 +10,7 @@ import (
 
 // External is a change of keyed values by an external configuration source (etcd, gRPC, …). ExternalConfigChange and
 // ExternalConfigResync make one. Values must not be modified after the event was emitted. The loop refuses the whole
-// event if one value is under a foreign key (keyed.Check) or if one Merge does not fit its value.
+// event if one value is under a foreign key (kv.Check) or if one Merge does not fit its value.
 type External struct {
 	Source string                   // name of the source; for a key of several sources, the value of the later name is merged over the earlier
 	Values map[string]proto.Message // a nil message deletes

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // SetStatus is the state of one set of keys.
@@ -47,8 +47,8 @@ func (s *Server) Status() []SetStatus {
 // Handler answers /metrics, /livez, /readyz, /healthz, /status, and /debug/pprof if profiles is true. The server is ready
 // while every set is in sync and the server is not draining.
 func (s *Server) Handler(gatherer prometheus.Gatherer, profiles bool) http.Handler {
-	mux := serve.Mux(gatherer, s.ready, profiles)
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { serve.JSON(w, http.StatusOK, s.Status()) })
+	mux := httpserver.Mux(gatherer, s.ready, profiles)
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { httpserver.JSON(w, http.StatusOK, s.Status()) })
 	return mux
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // ErrUnknownSyncer is the error of a client that requests a set of keys which is not served.
@@ -101,7 +101,7 @@ func (s *Server) cacheFor(hello wire.ClientHello) *cache {
 // Serve accepts clients until ctx ends; then it closes their connections (Config.Drain) and returns nil. It closes the
 // listener. Other errors are the listener's. A server serves once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if s.cfg.TLS == nil && !s.cfg.Insecure && !serve.Loopback(l.Addr()) {
+	if s.cfg.TLS == nil && !s.cfg.Insecure && !httpserver.Loopback(l.Addr()) {
 		return errors.Join(fmt.Errorf("%w at %s, which is not on loopback", ErrPlaintext, l.Addr()), l.Close())
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes continue while clients are drained

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // TLSFiles names the files and the peer of TLS connections. The files are read again when they change.
@@ -71,7 +71,7 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
 	}
-	pool, err := serve.Authorities(f.CA)
+	pool, err := httpserver.Authorities(f.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // SupervisorConfig names the driver to run, and its limits. Path is required.
@@ -108,14 +108,14 @@ func (s *Supervisor) Apply() (again bool) {
 }
 
 // SetNode does nothing: an external driver finds out about the node itself.
-func (s *Supervisor) SetNode(enforce.Node) {}
+func (s *Supervisor) SetNode(dataplane.Node) {}
 
 // Resync does nothing: a driver has received everything, or is restarted.
 func (s *Supervisor) Resync() {}
 
 // Cause returns false: the external driver owns its configuration in VPP.
-func (s *Supervisor) Cause(string, bool, int, int) (enforce.Cause, bool) {
-	return enforce.Cause{}, false
+func (s *Supervisor) Cause(string, bool, int, int) (dataplane.Cause, bool) {
+	return dataplane.Cause{}, false
 }
 
 // Status returns the driver's state. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 func TestIPAddressesAreASet(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSeedLiteralsCompile(t *testing.T) {
 
 func full() *ContivService {
 	svc := NewContivService()
-	svc.ID = svcmodel.ID{Name: "web", Namespace: "default"}
+	svc.ID = model.ServiceID{Name: "web", Namespace: "default"}
 	svc.ClusterIPs.Add(net.ParseIP("10.96.0.10"))
 	svc.Ports["http"] = &ServicePort{Protocol: TCP, Port: 80, NodePort: 30080}
 	svc.Backends["http"] = []*ServiceBackend{{IP: net.ParseIP("10.1.1.2"), Port: 8080, Local: true}, {IP: net.ParseIP("10.1.2.2"), Port: 8080}}
@@ -134,7 +134,7 @@ func TestContivServiceEqualSeesEveryField(t *testing.T) {
 		"backend host":    func(s *ContivService) { s.Backends["http"][0].HostNetwork = true },
 		"backend address": func(s *ContivService) { s.Backends["http"][0].IP = net.ParseIP("10.1.1.3") },
 		"local backends":  func(s *ContivService) { s.LocalBackends = map[string][]*ServiceBackend{} },
-		"conflicts":       func(s *ContivService) { s.Conflicts = map[Frontend]svcmodel.ID{{Port: 1}: {}} },
+		"conflicts":       func(s *ContivService) { s.Conflicts = map[Frontend]model.ServiceID{{Port: 1}: {}} },
 	}
 	if !full().Equal(full()) {
 		t.Fatal("two services made alike differ")
@@ -159,8 +159,8 @@ func TestLocalAndConflicts(t *testing.T) {
 	if got := svc.Local("http"); len(got) != 0 {
 		t.Errorf("given local set is not used: %v", got)
 	}
-	other := svcmodel.ID{Name: "api", Namespace: "default"}
-	svc.Conflicts = map[Frontend]svcmodel.ID{{Port: 30080, Protocol: TCP}: other}
+	other := model.ServiceID{Name: "api", Namespace: "default"}
+	svc.Conflicts = map[Frontend]model.ServiceID{{Port: 30080, Protocol: TCP}: other}
 	at := Frontend{IP: netip.MustParseAddr("192.168.16.1"), Port: 30080, Protocol: TCP}
 	if id, taken := svc.ConflictWith(at, true); !taken || id != other {
 		t.Errorf("node port conflict not found: %v %v", id, taken)

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/model/svcmodel"
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // ContivService is a Service with everything looked up: endpoints joined, addresses listed, no references left.
 type ContivService struct {
 	// ID is unique across all namespaces.
-	ID svcmodel.ID
+	ID model.ServiceID
 
 	// TrafficPolicy is spec.externalTrafficPolicy: it governs ExternalIPs and node ports, never ClusterIPs.
 	TrafficPolicy TrafficPolicyType
@@ -55,7 +55,7 @@ type ContivService struct {
 
 	// Conflicts are frontends this service asks for that belong to another one, which is older. They must not
 	// be rendered here. A frontend with the zero address stands for its port on every node address.
-	Conflicts map[Frontend]svcmodel.ID
+	Conflicts map[Frontend]model.ServiceID
 
 	// PodIPs are those of the service's addresses that some pod has: whatever is rendered for them, the way to the pod
 	// must stay. Nil: none.
@@ -113,7 +113,7 @@ func (cs *ContivService) Local(port string) []*ServiceBackend {
 }
 
 // ConflictWith names the service the frontend belongs to if that is another one. Pass node true for a node's address.
-func (cs *ContivService) ConflictWith(f Frontend, node bool) (svcmodel.ID, bool) {
+func (cs *ContivService) ConflictWith(f Frontend, node bool) (model.ServiceID, bool) {
 	if id, taken := cs.Conflicts[f]; taken || !node {
 		return id, taken
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -54,7 +54,7 @@ func BenchmarkACLChange(b *testing.B) {
 				}
 				return m
 			}
-			v := keyed.Values{}
+			v := kv.Values{}
 			for n := range tc.lists {
 				v.Put(list(n, 0))
 			}
@@ -72,7 +72,7 @@ func BenchmarkACLChange(b *testing.B) {
 			var next [2]map[string]proto.Message
 			for i := range next {
 				m := list(7, i+1)
-				next[i] = map[string]proto.Message{keyed.Key(m): m}
+				next[i] = map[string]proto.Message{kv.Key(m): m}
 			}
 			b.ReportAllocs()
 			for turn := 0; b.Loop(); turn = 1 - turn {
@@ -88,10 +88,10 @@ func BenchmarkACLChange(b *testing.B) {
 // removed.
 func BenchmarkACLsBeside(b *testing.B) {
 	const pods, count, rules = 100, 40, 250
-	var next [2]keyed.Values
+	var next [2]kv.Values
 	var all []string
 	for turn := range next {
-		next[turn] = keyed.Values{}
+		next[turn] = kv.Values{}
 		for n := range count {
 			m := accessList(fmt.Sprintf("list-%d", n))
 			for i := range rules {

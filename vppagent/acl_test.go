@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -158,16 +158,16 @@ func TestRefusedACL(t *testing.T) {
 	if !strings.Contains(l.sim.Dump(), "dport 90") || strings.Count(l.sim.Dump(), ":b\"\n  permit") != 2 {
 		t.Errorf("tap1 has to keep the old b, and tap2 to have the new one\n%s", l.sim.Dump())
 	}
-	if note := l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending); note != "input denied altogether, output as it was" {
+	if note := l.wantState(kv.InterfaceACLsKey("tap1"), event.Pending); note != "input denied altogether, output as it was" {
 		t.Errorf("note %q", note)
 	}
-	l.wantState(keyed.ACLKey("a"), event.Retrying)
+	l.wantState(kv.ACLKey("a"), event.Retrying)
 	*refused = nil
 	l.step()
 	l.wantList("tap1", "output", "b a")
 	l.wantList("tap1", "input", "new")
 	l.wantList("tap3", "output", "new")
-	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Configured)
+	l.wantState(kv.InterfaceACLsKey("tap1"), event.Configured)
 	if strings.Contains(l.sim.Dump(), "dport 90") {
 		t.Errorf("the old b is still there\n%s", l.sim.Dump())
 	}
@@ -183,24 +183,24 @@ func TestMissingACL(t *testing.T) {
 	l.put(a, lists("tap1", []string{"a"}, []string{"a", "later"}))
 	l.wantList("tap1", "input", "a")
 	l.wantList("tap1", "output", "all")
-	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Pending)
+	l.wantState(kv.InterfaceACLsKey("tap1"), event.Pending)
 	l.allConfigured(l.put(accessList("later", tcp(90))))
 	l.wantList("tap1", "output", "a later")
 	// It becomes invalid, and with it what it asked for itself.
 	bad := attach(accessList("later", rule(acl.ACL_Rule_DENY, "", "10.0.0.1/24", "")), []string{"tap2"}, nil)
 	l.put(bad)
-	if err := l.wantState(keyed.ACLKey("later"), event.Invalid); !strings.Contains(err, "rules[0].ip_rule.ip.source_network: 10.0.0.1/24 has bits set") {
+	if err := l.wantState(kv.ACLKey("later"), event.Invalid); !strings.Contains(err, "rules[0].ip_rule.ip.source_network: 10.0.0.1/24 has bits set") {
 		t.Errorf("error %q", err)
 	}
 	l.wantList("tap1", "output", "all")
 	l.wantList("tap2", "input", "all")
-	l.wantState(keyed.InterfaceACLsKey("tap2"), event.Pending)
+	l.wantState(kv.InterfaceACLsKey("tap2"), event.Pending)
 	l.put(lists("tap1", []string{"a", "a"}, []string{"a"}))
 	l.wantList("tap1", "input", "all")
-	if err := l.wantState(keyed.InterfaceACLsKey("tap1"), event.Invalid); !strings.Contains(err, `input[1]: "a" twice`) {
+	if err := l.wantState(kv.InterfaceACLsKey("tap1"), event.Invalid); !strings.Contains(err, `input[1]: "a" twice`) {
 		t.Errorf("error %q", err)
 	}
-	l.del(keyed.ACLKey("later"), keyed.ACLKey("a"), keyed.InterfaceACLsKey("tap1"))
+	l.del(kv.ACLKey("later"), kv.ACLKey("a"), kv.InterfaceACLsKey("tap1"))
 	if d := l.sim.Dump(); strings.Contains(d, "acl") {
 		t.Errorf("something is left:\n%s", d)
 	}
@@ -250,7 +250,7 @@ func TestOrderOfMessages(t *testing.T) {
 			l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)),
 				lists("tap1", nil, []string{"a", "b"}), lists("tap2", nil, []string{"a", "b"}), lists("tap3", nil, []string{"a", "b"})))
 			l.writes()
-			v := keyed.Values{}
+			v := kv.Values{}
 			for _, m := range tc.put {
 				v.Put(m)
 			}
@@ -296,7 +296,7 @@ func TestForeignACLs(t *testing.T) {
 	set(2, 1, second) // 1 is a
 	l.allConfigured(l.put(accessList("b", tcp(81)), lists("tap2", nil, []string{"b", "a"})))
 	l.wantList("tap2", "output", "b a own")
-	l.allConfigured(l.del(keyed.InterfaceACLsKey("tap1"), keyed.InterfaceACLsKey("tap2"), keyed.ACLKey("a"), keyed.ACLKey("b")))
+	l.allConfigured(l.del(kv.InterfaceACLsKey("tap1"), kv.InterfaceACLsKey("tap2"), kv.ACLKey("a"), kv.ACLKey("b")))
 	l.wantList("tap1", "output", "own")
 	l.wantList("tap2", "output", "own")
 	l.writes()
@@ -310,8 +310,8 @@ func TestListsUnderTwoNames(t *testing.T) {
 	tag := "default/tap1"
 	l.put(accessList("a", tcp(80)), accessList("b", tcp(81)), lists("tap1", []string{"a"}, nil), lists(tag, []string{"b"}, nil))
 	l.wantList("tap1", "input", "a")
-	l.wantState(keyed.InterfaceACLsKey("tap1"), event.Configured)
-	if err := l.wantState(keyed.InterfaceACLsKey(tag), event.Invalid); !strings.Contains(err, "by another name") {
+	l.wantState(kv.InterfaceACLsKey("tap1"), event.Configured)
+	if err := l.wantState(kv.InterfaceACLsKey(tag), event.Invalid); !strings.Contains(err, "by another name") {
 		t.Errorf("error %q", err)
 	}
 	l.writes()
@@ -320,14 +320,14 @@ func TestListsUnderTwoNames(t *testing.T) {
 		l.resync()
 		l.quiet("restart of the agent")
 	}
-	l.del(keyed.InterfaceACLsKey(tag))
+	l.del(kv.InterfaceACLsKey(tag))
 	l.quiet("removed where it has no say")
 	l.wantList("tap1", "input", "a")
 	l.put(lists(tag, []string{"b"}, nil))
-	l.del(keyed.InterfaceACLsKey("tap1"))
+	l.del(kv.InterfaceACLsKey("tap1"))
 	l.resync()
 	l.wantList("tap1", "input", "b")
-	l.wantState(keyed.InterfaceACLsKey(tag), event.Configured)
+	l.wantState(kv.InterfaceACLsKey(tag), event.Configured)
 }
 
 // TestListsGoWithTheirInterface: they are not taken off an interface that is going, which would open it.
@@ -345,7 +345,7 @@ func TestListsGoWithTheirInterface(t *testing.T) {
 		t.Errorf("another link: %s, want %s", got, want)
 	}
 	l.wantList("tap0", "input", "a")
-	l.allConfigured(l.del(keyed.InterfaceKey("mine"), keyed.InterfaceACLsKey("mine"), keyed.ACLKey("a")))
+	l.allConfigured(l.del(kv.InterfaceKey("mine"), kv.InterfaceACLsKey("mine"), kv.ACLKey("a")))
 	if got, want := names(l.writes()), "tap_delete_v2 acl_del acl_del"; got != want {
 		t.Errorf("removed: %s, want %s", got, want)
 	}

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/fan"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/parallel"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -224,7 +224,7 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 	for key, m := range values {
 		v := a.g.values[key]
 		switch {
-		case m != nil && (v == nil || v.msg == nil || !keyed.Equal(v.msg, m)):
+		case m != nil && (v == nil || v.msg == nil || !kv.Equal(v.msg, m)):
 			fresh = append(fresh, compiled{key: key, msg: m, kind: a.g.kindOf(key)})
 		case m == nil && v != nil && v.msg != nil:
 			a.put(v, nil, touch)
@@ -233,9 +233,9 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 		}
 	}
 	// In order, the nodes of a kind are in the order VPP is given and shows them; see kind.next.
-	fan.Sort(fresh, func(a, b compiled) int { return strings.Compare(a.key, b.key) })
+	parallel.Sort(fresh, func(a, b compiled) int { return strings.Compare(a.key, b.key) })
 	a.g.expect(fresh)
-	fan.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
+	parallel.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
 		// The nodes only now: one that nobody speaks of yet would be collected meanwhile.
 		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
 	})
@@ -278,7 +278,7 @@ func (c *compiled) compile() {
 		c.bad = errors.New("no such kind of value")
 		return
 	}
-	if c.bad = keyed.Check(c.key, c.msg); c.bad != nil {
+	if c.bad = kv.Check(c.key, c.msg); c.bad != nil {
 		return
 	}
 	if c.kind == nil {

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
@@ -39,17 +39,17 @@ func TestPendingNamesWhatIsMissing(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	web := dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80")
 	c := l.put(web)
-	s := status(c, keyed.Key(web))
+	s := status(c, kv.Key(web))
 	if want := []string{"config/vpp/nat/v2/nat44-global", "vpp/nat44/twiceNAT-pool/*"}; s.State != event.Pending || !slices.Equal(s.Details, want) {
 		t.Fatalf("status %+v, want pending for %q", s, want)
 	}
 	l.quiet("pending")
 	c = l.put(node()[:3]...)
-	if s := status(c, keyed.Key(web)); s.State != event.Configured {
+	if s := status(c, kv.Key(web)); s.State != event.Configured {
 		t.Fatalf("with all it needs: %+v", s)
 	}
 	c = l.del("config/vpp/nat/v2/nat44-pool/vrf/4294967295/address/10.1.1.254")
-	if s := status(c, keyed.Key(web)); s.State != event.Pending {
+	if s := status(c, kv.Key(web)); s.State != event.Pending {
 		t.Fatalf("without the pool: %+v", s)
 	}
 	if strings.Contains(l.sim.Dump(), "nat44 lb") {
@@ -62,18 +62,18 @@ func TestInvalidDoesNotBlock(t *testing.T) {
 	bad := dnat("default/bad", "10.96.0.2", 80, "10.1.1.1:80")
 	bad.StMappings[0].ExternalPort = 70000
 	good := dnat("default/good", "10.96.0.1", 80, "10.1.1.1:80")
-	values := keyed.Values{"config/vpp/v2/unknown/x": &nat.Nat44Global{}}
+	values := kv.Values{"config/vpp/v2/unknown/x": &nat.Nat44Global{}}
 	for _, m := range append(node()[:3], bad, good) {
 		values.Put(m)
 	}
 	c := l.commit(values)
-	if s := status(c, keyed.Key(bad)); s.State != event.Invalid || s.Err != "st_mappings[0].external_port: 70000 is above 65535" {
+	if s := status(c, kv.Key(bad)); s.State != event.Invalid || s.Err != "st_mappings[0].external_port: 70000 is above 65535" {
 		t.Errorf("bad: %+v", s)
 	}
 	if s := status(c, "config/vpp/v2/unknown/x"); s.State != event.Invalid {
 		t.Errorf("unknown: %+v", s)
 	}
-	if s := status(c, keyed.Key(good)); s.State != event.Configured {
+	if s := status(c, kv.Key(good)); s.State != event.Configured {
 		t.Errorf("good: %+v", s)
 	}
 	// A good value that becomes bad leaves VPP: its old version is not what is wanted any more.
@@ -82,7 +82,7 @@ func TestInvalidDoesNotBlock(t *testing.T) {
 		m.StMappings[0].ExternalPort = 70000
 		return m
 	}())
-	if s := status(c, keyed.Key(good)); s.State != event.Invalid || strings.Contains(l.sim.Dump(), "nat44 lb") {
+	if s := status(c, kv.Key(good)); s.State != event.Invalid || strings.Contains(l.sim.Dump(), "nat44 lb") {
 		t.Errorf("was good: %+v\n%s", s, l.sim.Dump())
 	}
 }
@@ -112,7 +112,7 @@ func TestGuardMakesInvalid(t *testing.T) {
 	l.agent = vppagent.New(vppagent.Config{Caller: r})
 	web := dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80")
 	c := l.put(append(node()[:3], web)...)
-	if s := status(c, keyed.Key(web)); s.State != event.Invalid || !strings.Contains(s.Err, "it is a test") {
+	if s := status(c, kv.Key(web)); s.State != event.Invalid || !strings.Contains(s.Err, "it is a test") {
 		t.Fatalf("%+v", s)
 	}
 	if c := l.agent.Retry(context.Background()); c != nil || r.count != 1 {
@@ -133,7 +133,7 @@ func TestRetryWithBackoff(t *testing.T) {
 	})
 	web := dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80")
 	c := l.put(web, &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"})
-	if s := status(c, keyed.Key(web)); s.State != event.Retrying || !strings.Contains(s.Err, "nat44_add_del_lb_static_mapping") {
+	if s := status(c, kv.Key(web)); s.State != event.Retrying || !strings.Contains(s.Err, "nat44_add_del_lb_static_mapping") {
 		t.Fatalf("%+v", s)
 	}
 	if s := status(c, "config/contiv/vpp/v1/reject-route/vrf/0/dst/10.96.0.1/32"); s.State != event.Configured {
@@ -152,7 +152,7 @@ func TestRetryWithBackoff(t *testing.T) {
 	}
 	refused = false
 	now = now.Add(5 * time.Second)
-	if s := status(l.agent.Retry(context.Background()), keyed.Key(web)); s.State != event.Configured {
+	if s := status(l.agent.Retry(context.Background()), kv.Key(web)); s.State != event.Configured {
 		t.Errorf("at last: %+v", s)
 	}
 	if c := l.agent.Retry(context.Background()); c != nil {
@@ -200,7 +200,7 @@ func TestInterfacesOfOthers(t *testing.T) {
 	byName := &nat.Nat44Interface{Name: "tap1", NatInside: true}
 	byTag := &nat.Nat44Interface{Name: "default/tap2", NatOutside: true}
 	c := l.put(byName, byTag)
-	if s := status(c, keyed.Key(byName)); s.State != event.Pending || !slices.Equal(s.Details, []string{"config/vpp/v2/interfaces/tap1"}) {
+	if s := status(c, kv.Key(byName)); s.State != event.Pending || !slices.Equal(s.Details, []string{"config/vpp/v2/interfaces/tap1"}) {
 		t.Fatalf("without: %+v", s)
 	}
 	pods(l)
@@ -221,7 +221,7 @@ func TestInterfacesOfOthers(t *testing.T) {
 func TestForeignStays(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	other := vppagent.New(vppagent.Config{Caller: &retag{l.conn}})
-	values := keyed.Values{}
+	values := kv.Values{}
 	for _, m := range append(node()[:3], dnat("other/web", "10.96.9.9", 80, "10.1.1.1:80")) {
 		values.Put(m)
 	}
@@ -266,7 +266,7 @@ func TestJournal(t *testing.T) {
 	}
 	t.Run("remembers what is not wanted any more", func(t *testing.T) {
 		l.restartAgent()
-		l.want = keyed.Values{}
+		l.want = kv.Values{}
 		l.allConfigured(l.resync())
 		if dump := l.sim.Dump(); strings.Contains(dump, "route") {
 			t.Errorf("left:\n%s", dump)
@@ -289,7 +289,7 @@ func TestJournal(t *testing.T) {
 				}
 			}
 			l.restartAgent()
-			l.want = keyed.Values{}
+			l.want = kv.Values{}
 			l.allConfigured(l.put(&contivl3.RejectRoute{DstNetwork: "10.96.0.5/32"}))
 			l.allConfigured(l.txn(event.Full, nil))
 			if dump := l.sim.Dump(); !strings.Contains(dump, "10.96.0.3/32") || !strings.Contains(dump, "10.9.0.0/16") || strings.Contains(dump, "10.96.0.5") {
@@ -386,7 +386,7 @@ func TestLocateHostLink(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
-	values := keyed.Values{}
+	values := kv.Values{}
 	for _, m := range append(node(), dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80")) {
 		values.Put(m)
 	}
@@ -420,7 +420,7 @@ func TestPlan(t *testing.T) {
 	if p, err = l.agent.Plan(context.Background(), txn); err != nil || p.String() != "pending config/vpp/nat/v2/nat44-interface/tap1: waits for config/vpp/v2/interfaces/tap1\n" {
 		t.Errorf("%v %s", err, p)
 	}
-	p, err = l.agent.Plan(context.Background(), &event.Txn{Values: map[string]proto.Message{keyed.Nat44GlobalKey: nil}})
+	p, err = l.agent.Plan(context.Background(), &event.Txn{Values: map[string]proto.Message{kv.Nat44GlobalKey: nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(&nat.Nat44Global{}, &contivnat.Nat44Settings{Sessions: 1000}))
 	c := l.put(&contivnat.Nat44Settings{Sessions: 2000, Udp: 20})
-	if s := status(c, keyed.Nat44SettingsKey); s.State != event.Failed || !strings.Contains(s.Err, "sessions: VPP has 1000, wanted is 2000") {
+	if s := status(c, kv.Nat44SettingsKey); s.State != event.Failed || !strings.Contains(s.Err, "sessions: VPP has 1000, wanted is 2000") {
 		t.Errorf("%+v", s)
 	}
 	if !strings.Contains(l.sim.Dump(), "sessions 1000") || !strings.Contains(l.sim.Dump(), "timeouts 20/") {
@@ -458,11 +458,11 @@ func TestSettingsKeepTheSize(t *testing.T) {
 			t.Fatal(l.sim.Dump())
 		}
 		l.restartAgent()
-		l.want = keyed.Values{}
+		l.want = kv.Values{}
 		l.want.Put(&nat.Nat44Global{})
 		l.want.Put(&contivnat.Nat44Settings{Sessions: 2000, Udp: 20, KeepSize: keep})
 		c := l.resync()
-		if got := status(c, keyed.Nat44SettingsKey); (got.State == event.Configured) != keep {
+		if got := status(c, kv.Nat44SettingsKey); (got.State == event.Configured) != keep {
 			t.Errorf("keep %v: %+v", keep, got)
 		}
 		if !strings.Contains(l.sim.Dump(), "sessions 64512 ") || !strings.Contains(l.sim.Dump(), "timeouts 20/7440/240/60") {
@@ -473,7 +473,7 @@ func TestSettingsKeepTheSize(t *testing.T) {
 			l.quiet("resync")
 		}
 		l.restartAgent()
-		l.want = keyed.Values{}
+		l.want = kv.Values{}
 		l.allConfigured(l.resync())
 		if !strings.Contains(l.sim.Dump(), "timeouts 300/7440/240/60") {
 			t.Errorf("keep %v: timeouts are left: %s", keep, l.sim.Dump())
@@ -496,7 +496,7 @@ func TestPutsBeforeRemovals(t *testing.T) {
 	l.allConfigured(l.put(old))
 	l.writes()
 	now := &l3.Route{DstNetwork: "10.2.0.0/16", OutgoingInterface: "tap1", NextHopAddr: "10.1.1.3"}
-	l.allConfigured(l.commit(map[string]proto.Message{keyed.Key(old): nil, keyed.Key(now): now}))
+	l.allConfigured(l.commit(map[string]proto.Message{kv.Key(old): nil, kv.Key(now): now}))
 	if w := l.writes(); len(w) != 2 || !strings.Contains(w[0], "is_add=true") || strings.Contains(w[1], "is_add=true") {
 		t.Errorf("%q", w)
 	}
@@ -507,7 +507,7 @@ func TestVIPMoves(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(append(node()[:3], dnat("a", "10.96.0.1", 80, "10.1.1.1:80"), dnat("z", "10.96.0.2", 80, "10.1.1.2:80"))...))
 	l.allConfigured(l.put(dnat("a", "10.96.0.2", 80, "10.1.1.1:80"), dnat("z", "10.96.0.1", 80, "10.1.1.2:80"))) // swap
-	l.allConfigured(l.commit(map[string]proto.Message{keyed.DNat44Key("a"): nil, keyed.DNat44Key("b"): dnat("b", "10.96.0.2", 80, "10.1.1.1:80")}))
+	l.allConfigured(l.commit(map[string]proto.Message{kv.DNat44Key("a"): nil, kv.DNat44Key("b"): dnat("b", "10.96.0.2", 80, "10.1.1.1:80")}))
 	if dump := l.sim.Dump(); !strings.Contains(dump, `10.96.0.2:80 self-twice-nat out2in-only tag "ca1:n:-:b"`) || !strings.Contains(dump, `10.96.0.1:80 self-twice-nat out2in-only tag "ca1:n:-:z"`) {
 		t.Error(dump)
 	}
@@ -522,7 +522,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if len(h) < 5 || len(h) > 25 || h[len(h)-1].Seq != 100 {
 		t.Fatalf("%d records, the last is %v", len(h), h[len(h)-1])
 	}
-	many := keyed.Values{}
+	many := kv.Values{}
 	for i := range 250 {
 		many.Put(&contivl3.RejectRoute{DstNetwork: netip.AddrFrom4([4]byte{10, 97, 0, byte(i)}).String() + "/32"})
 	}
@@ -546,7 +546,7 @@ func TestRun(t *testing.T) {
 	}
 	pod := netip.MustParseAddr("10.1.1.2")
 	txns <- &event.Txn{
-		Seq: 7, Values: keyed.Values{keyed.Nat44GlobalKey: &nat.Nat44Global{}, keyed.Nat44InterfaceKey("tap1"): &nat.Nat44Interface{Name: "tap1", NatInside: true}},
+		Seq: 7, Values: kv.Values{kv.Nat44GlobalKey: &nat.Nat44Global{}, kv.Nat44InterfaceKey("tap1"): &nat.Nat44Interface{Name: "tap1", NatInside: true}},
 		Locate: &event.Locate{Pods: map[netip.Addr]string{pod: "default/tap1"}},
 	}
 	if c := (<-events).(*event.Committed); c.Seq != 7 || c.Add != 1 {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -24,8 +24,8 @@ func (y *yes) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 }
 
 // services are n services with some backends each, and what they need.
-func services(n, backends int) keyed.Values {
-	v := keyed.Values{}
+func services(n, backends int) kv.Values {
+	v := kv.Values{}
 	v.Put(&nat.Nat44Global{Forwarding: true})
 	v.Put(&nat.Nat44AddressPool{VrfId: ^uint32(0), FirstIp: "10.1.1.254", TwiceNat: true})
 	for i := range n {
@@ -66,7 +66,7 @@ func TestOneEndpointOneWrite(t *testing.T) {
 
 func change(i, backends int) *event.Txn {
 	s := service(i, backends)
-	return &event.Txn{Values: map[string]proto.Message{keyed.Key(s): s}}
+	return &event.Txn{Values: map[string]proto.Message{kv.Key(s): s}}
 }
 
 // BenchmarkOneEndpoint must not depend on the number of services.

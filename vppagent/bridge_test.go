@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -52,7 +52,7 @@ func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message,
 	t.Helper()
 	agent := vppagent.New(vppagent.Config{Caller: caller})
 	for n, values := range states {
-		want := keyed.Values{}
+		want := kv.Values{}
 		for _, m := range append(values, common...) {
 			want.Put(m)
 		}
@@ -77,11 +77,11 @@ func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message,
 func TestMembersComeAndGo(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	fib := &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", OutgoingInterface: "tap9", StaticConfig: true}
-	member := keyed.BridgeDomainInterfaceKey("one", "tap9")
+	member := kv.BridgeDomainInterfaceKey("one", "tap9")
 	c := l.put(loopback("a"), bridge("one", "a*", "tap9"), fib)
 	for key, want := range map[string]event.State{
-		keyed.BridgeDomainKey("one"): event.Configured, keyed.BridgeDomainInterfaceKey("one", "a"): event.Configured,
-		member: event.Pending, keyed.Key(fib): event.Pending,
+		kv.BridgeDomainKey("one"): event.Configured, kv.BridgeDomainInterfaceKey("one", "a"): event.Configured,
+		member: event.Pending, kv.Key(fib): event.Pending,
 	} {
 		if s := status(c, key); s.State != want {
 			t.Errorf("%s: %+v, want %s", key, s, want)
@@ -113,7 +113,7 @@ func TestBridgeRefuses(t *testing.T) {
 		"action: DROP has no outgoing_interface":                     &l2.FIBEntry{BridgeDomain: "x", PhysAddress: "02:00:00:00:00:01", Action: l2.FIBEntry_DROP, OutgoingInterface: "a"},
 		"transmit_interface: the receiving one":                      &l2.XConnectPair{ReceiveInterface: "a", TransmitInterface: "a"},
 	} {
-		if s := status(l.put(m), keyed.Key(m)); s.State != event.Invalid || s.Err != want {
+		if s := status(l.put(m), kv.Key(m)); s.State != event.Invalid || s.Err != want {
 			t.Errorf("%s: %+v", want, s)
 		}
 	}
@@ -124,7 +124,7 @@ func TestAddressesGoBeforeTheirDomain(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	drop := &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", Action: l2.FIBEntry_DROP}
 	l.allConfigured(l.put(bridge("one"), drop))
-	if c := l.del(keyed.BridgeDomainKey("one")); status(c, keyed.Key(drop)).State != event.Pending {
+	if c := l.del(kv.BridgeDomainKey("one")); status(c, kv.Key(drop)).State != event.Pending {
 		t.Errorf("without its domain:\n%s", statuses(c))
 	}
 	l.allConfigured(l.put(bridge("two")))

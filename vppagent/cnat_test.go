@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -32,7 +32,7 @@ func TestCnatJournal(t *testing.T) {
 
 	two := proto.Clone(one).(*cnat.Translation)
 	two.FlowHash = append(two.FlowHash, cnat.FlowHashField_DST_ADDRESS)
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	l.want.Put(two)
 	l.restartAgent()
 	l.allConfigured(l.resync())
@@ -40,7 +40,7 @@ func TestCnatJournal(t *testing.T) {
 		t.Errorf("another flow hash, wanted of the next agent: %q", w)
 	}
 	l.restartAgent()
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	l.allConfigured(l.resync())
 	if w := l.writes(); len(w) != 1 || !strings.Contains(w[0], "cnat_translation_del") {
 		t.Errorf("not wanted any more: %q", w)
@@ -53,7 +53,7 @@ func TestCnatForeignTranslation(t *testing.T) {
 	l.put(translation("2001:db8:96::10", 80, "2001:db8:1::2"))
 	l.restartAgent()
 	l.writes()
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	l.allConfigured(l.put(translation("2001:db8:96::11", 80, "2001:db8:1::2")))
 	l.allConfigured(l.resync())
 	if d := l.sim.Dump(); !strings.Contains(d, "2001:db8:96::10") || !strings.Contains(d, "2001:db8:96::11") {
@@ -81,7 +81,7 @@ func TestCnatSnatOrder(t *testing.T) {
 	next.ExcludedPrefixes = []string{"2001:db8:2::/48"}
 	l.allConfigured(l.put(next))
 	order("snat_policy_add_del_exclude_pfx", "snat_policy_add_del_exclude_pfx")
-	l.allConfigured(l.del(keyed.SnatPolicyKey))
+	l.allConfigured(l.del(kv.SnatPolicyKey))
 	order("set_snat_addresses", "snat_policy_add_del_exclude_pfx", "set_snat_policy")
 }
 
@@ -96,7 +96,7 @@ func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
 		t.Fatalf("VPP has\n%s", d)
 	}
 	l.sim.AddInterface(sim.Interface{Name: "tap2"})
-	delete(l.want, keyed.Key(&cnat.Interface{Name: "tap1"}))
+	delete(l.want, kv.Key(&cnat.Interface{Name: "tap1"}))
 	l.allConfigured(l.resync()) // it is known now
 	l.allConfigured(l.put(&cnat.Interface{Name: "tap2", Ipv6: true, Host: true}))
 	if d := l.sim.Dump(); strings.Contains(d, "pod tap2") || strings.Contains(d, "include-v6 tap2") || !strings.Contains(d, "host tap2") || strings.Contains(d, "2 times") {
@@ -136,7 +136,7 @@ func TestCnatDeleteAtOnce(t *testing.T) {
 	l.allConfigured(l.put(one))
 	l.allConfigured(l.put(translation("2001:db8:96::10", 80, "2001:db8:1::3")))
 	l.writes()
-	l.allConfigured(l.del(keyed.Key(one)))
+	l.allConfigured(l.del(kv.Key(one)))
 	if w := l.writes(); len(w) != 1 || !strings.Contains(w[0], "cnat_translation_del") {
 		t.Errorf("%q", w)
 	}
@@ -165,19 +165,19 @@ func TestCnatWaitsForTheRefusal(t *testing.T) {
 	if d := l.sim.Dump(); strings.Contains(d, "2001:db8:96::10") {
 		t.Errorf("while VPP refuses the route it has\n%s", d)
 	}
-	if text := l.wantState(keyed.Key(one), event.Retrying); !strings.Contains(text, "waits for "+keyed.Key(refusal)) {
+	if text := l.wantState(kv.Key(one), event.Retrying); !strings.Contains(text, "waits for "+kv.Key(refusal)) {
 		t.Errorf("says %q", text)
 	}
 	l.sim.Fail(nil)
 	l.allConfigured(l.resync())
 
-	l.del(keyed.Key(refusal), keyed.Key(one))
+	l.del(kv.Key(refusal), kv.Key(one))
 	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(refusal.DstNetwork), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
 		t.Fatal(err)
 	}
 	l.put(refusal, one)
-	l.wantState(keyed.Key(refusal), event.Retrying)
-	l.wantState(keyed.Key(one), event.Configured) // somebody else leads what is left of the address
+	l.wantState(kv.Key(refusal), event.Retrying)
+	l.wantState(kv.Key(one), event.Configured) // somebody else leads what is left of the address
 }
 
 // TestCnatOnInterfaceThatCannotBeNamed: VPP's command line, which alone shows cnat's features, takes a name that ends in a dot and digits for a
@@ -190,7 +190,7 @@ func TestCnatOnInterfaceThatCannotBeNamed(t *testing.T) {
 	check := func(c *event.Committed) {
 		t.Helper()
 		for name, want := range map[string]event.State{"host-eth0.100": event.Retrying, "host-eth1": event.Configured, "pod.a": event.Configured} {
-			if got := status(c, keyed.Key(&cnat.Interface{Name: name})); got.State != want || (want == event.Retrying) != strings.Contains(got.Err, "takes host-eth0.100 for a sub-interface") {
+			if got := status(c, kv.Key(&cnat.Interface{Name: name})); got.State != want || (want == event.Retrying) != strings.Contains(got.Err, "takes host-eth0.100 for a sub-interface") {
 				t.Errorf("%s: %s %s", name, got.State, got.Err)
 			}
 		}

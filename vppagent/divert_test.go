@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -39,16 +39,16 @@ func TestForwardingGoesBeforeWhatItStandsOn(t *testing.T) {
 		m := forwarded("web", "a", "b")
 		l.allConfigured(l.put(loopback("a"), loopback("b"), accessList("web"), m))
 		before := l.sim.Dump()
-		c := l.del(keyed.Key(gone))
-		waits := keyed.ABFKey(1)
-		if keyed.Key(gone) == keyed.InterfaceKey("a") {
-			waits = keyed.ABFInterfaceKey(1, "a") // the policy itself does not need it
+		c := l.del(kv.Key(gone))
+		waits := kv.ABFKey(1)
+		if kv.Key(gone) == kv.InterfaceKey("a") {
+			waits = kv.ABFInterfaceKey(1, "a") // the policy itself does not need it
 		}
 		if s := status(c, waits); s.State != event.Pending {
-			t.Errorf("without %s: %+v", keyed.Key(gone), s)
+			t.Errorf("without %s: %+v", kv.Key(gone), s)
 		}
 		if dump := l.sim.Dump(); strings.Contains(dump, "abf 1 on") {
-			t.Errorf("without %s:\n%s", keyed.Key(gone), dump)
+			t.Errorf("without %s:\n%s", kv.Key(gone), dump)
 		}
 		l.allConfigured(l.put(gone))
 		if got := l.sim.Dump(); got != before {
@@ -92,7 +92,7 @@ func TestDivertedIsRemembered(t *testing.T) {
 		if l.sim.Dump() == before {
 			t.Fatalf("%T changed nothing", m)
 		}
-		delete(l.want, keyed.Key(m))
+		delete(l.want, kv.Key(m))
 		l.restartAgent()
 		l.allConfigured(l.resync())
 		if got := l.sim.Dump(); got != before {
@@ -114,7 +114,7 @@ func TestRedirectChangesHands(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(loopback("a"), loopback("b"), redirected("", "a", "10.5.0.1")))
 	first := redirected("", "a", "10.5.0.1")
-	l.allConfigured(l.commit(keyed.Values{keyed.Key(first): nil, keyed.Key(redirected("", "b", "10.5.0.2")): redirected("", "b", "10.5.0.2")}))
+	l.allConfigured(l.commit(kv.Values{kv.Key(first): nil, kv.Key(redirected("", "b", "10.5.0.2")): redirected("", "b", "10.5.0.2")}))
 	if dump := l.sim.Dump(); strings.Count(dump, "punt-redirect") != 1 || !strings.Contains(dump, "rx any via 10.5.0.2 loop1") {
 		t.Errorf("in VPP:\n%s", dump)
 	}
@@ -178,7 +178,7 @@ func TestForwardingAfterLateWord(t *testing.T) {
 			t.Errorf("%s: made anew:\n%s\nbefore\n%s", name, got, before)
 		}
 		l.agent.InterfaceGone(index)
-		l.del(keyed.Key(loopback("b")), keyed.Key(loopback("a")), keyed.Key(m))
+		l.del(kv.Key(loopback("b")), kv.Key(loopback("a")), kv.Key(m))
 		if got := l.sim.Dump(); got != bare {
 			t.Errorf("%s: left:\n%s\nbefore\n%s", name, got, bare)
 		}
@@ -195,10 +195,10 @@ func TestForwardingDoesNotOutliveItsInterface(t *testing.T) {
 	l.allConfigured(l.put(m))
 	l.sim.RemoveInterface("tap1")
 	l.agent.InterfaceGone(1)
-	if s := status(l.note(l.agent.Interfaces(t.Context())), keyed.ABFKey(1)); s.State != event.Pending {
+	if s := status(l.note(l.agent.Interfaces(t.Context())), kv.ABFKey(1)); s.State != event.Pending {
 		t.Errorf("without its interface: %+v", s)
 	}
-	l.del(keyed.Key(m), keyed.Key(accessList("web")))
+	l.del(kv.Key(m), kv.Key(accessList("web")))
 	for _, word := range []string{"abf", "acl"} {
 		if got := l.sim.Dump(); strings.Contains(got, word) {
 			t.Errorf("there is an %s:\n%s", word, got)
@@ -251,12 +251,12 @@ func TestDivertRefuses(t *testing.T) {
 		"socket_path: longer than 107 bytes": &punt.Exception{Reason: "r", SocketPath: strings.Repeat("a", 108)},
 		"l3_protocol: UNDEFINED_L3 is none":  &punt.ToHost{L4Protocol: punt.L4Protocol_UDP, Port: 53, SocketPath: "/run/a"},
 	} {
-		if s := status(l.put(m), keyed.Key(m)); s.State != event.Invalid || s.Err != want {
+		if s := status(l.put(m), kv.Key(m)); s.State != event.Invalid || s.Err != want {
 			t.Errorf("%s: %+v", want, s)
 		}
 	}
 	m := &punt.Exception{Reason: "boredom", SocketPath: "/run/a"}
-	if s := status(l.put(m), keyed.Key(m)); s.State != event.Retrying || s.Err != `reason: VPP has none of the name "boredom"` {
+	if s := status(l.put(m), kv.Key(m)); s.State != event.Retrying || s.Err != `reason: VPP has none of the name "boredom"` {
 		t.Errorf("%+v", s)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -22,7 +22,7 @@ func TestDrift(t *testing.T) {
 	if plan, err := l.agent.Drift(t.Context(), false); err == nil || !strings.Contains(err.Error(), "nothing is known to be wanted yet") {
 		t.Errorf("before anything is wanted: %v, %v", plan, err)
 	}
-	wanted := keyed.Values{}
+	wanted := kv.Values{}
 	web := dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80")
 	for _, m := range append(node(), web, dnat("default/db", "10.96.0.2", 80, "10.1.1.2:80")) {
 		wanted.Put(m)
@@ -34,7 +34,7 @@ func TestDrift(t *testing.T) {
 	if err != nil || !plan.Empty() {
 		t.Fatalf("VPP is as it is wanted: %v, %v", plan, err)
 	}
-	delete(wanted, keyed.Key(web)) // by another agent
+	delete(wanted, kv.Key(web)) // by another agent
 	if c := vppagent.New(l.cfg).Commit(t.Context(), &event.Txn{Seq: 1, Resync: event.Full, Values: wanted}); c.Err != nil || c.Del != 1 {
 		t.Fatalf("%+v", c)
 	}

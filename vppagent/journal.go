@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -56,7 +56,7 @@ func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool)
 		return
 	}
 	m := d.Message(have)
-	text := keyed.Format(key, m)
+	text := kv.Format(key, m)
 	if was.text != "" && was.text != text {
 		if _, err := d.Compile(key, m); err != nil {
 			return // half of a value, as after a refusal: it could not be read again, so the whole stays that it is half of
@@ -104,7 +104,7 @@ func (j *journal) load() error {
 		case !ok:
 			bad++
 		case op == '+':
-			key, _, err := keyed.ParseLine(text)
+			key, _, err := kv.ParseLine(text)
 			if err != nil {
 				bad++
 				continue
@@ -184,7 +184,7 @@ func (a *Agent) openJournal() {
 		a.cfg.Logger.Warn("journal", "err", err)
 	}
 	for key, e := range a.journal.live {
-		_, m, err := keyed.ParseLine(e.text)
+		_, m, err := kv.ParseLine(e.text)
 		v := a.g.node(key)
 		if err == nil && v.kind != nil && v.kind.journalled() {
 			v.have, err = v.kind.Compile(key, m)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // Any file is read: what is remembered of it can be parsed, and is the same after it was written anew.
@@ -26,7 +26,7 @@ func FuzzJournal(f *testing.F) {
 		j := &journal{path: path}
 		_ = j.load() // the error says what is left out
 		for key, e := range j.live {
-			if got, _, err := keyed.ParseLine(e.text); err != nil || got != key {
+			if got, _, err := kv.ParseLine(e.text); err != nil || got != key {
 				t.Fatalf("%q is remembered as %q: %v", key, e.text, err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -76,8 +76,8 @@ func TestKilledAnywhere(t *testing.T) {
 }
 
 // hidden draws values that are in the journal because VPP does not show all of them.
-func hidden(r *rapid.T) keyed.Values {
-	v := keyed.Values{}
+func hidden(r *rapid.T) kv.Values {
+	v := kv.Values{}
 	flip := func(label string) bool { return rapid.Bool().Draw(r, label) }
 	upto := func(n int, label string) int { return rapid.IntRange(0, n).Draw(r, label) }
 	if flip("interface") {
@@ -110,7 +110,7 @@ func TestKilledWhileTakingOver(t *testing.T) {
 	l.restartAgent()
 	copied := filepath.Join(dir, "copied")
 	done := l.cutAfter(1, copied)
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	l.want.Put(&contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: contivl3.RejectRoute_PROHIBIT})
 	l.resync()
 	if !done() {
@@ -118,7 +118,7 @@ func TestKilledWhileTakingOver(t *testing.T) {
 	}
 	l.cfg.Journal = copied
 	l.restartAgent()
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	l.put(&contivl3.RejectRoute{DstNetwork: "10.96.0.2/32"})
 	l.resync()
 	if d := l.sim.Dump(); strings.Contains(d, "10.96.0.1/32") {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
@@ -33,7 +33,7 @@ type lab struct {
 	cfg    vppagent.Config
 	states chan vpp.State
 	seq    uint64
-	want   keyed.Values
+	want   kv.Values
 	lost   bool // the connection, as far as transactions tell
 	slow   bool // small changes are made as large ones are
 }
@@ -50,7 +50,7 @@ func newLab(t tb, cfg vppagent.Config) *lab {
 
 func newLabOn(t tb, v *sim.VPP, cfg vppagent.Config) *lab {
 	t.Helper()
-	l := &lab{t: t, sim: v, cfg: cfg, states: make(chan vpp.State, 1000), want: keyed.Values{}}
+	l := &lab{t: t, sim: v, cfg: cfg, states: make(chan vpp.State, 1000), want: kv.Values{}}
 	l.conn = vpp.New(vpp.Config{Dial: v.Dial, OnConnect: descriptor.OnConnect(), OnState: func(s vpp.State) { l.states <- s }, Needs: descriptor.Needs()})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -100,7 +100,7 @@ func (l *lab) commit(values map[string]proto.Message) *event.Committed {
 
 func (l *lab) put(ms ...proto.Message) *event.Committed {
 	l.t.Helper()
-	v := keyed.Values{}
+	v := kv.Values{}
 	for _, m := range ms {
 		v.Put(m)
 	}
@@ -309,7 +309,7 @@ func TestEverything(t *testing.T) {
 	}
 	l.restartAgent()
 	l.allConfigured(l.resync())
-	l.want = keyed.Values{}
+	l.want = kv.Values{}
 	c := l.resync()
 	l.allConfigured(c)
 	t.Log(empty, l.sim.Dump())

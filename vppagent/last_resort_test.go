@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -36,7 +36,7 @@ func TestLastResort(t *testing.T) {
 
 func testLastResort(t *testing.T, prefix string) {
 	p := netip.MustParsePrefix(prefix)
-	key := keyed.Key(lastResort(prefix))
+	key := kv.Key(lastResort(prefix))
 	c := newClocked(t)
 	pods(c.lab)
 	check := func(when, want string) {
@@ -100,7 +100,7 @@ func TestLastResortIsGuarded(t *testing.T) {
 	if got := c.routesTo("10.1.1.0/24"); got != "drop preference 255" {
 		t.Errorf("routes %q", got)
 	}
-	c.allConfigured(c.del(keyed.Key(m)))
+	c.allConfigured(c.del(kv.Key(m)))
 	if got := c.routesTo("10.1.1.0/24"); got != "" {
 		t.Errorf("left: %q", got)
 	}

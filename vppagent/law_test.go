@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -322,7 +322,7 @@ func laws() []law {
 		},
 		{
 			kind: "sctp-filter", real: true, needs: []proto.Message{peer, sctpPorts("peer", in(80), nil), companion("peer", true)},
-			one: lists("peer", []string{keyed.SCTPPortsACL("peer", true)}, nil), two: lists("peer", nil, nil),
+			one: lists("peer", []string{kv.SCTPPortsACL("peer", true)}, nil), two: lists("peer", nil, nil),
 		},
 	}...)
 }
@@ -367,7 +367,7 @@ func TestLaws(t *testing.T) {
 			if got := l.sim.Dump(); got != created {
 				t.Fatalf("after a restart of VPP:\n%s", cmp.Diff(created, got))
 			}
-			l.allConfigured(l.del(keyed.Key(law.one)))
+			l.allConfigured(l.del(kv.Key(law.one)))
 			if got := l.sim.Dump(); got != before && !law.stays {
 				t.Fatalf("deleting leaves something:\n%s", cmp.Diff(before, got))
 			}
@@ -396,7 +396,7 @@ func (l *lab) must(what string, m proto.Message) {
 	l.quiet(what + ", restart of the agent")
 	l.agent = old
 	for _, s := range l.agent.Snapshot().Values() {
-		if s.Key == keyed.Key(m) && (s.State != event.Configured || cmp.Diff(m, s.Value, protocmp.Transform()) != "") {
+		if s.Key == kv.Key(m) && (s.State != event.Configured || cmp.Diff(m, s.Value, protocmp.Transform()) != "") {
 			l.t.Fatalf("%s: status %+v", what, s)
 		}
 	}
@@ -407,15 +407,15 @@ func TestMessageIsInverse(t *testing.T) {
 	kinds := descriptor.All()
 	for _, law := range laws() {
 		for _, m := range []proto.Message{law.one, law.two} {
-			key := keyed.Key(m)
+			key := kv.Key(m)
 			i := slices.IndexFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
 			state, err := kinds[i].Compile(key, m)
 			if err != nil {
 				t.Fatal(err)
 			}
 			back := kinds[i].Message(state)
-			if keyed.Key(back) != key {
-				t.Errorf("%s: Message has the key %s", key, keyed.Key(back))
+			if kv.Key(back) != key {
+				t.Errorf("%s: Message has the key %s", key, kv.Key(back))
 			}
 			again, err := kinds[i].Compile(key, back)
 			if err != nil || !kinds[i].Equal(state, again) {
@@ -427,7 +427,7 @@ func TestMessageIsInverse(t *testing.T) {
 
 // Every key of the models has at most one descriptor.
 func TestKeysHaveOneDescriptor(t *testing.T) {
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		key := m.Prefix
 		if strings.HasSuffix(key, "/") {
 			key += "x"

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -37,7 +37,7 @@ func TestLists(t *testing.T) {
 	a, b := accessList("a", any4(acl.ACL_Rule_REFLECT, "10.0.0.0/8")), accessList("b", any4(acl.ACL_Rule_DENY, "11.0.0.0/8"), any4(acl.ACL_Rule_REFLECT, "12.0.0.0/8"))
 	both := accessList("both", rule(acl.ACL_Rule_DENY, "", "", "")) // two rules in VPP
 	values := map[string]*acl.ACL{"a": a, "b": b, "both": both}
-	wanted := keyed.Values{}
+	wanted := kv.Values{}
 	for _, m := range []proto.Message{a, b, both, lists("tap1", []string{"b", "both"}, []string{"a", "b"})} {
 		wanted.Put(m)
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
@@ -46,13 +46,13 @@ func TestProxyARPLeavesOthersAlone(t *testing.T) {
 		m := proxy("10.1.0.1", "10.1.0.9", "tap1", "tap9")
 		c := l.put(m)
 		for key, want := range map[string]event.State{
-			keyed.ProxyARPKey: event.Configured, keyed.ProxyARPInterfaceKey("tap1"): event.Configured, keyed.ProxyARPInterfaceKey("tap9"): event.Pending,
+			kv.ProxyARPKey: event.Configured, kv.ProxyARPInterfaceKey("tap1"): event.Configured, kv.ProxyARPInterfaceKey("tap9"): event.Pending,
 		} {
 			if s := status(c, key); s.State != want {
 				t.Errorf("%s: %+v, want %s", key, s, want)
 			}
 		}
-		delete(l.want, keyed.ProxyARPKey)
+		delete(l.want, kv.ProxyARPKey)
 		if restart {
 			l.restartAgent()
 		}
@@ -91,7 +91,7 @@ func TestLayer2IsRemembered(t *testing.T) {
 		if l.sim.Dump() == before {
 			t.Fatalf("%T changed nothing", m)
 		}
-		delete(l.want, keyed.Key(m))
+		delete(l.want, kv.Key(m))
 		l.restartAgent()
 		l.allConfigured(l.resync())
 		if got := l.sim.Dump(); got != before {
@@ -105,7 +105,7 @@ func TestMirrorGoesBeforeItsInterfaces(t *testing.T) {
 	for _, gone := range []string{"a", "b"} {
 		l := newLab(t, vppagent.Config{})
 		l.allConfigured(l.put(loopback("a"), loopback("b"), &interfaces.Span{InterfaceFrom: "a", InterfaceTo: "b", Direction: interfaces.Span_BOTH}))
-		l.del(keyed.InterfaceKey(gone))
+		l.del(kv.InterfaceKey(gone))
 		if dump := l.sim.Dump(); strings.Contains(dump, "span") {
 			t.Errorf("without %s:\n%s", gone, dump)
 		}
@@ -124,7 +124,7 @@ func TestMirrorRefuses(t *testing.T) {
 		"stale_threshold: 0, and VPP's default is that neighbours stay": &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_IPV4},
 		"ranges: neither these nor interfaces are set":                  &l3.ProxyARP{},
 	} {
-		if s := status(l.put(m), keyed.Key(m)); s.State != event.Invalid || s.Err != want {
+		if s := status(l.put(m), kv.Key(m)); s.State != event.Invalid || s.Err != want {
 			t.Errorf("%s: %+v", want, s)
 		}
 	}

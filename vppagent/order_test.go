@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -130,10 +130,10 @@ func passes(acls map[uint32]*vppacl.ACLDetails, list []uint32, p probe) bool {
 // wanted is what values say, read as literally: an interface has the ACLs of its lists and behind them, by name, those that
 // name it, and behind those the foreign one where there is one. A direction that names an ACL that is not there lets nothing
 // pass.
-func wanted(v keyed.Values, foreign bool) map[place]bool {
+func wanted(v kv.Values, foreign bool) map[place]bool {
 	out := map[place]bool{}
 	for _, iface := range orderInterfaces {
-		m, _ := v[keyed.InterfaceACLsKey(iface)].(*contivacl.InterfaceACLs)
+		m, _ := v[kv.InterfaceACLsKey(iface)].(*contivacl.InterfaceACLs)
 		in, out2 := slices.Clone(m.GetInput()), slices.Clone(m.GetOutput())
 		for _, key := range v.Keys() {
 			if a, ok := v[key].(*acl.ACL); ok {
@@ -156,15 +156,15 @@ func wanted(v keyed.Values, foreign bool) map[place]bool {
 // foreignRule is that of the foreign ACL.
 func foreignRule() *acl.ACL_Rule { return rule(acl.ACL_Rule_PERMIT, "", "", "10.0.0.1/32") }
 
-func allowed(v keyed.Values, names []string, p probe, foreign bool) bool {
+func allowed(v kv.Values, names []string, p probe, foreign bool) bool {
 	for _, n := range names {
-		if v[keyed.ACLKey(n)] == nil {
+		if v[kv.ACLKey(n)] == nil {
 			return false
 		}
 	}
 	var rules []*acl.ACL_Rule
 	for _, n := range names {
-		rules = append(rules, v[keyed.ACLKey(n)].(*acl.ACL).GetRules()...)
+		rules = append(rules, v[kv.ACLKey(n)].(*acl.ACL).GetRules()...)
 	}
 	if foreign {
 		rules = append(rules, foreignRule())
@@ -184,8 +184,8 @@ func allowed(v keyed.Values, names []string, p probe, foreign bool) bool {
 }
 
 // policies draws a set of access lists.
-func policies(t *rapid.T) keyed.Values {
-	v := keyed.Values{}
+func policies(t *rapid.T) kv.Values {
+	v := kv.Values{}
 	upto := func(n int, label string) int { return rapid.IntRange(0, n).Draw(t, label) }
 	names := []string{"a", "b", "c", "d"}
 	for _, name := range names {
@@ -325,7 +325,7 @@ func (w *witness) steps(r *rapid.T, before, final map[place]bool) {
 
 // attachForeign puts an ACL of somebody else into both lists of tap1.
 func (w *witness) attachForeign(l *lab) {
-	state, err := descriptor.ACL().Compile(keyed.ACLKey("x"), accessList("x", foreignRule()))
+	state, err := descriptor.ACL().Compile(kv.ACLKey("x"), accessList("x", foreignRule()))
 	if err != nil {
 		l.t.Fatal(err)
 	}

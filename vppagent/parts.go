@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -18,7 +18,7 @@ func (g *graph) give(v *value, touch func(*value)) {
 	switch {
 	case v.want != nil:
 		parts = v.kind.Parts(v.want)
-	case v.bad != nil && v.msg != nil && v.kind.Broken != nil && keyed.Check(v.key, v.msg) == nil:
+	case v.bad != nil && v.msg != nil && v.kind.Broken != nil && kv.Check(v.key, v.msg) == nil:
 		parts = v.kind.Broken(v.key, v.msg)
 	}
 	var targets []*value

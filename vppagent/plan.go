@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/fan"
+	"github.com/contiv-agent/contiv-agent/parallel"
 )
 
 // Action is what happens to a value.
@@ -229,7 +229,7 @@ func (p *planner) decide() {
 func (p *planner) sort() {
 	byKey := func(a, b *value) int { return strings.Compare(a.key, b.key) }
 	if !slices.IsSortedFunc(p.touched, byKey) {
-		fan.Sort(p.touched, byKey)
+		parallel.Sort(p.touched, byKey)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -45,16 +45,16 @@ func (l *lab) said(first map[string]proto.Message, rest <-chan map[string]proto.
 	return l.note(c)
 }
 
-func portion(ms ...proto.Message) keyed.Values {
-	v := keyed.Values{}
+func portion(ms ...proto.Message) kv.Values {
+	v := kv.Values{}
 	for _, m := range ms {
 		v.Put(m)
 	}
 	return v
 }
 
-func together(portions ...map[string]proto.Message) keyed.Values {
-	all := keyed.Values{}
+func together(portions ...map[string]proto.Message) kv.Values {
+	all := kv.Values{}
 	for _, p := range portions {
 		for k, m := range p {
 			if all[k] = m; m == nil {
@@ -130,7 +130,7 @@ func TestPortionsAreCarriedOutAhead(t *testing.T) {
 }
 
 // fresh1 is what VPP looks like when it is given all at once.
-func fresh1(t *testing.T, want keyed.Values) string {
+func fresh1(t *testing.T, want kv.Values) string {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
 	l.want = want
@@ -183,9 +183,9 @@ func TestRestartInPortions(t *testing.T) {
 			l.allConfigured(l.inPortions(portions...))
 			l.quiet("restart")
 			l.restartAgent()
-			gone := keyed.Key(numbered(4)[0])
+			gone := kv.Key(numbered(4)[0])
 			delete(portions[2], gone)
-			portions[2][keyed.Key(numbered(6)[0])] = numbered(6)[0]
+			portions[2][kv.Key(numbered(6)[0])] = numbered(6)[0]
 			c := l.inPortions(portions...)
 			l.allConfigured(c)
 			if w := l.writes(); c.Add != 1 || c.Del != 1 || len(w) != 2 || !strings.Contains(w[0], "10.96.0.7") {
@@ -234,7 +234,7 @@ func TestRefusedInAPortion(t *testing.T) {
 			retrying = append(retrying, st.Key+" "+st.State.String())
 		}
 	}
-	if diff := cmp.Diff([]string{keyed.Key(numbered(1)[0]) + " RETRYING"}, retrying); diff != "" || tries != 6 {
+	if diff := cmp.Diff([]string{kv.Key(numbered(1)[0]) + " RETRYING"}, retrying); diff != "" || tries != 6 {
 		t.Fatalf("%d mappings tried (-want +got):\n%s", tries, diff)
 	}
 	now = now.Add(time.Minute)
@@ -282,7 +282,7 @@ func TestALaterPortionCounts(t *testing.T) {
 	first := numbered(0)[0].(*nat.DNat44)
 	other := dnat(first.Label, "10.96.0.1", 80, "10.1.1.9:8080")
 	for name, last := range map[string]map[string]proto.Message{
-		"changed": portion(other), "taken back": {keyed.Key(first): nil}, "the same": portion(first),
+		"changed": portion(other), "taken back": {kv.Key(first): nil}, "the same": portion(first),
 	} {
 		for _, between := range []int{0, 2} {
 			t.Run(fmt.Sprintf("%s after %d", name, between), func(t *testing.T) {
@@ -326,10 +326,10 @@ func TestPlanOfPortions(t *testing.T) {
 
 // cut deals out values to portions at random; some are said differently, or not at all, before their last word. It draws
 // nothing of its own, so that recorded cases stay what they are.
-func cut(values keyed.Values, before keyed.Values) []map[string]proto.Message {
+func cut(values kv.Values, before kv.Values) []map[string]proto.Message {
 	seed := fnv.New64a()
 	for _, key := range values.Keys() {
-		fmt.Fprintln(seed, keyed.Format(key, values[key]))
+		fmt.Fprintln(seed, kv.Format(key, values[key]))
 	}
 	rng := rand.New(rand.NewPCG(seed.Sum64(), uint64(len(before))))
 	out := make([]map[string]proto.Message, 1+rng.IntN(4))
@@ -393,7 +393,7 @@ func TestAnyKindInALaterPortion(t *testing.T) {
 	bare := l.sim.Dump()
 	a, b := accessList("a", rule(acl.ACL_Rule_PERMIT, "", "", "")), accessList("b", rule(acl.ACL_Rule_DENY, "", "", ""))
 	l.allConfigured(l.inPortions(portion(a), portion(b), portion(numbered(0)[1])))
-	l.allConfigured(l.del(keyed.Key(a), keyed.Key(b), keyed.Key(numbered(0)[1])))
+	l.allConfigured(l.del(kv.Key(a), kv.Key(b), kv.Key(numbered(0)[1])))
 	if got := l.sim.Dump(); got != bare {
 		t.Errorf("left:\n%s", got)
 	}
@@ -404,7 +404,7 @@ func TestTakenBackOnItsWay(t *testing.T) {
 	route := func(action contivl3.RejectRoute_Action) proto.Message {
 		return &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: action}
 	}
-	key := keyed.Key(route(0))
+	key := kv.Key(route(0))
 	for name, then := range map[string]proto.Message{"gone": nil, "changed": route(contivl3.RejectRoute_PROHIBIT)} {
 		for _, refused := range []bool{false, true} {
 			l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
@@ -415,7 +415,7 @@ func TestTakenBackOnItsWay(t *testing.T) {
 			l.inPortions(portion(route(0)), map[string]proto.Message{key: then})
 			l.sim.Fail(nil)
 			l.reconnect()
-			if l.want = (keyed.Values{}); then != nil {
+			if l.want = (kv.Values{}); then != nil {
 				l.want.Put(then)
 			}
 			l.txn(event.Downstream, nil)

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
@@ -29,8 +29,8 @@ import (
 
 // wish draws what is wanted of a node: any mixture of values, some of which cannot be configured for lack of others, but
 // never two that exclude each other.
-func wish(t *rapid.T) keyed.Values {
-	v := keyed.Values{}
+func wish(t *rapid.T) kv.Values {
+	v := kv.Values{}
 	flip := func(label string) bool { return rapid.Bool().Draw(t, label) }
 	upto := func(n int, label string) int { return rapid.IntRange(0, n).Draw(t, label) }
 	v.Put(&nat.Nat44Global{Forwarding: flip("forwarding")})
@@ -62,7 +62,7 @@ func wish(t *rapid.T) keyed.Values {
 			if name != "" {
 				p.Name = name + fmt.Sprint(i%2)
 			}
-			if _, taken := v[keyed.Key(p)]; !taken {
+			if _, taken := v[kv.Key(p)]; !taken {
 				v.Put(p)
 			}
 		}
@@ -75,7 +75,7 @@ func wish(t *rapid.T) keyed.Values {
 
 // wishCnat puts the plug-in on interfaces that are there or not, with translations that change in every field but that of the
 // address: whether it is a real one is the same for all of an address.
-func wishCnat(v keyed.Values, flip func(string) bool, upto func(int, string) int) {
+func wishCnat(v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	if flip("snat policy") {
 		p := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_Kind(1 + upto(1, "kind")), Ipv6Address: fmt.Sprintf("2001:db8::%d", upto(1, "source"))}
 		for i := range upto(2, "excluded") {
@@ -106,7 +106,7 @@ func wishCnat(v keyed.Values, flip func(string) bool, upto func(int, string) int
 }
 
 // wishACLs puts ACLs that are there or not, refused or not, on interfaces that are there or not.
-func wishACLs(_ *rapid.T, v keyed.Values, flip func(string) bool, upto func(int, string) int) {
+func wishACLs(_ *rapid.T, v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	names := []string{"a", "b", "c", strings.Repeat("long", 20)}
 	for _, name := range names {
 		if !flip("acl") {
@@ -147,7 +147,7 @@ func wishACLs(_ *rapid.T, v keyed.Values, flip func(string) bool, upto func(int,
 // steadyPools makes every pool one address whose key tells all of it. A pool that changes under its key, is refused the
 // removal of an address, and loses its agent before the retry leaves that address behind as foreign: the journal keeps one
 // value per key.
-func steadyPools(v keyed.Values) {
+func steadyPools(v kv.Values) {
 	for key, m := range v {
 		if p, ok := m.(*nat.Nat44AddressPool); ok {
 			delete(v, key)
@@ -156,7 +156,7 @@ func steadyPools(v keyed.Values) {
 	}
 }
 
-func wishInterfaces(t *rapid.T, v keyed.Values, flip func(string) bool, upto func(int, string) int) {
+func wishInterfaces(t *rapid.T, v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	for _, p := range []l3.VrfTable_Protocol{l3.VrfTable_IPV4, l3.VrfTable_IPV6} {
 		if flip("vrf") {
 			v.Put(&l3.VrfTable{Id: 7, Protocol: p})
@@ -200,7 +200,7 @@ func wishInterfaces(t *rapid.T, v keyed.Values, flip func(string) bool, upto fun
 	}
 }
 
-func wishServices(t *rapid.T, v keyed.Values, flip func(string) bool, upto func(int, string) int) {
+func wishServices(t *rapid.T, v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	services := map[string]*nat.DNat44{}
 	of := func() *nat.DNat44 {
 		label := []string{"default/a", "default/b", "default/" + strings.Repeat("long", 20)}[upto(2, "service")]
@@ -241,10 +241,10 @@ func wishServices(t *rapid.T, v keyed.Values, flip func(string) bool, upto func(
 }
 
 // changes turns one wish into another.
-func changes(from, to keyed.Values) map[string]proto.Message {
+func changes(from, to kv.Values) map[string]proto.Message {
 	out := map[string]proto.Message{}
 	for k, m := range to {
-		if !keyed.Equal(from[k], m) {
+		if !kv.Equal(from[k], m) {
 			out[k] = m
 		}
 	}
@@ -262,7 +262,7 @@ func pods(l *lab) {
 }
 
 // fresh is what VPP looks like when an agent is given only the last wish.
-func fresh(t tb, want keyed.Values) string {
+func fresh(t tb, want kv.Values) string {
 	l := newLab(t, vppagent.Config{})
 	pods(l)
 	l.want = want
@@ -310,7 +310,7 @@ func (t *rapidTB) done() {
 
 type trouble struct {
 	faults, vppRestarts, agentRestarts bool
-	wish                               func(*rapid.T) keyed.Values // nil: wish
+	wish                               func(*rapid.T) kv.Values // nil: wish
 }
 
 func TestPathIndependence(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -37,7 +37,7 @@ func TestVPPLaws(t *testing.T) {
 					t.Fatalf("%s: %d writes:\n%s", what, c.Writes, w.story())
 				}
 			}
-			want := keyed.Values{}
+			want := kv.Values{}
 			for _, m := range law.needs {
 				want.Put(m)
 			}
@@ -47,15 +47,15 @@ func TestVPPLaws(t *testing.T) {
 				m    proto.Message
 			}{{"create", law.one}, {"update", law.two}, {"update back", law.one}} {
 				want.Put(step.m)
-				commit(step.what, map[string]proto.Message{keyed.Key(step.m): step.m}, event.NoResync, true)
+				commit(step.what, map[string]proto.Message{kv.Key(step.m): step.m}, event.NoResync, true)
 				commit(step.what+", resync", want, event.Full, false)
 				agent = vppagent.New(vppagent.Config{Caller: w})
 				commit(step.what+", restart of the agent", want, event.Full, false)
 			}
-			delete(want, keyed.Key(law.one))
-			commit("delete", map[string]proto.Message{keyed.Key(law.one): nil}, event.NoResync, true)
+			delete(want, kv.Key(law.one))
+			commit("delete", map[string]proto.Message{kv.Key(law.one): nil}, event.NoResync, true)
 			commit("delete, resync", want, event.Full, false)
-			commit("all gone", keyed.Values{}, event.Full, len(want) > 0)
+			commit("all gone", kv.Values{}, event.Full, len(want) > 0)
 		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -102,7 +102,7 @@ func addLoopback(t testing.TB, conn *vpp.Conn, instance uint32) {
 func TestVPPAccessLists(t *testing.T) {
 	w := &witness{conn: realVPP(t, len(orderInterfaces), "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})
-	want := keyed.Values{}
+	want := kv.Values{}
 	seq := uint64(0)
 	commit := func(r *rapid.T, kind event.ResyncKind, values map[string]proto.Message) {
 		seq++
@@ -166,7 +166,7 @@ func TestVPPLongList(t *testing.T) {
 	for i := range 30_000 {
 		m.Rules = append(m.Rules, rule(acl.ACL_Rule_REFLECT, "tcp", fmt.Sprintf("10.1.%d.%d/32", i/256, i%256), "", 80))
 	}
-	want := keyed.Values{}
+	want := kv.Values{}
 	want.Put(m)
 	want.Put(lists("tap1", nil, []string{"set"}))
 	for range 2 {
@@ -190,11 +190,11 @@ func TestVPPListsGoWithTheirInterface(t *testing.T) {
 	w := &witness{conn: realVPP(t, 0, "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})
 	loop := &ligato.Interface{Name: "mine", Type: ligato.Interface_SOFTWARE_LOOPBACK, Enabled: true}
-	want := keyed.Values{}
+	want := kv.Values{}
 	want.Put(loop)
 	want.Put(accessList("a", tcp(80)))
 	want.Put(lists("mine", []string{"a"}, []string{"a"}))
-	for _, values := range []keyed.Values{want, {}, want} {
+	for _, values := range []kv.Values{want, {}, want} {
 		w.seen = nil
 		c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: values})
 		for _, s := range c.Statuses {

@@ -14,7 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -24,8 +24,8 @@ import (
 )
 
 // crowd is a node of a large cluster: 10,000 Services with ten endpoints each, 110 pods under policies.
-func crowd(pods int) keyed.Values {
-	v := keyed.Values{}
+func crowd(pods int) kv.Values {
+	v := kv.Values{}
 	for _, m := range node() {
 		v.Put(m)
 	}
@@ -83,7 +83,7 @@ func BenchmarkRecheckRound(b *testing.B) {
 	})
 }
 
-func benchmarkRound(b *testing.B, conn *vpp.Conn, want keyed.Values, real bool) {
+func benchmarkRound(b *testing.B, conn *vpp.Conn, want kv.Values, real bool) {
 	w := &stopwatch{conn: conn}
 	now := time.Unix(1_700_000_000, 0)
 	a := vppagent.New(vppagent.Config{Caller: w, Recheck: roundTime, Now: func() time.Time { return now }})

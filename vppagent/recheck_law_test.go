@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
@@ -40,17 +40,17 @@ func recheckLaw(t *testing.T, caller vppagent.Caller, law *law, state func() str
 		}
 		return found
 	}
-	want := keyed.Values{}
+	want := kv.Values{}
 	for _, m := range append(law.needs, law.one) {
 		want.Put(m)
 	}
 	commit(ours, event.Full, want)
-	defer func() { commit(ours, event.Full, keyed.Values{}) }()
+	defer func() { commit(ours, event.Full, kv.Values{}) }()
 	if found := rounds(); len(found) > 0 {
 		t.Errorf("an unchanged VPP: %v", found)
 	}
 	before := state()
-	one, two := keyed.Key(law.one), keyed.Key(law.two)
+	one, two := kv.Key(law.one), kv.Key(law.two)
 	changed := map[string]proto.Message{two: law.two}
 	if two != one {
 		changed[one] = nil

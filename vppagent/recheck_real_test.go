@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -50,7 +50,7 @@ func TestVPPRecheck(t *testing.T) {
 	ours := &counted{conn: conn}
 	now := time.Unix(1_700_000_000, 0)
 	a := vppagent.New(vppagent.Config{Caller: ours, Recheck: roundTime, Now: func() time.Time { return now }})
-	want := keyed.Values{}
+	want := kv.Values{}
 	for _, m := range world() {
 		want.Put(m)
 	}
@@ -111,10 +111,10 @@ func TestVPPRecheck(t *testing.T) {
 			t.Fatalf("an unchanged VPP: %q, %v", ours.writes, found)
 		}
 		theirs := map[string]proto.Message{
-			keyed.DNat44Key("default/a"): nil, keyed.DNat44Key("default/b"): dnat("default/b", "10.96.0.2", 80, "10.1.1.9:8080"), keyed.DNat44Key("default/c"): nil,
-			keyed.InterfaceACLsKey("tap1"):                               lists("tap1", []string{"rest", "web"}, nil),
-			keyed.Key(&nat.Nat44Interface{Name: "tap2"}):                 nil,
-			keyed.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}): nil, keyed.Key(translated()): nil,
+			kv.DNat44Key("default/a"): nil, kv.DNat44Key("default/b"): dnat("default/b", "10.96.0.2", 80, "10.1.1.9:8080"), kv.DNat44Key("default/c"): nil,
+			kv.InterfaceACLsKey("tap1"):                               lists("tap1", []string{"rest", "web"}, nil),
+			kv.Key(&nat.Nat44Interface{Name: "tap2"}):                 nil,
+			kv.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}): nil, kv.Key(translated()): nil,
 		}
 		other := vppagent.New(vppagent.Config{Caller: conn})
 		commit(other, event.Full, want)

@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -110,10 +110,10 @@ func TestRecheckRepairs(t *testing.T) {
 	c.quiet("an unchanged VPP")
 	before := c.sim.Dump()
 	c.other(t, map[string]proto.Message{
-		keyed.DNat44Key("default/a"): nil, keyed.DNat44Key("default/b"): dnat("default/b", "10.96.0.2", 80, "10.1.1.9:8080"), keyed.DNat44Key("default/c"): nil,
-		keyed.InterfaceACLsKey("tap1"):                               lists("tap1", []string{"rest", "web"}, nil),
-		keyed.Key(&nat.Nat44Interface{Name: "tap2"}):                 nil,
-		keyed.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}): nil, keyed.Key(translated()): nil,
+		kv.DNat44Key("default/a"): nil, kv.DNat44Key("default/b"): dnat("default/b", "10.96.0.2", 80, "10.1.1.9:8080"), kv.DNat44Key("default/c"): nil,
+		kv.InterfaceACLsKey("tap1"):                               lists("tap1", []string{"rest", "web"}, nil),
+		kv.Key(&nat.Nat44Interface{Name: "tap2"}):                 nil,
+		kv.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}): nil, kv.Key(translated()): nil,
 	})
 	if c.sim.Dump() == before {
 		t.Fatal("nothing was changed")
@@ -123,9 +123,9 @@ func TestRecheckRepairs(t *testing.T) {
 		t.Errorf("not repaired:\n%s\nwant\n%s", after, before)
 	}
 	want := []string{
-		keyed.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}) + " missing true", keyed.Key(translated()) + " missing true",
-		keyed.InterfaceACLsKey("tap1") + " changed true", keyed.DNat44Key("default/a") + " missing true", keyed.DNat44Key("default/b") + " changed true",
-		keyed.DNat44Key("default/c") + " missing true", keyed.Key(&nat.Nat44Interface{Name: "tap2"}) + " missing true",
+		kv.Key(&contivl3.RejectRoute{DstNetwork: "10.96.0.9/32"}) + " missing true", kv.Key(translated()) + " missing true",
+		kv.InterfaceACLsKey("tap1") + " changed true", kv.DNat44Key("default/a") + " missing true", kv.DNat44Key("default/b") + " changed true",
+		kv.DNat44Key("default/c") + " missing true", kv.Key(&nat.Nat44Interface{Name: "tap2"}) + " missing true",
 	}
 	slices.Sort(want)
 	if got := lines(found); !slices.Equal(got, want) {
@@ -197,7 +197,7 @@ func TestRecheckContested(t *testing.T) {
 	pods(c.lab)
 	c.allConfigured(c.put(world()...))
 	c.writes()
-	web, lists1 := keyed.DNat44Key("default/a"), keyed.InterfaceACLsKey("tap1")
+	web, lists1 := kv.DNat44Key("default/a"), kv.InterfaceACLsKey("tap1")
 	repaired, contested := map[string]int{}, map[string]string{}
 	putOff := false
 	theirs := maps.Clone(c.want)
@@ -247,7 +247,7 @@ func TestRecheckNeverPutsOffAttachments(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
 	c.allConfigured(c.put(accessList("rest", rule(acl.ACL_Rule_DENY, "", "", "")), lists("tap1", []string{"rest"}, []string{"rest"})))
-	key, repaired := keyed.InterfaceACLsKey("tap1"), 0
+	key, repaired := kv.InterfaceACLsKey("tap1"), 0
 	for range rounds {
 		detached := c.conn.Do(t.Context(), vpp.Call{Msg: &vppacl.ACLInterfaceSetACLList{SwIfIndex: 1}})[0]
 		if detached.Err != nil {
@@ -283,7 +283,7 @@ func TestRecheckForeignInFront(t *testing.T) {
 	if r := c.conn.Do(t.Context(), vpp.Call{Msg: set})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
-	if got, want := lines(c.round()), []string{keyed.InterfaceACLsKey("tap1") + " changed true"}; !slices.Equal(got, want) {
+	if got, want := lines(c.round()), []string{kv.InterfaceACLsKey("tap1") + " changed true"}; !slices.Equal(got, want) {
 		t.Errorf("found %v, want %v", got, want)
 	}
 	c.wantList("tap1", "input", before+" own")
@@ -352,7 +352,7 @@ func TestRecheckProbesEachInterface(t *testing.T) {
 		if r := c.conn.Do(t.Context(), vpp.Call{Msg: broken})[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
-		want := []string{keyed.InterfaceACLsKey(fmt.Sprintf("tap%d", n+1)) + " disabled true"}
+		want := []string{kv.InterfaceACLsKey(fmt.Sprintf("tap%d", n+1)) + " disabled true"}
 		if got := lines(c.round()); !slices.Equal(got, want) {
 			t.Errorf("interface %d: a round found %v, want %v", n+1, got, want)
 		}

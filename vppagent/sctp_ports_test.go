@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -47,7 +47,7 @@ func sctpPorts(iface string, input, output []*contivacl.SCTPPorts_Rule) *contiva
 
 // companion lets SCTP from 10.0.0.0/8 to 10.1.1.2 come as far as an SCTPPorts.
 func companion(iface string, input bool) *acl.ACL {
-	return accessList(keyed.SCTPPortsACL(iface, input), rule(acl.ACL_Rule_REFLECT, "", "10.0.0.0/8", "10.1.1.2/32"))
+	return accessList(kv.SCTPPortsACL(iface, input), rule(acl.ACL_Rule_REFLECT, "", "10.0.0.0/8", "10.1.1.2/32"))
 }
 
 // mayBegin are pairs of a client's last byte and a port of 10.1.1.2.
@@ -110,8 +110,8 @@ func (w *sctpWalker) values(tap string) map[string]proto.Message {
 	m := &contivacl.SCTPPorts{Interface: tap}
 	l := lists(tap, nil, nil)
 	for _, input := range []bool{true, false} {
-		name := keyed.SCTPPortsACL(tap, input)
-		out[keyed.ACLKey(name)] = nil
+		name := kv.SCTPPortsACL(tap, input)
+		out[kv.ACLKey(name)] = nil
 		a := w.wants[tap][input]
 		if a == nil {
 			continue
@@ -132,7 +132,7 @@ func (w *sctpWalker) values(tap string) map[string]proto.Message {
 		if len(list) == 0 {
 			list = append(list, sctpRule(false, "0.0.0.0/0", "0.0.0.0/0", 0))
 		}
-		out[keyed.ACLKey(name)] = accessList(name, pairs...)
+		out[kv.ACLKey(name)] = accessList(name, pairs...)
 		if input {
 			m.Input, l.Input = list, []string{name}
 		} else {
@@ -140,10 +140,10 @@ func (w *sctpWalker) values(tap string) map[string]proto.Message {
 		}
 	}
 	l.Input, l.Output = append(l.Input, "deny"), append(l.Output, "deny")
-	if out[keyed.Key(m)] = nil; len(m.Input)+len(m.Output) > 0 {
-		out[keyed.Key(m)] = m
+	if out[kv.Key(m)] = nil; len(m.Input)+len(m.Output) > 0 {
+		out[kv.Key(m)] = m
 	}
-	out[keyed.Key(l)] = l
+	out[kv.Key(l)] = l
 	return out
 }
 
@@ -291,7 +291,7 @@ func TestNothingElseBeginsWithRefusals(t *testing.T) {
 func sctpNode() []proto.Message {
 	return []proto.Message{
 		&interfaces.Interface{Name: "ours", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}, accessList("deny"),
-		sctpPorts("ours", in(80), nil), companion("ours", true), lists("ours", []string{keyed.SCTPPortsACL("ours", true), "deny"}, []string{"deny"}),
+		sctpPorts("ours", in(80), nil), companion("ours", true), lists("ours", []string{kv.SCTPPortsACL("ours", true), "deny"}, []string{"deny"}),
 	}
 }
 
@@ -306,7 +306,7 @@ func TestSCTPOrder(t *testing.T) {
 	if attached > permits || permits > listed {
 		t.Errorf("attached %d, permitted %d, listed %d of\n%s", attached, permits, listed, strings.Join(made, "\n"))
 	}
-	l.allConfigured(l.del(keyed.SCTPPortsKey("ours"), keyed.ACLKey(keyed.SCTPPortsACL("ours", true)), keyed.InterfaceACLsKey("ours")))
+	l.allConfigured(l.del(kv.SCTPPortsKey("ours"), kv.ACLKey(kv.SCTPPortsACL("ours", true)), kv.InterfaceACLsKey("ours")))
 	gone := l.writes()
 	_, listed = among(t, gone, "acl_interface_set_acl_list")
 	permits, _ = among(t, gone, "acl_del")
@@ -334,7 +334,7 @@ func TestSCTPInterfaceGoes(t *testing.T) {
 	if !strings.Contains(strings.Join(l.writes(), "\n"), "is_add=true") {
 		t.Error("nothing was attached")
 	}
-	l.allConfigured(l.del(keyed.SCTPPortsKey("ours"), keyed.ACLKey(keyed.SCTPPortsACL("ours", true)), keyed.InterfaceACLsKey("ours")))
+	l.allConfigured(l.del(kv.SCTPPortsKey("ours"), kv.ACLKey(kv.SCTPPortsACL("ours", true)), kv.InterfaceACLsKey("ours")))
 	if dump := l.sim.Dump(); strings.Contains(dump, "classify") {
 		t.Errorf("what is left:\n%s", dump)
 	}
@@ -346,7 +346,7 @@ func TestSCTPLeavesNothing(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap0", "10.1.1.2")
 	l.agent.Interfaces(t.Context())
-	l.allConfigured(l.put(sctpPorts("tap0", in(80), in(90)), companion("tap0", true), lists("tap0", []string{keyed.SCTPPortsACL("tap0", true)}, nil)))
+	l.allConfigured(l.put(sctpPorts("tap0", in(80), in(90)), companion("tap0", true), lists("tap0", []string{kv.SCTPPortsACL("tap0", true)}, nil)))
 	tables := func() int {
 		r := l.conn.Do(t.Context(), vpp.Call{Msg: &classify.ClassifyTableIds{}})[0]
 		if r.Err != nil {
@@ -390,7 +390,7 @@ func TestSCTPRefused(t *testing.T) {
 		})
 		l.put(sctpNode()...)
 		l.wantList("loop0", "input", "all")
-		if strings.Contains(l.sim.Dump(), keyed.SCTPPortsACL("ours", true)) {
+		if strings.Contains(l.sim.Dump(), kv.SCTPPortsACL("ours", true)) {
 			t.Errorf("%s refused: the access list is there", refused)
 		}
 		l.resync()
@@ -400,7 +400,7 @@ func TestSCTPRefused(t *testing.T) {
 		l.agent.Retry(t.Context())
 		now = now.Add(time.Hour)
 		l.agent.Retry(t.Context())
-		l.wantList("loop0", "input", keyed.SCTPPortsACL("ours", true)+" deny")
+		l.wantList("loop0", "input", kv.SCTPPortsACL("ours", true)+" deny")
 		l.writes()
 		l.allConfigured(l.resync())
 		l.quiet("resync after " + refused)
@@ -413,18 +413,18 @@ func TestSCTPInvalid(t *testing.T) {
 	node := sctpNode()
 	node[2] = sctpPorts("ours", []*contivacl.SCTPPorts_Rule{sctpRule(true, "10.0.0.0/8", "nonsense", 80)}, nil)
 	l.put(node...)
-	l.wantState(keyed.SCTPPortsKey("ours"), event.Invalid)
-	l.wantState(keyed.ACLKey(keyed.SCTPPortsACL("ours", true)), event.Pending)
+	l.wantState(kv.SCTPPortsKey("ours"), event.Invalid)
+	l.wantState(kv.ACLKey(kv.SCTPPortsACL("ours", true)), event.Pending)
 	l.wantList("loop0", "input", "all")
 	l.allConfigured(l.put(sctpNode()...))
-	l.wantList("loop0", "input", keyed.SCTPPortsACL("ours", true)+" deny")
+	l.wantList("loop0", "input", kv.SCTPPortsACL("ours", true)+" deny")
 	l.put(node[2])
-	l.wantList("loop0", "input", keyed.SCTPPortsACL("ours", true)+" deny")
+	l.wantList("loop0", "input", kv.SCTPPortsACL("ours", true)+" deny")
 	if !strings.Contains(l.sim.Dump(), "classify") {
 		t.Error("the filter went, and the list is as it was")
 	}
 	l.allConfigured(l.put(sctpNode()...))
-	l.put(lists("ours", nil, []string{keyed.SCTPPortsACL("ours", true)}))
-	l.wantState(keyed.InterfaceACLsKey("ours"), event.Invalid)
+	l.put(lists("ours", nil, []string{kv.SCTPPortsACL("ours", true)}))
+	l.wantState(kv.InterfaceACLsKey("ours"), event.Invalid)
 	l.wantList("loop0", "output", "all")
 }

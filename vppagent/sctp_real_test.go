@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -17,7 +17,7 @@ import (
 func TestVPPSCTPInterfaceComesBack(t *testing.T) {
 	w := &witness{conn: realVPP(t, 0, "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})
-	commit := func(what string, values keyed.Values) {
+	commit := func(what string, values kv.Values) {
 		t.Helper()
 		w.seen = nil
 		c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: values})
@@ -34,7 +34,7 @@ func TestVPPSCTPInterfaceComesBack(t *testing.T) {
 		}
 		return r.Msg.(*vlib.CliInbandReply).Reply
 	}
-	want := keyed.Values{}
+	want := kv.Values{}
 	for _, m := range sctpNode() {
 		want.Put(m)
 	}
@@ -44,7 +44,7 @@ func TestVPPSCTPInterfaceComesBack(t *testing.T) {
 		if !strings.Contains(features, "ip4-inacl") || !strings.Contains(features, "ip6-inacl") || !strings.Contains(tables, "loop0") {
 			t.Fatalf("round %d: packets do not ask:\n%s\n%s", round, features, tables)
 		}
-		commit("all gone", keyed.Values{})
+		commit("all gone", kv.Values{})
 		if round == 1 {
 			agent = vppagent.New(vppagent.Config{Caller: w})
 		}

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -39,7 +39,7 @@ func TestPlanCountsSessions(t *testing.T) {
 		m    proto.Message
 		cut  int
 	}{{"nothing changes", both, 0}, {"a backend goes", one, 3}, {"the service goes", nil, 6}} {
-		p, err := l.agent.PlanSessions(context.Background(), &event.Txn{Values: map[string]proto.Message{keyed.Key(both): tc.m}})
+		p, err := l.agent.PlanSessions(context.Background(), &event.Txn{Values: map[string]proto.Message{kv.Key(both): tc.m}})
 		if err != nil || p.Sessions == nil || *p.Sessions != tc.cut {
 			t.Errorf("%s: %v, %v, want %d", tc.name, p, err, tc.cut)
 		}
@@ -52,11 +52,11 @@ func TestTimeoutsAreCompared(t *testing.T) {
 	pods(c.lab)
 	c.allConfigured(c.put(node()...))
 	c.writes()
-	c.other(t, map[string]proto.Message{keyed.Nat44SettingsKey: &contivnat.Nat44Settings{Sessions: 10000, Udp: 300, Icmp: 1}})
+	c.other(t, map[string]proto.Message{kv.Nat44SettingsKey: &contivnat.Nat44Settings{Sessions: 10000, Udp: 300, Icmp: 1}})
 	if text := c.sim.Dump(); !strings.Contains(text, "timeouts 300/7440/240/1") {
 		t.Fatal(text)
 	}
-	if got := lines(c.round()); len(got) != 1 || got[0] != keyed.Nat44SettingsKey+" changed true" {
+	if got := lines(c.round()); len(got) != 1 || got[0] != kv.Nat44SettingsKey+" changed true" {
 		t.Errorf("found %v", got)
 	}
 	if text := c.sim.Dump(); !strings.Contains(text, "timeouts 120/7440/240/60") {

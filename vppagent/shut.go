@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -128,7 +128,7 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 	}
 	var ask []*descriptor.Iface
 	for _, i := range a.g.world.Unknown(true) {
-		if v := a.g.values[keyed.InterfaceACLsKey(i.Name)]; v == nil || v.own == nil {
+		if v := a.g.values[kv.InterfaceACLsKey(i.Name)]; v == nil || v.own == nil {
 			ask = append(ask, i)
 		}
 	}
@@ -156,10 +156,10 @@ func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 		if a.roles[name] {
 			return true
 		}
-		if v := a.g.values[keyed.InterfaceACLsKey(name)]; v != nil && v.own != nil && name != i.Name {
+		if v := a.g.values[kv.InterfaceACLsKey(name)]; v != nil && v.own != nil && name != i.Name {
 			return true
 		}
-		if v := a.g.values[keyed.InterfaceKey(name)]; v != nil && v.speaks() {
+		if v := a.g.values[kv.InterfaceKey(name)]; v != nil && v.speaks() {
 			return true
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -72,7 +72,7 @@ func TestUnknownInterfacesAreClosed(t *testing.T) {
 	l.quiet("restart of the agent")
 	l.wantClosed("restart of the agent", "host-eth1", "memif1/0", "tap2", "tap8")
 
-	l.allConfigured(l.del(keyed.InterfaceACLsKey("tap1")))
+	l.allConfigured(l.del(kv.InterfaceACLsKey("tap1")))
 	l.wantClosed("tap1 is nobody's any more", "host-eth1", "memif1/0", "tap1", "tap2", "tap8")
 	addPod(l, "tap3", "10.1.1.4")
 	l.interfaces()

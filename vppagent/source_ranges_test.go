@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -40,7 +40,7 @@ func office(ranges ...string) *contivnat.SourceRanges {
 }
 
 func restricted(service, vip string, port uint32, backends ...string) *nat.DNat44 {
-	return dnat(keyed.RestrictedLabel(service, fmt.Sprintf("tcp:%d", port)), vip, port, backends...)
+	return dnat(kv.RestrictedLabel(service, fmt.Sprintf("tcp:%d", port)), vip, port, backends...)
 }
 
 func rangesLaws(host proto.Message, list proto.Message) []law {
@@ -97,7 +97,7 @@ func TestRestrictedMappingComesLastAndGoesFirst(t *testing.T) {
 	l.restartAgent()
 	l.allConfigured(l.resync())
 	l.quiet("restart")
-	l.allConfigured(l.del(keyed.Key(mapping), keyed.Key(office())))
+	l.allConfigured(l.del(kv.Key(mapping), kv.Key(office())))
 	w = l.writes()
 	if gone, _ := among(t, w, "nat44_add_del_lb_static_mapping"); gone != 0 {
 		t.Errorf("the mapping does not go first:\n%s", strings.Join(w, "\n"))
@@ -117,8 +117,8 @@ func TestRestrictedMappingGoesFirstAfterARestart(t *testing.T) {
 		if other {
 			l.put(ranged("default/other", "198.51.100.7", nil))
 		}
-		delete(l.want, keyed.Key(mapping))
-		delete(l.want, keyed.Key(office()))
+		delete(l.want, kv.Key(mapping))
+		delete(l.want, kv.Key(office()))
 		l.restartAgent()
 		l.writes()
 		l.allConfigured(l.resync())
@@ -139,7 +139,7 @@ func TestSourceRangesBesidePolicies(t *testing.T) {
 	if dump := l.sim.Dump(); strings.Contains(dump, "ca1:p:all") || strings.Count(dump, "ca1:s:") != 2 {
 		t.Errorf("not in front of the list that is there:\n%s", dump)
 	}
-	l.allConfigured(l.del(keyed.InterfaceACLsKey("tap1")))
+	l.allConfigured(l.del(kv.InterfaceACLsKey("tap1")))
 	if dump := l.sim.Dump(); !strings.Contains(dump, "ca1:p:all") || strings.Count(dump, "acl-list tap1 input") != 1 {
 		t.Errorf("not alone:\n%s", dump)
 	}
@@ -202,11 +202,11 @@ func TestRulesStayWhileTheMappingDoes(t *testing.T) {
 			t.Fatalf("%s:\n%s", when, dump)
 		}
 	}
-	l.del(keyed.Key(mapping), keyed.Key(office()))
+	l.del(kv.Key(mapping), kv.Key(office()))
 	guarded("the service goes")
 	l.put(ranged("default/other", "198.51.100.7", []string{"10.0.0.0/8"}))
 	guarded("another one changes")
-	l.del(keyed.SourceRangesKey("default/other"))
+	l.del(kv.SourceRangesKey("default/other"))
 	guarded("there are no ranges any more")
 	l.put(accessList("web", rule(acl.ACL_Rule_PERMIT, "", "", "")), &contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"web"}})
 	guarded("policies come")
@@ -307,7 +307,7 @@ func (w *walker) change() {
 	}
 	tap := w.taps[w.rng.IntN(len(w.taps))]
 	values := map[string]proto.Message{}
-	put := func(m proto.Message) { values[keyed.Key(m)] = m }
+	put := func(m proto.Message) { values[kv.Key(m)] = m }
 	for range 1 + w.rng.IntN(3) {
 		switch w.rng.IntN(7) {
 		case 0, 1:
@@ -317,26 +317,26 @@ func (w *walker) change() {
 			put(ranged(name, vip, sets[w.rng.IntN(len(sets))], ports...))
 			for _, p := range []uint32{80, 81} {
 				m := restricted(name, vip, p, "10.1.1.2:80", fmt.Sprintf("10.1.1.%d:80", 3+w.rng.IntN(2)))
-				if values[keyed.Key(m)] = nil; slices.Contains(ports, p) {
+				if values[kv.Key(m)] = nil; slices.Contains(ports, p) {
 					put(m)
 				}
 			}
 		case 2:
 			name, vip := service()
-			values[keyed.SourceRangesKey(name)] = nil
+			values[kv.SourceRangesKey(name)] = nil
 			for _, p := range []uint32{80, 81} {
-				values[keyed.Key(restricted(name, vip, p))] = nil
+				values[kv.Key(restricted(name, vip, p))] = nil
 			}
 		case 3:
 			m := &nat.Nat44Interface{Name: tap, NatInside: true, NatOutside: true}
-			if values[keyed.Key(m)] = nil; w.rng.IntN(3) > 0 {
+			if values[kv.Key(m)] = nil; w.rng.IntN(3) > 0 {
 				put(m)
 			}
 		case 4:
 			put(accessList("web", rule(acl.ACL_Rule_REFLECT, "tcp", "", "", uint32(w.rng.IntN(3)), 1000), rule(acl.ACL_Rule_PERMIT, "", "", "")))
 		case 5:
 			m := &contivacl.InterfaceACLs{Interface: tap, Input: []string{"web"}, Output: []string{"web"}[w.rng.IntN(2):]}
-			if values[keyed.Key(m)] = nil; w.rng.IntN(2) > 0 {
+			if values[kv.Key(m)] = nil; w.rng.IntN(2) > 0 {
 				put(m)
 			}
 		case 6:

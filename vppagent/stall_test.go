@@ -10,7 +10,7 @@ import (
 	vppacl "go.fd.io/govpp/binapi/acl"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -60,8 +60,8 @@ func (r *recorder) count() map[string]int {
 }
 
 // bigSet are access lists of so many rules each that pods share; turn is the last address of the first.
-func bigSet(pods, count, rules, turn int) keyed.Values {
-	v := keyed.Values{}
+func bigSet(pods, count, rules, turn int) kv.Values {
+	v := kv.Values{}
 	var all []string
 	for n := range count {
 		m := accessList(fmt.Sprintf("set-%d", n))
@@ -81,7 +81,7 @@ func bigSet(pods, count, rules, turn int) keyed.Values {
 	return v
 }
 
-func (r *recorder) commit(t *testing.T, a *vppagent.Agent, kind event.ResyncKind, v keyed.Values) *event.Committed {
+func (r *recorder) commit(t *testing.T, a *vppagent.Agent, kind event.ResyncKind, v kv.Values) *event.Committed {
 	t.Helper()
 	r.story, r.rest = nil, 0
 	c := a.Commit(t.Context(), &event.Txn{Resync: kind, Values: v})
@@ -133,7 +133,7 @@ func TestForwardingBetweenRequests(t *testing.T) {
 		t.Errorf("pauses of %s", r.rest)
 	}
 	r.now = r.now.Add(time.Second)
-	small := keyed.Values{}
+	small := kv.Values{}
 	small.Put(accessList("other", rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80)))
 	r.commit(t, a, event.NoResync, small)
 	if n := r.count()["pause"]; n > 0 {
@@ -166,7 +166,7 @@ func TestRemovalsBeginWithFew(t *testing.T) {
 	all := services(1000, 3)
 	r.commit(t, a, event.Full, all)
 	r.now, r.slow = r.now.Add(time.Minute), time.Millisecond
-	gone := keyed.Values{}
+	gone := kv.Values{}
 	for key := range services(1000, 3) {
 		if strings.Contains(key, "dnat44") {
 			gone[key] = nil

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -58,7 +58,7 @@ func TestSubInterfaceFollowsItsParent(t *testing.T) {
 	down := loopback("uplink")
 	down.Enabled = false
 	c := l.put(down, vlan("vlan5", "uplink", 5))
-	if s := status(c, keyed.InterfaceKey("vlan5")); s.State != event.Retrying || s.Err == "" {
+	if s := status(c, kv.InterfaceKey("vlan5")); s.State != event.Retrying || s.Err == "" {
 		t.Errorf("parent down: %+v", s)
 	}
 	l.put(loopback("uplink"))
@@ -95,7 +95,7 @@ func TestTunnelRefuses(t *testing.T) {
 		"phys_address: a sub-interface has its parent's":                        mac,
 		"type: GRE_TUNNEL: not supported (interfaces that exist need no value)": &interfaces.Interface{Name: "x", Type: interfaces.Interface_GRE_TUNNEL},
 	} {
-		if s := status(l.put(m), keyed.Key(m)); s.State != event.Invalid || s.Err != want {
+		if s := status(l.put(m), kv.Key(m)); s.State != event.Invalid || s.Err != want {
 			t.Errorf("%s: %+v", want, s)
 		}
 	}

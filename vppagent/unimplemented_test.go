@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -25,7 +25,7 @@ func without(name string) []*descriptor.Descriptor {
 func TestUnimplementedIsNeverLost(t *testing.T) {
 	vrf := &l3.VrfTable{Id: 7, Label: "seven"}
 	reject := &contivl3.RejectRoute{DstNetwork: "192.0.2.0/24"}
-	key := keyed.Key(vrf)
+	key := kv.Key(vrf)
 	l := newLab(t, vppagent.Config{Descriptors: without("vrf-table")})
 	is := func(when string, want event.State) {
 		t.Helper()
@@ -48,11 +48,11 @@ func TestUnimplementedIsNeverLost(t *testing.T) {
 	if s := status(c, key); s.State != event.Unimplemented || s.State.String() != "UNIMPLEMENTED" || s.Err == "" {
 		t.Fatalf("put: %+v", s)
 	}
-	if s := status(c, keyed.Key(reject)); s.State != event.Configured {
+	if s := status(c, kv.Key(reject)); s.State != event.Configured {
 		t.Fatalf("it keeps another from being configured: %+v", s)
 	}
 	is("put", event.Unimplemented)
-	l.del(keyed.Key(reject))
+	l.del(kv.Key(reject))
 	is("another change", event.Unimplemented)
 	l.resync()
 	is("resync", event.Unimplemented)
@@ -84,8 +84,8 @@ func TestUnimplementedIsNeverLost(t *testing.T) {
 // What no model has is not unimplemented but wrong; so is a key that is not the value's.
 func TestUnimplementedIsNotInvalid(t *testing.T) {
 	l := newLab(t, vppagent.Config{Descriptors: without("vrf-table")})
-	key := keyed.Key(&l3.VrfTable{Id: 8})
-	c := l.commit(keyed.Values{key: &l3.VrfTable{Id: 7}})
+	key := kv.Key(&l3.VrfTable{Id: 8})
+	c := l.commit(kv.Values{key: &l3.VrfTable{Id: 7}})
 	if s := status(c, key); s.State != event.Invalid {
 		t.Errorf("the key of another value: %+v", s)
 	}

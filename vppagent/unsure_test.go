@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -31,7 +31,7 @@ func TestHalfDoneIsLookedAt(t *testing.T) {
 		return &nat.Nat44Interface{Name: "i", NatInside: inside, NatOutside: outside}
 	}
 	type change = map[string]proto.Message
-	iface, role := keyed.InterfaceKey("i"), keyed.Key(roles(true, true))
+	iface, role := kv.InterfaceKey("i"), kv.Key(roles(true, true))
 	for _, c := range []struct {
 		name          string
 		refused, then change
@@ -92,7 +92,7 @@ func TestBothRolesOrNone(t *testing.T) {
 		}
 		l.writes()
 		l.allConfigured(l.put(role))
-		l.allConfigured(l.del(keyed.Key(role)))
+		l.allConfigured(l.del(kv.Key(role)))
 		order := strings.Join(l.writes(), "\n")
 		for _, word := range []string{"is_add=true", "NAT_IS_INSIDE", "NAT_IS_OUTSIDE", "NAT_IS_OUTSIDE", "NAT_IS_INSIDE"} {
 			_, rest, ok := strings.Cut(order, word)
@@ -162,7 +162,7 @@ func TestPoolTakenOverInPart(t *testing.T) {
 				l.allConfigured(l.put(small))
 			}
 			l.sim.Fail(func(name string) (retval int32, lost bool) { return 0, name == c.lost })
-			delete(l.want, keyed.Key(small))
+			delete(l.want, kv.Key(small))
 			l.want.Put(big)
 			l.want.Put(&nat.Nat44Global{Forwarding: true}) // comes before pools
 			if c := l.resync(); !errors.Is(c.Err, vpp.ErrDisconnected) {
@@ -173,7 +173,7 @@ func TestPoolTakenOverInPart(t *testing.T) {
 			if c.restart {
 				l.restartAgent()
 			}
-			delete(l.want, keyed.Key(big))
+			delete(l.want, kv.Key(big))
 			l.allConfigured(l.resync())
 			var left []string
 			for line := range strings.Lines(l.sim.Dump()) {

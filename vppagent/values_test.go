@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
@@ -22,7 +22,7 @@ func TestPageOnValues(t *testing.T) {
 		t.Fatal("no section on what is kept alone")
 	}
 	kinds := append(descriptor.All(), linux.All()...)
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		key := m.Key("x")
 		implemented := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
 		row := "\n| `" + m.Name + "` |"
@@ -33,7 +33,7 @@ func TestPageOnValues(t *testing.T) {
 			t.Errorf("%s: implemented %t, %d rows among those that are not", m.Name, implemented, n)
 		}
 	}
-	if rows := strings.Count(string(page), "\n| `"); rows != len(keyed.Models()) {
-		t.Errorf("%d rows for %d models", rows, len(keyed.Models()))
+	if rows := strings.Count(string(page), "\n| `"); rows != len(kv.Models()) {
+		t.Errorf("%d rows for %d models", rows, len(kv.Models()))
 	}
 }

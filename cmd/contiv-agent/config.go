@@ -15,7 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/client"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // grpcSocket is where run listens for other programs, if it is to choose by itself.
@@ -164,7 +164,7 @@ func writeItems(w io.Writer, format string, items []client.Item) error {
 		}
 		lines := []line{}
 		for _, i := range items {
-			value, err := keyed.MarshalJSON(i.Message)
+			value, err := kv.MarshalJSON(i.Message)
 			if err != nil {
 				return fmt.Errorf("%s: %w", i.Key, err)
 			}
@@ -317,8 +317,8 @@ func newConfigDelete(f *configFlags) *cobra.Command {
 				change.Key(d.Key)
 			}
 			for _, key := range args {
-				if _, _, known := keyed.Lookup(key); !known {
-					return usage(fmt.Errorf("%s: %w", key, keyed.ErrNoModel))
+				if _, _, known := kv.Lookup(key); !known {
+					return usage(fmt.Errorf("%s: %w", key, kv.ErrNoModel))
 				}
 				change.Key(key)
 			}

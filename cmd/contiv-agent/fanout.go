@@ -23,7 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/fanout"
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/source/typha"
@@ -243,7 +243,7 @@ func (f *fanoutFlags) listenAddr() string {
 // checkListen refuses a plaintext listener that others can reach before it is opened.
 func (f *fanoutFlags) checkListen() error {
 	host, _, err := net.SplitHostPort(f.listenAddr())
-	if err != nil || f.server.TLS != nil || f.server.Insecure || serve.LoopbackHost(host) {
+	if err != nil || f.server.TLS != nil || f.server.Insecure || httpserver.LoopbackHost(host) {
 		return nil // what is wrong with the address is said when it is opened
 	}
 	return plaintext(fmt.Errorf("--listen %s: %w", f.listen, fanout.ErrPlaintext), "--cert, --key and --ca", "--insecure")
@@ -320,7 +320,7 @@ func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler, log *sl
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = serve.HTTP(ctx, l, handler, log) // ends with its context
+		_ = httpserver.HTTP(ctx, l, handler, log) // ends with its context
 	}()
 	return func() {
 		cancel()

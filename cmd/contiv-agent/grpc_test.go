@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
@@ -82,7 +82,7 @@ func TestKilledWhilePutting(t *testing.T) {
 		t.Fatal(err)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	acknowledged := keyed.Values{}
+	acknowledged := kv.Values{}
 	requests := 0
 	for round := range rounds {
 		p := startProcess(t, dir)
@@ -122,8 +122,8 @@ func TestKilledWhilePutting(t *testing.T) {
 }
 
 // randomRequest changes two routes, and says what is wanted after it.
-func randomRequest(random *rand.Rand, have keyed.Values, seq uint32) (method string, req *rpc.DataRequest, next keyed.Values) {
-	req, next = &rpc.DataRequest{}, keyed.Values{}
+func randomRequest(random *rand.Rand, have kv.Values, seq uint32) (method string, req *rpc.DataRequest, next kv.Values) {
+	req, next = &rpc.DataRequest{}, kv.Values{}
 	for key, m := range have {
 		next[key] = m
 	}
@@ -132,7 +132,7 @@ func randomRequest(random *rand.Rand, have keyed.Values, seq uint32) (method str
 	for i := range 2 {
 		r := &l3.Route{Type: l3.Route_DROP, DstNetwork: fmt.Sprintf("192.0.2.%d/32", (at+i)%10), Weight: seq%200 + 1}
 		if del {
-			delete(next, keyed.Key(r))
+			delete(next, kv.Key(r))
 		} else {
 			next.Put(proto.CloneOf(r))
 		}
@@ -148,7 +148,7 @@ func randomRequest(random *rand.Rand, have keyed.Values, seq uint32) (method str
 	return "/rpc.DataChangeService/Put", req, next
 }
 
-func stored(t *testing.T, file string) keyed.Values {
+func stored(t *testing.T, file string) kv.Values {
 	t.Helper()
 	store, err := extconfig.OpenStore(file)
 	if err != nil {
@@ -162,7 +162,7 @@ func stored(t *testing.T, file string) keyed.Values {
 		t.Fatal(err)
 	}
 	if wants[""] == nil {
-		return keyed.Values{}
+		return kv.Values{}
 	}
 	return wants[""]
 }

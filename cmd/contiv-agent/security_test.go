@@ -59,10 +59,10 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"cmd/contiv-agent/fanout.go":       {"`fanout --listen`", "`fanout --metrics`"},
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
 		"cmd/contiv-agent/driver.go":       nil, // in a folder that nobody else may enter, for the agent's own child
-		"serve/unix.go":                    nil, // for the others
+		"httpserver/unix.go":               nil, // for the others
 		"sim/vpp.go":                       nil, // for tests
 	}
-	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|serve\.Unix\(`)
+	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|httpserver\.Unix\(`)
 	found := map[string]bool{}
 	root := os.DirFS("../..")
 	err = fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -38,7 +38,7 @@ With --manifests it starts with the interfaces and routes a CNI would have made 
 					return err
 				}
 			}
-			l, err := serve.Unix(cmd.Context(), socket)
+			l, err := httpserver.Unix(cmd.Context(), socket)
 			if err != nil {
 				return err
 			}

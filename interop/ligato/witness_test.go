@@ -28,7 +28,7 @@ import (
 	"google.golang.org/protobuf/runtime/protoimpl"
 	"google.golang.org/protobuf/testing/protocmp"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // theirs are all models that v2.5.1 has and we have as well.
@@ -61,10 +61,10 @@ func reflected(m gogo.Message) protoreflect.Message {
 }
 
 // ours is our model of the same values; it goes by the prefix of keys.
-func ours(t *testing.T, m gogo.Message) keyed.Model {
+func ours(t *testing.T, m gogo.Message) kv.Model {
 	t.Helper()
 	prefix := strings.TrimSuffix(models.Model(m).KeyPrefix(), "/")
-	for _, model := range keyed.Models() {
+	for _, model := range kv.Models() {
 		if strings.TrimSuffix(model.Prefix, "/") == prefix {
 			if !strings.HasSuffix(model.Proto, name(m)) {
 				t.Errorf("%s: is %s here", name(m), model.Proto)
@@ -73,7 +73,7 @@ func ours(t *testing.T, m gogo.Message) keyed.Model {
 		}
 	}
 	t.Fatalf("%s: no model with prefix %s", name(m), prefix)
-	return keyed.Model{}
+	return kv.Model{}
 }
 
 // fill sets fields at random, depth levels deep.
@@ -222,7 +222,7 @@ func TestKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := keyed.Key(our); got != want {
+		if got := kv.Key(our); got != want {
 			t.Errorf("key %q, theirs %q", got, want)
 		}
 	})
@@ -231,15 +231,15 @@ func TestKeys(t *testing.T) {
 // TestJSON: what they keep in etcd is read as the same value.
 func TestJSON(t *testing.T) {
 	each(t, func(t *testing.T, their gogo.Message, our proto.Message) {
-		key := keyed.Key(our)
-		if slices.Contains(otherFields, name(their)) || keyed.Check(key, our) != nil {
+		key := kv.Key(our)
+		if slices.Contains(otherFields, name(their)) || kv.Check(key, our) != nil {
 			return
 		}
 		text, err := (&keyval.SerializerJSON{}).Marshal(their)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := keyed.UnmarshalJSON(key, text)
+		got, err := kv.UnmarshalJSON(key, text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

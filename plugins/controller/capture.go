@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -43,7 +43,7 @@ func (c *Capture) Owners() []OwnerStatus {
 	}
 	out := make([]OwnerStatus, 0, len(c.Wants))
 	for _, w := range c.Wants {
-		out = append(out, ownerStatus(Owned{Owner: w.Owner, Keys: keyed.Values(w.values).Keys(), Notes: w.Notes}, unwell))
+		out = append(out, ownerStatus(Owned{Owner: w.Owner, Keys: kv.Values(w.values).Keys(), Notes: w.Notes}, unwell))
 	}
 	slices.SortFunc(out, func(a, b OwnerStatus) int { return strings.Compare(a.Owner, b.Owner) })
 	return out

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
@@ -66,7 +66,7 @@ func dnat(label string, port uint16) *nat.DNat44 {
 }
 
 func values(msgs ...proto.Message) map[string]proto.Message {
-	out := keyed.Values{}
+	out := kv.Values{}
 	for _, m := range msgs {
 		out.Put(m)
 	}
@@ -209,7 +209,7 @@ func TestRefusedObjectIsRemovedAndReported(t *testing.T) {
 	bad := remove("a")
 	bad.Changes[0].Err = errors.New("Service default/a: spec.ports[0].port: must be 1 to 65535 (0)")
 	txn := c.Step(bad)
-	if txn == nil || len(txn.Values) != 1 || txn.Values[keyed.Key(dnat("default/a", 1))] != nil {
+	if txn == nil || len(txn.Values) != 1 || txn.Values[kv.Key(dnat("default/a", 1))] != nil {
 		t.Errorf("refused object: %+v, want one delete", txn)
 	}
 	if len(seen) != 1 || len(c.Status().Refused) != 1 {
@@ -226,7 +226,7 @@ func TestExternalIsMergedOverInternal(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r, Config{})
 	c.Step(done(c.Step(update("a", 1))))
-	key := keyed.Key(dnat("default/a", 1))
+	key := kv.Key(dnat("default/a", 1))
 	ext := &nat.DNat44{Label: "default/a", StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "192.0.2.7", ExternalPort: 9}}}
 	txn := c.Step(&event.External{Source: "grpc", Values: map[string]proto.Message{key: ext}})
 	if again := c.Step(&event.External{Source: "grpc", Values: map[string]proto.Message{key: ext}}); again != nil {
@@ -250,7 +250,7 @@ func TestSharedKeyStaysUntilItsLastOwnerGoes(t *testing.T) {
 	shared := values(dnat("shared", 1))
 	v.Set("b", shared, nil)
 	v.Set("a", values(dnat("shared", 2)), nil)
-	key := keyed.Key(dnat("shared", 1))
+	key := kv.Key(dnat("shared", 1))
 	if got := v.changes()[key].(*nat.DNat44).StMappings[0].ExternalPort; got != 2 {
 		t.Errorf("port %d: the owner that sorts first decides, want 2", got)
 	}
@@ -268,7 +268,7 @@ func TestStatusTellsWhatIsUnwell(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r, Config{})
 	txn := c.Step(update("a", 1))
-	key := keyed.Key(dnat("default/a", 1))
+	key := kv.Key(dnat("default/a", 1))
 	c.Step(&event.Committed{Seq: txn.Seq, Statuses: []event.ValueStatus{{Key: key, State: event.Retrying, Err: "no memory"}}})
 	owners := c.Owners("service/")
 	if len(owners) != 1 || owners[0].State() != event.Retrying {
@@ -359,7 +359,7 @@ func TestPathIndependence(t *testing.T) {
 		apply(c.Step(inSync("test")))
 		want := map[string]proto.Message{}
 		for name, port := range final {
-			keyed.Values(want).Put(dnat("default/"+name, port))
+			kv.Values(want).Put(dnat("default/"+name, port))
 		}
 		if diff := cmp.Diff(want, vpp, protocmp.Transform()); diff != "" {
 			t.Errorf("VPP (-want +got):\n%s", diff)

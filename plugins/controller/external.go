@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // ExternalConfigSource is a way in for configuration of other programs: etcd, gRPC, or one of yours. What it wants goes into the
@@ -78,12 +78,12 @@ const maxNamed = 100
 func checkExternal(ev *event.External) error {
 	var errs []error
 	more := 0
-	for _, key := range keyed.Values(ev.Values).Keys() {
+	for _, key := range kv.Values(ev.Values).Keys() {
 		msg := ev.Values[key]
 		if msg == nil {
 			continue
 		}
-		switch err := errors.Join(keyed.Check(key, msg), ev.Merge[key].Check(msg.ProtoReflect().Descriptor())); {
+		switch err := errors.Join(kv.Check(key, msg), ev.Merge[key].Check(msg.ProtoReflect().Descriptor())); {
 		case err == nil:
 		case len(errs) < maxNamed:
 			errs = append(errs, err)

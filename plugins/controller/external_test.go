@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
@@ -59,19 +59,19 @@ func TestAnswerComesWithTheTransactionThatHasTheValues(t *testing.T) {
 	txn := c.Step(done(other))
 	unanswered(t, result) // that transaction was not ours
 	c.Step(&event.Committed{Seq: txn.Seq, Statuses: []event.ValueStatus{
-		{Key: keyed.Key(bad), State: event.Retrying, Err: "no memory"}, {Key: keyed.Key(good), State: event.Configured},
+		{Key: kv.Key(bad), State: event.Retrying, Err: "no memory"}, {Key: kv.Key(good), State: event.Configured},
 	}})
 	want := &event.ExternalResult{Seq: txn.Seq, Values: []event.ValueStatus{
-		{Key: keyed.Key(bad), State: event.Retrying, Err: "no memory"}, {Key: keyed.Key(good), State: event.Configured},
+		{Key: kv.Key(bad), State: event.Retrying, Err: "no memory"}, {Key: kv.Key(good), State: event.Configured},
 	}}
 	got := answerOf(t, result)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
-	if b := got.Bad(); len(b) != 1 || b[0].Key != keyed.Key(bad) {
+	if b := got.Bad(); len(b) != 1 || b[0].Key != kv.Key(bad) {
 		t.Errorf("bad: %v", b)
 	}
-	if st, found := got.State(keyed.Key(good)); !found || st.State != event.Configured {
+	if st, found := got.State(kv.Key(good)); !found || st.State != event.Configured {
 		t.Errorf("state of the good one: %v, %v", st, found)
 	}
 }
@@ -102,7 +102,7 @@ func TestAnswerOfAResyncHasWhatItRemoved(t *testing.T) {
 	c.Step(done(c.Step(event.ExternalConfigChange("etcd", values(dnat("x/c", 1))))))
 	ev, result := waited(event.ExternalConfigResync("grpc", values(dnat("x/b", 1))))
 	txn := c.Step(ev)
-	if got := keyed.Values(txn.Values).Keys(); !slices.Equal(got, []string{"config/vpp/nat/v2/dnat44/x/a"}) {
+	if got := kv.Values(txn.Values).Keys(); !slices.Equal(got, []string{"config/vpp/nat/v2/dnat44/x/a"}) {
 		t.Errorf("resync changes %v, want only what that source no longer wants", got)
 	}
 	c.Step(done(txn))
@@ -131,10 +131,10 @@ func TestWrongValuesAreRefusedAsAWhole(t *testing.T) {
 	var trouble error
 	c := start(t, r, Config{Observer: Observer{Trouble: func(err error) { trouble = err }}})
 	for name, bad := range map[string]map[string]proto.Message{
-		"key of another":        {"config/vpp/nat/v2/dnat44/other": dnat("x/a", 1), keyed.Key(dnat("x/b", 1)): dnat("x/b", 1)},
-		"key of another type":   {keyed.Key(dnat("x/a", 1)): &interfaces.Interface{Name: "x/a"}},
+		"key of another":        {"config/vpp/nat/v2/dnat44/other": dnat("x/a", 1), kv.Key(dnat("x/b", 1)): dnat("x/b", 1)},
+		"key of another type":   {kv.Key(dnat("x/a", 1)): &interfaces.Interface{Name: "x/a"}},
 		"a type with no key":    {"config/x": &nat.DNat44_StaticMapping{}},
-		"a label that climbs":   {keyed.Key(&nat.DNat44{Label: "../nat44-global"}): &nat.DNat44{Label: "../nat44-global"}},
+		"a label that climbs":   {kv.Key(&nat.DNat44{Label: "../nat44-global"}): &nat.DNat44{Label: "../nat44-global"}},
 		"an empty key, no name": {"": &nat.DNat44{}},
 	} {
 		trouble = nil
@@ -161,7 +161,7 @@ func TestMuchThatIsWrongIsToldShortly(t *testing.T) {
 	if txn := c.Step(event.ExternalConfigChange("x", wrong)); txn != nil {
 		t.Errorf("it leads to %v", txn)
 	}
-	if got == nil || len(got.Error()) > 200_000 || !strings.HasSuffix(got.Error(), "and 19900 more") || !errors.Is(got, keyed.ErrKeyMismatch) {
+	if got == nil || len(got.Error()) > 200_000 || !strings.HasSuffix(got.Error(), "and 19900 more") || !errors.Is(got, kv.ErrKeyMismatch) {
 		t.Errorf("%.500v", got)
 	}
 	if n := len(r.values.changes()); n != 0 {
@@ -307,7 +307,7 @@ func TestMergeIsItsDefinition(t *testing.T) {
 			msgs := map[string]proto.Message{}
 			for range rapid.IntRange(0, 3).Draw(t, "values") {
 				m := drawn(t)
-				msgs[keyed.Key(m)] = m
+				msgs[kv.Key(m)] = m
 				said[m] = bytesOf(map[string]proto.Message{"": m})[""]
 			}
 			who := rapid.SampledFrom([]string{"x", "y", "z"}).Draw(t, "who")

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -38,7 +38,7 @@ type owner struct {
 
 // wishes are what an external source wants.
 type wishes struct {
-	values keyed.Values
+	values kv.Values
 	merge  map[string]event.Merge // of those that are not merged by proto.Merge alone
 }
 
@@ -86,7 +86,7 @@ func (v *Values) Set(name string, values map[string]proto.Message, notes []model
 	}
 	for key, msg := range values {
 		was, had := o.values[key]
-		if had && keyed.Equal(was, msg) {
+		if had && kv.Equal(was, msg) {
 			continue
 		}
 		e := v.entry(key)
@@ -148,7 +148,7 @@ func (v *Values) SetExternal(ev *event.External) []string {
 	keys := make([]string, 0, len(ev.Values))
 	have := v.external[ev.Source]
 	if have == nil {
-		have = &wishes{values: keyed.Values{}, merge: map[string]event.Merge{}}
+		have = &wishes{values: kv.Values{}, merge: map[string]event.Merge{}}
 		v.external[ev.Source] = have
 		v.sources = append(v.sources, ev.Source)
 		sort.Strings(v.sources)
@@ -231,7 +231,7 @@ func (v *Values) changes() map[string]proto.Message {
 	var out map[string]proto.Message
 	for _, e := range v.dirty {
 		now, was := v.effective(e), e.sent
-		if now != nil && was != nil && keyed.Equal(now, was) {
+		if now != nil && was != nil && kv.Equal(now, was) {
 			e.dirty = false
 			continue
 		}
@@ -275,7 +275,7 @@ func (v *Values) List(prefix string) []Owned {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		out = append(out, Owned{Owner: name, Keys: keyed.Values(o.values).Keys(), Notes: o.notes})
+		out = append(out, Owned{Owner: name, Keys: kv.Values(o.values).Keys(), Notes: o.notes})
 	}
 	slices.SortFunc(out, func(a, b Owned) int { return strings.Compare(a.Owner, b.Owner) })
 	return out

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // filled is a store's file with interfaces a, b, … of client c, closed.
@@ -29,7 +29,7 @@ func filled(t testing.TB, n int) (file string, content []byte) {
 	}
 	for i := range n {
 		msg := ifs(fmt.Sprintf("if%d=1", i))[0]
-		if err := s.Save("c", map[string]proto.Message{keyed.Key(msg): msg}, nil); err != nil {
+		if err := s.Save("c", map[string]proto.Message{kv.Key(msg): msg}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +59,7 @@ func usable(t testing.TB, file string) (remark string, loaded int) {
 		t.Fatal(err)
 	}
 	msg := ifs("new=1")[0]
-	if err := errors.Join(s.Save("c", map[string]proto.Message{keyed.Key(msg): msg}, nil), s.Close()); err != nil {
+	if err := errors.Join(s.Save("c", map[string]proto.Message{kv.Key(msg): msg}, nil), s.Close()); err != nil {
 		t.Fatalf("%s: %v", remark, err)
 	}
 	s, err = OpenStore(file)
@@ -67,7 +67,7 @@ func usable(t testing.TB, file string) (remark string, loaded int) {
 		t.Fatalf("opened again: %v %q", err, s.Remark())
 	}
 	again, _, err := s.Load()
-	if err != nil || again["c"][keyed.Key(msg)] == nil || s.Close() != nil {
+	if err != nil || again["c"][kv.Key(msg)] == nil || s.Close() != nil {
 		t.Fatalf("kept: %v, %v", again, err)
 	}
 	return remark, len(wants["c"])
@@ -167,7 +167,7 @@ func TestStoreWithoutChecksumsIsMigrated(t *testing.T) {
 		terms, err2 := tx.CreateBucket([]byte(allTermsV1))
 		b, err3 := all.CreateBucket([]byte("/c"))
 		tb, err4 := terms.CreateBucket([]byte("/c"))
-		return errors.Join(err, err2, err3, err4, b.Put([]byte(keyed.Key(msg)), value), tb.Put([]byte(keyed.Key(msg)), []byte(`{"labels":{"x":"y"}}`)))
+		return errors.Join(err, err2, err3, err4, b.Put([]byte(kv.Key(msg)), value), tb.Put([]byte(kv.Key(msg)), []byte(`{"labels":{"x":"y"}}`)))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestStoreWithoutChecksumsIsMigrated(t *testing.T) {
 		}
 		wants, unread, err := s.Load()
 		terms, err2 := s.LoadTerms()
-		if err != nil || err2 != nil || s.Remark() != "" || len(unread) > 0 || !proto.Equal(wants["c"][keyed.Key(msg)], msg) || terms["c"][keyed.Key(msg)].Labels["x"] != "y" {
+		if err != nil || err2 != nil || s.Remark() != "" || len(unread) > 0 || !proto.Equal(wants["c"][kv.Key(msg)], msg) || terms["c"][kv.Key(msg)].Labels["x"] != "y" {
 			t.Errorf("wants %v, terms %v, unread %v, %v, %v", wants, terms, unread, err, err2)
 		}
 		if err := s.Close(); err != nil {
@@ -203,7 +203,7 @@ func TestUnwritableStore(t *testing.T) {
 		t.Errorf("loaded %v, %v", wants, err)
 	}
 	msg := ifs("b=1")[0]
-	if err := s.Save("c", map[string]proto.Message{keyed.Key(msg): msg}, nil); !errors.Is(err, os.ErrPermission) || !strings.Contains(s.Remark(), "cannot be written") {
+	if err := s.Save("c", map[string]proto.Message{kv.Key(msg): msg}, nil); !errors.Is(err, os.ErrPermission) || !strings.Contains(s.Remark(), "cannot be written") {
 		t.Errorf("saved: %v, remark %q", err, s.Remark())
 	}
 	if err := s.Close(); err != nil {
@@ -270,12 +270,12 @@ func FuzzOpenStore(f *testing.F) {
 			t.Fatal(err, unread)
 		}
 		for key, msg := range wants["c"] {
-			if !strings.HasSuffix(keyed.Format(key, msg), keyed.Format(key, ifs(filepath.Base(key) + "=1")[0])) {
+			if !strings.HasSuffix(kv.Format(key, msg), kv.Format(key, ifs(filepath.Base(key) + "=1")[0])) {
 				t.Fatalf("%s: %v was never written", key, msg)
 			}
 		}
 		msg := ifs("new=1")[0]
-		if err := errors.Join(s.Save("c", map[string]proto.Message{keyed.Key(msg): msg}, nil), s.Close()); err != nil {
+		if err := errors.Join(s.Save("c", map[string]proto.Message{kv.Key(msg): msg}, nil), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 	})

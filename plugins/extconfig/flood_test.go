@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
@@ -60,7 +60,7 @@ func TestEnormousValue(t *testing.T) {
 	if _, err := k.Apply(t.Context(), Request{Client: "other", Items: ifs("a=2")}); err != nil || n.config() != "a=2 huge=7" {
 		t.Fatalf("beside it: %v, VPP has %q", err, n.config())
 	}
-	if wants, _, err := k.Wants(t.Context(), ""); err != nil || !proto.Equal(wants[keyed.InterfaceKey("huge")], huge) {
+	if wants, _, err := k.Wants(t.Context(), ""); err != nil || !proto.Equal(wants[kv.InterfaceKey("huge")], huge) {
 		t.Errorf("after the restart it is another one: %v", err)
 	}
 	if _, err := k.Apply(t.Context(), Request{Op: Delete, Items: ifs("huge")}); err != nil || n.config() != "a=2" {
@@ -93,7 +93,7 @@ func TestBadInputIsToldShortly(t *testing.T) {
 		{"a name of 10 MB", Request{Items: []proto.Message{&interfaces.Interface{Name: long}}}, "a key of 10485"},
 		{"deleting it", Request{Op: Delete, Items: []proto.Message{&interfaces.Interface{Name: long}}}, "a key of 10485"},
 		{"a key of 10 MB", Request{Gone: []string{long}}, "a key of 10485"},
-		{"a key of 10 MB that has a model", Request{Gone: []string{keyed.InterfaceKey(long)}}, "a key of 10485"},
+		{"a key of 10 MB that has a model", Request{Gone: []string{kv.InterfaceKey(long)}}, "a key of 10485"},
 		{"no names", Request{Items: nameless}, "more"},
 		{"always the same", Request{Items: twice}, "twice in one request"},
 		{"out of its place", Request{Items: ifs("../../nat/v2/nat44-global=1")}, "key does not belong to the value"},

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // Config is what a Keeper has to know.
@@ -26,7 +26,7 @@ type Config struct {
 
 // Storage is where a Keeper keeps what the clients want. *Store is one, and says what its methods do.
 type Storage interface {
-	Load() (wants map[string]keyed.Values, unread []error, err error)
+	Load() (wants map[string]kv.Values, unread []error, err error)
 	LoadTerms() (map[string]map[string]Terms, error)
 	Save(client string, changes map[string]proto.Message, terms map[string]Terms) error
 	Close() error
@@ -53,7 +53,7 @@ type Keeper struct {
 // client is one of them. Whoever holds turn may use wants.
 type client struct {
 	turn  chan struct{}
-	wants keyed.Values
+	wants kv.Values
 	terms map[string]Terms // of those that have some
 }
 
@@ -153,7 +153,7 @@ func (k *Keeper) client(name string) *client {
 	defer k.mu.Unlock()
 	c := k.clients[name]
 	if c == nil {
-		c = &client{turn: make(chan struct{}, 1), wants: keyed.Values{}, terms: map[string]Terms{}}
+		c = &client{turn: make(chan struct{}, 1), wants: kv.Values{}, terms: map[string]Terms{}}
 		k.clients[name] = c
 	}
 	return c
@@ -184,7 +184,7 @@ func merges(terms map[string]Terms) map[string]event.Merge {
 }
 
 // Wants is what a client wants, by key, and on which terms, when the requests of its that are under way are done.
-func (k *Keeper) Wants(ctx context.Context, name string) (keyed.Values, map[string]Terms, error) {
+func (k *Keeper) Wants(ctx context.Context, name string) (kv.Values, map[string]Terms, error) {
 	select {
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
@@ -196,7 +196,7 @@ func (k *Keeper) Wants(ctx context.Context, name string) (keyed.Values, map[stri
 	c := k.clients[name]
 	k.mu.Unlock()
 	if c == nil {
-		return keyed.Values{}, map[string]Terms{}, nil
+		return kv.Values{}, map[string]Terms{}, nil
 	}
 	select {
 	case <-ctx.Done():
@@ -278,7 +278,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 		err = result.Err
 	}
 	if err != nil { // nothing was changed, or nobody is left to tell
-		if errors.Is(err, keyed.ErrKeyMismatch) || errors.Is(err, keyed.ErrNoModel) || errors.Is(err, keyed.ErrKeyTooLong) {
+		if errors.Is(err, kv.ErrKeyMismatch) || errors.Is(err, kv.ErrNoModel) || errors.Is(err, kv.ErrKeyTooLong) {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

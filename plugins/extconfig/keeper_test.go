@@ -20,7 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
@@ -203,13 +203,13 @@ func TestOutcomeNamesWhatWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	state := func(name string, state event.State) KeyStatus {
-		return KeyStatus{Op: "CREATE", Status: event.ValueStatus{Key: keyed.InterfaceKey(name), State: state}}
+		return KeyStatus{Op: "CREATE", Status: event.ValueStatus{Key: kv.InterfaceKey(name), State: state}}
 	}
 	out.Seq = 0 // whatever it is
 	want := &Outcome{
 		All:           []KeyStatus{state("a", event.Pending), state("b", event.Unimplemented), state("c", event.Configured)},
-		Pending:       []event.ValueStatus{{Key: keyed.InterfaceKey("a"), State: event.Pending}},
-		Unimplemented: []event.ValueStatus{{Key: keyed.InterfaceKey("b"), State: event.Unimplemented}},
+		Pending:       []event.ValueStatus{{Key: kv.InterfaceKey("a"), State: event.Pending}},
+		Unimplemented: []event.ValueStatus{{Key: kv.InterfaceKey("b"), State: event.Unimplemented}},
 	}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("outcome (-want +got):\n%s", diff)
@@ -221,7 +221,7 @@ func TestTerms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grpc.db")
 	n := newNode(t)
 	k, stop := n.keeper(t, file)
-	key := keyed.InterfaceKey("a")
+	key := kv.InterfaceKey("a")
 	unset := Terms{Merge: event.Merge{Replace: []string{"mtu"}}, Labels: map[string]string{"x": "1"}}
 	for _, step := range []struct {
 		name   string
@@ -334,7 +334,7 @@ func TestStoreTellsWhatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := ifs("a=1")[0]
-	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): good}, nil); err != nil {
+	if err := s.Save("c", map[string]proto.Message{kv.Key(good): good}, nil); err != nil {
 		t.Fatal(err)
 	}
 	err = s.db.Update(func(tx *bbolt.Tx) error {
@@ -342,7 +342,7 @@ func TestStoreTellsWhatItCannotRead(t *testing.T) {
 		put := func(key string, value []byte) error {
 			return b.Put([]byte(key), frame([]byte(clients), []byte("/c"), []byte(key), value))
 		}
-		return errors.Join(put("config/of/the/future", nil), put(keyed.InterfaceKey("x"), []byte{0xff}))
+		return errors.Join(put("config/of/the/future", nil), put(kv.InterfaceKey("x"), []byte{0xff}))
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +353,7 @@ func TestStoreTellsWhatItCannotRead(t *testing.T) {
 			t.Errorf("wants %v, unread %v, %v", wants, unread, err)
 		}
 	}
-	if err := s.Save("c", map[string]proto.Message{keyed.Key(good): nil, "config/of/the/future": nil, keyed.InterfaceKey("x"): nil}, nil); err != nil {
+	if err := s.Save("c", map[string]proto.Message{kv.Key(good): nil, "config/of/the/future": nil, kv.InterfaceKey("x"): nil}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if wants, unread, err := s.Load(); len(wants)+len(unread) != 0 || err != nil {

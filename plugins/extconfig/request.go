@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // Op is what a request does with its items.
@@ -47,7 +47,7 @@ type KeyStatus struct {
 }
 
 // maxKey bounds how long a key may be, in bytes: errors name keys, and travel in headers.
-const maxKey = keyed.MaxKey
+const maxKey = kv.MaxKey
 
 // valid is the request's items by key, with nil for those to delete.
 func valid(req Request) (map[string]proto.Message, error) {
@@ -67,12 +67,12 @@ func valid(req Request) (map[string]proto.Message, error) {
 		values[key] = msg
 	}
 	for _, msg := range req.Items {
-		key := keyed.Key(msg)
+		key := kv.Key(msg)
 		if len(key) > maxKey {
 			take(key, nil, nil)
 			continue
 		}
-		err := keyed.Check(key, msg)
+		err := kv.Check(key, msg)
 		if merge := req.Terms[key].Merge; err == nil && !merge.Zero() {
 			if err = merge.Check(msg.ProtoReflect().Descriptor()); err != nil {
 				err = fmt.Errorf("%q: %w", key, err)
@@ -85,8 +85,8 @@ func valid(req Request) (map[string]proto.Message, error) {
 	}
 	for _, key := range req.Gone {
 		var err error
-		if _, _, known := keyed.Lookup(key); !known && len(key) <= maxKey {
-			err = fmt.Errorf("%q: %w", key, keyed.ErrNoModel)
+		if _, _, known := kv.Lookup(key); !known && len(key) <= maxKey {
+			err = fmt.Errorf("%q: %w", key, kv.ErrNoModel)
 		}
 		take(key, nil, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // Store is a Bolt file with what each client wants: a bucket per client, in it key → message as protobuf; and beside it another
@@ -84,11 +84,11 @@ func (s *Store) Close() error {
 
 // Load is everything the store has, by client. An entry that cannot be read is told of in unread, one error each, and stays in
 // the file: a later version may know it.
-func (s *Store) Load() (wants map[string]keyed.Values, unread []error, err error) {
-	wants = map[string]keyed.Values{}
+func (s *Store) Load() (wants map[string]kv.Values, unread []error, err error) {
+	wants = map[string]kv.Values{}
 	err = s.view(clients, func(client, key string, value []byte) error {
 		if wants[client] == nil {
-			wants[client] = keyed.Values{}
+			wants[client] = kv.Values{}
 		}
 		msg, err := decode(key, value)
 		if err != nil {
@@ -105,15 +105,15 @@ func (s *Store) Load() (wants map[string]keyed.Values, unread []error, err error
 }
 
 func decode(key string, value []byte) (proto.Message, error) {
-	model, _, found := keyed.Lookup(key)
+	model, _, found := kv.Lookup(key)
 	if !found {
-		return nil, fmt.Errorf("%q: %w", key, keyed.ErrNoModel)
+		return nil, fmt.Errorf("%q: %w", key, kv.ErrNoModel)
 	}
 	msg := model.New()
 	if err := proto.Unmarshal(value, msg); err != nil {
 		return nil, fmt.Errorf("%q: %w", key, err)
 	}
-	return msg, keyed.Check(key, msg)
+	return msg, kv.Check(key, msg)
 }
 
 // writtenTerms is how Terms are written.
@@ -168,7 +168,7 @@ func (s *Store) Save(client string, changes map[string]proto.Message, terms map[
 func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, terms map[string]Terms) error {
 	name := append([]byte{clientPrefix}, client...)
 	err := within(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
-		for _, key := range keyed.Values(changes).Keys() {
+		for _, key := range kv.Values(changes).Keys() {
 			if err := save(bucket, name, key, changes[key]); err != nil {
 				return fmt.Errorf("%q: %w", key, err)
 			}

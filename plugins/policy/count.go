@@ -1,8 +1,8 @@
 package policy
 
 import (
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Hits is how much a rule judged: packets that belong to no flow that was judged before. An answer that makes no session (ADR 12) counts
@@ -51,11 +51,11 @@ func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 		l := &lists[i]
 		for at, h := range l.Rules {
 			c, ok := p.driver.Cause(l.Interface, l.Output, l.Place, at)
-			if !ok || c.Kind != enforce.CauseRule && c.Kind != enforce.CauseSource || c.Endpoint != endpoint || c.Host {
+			if !ok || c.Kind != dataplane.CauseRule && c.Kind != dataplane.CauseSource || c.Endpoint != endpoint || c.Host {
 				continue
 			}
 			key := counted{ruleList{c.Tier, c.Policy}, c.Egress, c.Rule}
-			if c.Kind == enforce.CauseSource {
+			if c.Kind == dataplane.CauseSource {
 				key = spoofed
 			}
 			if seen[once{key, l.ID, at}] {

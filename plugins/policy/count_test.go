@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // What VPP counted for its rules is added up by the rules of policies, and nothing is added twice, nor what is another's.
@@ -18,27 +18,27 @@ func TestDescribeCounted(t *testing.T) {
 		p.OutboundRules = []model.Rule{{Action: model.ActionAllow}}
 	}))
 	_ = p.Flush()
-	rule := func(n int, change ...func(*enforce.Cause)) enforce.Cause {
-		c := enforce.Cause{Kind: enforce.CauseRule, Endpoint: "prod/web", Tier: "default", Policy: "prod/knp.default.web", Rule: n}
+	rule := func(n int, change ...func(*dataplane.Cause)) dataplane.Cause {
+		c := dataplane.Cause{Kind: dataplane.CauseRule, Endpoint: "prod/web", Tier: "default", Policy: "prod/knp.default.web", Rule: n}
 		for _, f := range change {
 			f(&c)
 		}
 		return c
 	}
-	out := [][]enforce.Cause{
+	out := [][]dataplane.Cause{
 		{
 			rule(0), rule(2), rule(0),
-			rule(0, func(c *enforce.Cause) { c.Endpoint = "prod/other" }), rule(0, func(c *enforce.Cause) { c.Kind = enforce.CauseEndOfTier }),
-			rule(0, func(c *enforce.Cause) { c.Host = true }), rule(0, func(c *enforce.Cause) { c.Policy = "prod/knp.default.else" }),
+			rule(0, func(c *dataplane.Cause) { c.Endpoint = "prod/other" }), rule(0, func(c *dataplane.Cause) { c.Kind = dataplane.CauseEndOfTier }),
+			rule(0, func(c *dataplane.Cause) { c.Host = true }), rule(0, func(c *dataplane.Cause) { c.Policy = "prod/knp.default.else" }),
 		},
 		{rule(0), rule(2)},
 	}
-	r.cause = func(iface string, output bool, place, n int) (enforce.Cause, bool) {
+	r.cause = func(iface string, output bool, place, n int) (dataplane.Cause, bool) {
 		switch {
 		case iface != "tap1" && iface != "tap2" || place >= len(out) || n >= len(out[place]):
-			return enforce.Cause{}, false
+			return dataplane.Cause{}, false
 		case !output:
-			return rule(0, func(c *enforce.Cause) { c.Egress = true }), place == 0 && n == 0
+			return rule(0, func(c *dataplane.Cause) { c.Egress = true }), place == 0 && n == 0
 		}
 		return out[place][n], true
 	}

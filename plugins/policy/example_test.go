@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // printer is a driver that prints what it is told. Everything it programmed is one rule: the end of tier default.
@@ -22,12 +22,12 @@ func (printer) OnUpdate(m *felix.ToDataplane) {
 		fmt.Println("endpoint", m.WorkloadEndpointUpdate.Id.WorkloadId, m.WorkloadEndpointUpdate.Endpoint.Ipv4Nets)
 	}
 }
-func (printer) SetNode(n enforce.Node) { fmt.Println("interfaces", n.Interfaces) }
-func (printer) Apply() bool            { fmt.Println("apply"); return false }
-func (printer) Resync()                {}
+func (printer) SetNode(n dataplane.Node) { fmt.Println("interfaces", n.Interfaces) }
+func (printer) Apply() bool              { fmt.Println("apply"); return false }
+func (printer) Resync()                  {}
 
-func (printer) Cause(string, bool, int, int) (enforce.Cause, bool) {
-	return enforce.Cause{Kind: enforce.CauseEndOfTier, Tier: model.TierDefault, Endpoint: "prod/web-0", Denied: true}, true
+func (printer) Cause(string, bool, int, int) (dataplane.Cause, bool) {
+	return dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: model.TierDefault, Endpoint: "prod/web-0", Denied: true}, true
 }
 
 func ExampleProcessor() {

@@ -5,15 +5,15 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // exposed is a service with addresses other than cluster IPs, and what follows from them.
 type exposed struct {
 	svc   *renderer.ContivService
-	outer []enforce.Outer
+	outer []dataplane.Outer
 }
 
 // expose takes a service as it is now.
@@ -23,7 +23,7 @@ func (t *Translations) expose(svc *renderer.ContivService) {
 		return
 	}
 	now := &exposed{svc, t.outerOf(svc)}
-	if old := t.exposed[svc.ID]; old == nil || !enforce.SameOuter(old.outer, now.outer) {
+	if old := t.exposed[svc.ID]; old == nil || !dataplane.SameOuter(old.outer, now.outer) {
 		t.stale, t.changed = true, true
 	}
 	t.exposed[svc.ID] = now
@@ -45,7 +45,7 @@ func (t *Translations) exposeAgain() {
 }
 
 // outers are those of all services, the same slice as long as nothing changes.
-func (t *Translations) outers() []enforce.Outer {
+func (t *Translations) outers() []dataplane.Outer {
 	if !t.stale {
 		return t.outer
 	}
@@ -57,15 +57,15 @@ func (t *Translations) outers() []enforce.Outer {
 	return t.outer
 }
 
-func compareOuter(a, b enforce.Outer) int {
+func compareOuter(a, b dataplane.Outer) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port))
 }
 
 // outerOf is where a service is reached besides its cluster IPs, each address and port once. It agrees with renderer/nat44: policy
 // Cluster hides clients behind the node's loopback if there is one, and leaves other nodes' addresses to them; policy Local
 // keeps clients, and leads to endpoints of this node if there are any.
-func (t *Translations) outerOf(svc *renderer.ContivService) []enforce.Outer {
-	var out []enforce.Outer
+func (t *Translations) outerOf(svc *renderer.ContivService) []dataplane.Outer {
+	var out []dataplane.Outer
 	for _, name := range svc.PortNames() {
 		port := svc.Ports[name]
 		if port.Protocol != renderer.TCP && port.Protocol != renderer.UDP {
@@ -85,11 +85,11 @@ func (t *Translations) outerOf(svc *renderer.ContivService) []enforce.Outer {
 		}
 	}
 	slices.SortStableFunc(out, compareOuter)
-	return slices.CompactFunc(out, func(a, b enforce.Outer) bool { return compareOuter(a, b) == 0 })
+	return slices.CompactFunc(out, func(a, b dataplane.Outer) bool { return compareOuter(a, b) == 0 })
 }
 
 // appendOuter appends one, unless it belongs to another service, is left to another node, or leads nowhere.
-func (t *Translations) appendOuter(out []enforce.Outer, svc *renderer.ContivService, port string, f renderer.Frontend, node bool) []enforce.Outer {
+func (t *Translations) appendOuter(out []dataplane.Outer, svc *renderer.ContivService, port string, f renderer.Frontend, node bool) []dataplane.Outer {
 	if _, taken := svc.ConflictWith(f, node); taken {
 		return out
 	}
@@ -103,7 +103,7 @@ func (t *Translations) appendOuter(out []enforce.Outer, svc *renderer.ContivServ
 			backends = local
 		}
 	}
-	o := enforce.Outer{
+	o := dataplane.Outer{
 		Addr: f.IP, Proto: uint8(f.Protocol), Port: f.Port,
 		Hides: svc.TrafficPolicy == renderer.ClusterWide && t.node.Loopback.IsValid() && t.node.Loopback.Is4() == f.IP.Is4(),
 	}

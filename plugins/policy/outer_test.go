@@ -9,12 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-func outerText(o enforce.Outer) string {
+func outerText(o dataplane.Outer) string {
 	mark := ""
 	if o.Hides {
 		mark = "hides "
@@ -81,7 +81,7 @@ func TestOuter(t *testing.T) {
 			err := errors.Join(tr.AddService(c.svc), tr.UpdateNode(state), tr.UpdateNodePortServices(nodes, nil))
 			late := tr.outers()
 			err = errors.Join(err, tr.UpdateNode(state), tr.Resync(&renderer.ResyncEventData{NodeIPs: nodes, Services: []*renderer.ContivService{c.svc}}))
-			for _, list := range [][]enforce.Outer{late, tr.outers()} {
+			for _, list := range [][]dataplane.Outer{late, tr.outers()} {
 				var got []string
 				for _, o := range list {
 					got = append(got, outerText(o))
@@ -140,7 +140,7 @@ func TestOuterChanges(t *testing.T) {
 	} {
 		tr.changed = false
 		err := c.call()
-		if now := tr.outers(); err != nil || tr.changed != c.want || enforce.SameOuter(first, now) == c.want {
+		if now := tr.outers(); err != nil || tr.changed != c.want || dataplane.SameOuter(first, now) == c.want {
 			t.Errorf("%s: changed %v, now %v (%v)", c.name, tr.changed, now, err)
 		}
 	}

@@ -8,17 +8,17 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/calc"
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Config is what a processor needs to know beside the cluster's objects.
 type Config struct {
 	NodeName string // this node: its pods are those policies are enforced for
 
-	View4, View6 enforce.View // what the driver's input hooks see of IPv4 and IPv6
+	View4, View6 dataplane.View // what the driver's input hooks see of IPv4 and IPv6
 
 	// TrustNodeAddresses lets in what comes from the node's own addresses although NAT gives them to others: with nat44 a pod can get
 	// one by a session that a dropped packet left, and then reaches every pod of the node, whatever policies say.
@@ -30,7 +30,7 @@ type Config struct {
 // Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
 type Processor struct {
 	cfg    Config
-	driver Driver
+	driver dataplane.Driver
 	graph  *calc.Graph
 	told   *told
 
@@ -48,14 +48,14 @@ type Processor struct {
 	stream       *stream // what messages of others say; nil: the graph says it
 	gate         *gate
 
-	node      enforce.Node // as the driver knows it
+	node      dataplane.Node // as the driver knows it
 	nodeDirty bool
 	synced    bool // the driver was told everything once
 	again     bool // the driver wants another Apply
 }
 
 // New returns a processor without objects. Nothing is told to the driver before the first Resync or Flush.
-func New(cfg Config, driver Driver) *Processor {
+func New(cfg Config, driver dataplane.Driver) *Processor {
 	p := &Processor{
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
@@ -163,7 +163,7 @@ func (p *Processor) tellNode() bool {
 		return false
 	}
 	p.nodeDirty, p.translations.changed = false, false
-	now := enforce.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
+	now := dataplane.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
 	now.Served = p.served(now.Interfaces)
 	if len(p.told.hosts) > 0 { // nobody else asks

@@ -10,19 +10,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // recorder is a driver that writes down its calls.
 type recorder struct {
 	calls   []string
-	node    enforce.Node
+	node    dataplane.Node
 	interim int // how many of the next Applys are states on the way
-	cause   func(iface string, output bool, place, rule int) (enforce.Cause, bool)
+	cause   func(iface string, output bool, place, rule int) (dataplane.Cause, bool)
 }
 
 func (r *recorder) OnUpdate(m *felix.ToDataplane) {
@@ -48,8 +48,8 @@ func (r *recorder) OnUpdate(m *felix.ToDataplane) {
 	}
 }
 
-func (r *recorder) SetNode(n enforce.Node) { r.node = n; r.calls = append(r.calls, "node") }
-func (r *recorder) Resync()                { r.calls = append(r.calls, "resync") }
+func (r *recorder) SetNode(n dataplane.Node) { r.node = n; r.calls = append(r.calls, "node") }
+func (r *recorder) Resync()                  { r.calls = append(r.calls, "resync") }
 
 func (r *recorder) Apply() bool {
 	r.calls = append(r.calls, "apply")
@@ -60,9 +60,9 @@ func (r *recorder) Apply() bool {
 	return false
 }
 
-func (r *recorder) Cause(iface string, output bool, place, rule int) (enforce.Cause, bool) {
+func (r *recorder) Cause(iface string, output bool, place, rule int) (dataplane.Cause, bool) {
 	if r.cause == nil {
-		return enforce.Cause{}, false
+		return dataplane.Cause{}, false
 	}
 	return r.cause(iface, output, place, rule)
 }
@@ -237,8 +237,8 @@ func TestPodWithoutAddress(t *testing.T) {
 	if len(r.node.Interfaces) > 0 || !slices.Equal(r.node.Isolated, []string{"tap1"}) {
 		t.Errorf("located: %+v", r.node)
 	}
-	r.cause = func(string, bool, int, int) (enforce.Cause, bool) {
-		return enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}, true
+	r.cause = func(string, bool, int, int) (dataplane.Cause, bool) {
+		return dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true}, true
 	}
 	if why, _ := p.Explain("tap1", true, 1, 0); why.Text != "denied: prod/web is isolated until its policies are known" {
 		t.Errorf("says %s", why)
@@ -441,7 +441,7 @@ func TestTranslations(t *testing.T) {
 		t.Helper()
 		_ = p.Flush()
 		r.take()
-		want := enforce.Node{
+		want := dataplane.Node{
 			Interfaces: map[netip.Addr]string{}, Uplink: "up", Host: "host", Addrs: []netip.Addr{addr("192.168.16.1"), addr("fd02::1")},
 			Hairpin: []netip.Addr{addr("10.1.1.254")},
 		}

@@ -11,17 +11,17 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // state is what a driver knows after all messages: IP sets by their members, all else by what was sent last.
 type state struct {
 	Told *told
 	Sets map[string]map[string]bool
-	Node enforce.Node
+	Node dataplane.Node
 }
 
 // collector is a driver that keeps the state its calls describe.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Reason says why a packet passes or does not, in the words of the objects behind it.
@@ -54,31 +54,31 @@ func (p *Processor) podBehind(iface string) string {
 	return found
 }
 
-func (p *Processor) reason(c enforce.Cause) Reason {
-	r := Reason{Denied: c.Denied, Decides: c.Kind != enforce.CauseStatic && c.Kind != enforce.CauseIsolated && c.Kind != enforce.CauseSource, Tier: c.Tier, Egress: c.Egress}
+func (p *Processor) reason(c dataplane.Cause) Reason {
+	r := Reason{Denied: c.Denied, Decides: c.Kind != dataplane.CauseStatic && c.Kind != dataplane.CauseIsolated && c.Kind != dataplane.CauseSource, Tier: c.Tier, Egress: c.Egress}
 	verb := "allowed"
 	if c.Denied {
 		verb = "denied"
 	}
 	switch c.Kind {
-	case enforce.CauseRule:
+	case dataplane.CauseRule:
 		r.Policy, r.Rule = p.PolicyRef(c.Tier, c.Policy), p.ruleName(c)
 		r.Text = fmt.Sprintf("%s by %s %s", verb, r.Policy, r.Rule)
-	case enforce.CauseEndOfTier:
+	case dataplane.CauseEndOfTier:
 		r.Text = verb + ": " + p.endOfTier(c)
-	case enforce.CauseProfileRule:
+	case dataplane.CauseProfileRule:
 		r.Text = verb + ": " + p.byProfile(c)
-	case enforce.CauseNoMatch:
+	case dataplane.CauseNoMatch:
 		if !c.Denied { // of what a host endpoint passes on
 			r.Text = fmt.Sprintf("%s: no policy of %s denies it", verb, c.Endpoint)
 			break
 		}
 		r.Text = fmt.Sprintf("%s: neither policy nor profile of %s allows it for %s", verb, c.Endpoint, direction(c.Egress))
-	case enforce.CauseIsolated:
+	case dataplane.CauseIsolated:
 		r.Text = fmt.Sprintf("%s: %s is isolated until its policies are known", verb, endpointText(c))
-	case enforce.CauseDown:
+	case dataplane.CauseDown:
 		r.Text = fmt.Sprintf("%s: %s is administratively down", verb, endpointText(c))
-	case enforce.CauseSource:
+	case dataplane.CauseSource:
 		r.Text = fmt.Sprintf("%s: the source is not an address of %s", verb, endpointText(c))
 	default:
 		r.Text = verb + ": " + c.Text
@@ -93,7 +93,7 @@ func direction(egress bool) string {
 	return "ingress"
 }
 
-func endpointText(c enforce.Cause) string {
+func endpointText(c dataplane.Cause) string {
 	if c.Endpoint == "" {
 		return "the interface"
 	}
@@ -123,7 +123,7 @@ func ProfileRef(name string) model.Ref {
 }
 
 // ruleName is "ingress rule 2": as the object counts its rules.
-func (p *Processor) ruleName(c enforce.Cause) string {
+func (p *Processor) ruleName(c dataplane.Cause) string {
 	var id string
 	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's own are hashes
 		id = rules[c.Rule].RuleId
@@ -143,7 +143,7 @@ func named(id string, egress bool) string {
 }
 
 // endOfTier names the policies that apply and do not decide.
-func (p *Processor) endOfTier(c enforce.Cause) string {
+func (p *Processor) endOfTier(c dataplane.Cause) string {
 	refs := p.tierRefs(c)
 	plain := c.Tier == model.TierDefault && len(refs) > 0
 	for _, ref := range refs {
@@ -164,7 +164,7 @@ func (p *Processor) endOfTier(c enforce.Cause) string {
 }
 
 // tierRefs are the policies of a tier that apply to the endpoint and are enforced, in order.
-func (p *Processor) tierRefs(c enforce.Cause) []model.Ref {
+func (p *Processor) tierRefs(c dataplane.Cause) []model.Ref {
 	var out []model.Ref
 	seen := map[string]bool{}
 	for _, forward := range []bool{false, true} {
@@ -216,7 +216,7 @@ func refsText(refs []model.Ref) string {
 }
 
 // byProfile says that no policy decides. What Calico calls a profile is a namespace to everybody else.
-func (p *Processor) byProfile(c enforce.Cause) string {
+func (p *Processor) byProfile(c dataplane.Cause) string {
 	selected := false
 	for _, tier := range p.told.tiers(c.Endpoint, c.Host, false) {
 		selected = selected || len(enforced(tier, c.Egress)) > 0

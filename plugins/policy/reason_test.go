@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // The line is the same wherever a packet's fate is told.
@@ -33,98 +33,98 @@ func TestReasons(t *testing.T) {
 		&model.HostEndpoint{ID: model.HostEndpointID{Node: "node-1", Name: "up"}, Interface: "up"},
 	)
 	_ = p.Flush()
-	web := func(c enforce.Cause) enforce.Cause { c.Endpoint = "prod/web"; return c }
-	free := func(c enforce.Cause) enforce.Cause { c.Endpoint = "prod/free"; return c }
+	web := func(c dataplane.Cause) dataplane.Cause { c.Endpoint = "prod/web"; return c }
+	free := func(c dataplane.Cause) dataplane.Cause { c.Endpoint = "prod/free"; return c }
 	for _, c := range []struct {
-		cause enforce.Cause
+		cause dataplane.Cause
 		want  Reason
 	}{
 		{
-			web(enforce.Cause{Kind: enforce.CauseRule, Tier: "default", Policy: "prod/knp.default.web"}),
+			web(dataplane.Cause{Kind: dataplane.CauseRule, Tier: "default", Policy: "prod/knp.default.web"}),
 			Reason{
 				Decides: true, Text: "allowed by NetworkPolicy prod/web ingress rule 1", Tier: "default",
 				Policy: model.Ref{Kind: "NetworkPolicy", Namespace: "prod", Name: "web"}, Rule: "ingress rule 1",
 			},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseRule, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard", Denied: true}),
+			web(dataplane.Cause{Kind: dataplane.CauseRule, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard", Denied: true}),
 			Reason{
 				Denied: true, Decides: true, Text: "denied by AdminNetworkPolicy guard ingress rule 1 (no-telnet)", Tier: model.TierAdmin,
 				Policy: model.Ref{Kind: "AdminNetworkPolicy", Name: "guard"}, Rule: "ingress rule 1 (no-telnet)",
 			},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseRule, Egress: true, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard"}),
+			web(dataplane.Cause{Kind: dataplane.CauseRule, Egress: true, Tier: model.TierAdmin, Policy: "kanp.adminnetworkpolicy.guard"}),
 			Reason{
 				Egress: true, Decides: true, Text: "allowed by AdminNetworkPolicy guard egress rule 1", Tier: model.TierAdmin,
 				Policy: model.Ref{Kind: "AdminNetworkPolicy", Name: "guard"}, Rule: "egress rule 1",
 			},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseEndOfTier, Denied: true, Tier: "default"}),
+			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Tier: "default",
 				Text: "denied: NetworkPolicy prod/deny, prod/web isolate prod/web for ingress and no rule allows it",
 			},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseEndOfTier, Denied: true, Egress: true, Tier: "default"}),
+			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Egress: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Egress: true, Tier: "default",
 				Text: "denied: NetworkPolicy prod/deny isolates prod/web for egress and no rule allows it",
 			},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseEndOfTier, Denied: true, Tier: model.TierAdmin}),
+			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: model.TierAdmin}),
 			Reason{
 				Denied: true, Decides: true, Tier: model.TierAdmin,
 				Text: "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
 			},
 		},
 		{ // of a tier with policies of other kinds, it is the tier that ends
-			free(enforce.Cause{Kind: enforce.CauseEndOfTier, Denied: true, Tier: "default"}),
+			free(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Tier: "default",
 				Text: "denied: end of tier default, ingress of prod/free is governed by CalicoNetworkPolicy prod/default.extra, NetworkPolicy prod/free and no rule decides",
 			},
 		},
 		{
-			free(enforce.Cause{Kind: enforce.CauseProfileRule, Profile: "kns.prod", Egress: true}),
+			free(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "kns.prod", Egress: true}),
 			Reason{Decides: true, Egress: true, Text: "allowed: no policy selects prod/free for egress"},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseProfileRule, Profile: "kns.prod"}),
+			web(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "kns.prod"}),
 			Reason{Decides: true, Text: "allowed: no policy of prod/web decides for ingress"},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseProfileRule, Profile: "lab", Denied: true, Rule: 2}),
+			web(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "lab", Denied: true, Rule: 2}),
 			Reason{Denied: true, Decides: true, Text: "denied: Profile lab ingress rule 3"},
 		},
 		{
-			enforce.Cause{Kind: enforce.CauseNoMatch, Endpoint: "up", Host: true, Denied: true, Egress: true},
+			dataplane.Cause{Kind: dataplane.CauseNoMatch, Endpoint: "up", Host: true, Denied: true, Egress: true},
 			Reason{Denied: true, Decides: true, Egress: true, Text: "denied: neither policy nor profile of up allows it for egress"},
 		},
 		{
-			enforce.Cause{Kind: enforce.CauseIsolated, Denied: true, Endpoint: "prod/new"},
+			dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true, Endpoint: "prod/new"},
 			Reason{Denied: true, Text: "denied: prod/new is isolated until its policies are known"},
 		},
 		{
-			enforce.Cause{Kind: enforce.CauseStatic, Text: "addresses of the node itself"},
+			dataplane.Cause{Kind: dataplane.CauseStatic, Text: "addresses of the node itself"},
 			Reason{Text: "allowed: addresses of the node itself"},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseDown, Denied: true}),
+			web(dataplane.Cause{Kind: dataplane.CauseDown, Denied: true}),
 			Reason{Denied: true, Decides: true, Text: "denied: prod/web is administratively down"},
 		},
 		{
-			web(enforce.Cause{Kind: enforce.CauseRule, Tier: "default", Policy: "prod/knp.default.gone", Rule: 4}),
+			web(dataplane.Cause{Kind: dataplane.CauseRule, Tier: "default", Policy: "prod/knp.default.gone", Rule: 4}),
 			Reason{
 				Decides: true, Text: "allowed by Policy default/prod/knp.default.gone ingress rule 5", Tier: "default",
 				Policy: model.Ref{Kind: "Policy", Name: "default/prod/knp.default.gone"}, Rule: "ingress rule 5",
 			},
 		},
 	} {
-		r.cause = func(string, bool, int, int) (enforce.Cause, bool) { return c.cause, true }
+		r.cause = func(string, bool, int, int) (dataplane.Cause, bool) { return c.cause, true }
 		got, ok := p.Explain("tap1", true, 0, 0)
 		if diff := cmp.Diff(c.want, got); diff != "" || !ok || got.String() != got.Text {
 			t.Errorf("%+v: %v -want +got\n%s", c.cause, ok, diff)

@@ -5,18 +5,18 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// A pod serves the ports that its containers declare, and those to which services send. Below enforce.LowestClientPort a driver takes
+// A pod serves the ports that its containers declare, and those to which services send. Below dataplane.LowestClientPort a driver takes
 // every port of TCP for a server's, so that only higher ones count here, and those of UDP: most pods have none.
 
 // telling is a port as served, if a driver has to know it.
-func telling(a netip.Addr, proto model.Protocol, port uint16) (enforce.Served, bool) {
-	ok := proto == model.TCP && port >= enforce.LowestClientPort || proto == model.UDP
-	return enforce.Served{Addr: a, Proto: uint8(proto), First: port, Last: port}, ok
+func telling(a netip.Addr, proto model.Protocol, port uint16) (dataplane.Served, bool) {
+	ok := proto == model.TCP && port >= dataplane.LowestClientPort || proto == model.UDP
+	return dataplane.Served{Addr: a, Proto: uint8(proto), First: port, Last: port}, ok
 }
 
 // serve counts the ports of a service's local endpoints.
@@ -37,8 +37,8 @@ func (t *Translations) serve(svc *renderer.ContivService, by int) {
 }
 
 // served are the ports of local pods that have an interface, sorted.
-func (p *Processor) served(interfaces map[netip.Addr]string) []enforce.Served {
-	var out []enforce.Served
+func (p *Processor) served(interfaces map[netip.Addr]string) []dataplane.Served {
+	var out []dataplane.Served
 	add := func(a netip.Addr, proto model.Protocol, port uint16) {
 		if s, ok := telling(a, proto, port); ok && interfaces[a] != "" {
 			out = append(out, s)
@@ -57,7 +57,7 @@ func (p *Processor) served(interfaces map[netip.Addr]string) []enforce.Served {
 	for s := range p.translations.served {
 		add(s.Addr, model.Protocol(s.Proto), s.First)
 	}
-	slices.SortFunc(out, func(a, b enforce.Served) int {
+	slices.SortFunc(out, func(a, b dataplane.Served) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.First, b.First))
 	})
 	return slices.Compact(out)

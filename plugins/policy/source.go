@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // allowedSources are the prefixes that a pod's annotations allow it to send from beside its own addresses. An annotation that cannot be
@@ -65,7 +65,7 @@ func (p *Processor) sourceNotes() (out []model.Note) {
 // hostNotes says that what the node itself sends does not reach its pods, because nobody can tell it from what NAT gives the node's address.
 func (p *Processor) hostNotes() []model.Note {
 	isV4 := func(a netip.Addr) bool { return a.Is4() }
-	if !p.synced || p.node.View4 != enforce.PreDNAT || !slices.ContainsFunc(p.node.Addrs, isV4) || slices.ContainsFunc(p.node.HostAddrs, isV4) {
+	if !p.synced || p.node.View4 != dataplane.PreDNAT || !slices.ContainsFunc(p.node.Addrs, isV4) || slices.ContainsFunc(p.node.HostAddrs, isV4) {
 		return nil
 	}
 	return []model.Note{{

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Annotations allow sources; one that cannot be read allows nothing, and the pod's note names it.
@@ -48,16 +48,16 @@ func TestAllowedSources(t *testing.T) {
 func TestNodeWithoutHostLink(t *testing.T) {
 	node := []netip.Addr{netip.MustParseAddr("192.168.16.1")}
 	for _, c := range []struct {
-		view  enforce.View
+		view  dataplane.View
 		link  []netip.Addr
 		trust bool
 		want  bool
 	}{
-		{enforce.PreDNAT, nil, false, true},
-		{enforce.PreDNAT, []netip.Addr{netip.MustParseAddr("fd00::2")}, false, true},
-		{enforce.PreDNAT, []netip.Addr{netip.MustParseAddr("169.254.1.2")}, false, false},
-		{enforce.PreDNAT, nil, true, false},
-		{enforce.PostDNAT, nil, false, false},
+		{dataplane.PreDNAT, nil, false, true},
+		{dataplane.PreDNAT, []netip.Addr{netip.MustParseAddr("fd00::2")}, false, true},
+		{dataplane.PreDNAT, []netip.Addr{netip.MustParseAddr("169.254.1.2")}, false, false},
+		{dataplane.PreDNAT, nil, true, false},
+		{dataplane.PostDNAT, nil, false, false},
 	} {
 		p, d := newCollector()
 		p.cfg.View4, p.cfg.TrustNodeAddresses = c.view, c.trust

@@ -7,16 +7,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // NewStream returns a processor that calculates nothing: it hands to the driver the messages of somebody else's calculation
 // graph, which come as *event.Dataplane. What it knows of the node it has from them, too, and from VPP. Objects mean nothing
 // to it. Override names interfaces that need not be found.
-func NewStream(cfg Config, override event.Located, driver Driver) *Processor {
+func NewStream(cfg Config, override event.Located, driver dataplane.Driver) *Processor {
 	p := New(cfg, driver)
 	p.stream = &stream{
 		p: p, override: override, endpoints: map[endpointID]*streamed{}, nodes: map[string][]netip.Addr{}, own: map[netip.Prefix]struct{}{},
@@ -376,7 +376,7 @@ func (s *stream) addresses() []netip.Addr {
 }
 
 // fill writes down what messages and VPP contribute to a driver's node.
-func (s *stream) fill(n *enforce.Node) {
+func (s *stream) fill(n *dataplane.Node) {
 	n.Addrs = append(n.Addrs, s.addresses()...)
 	if l := s.located; l != nil {
 		n.Uplink, n.Overlay, n.Host, n.HostAddrs = l.Uplink, l.Overlay, l.Host, l.HostIPs
@@ -392,7 +392,7 @@ func (s *stream) fill(n *enforce.Node) {
 }
 
 // frontends adds the cluster IPs of services that somebody else translates, and has translated already.
-func (s *stream) frontends(n *enforce.Node) {
+func (s *stream) frontends(n *dataplane.Node) {
 	n.Frontends = slices.Clone(n.Frontends)
 	for _, list := range s.services {
 		n.Frontends = append(n.Frontends, list...)

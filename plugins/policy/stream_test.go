@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	driver "github.com/contiv-agent/contiv-agent/felix"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // said reads messages from text: lines of one each.
@@ -190,8 +190,8 @@ func TestStreamInWords(t *testing.T) {
 	if diff := cmp.Diff([]string{"NetworkPolicy prod/web default true/false 2/0 2", "StagedGlobalNetworkPolicy sec.try sec false/true 0/1 1"}, lines); diff != "" {
 		t.Errorf("policies (-want +got)\n%s", diff)
 	}
-	r.cause = func(string, bool, int, int) (enforce.Cause, bool) {
-		return enforce.Cause{Kind: enforce.CauseRule, Tier: "default", Policy: "prod/knp.default.web", Endpoint: "prod/web"}, true
+	r.cause = func(string, bool, int, int) (dataplane.Cause, bool) {
+		return dataplane.Cause{Kind: dataplane.CauseRule, Tier: "default", Policy: "prod/knp.default.web", Endpoint: "prod/web"}, true
 	}
 	if reason, _ := p.Explain("tap1", true, 0, 0); reason.Text != "allowed by NetworkPolicy prod/web ingress rule 1" {
 		t.Errorf("reason: %s", reason)
@@ -224,7 +224,7 @@ func TestStreamEndpoints(t *testing.T) {
 func values(t testing.TB, messages []*felix.ToDataplane, events ...int) string {
 	t.Helper()
 	sink := controller.NewValues()
-	p := NewStream(Config{NodeName: "host-1", View4: enforce.PostDNAT, View6: enforce.PostDNAT}, event.Located{}, acl.New(acl.Config{}, sink))
+	p := NewStream(Config{NodeName: "host-1", View4: dataplane.PostDNAT, View6: dataplane.PostDNAT}, event.Located{}, acl.New(acl.Config{}, sink))
 	located := &event.Located{
 		Uplink: "eth9", Host: "tap-host", Pods: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap1"}, Names: map[string]string{"cali2": "tap2"},
 	}

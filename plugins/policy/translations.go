@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/parallel"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Translations is a renderer of services that renders nothing: it counts the cluster IPs, for they are no destination a policy
@@ -19,9 +19,9 @@ type Translations struct {
 	fronts  []netip.Prefix     // frontends; nil: to be listed anew. Never changed, only replaced
 	nodeIPs *renderer.IPAddresses
 	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
-	outer   []enforce.Outer              // all of theirs, sorted; never changed, only replaced
+	outer   []dataplane.Outer            // all of theirs, sorted; never changed, only replaced
 	stale   bool                         // outer is
-	served  map[enforce.Served]int       // ports of local endpoints → how many services have them
+	served  map[dataplane.Served]int     // ports of local endpoints → how many services have them
 	changed bool                         // since taken was called
 }
 
@@ -31,7 +31,7 @@ var (
 )
 
 func newTranslations() *Translations {
-	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[enforce.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
+	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[dataplane.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
 // count adds a service's cluster IPs once, or takes them away.
@@ -115,7 +115,7 @@ func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
 }
 
 // fill writes down in a driver's node what services and the node itself contribute.
-func (t *Translations) fill(n *enforce.Node) {
+func (t *Translations) fill(n *dataplane.Node) {
 	n.Uplink, n.Overlay, n.Host = t.node.Uplink, t.node.Overlay, t.node.Host
 	n.Addrs = slices.Clone(t.node.IPs)
 	for _, p := range t.node.UplinkIPs {
@@ -142,7 +142,7 @@ func (t *Translations) frontends() []netip.Prefix {
 	for _, r := range t.node.ServiceCIDRs {
 		out = append(out, r.Masked())
 	}
-	fan.Sort(out, netip.Prefix.Compare)
+	parallel.Sort(out, netip.Prefix.Compare)
 	t.fronts = slices.Compact(out)
 	return t.fronts
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/parallel"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -289,7 +289,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 		notes []model.Note
 	}
 	forms := make([]form, len(dirty))
-	fan.Ordered(len(dirty), func(i int) { forms[i].svc, forms[i].notes = p.form(dirty[i], env) }, func(i int) {
+	parallel.Ordered(len(dirty), func(i int) { forms[i].svc, forms[i].notes = p.form(dirty[i], env) }, func(i int) {
 		s := dirty[i]
 		s.marked = false
 		if p.rebuilt(s, forms[i].svc, forms[i].notes) {

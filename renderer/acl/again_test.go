@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // oneOf is a rule of few kinds, so that rules repeat: many lines, a set, a set and something to say, a pass. Wide ones allow,
@@ -74,7 +74,7 @@ func edited(t *rapid.T, rules []*felix.Rule, egress, wide bool) []*felix.Rule {
 // told for the first time: tables, lists, notes, and what stands behind each rule.
 func TestToldAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScene(testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT})))
+		s := newScene(testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})))
 		s.tell(start()...)
 		s.tell(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a1", "")))
 		p, wide := &felix.Policy{}, rapid.Bool().Draw(t, "wide")

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // VPP's access lists look at ports of TCP and UDP only. What policies say about ports of SCTP is decided once for each association,
@@ -22,7 +22,7 @@ type association struct {
 	permit       bool
 	src, dst     netip.Prefix
 	sport, dport span
-	cause        *enforce.Cause
+	cause        *dataplane.Cause
 	asks         bool // it is of a rule that asks for ports
 }
 
@@ -166,7 +166,7 @@ func pairs(rules []association) []atom {
 
 // closed lets nothing begin.
 func closed() (out []association) {
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 	for _, f := range families {
 		out = append(out, association{src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts, cause: cause})
 	}

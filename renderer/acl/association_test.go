@@ -9,9 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 func sctpRule(action string, ports ...int32) *felix.Rule {
@@ -42,7 +42,7 @@ func drawSCTP(t *rapid.T) *felix.Rule {
 func TestPortsOfSCTP(t *testing.T) {
 	filters, interims := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		view := pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT})
+		view := pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})
 		n := testNode(view)
 		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 		s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
@@ -86,7 +86,7 @@ func (s *scene) checkFilters(t *rapid.T) {
 	}
 	for name, l := range s.b.lists {
 		for d, list := range [2][]string{l.GetInput(), l.GetOutput()} {
-			own := keyed.SCTPPortsACL(name, d == 0)
+			own := kv.SCTPPortsACL(name, d == 0)
 			first := 0
 			if len(list) > 0 && isSource(list[0]) {
 				first = 1
@@ -159,7 +159,7 @@ func TestMeet(t *testing.T) {
 
 // withSCTP is a scene with one pod to which policy a1 applies.
 func withSCTP(t *testing.T, ingress, egress bool, p *felix.Policy) *scene {
-	s := newScene(testNode(enforce.PostDNAT))
+	s := newScene(testNode(dataplane.PostDNAT))
 	s.tell(start()...)
 	in, out := "", ""
 	if ingress {
@@ -255,7 +255,7 @@ func TestFilters(t *testing.T) {
 			}
 			s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow")}}))
 			s.settle(t)
-			if len(s.b.ports) > 0 || s.b.acls[keyed.SCTPPortsACL("if-p1", true)] != nil || s.b.acls[keyed.SCTPPortsACL("if-p1", false)] != nil {
+			if len(s.b.ports) > 0 || s.b.acls[kv.SCTPPortsACL("if-p1", true)] != nil || s.b.acls[kv.SCTPPortsACL("if-p1", false)] != nil {
 				t.Errorf("left behind: %v", s.b.ports)
 			}
 		})
@@ -340,20 +340,20 @@ func TestCauseOfAssociations(t *testing.T) {
 	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "udp"}}}, sctpRule("allow", 80, 80)}})
 	for _, c := range []struct {
 		port uint16
-		want enforce.Cause
+		want dataplane.Cause
 	}{
-		{80, enforce.Cause{Kind: enforce.CauseRule, Endpoint: "p1", Tier: "a", Policy: "a1", Rule: 1}},
-		{81, enforce.Cause{Kind: enforce.CauseEndOfTier, Endpoint: "p1", Tier: "a", Denied: true}},
+		{80, dataplane.Cause{Kind: dataplane.CauseRule, Endpoint: "p1", Tier: "a", Policy: "a1", Rule: 1}},
+		{81, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Endpoint: "p1", Tier: "a", Denied: true}},
 	} {
 		_, rule := s.b.begins("if-p1", true, packet{remotes[0], podIPs[0][v4], protoSCTP, 7, c.port})
-		if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, rule); !ok || got != c.want {
+		if got, ok := s.r.Cause("if-p1", true, dataplane.PortsPlace, rule); !ok || got != c.want {
 			t.Errorf("port %d: %+v, %v", c.port, got, ok)
 		}
 	}
-	if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, 100); ok {
+	if got, ok := s.r.Cause("if-p1", true, dataplane.PortsPlace, 100); ok {
 		t.Errorf("a rule that is not there: %+v", got)
 	}
-	if got, ok := s.r.Cause("if-p1", true, enforce.PortsPlace, -1); !ok || !got.Denied {
+	if got, ok := s.r.Cause("if-p1", true, dataplane.PortsPlace, -1); !ok || !got.Denied {
 		t.Errorf("no rule: %+v, %v", got, ok)
 	}
 }
@@ -375,7 +375,7 @@ func TestStepsOfFilters(t *testing.T) {
 		{"both begin to ask", [2][]*felix.Rule{{sctpRule("deny")}, {sctpRule("allow")}}, [2][]*felix.Rule{ports(80, 81), ports(81, 81)}, 2, []uint16{80, 82}, nil, []uint16{81}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene(testNode(enforce.PostDNAT))
+			s := newScene(testNode(dataplane.PostDNAT))
 			s.tell(start()...)
 			tell := func(rules [2][]*felix.Rule) {
 				s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules[0]}), policyMessage(policyIDs[1], &felix.Policy{InboundRules: rules[1]}))
@@ -402,7 +402,7 @@ func TestStepsOfFilters(t *testing.T) {
 			}
 			for i, b := range states {
 				for name := range b.acls {
-					if iface, needs := keyed.NeedsSCTPPorts(name); needs && b.ports[iface] == nil {
+					if iface, needs := kv.NeedsSCTPPorts(name); needs && b.ports[iface] == nil {
 						t.Errorf("%s at %d, and nothing decides about ports", name, i)
 					}
 				}

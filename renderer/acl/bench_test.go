@@ -7,10 +7,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // counter is a sink that counts.
@@ -40,9 +40,9 @@ func tcpFrom(i int, egress bool) *felix.Rule {
 
 // busyNode has pods that each have a policy of their own, with so many peers in each direction.
 // The message returned has a policy again, with another rule for ingress, or egress.
-func busyNode(view enforce.View, pods, peers int, sink *counter) (*Renderer, func(pod, change int, egress bool) *felix.ToDataplane) {
+func busyNode(view dataplane.View, pods, peers int, sink *counter) (*Renderer, func(pod, change int, egress bool) *felix.ToDataplane) {
 	r := New(Config{}, sink)
-	n := enforce.Node{View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	n := dataplane.Node{View4: view, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	policy := func(pod, change int, egress bool) *felix.ToDataplane {
 		p := &felix.Policy{}
 		for i := range peers {
@@ -78,7 +78,7 @@ func busyNode(view enforce.View, pods, peers int, sink *counter) (*Renderer, fun
 // A node with 110 pods, each with a policy of 300 peers in each direction; one rule changes. The message, which has all rules
 // of the policy and is nothing of the one before, is made while the clock stands, as its sender makes it elsewhere.
 func BenchmarkOneRule(b *testing.B) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, egress := range []bool{false, true} {
 			b.Run(view.String()+"/"+[]string{"ingress", "egress"}[index(egress)], func(b *testing.B) {
 				var sink counter
@@ -104,7 +104,7 @@ func BenchmarkOneRule(b *testing.B) {
 
 // The whole of that node.
 func BenchmarkWholeNode(b *testing.B) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		b.Run(view.String(), func(b *testing.B) {
 			for b.Loop() {
 				busyNode(view, 110, 300, &counter{})
@@ -114,9 +114,9 @@ func BenchmarkWholeNode(b *testing.B) {
 }
 
 // bigSet has so many pods that share a policy of one set; delta is one address joining, or leaving again.
-func bigSet(view enforce.View, pods, members int, egress bool, sink *counter) (r *Renderer, delta func(n int) *felix.ToDataplane) {
+func bigSet(view dataplane.View, pods, members int, egress bool, sink *counter) (r *Renderer, delta func(n int) *felix.ToDataplane) {
 	r = New(Config{}, sink)
-	n := enforce.Node{View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
+	n := dataplane.Node{View4: view, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
 	var all []string
 	for i := range members {
 		all = append(all, fmt.Sprintf("10.%d.%d.%d/32", 2+i/65536, i/256%256, i%256))
@@ -159,10 +159,10 @@ func bigSet(view enforce.View, pods, members int, egress bool, sink *counter) (r
 func BenchmarkOneMember(b *testing.B) {
 	for _, c := range []struct {
 		name   string
-		view   enforce.View
+		view   dataplane.View
 		egress bool
 		n      int
-	}{{"ingress", enforce.PreDNAT, false, 10000}, {"egress, post-dnat", enforce.PostDNAT, true, 10000}, {"egress, pre-dnat", enforce.PreDNAT, true, 10000}} {
+	}{{"ingress", dataplane.PreDNAT, false, 10000}, {"egress, post-dnat", dataplane.PostDNAT, true, 10000}, {"egress, pre-dnat", dataplane.PreDNAT, true, 10000}} {
 		b.Run(c.name, func(b *testing.B) {
 			var sink counter
 			r, delta := bigSet(c.view, 100, c.n, c.egress, &sink)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // condenseFrom is how many rules a table has at least in which neighbours are joined.
@@ -20,7 +20,7 @@ type joint struct {
 // likeness is a rule without its peer's prefix.
 type likeness struct {
 	atom
-	cause *enforce.Cause
+	cause *dataplane.Cause
 }
 
 // condensed is the rules of a table with fewer prefixes for the same peers: 10.0.0.2/32 and 10.0.0.3/32 are 10.0.0.2/31. It joins rules that

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // TestCondensedIsExact: a condensed table matches what the table matches, packet by packet, and each of its rules leads back to one of the
@@ -18,7 +18,7 @@ func TestCondensedIsExact(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tab := &table{egress: rapid.Bool().Draw(r, "egress"), join6: rapid.Bool().Draw(r, "join6")}
 		base := [2]netip.Addr{netip.MustParseAddr("10.0.0.0"), netip.MustParseAddr("fd00::")}[rapid.IntRange(0, 1).Draw(r, "family")]
-		causes := []*enforce.Cause{{Rule: 1}, {Rule: 2}}
+		causes := []*dataplane.Cause{{Rule: 1}, {Rule: 2}}
 		verbs := []verb{allow}
 		if rapid.IntRange(0, 9).Draw(r, "mixed") == 0 {
 			verbs = append(verbs, deny)

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Sets that make too many rules only together, where lists have to be joined: what the pod may receive is denied, and that is said;
 // nothing of it is left when one of the sets is small again.
 func TestTooManyTogether(t *testing.T) {
 	const most, many = 400, 300
-	s := newTightScene(testNode(enforce.PostDNAT), true)
+	s := newTightScene(testNode(dataplane.PostDNAT), true)
 	s.r.most = most
 	s.tell(start()...)
 	var list []string

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Where the input hook sees services (PreDNAT), a pod's egress to one is judged where the packet leaves VPP:
@@ -29,7 +29,7 @@ const residueParts = 16
 type rect struct {
 	proto        uint8
 	sport, dport span
-	cause        *enforce.Cause
+	cause        *dataplane.Cause
 }
 
 // residue is what a program denies of what reaches one destination.
@@ -137,7 +137,7 @@ func (r *Renderer) judgeProgram(p *program) {
 // early appends a pod's addresses of families whose services the input hook sees.
 func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
 	for _, a := range i.addrs {
-		if r.view(familyOf(a)) == enforce.PreDNAT {
+		if r.view(familyOf(a)) == dataplane.PreDNAT {
 			out = append(out, a)
 		}
 	}

@@ -4,14 +4,14 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // TestEvaluatedPodWithoutLists: the interface of a pod that needs no lists is sent without any, as long as the pod has it; a state on
 // the way opens none.
 func TestEvaluatedPodWithoutLists(t *testing.T) {
 	for _, evaluated := range []bool{true, false} {
-		n := testNode(enforce.PreDNAT)
+		n := testNode(dataplane.PreDNAT)
 		s := &scene{w: newWorld(), b: newBook()}
 		s.r = New(Config{SourceCheck: SourceOff, Evaluated: evaluated}, s.b)
 		s.r.SetNode(n)

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // What a host endpoint says about what the node passes on by its interface is judged in two places:
@@ -230,11 +230,11 @@ func (r *Renderer) exitPlaces(name string, e *exit, most int) []place {
 // link.
 func (r *Renderer) outgoingTable() *table {
 	t := &table{name: outgoing, egress: true}
-	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself, or masqueraded: judged where it came in"}
+	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself, or masqueraded: judged where it came in"}
 	for _, a := range r.node.Addrs {
 		t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, own)
 	}
-	t.add(atom{src: netip.MustParsePrefix("fe80::/64"), dst: v6.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "of the link"})
+	t.add(atom{src: netip.MustParsePrefix("fe80::/64"), dst: v6.all(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "of the link"})
 	return t
 }
 
@@ -250,7 +250,7 @@ func (r *Renderer) leadingTable() *table {
 	known := map[netip.Addr][]rect{}
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
-		if r.view(familyOf(o.Addr)) != enforce.PreDNAT {
+		if r.view(familyOf(o.Addr)) != dataplane.PreDNAT {
 			continue
 		}
 		for _, b := range o.Backends {

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // atom is one line of an ACL: what it does, and what it matches. What policies allow becomes one line or several (see law). Both prefixes are of one family.
@@ -23,7 +23,7 @@ type atom struct {
 type clause struct {
 	verb    // allow or deny
 	matches []*match
-	cause   *enforce.Cause
+	cause   *dataplane.Cause
 }
 
 // open reports whether every packet matches.

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/sctpports"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // filterOf is the filter of lists; nil if none is needed, or if it would not fit. Where one direction needs one so does the other, unless
@@ -37,7 +37,7 @@ func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
 
 // fits reports whether VPP's classifier can have it.
 func (f *filter) fits() bool {
-	_, err := sctpports.Compile(f.value("any"))
+	_, err := classifier.Compile(f.value("any"))
 	return err == nil
 }
 
@@ -59,7 +59,7 @@ func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
 	if !asksPorts(egress) && (h == nil || !asksPorts(h.uses)) && (e == nil || !asksPorts(e.uses)) {
 		return nil, nil
 	}
-	answers := use{cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
+	answers := use{cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}}
 	in, out := origins(nil, []use{answers}), origins([]place{{table: outgoing}}, egress)
 	if h != nil {
 		in = nil
@@ -71,7 +71,7 @@ func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
 	if e != nil {
 		out = append(out, origins(nil, e.uses)...)
 	} else {
-		out = append(out[1:], origin{use: use{cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}})
+		out = append(out[1:], origin{use: use{cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}})
 	}
 	f, fits := r.filterOf(in, out)
 	if fits {
@@ -138,9 +138,9 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 	}
 	l.filter = f
 	for d, list := range [2]*[]place{&l.in, &l.out} {
-		t := &table{name: keyed.SCTPPortsACL(name, d == 0)}
+		t := &table{name: kv.SCTPPortsACL(name, d == 0)}
 		if f != nil {
-			cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
+			cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
 			x := expander{bytes: r.node.ByteMatch6}
 			for _, a := range x.widen(pairs(f[d]), 0) {
 				t.add(a, cause)

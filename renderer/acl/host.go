@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Host endpoints are judged where packets enter VPP:
@@ -173,7 +173,7 @@ func (r *Renderer) translated() []string {
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
 		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
-		if home || r.view(familyOf(o.Addr)) != enforce.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+		if home || r.view(familyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
 			continue
 		}
 		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
@@ -195,7 +195,7 @@ func (r *Renderer) translated() []string {
 // fixHosts writes the tables of host endpoints that are of no segment.
 func (r *Renderer) fixHosts(at map[string]string) {
 	in, out := &table{name: failsafeIn}, &table{name: failsafeOut, egress: true}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "failsafe ports"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
 			r.addWide(in, atom{src: p.net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
@@ -215,7 +215,7 @@ func (r *Renderer) fixHosts(at map[string]string) {
 }
 
 // addWide adds a rule if its ends are of one family, invalid being any, in whole bytes if VPP needs that.
-func (r *Renderer) addWide(t *table, a atom, c *enforce.Cause) {
+func (r *Renderer) addWide(t *table, a atom, c *dataplane.Cause) {
 	f := familyOf(a.dst.Addr())
 	if !a.dst.IsValid() {
 		f = familyOf(a.src.Addr())
@@ -243,7 +243,7 @@ func (r *Renderer) tunnelTable() *table {
 	const portVXLAN = 4789
 	for _, a := range r.node.Addrs {
 		dst := netip.PrefixFrom(a, a.BitLen())
-		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "the overlay"})
+		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the overlay"})
 	}
 	return t
 }
@@ -252,8 +252,8 @@ func (r *Renderer) tunnelTable() *table {
 // is there and, where the input hook sees them, to services.
 func (r *Renderer) inwardTable(at map[string]string) *table {
 	t := &table{name: inward, egress: true}
-	pod := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to its own pods"}
-	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself to a service"}
+	pod := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself to its own pods"}
+	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself to a service"}
 	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range slices.Compact(addrs) {
@@ -262,18 +262,18 @@ func (r *Renderer) inwardTable(at map[string]string) *table {
 	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink && at[r.node.Overlay] == "" {
 		for _, dst := range r.node.Far {
 			f := familyOf(dst.Addr())
-			r.addWide(t, atom{src: f.all(), dst: dst.Masked(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Text: "the node itself by the overlay"})
+			r.addWide(t, atom{src: f.all(), dst: dst.Masked(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself by the overlay"})
 		}
 	}
 	for _, dst := range r.node.Frontends {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
-			if f := familyOf(dst.Addr()); r.view(f) == enforce.PreDNAT {
+			if f := familyOf(dst.Addr()); r.view(f) == dataplane.PreDNAT {
 				r.addWide(t, atom{src: f.all(), dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}, service)
 			}
 		}
 	}
 	for k := range r.node.Outer {
-		if f := familyOf(r.node.Outer[k].Addr); r.view(f) == enforce.PreDNAT {
+		if f := familyOf(r.node.Outer[k].Addr); r.view(f) == dataplane.PreDNAT {
 			t.add(outerAtom(&r.node.Outer[k], allow, f.all()), service)
 		}
 	}

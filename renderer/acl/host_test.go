@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 func hostMessage(id string, e *felix.HostEndpoint) *felix.ToDataplane {
@@ -80,12 +80,12 @@ func hostFlows(src, dst netip.Addr) []packet {
 
 // What comes from outside, and what the node itself sends, meets the verdicts of host endpoints; node ports count as passed on.
 func TestHostEndpoints(t *testing.T) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := testNode(view)
 				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
-				n.Outer = []enforce.Outer{
+				n.Outer = []dataplane.Outer{
 					{Addr: nodeIPs[0], Proto: 6, Port: 443, Backends: []netip.AddrPort{netip.MustParseAddrPort("10.1.1.1:80")}},
 					{Addr: nodeIPs[0], Proto: 6, Port: 80, Backends: []netip.AddrPort{netip.AddrPortFrom(nodeIPs[0], 80)}},
 				}
@@ -137,7 +137,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 				}
 				home := slices.Contains(nodeIPs, near)
 				for _, p := range hostFlows(far, near) {
-					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == enforce.PostDNAT || f == v6)
+					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == dataplane.PostDNAT || f == v6)
 					verdict("uplink", p, s.w.hostAllows(s.w.hostAt("uplink"), false, own, p))
 					verdict("overlay", p, s.w.hostAllows(s.w.hostAt("overlay"), false, own, p))
 				}
@@ -169,7 +169,7 @@ func (s *scene) reasons() []string {
 
 // Where packets come in they leave their answers a way out, and the other way round.
 func TestHostEndpointsLetAnswersPass(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
@@ -204,7 +204,7 @@ func TestHostEndpointNotes(t *testing.T) {
 		{"before DNAT", &felix.HostEndpoint{Name: "uplink", PreDnatTiers: tiers}, "policies before DNAT are not enforced"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScene(testNode(enforce.PreDNAT))
+			s := newScene(testNode(dataplane.PreDNAT))
 			s.tell(start()...)
 			s.tell(hostMessage("h", c.host))
 			s.settle(t)
@@ -241,7 +241,7 @@ func TestFailsafes(t *testing.T) {
 			t.Errorf("%q is %v, %v; want %v, %v", c.text, got, ok, c.want, c.ok)
 		}
 	}
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{
@@ -280,7 +280,7 @@ func TestFailsafes(t *testing.T) {
 // what asks for it.
 func TestHostEndpointsInFewTables(t *testing.T) {
 	var names []string
-	s := newTightScene(testNode(enforce.PreDNAT), true)
+	s := newTightScene(testNode(dataplane.PreDNAT), true)
 	s.tell(start()...)
 	for i := range 24 { // one segment each
 		name := fmt.Sprintf("x%02d", i)
@@ -331,7 +331,7 @@ func TestHostEndpointsInFewTables(t *testing.T) {
 // What leaves is denied by one table where there are too many, and the policy is named all the same.
 func TestExitsInFewTables(t *testing.T) {
 	var names []string
-	s := newTightScene(testNode(enforce.PreDNAT), true)
+	s := newTightScene(testNode(dataplane.PreDNAT), true)
 	s.tell(start()...)
 	for i := range 24 { // one segment each
 		name := fmt.Sprintf("x%02d", i)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // change is tables and lists to be handed over, together. A nil table is to go, and so are empty lists.
@@ -315,7 +315,7 @@ func (r *Renderer) bounded(l lists) lists {
 	}
 	for _, list := range []*[]place{&l.in, &l.out} {
 		if len(*list) > most/2 {
-			cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}
+			cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 			*list = append(slices.Clone((*list)[:most/2-1]), place{table: denyAll, denies: true, cause: cause})
 		}
 	}
@@ -344,7 +344,7 @@ func common(old, now *table) *table {
 	out.take(now, len(now.rules)-end, len(now.rules))
 	if len(out.rules) == 0 { // an ACL without rules is more than some agents can bear
 		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
-		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: true})
+		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true})
 	}
 	return out
 }
@@ -408,7 +408,7 @@ func commonList(old, now []place) []place {
 	merge(old, now, func(p place, had, will bool) {
 		keep := had && will || p.denies && !p.mixed
 		if p.mixed && !keep {
-			p, keep = place{table: denyAll, denies: true, cause: &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}}, true
+			p, keep = place{table: denyAll, denies: true, cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}}, true
 		}
 		if keep && !seen[p.table] && !seen[denyAll] {
 			seen[p.table] = true

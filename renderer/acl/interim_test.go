@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // tableOf has a rule for each word: "+3" allows 10.0.0.3, "-3" denies it.
@@ -18,7 +18,7 @@ func tableOf(words string) *table {
 		if w[0] == '-' {
 			a.verb = deny
 		}
-		t.add(a, &enforce.Cause{})
+		t.add(a, &dataplane.Cause{})
 	}
 	return t
 }
@@ -95,7 +95,7 @@ func TestCommonList(t *testing.T) {
 
 // A source that joins a set is judged again at all destinations.
 func TestSourceJoinsSet(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	rules := []*felix.Rule{{Action: "deny", SrcIpSetIds: []string{"s1"}, DstNet: []string{"10.1.1.0/24"}}, {Action: "allow"}}
 	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}), podMessage(0, withPolicies("", "a1")))
@@ -120,7 +120,7 @@ func TestSourceJoinsSet(t *testing.T) {
 
 // What a new pod may not send is denied where it would arrive before the pod may send anything at all.
 func TestNewPodWaitsForOthers(t *testing.T) {
-	n := testNode(enforce.PreDNAT)
+	n := testNode(dataplane.PreDNAT)
 	delete(n.Interfaces, podIPs[0][v4])
 	delete(n.Interfaces, podIPs[0][v6])
 	s := newScene(n)
@@ -130,7 +130,7 @@ func TestNewPodWaitsForOthers(t *testing.T) {
 		s.tell(podMessage(1+i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	}
 	s.settle(t)
-	s.r.SetNode(testNode(enforce.PreDNAT))
+	s.r.SetNode(testNode(dataplane.PreDNAT))
 	s.tell(podMessage(0, withPolicies("", "a1")))
 	direct, away := packet{podIPs[0][v4], podIPs[1][v4], protoTCP, 40000, 80}, packet{podIPs[0][v4], podIPs[2][v4], protoTCP, 40000, 80}
 	if !s.r.Apply() || s.b.gotByService(away, "p1", "p3") || s.b.leaves(direct, "p1", "p2") {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // A rule that permits and reflects makes a session of every packet it matches, and a session permits both directions of its flow. So
@@ -32,7 +32,7 @@ type law struct {
 	served *ports
 }
 
-// ports are ports that a pod serves: of TCP those from enforce.LowestClientPort on, of UDP all; nil: none.
+// ports are ports that a pod serves: of TCP those from dataplane.LowestClientPort on, of UDP all; nil: none.
 type ports struct {
 	tcp, udp []span // sorted, not empty together
 	id       string // the same for the same ports
@@ -80,7 +80,7 @@ type bothPorts struct{ own, peer span }
 
 // answers are the ports of packets that are answers, unless they begin a connection of TCP.
 func (l law) answers(proto uint8) (out []bothPorts) {
-	low, high := span{0, enforce.LowestClientPort - 1}, span{enforce.LowestClientPort, 65535}
+	low, high := span{0, dataplane.LowestClientPort - 1}, span{dataplane.LowestClientPort, 65535}
 	served := l.served.of(proto)
 	switch {
 	case proto == protoTCP && l.egress:
@@ -181,7 +181,7 @@ func lawless(table string) bool {
 	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:
 		return true
 	}
-	_, reserved := keyed.NeedsSCTPPorts(table)
+	_, reserved := kv.NeedsSCTPPorts(table)
 	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, barred+"-")
 }
 
@@ -231,7 +231,7 @@ func explicit(steps []step) (tcp, udp []span) {
 // high is the part of spans that clients would use.
 func high(list []span) (out []span) {
 	for _, s := range list {
-		if s, ok := s.and(span{enforce.LowestClientPort, 65535}); ok {
+		if s, ok := s.and(span{dataplane.LowestClientPort, 65535}); ok {
 			out = append(out, s)
 		}
 	}
@@ -289,7 +289,7 @@ func (r *Renderer) rulesChanged(before, now *rules) {
 // servedTable makes sessions of what comes to the high ports of local pods, where packets come from anywhere but a local pod.
 func (r *Renderer) servedTable() *table {
 	t := &table{name: servedHigh}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}
 	for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
 		i := r.ifaces[name]
 		for _, a := range i.addrs {

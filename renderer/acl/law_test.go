@@ -8,13 +8,13 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // served is what pods of TestLaw serve: TCP 40000 is p1's, UDP 80 and 50000 to 50010 p2's.
-var served = []enforce.Served{
+var served = []dataplane.Served{
 	{Addr: podIPs[0][0], Proto: 6, First: 40000, Last: 40000},
 	{Addr: podIPs[0][1], Proto: 6, First: 40000, Last: 40000},
 	{Addr: podIPs[1][0], Proto: 17, First: 80, Last: 80},
@@ -29,7 +29,7 @@ func isAnswer(egress bool, p packet) bool {
 	if egress {
 		pod, own, peer = p.src, p.sport, p.dport
 	}
-	known := slices.ContainsFunc(served, func(s enforce.Served) bool {
+	known := slices.ContainsFunc(served, func(s dataplane.Served) bool {
 		return s.Addr == pod && s.Proto == p.proto && s.First <= own && own <= s.Last
 	})
 	if egress && !known && p.proto == 17 && own < 32768 && peer < 32768 {
@@ -73,7 +73,7 @@ func lawFlows(src, dst netip.Addr) []packet {
 // Whether TCP begins a connection does not matter for whether it passes. What passes reflects if it is a request by the pod's own
 // port, or begins a connection, or is neither TCP nor UDP.
 func TestLaw(t *testing.T) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := testNode(view)
@@ -173,7 +173,7 @@ func TestRulesNamePorts(t *testing.T) {
 		if c.out {
 			pol = &felix.Policy{OutboundRules: append(rule, &felix.Rule{Action: "allow"}), InboundRules: []*felix.Rule{{Action: "allow", Protocol: udp()}}}
 		}
-		s := newScene(testNode(enforce.PostDNAT))
+		s := newScene(testNode(dataplane.PostDNAT))
 		s.tell(start()...)
 		s.tell(policyMessage(policyIDs[0], pol), podMessage(0, withPolicies("a1", map[bool]string{true: "a1"}[c.out])))
 		s.settle(t)
@@ -193,7 +193,7 @@ func udp() *felix.Protocol {
 
 // What leaves for elsewhere reflects as at the pod's own interface, and so does what comes from there; a pod's high ports count.
 func TestLawElsewhere(t *testing.T) {
-	n := testNode(enforce.PreDNAT)
+	n := testNode(dataplane.PreDNAT)
 	n.Served = served
 	s := newScene(n)
 	s.tell(start()...)
@@ -232,7 +232,7 @@ func TestLawElsewhere(t *testing.T) {
 
 // What leaves with the node's address is the node's, or NAT's, which keeps the ports of clients if it can.
 func TestLawOfTheNode(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
@@ -252,7 +252,7 @@ func TestLawOfTheNode(t *testing.T) {
 // A pod serves the high ports that a policy names for its ingress, unless the range is too broad to say anything. Pods without such
 // a policy keep the tables they share.
 func TestExplicitPorts(t *testing.T) {
-	s := newScene(testNode(enforce.PostDNAT))
+	s := newScene(testNode(dataplane.PostDNAT))
 	s.tell(start()...)
 	rule := func(proto string, first, last int32) *felix.Policy {
 		return &felix.Policy{
@@ -297,7 +297,7 @@ func TestExplicitPorts(t *testing.T) {
 
 // A table of no policy that only denies is one in VPP, whatever ports the pods serve that have it.
 func TestTablesThatOnlyDenyAreShared(t *testing.T) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		n := testNode(view)
 		n.Served = served
 		s := newScene(n)
@@ -332,7 +332,7 @@ func TestTablesThatOnlyDenyAreShared(t *testing.T) {
 
 // Each rule in VPP names what stands behind it, however many a rule of a policy became.
 func TestCausesUnderTheLaw(t *testing.T) {
-	n := testNode(enforce.PostDNAT)
+	n := testNode(dataplane.PostDNAT)
 	n.Served = served
 	s := newScene(n)
 	s.tell(start()...)
@@ -348,7 +348,7 @@ func TestCausesUnderTheLaw(t *testing.T) {
 				if !ok || c.Denied != (r.GetAction() == vppacl.ACL_Rule_DENY) {
 					t.Fatalf("%s rule %d: %+v, %v", name, rule, c, ok)
 				}
-				if c.Kind == enforce.CauseRule {
+				if c.Kind == dataplane.CauseRule {
 					rules[c.Rule]++
 				}
 			}

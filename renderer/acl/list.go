@@ -4,17 +4,17 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // place is a table in a list.
 type place struct {
 	table  string
-	cause  *enforce.Cause // of all its rules; nil: as the table says
-	denies bool           // its rules do
-	mixed  bool           // only some do
-	source bool           // it is the source check
+	cause  *dataplane.Cause // of all its rules; nil: as the table says
+	denies bool             // its rules do
+	mixed  bool             // only some do
+	source bool             // it is the source check
 }
 
 // lists are those of one interface.
@@ -175,9 +175,9 @@ func (r *Renderer) self(i *iface) string {
 
 // addSelf appends what a pod may do because it is itself, where the input hook does not see services.
 func (r *Renderer) addSelf(t *table, i *iface) {
-	self := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself"}
+	self := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself"}
 	for _, a := range i.addrs {
-		if addr := netip.PrefixFrom(a, a.BitLen()); r.view(familyOf(a)) == enforce.PostDNAT {
+		if addr := netip.PrefixFrom(a, a.BitLen()); r.view(familyOf(a)) == dataplane.PostDNAT {
 			t.add(atom{src: addr, dst: addr, sport: allPorts, dport: allPorts}, self)
 		}
 	}
@@ -188,10 +188,10 @@ func (r *Renderer) addSelf(t *table, i *iface) {
 func (r *Renderer) own(i *iface) string {
 	t := &table{name: ownTable(i.name), egress: true}
 	r.addSelf(t, i)
-	service := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
+	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
-		if r.view(familyOf(a)) == enforce.PostDNAT {
+		if r.view(familyOf(a)) == dataplane.PostDNAT {
 			continue
 		}
 		for _, dst := range r.node.Frontends {
@@ -213,7 +213,7 @@ func (r *Renderer) own(i *iface) string {
 func ownTable(iface string) string  { return "own-" + nameOf(iface) }
 func selfTable(iface string) string { return "self-" + nameOf(iface) }
 
-func (t *table) add(a atom, c *enforce.Cause) {
+func (t *table) add(a atom, c *dataplane.Cause) {
 	t.rules = append(t.rules, a)
 	t.causes = append(t.causes, c)
 }
@@ -231,13 +231,13 @@ func (r *Renderer) fix() {
 	in, out := &table{name: staticIn}, &table{name: staticOut}
 	for _, t := range []*table{in, out} {
 		for _, typ := range []uint16{3, 11, 12} {
-			t.add(icmpAtom(v4, typ), &enforce.Cause{Kind: enforce.CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(v4, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
 		}
 		for _, typ := range []uint16{1, 2, 3, 4} {
-			t.add(icmpAtom(v6, typ), &enforce.Cause{Kind: enforce.CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(v6, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
 		}
 	}
-	discovery := &enforce.Cause{Kind: enforce.CauseStatic, Text: "neighbour discovery"}
+	discovery := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "neighbour discovery"}
 	for _, typ := range []uint16{133, 135, 136} {
 		in.add(icmpAtom(v6, typ), discovery)
 	}
@@ -257,7 +257,7 @@ func (r *Renderer) fix() {
 			v = deny
 		}
 		for _, f := range families {
-			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: v == deny})
+			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: v == deny})
 		}
 		r.fixTable(t)
 	}

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // atPods are rules that do not mean the same at all local pods, or for all their sources.
@@ -33,8 +33,8 @@ var atPods = []*felix.Rule{
 func TestResiduesTakenOver(t *testing.T) {
 	denied := 0
 	rapid.Check(t, func(t *rapid.T) {
-		n := testNode(enforce.PreDNAT)
-		n.View6 = pick(t, "view of IPv6", []enforce.View{enforce.PreDNAT, enforce.PostDNAT})
+		n := testNode(dataplane.PreDNAT)
+		n.View6 = pick(t, "view of IPv6", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})
 		n.Interfaces = maps.Clone(n.Interfaces)
 		s := newScene(testNode(n.View4))
 		s.tell(start()...)

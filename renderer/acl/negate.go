@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/classifier"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/sctpports"
 )
 
 // What is negated has no counterpart in an ACL: it becomes all that is left, and where several things are negated at once,
@@ -41,7 +41,7 @@ const (
 	unfolded  = 8192 // rules a program may grow to, about
 	setPieces = 256  // a guess at what a set leaves
 	allProtos = 255
-	perBlock  = 8 // how many rules a table of VPP's classifier counts for, of which there may be far fewer: see sctpports
+	perBlock  = 8 // how many rules a table of VPP's classifier counts for, of which there may be far fewer: see classifier
 )
 
 // unfold writes steps, the last of which decides everything, so that no clause is a product of many negations. It looks at rules alone, not at the
@@ -183,7 +183,7 @@ func (s *side) blocks() int {
 	}
 	n := 0
 	for _, p := range left {
-		n += sctpports.Range{First: p.lo, Last: p.hi}.Blocks()
+		n += classifier.Range{First: p.lo, Last: p.hi}.Blocks()
 	}
 	return max(1, n)
 }

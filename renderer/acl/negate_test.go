@@ -6,8 +6,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // negatedRule negates in all dimensions at once.
@@ -21,7 +21,7 @@ func negatedRule(action string) *felix.Rule {
 
 // Rules that negate protocols and addresses at once are few, and say what they should.
 func TestNegations(t *testing.T) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, wholeBytes := range []bool{false, true} {
 			t.Run(fmt.Sprint(view, wholeBytes), func(t *testing.T) {
 				n := testNode(view)
@@ -83,7 +83,7 @@ func TestNegationsTogether(t *testing.T) {
 		return r
 	})
 	rapid.Check(t, func(t *rapid.T) {
-		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
+		n := testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT}))
 		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 		s := newScene(n)
 		s.tell(start()...)
@@ -113,7 +113,7 @@ func TestNegationsBeforeMuch(t *testing.T) {
 		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
 	}
 	for range 8 {
-		s := newScene(testNode(enforce.PostDNAT))
+		s := newScene(testNode(dataplane.PostDNAT))
 		s.tell(start()...)
 		s.tell(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
 		s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{deny}}), policyMessage(policyIDs[1], &felix.Policy{OutboundRules: much}))

@@ -4,20 +4,20 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // trusted are the protocols whose source address is the sender's; 0 is any. nat44 gives packets of protocols it does not
 // translate the node's address (24.06, nat44-ed-in2out-slowpath).
 func (r *Renderer) trusted(f family) []uint8 {
-	if r.view(f) == enforce.PreDNAT {
+	if r.view(f) == dataplane.PreDNAT {
 		return []uint8{protoTCP, protoUDP, f.icmp()}
 	}
 	return []uint8{0}
 }
 
 // view is what the input hook sees of a family.
-func (r *Renderer) view(f family) enforce.View {
+func (r *Renderer) view(f family) dataplane.View {
 	if f == v4 {
 		return r.node.View4
 	}
@@ -29,7 +29,7 @@ func (r *Renderer) view(f family) enforce.View {
 // protocols that NAT translates count.
 func (r *Renderer) nodeTable() *table {
 	t := &table{name: fromNode}
-	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "addresses of the node itself"}
+	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "addresses of the node itself"}
 	for _, a := range r.ownSources() {
 		protos := []uint8{0}
 		if slices.Contains(r.node.Addrs, a) {
@@ -42,8 +42,8 @@ func (r *Renderer) nodeTable() *table {
 	return t
 }
 
-func natGives() *enforce.Cause {
-	return &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "an address that NAT gives to others: the node's own processes reach pods from another"}
+func natGives() *dataplane.Cause {
+	return &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "an address that NAT gives to others: the node's own processes reach pods from another"}
 }
 
 // hiddenTable is poolTable for all protocols, and denies SCTP and UDP-Lite whoever sends. Under nat44 each packet of a protocol that it does not
@@ -60,7 +60,7 @@ func (r *Renderer) hiddenTable() *table {
 			continue
 		}
 		for _, proto := range []uint8{protoSCTP, protoUDPLite} {
-			cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "a protocol that nat44 does not translate: it hides who sends, and policies of the pod ask"}
+			cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "a protocol that nat44 does not translate: it hides who sends, and policies of the pod ask"}
 			t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: proto, sport: allPorts, dport: allPorts}, cause)
 		}
 	}
@@ -70,7 +70,7 @@ func (r *Renderer) hiddenTable() *table {
 // pool are the node's addresses that NAT gives to others.
 func (r *Renderer) pool() (out []netip.Addr) {
 	for _, a := range r.node.Addrs {
-		if r.view(familyOf(a)) != enforce.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
+		if r.view(familyOf(a)) != dataplane.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
 			out = append(out, a)
 		}
 	}
@@ -90,7 +90,7 @@ func asksPeers(uses []use) bool {
 func (r *Renderer) ownSources() []netip.Addr {
 	out := slices.Clone(r.node.HostAddrs)
 	for _, a := range r.node.Addrs {
-		if r.view(familyOf(a)) == enforce.PostDNAT && !slices.Contains(out, a) {
+		if r.view(familyOf(a)) == dataplane.PostDNAT && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // What has an address that NAT gives to others reaches no pod with policies, be it one that policies let in; what comes from the host link
@@ -16,15 +16,15 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 	theNode := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"192.168.0.0/16"}}}}
 	for _, c := range []struct {
 		name       string
-		view       enforce.View
+		view       dataplane.View
 		host       []netip.Addr
 		pool, link bool
 	}{
-		{"nat44", enforce.PreDNAT, addrs("169.254.1.2"), false, true},
-		{"nat44, nothing known", enforce.PreDNAT, nil, false, false},
-		{"nat44, trusted", enforce.PreDNAT, addrs("169.254.1.2", "192.168.0.1"), true, true},
-		{"cnat", enforce.PostDNAT, nil, true, false},
-		{"cnat, host link", enforce.PostDNAT, addrs("169.254.1.2"), true, true},
+		{"nat44", dataplane.PreDNAT, addrs("169.254.1.2"), false, true},
+		{"nat44, nothing known", dataplane.PreDNAT, nil, false, false},
+		{"nat44, trusted", dataplane.PreDNAT, addrs("169.254.1.2", "192.168.0.1"), true, true},
+		{"cnat", dataplane.PostDNAT, nil, true, false},
+		{"cnat, host link", dataplane.PostDNAT, addrs("169.254.1.2"), true, true},
 	} {
 		for _, p := range []*felix.Policy{{}, theNode} {
 			n := testNode(c.view)
@@ -64,16 +64,16 @@ func TestSCTPThatNATHidesFailsClosed(t *testing.T) {
 	everybody := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow"}, {Action: "deny"}}}
 	for _, c := range []struct {
 		name   string
-		view   enforce.View
+		view   dataplane.View
 		host   []netip.Addr
 		policy *felix.Policy
 		want   bool
 	}{
-		{"nat44, lets the node in", enforce.PreDNAT, addrs("169.254.1.2"), theNode, false},
-		{"nat44, denies pods", enforce.PreDNAT, addrs("169.254.1.2"), notPods, false},
-		{"nat44, asks nobody", enforce.PreDNAT, addrs("169.254.1.2"), everybody, true},
-		{"nat44, trusted", enforce.PreDNAT, addrs("192.168.0.1"), notPods, true},
-		{"cnat", enforce.PostDNAT, nil, notPods, true},
+		{"nat44, lets the node in", dataplane.PreDNAT, addrs("169.254.1.2"), theNode, false},
+		{"nat44, denies pods", dataplane.PreDNAT, addrs("169.254.1.2"), notPods, false},
+		{"nat44, asks nobody", dataplane.PreDNAT, addrs("169.254.1.2"), everybody, true},
+		{"nat44, trusted", dataplane.PreDNAT, addrs("192.168.0.1"), notPods, true},
+		{"cnat", dataplane.PostDNAT, nil, notPods, true},
 	} {
 		n := testNode(c.view)
 		n.HostAddrs = c.host

@@ -1,6 +1,6 @@
 package acl
 
-import "github.com/contiv-agent/contiv-agent/enforce"
+import "github.com/contiv-agent/contiv-agent/renderer/dataplane"
 
 // An access list knows SCTP by addresses alone: whatever it lets pass in one direction of an interface lets everything between these
 // addresses pass in the other, although policies deny it there, and although the first packet reached nobody. So where policies restrict one
@@ -11,7 +11,7 @@ const noSCTP = "no-sctp"
 
 func noSCTPTable() *table {
 	t := &table{name: noSCTP}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "SCTP, which nothing here tracks: policies restrict the pod's other direction, and none of them asks for ports of SCTP"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, which nothing here tracks: policies restrict the pod's other direction, and none of them asks for ports of SCTP"}
 	for _, f := range families {
 		t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: protoSCTP, sport: allPorts, dport: allPorts}, cause)
 	}

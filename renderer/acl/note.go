@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Kinds of objects in notes: what Felix's messages name. Whoever knows the objects behind them may translate.
@@ -54,7 +54,7 @@ func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) 
 }
 
 // refOf is what a note about a rule is on.
-func refOf(c *enforce.Cause) model.Ref {
+func refOf(c *dataplane.Cause) model.Ref {
 	if c.Profile != "" {
 		return model.Ref{Kind: KindProfile, Name: c.Profile}
 	}
@@ -88,9 +88,9 @@ func (r *Renderer) noteRules() {
 		r.notes.set(who, notes)
 	}
 	for id := range r.dirty.policies {
-		note("policy\x00"+id.tier+"\x00"+id.name, refOf(&enforce.Cause{Tier: id.tier, Policy: id.name}), r.policies[id])
+		note("policy\x00"+id.tier+"\x00"+id.name, refOf(&dataplane.Cause{Tier: id.tier, Policy: id.name}), r.policies[id])
 	}
 	for name := range r.dirty.profiles {
-		note("profile\x00"+name, refOf(&enforce.Cause{Profile: name}), r.profiles[name])
+		note("profile\x00"+name, refOf(&dataplane.Cause{Profile: name}), r.profiles[name])
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // exposure is a port of a pod that hidden clients reach.
@@ -80,7 +80,7 @@ func hairpinTable(iface string) string { return hairpinAll + "-" + nameOf(iface)
 // hairpinTable lets in clients with the addresses of hairpins, but to some ports.
 func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 	t := &table{name: name}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod itself, by way of a service"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself, by way of a service"}
 	for _, a := range r.node.Hairpin {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
 			left := []span{allPorts}
@@ -104,9 +104,9 @@ func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 // fixKept writes the table of outer addresses that keep their clients: they are judged where they lead.
 func (r *Renderer) fixKept() {
 	t := &table{name: keptOuter, egress: true}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}
 	for k := range r.node.Outer {
-		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == enforce.PreDNAT {
+		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == dataplane.PreDNAT {
 			t.add(outerAtom(o, allow, familyOf(o.Addr).all()), cause)
 		}
 	}
@@ -133,7 +133,7 @@ func (r *Renderer) relist(p *program) {
 }
 
 // outerAtom matches what is dialled from src.
-func outerAtom(o *enforce.Outer, v verb, src netip.Prefix) atom {
+func outerAtom(o *dataplane.Outer, v verb, src netip.Prefix) atom {
 	return atom{
 		verb: v, src: src, dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), proto: o.Proto, sport: allPorts, dport: span{o.Port, o.Port},
 	}
@@ -189,7 +189,7 @@ func (r *Renderer) asksBehind(p *program) bool {
 // dialled reports whether one of the addresses is an outer one.
 func (r *Renderer) dialled(members []netip.Prefix) bool {
 	return slices.ContainsFunc(members, func(m netip.Prefix) bool {
-		return slices.ContainsFunc(r.node.Outer, func(o enforce.Outer) bool { return m.Contains(o.Addr) })
+		return slices.ContainsFunc(r.node.Outer, func(o dataplane.Outer) bool { return m.Contains(o.Addr) })
 	})
 }
 
@@ -206,7 +206,7 @@ func (r *Renderer) fixOuter(p *program) {
 		for k := range r.node.Outer {
 			o := &r.node.Outer[k]
 			f := familyOf(o.Addr)
-			if !o.Hides || r.view(f) != enforce.PreDNAT || src.IsValid() && familyOf(src) != f {
+			if !o.Hides || r.view(f) != dataplane.PreDNAT || src.IsValid() && familyOf(src) != f {
 				continue
 			}
 			from := f.all()
@@ -218,7 +218,7 @@ func (r *Renderer) fixOuter(p *program) {
 			case by != nil && !r.dialledBarred(p, src, o, known, true):
 				no.add(outerAtom(o, deny, from), by)
 			case by == nil && r.dialledBarred(p, src, o, known, false):
-				yes.add(outerAtom(o, allow, from), &enforce.Cause{Kind: enforce.CauseStatic, Text: "a service that leads only where policies allow"})
+				yes.add(outerAtom(o, allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
 			}
 		}
 	}
@@ -237,7 +237,7 @@ func (r *Renderer) fixOuter(p *program) {
 }
 
 // backendsBar is why the way to one of the backends is denied; nil: all are allowed.
-func (r *Renderer) backendsBar(p *program, src netip.Addr, o *enforce.Outer, known map[netip.Addr][]rect) *enforce.Cause {
+func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect) *dataplane.Cause {
 	for _, b := range o.Backends {
 		if c := r.bars(p, src, b, o.Proto, known, false); c != nil {
 			return c
@@ -248,7 +248,7 @@ func (r *Renderer) backendsBar(p *program, src netip.Addr, o *enforce.Outer, kno
 
 // dialledBarred reports whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
 // (wholly), or for some at least.
-func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *enforce.Outer, known map[netip.Addr][]rect, wholly bool) bool {
+func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect, wholly bool) bool {
 	for _, f := range r.node.Frontends {
 		if f.Contains(o.Addr) && (!f.IsSingleIP() || !slices.Contains(r.node.Addrs, o.Addr)) {
 			return false
@@ -258,7 +258,7 @@ func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *enforce.Outer, k
 }
 
 // bars is why a program denies the way to a port, from all source ports (wholly), or from some at least; nil: it does not.
-func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *enforce.Cause {
+func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *dataplane.Cause {
 	denied, ok := known[to.Addr()]
 	if !ok {
 		denied = r.denies(p.each, src, to.Addr())

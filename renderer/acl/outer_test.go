@@ -9,24 +9,24 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Outer addresses: the node's own, one outside, and one in a range of cluster IPs.
 var outerAddrs = addrs("192.168.0.1", "8.8.8.8", "198.51.100.1", "10.96.0.77")
 
 // drawOuter is ports of services at outer addresses.
-func drawOuter(t *rapid.T) []enforce.Outer {
-	var out []enforce.Outer
+func drawOuter(t *rapid.T) []dataplane.Outer {
+	var out []dataplane.Outer
 	for _, a := range outerAddrs {
 		for _, proto := range []uint8{protoTCP, protoUDP} {
 			for _, port := range []uint16{80, 30080} {
 				if rapid.IntRange(0, 2).Draw(t, "absent") == 0 {
 					continue
 				}
-				o := enforce.Outer{Addr: a, Proto: proto, Port: port, Hides: rapid.IntRange(0, 3).Draw(t, "hides") > 0}
+				o := dataplane.Outer{Addr: a, Proto: proto, Port: port, Hides: rapid.IntRange(0, 3).Draw(t, "hides") > 0}
 				for range rapid.IntRange(1, 2).Draw(t, "backends") {
 					b := pick(t, "backend", append(addrs("10.1.1.1", "10.1.1.2", "10.1.1.3"), remotes[:3]...))
 					o.Backends = append(o.Backends, netip.AddrPortFrom(b, pick(t, "port", []uint16{80, 443, 8080})))
@@ -68,7 +68,7 @@ func (s *scene) checkOuter(t *rapid.T) {
 
 // checkDialled compares the input's verdict: all backends must be allowed if the address hides, and the output has the last
 // word if it does not. A port no service has is judged as it is dialled.
-func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.Outer) {
+func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o dataplane.Outer) {
 	e := s.w.eps[from]
 	for _, sport := range []uint16{80, 40000} {
 		want, some := e != nil, true
@@ -98,12 +98,12 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o enforce.
 // judged before.
 func TestOuterVerdicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newScene(testNode(enforce.PreDNAT))
+		s := newScene(testNode(dataplane.PreDNAT))
 		s.tell(start()...)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
-				n := testNode(enforce.PreDNAT)
+				n := testNode(dataplane.PreDNAT)
 				n.Outer = drawOuter(t)
 				s.r.SetNode(n)
 			case 1:

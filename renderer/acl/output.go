@@ -7,9 +7,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/ports/<name>" (what is
@@ -265,7 +265,7 @@ func (r *Renderer) commitLists(name string, now lists, open bool) {
 // send hands a table over for interfaces with these served ports; nil is no old one.
 func (r *Renderer) send(t, old *table, served *ports) {
 	v := t.value(old, served)
-	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{keyed.ACLKey(v.GetName()): v}, nil)
+	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{kv.ACLKey(v.GetName()): v}, nil)
 }
 
 // open reports that an interface that is to have these lists is sent all the same, without any: it was evaluated.
@@ -289,7 +289,7 @@ func (r *Renderer) sendLists(iface string, l lists, open bool) {
 		return
 	}
 	v := &contivacl.InterfaceACLs{Interface: iface, Input: wireNames(l.in, l.served), Output: wireNames(l.out, l.served)}
-	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{keyed.InterfaceACLsKey(iface): v}, nil)
+	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{kv.InterfaceACLsKey(iface): v}, nil)
 }
 
 // sendFilter hands a filter over; nil is none any more.
@@ -298,7 +298,7 @@ func (r *Renderer) sendFilter(iface string, f *filter) {
 		r.sink.Set(Owner+"ports/"+iface, nil, nil)
 		return
 	}
-	r.sink.Set(Owner+"ports/"+iface, map[string]proto.Message{keyed.SCTPPortsKey(iface): f.value(iface)}, nil)
+	r.sink.Set(Owner+"ports/"+iface, map[string]proto.Message{kv.SCTPPortsKey(iface): f.value(iface)}, nil)
 }
 
 func names(list []place) []string {
@@ -345,13 +345,13 @@ func (r *Renderer) Resync() {
 
 // Cause tells what a rule stands for that was handed to the sink: the rule of that number in the table at a place of the
 // interface's list (output: of what leaves VPP there); -1 is the end of the list. False: there is no such rule.
-func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Cause, bool) {
+func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.Cause, bool) {
 	l, ok := r.out.sent[iface]
 	if !ok {
-		return enforce.Cause{}, false
+		return dataplane.Cause{}, false
 	}
 	if rule, ok = r.ruleOf(l, output, place, rule); !ok {
-		return enforce.Cause{}, false
+		return dataplane.Cause{}, false
 	}
 	c, ok := r.causeIn(l, output, place, rule)
 	if !ok {
@@ -360,17 +360,17 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (enforce.Ca
 	if c.Host { // of an exit
 		return c, true
 	}
-	if h := r.hooks[iface]; h != nil && !output && c.Kind != enforce.CauseStatic {
+	if h := r.hooks[iface]; h != nil && !output && c.Kind != dataplane.CauseStatic {
 		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
 		return c, true
 	}
-	if c.Kind != enforce.CauseStatic && rule >= 0 {
+	if c.Kind != dataplane.CauseStatic && rule >= 0 {
 		if src, ok := r.elsewhere(iface, l, output, place, rule, &c); ok {
 			c.Endpoint = r.workloadAt(src)
 			return c, true
 		}
 	}
-	if i := r.ifaces[iface]; i != nil && c.Kind != enforce.CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
+	if i := r.ifaces[iface]; i != nil && c.Kind != dataplane.CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
 		c.Endpoint, c.Egress = i.work[0].id.workload, !output
 	}
 	return c, true
@@ -388,7 +388,7 @@ func (l *lists) direction(output bool) []place {
 func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 	list := l.direction(output)
 	if rule < 0 || place < 0 || place >= len(list) {
-		return rule, rule < 0 || place == enforce.PortsPlace
+		return rule, rule < 0 || place == dataplane.PortsPlace
 	}
 	t := r.out.acls[list[place].table]
 	if t == nil {
@@ -406,24 +406,24 @@ func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 }
 
 // causeIn is what a rule of lists was made from.
-func (r *Renderer) causeIn(l lists, output bool, place, rule int) (enforce.Cause, bool) {
+func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cause, bool) {
 	if rule < 0 {
-		return enforce.Cause{Kind: enforce.CauseNoMatch, Denied: true}, true
+		return dataplane.Cause{Kind: dataplane.CauseNoMatch, Denied: true}, true
 	}
-	if place == enforce.PortsPlace {
+	if place == dataplane.PortsPlace {
 		list := l.filter.direction(index(output))
 		if rule >= len(list) {
-			return enforce.Cause{}, false
+			return dataplane.Cause{}, false
 		}
 		return *list[rule].cause, true
 	}
 	list := l.direction(output)
 	if place < 0 || place >= len(list) {
-		return enforce.Cause{}, false
+		return dataplane.Cause{}, false
 	}
 	t := r.out.acls[list[place].table]
 	if t == nil || rule >= len(t.causes) {
-		return enforce.Cause{}, false
+		return dataplane.Cause{}, false
 	}
 	if list[place].cause != nil {
 		return *list[place].cause, true
@@ -432,9 +432,9 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (enforce.Cause
 }
 
 // elsewhere reports whether a rule is of another pod's egress, and whose.
-func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *enforce.Cause) (src netip.Addr, ok bool) {
+func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
-	if place == enforce.PortsPlace {
+	if place == dataplane.PortsPlace {
 		return l.filter.direction(index(output))[rule].src.Addr(), i == nil
 	}
 	table := l.direction(output)[place].table

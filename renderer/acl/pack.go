@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // pack is tables joined to one.
@@ -119,7 +119,7 @@ func (r *Renderer) packTable(p *pack) *table {
 
 // closed is instead of a pack that is too big: behind what no policy says, it denies what comes from any source its rules speak of.
 func (r *Renderer) closed(p *pack) *table {
-	t, cause := &table{name: p.name}, &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "too many rules"}
+	t, cause := &table{name: p.name}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "too many rules"}
 	sources := map[netip.Prefix]struct{}{}
 	for _, m := range p.members {
 		from := r.lookup(m)
@@ -227,6 +227,6 @@ func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: 
 
 // isolated is the lists of an interface nothing may pass.
 func (r *Renderer) isolated() lists {
-	end := place{table: denyAll, cause: &enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}, denies: true}
+	end := place{table: denyAll, cause: &dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true}, denies: true}
 	return lists{in: []place{{table: staticIn}, end}, out: append(slices.Clone(r.static(true, false)), end)}
 }

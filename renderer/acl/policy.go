@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // policyID names a policy.
@@ -134,7 +134,7 @@ func (f *follower) find(n int, same func(i int) bool) (place int, ok bool) {
 
 // compile reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
 // before is the same pieces: then nothing that is made of them changes.
-func (x *reader) compile(role string, in, out []*felix.Rule, cause enforce.Cause, before *rules) *rules {
+func (x *reader) compile(role string, in, out []*felix.Rule, cause dataplane.Cause, before *rules) *rules {
 	r := &rules{}
 	for i, list := range [2][]*felix.Rule{in, out} {
 		word := "inbound"
@@ -154,7 +154,7 @@ func (x *reader) compile(role string, in, out []*felix.Rule, cause enforce.Cause
 	return r
 }
 
-func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause enforce.Cause, egress bool) []step {
+func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause dataplane.Cause, egress bool) []step {
 	var out []step
 	all, start := make([]clause, 0, len(list)), 0 // the clauses of all steps, and where those of the last begin
 	runs := 0
@@ -197,7 +197,7 @@ func (x *reader) match(was *piece) *match {
 }
 
 // clause is the rule just parsed, which was read before as that.
-func (x *reader) clause(v verb, was *piece, c enforce.Cause) clause {
+func (x *reader) clause(v verb, was *piece, c dataplane.Cause) clause {
 	if was != nil && *was.clause.cause == c {
 		return *was.clause
 	}

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // tier is the policies of a tier that apply to an endpoint in one direction.
@@ -108,7 +108,7 @@ func opens(steps []step) bool {
 type use struct {
 	seg   *segment
 	verb  verb
-	cause *enforce.Cause
+	cause *dataplane.Cause
 }
 
 // flattener writes a spec as one list.
@@ -121,14 +121,14 @@ type flattener struct {
 // flatten is the steps of a spec, the last of which decides everything.
 func (r *Renderer) flatten(s *spec) []step {
 	if s.down {
-		return []step{s.everything(deny, enforce.Cause{Kind: enforce.CauseDown})}
+		return []step{s.everything(deny, dataplane.Cause{Kind: dataplane.CauseDown})}
 	}
 	f := flattener{r, s, make([][]step, len(s.tiers)+1)}
 	return unfold(f.from(0), r.node.ByteMatch6)
 }
 
 // everything is a step that decides every packet.
-func (s *spec) everything(v verb, cause enforce.Cause) step {
+func (s *spec) everything(v verb, cause dataplane.Cause) step {
 	cause.Egress, cause.Denied = s.egress, v == deny
 	role := strings.Join([]string{"end", v.String(), strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
 	return step{role: role, clauses: []clause{{v, nil, &cause}}}
@@ -151,7 +151,7 @@ func (f *flattener) tier(i int) []step {
 	for _, name := range t.policies {
 		p := f.r.policies[policyID{t.name, name}]
 		if p == nil {
-			return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseIsolated, Tier: t.name, Policy: name}))
+			return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Tier: t.name, Policy: name}))
 		}
 		for _, s := range p.steps[index(f.spec.egress)] {
 			switch {
@@ -172,22 +172,22 @@ func (f *flattener) tier(i int) []step {
 	if t.passes {
 		return append(out, f.from(i+1)...)
 	}
-	return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseEndOfTier, Tier: t.name}))
+	return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: t.name}))
 }
 
 func (f *flattener) profiles() []step {
 	if f.spec.forward {
-		return []step{f.spec.everything(allow, enforce.Cause{Kind: enforce.CauseNoMatch})}
+		return []step{f.spec.everything(allow, dataplane.Cause{Kind: dataplane.CauseNoMatch})}
 	}
 	var out []step
 	for _, name := range f.spec.profiles {
 		p := f.r.profiles[name]
 		if p == nil {
-			return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseIsolated, Profile: name}))
+			return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Profile: name}))
 		}
 		for _, s := range p.steps[index(f.spec.egress)] {
 			if s.pass != nil { // no tier follows: nothing more decides
-				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &enforce.Cause{Kind: enforce.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
+				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &dataplane.Cause{Kind: dataplane.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
 			}
 			out = append(out, s)
 			if s.last() {
@@ -195,5 +195,5 @@ func (f *flattener) profiles() []step {
 			}
 		}
 	}
-	return append(out, f.spec.everything(deny, enforce.Cause{Kind: enforce.CauseNoMatch}))
+	return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseNoMatch}))
 }

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 func addrs(list ...string) []netip.Addr {
@@ -44,9 +44,9 @@ var (
 	profIDs   = []string{"kns.x", "kns.y"}
 )
 
-func testNode(view enforce.View) enforce.Node {
-	n := enforce.Node{
-		View4: view, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, HostAddrs: nodeIPs, Hairpin: hairpin,
+func testNode(view dataplane.View) dataplane.Node {
+	n := dataplane.Node{
+		View4: view, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Addrs: nodeIPs, HostAddrs: nodeIPs, Hairpin: hairpin,
 		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, Far: farNets,
 	}
 	for i, list := range podIPs {
@@ -238,10 +238,10 @@ type scene struct {
 	b *book
 }
 
-func newScene(n enforce.Node) *scene { return newCheckedScene(n, SourceOff) }
+func newScene(n dataplane.Node) *scene { return newCheckedScene(n, SourceOff) }
 
 // newCheckedScene has a source check.
-func newCheckedScene(n enforce.Node, mode SourceCheck) *scene {
+func newCheckedScene(n dataplane.Node, mode SourceCheck) *scene {
 	s := &scene{w: newWorld(), b: newBook()}
 	s.r = New(Config{SourceCheck: mode}, s.b)
 	s.r.SetNode(n)
@@ -249,11 +249,11 @@ func newCheckedScene(n enforce.Node, mode SourceCheck) *scene {
 }
 
 // newTightScene has lists that must often be packed.
-func newTightScene(n enforce.Node, tight bool) *scene {
+func newTightScene(n dataplane.Node, tight bool) *scene {
 	return newTightCheckedScene(n, tight, SourceOff)
 }
 
-func newTightCheckedScene(n enforce.Node, tight bool, mode SourceCheck) *scene {
+func newTightCheckedScene(n dataplane.Node, tight bool, mode SourceCheck) *scene {
 	s := newCheckedScene(n, mode)
 	if tight {
 		s.r = New(Config{MaxACLs: 20, SourceCheck: mode}, s.b)
@@ -342,11 +342,11 @@ func (w *world) forwards(p packet) bool {
 }
 
 // wanted is the verdict of the policies themselves.
-func (w *world) wanted(p packet, from, to string, view enforce.View) bool {
+func (w *world) wanted(p packet, from, to string, view dataplane.View) bool {
 	if from != "" && (w.eps[from] == nil || !w.sends(w.eps[from], p)) || from == "" && !w.forwards(p) {
 		return false
 	}
-	trusted := view == enforce.PostDNAT || p.translated() || p.proto == familyOf(p.src).icmp()
+	trusted := view == dataplane.PostDNAT || p.translated() || p.proto == familyOf(p.src).icmp()
 	return to == "" || trusted && slices.Contains(nodeIPs, p.src) || w.eps[to] != nil && w.allows(w.eps[to], false, p)
 }
 
@@ -398,7 +398,7 @@ func (b *book) gotByService(p packet, from, to string) bool {
 
 // Lists give the verdicts of the policies, in both views, to whatever address a packet was dialled.
 func TestVerdicts(t *testing.T) {
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				n := testNode(view)
@@ -441,7 +441,7 @@ func (s *scene) check(t *rapid.T) {
 		if got := from != "" && s.b.masqueraded(p, from); from != "" && to == "" && leavesBy(p.dst) == "uplink" && got != want {
 			t.Fatalf("%s from %q, masqueraded: want %v got %v\n%s", p, from, want, got, s)
 		}
-		if from == "" || !p.translated() || s.r.view(familyOf(p.src)) == enforce.PostDNAT {
+		if from == "" || !p.translated() || s.r.view(familyOf(p.src)) == dataplane.PostDNAT {
 			return
 		}
 		if got := s.b.gotByService(p, from, to); want != got {
@@ -470,7 +470,7 @@ func (s *scene) String() string {
 // However the world came about, it is rendered alike.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := testNode(pick(t, "view", []enforce.View{enforce.PreDNAT, enforce.PostDNAT}))
+		n := testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT}))
 		tight := rapid.Bool().Draw(t, "tight")
 		mode := pick(t, "sources", modes)
 		s, most := newTightCheckedScene(n, tight, mode), pick(t, "most", mosts)

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
@@ -62,21 +62,21 @@ func describe(r *Renderer, b *book, iface string) string {
 	return out.String()
 }
 
-func because(c enforce.Cause) string {
+func because(c dataplane.Cause) string {
 	switch c.Kind {
-	case enforce.CauseRule:
+	case dataplane.CauseRule:
 		return fmt.Sprintf("%s/%s rule %d", c.Tier, c.Policy, c.Rule)
-	case enforce.CauseProfileRule:
+	case dataplane.CauseProfileRule:
 		return fmt.Sprintf("%s rule %d", c.Profile, c.Rule)
-	case enforce.CauseEndOfTier:
+	case dataplane.CauseEndOfTier:
 		return "end of tier " + c.Tier
-	case enforce.CauseStatic:
+	case dataplane.CauseStatic:
 		return c.Text
-	case enforce.CauseSource:
+	case dataplane.CauseSource:
 		return "source check"
-	case enforce.CauseDown:
+	case dataplane.CauseDown:
 		return "down"
-	case enforce.CauseIsolated:
+	case dataplane.CauseIsolated:
 		return "isolated"
 	}
 	return "no match"
@@ -86,8 +86,8 @@ func because(c enforce.Cause) string {
 func TestREADME(t *testing.T) {
 	b := newBook()
 	r := New(Config{}, b)
-	r.SetNode(enforce.Node{
-		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
+	r.SetNode(dataplane.Node{
+		View4: dataplane.PreDNAT, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "tap-web"},
 		Uplink: "eth0", Overlay: "vxlan0", Host: "tap0", Addrs: addrs("192.168.16.1"), HostAddrs: addrs("169.254.1.2"), Hairpin: addrs("10.1.1.254"),
 	})
 	for _, text := range strings.Split(strings.TrimSpace(page.Example(t, "textproto")), "\n\n") {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // measure counts what weight is made of. It holds until the program's steps change.
@@ -97,7 +97,7 @@ func (r *Renderer) listRemote() {
 		}
 		f, unfit := r.remoteFilter(name)
 		l := lists{in: append(r.optional(servedHigh), answers(false)), out: []place{answers(name != r.node.Host)}}
-		end := place{table: l.out[0].table, cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "no pod's egress"}}
+		end := place{table: l.out[0].table, cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}
 		switch e := r.exits[name]; {
 		case e != nil:
 			l.out = append([]place{{table: staticOut}, {table: outgoing}}, places...)
@@ -128,7 +128,7 @@ func (r *Renderer) listRemote() {
 
 // answers lets all pass of what pods, or the node, send (egress) or get. At the host's interface, what leaves VPP is for the node.
 func answers(egress bool) place {
-	return place{table: permitAll(egress), cause: &enforce.Cause{Kind: enforce.CauseStatic, Text: "to let answers pass"}}
+	return place{table: permitAll(egress), cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}}
 }
 
 func (r *Renderer) sortedJudged() []*judged {

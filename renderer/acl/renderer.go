@@ -6,9 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Config is how lists are made.
@@ -42,7 +42,7 @@ func (c *Config) maxACLs() int {
 type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
-	node   enforce.Node
+	node   dataplane.Node
 	most   int // rules of an ACL
 	inSync bool
 	news   bool // something was told since the last look at it
@@ -193,7 +193,7 @@ func (r *Renderer) onRules(payload any) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
 		p, before := m.ActivePolicyUpdate.GetPolicy(), r.policies[id]
-		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseRule, Tier: id.tier, Policy: id.name}, before)
+		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), dataplane.Cause{Kind: dataplane.CauseRule, Tier: id.tier, Policy: id.name}, before)
 		r.rulesChanged(before, r.policies[id])
 		r.dirty.policies[id] = struct{}{}
 	case *felix.ToDataplane_ActivePolicyRemove:
@@ -204,7 +204,7 @@ func (r *Renderer) onRules(payload any) {
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
 		before := r.profiles[name]
-		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: name}, before)
+		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: name}, before)
 		r.rulesChanged(before, r.profiles[name])
 		r.dirty.profiles[name] = struct{}{}
 	case *felix.ToDataplane_ActiveProfileRemove:
@@ -249,8 +249,8 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 }
 
 // SetNode takes what is known about the node, complete each time.
-func (r *Renderer) SetNode(n enforce.Node) {
-	if !enforce.SameOuter(r.node.Outer, n.Outer) {
+func (r *Renderer) SetNode(n dataplane.Node) {
+	if !dataplane.SameOuter(r.node.Outer, n.Outer) {
 		r.dirty.outer, r.dirty.host, r.news, r.retold = true, true, true, true
 	}
 	if !slices.Equal(r.node.Served, n.Served) {

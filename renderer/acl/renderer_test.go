@@ -8,8 +8,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 func deltaAdd(id string, members ...string) *felix.ToDataplane {
@@ -19,7 +19,7 @@ func deltaAdd(id string, members ...string) *felix.ToDataplane {
 // Before the first InSync nothing is handed over; a pod without an endpoint is isolated from then on; one that may do
 // everything has no list.
 func TestBeginning(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	if again := s.r.Apply(); again || s.b.writes > 0 {
 		t.Fatalf("before InSync: again %v, %d writes", again, s.b.writes)
 	}
@@ -46,9 +46,9 @@ func TestCostOfAChange(t *testing.T) {
 	const members, users = 10000, 100
 	for _, c := range []struct {
 		name   string
-		view   enforce.View
+		view   dataplane.View
 		egress bool
-	}{{"ingress", enforce.PreDNAT, false}, {"egress, post-dnat", enforce.PostDNAT, true}, {"egress, pre-dnat", enforce.PreDNAT, true}} {
+	}{{"ingress", dataplane.PreDNAT, false}, {"egress, post-dnat", dataplane.PostDNAT, true}, {"egress, pre-dnat", dataplane.PreDNAT, true}} {
 		var sink counter
 		r, delta := bigSet(c.view, users, members, c.egress, &sink)
 		if sink.rules < members/4 || sink.rules > members { // a rule is four (law), and neighbours are joined
@@ -65,7 +65,7 @@ func TestCostOfAChange(t *testing.T) {
 		}
 	}
 	var sink counter
-	r, policy := busyNode(enforce.PreDNAT, 20, 300, &sink)
+	r, policy := busyNode(dataplane.PreDNAT, 20, 300, &sink)
 	sink = counter{}
 	r.OnUpdate(policy(7, 5, false))
 	for r.Apply() {
@@ -91,7 +91,7 @@ func TestCostOfAChange(t *testing.T) {
 
 // Endpoints with the same policies share tables, by names that stay when rules change.
 func TestSharing(t *testing.T) {
-	s := newScene(testNode(enforce.PostDNAT))
+	s := newScene(testNode(dataplane.PostDNAT))
 	s.tell(start()...)
 	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
 	for i := range pods {
@@ -125,7 +125,7 @@ func TestSharing(t *testing.T) {
 
 // Causes name the rule that decides, and whose it is.
 func TestCauses(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a1")))
 	s.tell(podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
@@ -135,24 +135,24 @@ func TestCauses(t *testing.T) {
 	}
 	udp := tcp("10.1.2.1", "10.1.1.1")
 	udp.proto = 17
-	rule := enforce.Cause{Kind: enforce.CauseRule, Tier: "a", Policy: "a1"}
-	end := enforce.Cause{Kind: enforce.CauseEndOfTier, Tier: "a", Denied: true}
-	with := func(c enforce.Cause, f func(*enforce.Cause)) enforce.Cause { f(&c); return c }
+	rule := dataplane.Cause{Kind: dataplane.CauseRule, Tier: "a", Policy: "a1"}
+	end := dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: "a", Denied: true}
+	with := func(c dataplane.Cause, f func(*dataplane.Cause)) dataplane.Cause { f(&c); return c }
 	for _, c := range []struct {
 		iface  string
 		output bool
 		p      packet
-		want   enforce.Cause
+		want   dataplane.Cause
 	}{
-		{"if-p1", true, tcp("10.1.2.1", "10.1.1.1"), with(rule, func(c *enforce.Cause) { c.Endpoint = "p1" })},
-		{"if-p1", true, udp, with(end, func(c *enforce.Cause) { c.Endpoint = "p1" })},
-		{"if-p1", true, tcp("192.168.0.1", "10.1.1.1"), enforce.Cause{Kind: enforce.CauseStatic, Text: "addresses of the node itself"}},
-		{"if-p1", false, tcp("10.1.1.1", "10.1.2.1"), enforce.Cause{Kind: enforce.CauseProfileRule, Profile: "open", Egress: true, Endpoint: "p1"}},
-		{"if-p2", false, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *enforce.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
-		{"if-p2", false, tcp("10.1.1.2", "10.96.0.1"), enforce.Cause{Kind: enforce.CauseStatic, Text: "services, which are judged where they lead"}},
-		{"if-p3", true, tcp("10.1.1.2", "10.1.1.3"), with(rule, func(c *enforce.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
-		{"overlay", true, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *enforce.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
-		{"if-p4", true, tcp("10.1.1.2", "10.1.1.4"), enforce.Cause{Kind: enforce.CauseIsolated, Denied: true}},
+		{"if-p1", true, tcp("10.1.2.1", "10.1.1.1"), with(rule, func(c *dataplane.Cause) { c.Endpoint = "p1" })},
+		{"if-p1", true, udp, with(end, func(c *dataplane.Cause) { c.Endpoint = "p1" })},
+		{"if-p1", true, tcp("192.168.0.1", "10.1.1.1"), dataplane.Cause{Kind: dataplane.CauseStatic, Text: "addresses of the node itself"}},
+		{"if-p1", false, tcp("10.1.1.1", "10.1.2.1"), dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "open", Egress: true, Endpoint: "p1"}},
+		{"if-p2", false, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"if-p2", false, tcp("10.1.1.2", "10.96.0.1"), dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}},
+		{"if-p3", true, tcp("10.1.1.2", "10.1.1.3"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"overlay", true, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
+		{"if-p4", true, tcp("10.1.1.2", "10.1.1.4"), dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true}},
 	} {
 		_, place, line := s.b.passes(c.iface, c.output, c.p)
 		got, ok := s.r.Cause(c.iface, c.output, place, line)
@@ -160,7 +160,7 @@ func TestCauses(t *testing.T) {
 			t.Errorf("%s output %v, %s: place %d rule %d: %+v (%v), want %+v", c.iface, c.output, c.p, place, line, got, ok, c.want)
 		}
 	}
-	if c, ok := s.r.Cause("if-p1", true, -1, -1); !ok || c.Kind != enforce.CauseNoMatch || !c.Denied {
+	if c, ok := s.r.Cause("if-p1", true, -1, -1); !ok || c.Kind != dataplane.CauseNoMatch || !c.Denied {
 		t.Errorf("end of list: %+v %v", c, ok)
 	}
 	if _, ok := s.r.Cause("nowhere", true, 0, 0); ok {
@@ -186,7 +186,7 @@ func TestFailClosed(t *testing.T) {
 	}
 	for name, spoil := range bad {
 		for _, action := range []string{"allow", "deny", "pass"} {
-			s := newScene(testNode(enforce.PostDNAT))
+			s := newScene(testNode(dataplane.PostDNAT))
 			s.tell(start()...)
 			r := &felix.Rule{Action: action}
 			spoil(r)
@@ -218,7 +218,7 @@ func named(proto string) *felix.Protocol {
 
 // Two endpoints with one address that do not agree are isolated until one goes.
 func TestAddressTwice(t *testing.T) {
-	s := newScene(testNode(enforce.PostDNAT))
+	s := newScene(testNode(dataplane.PostDNAT))
 	s.tell(start()...)
 	other := podMessage(0, &felix.WorkloadEndpoint{State: "active"})
 	other.GetWorkloadEndpointUpdate().Id = podID("other")
@@ -250,7 +250,7 @@ func FuzzOnUpdate(f *testing.F) {
 		if proto.Unmarshal(raw, m) != nil {
 			return
 		}
-		s := newScene(testNode(enforce.View(view % 2)))
+		s := newScene(testNode(dataplane.View(view % 2)))
 		for _, first := range append(start(), policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a1", "a2"))) {
 			s.r.OnUpdate(first)
 		}
@@ -268,12 +268,12 @@ func FuzzOnUpdate(f *testing.F) {
 func ExampleRenderer() {
 	b := newBook()
 	r := New(Config{}, b)
-	r.SetNode(enforce.Node{View4: enforce.PostDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.1"): "tap1"}})
+	r.SetNode(dataplane.Node{View4: dataplane.PostDNAT, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.1"): "tap1"}})
 	r.OnUpdate(podMessage(0, withPolicies("", "")))
 	r.OnUpdate(inSync())
 	for r.Apply() { // once more while there are states on the way
 	}
 	c, _ := r.Cause("tap1", true, 1, 0)
-	fmt.Println(b.lists["tap1"].GetOutput(), c.Kind == enforce.CauseIsolated, c.Profile)
+	fmt.Println(b.lists["tap1"].GetOutput(), c.Kind == dataplane.CauseIsolated, c.Profile)
 	// Output: [no-sctp static-output self-3rruvbh5j25u7tzxpp6xfz67 deny-all] false
 }

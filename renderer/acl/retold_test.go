@@ -4,16 +4,16 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // What opens because VPP translates something else, opens when it does.
 func TestTranslatedOpensLast(t *testing.T) {
-	s := newScene(testNode(enforce.PreDNAT))
+	s := newScene(testNode(dataplane.PreDNAT))
 	s.tell(start()...)
 	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("", "a1")))
 	s.settle(t)
-	node := testNode(enforce.PreDNAT)
+	node := testNode(dataplane.PreDNAT)
 	fresh := netip.MustParsePrefix("10.99.0.1/32")
 	node.Frontends = append(node.Frontends, fresh)
 	s.r.SetNode(node)
@@ -23,7 +23,7 @@ func TestTranslatedOpensLast(t *testing.T) {
 	if s.r.Apply() {
 		t.Error("no end to it")
 	}
-	s.r.SetNode(testNode(enforce.PreDNAT))
+	s.r.SetNode(testNode(dataplane.PreDNAT))
 	if s.r.Apply() {
 		t.Error("what only closes takes two steps")
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // scope is which packets a segment is for.
@@ -56,9 +56,9 @@ type table struct {
 	name   string
 	egress bool // the pods whose interfaces have it, or the node, are the source
 	rules  []atom
-	causes []*enforce.Cause // one for each rule
-	wire   []wire           // the rules as they are sent
-	join6  bool             // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
+	causes []*dataplane.Cause // one for each rule
+	wire   []wire             // the rules as they are sent
+	join6  bool               // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
 }
 
 // firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, fewTables how many

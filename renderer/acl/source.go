@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // SourceCheck says from which addresses a pod may send (ADR 13).
@@ -132,7 +132,7 @@ func (r *Renderer) checked(i *iface, l lists) lists {
 // permitOnly writes the check as the only table of a list. Its last rules, which deny the rest, count what is dropped.
 func (r *Renderer) permitOnly(t *table, c *sources) {
 	discovery(t, c)
-	own := &enforce.Cause{Kind: enforce.CauseStatic, Text: "the pod's own address"}
+	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod's own address"}
 	for _, p := range c.from {
 		r.addWide(t, atom{verb: admit, src: p, dst: familyOf(p.Addr()).all(), sport: allPorts, dport: allPorts}, own)
 	}
@@ -156,7 +156,7 @@ func discovery(t *table, c *sources) {
 	if !slices.ContainsFunc(c.from, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		return
 	}
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Text: "neighbour discovery"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "neighbour discovery"}
 	for _, types := range []span{{133, 133}, {135, 136}} {
 		a := icmpAtom(v6, 0)
 		a.src, a.sport = linkLocal, types
@@ -177,8 +177,8 @@ func (c *sources) of(f family) (out []netip.Prefix) {
 	return out
 }
 
-func (c *sources) cause() *enforce.Cause {
-	return &enforce.Cause{Kind: enforce.CauseSource, Denied: true}
+func (c *sources) cause() *dataplane.Cause {
+	return &dataplane.Cause{Kind: dataplane.CauseSource, Denied: true}
 }
 
 // IsSourceCheck reports whether an ACL of that name is a source check: the rules that deny drop what is not from the pod.
@@ -241,7 +241,7 @@ func commonInput(old, now lists) []place {
 
 // shut lets nothing pass.
 func shut() []place {
-	cause := &enforce.Cause{Kind: enforce.CauseStatic, Denied: true, Text: "on the way to other policies"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 	return []place{{table: denyAll, denies: true, cause: cause}}
 }
 

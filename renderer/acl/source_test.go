@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // forged are sources that pod p1 may not use.
@@ -32,7 +32,7 @@ func openPod(i int, allowed ...string) *felix.ToDataplane {
 // A pod that policies do not restrict has one list, which permits its addresses and makes no session.
 func TestSourceCheckOfAnOpenPod(t *testing.T) {
 	for _, bytes := range []bool{false, true} {
-		n := testNode(enforce.PreDNAT)
+		n := testNode(dataplane.PreDNAT)
 		n.ByteMatch6 = bytes
 		s := newCheckedScene(n, SourceStrict)
 		s.tell(start()...)
@@ -49,7 +49,7 @@ func TestSourceCheckOfAnOpenPod(t *testing.T) {
 		}
 		s.checkSources(t, "if-p1", 0)
 		c, ok := s.r.Cause("if-p1", false, 0, len(s.b.acls[list.GetInput()[0]].GetRules())-1)
-		if !ok || c.Kind != enforce.CauseSource || !c.Denied || c.Endpoint != "p1" {
+		if !ok || c.Kind != dataplane.CauseSource || !c.Denied || c.Endpoint != "p1" {
 			t.Errorf("cause %+v %v", c, ok)
 		}
 	}
@@ -89,7 +89,7 @@ func TestSourceCheckComesFirst(t *testing.T) {
 		InboundRules:  []*felix.Rule{{Action: "allow", Protocol: named("sctp"), DstPorts: []*felix.PortRange{{First: 80, Last: 80}}}},
 		OutboundRules: []*felix.Rule{{Action: "deny", Protocol: named("sctp"), DstPorts: []*felix.PortRange{{First: 81, Last: 81}}}, {Action: "allow"}},
 	}
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, bytes := range []bool{false, true} {
 			n := testNode(view)
 			n.ByteMatch6 = bytes
@@ -114,7 +114,7 @@ func TestAllowedSources(t *testing.T) {
 		felix bool
 		want  bool
 	}{{SourceStrict, false, false}, {SourceStrict, true, true}, {SourceAllowed, false, true}, {SourceOff, false, true}} {
-		s := newCheckedScene(testNode(enforce.PreDNAT), c.mode)
+		s := newCheckedScene(testNode(dataplane.PreDNAT), c.mode)
 		s.tell(start()...)
 		s.tell(openPod(0, "172.16.0.0/12", "fd99::/16"))
 		s.settle(t)
@@ -138,7 +138,7 @@ func TestAllowedSources(t *testing.T) {
 
 // A new pod, and a policy on a pod that had none, need no state on the way for the source check's sake.
 func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
-	n := testNode(enforce.PostDNAT)
+	n := testNode(dataplane.PostDNAT)
 	s := newCheckedScene(n, SourceStrict)
 	s.tell(start()...)
 	s.tell(setMessage("s1", felix.IPSetUpdate_NET, nil))
@@ -177,7 +177,7 @@ func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 func TestSourceRulesAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := rapid.Bool().Draw(t, "bytes")
-		n := testNode(enforce.PreDNAT)
+		n := testNode(dataplane.PreDNAT)
 		n.ByteMatch6 = bytes
 		s := newCheckedScene(n, SourceAllowed)
 		s.tell(start()...)
@@ -238,7 +238,7 @@ func TestStatesOfAChangedCheck(t *testing.T) {
 
 // A state on the way has the source check, too: one pod is restricted while another opens.
 func TestStateOnTheWayChecksSources(t *testing.T) {
-	s := newCheckedScene(testNode(enforce.PostDNAT), SourceStrict)
+	s := newCheckedScene(testNode(dataplane.PostDNAT), SourceStrict)
 	s.tell(start()...)
 	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
 	s.tell(openPod(0), podMessage(1, withPolicies("a1", "")))

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // onTheWay is the verdict for a packet while interfaces have changed from a to b, or not yet: it passes if it can.
@@ -29,7 +29,7 @@ func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
 // While interfaces change, in whatever order, nothing passes that is denied both before and after.
 func TestNothingPassesOnTheWay(t *testing.T) {
 	interims := 0
-	for _, view := range []enforce.View{enforce.PreDNAT, enforce.PostDNAT} {
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newTightCheckedScene(testNode(view), rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
@@ -56,7 +56,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 }
 
 // checkTheWay looks at all packets, and at those of other pods as if the forger had sent them.
-func checkTheWay(t *rapid.T, states []*book, view enforce.View, forger string) {
+func checkTheWay(t *rapid.T, states []*book, view dataplane.View, forger string) {
 	first, last := states[0], states[len(states)-1]
 	look := func(p packet, from, to string) {
 		judge := func(p, dialled packet, how string) {
@@ -76,7 +76,7 @@ func checkTheWay(t *rapid.T, states []*book, view enforce.View, forger string) {
 			leaving.src = nodeIPs[familyOf(p.src)]
 			judge(leaving, p, " masqueraded")
 		}
-		if view == enforce.PreDNAT && from != "" && p.translated() && p.src.Is4() {
+		if view == dataplane.PreDNAT && from != "" && p.translated() && p.src.Is4() {
 			dialled := p
 			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
 			judge(p, dialled, " by a service")
@@ -93,7 +93,7 @@ func checkTheWay(t *rapid.T, states []*book, view enforce.View, forger string) {
 // What opens and closes at once is done in two steps, what only opens or only closes in one.
 func TestStepsOfAChange(t *testing.T) {
 	both := func(in, out string) *scene {
-		s := newScene(testNode(enforce.PostDNAT))
+		s := newScene(testNode(dataplane.PostDNAT))
 		s.tell(start()...)
 		s.tell(policyMessage(policyIDs[0], in2out(in, "allow")), policyMessage(policyIDs[1], in2out("allow", out)))
 		s.tell(podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a2")))
@@ -130,7 +130,7 @@ func TestStepsOfAChange(t *testing.T) {
 // dials then is asked at the input, as it is dialled, and where it leaves, as it arrives.
 func TestStepsOfOneProgram(t *testing.T) {
 	for _, users := range []int{1, 2} {
-		s := newScene(testNode(enforce.PreDNAT))
+		s := newScene(testNode(dataplane.PreDNAT))
 		s.tell(start()...)
 		to := func(net string) *felix.ToDataplane {
 			return policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{net}}}})

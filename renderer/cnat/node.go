@@ -4,12 +4,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // Node is everything VPP must have whatever the services are: cnat on its interfaces, the policy for sources, and where packets to
@@ -21,8 +21,8 @@ import (
 // The policy is the one for Kubernetes (cnat_set_snat_policy K8S, VPP 24.06): this node's address is the source of what a pod sends
 // to itself, of what comes from outside and goes on to another node, and, unless that is switched off, of what pods send out of the
 // cluster. Packets among pods, services and nodes keep theirs.
-func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, backends renderer.Interfaces, cfg Config) (keyed.Values, []model.Note) {
-	values := keyed.Values{}
+func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, backends renderer.Interfaces, cfg Config) (kv.Values, []model.Note) {
+	values := kv.Values{}
 	if cfg.IPv4 {
 		values.Put(&contivl3.RejectRoute{DstNetwork: DiscardIPv4 + "/32", Action: contivl3.RejectRoute_DROP})
 	}
@@ -32,7 +32,7 @@ func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, bac
 	policy, notes := snat(node, nodeIPs, cfg)
 	if policy != nil {
 		values.Put(policy)
-		pure.DropOwnPods(values, node, func(a netip.Addr) bool { return cfg.serves(a) })
+		adapter.DropOwnPods(values, node, func(a netip.Addr) bool { return cfg.serves(a) })
 	}
 	for _, ifs := range []renderer.Interfaces{frontends, backends} {
 		for name := range ifs {

@@ -13,10 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/model/svcmodel"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	"github.com/contiv-agent/contiv-agent/pure/puretest"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter/adaptertest"
 )
 
 // book is a sink that keeps what it was told as text.
@@ -42,7 +41,7 @@ func TestRendererOwners(t *testing.T) {
 		}
 	}
 	v4only := renderer.NewContivService()
-	v4only.ID = svcmodel.ID{Namespace: "default", Name: "old"}
+	v4only.ID = model.ServiceID{Namespace: "default", Name: "old"}
 	v4only.ClusterIPs.Add(net.ParseIP("10.96.0.10"))
 	_ = r.AddService(v4only)
 	owners("IPv4 only")
@@ -57,7 +56,7 @@ func TestRendererOwners(t *testing.T) {
 	owners("deleted")
 }
 
-var world = puretest.World{
+var world = adaptertest.World{
 	Cluster:    func(name string) []string { return []string{"10.96.0." + name, "fd00:96::" + name} },
 	External:   []string{"203.0.113.7", "2001:db8::7", "fd00:16::1", "fd00:16::3"},
 	Endpoints:  []string{"10.1.1.2", "10.1.2.2", "fd00:1:1::2", "fd00:1:1::3", "fd00:1:2::2", "fd00:16::2"},
@@ -91,7 +90,7 @@ func drawNode(t *rapid.T) renderer.NodeState {
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
-		puretest.IncrementalIsResync(t, world, func() (puretest.Renderer, map[string][]string) {
+		adaptertest.IncrementalIsResync(t, world, func() (adaptertest.Renderer, map[string][]string) {
 			b := book{}
 			return New(cfg, b), b
 		})
@@ -102,7 +101,7 @@ func TestIncrementalIsResync(t *testing.T) {
 func TestOrderDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		svc, n, ips, cfg := world.Service(t, "1"), drawNode(t), world.Addresses(t), drawConfig(t)
-		if diff := cmp.Diff(lines(Service(svc, n, ips, cfg)), lines(Service(puretest.Shuffled(t, svc), n, ips, cfg))); diff != "" {
+		if diff := cmp.Diff(lines(Service(svc, n, ips, cfg)), lines(Service(adaptertest.Shuffled(t, svc), n, ips, cfg))); diff != "" {
 			t.Fatalf("order matters\n%s", diff)
 		}
 	})

@@ -4,11 +4,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // Service is everything VPP must have for one service on the given node: a Translation for each frontend that leads somewhere, and
@@ -16,8 +16,8 @@ import (
 //
 // Translations are of real addresses throughout: what cnat does not translate meets the route below, which refuses it or is the
 // node's own. VPP goes by the first translation of an address, so that any other choice could come too late.
-func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
-	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: keyed.Values{}, notes: pure.Notes{Of: svc.ID}}
+func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (kv.Values, []model.Note) {
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: kv.Values{}, notes: adapter.Notes{Of: svc.ID}}
 	if svc.Renderer != "" && svc.Renderer != Name {
 		for _, a := range slices.Concat(svc.ClusterIPs.Addrs(), svc.ExternalIPs.Addrs()) {
 			if cfg.serves(a) {
@@ -27,7 +27,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	} else {
 		s.ports()
 	}
-	pure.Refuse(s.values, svc, nodeIPs, cfg.serves)
+	adapter.Refuse(s.values, svc, nodeIPs, cfg.serves)
 	return s.values, s.notes.List
 }
 
@@ -50,8 +50,8 @@ type rendering struct {
 	node    renderer.NodeState
 	nodeIPs *renderer.IPAddresses
 	cfg     Config
-	values  keyed.Values
-	notes   pure.Notes
+	values  kv.Values
+	notes   adapter.Notes
 }
 
 // of are the addresses of a family.
@@ -94,7 +94,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 	}
 	outside := s.external(cluster, local)
 	for _, a := range externalIPs {
-		if pure.Restricted(s.svc, a) {
+		if adapter.Restricted(s.svc, a) {
 			s.notes.Add(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
 			continue
 		}
@@ -176,7 +176,7 @@ func (s *rendering) add(f renderer.Frontend, nodePort bool, paths []*cnat.Path) 
 	if s.svc.SessionAffinityTimeout != 0 {
 		m.LoadBalancing, m.FlowHash = cnat.LoadBalancing_MAGLEV, []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS}
 	}
-	key := keyed.Key(m)
+	key := kv.Key(m)
 	if _, again := s.values[key]; !again {
 		s.values[key] = m
 	}
@@ -194,7 +194,7 @@ func protocol(p renderer.ProtocolType) cnat.Protocol {
 
 // paths are the endpoints of a family, sorted, each as often as it weighs. The messages are shared by all translations of a port.
 func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
-	set := pure.Endpoints(nil, list, func(a netip.Addr) bool { return a.IsValid() && a.Is6() == v6 })
+	set := adapter.Endpoints(nil, list, func(a netip.Addr) bool { return a.IsValid() && a.Is6() == v6 })
 	weight := s.weight(set)
 	var out []*cnat.Path
 	for _, e := range set {
@@ -211,7 +211,7 @@ func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path
 const maxPaths = 256
 
 // weight is how often a local endpoint is there: as often as wanted, or as there is room for; once if there are no others.
-func (s *rendering) weight(set []pure.Endpoint) int {
+func (s *rendering) weight(set []adapter.Endpoint) int {
 	locals := 0
 	for _, e := range set {
 		if e.Local {

@@ -9,9 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/model/svcmodel"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
@@ -37,7 +36,7 @@ func node() renderer.NodeState {
 // web is default/web with cluster IP fd00:96::10 and port http, TCP 80.
 func web(change ...func(*renderer.ContivService)) *renderer.ContivService {
 	svc := renderer.NewContivService()
-	svc.ID = svcmodel.ID{Namespace: "default", Name: "web"}
+	svc.ID = model.ServiceID{Namespace: "default", Name: "web"}
 	svc.ClusterIPs.Add(net.ParseIP("fd00:96::10"))
 	svc.Ports["http"] = &renderer.ServicePort{Protocol: renderer.TCP, Port: 80}
 	for _, f := range change {
@@ -75,12 +74,12 @@ func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = re
 func affinity(svc *renderer.ContivService)      { svc.SessionAffinityTimeout = 600 }
 
 // lines is a readable form: one line per value, then the notes.
-func lines(values keyed.Values, notes []model.Note) []string {
+func lines(values kv.Values, notes []model.Note) []string {
 	var out, rest []string
 	for _, key := range values.Keys() {
 		t, is := values[key].(*cnat.Translation)
 		if !is {
-			rest = append(rest, strings.TrimPrefix(keyed.Format(key, values[key]), "config/contiv/vpp/v1/"))
+			rest = append(rest, strings.TrimPrefix(kv.Format(key, values[key]), "config/contiv/vpp/v1/"))
 			continue
 		}
 		line := fmt.Sprintf("%s/%s", netip.AddrPortFrom(netip.MustParseAddr(t.Vip.Address), uint16(t.Vip.Port)), t.Protocol)
@@ -174,7 +173,7 @@ func TestFrontendRules(t *testing.T) {
 			s.PodIPs = renderer.NewIPAddresses(net.ParseIP("2001:db8::7"))
 		}), []string{"[2001:db8::7]:80/TCP [fd00:1:1::2]:8080", "[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"a frontend of another service", v6, web(endpoints(oneHere), nodePort, func(s *renderer.ContivService) {
-			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
+			s.Conflicts = map[renderer.Frontend]model.ServiceID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
 		}), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"load-balancer IP for some clients", v6, web(endpoints(oneHere), externalIP("2001:db8::7"), func(s *renderer.ContivService) {
 			s.LoadBalancerIPs = s.ExternalIPs.Copy()

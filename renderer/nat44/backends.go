@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // locals are the endpoints of a port as VPP gets them: IPv4, sorted, each once, at most MaxBackends, weighed. The
 // messages are shared by all mappings of the port.
 func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
-	var room [16]pure.Endpoint // mostly enough
-	set := pure.Endpoints(room[:], list, netip.Addr.Is4)
+	var room [16]adapter.Endpoint // mostly enough
+	set := adapter.Endpoints(room[:], list, netip.Addr.Is4)
 	if n := len(set); n > MaxBackends {
 		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
 		set = pick(set, MaxBackends, s.node.Name)
@@ -39,7 +39,7 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 }
 
 // addresses are those of all backends in one text, each with a space behind it: one piece of memory for all.
-func addresses(set []pure.Endpoint) string {
+func addresses(set []adapter.Endpoint) string {
 	var room [256]byte
 	out := room[:0]
 	for _, b := range set {
@@ -56,7 +56,7 @@ func addresses(set []pure.Endpoint) string {
 // of two (rule A11); doubled, each endpoint has an odd and an even draw. Larger factors would be better for clients that draw four
 // times in turn, and worse for all others: where there is no room for one any more all weights change, and VPP ends the
 // sessions of an endpoint whose weight does.
-func weights(set []pure.Endpoint, wanted uint8) (remote, local uint32) {
+func weights(set []adapter.Endpoint, wanted uint8) (remote, local uint32) {
 	locals := 0
 	for _, b := range set {
 		if b.Local {
@@ -77,9 +77,9 @@ func weights(set []pure.Endpoint, wanted uint8) (remote, local uint32) {
 
 // pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart
 // from each other, so that together they use all. The order stays.
-func pick(set []pure.Endpoint, n int, node string) []pure.Endpoint {
+func pick(set []adapter.Endpoint, n int, node string) []adapter.Endpoint {
 	type scored struct {
-		pure.Endpoint
+		adapter.Endpoint
 		score uint64
 	}
 	ranking := make([]scored, len(set))
@@ -89,11 +89,11 @@ func pick(set []pure.Endpoint, n int, node string) []pure.Endpoint {
 	slices.SortFunc(ranking, func(a, b scored) int {
 		return cmp.Or(cmp.Compare(b.score, a.score), a.Endpoint.Compare(b.Endpoint))
 	})
-	out := make([]pure.Endpoint, n)
+	out := make([]adapter.Endpoint, n)
 	for i, r := range ranking[:n] {
 		out[i] = r.Endpoint
 	}
-	slices.SortFunc(out, pure.Endpoint.Compare)
+	slices.SortFunc(out, adapter.Endpoint.Compare)
 	return out
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -15,7 +15,7 @@ func TestLongNames(t *testing.T) {
 	svc := web(endpoints("10.1.1.2"))
 	svc.ID.Namespace, svc.ID.Name = strings.Repeat("n", 63), strings.Repeat("s", 253)
 	values, notes := Service(svc, node(), nodeIPs, Config{})
-	if values[keyed.DNat44Key(svc.ID.String())] == nil || len(notes) != 0 {
+	if values[kv.DNat44Key(svc.ID.String())] == nil || len(notes) != 0 {
 		t.Errorf("values %v notes %v", values.Keys(), notes)
 	}
 }

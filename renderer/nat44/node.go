@@ -6,14 +6,14 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // Node is everything VPP must have whatever the services are: NAT44 itself, its interfaces and address pools, and routes
@@ -22,8 +22,8 @@ import (
 // Roles of interfaces, measured on VPP 24.06 (nat44_interface_add_del_feature, nat44_ed_add_del_output_interface): all
 // are inside and outside at once (rule B12). With SNAT the uplink has the output feature instead, which does both
 // directions; the two exclude each other.
-func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg Config) (keyed.Values, []model.Note) {
-	values := keyed.Values{}
+func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg Config) (kv.Values, []model.Note) {
+	values := kv.Values{}
 	values.Put(&nat.Nat44Global{Forwarding: true}) // rule B13: without it everything but services is dropped
 	values.Put(&contivnat.Nat44Settings{
 		Sessions:       cmp.Or(cfg.Sessions, DefaultSessions),
@@ -63,9 +63,9 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 // dropOwnPods drops what is for a pod without a route. The NAT loopback is mostly an address of the same range, and no pod's: what an endpoint
 // outside the cluster answers to a client outside is for the loopback when the uplink takes it in, and for the client when the uplink
 // sends it out. So it follows the default route, unless VPP has another route to it: a pod that has the address all the same.
-func dropOwnPods(values keyed.Values, node renderer.NodeState) {
+func dropOwnPods(values kv.Values, node renderer.NodeState) {
 	within := func(p netip.Prefix) bool { return p.Contains(node.Loopback) }
-	if slices.ContainsFunc(pure.DropOwnPods(values, node, netip.Addr.Is4), within) {
+	if slices.ContainsFunc(adapter.DropOwnPods(values, node, netip.Addr.Is4), within) {
 		values.Put(&l3.Route{DstNetwork: netip.PrefixFrom(node.Loopback, 32).String(), NextHopAddr: outside, Preference: 255})
 	}
 }

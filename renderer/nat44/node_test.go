@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -17,7 +17,7 @@ func nodeText(n renderer.NodeState, cfg Config) []string {
 	values, notes := Node(n, ifs, renderer.NewInterfaces("vxlan0", "tap0", "tap2"), cfg)
 	var out []string
 	for _, key := range values.Keys() {
-		out = append(out, keyed.Format(key, values[key]))
+		out = append(out, kv.Format(key, values[key]))
 	}
 	return append(out, lines(nil, notes)...)
 }

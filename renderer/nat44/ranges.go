@@ -6,11 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // restricted is a frontend that only the clients of loadBalancerSourceRanges may use.
@@ -38,7 +38,7 @@ func (s *rendering) restrict(f renderer.Frontend, to target) {
 
 // putRestricted puts the source ranges, and a DNat44 of its own for each frontend: so one that goes is removed before anything that
 // protects it is changed, as a part of a value could not be.
-func (s *rendering) putRestricted(values keyed.Values) {
+func (s *rendering) putRestricted(values kv.Values) {
 	if len(s.restricted) == 0 {
 		return
 	}
@@ -54,7 +54,7 @@ func (s *rendering) putRestricted(values keyed.Values) {
 			})
 			if f.mapping != nil {
 				values.Put(&nat.DNat44{
-					Label:      keyed.RestrictedLabel(m.Label, strings.ToLower(f.Protocol.String())+":"+strconv.Itoa(int(f.Port))),
+					Label:      kv.RestrictedLabel(m.Label, strings.ToLower(f.Protocol.String())+":"+strconv.Itoa(int(f.Port))),
 					StMappings: []*nat.DNat44_StaticMapping{f.mapping},
 				})
 			}
@@ -66,7 +66,7 @@ func (s *rendering) putRestricted(values keyed.Values) {
 // ranges are the clients that may use a load balancer's address. If an address of this node is among them, so is the load balancer's
 // own: a node that has it, too, may call from it.
 func (s *rendering) ranges(vip netip.Addr) []string {
-	set := pure.SourceRanges(s.svc, vip)
+	set := adapter.SourceRanges(s.svc, vip)
 	if slices.ContainsFunc(s.node.IPs, func(a netip.Addr) bool {
 		return slices.ContainsFunc(set, func(p netip.Prefix) bool { return p.Contains(a) })
 	}) {

@@ -3,23 +3,23 @@ package nat44
 import (
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // Renderer feeds a sink from Service and Node. Its calls never fail: what cannot be rendered is a note.
-type Renderer struct{ *pure.Renderer }
+type Renderer struct{ *adapter.Renderer }
 
 // New returns a renderer that has told its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
-	return &Renderer{pure.New(pure.Functions{
+	return &Renderer{adapter.New(adapter.Functions{
 		Name: Name,
-		Service: func(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses) (keyed.Values, []model.Note) {
+		Service: func(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses) (kv.Values, []model.Note) {
 			return Service(svc, node, nodeIPs, cfg)
 		},
-		Node: func(node renderer.NodeState, _ *renderer.IPAddresses, frontends, backends renderer.Interfaces) (keyed.Values, []model.Note) {
+		Node: func(node renderer.NodeState, _ *renderer.IPAddresses, frontends, backends renderer.Interfaces) (kv.Values, []model.Note) {
 			return Node(node, frontends, backends, cfg)
 		},
 		NodeMatters: func(old, now renderer.NodeState) bool {

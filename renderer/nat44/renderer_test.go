@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/pure/puretest"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter/adaptertest"
 )
 
 // book is a sink that keeps what it was told as text.
@@ -26,8 +26,8 @@ func (b book) Set(owner string, values map[string]proto.Message, notes []model.N
 		return
 	}
 	var text []string
-	for _, key := range keyed.Values(values).Keys() {
-		text = append(text, keyed.Format(key, values[key]))
+	for _, key := range kv.Values(values).Keys() {
+		text = append(text, kv.Format(key, values[key]))
 	}
 	b[owner] = append(text, lines(nil, notes)...)
 }
@@ -46,7 +46,7 @@ func TestRendererOwners(t *testing.T) {
 	}
 }
 
-var world = puretest.World{
+var world = adaptertest.World{
 	Cluster:    func(name string) []string { return []string{"10.96.0." + name} },
 	External:   []string{"203.0.113.7", "192.168.16.1", "192.168.16.3", "fd00::7"},
 	Endpoints:  []string{"10.1.1.2", "10.1.1.3", "10.1.2.2", "192.168.16.2", "fd00:1::2"},
@@ -73,7 +73,7 @@ func drawNode(t *rapid.T) renderer.NodeState {
 // Whatever the calls were, the sink has what one Resync of the final state gives.
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		puretest.IncrementalIsResync(t, world, func() (puretest.Renderer, map[string][]string) {
+		adaptertest.IncrementalIsResync(t, world, func() (adaptertest.Renderer, map[string][]string) {
 			b := book{}
 			return New(Config{}, b), b
 		})
@@ -87,7 +87,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 		a, b := book{}, book{}
 		values, notes := Service(svc, n, ips, Config{LocalEndpointWeight: 3})
 		a.Set("", values, notes)
-		values, notes = Service(puretest.Shuffled(t, svc), n, ips, Config{LocalEndpointWeight: 3})
+		values, notes = Service(adaptertest.Shuffled(t, svc), n, ips, Config{LocalEndpointWeight: 3})
 		b.Set("", values, notes)
 		if diff := cmp.Diff(a, b); diff != "" {
 			t.Fatalf("order matters\n%s", diff)

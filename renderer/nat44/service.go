@@ -5,17 +5,17 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
-	"github.com/contiv-agent/contiv-agent/pure"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
 // Service is everything VPP must have for one service on the given node: a DNat44 if anything can be mapped, and a reject
 // route for each of its addresses. NodeIPs are those of all nodes. Of the node, name, addresses and loopback matter.
-func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (keyed.Values, []model.Note) {
-	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, notes: pure.Notes{Of: svc.ID}}
+func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (kv.Values, []model.Note) {
+	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, notes: adapter.Notes{Of: svc.ID}}
 	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
 		s.seen = map[renderer.Frontend]struct{}{}
 	}
@@ -25,7 +25,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 			s.port(name, svc.Ports[name])
 		}
 	}
-	values := keyed.Values{}
+	values := kv.Values{}
 	if len(s.mappings) > 0 {
 		if len(s.mappings) > 1 {
 			slices.SortFunc(s.mappings, compareMappings)
@@ -33,7 +33,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
 	s.putRestricted(values)
-	pure.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
+	adapter.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
 	return values, s.notes.List
 }
 
@@ -47,7 +47,7 @@ type rendering struct {
 	mappings []*nat.DNat44_StaticMapping
 	// restricted are the frontends that not everybody may use, each with its mapping; nil: it has none.
 	restricted []restricted
-	notes      pure.Notes
+	notes      adapter.Notes
 }
 
 // target is where a kind of traffic goes.
@@ -103,7 +103,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 	}
 	for _, a := range s.svc.ExternalIPs.Addrs() {
 		f, to := renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, s.choose(a, outside, inside)
-		if pure.Restricted(s.svc, a) {
+		if adapter.Restricted(s.svc, a) {
 			s.restrict(f, to)
 		} else {
 			s.add(f, false, to)

@@ -10,9 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/model/svcmodel"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -36,7 +35,7 @@ func node() renderer.NodeState {
 // web is default/web with cluster IP 10.96.0.10 and port http, TCP 80.
 func web(change ...func(*renderer.ContivService)) *renderer.ContivService {
 	svc := renderer.NewContivService()
-	svc.ID = svcmodel.ID{Namespace: "default", Name: "web"}
+	svc.ID = model.ServiceID{Namespace: "default", Name: "web"}
 	svc.ClusterIPs.Add(net.ParseIP("10.96.0.10"))
 	svc.Ports["http"] = &renderer.ServicePort{Protocol: renderer.TCP, Port: 80}
 	for _, f := range change {
@@ -66,7 +65,7 @@ func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = re
 
 // lines is a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", then the keys of other values,
 // then the notes.
-func lines(values keyed.Values, notes []model.Note) []string {
+func lines(values kv.Values, notes []model.Note) []string {
 	var out, rest []string
 	for _, key := range values.Keys() {
 		dnat, is := values[key].(*nat.DNat44)
@@ -168,13 +167,13 @@ func TestFrontendRules(t *testing.T) {
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"a frontend of another service", web(endpoints("10.1.1.2"), nodePort, externalLocal, func(s *renderer.ContivService) {
-			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{IP: thisNode, Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
+			s.Conflicts = map[renderer.Frontend]model.ServiceID{{IP: thisNode, Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
 		}), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2",
 			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*2", vipReject,
 		}},
 		{"a node port of another service", web(endpoints("10.1.1.2"), nodePort, func(s *renderer.ContivService) {
-			s.Conflicts = map[renderer.Frontend]svcmodel.ID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
+			s.Conflicts = map[renderer.Frontend]model.ServiceID{{Port: 30080, Protocol: renderer.TCP}: {Name: "a", Namespace: "default"}}
 		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject}},
 		{"UDP", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.Ports["http"].Protocol = renderer.UDP }), []string{
 			"10.96.0.10:80/UDP SELF 10.1.1.2:8080*2", vipReject,
@@ -226,7 +225,7 @@ func mapped(svc *renderer.ContivService, name string, cfg Config) (*nat.DNat44_S
 	n := node()
 	n.Name = name
 	values, notes := Service(svc, n, nodeIPs, cfg)
-	return values[keyed.DNat44Key("default/web")].(*nat.DNat44).StMappings[0], notes
+	return values[kv.DNat44Key("default/web")].(*nat.DNat44).StMappings[0], notes
 }
 
 // Rule A6: VPP counts locals in 8 bits and dies of the 256th; two places are for pads.
@@ -373,7 +372,7 @@ func TestA2OneEndpointIsNoSpecialCase(t *testing.T) {
 	one, _ := mapped(web(endpoints("10.1.1.2")), "node-1", Config{LocalEndpointWeight: 5})
 	two, _ := mapped(web(endpoints("10.1.1.2", "10.1.2.2")), "node-1", Config{LocalEndpointWeight: 5})
 	two.LocalIps = two.LocalIps[:1]
-	if !keyed.Equal(one, two) {
+	if !kv.Equal(one, two) {
 		t.Errorf("a second endpoint changes more than it adds:\n%v\n%v", one, two)
 	}
 }
@@ -402,14 +401,14 @@ func TestSourceRanges(t *testing.T) {
 			svc := web(endpoints("10.1.1.2"), externalIP("203.0.113.7"), externalIP("203.0.113.8"), ranges(tc.ranges...))
 			values, notes := Service(svc, node(), nodeIPs, Config{})
 			got := ""
-			if m, ok := values[keyed.SourceRangesKey("default/web@203.0.113.7")].(*contivnat.SourceRanges); ok {
+			if m, ok := values[kv.SourceRangesKey("default/web@203.0.113.7")].(*contivnat.SourceRanges); ok {
 				got = strings.Join(m.GetRanges(), " ")
 			}
-			_, apart := values[keyed.DNat44Key("restricted/default/web@203.0.113.7/tcp:80")]
+			_, apart := values[kv.DNat44Key("restricted/default/web@203.0.113.7/tcp:80")]
 			if got != tc.want || apart != (tc.want != "") || len(notes) > 0 {
 				t.Errorf("clients %q, want %q; a mapping of its own: %t; %v", got, tc.want, apart, notes)
 			}
-			rest := len(values[keyed.DNat44Key("default/web")].(*nat.DNat44).GetStMappings())
+			rest := len(values[kv.DNat44Key("default/web")].(*nat.DNat44).GetStMappings())
 			if want := 3; apart && rest != want-1 || !apart && rest != want {
 				t.Errorf("%d mappings are everybody's", rest)
 			}
@@ -424,7 +423,7 @@ func TestSourceRanges(t *testing.T) {
 	}
 	// Without endpoints there is nothing to translate; who may not dial is still not answered.
 	values, _ := Service(web(externalIP("203.0.113.7"), ranges("10.0.0.0/8")), node(), nodeIPs, Config{})
-	if values[keyed.SourceRangesKey("default/web@203.0.113.7")] == nil || len(values) != 3 {
+	if values[kv.SourceRangesKey("default/web@203.0.113.7")] == nil || len(values) != 3 {
 		t.Errorf("without endpoints: %v", values)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
@@ -14,7 +14,7 @@ type failer interface {
 }
 
 // checkSafe fails on any mapping that VPP 24.06 crashes on, or takes and then does not honour.
-func checkSafe(t failer, values keyed.Values) {
+func checkSafe(t failer, values kv.Values) {
 	t.Helper()
 	for key, value := range values {
 		dnat, is := value.(*nat.DNat44)

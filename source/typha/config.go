@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // Config names the servers to follow and this client.
@@ -59,7 +59,7 @@ func (t TLS) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
 	}
-	pool, err := serve.Authorities(t.CA)
+	pool, err := httpserver.Authorities(t.CA)
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority: %w", err)
 	}
@@ -117,7 +117,7 @@ func (c *Config) checkPlaintext() error {
 		return nil
 	}
 	for _, a := range c.Addrs {
-		if host, _, err := net.SplitHostPort(withPort(a)); err == nil && a != "" && !serve.LoopbackHost(host) {
+		if host, _, err := net.SplitHostPort(withPort(a)); err == nil && a != "" && !httpserver.LoopbackHost(host) {
 			return fmt.Errorf("typha: address %q: %w", a, ErrPlaintext)
 		}
 	}

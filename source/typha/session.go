@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // messageLimit bounds a message of a server, in bytes: a thousand KVs, of which one may be a large Service or
@@ -50,7 +50,7 @@ func open(ctx context.Context, cfg *Config, addr string, syncer wire.SyncerType,
 		return nil, hello, err
 	}
 	s.conn = conn
-	if cfg.TLS.off() && !cfg.Insecure && !serve.Loopback(conn.RemoteAddr()) { // checks where the name led: "localhost" may resolve to another machine
+	if cfg.TLS.off() && !cfg.Insecure && !httpserver.Loopback(conn.RemoteAddr()) { // checks where the name led: "localhost" may resolve to another machine
 		_ = conn.Close()
 		return nil, hello, fmt.Errorf("%s (%s): %w", addr, conn.RemoteAddr(), ErrPlaintext)
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/fan"
 	"github.com/contiv-agent/contiv-agent/fanout/wire"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/parallel"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -54,7 +54,7 @@ func newTranslator() *translator {
 func (t *translator) changes(list []wire.KV) []event.Change {
 	var out []event.Change
 	read := make([]reading, len(list))
-	fan.Ordered(len(list), func(i int) { read[i] = readKV(&list[i]) }, func(i int) {
+	parallel.Ordered(len(list), func(i int) { read[i] = readKV(&list[i]) }, func(i int) {
 		for _, c := range t.change(list[i].Key, &read[i]) {
 			if c.Origin == "" {
 				c.Origin = list[i].Key

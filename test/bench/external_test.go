@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -57,7 +57,7 @@ func (p program) put(tb testing.TB, values map[string]proto.Message) {
 
 // mappings are DNat44s with four backends each.
 func mappings(n int) map[string]proto.Message {
-	values := keyed.Values{}
+	values := kv.Values{}
 	for i := range n {
 		m := &nat.DNat44_StaticMapping{ExternalIp: fmt.Sprintf("192.0.%d.%d", i>>8&255, i&255), ExternalPort: uint32(80 + i>>16), Protocol: nat.DNat44_TCP}
 		for k := range 4 {

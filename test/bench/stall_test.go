@@ -18,13 +18,13 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -210,8 +210,8 @@ func (n *stallNode) members(add, remove []int) {
 
 // begin gives the renderer the node, and the set: about every second pod of a cluster, or every pod.
 func (n *stallNode) begin(dense bool, port int32) {
-	node := enforce.Node{
-		View4: enforce.PreDNAT, View6: enforce.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: cni.Uplink, Overlay: cni.Overlay, Host: cni.Host,
+	node := dataplane.Node{
+		View4: dataplane.PreDNAT, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: cni.Uplink, Overlay: cni.Overlay, Host: cni.Host,
 		Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	}
 	for i := range stallPods {
@@ -252,7 +252,7 @@ func stallService(i, first, count int) *nat.DNat44 {
 func (n *stallNode) services(first, count int) {
 	for i := range stallServices {
 		m := stallService(i, first, count)
-		n.next[keyed.Key(m)] = m
+		n.next[kv.Key(m)] = m
 	}
 }
 
@@ -301,13 +301,13 @@ func stallStory(t *testing.T, dense bool, port int32, each bool) {
 	step("policy goes", func() { n.endpoints(); n.apply(event.NoResync) })
 	step("policy arrives", func() { n.endpoints("p"); n.apply(event.NoResync) })
 	pool := &nat.Nat44AddressPool{VrfId: ^uint32(0), FirstIp: "10.1.1.254", TwiceNat: true}
-	n.next[keyed.Key(&nat.Nat44Global{})], n.next[keyed.Key(pool)] = &nat.Nat44Global{Forwarding: true}, pool
+	n.next[kv.Key(&nat.Nat44Global{})], n.next[kv.Key(pool)] = &nat.Nat44Global{Forwarding: true}, pool
 	n.commit(event.NoResync)
 	step("1,000 services arrive", func() { n.services(0, 10); n.commit(event.NoResync) })
 	step("1,000 services change", func() { n.services(1, 10); n.commit(event.NoResync) })
 	step("1,000 services go", func() {
 		for i := range stallServices {
-			n.next[keyed.Key(stallService(i, 0, 1))] = nil
+			n.next[kv.Key(stallService(i, 0, 1))] = nil
 		}
 		n.commit(event.NoResync)
 	})

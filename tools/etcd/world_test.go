@@ -25,7 +25,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
@@ -340,7 +340,7 @@ func (w *world) settled() {
 }
 
 // fixed is an external source with values that do not change.
-type fixed struct{ values keyed.Values }
+type fixed struct{ values kv.Values }
 
 func (fixed) String() string { return etcd.Name }
 
@@ -353,9 +353,9 @@ func (f fixed) Run(ctx context.Context, emit func(event.Event)) error {
 // fresh is the state of a VPP that only ever heard of what etcd has now.
 func (w *world) fresh() string {
 	w.t.Helper()
-	values := keyed.Values{}
+	values := kv.Values{}
 	for key, text := range w.ifs {
-		model, _, found := keyed.Lookup(key)
+		model, _, found := kv.Lookup(key)
 		if !found {
 			w.t.Fatal(key)
 		}

@@ -12,7 +12,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -51,9 +51,9 @@ func ABF() *Descriptor {
 			return have.acl == want.acl && slices.EqualFunc(have.paths, want.paths, forwardingPath.same)
 		},
 		Dependencies: func(f *forwarding) []Dependency {
-			deps := []Dependency{{Key: keyed.ACLKey(f.acl)}}
+			deps := []Dependency{{Key: kv.ACLKey(f.acl)}}
 			for _, p := range f.paths {
-				if d := (Dependency{Key: keyed.InterfaceKey(p.iface)}); p.iface != "" && !slices.Contains(deps, d) {
+				if d := (Dependency{Key: kv.InterfaceKey(p.iface)}); p.iface != "" && !slices.Contains(deps, d) {
 					deps = append(deps, d)
 				}
 			}
@@ -62,7 +62,7 @@ func ABF() *Descriptor {
 		Derived: func(f *forwarding) []Derived {
 			out := make([]Derived, 0, len(f.at))
 			for _, a := range f.at {
-				out = append(out, Derived{Key: keyed.ABFInterfaceKey(f.id, a.iface), State: a})
+				out = append(out, Derived{Key: kv.ABFInterfaceKey(f.id, a.iface), State: a})
 			}
 			return out
 		},
@@ -233,7 +233,7 @@ func (f *forwarding) send(w *World, add bool, paths []forwardingPath) ([]Op, err
 	}
 	m := &vppabf.AbfPolicyAddDel{IsAdd: add, Policy: vppabf.AbfPolicy{PolicyID: f.id}}
 	if add {
-		index, ok := w.acls.index[keyed.ACLKey(f.acl)]
+		index, ok := w.acls.index[kv.ACLKey(f.acl)]
 		if !ok {
 			return nil, fmt.Errorf("acl %q is not in VPP", f.acl)
 		}
@@ -287,7 +287,7 @@ func retrieveForwardings(w *World, d *Dump, c Candidates) ([]Found, error) {
 // found is the state VPP has, with the names of f.
 func (f *forwarding) found(w *World, m vppabf.AbfPolicy) *forwarding {
 	out := &forwarding{id: f.id}
-	if index, ok := w.acls.index[keyed.ACLKey(f.acl)]; ok && index == m.ACLIndex {
+	if index, ok := w.acls.index[kv.ACLKey(f.acl)]; ok && index == m.ACLIndex {
 		out.acl = f.acl
 	}
 	for _, p := range m.Paths {
@@ -337,7 +337,7 @@ func ABFInterface() *Descriptor {
 		Name: "abf-interface", Prefix: "vpp/abf/*/interface/", Tagged: true, Rebind: true,
 		Compile: noMessage[*abf.ABF, *attachment], Message: func(*attachment) *abf.ABF { return nil },
 		Equal:        (*attachment).same,
-		Dependencies: func(a *attachment) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(a.iface)}} },
+		Dependencies: func(a *attachment) []Dependency { return []Dependency{{Key: kv.InterfaceKey(a.iface)}} },
 		Create:       func(w *World, a *attachment) ([]Op, error) { return a.send(w, true) },
 		Delete:       func(w *World, a *attachment) ([]Op, error) { return a.send(w, false) },
 		Dumps:        func(*World, Candidates) []Request { return forwardingRequests() },
@@ -381,7 +381,7 @@ func retrieveAttachments(w *World, d *Dump, c Candidates) ([]Found, error) {
 		}
 		name := cmp.Or(called[place{m.Attach.PolicyID, m.Attach.SwIfIndex}], w.Name(uint32(m.Attach.SwIfIndex)), goneName(uint32(m.Attach.SwIfIndex)))
 		a := &attachment{policy: m.Attach.PolicyID, iface: name, priority: m.Attach.Priority, v6: m.Attach.IsIPv6, index: uint32(m.Attach.SwIfIndex)}
-		out = append(out, Found{Key: keyed.ABFInterfaceKey(a.policy, name), Base: keyed.ABFKey(a.policy), State: a, Ours: true})
+		out = append(out, Found{Key: kv.ABFInterfaceKey(a.policy, name), Base: kv.ABFKey(a.policy), State: a, Ours: true})
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil

@@ -13,7 +13,7 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -161,11 +161,11 @@ func sameRules(have, want *accessList) bool {
 // parts are the places in the lists of interfaces the ACL itself asks for.
 func (l *accessList) parts() (out []Derived) {
 	for _, i := range l.ingress {
-		out = append(out, Derived{Key: keyed.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, in: true, out: slices.Contains(l.egress, i)}})
+		out = append(out, Derived{Key: kv.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, in: true, out: slices.Contains(l.egress, i)}})
 	}
 	for _, i := range l.egress {
 		if !slices.Contains(l.ingress, i) {
-			out = append(out, Derived{Key: keyed.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, out: true}})
+			out = append(out, Derived{Key: kv.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, out: true}})
 		}
 	}
 	return out

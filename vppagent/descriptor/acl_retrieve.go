@@ -8,7 +8,7 @@ import (
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // retrieveACLs finds our ACLs by their tags. Where VPP has several of one name, because an agent ended between making the
@@ -58,7 +58,7 @@ func foundACL(m *vppacl.ACLDetails, tag, name string, hashed *accessList, c Cand
 	for i := range m.R {
 		clearUnused(&m.R[i])
 	}
-	l := &accessList{key: keyed.ACLKey(name), name: name, rules: m.R, tag: tag}
+	l := &accessList{key: kv.ACLKey(name), name: name, rules: m.R, tag: tag}
 	if hashed != nil {
 		l.key, l.name = hashed.key, hashed.name
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -105,7 +105,7 @@ func TestCompileACL(t *testing.T) {
 		{&acl.ACL{Name: "a", Interfaces: &acl.ACL_Interfaces{Ingress: []string{"x", "y", "x"}}}, `interfaces.ingress: "x" twice`},
 		{&acl.ACL{Name: "a", Interfaces: &acl.ACL_Interfaces{Egress: []string{""}}}, "interfaces.egress: an empty name"},
 	} {
-		_, err := compileACL(keyed.Key(tc.m), tc.m)
+		_, err := compileACL(kv.Key(tc.m), tc.m)
 		if err == nil && tc.want != "" || err != nil && err.Error() != tc.want {
 			t.Errorf("%v: %v, want %q", tc.m, err, tc.want)
 		}
@@ -326,7 +326,7 @@ func TestWhatCompilesPasses(t *testing.T) {
 			}
 			m.Rules = append(m.Rules, &acl.ACL_Rule{Action: acl.ACL_Rule_Action(pick("action", 0, 1, 2, 2, 3)), IpRule: ip})
 		}
-		l, err := compileACL(keyed.Key(m), m)
+		l, err := compileACL(kv.Key(m), m)
 		if err != nil {
 			return
 		}

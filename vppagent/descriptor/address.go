@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
@@ -40,7 +40,7 @@ func Address() *Descriptor {
 				return nil
 			}
 			// VPP does not move an interface that has addresses.
-			return []Dependency{{Key: keyed.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())}}
+			return []Dependency{{Key: kv.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())}}
 		},
 		Claims: func(a *address) []string { return []string{"address " + a.prefix.String()} },
 		Waits:  func(a *address) []string { return []string{vrfClaim(a.iface, a.prefix.Addr().Is6())} },
@@ -98,8 +98,8 @@ func retrieveAddresses(w *World, d *Dump, c Candidates) ([]Found, error) {
 				if a.prefix.Addr().IsLinkLocalUnicast() && v6 {
 					continue // VPP's own
 				}
-				key := keyed.InterfaceAddressKey(i.Name, a.prefix.String())
-				out = append(out, Found{Key: key, Base: keyed.InterfaceKey(i.Name), State: a, Ours: i.Ours})
+				key := kv.InterfaceAddressKey(i.Name, a.prefix.String())
+				out = append(out, Found{Key: key, Base: kv.InterfaceKey(i.Name), State: a, Ours: i.Ours})
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func InterfaceVRF() *Descriptor {
 						continue
 					}
 					out = append(out, Found{
-						Key: keyed.InterfaceVrfKey(i.Name, vrf, v6), Base: keyed.InterfaceKey(i.Name), Ours: i.Ours,
+						Key: kv.InterfaceVrfKey(i.Name, vrf, v6), Base: kv.InterfaceKey(i.Name), Ours: i.Ours,
 						State: &ifaceVRF{iface: i.Name, vrf: vrf, v6: v6},
 					})
 				}

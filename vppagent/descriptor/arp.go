@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
@@ -45,7 +45,7 @@ func ARPEntry() *Descriptor {
 		},
 		Equal: func(have, want *neighbour) bool { return have.mac == want.mac && have.static == want.static },
 		Dependencies: func(n *neighbour) []Dependency {
-			return []Dependency{{Key: keyed.InterfaceKey(n.iface)}}
+			return []Dependency{{Key: kv.InterfaceKey(n.iface)}}
 		},
 		Create: func(w *World, n *neighbour) ([]Op, error) { return n.send(w, true) },
 		Update: func(w *World, have, want *neighbour) ([]Op, error) {

@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/l2"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -46,7 +46,7 @@ func BridgeDomain() *Descriptor {
 		Derived: func(b *bridge) []Derived {
 			out := make([]Derived, 0, len(b.members))
 			for _, m := range b.members {
-				out = append(out, Derived{Key: keyed.BridgeDomainInterfaceKey(b.name, m.iface), State: m})
+				out = append(out, Derived{Key: kv.BridgeDomainInterfaceKey(b.name, m.iface), State: m})
 			}
 			return out
 		},
@@ -264,7 +264,7 @@ func retrieveBridges(w *World, d *Dump, c Candidates) ([]Found, error) {
 				b.flags |= flag
 			}
 		}
-		out = append(out, Found{Key: keyed.BridgeDomainKey(name), State: b, Ours: true})
+		out = append(out, Found{Key: kv.BridgeDomainKey(name), State: b, Ours: true})
 	}
 	return out, nil
 }

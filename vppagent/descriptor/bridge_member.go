@@ -4,7 +4,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/l2"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 )
 
@@ -22,7 +22,7 @@ func BridgeMember() *Descriptor {
 		Name: "bridge-member", Prefix: "vpp/bd/*/interface/", Tagged: true,
 		Compile: noMessage[*ligato.BridgeDomain, *bridgeMember], Message: func(*bridgeMember) *ligato.BridgeDomain { return nil },
 		Equal:        func(have, want *bridgeMember) bool { return *have == *want },
-		Dependencies: func(m *bridgeMember) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(m.iface)}} },
+		Dependencies: func(m *bridgeMember) []Dependency { return []Dependency{{Key: kv.InterfaceKey(m.iface)}} },
 		Claims: func(m *bridgeMember) []string {
 			if m.bvi {
 				return []string{l2Claim(m.iface), "bvi of " + m.domain}
@@ -89,7 +89,7 @@ func retrieveMembers(w *World, d *Dump, c Candidates) ([]Found, error) {
 				m.iface = w.Name(uint32(i.SwIfIndex))
 			}
 			out = append(out, Found{
-				Key: keyed.BridgeDomainInterfaceKey(domain, m.iface), Base: keyed.BridgeDomainKey(domain), State: m, Ours: true,
+				Key: kv.BridgeDomainInterfaceKey(domain, m.iface), Base: kv.BridgeDomainKey(domain), State: m, Ours: true,
 			})
 		}
 	}

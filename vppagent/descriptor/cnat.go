@@ -12,7 +12,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -103,7 +103,7 @@ func CnatTranslation() *Descriptor {
 // readyTranslation.
 func (t *translation) dependencies() (deps []Dependency) {
 	add := func(e cnatEndpoint) {
-		if d := (Dependency{Key: keyed.InterfaceKey(e.iface)}); e.iface != "" && !slices.Contains(deps, d) {
+		if d := (Dependency{Key: kv.InterfaceKey(e.iface)}); e.iface != "" && !slices.Contains(deps, d) {
 			deps = append(deps, d)
 		}
 	}
@@ -123,7 +123,7 @@ func (t *translation) refusal() string {
 	if !t.vip.addr.IsValid() {
 		return ""
 	}
-	return keyed.RejectRouteKey(0, netip.PrefixFrom(t.vip.addr, t.vip.addr.BitLen()).String())
+	return kv.RejectRouteKey(0, netip.PrefixFrom(t.vip.addr, t.vip.addr.BitLen()).String())
 }
 
 // readyTranslation waits for the route that refuses the address, where one is wanted. A flow that came before it would go wherever a
@@ -397,7 +397,7 @@ func (w *World) shownTranslation(m *binapi.CnatTranslation) *translation {
 	for i, p := range m.Paths {
 		t.paths[i] = cnatPath{w.fromCnatEndpoint(p.DstEp, false), w.fromCnatEndpoint(p.SrcEp, true), p.Flags&pathNoNAT != 0}
 	}
-	t.key = keyed.Key(&cnat.Translation{Vip: t.vip.message(), Protocol: protoOfCnat(t.proto)})
+	t.key = kv.Key(&cnat.Translation{Vip: t.vip.message(), Protocol: protoOfCnat(t.proto)})
 	return t
 }
 

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vlib"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 )
 
@@ -51,7 +51,7 @@ func CnatInterface() *Descriptor {
 			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
 		},
 		Dependencies: func(i *cnatInterface) []Dependency {
-			return []Dependency{{Key: keyed.InterfaceKey(i.name)}, {Key: keyed.SnatPolicyKey, Loose: true}}
+			return []Dependency{{Key: kv.InterfaceKey(i.name)}, {Key: kv.SnatPolicyKey, Loose: true}}
 		},
 		Create: createCnatInterface,
 		Update: changeCnatInterface,
@@ -106,7 +106,7 @@ func (i *cnatInterface) message() *cnat.Interface {
 // goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables where there is no policy.
 func createCnatInterface(w *World, i *cnatInterface) ([]Op, error) {
 	before := &cnatInterface{name: i.name}
-	if w.cnat.newer && w.Wanted(keyed.SnatPolicyKey) == nil {
+	if w.cnat.newer && w.Wanted(kv.SnatPolicyKey) == nil {
 		return changeCnatInterface(w, before, i)
 	}
 	for n, in := range i.tables {

@@ -13,7 +13,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vlib"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
 )
@@ -44,7 +44,7 @@ const unknown cnat.SnatPolicy_Kind = -1
 // and dies of being told of one: there, what is said of it follows the addresses.
 func SnatPolicy() *Descriptor {
 	return Spec[*cnat.SnatPolicy, *snatPolicy]{
-		Name: "cnat-snat-policy", Prefix: keyed.SnatPolicyKey,
+		Name: "cnat-snat-policy", Prefix: kv.SnatPolicyKey,
 		Compile: compileSnatPolicy, Message: (*snatPolicy).message,
 		Equal: func(have, want *snatPolicy) bool {
 			return have.kind == want.kind && have.sameAddresses(want) && slices.Equal(have.excluded, want.excluded)
@@ -64,7 +64,7 @@ func SnatPolicy() *Descriptor {
 // the policy leaves alone.
 func (p *snatPolicy) routes() (deps []Dependency) {
 	for _, x := range p.excluded {
-		deps = append(deps, Dependency{Key: keyed.RejectRouteKey(0, x.String()), Loose: true})
+		deps = append(deps, Dependency{Key: kv.RejectRouteKey(0, x.String()), Loose: true})
 	}
 	return deps
 }
@@ -277,7 +277,7 @@ func retrieveSnatPolicy(w *World, d *Dump, c Candidates) ([]Found, error) {
 	case made == unknown:
 		got.kind = wanted
 	}
-	return []Found{{Key: keyed.SnatPolicyKey, State: got}}, nil
+	return []Found{{Key: kv.SnatPolicyKey, State: got}}, nil
 }
 
 // snatShown is what VPP's command line tells of source NAT.

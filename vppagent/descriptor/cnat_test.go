@@ -14,7 +14,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vlib"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	binapi26 "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
@@ -185,7 +185,7 @@ func TestSCTPIsRefused(t *testing.T) {
 func TestInterfaceOfTheNewerAPI(t *testing.T) {
 	var policy any
 	w := NewWorld(Options{}, func(key string) any {
-		if key == keyed.SnatPolicyKey {
+		if key == kv.SnatPolicyKey {
 			return policy
 		}
 		return nil

@@ -12,7 +12,7 @@ import (
 
 	"go.fd.io/govpp/binapi/nat_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
@@ -131,7 +131,7 @@ func DNat44() *Descriptor {
 		Retrieve: retrieveDNat,
 	}.Descriptor()
 	d.Ready = func(w *World, have, want any, sure func(key string) any) error {
-		if _, restricted := keyed.Restricts(want.(*dnat).label); restricted && have == nil {
+		if _, restricted := kv.Restricts(want.(*dnat).label); restricted && have == nil {
 			return readyMapping(w, sure)
 		}
 		return nil
@@ -381,7 +381,7 @@ func protoName(p uint8) string {
 }
 
 func (d *dnat) dependencies() []Dependency {
-	deps := append(make([]Dependency, 0, 2), Dependency{Key: keyed.Nat44GlobalKey}) // and mostly a pool
+	deps := append(make([]Dependency, 0, 2), Dependency{Key: kv.Nat44GlobalKey}) // and mostly a pool
 	twice := false
 	add := func(dep Dependency) {
 		if !slices.Contains(deps, dep) {
@@ -400,13 +400,13 @@ func (d *dnat) dependencies() []Dependency {
 	if twice {
 		add(Dependency{AnyOf: twiceNATPrefix})
 	}
-	if ranges, restricted := keyed.Restricts(d.label); restricted {
-		add(Dependency{Key: keyed.SourceRangesKey(ranges)})
-		add(Dependency{Key: keyed.SourceRangesEnforcedKey})
+	if ranges, restricted := kv.Restricts(d.label); restricted {
+		add(Dependency{Key: kv.SourceRangesKey(ranges)})
+		add(Dependency{Key: kv.SourceRangesEnforcedKey})
 	}
 	for _, i := range d.identities {
 		if i.iface != "" {
-			add(Dependency{Key: keyed.InterfaceKey(i.iface)})
+			add(Dependency{Key: kv.InterfaceKey(i.iface)})
 		}
 		if i.vrf != 0 {
 			add(Dependency{Key: vrfKey(i.vrf, false)})
@@ -423,7 +423,7 @@ func (d *dnat) claims() []string {
 	for _, i := range d.identities {
 		out = append(out, newNATID(i.addr, i.port, i.proto).claim())
 	}
-	if _, restricted := keyed.Restricts(d.label); restricted {
+	if _, restricted := kv.Restricts(d.label); restricted {
 		out = append(out, restrictedClaim)
 	}
 	return out

@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 const (
@@ -416,7 +416,7 @@ func (f *dnatFound) result() Found {
 		f.mappings = []mapping{*f.one}
 	}
 	slices.SortFunc(f.mappings, func(a, b mapping) int { return cmp.Compare(a.id, b.id) })
-	d := &dnat{label: f.label, key: keyed.DNat44Key(f.label), mappings: f.mappings, identities: f.ids}
+	d := &dnat{label: f.label, key: kv.DNat44Key(f.label), mappings: f.mappings, identities: f.ids}
 	if f.candidate != nil {
 		d.label, d.key = f.candidate.label, f.candidate.key
 	}

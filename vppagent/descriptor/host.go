@@ -1,7 +1,7 @@
 package descriptor
 
 import (
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // HostLink is where an interface of the host is.
@@ -31,7 +31,7 @@ func (w *World) SetHostLink(name string, l *HostLink) {
 
 // TapHost returns what the host calls its side of a tap of VPP's that is wanted; false: there is no such tap, or VPP chooses.
 func (w *World) TapHost(name string) (string, bool) {
-	i, ok := w.Wanted(keyed.InterfaceKey(name)).(*iface)
+	i, ok := w.Wanted(kv.InterfaceKey(name)).(*iface)
 	if !ok {
 		return "", false
 	}

@@ -13,7 +13,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -61,13 +61,13 @@ func Interface() *Descriptor {
 			var out []Derived
 			v4, v6 := i.families()
 			if v4 {
-				out = append(out, Derived{Key: keyed.InterfaceVrfKey(i.name, i.vrf, false), State: &ifaceVRF{iface: i.name, vrf: i.vrf}})
+				out = append(out, Derived{Key: kv.InterfaceVrfKey(i.name, i.vrf, false), State: &ifaceVRF{iface: i.name, vrf: i.vrf}})
 			}
 			if v6 {
-				out = append(out, Derived{Key: keyed.InterfaceVrfKey(i.name, i.vrf, true), State: &ifaceVRF{iface: i.name, vrf: i.vrf, v6: true}})
+				out = append(out, Derived{Key: kv.InterfaceVrfKey(i.name, i.vrf, true), State: &ifaceVRF{iface: i.name, vrf: i.vrf, v6: true}})
 			}
 			for _, p := range i.addresses {
-				out = append(out, Derived{Key: keyed.InterfaceAddressKey(i.name, p.String()), State: &address{iface: i.name, prefix: p, vrf: i.vrf}})
+				out = append(out, Derived{Key: kv.InterfaceAddressKey(i.name, p.String()), State: &address{iface: i.name, prefix: p, vrf: i.vrf}})
 			}
 			return out
 		},
@@ -310,7 +310,7 @@ func retrieveInterfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 			i.link = w.spelledAs(i.link, cand.link)
 			i.correlate(cand)
 		}
-		out = append(out, Found{Key: keyed.InterfaceKey(i.name), State: i, Ours: known.Ours})
+		out = append(out, Found{Key: kv.InterfaceKey(i.name), State: i, Ours: known.Ours})
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil

@@ -10,7 +10,7 @@ import (
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -120,7 +120,7 @@ func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 		keys  *[]string
 	}{{"input", m.GetInput(), &l.in}, {"output", m.GetOutput(), &l.out}} {
 		for i, name := range side.names {
-			k := keyed.ACLKey(name)
+			k := kv.ACLKey(name)
 			switch {
 			case name == "":
 				l.why = fmt.Sprintf("%s[%d]: empty", side.field, i)
@@ -151,11 +151,11 @@ func mergeLists(own any, parts []any) any {
 			continue
 		}
 		if f, ok := part.(frontPart); ok {
-			front, l.iface, l.key = true, string(f), keyed.InterfaceACLsKey(string(f))
+			front, l.iface, l.key = true, string(f), kv.InterfaceACLsKey(string(f))
 			continue
 		}
 		p := part.(listPart)
-		l.iface, l.key = p.iface, keyed.InterfaceACLsKey(p.iface)
+		l.iface, l.key = p.iface, kv.InterfaceACLsKey(p.iface)
 		if p.in && !slices.Contains(l.in, p.acl) {
 			l.in = append(l.in, p.acl)
 		}
@@ -177,7 +177,7 @@ func mergeLists(own any, parts []any) any {
 func (l *accessLists) misplaced() {
 	for i, list := range [][]string{l.in, l.out} {
 		for _, k := range list {
-			if filter := needsFilter(k); filter != "" && filter != keyed.SCTPFilterKey(l.iface, i == 0) {
+			if filter := needsFilter(k); filter != "" && filter != kv.SCTPFilterKey(l.iface, i == 0) {
 				l.why = fmt.Sprintf("acl %q is of another place", strings.TrimPrefix(k, aclPrefix))
 			}
 		}
@@ -185,7 +185,7 @@ func (l *accessLists) misplaced() {
 }
 
 func (l *accessLists) dependencies() []Dependency {
-	deps := []Dependency{{Key: keyed.InterfaceKey(l.iface)}}
+	deps := []Dependency{{Key: kv.InterfaceKey(l.iface)}}
 	if len(l.in)+len(l.out) > 0 {
 		deps = append(deps, Dependency{Key: denyKey, Loose: true})
 	}
@@ -309,7 +309,7 @@ func (w *World) listOwner(l *accessLists) string {
 		if w.byName[name] != i {
 			continue
 		}
-		if key := keyed.InterfaceACLsKey(name); key == l.key || w.Wanted(key) != nil {
+		if key := kv.InterfaceACLsKey(name); key == l.key || w.Wanted(key) != nil {
 			return key
 		}
 	}
@@ -443,7 +443,7 @@ func retrieveLists(w *World, d *Dump, c Candidates) ([]Found, error) {
 		})
 	}
 	for _, i := range w.sorted() {
-		found(keyed.InterfaceACLsKey(i.Name), i.Name, i.Index, false)
+		found(kv.InterfaceACLsKey(i.Name), i.Name, i.Index, false)
 		if text := w.foreignLists(i); text != "" {
 			out = append(out, Found{Foreign: true, Text: text})
 		}

@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/tapv2"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -141,7 +141,7 @@ type afPacketLink struct{ host string }
 
 // needs: a link that another value makes is made before; one of any other maker will do as well.
 func (a afPacketLink) needs() []Dependency {
-	return []Dependency{{Key: keyed.LinuxInterfaceKey(a.host), Loose: true}}
+	return []Dependency{{Key: kv.LinuxInterfaceKey(a.host), Loose: true}}
 }
 
 func (a afPacketLink) claim() string { return "af_packet " + a.host }

@@ -8,7 +8,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -38,7 +38,7 @@ func compileSub(m *ligato.Interface) (link, error) {
 
 func (s subLink) claim() string { return fmt.Sprintf("sub %d of %s", s.id, s.parent) }
 
-func (s subLink) needs() []Dependency { return []Dependency{{Key: keyed.InterfaceKey(s.parent)}} }
+func (s subLink) needs() []Dependency { return []Dependency{{Key: kv.InterfaceKey(s.parent)}} }
 
 func (s subLink) fill(m *ligato.Interface) {
 	m.Type = ligato.Interface_SUB_INTERFACE

@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vxlan"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -68,7 +68,7 @@ func (l vxlanLink) needs() (deps []Dependency) {
 		deps = append(deps, Dependency{Key: vrfKey(l.vrf, l.src.Is6())})
 	}
 	if l.multicast != "" {
-		deps = append(deps, Dependency{Key: keyed.InterfaceKey(l.multicast)})
+		deps = append(deps, Dependency{Key: kv.InterfaceKey(l.multicast)})
 	}
 	return deps
 }

@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -20,7 +20,7 @@ type neighbourAge [2]uint32
 // VPP keeps stays as it is.
 func IPScanNeighbor() *Descriptor {
 	return Spec[*l3.IPScanNeighbor, *neighbourAge]{
-		Name: "ip-scan-neighbor", Prefix: keyed.IPScanNeighborKey,
+		Name: "ip-scan-neighbor", Prefix: kv.IPScanNeighborKey,
 		Compile: compileScan, Message: (*neighbourAge).message,
 		Equal:    func(have, want *neighbourAge) bool { return *have == *want },
 		Create:   func(_ *World, a *neighbourAge) ([]Op, error) { return neighbourAge{}.change(*a), nil },

@@ -7,7 +7,7 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/l2"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 )
 
@@ -32,9 +32,9 @@ func L2FIB() *Descriptor {
 			return have.drop == want.drop && have.iface == want.iface && have.static == want.static && have.bvi == want.bvi
 		},
 		Dependencies: func(a *l2Address) []Dependency {
-			deps := []Dependency{{Key: keyed.BridgeDomainKey(a.domain)}}
+			deps := []Dependency{{Key: kv.BridgeDomainKey(a.domain)}}
 			if !a.drop { // VPP refuses an interface that is in no bridge domain
-				deps = append(deps, Dependency{Key: keyed.InterfaceKey(a.iface)}, Dependency{Key: keyed.BridgeDomainInterfaceKey(a.domain, a.iface)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(a.iface)}, Dependency{Key: kv.BridgeDomainInterfaceKey(a.domain, a.iface)})
 			}
 			return deps
 		},

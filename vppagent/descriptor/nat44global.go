@@ -5,7 +5,7 @@ import (
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
@@ -40,7 +40,7 @@ type nat44Global struct{ forwarding bool }
 // configured, and leaks FIB locks (VPP 24.06).
 func Nat44Global() *Descriptor {
 	return Spec[*nat.Nat44Global, *nat44Global]{
-		Name: "nat44-global", Prefix: keyed.Nat44GlobalKey,
+		Name: "nat44-global", Prefix: kv.Nat44GlobalKey,
 		Compile: func(_ string, m *nat.Nat44Global) (*nat44Global, error) {
 			switch {
 			case m.GetEndpointIndependent():
@@ -58,7 +58,7 @@ func Nat44Global() *Descriptor {
 		Equal:   func(have, want *nat44Global) bool { return *have == *want },
 		Create: func(w *World, g *nat44Global) ([]Op, error) {
 			enable := &nat44_ed.Nat44EdPluginEnableDisable{Enable: true}
-			if s, ok := w.Wanted(keyed.Nat44SettingsKey).(*nat44Settings); ok {
+			if s, ok := w.Wanted(kv.Nat44SettingsKey).(*nat44Settings); ok {
 				enable.Sessions = s.sessions
 			}
 			on := write(enable)
@@ -82,7 +82,7 @@ func retrieveNat44Global(_ *World, d *Dump, _ Candidates) ([]Found, error) {
 	if m == nil || err != nil {
 		return nil, err
 	}
-	return []Found{{Key: keyed.Nat44GlobalKey, State: &nat44Global{forwarding: m.ForwardingEnabled}}}, nil
+	return []Found{{Key: kv.Nat44GlobalKey, State: &nat44Global{forwarding: m.ForwardingEnabled}}}, nil
 }
 
 // nat44Settings are the sizes and times of the session table; no field is 0.
@@ -108,7 +108,7 @@ func (s *nat44Settings) sameTimes(o *nat44Settings) bool {
 // later without cutting all of them: then the value fails, saying so, with the timeouts set; unless it keeps the size that VPP has.
 func Nat44Settings() *Descriptor {
 	return Spec[*contivnat.Nat44Settings, *nat44Settings]{
-		Name: "nat44-settings", Prefix: keyed.Nat44SettingsKey,
+		Name: "nat44-settings", Prefix: kv.Nat44SettingsKey,
 		Compile: func(_ string, m *contivnat.Nat44Settings) (*nat44Settings, error) {
 			or := func(v, zero uint32) uint32 {
 				if v == 0 {
@@ -126,7 +126,7 @@ func Nat44Settings() *Descriptor {
 			return &contivnat.Nat44Settings{Sessions: s.sessions, Udp: s.udp, TcpEstablished: s.tcp, TcpTransitory: s.tcpTrans, Icmp: s.icmp, KeepSize: s.keep}
 		},
 		Equal:        (*nat44Settings).equal,
-		Dependencies: func(*nat44Settings) []Dependency { return []Dependency{{Key: keyed.Nat44GlobalKey}} },
+		Dependencies: func(*nat44Settings) []Dependency { return []Dependency{{Key: kv.Nat44GlobalKey}} },
 		Create:       func(_ *World, s *nat44Settings) ([]Op, error) { return []Op{s.setTimeouts()}, nil },
 		Update: func(_ *World, have, want *nat44Settings) ([]Op, error) {
 			var ops []Op
@@ -146,7 +146,7 @@ func Nat44Settings() *Descriptor {
 				return nil, err
 			}
 			t := m.Timeouts
-			return []Found{{Key: keyed.Nat44SettingsKey, State: &nat44Settings{sessions: m.Sessions, udp: t.UDP, tcp: t.TCPEstablished, tcpTrans: t.TCPTransitory, icmp: t.ICMP}}}, nil
+			return []Found{{Key: kv.Nat44SettingsKey, State: &nat44Settings{sessions: m.Sessions, udp: t.UDP, tcp: t.TCPEstablished, tcpTrans: t.TCPTransitory, icmp: t.ICMP}}}, nil
 		},
 	}.Descriptor()
 }

@@ -6,7 +6,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -47,7 +47,7 @@ func Nat44Interface() *Descriptor {
 		},
 		Equal: func(have, want *natInterface) bool { return *have == *want },
 		Dependencies: func(i *natInterface) []Dependency {
-			return []Dependency{{Key: keyed.Nat44GlobalKey}, {Key: keyed.InterfaceKey(i.name)}, {Key: keyed.InterfaceACLsKey(i.name), Loose: true}}
+			return []Dependency{{Key: kv.Nat44GlobalKey}, {Key: kv.InterfaceKey(i.name)}, {Key: kv.InterfaceACLsKey(i.name), Loose: true}}
 		},
 		Create: func(w *World, i *natInterface) ([]Op, error) { return changeRoles(w, &natInterface{name: i.name}, i) },
 		Update: changeRoles,
@@ -64,7 +64,7 @@ func Nat44Interface() *Descriptor {
 	d.After = []string{"reject-route"} // what would leave by the default route, and must not, gets no session there
 	d.Waits = func(any) []string { return []string{restrictedClaim} }
 	d.Parts = func(state any) []Derived {
-		return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}
+		return []Derived{{Key: kv.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}
 	}
 	d.Ready = func(w *World, have, want any, _ func(key string) any) error {
 		if have != nil {

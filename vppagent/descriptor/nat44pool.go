@@ -11,7 +11,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
@@ -71,7 +71,7 @@ func Nat44AddressPool() *Descriptor {
 			return have.have == nil && have.first == want.first && have.last == want.last && have.vrf == want.vrf && have.twice == want.twice
 		},
 		Dependencies: func(p *natPool) []Dependency {
-			deps := []Dependency{{Key: keyed.Nat44GlobalKey}}
+			deps := []Dependency{{Key: kv.Nat44GlobalKey}}
 			if p.vrf != 0 && p.vrf != none {
 				deps = append(deps, Dependency{Key: vrfKey(p.vrf, false)})
 			}
@@ -81,7 +81,7 @@ func Nat44AddressPool() *Descriptor {
 			if !p.twice {
 				return nil
 			}
-			return []Derived{{Key: keyed.Nat44TwiceNATPoolKey(p.vrf, p.first.String(), p.last.String())}}
+			return []Derived{{Key: kv.Nat44TwiceNATPoolKey(p.vrf, p.first.String(), p.last.String())}}
 		},
 		Claims: func(p *natPool) []string {
 			var out []string
@@ -220,7 +220,7 @@ func (p *natPool) found(got []natAddress) *natPool {
 // vrfKey is the key of a VRF other than 0.
 func vrfKey(id uint32, v6 bool) string {
 	if v6 {
-		return keyed.VrfTableKey(id, l3.VrfTable_IPV6)
+		return kv.VrfTableKey(id, l3.VrfTable_IPV6)
 	}
-	return keyed.VrfTableKey(id, l3.VrfTable_IPV4)
+	return kv.VrfTableKey(id, l3.VrfTable_IPV4)
 }

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/arp"
 	"go.fd.io/govpp/binapi/interface_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
@@ -38,7 +38,7 @@ type proxyIface struct{ name string }
 // value, and with it whose an interface is that an earlier life of the agent turned on.
 func ProxyARP() *Descriptor {
 	return Spec[*l3.ProxyARP, *proxyARP]{
-		Name: "proxy-arp", Prefix: keyed.ProxyARPKey,
+		Name: "proxy-arp", Prefix: kv.ProxyARPKey,
 		Compile: compileProxyARP, Message: (*proxyARP).message,
 		Equal: func(have, want *proxyARP) bool {
 			return len(have.ranges) == len(want.ranges) && len(want.missing(have)) == 0
@@ -53,7 +53,7 @@ func ProxyARP() *Descriptor {
 		},
 		Derived: func(p *proxyARP) (out []Derived) {
 			for _, i := range p.ifaces {
-				out = append(out, Derived{Key: keyed.ProxyARPInterfaceKey(i), State: &proxyIface{i}})
+				out = append(out, Derived{Key: kv.ProxyARPInterfaceKey(i), State: &proxyIface{i}})
 			}
 			return out
 		},
@@ -167,7 +167,7 @@ func retrieveProxyARP(w *World, d *Dump, c Candidates) ([]Found, error) {
 	if !known && len(got.ranges) == 0 {
 		return nil, nil
 	}
-	return []Found{{Key: keyed.ProxyARPKey, State: got}}, nil
+	return []Found{{Key: kv.ProxyARPKey, State: got}}, nil
 }
 
 // ProxyARPInterface describes what a ProxyARP derives for each of its interfaces.
@@ -176,7 +176,7 @@ func ProxyARPInterface() *Descriptor {
 		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true, Rebind: true,
 		Compile: noMessage[*l3.ProxyARP, *proxyIface], Message: func(*proxyIface) *l3.ProxyARP { return nil },
 		Equal:        func(have, want *proxyIface) bool { return *have == *want },
-		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(i.name)}} },
+		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: kv.InterfaceKey(i.name)}} },
 		Create:       createProxyIface,
 		Delete:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, false) },
 		Dumps: func(*World, Candidates) []Request {
@@ -223,7 +223,7 @@ func retrieveProxyIfaces(w *World, d *Dump, c Candidates) ([]Found, error) {
 	var out []Found
 	for n := range names {
 		if idx, err := w.index(n); err == nil && on[idx] {
-			out = append(out, Found{Key: keyed.ProxyARPInterfaceKey(n), Base: keyed.ProxyARPKey, State: &proxyIface{n}, Ours: true})
+			out = append(out, Found{Key: kv.ProxyARPInterfaceKey(n), Base: kv.ProxyARPKey, State: &proxyIface{n}, Ours: true})
 		}
 	}
 	slices.SortFunc(out, func(a, b Found) int { return strings.Compare(a.Key, b.Key) })

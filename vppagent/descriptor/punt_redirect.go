@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
@@ -28,9 +28,9 @@ func IPRedirect() *Descriptor {
 		Compile: compileRedirect, Message: (*redirect).message,
 		Equal: func(have, want *redirect) bool { return *have == *want },
 		Dependencies: func(r *redirect) []Dependency {
-			deps := []Dependency{{Key: keyed.InterfaceKey(r.tx)}}
+			deps := []Dependency{{Key: kv.InterfaceKey(r.tx)}}
 			if r.rx != "" && r.rx != r.tx {
-				deps = append(deps, Dependency{Key: keyed.InterfaceKey(r.rx)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.rx)})
 			}
 			return deps
 		},

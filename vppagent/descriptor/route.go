@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/ip"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -59,7 +59,7 @@ func Route() *Descriptor {
 		Equal: func(have, want *route) bool { return have.path() == want.path() },
 		Dependencies: func(r *route) (deps []Dependency) {
 			if r.iface != "" {
-				deps = append(deps, Dependency{Key: keyed.InterfaceKey(r.iface)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.iface)})
 			}
 			return append(deps, r.tables()...)
 		},

@@ -10,8 +10,8 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vlib"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
-	"github.com/contiv-agent/contiv-agent/sctpports"
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -140,7 +140,7 @@ type classWorld struct {
 
 // classTable is a table of ours, and the one behind it.
 type classTable struct {
-	sctpports.Table
+	classifier.Table
 	next uint32
 }
 
@@ -166,12 +166,12 @@ func (c classWorld) chain(from uint32) (out []uint32) {
 // decides reports that packets of both families ask the filter with a key.
 func (c classWorld) decides(key string) bool {
 	swIf, known := c.swIf[key]
-	input := strings.HasPrefix(key, keyed.SCTPFilterKey("", true))
+	input := strings.HasPrefix(key, kv.SCTPFilterKey("", true))
 	return known && c.live[classPlace{swIf, input, false}] && c.live[classPlace{swIf, input, true}]
 }
 
 // program is what a place does; nil: nothing of ours, or it is not asked.
-func (c classWorld) program(at classPlace) (out sctpports.Program) {
+func (c classWorld) program(at classPlace) (out classifier.Program) {
 	root, there := c.at[at]
 	if !there || !c.live[at] {
 		return nil
@@ -182,7 +182,7 @@ func (c classWorld) program(at classPlace) (out sctpports.Program) {
 	return out
 }
 
-func addTable(t sctpports.Table, next uint32) *classify.ClassifyAddDelTable {
+func addTable(t classifier.Table, next uint32) *classify.ClassifyAddDelTable {
 	n := uint32(len(t.Entries))
 	return &classify.ClassifyAddDelTable{
 		IsAdd: true, TableIndex: none, NextTableIndex: next, MissNextIndex: classTag, CurrentDataFlag: 1,
@@ -195,7 +195,7 @@ func delTable(index uint32) *classify.ClassifyAddDelTable {
 	return &classify.ClassifyAddDelTable{TableIndex: index, NextTableIndex: none, MissNextIndex: none}
 }
 
-func session(table uint32, e sctpports.Entry, add bool) *classify.ClassifyAddDelSession {
+func session(table uint32, e classifier.Entry, add bool) *classify.ClassifyAddDelSession {
 	m := &classify.ClassifyAddDelSession{IsAdd: add, TableIndex: table, HitNextIndex: classDrop, MatchLen: uint32(len(e.Match)), Match: []byte(e.Match)}
 	if e.Pass {
 		m.HitNextIndex = classPass
@@ -212,7 +212,7 @@ func sameTable(r vpp.Reply, index uint32) error {
 }
 
 // lay makes tables from the last to the first, each with all its entries, in front of next; then is told the first.
-func (w *World) lay(p sctpports.Program, next uint32, then func(head uint32) []Op) []Op {
+func (w *World) lay(p classifier.Program, next uint32, then func(head uint32) []Op) []Op {
 	if len(p) == 0 {
 		return then(next)
 	}

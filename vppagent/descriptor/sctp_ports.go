@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/sctpports"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -26,21 +26,21 @@ import (
 const (
 	sctpPortsPrefix = "config/contiv/vpp/v1/sctp-ports/"
 	// sctpLeftKey are tables of ours no interface leads to: what was begun and not finished. Nobody wants them.
-	sctpLeftKey = keyed.SCTPFilterPrefix + "left"
+	sctpLeftKey = kv.SCTPFilterPrefix + "left"
 )
 
 // SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
 func SCTPPorts() *Descriptor {
-	d := Spec[*acl.SCTPPorts, *sctpports.Ports]{
+	d := Spec[*acl.SCTPPorts, *classifier.Ports]{
 		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
-		Compile: func(_ string, m *acl.SCTPPorts) (*sctpports.Ports, error) { return sctpports.Compile(m) },
-		Message: (*sctpports.Ports).Message,
-		Equal: func(have, want *sctpports.Ports) bool {
+		Compile: func(_ string, m *acl.SCTPPorts) (*classifier.Ports, error) { return classifier.Compile(m) },
+		Message: (*classifier.Ports).Message,
+		Equal: func(have, want *classifier.Ports) bool {
 			return equalDirections(have.Input, want.Input) && equalDirections(have.Output, want.Output)
 		},
-		Dependencies: func(p *sctpports.Ports) []Dependency { return []Dependency{{Key: keyed.InterfaceKey(p.Interface)}} },
-		Derived: func(p *sctpports.Ports) (out []Derived) {
-			for _, d := range []*sctpports.Direction{p.Input, p.Output} {
+		Dependencies: func(p *classifier.Ports) []Dependency { return []Dependency{{Key: kv.InterfaceKey(p.Interface)}} },
+		Derived: func(p *classifier.Ports) (out []Derived) {
+			for _, d := range []*classifier.Direction{p.Input, p.Output} {
 				if d != nil {
 					f := &sctpFilter{iface: p.Interface, input: d == p.Input, v4: d.V4, v6: d.V6}
 					out = append(out, Derived{Key: f.key(), State: f})
@@ -48,13 +48,13 @@ func SCTPPorts() *Descriptor {
 			}
 			return out
 		},
-		Create: func(*World, *sctpports.Ports) ([]Op, error) { return nil, nil },
-		Update: func(*World, *sctpports.Ports, *sctpports.Ports) ([]Op, error) { return nil, nil },
-		Delete: func(*World, *sctpports.Ports) ([]Op, error) { return nil, nil },
+		Create: func(*World, *classifier.Ports) ([]Op, error) { return nil, nil },
+		Update: func(*World, *classifier.Ports, *classifier.Ports) ([]Op, error) { return nil, nil },
+		Delete: func(*World, *classifier.Ports) ([]Op, error) { return nil, nil },
 		Dumps:  func(*World, Candidates) []Request { return nil },
 		Retrieve: func(w *World, _ *Dump, c Candidates) (out []Found, _ error) {
 			c.Each(func(key string, state any, wanted bool) {
-				if _, there := w.Interface(state.(*sctpports.Ports).Interface); wanted && there {
+				if _, there := w.Interface(state.(*classifier.Ports).Interface); wanted && there {
 					out = append(out, Found{Key: key, State: state, Ours: true})
 				}
 			})
@@ -65,7 +65,7 @@ func SCTPPorts() *Descriptor {
 	return d
 }
 
-func equalDirections(have, want *sctpports.Direction) bool {
+func equalDirections(have, want *classifier.Direction) bool {
 	if have == nil || want == nil {
 		return have == want
 	}
@@ -76,15 +76,15 @@ func equalDirections(have, want *sctpports.Direction) bool {
 type sctpFilter struct {
 	iface  string
 	input  bool
-	v4, v6 sctpports.Program
+	v4, v6 classifier.Program
 	left   []uint32     // of sctpLeftKey alone, as dead is: tables
 	dead   []classPlace // and where an interface was
 }
 
-func (f *sctpFilter) key() string { return keyed.SCTPFilterKey(f.iface, f.input) }
+func (f *sctpFilter) key() string { return kv.SCTPFilterKey(f.iface, f.input) }
 
 // program is that of a family.
-func (f *sctpFilter) program(v6 bool) sctpports.Program {
+func (f *sctpFilter) program(v6 bool) classifier.Program {
 	if v6 {
 		return f.v6
 	}
@@ -95,7 +95,7 @@ func (f *sctpFilter) program(v6 bool) sctpports.Program {
 // interface goes.
 func SCTPFilter() *Descriptor {
 	d := Spec[*acl.SCTPPorts, *sctpFilter]{
-		Name: "sctp-filter", Prefix: keyed.SCTPFilterPrefix, Tagged: true, Guards: true,
+		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true, Guards: true,
 		Compile: noMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).message,
 		Equal:        func(have, want *sctpFilter) bool { return have.v4.Equal(want.v4) && have.v6.Equal(want.v6) },
 		Dependencies: (*sctpFilter).dependencies,
@@ -115,14 +115,14 @@ func (f *sctpFilter) dependencies() []Dependency {
 	if f.iface == "" {
 		return nil
 	}
-	return []Dependency{{Key: keyed.InterfaceKey(f.iface)}}
+	return []Dependency{{Key: kv.InterfaceKey(f.iface)}}
 }
 
 // message is the rules VPP has, as far as they can be read.
 func (f *sctpFilter) message() *acl.SCTPPorts {
-	p := &sctpports.Ports{Interface: f.iface}
-	d := &sctpports.Direction{}
-	d.Rules, _ = sctpports.Rules(f.v4, f.v6)
+	p := &classifier.Ports{Interface: f.iface}
+	d := &classifier.Direction{}
+	d.Rules, _ = classifier.Rules(f.v4, f.v6)
 	if f.input {
 		p.Input = d
 	} else {
@@ -157,7 +157,7 @@ func (f *sctpFilter) put(w *World, have *sctpFilter) (ops []Op, _ error) {
 }
 
 // attachProgram looks who is there, lays the tables and attaches them. What is left of an interface that had that index goes.
-func (w *World) attachProgram(at classPlace, vppName string, p sctpports.Program) []Op {
+func (w *World) attachProgram(at classPlace, vppName string, p classifier.Program) []Op {
 	attach := func(root uint32, stale *uint32) []Op {
 		ops := []Op{{Call: at.set(root, true), Then: func(vpp.Reply) []Op {
 			w.class.at[at], w.class.live[at] = root, true
@@ -211,7 +211,7 @@ func (w *World) verify(at classPlace, vppName string, root uint32) []Op {
 }
 
 // swapProgram lays a second chain, and leads the root to it.
-func (w *World) swapProgram(at classPlace, have, want sctpports.Program) ([]Op, error) {
+func (w *World) swapProgram(at classPlace, have, want classifier.Program) ([]Op, error) {
 	root, ok := w.class.at[at]
 	if !ok || have[0].Mask != want[0].Mask {
 		return nil, fmt.Errorf("%s: classify table %d is not as it was made", at, root)
@@ -227,7 +227,7 @@ func (w *World) swapProgram(at classPlace, have, want sctpports.Program) ([]Op, 
 }
 
 // lead makes head the table that is asked after root.
-func (w *World) lead(root, head uint32, t sctpports.Table, then func() []Op) Op {
+func (w *World) lead(root, head uint32, t classifier.Table, then func() []Op) Op {
 	m := addTable(t, head)
 	m.TableIndex = root
 	return Op{
@@ -242,14 +242,14 @@ func (w *World) lead(root, head uint32, t sctpports.Table, then func() []Op) Op 
 }
 
 // repairRoot puts right what others changed in a root.
-func repairRoot(root uint32, have, want sctpports.Table) (ops []Op) {
+func repairRoot(root uint32, have, want classifier.Table) (ops []Op) {
 	for _, e := range want.Entries {
 		if !slices.Contains(have.Entries, e) {
 			ops = append(ops, Op{Call: write(session(root, e, true))})
 		}
 	}
 	for _, e := range have.Entries {
-		if !slices.ContainsFunc(want.Entries, func(o sctpports.Entry) bool { return o.Match == e.Match }) {
+		if !slices.ContainsFunc(want.Entries, func(o classifier.Entry) bool { return o.Match == e.Match }) {
 			ops = append(ops, Op{Call: write(session(root, e, false))})
 		}
 	}
@@ -325,7 +325,7 @@ func needsFilter(aclKey string) string {
 	if !ok {
 		return ""
 	}
-	return keyed.SCTPFilterOf(name)
+	return kv.SCTPFilterOf(name)
 }
 
 // readySCTP keeps such an ACL as it is while the filter is not as it is wanted.

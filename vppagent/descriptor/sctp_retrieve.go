@@ -9,8 +9,8 @@ import (
 
 	"go.fd.io/govpp/binapi/classify"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
-	"github.com/contiv-agent/contiv-agent/sctpports"
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -101,11 +101,11 @@ func (w *World) learnClass(d *Dump) error {
 		if err != nil {
 			return err
 		}
-		t := classTable{sctpports.Table{Mask: string(m.Mask)}, m.NextTableIndex}
+		t := classTable{classifier.Table{Mask: string(m.Mask)}, m.NextTableIndex}
 		for _, e := range entries {
-			t.Entries = append(t.Entries, sctpports.Entry{Match: string(e.Match), Pass: e.HitNextIndex >= classEnd})
+			t.Entries = append(t.Entries, classifier.Entry{Match: string(e.Match), Pass: e.HitNextIndex >= classEnd})
 		}
-		slices.SortFunc(t.Entries, func(a, b sctpports.Entry) int { return strings.Compare(a.Match, b.Match) })
+		slices.SortFunc(t.Entries, func(a, b classifier.Entry) int { return strings.Compare(a.Match, b.Match) })
 		c.tables[index] = t
 	}
 	for _, p := range classPlaces(0) {
@@ -166,7 +166,7 @@ func retrieveFilters(w *World, d *Dump, c Candidates) ([]Found, error) {
 			if w.class.ours(four) || w.class.ours(six) {
 				f := &sctpFilter{iface: cmp.Or(names[i.Index], i.Name), input: input, v4: w.class.program(four), v6: w.class.program(six)}
 				w.class.swIf[f.key()] = i.Index
-				out = append(out, Found{Key: f.key(), Base: keyed.SCTPPortsKey(f.iface), State: f, Ours: true})
+				out = append(out, Found{Key: f.key(), Base: kv.SCTPPortsKey(f.iface), State: f, Ours: true})
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 )
@@ -62,7 +62,7 @@ func SourceRanges() *Descriptor {
 		Equal: func(have, want *sourceRanges) bool {
 			return slices.Equal(have.frontends, want.frontends) && slices.Equal(have.ranges, want.ranges)
 		},
-		Dependencies: func(*sourceRanges) []Dependency { return []Dependency{{Key: keyed.SourceRangesEnforcedKey}} },
+		Dependencies: func(*sourceRanges) []Dependency { return []Dependency{{Key: kv.SourceRangesEnforcedKey}} },
 		Create:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
 		Update:       func(*World, *sourceRanges, *sourceRanges) ([]Op, error) { return nil, nil },
 		Delete:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
@@ -76,7 +76,7 @@ func SourceRanges() *Descriptor {
 			return out, nil
 		},
 	}.Descriptor()
-	d.Parts = func(state any) []Derived { return []Derived{{Key: keyed.SourceRangesEnforcedKey, State: state}} }
+	d.Parts = func(state any) []Derived { return []Derived{{Key: kv.SourceRangesEnforcedKey, State: state}} }
 	return d
 }
 
@@ -197,7 +197,7 @@ type frontPart string
 // it is looked whether every interface has them.
 func SourceRangesEnforced() *Descriptor {
 	d := Spec[*nat.SourceRanges, *enforcement]{
-		Name: "source-ranges-enforced", Prefix: keyed.SourceRangesEnforcedKey, Tagged: true,
+		Name: "source-ranges-enforced", Prefix: kv.SourceRangesEnforcedKey, Tagged: true,
 		Compile: noMessage[*nat.SourceRanges, *enforcement], Message: func(*enforcement) *nat.SourceRanges { return nil },
 		Equal: func(have, want *enforcement) bool {
 			return slices.Equal(have.rules, want.rules) && slices.Equal(have.interfaces, want.interfaces)
@@ -216,7 +216,7 @@ func SourceRangesEnforced() *Descriptor {
 		e := state.(*enforcement)
 		parts := []Derived{{Key: rangesKey, State: newRangesACL(e.rules)}}
 		for _, name := range e.interfaces {
-			parts = append(parts, Derived{Key: keyed.InterfaceACLsKey(name), State: frontPart(name)})
+			parts = append(parts, Derived{Key: kv.InterfaceACLsKey(name), State: frontPart(name)})
 		}
 		return parts
 	}
@@ -240,7 +240,7 @@ func mergeEnforcement(_ any, parts []any) any {
 func (e *enforcement) dependencies() []Dependency {
 	deps := []Dependency{{Key: rangesKey, Loose: true}}
 	for _, name := range e.interfaces {
-		deps = append(deps, Dependency{Key: keyed.InterfaceACLsKey(name), Loose: true})
+		deps = append(deps, Dependency{Key: kv.InterfaceACLsKey(name), Loose: true})
 	}
 	return deps
 }
@@ -260,7 +260,7 @@ func readyEnforcement(w *World, _, want any, sure func(key string) any) error {
 
 // readyMapping tells why a restricted mapping must not be made now. An interface counts that is to lose its NAT44, and has not yet.
 func readyMapping(w *World, sure func(key string) any) error {
-	e, ok := w.Wanted(keyed.SourceRangesEnforcedKey).(*enforcement)
+	e, ok := w.Wanted(kv.SourceRangesEnforcedKey).(*enforcement)
 	if !ok {
 		return errors.New("there are no source ranges")
 	}
@@ -274,7 +274,7 @@ func readyMapping(w *World, sure func(key string) any) error {
 
 // restrictedMappings are those VPP has.
 func (w *World) restrictedMappings() (out []*dnat) {
-	for _, state := range w.Needing(keyed.SourceRangesEnforcedKey) {
+	for _, state := range w.Needing(kv.SourceRangesEnforcedKey) {
 		if d, ok := state.(*dnat); ok {
 			out = append(out, d)
 		}
@@ -288,8 +288,8 @@ func readyRanges(w *World, have, _ any, _ func(key string) any) error {
 		return nil
 	}
 	for _, d := range w.restrictedMappings() {
-		label, _ := keyed.Restricts(d.label)
-		s, ok := w.Wanted(keyed.SourceRangesKey(label)).(*sourceRanges)
+		label, _ := kv.Restricts(d.label)
+		s, ok := w.Wanted(kv.SourceRangesKey(label)).(*sourceRanges)
 		for _, m := range d.mappings {
 			f := frontend{addr: netip.AddrFrom4(m.id.addr()), port: m.id.port(), proto: m.id.proto()}
 			if !ok || !slices.Contains(s.frontends, f) {
@@ -361,7 +361,7 @@ func retrieveEnforcement(w *World, _ *Dump, c Candidates) ([]Found, error) {
 		return nil, nil
 	}
 	have := &enforcement{}
-	want, ok := c.Wanted(keyed.SourceRangesEnforcedKey).(*enforcement)
+	want, ok := c.Wanted(kv.SourceRangesEnforcedKey).(*enforcement)
 	if ok && newRangesACL(want.rules).tag == w.acls.tag[rangesKey] {
 		have.rules = want.rules
 		for _, name := range want.interfaces {
@@ -379,7 +379,7 @@ func retrieveEnforcement(w *World, _ *Dump, c Candidates) ([]Found, error) {
 			}
 		}
 	}
-	return []Found{{Key: keyed.SourceRangesEnforcedKey, State: have, Ours: true}}, nil
+	return []Found{{Key: kv.SourceRangesEnforcedKey, State: have, Ours: true}}, nil
 }
 
 // newRangesACL is the state of RangesACL.

@@ -7,7 +7,7 @@ import (
 
 	"go.fd.io/govpp/binapi/span"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
@@ -47,7 +47,7 @@ func Span() *Descriptor {
 		},
 		Equal: func(have, want *mirror) bool { return have.state == want.state && have.l2 == want.l2 },
 		Dependencies: func(s *mirror) []Dependency {
-			return []Dependency{{Key: keyed.InterfaceKey(s.from)}, {Key: keyed.InterfaceKey(s.to)}}
+			return []Dependency{{Key: kv.InterfaceKey(s.from)}, {Key: kv.InterfaceKey(s.to)}}
 		},
 		Recreate: func(have, want *mirror) bool { return have.l2 != want.l2 },
 		Create:   createMirror,

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -19,12 +19,12 @@ type closedPart string
 
 // Closed is the part that an unknown interface gets: an InterfaceACLs that denies everything while no value is wanted of it.
 func Closed(iface string) Derived {
-	return Derived{Key: keyed.InterfaceACLsKey(iface), State: closedPart(iface)}
+	return Derived{Key: kv.InterfaceACLsKey(iface), State: closedPart(iface)}
 }
 
 // closedLists is an interface that nothing may pass.
 func closedLists(iface string) *accessLists {
-	return &accessLists{key: keyed.InterfaceACLsKey(iface), iface: iface, in: []string{denyKey}, out: []string{denyKey}}
+	return &accessLists{key: kv.InterfaceACLsKey(iface), iface: iface, in: []string{denyKey}, out: []string{denyKey}}
 }
 
 // shut reports that the lists deny everything in both directions.

@@ -6,7 +6,7 @@ import (
 
 	"go.fd.io/govpp/binapi/ip"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
@@ -82,7 +82,7 @@ func retrieveVRFTables(_ *World, d *Dump, _ Candidates) ([]Found, error) {
 		if t.v6 {
 			protocol = l3.VrfTable_IPV6
 		}
-		out = append(out, Found{Key: keyed.VrfTableKey(t.id, protocol), State: t, Ours: ours})
+		out = append(out, Found{Key: kv.VrfTableKey(t.id, protocol), State: t, Ours: ours})
 	}
 	return out, nil
 }

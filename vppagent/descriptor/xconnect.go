@@ -5,7 +5,7 @@ import (
 
 	"go.fd.io/govpp/binapi/l2"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 )
 
@@ -33,7 +33,7 @@ func XConnect() *Descriptor {
 		},
 		Equal: func(have, want *xconnect) bool { return have.transmit == want.transmit },
 		Dependencies: func(x *xconnect) []Dependency {
-			return []Dependency{{Key: keyed.InterfaceKey(x.receive)}, {Key: keyed.InterfaceKey(x.transmit)}}
+			return []Dependency{{Key: kv.InterfaceKey(x.receive)}, {Key: kv.InterfaceKey(x.transmit)}}
 		},
 		Claims:   func(x *xconnect) []string { return []string{l2Claim(x.receive)} },
 		Create:   func(w *World, x *xconnect) ([]Op, error) { return x.send(w, true) },

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
@@ -81,7 +81,7 @@ func TestStatusWithoutATransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := newFake()
-		n := start(t, f, config(), keyed.Values{loopKey(1): msg})
+		n := start(t, f, config(), kv.Values{loopKey(1): msg})
 		settle()
 		n.transactions()
 		f.put(map[string]string{loopKey(1): loopJSON(1, 1500)})
@@ -176,7 +176,7 @@ func TestNewestStateCounts(t *testing.T) {
 	}
 	b.rows(map[string]row{loopKey(1): {key: loopKey(1)}})
 	at("stored", "false false")
-	b.asked(keyed.Values{loopKey(1): nil})
+	b.asked(kv.Values{loopKey(1): nil})
 	b.committed(say(event.Pending))
 	b.answered(say(event.Configured)) // of before
 	at("the transaction is newer than the answer", "true false")
@@ -185,7 +185,7 @@ func TestNewestStateCounts(t *testing.T) {
 	b.rows(map[string]row{loopKey(1): {key: loopKey(1)}})
 	at("another value is stored", "false false")
 	b.committed(say(event.Configured)) // of the value before
-	b.asked(keyed.Values{loopKey(1): nil})
+	b.asked(kv.Values{loopKey(1): nil})
 	at("it is on its way", "false false")
 	b.answered(say(event.Invalid))
 	at("it is answered", "true false")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // Name is the source's name.
@@ -115,7 +115,7 @@ func (c *Config) root() string {
 func LoadTLS(ca, cert, key, serverName string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
 	if ca != "" {
-		pool, err := serve.Authorities(ca)
+		pool, err := httpserver.Authorities(ca)
 		if err != nil {
 			return nil, fmt.Errorf("certificates of servers: %w", err)
 		}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
@@ -28,9 +28,9 @@ func decode(raw string, value []byte) (key string, msg proto.Message, err error)
 		return "", nil, fmt.Errorf("%w, this one has %d", errTooLong, len(value))
 	}
 	spelled := path.Clean(raw)
-	model, _, found := keyed.Lookup(spelled)
+	model, _, found := kv.Lookup(spelled)
 	if !found {
-		return "", nil, keyed.ErrNoModel
+		return "", nil, kv.ErrNoModel
 	}
 	msg = model.New()
 	if err := protojson.Unmarshal(value, msg); err != nil {
@@ -39,10 +39,10 @@ func decode(raw string, value []byte) (key string, msg proto.Message, err error)
 			return "", nil, fmt.Errorf("not the JSON of a %s: %w", model.Proto, plain(err))
 		}
 	}
-	if key = keyed.Key(msg); key != spelled && spelledByV2(msg, key) != spelled {
-		return "", nil, fmt.Errorf("%w: its key is %q", keyed.ErrKeyMismatch, key)
+	if key = kv.Key(msg); key != spelled && spelledByV2(msg, key) != spelled {
+		return "", nil, fmt.Errorf("%w: its key is %q", kv.ErrKeyMismatch, key)
 	}
-	if err := keyed.Check(key, msg); err != nil {
+	if err := kv.Check(key, msg); err != nil {
 		return "", nil, err
 	}
 	return key, msg, nil

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
@@ -266,7 +266,7 @@ type node struct {
 	stop   func()
 
 	mu     sync.Mutex
-	has    keyed.Values
+	has    kv.Values
 	txns   []*event.Txn
 	states map[string]event.ValueStatus // what VPP says of keys, in place of CONFIGURED
 	busy   chan struct{}                // VPP answers when it may send; nil: at once
@@ -276,13 +276,13 @@ type node struct {
 func config() Config { return Config{Endpoints: []string{"127.0.0.1:1"}, Label: "node-1"} }
 
 // start runs everything; internal is what the agent itself wants.
-func start(t testing.TB, f *fake, cfg Config, internal keyed.Values) *node {
+func start(t testing.TB, f *fake, cfg Config, internal kv.Values) *node {
 	t.Helper()
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{fake: f, t: t, source: s, in: make(chan event.Event, 64), has: keyed.Values{}, states: map[string]event.ValueStatus{}}
+	n := &node{fake: f, t: t, source: s, in: make(chan event.Event, 64), has: kv.Values{}, states: map[string]event.ValueStatus{}}
 	s.dial = func(context.Context) (reader, error) { return f.connect() }
 	if s.board != nil {
 		s.board.dial = func(context.Context) (writer, error) { return f.connect() }

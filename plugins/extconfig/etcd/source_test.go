@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -255,7 +255,7 @@ func TestStartWait(t *testing.T) {
 				f.disconnect(errors.New("connection refused"))
 				cfg := config()
 				cfg.StartWait = wait
-				n := start(t, f, cfg, keyed.Values{"config/vpp/v2/interfaces/loop9": &interfaces.Interface{Name: "loop9", Mtu: 9}})
+				n := start(t, f, cfg, kv.Values{"config/vpp/v2/interfaces/loop9": &interfaces.Interface{Name: "loop9", Mtu: 9}})
 				time.Sleep(29 * time.Second)
 				settle()
 				if got := n.note(); len(n.transactions()) != 0 || got.Status != event.WaitForReady || got.Err == nil || !strings.Contains(got.Err.Error(), "connection refused") {
@@ -362,7 +362,7 @@ func TestBothSpellings(t *testing.T) {
 
 // A value may say how it goes over the agent's own; one that says nonsense is refused.
 func TestMerge(t *testing.T) {
-	internal := keyed.Values{loopKey(1): &interfaces.Interface{Name: "loop1", Mtu: 1500, IpAddresses: []string{"10.0.0.1/24"}}}
+	internal := kv.Values{loopKey(1): &interfaces.Interface{Name: "loop1", Mtu: 1500, IpAddresses: []string{"10.0.0.1/24"}}}
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		n := start(t, f, config(), internal)
@@ -456,7 +456,7 @@ func TestDecode(t *testing.T) {
 		{"config/contiv/vpp/v1/reject-route/vrf/0/dst/10.0.0.0/8", `{"dstNetwork":"10.0.0.0/8"}`, "config/contiv/vpp/v1/reject-route/vrf/0/dst/10.0.0.0/8", &contivl3.RejectRoute{DstNetwork: "10.0.0.0/8"}},
 	} {
 		key, msg, err := decode(tc.raw, []byte(tc.value))
-		if err != nil || key != tc.key || !keyed.Equal(msg, tc.want) {
+		if err != nil || key != tc.key || !kv.Equal(msg, tc.want) {
 			t.Errorf("decode(%s, %s) = %s, %v, %v", tc.raw, tc.value, key, msg, err)
 		}
 	}
@@ -478,11 +478,11 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		if err := errors.Join(keyed.Check(key, msg), merge.Check(msg.ProtoReflect().Descriptor())); err != nil {
+		if err := errors.Join(kv.Check(key, msg), merge.Check(msg.ProtoReflect().Descriptor())); err != nil {
 			t.Fatal(err)
 		}
 		again, same, err := decode(key, []byte(format(msg)))
-		if err != nil || again != key || !keyed.Equal(msg, same) {
+		if err != nil || again != key || !kv.Equal(msg, same) {
 			t.Fatalf("%s %v, and written again %s %v: %v", key, msg, again, same, err)
 		}
 	})

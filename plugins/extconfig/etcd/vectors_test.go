@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // TestVectors: what ligato's agents store is taken, under v3's key.
@@ -29,7 +29,7 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s %s: key %q, %v", stored, value, key, err)
 			continue
 		}
-		if again, same, err := decode(key, []byte(format(msg))); err != nil || again != key || !keyed.Equal(msg, same) {
+		if again, same, err := decode(key, []byte(format(msg))); err != nil || again != key || !kv.Equal(msg, same) {
 			t.Errorf("%s: written again: %s %v, %v", stored, again, same, err)
 		}
 		n++

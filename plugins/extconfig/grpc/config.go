@@ -8,7 +8,7 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/serve"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // Name is the source's name; that of a client called c is Name/c.
@@ -64,7 +64,7 @@ func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	pool, err := serve.Authorities(ca)
+	pool, err := httpserver.Authorities(ca)
 	if err != nil {
 		return nil, fmt.Errorf("certificates of clients: %w", err)
 	}

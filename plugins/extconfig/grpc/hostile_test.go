@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/config"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/configurator"
@@ -166,10 +166,10 @@ func TestLongValues(t *testing.T) {
 func FuzzRequests(f *testing.F) {
 	for i, m := range []proto.Message{
 		loops("a", "b"), loops("a"), loops("c"), nil, update(iface("a", 1)), &configurator.DeleteRequest{Delete: update(iface("a", 1)).Update}, nil,
-		&generic.SetConfigRequest{Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(keyed.InterfaceKey("a"))}, Labels: map[string]string{"a": "b"}}}},
+		&generic.SetConfigRequest{Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(kv.InterfaceKey("a"))}, Labels: map[string]string{"a": "b"}}}},
 		&generic.GetConfigRequest{Ids: []*generic.Item_ID{{Model: "vpp.interfaces"}}}, nil, &generic.KnownModelsRequest{Class: "config"},
 		&generic.ProtoFileDescriptorRequest{FullProtoFileName: "ligato/vpp/l3/l3.proto"},
-		&config.ApplyRequest{Items: []*config.Item{{Item: &generic.Item{Id: id(keyed.InterfaceKey("a"))}, Merge: "once"}}},
+		&config.ApplyRequest{Items: []*config.Item{{Item: &generic.Item{Id: id(kv.InterfaceKey("a"))}, Merge: "once"}}},
 	} {
 		b := []byte{}
 		if m != nil {
@@ -208,7 +208,7 @@ func FuzzRequests(f *testing.F) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		for key, msg := range n.has {
-			if err := keyed.Check(key, msg); err != nil {
+			if err := kv.Check(key, msg); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/config"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -162,7 +162,7 @@ func TestWaitDone(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	n.mu.Lock()
-	key := keyed.InterfaceKey("later")
+	key := kv.InterfaceKey("later")
 	delete(n.states, key)
 	n.has[key] = iface("later", 667)
 	n.mu.Unlock()
@@ -179,7 +179,7 @@ func TestWaitDone(t *testing.T) {
 
 func item(t *testing.T, msg proto.Message) *generic.Item {
 	t.Helper()
-	it, err := write(keyed.Key(msg), msg)
+	it, err := write(kv.Key(msg), msg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestManager(t *testing.T) {
 		{Item: item(t, route), Labels: map[string]string{"app": "y"}},
 		{Item: noID},
 		{Item: item(t, iface("later", 667))},
-		{Item: &generic.Item{Id: id(keyed.InterfaceKey("nobody"))}},
+		{Item: &generic.Item{Id: id(kv.InterfaceKey("nobody"))}},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestManager(t *testing.T) {
 		var got []string
 		for _, i := range resp.GetItems() {
 			got = append(got, i.GetItem().GetId().GetName()+"="+i.GetStatus().GetStatus())
-			if key, msg, err := read(i.GetItem()); err != nil || msg == nil || keyed.Check(key, msg) != nil {
+			if key, msg, err := read(i.GetItem()); err != nil || msg == nil || kv.Check(key, msg) != nil {
 				t.Errorf("%s: %v, %v", key, msg, err)
 			}
 		}
@@ -253,12 +253,12 @@ func TestManager(t *testing.T) {
 		"no item": {Updates: []*generic.UpdateItem{{}}}, "nothing": {Updates: []*generic.UpdateItem{{Item: &generic.Item{}}}},
 		"no model":      {Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: &generic.Item_ID{Model: "vpp.srv6.policy", Name: "x"}}}}},
 		"no type":       {Updates: []*generic.UpdateItem{{Item: &generic.Item{Data: &generic.Data{Union: &generic.Data_Any{Any: &anypb.Any{TypeUrl: "models.ligato.io/x"}}}}}}},
-		"empty":         {Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(keyed.InterfaceKey("a")), Data: &generic.Data{}}}}},
-		"another's key": {Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(keyed.InterfaceKey("a")), Data: noID.Data}}}},
+		"empty":         {Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(kv.InterfaceKey("a")), Data: &generic.Data{}}}}},
+		"another's key": {Updates: []*generic.UpdateItem{{Item: &generic.Item{Id: id(kv.InterfaceKey("a")), Data: noID.Data}}}},
 		"garbage": {Updates: []*generic.UpdateItem{{Item: &generic.Item{Data: &generic.Data{Union: &generic.Data_Any{Any: &anypb.Any{
 			TypeUrl: "models.ligato.io/ligato.vpp.interfaces.Interface", Value: []byte("\xff\xff"),
 		}}}}}}},
-		"put and deleted": {Updates: []*generic.UpdateItem{{Item: noID}, {Item: &generic.Item{Id: id(keyed.InterfaceKey("noid"))}}}},
+		"put and deleted": {Updates: []*generic.UpdateItem{{Item: noID}, {Item: &generic.Item{Id: id(kv.InterfaceKey("noid"))}}}},
 	} {
 		if _, err := ask[generic.SetConfigResponse](t, conn, managerPath+"SetConfig", req); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("%s: %v", name, err)
@@ -309,7 +309,7 @@ func TestSubscribeAndNotify(t *testing.T) {
 		if _, err := ask[configurator.UpdateResponse](t, conn, configuratorPath+"Update", step); err != nil {
 			t.Fatal(err)
 		}
-		n.in <- &event.Committed{Statuses: []event.ValueStatus{{Key: keyed.InterfaceKey("a"), State: event.Configured}}} // no news
+		n.in <- &event.Committed{Statuses: []event.ValueStatus{{Key: kv.InterfaceKey("a"), State: event.Configured}}} // no news
 	}
 	var got []string
 	for len(got) < 5 {
@@ -377,7 +377,7 @@ func TestModels(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
 	resp, err := ask[generic.KnownModelsResponse](t, conn, metaPath+"KnownModels", &generic.KnownModelsRequest{Class: "config"})
-	if err != nil || len(resp.GetKnownModels()) != len(keyed.Models()) {
+	if err != nil || len(resp.GetKnownModels()) != len(kv.Models()) {
 		t.Fatalf("%d models, %v", len(resp.GetKnownModels()), err)
 	}
 	if none, err := ask[generic.KnownModelsResponse](t, conn, metaPath+"KnownModels", &generic.KnownModelsRequest{Class: "metrics"}); err != nil || len(none.GetKnownModels()) != 0 {
@@ -409,7 +409,7 @@ func TestModels(t *testing.T) {
 		}
 		msg := filled(model.New())
 		name := named(t, options["nameTemplate"], msg)
-		if got, want := filepath.Clean(prefix+"/"+name), keyed.Key(msg); got != want {
+		if got, want := filepath.Clean(prefix+"/"+name), kv.Key(msg); got != want {
 			t.Errorf("%s: named %q, has %q", model.Name, got, want)
 		}
 	}
@@ -509,7 +509,7 @@ func TestApplyStream(t *testing.T) {
 	}
 	del := &config.ApplyRequest{Operation: config.Operation_DELETE}
 	for i := range many {
-		del.Items = append(del.Items, &config.Item{Item: &generic.Item{Id: id(keyed.DNat44Key(fmt.Sprint("s", i)))}})
+		del.Items = append(del.Items, &config.Item{Item: &generic.Item{Id: id(kv.DNat44Key(fmt.Sprint("s", i)))}})
 	}
 	if _, err = received(stream(t, conn, "/contiv.config.ConfigService/Apply", true, del)); err != nil || len(n.has) != 0 {
 		t.Errorf("delete: %v, VPP has %d values", err, len(n.has))
@@ -542,7 +542,7 @@ func received(st grpc.ClientStream) (out []string, err error) {
 func TestMergeOption(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
-	key := keyed.InterfaceKey("a")
+	key := kv.InterfaceKey("a")
 	req := loops("a")
 	req.Interfaces[0].IpAddresses, req.Interfaces[0].Mtu = []string{"10.0.0.1/24"}, 1500
 	if err := call(t, conn, put, req, ClientKey, "1"); err != nil {

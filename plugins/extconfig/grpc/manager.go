@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
 )
@@ -20,18 +20,18 @@ import (
 // typePrefix is before the full name of a message in the type URL. As in ligato's API.
 const typePrefix = "models.ligato.io/"
 
-// model is the one that is asked for; by is keyed.Model's Name or Proto.
-func model(word string, by func(keyed.Model) string) (keyed.Model, error) {
-	for _, m := range keyed.Models() {
+// model is the one that is asked for; by is kv.Model's Name or Proto.
+func model(word string, by func(kv.Model) string) (kv.Model, error) {
+	for _, m := range kv.Models() {
 		if by(m) == word {
 			return m, nil
 		}
 	}
-	return keyed.Model{}, status.Errorf(codes.InvalidArgument, "model %q is not known here", word)
+	return kv.Model{}, status.Errorf(codes.InvalidArgument, "model %q is not known here", word)
 }
 
-func modelName(m keyed.Model) string  { return m.Name }
-func modelProto(m keyed.Model) string { return m.Proto }
+func modelName(m kv.Model) string  { return m.Name }
+func modelProto(m kv.Model) string { return m.Proto }
 
 // read is the key of an item, and its value; nil: it has none.
 func read(item *generic.Item) (string, proto.Message, error) {
@@ -61,15 +61,15 @@ func read(item *generic.Item) (string, proto.Message, error) {
 	if err := understood(msg.ProtoReflect()); err != nil {
 		return "", nil, err
 	}
-	if own := keyed.Key(msg); key != "" && key != own {
+	if own := kv.Key(msg); key != "" && key != own {
 		return "", nil, status.Errorf(codes.InvalidArgument, "item %q: its value has the key %q", key, own)
 	}
-	return keyed.Key(msg), msg, nil
+	return kv.Key(msg), msg, nil
 }
 
 // id names the value with a key.
 func id(key string) *generic.Item_ID {
-	m, name, _ := keyed.Lookup(key)
+	m, name, _ := kv.Lookup(key)
 	return &generic.Item_ID{Model: m.Name, Name: name}
 }
 
@@ -163,7 +163,7 @@ func chosen(ids []*generic.Item_ID) (func(key string) bool, error) {
 		if len(ids) == 0 || keys[key] {
 			return true
 		}
-		m, _, _ := keyed.Lookup(key)
+		m, _, _ := kv.Lookup(key)
 		return models[m.Name]
 	}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
 )
 
@@ -54,7 +54,7 @@ var nameTemplates = map[string]string{
 }
 
 // file defines the message of a model.
-func file(m keyed.Model) protoreflect.FileDescriptor {
+func file(m kv.Model) protoreflect.FileDescriptor {
 	return m.New().ProtoReflect().Descriptor().ParentFile()
 }
 
@@ -66,7 +66,7 @@ func (s *Server) knownModels(ctx context.Context, req *generic.KnownModelsReques
 	if req.GetClass() != "" && req.GetClass() != class {
 		return resp, nil
 	}
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		detail := &generic.ModelDetail{
 			Spec: &generic.ModelSpec{Module: m.Module, Version: m.Version, Type: m.Type, Class: class}, ProtoName: m.Proto,
 			Options: []*generic.ModelDetail_Option{{Key: "protoFile", Values: []string{file(m).Path()}}},
@@ -87,7 +87,7 @@ func (s *Server) protoFile(ctx context.Context, req *generic.ProtoFileDescriptor
 	if _, err := caller(ctx); err != nil {
 		return nil, err
 	}
-	for _, m := range keyed.Models() {
+	for _, m := range kv.Models() {
 		f := file(m)
 		if f.Path() != req.GetFullProtoFileName() {
 			continue

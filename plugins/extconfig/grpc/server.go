@@ -15,9 +15,9 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
-	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // Server is the source of external configuration that clients call. It serves Contiv's services, ligato's, one of our own, reflection
@@ -73,7 +73,7 @@ func (s *Server) Run(ctx context.Context, emit func(event.Event)) error {
 	}
 	for _, l := range listeners {
 		server := s.server(l.Addr().Network() == "tcp")
-		g.Go(func() error { return server.Serve(serve.Limit(l)) })
+		g.Go(func() error { return server.Serve(httpserver.Limit(l)) })
 		g.Go(func() error {
 			<-ctx.Done()
 			server.Stop() // whoever waits is told that the agent ends
@@ -103,7 +103,7 @@ func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
 		out = append(out, l)
 	}
 	if s.cfg.Unix != "" {
-		l, err := serve.Unix(ctx, s.cfg.Unix)
+		l, err := httpserver.Unix(ctx, s.cfg.Unix)
 		if err != nil {
 			return out, fmt.Errorf("unix socket: %w", err)
 		}

@@ -36,7 +36,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
@@ -266,7 +266,7 @@ func TestEveryFieldArrives(t *testing.T) {
 		} else {
 			m.Set(f, item)
 		}
-		want = append(want, keyed.Key(item.Message().Interface()))
+		want = append(want, kv.Key(item.Message().Interface()))
 	}
 	if err := call(t, conn, put, req); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 )
@@ -195,7 +195,7 @@ func readMerges(ctx context.Context, req *extconfig.Request) error {
 		req.Terms = map[string]extconfig.Terms{}
 	}
 	for _, item := range req.Items {
-		key := keyed.Key(item)
+		key := kv.Key(item)
 		terms := req.Terms[key]
 		terms.Merge = all
 		if m, given := single[key]; given {

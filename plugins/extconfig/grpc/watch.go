@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
@@ -85,7 +85,7 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 	changes := make([]change, 0, len(ev.Statuses))
 	var links []*interfaces.InterfaceNotification
 	for _, st := range ev.Statuses {
-		if _, _, value := keyed.Lookup(st.Key); !value {
+		if _, _, value := kv.Lookup(st.Key); !value {
 			continue // a part of one
 		}
 		c := change{st, sent(st.Key)}
@@ -104,7 +104,7 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 // news reports whether a value or its state differs from what was told last. It is the loop's alone.
 func (s *Server) news(c change) bool {
 	was, known := s.told[c.Key]
-	if known && was.State == c.State && was.Err == c.Err && slices.Equal(was.Details, c.Details) && keyed.Equal(was.message, c.message) {
+	if known && was.State == c.State && was.Err == c.Err && slices.Equal(was.Details, c.Details) && kv.Equal(was.message, c.message) {
 		return false
 	}
 	if s.told == nil {
@@ -119,7 +119,7 @@ func (s *Server) news(c change) bool {
 // link is what there is to tell of a value, if it is an interface that has gone up or down or is no more; nil: nothing. It is the
 // loop's alone.
 func (s *Server) link(c change) *interfaces.InterfaceNotification {
-	model, name, _ := keyed.Lookup(c.Key)
+	model, name, _ := kv.Lookup(c.Key)
 	if model.Proto != string((*interfaces.Interface)(nil).ProtoReflect().Descriptor().FullName()) {
 		return nil
 	}

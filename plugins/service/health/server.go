@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/serve"
 )
 
 // An address and port that cannot be opened is tried again after firstRetry, then after twice as long each time, up to lastRetry.
@@ -205,7 +205,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) *doo
 	d := &door{stop: stop, shut: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(d.ended)
-		err := serve.HTTP(ctx, l, h, s.cfg.Logger)
+		err := httpserver.HTTP(ctx, l, h, s.cfg.Logger)
 		close(d.shut)
 		if ctx.Err() == nil { // nobody asked for it: Run opens it again
 			s.cfg.Logger.Warn("health checks are interrupted", "address", l.Addr().String(), "err", err)

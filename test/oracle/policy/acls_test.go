@@ -8,11 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/sctpports"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -151,14 +151,14 @@ func readLists(s *sink) *lists {
 					lines = append(lines, readLine(r))
 				}
 				l.acls[v.Name] = lines
-				if _, apart := keyed.NeedsSCTPPorts(v.Name); len(v.Name) > 40 && !apart {
+				if _, apart := kv.NeedsSCTPPorts(v.Name); len(v.Name) > 40 && !apart {
 					l.broken = append(l.broken, "long name "+v.Name)
 				}
 			case *contivacl.InterfaceACLs:
 				ordered = append(ordered, v)
 			case *contivacl.SCTPPorts:
 				l.ports[v.Interface] = &[2][]line{readPorts(v.Input), readPorts(v.Output)}
-				if _, err := sctpports.Compile(v); err != nil {
+				if _, err := classifier.Compile(v); err != nil {
 					l.broken = append(l.broken, fmt.Sprintf("value %s: %v", key, err))
 				}
 			default:

@@ -5,24 +5,24 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
 // driver hears what the policy processor of a node says.
 type driver struct {
 	*messages
-	node enforce.Node
+	node dataplane.Node
 }
 
-func (d *driver) SetNode(n enforce.Node)                                  { d.node = n }
-func (d *driver) Apply() bool                                             { return false }
-func (d *driver) Resync()                                                 {}
-func (d *driver) Cause(string, bool, int, int) (c enforce.Cause, ok bool) { return c, false }
+func (d *driver) SetNode(n dataplane.Node)                                  { d.node = n }
+func (d *driver) Apply() bool                                               { return false }
+func (d *driver) Resync()                                                   {}
+func (d *driver) Cause(string, bool, int, int) (c dataplane.Cause, ok bool) { return c, false }
 
-var _ rules.Driver = (*driver)(nil)
+var _ dataplane.Driver = (*driver)(nil)
 
 // graphs is the policy processors of all nodes, and what their messages say.
 type graphs struct {

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
 	"github.com/contiv-agent/contiv-agent/event"
 	rules "github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
@@ -72,8 +72,8 @@ func (f *facts) frontends() []netip.Prefix {
 // views are the two ways of VPP to see services, and what a renderer makes of them.
 var views = [...]struct {
 	name   string
-	v4, v6 enforce.View
-}{{"nat44", enforce.PreDNAT, enforce.PostDNAT}, {"cnat", enforce.PostDNAT, enforce.PostDNAT}}
+	v4, v6 dataplane.View
+}{{"nat44", dataplane.PreDNAT, dataplane.PostDNAT}, {"cnat", dataplane.PostDNAT, dataplane.PostDNAT}}
 
 // node is the policy part of an agent, and a renderer for each view.
 type node struct {
@@ -85,7 +85,7 @@ type node struct {
 	facts     *facts
 	bytes     bool
 	again     [len(views)]bool
-	told      enforce.Node // by the processor
+	told      dataplane.Node // by the processor
 }
 
 func newNode(name string, bytes bool) *node {
@@ -106,14 +106,14 @@ func (n *node) OnUpdate(m *felix.ToDataplane) {
 }
 
 // SetNode implements the driver: what the processor does not know without services it is told here.
-func (n *node) SetNode(told enforce.Node) {
+func (n *node) SetNode(told dataplane.Node) {
 	n.told = told
 	n.tell()
 }
 
 func (n *node) tell() {
 	for i, v := range views {
-		n.renderers[i].SetNode(enforce.Node{
+		n.renderers[i].SetNode(dataplane.Node{
 			View4: v.v4, View6: v.v6, Interfaces: n.told.Interfaces, Near: n.told.Near, Far: n.told.Far, Uplink: uplink, Overlay: overlay, Host: hostIf,
 			Addrs: n.facts.own[n.name], HostAddrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
@@ -138,7 +138,7 @@ func (n *node) Resync() {
 }
 
 // Cause implements the driver.
-func (n *node) Cause(string, bool, int, int) (c enforce.Cause, ok bool) { return c, false }
+func (n *node) Cause(string, bool, int, int) (c dataplane.Cause, ok bool) { return c, false }
 
 // take changes the node's objects until nothing more follows.
 func (n *node) take(changes []event.Change, f *facts) error {
@@ -448,14 +448,14 @@ func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow
 func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, flow policy.Flow) string {
 	for i, v := range views {
 		n := networks[i]
-		for _, e := range f.entries(flow, n, v.v4 == enforce.PreDNAT && flow.Dst.Is4()) {
-			want, fickle := wantedOf(c, &e, v.v4 == enforce.PreDNAT && flow.Dst.Is4()), fickle(c, e)
+		for _, e := range f.entries(flow, n, v.v4 == dataplane.PreDNAT && flow.Dst.Is4()) {
+			want, fickle := wantedOf(c, &e, v.v4 == dataplane.PreDNAT && flow.Dst.Is4()), fickle(c, e)
 			if e.as.IsValid() {
 				e.flow.Src = e.as
 			}
 			where := n.passes(&e.flow, e.in, e.seen)
 			got := where == nil
-			nameless := v.v4 == enforce.PreDNAT && flow.Dst.Is4() // nat44 gives SCTP of anybody another address: fails closed
+			nameless := v.v4 == dataplane.PreDNAT && flow.Dst.Is4() // nat44 gives SCTP of anybody another address: fails closed
 			if got == want.Allowed || !got && flow.Proto == policy.SCTP && nameless || !got && fickle {
 				continue
 			}

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/enforce"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -19,20 +19,20 @@ func nodePort(pod netip.Addr, proto policy.Protocol, port uint16) (number uint16
 }
 
 // outer are the node ports of a node.
-func (f *facts) outer(node string) []enforce.Outer {
-	var out []enforce.Outer
+func (f *facts) outer(node string) []dataplane.Outer {
+	var out []dataplane.Outer
 	for pod := range f.pods {
 		for _, proto := range []policy.Protocol{policy.TCP, policy.UDP} {
 			for _, port := range []uint16{80, 8080} {
 				if number, hides := nodePort(pod, proto, port); number != 0 && len(f.own[node]) > 0 {
-					out = append(out, enforce.Outer{
+					out = append(out, dataplane.Outer{
 						Addr: f.own[node][0], Proto: uint8(proto), Port: number, Hides: hides, Backends: []netip.AddrPort{netip.AddrPortFrom(pod, port)},
 					})
 				}
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b enforce.Outer) int {
+	slices.SortFunc(out, func(a, b dataplane.Outer) int {
 		return cmp.Or(cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port))
 	})
 	return out

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -109,7 +109,7 @@ func ARPEntry() *descriptor.Descriptor {
 		},
 		Equal: func(have, want *neighbour) bool { return have.mac == want.mac },
 		Dependencies: func(n *neighbour) []descriptor.Dependency {
-			return []descriptor.Dependency{{Key: keyed.LinuxInterfaceKey(n.iface)}}
+			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(n.iface)}}
 		},
 		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.put(w, true) },
 		Update: func(w *descriptor.World, _, want *neighbour) ([]descriptor.Op, error) { return want.put(w, true) },

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -47,7 +47,7 @@ func Interface() *descriptor.Descriptor {
 			if i.tap == "" {
 				return nil
 			}
-			return []descriptor.Dependency{{Key: keyed.InterfaceKey(i.tap)}}
+			return []descriptor.Dependency{{Key: kv.InterfaceKey(i.tap)}}
 		},
 		Claims:   func(i *iface) []string { return []string{"link " + i.host + " in " + i.namespace} },
 		Recreate: recreateInterface,
@@ -195,7 +195,7 @@ func (i *iface) link(from string) PutLink {
 // put makes it as wanted; have is nil if it is not there.
 func (i *iface) put(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
 	if i.peer != "" {
-		if p, ok := w.Wanted(keyed.LinuxInterfaceKey(i.peer)).(*iface); ok && p.peer != i.name {
+		if p, ok := w.Wanted(kv.LinuxInterfaceKey(i.peer)).(*iface); ok && p.peer != i.name {
 			return nil, fmt.Errorf("veth.peer_if_name: %s has %q for its peer", i.peer, p.peer)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -118,12 +118,12 @@ type lab struct {
 	caller   *linux.Caller
 	journal  string
 	agent    *vppagent.Agent
-	want     keyed.Values
+	want     kv.Values
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, own: newNS(t), pod: newNS(t), sim: sim.New(sim.Config{}), journal: filepath.Join(t.TempDir(), "journal"), want: keyed.Values{}}
+	l := &lab{t: t, own: newNS(t), pod: newNS(t), sim: sim.New(sim.Config{}), journal: filepath.Join(t.TempDir(), "journal"), want: kv.Values{}}
 	up := make(chan struct{}, 10)
 	conn := vpp.New(vpp.Config{Dial: l.sim.Dial, OnState: func(s vpp.State) {
 		if s.Connected {
@@ -156,7 +156,7 @@ func (l *lab) commit(kind event.ResyncKind, values map[string]proto.Message) *ev
 
 func (l *lab) put(ms ...proto.Message) *event.Committed {
 	l.t.Helper()
-	values := keyed.Values{}
+	values := kv.Values{}
 	for _, m := range ms {
 		values.Put(m)
 		l.want.Put(m)
@@ -168,8 +168,8 @@ func (l *lab) del(ms ...proto.Message) *event.Committed {
 	l.t.Helper()
 	values := map[string]proto.Message{}
 	for _, m := range ms {
-		values[keyed.Key(m)] = nil
-		delete(l.want, keyed.Key(m))
+		values[kv.Key(m)] = nil
+		delete(l.want, kv.Key(m))
 	}
 	return l.commit(event.NoResync, values)
 }
@@ -205,7 +205,7 @@ func (l *lab) quiet(what string) {
 
 func state(c *event.Committed, m proto.Message) event.ValueStatus {
 	for _, s := range c.Statuses {
-		if s.Key == keyed.Key(m) {
+		if s.Key == kv.Key(m) {
 			return s
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
@@ -144,7 +144,7 @@ func TestLaws(t *testing.T) {
 				}
 				l.quiet(step.what)
 				for _, s := range l.agent.Snapshot().Values() {
-					if s.Key == keyed.Key(step.m) && cmp.Diff(step.m, s.Value, protocmp.Transform()) != "" {
+					if s.Key == kv.Key(step.m) && cmp.Diff(step.m, s.Value, protocmp.Transform()) != "" {
 						t.Errorf("%s: status %+v", step.what, s)
 					}
 				}
@@ -160,7 +160,7 @@ func TestLaws(t *testing.T) {
 				t.Errorf("after the deletion:\n%s", got)
 			}
 			l.quiet("delete")
-			l.want = keyed.Values{}
+			l.want = kv.Values{}
 			l.restart()
 			l.fine("all gone", l.resync())
 			if got := text(); strings.Contains(got, "contiv-agent") || strings.Contains(got, "ca-") {
@@ -230,7 +230,7 @@ func TestTap(t *testing.T) {
 	}
 	route := &l3.Route{OutgoingInterface: "pod", DstNetwork: "0.0.0.0/0", GwAddr: "10.2.0.1"}
 	c := l.put(m, route)
-	if s := state(c, m); s.State != event.Pending || s.Details[0] != keyed.InterfaceKey("tap") {
+	if s := state(c, m); s.State != event.Pending || s.Details[0] != kv.InterfaceKey("tap") {
 		t.Errorf("without VPP's side: %+v", s)
 	}
 	if s := state(c, route); s.State != event.Pending {
@@ -366,7 +366,7 @@ func TestRefuses(t *testing.T) {
 func TestMessageIsInverse(t *testing.T) {
 	for _, law := range newLab(t).laws() {
 		for _, m := range []proto.Message{law.one, law.two} {
-			key := keyed.Key(m)
+			key := kv.Key(m)
 			var d *descriptor.Descriptor
 			for _, o := range linux.All() {
 				if o.Has(key) {
@@ -379,7 +379,7 @@ func TestMessageIsInverse(t *testing.T) {
 			}
 			back := d.Message(s)
 			again, err := d.Compile(key, back)
-			if err != nil || keyed.Key(back) != key || !d.Equal(s, again) || !d.Equal(again, s) {
+			if err != nil || kv.Key(back) != key || !d.Equal(s, again) || !d.Equal(again, s) {
 				t.Errorf("%s: %v: %v", key, err, fmt.Sprint(back))
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/contiv-agent/contiv-agent/keyed"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -142,7 +142,7 @@ func Route() *descriptor.Descriptor {
 			return have.via == want.via && have.metric == want.metric && have.kernelScope() == want.kernelScope()
 		},
 		Dependencies: func(r *route) []descriptor.Dependency {
-			return []descriptor.Dependency{{Key: keyed.LinuxInterfaceKey(r.iface)}}
+			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(r.iface)}}
 		},
 		Create: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.put(w, true) },
 		Delete: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.put(w, false) },
