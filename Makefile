@@ -15,9 +15,13 @@ SEED      ?=
 NODES     ?= 200
 SHORT     ?=
 RECORD    ?=
+CPU       ?= 10m
+TARGETS   ?=
+JOBS      ?= 1
+IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +66,9 @@ adversary: ## 100,000 sequences of packets against the policies of random cluste
 	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary
 
 check: lint test wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
+
+fuzz: ## every fuzz target for CPU=10m of processor time (TARGETS="folder:Name ...", JOBS=1, IDLE=1: only time that nobody else wants); bin/fuzz has logs
+	GO=$(GO) CPU=$(CPU) TARGETS="$(TARGETS)" JOBS=$(JOBS) IDLE=$(IDLE) ./tools/fuzz.sh
 
 lint: ## gofumpt, vet, staticcheck
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi

@@ -37,3 +37,23 @@ func TestAuthorities(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 }
+
+// FuzzAuthorities: a file of certificates is taken, or refused with its name.
+func FuzzAuthorities(f *testing.F) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for _, text := range [][]byte{nil, block, append([]byte("text\n"), block...), block[:len(block)/2], []byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n")} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "ca")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pool, err := Authorities(path)
+		if err == nil && pool.Equal(x509.NewCertPool()) || err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+// FuzzDriverConfig: whatever the file of felix-driver says, the driver takes it or refuses it with the file's name.
+func FuzzDriverConfig(f *testing.F) {
+	f.Add("node: node-1\nlisten: none\nstatusSocket: none\njournal: none\nview: pre-dnat\nrecheck: 1m\nmaxFrame: 1024\nvpp: {sim: true}\n")
+	f.Add("vpp: {socket: /run/vpp/api.sock}\ninterfaces: {uplink: eth0, overlay: vxlan0, host: tap0, hostAddresses: [10.0.0.1]}\nlog: {level: debug, format: json}\n")
+	f.Add("recheck: -1h\nmaxFrame: -1\n")
+	f.Add("a: &a [*a]\n<<: *a\n")
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	nothing := func(string) string { return "" }
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(t.TempDir(), "driver.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := loadDriver(path, nothing)
+		if err != nil {
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		file.Services = driverServices{} // they name other files
+		cfg, err := file.agent(log)
+		if err == nil && (file.MaxFrame < 0 || file.View != "" && !strings.HasSuffix(file.View, "-dnat") || cfg.PostDNAT != (file.View != "pre-dnat")) {
+			t.Errorf("%q is taken as %+v", text, file)
+		}
+	})
+}
+
+// FuzzCgroup: whatever the kernel's files say, the limit is the number in one of them, or none.
+func FuzzCgroup(f *testing.F) {
+	f.Add("0::/\n", "1073741824\n", "")
+	f.Add("0::/a/b\n4:memory:/../../c\n", "max", "9223372036854771712")
+	f.Add("::\n0::\n4:memory", "-1", "x")
+	f.Fuzz(func(t *testing.T, groups, first, second string) {
+		root := fstest.MapFS{
+			"proc/self/cgroup": {Data: []byte(groups)}, "sys/fs/cgroup/memory.max": {Data: []byte(first)}, "sys/fs/cgroup/a/memory.max": {Data: []byte(second)},
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": {Data: []byte(second)},
+		}
+		one, other := readLimit(root, "sys/fs/cgroup/memory.max"), readLimit(root, "sys/fs/cgroup/a/memory.max")
+		if got := cgroupMemory(root); got < 0 || got >= unlimited || got != 0 && got != one && got != other {
+			t.Errorf("%q: %d", groups, got)
+		}
+	})
+}
