@@ -186,9 +186,9 @@ func TestSizes(t *testing.T) {
 		"nothing":                  {nil, Size{}},
 		"all":                      {rules(1, model.Rule{}), Size{Rules: 1, Tables: 1}},
 		"ipBlocks × ports":         {rules(5000, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1)}, Destination: model.Peer{Ports: ports(50)}}), Size{Rules: 250_000, Tables: 32}},
-		"both sides":               {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(10)}, Destination: model.Peer{Nets: nets(20)}}), Size{Rules: 200, Tables: 2}},
+		"both sides":               {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(10)}, Destination: model.Peer{Nets: nets(20)}}), Size{Rules: 200, Tables: 1}},
 		"a few exceptions":         {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(2)}}), Size{Rules: 65, Tables: 1}},
-		"many exceptions":          {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(1000)}}), Size{Rules: 1513, Tables: 12}},
+		"many exceptions":          {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(1000)}}), Size{Rules: 1513, Tables: 8}},
 		"ports without a protocol": {rules(1, model.Rule{Destination: model.Peer{Ports: ports(5)}}), Size{Rules: 15, Tables: 1}},
 		"runs":                     {slices.Concat(rules(2, model.Rule{}), rules(1, model.Rule{Action: model.ActionDeny}), rules(1, model.Rule{})), Size{Rules: 4, Tables: 3}},
 		"beyond numbers":           {rules(9, model.Rule{Source: model.Peer{Nets: nets(60000)}, Destination: model.Peer{Nets: nets(60000)}}), Size{Rules: mostCount, Tables: 32}},
@@ -200,6 +200,25 @@ func TestSizes(t *testing.T) {
 		if got := OfPolicy(&model.Policy{OutboundRules: c.in}); got != c.want {
 			t.Errorf("%s, egress: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// Lists are few, and each holds a bearable number of rules. More rules never become fewer lists.
+func TestLists(t *testing.T) {
+	for rules, want := range map[int]int{
+		0: 1, 1: 1, firstSplit: 1, firstSplit + 1: 4, 512: 4, 513: 8, 10_000: 8, fewLists * longList: 8, fewLists*longList + 1: 16,
+		2*fewLists*longList + 1: 32, mostCount: 32,
+	} {
+		if got := Lists(rules); got != want {
+			t.Errorf("%d rules: %d lists, want %d", rules, got, want)
+		}
+	}
+	for rules, last := 0, 1; rules < 200_000; rules++ {
+		n := Lists(rules)
+		if n < last {
+			t.Fatalf("%d rules are %d lists, one rule less are %d", rules, n, last)
+		}
+		last = n
 	}
 }
 

@@ -12,8 +12,6 @@ import (
 const (
 	perExcept  = 32  // prefixes that one excepted range leaves of another at most, about
 	mostExcept = 512 // beyond, the driver writes exceptions: renderer/acl, bearable
-	mostSplit  = 32  // access lists of a run of rules at most: renderer/acl, mostTables
-	perSplit   = 128 // rules of one of them, fewer than renderer/acl has in most: a large run counts for more lists than it becomes
 )
 
 // side is how many things one side of a rule names.
@@ -73,7 +71,7 @@ func (r *runs) add(verb string, n int) {
 
 func (r *runs) end() {
 	if r.n > 0 {
-		r.size[Tables] += min(mostSplit, 1+r.n/perSplit)
+		r.size[Tables] += Lists(r.n)
 	}
 	r.n, r.verb = 0, ""
 }

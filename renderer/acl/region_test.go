@@ -89,13 +89,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// The same number of rules is split alike, in powers of two, into tables of a bearable size.
-func TestSplit(t *testing.T) {
-	for _, c := range [][2]int{{0, 1}, {1, 1}, {firstSplit, 1}, {firstSplit + 1, 4}, {1024, 8}, {1025, 8}, {10_000, 8}, {8 * longTable, 8}, {8*longTable + 1, 16}, {1_000_000, 32}} {
-		if got := splitOf(c[0]); got != c[1] {
-			t.Errorf("%d rules: %d tables, want %d", c[0], got, c[1])
-		}
-	}
+// The tables of a segment share its buckets out, whatever their number.
+func TestTablesShareBuckets(t *testing.T) {
 	for n := 1; n <= buckets; n *= 2 {
 		var all uint64
 		for i := range n {

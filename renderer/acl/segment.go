@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -61,18 +62,6 @@ type table struct {
 	join6  bool               // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
 }
 
-// firstSplit is the size from which a segment is split, perTable how many rules a part of it then has on average, fewTables how many
-// parts there are as long as none has more than longTable rules, mostTables how many there are at most. VPP counts all rules of an
-// interface anew for every list that it puts on or takes off, so more parts make a switch of the interface longer (ADR 0020), and each
-// takes one of the 255 places of an interface; fewer parts make the message of one longer.
-const (
-	firstSplit = 256
-	perTable   = 128
-	fewTables  = 8
-	longTable  = 4096
-	mostTables = 32
-)
-
 // maxRules bounds a segment, and an ACL that is several joined. Each of its rules becomes up to four in VPP (see law), of 48 bytes on the
 // wire: so an ACL is one message of less than 16 MiB.
 const maxRules = 5 << 14
@@ -92,16 +81,6 @@ func (s *segment) shorten(x *expander) int {
 		size += len(s.parts[i].flat)
 	}
 	return size
-}
-
-// splitOf is how many tables a segment of that many rules is split into. It depends on the number alone, so a set that grows
-// over a power of two rewrites its tables once.
-func splitOf(rules int) int {
-	n := 1
-	for rules > firstSplit && (n < fewTables && n*perTable < rules || n < mostTables && n*longTable < rules) {
-		n *= 2
-	}
-	return n
 }
 
 // nameOf is the name of a segment's tables from its role, the same in every process.
@@ -129,7 +108,7 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 	if size > x.most {
 		size = s.shorten(x)
 	}
-	count := splitOf(size)
+	count := budget.Lists(size)
 	if count != s.count {
 		dirty, s.count = ^uint64(0), count
 	}
