@@ -1,6 +1,82 @@
 package vppagent
 
-import "github.com/contiv-agent/contiv-agent/vppagent/cost"
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/cost"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
 
 // SlowVPP makes every request as expensive as thousands, until the next connection: small changes are made as large ones are.
 func (a *Agent) SlowVPP() { a.g.world.Cost = cost.Model{}.Times(1e5) }
+
+// CopyWorld copies what the agent knows of VPP as Plan does. It returns how the copy differs, which maps the copy shares with the
+// original, and the fields that the original uses.
+func (a *Agent) CopyWorld() (problems []string, used map[string]bool) {
+	defer func(w descriptor.World) { a.g.world.Cost, a.g.world.Workers = w.Cost, w.Workers }(*a.g.world)
+	a.SlowVPP() // the sim has one worker and is as fast as any
+	a.g.world.Workers = 3
+	c := descriptor.NewWorld(a.cfg.Options, nil)
+	c.CopyFrom(a.g.world)
+	return compareWorlds(a.g.world, c)
+}
+
+func compareWorlds(a, b *descriptor.World) (problems []string, used map[string]bool) {
+	used = map[string]bool{}
+	original, copied := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
+	for i := range original.NumField() {
+		if original.Field(i).Kind() == reflect.Func { // bound to the graph
+			continue
+		}
+		name := original.Type().Field(i).Name
+		used[name] = !original.Field(i).IsZero()
+		problems = append(problems, compareKnown(name, original.Field(i), copied.Field(i))...)
+	}
+	return problems, used
+}
+
+// compareKnown walks structs and maps, which are all that changes.
+func compareKnown(name string, original, copied reflect.Value) (problems []string) {
+	if original.Type() == reflect.TypeFor[cost.Model]() { // never changes
+		if !reflect.DeepEqual(original.Interface(), copied.Interface()) {
+			return []string{name + " differs"}
+		}
+		return nil
+	}
+	switch original.Kind() {
+	case reflect.Struct:
+		for i := range original.NumField() {
+			problems = append(problems, compareKnown(name+"."+original.Type().Field(i).Name, original.Field(i), copied.Field(i))...)
+		}
+	case reflect.Pointer, reflect.Interface:
+		if original.Kind() == reflect.Pointer && !original.IsNil() && original.Pointer() == copied.Pointer() {
+			return []string{name + " is shared"}
+		}
+		if original.IsNil() != copied.IsNil() {
+			return []string{name + " is missing"}
+		}
+		if !original.IsNil() {
+			return compareKnown(name, original.Elem(), copied.Elem())
+		}
+	case reflect.Map:
+		if original.Len() > 0 && original.Pointer() == copied.Pointer() {
+			return []string{name + " is shared"}
+		}
+		if original.Len() != copied.Len() {
+			return []string{fmt.Sprintf("%s has %d entries, the copy %d", name, original.Len(), copied.Len())}
+		}
+		for _, k := range original.MapKeys() {
+			other := copied.MapIndex(k)
+			if !other.IsValid() {
+				return []string{fmt.Sprintf("%s lacks %v", name, k)}
+			}
+			problems = append(problems, compareKnown(fmt.Sprintf("%s[%v]", name, k), original.MapIndex(k), other)...)
+		}
+	default:
+		if fmt.Sprint(original) != fmt.Sprint(copied) {
+			return []string{fmt.Sprintf("%s is %v, in the copy %v", name, original, copied)}
+		}
+	}
+	return problems
+}

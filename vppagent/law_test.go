@@ -339,7 +339,7 @@ func translation(vip string, port uint32, backends ...string) *cnat.Translation 
 // TestLaws holds every kind of value to: what is created, updated and deleted is what VPP has; and what VPP has of it is
 // recognised, by the agent that made it and by one that knows nothing, so that nothing is written twice.
 func TestLaws(t *testing.T) {
-	covered := map[string]bool{}
+	covered, used := map[string]bool{}, map[string]bool{"Options": true, "hostLinks": true} // of the configuration, and of descriptor/linux alone
 	for _, law := range laws() {
 		covered[law.kind] = true
 		t.Run(law.kind, func(t *testing.T) {
@@ -349,6 +349,7 @@ func TestLaws(t *testing.T) {
 			before := l.sim.Dump()
 
 			l.must("create", law.one)
+			l.copied(used)
 			created := l.sim.Dump()
 			if created == before && law.kind != "nat44-global" {
 				t.Fatalf("creating changed nothing in\n%s", before)
@@ -377,6 +378,23 @@ func TestLaws(t *testing.T) {
 		if !covered[d.Name] {
 			t.Errorf("no law for %s", d.Name)
 		}
+	}
+	for field, filled := range used {
+		if !filled {
+			t.Errorf("no law makes the agent know World.%s, so no test copies it", field)
+		}
+	}
+}
+
+// copied holds the copy on which Plan works to what the agent knows, and notes what that is.
+func (l *lab) copied(used map[string]bool) {
+	l.t.Helper()
+	problems, fields := l.agent.CopyWorld()
+	for _, p := range problems {
+		l.t.Errorf("copy of the world: %s", p)
+	}
+	for field, filled := range fields {
+		used[field] = used[field] || filled
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -262,6 +263,10 @@ type aclTable struct {
 	key   map[uint32]string // all
 	tag   map[string]string // of those that are fixed, by key
 	rules map[uint32]int    // how many each has, foreign ones too
+}
+
+func (t *aclTable) clone() aclTable {
+	return aclTable{maps.Clone(t.index), maps.Clone(t.key), maps.Clone(t.tag), maps.Clone(t.rules)}
 }
 
 // count notes how many rules VPP has in an ACL.

@@ -102,7 +102,7 @@ func (w *World) CopyFrom(o *World) {
 	w.sockets, w.tried, w.bridges = maps.Clone(o.sockets), maps.Clone(o.tried), maps.Clone(o.bridges)
 	w.hostLinks = maps.Clone(o.hostLinks)
 	w.proxied, w.policies = maps.Clone(o.proxied), maps.Clone(o.policies)
-	w.acls, w.Cost = aclTable{index: maps.Clone(o.acls.index), key: maps.Clone(o.acls.key), rules: maps.Clone(o.acls.rules)}, o.Cost
+	w.acls, w.enforced, w.Cost = o.acls.clone(), o.enforced, o.Cost
 	w.lists, w.class = maps.Clone(o.lists), o.class.clone()
 	w.cnat = cnatWorld{ids: maps.Clone(o.cnat.ids), newer: o.cnat.newer}
 }
