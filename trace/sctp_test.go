@@ -1,10 +1,12 @@
 package trace
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // signalling allows the pods of web to be asked for associations on two ports of SCTP, and locked to ask one of them.
@@ -96,5 +98,69 @@ func TestSCTPConnection(t *testing.T) {
 	}
 	if o, err := k.Send(); err != nil || o.Verdict != Delivered {
 		t.Errorf("DATA after that: %+v, %v", o, err)
+	}
+}
+
+// gates are Calico's policies of the server's ingress and the client's egress, about a port of SCTP, beside what is denied before. With closed
+// policies deny the opposite directions, but for one port of SCTP with other pods.
+func gates(closed bool, deniedIn, deniedOut string) string {
+	const head = "---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.%s}\nspec: {selector: app == '%s', types: [%s], %s: [%s{action: Allow, protocol: SCTP, %sdestination: {ports: [3868]}}]}\n"
+	text := fmt.Sprintf(head, "in", "server", "Ingress", "ingress", deniedIn, "") + fmt.Sprintf(head, "out", "client", "Egress", "egress", deniedOut, "")
+	if closed {
+		text += fmt.Sprintf(head, "no-out", "server", "Egress", "egress", "{action: Deny, destination: {selector: app == 'client'}}, ", "") +
+			fmt.Sprintf(head, "no-in", "client", "Ingress", "ingress", "{action: Deny, source: {selector: app == 'server'}}, ", "")
+	}
+	return text
+}
+
+// An association ends with the next packet of its client when a policy denies the client's address, or the server's, at all ports, although
+// a later rule permits a port to everybody. Where policies let the server begin associations with the client, the server's packets make a
+// session anew, by which the association goes on (ADR 11).
+func TestRevokedAssociationsEnd(t *testing.T) {
+	const deniesClient, deniesServer = "{action: Deny, source: {selector: app == 'client'}}, ", "{action: Deny, destination: {selector: app == 'server'}}, "
+	for _, revoked := range []string{"in", "out"} {
+		for _, closed := range []bool{false, true} {
+			for _, serverFirst := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/closed=%v/server-first=%v", revoked, closed, serverFirst), func(t *testing.T) {
+					for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+						c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
+						t.Cleanup(c.Close)
+						change(t, c, objects(t, talkers(t)+gates(closed, "", ""))...)
+						var talks []*talk
+						for i, to := range []string{"[fd00:1:1::3]:3868", "[fd00:1:2::3]:3868", "10.1.1.3:3868", "10.1.2.3:3868"} {
+							if renderer == agent.RendererNAT44 && i > 1 {
+								continue // it hides the clients of SCTP behind the node
+							}
+							talks = append(talks, newTalk(t, c, flow{renderer: renderer, to: to, proto: model.SCTP}, 50000+uint16(i)))
+						}
+						if revoked == "in" {
+							change(t, c, objects(t, gates(closed, deniesClient, ""))...)
+						} else {
+							change(t, c, objects(t, gates(closed, "", deniesServer))...)
+						}
+						for _, k := range talks {
+							k.associationEnds(closed, serverFirst)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+func (k *talk) associationEnds(closed, serverFirst bool) {
+	for i := range 3 {
+		if serverFirst {
+			k.pushes()
+		}
+		if asked := k.asks(); asked != (!closed && serverFirst && i > 0) {
+			k.t.Errorf("%s -> %s: request gets through: %v\n%s", k.request.Src, k.request.Dst, asked, k.hops)
+		}
+		if !serverFirst && k.pushes() && closed {
+			k.t.Errorf("%s -> %s: what the server sends gets through\n%s", k.request.Src, k.request.Dst, k.hops)
+		}
+		if !closed && !serverFirst {
+			return // the server's packet has made a session
+		}
 	}
 }

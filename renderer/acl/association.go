@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -12,7 +13,7 @@ import (
 //
 //	programs ─┬─▶ tables, as ever: what asks for ports of SCTP allows nothing, or denies all of it ─▶ lists
 //	          └─▶ associations: the same for SCTP alone, with its ports, exactly ─┬─▶ SCTPPorts
-//	                                                                              └─▶ an access list for the addresses of what it permits,
+//	                                                                              └─▶ an access list for their addresses,
 //	                                                                                  the first of its direction
 //
 // An interface none of whose policies asks for ports of SCTP has neither.
@@ -147,21 +148,42 @@ func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 	return out, differs
 }
 
-// pairs is the addresses of what rules permit, as rules of an access list.
+// pairs is what rules say about SCTP that begins nothing, as rules of an access list: in order, the addresses of what they permit at some
+// port, and of what they deny at all ports as far as a permission of the family follows.
 func pairs(rules []association) []atom {
-	var out []atom
+	var last [2]int // permission of each family
 	for i := range rules {
 		if a := &rules[i]; a.permit {
-			out = append(out, atom{verb: allow, src: a.src, dst: a.dst, proto: protoSCTP, sport: allPorts, dport: allPorts})
+			last[familyOf(a.src.Addr())] = i
 		}
 	}
-	slices.SortFunc(out, func(a, b atom) int {
-		if c := comparePrefix(a.src, b.src); c != 0 {
-			return c
+	var out []atom
+	run, seen := 0, map[[2]netip.Prefix]bool{} // run is where the last rules of one verb begin
+	for i := range rules {
+		a := &rules[i]
+		all := a.sport == allPorts && a.dport == allPorts
+		ends := [2]netip.Prefix{a.src, a.dst}
+		if seen[ends] || !a.permit && (!all || i > last[familyOf(a.src.Addr())]) {
+			continue // an earlier rule decides, or none has to
 		}
-		return comparePrefix(a.dst, b.dst)
-	})
-	return slices.Compact(out)
+		seen[ends] = true
+		v := deny
+		if a.permit {
+			v = allow
+		}
+		if len(out) > 0 && out[len(out)-1].verb != v {
+			sortPairs(out[run:])
+			run = len(out)
+		}
+		out = append(out, atom{verb: v, src: a.src, dst: a.dst, proto: protoSCTP, sport: allPorts, dport: allPorts})
+	}
+	sortPairs(out[run:])
+	return out
+}
+
+// sortPairs sorts neighbours with one verb: their order decides nothing.
+func sortPairs(list []atom) {
+	slices.SortFunc(list, func(a, b atom) int { return cmp.Or(comparePrefix(a.src, b.src), comparePrefix(a.dst, b.dst)) })
 }
 
 // closed lets nothing begin.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/kv"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -40,7 +41,7 @@ func drawSCTP(t *rapid.T) *felix.Rule {
 // Policies about ports of SCTP have the verdict of their rules, however they came to be; on the way to them nothing passes that is
 // denied before and after.
 func TestPortsOfSCTP(t *testing.T) {
-	filters, interims := 0, 0
+	filters, interims, denied := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		view := pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})
 		n := testNode(view)
@@ -70,9 +71,10 @@ func TestPortsOfSCTP(t *testing.T) {
 		}
 		s.check(t)
 		s.checkFilters(t)
+		denied += s.checkPairs(t)
 	})
-	if filters == 0 || interims == 0 {
-		t.Errorf("%d filters, %d changes with a state on the way", filters, interims)
+	if filters == 0 || interims == 0 || denied == 0 {
+		t.Errorf("%d filters, %d changes with a state on the way, %d pairs of addresses denied before a permission", filters, interims, denied)
 	}
 }
 
@@ -107,6 +109,47 @@ func (s *scene) checkFilters(t *rapid.T) {
 			t.Fatalf("%s has a filter and no lists", name)
 		}
 	}
+}
+
+// checkPairs looks at what lists say about SCTP that begins nothing: it passes where the first rule that permits its addresses some port comes
+// before those that deny them at all ports. Behind the list that lets through nothing more passes.
+func (s *scene) checkPairs(t *rapid.T) (denied int) {
+	for name, f := range s.b.ports {
+		for d, rules := range [2][]*contivacl.SCTPPorts_Rule{f.GetInput(), f.GetOutput()} {
+			if len(rules) == 0 {
+				continue
+			}
+			for _, f := range families {
+				list, _ := ends(f)
+				for range 10 {
+					p := packet{pick(t, "src", list), pick(t, "dst", list), protoSCTP, 7, 80}
+					want, before := pairPermitted(rules, p)
+					if before {
+						denied++
+					}
+					if got, _, _ := s.b.passes(name, d == 1, p); got && !want || want && !got && d == 1 {
+						t.Fatalf("%s output %v, %s -> %s: want %v\n%s", name, d == 1, p.src, p.dst, want, s)
+					}
+				}
+			}
+		}
+	}
+	return denied
+}
+
+// pairPermitted is what rules say about addresses of SCTP; before: a rule denies them at all ports, and one behind it permits some.
+func pairPermitted(rules []*contivacl.SCTPPorts_Rule, p packet) (permitted, before bool) {
+	ends := false
+	for _, r := range rules {
+		switch {
+		case !prefix(r.GetSourceNetwork()).Contains(p.src) || !prefix(r.GetDestinationNetwork()).Contains(p.dst):
+		case r.GetPermit():
+			return !ends, ends
+		case r.GetSource() == nil && r.GetDestination() == nil:
+			ends = true
+		}
+	}
+	return false, false
 }
 
 // literally is the verdict of rules about one association.

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/classifier"
@@ -140,13 +141,9 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 	for d, list := range [2]*[]place{&l.in, &l.out} {
 		t := &table{name: kv.SCTPPortsACL(name, d == 0)}
 		if f != nil {
-			cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
-			x := expander{bytes: r.node.ByteMatch6}
-			for _, a := range x.widen(pairs(f[d]), 0) {
-				t.add(a, cause)
-			}
+			r.addPairs(t, f[d])
 		}
-		if len(t.rules) == 0 {
+		if !slices.ContainsFunc(t.rules, func(a atom) bool { return a.verb != deny }) {
 			r.unfix(t.name)
 			continue
 		}
@@ -154,6 +151,31 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 		*list = append([]place{{table: t.name}}, *list...)
 	}
 	return l
+}
+
+// addPairs writes the pairs of rules.
+func (r *Renderer) addPairs(t *table, rules []association) {
+	passes := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
+	denied := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, denied at all ports"} // the filter knows why
+	x := expander{bytes: r.node.ByteMatch6}
+	for _, a := range x.widen(pairs(rules), 0) {
+		cause := passes
+		if a.verb == deny {
+			cause = denied
+		}
+		t.add(a, cause)
+	}
+}
+
+// deniesPair is the cause of the first of a direction's rules that denies an atom's addresses at all ports; nil: none does.
+func (f *filter) deniesPair(d int, a *atom) *dataplane.Cause {
+	for _, rule := range f.direction(d) {
+		within := func(in, p netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) }
+		if !rule.permit && rule.sport == allPorts && rule.dport == allPorts && within(rule.src, a.src) && within(rule.dst, a.dst) {
+			return rule.cause
+		}
+	}
+	return nil
 }
 
 // value is the filter as VPP's agent takes it.

@@ -428,6 +428,11 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 	if list[place].cause != nil {
 		return *list[place].cause, true
 	}
+	if _, beside := kv.NeedsSCTPPorts(t.name); beside && t.rules[rule].verb == deny {
+		if c := l.filter.deniesPair(index(output), &t.rules[rule]); c != nil {
+			return *c, true
+		}
+	}
 	return *t.causes[rule], true
 }
 

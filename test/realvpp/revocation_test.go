@@ -37,6 +37,45 @@ func TestVPPRevocation(t *testing.T) {
 	}
 }
 
+// sctpPolicy is a policy of Calico's for one direction of pods: a port of SCTP is allowed, and before that the peers of an app are denied
+// ("": nobody).
+func sctpPolicy(name, app, direction, denied string) string {
+	rules, side := strings.ToLower(direction), map[string]string{"Ingress": "source", "Egress": "destination"}[direction]
+	if denied != "" {
+		denied = fmt.Sprintf("{action: Deny, %s: {selector: app == '%s'}}, ", side, denied)
+	}
+	return fmt.Sprintf("---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.%s}\nspec: {selector: app == '%s', types: [%s], %s: [%s{action: Allow, protocol: SCTP, destination: {ports: [3868]}}]}\n",
+		name, app, direction, rules, denied)
+}
+
+// TestVPPRevokedAssociations holds on real VPPs what trace's TestRevokedAssociationsEnd holds in simulated ones: an association ends when a
+// policy denies the addresses of its ends at all ports, although a later rule permits a port to everybody.
+func TestVPPRevokedAssociations(t *testing.T) {
+	path := theVPP(t)
+	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		r := &revocation{t: t, renderer: renderer, cluster: newCluster(path, agent.Config{ServiceRenderer: renderer})}
+		t.Cleanup(r.close)
+		r.change(r.file("../../trace/testdata/talkers.yaml")...)
+		closed := sctpPolicy("no-out", "server", "Egress", "client") + sctpPolicy("no-in", "client", "Ingress", "server")
+		for _, revoked := range []string{"in", "out"} {
+			for _, serverFirst := range []bool{false, true} {
+				r.name = fmt.Sprintf("%s, %s revoked, server first %v", renderer, revoked, serverFirst)
+				r.write(closed + sctpPolicy("in", "server", "Ingress", "") + sctpPolicy("out", "client", "Egress", ""))
+				var talks []*revocable
+				for i, server := range []string{"fd00:1:1::3", "fd00:1:2::3", "10.1.1.3", "10.1.2.3"} {
+					if renderer == agent.RendererCNAT || i < 2 { // nat44 hides clients of SCTP behind the node
+						talks = append(talks, r.dial(server, 3868, model.SCTP, false, i%2 == 1))
+					}
+				}
+				r.flows += len(talks)
+				r.write(map[string]string{"in": sctpPolicy("in", "server", "Ingress", "client"), "out": sctpPolicy("out", "client", "Egress", "server")}[revoked])
+				r.end(talks, revoked, true, serverFirst)
+			}
+		}
+		t.Logf("%s: %d associations: %d and %d packets after they were revoked, %d and %d got through", renderer, r.flows, r.asked, r.pushed, r.reached, r.heard)
+	}
+}
+
 // revocation is a cluster with a client and two servers.
 type revocation struct {
 	*cluster
@@ -89,8 +128,14 @@ func (r *revocation) policies(lines ...string) {
 			fmt.Fprintf(&b, "  - %s: [{podSelector: {matchLabels: {app: %s}}}]\n", peer, who)
 		}
 	}
+	r.write(b.String())
+}
+
+// write applies manifests.
+func (r *revocation) write(manifests string) {
+	r.t.Helper()
 	file := filepath.Join(r.t.TempDir(), "policies.yaml")
-	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(manifests), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 	r.change(r.file(file)...)
@@ -184,6 +229,12 @@ func (r *revocation) ends(revoked string, closed, serverFirst bool) {
 	r.allow(closed)
 	talks := r.open()
 	r.policies(map[string]string{"in": "in server Ingress -", "out": "out client Egress -"}[revoked])
+	r.end(talks, revoked, closed, serverFirst)
+}
+
+// end tries to go on with flows whose rule is revoked.
+func (r *revocation) end(talks []*revocable, revoked string, closed, serverFirst bool) {
+	r.t.Helper()
 	for _, k := range talks {
 		for range 3 {
 			if serverFirst {
