@@ -375,7 +375,7 @@ func TestStatusSocketIsTaken(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
 	_, err := httpserver.Unix(t.Context(), w.agent.cfg.StatusSocket)
-	if err == nil || !strings.Contains(err.Error(), "another agent answers there") {
+	if err == nil || !strings.Contains(err.Error(), "another agent listens there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}
 	if _, err := FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock"), false); err == nil {

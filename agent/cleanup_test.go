@@ -27,7 +27,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another agent answers there") {
+	if err := a.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another agent listens there") {
 		t.Errorf("an agent: %v", err)
 	}
 	c.Close()

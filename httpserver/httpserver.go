@@ -1,6 +1,8 @@
-// Package httpserver turns handlers into a listening HTTP server: metrics, health and profiles where everybody looks for them, answers
-// in JSON, sockets for one user alone; and files into certificates that are trusted. Invariant: it knows nothing of what it
-// serves, and leaves nothing running behind HTTP but answers that were still being given when the grace was over.
+// Package httpserver turns handlers into a listening HTTP server: metrics, health and profiles at their usual paths, JSON
+// answers, unix sockets that only one user may open. It also reads PEM files of certificate authorities.
+//
+// Invariant: the package does not know what it serves. When HTTP returns, nothing of the server runs except answers that
+// took longer than the grace period.
 package httpserver
 
 import (
@@ -20,29 +22,35 @@ import (
 )
 
 const (
-	// headerLimit, readLimit and answerLimit bound how long a client may take for the header, for all of a request, and with the answer;
-	// idleLimit how long a connection may wait for the next request. A profile takes 30 s, and a plan of a large VPP a minute.
+	// headerLimit, readLimit and answerLimit bound the time for a request's header, for the whole request, and for its
+	// answer. idleLimit bounds the wait for the next request. A profile takes 30 s, and a plan of a large VPP a minute.
 	headerLimit = 10 * time.Second
 	readLimit   = 30 * time.Second
 	answerLimit = 3 * time.Minute
 	idleLimit   = time.Minute
-	// headerBytes bounds the header of a request.
+	// headerBytes bounds the size of a request's header.
 	headerBytes = 32 << 10
-	// grace is how long answers that are being given may go on after the end.
+	// grace is how long running answers may continue after the context ends.
 	grace = time.Second
 )
 
 // Health is the body of /healthz and /readyz, in kube-proxy's style.
 type Health struct {
-	Healthy     bool      `json:"healthy"`          // what is served can be served; there may be Problems all the same
-	Reason      string    `json:"reason,omitempty"` // why not; "" if healthy
+	Healthy     bool      `json:"healthy"` // the service works; Problems may exist nevertheless
+	Reason      string    `json:"reason,omitempty"` // why the service does not work; "" if healthy
 	Problems    []string  `json:"problems,omitempty"`
 	CurrentTime time.Time `json:"currentTime"`
 }
 
-// Mux answers /metrics with what gatherer has, /livez always, /readyz and /healthz with Health (status 200 while ready returns
-// no error, 503 with the reason otherwise; what else it returns are the problems), and /debug/pprof if profiles is true. ready's context ends with the request.
-// Reasons and problems name objects of tenants: clients at another address than loopback, such as kubelets, have the status alone. Further paths may be added.
+// Mux returns a mux with these paths; callers may add more:
+//
+//	/metrics           the metrics of gatherer
+//	/livez             always "ok"
+//	/readyz, /healthz  Health: status 200 if ready returns no error, else 503 with the error as the reason; ready's strings are the problems
+//	/debug/pprof       profiles, if profiles is true
+//
+// ready's context ends with the request. Reasons and problems name objects of tenants: clients that are not on loopback,
+// such as kubelets, get the status alone.
 func Mux(gatherer prometheus.Gatherer, ready func(context.Context) ([]string, error), profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	health := func(w http.ResponseWriter, r *http.Request) {
@@ -68,14 +76,14 @@ func Mux(gatherer prometheus.Gatherer, ready func(context.Context) ([]string, er
 	return mux
 }
 
-// errElsewhere is the reason for clients at other addresses.
-var errElsewhere = errors.New("not ready: clients on loopback are answered why")
+// errElsewhere replaces the reason for clients that are not on loopback.
+var errElsewhere = errors.New("not ready: only clients on loopback get the reason")
 
-// local reports whether a request came over loopback, or a unix socket.
+// local reports whether a request came from loopback or through a unix socket.
 func local(r *http.Request) bool {
 	a, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return r.RemoteAddr == "" || r.RemoteAddr == "@" // a unix socket, whose clients have no name
+		return r.RemoteAddr == "" || r.RemoteAddr == "@" // a unix socket; its clients have no address
 	}
 	return a.Addr().Unmap().IsLoopback()
 }
@@ -92,12 +100,12 @@ func answerHealth(w http.ResponseWriter, problems []string, err error) {
 func JSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client went away: nobody is left to tell
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
 }
 
-// HTTP answers on l with h until ctx ends; then answers that are being given have a second. l is closed when it returns. Connections
-// are limited in number and time. What net/http has to say is a warning of log; nil: silent. The error says why it ended early, or that a
-// second was not enough; nil if ctx ended it.
+// HTTP serves h on l until ctx ends; running answers then have one second to complete. l is closed when HTTP returns.
+// Connections are limited in number and time. log gets net/http's messages as warnings; nil: silent. The error is why the
+// server ended early, or that one second was not enough; nil if ctx ended it.
 func HTTP(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
 	srv := server(h, log)
 	ended := make(chan error, 1)

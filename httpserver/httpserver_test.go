@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func ask(h http.Handler, path string) (code int, body string) {
+func get(h http.Handler, path string) (code int, body string) {
 	rec := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.RemoteAddr = "127.0.0.1:40000"
@@ -55,15 +55,15 @@ func TestMux(t *testing.T) {
 		{path: "/nothing", code: 404},
 	} {
 		unready, problems = tc.err, tc.problems
-		code, body := ask(Mux(registry, ready, tc.profiles), tc.path)
+		code, body := get(Mux(registry, ready, tc.profiles), tc.path)
 		if code != tc.code || !strings.Contains(body, tc.body) {
 			t.Errorf("%s (%v): %d %s", tc.path, tc.err, code, body)
 		}
 	}
 }
 
-// Reasons and problems name tenants' objects: who asks from another address has the status alone.
-func TestHealthElsewhereHasNoDetails(t *testing.T) {
+// Reasons and problems name tenants' objects: a client at another address gets the status alone.
+func TestHealthFromOutsideHasNoDetails(t *testing.T) {
 	ready := func(context.Context) ([]string, error) {
 		return []string{"Service a/b is REFUSED"}, errors.New("source kube lacks a right")
 	}
@@ -105,7 +105,7 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	go func() {
 		ended <- HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			close(asked)
-			<-ctx.Done() // an answer that is being given at the end
+			<-ctx.Done() // an answer that is running at the end
 			JSON(w, http.StatusOK, Health{Healthy: true})
 		}), nil)
 	}()
@@ -131,11 +131,11 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if _, err := (&net.Dialer{}).DialContext(t.Context(), "unix", path); err == nil {
-		t.Error("somebody still listens")
+		t.Error("the socket still listens")
 	}
 }
 
-func TestHTTPSaysWhyItEndedEarly(t *testing.T) {
+func TestHTTPReturnsItsListenError(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -146,13 +146,13 @@ func TestHTTPSaysWhyItEndedEarly(t *testing.T) {
 	}
 }
 
-// A file that somebody named by mistake is not removed.
-func TestUnixReplacesSocketsAlone(t *testing.T) {
+// Unix does not remove a file that is no socket.
+func TestUnixReplacesOnlySockets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if l, err := Unix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is no unix socket") {
+	if l, err := Unix(t.Context(), path); err == nil || !strings.Contains(err.Error(), "is not a unix socket") {
 		t.Errorf("%v %v", l, err)
 	}
 	if b, err := os.ReadFile(path); err != nil || string(b) != "precious" {
@@ -170,7 +170,7 @@ func TestUnix(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if _, err := Unix(t.Context(), path); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "another agent answers there") {
+	if _, err := Unix(t.Context(), path); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "another agent listens there") {
 		t.Errorf("taken: %v", err)
 	}
 	first.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -194,6 +194,6 @@ func TestUnix(t *testing.T) {
 	}
 	_ = again.Close()
 	if _, err := Unix(t.Context(), filepath.Join(dir, strings.Repeat("long", 100))); err == nil {
-		t.Error("a name too long, and no error")
+		t.Error("no error for a name that is too long")
 	}
 }

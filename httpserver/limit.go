@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Limits of a listener: connections at a time, and those of one client address. What is beyond is closed at once, so that one neighbour
-// keeps no other from an answer.
+// maxConns and maxConnsFrom bound the open connections of a listener: all of them, and those of one client address. The
+// listener closes further connections at once, so that one client cannot starve the others.
 const (
 	maxConns     = 512
 	maxConnsFrom = 32
 )
 
-// limited is a listener with these limits. Clients of a unix socket have no address: only the first limit is theirs.
+// limited is a listener with these limits. Clients of a unix socket have no address: only maxConns applies to them.
 type limited struct {
 	net.Listener
 	mu   sync.Mutex
@@ -20,7 +20,7 @@ type limited struct {
 	from map[string]int
 }
 
-// Limit returns the listener within these limits.
+// Limit returns a listener that enforces these limits on l.
 func Limit(l net.Listener) net.Listener { return limit(l) }
 
 func limit(l net.Listener) *limited { return &limited{Listener: l, from: map[string]int{}} }
@@ -36,14 +36,14 @@ func (l *limited) Accept() (net.Conn, error) {
 		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 			host = tcp.IP.String()
 		}
-		if l.take(host) {
+		if l.admit(host) {
 			return &counted{Conn: conn, release: sync.OnceFunc(func() { l.release(host) })}, nil
 		}
-		_ = conn.Close() // it gets no answer
+		_ = conn.Close() // the client gets no answer
 	}
 }
 
-func (l *limited) take(host string) bool {
+func (l *limited) admit(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= maxConns || host != "" && l.from[host] >= maxConnsFrom {
@@ -63,7 +63,7 @@ func (l *limited) release(host string) {
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that counts towards the limits until it is closed.
 type counted struct {
 	net.Conn
 	release func()

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// crowd is a listener with any number of clients at the given addresses.
+// crowd is a listener with one waiting client for each address in from.
 type crowd struct {
 	from []string
 	ends []net.Conn // the clients' ends
@@ -62,7 +62,8 @@ func repeat(host string, n int) []string {
 	return out
 }
 
-// One address has its share of connections and no more, whoever holds on; a closed one counts no more, however often it is closed.
+// One address gets maxConnsFrom connections, even if they stay open. A closed connection is subtracted once, however often
+// it is closed.
 func TestConnectionsAreLimited(t *testing.T) {
 	c := &crowd{from: append(repeat("10.0.0.1", 100), "10.0.0.2")}
 	l := limit(c)
@@ -92,7 +93,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	}
 }
 
-// Every limit in time is set, and what net/http says is a line of the log, in JSON.
+// All time limits are set, and an error of net/http becomes one line of the JSON log.
 func TestServerIsBounded(t *testing.T) {
 	var b bytes.Buffer
 	srv := server(http.NotFoundHandler(), slog.New(slog.NewJSONHandler(&b, nil)))
@@ -113,7 +114,7 @@ func TestServerIsBounded(t *testing.T) {
 	}
 }
 
-// HTTP serves within the limits.
+// HTTP enforces the connection limits.
 func TestHTTPLimitsConnections(t *testing.T) {
 	c := &crowd{from: repeat("10.0.0.1", maxConnsFrom+1)}
 	if err := HTTP(t.Context(), c, http.NotFoundHandler(), nil); !errors.Is(err, net.ErrClosed) {
@@ -131,7 +132,7 @@ func TestHTTPLimitsConnections(t *testing.T) {
 	}
 }
 
-// SECURITY.md names the limits as they are.
+// SECURITY.md states the limits as the code has them.
 func TestSecurityPageNamesTheLimits(t *testing.T) {
 	page, err := os.ReadFile("../SECURITY.md")
 	if err != nil {

@@ -20,6 +20,6 @@ func TestLoopback(t *testing.T) {
 		t.Error("names")
 	}
 	if !Loopback(&net.UnixAddr{Name: "x"}) {
-		t.Error("a unix socket is of this machine")
+		t.Error("a unix socket is not local")
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// Authorities are the certificates in a PEM file: those who vouch for the other side of a connection. A file without any is an
-// error.
+// Authorities returns the certificates in a PEM file as the authorities that the other side's certificate must be signed by.
+// A file without certificates is an error.
 func Authorities(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
@@ -15,7 +15,7 @@ func Authorities(file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s: no certificate in it", file)
+		return nil, fmt.Errorf("%s: it contains no certificate", file)
 	}
 	return pool, nil
 }

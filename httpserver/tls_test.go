@@ -30,7 +30,7 @@ func TestAuthorities(t *testing.T) {
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: pool}); err != nil {
 		t.Errorf("signed by itself: %v", err)
 	}
-	if _, err := Authorities(write("empty", []byte("nothing\n"))); err == nil || !strings.Contains(err.Error(), "empty: no certificate in it") {
+	if _, err := Authorities(write("empty", []byte("nothing\n"))); err == nil || !strings.Contains(err.Error(), "empty: it contains no certificate") {
 		t.Errorf("a file without certificates: %v", err)
 	}
 	if _, err := Authorities(filepath.Join(dir, "none")); !os.IsNotExist(err) {

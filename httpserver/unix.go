@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Unix listens on a unix socket that only its owner may use; its folder is made if need be. A socket that nobody answers at is
-// left over and replaced; one that somebody answers at is an error that wraps syscall.EADDRINUSE.
+// Unix listens on a unix socket that only its owner may open; it creates the folder if needed. It replaces a socket that
+// nothing listens on. A socket that another process listens on is an error that wraps syscall.EADDRINUSE.
 func Unix(ctx context.Context, path string) (net.Listener, error) {
 	if err := vacate(ctx, path); err != nil {
 		return nil, err
@@ -27,15 +27,15 @@ func Unix(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// vacate makes room for a socket at path.
+// vacate removes an abandoned socket at path, and creates its folder if needed.
 func vacate(ctx context.Context, path string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
-		return errors.Join(fmt.Errorf("%s: another agent answers there: %w", path, syscall.EADDRINUSE), conn.Close())
+		return errors.Join(fmt.Errorf("%s: another agent listens there: %w", path, syscall.EADDRINUSE), conn.Close())
 	case errors.Is(err, syscall.ECONNREFUSED):
-		if fi, err := os.Lstat(path); err != nil || fi.Mode().Type() != fs.ModeSocket { // a file refuses connections, too
-			return errors.Join(fmt.Errorf("%s is no unix socket: it is not replaced", path), err)
+		if fi, err := os.Lstat(path); err != nil || fi.Mode().Type() != fs.ModeSocket { // a regular file also refuses connections
+			return errors.Join(fmt.Errorf("%s is not a unix socket, and is not replaced", path), err)
 		}
 		return os.Remove(path)
 	case errors.Is(err, fs.ErrNotExist):
