@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// acl is the ACL plugin; nothing if policies are not enforced or it is not there.
+// acl returns the checks of the ACL plugin; none if policies are not enforced or the plugin is not loaded.
 func (f *facts) acl() []Check {
 	lists := f.replies[askACLs]
 	if lists.Err != nil || f.cfg.NoPolicies {
@@ -26,25 +26,25 @@ func (f *facts) acl() []Check {
 	}
 	owners := Check{Name: "access lists", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}
 	if foreign > 0 {
-		owners.Verdict, owners.Found = Note, fmt.Sprintf("%d of an agent's, %d of somebody else's", ours, foreign)
-		owners.Consequence = "the agent leaves these alone where they are on interfaces it has no lists for"
+		owners.Verdict, owners.Found = Note, fmt.Sprintf("%d of an agent's, %d foreign", ours, foreign)
+		owners.Consequence = "the agent does not change foreign access lists on interfaces that it has no lists for"
 	}
 	return []Check{f.reclassify(), f.aclSessions(), owners}
 }
 
 func (f *facts) reclassify() Check {
 	c := Check{Name: "acl reclassify", Verdict: OK, Found: "on"}
-	// The answer is there already: who asks is told it again.
+	// VPP's answer is already in the facts; it is replayed to the descriptor's question.
 	r, err := descriptor.Reclassification(context.Background(), func(context.Context, ...vpp.Call) []vpp.Reply {
 		return []vpp.Reply{f.replies[askACLUse]}
 	})
 	switch {
 	case err != nil || r == descriptor.ReclassifyUnknown:
-		return unknown(c.Name, "VPP does not tell whether it judges established flows again")
+		return unknown(c.Name, "VPP does not report whether it evaluates established flows again")
 	case r == descriptor.ReclassifyOff:
 		c.Verdict, c.Found = Dangerous, "off"
-		c.Consequence = "a flow that a changed policy denies goes on until it is idle (TCP: 24 h, UDP: 10 min), and where the lists of an " +
-			"interface change, replies are dropped until the next packet of the one who began"
+		c.Consequence = "a flow that a changed policy denies continues until it is idle (TCP: 24 h, UDP: 10 min), and where the lists of an " +
+			"interface change, VPP drops replies until the side that opened the flow sends its next packet"
 		c.Startup, c.Command = "acl-plugin { reclassify sessions 1 }", "vppctl set acl-plugin reclassify-sessions 1"
 	}
 	return c
@@ -56,7 +56,7 @@ func (f *facts) aclSessions() Check {
 	active, parsed := parseACLSessions(text)
 	limit, there := f.replies[askACLLimit].Msg.(*acl.ACLPluginGetConnTableMaxEntriesReply)
 	if !ok || !parsed || !there || limit.ConnTableMaxEntries == 0 {
-		return unknown(c.Name, "VPP does not tell how many there are, or may be")
+		return unknown(c.Name, "VPP does not report the number of sessions, or their limit")
 	}
 	c.Found = fmt.Sprintf("%d of %d", active, limit.ConnTableMaxEntries)
 	u := use{float64(limit.ConnTableMaxEntries), float64(active)}

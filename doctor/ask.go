@@ -23,7 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// The questions, each by a name of ours.
+// Names of the questions. A question's answer is stored in facts.replies under its name.
 const (
 	askWorkers    = "workers"
 	askInterfaces = "interfaces"
@@ -42,13 +42,13 @@ const (
 	askTrace      = "show api trace-status"
 )
 
-// question is one request; all of them only read.
+// question is one request. All questions only read.
 type question struct {
 	name string
 	call vpp.Call
 }
 
-// questions are asked in one go. What a VPP has no message for fails alone.
+// questions returns the requests that are sent as one batch. A request whose message VPP does not have fails alone.
 func questions() []question {
 	dump := func(name string, m api.Message) question { return question{name, vpp.Call{Msg: m, Dump: true}} }
 	qs := []question{
@@ -68,12 +68,12 @@ func questions() []question {
 	return qs
 }
 
-// facts are what VPP said.
+// facts are VPP's answers.
 type facts struct {
 	cfg     Config
 	state   vpp.State
 	replies map[string]vpp.Reply
-	stats   error // of the stats socket; nil if it was not looked at
+	stats   error // error of the stats socket; nil if it was not examined
 	host    hostFacts
 }
 
@@ -102,7 +102,7 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 	return f, nil
 }
 
-// cli is what a show command printed; ok is false if VPP did not know it, or said nothing.
+// cli returns the output of a show command; ok is false if VPP does not have the command, or printed nothing.
 func (f *facts) cli(name string) (text string, ok bool) {
 	r := f.replies[name]
 	m, is := r.Msg.(*vlib.CliInbandReply)
@@ -112,12 +112,12 @@ func (f *facts) cli(name string) (text string, ok bool) {
 	return m.Reply, true
 }
 
-// needs are all messages the agent uses, of either of cnat's APIs.
+// needs returns all messages that the agent uses, for both versions of cnat's API.
 func needs() []api.Message {
 	return slices.Concat(descriptor.Needs(), cnatNeeds(), olderCNAT(), newerCNAT())
 }
 
-// cnatNeeds are what both of cnat's APIs have.
+// cnatNeeds returns the messages that both versions of cnat's API have.
 func cnatNeeds() []api.Message {
 	return []api.Message{
 		&cnat.CnatTranslationUpdate{}, &cnat.CnatTranslationDel{}, &cnat.CnatTranslationDump{}, &cnat.CnatSetSnatAddresses{},
@@ -125,7 +125,8 @@ func cnatNeeds() []api.Message {
 	}
 }
 
-// olderCNAT is what its API 0.3.0 has besides, newerCNAT what 1.0.0 (VPP 26.06) has in their place.
+// olderCNAT returns the messages that only cnat's API 0.3.0 has. newerCNAT returns their replacements in API 1.0.0 (VPP
+// 26.06).
 func olderCNAT() []api.Message {
 	return []api.Message{&cnat.CnatGetSnatAddresses{}, &cnat.CnatSetSnatPolicy{}}
 }
@@ -134,7 +135,7 @@ func newerCNAT() []api.Message {
 	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}, &newer.CnatSetSnatAddressesV2{}}
 }
 
-// pluginOf is the file of the plugin that has a message (taps: see ofPlugin); "": VPP itself.
+// pluginOf returns the file of the plugin that has a message; "": VPP itself. Taps depend on the version: see ofPlugin.
 func pluginOf(m api.Message) string {
 	switch name := path.Base(reflect.TypeOf(m).Elem().PkgPath()); name {
 	case "nat44_ed":
@@ -147,14 +148,14 @@ func pluginOf(m api.Message) string {
 	return ""
 }
 
-// concerns reports whether a key (name_crc) is that of a request, or of what answers it.
+// concerns reports whether a key (name_crc) belongs to a request or to its replies.
 func concerns(key string, m api.Message) bool {
 	name := m.GetMessageName()
 	stem := strings.TrimSuffix(strings.TrimSuffix(name, "_dump"), "_get")
 	return key == name+"_"+m.GetCrcString() || strings.HasPrefix(key, name+"_reply") || strings.HasPrefix(key, stem+"_details")
 }
 
-// lacking are the messages of some requests that VPP does not have, and of how many requests.
+// lacking returns the messages of the given requests that VPP does not have, and the number of requests that lack one.
 func (f *facts) lacking(of []api.Message) (keys []string, requests int) {
 	for _, m := range of {
 		lacks := false

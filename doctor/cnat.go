@@ -2,18 +2,19 @@ package doctor
 
 import "fmt"
 
-// cnatSparse is how many sessions VPP's 1,024 buckets hold before lookups go through lists: two in each.
+// cnatSparse is how many sessions VPP's 1,024 buckets hold before lookups walk lists: two per bucket.
 const (
 	cnatSparse  = 2 * 1024
 	cnatBuckets = 65536
 	cnatBucket  = 2*(40+56) + 8 // bytes of a bucket with its first two places (cnat_bihash.h, VPP 24.06)
 
-	// Parts of the main heap that the sessions may take: they have no limit up to VPP 25.10, and VPP ends when the heap is full.
+	// Shares of the main heap that the sessions may use. Up to VPP 25.10 sessions have no limit, and VPP ends when the heap
+	// is full.
 	cnatMuch, cnatMost = 0.25, 0.5
 )
 
-// cnat is cnat's session table; nothing if it will not be used or its plugin is not there. VPP 26.06 makes it as large as its limit of
-// sessions wants, and does not start with a number of buckets.
+// cnat checks cnat's session table; it returns none if cnat will not be used or its plugin is not loaded. VPP 26.06 sizes
+// the table for its limit of sessions, and has no configured number of buckets.
 func (f *facts) cnat() []Check {
 	if _, requests := f.lacking(cnatNeeds()); requests > 0 || f.cfg.NAT44 {
 		return nil
@@ -23,9 +24,9 @@ func (f *facts) cnat() []Check {
 	sessions, size, parsed := parseCNATSessions(text)
 	switch {
 	case !ok || !parsed:
-		return []Check{unknown(c.Name, "VPP does not tell how many there are")}
+		return []Check{unknown(c.Name, "VPP does not report the number of sessions")}
 	case size == 0:
-		c.Found = "none yet, so that VPP does not tell how large its table is"
+		c.Found = "none yet, so VPP does not report the size of the table"
 	default:
 		c.Found = fmt.Sprintf("%d in %s of the main heap", sessions, mebibytes(size))
 	}
@@ -37,17 +38,17 @@ func (f *facts) cnat() []Check {
 		if share >= cnatMost {
 			c.Verdict = Dangerous
 		}
-		c.Consequence = fmt.Sprintf("that is %.0f %% of the main heap. This cnat has no limit of sessions, and the agent cannot free one: VPP ends when "+
+		c.Consequence = fmt.Sprintf("that is %.0f %% of the main heap. This version of cnat does not limit sessions, and the agent cannot free any: VPP ends when "+
 			"the heap is full", 100*share)
 	case older && size > 0 && sessions > cnatSparse && size < cnatBuckets*cnatBucket:
 		c.Verdict = Wrong
-		c.Consequence = "more sessions than its table has buckets for: each packet looks through a list"
+		c.Consequence = "more sessions than the table has buckets for: each packet walks a list"
 		c.Startup = fmt.Sprintf("cnat { session-db-buckets %d }", cnatBuckets)
 	}
 	return []Check{c}
 }
 
-// heapShare is what part of the main heap a number of bytes is; 0 if VPP does not tell how large its heap is.
+// heapShare returns the share of the main heap that a number of bytes is; 0 if VPP does not report the size of its heap.
 func (f *facts) heapShare(bytes float64) float64 {
 	text, _ := f.cli(askHeap)
 	heap, _ := parseMemory(text)

@@ -1,10 +1,10 @@
-// Package doctor turns a running VPP into a list of findings: what the agent needs of it and is missing, wrong or dangerous,
-// each with the line of startup.conf that mends it.
+// Package doctor turns a running VPP into a list of findings: what the agent needs and VPP lacks, what is wrong and what is
+// dangerous. Each finding has the line of startup.conf that corrects it.
 //
 //	Config ─▶ connect ─▶ ask: dumps, show messages, CLI commands that begin with "show", the stats socket
 //	                       │
 //	                       ▼
 //	                     facts ─▶ judge (pure) ─▶ Report
 //
-// Invariant: VPP is only read, and what it did not say is never called fine: it is Unknown.
+// Invariant: doctor only reads VPP. A fact that VPP did not report is never OK: its verdict is Unknown.
 package doctor

@@ -12,20 +12,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Verdict is how a finding is to be taken. The zero value is none of them.
+// Verdict classifies a finding. The zero value is not a verdict.
 type Verdict string
 
 // The verdicts, from harmless to urgent.
 const (
 	OK        Verdict = "ok"
-	Note      Verdict = "note"      // worth knowing; nothing has to be done
-	Unknown   Verdict = "unknown"   // VPP did not say
-	Missing   Verdict = "missing"   // something the agent needs is not there
-	Wrong     Verdict = "wrong"     // it works, and not as it should
-	Dangerous Verdict = "dangerous" // traffic is lost, let through, or VPP may end
+	Note      Verdict = "note"      // worth knowing; nothing to do
+	Unknown   Verdict = "unknown"   // VPP did not report it
+	Missing   Verdict = "missing"   // the agent needs it and VPP lacks it
+	Wrong     Verdict = "wrong"     // it works, but not as it should
+	Dangerous Verdict = "dangerous" // traffic is lost or let through, or VPP may end
 )
 
-// rank orders verdicts.
+// rank orders verdicts by urgency.
 func (v Verdict) rank() int {
 	for i, o := range [...]Verdict{OK, Note, Unknown, Missing, Wrong, Dangerous} {
 		if v == o {
@@ -35,24 +35,24 @@ func (v Verdict) rank() int {
 	return 0
 }
 
-// Config says which VPP to look at and what will be wanted of it. The zero value is /run/vpp/api.sock for an agent with all
-// that it does by default, without a look at the stats segment.
+// Config selects the VPP to examine and what the agent will use. The zero value is /run/vpp/api.sock and an agent with
+// default flags; the stats segment is not examined.
 type Config struct {
-	// Socket is the path of VPP's binary-API socket; empty: /run/vpp/api.sock. Not used if Dial is set.
+	// Socket is the path of VPP's binary-API socket; "": /run/vpp/api.sock. Dial replaces it.
 	Socket string
 	// Dial makes the connection instead of dialling Socket.
 	Dial func(context.Context) (net.Conn, error)
-	// Stats is the path of VPP's stats socket; empty: it is not looked at.
+	// Stats is the path of VPP's stats socket; "": not examined.
 	Stats string
-	// NAT44 and CNAT tell that Services will be served by that plugin alone; neither: IPv4 by NAT44, IPv6 by CNAT where there
-	// is any.
+	// NAT44 and CNAT mean that only this plugin serves Services. Neither: NAT44 serves IPv4, and CNAT serves IPv6 if VPP has
+	// it.
 	NAT44, CNAT bool
-	// NoPolicies reports that policies will not be enforced.
+	// NoPolicies means that policies are not enforced.
 	NoPolicies bool
-	// Locks are the files by which agents own parts of this VPP, by part.
+	// Locks are the lock files of the parts of this VPP that an agent can own, by part.
 	Locks map[string]string
-	// HostAddresses and HostInterface are what run is given: IPv4 addresses that the node's own processes send from to pods, and the VPP
-	// interface to the node's kernel. Empty: it is given none.
+	// HostAddresses and HostInterface are the flags of run with these names: IPv4 addresses that the node's own processes
+	// send from to pods, and the VPP interface to the node's kernel. Empty: run has no such flag.
 	HostAddresses []netip.Addr
 	HostInterface string
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
@@ -61,38 +61,38 @@ type Config struct {
 
 // Check is one finding.
 type Check struct {
-	// Name of what was looked at, e.g. "acl sessions". Unique within a report.
+	// Name is the name of the check, e.g. "acl sessions". Unique within a report.
 	Name string `json:"name"`
-	// Verdict on it.
+	// Verdict is the result.
 	Verdict Verdict `json:"verdict"`
-	// Found is what VPP said.
+	// Found is what VPP reported.
 	Found string `json:"found"`
-	// Consequence is what follows from it; empty: nothing.
+	// Consequence is the effect on traffic or on the agent; "": none.
 	Consequence string `json:"consequence,omitempty"`
-	// Startup is the line of VPP's startup.conf that mends it; empty: there is none.
+	// Startup is the line of VPP's startup.conf that corrects it; "": none.
 	Startup string `json:"startup,omitempty"`
-	// Command mends it until VPP's next start: a CLI command, or a flag of the agent's; empty: there is none.
+	// Command corrects it until VPP's next start: a CLI command, or a flag of the agent; "": none.
 	Command string `json:"command,omitempty"`
 }
 
 // Report is all findings of one VPP.
 type Report struct {
-	// Version is VPP's own name for itself.
+	// Version is the version that VPP reports.
 	Version string `json:"version"`
 	// PID is VPP's process id.
 	PID uint32 `json:"pid"`
 	// Worst is the most urgent verdict.
 	Worst Verdict `json:"worst"`
-	// Checks in the order they were made.
+	// Checks are in the order of evaluation.
 	Checks []Check `json:"checks"`
 }
 
-// Well reports that nothing is missing, wrong or dangerous.
+// Well reports whether no check is Missing, Wrong or Dangerous.
 func (r *Report) Well() bool { return r.Worst.rank() < Missing.rank() }
 
 const defaultTimeout = 10 * time.Second
 
-// Examine connects to a VPP, reads, and judges. The error is that VPP could not be reached or went away.
+// Examine connects to a VPP, reads, and returns the report. The error means that VPP could not be reached or went away.
 func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
@@ -108,7 +108,7 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 	return r, nil
 }
 
-// owners are who holds the locks. VPP may well have none: its agent has not started yet.
+// owners returns the owners of the locks. No owner is OK: the agent has not started yet.
 func owners(locks map[string]string) (out []Check) {
 	for _, part := range slices.Sorted(maps.Keys(locks)) {
 		c := Check{Name: "owner of " + part, Verdict: OK, Found: "none"}
@@ -120,7 +120,7 @@ func owners(locks map[string]string) (out []Check) {
 	return out
 }
 
-// connect gives a connection that is up, and what ends it.
+// connect returns a connection that is up, and a function that ends it.
 func connect(ctx context.Context, cfg Config) (*vpp.Conn, func(), error) {
 	states := make(chan vpp.State, 1)
 	conn := vpp.New(vpp.Config{
@@ -128,7 +128,7 @@ func connect(ctx context.Context, cfg Config) (*vpp.Conn, func(), error) {
 		OnState: func(st vpp.State) {
 			select {
 			case states <- st:
-			default: // only the first counts
+			default: // only the first state counts
 			}
 		},
 	})
@@ -136,7 +136,7 @@ func connect(ctx context.Context, cfg Config) (*vpp.Conn, func(), error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = conn.Run(running) // ends by cancel
+		_ = conn.Run(running) // cancel ends it
 	}()
 	stop := func() {
 		cancel()

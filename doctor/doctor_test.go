@@ -22,7 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// look examines v as cfg says.
+// look examines v with a configuration.
 func look(t *testing.T, v *sim.VPP, cfg Config) *Report {
 	t.Helper()
 	cfg.Dial = v.Dial
@@ -50,11 +50,11 @@ func want(t *testing.T, c Check, v Verdict, mends string) {
 		t.Errorf("%+v, want %s with %q", c, v, mends)
 	}
 	if c.Verdict.rank() >= Missing.rank() && (c.Consequence == "" || c.Startup+c.Command == "" && c.Name != "nat44 weights") {
-		t.Errorf("%s: no consequence or nothing that mends it: %+v", c.Name, c)
+		t.Errorf("%s: no consequence, or no line or command that corrects it: %+v", c.Name, c)
 	}
 }
 
-// TestHostLink: with nat44 the node's own processes need an address and a link that policies can trust.
+// TestHostLink: with nat44 the node's own processes need an address, and a link that policies can trust.
 func TestHostLink(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
@@ -67,14 +67,14 @@ func TestHostLink(t *testing.T) {
 	}
 	check(Config{}, "host link", Note, "contiv-agent run --host-address")
 	check(Config{HostInterface: "tap9"}, "host link", Missing, "VPP has no interface tap9")
-	check(Config{HostInterface: "tap0"}, "host link", Missing, "VPP knows no IPv4 neighbour by tap0")
+	check(Config{HostInterface: "tap0"}, "host link", Missing, "VPP has no IPv4 neighbour on tap0")
 	if err := v.AddNeighbor(sim.Neighbor{Interface: "tap0", Addr: host}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"tap0", "kernel"} {
 		check(Config{HostInterface: name}, "host link", OK, name+" with 169.254.1.2")
 	}
-	check(Config{HostAddresses: []netip.Addr{host}}, "host link 169.254.1.2", OK, "by tap0")
+	check(Config{HostAddresses: []netip.Addr{host}}, "host link 169.254.1.2", OK, "via tap0")
 	far := netip.MustParseAddr("10.9.9.9")
 	check(Config{HostAddresses: []netip.Addr{far}}, "host link 10.9.9.9", Missing, "no route to it but the default route")
 	if err := v.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Paths: []sim.Path{{Interface: "eth0"}}}); err != nil {
@@ -90,7 +90,7 @@ func TestHostLink(t *testing.T) {
 	}
 }
 
-// TestOnlyReads holds every question against what may be asked.
+// TestOnlyReads checks that every question only reads.
 func TestOnlyReads(t *testing.T) {
 	all := questions()
 	for _, c := range hostQuestions([]netip.Addr{netip.MustParseAddr("169.254.1.2")}, 1) {
@@ -103,7 +103,7 @@ func TestOnlyReads(t *testing.T) {
 		case is && strings.HasPrefix(cli.Cmd, "show "):
 		case !is && !sim.Writes(name):
 		default:
-			t.Errorf("%s (%s) is not known to only read", q.name, name)
+			t.Errorf("%s (%s) is not known to be read-only", q.name, name)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestHealthySim(t *testing.T) {
 	names := map[string]bool{}
 	for _, c := range r.Checks {
 		if names[c.Name] {
-			t.Errorf("%s is there twice", c.Name)
+			t.Errorf("%s occurs twice", c.Name)
 		}
 		names[c.Name] = true
 	}
@@ -185,8 +185,8 @@ func TestFindsWhatIsWrong(t *testing.T) {
 	want(t, r.of(t, "nat workers"), Wrong, "workers 1")
 	want(t, r.of(t, "nat44"), Dangerous, "nat44 forwarding enable")
 	want(t, r.of(t, "nat44 interfaces"), Dangerous, "nat44 out loop0")
-	want(t, r.of(t, "nat44 mappings"), Note, "1 of an agent's, 1 of somebody else's")
-	want(t, r.of(t, "access lists"), Note, "1 of somebody else's")
+	want(t, r.of(t, "nat44 mappings"), Note, "1 of an agent's, 1 foreign")
+	want(t, r.of(t, "access lists"), Note, "1 foreign")
 	want(t, r.of(t, "stats socket"), Missing, "statseg { socket-name")
 	ask(vpp.Call{Msg: &nat44_ed.Nat44ForwardingEnableDisable{Enable: true}})
 	want(t, look(t, v, Config{}).of(t, "nat44"), Wrong, "--nat-sessions")
@@ -197,8 +197,8 @@ func TestFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// texts are what a real VPP would have said.
-func TestJudgesTexts(t *testing.T) {
+// TestVerdictsOfTexts reads texts as a real VPP prints them.
+func TestVerdictsOfTexts(t *testing.T) {
 	said := func(cli, text string) *facts {
 		return &facts{replies: map[string]vpp.Reply{
 			cli: {Msg: &vlib.CliInbandReply{Reply: text}}, askWorkers: {}, askACLLimit: {Msg: &acl.ACLPluginGetConnTableMaxEntriesReply{ConnTableMaxEntries: 1000}},
@@ -288,7 +288,7 @@ func TestMissingPlugins(t *testing.T) {
 		switch c.Name {
 		case natPlugin:
 			verdict = Wrong
-		case "cnat_plugin.so": // all that is missing is what its newer API has not
+		case "cnat_plugin.so": // only messages of its newer API are missing
 			verdict = Note
 		}
 		if c.Verdict != verdict {
@@ -312,7 +312,7 @@ func TestMissingPlugins(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestUnreachableVPP(t *testing.T) {
 	silent := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", silent)
 	if err != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// hostFacts are what VPP knows of the link to the node's own network stack.
+// hostFacts are VPP's answers about the link to the node's own network stack.
 type hostFacts struct {
-	routes     []vpp.Reply // to each of Config.HostAddresses
+	routes     []vpp.Reply // to each of Config.HostAddresses, in order
 	interfaces bool        // VPP has Config.HostInterface
-	neighbors  vpp.Reply   // there, in IPv4
+	neighbors  vpp.Reply   // neighbours on that interface, IPv4
 }
 
 const hostLink = "host link"
 
-// askHost asks about the host link, once interfaces are known.
+// askHost asks about the host link. It needs the answer about interfaces.
 func (f *facts) askHost(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) {
 	index, ok := f.hostIndex()
 	f.host.interfaces = ok
@@ -34,7 +34,7 @@ func (f *facts) askHost(ctx context.Context, do func(context.Context, ...vpp.Cal
 	f.host.neighbors, f.host.routes = replies[0], replies[1:]
 }
 
-// hostQuestions are the neighbours by an interface, and the routes to addresses.
+// hostQuestions returns the requests for the neighbours on an interface and for the routes to addresses.
 func hostQuestions(addrs []netip.Addr, index interface_types.InterfaceIndex) []vpp.Call {
 	calls := []vpp.Call{{Dump: true, Msg: &ip_neighbor.IPNeighborDump{SwIfIndex: index}}}
 	for _, a := range addrs {
@@ -54,7 +54,7 @@ func (f *facts) hostIndex() (interface_types.InterfaceIndex, bool) {
 	return ^interface_types.InterfaceIndex(0), false
 }
 
-// hostLink is the link by which the node's own processes reach pods, where NAT44 gives the node's address to pods.
+// hostLink checks the link by which the node's own processes reach pods, if NAT44 gives the node's address to pods.
 func (f *facts) hostLink() []Check {
 	if f.cfg.CNAT || f.cfg.NoPolicies {
 		return nil
@@ -65,8 +65,8 @@ func (f *facts) hostLink() []Check {
 	case len(f.cfg.HostAddresses) > 0:
 		return f.hostRoutes()
 	case f.cfg.HostInterface == "":
-		c.Verdict, c.Found = Note, "neither --host-address nor --host-interface is given"
-		c.Consequence = "NAT44 gives the node's address to pods, too, so that policies do not trust it: without one of the two flags of run, " + probes
+		c.Verdict, c.Found = Note, "neither --host-address nor --host-interface is set"
+		c.Consequence = "NAT44 also gives the node's address to pods, so policies do not trust it: without one of these two flags of run, " + probes
 		c.Command = "contiv-agent run --host-address 169.254.1.2, an address of the node's kernel on its link to VPP that nothing else uses"
 	case !f.host.interfaces:
 		c.Verdict, c.Found = Missing, "VPP has no interface "+f.cfg.HostInterface
@@ -78,7 +78,7 @@ func (f *facts) hostLink() []Check {
 	return []Check{c}
 }
 
-// hostNeighbors are the addresses that the agent would take for the node's own.
+// hostNeighbors checks the addresses that the agent would use as the node's own.
 func (f *facts) hostNeighbors(c Check, probes string) Check {
 	if err := f.host.neighbors.Err; err != nil {
 		return unknown(hostLink, err.Error())
@@ -90,14 +90,14 @@ func (f *facts) hostNeighbors(c Check, probes string) Check {
 		}
 	}
 	if c.Found = f.cfg.HostInterface + " with " + strings.Join(addrs, ", "); len(addrs) == 0 {
-		c.Verdict, c.Found = Missing, "VPP knows no IPv4 neighbour by "+f.cfg.HostInterface
-		c.Consequence = "the address from which the node's own processes send is not known: " + probes
+		c.Verdict, c.Found = Missing, "VPP has no IPv4 neighbour on "+f.cfg.HostInterface
+		c.Consequence = "the agent does not know the address that the node's own processes send from: " + probes
 		c.Command = "contiv-agent run --host-address with the address of the node's kernel on that link"
 	}
 	return c
 }
 
-// hostRoutes looks where VPP sends what is for the host addresses.
+// hostRoutes checks VPP's routes to the host addresses.
 func (f *facts) hostRoutes() (out []Check) {
 	for i, a := range f.cfg.HostAddresses {
 		c := Check{Name: hostLink + " " + a.String(), Verdict: OK}
@@ -106,13 +106,13 @@ func (f *facts) hostRoutes() (out []Check) {
 			out = append(out, unknown(c.Name, fmt.Sprint(err)))
 			continue
 		}
-		door := ""
+		via := ""
 		if ok && m.Route.Prefix.Len > 0 {
-			door = f.leavesBy(m.Route.Paths)
+			via = f.outInterface(m.Route.Paths)
 		}
-		if c.Found = "by " + door; door == "" {
+		if c.Found = "via " + via; via == "" {
 			c.Verdict, c.Found = Missing, "VPP has no route to it but the default route"
-			c.Consequence = "answers of pods to the node's own processes, as to the kubelet's probes, leave by the uplink"
+			c.Consequence = "answers of pods to the node's own processes, as to the kubelet's probes, are sent to the uplink"
 			c.Command = "vppctl ip route add " + a.String() + "/32 via <the interface to the node's kernel>"
 		}
 		out = append(out, c)
@@ -120,8 +120,8 @@ func (f *facts) hostRoutes() (out []Check) {
 	return out
 }
 
-// leavesBy is the interface of the first path that has one.
-func (f *facts) leavesBy(paths []fib_types.FibPath) string {
+// outInterface returns the name of the first path's interface.
+func (f *facts) outInterface(paths []fib_types.FibPath) string {
 	for _, p := range paths {
 		if p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL && p.SwIfIndex != ^uint32(0) {
 			return f.interfaceName(p.SwIfIndex)

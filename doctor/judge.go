@@ -10,7 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// The releases that are tested (README), the first that compares IPv6 prefixes by bits, and the first that has taps in a plugin.
+// The tested releases (see README), the first release that compares IPv6 prefixes by bits, and the first with taps in a
+// plugin.
 func tested() (first, last release) { return release{24, 6}, release{26, 6} }
 
 func prefixesMended() release { return release{25, 6} }
@@ -24,12 +25,12 @@ const (
 
 	leastHeap    = 1 << 30  // VPP's own default
 	leastStatseg = 64 << 20 // twice VPP's default
-	slack        = 1 << 20  // VPP keeps the head of a segment for itself
-	much         = 0.8      // of what grows by itself: time to act
+	slack        = 1 << 20  // VPP uses the head of a segment itself
+	much         = 0.8      // of a resource that grows: time to act
 	full         = 0.95
 )
 
-// judge is what the facts mean, and nothing else: no I/O.
+// judge evaluates the facts. It is pure.
 func judge(f *facts) *Report {
 	r := &Report{Version: f.state.Version, PID: f.state.PID, Worst: OK}
 	r.Checks = append(r.Checks, f.version(), f.core())
@@ -53,29 +54,29 @@ func (f *facts) version() Check {
 	v, ok := parseRelease(f.state.Version)
 	switch {
 	case !ok:
-		c.Verdict, c.Consequence = Unknown, fmt.Sprintf("this is no release known here; %s to %s are tested", first, last)
+		c.Verdict, c.Consequence = Unknown, fmt.Sprintf("not a known release; %s to %s are tested", first, last)
 	case v.before(first):
 		c.Verdict, c.Consequence = Wrong, fmt.Sprintf("%s to %s are tested, older ones are not", first, last)
 	case last.before(v):
 		c.Verdict, c.Consequence = Note, fmt.Sprintf("%s to %s are tested, newer ones are not", first, last)
 	case v.before(prefixesMended()):
-		c.Consequence = "the ACL plugin compares IPv6 prefixes by whole bytes (mended in " + prefixesMended().String() +
-			"): the agent writes others out, which takes up to 128 rules for one; access lists of others do not get that"
+		c.Consequence = "the ACL plugin compares IPv6 prefixes by whole bytes (corrected in " + prefixesMended().String() +
+			"): the agent expands other lengths, which takes up to 128 rules per prefix; nobody expands foreign access lists"
 	}
 	return c
 }
 
-// core is the messages of VPP itself.
+// core checks the messages of VPP itself.
 func (f *facts) core() Check {
-	c := Check{Name: "messages", Verdict: OK, Found: "all there, in the form the agent knows"}
+	c := Check{Name: "messages", Verdict: OK, Found: "VPP has all, with the CRCs that the agent knows"}
 	if keys, _ := f.lacking(f.ofPlugin("")); len(keys) > 0 {
 		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
-		c.Consequence = "what needs these messages stays unconfigured: this VPP is of another version than the agent was built for"
+		c.Consequence = "values that need these messages stay unconfigured: the agent was not built for this version of VPP"
 	}
 	return c
 }
 
-// ofPlugin are the requests the agent has for a plugin, cnat's apart.
+// ofPlugin returns the requests that the agent sends to a plugin; cnat has separate lists.
 func (f *facts) ofPlugin(plugin string) []api.Message {
 	return slices.DeleteFunc(descriptor.Needs(), func(m api.Message) bool {
 		of := pluginOf(m)
@@ -86,23 +87,23 @@ func (f *facts) ofPlugin(plugin string) []api.Message {
 	})
 }
 
-// hasTapPlugin is false for VPPs that make taps themselves.
+// hasTapPlugin is false for a VPP that makes taps without a plugin.
 func (f *facts) hasTapPlugin() bool {
 	v, ok := parseRelease(f.state.Version)
 	return ok && !v.before(tapsApart())
 }
 
-// plugin is one plugin and who needs it.
+// plugin is one plugin, whether the agent needs it, and the effect if VPP lacks it.
 type plugin struct {
 	file   string
 	needed bool
-	what   string // does not work without it
+	effect string // if it is not loaded
 }
 
 func (f *facts) plugins() (out []Check) {
 	for _, p := range []plugin{
 		{natPlugin, !f.cfg.CNAT, "no IPv4 Service is served, unless by cnat (--service-renderer cnat)"},
-		{aclPlugin, !f.cfg.NoPolicies, "no policy is enforced, and every value of one fails"},
+		{aclPlugin, !f.cfg.NoPolicies, "no policy is enforced, and all values of policies fail"},
 		{"cnat_plugin.so", f.cfg.CNAT, "no IPv6 Service is served"},
 		{"af_packet_plugin.so", false, "the agent cannot make host interfaces (af_packet) for other programs' configuration"},
 		{"memif_plugin.so", false, "the agent cannot make memif interfaces"},
@@ -118,7 +119,7 @@ func (f *facts) plugins() (out []Check) {
 }
 
 func (f *facts) plugin(p plugin) Check {
-	c := Check{Name: p.file, Verdict: OK, Found: "there"}
+	c := Check{Name: p.file, Verdict: OK, Found: "loaded"}
 	of := f.ofPlugin(p.file)
 	cnat := p.file == "cnat_plugin.so"
 	if cnat {
@@ -138,23 +139,23 @@ func (f *facts) plugin(p plugin) Check {
 		return c
 	case requests < len(of):
 		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
-		c.Consequence = "what needs these messages stays unconfigured: the plugin is of another version than the agent was built for"
+		c.Consequence = "values that need these messages stay unconfigured: the agent was not built for this version of the plugin"
 		return c
 	}
-	c.Found, c.Consequence, c.Startup = "not loaded", p.what, "plugins { plugin "+p.file+" { enable } }"
+	c.Found, c.Consequence, c.Startup = "not loaded", p.effect, "plugins { plugin "+p.file+" { enable } }"
 	if c.Verdict = Note; p.needed {
 		c.Verdict = Missing
 	}
 	return c
 }
 
-// faultyCNAT is what is known of the plugin with API 1.0.0.
+// faultyCNAT adds the known faults of the plugin with API 1.0.0.
 func (f *facts) faultyCNAT(c Check) Check {
 	if _, missing := f.lacking(newerCNAT()); missing == 0 {
-		c.Verdict, c.Found = Note, "there, with the API of VPP 26.06"
-		c.Consequence = "this cnat gives an IPv6 flow the node's address as source if the last 32 bits of both its addresses are the same, " +
-			"and spoils ICMP errors of VPP itself, so that clients of a Service without endpoints wait instead of being refused (executed " +
-			"on 26.06; not so up to 25.10)"
+		c.Verdict, c.Found = Note, "loaded, with the API of VPP 26.06"
+		c.Consequence = "this version of cnat replaces the source of an IPv6 flow by the node's address if the last 32 bits of both addresses are equal, " +
+			"and corrupts ICMP errors of VPP itself, so clients of a Service without endpoints wait instead of being refused (executed " +
+			"on 26.06; up to 25.10 it does neither)"
 	}
 	return c
 }
@@ -164,17 +165,17 @@ func (f *facts) heap() Check {
 	text, ok := f.cli(askHeap)
 	u, parsed := parseMemory(text)
 	if !ok || !parsed {
-		return unknown(c.Name, "VPP does not tell the size of its main heap")
+		return unknown(c.Name, "VPP does not report the size of its main heap")
 	}
 	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
 	const line = "memory { main-heap-size 2G }"
 	switch {
 	case u.share() > much:
 		c.Verdict, c.Startup = Dangerous, line
-		c.Consequence = "VPP ends when its heap is full: access lists, NAT and cnat sessions and routes are all in it"
+		c.Consequence = "VPP ends when its heap is full; the heap holds access lists, NAT and cnat sessions and routes"
 	case u.total < leastHeap-slack:
 		c.Verdict, c.Startup = Wrong, line
-		c.Consequence = "less than VPP's own default of 1G; sessions and large access lists may not find room, and VPP ends when it is full"
+		c.Consequence = "less than VPP's default of 1G; sessions and large access lists may fill it, and VPP ends when it is full"
 	}
 	return c
 }
@@ -184,14 +185,14 @@ func (f *facts) statseg() Check {
 	text, ok := f.cli(askStatseg)
 	u, parsed := parseMemory(text)
 	if !ok || !parsed {
-		return unknown(c.Name, "VPP does not tell the size of its stats segment")
+		return unknown(c.Name, "VPP does not report the size of its stats segment")
 	}
 	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
 	const line = "statseg { size 128M }"
 	switch {
 	case u.share() > much:
 		c.Verdict, c.Startup = Dangerous, line
-		c.Consequence = "VPP ends when it is full: every rule of an access list and every interface has counters in it"
+		c.Consequence = "VPP ends when it is full; each rule of an access list and each interface has counters in it"
 	case u.total < leastStatseg-slack:
 		c.Verdict, c.Startup = Wrong, line
 		c.Consequence = "little room for the counters of rules; VPP ends when it is full"
@@ -203,10 +204,10 @@ func (f *facts) statsSocket() Check {
 	c := Check{Name: "stats socket", Verdict: OK, Found: f.cfg.Stats + " answers"}
 	switch {
 	case f.cfg.Stats == "":
-		return unknown(c.Name, "it was not looked at")
+		return unknown(c.Name, "not examined")
 	case f.stats != nil:
 		c.Verdict, c.Found = Missing, f.stats.Error()
-		c.Consequence = "the agent cannot tell how often rules of policies judged"
+		c.Consequence = "the agent cannot report how many packets each rule of a policy matched"
 		c.Startup = "statseg { socket-name " + f.cfg.Stats + " }"
 	}
 	return c
@@ -217,11 +218,11 @@ func (f *facts) trace() Check {
 	text, ok := f.cli(askTrace)
 	switch {
 	case !ok || !strings.Contains(text, "RX Trace"):
-		return unknown(c.Name, "VPP does not tell whether it records messages")
+		return unknown(c.Name, "VPP does not report whether it records API messages")
 	case strings.Contains(text, "RX Trace enabled"):
 		c.Verdict, c.Found = Note, "on"
-		c.Consequence = "VPP keeps the latest requests for a post-mortem in its main heap, 262144 unless told otherwise; with large access " +
-			"lists that is much"
+		c.Consequence = "VPP keeps the latest requests for a post-mortem in its main heap, by default 262144; with large access " +
+			"lists they take much memory"
 		c.Startup, c.Command = "api-trace { on nitems 4096 }", "vppctl api trace off"
 	}
 	return c

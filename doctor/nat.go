@@ -12,17 +12,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// smallTable is VPP's own size of the session table of a thread.
+// smallTable is VPP's default size of a thread's session table.
 const smallTable = 63 * 1024
 
-// nat is NAT44-ED; nothing if it will not be used or its plugin is not there.
+// nat checks NAT44-ED; none if it will not be used or its plugin is not loaded.
 func (f *facts) nat() []Check {
 	running, ok := f.replies[askNAT].Msg.(*nat44_ed.Nat44ShowRunningConfigReply)
 	if !ok || f.cfg.CNAT {
 		return nil
 	}
 	out := []Check{f.workers()}
-	if running.Sessions == 0 { // it is 0 if and only if NAT44 is off
+	if running.Sessions == 0 { // 0 if and only if NAT44 is off
 		return append(out, Check{Name: "nat44", Verdict: OK, Found: "not enabled; the agent enables it"})
 	}
 	state := Check{Name: "nat44", Verdict: OK, Found: fmt.Sprintf(
@@ -32,11 +32,11 @@ func (f *facts) nat() []Check {
 	case !running.ForwardingEnabled:
 		state.Verdict = Dangerous
 		state.Found += ", forwarding off"
-		state.Consequence = "packets that no Service translates are dropped; a running agent turns it on"
+		state.Consequence = "packets that no Service translates are dropped; a running agent turns forwarding on"
 		state.Command = "vppctl nat44 forwarding enable"
 	case running.Sessions < smallTable:
 		state.Verdict = Wrong
-		state.Consequence = fmt.Sprintf("fewer than VPP's own %d; the size can only be changed by disabling NAT44, or at VPP's next start", smallTable)
+		state.Consequence = fmt.Sprintf("fewer than VPP's default of %d; only disabling NAT44 or a restart of VPP changes the size", smallTable)
 		state.Command = "contiv-agent run --nat-sessions 262144"
 	}
 	out = append(out, state, f.natSessions(uint64(running.Sessions)), f.roles())
@@ -52,7 +52,7 @@ func (f *facts) workers() Check {
 		return unknown(c.Name, r.Err.Error())
 	case n > 1:
 		c.Verdict = Wrong
-		c.Consequence = "NAT44 gives each worker its own part of a Service's endpoints: a client reaches only some of them, and weights do not hold"
+		c.Consequence = "NAT44 gives each worker a separate part of a Service's endpoints: a client reaches only some of them, and weights have no effect"
 		c.Startup = "cpu { workers 1 }"
 	}
 	return c
@@ -63,7 +63,7 @@ func (f *facts) natSessions(limit uint64) Check {
 	text, ok := f.cli(askNATUse)
 	total, idle, parsed := parseNATSessions(text)
 	if !ok || !parsed {
-		return unknown(c.Name, "VPP does not tell how many there are")
+		return unknown(c.Name, "VPP does not report the number of sessions")
 	}
 	threads := uint64(max(1, len(f.replies[askWorkers].Details)))
 	c.Found = fmt.Sprintf("%d of %d, %d of them timed out", total, limit*threads, idle)
@@ -71,19 +71,19 @@ func (f *facts) natSessions(limit uint64) Check {
 	switch {
 	case u.share() >= full:
 		c.Verdict = Dangerous
-		c.Consequence = "a full table drops new connections to Services, even where all of its sessions have timed out: VPP looks at the " +
-			"limit before it frees any"
+		c.Consequence = "a full table drops new connections to Services, even if all its sessions have timed out: VPP checks the " +
+			"limit before it frees sessions"
 		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start); a running agent frees expired sessions"
 	case u.share() >= much:
 		c.Verdict = Wrong
-		c.Consequence = "VPP frees timed-out sessions only when it needs room, and a full table drops new connections to Services; from 80 % on a " +
+		c.Consequence = "VPP frees timed-out sessions only when it needs space, and a full table drops new connections to Services; from 80 % on, a " +
 			"running agent frees them"
 		c.Command = "contiv-agent run --nat-sessions 262144 (for VPP's next start)"
 	}
 	return c
 }
 
-// roles looks for interfaces that are inside and not outside.
+// roles checks for interfaces that are inside and not outside.
 func (f *facts) roles() Check {
 	r := f.replies[askRoles]
 	if r.Err != nil {
@@ -100,7 +100,7 @@ func (f *facts) roles() Check {
 	if len(half) > 0 {
 		slices.Sort(half)
 		c.Verdict, c.Found = Dangerous, "inside and not outside: "+strings.Join(half, ", ")
-		c.Consequence = "packets from there to a Service are translated to 0.0.0.0 and lost"
+		c.Consequence = "VPP translates packets from these interfaces to a Service to 0.0.0.0, and loses them"
 		c.Command = "vppctl set interface nat44 out " + half[0]
 	}
 	return c
@@ -115,7 +115,7 @@ func (f *facts) interfaceName(index uint32) string {
 	return fmt.Sprintf("interface %d", index)
 }
 
-// mappings are whose they are, and whether one of them can end VPP.
+// mappings counts the agent's and foreign mappings, and checks for weights that can end VPP.
 func (f *facts) mappings() []Check {
 	ours, foreign, deadly := 0, 0, []string(nil)
 	count := func(tag string) {
@@ -145,14 +145,14 @@ func (f *facts) mappings() []Check {
 	}
 	out := []Check{{Name: "nat44 mappings", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}}
 	if foreign > 0 {
-		out[0].Verdict, out[0].Found = Note, fmt.Sprintf("%d of an agent's, %d of somebody else's", ours, foreign)
-		out[0].Consequence = "the agent leaves these alone; a Service with the address, port and protocol of one of them cannot be served"
+		out[0].Verdict, out[0].Found = Note, fmt.Sprintf("%d of an agent's, %d foreign", ours, foreign)
+		out[0].Consequence = "the agent does not change foreign mappings; it cannot serve a Service with the address, port and protocol of one of them"
 	}
 	if len(deadly) > 0 {
 		out = append(out, Check{
 			Name: "nat44 weights", Verdict: Dangerous, Found: strings.Join(deadly, ", "),
-			Consequence: "the weights of a mapping must add up to 1 to 255: with a multiple of 256 VPP ends at the first packet, with more some " +
-				"endpoints get nothing",
+			Consequence: "the weights of a mapping must add up to 1 to 255: a multiple of 256 ends VPP at the first packet, and with a higher sum some " +
+				"endpoints get no packets",
 		})
 	}
 	return out

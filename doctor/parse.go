@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// release is a VPP release by year and month; the zero value: not known.
+// release is a VPP release by year and month; the zero value: unknown.
 type release struct{ year, month int }
 
 // parseRelease reads "v24.06-release", "25.10-rc0~3-gabc".
@@ -16,7 +16,7 @@ func parseRelease(version string) (release, bool) {
 	if m == nil {
 		return release{}, false
 	}
-	year, _ := strconv.Atoi(m[1]) // two digits each
+	year, _ := strconv.Atoi(m[1]) // both are two digits
 	month, _ := strconv.Atoi(m[2])
 	return release{year, month}, true
 }
@@ -27,10 +27,10 @@ func (r release) before(o release) bool {
 
 func (r release) String() string { return fmt.Sprintf("%02d.%02d", r.year, r.month) }
 
-// use is how much there is of something, and how much is taken.
+// use is the size of a resource and how much of it is used.
 type use struct{ total, used float64 }
 
-// share is what part is taken, 0 to 1.
+// share returns the used share, 0 to 1.
 func (u use) share() float64 {
 	if u.total <= 0 {
 		return 0
@@ -48,7 +48,7 @@ func parseMemory(text string) (use, bool) {
 	return use{total, used}, total > 0
 }
 
-// bytes is a number with VPP's unit, of either case.
+// bytes converts a number with VPP's unit, in upper or lower case.
 func bytes(number, unit string) float64 {
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil {
@@ -62,7 +62,7 @@ func bytes(number, unit string) float64 {
 	return n / (1 << 40)
 }
 
-// mebibytes is a size for people.
+// mebibytes formats a size for a report.
 func mebibytes(n float64) string { return fmt.Sprintf("%.0f MiB", n/(1<<20)) }
 
 // parseNATSessions reads "total sessions: 12 (timed out: 3)" of show nat44 summary.
@@ -70,8 +70,8 @@ func parseNATSessions(text string) (total, idle uint64, ok bool) {
 	return parsePair(text, `total sessions: (\d+) \(timed out: (\d+)\)`)
 }
 
-// parseCNATSessions reads how many sessions cnat has, and in how many bytes, from show cnat session. A table nothing was ever put
-// into says so.
+// parseCNATSessions reads the number of cnat's sessions and their memory in bytes from show cnat session. A table that was
+// never used prints "empty, uninitialized".
 func parseCNATSessions(text string) (sessions uint64, size float64, ok bool) {
 	_, text, ok = strings.Cut(text, "Hash table 'CNat Session DB'")
 	if !ok {
