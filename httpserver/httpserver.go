@@ -36,7 +36,7 @@ const (
 
 // Health is the body of /healthz and /readyz, in kube-proxy's style.
 type Health struct {
-	Healthy     bool      `json:"healthy"` // the service works; Problems may exist nevertheless
+	Healthy     bool      `json:"healthy"`          // the service works; Problems may exist nevertheless
 	Reason      string    `json:"reason,omitempty"` // why the service does not work; "" if healthy
 	Problems    []string  `json:"problems,omitempty"`
 	CurrentTime time.Time `json:"currentTime"`
