@@ -33,26 +33,26 @@ func newCalc() *cobra.Command {
 	var f calcFlags
 	cmd := &cobra.Command{
 		Use:   "calc",
-		Short: "Calculate what Felix would send to its dataplane driver",
+		Short: "Calculate the messages that Felix sends to its dataplane driver",
 		Long: `calc is the calculation graph alone: it reads changes of Calico's datastore, in the datastore's own keys and values, and
-writes the messages that a dataplane driver of this node is to get, as Felix v3.31 sends them.
+writes the messages for a dataplane driver of this node, as Felix v3.31 sends them.
 
-In come lines of JSON:
+The input is lines of JSON:
 
     {"key":"/calico/v1/host/n1/bird_ip","value":"10.0.0.1"}   a value, as text, or as JSON itself
-    {"key":"/calico/v1/host/n1/bird_ip","deleted":true}       a key that is gone
-    {"status":"in-sync"}                                      all there was at the start has come; before that nothing is said of
-                                                              policies and endpoints. Also: wait-for-ready, resync
-    {"flush":true}                                            now write what follows from all that
+    {"key":"/calico/v1/host/n1/bird_ip","deleted":true}       a removed key
+    {"status":"in-sync"}                                      the first snapshot is complete; before it, calc writes no policies and
+                                                              endpoints. Also: wait-for-ready, resync
+    {"flush":true}                                            write the messages that follow from the changes so far
 
-Out go lines of JSON: one for each message (ToDataplane, in protobuf's JSON), and {"flushed":true} behind those of each flush. The
-end of the input is a flush, if anything came since the last. A line that is not understood gives {"error":…} with its number and
-key; what it was to set counts as deleted, and the next line is read. So does a policy whose selector is not understood, at the
+The output is lines of JSON: one for each message (ToDataplane, in protobuf's JSON), and {"flushed":true} after those of each flush. The
+end of the input is a flush, if there was a change since the last one. For a line that cannot be parsed calc writes {"error":…} with its
+number and key, treats its key as deleted, and reads the next line. A policy with a selector that cannot be parsed does the same at the
 flush.
 
-With --driver the messages go to a dataplane driver instead, a program that is started as Felix starts it (no arguments, messages
-on its file descriptors 3 and 4), and again when it ends, and is then told everything again. What it says (FromDataplane) is written as
-JSON, a line each. At the end of the input it is told what it was not told yet; --linger later its pipe is closed, and calc ends with it.
+With --driver, calc sends the messages to a dataplane driver instead. It starts the program as Felix does (no arguments, messages on its
+file descriptors 3 and 4), restarts it when it ends, and then sends everything again. calc writes the driver's messages (FromDataplane) as
+JSON, one per line. At the end of the input calc sends the remaining messages; after --linger it closes the driver's pipe, and ends with it.
 
 Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/policy/NAME) and of v3.32
 (/calico/v1/policy/KIND/NAMESPACE/NAME); the messages name them by tier and name.`,
@@ -65,11 +65,11 @@ Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/po
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.hostname, "hostname", "", "name of this node in the datastore (default: $NODE_NAME, or the name of the host)")
-	fs.BoolVar(&f.nodeResources, "use-node-resources", false, "take nodes' addresses from Node resources rather than from bird_ip")
-	fs.StringVar(&f.routeSource, "route-source", "CalicoIPAM", "what routes to workloads are made of: CalicoIPAM (blocks), or WorkloadIPs (all workloads)")
-	fs.StringVar(&f.driver, "driver", "", "tell this program, a dataplane driver of Felix's, in place of writing the messages")
-	fs.DurationVar(&f.linger, "linger", 0, "with --driver: how long to listen to it after the end of the input")
-	f.log.add(cmd)
+	fs.BoolVar(&f.nodeResources, "use-node-resources", false, "use the addresses of Node resources instead of bird_ip")
+	fs.StringVar(&f.routeSource, "route-source", "CalicoIPAM", "source of the routes to workloads: CalicoIPAM (blocks), or WorkloadIPs (all workloads)")
+	fs.StringVar(&f.driver, "driver", "", "send the messages to this program, a dataplane driver for Felix, instead of writing them")
+	fs.DurationVar(&f.linger, "linger", 0, "with --driver: how long to read its messages after the end of the input")
+	f.log.addFlags(cmd)
 	return cmd
 }
 
@@ -88,7 +88,8 @@ func (f *calcFlags) run(cmd *cobra.Command) error {
 	return f.drive(cmd, lines)
 }
 
-// unless is what do returns, unless ctx ends before. Then do is left to the end of the process: nothing ends reading a terminal.
+// unless returns the result of do, or ctx's error if ctx ends before. do then runs until the process ends: nothing can
+// interrupt a read from a terminal.
 func unless(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -100,7 +101,7 @@ func unless(ctx context.Context, do func() error) error {
 	}
 }
 
-// drive tells a driver what follows from lines.
+// drive sends a driver the messages that follow from lines.
 func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	log, err := f.log.logger(cmd.ErrOrStderr())
 	if err != nil {
@@ -136,7 +137,7 @@ func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	return stopped(cmd.Context(), errors.Join(err, out.failed()))
 }
 
-// lineWriter writes whole lines that come from two sides.
+// lineWriter writes whole lines for two concurrent writers.
 type lineWriter struct {
 	mu  sync.Mutex
 	out io.Writer

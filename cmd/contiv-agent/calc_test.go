@@ -14,9 +14,9 @@ import (
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// TestCalcIsFelix pipes the states of Felix's own tests through the command, with the flags each of them was recorded with, and
-// wants at each flush the dataplane that Felix v3.31.0 made.
-func TestCalcIsFelix(t *testing.T) {
+// TestCalcEqualsFelix pipes the states of Felix's own tests through the command, with the recorded flags, and expects at
+// each flush the dataplane that Felix v3.31.0 made.
+func TestCalcEqualsFelix(t *testing.T) {
 	for _, l := range recorded.Lists() {
 		in := bytes.NewBufferString(`{"status":"in-sync"}` + "\n")
 		lines := json.NewEncoder(in)

@@ -25,38 +25,37 @@ func newCleanup() *cobra.Command {
 	var f cleanupFlags
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Take out of VPP what agents have put into it",
-		Long: `cleanup removes from a VPP what an agent has left there: NAT44 mappings and addresses, cnat translations, access lists, routes,
-interfaces. It knows them by the tag that VPP keeps with them, or by the agent's journal; everything else is somebody else's, and
-stays. What other programs have asked of the agent, by gRPC or etcd, is removed as well: it carries the same tag. Things go in
-reverse order, what stands on others first. With --dry-run the plan is printed, and nothing is changed.
+		Short: "Remove from VPP the objects that agents have made",
+		Long: `cleanup removes from a VPP the objects that an agent has made: NAT44 mappings and addresses, cnat translations, access lists,
+routes, interfaces. It recognises them by the tag that VPP keeps with them, or by the agent's journal. All other objects are foreign, and
+stay. cleanup also removes what other programs have configured through the agent, by gRPC or etcd: it carries the same tag. It removes in
+reverse order of dependencies. With --dry-run it prints the plan, and changes nothing.
 
-It refuses while an agent is connected to VPP, and while it is at work none can program VPP, or start with the same --status-socket. A second time
-there is nothing to do. The journal goes when all is removed. Without a journal, what VPP keeps no tag of stays (routes, NAT44 on
-interfaces, addresses of NAT44, all of cnat).
+It refuses to run while an agent is connected to VPP. While it runs, no agent can program VPP or start with the same --status-socket. A
+second run finds nothing to remove. It deletes the journal when all objects are removed. Without a journal, objects that VPP keeps no tag
+for stay (routes, NAT44 on interfaces, addresses of NAT44, all of cnat).
 
-NAT44 stays switched on, without forwarding and without anything of ours in it: switching it off would take what others have in it.
-What VPP had, before there was an agent, exactly as the agent wanted it, counts as the agent's where there are no tags.
+NAT44 stays enabled, without forwarding and without any object of the agent: disabling it would remove other programs' objects. An object
+without a tag that existed before the agent, exactly as the agent wanted it, counts as the agent's.
 
-Connections through Services served by NAT44 end, as VPP forgets their sessions; those through cnat go on until their sessions are
-forgotten. Policies are enforced no longer. See docs/handover.md.
+Connections through Services served by NAT44 end, because VPP removes their sessions; connections through cnat continue until their
+sessions expire. Policies are no longer enforced. See docs/handover.md.
 
-Exit code 1: something could not be removed, or VPP could not be reached; 2: an agent is running; 3: --dry-run found something to
-remove.`,
+Exit code 1: an object could not be removed, or VPP could not be reached; 2: an agent is running; 3: --dry-run found objects to remove.`,
 		Example: `  contiv-agent cleanup --dry-run
   contiv-agent cleanup
   contiv-agent cleanup --vpp-socket ./vpp.sock --journal ./journal -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.logFlags.add(cmd)
+	f.logFlags.addFlags(cmd)
 	f.output.flag(cmd)
 	fs := cmd.Flags()
 	socketFlag(fs, &f.cfg.Socket)
 	lockFlag(fs, &f.cfg.Lock)
-	fs.StringVar(&f.cfg.Journal, "journal", auto, "journal of the agent; empty: there is none; auto: /run/contiv-agent/journal for root, else none")
-	fs.StringVar(&f.cfg.StatusSocket, "status-socket", auto, "unix socket where the agent would answer, taken meanwhile; empty: none; auto: where run listens by default")
-	fs.BoolVar(&f.dry, "dry-run", false, "print what would be removed, and change nothing")
+	fs.StringVar(&f.cfg.Journal, "journal", auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
+	fs.StringVar(&f.cfg.StatusSocket, "status-socket", auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
+	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
 }
@@ -83,7 +82,7 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 	}
 	defer c.Close()
 	if c.NoJournal() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "there is no journal %s: what VPP keeps no tag of stays\n", cfg.Journal)
+		fmt.Fprintf(cmd.ErrOrStderr(), "no journal %s: objects that VPP keeps no tag for stay\n", cfg.Journal)
 	}
 	if f.dry {
 		plan, err := c.Plan(ctx)
@@ -114,7 +113,7 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 func writeCleanup(w io.Writer, r *agent.CleanupReport) {
 	fmt.Fprintf(w, "%d values removed, with %d messages to VPP\n", r.Removed, r.Writes)
 	for _, f := range r.Foreign {
-		fmt.Fprintf(w, "left alone, made by somebody else: %s\n", f)
+		fmt.Fprintf(w, "foreign, not removed: %s\n", f)
 	}
 	for _, v := range r.Left {
 		fmt.Fprintf(w, "not removed: %s is %s\n", v.Key, join(v.State, v.Error))

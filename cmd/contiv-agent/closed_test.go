@@ -52,8 +52,9 @@ spec: {nodeName: node-1, containers: [{name: c, image: i}]}
 status: {podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}], phase: Running}
 `
 
-// With deploy/closed no pod of a tenant reaches what agents and fan-out servers listen on, at any node; all else is as without it.
-func TestClosedHoldsPods(t *testing.T) {
+// With deploy/closed no pod of a tenant reaches the listeners of agents and fan-out servers, on any node; the fate of all
+// other packets does not change.
+func TestClosedKeepsPodsFromListeners(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "world.yaml"), []byte(closedWorld), 0o600); err != nil {
 		t.Fatal(err)
@@ -81,7 +82,7 @@ func TestClosedHoldsPods(t *testing.T) {
 			if closed {
 				args = append(args, "--manifests", policy)
 			}
-			a := asked(t, args, `{"from":"pod:`+c.from+`","to":"`+c.to+`","protocol":"TCP","oneWay":true}`)
+			a := traceAnswer(t, args, `{"from":"pod:`+c.from+`","to":"`+c.to+`","protocol":"TCP","oneWay":true}`)
 			if dropped := a.Verdict == trace.Dropped; a.Error != "" || dropped != (c.held && closed) {
 				t.Errorf("%s to %s, closed %t: %s %s %s", c.from, c.to, closed, a.Verdict, a.Reason, a.Error)
 			} else if dropped && !strings.Contains(a.Reason, "contiv-listeners") {
@@ -91,8 +92,8 @@ func TestClosedHoldsPods(t *testing.T) {
 	}
 }
 
-// asked is the answer to one question of contiv-agent trace.
-func asked(t *testing.T, args []string, question string) (a trace.Answer) {
+// traceAnswer returns the answer to one question of contiv-agent trace.
+func traceAnswer(t *testing.T, args []string, question string) (a trace.Answer) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := newRoot()
@@ -100,7 +101,7 @@ func asked(t *testing.T, args []string, question string) (a trace.Answer) {
 	root.SetIn(strings.NewReader(question))
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
-	var code *codeError // says that a packet was dropped
+	var code *codeError // means that a packet was dropped
 	if err := root.Execute(); err != nil && !errors.As(err, &code) {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}

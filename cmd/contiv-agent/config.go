@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// grpcSocket is where run listens for other programs, if it is to choose by itself.
+// grpcSocket returns the socket on which run listens for other programs; auto: the default.
 func grpcSocket(flag string) string {
 	if flag != auto {
 		return flag
@@ -26,24 +26,24 @@ func grpcSocket(flag string) string {
 	return runPath("grpc.sock")
 }
 
-// configFlags say whom config asks, and as whom.
+// configFlags name the agent and the client.
 type configFlags struct {
 	addr, name    string
 	cert, key, ca string
 	timeout       time.Duration
 }
 
-func (f *configFlags) add(cmd *cobra.Command) {
+func (f *configFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.PersistentFlags()
-	fs.StringVar(&f.addr, "connect", auto, "where the agent takes configuration: host:port, or unix: and the path of its --grpc-socket; auto: that of run --grpc-socket auto")
-	fs.StringVar(&f.name, "client", "", "name of the client to be, among those with the same certificate or without one: each has what it wants for itself (default: the one without a name)")
+	fs.StringVar(&f.addr, "connect", auto, "gRPC address of the agent: host:port, or unix: and the path of its --grpc-socket; auto: that of run --grpc-socket auto")
+	fs.StringVar(&f.name, "client", "", "name of this client, among the clients with the same certificate or without one; each client has a separate desired state (default: the client without a name)")
 	fs.StringVar(&f.cert, "cert", "", "file with this client's certificate; needs --key and --ca")
 	fs.StringVar(&f.key, "key", "", "file with its private key")
-	fs.StringVar(&f.ca, "ca", "", "file with the certificates that sign the agent's")
+	fs.StringVar(&f.ca, "ca", "", "file with the authorities that sign the agent's certificate")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long to wait for the agent")
 }
 
-// dial returns a client and a context for what it does; end gives both back.
+// dial returns a client and a context for its calls; end releases both.
 func (f *configFlags) dial(cmd *cobra.Command) (c *client.Client, ctx context.Context, end func(), err error) {
 	cfg := client.Config{Addr: f.addr, Name: f.name}
 	if cfg.Addr == auto {
@@ -68,9 +68,9 @@ func newConfig() *cobra.Command {
 	var f configFlags
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Put, show, compare and remove configuration of your own in a running agent",
-		Long: `config is for people what the agent's gRPC API is for programs (run --grpc-socket, --grpc-listen). What a client puts is its
-own: it is merged over what the agent wants itself, and stays until the client deletes it.
+		Short: "Put, show, compare and remove a client's configuration in a running agent",
+		Long: `config uses the agent's gRPC API (run --grpc-socket, --grpc-listen) from the command line. The agent merges a client's items over
+its own desired state, and keeps them until the client deletes them.
 
 A file has YAML documents. Each is one item:
 
@@ -79,17 +79,17 @@ A file has YAML documents. Each is one item:
     name: loop1                                    name: loop1
     type: SOFTWARE_LOOPBACK                        type: SOFTWARE_LOOPBACK
 
-or ligato's whole configuration, as its agentctl has it:
+or ligato's whole configuration, in the form of its agentctl:
 
   vppConfig:
     interfaces:
     - {name: loop1, type: SOFTWARE_LOOPBACK}
 
-Fields are those of the .proto, spelled as there or in lowerCamelCase. To delete, key, or model and name, are enough. Beside value an item
-may have labels, and merge, which says how it goes over what others want for its key: "once" does not append what a list has already,
-"replace=mtu,ip_addresses" clears these fields before, "replace" all.
+Fields are those of the .proto, spelled as there or in lowerCamelCase. For delete, key, or model and name, are enough. An item may also
+have labels, and merge: how the agent merges it with other owners' values of its key. "once" does not append list entries that exist,
+"replace=mtu,ip_addresses" clears these fields first, "replace" clears all.
 
-Exit codes: 0 done; 1 the agent has refused, items have failed, or nobody answers; 2 the file or the flags are wrong; 3 "diff" found a
+Exit codes: 0 done; 1 the agent refused, items failed, or no agent answers; 2 the file or the flags are wrong; 3 "diff" found a
 difference.`,
 		Example: `  contiv-agent config put -f loop.yaml
   contiv-agent config diff -f loop.yaml
@@ -102,7 +102,7 @@ difference.`,
 			return usage(errors.New("config: want get, put, delete or diff"))
 		},
 	}
-	f.add(cmd)
+	f.addFlags(cmd)
 	cmd.AddCommand(newConfigGet(&f), newConfigPut(&f), newConfigDelete(&f), newConfigDiff(&f))
 	return cmd
 }
@@ -113,13 +113,13 @@ func newConfigGet(f *configFlags) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "get [KEY|MODEL ...]",
-		Short: "Show what this client wants, or what VPP has",
-		Long: `get shows what this client wants, as documents that put and diff read. With --vpp it shows what VPP has, as it has acknowledged
-it, whoever wants it: the agent itself, other clients. Keys and models (vpp.interfaces) choose; without any it is everything.`,
+		Short: "Show this client's desired state, or VPP's actual state",
+		Long: `get shows the desired state of this client, as documents that put and diff read. With --vpp it shows the values that VPP has
+acknowledged, of all owners: the agent itself and all clients. Keys and models (vpp.interfaces) select; without any, get shows all.`,
 		Example: "  contiv-agent config get\n  contiv-agent config get -o text\n  contiv-agent config get --vpp vpp.interfaces -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if vpp && len(labels) > 0 || len(args) > 0 && len(labels) > 0 {
-				return usage(errors.New("--label goes with neither --vpp nor keys"))
+				return usage(errors.New("--label cannot be combined with --vpp or with keys"))
 			}
 			if format != "yaml" && format != "text" && format != "json" {
 				return usage(fmt.Errorf("-o %s: must be yaml, text or json", format))
@@ -140,8 +140,8 @@ it, whoever wants it: the agent itself, other clients. Keys and models (vpp.inte
 			return writeItems(cmd.OutOrStdout(), format, items)
 		},
 	}
-	cmd.Flags().BoolVar(&vpp, "vpp", false, "show what VPP has")
-	cmd.Flags().StringToStringVarP(&labels, "label", "l", nil, "show items with these labels only: name=value, name= for any value, !name=value for others")
+	cmd.Flags().BoolVar(&vpp, "vpp", false, "show the actual state of VPP")
+	cmd.Flags().StringToStringVarP(&labels, "label", "l", nil, "show only items with these labels: name=value, name= for any value, !name=value for other values")
 	cmd.Flags().StringVarP(&format, "output", "o", "yaml", "yaml, text or json")
 	return cmd
 }
@@ -211,8 +211,8 @@ func newConfigPut(f *configFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "put -f FILE",
 		Short: "Create or replace items, in one transaction",
-		Long: `put sends all items of the files as one transaction, waits until it is done, and says what became of it. What can never work is taken
-back; what VPP has refused for now stays wanted and is tried again, unless it is --all-or-nothing.`,
+		Long: `put sends all items of the files as one transaction, waits for it, and prints the result. The agent reverts items that can never
+work. It keeps items that VPP refused for now, and retries them, unless --all-or-nothing is set.`,
 		Example: "  contiv-agent config put -f loop.yaml\n  contiv-agent config put --resync -f everything.yaml\n  kubectl get cm my-vpp -o jsonpath='{.data.config}' | contiv-agent config put -f -",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -247,17 +247,17 @@ back; what VPP has refused for now stays wanted and is tried again, unless it is
 			if err := change.Send(ctx); err != nil {
 				return f.explain(cmd, err)
 			}
-			return told(cmd.OutOrStdout(), "put", len(docs), change.Change)
+			return printChange(cmd.OutOrStdout(), "put", len(docs), change.Change)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
-	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, take all of them back")
-	cmd.Flags().BoolVar(&all, "resync", false, "the files are everything this client wants: what else it wanted goes")
+	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, revert all")
+	cmd.Flags().BoolVar(&all, "resync", false, "the files are the whole desired state of this client: the agent removes its other items")
 	return cmd
 }
 
-// told says what became of a change that went well.
-func told(w io.Writer, verb string, items int, change *client.Change) error {
+// printChange prints the result of a successful change.
+func printChange(w io.Writer, verb string, items int, change *client.Change) error {
 	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
 	for _, key := range change.Pending() {
 		fmt.Fprintf(w, "PENDING        %s\n", plain(key))
@@ -268,7 +268,7 @@ func told(w io.Writer, verb string, items int, change *client.Change) error {
 	return err
 }
 
-// explain names the items of an error, one on a line, and where nobody answered.
+// explain prints the items of an error, one per line, and adds the address if no agent answered.
 func (f *configFlags) explain(cmd *cobra.Command, err error) error {
 	var failed *client.Error
 	if !errors.As(err, &failed) {
@@ -279,9 +279,9 @@ func (f *configFlags) explain(cmd *cobra.Command, err error) error {
 	}
 	switch {
 	case errors.Is(err, client.ErrFailed) && len(failed.Items) > 0:
-		return fmt.Errorf("%d items have failed", len(failed.Items))
+		return fmt.Errorf("%d items failed", len(failed.Items))
 	case errors.Is(err, client.ErrInvalid) && len(failed.Items) > 0:
-		return errors.New("refused; nothing was changed")
+		return errors.New("refused; the agent changed nothing")
 	case errors.Is(err, client.ErrUnavailable):
 		return fmt.Errorf("agent at --connect %s: %w", f.addr, err)
 	}
@@ -294,7 +294,7 @@ func newConfigDelete(f *configFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "delete [-f FILE] [KEY ...]",
 		Short:   "Remove items, in one transaction",
-		Long:    `delete removes items of this client: those that files name, and those with these keys. What others want for the same keys stays.`,
+		Long:    `delete removes items of this client: those that the files name, and those with these keys. Values of other owners for the same keys stay.`,
 		Example: "  contiv-agent config delete -f loop.yaml\n  contiv-agent config delete config/vpp/v2/interfaces/loop1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var docs []client.Document
@@ -325,11 +325,11 @@ func newConfigDelete(f *configFlags) *cobra.Command {
 			if err := change.Send(ctx); err != nil {
 				return f.explain(cmd, err)
 			}
-			return told(cmd.OutOrStdout(), "deleted", len(docs)+len(args), change.Change)
+			return printChange(cmd.OutOrStdout(), "deleted", len(docs)+len(args), change.Change)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
-	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, take all of them back")
+	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, revert all")
 	return cmd
 }
 
@@ -338,14 +338,14 @@ func newConfigDiff(f *configFlags) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE",
-		Short: "Compare files with what this client wants of the agent, and with what VPP has",
-		Long: `diff compares every item of the files with what the agent has of this client, and with what VPP has for the same key. There, others may
-have their part in it: what counts is what the file says and VPP lacks.
+		Short: "Compare files with this client's desired state, and with VPP's actual state",
+		Long: `diff compares every item of the files with the client's item in the agent, and with VPP's value of the same key. Other owners may
+contribute to that value: diff reports only fields of the file that VPP lacks.
 
-A line with + is of an item that put would create, with ~ of one it would change, with - of one it would remove (--resync). A line with !
-is of an item that VPP lacks, or has otherwise.
+A line with + is an item that put would create, with ~ one that it would change, with - one that it would remove (--resync). A line
+with ! is an item that VPP lacks, or has with another value.
 
-Exit code 0: nothing differs; 3: something does.`,
+Exit code 0: no difference; 3: a difference.`,
 		Example: "  contiv-agent config diff -f loop.yaml\n  contiv-agent config diff --resync -f everything.yaml",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -380,7 +380,7 @@ Exit code 0: nothing differs; 3: something does.`,
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
-	cmd.Flags().BoolVar(&all, "resync", false, "the files are everything this client wants, as for put --resync")
+	cmd.Flags().BoolVar(&all, "resync", false, "the files are the whole desired state of this client, as for put --resync")
 	return cmd
 }
 
@@ -394,7 +394,7 @@ func writeDifferences(w io.Writer, differences []client.Difference) bool {
 	return len(differences) > 0
 }
 
-// writeLacks says what VPP lacks of what the files say, and why, as far as the agent knows.
+// writeLacks prints the items of the files that VPP lacks, with the reason if the agent knows one.
 func writeLacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lacking bool) {
 	inVPP, states := map[string]client.Item{}, map[string]client.Item{}
 	for _, i := range has {

@@ -25,28 +25,28 @@ const (
 	fanoutKind = "FanoutConfiguration"
 )
 
-// fileFlags are the flags for a file that has the other flags of its command as fields.
+// fileFlags are the flags for a configuration file whose fields are the other flags of the command.
 type fileFlags struct {
 	kind  string
-	blank func() *cobra.Command // the command, as if its command line were empty
-	// bare reports that a file without apiVersion and kind is read, too: it has the flags' own names.
+	blank func() *cobra.Command // the command, with an empty command line
+	// bare means that a file without apiVersion and kind is also read: its fields have the names of the flags.
 	bare bool
 
 	path  string
 	check bool
 }
 
-func (f *fileFlags) add(fs *pflag.FlagSet, kind string, blank func() *cobra.Command) {
+func (f *fileFlags) addFlags(fs *pflag.FlagSet, kind string, blank func() *cobra.Command) {
 	f.kind, f.blank = kind, blank
-	text := "file of YAML with any of these flags as fields: apiVersion: " + configVersion + ", kind: " + kind + ", logLevel: debug; what the command line says wins"
+	text := "file of YAML with any of these flags as fields: apiVersion: " + configVersion + ", kind: " + kind + ", logLevel: debug; the command line wins"
 	if f.bare {
-		text += ", then the environment. Without apiVersion and kind the fields have the flags' own names"
+		text += ", then the environment. Without apiVersion and kind the fields have the names of the flags"
 	}
 	fs.StringVar(&f.path, "config", "", text)
-	fs.BoolVar(&f.check, "validate-config", false, "say what is wrong with flags and file, all of it, and end: exit code 0 if nothing is, 2 otherwise")
+	fs.BoolVar(&f.check, "validate-config", false, "report all errors of flags and file, and end: exit code 0 if there is none, 2 otherwise")
 }
 
-// report ends a command that was only to say what is wrong.
+// report ends a command that only validates its configuration.
 func (f *fileFlags) report(w io.Writer, errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return usage(err)
@@ -55,7 +55,7 @@ func (f *fileFlags) report(w io.Writer, errs ...error) error {
 	return nil
 }
 
-// fields are the flags that a file may have, by the names they have in it.
+// fields returns the flags that a file may set, by their field names.
 func (f *fileFlags) fields(fs *pflag.FlagSet) map[string]*pflag.Flag {
 	out := map[string]*pflag.Flag{}
 	fs.VisitAll(func(flag *pflag.Flag) {
@@ -66,7 +66,7 @@ func (f *fileFlags) fields(fs *pflag.FlagSet) map[string]*pflag.Flag {
 	return out
 }
 
-// fieldName is what a flag is called in a file: serviceCIDR for service-cidr.
+// fieldName returns the field of a flag: serviceCIDR for service-cidr.
 func fieldName(flag string) string {
 	words := strings.Split(flag, "-")
 	for i, word := range words[1:] {
@@ -83,8 +83,8 @@ func fieldName(flag string) string {
 	return strings.Join(words, "")
 }
 
-// apply sets the flags that the command line left alone as the file has them, if there is one. The error names everything that is
-// wrong with the file, also where the command line wins; what is right is applied all the same.
+// apply sets the flags that the command line does not set, from the file, if there is one. The error names all errors of the
+// file, also for fields that the command line overrides. apply sets the valid fields nevertheless.
 func (f *fileFlags) apply(fs *pflag.FlagSet) error {
 	if f.path == "" {
 		return nil
@@ -95,12 +95,12 @@ func (f *fileFlags) apply(fs *pflag.FlagSet) error {
 	}
 	inFile := f.blank().Flags()
 	err = f.read(text, inFile)
-	inFile.Visit(func(from *pflag.Flag) { f.take(fs.Lookup(from.Name), from) })
+	inFile.Visit(func(from *pflag.Flag) { f.applyFlag(fs.Lookup(from.Name), from) })
 	return err
 }
 
-// take sets a flag as it is in the file, unless the command line has it.
-func (f *fileFlags) take(flag, from *pflag.Flag) {
+// applyFlag sets a flag as in the file, unless the command line sets it.
+func (f *fileFlags) applyFlag(flag, from *pflag.Flag) {
 	if flag.Changed {
 		return
 	}
@@ -109,10 +109,10 @@ func (f *fileFlags) take(flag, from *pflag.Flag) {
 		_ = flag.Value.(pflag.SliceValue).Replace(list.GetSlice()) // strings, of the same flag
 		return
 	}
-	_ = flag.Value.Set(from.Value.String()) // it is what the same flag said of itself
+	_ = flag.Value.Set(from.Value.String()) // the text of an equal flag is valid
 }
 
-// read sets flags as a file has them.
+// read sets flags from the text of a file.
 func (f *fileFlags) read(text []byte, into *pflag.FlagSet) error {
 	root, err := f.parse(text)
 	if err != nil {
@@ -137,7 +137,7 @@ func (f *fileFlags) read(text []byte, into *pflag.FlagSet) error {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if before := seen[key.Value]; before > 0 {
-			r.fail(key, key.Value, fmt.Sprintf("is there already, in line %d", before))
+			r.fail(key, key.Value, fmt.Sprintf("is a duplicate of line %d", before))
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -151,10 +151,10 @@ func (f *fileFlags) read(text []byte, into *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// lineOf finds the line in what the YAML parser says.
+// lineOf matches the line number in an error of the YAML parser.
 var lineOf = regexp.MustCompile(`^yaml: line (\d+): `)
 
-// parse returns the one mapping that a file is.
+// parse returns the single mapping of a file.
 func (f *fileFlags) parse(text []byte) (*yaml.Node, error) {
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
@@ -179,16 +179,16 @@ func (f *fileFlags) syntax(err error) error {
 	return errors.New(f.path + ":" + strings.TrimPrefix(lineOf.ReplaceAllString(err.Error(), "$1: "), "yaml: "))
 }
 
-// reader sets flags as the fields of a file have them.
+// reader sets flags from the fields of a file.
 type reader struct {
 	path   string
 	fields map[string]*pflag.Flag
 	flags  *pflag.FlagSet
-	bare   bool // values as a shell would have them are taken as well
+	bare   bool // values may also be written as on a command line
 	found  []problem
 }
 
-// problem is something wrong in a line.
+// problem is an error in a line.
 type problem struct {
 	line int
 	err  error
@@ -221,31 +221,31 @@ func (r *reader) field(key, value *yaml.Node, kind string) {
 		r.fail(key, name, r.unknown(name))
 		return
 	}
-	if why := r.set(flag, value); why != "" {
+	if why := r.setFlag(flag, value); why != "" {
 		r.fail(value, name, why)
 	}
 }
 
-// unknown says what may have been meant.
+// unknown returns the error for an unknown field, with a similar field if there is one.
 func (r *reader) unknown(name string) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	for _, field := range slices.Sorted(maps.Keys(r.fields)) { // a bare file knows two names of each
+	for _, field := range slices.Sorted(maps.Keys(r.fields)) { // a bare file accepts two names for each flag
 		if plain(field) == plain(name) {
-			return "no such field; there is " + field
+			return "no such field; did you mean " + field + "?"
 		}
 	}
 	if r.bare {
-		return "no flag is called " + name
+		return "no such flag: " + name
 	}
 	return "no such field"
 }
 
-// set sets a flag; what it returns is why it cannot.
-func (r *reader) set(flag *pflag.Flag, value *yaml.Node) string {
+// setFlag sets a flag from a YAML value; it returns why it cannot, or "".
+func (r *reader) setFlag(flag *pflag.Flag, value *yaml.Node) string {
 	if list, ok := flag.Value.(pflag.SliceValue); ok && (value.Kind == yaml.SequenceNode || !r.bare) {
 		items, why := texts(value, r.bare)
 		if why == "" {
-			_ = r.flags.Set(flag.Name, "") // so that it is known to be given
+			_ = r.flags.Set(flag.Name, "") // marks the flag as set
 			_ = list.Replace(items)        // strings
 		}
 		return why
@@ -256,7 +256,7 @@ func (r *reader) set(flag *pflag.Flag, value *yaml.Node) string {
 	}
 	if value.Kind != yaml.ScalarNode || value.ShortTag() == "!!null" || !r.bare && value.ShortTag() != tag {
 		return "must be " + map[string]string{
-			"string": "a string, in quotes if need be", "duration": "a duration such as 30s, a string", "bool": "true or false",
+			"string": "a string; quote it", "duration": "a duration such as 30s, a string", "bool": "true or false",
 		}[flag.Value.Type()] + map[bool]string{true: "a whole number"}[tag == "!!int"]
 	}
 	if err := r.flags.Set(flag.Name, value.Value); err != nil {
@@ -269,7 +269,7 @@ func (r *reader) set(flag *pflag.Flag, value *yaml.Node) string {
 	return ""
 }
 
-// texts are the strings of a list.
+// texts returns the strings of a list, or why it is not one.
 func texts(list *yaml.Node, bare bool) (out []string, why string) {
 	if list.Kind != yaml.SequenceNode {
 		return nil, "must be a list of strings"
@@ -279,7 +279,7 @@ func texts(list *yaml.Node, bare bool) (out []string, why string) {
 			n = n.Alias
 		}
 		if n.Kind != yaml.ScalarNode || !bare && n.ShortTag() != "!!str" {
-			return nil, "must be a list of strings, in quotes if need be"
+			return nil, "must be a list of strings; quote them"
 		}
 		out = append(out, n.Value)
 	}

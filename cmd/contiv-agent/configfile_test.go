@@ -13,14 +13,15 @@ import (
 // kinds are the commands that have configuration files.
 var kinds = map[string]func() *cobra.Command{agentKind: newRun, fanoutKind: newFanout}
 
-// TestEveryFlagIsAField loads the files of the page: they have every flag of the command, and nothing else, with its default.
+// TestEveryFlagIsAField loads the files of the page: they have every flag of the command with its default, and no other
+// field.
 func TestEveryFlagIsAField(t *testing.T) {
 	page, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(page) != configPage() {
-		t.Error("docs/configuration.md is not what the program says: make man")
+		t.Error("docs/configuration.md differs from the flags: run make man")
 	}
 	for kind, blank := range kinds {
 		_, rest, found := strings.Cut(string(page), "apiVersion: "+configVersion+"\nkind: "+kind+"\n")
@@ -50,8 +51,8 @@ func TestEveryFlagIsAField(t *testing.T) {
 	}
 }
 
-// TestFileTakesValuesAsTheFlagsDo: what a file says is what the same words on the command line would have said.
-func TestFileTakesValuesAsTheFlagsDo(t *testing.T) {
+// TestFileValuesEqualFlagValues: a field sets the same value as the same text on the command line.
+func TestFileValuesEqualFlagValues(t *testing.T) {
 	file := `
 apiVersion: agent.contiv.io/v1alpha1
 kind: AgentConfiguration
@@ -93,7 +94,7 @@ maglev: *yes
 	}
 }
 
-// TestFileIsReadStrictly: everything that is wrong is told, in the order of lines, each with its place.
+// TestFileIsReadStrictly: the error lists all problems in the order of lines, each with its place.
 func TestFileIsReadStrictly(t *testing.T) {
 	const head = "apiVersion: agent.contiv.io/v1alpha1\nkind: AgentConfiguration\n"
 	for _, c := range []struct{ name, text, want string }{
@@ -104,13 +105,13 @@ func TestFileIsReadStrictly(t *testing.T) {
 		{"another head", "apiVersion: agent.contiv.io/v1\nkind: FanoutConfiguration\n", "F:1: apiVersion: must be agent.contiv.io/v1alpha1\nF:2: kind: must be AgentConfiguration"},
 		{"two documents", head + "---\n" + head, "F:3: must be one document"},
 		{"no YAML", head + "node: [\n", "F:3: did not find expected node content"},
-		{"unknown", head + "nodename: a\nservice-cidr: []\nconfig: x\n", "F:3: nodename: no such field\nF:4: service-cidr: no such field; there is serviceCIDR\nF:5: config: no such field"},
-		{"twice", head + "node: a\nsim: true\nnode: b\nnode: c\n", "F:5: node: is there already, in line 3\nF:6: node: is there already, in line 3"},
-		{"nothing", head + "node:\nmanifests:\nsim: ~\n", "F:3: node: must be a string, in quotes if need be\nF:4: manifests: must be a list of strings\nF:5: sim: must be true or false"},
+		{"unknown", head + "nodename: a\nservice-cidr: []\nconfig: x\n", "F:3: nodename: no such field\nF:4: service-cidr: no such field; did you mean serviceCIDR?\nF:5: config: no such field"},
+		{"twice", head + "node: a\nsim: true\nnode: b\nnode: c\n", "F:5: node: is a duplicate of line 3\nF:6: node: is a duplicate of line 3"},
+		{"nothing", head + "node:\nmanifests:\nsim: ~\n", "F:3: node: must be a string; quote it\nF:4: manifests: must be a list of strings\nF:5: sim: must be true or false"},
 		{
 			"types", head + "node: 7\nsim: \"true\"\nrecheck: 5\nvxlanPort: \"4789\"\nmanifests: a\nserviceCIDR: [10.0.0.0/8, 1]\nmaglev: {a: b}\nonce: yes\n",
-			"F:3: node: must be a string, in quotes if need be\nF:4: sim: must be true or false\nF:5: recheck: must be a duration such as 30s, a string\n" +
-				"F:6: vxlanPort: must be a whole number\nF:7: manifests: must be a list of strings\nF:8: serviceCIDR: must be a list of strings, in quotes if need be\n" +
+			"F:3: node: must be a string; quote it\nF:4: sim: must be true or false\nF:5: recheck: must be a duration such as 30s, a string\n" +
+				"F:6: vxlanPort: must be a whole number\nF:7: manifests: must be a list of strings\nF:8: serviceCIDR: must be a list of strings; quote them\n" +
 				"F:9: maglev: must be true or false\nF:10: once: must be true or false",
 		},
 		{
@@ -127,7 +128,7 @@ func TestFileIsReadStrictly(t *testing.T) {
 	}
 }
 
-// FuzzConfigFile: whatever a file says, it is taken or refused with its name.
+// FuzzConfigFile: a file is applied, or refused with an error that names it.
 func FuzzConfigFile(f *testing.F) {
 	f.Add(sampleConfig(agentKind, newRun().Flags()))
 	f.Add("apiVersion: agent.contiv.io/v1alpha1\nkind: AgentConfiguration\nnode: &a b\nuplink: *a\n")

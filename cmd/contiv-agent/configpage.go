@@ -9,25 +9,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// configIntro is how the page of configuration files begins.
+// configIntro is the introduction of the page of configuration files.
 const configIntro = `# Configuration files
 
-` + "`contiv-agent run`" + ` and ` + "`contiv-agent fanout`" + ` take their configuration from a file (` + "`--config FILE`" + `), from their command line, or from both. This
-page is written by the program (` + "`make man`" + `) from the same flags that its manual has; a test holds the two together.
+` + "`contiv-agent run`" + ` and ` + "`contiv-agent fanout`" + ` read their configuration from a file (` + "`--config FILE`" + `), from their command line, or from both. This
+page is generated (` + "`make man`" + `) from the same flags as the manual pages; a test compares them.
 
-* A file says which version it is in and what it is for: ` + "`apiVersion`" + ` and ` + "`kind`" + `. In one version, fields are added and none is taken away.
-* Each flag is a field: ` + "`--service-cidr`" + ` is ` + "`serviceCIDR`" + `. Lists are lists, durations are strings (` + "`30s`" + `), numbers and booleans are what they are.
-* A flag on the command line wins over the file. With ` + "`fanout`" + ` the environment comes in between (` + "`CONTIV_FANOUT_MAX_CONNECTIONS`" + `).
+* A file names its version and purpose: ` + "`apiVersion`" + ` and ` + "`kind`" + `. Within one version, fields may be added; none is removed.
+* Each flag is a field: ` + "`--service-cidr`" + ` is ` + "`serviceCIDR`" + `. Lists are YAML lists, durations are strings (` + "`30s`" + `), numbers and booleans are YAML scalars.
+* A flag on the command line wins over the file. For ` + "`fanout`" + `, the environment wins over the file, and the command line over both (` + "`CONTIV_FANOUT_MAX_CONNECTIONS`" + `).
 * A field that is not known, one that is there twice and a value of another type are refused, each with file, line and field.
-* ` + "`--validate-config`" + ` says all that is wrong with file and flags together, and ends: exit code 0 if nothing is, 2 otherwise. It reads the
+* ` + "`--validate-config`" + ` reports all errors of file and flags together, and ends: exit code 0 if there is none, 2 otherwise. It reads the
   files that are named (certificates, manifests' folder), and connects to nobody.
 
-A file is read once, at the start. What may change while the agent runs is its log level: ` + "`contiv-agent log-level debug`" + `.
+The agent reads the file once, at its start. While it runs, only the log level may change: ` + "`contiv-agent log-level debug`" + `.
 
-The files below have every field, each with the value it has when it is left out. A test loads them.
+The files below have every field with its default value. A test loads them.
 `
 
-// configPage is the reference of configuration files, in Markdown.
+// configPage returns the reference of configuration files, in Markdown.
 func configPage() string {
 	var b strings.Builder
 	b.WriteString(configIntro)
@@ -40,7 +40,7 @@ func configPage() string {
 	return b.String()
 }
 
-// sampleConfig is a file with every field, as it is when it is left out.
+// sampleConfig returns a file with every field and its default.
 func sampleConfig(kind string, fs *pflag.FlagSet) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "apiVersion: %s\nkind: %s\n", configVersion, kind)
@@ -61,7 +61,7 @@ func sampleConfig(kind string, fs *pflag.FlagSet) string {
 	return b.String()
 }
 
-// sampleValue is the value of a flag that nobody set, in YAML.
+// sampleValue returns the default of a flag, in YAML.
 func sampleValue(flag *pflag.Flag) string {
 	if list, ok := flag.Value.(pflag.SliceValue); ok {
 		return "[" + strings.Join(list.GetSlice(), ", ") + "]"
@@ -72,7 +72,7 @@ func sampleValue(flag *pflag.Flag) string {
 	return flag.DefValue
 }
 
-// wrapped breaks a text into lines of at most so many bytes, if its words are no longer.
+// wrapped breaks a text into lines of at most width bytes; a longer word is a line by itself.
 func wrapped(text string, width int) (out []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {

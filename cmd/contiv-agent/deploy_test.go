@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// overlays are the folders of deploy that people apply.
+// overlays are the folders of deploy that operators apply.
 var overlays = []string{"standalone", "fanout", "calico-typha", "felix-driver", "monitoring"}
 
-// customization is as much of a kustomization.yaml as those of deploy use.
+// customization is the part of kustomization.yaml that deploy uses.
 type customization struct {
 	APIVersion         string   `json:"apiVersion"`
 	Kind               string   `json:"kind"`
@@ -43,7 +43,7 @@ type customization struct {
 	} `json:"generatorOptions"`
 }
 
-// serviceMonitor is the Prometheus operator's, as far as it is used.
+// serviceMonitor is the part of the Prometheus operator's type that deploy uses.
 type serviceMonitor struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -53,7 +53,7 @@ type serviceMonitor struct {
 	}
 }
 
-// prometheusRule is the same operator's, as far as it is used.
+// prometheusRule is the part of the same operator's type that deploy uses.
 type prometheusRule struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -100,7 +100,7 @@ func blank(kind string) any {
 	return nil
 }
 
-// objects are manifests by "kind namespace/name".
+// objects maps "kind namespace/name" to a manifest.
 type objects map[string]any
 
 func (o objects) read(t *testing.T, path string, text []byte) (name string, document []byte) {
@@ -116,7 +116,7 @@ func (o objects) read(t *testing.T, path string, text []byte) (name string, docu
 	if into == nil {
 		t.Fatalf("%s: %s/%s is no kind that is expected", path, head.APIVersion, head.Kind)
 	}
-	if err := yaml.UnmarshalStrict(text, into); err != nil && !strings.Contains(string(text), "$patch: delete") { // what becomes of it is read again
+	if err := yaml.UnmarshalStrict(text, into); err != nil && !strings.Contains(string(text), "$patch: delete") { // the merged result is read again
 		t.Errorf("%s: %s %s: %v", path, head.Kind, head.Metadata.Name, err)
 	}
 	document, err := yaml.YAMLToJSONStrict(text)
@@ -140,7 +140,7 @@ func documents(t *testing.T, path string) (out [][]byte) {
 	return out
 }
 
-// build does what kustomize does with a folder of deploy: documents by name, as JSON.
+// build does for a folder of deploy what kustomize does: documents by name, as JSON.
 func build(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
@@ -204,7 +204,7 @@ func build(t *testing.T, dir string) map[string][]byte {
 	return out
 }
 
-// built are the objects of an overlay.
+// built returns the objects of an overlay.
 func built(t *testing.T, overlay string) objects {
 	t.Helper()
 	out := objects{}
@@ -220,8 +220,8 @@ func built(t *testing.T, overlay string) objects {
 	return out
 }
 
-// TestManifestsHoldTogether reads what deploy consists of as strictly as an API server, and follows each name in it.
-func TestManifestsHoldTogether(t *testing.T) {
+// TestManifestsAreConsistent reads deploy as strictly as an API server, and resolves each name in it.
+func TestManifestsAreConsistent(t *testing.T) {
 	for _, overlay := range overlays {
 		t.Run(overlay, func(t *testing.T) {
 			all := built(t, overlay)
@@ -245,11 +245,11 @@ func TestManifestsHoldTogether(t *testing.T) {
 					checkBinding(t, all, name, o.RoleRef, o.Namespace, o.Subjects)
 				case *corev1.Service:
 					if overlay != "monitoring" && !selects(all, labels.SelectorFromSet(o.Spec.Selector)) {
-						t.Errorf("%s selects nobody", name)
+						t.Errorf("%s selects no object", name)
 					}
 				case *policyv1.PodDisruptionBudget:
 					if s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector); err != nil || !selects(all, s) {
-						t.Errorf("%s selects nobody: %v", name, err)
+						t.Errorf("%s selects no object: %v", name, err)
 					}
 				}
 			}
@@ -273,7 +273,7 @@ func selects(all objects, s labels.Selector) bool {
 	return false
 }
 
-// budgeted reports whether some PodDisruptionBudget selects pods with these labels.
+// budgeted reports whether a PodDisruptionBudget selects pods with these labels.
 func budgeted(t *testing.T, all objects, of map[string]string) bool {
 	t.Helper()
 	for _, o := range all {
@@ -348,7 +348,7 @@ func checkPod(t *testing.T, all objects, pod *corev1.PodTemplateSpec, selector *
 	}
 }
 
-// checkProbes asks where probes go to: Felix tells at a port of its own whether it lives.
+// checkProbes checks the targets of probes: Felix reports its health on a separate port.
 func checkProbes(t *testing.T, c *corev1.Container) {
 	t.Helper()
 	ports := map[string]bool{}
@@ -369,7 +369,7 @@ func checkProbes(t *testing.T, c *corev1.Container) {
 	}
 }
 
-// checkFelix asks whether a Felix starts the driver that the init container has put there, and whether that can read its configuration.
+// checkFelix checks that Felix starts the driver of the init container, and that the driver can read its configuration.
 func checkFelix(t *testing.T, all objects, c *corev1.Container, init corev1.Container) {
 	t.Helper()
 	env := map[string]string{}
@@ -388,7 +388,7 @@ func checkFelix(t *testing.T, all objects, c *corev1.Container, init corev1.Cont
 	dir := t.TempDir()
 	for name, text := range all["ConfigMap contiv-system/contiv-felix-driver"].(*corev1.ConfigMap).Data {
 		if path := filepath.Join("/etc/contiv-agent", name); path != defaultDriverConfig || mounts[filepath.Dir(path)] != "driver-config" {
-			t.Errorf("%s: nobody looks for %s in %v", c.Name, path, mounts)
+			t.Errorf("%s: no mount of %s in %v", c.Name, path, mounts)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -404,7 +404,7 @@ func checkFelix(t *testing.T, all objects, c *corev1.Container, init corev1.Cont
 	}
 }
 
-// checkCommand lets the program read its arguments.
+// checkCommand makes the program parse its arguments.
 func checkCommand(t *testing.T, all objects, c *corev1.Container, volumes []corev1.Volume) {
 	t.Helper()
 	samples := map[string]string{"api-server": "https://192.0.2.1:6443"}
@@ -458,7 +458,7 @@ func checkCommand(t *testing.T, all objects, c *corev1.Container, volumes []core
 	}
 }
 
-// order makes alike what differs only in the order of things with names: a patch may put its own first or last.
+// order sorts lists of named things, because a patch may put its items first or last.
 func (o objects) order() {
 	for _, object := range o {
 		if d, ok := object.(*appsv1.DaemonSet); ok {
@@ -473,8 +473,8 @@ func (o objects) order() {
 	}
 }
 
-// TestKustomizeSaysTheSame compares what this test makes of the folders with kubectl's kustomize, where there is one.
-func TestKustomizeSaysTheSame(t *testing.T) {
+// TestKustomizeBuildsTheSame compares this test's build of the folders with kubectl's kustomize, if kubectl exists.
+func TestKustomizeBuildsTheSame(t *testing.T) {
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		t.Skip("needs kubectl, for its kustomize")

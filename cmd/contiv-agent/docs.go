@@ -26,7 +26,7 @@ func newDocs() *cobra.Command {
 			if args[0] == "configuration" {
 				return os.WriteFile(args[1], []byte(configPage()), 0o644)
 			}
-			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed: the same pages on any day
+			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed, so that the pages do not depend on the day
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err
 			}

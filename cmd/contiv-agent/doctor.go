@@ -22,14 +22,14 @@ func newDoctor() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at a VPP for what is missing, wrong or dangerous, with the line of startup.conf that mends it",
-		Long: `doctor connects to a VPP and reads: its version, messages and plugins, the room in its main heap and its stats segment, the state and
-session tables of NAT44, of access lists and of cnat, and what somebody else has made there. Nothing is changed. VPP does not
-forward for the moments in which it writes out its tables: some milliseconds for tens of thousands of sessions or rules.
+		Short: "Examine a VPP: what is missing, wrong or dangerous, and the line of startup.conf that corrects it",
+		Long: `doctor connects to a VPP and reads its version, messages and plugins, the use of its main heap and stats segment, the state and
+session tables of NAT44, access lists and cnat, and foreign objects. It changes nothing. VPP does not forward while it prints its tables:
+some milliseconds for tens of thousands of sessions or rules.
 
-Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not say); missing (the agent needs it); wrong (it works,
-and not as it should); dangerous (traffic is lost or let through, or VPP may end). With --service-renderer, --no-policies, --host-address
-and --host-interface, as run is given them, it is known what will be needed. Without --all, what is ok is only counted.
+Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not report it); missing (the agent needs it); wrong (it works, but
+not as it should); dangerous (traffic is lost or let through, or VPP may end). Give --service-renderer, --no-policies, --host-address and
+--host-interface as for run, so that doctor knows what the agent will need. Without --all, doctor only counts the checks that are ok.
 
 Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could not be reached, or went away.`,
 		Example: `  contiv-agent doctor
@@ -54,7 +54,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 				if err != nil {
 					return usage(fmt.Errorf("--host-address %s: must be an IPv4 or IPv6 address", text))
 				}
-				if a.Is4() { // nat44 translates nothing else
+				if a.Is4() { // nat44 translates IPv4 only
 					cfg.HostAddresses = append(cfg.HostAddresses, a)
 				}
 			}
@@ -78,13 +78,13 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	out.flag(cmd)
 	fs := cmd.Flags()
 	socketFlag(fs, &cfg.Socket)
-	fs.StringVar(&lock, "vpp-lock", auto, "where agents lock this VPP, as run has it; empty: not looked at; auto: --vpp-socket with .owner, beside it")
-	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: it is not looked at; auto: stats.sock beside --vpp-socket")
-	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "what will serve Services: nat44, cnat, or auto (IPv4 by nat44, IPv6 by cnat)")
+	fs.StringVar(&lock, "vpp-lock", auto, "lock files of this VPP, as for run; empty: not examined; auto: --vpp-socket with .owner")
+	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: not examined; auto: stats.sock beside --vpp-socket")
+	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "renderer of Services: nat44, cnat, or auto (nat44 for IPv4, cnat for IPv6)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
-	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as run is given them: VPP must have a route to them")
-	fs.StringVar(&cfg.HostInterface, "host-interface", "", "VPP interface to the node's own network stack, as run is given it: VPP must have it, and know a neighbour there")
-	fs.BoolVar(&all, "all", false, "show what is ok, too")
+	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as for run: VPP must have a route to them")
+	fs.StringVar(&cfg.HostInterface, "host-interface", "", "VPP interface to the node's own network stack, as for run: VPP must have it, and a neighbour on it")
+	fs.BoolVar(&all, "all", false, "also show checks that are ok")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
 }
@@ -107,7 +107,7 @@ func writeReport(w io.Writer, r *doctor.Report, all bool) {
 			}
 		}
 	}
-	_ = tw.Flush() // standard output is gone: nobody to tell
+	_ = tw.Flush() // an error means that standard output is closed
 	if fine > 0 {
 		fmt.Fprintf(w, "%d checks are ok (--all shows them)\n", fine)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// TestDoctorTellsByItsExitCode holds what scripts rely on.
-func TestDoctorTellsByItsExitCode(t *testing.T) {
+// TestDoctorExitCodes checks the exit codes that scripts rely on.
+func TestDoctorExitCodes(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
 	dir := t.TempDir()
@@ -34,8 +34,8 @@ func TestDoctorTellsByItsExitCode(t *testing.T) {
 		{[]string{"--host-address", "tap9"}, exitUsage},
 		{[]string{"-o", "xml"}, exitUsage},
 		{[]string{"--service-renderer", "ebpf"}, exitUsage},
-		{[]string{"somebody"}, exitUsage},
-		{[]string{"--vpp-socket", filepath.Join(dir, "nobody.sock")}, exitFailed},
+		{[]string{"argument"}, exitUsage},
+		{[]string{"--vpp-socket", filepath.Join(dir, "none.sock")}, exitFailed},
 	} {
 		if code := run(t.Context(), newRoot(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
 			t.Errorf("%v: exit code %d, want %d", tc.args, code, tc.code)

@@ -16,18 +16,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// newDriver is a dataplane driver of Felix's under a supervisor, for an agent. One that is this program learns by its environment
-// which VPP it is about, what is known of that, and that others serve at the usual places; what is set there already stays.
+// newDriver returns a supervisor for a dataplane driver for Felix. If the driver is this program, its environment names the
+// VPP, the known interfaces, and that it does not serve status and metrics. Variables that are already set stay.
 func newDriver(path, socket string, cfg *agent.Config) (*felix.Supervisor, error) {
 	env := map[string]string{
 		"NODE_NAME": cfg.NodeName, envSocket: socket, envStatus: none, envListen: none, envJournal: driverJournal(cfg.Journal),
-		envView:   "pre-dnat", // it is nat44 that translates
+		envView:   "pre-dnat", // nat44 translates
 		envUplink: cfg.Override.Uplink, envOverlay: cfg.Override.Overlay, envHost: cfg.Override.Host,
 	}
 	return supervise(felix.SupervisorConfig{Path: path, Logger: cfg.Logger.With("room", "driver")}, cfg.NodeName, env)
 }
 
-// supervise completes the configuration of a supervisor: the program is looked up, and env is what is not set already.
+// supervise completes the configuration of a supervisor: it finds the program, and adds the variables of env that are not
+// set.
 func supervise(cfg felix.SupervisorConfig, node string, env map[string]string) (*felix.Supervisor, error) {
 	found, err := exec.LookPath(cfg.Path)
 	if err == nil {
@@ -45,7 +46,7 @@ func supervise(cfg felix.SupervisorConfig, node string, env map[string]string) (
 	return felix.NewSupervisor(cfg), nil
 }
 
-// driverJournal is the driver's journal beside the agent's.
+// driverJournal returns the path of the driver's journal, beside the agent's.
 func driverJournal(journal string) string {
 	if journal == "" {
 		return none
@@ -53,7 +54,7 @@ func driverJournal(journal string) string {
 	return journal + ".driver"
 }
 
-// serveSim makes the embedded VPP answer at a socket of its own, for a driver that is a process of its own.
+// serveSim serves the embedded VPP on a separate socket, for a driver in another process.
 func serveSim(ctx context.Context, v *sim.VPP) (socket string, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "contiv-agent-sim-")
 	if err != nil {
@@ -68,7 +69,7 @@ func serveSim(ctx context.Context, v *sim.VPP) (socket string, stop func(), err 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = v.Serve(ctx, l) // until it is told to stop
+		_ = v.Serve(ctx, l) // until stop
 	}()
 	return socket, func() {
 		cancel()

@@ -28,7 +28,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// morePolicies stand beside those of examples/guestbook: egress by pods and ports, a deny of Calico's, isolation both ways.
+// morePolicies are in addition to those of examples/guestbook: egress by pods and ports, a deny of Calico's, isolation in
+// both directions.
 const morePolicies = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
@@ -53,14 +54,14 @@ spec:
   - {action: Allow}
 `
 
-// node is an agent with a VPP of its own.
+// node is an agent with its VPP.
 type node struct {
 	*agent.Agent
 	vpp *sim.VPP
 	cfg agent.Config
 }
 
-// startNode runs node-1 of the manifests; driven, policies are enforced by this program as a dataplane driver.
+// startNode runs node-1 of the manifests; with driven, this program enforces policies as a dataplane driver.
 func startNode(t *testing.T, driven bool, manifests ...string) *node {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -102,7 +103,7 @@ func startNode(t *testing.T, driven bool, manifests ...string) *node {
 	return n
 }
 
-// settle waits until every policy that applies to a pod here is in force.
+// settle waits until every policy that applies to a pod here is enforced.
 func (n *node) settle(t *testing.T, policies int) *agent.Status {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -120,8 +121,8 @@ func (n *node) settle(t *testing.T, policies int) *agent.Status {
 	}
 }
 
-// judge sends packets from pods of the node, and from outside, to pods and services, and says for each what became of it.
-func (n *node) judge(t *testing.T, manifests ...string) (out []string) {
+// sendAll sends packets from pods of the node, and from outside, to pods and Services, and returns the fate of each.
+func (n *node) sendAll(t *testing.T, manifests ...string) (out []string) {
 	t.Helper()
 	changes, err := manifest.Load(manifests...)
 	if err != nil {
@@ -156,7 +157,7 @@ func (n *node) judge(t *testing.T, manifests ...string) (out []string) {
 					switch {
 					case o.Origin != sim.Forwarded:
 					case o.Interface == in && o.Packet.Dst == src && dst != src:
-						verdict = "comes back" // to itself, by way of a service
+						verdict = "comes back" // to itself, through a Service
 					default:
 						verdict = "passes to " + o.Interface
 					}
@@ -169,8 +170,8 @@ func (n *node) judge(t *testing.T, manifests ...string) (out []string) {
 	return slices.Compact(out)
 }
 
-// TestCalcTellsADriver runs calc with this program as the driver, which says how the endpoint is.
-func TestCalcTellsADriver(t *testing.T) {
+// TestCalcSendsToDriver runs calc with this program as the driver, which reports the state of the endpoint.
+func TestCalcSendsToDriver(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
 	if err != nil {
@@ -221,9 +222,9 @@ func TestCalcTellsADriver(t *testing.T) {
 	}
 }
 
-// TestDriverJudgesAsTheAgent has the policies of a node enforced by the agent, and by this program as a dataplane driver outside,
-// and compares what becomes of packets. Then the driver is killed, and then VPP.
-func TestDriverJudgesAsTheAgent(t *testing.T) {
+// TestDriverEnforcesAsTheAgent enforces the policies of a node by the agent, and by this program as an external dataplane
+// driver, and compares the fate of packets. Then it kills the driver, and then VPP.
+func TestDriverEnforcesAsTheAgent(t *testing.T) {
 	more := filepath.Join(t.TempDir(), "more.yaml")
 	if err := os.WriteFile(more, []byte(morePolicies), 0o600); err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func TestDriverJudgesAsTheAgent(t *testing.T) {
 	if st.Driver == nil || !st.Driver.InSync || len(st.Driver.Endpoints) == 0 || st.Driver.Alive == "" {
 		t.Errorf("driver %+v", st.Driver)
 	}
-	want := built.judge(t, manifests...)
+	want := built.sendAll(t, manifests...)
 	passing := 0
 	for _, line := range want {
 		if strings.Contains(line, "passes") {
@@ -243,11 +244,11 @@ func TestDriverJudgesAsTheAgent(t *testing.T) {
 		}
 	}
 	if passing < 20 || len(want)-passing < 20 {
-		t.Fatalf("%d packets of %d pass: the policies are about nothing", passing, len(want))
+		t.Fatalf("%d packets of %d pass: the policies have no effect", passing, len(want))
 	}
-	got := driven.judge(t, manifests...)
+	got := driven.sendAll(t, manifests...)
 	for i := range min(len(want), len(got)) {
-		// A driver outside does not know that behind the NAT loopback stands the pod itself: it may not let it in.
+		// An external driver does not know the NAT loopback as the pod's own address, and may drop these packets.
 		if request, back := strings.CutSuffix(want[i], "comes back"); back && got[i] == request+"dropped" {
 			got[i] = want[i]
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 )
 
-// etcdFlags are the flags of configuration from an etcd.
+// etcdFlags configure the source that reads from etcd.
 type etcdFlags struct {
 	endpoints     []string
 	prefix, label string
@@ -27,23 +27,23 @@ type etcdFlags struct {
 	statusTTL     time.Duration
 }
 
-func (f *etcdFlags) add(cmd *cobra.Command) {
+func (f *etcdFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.endpoints, "etcd-endpoints", nil, "take configuration of other programs from this etcd (host:port or URLs of its members)")
-	fs.StringVar(&f.prefix, "etcd-prefix", etcd.DefaultPrefix, "what all agents' keys in etcd begin with")
-	fs.StringVar(&f.label, "etcd-node-label", "", "what this node's keys go on with: /vnf-agent/LABEL/config/… (default: the name of the node)")
-	fs.StringVar(&f.ca, "etcd-ca", "", "file with the certificates that sign those of etcd's members (default: the system's)")
+	fs.StringSliceVar(&f.endpoints, "etcd-endpoints", nil, "read configuration of other programs from this etcd (host:port or URLs of its members)")
+	fs.StringVar(&f.prefix, "etcd-prefix", etcd.DefaultPrefix, "prefix of all agents' keys in etcd")
+	fs.StringVar(&f.label, "etcd-node-label", "", "label of this node in its keys: /vnf-agent/LABEL/config/… (default: the name of the node)")
+	fs.StringVar(&f.ca, "etcd-ca", "", "file with the authorities that sign the certificates of etcd's members (default: the system's)")
 	fs.StringVar(&f.cert, "etcd-cert", "", "file with the agent's certificate for etcd; needs --etcd-key")
 	fs.StringVar(&f.key, "etcd-key", "", "file with its private key")
-	fs.StringVar(&f.serverName, "etcd-server-name", "", "name that the certificates of etcd's members have (default: the host of the endpoint)")
+	fs.StringVar(&f.serverName, "etcd-server-name", "", "name in the certificates of etcd's members (default: the host of the endpoint)")
 	fs.StringVar(&f.user, "etcd-user", "", "log in to etcd as this user; needs --etcd-password-file")
 	fs.StringVar(&f.passwordFile, "etcd-password-file", "", "file with the password, in its first line")
-	fs.DurationVar(&f.wait, "etcd-wait", 30*time.Second, "how long the first sync waits for etcd; after that the agent goes on without, which removes from VPP what etcd had in it, until etcd answers; 0: as long as it takes")
-	fs.BoolVar(&f.noStatus, "etcd-no-status", false, "do not write what becomes of each key to /vnf-agent/LABEL/config-status/…")
-	fs.DurationVar(&f.statusTTL, "etcd-status-ttl", 30*time.Second, "how long these statuses stay when the agent is gone without a word")
+	fs.DurationVar(&f.wait, "etcd-wait", 30*time.Second, "how long the first sync waits for etcd. Then the agent continues without it, and removes etcd's values from VPP until etcd answers; 0: no limit")
+	fs.BoolVar(&f.noStatus, "etcd-no-status", false, "do not write the result of each key to /vnf-agent/LABEL/config-status/…")
+	fs.DurationVar(&f.statusTTL, "etcd-status-ttl", 30*time.Second, "how long these results stay after the agent has died")
 }
 
-// source is the etcd, or none if nobody asked for one.
+// source returns the etcd source; none without --etcd-endpoints.
 func (f *etcdFlags) source(cmd *cobra.Command, node string, once bool, log *slog.Logger) ([]controller.ExternalConfigSource, error) {
 	if len(f.endpoints) == 0 {
 		for _, name := range []string{"prefix", "node-label", "ca", "cert", "key", "server-name", "user", "password-file", "wait", "no-status", "status-ttl"} {

@@ -60,19 +60,19 @@ func newFanout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fanout",
 		Short: "Serve the keys of a cluster to thousands of agents",
-		Long: `fanout stands between one source and the agents of all nodes, so that an API server feels one watcher and not one for each node.
-It speaks the sync protocol of Calico's Typha: agents (run --source typha), Felix and other clients of Calico may connect, and so
-may another fanout.
+		Long: `fanout follows one source and serves its keys to the agents of all nodes, so that an API server has one watcher instead of one per
+node. It speaks the sync protocol of Calico's Typha: agents (run --source typha), Felix, other clients of Calico and other fan-out servers
+may connect.
 
 The source is an API server, a folder of manifests, another fan-out server or a Typha (--upstream), or lines of JSON (--keys).
-When it is lost, what it said last is served on. Objects become keys and values as Calico's own converters make them.
+When it loses the source, it serves the last known state. It converts objects to keys and values as Calico's converters do.
 
-A client gets a snapshot and then every change. Clients are let go that do not answer pings, fall behind too far, or are too many;
-with --balance-service or --balance-servers also those that other servers should have. SIGTERM lets them go one after the other,
-for at most --drain; a second one ends at once.
+A client gets a snapshot and then every change. The server disconnects clients that do not answer pings, fall behind too far, or are too
+many; with --balance-service or --balance-servers also those beyond its share. On SIGTERM it disconnects them one after the other, within
+--drain; a second SIGTERM ends it at once.
 
-Connections are secured by --cert, --key and --ca; clients need a certificate of that authority and, if --client-cn or --client-uri
-say so, one of the two names. Without, it serves clients on loopback alone, unless --insecure is given.
+--cert, --key and --ca secure connections: clients need a certificate of that authority and, with --client-cn or --client-uri, one of
+these names. Without them, it serves only clients on loopback, unless --insecure is set.
 
 Every flag can also be set by the environment (CONTIV_FANOUT_MAX_CONNECTIONS for --max-connections) and by a file of YAML
 (--config; maxConnections: 500); the command line wins, then the environment.
@@ -84,7 +84,7 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
   echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := f.settings(cmd.Flags(), "CONTIV_FANOUT_")
+			err := f.applySettings(cmd.Flags(), "CONTIV_FANOUT_")
 			if f.file.check {
 				return f.file.report(cmd.OutOrStdout(), err, f.complete(cmd, prometheus.NewRegistry(), &fanoutParts{}))
 			}
@@ -94,70 +94,70 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
 			return f.run(cmd)
 		},
 	}
-	f.logFlags.add(cmd)
+	f.logFlags.addFlags(cmd)
 	f.file.bare = true
-	f.file.add(cmd.Flags(), fanoutKind, newFanout)
-	f.add(cmd.Flags())
+	f.file.addFlags(cmd.Flags(), fanoutKind, newFanout)
+	f.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (f *fanoutFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.listen, "listen", auto, fmt.Sprintf("address to serve clients at; auto: :%d with TLS or --insecure, 127.0.0.1:%d otherwise", wire.Port, wire.Port))
-	fs.BoolVar(&f.server.Insecure, "insecure", false, "serve clients that are not on loopback without TLS: whoever reaches --listen can then read all keys")
+func (f *fanoutFlags) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&f.listen, "listen", auto, fmt.Sprintf("address for clients; auto: :%d with TLS or --insecure, 127.0.0.1:%d otherwise", wire.Port, wire.Port))
+	fs.BoolVar(&f.server.Insecure, "insecure", false, "serve clients that are not on loopback without TLS: everyone who reaches --listen can then read all keys")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the server runs in")
-	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's")
-	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP; what they deny is let through")
+	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's")
+	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as RESOURCE.GROUP; packets that they deny pass")
 	fs.StringSliceVar(&f.upstream, "upstream", nil, "follow another fan-out server or Typha, host:port; several are alternatives")
 	fs.StringVar(&f.service, "upstream-service", "", "follow the servers behind this Service, namespace/name or a DNS name")
 	fs.StringVar(&f.lines, "keys", "", `follow keys and values as lines of JSON from this file, - is standard input: {"key":K,"value":V}, {"key":K,"deleted":true}, {"status":"in-sync"}; "syncer" names another set than felix`)
 	fs.StringSliceVar(&f.syncers, "syncers", []string{"felix", "bgp", "tunnel-ip-allocation", "node-status"}, "sets of keys to serve")
-	fs.BoolVar(&f.older, "no-modern-policy-keys", false, "keep policies under their keys up to Calico 3.31 only; clients from 3.32 on get those, too")
+	fs.BoolVar(&f.older, "no-modern-policy-keys", false, "serve policies only under their keys up to Calico 3.31, also to clients from 3.32 on")
 
 	c := &f.server
-	fs.IntVar(&c.MaxConnections, "max-connections", 10000, "connections beyond this many are closed at once")
-	fs.DurationVar(&c.MaxBehind, "max-behind", 300*time.Second, "let clients go that have not taken a change this long after it came")
-	fs.DurationVar(&c.Grace, "grace", 300*time.Second, "how long after its snapshot a client may be behind further than that")
-	fs.Int64Var(&c.MaxBehindBytes, "max-behind-bytes", 256<<20, "bytes of changes that are kept for those who are behind; who is behind further is let go")
-	fs.DurationVar(&c.BatchEvery, "batch", 0, "least time between two publications of changes; 0: 1 ms, and 25 µs for each client")
-	fs.DurationVar(&c.PingEvery, "ping", 10*time.Second, "time between pings; Felix leaves after 30 s without")
-	fs.DurationVar(&c.PongWithin, "pong-within", 60*time.Second, "let clients go that do not answer a ping this long")
-	fs.DurationVar(&c.HelloWithin, "hello-within", 10*time.Second, "let clients go that do not say who they are this long")
-	fs.DurationVar(&c.WriteWithin, "write-within", 120*time.Second, "let clients go that read nothing this long")
-	fs.IntVar(&c.Snapshots, "snapshots", 0, "send snapshots to this many clients at a time, as long as they are quick; 0: eight for each processor, 64 at least")
-	fs.DurationVar(&c.Drain, "drain", 20*time.Second, "let clients go within this time at the end; 0: at once")
-	fs.StringVar(&c.Balance.Service, "balance-service", "", "namespace/name of the Service whose ready endpoints are all servers: clients beyond this one's share are let go")
-	fs.IntVar(&c.Balance.Servers, "balance-servers", 0, "number of servers, where there is no such Service; 0: never let clients go for balance")
-	fs.IntVar(&c.Balance.High, "balance-high", 140, "percent of its share above which a server lets clients go, one each second")
-	fs.IntVar(&c.Balance.Low, "balance-low", 115, "percent of its share at which it stops")
-	fs.DurationVar(&c.Balance.After, "balance-after", 30*time.Second, "how long it must have had too many before")
-	fs.DurationVar(&c.Balance.Rest, "balance-rest", 5*time.Minute, "how long it rests afterwards; longer while clients come back")
+	fs.IntVar(&c.MaxConnections, "max-connections", 10000, "limit of connections; the server closes further ones at once")
+	fs.DurationVar(&c.MaxBehind, "max-behind", 300*time.Second, "disconnect a client that has not received a change after this time")
+	fs.DurationVar(&c.Grace, "grace", 300*time.Second, "how long after its snapshot a client may be behind further")
+	fs.Int64Var(&c.MaxBehindBytes, "max-behind-bytes", 256<<20, "bytes of changes that the server keeps for clients that are behind; it disconnects clients that are behind further")
+	fs.DurationVar(&c.BatchEvery, "batch", 0, "minimum time between two publications of changes; 0: 1 ms, and 25 µs for each client")
+	fs.DurationVar(&c.PingEvery, "ping", 10*time.Second, "time between pings; Felix disconnects after 30 s without a ping")
+	fs.DurationVar(&c.PongWithin, "pong-within", 60*time.Second, "disconnect a client that has not answered a ping for this time")
+	fs.DurationVar(&c.HelloWithin, "hello-within", 10*time.Second, "disconnect a client that has not sent its hello within this time")
+	fs.DurationVar(&c.WriteWithin, "write-within", 120*time.Second, "disconnect a client that has read nothing for this time")
+	fs.IntVar(&c.Snapshots, "snapshots", 0, "number of clients that get snapshots at a time, while they read fast; 0: eight for each processor, at least 64")
+	fs.DurationVar(&c.Drain, "drain", 20*time.Second, "disconnect clients within this time at the end; 0: at once")
+	fs.StringVar(&c.Balance.Service, "balance-service", "", "namespace/name of the Service whose ready endpoints are all servers: the server disconnects clients beyond its share")
+	fs.IntVar(&c.Balance.Servers, "balance-servers", 0, "number of servers, without such a Service; 0: never disconnect clients for balance")
+	fs.IntVar(&c.Balance.High, "balance-high", 140, "percent of its share above which a server disconnects clients, one per second")
+	fs.IntVar(&c.Balance.Low, "balance-low", 115, "percent of its share at which it stops disconnecting")
+	fs.DurationVar(&c.Balance.After, "balance-after", 30*time.Second, "how long it must have had too many clients before it starts")
+	fs.DurationVar(&c.Balance.Rest, "balance-rest", 5*time.Minute, "pause afterwards; longer while clients reconnect")
 
-	fs.StringVar(&f.tls.Cert, "cert", "", "certificate of the server, in PEM; read again when it changes, as are the next two")
+	fs.StringVar(&f.tls.Cert, "cert", "", "certificate of the server, in PEM; the server reads --cert, --key and --ca again when they change")
 	fs.StringVar(&f.tls.Key, "key", "", "key of the certificate")
 	fs.StringVar(&f.tls.CA, "ca", "", "certificate authority of the clients")
 	fs.StringVar(&f.tls.Client.CN, "client-cn", "", "common name that clients must have")
 	fs.StringVar(&f.tls.Client.URI, "client-uri", "", "URI among the alternative names that clients must have; with both, either is enough")
-	fs.BoolVar(&f.upOpen, "upstream-insecure", false, "follow an --upstream that is not on loopback without TLS: whoever is between can then write all keys")
-	fs.StringVar(&f.up.Cert, "upstream-cert", "", "certificate to show to --upstream, in PEM")
+	fs.BoolVar(&f.upOpen, "upstream-insecure", false, "follow an --upstream that is not on loopback without TLS: everyone on the path can then write all keys")
+	fs.StringVar(&f.up.Cert, "upstream-cert", "", "client certificate for --upstream, in PEM")
 	fs.StringVar(&f.up.Key, "upstream-key", "", "key of that certificate")
 	fs.StringVar(&f.up.CA, "upstream-ca", "", "certificate authority of --upstream")
 	fs.StringVar(&f.up.Server.CN, "upstream-cn", "", "common name that --upstream must have")
 	fs.StringVar(&f.up.Server.URI, "upstream-uri", "", "URI that --upstream must have; with both, either is enough")
 
-	fs.IntVar(&f.gc, "gc-percent", 50, "how much memory may grow, in percent of what is in use, before it is collected; GOGC wins")
+	fs.IntVar(&f.gc, "gc-percent", 50, "percentage that memory may grow before garbage collection; GOGC wins")
 	fs.StringVar(&f.metrics, "metrics", "127.0.0.1:9192", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --metrics")
 }
 
-// settings sets the flags that the command line left alone, from the environment and then from a file. The error names everything
-// that is wrong.
-func (f *fanoutFlags) settings(fs *pflag.FlagSet, prefix string) error {
+// applySettings sets the flags that the command line does not set, from the environment and then from a file. The error
+// names all errors.
+func (f *fanoutFlags) applySettings(fs *pflag.FlagSet, prefix string) error {
 	var errs []error
 	fs.VisitAll(func(flag *pflag.Flag) {
 		value := os.Getenv(prefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_")))
-		if value == "" || flag.Changed { // empty is as good as none
+		if value == "" || flag.Changed { // an empty variable counts as unset
 			return
 		}
 		if err := fs.Set(flag.Name, value); err != nil {
@@ -167,7 +167,7 @@ func (f *fanoutFlags) settings(fs *pflag.FlagSet, prefix string) error {
 	return errors.Join(append(errs, f.file.apply(fs))...)
 }
 
-// source is where keys come from: exactly one kind of source must be given.
+// source returns the source of keys; exactly one kind must be given.
 func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*agent.Fanout, error) {
 	out := &agent.Fanout{Syncers: f.server.Syncers, Modern: len(f.server.Modern) > 0, Logger: log, Objects: map[string]agent.Source{}}
 	kinds := 0
@@ -204,7 +204,7 @@ func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*agent.Fanout, err
 		if err != nil {
 			return nil, err
 		}
-		out.Lines = file // open as long as the program
+		out.Lines = file // open until the program ends
 	}
 	return out, nil
 }
@@ -229,7 +229,7 @@ func (f *fanoutFlags) serverConfig(log *slog.Logger, registry *prometheus.Regist
 	return f.checkListen()
 }
 
-// listenAddr is where clients are served: on loopback unless connections are secured, or need not be.
+// listenAddr returns the address for clients: loopback, unless TLS secures connections or --insecure is set.
 func (f *fanoutFlags) listenAddr() string {
 	switch {
 	case f.listen != auto:
@@ -240,23 +240,23 @@ func (f *fanoutFlags) listenAddr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(wire.Port))
 }
 
-// checkListen refuses a plaintext listener that others can reach before it is opened.
+// checkListen refuses a plaintext listener outside loopback before it is opened.
 func (f *fanoutFlags) checkListen() error {
 	host, _, err := net.SplitHostPort(f.listenAddr())
 	if err != nil || f.server.TLS != nil || f.server.Insecure || httpserver.LoopbackHost(host) {
-		return nil // what is wrong with the address is said when it is opened
+		return nil // opening it reports the error
 	}
 	return plaintext(fmt.Errorf("--listen %s: %w", f.listen, fanout.ErrPlaintext), "--cert, --key and --ca", "--insecure")
 }
 
-// fanoutParts are what a fan-out server is made of.
+// fanoutParts are the parts of a fan-out server.
 type fanoutParts struct {
 	log    *slog.Logger
 	source *agent.Fanout
 	server *fanout.Server
 }
 
-// complete makes the parts. The error names everything that is wrong.
+// complete makes the parts. The error names all errors.
 func (f *fanoutFlags) complete(cmd *cobra.Command, registry *prometheus.Registry, parts *fanoutParts) error {
 	var errLog, errSource, errServer error
 	parts.log, errLog = f.logger(cmd.ErrOrStderr())
@@ -270,7 +270,7 @@ func (f *fanoutFlags) complete(cmd *cobra.Command, registry *prometheus.Registry
 
 func (f *fanoutFlags) run(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(f.gc) // nearly all of it are keys, which stay: half the default saves a fourth of the memory
+		debug.SetGCPercent(f.gc) // nearly all memory is keys, which stay: half the default saves a quarter of it
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -294,7 +294,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 		defer stop()
 	}
 	sourceEnded := make(chan struct{})
-	feeding, stopFeeding := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are let go
+	feeding, stopFeeding := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are disconnected
 	go func() {
 		defer close(sourceEnded)
 		if err := source.Run(feeding, server.Tell); err != nil && feeding.Err() == nil {
@@ -316,7 +316,7 @@ func (f *fanoutFlags) observe(ctx context.Context, handler http.Handler, log *sl
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // while clients are let go, one wants to look
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // metrics stay available while clients are disconnected
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/budget"
 )
 
-// Where felix-driver finds its configuration, and what may stand in its place.
+// The paths and environment variables of felix-driver's configuration.
 const (
 	defaultDriverConfig = "/etc/contiv-agent/felix-driver.yaml"
 	envConfig           = "CONTIV_FELIX_DRIVER_CONFIG"
@@ -33,33 +33,33 @@ const (
 	envHost             = "CONTIV_FELIX_DRIVER_HOST"
 )
 
-// configHelp explains driverFile, in the manual.
-const configHelp = `The configuration is a file in YAML; all of it may be left out:
+// configHelp describes driverFile, in the manual.
+const configHelp = `The configuration is a file in YAML; every field is optional:
 
     node: worker-7           name of this node (default: $NODE_NAME, or the name of the host)
     vpp:
       socket: /run/vpp/api.sock
       sim: false             the embedded VPP, with an interface for each endpoint, instead
-    interfaces:              where they are not found by the node's address, the default route and routes to other nodes' pods
-      uplink: ""             to the outside
-      overlay: ""            to pods of other nodes
-      host: ""               to the node's own network stack
-      hostAddresses: []      addresses that the node's own processes send from to pods, and nothing else uses (default: VPP's neighbours there)
-      trustNodeAddresses: false   pre-dnat: let the node's other addresses in as well, which nat44 gives to pods, too
-    view: ""                 post-dnat: access lists see what services were translated to, as with kube-proxy or cnat; pre-dnat: they
-                             see the service's address, as with nat44. Default: pre-dnat with services, post-dnat without
-    services:                also configure Services in VPP (nat44), from these sources; none: Services are somebody else's
+    interfaces:              default: found by the node's address, the default route and the routes to other nodes' pods
+      uplink: ""             leads out of the node
+      overlay: ""            leads to pods of other nodes
+      host: ""               leads to the node's own network stack
+      hostAddresses: []      addresses that only the node's own processes send from to pods (default: VPP's neighbours on host)
+      trustNodeAddresses: false   pre-dnat: also admit the node's other addresses, which nat44 also gives to pods
+    view: ""                 post-dnat: access lists see the address of the backend, as with kube-proxy or cnat; pre-dnat: they
+                             see the address of the Service, as with nat44. Default: pre-dnat with services, post-dnat without
+    services:                also configure Services in VPP (nat44), from these sources; none: another program serves Services
       manifests: []          folders or files
       kubeconfig: ""
       inCluster: false
-      apiServer: ""          in place of the kubeconfig's
+      apiServer: ""          instead of the kubeconfig's
     maxFrame: 268435456      bytes of the longest message
-    listen: 127.0.0.1:9191   metrics and health; none: nothing is served
+    listen: 127.0.0.1:9191   metrics and health; none: no listener
     profiling: false
-    statusSocket: auto       as of run; none: nothing is served
-    journal: auto            as of run; none: memory only
-    recheck: 30s             compare all that the driver made in VPP with the desired state within this time; 0s: never
-    log: {level: info, format: text}    on standard error, which Felix passes on
+    statusSocket: auto       as for run; none: no socket
+    journal: auto            as for run; none: memory only
+    recheck: 30s             period in which the driver compares all its objects in VPP with the desired state; 0s: never
+    log: {level: info, format: text}    on standard error, which Felix forwards
 
 Environment, before the file: ` + envSocket + `, ` + envSim + `=1, ` + envStatus + `,
 ` + envListen + `, ` + envView + `,
@@ -67,7 +67,7 @@ Environment, before the file: ` + envSocket + `, ` + envSim + `=1, ` + envStatus
 ` + envOverlay + `, ` + envHost + `.
 `
 
-// driverFile is the configuration of felix-driver, as configHelp has it.
+// driverFile is the configuration of felix-driver; configHelp describes it.
 type driverFile struct {
 	Node       string           `json:"node"`
 	VPP        driverVPP        `json:"vpp"`
@@ -82,7 +82,7 @@ type driverFile struct {
 	Recheck    string           `json:"recheck"`
 	Log        driverLog        `json:"log"`
 
-	level *slog.LevelVar // of the logger
+	level *slog.LevelVar // of the logger in use
 }
 
 type driverVPP struct {
@@ -94,7 +94,8 @@ type driverInterfaces struct {
 	Uplink  string `json:"uplink"`
 	Overlay string `json:"overlay"`
 	Host    string `json:"host"`
-	// HostAddresses are what the node's own processes send from to pods; TrustNode lets its other addresses in, too.
+	// HostAddresses are the addresses that the node's own processes send from to pods. TrustNode also admits the node's
+	// other addresses.
 	HostAddresses []netip.Addr `json:"hostAddresses"`
 	TrustNode     bool         `json:"trustNodeAddresses"`
 }
@@ -113,11 +114,11 @@ type driverLog struct {
 
 func (l driverLog) flags() *logFlags { return &logFlags{format: l.Format, level: l.Level} }
 
-// none is how the file says that something is not there, where nothing at all means a default.
+// none is the text for "no value", where an empty text means the default.
 const none = "none"
 
-// loadDriver reads the configuration: the file named, by flag or environment, or the default one if it is there; then what the
-// environment says.
+// loadDriver reads the configuration: the file that the flag or the environment names, or the default file if it exists.
+// Then the environment overrides single fields.
 func loadDriver(path string, env func(string) string) (*driverFile, error) {
 	f := &driverFile{
 		Listen: "127.0.0.1:9191", Status: auto, Journal: auto, Log: driverLog{Level: "info", Format: "text"},
@@ -162,7 +163,7 @@ func loadDriver(path string, env func(string) string) (*driverFile, error) {
 	return f, nil
 }
 
-// agent is the configuration of an agent, without its Felix and without the embedded VPP.
+// agent returns the configuration of an agent, without its Felix and without the embedded VPP.
 func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
 		NodeName: nodeName(f.Node), Socket: f.VPP.Socket, Alone: true, Logger: log, Listen: f.Listen, Profiling: f.Profiling,
@@ -207,7 +208,7 @@ func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	return cfg, nil
 }
 
-// lines are those of a text that ends with a line.
+// lines iterates over the lines of a text whose last line is complete.
 func lines(text string) iter.Seq[string] {
 	return strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n")
 }

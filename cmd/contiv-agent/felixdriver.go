@@ -19,10 +19,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// driverName is what this program is called where Felix starts it: Felix passes no arguments.
+// driverName is the name under which Felix starts this program: Felix passes no arguments.
 const driverName = "contiv-felix-driver"
 
-// implied are the arguments that the name of the program stands for.
+// implied returns the arguments that the program's name implies.
 func implied(program string, args []string) []string {
 	if filepath.Base(program) == driverName {
 		return append([]string{"felix-driver"}, args...)
@@ -40,30 +40,30 @@ func newFelixDriver() *cobra.Command {
 	var path, folder string
 	cmd := &cobra.Command{
 		Use:   "felix-driver",
-		Short: "Be the dataplane driver of a Felix",
-		Long: `felix-driver is started by Felix (Calico, any version from 3.28 on) as its external dataplane driver: Felix calculates which policies
-apply to which endpoint of this node, felix-driver keeps VPP's access lists equal to it, and tells Felix how endpoints are. Felix
-starts it without arguments, so a copy of this program, or a link to it, that is called ` + driverName + ` is this command:
+		Short: "Run as Felix's dataplane driver",
+		Long: `Felix (Calico, any version from 3.28 on) starts felix-driver as its external dataplane driver. Felix calculates which policies apply
+to which endpoint of this node. felix-driver keeps VPP's access lists equal to that, and reports the state of endpoints to Felix. Felix
+starts it without arguments: a copy of this program, or a link to it, with the name ` + driverName + ` runs this command:
 
     ln -s contiv-agent /usr/local/bin/` + driverName + `
     FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLANEDRIVER=/usr/local/bin/` + driverName + ` calico-felix
 
-Where Felix is in a container of its own, an init container of this program's image puts both into a folder they share, and ends:
+If Felix runs in a separate container, an init container of this program's image installs both in a shared folder, and ends:
 
     contiv-agent felix-driver --install /driver
 
-It reads Felix's messages from file descriptor 3 and writes its own to 4: eight bytes of length, little-endian, then a protobuf. Nothing is
-programmed before Felix has sent its configuration and in_sync; then VPP is compared with all there is, and made equal. Later messages
-are programmed as they come, all that can be read without waiting in one transaction. When Felix goes, or on SIGTERM, it ends with exit
-code 0 and leaves VPP as it is: the next one goes on from there, and if nothing has changed it writes nothing. A frame that is too
-long, ends early or holds no message ends it with an error and exit code 1.
+It reads Felix's messages from file descriptor 3 and writes its own to 4: eight bytes of length, little-endian, then a protobuf. It programs
+nothing before Felix has sent its configuration and in_sync; then it compares VPP with the desired state and makes VPP equal. Of later
+messages it programs all that it can read without waiting as one transaction. When Felix ends, or on SIGTERM, it ends with exit
+code 0 and does not change VPP: the next driver adopts VPP's state, and writes nothing if nothing has changed. A frame that is too
+long, ends early or contains no message ends it with an error and exit code 1.
 
-Endpoints are told to Felix as "up" when VPP has acknowledged all their policies ask for, "error" when VPP refuses something of it, and
-"down" when VPP has no interface for them, or is away. An endpoint's interface is the one that VPP's route to its address leads to;
-or the one tagged with the workload (namespace/name); or the one that has the name, or the tag, of the endpoint's interface on the host.
+It reports an endpoint to Felix as "up" when VPP has acknowledged all values of its policies, "error" when VPP refuses one of them, and
+"down" when VPP has no interface for it, or is away. An endpoint's interface is the one of VPP's route to its address;
+or the one tagged with the workload (namespace/name); or the one whose name or tag is that of the endpoint's interface on the host.
 
 ` + configHelp + `
-What becomes of Felix's messages:
+How it handles Felix's messages:
 
 ` + indent(felix.Manual()),
 		Example: `  contiv-agent felix-driver --config /etc/contiv-agent/felix-driver.yaml 3</run/from-felix 4>/run/to-felix
@@ -76,12 +76,12 @@ What becomes of Felix's messages:
 			return runDriver(cmd, path)
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", "", "file of the configuration (default: $"+envConfig+", or "+defaultDriverConfig+" if there is one)")
-	cmd.Flags().StringVar(&folder, "install", "", "put a copy of this program into this folder, and a link to it that is called "+driverName+", and end")
+	cmd.Flags().StringVar(&path, "config", "", "file of the configuration (default: $"+envConfig+", or "+defaultDriverConfig+" if it exists)")
+	cmd.Flags().StringVar(&folder, "install", "", "copy this program into this folder, with a link to it named "+driverName+", and end")
 	return cmd
 }
 
-// indent makes lines of a table stand as they are in a manual page.
+// indent indents the lines of a table, so that a manual page does not reflow them.
 func indent(table string) string {
 	out := ""
 	for line := range lines(table) {
@@ -112,7 +112,7 @@ func runDriver(cmd *cobra.Command, path string) error {
 	return driveVPP(cmd.Context(), file, in, out, log)
 }
 
-// driveVPP runs one session with Felix. That Felix is gone, or that it was told to end, is no error.
+// driveVPP runs one session with Felix. The end of Felix, or a stop signal, is not an error.
 func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.WriteCloser, log *slog.Logger) error {
 	cfg, err := file.agent(log)
 	if err != nil {
@@ -124,7 +124,7 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 	if file.VPP.Sim {
 		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
-		if c := plumb(&cfg, v); cfg.NoServices { // or pods are plumbed as those sources say
+		if c := plumb(&cfg, v); cfg.NoServices { // else the CNI follows the sources' pods
 			cfg.Felix.Before = plumbMessages(c, cfg.NodeName, log)
 		}
 	}
@@ -136,17 +136,17 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 		err = a.Run(ctx)
 		switch {
 		case errors.Is(err, felix.ErrGone):
-			log.Info("felix is gone; VPP stays as it is")
+			log.Info("felix ended; VPP stays as it is")
 			return nil
 		case !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > ending || !pause(ctx):
 			return stopped(ctx, err)
 		}
-		log.Warn("waiting for the driver before this one to end", "err", err)
+		log.Warn("waiting for the previous driver to end", "err", err)
 	}
 }
 
-// ending is how long a driver may take to end: Felix kills it after 4 s (v3.31). Its successor may be there before, and has to wait
-// for the places where it answers.
+// ending bounds how long a driver may take to end: Felix kills it after 4 s (v3.31). Its successor may start earlier, and
+// waits for the listeners.
 const ending = 10 * time.Second
 
 // pause waits a little; false: ctx has ended.
@@ -161,14 +161,14 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// pipe is an open file that Felix made for us.
+// pipe opens a file descriptor that Felix passed.
 func pipe(fd int, what string) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, fmt.Errorf("file descriptor %d (%s) is no pipe: felix-driver is started by Felix", fd, what)
+		return nil, fmt.Errorf("file descriptor %d (%s) is not a pipe: Felix must start felix-driver", fd, what)
 	}
 	unix.CloseOnExec(fd)
-	if err := syscall.SetNonblock(fd, true); err != nil { // so that waiting for Felix can be ended
+	if err := syscall.SetNonblock(fd, true); err != nil { // so that a wait for Felix can be interrupted
 		return nil, fmt.Errorf("file descriptor %d (%s): %w", fd, what, err)
 	}
 	return os.NewFile(uintptr(fd), what), nil

@@ -39,7 +39,7 @@ workload_endpoint_update {
 in_sync { }
 `
 
-// felixRun is a driver process under a Felix that has said nothing yet.
+// felixRun is a driver process under a Felix that has not sent a message yet.
 type felixRun struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -88,8 +88,8 @@ func (f *felixRun) say(text string) {
 	}
 }
 
-// hear waits for a status of the endpoint.
-func (f *felixRun) hear(want string) {
+// expectStatus waits for a status of the endpoint.
+func (f *felixRun) expectStatus(want string) {
 	f.t.Helper()
 	if err := f.from.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		f.t.Fatal(err)
@@ -98,7 +98,7 @@ func (f *felixRun) hear(want string) {
 	for {
 		m := &pb.FromDataplane{}
 		if err := r.Read(m); err != nil {
-			f.t.Fatalf("%q was not told: %v; log:\n%s", want, err, f.stderr.String())
+			f.t.Fatalf("no status %q: %v; log:\n%s", want, err, f.stderr.String())
 		}
 		if m.GetWorkloadEndpointStatusUpdate().GetStatus().GetStatus() == want {
 			return
@@ -106,7 +106,7 @@ func (f *felixRun) hear(want string) {
 	}
 }
 
-// wait waits for the end of the process, and returns its exit code.
+// wait waits for the end of the process and returns its exit code.
 func (f *felixRun) wait() int {
 	f.t.Helper()
 	_ = f.to.Close()
@@ -118,7 +118,7 @@ func (f *felixRun) wait() int {
 	return f.cmd.ProcessState.ExitCode()
 }
 
-// driverProgram is this program under the name Felix knows it by, and a VPP for it that outlives it.
+// driverProgram returns this program under the name that Felix starts, and a VPP that outlives the driver.
 func driverProgram(t *testing.T) (program string, v *sim.VPP, env []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func driverProgram(t *testing.T) (program string, v *sim.VPP, env []string) {
 	}
 }
 
-// Processes come and go, by SIGTERM, by the end of the pipe, and killed: VPP is written to once, and none leaves anything behind.
+// Drivers end by SIGTERM, by the end of the pipe, and killed: only the first writes to VPP, and none keeps a file or socket.
 func TestFelixDriverProcesses(t *testing.T) {
 	program, v, env := driverProgram(t)
 	cycles := 3
@@ -157,7 +157,7 @@ func TestFelixDriverProcesses(t *testing.T) {
 	for i := range cycles {
 		f := startDriver(t, program, env...)
 		f.say(oneEndpoint)
-		f.hear("up")
+		f.expectStatus("up")
 		want := 0
 		switch i % 3 {
 		case 0:
@@ -183,12 +183,12 @@ func TestFelixDriverProcesses(t *testing.T) {
 	}
 }
 
-// The status command works under a Felix, and a malformed frame is an error that says where.
+// The status command works under Felix, and the error of a malformed frame names its place.
 func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	program, _, env := driverProgram(t)
 	f := startDriver(t, program, env...)
 	f.say(oneEndpoint)
-	f.hear("up")
+	f.expectStatus("up")
 	_, socket, _ := strings.Cut(env[1], "=")
 	st, err := agent.FetchStatus(t.Context(), socket, false)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	var text bytes.Buffer
 	writeStatus(&text, st, true)
 	for _, want := range []string{
-		"felix       in-sync                 5 messages, the last is number 4, policies named as by v3.31; 1 of 1 endpoints up",
+		"felix       in-sync                 5 messages, the last with number 4, policy names as in v3.31; 1 of 1 endpoints up",
 		"endpoint    prod/web-0 eth0         up", "policy      NetworkPolicy prod/web  CONFIGURED",
 	} {
 		if !strings.Contains(text.String(), want) {
@@ -212,12 +212,12 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	}
 }
 
-// A driver that comes while the one before still answers waits for it to end.
+// A driver that starts while its predecessor still runs waits for it to end.
 func TestFelixDriverSucceedsAnother(t *testing.T) {
 	program, _, env := driverProgram(t)
 	first := startDriver(t, program, env...)
 	first.say(oneEndpoint)
-	first.hear("up")
+	first.expectStatus("up")
 	second := startDriver(t, program, env...)
 	second.say(oneEndpoint)
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -226,7 +226,7 @@ func TestFelixDriverSucceedsAnother(t *testing.T) {
 	if code := first.wait(); code != exitOK {
 		t.Errorf("the first: exit code %d; log:\n%s", code, first.stderr.String())
 	}
-	second.hear("up")
+	second.expectStatus("up")
 	if code := second.wait(); code != exitOK {
 		t.Errorf("the second: exit code %d; log:\n%s", code, second.stderr.String())
 	}
@@ -239,7 +239,7 @@ func TestFelixDriverWithEmbeddedVPP(t *testing.T) {
 	f.say(strings.Replace(oneEndpoint, "in_sync { }", `host_metadata_update { hostname: "node-1" ipv4_addr: "192.168.16.1" }
 
 in_sync { }`, 1))
-	f.hear("up")
+	f.expectStatus("up")
 	if code := f.wait(); code != exitOK {
 		t.Errorf("exit code %d; log:\n%s", code, f.stderr.String())
 	}
@@ -262,7 +262,7 @@ func TestDriverConfig(t *testing.T) {
 		}
 		return f.agent(slog.New(slog.DiscardHandler))
 	}
-	// What the manual shows can be written, and means the defaults.
+	// The manual's file can be loaded, and has the defaults.
 	manual, plain := "", ""
 	for line := range strings.SplitSeq(configHelp, "\n") {
 		if rest, is := strings.CutPrefix(line, "    "); is {
@@ -272,7 +272,7 @@ func TestDriverConfig(t *testing.T) {
 	var sample []string
 	for line := range strings.SplitSeq(manual, "\n") {
 		if key := strings.TrimLeft(line, " "); len(line)-len(key) <= 2 && strings.Contains(key, ":") {
-			if at := strings.Index(key, "  "); at > 0 { // the rest explains
+			if at := strings.Index(key, "  "); at > 0 { // the rest is an explanation
 				line = line[:len(line)-len(key)+at]
 			}
 			sample = append(sample, line)

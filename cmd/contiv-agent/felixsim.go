@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// plumbMessages gives the endpoints in Felix's messages interfaces of the embedded VPP before the agent hears of them, and the node
-// its addresses.
+// plumbMessages gives the endpoints in Felix's messages interfaces of the embedded VPP before the agent receives the
+// messages, and the node its addresses.
 func plumbMessages(c *cni.CNI, node string, log *slog.Logger) func(event.Event) {
 	name := node
 	return func(ev event.Event) {
@@ -32,7 +32,7 @@ func plumbMessages(c *cni.CNI, node string, log *slog.Logger) func(event.Event) 
 	}
 }
 
-// plumbing is what a message means to a CNI: own is what Felix calls the node.
+// plumbing converts a message to changes for a CNI; own is Felix's name for the node.
 func plumbing(m *felix.ToDataplane, node, own string) []event.Change {
 	pod := func(id *felix.WorkloadEndpointID, p *model.Pod) []event.Change {
 		namespace, name := "", id.GetWorkloadId()

@@ -39,7 +39,7 @@ const (
 	allowUnknown = "allow"
 )
 
-// agentFlags are the flags that shape an agent, common to run, plan and trace.
+// agentFlags are the flags that run, plan and trace have in common.
 type agentFlags struct {
 	proxyName    string
 	loopback     string
@@ -65,41 +65,41 @@ type agentFlags struct {
 	maglev       bool
 }
 
-func (f *agentFlags) add(cmd *cobra.Command) {
+func (f *agentFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.proxyName, "proxy-name", "", "serve Services with this label service.kubernetes.io/service-proxy-name (default: those without the label)")
-	fs.StringVar(&f.loopback, "nat-loopback", "", "IPv4 address that stands in for clients whose address cannot be kept (default: the highest free one of the node's pod CIDR)")
+	fs.StringVar(&f.loopback, "nat-loopback", "", "IPv4 address that replaces the address of clients where replies must return to this node (default: the highest free one of the node's pod CIDR)")
 	fs.StringSliceVar(&f.serviceCIDRs, "service-cidr", nil, "ranges of cluster IPs, in addition to ServiceCIDR objects")
-	fs.StringVar(&f.uplink, "uplink", "", "VPP interface to the outside (default: found by the node's address or the default route)")
-	fs.StringVar(&f.overlay, "overlay", "", "VPP interface towards pods of other nodes (default: found by the route to their pod CIDRs)")
+	fs.StringVar(&f.uplink, "uplink", "", "VPP interface that leads out of the node (default: the one with the node's address or the default route)")
+	fs.StringVar(&f.overlay, "overlay", "", "VPP interface that leads to the pods of other nodes (default: the one of the route to their pod CIDRs)")
 	fs.StringVar(&f.host, "host-interface", "", "VPP interface to the node's own network stack (default: none)")
-	fs.StringSliceVar(&f.hostAddrs, "host-address", nil, "addresses that the node's own processes send from to pods, and nothing else uses: none of the node's other addresses, which nat44 gives to pods, too (default: VPP's neighbours by --host-interface)")
-	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "let what comes from the node's own addresses reach every pod of the node, as kubelet's probes must, where no --host-address is known. With nat44 a pod can get such an address, and reaches pods that policies isolate")
-	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "how much likelier an endpoint of this node is picked than a remote one")
+	fs.StringSliceVar(&f.hostAddrs, "host-address", nil, "addresses that only the node's own processes send from to pods; not the node's other addresses, which nat44 also gives to pods (default: VPP's neighbours on --host-interface)")
+	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "if no --host-address is known, let packets from the node's own addresses reach every pod of the node, as the kubelet's probes must. With nat44 a pod can get such an address, and then reaches pods that policies isolate")
+	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "weight of an endpoint on this node; a remote endpoint has 1")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
-	fs.BoolVar(&f.noExternal, "no-external-ips", false, "leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address outside the cluster")
-	fs.StringSliceVar(&f.external, "external-ip-cidrs", nil, "ranges that spec.externalIPs may be in; addresses of nodes, pods and the API server, and cluster IPs, are refused even there (default: everywhere but in the ranges of nodes, pods and cluster IPs)")
-	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of those addresses of nodes that node ports are served on, or primary: the first of each family of a node (default: all addresses in the Node objects)")
-	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (new connections go elsewhere, as Kubernetes has it; nat44 ends those there are, cnat lets them go on) or keep (new connections reach them, too, and nat44 ends none as long as they serve). If none is ready they are used either way")
-	fs.BoolVar(&f.noPolicies, "no-policies", false, "leave policies unenforced")
-	fs.StringVar(&f.sourceCheck, "source-check", sourceStrict, "addresses a pod may send from: strict (its own), annotations (also what the pod's annotations contiv-agent.io/source-check and cni.projectcalico.org/allowedSourcePrefixes allow: whoever may create pods may then take any address) or off (any)")
-	fs.StringVar(&f.unknown, "unknown-interfaces", denyUnknown, "what passes interfaces of VPP that may be a pod's (a tap, af_packet or memif without an address, or the tag names a pod) until the agent has evaluated the pod: deny (nothing) or allow (everything). The interfaces to the uplink, the overlay and the node are none of them. With --no-policies, or a dataplane driver, the agent attaches no access lists")
-	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "what serves Services: nat44 (IPv4 alone), cnat (both families), or auto: IPv4 by nat44 and IPv6 by cnat. A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
-	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints come or go, and all nodes choose alike (default: by a hash over their number)")
+	fs.BoolVar(&f.noExternal, "no-external-ips", false, "do not serve spec.externalIPs: otherwise each user who may write a Service may take any address outside the cluster")
+	fs.StringSliceVar(&f.external, "external-ip-cidrs", nil, "ranges that spec.externalIPs may be in; addresses of nodes, pods and the API server, and cluster IPs, are refused even there (default: all addresses except the ranges of nodes, pods and cluster IPs)")
+	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of the node addresses that node ports are served on, or primary: a node's first address of each family (default: all addresses in the Node objects)")
+	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (they get no new connections, as in Kubernetes; nat44 ends existing ones, cnat keeps them) or keep (they get new connections, and nat44 ends no connection while they serve). If no endpoint is ready they are used in both cases")
+	fs.BoolVar(&f.noPolicies, "no-policies", false, "do not enforce policies")
+	fs.StringVar(&f.sourceCheck, "source-check", sourceStrict, "addresses a pod may send from: strict (its own), annotations (also those that the pod's annotations contiv-agent.io/source-check and cni.projectcalico.org/allowedSourcePrefixes allow: each user who may create pods may then take any address) or off (any)")
+	fs.StringVar(&f.unknown, "unknown-interfaces", denyUnknown, "packets on VPP interfaces that may be a pod's (a tap, af_packet or memif without an address, or with a tag that names a pod) until the agent has evaluated the pod: deny (none pass) or allow (all pass). The uplink, the overlay and the host interface are exempt. With --no-policies, or a dataplane driver, the agent attaches no access lists")
+	fs.StringVar(&f.renderer, "service-renderer", string(agent.RendererAuto), "renderer of Services: nat44 (IPv4 only), cnat (both families), or auto (nat44 for IPv4, cnat for IPv6). A Service's annotation contiv-agent.io/service-renderer restricts it to one of them")
+	fs.BoolVar(&f.maglev, "maglev", false, "cnat chooses endpoints by Maglev's table: few connections move when endpoints change, and all nodes choose the same endpoint (default: a hash over the number of endpoints)")
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
-	f.nat.add(fs)
-	f.limits.add(fs)
+	f.nat.addFlags(fs)
+	f.limits.addFlags(fs)
 }
 
-// agentFlagNames are the names of agentFlags.
+// agentFlagNames returns the names of agentFlags.
 func agentFlagNames() (out []string) {
 	cmd := &cobra.Command{}
-	new(agentFlags).add(cmd)
+	new(agentFlags).addFlags(cmd)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { out = append(out, f.Name) })
 	return out
 }
 
-// socketFlag adds the flag of a command that talks to a VPP that runs.
+// socketFlag adds the flag of a command that connects to a running VPP.
 func socketFlag(fs *pflag.FlagSet, socket *string) {
 	fs.StringVar(socket, "vpp-socket", "/run/vpp/api.sock", "binary-API socket of VPP")
 }
@@ -109,7 +109,7 @@ func lockFlag(fs *pflag.FlagSet, lock *string) {
 	fs.StringVar(lock, "vpp-lock", auto, "files (this path, and -services or -policies) that keep a second agent off this VPP; empty: none; auto: --vpp-socket with .owner, beside it")
 }
 
-// lockPath is where the lock of a VPP is.
+// lockPath returns the path of a VPP's lock.
 func lockPath(lock, socket string) string {
 	if lock == auto {
 		return socket + ".owner"
@@ -117,7 +117,7 @@ func lockPath(lock, socket string) string {
 	return lock
 }
 
-// settings are those of the flags that are not left to their defaults, as they are written.
+// settings returns the values of the agent flags that the command line sets, as text.
 func settings(fs *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	for _, name := range agentFlagNames() {
@@ -133,10 +133,10 @@ func settings(fs *pflag.FlagSet) map[string]string {
 	return out
 }
 
-// set makes the flags what settings tells of another program's.
-func (f *agentFlags) set(settings map[string]string) error {
+// apply sets the flags from the settings of another process.
+func (f *agentFlags) apply(settings map[string]string) error {
 	cmd := &cobra.Command{}
-	f.add(cmd)
+	f.addFlags(cmd)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		if err := cmd.Flags().Set(name, settings[name]); err != nil {
 			return fmt.Errorf("--%s: %w", name, err)
@@ -145,7 +145,7 @@ func (f *agentFlags) set(settings map[string]string) error {
 	return nil
 }
 
-// config turns the flags into an agent's configuration. The error names everything that is wrong.
+// config turns the flags into an agent's configuration. The error names all wrong flags.
 func (f *agentFlags) config() (agent.Config, error) {
 	var cfg agent.Config
 	cfg.ProxyName, cfg.NoExternalIPs, cfg.NoPolicies = f.proxyName, f.noExternal, f.noPolicies
@@ -208,12 +208,12 @@ func (f *agentFlags) config() (agent.Config, error) {
 	cfg.ExternalIPCIDRs, err = prefixes("--external-ip-cidrs", f.external)
 	errs = append(errs, err)
 	if f.noExternal && len(f.external) > 0 {
-		errs = append(errs, errors.New("--external-ip-cidrs: --no-external-ips leaves none to be served"))
+		errs = append(errs, errors.New("--external-ip-cidrs: has no effect with --no-external-ips; give one of them"))
 	}
 	return cfg, usage(errors.Join(errs...))
 }
 
-// prefixes reads ranges of addresses; the error names the flag and each that is none.
+// prefixes reads ranges of addresses. The error names the flag and each text that is not a range.
 func prefixes(flag string, list []string) (out []netip.Prefix, err error) {
 	var errs []error
 	for _, s := range list {
@@ -230,10 +230,10 @@ func prefixes(flag string, list []string) (out []netip.Prefix, err error) {
 // logFlags choose how the program logs.
 type logFlags struct {
 	format, level string
-	current       slog.LevelVar // of the logger that was made
+	current       slog.LevelVar // level of the logger that was made
 }
 
-func (f *logFlags) add(cmd *cobra.Command) {
+func (f *logFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.format, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.level, "log-level", "info", "debug, info, warn or error; the log-level command changes it later")
 }
@@ -257,7 +257,7 @@ func (f *logFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return log, usage(errors.Join(errs...))
 }
 
-// nodeName is the node's name: the flag, else $NODE_NAME, as a DaemonSet sets it, else the host's name.
+// nodeName returns the node's name: the flag, or $NODE_NAME, which a DaemonSet sets, or the host's name.
 func nodeName(flag string) string {
 	if flag != "" {
 		return flag
@@ -272,10 +272,10 @@ func nodeName(flag string) string {
 	return strings.ToLower(name)
 }
 
-// auto stands for a place the program chooses by itself.
+// auto stands for a value that the program chooses.
 const auto = "auto"
 
-// envStatusSocket names the status socket where no flag does, to run and to those who ask it.
+// envStatusSocket is the environment variable for the status socket, for run and its clients. A flag wins.
 const envStatusSocket = "CONTIV_STATUS_SOCKET"
 
 func statusSocket(flag string) string {
@@ -288,7 +288,7 @@ func statusSocket(flag string) string {
 	return runPath("agent.sock")
 }
 
-// journalPath is where the agent remembers what of VPP is its own, if no flag says otherwise: it lives as long as VPP can.
+// journalPath returns the path of the agent's journal. The default lives as long as VPP can.
 func journalPath(flag string, embedded bool) string {
 	switch {
 	case flag != auto:
@@ -299,8 +299,8 @@ func journalPath(flag string, embedded bool) string {
 	return "/run/contiv-agent/journal"
 }
 
-// runPath is where the user this runs as has a socket. It is in no folder that users share: there another one could be at the name first,
-// and be asked in the agent's place. "": the user has no such folder, and a flag must name one.
+// runPath returns the path of a socket in a folder of the current user. In a folder that users share, another user could
+// create the name first and answer for the agent. "": the user has no such folder, and a flag must name a path.
 func runPath(name string) string {
 	if os.Geteuid() == 0 {
 		return filepath.Join("/run/contiv-agent", name)

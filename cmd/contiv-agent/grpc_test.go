@@ -26,7 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
-// process is an agent in a process of its own, with a client.
+// process is an agent in a separate process, with a client.
 type process struct {
 	cmd  *exec.Cmd
 	conn *grpc.ClientConn
@@ -43,7 +43,7 @@ func startProcess(t *testing.T, dir string) *process {
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	often := grpc.ConnectParams{ // and not so impatient that a connection is given up while it is made
+	often := grpc.ConnectParams{ // long enough that a connection can be made
 		Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}, MinConnectTimeout: 5 * time.Second,
 	}
 	conn, err := grpc.NewClient("unix:"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(often))
@@ -68,8 +68,8 @@ func (p *process) call(method string, req *rpc.DataRequest, opts ...grpc.CallOpt
 	return p.conn.Invoke(ctx, method, req, &rpc.PutResponse{}, opts...)
 }
 
-// TestKilledWhilePutting kills the agent at some moment of a stream of requests, again and again: what was acknowledged is in the
-// file, what was refused is not, and of the one request under way there is all or nothing.
+// TestKilledWhilePutting kills the agent at random moments of a stream of requests. The file has all acknowledged requests,
+// no refused one, and the unfinished request either whole or not at all.
 func TestKilledWhilePutting(t *testing.T) {
 	rounds := 30
 	if testing.Short() {
@@ -90,7 +90,7 @@ func TestKilledWhilePutting(t *testing.T) {
 			t.Fatalf("round %d: %v\n%s", round, err, p.log)
 		}
 		underWay := acknowledged
-		for last := 1 + random.IntN(20); ; last-- { // killed at some moment of the last one, or soon after
+		for last := 1 + random.IntN(20); ; last-- { // killed during or soon after the last one
 			requests++
 			if last == 0 {
 				time.AfterFunc(time.Duration(random.IntN(3_000))*time.Microsecond, func() { _ = p.cmd.Process.Kill() })
@@ -121,7 +121,7 @@ func TestKilledWhilePutting(t *testing.T) {
 	}
 }
 
-// randomRequest changes two routes, and says what is wanted after it.
+// randomRequest changes two routes, and returns the desired state after it.
 func randomRequest(random *rand.Rand, have kv.Values, seq uint32) (method string, req *rpc.DataRequest, next kv.Values) {
 	req, next = &rpc.DataRequest{}, kv.Values{}
 	for key, m := range have {
@@ -141,7 +141,7 @@ func randomRequest(random *rand.Rand, have kv.Values, seq uint32) (method string
 	switch {
 	case del:
 		return "/rpc.DataChangeService/Del", req, next
-	case random.IntN(4) == 0: // one that can never work: it alone is not kept
+	case random.IntN(4) == 0: // can never work: only this value is not kept
 		bad := &l3.Route{DstNetwork: "198.51.100.0/24", NextHopAddr: "nonsense"}
 		req.StaticRoutes = append([]*l3.Route{bad}, req.StaticRoutes...)
 	}
@@ -171,7 +171,7 @@ func TestGRPCFlags(t *testing.T) {
 	for want, f := range map[string]grpcFlags{
 		"need each other":            {tcp: "127.0.0.1:0", cert: "x"},
 		"need --grpc-listen":         {unix: "x", insecure: true},
-		"there are certificates":     {tcp: "0.0.0.0:0", insecure: true, cert: "x", key: "x", ca: "x"},
+		"conflicts with --grpc-cert": {tcp: "0.0.0.0:0", insecure: true, cert: "x", key: "x", ca: "x"},
 		"must be a loopback address": {tcp: "0.0.0.0:9111"},
 		"certificate: open x":        {tcp: "0.0.0.0:9111", cert: "x", key: "x", ca: "x"},
 	} {

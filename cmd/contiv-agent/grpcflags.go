@@ -11,7 +11,7 @@ import (
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 )
 
-// grpcFlags are the flags of the API for configuration from outside.
+// grpcFlags configure the gRPC API for other programs.
 type grpcFlags struct {
 	tcp, unix     string
 	cert, key, ca string
@@ -19,18 +19,18 @@ type grpcFlags struct {
 	file          string
 }
 
-func (f *grpcFlags) add(cmd *cobra.Command) {
+func (f *grpcFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringVar(&f.tcp, "grpc-listen", "", "take configuration of other programs by gRPC at this address (host:port; Contiv's port is 9111); without certificates it must be a loopback address")
-	fs.StringVar(&f.unix, "grpc-socket", "", "take it at this unix socket, from programs of the same user; auto: /run/contiv-agent/grpc.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
+	fs.StringVar(&f.tcp, "grpc-listen", "", "address on which other programs send configuration by gRPC (host:port; Contiv's port is 9111); without certificates it must be a loopback address")
+	fs.StringVar(&f.unix, "grpc-socket", "", "unix socket for the same, for programs of the same user; auto: /run/contiv-agent/grpc.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
 	fs.StringVar(&f.cert, "grpc-cert", "", "file with the certificate for --grpc-listen; needs --grpc-key and --grpc-ca")
 	fs.StringVar(&f.key, "grpc-key", "", "file with its private key")
-	fs.StringVar(&f.ca, "grpc-ca", "", "file with the certificates that sign those of the programs")
-	fs.BoolVar(&f.insecure, "grpc-insecure", false, "let --grpc-listen be any address though there are no certificates: whoever reaches it programs VPP")
-	fs.StringVar(&f.file, "grpc-db", "/var/bolt/grpc.db", "Bolt file with what the programs want, for the next start; empty: memory only")
+	fs.StringVar(&f.ca, "grpc-ca", "", "file with the authorities that sign the programs' certificates")
+	fs.BoolVar(&f.insecure, "grpc-insecure", false, "allow any --grpc-listen address without certificates: everyone who reaches it programs VPP")
+	fs.StringVar(&f.file, "grpc-db", "/var/bolt/grpc.db", "Bolt file with the programs' desired state, for the next start; empty: memory only")
 }
 
-// source is the server, or nil if nobody asked for one.
+// source returns the server, or nil without --grpc-listen and --grpc-socket.
 func (f *grpcFlags) source(log *slog.Logger) ([]controller.ExternalConfigSource, error) {
 	certs := 0
 	for _, file := range []string{f.cert, f.key, f.ca} {
@@ -44,7 +44,7 @@ func (f *grpcFlags) source(log *slog.Logger) ([]controller.ExternalConfigSource,
 	case f.tcp == "" && (certs != 0 || f.insecure):
 		return nil, usage(errors.New("--grpc-cert and --grpc-insecure need --grpc-listen"))
 	case certs != 0 && f.insecure:
-		return nil, usage(errors.New("--grpc-insecure: there are certificates"))
+		return nil, usage(errors.New("--grpc-insecure: conflicts with --grpc-cert; give one of them"))
 	case f.tcp == "" && f.unix == "":
 		return nil, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 )
 
-// healthzAddress is where kube-proxy answers, unless the flag says otherwise.
+// healthzAddress returns the flag's address; auto: kube-proxy's default address.
 func healthzAddress(flag string, embedded bool) string {
 	switch {
 	case flag != auto:
@@ -19,7 +19,7 @@ func healthzAddress(flag string, embedded bool) string {
 	return ":10256"
 }
 
-// healthChecks reads --health-check-addresses; nil: health checks are not answered.
+// healthChecks reads --health-check-addresses; nil: no health checks are served.
 func healthChecks(list []string) (*health.Config, error) {
 	if slices.Equal(list, []string{"none"}) {
 		return nil, nil
@@ -28,7 +28,7 @@ func healthChecks(list []string) (*health.Config, error) {
 	for _, text := range list {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
-			return nil, usage(fmt.Errorf("--health-check-addresses %s: must be addresses, or none alone", text))
+			return nil, usage(fmt.Errorf("--health-check-addresses %s: must be addresses, or only none", text))
 		}
 		cfg.Addresses = append(cfg.Addresses, a)
 	}

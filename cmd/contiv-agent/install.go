@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// install puts a copy of this program into a folder, as contiv-agent, and a link to it that is called contiv-felix-driver: into a
-// container of Felix's, from an image without a shell or cp. Who starts either meanwhile gets the old one or the new, never half of one.
+// install copies this program into a folder as contiv-agent, with a link named contiv-felix-driver: into a container of
+// Felix, from an image without a shell or cp. A program that starts meanwhile is the old one or the new one, never a partial
+// copy.
 func install(dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -26,10 +27,10 @@ func install(dir string) error {
 	return nil
 }
 
-// replace makes something beside its place and then moves it there.
+// replace creates a file beside its final path and then renames it.
 func replace(path string, create func(beside string) error) error {
 	beside := fmt.Sprintf("%s.%d", path, os.Getpid())
-	if err := os.RemoveAll(beside); err != nil { // from one that was killed
+	if err := os.RemoveAll(beside); err != nil { // left over from a run that was killed
 		return err
 	}
 	err := create(beside)

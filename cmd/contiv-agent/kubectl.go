@@ -18,10 +18,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 )
 
-// pluginName is what kubectl looks for in PATH when it is told `kubectl contiv`.
+// pluginName is the file that kubectl runs from PATH for `kubectl contiv`.
 const pluginName = "kubectl-contiv"
 
-// rootOf is the command line that the program has under a name.
+// rootOf returns the command line of the program for the name that it was started under.
 func rootOf(program string) *cobra.Command {
 	if filepath.Base(program) == pluginName {
 		return newPlugin()
@@ -29,7 +29,7 @@ func rootOf(program string) *cobra.Command {
 	return newRoot()
 }
 
-// pluginFlags say which agents are asked.
+// pluginFlags select the agents.
 type pluginFlags struct {
 	kubectl             kubectl
 	namespace, selector string
@@ -42,19 +42,19 @@ func newPlugin() *cobra.Command {
 	root := &cobra.Command{
 		Use:         pluginName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl contiv"},
-		Short:       "Ask the agents of a cluster: what they know, and what happens to packets",
-		Long: `kubectl contiv asks the agents of a cluster what contiv-agent asks one on its own node. It is contiv-agent itself: put a link to it that is
-called ` + pluginName + ` where kubectl finds it, in PATH.
+		Short:       "Query the agents of a cluster: their state, and the fate of packets",
+		Long: `kubectl contiv queries the agents of a cluster as contiv-agent queries the one on its node. It is contiv-agent itself: put a link to it
+named ` + pluginName + ` into a folder in PATH, where kubectl finds it.
 
     ln -s contiv-agent /usr/local/bin/` + pluginName + `
 
-It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them by kubectl, the one in PATH or $KUBECTL: so it
-may do what kubectl may with the same kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without
---node every node is asked, one after the other, each behind a heading; with -o json there is an object for each, with node, pod, exitCode
+It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them with kubectl, the one in PATH or $KUBECTL. It
+has the rights of the kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without
+--node it queries every node, one after the other, and prints a heading for each; with -o json, one object per node with node, pod, exitCode
 and answer.
 
-Exit codes are those of contiv-agent, the worst of all nodes': 1 failed, also where there is no agent to ask; 2 wrong flags or arguments; 3 a
-node has something to tell; 0 none has.`,
+Exit codes are those of contiv-agent, the worst of all nodes: 1 failed, or no agent was found; 2 wrong flags or arguments; 3 a
+node has a finding; 0 no finding.`,
 		Example: `  kubectl contiv status
   kubectl contiv policy guestbook/redis-leader-0
   kubectl contiv plan --node node-1
@@ -71,13 +71,13 @@ node has something to tell; 0 none has.`,
 	fs.StringVarP(&f.namespace, "namespace", "n", "contiv-system", "namespace of the agents")
 	fs.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=contiv-vswitch", "label selector of the agents' pods")
 	fs.StringVarP(&f.container, "container", "c", "agent", "container of the agent in its pod")
-	fs.StringVar(&f.program, "program", "contiv-agent", "contiv-agent in that container; where a Felix runs it, /driver/contiv-agent in container felix")
-	fs.StringVar(&f.node, "node", "", "ask the agent of this node alone")
+	fs.StringVar(&f.program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
+	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
 	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace())
 	return root
 }
 
-// like makes a command of the plugin that has the name, the words and some flags of one of contiv-agent's.
+// like returns a command of the plugin with the name, texts and some flags of a contiv-agent command.
 func like(other *cobra.Command, flags ...string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: other.Use, Short: other.Short, Long: other.Long,
@@ -89,7 +89,7 @@ func like(other *cobra.Command, flags ...string) *cobra.Command {
 	return cmd
 }
 
-// given are the flags of the command's own that are on the command line, as they are written.
+// given returns the command's own flags of the command line, as text.
 func given(cmd *cobra.Command) (out []string) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Changed {
@@ -99,7 +99,7 @@ func given(cmd *cobra.Command) (out []string) {
 	return out
 }
 
-// named are arguments that are no flags, whatever they begin with.
+// named returns arguments that kubectl must not read as flags, whatever they begin with.
 func named(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -107,7 +107,7 @@ func named(args []string) []string {
 	return append([]string{"--"}, args...)
 }
 
-// everywhere is a command that is run in the pod of each agent.
+// everywhere returns a command that runs in the pod of each agent.
 func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.Command {
 	cmd := like(other, flags...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -119,35 +119,35 @@ func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.C
 		for _, pod := range pods {
 			asks = append(asks, ask{pod, slices.Concat([]string{cmd.Name()}, given(cmd), named(args))})
 		}
-		return f.all(cmd, asks)
+		return f.queryAll(cmd, asks)
 	}
 	return cmd
 }
 
 func (f *pluginFlags) status() *cobra.Command {
 	cmd := f.everywhere(newStatus(), "all", "history")
-	cmd.Long = `status shows what agents know: of themselves, and of every Service and policy that is not simply configured; with names it shows those
+	cmd.Long = `status shows the state of agents, and of every Service and policy that is not configured, or has remarks; with names it shows these
 Services; with --all it shows every Service and policy.
 
-Exit code 3: an agent is not in sync, or not healthy: something is refused, failed or waited for.`
+Exit code 3: an agent is not in sync, or not healthy: an object or value is refused, failed or pending.`
 	return cmd
 }
 
 func (f *pluginFlags) plan() *cobra.Command {
 	cmd := f.everywhere(newPlan(), "sessions")
-	cmd.Long = `plan has agents look at their VPPs altogether, and prints the operations that would make them what is wanted. None is executed. There is
-something to change where somebody else has changed VPP, or VPP refuses what is wanted.
+	cmd.Long = `plan makes agents compare their VPPs with the desired state, and prints the operations that would make them equal. It executes none. There
+are changes if another program has changed VPP, or VPP refuses a value.
 
 Exit code 0: nothing to change; 3: there are changes.`
 	cmd.Example = "  kubectl contiv plan\n  kubectl contiv plan --node node-1 -o json"
 	return cmd
 }
 
-// policy asks the agent of each pod's node.
+// policy queries the agent of each pod's node.
 func (f *pluginFlags) policy() *cobra.Command {
 	cmd := like(newPolicy())
 	cmd.Long = `policy shows, for each direction of a pod, the tiers in the order in which a packet meets them, their policies, the rules with what they
-match, and what happens to packets that no rule decides. It asks the agent of the pod's node, or with --node that one.
+match, and the verdict for packets that no rule decides. It queries the agent of the pod's node, or with --node that agent.
 
 If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
 ` + counting + `.`
@@ -175,27 +175,27 @@ If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
 			}
 			asks = append(asks, ask{agents[0], slices.Concat([]string{"policy"}, given(cmd), named([]string{pod.String()}))})
 		}
-		return f.all(cmd, asks)
+		return f.queryAll(cmd, asks)
 	}
 	return cmd
 }
 
-// trace answers here, for what the API server has now, as agents with the settings of one that runs would.
+// trace answers on this machine, for the objects of the API server, with the settings of a running agent.
 func (f *pluginFlags) trace() *cobra.Command {
 	var t traceFlags
 	cmd := &cobra.Command{
 		Use:   newTrace().Use,
-		Short: "Tell what happens to packets in the cluster as it is now",
+		Short: "Show the fate of packets in the current cluster",
 		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one line, in order; the
-questions are those of contiv-agent trace. It reads what the API server has now, with the kubeconfig's rights, builds an agent and an
-embedded VPP for every Node of it on this machine, and follows packets through them. Agents are set up as the one of --node is, or that
-of the first node; it is asked for its settings, and whether it is in sync. No packet is sent in the cluster. What its VPPs do is the same
-where "kubectl contiv plan" finds nothing to change.`,
+questions are those of contiv-agent trace. It reads the API server's objects, with the kubeconfig's rights, builds an agent and an
+embedded VPP for every Node on this machine, and follows packets through them. These agents have the settings of the agent of --node,
+or of the first node; trace queries its settings and its state. It sends no packet in the cluster. The cluster's VPPs do the same
+if "kubectl contiv plan" finds nothing to change.`,
 		Example: `  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.matrix.diff {
-				return usage(errors.New("--diff is of folders: contiv-agent trace --diff"))
+				return usage(errors.New("--diff compares folders: use contiv-agent trace --diff"))
 			}
 			pods, err := f.agents(cmd.Context(), f.node)
 			if err != nil {
@@ -206,33 +206,33 @@ where "kubectl contiv plan" finds nothing to change.`,
 				return err
 			}
 			if !st.InSync {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in sync, its VPP may do something else: %s\n", st.Node, st.Waiting)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in sync, its VPP may differ: %s\n", st.Node, st.Waiting)
 			}
-			if err := t.set(st.Settings); err != nil {
-				return fmt.Errorf("the agent of %s is set up as this program cannot be: %w", st.Node, err)
+			if err := t.apply(st.Settings); err != nil {
+				return fmt.Errorf("the agent of %s has a setting that this program lacks: %w", st.Node, err)
 			}
 			t.kubeconfig, t.context, t.api = f.kubectl.kubeconfig, f.kubectl.context, true
 			return t.run(cmd, args)
 		},
 	}
-	t.add(cmd)
+	t.addFlags(cmd)
 	if err := cmd.Flags().MarkHidden("diff"); err != nil {
-		panic(err) // it is there: add has added it
+		panic(err) // addFlags has added it
 	}
-	cmd.Flags().StringSliceVar(&t.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as of contiv-agent run")
+	cmd.Flags().StringSliceVar(&t.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for contiv-agent run")
 	return cmd
 }
 
 // place is the pod of an agent.
 type place struct{ node, pod string }
 
-// ask is a command for an agent.
+// ask is a command for one agent.
 type ask struct {
 	place
 	args []string
 }
 
-// agents are the pods of the agent of a node, or of all, by node; there is at least one.
+// agents returns the agent's pods, of one node or of all, sorted by node; at least one.
 func (f *pluginFlags) agents(ctx context.Context, node string) ([]place, error) {
 	args := []string{"get", "pods", "--namespace=" + f.namespace, "--selector=" + f.selector, "--output=json"}
 	where := ""
@@ -253,7 +253,7 @@ func (f *pluginFlags) agents(ctx context.Context, node string) ([]place, error) 
 	if err := f.kubectl.read(ctx, &list, args...); err != nil {
 		return nil, err
 	}
-	best, rank := map[string]place{}, map[string]int{} // of two on a node, one goes
+	best, rank := map[string]place{}, map[string]int{} // of two pods on a node, one is ending
 	for _, p := range list.Items {
 		if p.Spec.NodeName == "" {
 			continue
@@ -275,19 +275,19 @@ func (f *pluginFlags) agents(ctx context.Context, node string) ([]place, error) 
 	return slices.SortedFunc(maps.Values(best), func(a, b place) int { return cmp.Compare(a.node, b.node) }), nil
 }
 
-// nodeOf is the node of a pod.
+// nodeOf returns the node of a pod.
 func (f *pluginFlags) nodeOf(ctx context.Context, namespace, name string) (string, error) {
 	var pod struct{ Spec struct{ NodeName string } }
 	if err := f.kubectl.read(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
 		return "", err
 	}
 	if pod.Spec.NodeName == "" {
-		return "", fmt.Errorf("pod %s/%s is on no node yet", namespace, name)
+		return "", fmt.Errorf("pod %s/%s has no node yet", namespace, name)
 	}
 	return pod.Spec.NodeName, nil
 }
 
-// exec is the arguments of kubectl for a command in the container of an agent.
+// exec returns the arguments of kubectl for a command in an agent's container.
 func (f *pluginFlags) exec(at place, args ...string) []string {
 	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", f.program}, args...)
 }
@@ -308,8 +308,8 @@ func (f *pluginFlags) statusOf(ctx context.Context, at place) (*agent.Status, er
 	return st, nil
 }
 
-// all asks one agent after the other; what it returns has the worst exit code.
-func (f *pluginFlags) all(cmd *cobra.Command, asks []ask) error {
+// all queries one agent after the other; the error has the worst exit code.
+func (f *pluginFlags) queryAll(cmd *cobra.Command, asks []ask) error {
 	out, complaints := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	asJSON := cmd.Flags().Lookup("output").Value.String() == "json"
 	worst := exitOK
@@ -338,12 +338,12 @@ func (f *pluginFlags) all(cmd *cobra.Command, asks []ask) error {
 		}
 	}
 	if worst != exitOK {
-		return &codeError{code: worst} // why has been said where it was
+		return &codeError{code: worst} // each agent's error is already printed
 	}
 	return nil
 }
 
-// answer writes what one agent of several said, in JSON; what it said is null where it is none.
+// answer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
 func answer(w io.Writer, at place, code int, text string) error {
 	line := struct {
 		Node     string          `json:"node"`
@@ -359,7 +359,7 @@ func answer(w io.Writer, at place, code int, text string) error {
 	return enc.Encode(line)
 }
 
-// worse is the exit code that tells more trouble: what failed before what was asked wrongly, before what found something.
+// worse returns the more serious exit code: failure before wrong usage before a finding.
 func worse(a, b int) int {
 	rank := func(code int) int {
 		if at := slices.Index([]int{exitOK, exitDiffers, exitUsage}, code); at >= 0 {

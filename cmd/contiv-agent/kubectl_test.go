@@ -6,26 +6,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a running agent tells of its flags sets those of another program alike; defaults are not told.
+// The settings of a running agent set the same flags in another program; defaults are not in the settings.
 func TestSettings(t *testing.T) {
 	cmd := newRun()
 	if err := cmd.ParseFlags([]string{"--maglev", "--service-cidr", "10.97.0.0/16,10.98.0.0/16", "--no-snat=false", "--nat-sessions", "7", "--listen", ""}); err != nil {
 		t.Fatal(err)
 	}
-	told := settings(cmd.Flags())
+	got := settings(cmd.Flags())
 	want := map[string]string{"maglev": "true", "service-cidr": "10.97.0.0/16,10.98.0.0/16", "no-snat": "false", "nat-sessions": "7"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	var f agentFlags
-	if err := f.set(told); err != nil {
+	if err := f.apply(got); err != nil {
 		t.Fatal(err)
 	}
 	if !f.maglev || f.noSNAT || f.nat.sessions != 7 || !cmp.Equal(f.serviceCIDRs, []string{"10.97.0.0/16", "10.98.0.0/16"}) || f.renderer != "auto" {
 		t.Errorf("set: %+v", f)
 	}
-	if err := f.set(map[string]string{"of-another-version": "1"}); err == nil {
-		t.Error("a setting that is not known is taken for nothing")
+	if err := f.apply(map[string]string{"of-another-version": "1"}); err == nil {
+		t.Error("no error for an unknown setting")
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// kubectl is the program, with what it is told of the cluster. It is run rather than rebuilt from client-go: whatever a kubeconfig needs, of
-// logins, proxies and protocols, it has.
+// kubectl runs the kubectl program with these cluster flags. The code runs it instead of using client-go: it supports all
+// logins, proxies and protocols that a kubeconfig may need.
 type kubectl struct{ kubeconfig, context string }
 
-// run runs it and returns its exit code, which is that of the command in a container where it runs one; an error means that it could
-// not be run.
+// run runs kubectl and returns its exit code, which is the container command's code if it runs one. An error means that
+// kubectl could not be started.
 func (k *kubectl) run(ctx context.Context, stdout, stderr io.Writer, args ...string) (int, error) {
 	program := os.Getenv("KUBECTL")
 	if program == "" {
@@ -50,7 +50,7 @@ func (k *kubectl) run(ctx context.Context, stdout, stderr io.Writer, args ...str
 	return 0, nil
 }
 
-// read runs it and reads the JSON it writes.
+// read runs kubectl and parses its JSON output.
 func (k *kubectl) read(ctx context.Context, into any, args ...string) error {
 	var text, complaint bytes.Buffer
 	code, err := k.run(ctx, &text, &complaint, args...)
@@ -61,12 +61,12 @@ func (k *kubectl) read(ctx context.Context, into any, args ...string) error {
 		return fmt.Errorf("kubectl: %s", strings.TrimSpace(complaint.String()))
 	}
 	if err := json.Unmarshal(text.Bytes(), into); err != nil {
-		return fmt.Errorf("kubectl: what it wrote is no JSON: %w", err)
+		return fmt.Errorf("kubectl: its output is not JSON: %w", err)
 	}
 	return nil
 }
 
-// sieve passes on lines but those by which kubectl only repeats an exit code.
+// sieve forwards lines, except those in which kubectl repeats an exit code.
 type sieve struct {
 	to   io.Writer
 	rest []byte
@@ -90,7 +90,7 @@ func (s *sieve) Write(b []byte) (int, error) {
 	}
 }
 
-// end passes on what is left without an end of line.
+// end forwards an incomplete last line.
 func (s *sieve) end() {
 	if len(s.rest) > 0 {
 		fmt.Fprintf(s.to, "%s\n", s.rest)

@@ -17,11 +17,11 @@ func newLogLevel() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "log-level [debug|info|warn|error]",
-		Short: "Show, or change, how much a running agent logs",
-		Long: `log-level asks a running agent over its unix socket how much it logs, or tells it. The agent logs so until it ends, or is told
-again; at its next start it logs as --log-level has it.
+		Short: "Show or change the log level of a running agent",
+		Long: `log-level shows the log level of a running agent, or changes it, over the agent's unix socket. The level holds until the next change
+or the end of the agent; at its next start --log-level applies again.
 
-The socket belongs to the agent's user alone, and nothing that listens on the network can change the level.`,
+Only the agent's user can open the socket. No network listener can change the level.`,
 		Example: "  contiv-agent log-level\n  contiv-agent log-level debug",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !slices.Contains([]string{"debug", "info", "warn", "error"}, args[0]) {
@@ -44,6 +44,6 @@ The socket belongs to the agent's user alone, and nothing that listens on the ne
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: where run listens by default")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: the default of run")
 	return cmd
 }

@@ -1,6 +1,7 @@
-// Command contiv-agent turns Kubernetes Services and network policies into VPP configuration, on a node, in a simulation, or as an answer to a question.
+// Command contiv-agent turns Kubernetes Services and network policies into VPP configuration: on a node, in a simulation, or
+// to answer a question about them.
 //
-// Invariant: it holds no logic; flags become a configuration, the rooms do the work, errors become exit codes.
+// Invariant: the command holds no logic. Flags become a configuration, the rooms do the work, and errors become exit codes.
 package main
 
 import (
@@ -14,15 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of the program; documented in its help.
+// Exit codes of the program. Its help documents them.
 const (
 	exitOK      = 0
-	exitFailed  = 1 // something went wrong at run time
+	exitFailed  = 1 // a failure at run time
 	exitUsage   = 2 // flags, arguments or input files are wrong
-	exitDiffers = 3 // plan: there are changes; status: not in sync, or something is unwell; trace --diff, config diff: a difference; doctor: a finding; cleanup --dry-run: something to remove
+	exitDiffers = 3 // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; cleanup --dry-run: values to remove
 )
 
-// codeError carries an exit code along with an error; a nil error prints nothing.
+// codeError is an error with an exit code. A nil err prints nothing.
 type codeError struct {
 	code int
 	err  error
@@ -37,7 +38,7 @@ func (e *codeError) Error() string {
 
 func (e *codeError) Unwrap() error { return e.err }
 
-// usage marks an error as the user's: exit code 2.
+// usage marks an error as an error of the user: exit code 2.
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -69,7 +70,7 @@ func run(ctx context.Context, root *cobra.Command, args []string) int {
 		}
 		return coded.code
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return exitOK // asked to stop, stopped
+		return exitOK // the stop was requested
 	default:
 		fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), err)
 		return exitFailed
@@ -88,8 +89,8 @@ func newRoot() *cobra.Command {
 binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
-3 "plan" found changes to make, "trace --diff" or "config diff" a difference, or "status" the agent not in sync or something unwell,
-or "doctor" something missing, wrong or dangerous, or "cleanup --dry-run" something to remove.`,
+3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
+"doctor" found something missing, wrong or dangerous, or "cleanup --dry-run" found values to remove.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |

@@ -21,12 +21,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
-// TestMain lets tests run this program in processes of its own, by the names it has.
+// TestMain lets tests run this program in separate processes, by each of its names.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"contiv-agent": main, driverName: main, pluginName: main})
 }
 
-// TestCommands runs testdata/*.txt: what a user types, and what comes back.
+// TestCommands runs testdata/*.txt: a user's input, and the program's output.
 func TestCommands(t *testing.T) {
 	examples, err := os.Getwd()
 	if err != nil {
@@ -58,7 +58,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// exitCode runs a command that has to end with an exit code: exitcode CODE COMMAND ARGUMENT…
+// exitCode runs a command that must end with an exit code: exitcode CODE COMMAND ARGUMENT…
 func exitCode(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -74,11 +74,11 @@ func exitCode(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// until polls for something another process does.
+// until polls for an effect of another process.
 func until(ts *testscript.TestScript, what string, done func() bool) {
 	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			ts.Fatalf("waited in vain for %s", what)
+			ts.Fatalf("timeout while waiting for %s", what)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func knows(socket string, names []string) bool {
 	return true
 }
 
-// answering is an agent that says the content of a file, whatever it is asked: answering SOCKET FILE.
+// answering is an agent that answers every request with the content of a file: answering SOCKET FILE.
 func answering(ts *testscript.TestScript, _ bool, args []string) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", ts.MkAbs(args[0]))
 	ts.Check(err)

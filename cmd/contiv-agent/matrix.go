@@ -11,16 +11,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// matrixFlags ask about all pairs of pods at once.
+// matrixFlags select questions about all pairs of pods.
 type matrixFlags struct {
 	matrix, diff bool
 	ports        []string
 }
 
-func (f *matrixFlags) add(cmd *cobra.Command) {
+func (f *matrixFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.matrix, "matrix", false, "ask for each pair of pods and each --port")
-	cmd.Flags().BoolVar(&f.diff, "diff", false, "tell what becomes possible and what stops between two folders, given as arguments")
-	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: what to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
+	cmd.Flags().BoolVar(&f.diff, "diff", false, "show the connections that start and stop to be possible from one folder to another, given as arguments")
+	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: port to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
 }
 
 // loader loads a what-if cluster.
@@ -64,7 +64,7 @@ func (f *matrixFlags) run(cmd *cobra.Command, load loader, manifests, args []str
 	return nil
 }
 
-// check reports whether the flags and arguments go together, and parses the ports.
+// check parses the ports. The error names flags and arguments that exclude each other.
 func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
 	switch {
 	case f.matrix && f.diff:
@@ -89,7 +89,7 @@ func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
 	return ports, nil
 }
 
-// write writes lines of JSON, or words for people.
+// write writes lines of JSON, or text.
 func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
 	if !asJSON {
 		plainAll(lines)

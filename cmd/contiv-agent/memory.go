@@ -14,12 +14,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/budget"
 )
 
-// cgroupShare is the part of a cgroup's memory, in percent, that Go's heap may take before the collector works against it: what the
-// runtime does not count (kernel buffers, the binary) needs room as well.
+// cgroupShare is the share of a cgroup's memory, in percent, that Go's heap may take before the collector limits it. The
+// rest is for memory that the runtime does not count (kernel buffers, the binary).
 const cgroupShare = 90
 
-// limitMemory makes Go's garbage collector keep within the memory of the process' cgroup, unless GOMEMLIMIT says otherwise, and returns
-// how much memory the process may have, in bytes; 0: there is no limit.
+// limitMemory sets Go's memory limit from the process's cgroup, unless GOMEMLIMIT is set, and returns the limit in bytes; 0:
+// no limit.
 func limitMemory(log *slog.Logger, root fs.FS) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		if most := debug.SetMemoryLimit(-1); most < math.MaxInt64 {
@@ -35,7 +35,7 @@ func limitMemory(log *slog.Logger, root fs.FS) int64 {
 	return most
 }
 
-// limitSizes makes the limits of the node fit the memory of the process.
+// limitSizes lowers the limits of the node to the memory of the process.
 func limitSizes(cfg *agent.Config, memory int64, log *slog.Logger) {
 	was := cfg.Limits
 	cfg.Limits = was.Within(memory)
@@ -46,8 +46,8 @@ func limitSizes(cfg *agent.Config, memory int64, log *slog.Logger) {
 	}
 }
 
-// cgroupMemory is the lowest memory limit of the process' cgroup and those above it, in bytes, version 2 or 1; 0: there is none. Root
-// is the file system with /proc and /sys.
+// cgroupMemory returns the lowest memory limit of the process's cgroup and its parents, in bytes, version 2 or 1; 0: no
+// limit. root is the file system with /proc and /sys.
 func cgroupMemory(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -66,7 +66,7 @@ func cgroupMemory(root fs.FS) int64 {
 		case parts[0] != "0" || parts[1] != "":
 			continue
 		}
-		for at := path.Join("/", parts[2]); ; at = path.Dir(at) { // within a container the path may be the host's: the root is ours then
+		for at := path.Join("/", parts[2]); ; at = path.Dir(at) { // in a container the path may be the host's: then the root is ours
 			if n := readLimit(root, path.Join(base, at, file)); n > 0 && (lowest == 0 || n < lowest) {
 				lowest = n
 			}
@@ -78,7 +78,7 @@ func cgroupMemory(root fs.FS) int64 {
 	return lowest
 }
 
-// unlimited is the value from which on version 1 means that there is no limit.
+// unlimited is the least value that means "no limit" in version 1.
 const unlimited = 1 << 60
 
 func readLimit(root fs.FS, file string) int64 {

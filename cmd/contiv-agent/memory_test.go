@@ -41,7 +41,7 @@ func TestCgroupMemory(t *testing.T) {
 	}
 }
 
-// An explicit GOMEMLIMIT counts, and the cgroup's otherwise; both bound what the node admits.
+// GOMEMLIMIT wins over the cgroup's limit; both bound the limits of the node.
 func TestLimitMemory(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
@@ -68,7 +68,7 @@ func TestLimitMemory(t *testing.T) {
 	}
 }
 
-// The page for operators has each limit with its default.
+// The operations page lists each limit with its default.
 func TestOperationsPageHasTheLimits(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
-// natFlags size and time VPP's NAT44 session table.
+// natFlags set the size and the timeouts of VPP's NAT44 session table.
 type natFlags struct {
 	share                              uint8
 	sessions                           uint32
@@ -19,15 +19,15 @@ type natFlags struct {
 	icmp                               time.Duration
 }
 
-func (f *natFlags) add(fs *pflag.FlagSet) {
-	fs.Uint32Var(&f.sessions, "nat-sessions", 0, fmt.Sprintf("size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP takes it when NAT44 is enabled, and keeps it until VPP restarts: the status names a VPP with another size; 0: what VPP has if NAT44 is enabled already, else %d", nat44.DefaultSessions))
-	fs.Uint8Var(&f.share, "nat-pod-share", agent.DefaultPodSessionShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table are in use and there are not enough expired sessions to free: the agent frees the longest idle sessions that the pod has beyond; 100: none")
+func (f *natFlags) addFlags(fs *pflag.FlagSet) {
+	fs.Uint32Var(&f.sessions, "nat-sessions", 0, fmt.Sprintf("size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP sets the size when NAT44 is enabled, and keeps it until it restarts: the status reports a VPP with another size; 0: VPP's size if NAT44 is already enabled, else %d", nat44.DefaultSessions))
+	fs.Uint8Var(&f.share, "nat-pod-share", agent.DefaultPodSessionShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table is in use and not enough sessions have expired: the agent frees the pod's longest idle sessions above its share; 100: none")
 	for _, t := range f.timeouts() {
 		fs.DurationVar(t.value, t.flag, t.zero*time.Second, t.usage)
 	}
 }
 
-// timeout is the flag of one of the timeouts.
+// timeout is the flag of one timeout.
 type timeout struct {
 	flag, usage string
 	zero        time.Duration // the default, in seconds
@@ -36,14 +36,14 @@ type timeout struct {
 
 func (f *natFlags) timeouts() []timeout {
 	return []timeout{
-		{"nat-timeout-udp", "how long VPP keeps an idle NAT session of UDP, of every port (VPP has no other time for DNS), in whole seconds", nat44.DefaultTimeoutUDP, &f.udp},
+		{"nat-timeout-udp", "how long VPP keeps an idle NAT session of UDP, on every port (VPP has no separate timeout for DNS), in whole seconds", nat44.DefaultTimeoutUDP, &f.udp},
 		{"nat-timeout-tcp-established", "how long VPP keeps an idle NAT session of established TCP; later packets of the connection are dropped", nat44.DefaultTimeoutTCPEstablished, &f.tcpEstablished},
-		{"nat-timeout-tcp-transitory", "how long VPP keeps an idle NAT session of TCP that opens or closes", nat44.DefaultTimeoutTCPTransitory, &f.tcpTransitory},
+		{"nat-timeout-tcp-transitory", "how long VPP keeps an idle NAT session of opening or closing TCP", nat44.DefaultTimeoutTCPTransitory, &f.tcpTransitory},
 		{"nat-timeout-icmp", "how long VPP keeps an idle NAT session of ICMP", nat44.DefaultTimeoutICMP, &f.icmp},
 	}
 }
 
-// apply writes the flags into the configuration. The error names every flag that is wrong.
+// apply writes the flags into the configuration. The error names all wrong flags.
 func (f *natFlags) apply(all *agent.Config) error {
 	cfg := &all.NAT44
 	cfg.Sessions, all.PodSessionShare = f.sessions, f.share

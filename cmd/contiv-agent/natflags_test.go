@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
-// natConfig is what a command line, after a file if there is one, makes of the NAT table.
+// natConfig returns the NAT table configuration of a command line and an optional file.
 func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) {
 	t.Helper()
 	var f agentFlags
@@ -28,7 +28,7 @@ func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) 
 			t.Fatal(err)
 		}
 	}
-	if err := f.set(settings(cmd.Flags())); err != nil {
+	if err := f.apply(settings(cmd.Flags())); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := f.config()
@@ -38,7 +38,7 @@ func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) 
 	return cfg.NAT44, err
 }
 
-// TestNATTableFlags: defaults are the renderer's, and a file and the command line say the same.
+// TestNATTableFlags: the defaults are the renderer's; a file and the command line set the same values.
 func TestNATTableFlags(t *testing.T) {
 	for _, c := range []struct {
 		name, file string

@@ -13,7 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// TestPagesNameCommandsThatExist reads the pages for operators: each command line of ours in them is one, and its flags are there.
+// TestPagesNameCommandsThatExist parses each contiv-agent command line in the operators' pages; the command and its flags
+// must exist.
 func TestPagesNameCommandsThatExist(t *testing.T) {
 	for page, least := range map[string]int{"operations": 4, "handover": 6} {
 		text, err := os.ReadFile("../../docs/" + page + ".md")
@@ -40,7 +41,7 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 	}
 }
 
-// TestTracePage asks the questions of docs/trace.md and compares what the page says of the answers.
+// TestTracePage evaluates the questions of docs/trace.md and compares the answers with the page.
 func TestTracePage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/trace.md")
 	if err != nil {

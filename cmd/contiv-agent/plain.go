@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes text of objects safe for a terminal: what cannot be printed is written as \u001b, and a line that is begun within
-// the text as \n, so that nobody who names an object writes lines, colours or titles of his own. Text without any of it is as it was.
+// plain makes text of objects safe for a terminal. It writes unprintable characters as \u001b and line breaks as \n, so that
+// the name of an object cannot write lines, colours or titles. Other text does not change.
 func plain(text string) string {
 	if !strings.ContainsFunc(text, unprintable) {
 		return text
@@ -22,7 +22,7 @@ func plain(text string) string {
 		case r == '\n':
 			b.WriteString(`\n`)
 		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&b, `\x%02x`, text[i]) // no UTF-8
+			fmt.Fprintf(&b, `\x%02x`, text[i]) // not UTF-8
 		case r > 0xffff && unprintable(r):
 			fmt.Fprintf(&b, `\U%08x`, r)
 		case unprintable(r):
@@ -36,7 +36,7 @@ func plain(text string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// plainAll makes every text plain that v leads to, in place. v is a pointer, a slice or a map.
+// plainAll makes every text in v plain, in place. v is a pointer, a slice or a map.
 func plainAll(v any) { plainValue(reflect.ValueOf(v)) }
 
 func plainValue(v reflect.Value) {
@@ -69,8 +69,8 @@ func plainValue(v reflect.Value) {
 	}
 }
 
-// terminal is a writer for people and their terminals: control characters that were not made plain before, other than tabs and ends of
-// lines, are written as \u001b. JSON stays JSON.
+// terminal is a writer for terminals. It writes control characters that plain did not replace, except tabs and line ends, as
+// \u001b. It does not change JSON.
 type terminal struct {
 	io.Writer
 	mu   sync.Mutex

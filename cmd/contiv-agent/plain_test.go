@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// hostile is text that would clear a terminal, set its title, write a line of its own, and turn the direction.
+// hostile is text that would clear a terminal, set its title, write a separate line, and turn the direction.
 const hostile = "x\x1b[2J\x1b]0;owned\x07\nservice  prod/web  CONFIGURED\r\u009b1m\u202e\xff\t"
 
 func TestPlain(t *testing.T) {
@@ -56,7 +56,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// No text of an object begins a line, or is anything but text, in what the commands write for people.
+// Commands print text of objects as plain text that never begins a line.
 func TestTextOfObjectsIsPlain(t *testing.T) {
 	st := &agent.Status{
 		Node: hostile, Waiting: hostile, Summary: hostile,
@@ -94,7 +94,7 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 	}
 }
 
-// What reaches a terminal by another way has no control characters; JSON stays what it says.
+// The terminal writer removes control characters from all other text; JSON does not change.
 func TestTerminal(t *testing.T) {
 	var b bytes.Buffer
 	w := &terminal{Writer: &b}
@@ -110,7 +110,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Text of objects is one field of one line of the log, in both forms.
+// Text of objects is one field of one log line, in both formats.
 func TestLogsArePlain(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b bytes.Buffer
@@ -126,7 +126,7 @@ func TestLogsArePlain(t *testing.T) {
 	}
 }
 
-// Errors name what was given, and reach the terminal through the same writer.
+// Errors name the given value, and reach the terminal through the same writer.
 func TestErrorsArePlain(t *testing.T) {
 	root := newRoot()
 	var b bytes.Buffer

@@ -19,12 +19,12 @@ func newPlan() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Print what the agent would change in VPP, and change nothing",
-		Long: `plan prints the operations that would make VPP what is wanted, in the order in which they would be executed, and executes none.
+		Short: "Print the changes that the agent would make in VPP, and make none",
+		Long: `plan prints the operations that would make VPP equal to the desired state, in the order of execution, and executes none.
 
-With --manifests it compares what they ask for with what VPP has. Without --vpp-socket the VPP is an embedded, empty one. Without
---manifests it asks the running agent of this node, over its unix socket, to look at its VPP altogether: there is something to
-change where somebody else has changed VPP, or VPP refuses what is wanted.
+With --manifests it compares VPP with the desired state of these manifests. Without --vpp-socket the VPP is an embedded, empty one. Without
+--manifests it makes the running agent of this node compare its whole VPP, over the agent's unix socket: there are changes if another
+program has changed VPP, or VPP refuses a value.
 
 Exit code 0: nothing to change; 3: there are changes.`,
 		Example: `  contiv-agent plan
@@ -48,18 +48,18 @@ Exit code 0: nothing to change; 3: there are changes.`,
 			return nil
 		},
 	}
-	f.add(cmd)
+	f.addFlags(cmd)
 	out.flag(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.manifests, "manifests", nil, "compare VPP with what these folders or files ask for, not with what a running agent wants")
+	fs.StringSliceVar(&f.manifests, "manifests", nil, "compare VPP with the desired state of these folders or files instead of a running agent's")
 	fs.StringVar(&f.node, "node", "", "with --manifests: name of this node (default: $NODE_NAME, or the name of the host)")
-	fs.BoolVar(&sessions, "sessions", false, "count the NAT sessions the changes would cut, too; VPP does not forward while it counts")
+	fs.BoolVar(&sessions, "sessions", false, "also count the NAT sessions that the changes would cut; VPP does not forward while it counts")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "", "with --manifests: binary-API socket of VPP (default: an embedded, empty VPP)")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
+	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or the default of run")
 	return cmd
 }
 
-// planFlags say what is compared with what.
+// planFlags select the desired state and the VPP to compare.
 type planFlags struct {
 	agentFlags
 	manifests               []string
@@ -70,7 +70,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 	if len(f.manifests) == 0 {
 		for _, name := range append(agentFlagNames(), "node", "vpp-socket") {
 			if cmd.Flags().Changed(name) {
-				return nil, usage(fmt.Errorf("--%s needs --manifests; a running agent has flags of its own", name))
+				return nil, usage(fmt.Errorf("--%s needs --manifests; a running agent uses its own flags", name))
 			}
 		}
 		return agent.FetchPlan(cmd.Context(), statusSocket(f.status), sessions)

@@ -25,14 +25,14 @@ func newPolicy() *cobra.Command {
 		Use:   "policy NAMESPACE/POD ...",
 		Short: "Show the policies of a pod as they are applied, rule by rule",
 		Long: `policy shows, for each direction of a pod, the tiers in the order in which a packet meets them, their policies, the
-rules with what they match, and what happens to packets that no rule decides. It asks the agent of the pod's node over its
-unix socket; with --manifests it asks about a cluster given as files instead.
+rules with what they match, and the verdict for packets that no rule decides. It queries the agent of the pod's node over its
+unix socket; with --manifests it uses a cluster given as files instead.
 
 If VPP counts (see run --stats-socket), each rule shows its count:
 ` + counting + `
-They are of the lists that the pod's own packets meet. Who leaves the node is judged, and counted, there as well. What
-egress denies behind a service is denied where the service leads, and is not among them. A rule without a count is in
-none of the lists: it never decides, or knows no peer.`,
+The counts are of the lists that the pod's own packets meet. Packets that leave the node are evaluated, and counted, there as well.
+Packets to a Service that egress denies are denied at the backend's address, and are not counted here. A rule without a count is in
+no list: it never decides, or selects no peer.`,
 		Example: "  contiv-agent policy prod/web-0\n  contiv-agent policy prod/web-0 -o json\n  contiv-agent policy --manifests examples/guestbook guestbook/frontend-0",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(); err != nil {
@@ -58,16 +58,16 @@ none of the lists: it never decides, or knows no peer.`,
 			})
 		},
 	}
-	flags.add(cmd)
+	flags.addFlags(cmd)
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
-	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "ask about the cluster of these folders or files, not about a running agent")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or the default of run")
+	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "show the cluster of these folders or files instead of a running agent's")
 	return cmd
 }
 
 func podIDs(names []string) ([]model.PodID, error) {
 	if len(names) == 0 {
-		return nil, fmt.Errorf("which pod? want NAMESPACE/POD")
+		return nil, fmt.Errorf("no pod given: want NAMESPACE/POD")
 	}
 	var pods []model.PodID
 	for _, s := range names {
@@ -94,7 +94,7 @@ func describeRunning(ctx context.Context, pods []model.PodID, socket string) ([]
 	return out, nil
 }
 
-// describeManifests asks the agent of each pod's node in a what-if cluster.
+// describeManifests queries the agent of each pod's node in a what-if cluster.
 func describeManifests(ctx context.Context, pods []model.PodID, paths []string, flags *agentFlags, warn io.Writer) ([]*policy.Description, error) {
 	cluster, err := loadCluster(ctx, paths, flags, false, warn)
 	if err != nil {
@@ -116,8 +116,8 @@ func describeManifests(ctx context.Context, pods []model.PodID, paths []string, 
 	return out, nil
 }
 
-// counting says what is counted.
-const counting = "packets a rule judged since its list last changed, not those that follow in a flow it allowed, of all pods here that share the list"
+// counting explains the counts.
+const counting = "packets that the rule decided since its list last changed, of all pods here that share the list; later packets of an allowed flow are not counted"
 
 func writePolicies(w io.Writer, d *policy.Description) {
 	where := strings.Join(d.Interfaces, ", ")
@@ -132,7 +132,7 @@ func writePolicies(w io.Writer, d *policy.Description) {
 	case d.Uncounted != "":
 		fmt.Fprintf(w, "  no counts: %s\n", d.Uncounted)
 	case d.Spoofed != nil:
-		fmt.Fprintf(w, "  source check: %d packets dropped that were not from the pod's own addresses\n", d.Spoofed.Packets)
+		fmt.Fprintf(w, "  source check: %d packets dropped with a source address that is not the pod's\n", d.Spoofed.Packets)
 	}
 	switch {
 	case d.Uncounted != "":
@@ -152,10 +152,10 @@ func hasHits(tiers []policy.Tier) bool {
 	return false
 }
 
-// counts reports whether there is a column of counts.
+// counts means that the output has a column of counts.
 type counts bool
 
-// cell is the column of a rule, with what is before the next one.
+// cell returns the count of a rule, padded for the next column.
 func (c counts) cell(h *policy.Hits) string {
 	switch {
 	case !bool(c):
@@ -184,12 +184,12 @@ func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []st
 				fmt.Fprintf(tw, "        %s\t%s\t%s%s\n", r.Name, r.Action, counts.cell(r.Hits), orAny(r.Match))
 			}
 		}
-		fmt.Fprintf(tw, "      what no rule decides: %s\n", t.End)
+		fmt.Fprintf(tw, "      packets that no rule decides: %s\n", t.End)
 	}
 	if len(tiers) == 0 || tiers[len(tiers)-1].End == "pass" {
 		fmt.Fprintf(tw, "    profiles decide: %s\n", orDash(strings.Join(profiles, ", ")))
 	}
-	_ = tw.Flush() // standard output is gone: nobody to tell
+	_ = tw.Flush() // an error means that standard output is closed
 }
 
 func orAny(match string) string {

@@ -15,27 +15,28 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube/report"
 )
 
-// reportFlags say what the agent tells others through the API server it follows, or that of the cluster whose fan-out server it follows.
+// reportFlags configure what the agent reports through the API server that it follows, or the API server of the cluster
+// whose fan-out server it follows.
 type reportFlags struct {
 	events     bool
 	conditions bool
 	lease      string
 	node       bool
 
-	objects report.Objects // nil: it knows of no API server
-	named   bool           // they are known by name only
+	objects report.Objects // nil: no API server
+	named   bool           // only the names of objects are known
 	api     *kube.Config
 }
 
-func (f *reportFlags) add(fs *pflag.FlagSet) {
+func (f *reportFlags) addFlags(fs *pflag.FlagSet) {
 	const needs = "eeds an API server (--kubeconfig or --in-cluster)"
-	fs.BoolVar(&f.events, "events", true, "tell in Events of Services and policies what of them is not in VPP as they ask for, and when it is again; n"+needs)
-	fs.BoolVar(&f.conditions, "policy-conditions", true, "tell it of AdminNetworkPolicies, BaselineAdminNetworkPolicies and ClusterNetworkPolicies in conditions of their status, too, while it is so; needs the agent to follow an API server itself")
-	fs.StringVar(&f.lease, "lease-namespace", "", "keep a Lease of the node's name in this namespace, which says whether the agent is there, and ready; empty: none. N"+needs)
-	fs.BoolVar(&f.node, "node-condition", false, "tell in the condition "+string(report.NodeCondition)+" of the Node whether the agent is ready; n"+needs+", and the right to patch the status of Nodes")
+	fs.BoolVar(&f.events, "events", true, "report in Events of Services and policies when VPP does not serve them as they ask, and when it does again; n"+needs)
+	fs.BoolVar(&f.conditions, "policy-conditions", true, "also report it in status conditions of AdminNetworkPolicies, BaselineAdminNetworkPolicies and ClusterNetworkPolicies, while it lasts; needs an agent that follows an API server itself")
+	fs.StringVar(&f.lease, "lease-namespace", "", "keep a Lease with the node's name in this namespace, which shows whether the agent runs and is ready; empty: none. N"+needs)
+	fs.BoolVar(&f.node, "node-condition", false, "report in the condition "+string(report.NodeCondition)+" of the Node whether the agent is ready; n"+needs+", and the right to patch the status of Nodes")
 }
 
-// follow makes the source whose objects are told of.
+// follow returns the source, whose objects are also reported on.
 func (f *reportFlags) follow(api *kube.Config) *kube.Source {
 	api.Identities = f.any()
 	source := kube.New(*api)
@@ -43,7 +44,7 @@ func (f *reportFlags) follow(api *kube.Config) *kube.Source {
 	return source
 }
 
-// behind listens to a source that follows a fan-out server; what it hears of is told to an API server, if there is one.
+// behind wraps a source that follows a fan-out server; the agent reports on its objects to the API server, if there is one.
 func (f *reportFlags) behind(api *kube.Config, source agent.Source) agent.Source {
 	if api == nil {
 		return source
@@ -53,7 +54,7 @@ func (f *reportFlags) behind(api *kube.Config, source agent.Source) agent.Source
 	return overheard{source, heard}
 }
 
-// overheard is a source that somebody listens to.
+// overheard is a source whose events a reporter also receives.
 type overheard struct {
 	agent.Source
 	by *report.Named
@@ -78,19 +79,19 @@ func (f *reportFlags) config(node string, log *slog.Logger) report.Config {
 	}
 }
 
-// reporter is what tells others; nil: there is nothing to tell, or, if nobody has asked for it, nobody to tell it to.
+// reporter returns the reporter; nil: it would report nothing, or has no API server and no flag requires one.
 func (f *reportFlags) reporter(fs *pflag.FlagSet, node string, once bool, log *slog.Logger) (agent.Reporter, error) {
 	if err := f.needless(fs); err != nil {
 		return nil, err
 	}
 	cfg := f.config(node, log)
-	if once || f.objects == nil || !cfg.Any() { // gone before anything has lasted
+	if once || f.objects == nil || !cfg.Any() { // the agent ends before a problem lasts
 		return nil, nil
 	}
 	return report.New(cfg, f.objects, f.api.Clients), nil
 }
 
-// needless names the flags that were given and do nothing, because there is no API server, or because it is not followed.
+// needless returns an error for flags without effect, because the agent has no API server, or does not follow it.
 func (f *reportFlags) needless(fs *pflag.FlagSet) error {
 	given := func(flags ...string) (names []string) {
 		for _, name := range flags {
@@ -101,10 +102,10 @@ func (f *reportFlags) needless(fs *pflag.FlagSet) error {
 		return names
 	}
 	if names := given("events", "lease-namespace", "node-condition"); f.objects == nil && len(names) > 0 {
-		return errors.New(fmt.Sprint(strings.Join(names, ", "), ": nothing is told without an API server (--kubeconfig or --in-cluster)"))
+		return errors.New(fmt.Sprint(strings.Join(names, ", "), ": needs an API server (--kubeconfig or --in-cluster)"))
 	}
 	if len(given("policy-conditions")) > 0 && (f.objects == nil || f.named) {
-		return errors.New("--policy-conditions: they are known to an agent alone that follows an API server itself (--source kube)")
+		return errors.New("--policy-conditions: needs an agent that follows an API server itself (--source kube)")
 	}
 	return nil
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube"
 )
 
-// telling is a source that says one thing.
-type telling struct{ ev event.Event }
+// oneEvent is a source that emits one event.
+type oneEvent struct{ ev event.Event }
 
 // Run implements agent.Source.
-func (s telling) Run(_ context.Context, emit func(event.Event)) error {
+func (s oneEvent) Run(_ context.Context, emit func(event.Event)) error {
 	emit(s.ev)
 	return nil
 }
 
-// Behind a fan-out server what it tells is known to who reports, and handed on as it is; conditions are nobody's there.
+// With a source behind a fan-out server, the reporter knows its objects, and the events pass unchanged; conditions are off.
 func TestReportsBehindFanout(t *testing.T) {
 	ref := model.Ref{Kind: model.KindService, Namespace: "shop", Name: "web"}
-	said := &event.Update{Changes: []event.Change{{Ref: ref, Object: &model.Service{}, UID: "u1"}}}
+	ev := &event.Update{Changes: []event.Change{{Ref: ref, Object: &model.Service{}, UID: "u1"}}}
 	for _, api := range []*kube.Config{nil, {}} {
 		f, fs := &reportFlags{}, pflag.NewFlagSet("", pflag.ContinueOnError)
-		f.add(fs)
+		f.addFlags(fs)
 		var heard event.Event
-		if err := f.behind(api, telling{said}).Run(t.Context(), func(ev event.Event) { heard = ev }); err != nil || heard != event.Event(said) {
+		if err := f.behind(api, oneEvent{ev}).Run(t.Context(), func(e event.Event) { heard = e }); err != nil || heard != event.Event(ev) {
 			t.Errorf("%v %v", heard, err)
 		}
 		if r, err := f.reporter(fs, "node-1", false, nil); err != nil || (r != nil) != (api != nil) {

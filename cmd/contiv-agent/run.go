@@ -64,39 +64,39 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the agent of a node",
-		Long: `run is the agent: it follows Kubernetes objects, from an API server, from a fan-out server or from manifests, and keeps VPP
-equal to them until it is told to stop (Ctrl-C, SIGTERM). What it has configured stays in VPP; the next start adopts it.
+		Long: `run is the agent: it follows Kubernetes objects from an API server, a fan-out server or manifests, and keeps VPP equal to
+them until Ctrl-C or SIGTERM. VPP keeps the configuration, and the next start adopts it.
 
-A fan-out server (contiv-agent fanout, or Calico's Typha) spares the API server one client for each node. Calico's Typha tells
-policies, endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr. Where Calico's IPAM hands
-out blocks of addresses, it may give the NAT loopback to a pod, too: give --nat-loopback.
+A fan-out server (contiv-agent fanout, or Calico's Typha) replaces one watch per node on the API server. Calico's Typha sends policies,
+endpoints, Services and EndpointSlices of its cluster, but no ServiceCIDRs: give --service-cidr. If Calico's IPAM assigns blocks of
+addresses, it may also assign the NAT loopback to a pod: give --nat-loopback.
 
-With --dataplane-driver policies are enforced by a program that Felix could start as its dataplane driver: this one under the name
-contiv-felix-driver, or anybody else's. It is told the configuration (FelixHostname), all that follows from policies, nodes, their
-prefixes and Services, in_sync, and then what changes; when it ends it is started again, with pauses up to 30 s, and told everything
-again. One that does not read is not waited for: it is told once what has changed meanwhile. What it says of endpoints is in the
-status command. The agent leaves access lists in VPP to it. A driver outside is not told which addresses stand in for clients
-whose own a Service cannot keep (the NAT loopback): a pod that reaches itself through a Service is let in only if its policies
-allow that address.
+With --dataplane-driver, a program that Felix could start as its dataplane driver enforces policies: this one under the name
+contiv-felix-driver, or another. The agent sends it the configuration (FelixHostname), everything that follows from policies, nodes, their
+prefixes and Services, in_sync, and then each change. The agent restarts a driver that ends, with pauses up to 30 s, and sends everything
+again. The agent does not wait for a driver that does not read: it later sends the changes once, merged. The status command shows what the
+driver reports about endpoints. The agent leaves VPP's access lists to the driver. The agent does not send a driver the NAT loopback,
+the address that replaces clients' addresses where replies must return to this node: a pod that
+reaches itself through a Service passes only if its policies allow that address.
 
-With --grpc-listen or --grpc-socket other programs add configuration to the same VPP, by the API of Contiv (rpc.DataChangeService,
-rpc.DataResyncService). It is merged over what the agent wants itself, and never removed by it; what was acknowledged is kept in --grpc-db.
+With --grpc-listen or --grpc-socket, other programs add configuration to the same VPP by Contiv's API (rpc.DataChangeService,
+rpc.DataResyncService). The agent merges it over its own desired state, and never removes it. --grpc-db keeps what was acknowledged.
 
-With --etcd-endpoints they do so by an etcd: keys /vnf-agent/LABEL/config/… as ligato's vpp-agent has them, values JSON. Each change of
-etcd is one transaction, and what became of each key is written to /vnf-agent/LABEL/config-status/…, until the agent ends. A value that
-cannot be used is named there and by the status command, and changes nothing.
+With --etcd-endpoints, other programs add configuration through an etcd: keys /vnf-agent/LABEL/config/… as in ligato's vpp-agent, values in
+JSON. Each change of etcd is one transaction. The agent writes the result of each key to /vnf-agent/LABEL/config-status/…, until it ends.
+That status and the status command name a value that cannot be used; such a value changes nothing.
 
-For Services with a healthCheckNodePort it answers load balancers at that port, as kube-proxy does: 200 while a ready endpoint is on the
-node and VPP is as it should be, 503 otherwise. It does so from the node's own network stack: where VPP has the node's addresses, it
-must hand their packets to the node (a host interface with punting), or --health-check-addresses names others.
+For Services with a healthCheckNodePort it answers load balancers at that port as kube-proxy does: 200 while a ready endpoint is on the node
+and VPP is in sync, 503 otherwise. It listens in the node's own network stack: if VPP has the node's addresses, VPP must pass these
+packets to the node (a host interface with punting), or --health-check-addresses names other addresses.
 
-With an API server to talk to (--kubeconfig or --in-cluster) it says there what is not in VPP as objects ask for: in Events of Services and
-policies, and, if it follows that API server itself, in conditions of those policies whose API has them. One Event is of one cause,
-whatever the number of agents. With --lease-namespace it says how it is itself.
+With an API server (--kubeconfig or --in-cluster) it reports objects that VPP does not serve as they ask: in Events of Services and policies,
+and, if it follows that API server itself, in conditions of policies whose API has them. One Event reports one cause, whatever the
+number of agents. With --lease-namespace it reports its own state.
 
 It serves /metrics, /healthz, /readyz and /livez at --listen, and its status at --status-socket. At port 10256 it answers as kube-proxy
-does: /healthz is 503 while the Node is being deleted (or tainted for it by a cluster autoscaler), before the first sync, or while a
-change waits for VPP for more than a minute, /livez for the last reason alone.`,
+does. /healthz is 503 while the Node is being deleted (or tainted for deletion by a cluster autoscaler), before the first sync, or while a
+change has waited for VPP for more than a minute; /livez only in the last case.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --in-cluster --vpp-socket /run/vpp/api.sock
   contiv-agent run --kubeconfig ~/.kube/config --node worker-7 --uplink GigabitEthernet0/8/0
@@ -108,40 +108,40 @@ change waits for VPP for more than a minute, /livez for the last reason alone.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.agentFlags.add(cmd)
-	f.logFlags.add(cmd)
-	f.typha.add(cmd, "typha")
-	f.grpc.add(cmd)
-	f.etcd.add(cmd)
-	f.report.add(cmd.Flags())
-	f.file.add(cmd.Flags(), agentKind, newRun)
+	f.agentFlags.addFlags(cmd)
+	f.logFlags.addFlags(cmd)
+	f.typha.addFlags(cmd, "typha")
+	f.grpc.addFlags(cmd)
+	f.etcd.addFlags(cmd)
+	f.report.addFlags(cmd.Flags())
+	f.file.addFlags(cmd.Flags(), agentKind, newRun)
 	fs := cmd.Flags()
-	fs.StringVar(&f.source, "source", "", "where objects come from: manifest, kube or typha (default: what other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
+	fs.StringVar(&f.source, "source", "", "source of objects: manifest, kube or typha (default: the one that other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
-	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), in place of the kubeconfig's; an agent should not reach it by a cluster IP it programs itself")
-	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): what they deny is let through. Without it, the agent waits for the right to read every kind that is served")
+	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's; do not use a cluster IP that this agent programs")
+	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): packets that they deny pass. The agent waits for the right to read every served kind that is not named here")
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	socketFlag(fs, &f.vppSocket)
 	lockFlag(fs, &f.vppLock)
-	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI would make them, instead of --vpp-socket")
+	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI makes them, instead of --vpp-socket")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
-	fs.BoolVar(&f.demo, "demo", false, "after the first sync, say what was done and what happens to some packets (needs --manifests)")
+	fs.BoolVar(&f.demo, "demo", false, "after the first sync, print a summary and the fate of some packets (needs --manifests)")
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
 	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
-	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy has them, for load balancers; while it is taken (kube-proxy may have it) it is tried again; empty: none; auto: :10256, or with --sim none")
+	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy serves them, for load balancers; while another process (kube-proxy) has it, the agent retries; empty: none; auto: :10256, or with --sim none")
 	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
-	fs.StringVar(&f.journal, "journal", auto, "file that remembers what of VPP is ours where VPP has no tags; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
-	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "the time in which all that the agent made in VPP is compared once, part by part, with the desired state, and repaired; 0: only after a reconnect")
-	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table are in use; more seldom without --stats-socket, because VPP then stops forwarding to count; 0: never")
-	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts what the rules of policies judge, and the policy command shows it; empty: VPP is not told to count; auto: stats.sock beside --vpp-socket")
-	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "where health checks of load balancers (spec.healthCheckNodePort) are answered, of the addresses of the node's own network stack; none: nowhere (default: everywhere, or with --node-port-addresses at those of the node)")
-	fs.StringVar(&f.driver, "dataplane-driver", "", "enforce policies through this program, which is a dataplane driver of Felix's (messages on its file descriptors 3 and 4), rather than by the agent itself; it is started without arguments, and again when it ends. Services stay the agent's")
+	fs.StringVar(&f.journal, "journal", auto, "file that records the agent's objects in VPP that VPP keeps no tag for; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
+	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "period in which the agent compares all its objects in VPP once, part by part, with the desired state, and repairs them; 0: only after a reconnect")
+	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table is in use; less often without --stats-socket, because VPP then stops forwarding while it counts; 0: never")
+	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts the packets that each rule of a policy matches, and the policy command shows them; empty: VPP does not count; auto: stats.sock beside --vpp-socket")
+	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "addresses of the node's own network stack that answer health checks of load balancers (spec.healthCheckNodePort); none: no address (default: all, or with --node-port-addresses the node's addresses in these ranges)")
+	fs.StringVar(&f.driver, "dataplane-driver", "", "this program, a dataplane driver for Felix (messages on its file descriptors 3 and 4), enforces policies instead of the agent. The agent starts it without arguments, and restarts it when it ends. The agent still serves Services")
 	return cmd
 }
 
-// config is the agent's configuration without its sources and its VPP. The error names everything that is wrong.
+// config returns the agent's configuration without its sources and its VPP. The error names all wrong flags.
 func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg, err := f.agentFlags.config()
 	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
@@ -158,23 +158,23 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	var errHealth error
 	cfg.HealthChecks, errHealth = healthChecks(f.health)
 	if f.once {
-		cfg.Listen, cfg.StatusSocket, cfg.Healthz, cfg.HealthChecks = "", "", "", nil // gone before anybody could ask
+		cfg.Listen, cfg.StatusSocket, cfg.Healthz, cfg.HealthChecks = "", "", "", nil // the agent ends before a client could ask
 	}
 	return cfg, usage(errors.Join(err, errHealth))
 }
 
-// ruleCounters is where VPP counts; nil: it is not asked to.
+// ruleCounters returns VPP's counters; nil: VPP does not count.
 func (f *runFlags) ruleCounters() agent.RuleCounters {
 	switch {
 	case f.stats == "" || f.sim:
 		return nil
-	case f.stats == auto: // unless startup.conf says otherwise
+	case f.stats == auto: // startup.conf may name another path
 		return ifThere{vpp.Stats{Socket: filepath.Join(filepath.Dir(f.vppSocket), "stats.sock")}}
 	}
 	return vpp.Stats{Socket: f.stats}
 }
 
-// ifThere is the counters of a VPP that may have none.
+// ifThere reads the counters of a VPP whose stats socket may not exist.
 type ifThere struct{ vpp.Stats }
 
 // ACLMatches implements agent.RuleCounters.
@@ -186,7 +186,7 @@ func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vp
 	return counters, err
 }
 
-// sources are where objects come from. The error names everything that is wrong.
+// sources returns the sources of objects. The error names all wrong flags.
 func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 	out := map[string]agent.Source{}
 	errs := []error{f.checkSource()}
@@ -226,7 +226,7 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 	return out, usage(errors.Join(errs...))
 }
 
-// complete is the whole configuration but for VPP, and for a driver. The error names everything that is wrong.
+// complete returns the whole configuration except VPP and the driver. The error names all wrong flags.
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	log, errLog := f.logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
@@ -243,10 +243,10 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	stored, errEtcd := f.etcd.source(cmd, cfg.NodeName, f.once, log)
 	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd}
 	if f.once && len(cfg.External) > 0 {
-		errs = append(errs, errors.New("--once: gone before anybody could call; --grpc-listen and --grpc-socket need an agent that goes on"))
+		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
 	}
 	if f.once && f.driver != "" {
-		errs = append(errs, errors.New("--once: nobody knows when a driver outside is done; --dataplane-driver needs an agent that goes on"))
+		errs = append(errs, errors.New("--once: the agent does not know when an external driver is done; --dataplane-driver needs an agent that keeps running"))
 	}
 	cfg.External = append(cfg.External, stored...)
 	if errFlags == nil {
@@ -311,7 +311,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	return stopped(ctx, <-ended)
 }
 
-// stopped makes the end that was asked for no error.
+// stopped returns nil for an end that was requested.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
@@ -319,7 +319,7 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// plumb puts the embedded VPP and its CNI under the agent.
+// plumb connects the agent to the embedded VPP and its CNI.
 func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
 	cfg.Dial = v.Dial
 	located := cni.Located()
@@ -340,7 +340,7 @@ func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
 	return c
 }
 
-// plumbed is a source whose pods get their interfaces before the agent hears of them.
+// plumbed is a source whose pods get their interfaces before the agent receives the pods.
 type plumbed struct {
 	agent.Source
 	cni *cni.CNI
@@ -352,7 +352,7 @@ func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
 	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { p.log.Error("cni", "err", err) }))
 }
 
-// firstSync hands the first full resync that succeeded to ch.
+// firstSync sends the first successful full resync to ch.
 func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
 	done := false
 	return func(ev *event.Committed) {
@@ -363,11 +363,10 @@ func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
 	}
 }
 
-// settling is how long the first words wait for interfaces that the embedded VPP has made already: it tells the agent of them when it
-// comes to it.
+// settling bounds how long the summary waits for the agent to learn of interfaces that the embedded VPP has already made.
 const settling = 10 * time.Second
 
-// settled is the status of the agent when it knows of all interfaces of an embedded VPP.
+// settled returns the agent's status once the agent knows all interfaces of an embedded VPP.
 func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*agent.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -389,7 +388,7 @@ func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*agent.Status, 
 	}
 }
 
-// afterSync says what the first sync did, and with --demo what happens to some packets.
+// afterSync prints a summary of the first sync, and with --demo the fate of some packets.
 func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, ev *event.Committed) error {
 	st, err := f.settled(ctx, a)
 	if err != nil {
@@ -423,12 +422,12 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 		return err
 	}
 	defer cluster.Close()
-	fmt.Fprintln(w, "\nwhat happens to some packets:")
+	fmt.Fprintln(w, "\nfate of some packets:")
 	for _, q := range cluster.Suggest() {
 		trace.WriteText(w, cluster.Answer(q))
 	}
 	if !f.once {
-		fmt.Fprintf(w, "\nrunning; edit a file in %v and VPP follows. Ctrl-C ends.\n", f.manifests)
+		fmt.Fprintf(w, "\nrunning: edit a file in %v, and VPP follows. Ctrl-C ends it.\n", f.manifests)
 	}
 	return nil
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Sockets of users other than root are in no folder that others may write to.
-func TestSocketsAreInNoSharedFolder(t *testing.T) {
+// Sockets of users other than root are in folders that no other user may write to.
+func TestSocketsAreInPrivateFolders(t *testing.T) {
 	t.Setenv(envStatusSocket, "")
 	if os.Geteuid() == 0 {
 		if got := statusSocket(auto) + " " + grpcSocket(auto); got != "/run/contiv-agent/agent.sock /run/contiv-agent/grpc.sock" {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// bom is as much of CycloneDX 1.6 as says what is in a Go program (https://cyclonedx.org/docs/1.6/json).
+// bom is the part of CycloneDX 1.6 that lists the contents of a Go program (https://cyclonedx.org/docs/1.6/json).
 type bom struct {
 	Format       string         `json:"bomFormat"`
 	Spec         string         `json:"specVersion"`
@@ -26,7 +26,7 @@ type bom struct {
 }
 
 type bomMetadata struct {
-	Timestamp string       `json:"timestamp,omitempty"` // of the commit: the same source makes the same text
+	Timestamp string       `json:"timestamp,omitempty"` // time of the commit, so that the same source gives the same text
 	Component bomComponent `json:"component"`
 }
 
@@ -40,7 +40,7 @@ type bomComponent struct {
 	Properties []bomProperty `json:"properties,omitempty"`
 }
 
-// bomHash is Go's hash of a module's files (golang.org/x/mod/sumdb/dirhash), which go.sum has in base64.
+// bomHash is Go's hash of a module's files (golang.org/x/mod/sumdb/dirhash); go.sum has it in base64.
 type bomHash struct {
 	Algorithm string `json:"alg"`
 	Content   string `json:"content"`
@@ -58,7 +58,7 @@ type bomDepends struct {
 
 var errNoModules = errors.New("the program was built without its list of modules")
 
-// writeSBOM writes what this program is built of. It is what the linker put into it, not what go.mod allows.
+// writeSBOM writes the modules in this program: those that the linker included, not all that go.mod allows.
 func writeSBOM(w io.Writer) error {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

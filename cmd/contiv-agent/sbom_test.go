@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The bill of materials names every module that the program is built of, once, with go.sum's hash, and is the same each time.
+// The bill of materials names every module of the program once, with go.sum's hash, and does not change between runs.
 func TestSBOM(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || len(info.Deps) < 10 {
@@ -42,7 +42,7 @@ func TestSBOM(t *testing.T) {
 			t.Errorf("%+v: no hash, or go.sum has another version", c)
 		}
 		if !slices.Contains(b.Dependencies[0].On, c.Ref) {
-			t.Errorf("nobody depends on %s", c.Ref)
+			t.Errorf("no component depends on %s", c.Ref)
 		}
 	}
 	for _, m := range info.Deps {
@@ -55,8 +55,8 @@ func TestSBOM(t *testing.T) {
 	}
 }
 
-// A program without a list of modules says so, rather than that it is built of nothing.
-func TestSBOMOfNothing(t *testing.T) {
+// A program without a list of modules reports that, and does not print an empty bill.
+func TestSBOMWithoutModules(t *testing.T) {
 	if b, err := newBOM(&debug.BuildInfo{}, "v1"); err == nil {
 		t.Errorf("%+v", b)
 	}

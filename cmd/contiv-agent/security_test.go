@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag that makes a listener is in SECURITY.md with its default.
+// SECURITY.md lists every flag that opens a listener, with its default.
 func TestSecurityPageHasTheListeners(t *testing.T) {
 	page, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestSecurityPageHasTheListeners(t *testing.T) {
 	}
 }
 
-// Every place in the program that listens is known here, with the row of SECURITY.md that it is in.
+// This test lists every call in the program that listens, with its row of SECURITY.md.
 func TestEveryListenerIsKnown(t *testing.T) {
 	page, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -52,14 +52,14 @@ func TestEveryListenerIsKnown(t *testing.T) {
 	}
 	rows := map[string][]string{
 		"agent/agent.go":                   {"`run --listen`", "`run --status-socket`", "`felix-driver`, `listen`", "`felix-driver`, `statusSocket`"},
-		"agent/cleanup.go":                 {"`run --status-socket`"}, // taken while it is at work
+		"agent/cleanup.go":                 {"`run --status-socket`"}, // occupied while cleanup runs
 		"agent/proxyhealth.go":             {"`run --healthz-bind-address`"},
 		"plugins/service/health/server.go": {"`run --health-check-addresses`"},
 		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},
 		"cmd/contiv-agent/fanout.go":       {"`fanout --listen`", "`fanout --metrics`"},
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
-		"cmd/contiv-agent/driver.go":       nil, // in a folder that nobody else may enter, for the agent's own child
-		"httpserver/unix.go":               nil, // for the others
+		"cmd/contiv-agent/driver.go":       nil, // in a folder of the agent's user, for its child process
+		"serve/unix.go":                    nil, // called by others
 		"sim/vpp.go":                       nil, // for tests
 	}
 	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|httpserver\.Unix\(`)

@@ -21,7 +21,7 @@ func newSim() *cobra.Command {
 		Long: `sim is a VPP in Go: it speaks the binary API on a unix socket, keeps NAT44, interface and FIB state with VPP's
 return codes and traps, and forwards packets. Any binary-API client may connect.
 
-With --manifests it starts with the interfaces and routes a CNI would have made for --node.`,
+With --manifests it starts with the interfaces and routes that a CNI makes for --node.`,
 		Example: `  contiv-agent sim --socket /run/contiv-agent/sim.sock
   contiv-agent sim --socket ./sim.sock --manifests examples/guestbook --node node-1
   contiv-agent run --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1`,
@@ -48,7 +48,7 @@ With --manifests it starts with the interfaces and routes a CNI would have made 
 	}
 	cmd.Flags().StringVar(&socket, "socket", "sim.sock", "unix socket to listen on")
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's Nodes and Pods")
-	cmd.Flags().StringVar(&node, "node", "", "the node whose VPP this is (default: $NODE_NAME, or the name of the host)")
-	cmd.Flags().Uint64Var(&seed, "seed", 1, "makes random choices reproducible")
+	cmd.Flags().StringVar(&node, "node", "", "name of the node of this VPP (default: $NODE_NAME, or the name of the host)")
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
 	return cmd
 }

@@ -21,13 +21,13 @@ func newStatus() *cobra.Command {
 	var out output
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME ...]",
-		Short: "Show what a running agent knows: sources, sync, each Service and policy, and why",
-		Long: `status asks a running agent over its unix socket. Without arguments it shows the agent, and every Service and
-policy that is not simply configured; with names it shows those Services; with --all it shows every Service and policy.
+		Short: "Show the state of a running agent: sources, sync, each Service and policy, with reasons",
+		Long: `status queries a running agent over its unix socket. Without arguments it shows the agent, and every Service and
+policy that is not configured, or has remarks; with names it shows these Services; with --all it shows every Service and policy.
 
-The line of the node says "healthy" if nothing is refused, failed or waited for. Otherwise it counts what is not as asked for, by
-state: FAILED, RETRYING, INVALID, UNIMPLEMENTED, PENDING, REFUSED (nothing of an object is served or enforced, for a reason in the
-object) and PARTIAL (a part of it is not).
+The node's line says "healthy" if no object or value is refused, failed or pending. Otherwise it counts objects and values by
+state: FAILED, RETRYING, INVALID, UNIMPLEMENTED, PENDING, REFUSED (an object is not served or enforced, for a reason in the
+object) and PARTIAL (a part of an object is not).
 
 Exit code 3: the agent is not in sync, or not healthy.`,
 		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
@@ -54,13 +54,13 @@ Exit code 3: the agent is not in sync, or not healthy.`,
 		},
 	}
 	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or where run listens by default")
+	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or the default of run")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service and policy")
-	cmd.Flags().BoolVar(&history, "history", false, "show past transactions and their operations, too")
+	cmd.Flags().BoolVar(&history, "history", false, "also show past transactions and their operations")
 	return cmd
 }
 
-// selectServices leaves the named Services only, and no policy; no names: all of them.
+// selectServices reduces the status to the named Services, without policies; no names: no change.
 func selectServices(st *agent.Status, names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	if !st.InSync {
 		state = "not in sync: " + st.Waiting
 	}
-	health := "healthy: everything is as asked for"
+	health := "healthy: all objects are served as they ask"
 	if !st.Healthy {
 		health = join("not healthy", st.Summary)
 	}
@@ -113,7 +113,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, transactionText(t))
 	}
 	for _, d := range st.Spoofed {
-		fmt.Fprintf(tw, "source check\t%s\t%d packets dropped that were not from the pod's own addresses\n", d.Pod, d.Packets)
+		fmt.Fprintf(tw, "source check\t%s\t%d packets dropped with a source address that is not the pod's\n", d.Pod, d.Packets)
 	}
 	for _, r := range st.Refused {
 		fmt.Fprintf(tw, "refused\t%s\t%s\n", r.Object, r.Error)
@@ -129,7 +129,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 		fmt.Fprintf(tw, "drift\t%s\t%s\n", d.Key, driftText(&d))
 	}
 	for _, f := range st.Foreign {
-		fmt.Fprintf(tw, "foreign\t%s\tmade by somebody else; left alone\n", f)
+		fmt.Fprintf(tw, "foreign\t%s\tmade by another program; the agent does not change it\n", f)
 	}
 	for _, t := range st.History {
 		fmt.Fprintf(tw, "%s\ttxn %d\t%s\n", t.At.Format(time.TimeOnly), t.Seq, transactionText(&t))
@@ -138,7 +138,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 		}
 	}
 	hidden, quiet := writeServices(tw, st, all), writePolicyStates(tw, st, all)
-	_ = tw.Flush() // standard output is gone: nobody to tell
+	_ = tw.Flush() // an error means that standard output is closed
 	if hidden > 0 {
 		fmt.Fprintf(w, "%d Services are configured without remarks (--all shows them)\n", hidden)
 	}
@@ -147,7 +147,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 	}
 }
 
-// writeNATTable shows how full VPP's NAT session table is; nil: nobody looked at it.
+// writeNATTable shows the use of VPP's NAT session table; nil: unknown.
 func writeNATTable(w io.Writer, t *agent.NATTableStatus) {
 	if t == nil {
 		return
@@ -159,7 +159,7 @@ func writeNATTable(w io.Writer, t *agent.NATTableStatus) {
 	}
 }
 
-// writeFelix shows the session of an agent under a Felix; nil: there is none. Endpoints that are up are counted only.
+// writeFelix shows the session with Felix; nil: the agent has none. It only counts endpoints that are up.
 func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
 	if f == nil {
 		return
@@ -173,7 +173,7 @@ func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
 			up++
 		}
 	}
-	fmt.Fprintf(w, "felix\t%s\t%d messages, the last is number %d, policies named as by %s; %d of %d endpoints up\n",
+	fmt.Fprintf(w, "felix\t%s\t%d messages, the last with number %d, policy names as in %s; %d of %d endpoints up\n",
 		f.State, messages, f.Sequence, f.Dialect, up, len(f.Endpoints))
 	for _, e := range f.Endpoints {
 		if all || e.Status != "up" {
@@ -182,17 +182,17 @@ func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
 	}
 }
 
-// writeDriver shows the driver outside that enforces policies; nil: the agent enforces them.
+// writeDriver shows the external driver that enforces policies; nil: the agent enforces them.
 func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
 	if d == nil {
 		return
 	}
-	state, up := "does not run", 0
+	state, up := "not running", 0
 	switch {
 	case d.PID != 0 && d.InSync && d.Behind == 0:
-		state = "was told everything"
+		state = "up to date"
 	case d.PID != 0:
-		state = fmt.Sprintf("is behind by %d", d.Behind)
+		state = fmt.Sprintf("%d messages behind", d.Behind)
 	}
 	if d.Trouble != "" {
 		state = join(fmt.Sprintf("%s; started %d times", state, d.Starts), d.Trouble)
@@ -210,10 +210,10 @@ func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
 	}
 }
 
-// mostDrift is how many keys that drifted are shown without --all.
+// mostDrift bounds the drifted keys that are shown without --all.
 const mostDrift = 20
 
-// driftText is "missing at 15:04:05, repaired; 3 times since the agent started", with what is known of who does it.
+// driftText returns a line such as "missing at 15:04:05, repaired; 3 times since the agent started", with the known contest.
 func driftText(d *agent.DriftStatus) string {
 	repaired := "repaired"
 	if !d.Repaired {
@@ -265,7 +265,7 @@ func orDash(s string) string {
 	return s
 }
 
-// join puts a reason behind a state.
+// join appends a reason to a state.
 func join(state, reason string) string {
 	if reason == "" {
 		return state

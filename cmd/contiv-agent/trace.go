@@ -34,38 +34,38 @@ func newTrace() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [QUESTION ...]",
-		Short: "Tell what happens to packets in a cluster, given as manifests or by its API server",
+		Short: "Show the fate of packets in a cluster, given as manifests or by its API server",
 		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one
-line, in order. Every Node among the objects gets its own agent and embedded VPP; packets cross between them. Objects are those of
---manifests, or what an API server has now (--kubeconfig, --in-cluster), which is only read.
+line, in order. Every Node among the objects gets a separate agent and embedded VPP; packets cross between them. Objects are those of
+--manifests, or of an API server (--kubeconfig, --in-cluster), which trace only reads.
 
   from      pod:<ns>/<name> | node:<name> | external:<ip>@<node>
   to        <ip>:<port> (IPv6 in brackets; no port for ICMP) | pod:<ns>/<name>:<port> | service:<ns>/<name>:<port>
   protocol  TCP | UDP | SCTP (the packet is an INIT) | ICMP
 
-The answer has a verdict: delivered (every backend the load balancer may choose gets the packet, and its reply gets back
-with the addresses the client expects), rejected (the client gets an ICMP error or a RST) or dropped (silence); and one
-outcome for every backend. Objects that are refused are reported on standard error; a question that cannot be asked is
+The answer has a verdict: delivered (every backend that the load balancer may choose gets the packet, and its reply arrives
+with the addresses that the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one
+outcome for every backend. Standard error reports refused objects; a question that cannot be evaluated is
 answered with "error". More fields of a question, all optional, describe its packet:
 
-  sourceAddress    a forged source address; nobody answers the packet, and delivered means that it arrived
+  sourceAddress    a forged source address; the packet gets no answer, and delivered means that it arrived
   sourcePort       the client's port, or the identifier of an echo (40000, 4000)
   destinationPort  replaces the port of "to"
   flags            TCP: S, SA, A, PA, FA, R; SCTP: a chunk (INIT, DATA); ICMP: echo-request or echo-reply
-                   SYN+ACK, a reset, an echo reply and chunks that answer are not answered
-  oneWay           true: nobody answers, and delivered means that the packet arrived
+                   SYN+ACK, a reset, an echo reply and answering chunks get no answer
+  oneWay           true: the packet gets no answer, and delivered means that it arrived
 
-With --stateful, questions are asked one after another on the same nodes and VPPs: sessions stay (NAT, access lists, cnat,
-affinity), load balancers choose one backend by themselves, and the answer names in "sender" who really sent the packet. Fields
-for what happens before the packet, in this order:
+With --stateful, trace evaluates questions one after another on the same nodes and VPPs: sessions stay (NAT, access lists, cnat,
+affinity), load balancers choose one backend themselves, and the answer names the true sender in "sender". Fields
+for steps before the packet, in this order:
 
   restart          vpp:<node> or agent:<node>
   apply, delete    lists: manifests whose objects are created or replaced; objects to remove ("NetworkPolicy prod/web")
   after            the time that passes, such as 90s
 
-With --matrix it asks instead, for each --port, whether each pod can reach each other pod. With --diff it takes two folders
-(or files) and tells which of these connections become possible from the first to the second, and which stop; the exit code
-is 3 if there are any.`,
+With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders
+(or files), and shows which of these connections become possible from the first to the second, and which stop; the exit code
+is 3 if there are differences.`,
 		Example: `  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
@@ -77,22 +77,22 @@ is 3 if there are any.`,
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.agentFlags.add(cmd)
-	f.add(cmd)
+	f.agentFlags.addFlags(cmd)
+	f.addFlags(cmd)
 	cmd.Flags().StringSliceVar(&f.manifests, "manifests", nil, "folders or files with the cluster's objects")
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "ask about what the API server of this kubeconfig has")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "use the objects of this kubeconfig's API server")
 	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
-	cmd.Flags().BoolVar(&f.inCluster, "in-cluster", false, "ask about what the API server has of the cluster this runs in")
-	cmd.Flags().StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to leave out though the API server serves them, as of run")
+	cmd.Flags().BoolVar(&f.inCluster, "in-cluster", false, "use the objects of the API server of the cluster that trace runs in")
+	cmd.Flags().StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for run")
 	return cmd
 }
 
-// add adds the flags that are about questions and answers.
-func (f *traceFlags) add(cmd *cobra.Command) {
+// addFlags adds the flags for questions and answers.
+func (f *traceFlags) addFlags(cmd *cobra.Command) {
 	f.out.flag(cmd)
-	f.matrix.add(cmd)
-	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the way of the reply to the hops")
-	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "ask one question after another on the same nodes and VPPs: sessions stay")
+	f.matrix.addFlags(cmd)
+	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the hops of the reply")
+	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "evaluate one question after another on the same nodes and VPPs: sessions stay")
 }
 
 func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
@@ -105,7 +105,7 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 		return from.load(cmd.Context(), &f.agentFlags, f.toReply, cmd.ErrOrStderr())
 	}
 	if f.stateful && (f.matrix.matrix || f.matrix.diff) {
-		return usage(errors.New("--stateful is about questions: it excludes --matrix and --diff"))
+		return usage(errors.New("--stateful excludes --matrix and --diff"))
 	}
 	if f.matrix.matrix || f.matrix.diff {
 		return f.matrix.run(cmd, load, f.manifests, args, f.out == "json")
@@ -126,27 +126,27 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	return answerAll(ask, in, cmd.OutOrStdout(), f.out == "json")
 }
 
-// clusterFlags say where the objects of a what-if cluster come from.
+// clusterFlags select the source of a what-if cluster's objects.
 type clusterFlags struct {
 	manifests           []string
 	kubeconfig, context string
 	inCluster           bool
-	api                 bool // of the API server a kubeconfig leads to, be it the default one
+	api                 bool // the kubeconfig's API server, also of the default kubeconfig
 	ignored             []string
 }
 
-// load builds the what-if cluster and reports what of it is not usable.
+// load builds the what-if cluster and reports its unusable objects.
 func (f *clusterFlags) load(ctx context.Context, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
 	api := f.api || f.inCluster || f.kubeconfig != ""
 	switch {
 	case api && len(f.manifests) > 0:
-		return nil, usage(errors.New("objects are either of --manifests or of an API server"))
+		return nil, usage(errors.New("give --manifests or an API server, not both"))
 	case f.inCluster && f.kubeconfig != "":
 		return nil, usage(errors.New("--in-cluster and --kubeconfig exclude each other"))
 	case !api && (f.context != "" || len(f.ignored) > 0):
 		return nil, usage(errors.New("--context and --ignore-policy-kinds need an API server: --kubeconfig or --in-cluster"))
 	case !api && len(f.manifests) == 0:
-		return nil, usage(errors.New("no objects: give --manifests, --kubeconfig or --in-cluster"))
+		return nil, usage(errors.New("no source of objects: give --manifests, --kubeconfig or --in-cluster"))
 	case !api:
 		return loadCluster(ctx, f.manifests, flags, toReply, warn)
 	}
@@ -161,7 +161,7 @@ func (f *clusterFlags) load(ctx context.Context, flags *agentFlags, toReply bool
 	return newCluster(ctx, changes, flags, toReply, warn)
 }
 
-// loadCluster builds the what-if cluster of some manifests and reports what they contain that is not usable.
+// loadCluster builds the what-if cluster of manifests and reports their unusable objects.
 func loadCluster(ctx context.Context, paths []string, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
 	if len(paths) == 0 {
 		return nil, usage(errors.New("--manifests is required"))
@@ -191,7 +191,7 @@ func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, 
 	return cluster, nil
 }
 
-// answerAll answers one line after the other; an empty line is skipped.
+// answerAll answers one line after the other; it skips empty lines.
 func answerAll(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJSON bool) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)

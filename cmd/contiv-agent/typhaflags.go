@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/typha"
 )
 
-// typhaFlags say which fan-out servers to follow. A prefix stands before the name of every flag: "typha".
+// typhaFlags select the fan-out servers to follow. Every flag's name begins with a prefix: "typha".
 type typhaFlags struct {
 	prefix  string
 	addrs   []string
@@ -26,24 +26,24 @@ type typhaFlags struct {
 	open    bool
 }
 
-func (f *typhaFlags) add(cmd *cobra.Command, prefix string) {
+func (f *typhaFlags) addFlags(cmd *cobra.Command, prefix string) {
 	f.prefix = "--" + prefix
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.addrs, prefix+"-addr", nil, fmt.Sprintf("fan-out servers to follow (contiv-agent fanout, or Calico's Typha), as host[:port]; the port is %d unless given", wire.Port))
-	fs.StringVar(&f.service, prefix+"-service", "", "Service in front of the fan-out servers, as NAMESPACE/NAME, or a DNS name: its endpoints as the API server has them, those of this node first, with --kubeconfig or --in-cluster; else what its name stands for in DNS")
-	fs.StringVar(&f.files.CA, prefix+"-ca", "", "file with the certificates of who vouches for fan-out servers; with it connections are TLS")
-	fs.StringVar(&f.files.Cert, prefix+"-cert", "", "file with the certificate to show to fan-out servers")
+	fs.StringSliceVar(&f.addrs, prefix+"-addr", nil, fmt.Sprintf("fan-out servers to follow (contiv-agent fanout, or Calico's Typha), as host[:port]; default port: %d", wire.Port))
+	fs.StringVar(&f.service, prefix+"-service", "", "Service of the fan-out servers, as NAMESPACE/NAME, or a DNS name. With --kubeconfig or --in-cluster: its endpoints from the API server, those of this node first; else the addresses of its name in DNS")
+	fs.StringVar(&f.files.CA, prefix+"-ca", "", "file with the authorities that sign the fan-out servers' certificates; with it connections are TLS")
+	fs.StringVar(&f.files.Cert, prefix+"-cert", "", "file with the client certificate for fan-out servers")
 	fs.StringVar(&f.files.Key, prefix+"-key", "", "file with the key of that certificate")
-	fs.StringVar(&f.files.Server.CN, prefix+"-cn", "", "common name a fan-out server's certificate must have")
-	fs.StringVar(&f.files.Server.URI, prefix+"-uri-san", "", "URI among the alternative names a fan-out server's certificate must have; with both, either is enough")
-	fs.BoolVar(&f.open, prefix+"-insecure", false, "follow fan-out servers that are not on loopback without TLS: whoever is between can then write all policies and Services")
-	fs.BoolVar(&f.plain, prefix+"-plain", false, "do without compression")
+	fs.StringVar(&f.files.Server.CN, prefix+"-cn", "", "common name that a fan-out server's certificate must have")
+	fs.StringVar(&f.files.Server.URI, prefix+"-uri-san", "", "URI among the alternative names that a fan-out server's certificate must have; with both, either is enough")
+	fs.BoolVar(&f.open, prefix+"-insecure", false, "follow fan-out servers that are not on loopback without TLS: everyone on the path can then write all policies and Services")
+	fs.BoolVar(&f.plain, prefix+"-plain", false, "no compression")
 }
 
-// given reports that servers are named.
+// given reports whether servers are named.
 func (f *typhaFlags) given() bool { return len(f.addrs) > 0 || f.service != "" }
 
-// needless tells which flag was given in vain, "" if none.
+// needless returns a flag without effect; "": none.
 func (f *typhaFlags) needless() string {
 	switch {
 	case f.given():
@@ -57,10 +57,10 @@ func (f *typhaFlags) needless() string {
 	return ""
 }
 
-// checkSource holds --source against what the other flags name.
+// checkSource compares --source with the other flags.
 func (f *runFlags) checkSource() error {
 	if useless := f.typha.needless(); useless != "" {
-		return usage(fmt.Errorf("%s: no server is named: give --typha-addr or --typha-service", useless))
+		return usage(fmt.Errorf("%s: no server given: add --typha-addr or --typha-service", useless))
 	}
 	switch f.source {
 	case "":
@@ -70,7 +70,7 @@ func (f *runFlags) checkSource() error {
 		}
 	case kube.Name:
 		if f.typha.given() {
-			return usage(errors.New("--source kube: --typha-addr and --typha-service name another one"))
+			return usage(errors.New("--source kube: conflicts with --typha-addr and --typha-service"))
 		}
 		f.inCluster = f.inCluster || f.kubeconfig == ""
 	case typha.Name:
@@ -83,7 +83,7 @@ func (f *runFlags) checkSource() error {
 	return nil
 }
 
-// plaintext says beside an error of that kind which flags mend it.
+// plaintext adds the flags that correct an error about plaintext.
 func plaintext(err error, tls, insecure string) error {
 	if errors.Is(err, typha.ErrPlaintext) || errors.Is(err, fanout.ErrPlaintext) {
 		return fmt.Errorf("%w: give %s, or %s", err, tls, insecure)
@@ -91,7 +91,7 @@ func plaintext(err error, tls, insecure string) error {
 	return err
 }
 
-// config is the client's configuration. The API server, if there is one, is asked for endpoints of the Service.
+// config returns the client's configuration. With an API server, the client finds the Service's endpoints there.
 func (f *typhaFlags) config(node string, api *kube.Config, log *slog.Logger) (typha.Config, error) {
 	cfg := typha.Config{
 		Addrs: f.addrs, Service: f.service, TLS: f.files, Insecure: f.open, Plain: f.plain, Hostname: node, Version: version, Logger: log,

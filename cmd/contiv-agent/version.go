@@ -17,7 +17,7 @@ type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`
-	VPP      string `json:"vpp"` // releases whose binary API the bindings fit
+	VPP      string `json:"vpp"` // releases whose binary API the bindings match
 }
 
 func newVersion() *cobra.Command {
@@ -64,7 +64,7 @@ func (o *output) check() error {
 	return nil
 }
 
-// print writes v as JSON, or what text writes of it when all text in it is plain.
+// print writes v as JSON, or the output of text after all texts in v are made plain.
 func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
 	if err := o.check(); err != nil {
 		return err
