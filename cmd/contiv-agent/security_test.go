@@ -59,7 +59,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"cmd/contiv-agent/fanout.go":       {"`fanout --listen`", "`fanout --metrics`"},
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
 		"cmd/contiv-agent/driver.go":       nil, // in a folder of the agent's user, for its child process
-		"serve/unix.go":                    nil, // called by others
+		"httpserver/unix.go":               nil, // called by others
 		"sim/vpp.go":                       nil, // for tests
 	}
 	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|httpserver\.Unix\(`)
