@@ -24,7 +24,7 @@ var ranks = map[string]int{
 	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "httpserver": 0, "datastore/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0,
 	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "datastore": 1, "fanout/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
-	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/acl": 2, "vppagent": 2,
+	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "source/typha": 2, "fanout": 2, "felix": 2, "sim": 2,
 	"agent": 3, "trace": 3, "doctor": 3,
 	"cmd": 4, "test": 4,
@@ -32,10 +32,12 @@ var ranks = map[string]int{
 
 // sameRank lists the imports between rooms of one rank that are part of the picture (docs/ARCHITECTURE.md).
 var sameRank = map[[2]string]bool{
-	{"kv", "proto"}:                 true, // keys are made from messages
-	{"renderer/dataplane", "proto"}: true, // a driver reads Felix's messages
-	{"renderer", "model"}:           true, // the seam names services by the model's identifier
-	{"trace", "agent"}:              true, // a what-if is one agent and one sim per node
+	{"kv", "proto"}:                        true, // keys are made from messages
+	{"renderer/dataplane", "proto"}:        true, // a driver reads Felix's messages
+	{"renderer", "model"}:                  true, // the seam names services by the model's identifier
+	{"renderer/builtin", "renderer/nat44"}: true, // the one room that knows which renderers there are
+	{"renderer/builtin", "renderer/cnat"}:  true,
+	{"trace", "agent"}:                     true, // a what-if is one agent and one sim per node
 
 	{"datastore", "calc"}:           true, // a change of the datastore is a change of the graph
 	{"datastore", "source/convert"}: true, // Services and EndpointSlices are in it as Kubernetes has them

@@ -176,6 +176,6 @@ func (c *Config) Validate() error {
 	if _, port, err := net.SplitHostPort(c.Healthz); c.Healthz != "" && (err != nil || port == "") {
 		errs = append(errs, fmt.Errorf("healthz bind address %q: must be host:port", c.Healthz))
 	}
-	errs = append(errs, c.validateExternal(), c.ServiceRenderer.validate())
+	errs = append(errs, c.validateExternal(), c.ServiceRenderer.Validate())
 	return errors.Join(append(errs, c.NAT44.Validate())...)
 }

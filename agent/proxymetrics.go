@@ -16,14 +16,12 @@ const (
 	familyIPv6 = "IPv6"
 )
 
-// families are those the agent serves.
+// families returns the names of the families in which the chosen renderers serve Services.
 func (c *Config) families() []string {
-	switch c.ServiceRenderer {
-	case RendererNAT44:
-		return []string{familyIPv4}
-	default:
+	if c.ServiceRenderer.Served().IPv6 {
 		return []string{familyIPv4, familyIPv6}
 	}
+	return []string{familyIPv4}
 }
 
 // proxyMetrics are figures with the names and buckets that kube-proxy v1.36 has for them (pkg/proxy/metrics), for dashboards and

@@ -1,47 +1,35 @@
 package agent
 
 import (
-	"fmt"
-
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/renderer/cnat"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
-// ServiceRenderer says what serves Services.
-type ServiceRenderer string
+// ServiceRenderer names what serves Services; the zero value is RendererAuto.
+type ServiceRenderer = builtin.Choice
 
-// What can serve Services. Never do two serve one family, for they would meet on the same interfaces.
+// What can serve Services: see builtin.
 const (
-	// RendererAuto is nat44 for IPv4 and cnat for IPv6; the zero value is the same.
-	RendererAuto ServiceRenderer = "auto"
-	// RendererNAT44 is nat44 for IPv4; IPv6 is not served.
-	RendererNAT44 ServiceRenderer = nat44.Name
-	// RendererCNAT is cnat for both.
-	RendererCNAT ServiceRenderer = cnat.Name
+	RendererAuto  = builtin.Auto
+	RendererNAT44 = builtin.NAT44
+	RendererCNAT  = builtin.CNAT
 )
 
-func (r ServiceRenderer) validate() error {
-	switch r {
-	case "", RendererAuto, RendererNAT44, RendererCNAT:
-		return nil
+// ServedFamilies returns the address families in which this agent serves Services.
+func (c *Config) ServedFamilies() renderer.Families {
+	if c.NoServices {
+		return renderer.Families{}
 	}
-	return fmt.Errorf("service renderer %q: must be auto, nat44 or cnat", string(r))
+	return c.ServiceRenderer.Served()
 }
 
-// cnatConfig is cnat's part; false: there is none.
-func (c *Config) cnatConfig() (cnat.Config, bool) {
-	out := c.CNAT
-	out.IPv4, out.IPv6 = c.ServiceRenderer == RendererCNAT, c.ServiceRenderer != RendererNAT44
-	return out, out.IPv6 && !c.NoServices
-}
-
-// postDNAT4 reports that access lists of an input see IPv4 packets to Services with the endpoint in them.
+// postDNAT4 reports whether access lists of an input see the endpoint in IPv4 packets to Services.
 func (c *Config) postDNAT4() bool {
-	return c.PostDNAT || c.ServiceRenderer == RendererCNAT && !c.NoServices
+	return c.PostDNAT || !c.NoServices && c.ServiceRenderer.PostDNAT().IPv4
 }
 
-// noSourceRanges is why source ranges are not this agent's to enforce; "": they are.
+// noSourceRanges returns why this agent does not enforce source ranges; "": it does.
 func (c *Config) noSourceRanges() string {
 	switch {
 	case c.NoPolicies:
@@ -52,20 +40,12 @@ func (c *Config) noSourceRanges() string {
 	return ""
 }
 
-// serviceRenderers are the built-in ones that are asked for.
+// serviceRenderers returns the built-in renderers that the configuration asks for.
 func (p *parts) serviceRenderers() []renderer.ServiceRendererAPI {
 	if p.cfg.NoServices {
 		return nil
 	}
-	var out []renderer.ServiceRendererAPI
-	second, has := p.cfg.cnatConfig()
-	if p.cfg.ServiceRenderer != RendererCNAT {
-		first := p.cfg.NAT44
-		first.LeaveIPv6, first.NoSourceRanges = has, p.cfg.noSourceRanges()
-		out = append(out, nat44.New(first, p.values))
-	}
-	if has {
-		out = append(out, cnat.New(second, p.values))
-	}
-	return out
+	cfg := builtin.Config{Choice: p.cfg.ServiceRenderer, NAT44: p.cfg.NAT44, CNAT: p.cfg.CNAT}
+	cfg.NAT44.NoSourceRanges = p.cfg.noSourceRanges()
+	return builtin.New(cfg, p.values)
 }

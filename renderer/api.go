@@ -67,10 +67,32 @@ type NodeState struct {
 	HostIPs      []netip.Addr   // at the other end of Host, none of them an address of this node or its uplink; sorted
 	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
 
-	RemotePodCIDRs []netip.Prefix // of the other nodes, sorted
+	Remote []RemoteNode // the other nodes of the cluster, sorted by name
 
 	// NoNodePorts are the addresses of this and other nodes that node ports are not served on, sorted; nil: they are on all.
 	NoNodePorts []netip.Addr
+}
+
+// RemoteNode is another node of the cluster. Empty fields are unknown.
+type RemoteNode struct {
+	Name     string         // as BackendNode.Node has it
+	IPs      []netip.Addr   // its addresses, internal ones first
+	PodCIDRs []netip.Prefix // of its pods
+}
+
+// Equal reports whether both describe the same node alike.
+func (n RemoteNode) Equal(o RemoteNode) bool {
+	return n.Name == o.Name && slices.Equal(n.IPs, o.IPs) && slices.Equal(n.PodCIDRs, o.PodCIDRs)
+}
+
+// RemotePodCIDRs returns the pod CIDRs of all other nodes, sorted.
+func (n NodeState) RemotePodCIDRs() []netip.Prefix {
+	var out []netip.Prefix
+	for _, r := range n.Remote {
+		out = append(out, r.PodCIDRs...)
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return out
 }
 
 // ServesNodePorts reports whether node ports are served on an address that is a node's.

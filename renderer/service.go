@@ -1,6 +1,7 @@
 package renderer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net"
@@ -42,6 +43,10 @@ type ContivService struct {
 	// LocalBackends are the endpoints of each port that traffic of policy Local may reach. Nil: the Local ones of
 	// Backends. It differs when topology hints or terminating endpoints give the two policies different sets.
 	LocalBackends map[string][]*ServiceBackend
+
+	// BackendNodes are the nodes of all endpoints, sorted by address; an endpoint whose node is unknown is not among them. They are
+	// not in ServiceBackend, because literals of that type without field names compile since Contiv.
+	BackendNodes []BackendNode
 
 	// LoadBalancerIPs is the part of ExternalIPs that LoadBalancerSourceRanges applies to; nil: none.
 	LoadBalancerIPs *IPAddresses
@@ -112,6 +117,15 @@ func (cs *ContivService) Local(port string) []*ServiceBackend {
 	return local
 }
 
+// NodeOf returns the name of the node that an endpoint runs on; "": unknown.
+func (cs *ContivService) NodeOf(b *ServiceBackend) string {
+	i, found := slices.BinarySearchFunc(cs.BackendNodes, b.Addr(), func(n BackendNode, a netip.Addr) int { return n.Addr.Compare(a) })
+	if !found {
+		return ""
+	}
+	return cs.BackendNodes[i].Node
+}
+
 // ConflictWith names the service the frontend belongs to if that is another one. Pass node true for a node's address.
 func (cs *ContivService) ConflictWith(f Frontend, node bool) (model.ServiceID, bool) {
 	if id, taken := cs.Conflicts[f]; taken || !node {
@@ -137,6 +151,7 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		cs.SourceRangesRefused == o.SourceRangesRefused &&
 		maps.EqualFunc(cs.Ports, o.Ports, func(a, b *ServicePort) bool { return *a == *b }) &&
 		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
+		slices.Equal(cs.BackendNodes, o.BackendNodes) &&
 		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
 		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
 		maps.Equal(cs.Conflicts, o.Conflicts) &&
@@ -200,6 +215,17 @@ type ServiceBackend struct {
 	Port        uint16 // port it listens on
 	Local       bool   // it runs on this node
 	HostNetwork bool   // its address is a node's own
+}
+
+// BackendNode is the node of one endpoint.
+type BackendNode struct {
+	Addr netip.Addr // of the endpoint
+	Node string     // name, as NodeState.Name and RemoteNode.Name have it
+}
+
+// Compare orders by address, then by node.
+func (n BackendNode) Compare(o BackendNode) int {
+	return cmp.Or(n.Addr.Compare(o.Addr), cmp.Compare(n.Node, o.Node))
 }
 
 // Addr is IP in the form the rest of the project uses, without a 4-in-6 prefix; the zero Addr if IP is not an address.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -29,11 +28,6 @@ func (c *Cluster) Answer(q Question) Answer {
 	}
 	c.answer(&a, from, p, func() []attempt { return c.explore(from, p, false) })
 	return a
-}
-
-// servesIPv6 reports whether some renderer does.
-func (c *Cluster) servesIPv6() bool {
-	return !c.cfg.Agent.NoServices && c.cfg.Agent.ServiceRenderer != agent.RendererNAT44
 }
 
 // attempt is one run: one way the load balancer may decide.

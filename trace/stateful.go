@@ -57,7 +57,7 @@ func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 
 // answer fills in what became of a packet.
 func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attempt) {
-	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.servesIPv6() {
+	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.cfg.Agent.ServedFamilies().IPv6 {
 		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
 		return
 	}

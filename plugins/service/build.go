@@ -75,6 +75,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		here.count(found)
 		all, near, derived := endpointsOf(found, env)
 		svc.Backends[port.Name] = all
+		svc.BackendNodes = appendNodes(svc.BackendNodes, found)
 		if !derived && local == nil {
 			local = map[string][]*renderer.ServiceBackend{}
 		}
@@ -86,7 +87,20 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		fillLocal(svc, local)
 	}
 	here.done()
+	slices.SortFunc(svc.BackendNodes, renderer.BackendNode.Compare)
+	svc.BackendNodes = slices.CompactFunc(svc.BackendNodes, func(a, b renderer.BackendNode) bool { return a.Addr == b.Addr })
 	return svc, notes
+}
+
+// appendNodes appends the nodes of the endpoints that a port uses.
+func appendNodes(nodes []renderer.BackendNode, found []candidate) []renderer.BackendNode {
+	nodes = slices.Grow(nodes, len(found))
+	for _, c := range found {
+		if (c.wide || c.near) && c.ep.NodeName != "" {
+			nodes = append(nodes, renderer.BackendNode{Addr: c.at.Addr(), Node: c.ep.NodeName})
+		}
+	}
+	return nodes
 }
 
 // fillLocal completes the local sets of the ports that came before the first one that needed them.

@@ -133,6 +133,29 @@ func TestSlicesAreMerged(t *testing.T) {
 	}
 }
 
+// A renderer learns the node of every endpoint that Kubernetes knows one of, and of no endpoint that is not used.
+func TestNodesOfEndpoints(t *testing.T) {
+	eps := marked("10.1.1.3", "10.1.1.2", "10.1.2.2", "10.1.1.9 -")
+	eps[2].NodeName = ""
+	svc, _ := here(cluster("a", "10.96.0.1"), slice("a", eps...), slice("a", eps[0]))
+	want := []renderer.BackendNode{{Addr: netip.MustParseAddr("10.1.1.2"), Node: "node-1"}, {Addr: netip.MustParseAddr("10.1.1.3"), Node: "node-1"}}
+	if !slices.Equal(svc.BackendNodes, want) {
+		t.Errorf("nodes %v, want %v", svc.BackendNodes, want)
+	}
+	var got []string
+	for _, b := range svc.Backends["http"] {
+		got = append(got, svc.NodeOf(b))
+	}
+	if !slices.Equal(got, []string{"node-1", "node-1", ""}) {
+		t.Errorf("NodeOf = %q", got)
+	}
+	moved := *svc
+	moved.BackendNodes = []renderer.BackendNode{want[0], {Addr: want[1].Addr, Node: "node-2"}}
+	if svc.Equal(&moved) {
+		t.Error("an endpoint that moved to another node is no difference")
+	}
+}
+
 func TestDualStackFamiliesAreJudgedApart(t *testing.T) {
 	spec := cluster("a", "10.96.0.1", func(s *model.Service) { s.ClusterIPs = addrs("10.96.0.1", "fd00::1") })
 	v6 := slice("a", marked("fd00:1::2 - s t")...)

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,13 +16,15 @@ func (p *Processor) refreshNodes() {
 	p.stateDirty = true
 	wasRemote, wasSelf := p.remote, p.self.Addrs()
 	var addrs []netip.Addr
-	p.remote = nil
+	p.remoteNodes, p.remote = nil, nil
 	for name, node := range p.nodes {
 		addrs = append(addrs, node.Addrs()...)
 		if name != p.cfg.NodeName {
+			p.remoteNodes = append(p.remoteNodes, renderer.RemoteNode{Name: name, IPs: node.Addrs(), PodCIDRs: node.PodCIDRs})
 			p.remote = append(p.remote, node.PodCIDRs...)
 		}
 	}
+	slices.SortFunc(p.remoteNodes, func(a, b renderer.RemoteNode) int { return cmp.Compare(a.Name, b.Name) })
 	sortPrefixes(p.remote)
 	zone := p.self.Zone
 	p.self = model.Node{Name: p.cfg.NodeName}
@@ -67,8 +70,8 @@ func (p *Processor) refreshState() {
 		ServiceCIDRs: p.owners.services,
 		Loopback:     p.loopback(remark),
 
-		RemotePodCIDRs: p.remote,
-		NoNodePorts:    p.noPorts,
+		Remote:      p.remoteNodes,
+		NoNodePorts: p.noPorts,
 	}
 	p.placeInterfaces(remark)
 }
@@ -142,6 +145,6 @@ func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Comp
 func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
 		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
-		a.Overlay == b.Overlay && a.Host == b.Host && slices.Equal(a.HostIPs, b.HostIPs) && a.Loopback == b.Loopback && slices.Equal(a.RemotePodCIDRs, b.RemotePodCIDRs) &&
+		a.Overlay == b.Overlay && a.Host == b.Host && slices.Equal(a.HostIPs, b.HostIPs) && a.Loopback == b.Loopback && slices.EqualFunc(a.Remote, b.Remote, renderer.RemoteNode.Equal) &&
 		slices.Equal(a.NoNodePorts, b.NoNodePorts)
 }

@@ -57,18 +57,19 @@ type Processor struct {
 	pods
 	interfaces
 
-	dirty      []*service // marked ones
-	nodesDirty bool
-	stateDirty bool
-	nodePorts  map[*service]struct{}     // built ones with a node port
-	all        []*renderer.ContivService // built ones, sorted by ID
-	self       model.Node                // this node; zero: not known
-	noPorts    []netip.Addr              // node addresses without node ports, sorted
-	version    int                       // of the state and the interface sets
-	state      renderer.NodeState
-	frontends  renderer.Interfaces
-	backends   renderer.Interfaces
-	nodeNotes  []model.Note
+	dirty       []*service // marked ones
+	nodesDirty  bool
+	stateDirty  bool
+	nodePorts   map[*service]struct{}     // built ones with a node port
+	all         []*renderer.ContivService // built ones, sorted by ID
+	self        model.Node                // this node; zero: not known
+	remoteNodes []renderer.RemoteNode     // the other nodes, sorted by name
+	noPorts     []netip.Addr              // node addresses without node ports, sorted
+	version     int                       // of the state and the interface sets
+	state       renderer.NodeState
+	frontends   renderer.Interfaces
+	backends    renderer.Interfaces
+	nodeNotes   []model.Note
 }
 
 // service is everything known about one Service.

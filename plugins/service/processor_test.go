@@ -226,6 +226,10 @@ func TestCallsFollowChanges(t *testing.T) {
 	flush(t, p, r, "update b others=a,d,c") // the last stands in for b
 	apply(p, node(2, "192.168.16.2"))
 	flush(t, p, r, "node", "node-ips [192.168.16.1 192.168.16.2] services=")
+	other := renderer.RemoteNode{Name: "node-2", IPs: []netip.Addr{netip.MustParseAddr("192.168.16.2")}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}}
+	if got := p.state.Remote; len(got) != 1 || !got[0].Equal(other) {
+		t.Errorf("other nodes = %+v", got)
+	}
 }
 
 func TestServiceAndSlicesLeaveNothingBehind(t *testing.T) {

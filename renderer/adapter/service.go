@@ -33,8 +33,9 @@ func (n *Notes) Add(refused bool, format string, args ...any) {
 // drops packets to a pod without a route. By the default route they would leave the node with another source address
 // and a session that outlasts the pod's next route. A CIDR that overlaps one of another node gets no such route.
 func DropOwnPods(values kv.Values, node renderer.NodeState, family func(netip.Addr) bool) (dropped []netip.Prefix) {
+	remote := node.RemotePodCIDRs()
 	for _, own := range node.PodCIDRs {
-		if family(own.Addr()) && !slices.ContainsFunc(node.RemotePodCIDRs, own.Overlaps) {
+		if family(own.Addr()) && !slices.ContainsFunc(remote, own.Overlaps) {
 			dropped = append(dropped, own)
 			values.Put(&contivl3.RejectRoute{DstNetwork: own.Masked().String(), Action: contivl3.RejectRoute_DROP, LastResort: true})
 		}

@@ -2,13 +2,14 @@ package cnat
 
 import (
 	"errors"
-	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Config chooses what is left open by Kubernetes. The zero value serves no family.
 type Config struct {
-	// IPv4 and IPv6 are the families this renderer serves.
-	IPv4, IPv6 bool
+	// Families are the address families that this renderer serves.
+	renderer.Families
 
 	// Maglev chooses endpoints by Maglev's table: few connections of a client change their endpoint when endpoints come and go, and
 	// all nodes choose alike. Otherwise by a hash over their number. Services with session affinity have Maglev anyway.
@@ -28,8 +29,6 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
-
-func (c Config) serves(a netip.Addr) bool { return a.Is4() && c.IPv4 || a.Is6() && c.IPv6 }
 
 // Where packets go that are to be dropped: addresses of networks for documentation (RFC 5737) and discard (RFC 6666). Each has a
 // route of its own: an endpoint that only a shorter prefix covers, and that one drops, kills VPP.

@@ -32,7 +32,7 @@ func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, bac
 	policy, notes := snat(node, nodeIPs, cfg)
 	if policy != nil {
 		values.Put(policy)
-		adapter.DropOwnPods(values, node, func(a netip.Addr) bool { return cfg.serves(a) })
+		adapter.DropOwnPods(values, node, func(a netip.Addr) bool { return cfg.Has(a) })
 	}
 	for _, ifs := range []renderer.Interfaces{frontends, backends} {
 		for name := range ifs {
@@ -87,13 +87,13 @@ func snat(node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (*
 		return nil, notes
 	}
 	var excluded []netip.Prefix
-	for _, list := range [][]netip.Prefix{node.ServiceCIDRs, node.PodCIDRs, node.RemotePodCIDRs} {
+	for _, list := range [][]netip.Prefix{node.ServiceCIDRs, node.PodCIDRs, node.RemotePodCIDRs()} {
 		excluded = append(excluded, list...)
 	}
 	for _, a := range nodeIPs.Addrs() {
 		excluded = append(excluded, netip.PrefixFrom(a, a.BitLen()))
 	}
-	excluded = slices.DeleteFunc(excluded, func(p netip.Prefix) bool { return !cfg.serves(p.Addr()) })
+	excluded = slices.DeleteFunc(excluded, func(p netip.Prefix) bool { return !cfg.Has(p.Addr()) })
 	for i, p := range excluded {
 		excluded[i] = p.Masked()
 	}

@@ -37,7 +37,7 @@ func TestNode(t *testing.T) {
 				`"fd00:1:1::/64","fd00:1:2::/64","fd00:16::1/128","fd00:16::2/128","fd00:96::/112"]}`,
 			last4, discard6, discard4, last6,
 		}},
-		{"pods keep their addresses", Config{IPv6: true, DisableSNAT: true}, nil, []string{
+		{"pods keep their addresses", Config{Families: renderer.Families{IPv6: true}, DisableSNAT: true}, nil, []string{
 			`cnat-interface/eth0 {"name":"eth0","ipv6":true}`, `cnat-interface/pod1 {"name":"pod1","ipv6":true,"pod":true}`,
 			`cnat-interface/tap0 {"name":"tap0","ipv6":true,"host":true}`, `cnat-interface/vxlan0 {"name":"vxlan0","ipv6":true}`,
 			policy6, discard6, last6,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/renderer"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -23,7 +25,7 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := book{}
-	p := service.New(service.Config{NodeName: "node-1"}, New(Config{IPv6: true}, b))
+	p := service.New(service.Config{NodeName: "node-1"}, New(Config{Families: renderer.Families{IPv6: true}}, b))
 	for _, ch := range changes {
 		if ch.Err != nil {
 			t.Fatal(ch.Err)

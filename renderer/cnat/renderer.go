@@ -28,7 +28,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		},
 		// A cluster without services of a family that is served has nothing of cnat, which VPP may not have either.
 		Concerns: func(svc *renderer.ContivService) bool {
-			return slices.ContainsFunc(svc.ClusterIPs.Addrs(), cfg.serves) || slices.ContainsFunc(svc.ExternalIPs.Addrs(), cfg.serves)
+			return slices.ContainsFunc(svc.ClusterIPs.Addrs(), cfg.Has) || slices.ContainsFunc(svc.ExternalIPs.Addrs(), cfg.Has)
 		},
 	}, sink)}
 }

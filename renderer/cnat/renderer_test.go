@@ -67,7 +67,7 @@ var world = adaptertest.World{
 }
 
 func drawConfig(t *rapid.T) Config {
-	families := rapid.SampledFrom([]Config{v6, both, {IPv4: true}}).Draw(t, "families")
+	families := rapid.SampledFrom([]Config{v6, both, {Families: renderer.Families{IPv4: true}}}).Draw(t, "families")
 	families.LocalEndpointWeight, families.Maglev = rapid.Byte().Draw(t, "weight"), rapid.Bool().Draw(t, "maglev")
 	return families
 }
@@ -118,7 +118,7 @@ func TestEveryTranslationIsSafe(t *testing.T) {
 				continue
 			}
 			vip := netip.MustParseAddr(tr.Vip.Address)
-			if len(tr.Paths) == 0 || len(tr.Paths) > maxPaths || !tr.RealAddress || !cfg.serves(vip) || tr.Protocol == cnat.Protocol_SCTP && vip.Is6() {
+			if len(tr.Paths) == 0 || len(tr.Paths) > maxPaths || !tr.RealAddress || !cfg.Has(vip) || tr.Protocol == cnat.Protocol_SCTP && vip.Is6() {
 				t.Errorf("%s: %v", key, tr)
 			}
 			for _, p := range tr.Paths {

@@ -20,14 +20,14 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: kv.Values{}, notes: adapter.Notes{Of: svc.ID}}
 	if svc.Renderer != "" && svc.Renderer != Name {
 		for _, a := range slices.Concat(svc.ClusterIPs.Addrs(), svc.ExternalIPs.Addrs()) {
-			if cfg.serves(a) {
+			if cfg.Has(a) {
 				s.notes.Add(true, "address %s is not served: the service asks for %s, and this family is cnat's on this node", a, svc.Renderer)
 			}
 		}
 	} else {
 		s.ports()
 	}
-	adapter.Refuse(s.values, svc, nodeIPs, cfg.serves)
+	adapter.Refuse(s.values, svc, nodeIPs, cfg.Has)
 	return s.values, s.notes.List
 }
 

@@ -18,17 +18,17 @@ import (
 var (
 	thisNode = netip.MustParseAddr("fd00:16::1")
 	nodeIPs  = renderer.IPAddressesOf(thisNode, netip.MustParseAddr("fd00:16::2"), netip.MustParseAddr("192.168.16.1"), netip.MustParseAddr("192.168.16.2"))
-	both     = Config{IPv4: true, IPv6: true}
-	v6       = Config{IPv6: true}
+	both     = Config{Families: renderer.Families{IPv4: true, IPv6: true}}
+	v6       = Config{Families: renderer.Families{IPv6: true}}
 )
 
 func node() renderer.NodeState {
 	return renderer.NodeState{
 		Name: "node-1", IPs: []netip.Addr{netip.MustParseAddr("192.168.16.1"), thisNode},
-		PodCIDRs:       []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00:1:1::/64")},
-		RemotePodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24"), netip.MustParsePrefix("fd00:1:2::/64")},
-		ServiceCIDRs:   []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
-		Uplink:         "eth0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24"), netip.MustParsePrefix("fd00:16::1/64")},
+		PodCIDRs:     []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00:1:1::/64")},
+		Remote:       []renderer.RemoteNode{{Name: "node-2", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24"), netip.MustParsePrefix("fd00:1:2::/64")}}},
+		ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
+		Uplink:       "eth0", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.168.16.1/24"), netip.MustParsePrefix("fd00:16::1/64")},
 		Overlay: "vxlan0", Host: "tap0",
 	}
 }
@@ -148,11 +148,11 @@ func TestFrontendRules(t *testing.T) {
 			"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip,
 		}},
 		{"affinity", v6, web(endpoints(oneHere), affinity), []string{"[fd00:96::10]:80/TCP MAGLEV[SRC_ADDRESS] [fd00:1:1::2]:8080", vip, sticky}},
-		{"Maglev", Config{IPv6: true, Maglev: true}, web(endpoints(oneHere)), []string{"[fd00:96::10]:80/TCP MAGLEV[] [fd00:1:1::2]:8080", vip}},
-		{"weights", Config{IPv6: true, LocalEndpointWeight: 3}, web(endpoints(oneThere, oneHere)), []string{
+		{"Maglev", Config{Families: renderer.Families{IPv6: true}, Maglev: true}, web(endpoints(oneHere)), []string{"[fd00:96::10]:80/TCP MAGLEV[] [fd00:1:1::2]:8080", vip}},
+		{"weights", Config{Families: renderer.Families{IPv6: true}, LocalEndpointWeight: 3}, web(endpoints(oneThere, oneHere)), []string{
 			"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080 [fd00:1:1::2]:8080 [fd00:1:1::2]:8080 [fd00:1:2::2]:8080", vip,
 		}},
-		{"weights: local ones only", Config{IPv6: true, LocalEndpointWeight: 3}, web(endpoints(oneHere)), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
+		{"weights: local ones only", Config{Families: renderer.Families{IPv6: true}, LocalEndpointWeight: 3}, web(endpoints(oneHere)), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"each endpoint once", v6, web(endpoints(oneHere, oneHere)), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"the given local set wins", v6, web(endpoints(oneThere), internalLocal, func(s *renderer.ContivService) {
 			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("fd00:1:1::9"), Port: 8080, Local: true}}}
@@ -222,7 +222,7 @@ func TestWeightsAreBounded(t *testing.T) {
 	for i := range 200 {
 		all = append(all, fmt.Sprintf("fd00:1:%d::%x", 1+i%2, 16+i))
 	}
-	values, _ := Service(web(endpoints(all...)), node(), nodeIPs, Config{IPv6: true, LocalEndpointWeight: 9})
+	values, _ := Service(web(endpoints(all...)), node(), nodeIPs, Config{Families: renderer.Families{IPv6: true}, LocalEndpointWeight: 9})
 	if n := len(values["config/contiv/vpp/v1/cnat-translation/fd00:96::10/80/TCP"].(*cnat.Translation).Paths); n != 200 {
 		t.Errorf("%d paths of 100 endpoints here and 100 elsewhere", n)
 	}

@@ -3,6 +3,8 @@ package nat44
 import (
 	"errors"
 	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Limits of VPP 24.06's load-balancing mappings (nat44_add_del_lb_static_mapping, nat44_lb_static_mapping_add_del_local).
@@ -42,8 +44,9 @@ type Config struct {
 	// DisableSNAT keeps the addresses of pods in packets that leave the cluster.
 	DisableSNAT bool
 
-	// LeaveIPv6 reports that another renderer serves IPv6, so that nothing is said of it here.
-	LeaveIPv6 bool
+	// Families are the address families that belong to this renderer; zero: both. It serves IPv4, and refuses addresses of IPv6
+	// if that family is its own.
+	Families renderer.Families
 
 	// NoSourceRanges is why access lists are not this agent's to write, so that load-balancer IPs with source ranges are not
 	// served: PoliciesOff or ListsOfDriver; "": they are.
@@ -113,3 +116,6 @@ func (c Config) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// ownsIPv6 reports whether addresses of IPv6 are this renderer's to refuse.
+func (c Config) ownsIPv6() bool { return c.Families == (renderer.Families{}) || c.Families.IPv6 }

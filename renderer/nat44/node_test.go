@@ -84,7 +84,7 @@ func TestSNATOff(t *testing.T) {
 // A range that another node's pods are in as well, as blocks of addresses may be, is not dropped.
 func TestSharedRangeIsNotDropped(t *testing.T) {
 	n := node()
-	n.RemotePodCIDRs = append(n.RemotePodCIDRs, netip.MustParsePrefix("10.1.1.64/26"))
+	n.Remote = append(n.Remote, renderer.RemoteNode{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.64/26")}})
 	if got := strings.Join(nodeText(n, Config{}), "\n"); strings.Contains(got, "lastResort") {
 		t.Error(got)
 	}

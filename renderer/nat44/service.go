@@ -67,14 +67,14 @@ func (s *rendering) elsewhere() bool {
 			}
 		}
 	}
-	return s.svc.Renderer != "" && s.svc.Renderer != Name || s.cfg.LeaveIPv6 && !v4
+	return s.svc.Renderer != "" && s.svc.Renderer != Name || !s.cfg.ownsIPv6() && !v4
 }
 
 // refuseFamilies says which addresses are left out for being IPv6 (rule A10).
 func (s *rendering) refuseFamilies() {
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
-			if a.Is6() && !s.cfg.LeaveIPv6 {
+			if a.Is6() && s.cfg.ownsIPv6() {
 				s.notes.Add(true, "address %s is not served: nat44 has no IPv6", a)
 			}
 		}

@@ -443,14 +443,14 @@ func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
 func TestIPv6IsLeftToAnother(t *testing.T) {
 	dual := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
 	want := []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject}
-	if diff := cmp.Diff(want, lines(Service(dual, node(), nodeIPs, Config{LeaveIPv6: true}))); diff != "" {
+	if diff := cmp.Diff(want, lines(Service(dual, node(), nodeIPs, Config{Families: renderer.Families{IPv4: true}}))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	v6 := web(endpoints("fd00:1::2"), nodePort, func(s *renderer.ContivService) {
 		s.ClusterIPs = renderer.NewIPAddresses(net.ParseIP("fd00::10"))
 		s.Ports["http"].Protocol = renderer.SCTP
 	})
-	if got := lines(Service(v6, node(), nodeIPs, Config{LeaveIPv6: true})); len(got) != 0 {
+	if got := lines(Service(v6, node(), nodeIPs, Config{Families: renderer.Families{IPv4: true}})); len(got) != 0 {
 		t.Errorf("of a service of IPv6 alone: %v", got)
 	}
 }

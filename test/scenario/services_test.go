@@ -180,8 +180,8 @@ func TestRemarksOfRenderers(t *testing.T) {
 			node.IPs, node.Loopback = nil, netip.Addr{}
 		}
 		svc, nodeIPs := tableWeb(s.change), renderer.IPAddressesOf(node.IPs...)
-		_, one := nat44.Service(svc, node, nodeIPs, nat44.Config{LeaveIPv6: s.beside, NoSourceRanges: s.lists})
-		_, two := cnat.Service(svc, node, nodeIPs, cnat.Config{IPv4: !s.beside, IPv6: true})
+		_, one := nat44.Service(svc, node, nodeIPs, nat44.Config{Families: renderer.Families{IPv4: true, IPv6: !s.beside}, NoSourceRanges: s.lists})
+		_, two := cnat.Service(svc, node, nodeIPs, cnat.Config{Families: renderer.Families{IPv4: !s.beside, IPv6: true}})
 		for i, notes := range [][]model.Note{one, two} {
 			got := remarks(notes)
 			said = append(said, got...)
@@ -190,7 +190,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 			}
 		}
 	}
-	allSaid(t, said, "../../renderer/nat44", "../../renderer/cnat", "../../pure")
+	allSaid(t, said, "../../renderer/nat44", "../../renderer/cnat", "../../renderer/adapter")
 }
 
 // The same of what is said before any renderer.
