@@ -27,7 +27,7 @@ var ranks = map[string]int{
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "source/typha": 2, "fanout": 2, "felix": 2, "sim": 2,
 	"agent": 3, "trace": 3, "doctor": 3,
-	"cmd": 4, "test": 4,
+	"cmd": 4, "test": 4, "examples": 4,
 }
 
 // sameRank lists the imports between rooms of one rank that are part of the picture (docs/ARCHITECTURE.md).
