@@ -21,11 +21,11 @@ const module = "github.com/contiv-agent/contiv-agent/"
 
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
-	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "httpserver": 0, "datastore/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0,
-	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "datastore": 1, "fanout/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1,
+	"model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "httpserver": 0, "calico/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0,
+	"event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
-	"source/kube": 2, "source/manifest": 2, "source/typha": 2, "fanout": 2, "felix": 2, "sim": 2,
+	"source/kube": 2, "source/manifest": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
 	"agent": 3, "trace": 3, "doctor": 3,
 	"cmd": 4, "test": 4, "examples": 4,
 }
@@ -39,8 +39,8 @@ var sameRank = map[[2]string]bool{
 	{"renderer/builtin", "renderer/cnat"}:  true,
 	{"trace", "agent"}:                     true, // a what-if is one agent and one sim per node
 
-	{"datastore", "calc"}:           true, // a change of the datastore is a change of the graph
-	{"datastore", "source/convert"}: true, // Services and EndpointSlices are in it as Kubernetes has them
+	{"calico/datastore", "calc"}:           true, // a change of the datastore is a change of the graph
+	{"calico/datastore", "source/convert"}: true, // Services and EndpointSlices are in it as Kubernetes has them
 }
 
 // fences lists who alone may import a module.

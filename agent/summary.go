@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/felix"
 )
 
 // The states of objects that values do not have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….

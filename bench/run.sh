@@ -21,7 +21,7 @@ measure '^BenchmarkEndpointChange$' 5000x ./test/bench
 measure '^BenchmarkMemory$' 1x ./test/bench
 measure '^BenchmarkExternal$' 9x ./test/bench
 measure '^BenchmarkTrace$' 3x ./test/bench
-measure '^BenchmarkSupervisor$' 15x ./felix
+measure '^BenchmarkSupervisor$' 15x ./calico/felix
 rooms=$(wc -l <"$raw")
 measure . 100ms ./kv ./vpp ./renderer/... ./plugins/... ./source/... ./sim/... ./trace
 

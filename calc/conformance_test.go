@@ -11,7 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
-	"github.com/contiv-agent/contiv-agent/datastore/recorded"
+	"github.com/contiv-agent/contiv-agent/calico/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )

@@ -2,8 +2,8 @@ package calc_test
 
 import (
 	"github.com/contiv-agent/contiv-agent/calc"
-	"github.com/contiv-agent/contiv-agent/datastore"
-	"github.com/contiv-agent/contiv-agent/datastore/recorded"
+	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/recorded"
 )
 
 // feed applies changes of Felix's datastore to a graph.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/calico/wire"
 )
 
 // The load of a large cluster: so many keys, then so many updates each second for so long.

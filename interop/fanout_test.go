@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/fanout"
-	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/wire"
 )
 
 // fanoutAt runs our fan-out server and returns it with its address.

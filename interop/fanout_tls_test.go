@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/fanout"
-	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/wire"
 )
 
 // TestRealClientTLS: between our server and the real client only the right ones talk to each other. A server that refuses a

@@ -18,7 +18,7 @@ import (
 
 	ours "github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
-	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/calico/felix"
 	messages "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 

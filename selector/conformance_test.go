@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/datastore/recorded"
+	"github.com/contiv-agent/contiv-agent/calico/recorded"
 )
 
 // The rules that Felix v3.31.0 received give every set identifier that it sent.

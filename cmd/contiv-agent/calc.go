@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/calc"
-	"github.com/contiv-agent/contiv-agent/datastore"
-	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/felix"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
-	"github.com/contiv-agent/contiv-agent/datastore/recorded"
+	"github.com/contiv-agent/contiv-agent/calico/recorded"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 

@@ -21,12 +21,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/agent"
-	"github.com/contiv-agent/contiv-agent/fanout"
-	"github.com/contiv-agent/contiv-agent/fanout/wire"
+	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/typha"
+	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
-	"github.com/contiv-agent/contiv-agent/source/typha"
 )
 
 // fanoutFlags are the flags of fanout.

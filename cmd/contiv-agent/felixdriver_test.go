@@ -19,7 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent"
-	"github.com/contiv-agent/contiv-agent/felix"
+	"github.com/contiv-agent/contiv-agent/calico/felix"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
 )

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/contiv-agent/contiv-agent/datastore/recorded"
+	"github.com/contiv-agent/contiv-agent/calico/recorded"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 

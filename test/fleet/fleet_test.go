@@ -18,14 +18,14 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/typha"
+	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/fanout"
-	"github.com/contiv-agent/contiv-agent/fanout/wire"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
-	"github.com/contiv-agent/contiv-agent/source/typha"
 	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
