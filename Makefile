@@ -21,7 +21,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,10 @@ lint: ## gofumpt, vet, staticcheck
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+
+shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
+	$(GO) test -C tools -count=1 ./shape
+	@$(GO) run -C tools ./shape $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
 
 fmt: ## format the tree
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
