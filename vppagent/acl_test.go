@@ -420,3 +420,17 @@ func TestReclassify(t *testing.T) {
 		t.Errorf("%s, %s", got, &log)
 	}
 }
+
+// Plan works on a copy of the agent. The copy knows that an access list that does not compile still names its interfaces, so Plan does not
+// announce that they open.
+func TestPlanKeepsInterfacesOfBrokenListsClosed(t *testing.T) {
+	l, _ := aclLab(t)
+	l.allConfigured(l.put(attach(accessList("web", tcp(80)), []string{"tap1"}, nil)))
+	l.put(attach(accessList("web", rule(acl.ACL_Rule_DENY, "tcp", "10.0.0.1/24", "")), []string{"tap1"}, nil))
+	l.wantState(kv.ACLKey("web"), event.Invalid)
+	l.wantList("tap1", "input", "all")
+	plan, err := l.agent.Plan(t.Context(), &event.Txn{Resync: event.Downstream})
+	if err != nil || strings.Contains(plan.String(), "delete ") {
+		t.Errorf("%v: Plan announces\n%s", err, plan)
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
 // Caller sends requests to VPP in order and returns one reply per request. *vpp.Conn is one.
@@ -241,7 +242,7 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 	})
 }
 
-// compiled is a value that is to be wanted: state is nil if bad is not.
+// compiled is a value that is to be wanted. A state beside bad is no value: see Descriptor.Compile.
 type compiled struct {
 	key   string
 	msg   proto.Message
@@ -258,16 +259,11 @@ func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	}
 	v.msg, v.bad = c.msg, c.bad
 	v.backoff, v.retryAt = 0, time.Time{}
-	switch {
-	case v.kind != nil && v.kind.Merge != nil:
-		v.own = c.state
-		a.g.merge(v, touch)
-		return
-	case c.state != nil && v.want != nil && v.kind.Derived == nil && v.kind.Parts == nil && v.kind.Equal(v.want, c.state):
+	if c.bad == nil && c.state != nil && v.want != nil && expand.Plain(v.kind.Descriptor) && v.kind.Equal(v.want, c.state) {
 		touch(v)
 		return
 	}
-	a.g.setWant(v, c.state, touch)
+	a.g.put(v, c.state, touch)
 }
 
 // errUnimplemented: the value stays wanted, and is told of, but no descriptor puts it into VPP.

@@ -31,7 +31,7 @@ func (g *graph) settled(v *value) bool {
 
 // follow takes along what has to be looked at because of v.
 func (p *planner) follow(v *value) {
-	if v.kind.Beside != nil || v.kind.Guards { // who waits for it
+	if v.kind.Replace != nil || v.kind.Stands == nil && v.outlives > 0 { // who waits for it
 		for d := range v.dependents {
 			if len(d.held) > 0 {
 				p.mark(d)
@@ -40,7 +40,7 @@ func (p *planner) follow(v *value) {
 	}
 	if v.plan.action != None && v.kind.Stands != nil { // what it will leave
 		for _, u := range v.uses {
-			if u.kind != nil && u.have != nil && u.kind.Beside != nil && u.kind.Beside.Stale(u.have) {
+			if u.kind != nil && u.have != nil && u.kind.Replace != nil && u.kind.Replace.Stale(u.have) {
 				p.mark(u)
 			}
 		}
@@ -94,7 +94,7 @@ func (p *planner) layBeside() {
 // costly reports that VPP would forward nothing for too long if v changed in place, and for less long if each interface is switched to a
 // second object.
 func (p *planner) costly(v *value) bool {
-	inPlace, beside := v.kind.Beside.Cost(p.g.world, v.have, v.want)
+	inPlace, beside := v.kind.Replace.Cost(p.g.world, v.have, v.want)
 	return inPlace > cost.Stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
 }
 
@@ -112,7 +112,7 @@ func (p *planner) remakeNeeders(v *value) {
 
 // changes reports that what VPP has of v gets another content.
 func (p *planner) changes(v *value) bool {
-	return v.kind != nil && v.kind.Beside != nil && v.plan.epoch == p.epoch && v.plan.action == Update
+	return v.kind != nil && v.kind.Replace != nil && v.plan.epoch == p.epoch && v.plan.action == Update
 }
 
 // torn reports that u would be seen half changed if what it stands on were changed in place.
@@ -159,10 +159,10 @@ func (p *planner) switchOver(u *value) {
 func (p *planner) sweeps() [][]Step {
 	var steps []Step
 	for _, v := range p.touched {
-		if v.kind == nil || v.kind.Beside == nil || v.plan.action == Delete || v.have == nil {
+		if v.kind == nil || v.kind.Replace == nil || v.plan.action == Delete || v.have == nil {
 			continue
 		}
-		if v.plan.beside || v.kind.Beside.Stale(v.have) {
+		if v.plan.beside || v.kind.Replace.Stale(v.have) {
 			steps = append(steps, Step{Action: Update, Key: v.key, v: v, sweep: true})
 		}
 	}
@@ -190,8 +190,8 @@ func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 	if v.plan.err != nil || v.have == nil || v.unsure {
 		return nil, false
 	}
-	ops, v.plan.after = v.kind.Beside.Sweep(x.a.g.world, v.have)
-	if !v.kind.Beside.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
+	ops, v.plan.after = v.kind.Replace.Sweep(x.a.g.world, v.have)
+	if !v.kind.Replace.Stale(v.plan.after) && v.want != nil && v.kind.Equal(v.plan.after, v.want) {
 		v.plan.after = nil
 	}
 	return ops, true
@@ -199,13 +199,47 @@ func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 
 // guardsOn reports that v, to be recreated with what it is on, has to stay because that did not go.
 func (v *value) guardsOn() bool {
-	if !v.kind.guards() {
-		return false
-	}
-	for _, d := range v.deps[:v.hard] {
+	for _, d := range v.deps[:v.outlives] {
 		if d.have != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil {
 			return true
 		}
 	}
 	return false
+}
+
+// setUses follows have: what it stands on must not go.
+func (g *graph) setUses(v *value) {
+	if v.kind.Stands == nil {
+		return
+	}
+	var uses []*value
+	if v.have != nil {
+		for _, d := range v.kind.Dependencies(v.have) {
+			if d.Loose {
+				uses = append(uses, g.node(d.Key))
+			}
+		}
+	}
+	for _, u := range v.uses {
+		if !slices.Contains(uses, u) {
+			delete(u.users, v)
+			g.collect(u)
+		}
+	}
+	for _, u := range uses {
+		if u.users == nil {
+			u.users = map[*value]struct{}{}
+		}
+		u.users[v] = struct{}{}
+	}
+	v.uses = uses
+}
+
+// sure is what VPP certainly has of a key, if that is as it is wanted; nil otherwise.
+func (g *graph) sure(key string) any {
+	v := g.values[key]
+	if v == nil || v.have == nil || v.unsure || v.want == nil || !v.kind.Equal(v.have, v.want) {
+		return nil
+	}
+	return v.have
 }

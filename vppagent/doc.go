@@ -5,6 +5,7 @@
 //
 //	              desired (keys and messages of transactions)        actual (dumps, then acknowledged writes)
 //	                     │ Compile: validate once                          ▲ Retrieve           ▲
+//	                     │ EXPAND: parts and derived values (package expand)                    │
 //	                     ▼                                                 │                    │
 //	    ┌──────────────────────────── graph ─────────────────────────────────────┐            │
 //	    │ value: want · have · dependencies · derived parts · status              │            │

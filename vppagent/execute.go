@@ -96,7 +96,7 @@ func (x *execution) intend(level []Step) {
 		if !k.journalled() || s.v.plan.err != nil && !s.v.plan.sent {
 			continue
 		}
-		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || k.Anew != nil && k.Anew(s.v.have)) {
+		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || !k.Tagged && k.Unmarked != nil && k.Unmarked(s.v.have)) {
 			x.a.journal.set(s.Key, k.Descriptor, s.v.want, true)
 		}
 	}
@@ -135,7 +135,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	case v.kind.Stands != nil:
 		ops, v.plan.err = x.reach(v)
 	case v.plan.beside:
-		ops, v.plan.after = v.kind.Beside.Make(w, v.have, v.want)
+		ops, v.plan.after = v.kind.Replace.Make(w, v.have, v.want)
 	case s.Action == Create:
 		if v.rebind {
 			ops, _ = v.kind.Delete(w, v.want)
@@ -145,7 +145,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops, v.plan.after = append(ops, create...), v.want // whatever is wanted of it while this is on its way
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
-		if b := v.kind.Beside; b != nil && b.Stale(v.have) {
+		if b := v.kind.Replace; b != nil && b.Stale(v.have) {
 			v.plan.after = b.Carry(v.have, v.want)
 		}
 	}
@@ -363,13 +363,13 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	}
 	a.g.setUses(v)
 	if v.kind.journalled() {
-		untagged := v.ours && (!v.kind.Tagged || v.kind.Untagged(have))
+		untagged := v.ours && (!v.kind.Tagged || v.kind.Unmarked(have))
 		a.journal.set(v.key, v.kind.Descriptor, v.have, untagged)
 	}
 }
 
 // journalled reports that VPP may have objects of the kind that are ours and have no tag.
-func (k *kind) journalled() bool { return !k.Tagged || k.Untagged != nil }
+func (k *kind) journalled() bool { return !k.Tagged || k.Unmarked != nil }
 
 // observe turns what happened into statuses.
 func (a *Agent) observe(p *planner, x *execution) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
 // value is a node of the graph: a value wanted, a part derived from one, something found in VPP, or merely a name that
@@ -35,10 +36,8 @@ type value struct {
 	hard    int      // how many of deps, from the first, are conditions; the others are loose
 	// dependents are the values with this one among their deps.
 	dependents map[*value]struct{}
-	own        any            // want as its message says, of a kind with parts; nil: no message
-	parts      map[*value]any // what others give to want
-	given      []*value       // the values that have a part of this one
-	uses       []*value       // what have stands on
+	outlives   int      // how many of deps, from the first, go before this value does: see descriptor.Outlives
+	uses       []*value // what have stands on
 	users      map[*value]struct{}
 	held       []string // keys want waits for, while have is what can be had of it
 	never      string   // why want cannot be had at all
@@ -118,7 +117,7 @@ type graph struct {
 	world  *descriptor.World
 	many   int     // nodes expected; they are made in bunches
 	spare  []value // what is left of a bunch
-	closer value   // gives the parts of denyUnknown; no value itself
+	set    *expand.Set
 }
 
 func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
@@ -126,6 +125,7 @@ func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
 	for _, d := range all {
 		g.kinds = append(g.kinds, newKind(d))
 	}
+	g.set = expand.New(g.descriptorOf)
 	g.world = descriptor.NewWorld(o, g.wanted)
 	g.world.Needing, g.world.Having = g.needing, g.having
 	return g
@@ -231,6 +231,14 @@ func (g *graph) kindOf(key string) *kind {
 	return nil
 }
 
+// descriptorOf is nil if no kind has the key.
+func (g *graph) descriptorOf(key string) *descriptor.Descriptor {
+	if k := g.kindOf(key); k != nil {
+		return k.Descriptor
+	}
+	return nil
+}
+
 // anyNode returns the node of an AnyOf dependency.
 func (g *graph) anyNode(prefix string) *value {
 	for _, v := range g.anyOf {
@@ -249,13 +257,10 @@ func (g *graph) anyNode(prefix string) *value {
 	return v
 }
 
-// setWant makes state what is wanted of v (nil: nothing), with the dependencies and parts that follow. The values that
-// have to be looked at again are handed to touch.
+// setWant makes state what is wanted of v; nil: nothing.
 func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	v.want = state
 	g.setDeps(v)
-	g.setDerived(v, touch)
-	g.give(v, touch)
 	touch(v)
 }
 
@@ -270,15 +275,23 @@ func (g *graph) setDeps(v *value) {
 	if state == nil {
 		state = v.have
 	}
-	deps, loose := g.dependencies(v.kind, state)
-	if v.want == nil && state != nil && v.base != nil {
-		deps = append(deps, v.base) // no part of it any more, but still removed before it
+	outlived, needed, loose := g.dependencies(v.kind, state)
+	if v.want == nil && state != nil && v.base != nil { // no part of it any more, but still removed before it
+		if len(outlived) > 0 { // or after it, as after all that it outlives
+			outlived = append(outlived, v.base)
+		} else {
+			needed = append(needed, v.base)
+		}
 	}
-	v.hard = len(deps)
+	deps := needed
+	if len(outlived) > 0 {
+		deps = append(outlived, needed...)
+	}
+	v.outlives, v.hard = len(outlived), len(deps)
 	deps = append(deps, loose...)
 	if v.differs() { // what it still needs in VPP goes after it, and is no condition any more
-		still, _ := g.dependencies(v.kind, v.have)
-		for _, d := range still {
+		outlived, needed, _ := g.dependencies(v.kind, v.have)
+		for _, d := range append(outlived, needed...) {
 			if !slices.Contains(deps, d) {
 				deps = append(deps, d)
 			}
@@ -303,55 +316,28 @@ func (g *graph) setDeps(v *value) {
 }
 
 // dependencies are the nodes of what a state of a kind depends on; without either there are none.
-func (g *graph) dependencies(k *kind, state any) (hard, loose []*value) {
+func (g *graph) dependencies(k *kind, state any) (outlived, needed, loose []*value) {
 	if k == nil || k.Dependencies == nil || state == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	list := k.Dependencies(state)
 	if len(list) > 0 {
-		hard = make([]*value, 0, len(list)+1)
+		needed = make([]*value, 0, len(list)+1)
 	}
 	for _, d := range list {
 		switch {
+		case d.Without != "": // of the plan alone
 		case d.AnyOf != "":
-			hard = append(hard, g.anyNode(d.AnyOf))
+			needed = append(needed, g.anyNode(d.AnyOf))
 		case d.Loose:
 			loose = append(loose, g.node(d.Key))
+		case d.Bond == descriptor.Outlives:
+			outlived = append(outlived, g.node(d.Key))
 		default:
-			hard = append(hard, g.node(d.Key))
+			needed = append(needed, g.node(d.Key))
 		}
 	}
-	return hard, loose
-}
-
-func (g *graph) setDerived(v *value, touch func(*value)) {
-	var parts []*value
-	if v.want != nil && v.kind != nil && v.kind.Derived != nil {
-		for _, d := range v.kind.Derived(v.want) {
-			p := g.node(d.Key)
-			p.base = v
-			parts = append(parts, p)
-			if p.kind == nil {
-				touch(p)
-			} else if p.want == nil || !p.kind.Equal(p.want, d.State) {
-				g.setWant(p, d.State, touch)
-			}
-		}
-	}
-	for _, old := range v.derived {
-		if slices.Contains(parts, old) {
-			continue
-		}
-		switch {
-		case old.base != v: // another value has it now
-		case old.kind == nil: // a property ends with what made it
-			old.base = nil
-			touch(old)
-		default:
-			g.setWant(old, nil, touch)
-		}
-	}
-	v.derived = parts
+	return outlived, needed, loose
 }
 
 // collect forgets a node nobody speaks of any more.
@@ -359,7 +345,7 @@ func (g *graph) collect(v *value) {
 	if v.msg != nil || v.bad != nil || v.want != nil || v.have != nil || v.unsure {
 		return
 	}
-	if len(v.dependents)+len(v.derived)+len(v.parts)+len(v.users) > 0 {
+	if len(v.dependents)+len(v.derived)+len(v.users) > 0 {
 		return
 	}
 	if v.any != "" {

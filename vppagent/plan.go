@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/parallel"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
 // Action is what happens to a value.
@@ -177,7 +178,7 @@ func (p *planner) touchUnsure() {
 		for u := range v.users {
 			touch(u)
 		}
-		if len(v.dependents)+len(v.derived) > 0 && v.will && v.want != nil && v.have != nil && v.kind.Recreate(v.have, v.want) {
+		if len(v.dependents)+len(v.derived) > 0 && v.will && v.want != nil && v.have != nil && v.kind.Compare(v.have, v.want) == descriptor.Anew {
 			v.needers(touch)
 		}
 	}
@@ -198,7 +199,7 @@ func (p *planner) decide() {
 			p.recreate(v) // before what it is made of goes, what is derived from it goes
 		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.g.settled(v):
 			v.held, v.never = nil, ""
-		case v.will && v.want != nil && v.kind.Recreate(v.have, v.want):
+		case v.will && v.want != nil && v.kind.Compare(v.have, v.want) == descriptor.Anew:
 			p.recreate(v)
 		case v.will && v.want != nil:
 			v.plan.action = Update
@@ -258,7 +259,7 @@ func (p *planner) moveAside(v *value) {
 	}
 	claims := v.kind.Claims(v.have)
 	for _, d := range v.base.derived {
-		if d.kind == nil || d.kind.Waits == nil || d.have == nil || d.want == nil {
+		if d.kind == nil || d.have == nil || d.want == nil {
 			continue
 		}
 		if slices.ContainsFunc(d.kind.Waits(d.have), func(c string) bool { return slices.Contains(claims, c) }) {
@@ -390,11 +391,9 @@ func (p *planner) removalLevel(v *value) int {
 	v.plan.delLevel = 1
 	level := 0
 	p.users(v, func(d *value) { level = max(level, p.removalLevel(d)) })
-	if v.kind != nil && v.kind.guards() {
-		for _, d := range v.deps[:v.hard] {
-			if p.isRemoved(d) {
-				level = max(level, p.removalLevel(d))
-			}
+	for _, d := range v.deps[:v.outlives] {
+		if p.isRemoved(d) {
+			level = max(level, p.removalLevel(d))
 		}
 	}
 	if p.isRemoved(v) {
@@ -406,11 +405,8 @@ func (p *planner) removalLevel(v *value) int {
 
 // goesWith reports that v is only removed after what it is on, which takes it along: before, what it guards would be open.
 func (v *value) goesWith(on *value) bool {
-	return v.kind != nil && v.kind.guards() && slices.Contains(v.deps[:v.hard], on)
+	return slices.Contains(v.deps[:v.outlives], on)
 }
-
-// guards reports that values of the kind go after what they are on.
-func (k *kind) guards() bool { return k.Stands != nil || k.Guards }
 
 // users calls f for the values that need v and are removed too, and for the properties that lead to such.
 func (p *planner) users(v *value, f func(*value)) {
@@ -467,15 +463,14 @@ func (p *planner) inTheWay(v *value, f func(*value) bool) bool {
 	if len(p.freed) == 0 {
 		return false
 	}
-	for _, claims := range []func(any) []string{v.kind.Claims, v.kind.Waits} {
-		if claims == nil {
-			continue
-		}
-		for _, c := range claims(v.want) {
-			for _, holder := range p.freed[c] {
-				if holder != v && f(holder) {
-					return true
-				}
+	claims := v.kind.Waits(v.want)
+	if v.kind.Claims != nil {
+		claims = append(v.kind.Claims(v.want), claims...)
+	}
+	for _, c := range claims {
+		for _, holder := range p.freed[c] {
+			if holder != v && f(holder) {
+				return true
 			}
 		}
 	}

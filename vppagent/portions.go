@@ -177,7 +177,7 @@ func (h *ahead) compare(p *planner) bool {
 			return false
 		}
 		c := some{candidates{h.a.g, k}, values}
-		for _, r := range k.Dumps(h.a.g.world, c) {
+		for _, r := range k.Dumps(h.a.g.world, c, h.known) {
 			if !h.known.Has(r.ID) {
 				return false
 			}

@@ -83,7 +83,7 @@ func (s *Step) describe(w *descriptor.World) {
 	case s.sweep && v.plan.beside:
 		s.Unknown = "removes what was replaced, by a number that is known once it is"
 	case s.sweep:
-		ops, _ = v.kind.Beside.Sweep(w, v.have)
+		ops, _ = v.kind.Replace.Sweep(w, v.have)
 	case s.shut:
 		ops, err = v.kind.Create(w, v.plan.shut)
 	case s.Action == Create || v.have == nil:
@@ -91,7 +91,7 @@ func (s *Step) describe(w *descriptor.World) {
 	case s.Action == Delete:
 		ops, err = v.kind.Delete(w, v.have)
 	case v.plan.beside:
-		ops, _ = v.kind.Beside.Make(w, v.have, v.want)
+		ops, _ = v.kind.Replace.Make(w, v.have, v.want)
 	default:
 		ops, err = v.kind.Update(w, v.have, v.want)
 	}
@@ -126,31 +126,10 @@ func (a *Agent) clone() *Agent {
 	c.state.Store(a.state.Load())
 	c.roles = a.roles
 	c.g.world.CopyFrom(a.g.world)
-	keep := func(*value) {}
-	for _, v := range a.g.values {
-		if v.msg != nil {
-			n := c.g.node(v.key)
-			n.msg, n.bad = v.msg, v.bad
-			switch {
-			case n.kind != nil && n.kind.Merge != nil:
-				n.own = v.own
-				c.g.merge(n, keep)
-			case v.want != nil:
-				c.g.setWant(n, v.want, keep)
-			}
-		}
-	}
-	for _, v := range a.g.values {
-		if v.have != nil || v.unsure {
-			n := c.g.node(v.key)
-			n.have, n.ours, n.unsure, n.tried, n.rebind = v.have, v.ours, v.unsure, v.tried, v.rebind
-			n.held, n.never = v.held, v.never
-			if v.base != nil && n.base == nil {
-				n.base = c.g.node(v.base.key)
-			}
-			c.g.setDeps(n)
-			c.g.setUses(n)
-		}
+	c.copyValues(a.g)
+	c.unknown = make(map[string]*value, len(a.unknown))
+	for key := range a.unknown {
+		c.unknown[key] = c.g.node(key)
 	}
 	p := c.newPlanner()
 	for _, v := range c.g.values {
@@ -158,6 +137,29 @@ func (a *Agent) clone() *Agent {
 	}
 	p.settle()
 	return c
+}
+
+// copyValues makes c know the values of a graph.
+func (a *Agent) copyValues(from *graph) {
+	a.g.set = from.set.Clone(a.g.descriptorOf)
+	for _, v := range from.values {
+		n := a.g.node(v.key)
+		n.msg, n.bad, n.want = v.msg, v.bad, v.want
+		n.have, n.ours, n.unsure, n.tried, n.rebind = v.have, v.ours, v.unsure, v.tried, v.rebind
+		n.held, n.never = v.held, v.never
+		if v.base != nil {
+			n.base = a.g.node(v.base.key)
+		}
+		for _, d := range v.derived {
+			n.derived = append(n.derived, a.g.node(d.key))
+		}
+	}
+	for key := range from.values {
+		if n := a.g.values[key]; n.want != nil || n.have != nil || n.unsure {
+			a.g.setDeps(n)
+			a.g.setUses(n)
+		}
+	}
 }
 
 // Wanted returns all values wanted, by key; the messages are not to be changed.

@@ -96,7 +96,7 @@ func (r *recheck) kinds() (out []*kind) {
 		slice = r.slices[1+r.turn/2]
 	}
 	for _, k := range slice {
-		if k.Tagged || len(k.values) > 0 || k.Rest != "" {
+		if k.Tagged || len(k.values) > 0 || k.Rest != nil {
 			out = append(out, k)
 		}
 	}
@@ -243,7 +243,7 @@ func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	if f != nil && f.owed {
 		f.times, f.owed = append(f.times, d.now), false
 	}
-	if f == nil || !f.contested(d.now) || v.want == nil || v.kind.guards() || v.kind.Beside != nil || len(v.dependents)+len(v.derived)+len(v.users) > 0 {
+	if f == nil || !f.contested(d.now) || v.want == nil || v.outlives > 0 || v.kind.Replace != nil || len(v.dependents)+len(v.derived)+len(v.users) > 0 {
 		return
 	}
 	f.owed, f.backoff = true, min(max(2*f.backoff, a.check.every), maxPutOff)

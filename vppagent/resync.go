@@ -118,13 +118,6 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) error {
 	for {
 		more := a.dumps([]*kind{k}, known)
-		if k.More != nil {
-			for _, r := range k.More(a.g.world, known) {
-				if !known.Has(r.ID) {
-					more = append(more, r)
-				}
-			}
-		}
 		if len(more) == 0 {
 			return nil
 		}
@@ -178,7 +171,7 @@ func partition(kinds []*kind) (few, many []*kind) {
 func (a *Agent) dumps(kinds []*kind, known *descriptor.Dump) (requests []descriptor.Request) {
 	asked := map[string]bool{}
 	for _, k := range kinds {
-		for _, r := range k.Dumps(a.g.world, candidates{a.g, k}) {
+		for _, r := range k.Dumps(a.g.world, candidates{a.g, k}, known) {
 			if !asked[r.ID] && !known.Has(r.ID) {
 				asked[r.ID] = true
 				requests = append(requests, r)
@@ -223,8 +216,8 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		err = nil // VPP has no such thing, and nothing of it; creating tells why
 	}
 	if err != nil {
-		if k.Rest != "" { // it is looked again though nothing is wanted
-			a.g.node(k.Rest).unsure = true
+		if k.Rest != nil { // it is looked again though nothing is wanted
+			a.g.node(k.Rest.Key).unsure = true
 		}
 		for _, v := range k.values {
 			p.touch(v)
@@ -292,7 +285,7 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 		v.base = a.g.node(f.Base)
 	}
 	state := f.State
-	if wanted && k.Equal(state, v.want) && (k.Beside == nil || !k.Beside.Stale(state)) {
+	if wanted && k.Equal(state, v.want) && (k.Replace == nil || !k.Replace.Stale(state)) {
 		state = v.want
 		mine = mine || !k.Tagged // adopted without a write
 	}

@@ -127,7 +127,7 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 		}
 		for d := range v.dependents {
 			d.unsure = d.unsure || d.have != nil
-			d.rebind = d.rebind || d.have != nil && d.kind.Rebind
+			d.rebind = d.rebind || d.have != nil && d.dies(v)
 			p.touch(d)
 		}
 		for _, d := range v.derived {
@@ -136,13 +136,18 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 		}
 	}
 	for _, k := range a.g.kinds {
-		if k.Haunted != nil && k.Haunted(a.g.world) {
-			rest := a.g.node(k.Rest)
+		if k.Rest != nil && k.Rest.Suspect(a.g.world) {
+			rest := a.g.node(k.Rest.Key)
 			rest.unsure = true
 			p.touch(rest)
 		}
 	}
 	return a.run(ctx, p, event.NoResync, "interfaces", 0)
+}
+
+// dies reports that VPP keeps a dead object of v when it deletes an interface.
+func (v *value) dies(iface *value) bool {
+	return v.kind.Bound(v.have, iface.key, descriptor.Dies) || v.kind.Bound(v.want, iface.key, descriptor.Dies)
 }
 
 // went takes the indices of interfaces that went since the last time.

@@ -19,15 +19,15 @@ import (
 func (p *planner) shut() [][]Step {
 	var on, steps []Step
 	for _, v := range p.puts {
-		if v.plan.action != Create || v.kind.Shut == nil || v.have != nil || v.rebind || v.parts[&p.g.closer] == nil {
+		if v.plan.action != Create || v.kind.Stands == nil || v.have != nil || v.rebind || p.g.set.Given(v.key) == nil {
 			continue
 		}
-		state := v.kind.Shut(v.want)
+		state := v.kind.Stands.Shut(v.want)
 		if state == nil {
 			continue
 		}
-		hard, loose := p.g.dependencies(v.kind, state)
-		if !p.stands(hard) {
+		outlived, needed, loose := p.g.dependencies(v.kind, state)
+		if !p.stands(outlived) || !p.stands(needed) {
 			continue // nothing passes an interface that is not made yet
 		}
 		v.plan.shut, v.plan.first = state, v.kind.Equal(state, v.want)
@@ -61,7 +61,7 @@ func (x *execution) closeEarly(ctx context.Context) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(a.unknown)) {
 		v := a.unknown[key]
-		if v.want == nil || !v.kind.Shuts(v.want) {
+		if v.want == nil || !v.kind.Stands.Shuts(v.want) {
 			continue
 		}
 		for _, d := range v.deps[v.hard:] {
@@ -91,10 +91,10 @@ func (p *planner) stands(list []*value) bool {
 
 // last reports that v is put after all others: something passes where nothing passed before.
 func (v *value) last() bool {
-	if v.kind.Shut == nil {
+	if v.kind.Stands == nil {
 		return false
 	}
-	return v.plan.shut != nil || v.have != nil && v.kind.Shuts(v.have)
+	return v.plan.shut != nil || v.have != nil && v.kind.Stands.Shuts(v.have)
 }
 
 // denyUnknown closes the interfaces that may be a pod's while no value says what may pass them, and no longer.
@@ -109,13 +109,12 @@ func (a *Agent) denyUnknown(touch func(*value)) {
 	for _, i := range a.g.world.Unknown(a.roles != nil) {
 		if d := descriptor.Closed(i.Name); !a.spokenOf(i) {
 			now[d.Key] = a.g.node(d.Key)
-			a.g.closes(now[d.Key], d.State, touch)
+			a.g.give(d.Key, d.State, touch)
 		}
 	}
-	for key, v := range a.unknown {
+	for key := range a.unknown {
 		if now[key] == nil {
-			delete(v.parts, &a.g.closer)
-			a.g.merge(v, touch)
+			a.g.give(key, nil, touch)
 		}
 	}
 	a.unknown = now
@@ -128,23 +127,11 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 	}
 	var ask []*descriptor.Iface
 	for _, i := range a.g.world.Unknown(true) {
-		if v := a.g.values[kv.InterfaceACLsKey(i.Name)]; v == nil || v.own == nil {
+		if !a.g.set.Said(kv.InterfaceACLsKey(i.Name)) {
 			ask = append(ask, i)
 		}
 	}
 	return descriptor.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
-}
-
-// closes gives v the part that denies everything.
-func (g *graph) closes(v *value, part any, touch func(*value)) {
-	if v.parts[&g.closer] == part {
-		return
-	}
-	if v.parts == nil {
-		v.parts = map[*value]any{}
-	}
-	v.parts[&g.closer] = part
-	g.merge(v, touch)
 }
 
 // spokenOf reports that an interface is the node's, or that a value speaks of it.
@@ -156,7 +143,7 @@ func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 		if a.roles[name] {
 			return true
 		}
-		if v := a.g.values[kv.InterfaceACLsKey(name)]; v != nil && v.own != nil && name != i.Name {
+		if name != i.Name && a.g.set.Said(kv.InterfaceACLsKey(name)) {
 			return true
 		}
 		if v := a.g.values[kv.InterfaceKey(name)]; v != nil && v.speaks() {
@@ -172,11 +159,16 @@ func (v *value) speaks() bool {
 		return true
 	}
 	for d := range v.dependents {
-		if d.want != nil && d.kind != nil && !d.kind.ForPods {
+		if d.want != nil && d.kind != nil && !d.kind.ofPods(d.want, v.key) {
 			return true
 		}
 	}
 	return false
+}
+
+// ofPods reports that interfaces of pods have such a value, too.
+func (k *kind) ofPods(state any, iface string) bool {
+	return k.Dependencies != nil && slices.ContainsFunc(k.Dependencies(state), func(d descriptor.Dependency) bool { return d.Key == iface && d.Pods })
 }
 
 // learnRoles keeps which interfaces are the node's.

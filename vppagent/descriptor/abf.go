@@ -45,7 +45,7 @@ type forwardingPath struct {
 // came, and so the policy is made anew then, too.
 func ABF() *Descriptor {
 	return Spec[*abf.ABF, *forwarding]{
-		Name: "abf", Prefix: "config/vpp/abfs/v2/abf/", Rebind: true,
+		Name: "abf", Prefix: "config/vpp/abfs/v2/abf/",
 		Compile: compileForwarding, Message: (*forwarding).message,
 		Equal: func(have, want *forwarding) bool {
 			return have.acl == want.acl && slices.EqualFunc(have.paths, want.paths, forwardingPath.same)
@@ -53,7 +53,7 @@ func ABF() *Descriptor {
 		Dependencies: func(f *forwarding) []Dependency {
 			deps := []Dependency{{Key: kv.ACLKey(f.acl)}}
 			for _, p := range f.paths {
-				if d := (Dependency{Key: kv.InterfaceKey(p.iface)}); p.iface != "" && !slices.Contains(deps, d) {
+				if d := (Dependency{Key: kv.InterfaceKey(p.iface), Bond: Dies}); p.iface != "" && !slices.Contains(deps, d) {
 					deps = append(deps, d)
 				}
 			}
@@ -334,10 +334,10 @@ func (a *attachment) same(o *attachment) bool {
 // one of others came back it is made again.
 func ABFInterface() *Descriptor {
 	return Spec[*abf.ABF, *attachment]{
-		Name: "abf-interface", Prefix: "vpp/abf/*/interface/", Tagged: true, Rebind: true,
+		Name: "abf-interface", Prefix: "vpp/abf/*/interface/", Tagged: true,
 		Compile: noMessage[*abf.ABF, *attachment], Message: func(*attachment) *abf.ABF { return nil },
 		Equal:        (*attachment).same,
-		Dependencies: func(a *attachment) []Dependency { return []Dependency{{Key: kv.InterfaceKey(a.iface)}} },
+		Dependencies: func(a *attachment) []Dependency { return []Dependency{{Key: kv.InterfaceKey(a.iface), Bond: Dies}} },
 		Create:       func(w *World, a *attachment) ([]Op, error) { return a.send(w, true) },
 		Delete:       func(w *World, a *attachment) ([]Op, error) { return a.send(w, false) },
 		Dumps:        func(*World, Candidates) []Request { return forwardingRequests() },

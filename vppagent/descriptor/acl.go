@@ -12,7 +12,6 @@ import (
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -49,28 +48,23 @@ type accessList struct {
 //
 // Mostly new rules replace the old ones in place: one message, and all interfaces that have the ACL change in one moment.
 // Where that would show an interface something that it neither has before nor after, the new rules become a second ACL
-// beside the first (Beside), the lists of the interfaces are changed to it, and the first goes last (Sweep).
+// beside the first (Replace), the lists of the interfaces are changed to it, and the first is removed last (Sweep).
 func ACL() *Descriptor {
 	d := Spec[*acl.ACL, *accessList]{
 		Name: "acl", Prefix: aclPrefix, Tagged: true,
-		Compile: compileACL, Message: (*accessList).message, Equal: sameRules,
+		Compile: compileNamedACL, Message: (*accessList).message, Equal: sameRules,
+		Derived: (*accessList).parts,
+		Dependencies: func(l *accessList) []Dependency {
+			if filter := needsFilter(l.key); filter != "" {
+				return []Dependency{{Key: filter}}
+			}
+			return nil
+		},
 		Create: createACL, Update: replaceACL, Delete: deleteACL,
 		Dumps:    func(*World, Candidates) []Request { return []Request{dump(idACLs, &vppacl.ACLDump{ACLIndex: none})} },
 		Retrieve: retrieveACLs,
 	}.Descriptor()
-	d.Parts = func(state any) []Derived { return state.(*accessList).parts() }
-	d.Broken = func(key string, m proto.Message) []Derived {
-		i := m.(*acl.ACL).GetInterfaces()
-		return (&accessList{key: key, ingress: i.GetIngress(), egress: i.GetEgress()}).parts()
-	}
-	d.Beside = besideACL
-	d.Dependencies = func(state any) []Dependency {
-		if filter := needsFilter(state.(*accessList).key); filter != "" {
-			return []Dependency{{Key: filter}}
-		}
-		return nil
-	}
-	d.Ready = readySCTP
+	d.Replace, d.Ready = replaceBeside, readySCTP
 	return d
 }
 
@@ -85,8 +79,8 @@ func newDenyACL() *accessList {
 	return l
 }
 
-// Besides is what a kind needs whose values can be replaced by a second object.
-type Besides struct {
+// Replace is what a kind needs whose values can be replaced by a second object.
+type Replace struct {
 	// Cost is the longest time for which a request stops forwarding if have becomes want in place, and if it is replaced beside.
 	Cost func(w *World, have, want any) (inPlace, beside time.Duration)
 	// Make makes the second object; the state is what VPP has then.
@@ -97,6 +91,16 @@ type Besides struct {
 	Carry func(have, want any) any
 	// Sweep removes those nobody uses any more; the state is what VPP has then.
 	Sweep func(w *World, have any) ([]Op, any)
+}
+
+// compileNamedACL returns, beside an error, an access list without rules that still names its interfaces: they stay closed.
+func compileNamedACL(key string, m *acl.ACL) (*accessList, error) {
+	l, err := compileACL(key, m)
+	if err != nil {
+		i := m.GetInterfaces()
+		return &accessList{key: key, ingress: i.GetIngress(), egress: i.GetEgress()}, err
+	}
+	return l, nil
 }
 
 func compileACL(key string, m *acl.ACL) (*accessList, error) {
@@ -225,8 +229,8 @@ func delACL(w *World, index uint32) Op {
 	}}
 }
 
-// besideACL makes new rules a second ACL, and removes what no list has any more.
-var besideACL = &Besides{ // read only
+// replaceBeside makes new rules a second ACL, and removes what no list has any more.
+var replaceBeside = &Replace{ // read only
 	Cost: costOfACL,
 	Make: func(w *World, have, want any) ([]Op, any) {
 		h, l := have.(*accessList), *want.(*accessList)

@@ -27,7 +27,7 @@ func fixedACL(name, key, kind string, fingerprint bool, state func() *accessList
 		},
 	}.Descriptor()
 	d.Merge = func(_ any, parts []any) any { return parts[0] }
-	d.Beside = besideACL
+	d.Replace = replaceBeside
 	return d
 }
 

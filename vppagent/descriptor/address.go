@@ -36,14 +36,14 @@ func Address() *Descriptor {
 		Compile: noMessage[*ligato.Interface, *address], Message: func(*address) *ligato.Interface { return nil },
 		Equal: func(have, want *address) bool { return *have == *want },
 		Dependencies: func(a *address) []Dependency {
+			deps := []Dependency{{Without: vrfClaim(a.iface, a.prefix.Addr().Is6())}}
 			if a.vrf == 0 {
-				return nil
+				return deps
 			}
 			// VPP does not move an interface that has addresses.
-			return []Dependency{{Key: kv.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())}}
+			return append(deps, Dependency{Key: kv.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())})
 		},
 		Claims: func(a *address) []string { return []string{"address " + a.prefix.String()} },
-		Waits:  func(a *address) []string { return []string{vrfClaim(a.iface, a.prefix.Addr().Is6())} },
 		Create: func(w *World, a *address) ([]Op, error) { return a.message(w, true) },
 		Delete: func(w *World, a *address) ([]Op, error) { return a.message(w, false) },
 		Dumps: func(w *World, c Candidates) (out []Request) {

@@ -77,9 +77,7 @@ func (t *translation) fixed(o *translation) bool {
 // journal. An update is one message, which replaces the paths; sessions go on to where they were led.
 func CnatTranslation() *Descriptor {
 	d := Spec[*cnat.Translation, *translation]{
-		Name: "cnat-translation", Prefix: translationPrefix, Many: true,
-		// Of an interface that gets its address later, VPP forgets that it is a real one (CNAT_TR_FLAG_STACKED has the bit, VPP 24.06).
-		After:   []string{"address", "cnat-interface", "acl", "interface-acls"},
+		Name: "cnat-translation", Prefix: translationPrefix,
 		Claims:  func(t *translation) []string { return []string{t.key} },
 		Compile: compileTranslation, Message: (*translation).message,
 		Equal: func(have, want *translation) bool {
@@ -95,7 +93,9 @@ func CnatTranslation() *Descriptor {
 		},
 		Retrieve: retrieveTranslations,
 	}.Descriptor()
-	d.Ready = readyTranslation
+	// VPP forgets that an address is a real one if its interface gets it after the translation (CNAT_TR_FLAG_STACKED, VPP 24.06).
+	d.After = []string{"address", "cnat-interface", "acl", "interface-acls"}
+	d.Ready, d.Many = readyTranslation, true
 	return d
 }
 

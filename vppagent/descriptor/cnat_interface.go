@@ -51,7 +51,7 @@ func CnatInterface() *Descriptor {
 			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
 		},
 		Dependencies: func(i *cnatInterface) []Dependency {
-			return []Dependency{{Key: kv.InterfaceKey(i.name)}, {Key: kv.SnatPolicyKey, Loose: true}}
+			return []Dependency{{Key: kv.InterfaceKey(i.name), Pods: true}, {Key: kv.SnatPolicyKey, Loose: true}}
 		},
 		Create: createCnatInterface,
 		Update: changeCnatInterface,
@@ -61,7 +61,6 @@ func CnatInterface() *Descriptor {
 		Dumps:    cnatInterfaceDumps,
 		Retrieve: retrieveCnatInterfaces,
 	}.Descriptor()
-	d.ForPods = true
 	d.Ready = func(w *World, _, want any, _ func(string) any) error {
 		i, ok := w.Interface(want.(*cnatInterface).name)
 		if !ok || i.nameable() {

@@ -43,7 +43,7 @@ const unknown cnat.SnatPolicy_Kind = -1
 // From its start VPP's policy is ALL, without an address, so that nothing happens. VPP 26.06 has no policy before it has an address,
 // and dies of being told of one: there, what is said of it follows the addresses.
 func SnatPolicy() *Descriptor {
-	return Spec[*cnat.SnatPolicy, *snatPolicy]{
+	d := Spec[*cnat.SnatPolicy, *snatPolicy]{
 		Name: "cnat-snat-policy", Prefix: kv.SnatPolicyKey,
 		Compile: compileSnatPolicy, Message: (*snatPolicy).message,
 		Equal: func(have, want *snatPolicy) bool {
@@ -51,13 +51,14 @@ func SnatPolicy() *Descriptor {
 		},
 		Dependencies: (*snatPolicy).routes,
 		Recreate:     func(have, want *snatPolicy) bool { return have.kind != want.kind && have.addressed() },
-		Anew:         func(have *snatPolicy) bool { return have.kind == unknown },
 		Create:       func(w *World, p *snatPolicy) ([]Op, error) { return changeSnat(w, &snatPolicy{kind: unknown}, p), nil },
 		Update:       func(w *World, have, want *snatPolicy) ([]Op, error) { return changeSnat(w, have, want), nil },
 		Delete:       func(w *World, p *snatPolicy) ([]Op, error) { return dropSnat(w, p), nil },
 		Dumps:        snatDumps,
 		Retrieve:     retrieveSnatPolicy,
 	}.Descriptor()
+	d.Unmarked = func(have any) bool { return have.(*snatPolicy).kind == unknown }
+	return d
 }
 
 // routes of excluded prefixes come before the policy: a packet that leaves by the default route for want of them is no longer one that

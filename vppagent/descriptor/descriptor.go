@@ -7,6 +7,7 @@ package descriptor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.fd.io/govpp/api"
@@ -17,111 +18,162 @@ import (
 
 // Descriptor is one kind of value, as a table of functions. The any passed around is the compiled form of the value (a
 // pointer, the S of the kind's Spec): Compile makes it, and everything after works on it, so that parsing is done once.
+//
+// The names in parentheses say who uses a field: the expansion (vppagent/expand), the planner, the execution, the resync, the journal.
 type Descriptor struct {
-	Name   string // "dnat44"; for messages
-	Prefix string // of all keys; without a final slash: the only key
-	// Tagged reports that VPP keeps our tag on the object: what carries it is ours. Without, the agent's journal decides.
+	// Name is "dnat44"; messages and the slices of rechecks use it.
+	Name string
+	// Prefix starts all keys of the kind; a star stands for a name. Without a final slash it is the only key (graph).
+	Prefix string
+	// Tagged reports that VPP keeps our tag on the object: an object with our tag is ours. Without it the journal decides (resync, journal).
 	Tagged bool
-	// Untagged tells of a Tagged kind that this object has no tag yet; nil: all have theirs from the beginning.
-	Untagged func(state any) bool
 
-	// Compile validates; its error names the field.
+	// Compile validates a message; its error names the field. A state beside an error keeps what the value still gives to values that
+	// are merged (expansion).
 	Compile func(key string, m proto.Message) (any, error)
-	// Message is the inverse of Compile, in canonical form.
+	// Message is the inverse of Compile, in canonical form (journal).
 	Message func(state any) proto.Message
-	// Equal reports that nothing has to be sent to get from have to want.
-	Equal func(have, want any) bool
+	// Compare says what has to be done to get from have to want (planner).
+	Compare func(have, want any) Change
 
-	Dependencies func(state any) []Dependency // nil: none
-	Derived      func(state any) []Derived    // nil: none
-	// Claims names what only one value can have at a time in VPP (a VIP and port, a host interface). Of two values of one
-	// plan, the one that gives it up comes first. nil: none
+	// Dependencies are what the value needs in VPP, and what must be gone. nil: none (planner)
+	Dependencies func(state any) []Dependency
+	// Derived are the values and parts that follow from a value. nil: none (expansion)
+	Derived func(state any) []Derived
+	// Merge makes one state of the message's state (nil: no message) and the parts that other values give, sorted by the key of the
+	// giver. At least one of both exists. It returns nil if they make no value. nil: no value gives parts to this kind (expansion)
+	Merge func(own any, parts []any) any
+	// Claims names what only one value can have at a time in VPP (a VIP and port, an interface of the host). Of two values of one plan, the
+	// one that gives the claim up comes first. nil: none (planner)
 	Claims func(state any) []string
 
-	// Parts are what a value gives to values of other kinds, by their keys; there may be many givers to one. nil: nothing
-	Parts func(state any) []Derived
-	// Broken are the parts of a message that does not compile. nil: none
-	Broken func(key string, m proto.Message) []Derived
-	// Merge makes a value of what its message says (nil: there is none) and the parts given to it, sorted by giver; at least
-	// one of both there is. nil: nobody gives parts
-	Merge func(own any, parts []any) any
-	// Idle tells of a part that it alone makes no value. nil: any part makes one
-	Idle func(part any) bool
-	// Beside is set if a value can be replaced by a second object; nil: it cannot. See Stands.
-	Beside *Besides
-	// Stands is set if values stand on others (their loose dependencies) that can be replaced beside. nil: they do not
+	Lifecycle
+	Retrieval
+
+	// Replace is set if a second object can take the place of the first. nil: values change in place (planner, execution)
+	Replace *Replace
+	// Stands is set if values stand on others, their loose dependencies, that Replace may give a second object. nil: they do not
+	// (planner, execution)
 	Stands *Stands
+}
 
-	// Shut is what is put before all other steps of a plan where VPP has nothing yet, and passes nothing; want follows after all
-	// other puts. It returns nil if want needs no such thing. nil: none does
-	Shut func(want any) any
-	// Shuts reports that a state passes nothing: what follows such a state is put after all others. Set if Shut is.
-	Shuts func(state any) bool
+// Change is the way from a state to another one.
+type Change uint8
 
-	// Waits names claims that must not be held any more when the value is put, though it does not make them. nil: none
-	Waits func(state any) []string
-	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them.
+// The changes.
+const (
+	Same    Change = iota // nothing has to be sent
+	InPlace               // an update
+	Anew                  // the old object is deleted first, with all that depends on it
+)
+
+// Equal reports that nothing has to be sent to get from have to want.
+func (d *Descriptor) Equal(have, want any) bool { return d.Compare(have, want) == Same }
+
+// Lifecycle are the requests of a value.
+type Lifecycle struct {
+	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them (planner).
 	After []string
-	// Rebind reports that the object stays in VPP when its interface is deleted, and is dead even if an interface of that
-	// name and index comes back: it has to be deleted and made again.
-	Rebind bool
-	// ForPods reports that values are for interfaces of pods, too: that there is one does not tell that the interface is the node's.
-	ForPods bool
-	// Guards reports that something relies on the value that goes only after what both are on, which takes it along: so does the value. What
-	// stands on others (Stands) does so as well.
-	Guards bool
-	// Many reports that there may be thousands of values, and that Retrieve changes nothing: that of several such kinds runs at
-	// the same time.
-	Many bool
-
-	// Ready tells why want must not be put yet, though all it depends on is there: it is tried again. have is nil if it is to be
-	// created; sure returns what VPP certainly has of a key, if that is as it is wanted, or nil. nil: it always may
+	// Ready returns why want must not be put yet, although VPP has all that it depends on. The agent tries again. have is nil for a creation;
+	// sure returns what VPP certainly has of a key, if that is as desired, or nil. nil: want is always ready (execution)
 	Ready func(w *World, have, want any, sure func(key string) any) error
-	// Recreate reports that have cannot become want: it is deleted first, with all that depends on it.
-	Recreate func(have, want any) bool
-	// Anew reports that an update says all that dumps do not show, so that the journal has to know of it before, as of a creation.
-	// nil: none does
-	Anew   func(have any) bool
+	// Create, Update and Delete return the requests. Update is not called where Compare says Anew (execution).
 	Create func(w *World, state any) ([]Op, error)
 	Update func(w *World, have, want any) ([]Op, error)
 	Delete func(w *World, state any) ([]Op, error)
-
-	// Dumps are the requests Retrieve needs answered.
-	Dumps func(w *World, candidates Candidates) []Request
-	// More are the requests that follow from answers; it is asked again until there are none that have not been answered. Not of a kind
-	// with Many. nil: none follow
-	More func(w *World, d *Dump) []Request
-	// Nodes are what packets must meet if VPP has the value; its key is Prefix and the interface. nil: dumps show all there is
-	Nodes func(w *World, have any) []Node
-	// Rest is the key under which Retrieve finds what of ours belongs to no other value. "": nothing may be left over
-	Rest string
-	// Haunted reports that interfaces are such now that Retrieve would find something nobody knows of: it is looked. nil: they never are
-	Haunted func(w *World) bool
-	// Retrieve finds values in the dumps. candidates are the values wanted and those known to be ours; they tell what dumps
-	// cannot show.
-	Retrieve func(w *World, d *Dump, candidates Candidates) ([]Found, error)
 }
 
-// Dependency is what must be in VPP before a value can be.
+// Retrieval is how the agent finds values in VPP, and knows which of them are its own.
+type Retrieval struct {
+	// Many reports that there may be thousands of values, and that Retrieve does not change the World: the resync runs several such
+	// kinds at the same time.
+	Many bool
+	// Dumps are the requests that Retrieve needs answered. known has the answers so far, nil at first; the resync asks again until Dumps
+	// adds nothing. Kinds with Many do not read known.
+	Dumps func(w *World, c Candidates, known *Dump) []Request
+	// Retrieve finds values in the dumps. The candidates are the values wanted and those known to be ours: they say what dumps
+	// cannot show.
+	Retrieve func(w *World, d *Dump, c Candidates) ([]Found, error)
+	// Nodes are the nodes that packets of an interface meet if VPP has the value, whose key is Prefix and the interface. nil: dumps show
+	// everything (recheck)
+	Nodes func(w *World, have any) []Node
+	// Unmarked reports that neither a tag nor the journal shows all of a state that is ours. Of a tagged kind: the object has no tag yet,
+	// so the journal keeps it. Of another: dumps and journal lack something that an update says, so the journal has it before.
+	// nil: no state is such (journal)
+	Unmarked func(state any) bool
+	// Rest is set if objects of ours may belong to no value. nil: they cannot (resync)
+	Rest *Rest
+}
+
+// Rest is what VPP may have of ours that belongs to no value.
+type Rest struct {
+	Key string // under which Retrieve finds it
+	// Suspect reports that interfaces changed so that Retrieve may find something new.
+	Suspect func(w *World) bool
+}
+
+// Dependency is what must be in VPP before a value can be, or must not be there any more.
 type Dependency struct {
 	Key   string // exact key; or
-	AnyOf string // prefix of which any value will do
+	AnyOf string // prefix of which any value will do; or
+	// Without is a claim that no value may hold any more when the value is put, although the value does not make it.
+	Without string
 	// Loose reports that Key is put before and removed after, but is no condition.
 	Loose bool
+	// Bond is what becomes of the value when Key is deleted.
+	Bond Bond
+	// Pods reports that an interface of a pod has such a value too: the value does not show that the interface Key is the node's.
+	Pods bool
 }
 
-// String is the key, or the prefix followed by "*".
+// Bond is what becomes of a value in VPP when VPP deletes what the value depends on.
+type Bond uint8
+
+// The bonds.
+const (
+	// Follows: the value is removed before.
+	Follows Bond = iota
+	// Dies: VPP keeps the object, and it stays dead even if an interface of that name and index comes back. The agent deletes it and makes it
+	// again.
+	Dies
+	// Outlives: other values rely on the value until Key is deleted, which takes the value along. It is removed after.
+	Outlives
+)
+
+// Waits are the claims that must be free before a state is put.
+func (d *Descriptor) Waits(state any) (claims []string) {
+	if d.Dependencies == nil {
+		return nil
+	}
+	for _, dep := range d.Dependencies(state) {
+		if dep.Without != "" {
+			claims = append(claims, dep.Without)
+		}
+	}
+	return claims
+}
+
+// Bound reports that a state depends on a key with that bond.
+func (d *Descriptor) Bound(state any, key string, bond Bond) bool {
+	if d.Dependencies == nil || state == nil {
+		return false
+	}
+	return slices.ContainsFunc(d.Dependencies(state), func(dep Dependency) bool { return dep.Key == key && dep.Bond == bond })
+}
+
+// String is the key, the prefix followed by "*", or the claim.
 func (d Dependency) String() string {
 	if d.AnyOf != "" {
 		return d.AnyOf + "*"
 	}
-	return d.Key
+	return d.Key + d.Without
 }
 
-// Derived is a part of a value with dependencies of its own: it exists if and only if its base does.
+// Derived is what a value gives under another key. If the kind of the key has Merge, State is a part of that value, which may get parts of
+// several values. Otherwise it is a value with separate dependencies, which exists if and only if its base does.
 type Derived struct {
 	Key string
-	// State is the compiled form for the descriptor of the key; nil: a property, something others depend on.
+	// State is the compiled form for the descriptor of the key, or a part for its Merge; nil: a property, something others depend on.
 	State any
 }
 
@@ -182,25 +234,18 @@ type Candidates interface {
 	Each(f func(key string, state any, wanted bool))
 }
 
-// Spec is a Descriptor with types: V the message, S its compiled form.
+// Spec is a Descriptor with types: V the message, S its compiled form. A kind sets what it has beside that on the Descriptor.
 type Spec[V proto.Message, S comparable] struct {
 	Name         string
 	Prefix       string
 	Tagged       bool
-	Untagged     func(S) bool
 	Compile      func(key string, m V) (S, error)
 	Message      func(S) V
-	Equal        func(have, want S) bool
+	Equal        func(have, want S) bool // false: Update, if Recreate does not say otherwise
+	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
 	Dependencies func(S) []Dependency
 	Derived      func(S) []Derived
 	Claims       func(S) []string
-	Waits        func(S) []string
-	After        []string
-	Rebind       bool
-	Guards       bool
-	Many         bool
-	Recreate     func(have, want S) bool // nil: never, unless Update is nil: then always
-	Anew         func(have S) bool
 	Create       func(*World, S) ([]Op, error)
 	Update       func(w *World, have, want S) ([]Op, error)
 	Delete       func(*World, S) ([]Op, error)
@@ -210,32 +255,15 @@ type Spec[V proto.Message, S comparable] struct {
 
 // Descriptor erases the types.
 func (s Spec[V, S]) Descriptor() *Descriptor {
-	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged, After: s.After, Rebind: s.Rebind, Guards: s.Guards, Many: s.Many, Dumps: s.Dumps, Retrieve: s.Retrieve}
-	d.Compile = func(key string, m proto.Message) (any, error) {
-		v, ok := m.(V)
-		if !ok {
-			return nil, fmt.Errorf("%s is a %T", s.Name, m)
-		}
-		state, err := s.Compile(key, v)
-		if err != nil {
-			return nil, err
-		}
-		return state, nil
-	}
+	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged}
+	d.Compile = s.compile
 	d.Message = func(state any) proto.Message { return s.Message(state.(S)) }
-	d.Equal = func(have, want any) bool {
-		h, w := have.(S), want.(S)
-		return h == w || s.Equal(h, w)
-	}
+	d.Compare = func(have, want any) Change { return s.compare(have.(S), want.(S)) }
 	d.Create = func(w *World, state any) ([]Op, error) { return s.Create(w, state.(S)) }
 	d.Delete = func(w *World, state any) ([]Op, error) { return s.Delete(w, state.(S)) }
 	d.Update = func(w *World, have, want any) ([]Op, error) { return s.Update(w, have.(S), want.(S)) }
-	d.Recreate = func(have, want any) bool {
-		return s.Update == nil || s.Recreate != nil && s.Recreate(have.(S), want.(S))
-	}
-	if s.Anew != nil {
-		d.Anew = func(have any) bool { return s.Anew(have.(S)) }
-	}
+	d.Dumps = func(w *World, c Candidates, _ *Dump) []Request { return s.Dumps(w, c) }
+	d.Retrieve = s.Retrieve
 	if s.Dependencies != nil {
 		d.Dependencies = func(state any) []Dependency { return s.Dependencies(state.(S)) }
 	}
@@ -245,11 +273,29 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	if s.Claims != nil {
 		d.Claims = func(state any) []string { return s.Claims(state.(S)) }
 	}
-	if s.Untagged != nil {
-		d.Untagged = func(state any) bool { return s.Untagged(state.(S)) }
-	}
-	if s.Waits != nil {
-		d.Waits = func(state any) []string { return s.Waits(state.(S)) }
-	}
 	return d
+}
+
+func (s Spec[V, S]) compare(have, want S) Change {
+	switch {
+	case have == want || s.Equal(have, want):
+		return Same
+	case s.Update == nil || s.Recreate != nil && s.Recreate(have, want):
+		return Anew
+	}
+	return InPlace
+}
+
+// compile returns nil, and no pointer that is nil, for no state.
+func (s Spec[V, S]) compile(key string, m proto.Message) (any, error) {
+	v, ok := m.(V)
+	if !ok {
+		return nil, fmt.Errorf("%s is a %T", s.Name, m)
+	}
+	var none S
+	state, err := s.Compile(key, v)
+	if state == none {
+		return nil, err
+	}
+	return state, err
 }

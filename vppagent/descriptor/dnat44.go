@@ -118,10 +118,7 @@ func compareIdentities(a, b identity) int {
 // mapping into an LB one without a gap, and without the flag it wants the address in a pool.
 func DNat44() *Descriptor {
 	d := Spec[*nat.DNat44, *dnat]{
-		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true, Many: true,
-		// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); made after, none.
-		// Access lists: a mapping may hide clients that the lists of its backends let pass before.
-		After:   []string{"nat44-interface", "acl", "interface-acls"},
+		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
 		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,
 		Dependencies: (*dnat).dependencies, Claims: (*dnat).claims,
 		Create:   func(w *World, d *dnat) ([]Op, error) { return updateDNat(w, &dnat{}, d) },
@@ -130,6 +127,10 @@ func DNat44() *Descriptor {
 		Dumps:    dnatDumps,
 		Retrieve: retrieveDNat,
 	}.Descriptor()
+	d.Many = true
+	// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); a mapping made after gets none.
+	// Access lists: a mapping may hide clients that the lists of its backends let pass before.
+	d.After = []string{"nat44-interface", "acl", "interface-acls"}
 	d.Ready = func(w *World, have, want any, sure func(key string) any) error {
 		if _, restricted := kv.Restricts(want.(*dnat).label); restricted && have == nil {
 			return readyMapping(w, sure)

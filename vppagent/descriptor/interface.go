@@ -52,10 +52,9 @@ type needer interface{ needs() []Dependency }
 // Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
 // they are never changed or deleted.
 func Interface() *Descriptor {
-	return Spec[*ligato.Interface, *iface]{
+	d := Spec[*ligato.Interface, *iface]{
 		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
-		Untagged: func(i *iface) bool { return i.untagged },
-		Compile:  compileInterface, Message: (*iface).message,
+		Compile: compileInterface, Message: (*iface).message,
 		Equal: func(have, want *iface) bool { return len(diffInterface(have, want)) == 0 },
 		Derived: func(i *iface) []Derived {
 			var out []Derived
@@ -98,6 +97,8 @@ func Interface() *Descriptor {
 		},
 		Retrieve: retrieveInterfaces,
 	}.Descriptor()
+	d.Unmarked = func(state any) bool { return state.(*iface).untagged }
+	return d
 }
 
 func compileInterface(_ string, m *ligato.Interface) (*iface, error) {

@@ -66,7 +66,7 @@ func InterfaceACLs() *Descriptor {
 		},
 		Retrieve: retrieveLists,
 	}.Descriptor()
-	d.Parts = func(state any) []Derived {
+	d.Derived = func(state any) []Derived {
 		if l := state.(*accessLists); len(l.in)+len(l.out) == 0 {
 			return nil
 		}
@@ -77,23 +77,12 @@ func InterfaceACLs() *Descriptor {
 		return parts
 	}
 	d.Merge = mergeLists
-	d.Waits = func(state any) []string { return []string{restrictedClaim, natClaim(state.(*accessLists).iface)} }
 	d.Ready = readyLists
 	d.Stands, d.Nodes = standsOnACLs, aclNodes
-	d.ForPods = true
-	d.Shut = func(state any) any {
-		if l := state.(*accessLists); len(l.in)+len(l.out) > 0 {
-			shut := closedLists(l.iface)
-			shut.key = l.key
-			return shut
-		}
-		return nil
-	}
-	d.Shuts = func(state any) bool { return state.(*accessLists).shut() }
 	return d
 }
 
-// Stands is what a kind needs whose values stand on others that can be replaced beside (Descriptor.Beside).
+// Stands is what a kind needs whose values stand on others that can be replaced beside (Descriptor.Replace).
 type Stands struct {
 	// Reach is what can be had of want now, and the keys of what is missing for the rest; why it will never be had, or "".
 	// in returns what VPP surely has of a key, or nil.
@@ -105,9 +94,25 @@ type Stands struct {
 	// Torn reports that changing one after the other, what have stands on and then have to want (nil: nothing), may show
 	// something that is neither before nor after. content tells what VPP has of a key and what it will have then.
 	Torn func(w *World, have, want any, content func(key string) (have, want any)) bool
+	// Shut is the state that passes nothing. The planner puts it before all other steps where VPP has nothing yet, and want after all other
+	// puts. nil: want needs no such state
+	Shut func(want any) any
+	// Shuts reports that a state passes nothing. The planner puts the state that follows it after all others.
+	Shuts func(state any) bool
 }
 
-var standsOnACLs = &Stands{Reach: reachLists, Note: noteLists, Settled: settledLists, Torn: tornLists} // read only
+var standsOnACLs = &Stands{ // read only
+	Reach: reachLists, Note: noteLists, Settled: settledLists, Torn: tornLists,
+	Shut: func(state any) any {
+		if l := state.(*accessLists); len(l.in)+len(l.out) > 0 {
+			shut := closedLists(l.iface)
+			shut.key = l.key
+			return shut
+		}
+		return nil
+	},
+	Shuts: func(state any) bool { return state.(*accessLists).shut() },
+}
 
 func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 	if m.GetInterface() == "" {
@@ -185,7 +190,7 @@ func (l *accessLists) misplaced() {
 }
 
 func (l *accessLists) dependencies() []Dependency {
-	deps := []Dependency{{Key: kv.InterfaceKey(l.iface)}}
+	deps := []Dependency{{Key: kv.InterfaceKey(l.iface), Bond: Outlives, Pods: true}, {Without: restrictedClaim}, {Without: natClaim(l.iface)}}
 	if len(l.in)+len(l.out) > 0 {
 		deps = append(deps, Dependency{Key: denyKey, Loose: true})
 	}

@@ -26,7 +26,7 @@ type l2Address struct {
 // the next one that gets its place: entries are removed before their domain.
 func L2FIB() *Descriptor {
 	return Spec[*ligato.FIBEntry, *l2Address]{
-		Name: "l2-fib", Prefix: "config/vpp/l2/v2/fib/", Rebind: true,
+		Name: "l2-fib", Prefix: "config/vpp/l2/v2/fib/",
 		Compile: compileL2Address, Message: (*l2Address).message,
 		Equal: func(have, want *l2Address) bool {
 			return have.drop == want.drop && have.iface == want.iface && have.static == want.static && have.bvi == want.bvi
@@ -34,7 +34,7 @@ func L2FIB() *Descriptor {
 		Dependencies: func(a *l2Address) []Dependency {
 			deps := []Dependency{{Key: kv.BridgeDomainKey(a.domain)}}
 			if !a.drop { // VPP refuses an interface that is in no bridge domain
-				deps = append(deps, Dependency{Key: kv.InterfaceKey(a.iface)}, Dependency{Key: kv.BridgeDomainInterfaceKey(a.domain, a.iface)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(a.iface), Bond: Dies}, Dependency{Key: kv.BridgeDomainInterfaceKey(a.domain, a.iface)})
 			}
 			return deps
 		},

@@ -47,7 +47,7 @@ func Nat44Interface() *Descriptor {
 		},
 		Equal: func(have, want *natInterface) bool { return *have == *want },
 		Dependencies: func(i *natInterface) []Dependency {
-			return []Dependency{{Key: kv.Nat44GlobalKey}, {Key: kv.InterfaceKey(i.name)}, {Key: kv.InterfaceACLsKey(i.name), Loose: true}}
+			return []Dependency{{Key: kv.Nat44GlobalKey}, {Key: kv.InterfaceKey(i.name), Pods: true}, {Key: kv.InterfaceACLsKey(i.name), Loose: true}, {Without: restrictedClaim}}
 		},
 		Create: func(w *World, i *natInterface) ([]Op, error) { return changeRoles(w, &natInterface{name: i.name}, i) },
 		Update: changeRoles,
@@ -60,10 +60,9 @@ func Nat44Interface() *Descriptor {
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
-	d.Nodes, d.ForPods = natNodes, true
-	d.After = []string{"reject-route"} // what would leave by the default route, and must not, gets no session there
-	d.Waits = func(any) []string { return []string{restrictedClaim} }
-	d.Parts = func(state any) []Derived {
+	d.Nodes = natNodes
+	d.After = []string{"reject-route"} // a packet that the route rejects gets no session towards the default route
+	d.Derived = func(state any) []Derived {
 		return []Derived{{Key: kv.SourceRangesEnforcedKey, State: natPart(state.(*natInterface).name)}}
 	}
 	d.Ready = func(w *World, have, want any, _ func(key string) any) error {

@@ -173,10 +173,10 @@ func retrieveProxyARP(w *World, d *Dump, c Candidates) ([]Found, error) {
 // ProxyARPInterface describes what a ProxyARP derives for each of its interfaces.
 func ProxyARPInterface() *Descriptor {
 	return Spec[*l3.ProxyARP, *proxyIface]{
-		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true, Rebind: true,
+		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true,
 		Compile: noMessage[*l3.ProxyARP, *proxyIface], Message: func(*proxyIface) *l3.ProxyARP { return nil },
 		Equal:        func(have, want *proxyIface) bool { return *have == *want },
-		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: kv.InterfaceKey(i.name)}} },
+		Dependencies: func(i *proxyIface) []Dependency { return []Dependency{{Key: kv.InterfaceKey(i.name), Bond: Dies}} },
 		Create:       createProxyIface,
 		Delete:       func(w *World, i *proxyIface) ([]Op, error) { return i.send(w, false) },
 		Dumps: func(*World, Candidates) []Request {

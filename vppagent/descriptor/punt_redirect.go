@@ -24,13 +24,13 @@ type redirect struct {
 // route it stays dead when the interface it leads to went and another came.
 func IPRedirect() *Descriptor {
 	return Spec[*punt.IPRedirect, *redirect]{
-		Name: "punt-redirect", Prefix: "config/vpp/v2/ipredirect/", Rebind: true,
+		Name: "punt-redirect", Prefix: "config/vpp/v2/ipredirect/",
 		Compile: compileRedirect, Message: (*redirect).message,
 		Equal: func(have, want *redirect) bool { return *have == *want },
 		Dependencies: func(r *redirect) []Dependency {
-			deps := []Dependency{{Key: kv.InterfaceKey(r.tx)}}
+			deps := []Dependency{{Key: kv.InterfaceKey(r.tx), Bond: Dies}}
 			if r.rx != "" && r.rx != r.tx {
-				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.rx)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.rx), Bond: Dies})
 			}
 			return deps
 		},

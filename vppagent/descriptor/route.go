@@ -53,13 +53,13 @@ func (r *route) path() path {
 // Route describes ligato's Route. Routes to one prefix are its paths: each is added and removed alone, so that others'
 // paths stay and a changed next hop leaves no gap.
 func Route() *Descriptor {
-	return Spec[*l3.Route, *route]{
-		Name: "route", Prefix: "config/vpp/v2/route/", Rebind: true, Many: true,
+	d := Spec[*l3.Route, *route]{
+		Name: "route", Prefix: "config/vpp/v2/route/",
 		Compile: compileRoute, Message: (*route).message,
 		Equal: func(have, want *route) bool { return have.path() == want.path() },
 		Dependencies: func(r *route) (deps []Dependency) {
 			if r.iface != "" {
-				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.iface)})
+				deps = append(deps, Dependency{Key: kv.InterfaceKey(r.iface), Bond: Dies})
 			}
 			return append(deps, r.tables()...)
 		},
@@ -69,12 +69,14 @@ func Route() *Descriptor {
 		Dumps:    routeDumps,
 		Retrieve: retrieveRoutes,
 	}.Descriptor()
+	d.Many = true
+	return d
 }
 
 // RejectRoute describes our own RejectRoute: a prefix whose only path is a refusal.
 func RejectRoute() *Descriptor {
-	return Spec[*contivl3.RejectRoute, *route]{
-		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/", Many: true,
+	d := Spec[*contivl3.RejectRoute, *route]{
+		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/",
 		Compile: compileReject, Message: (*route).rejectMessage,
 		Equal:        func(have, want *route) bool { return have.kind == want.kind && have.last == want.last },
 		Dependencies: (*route).tables,
@@ -84,6 +86,8 @@ func RejectRoute() *Descriptor {
 		Dumps:        routeDumps,
 		Retrieve:     retrieveRoutes,
 	}.Descriptor()
+	d.Many = true
+	return d
 }
 
 // createReject adds the refusal, unless somebody else leads the prefix somewhere: to VPP all users of its API are one source of

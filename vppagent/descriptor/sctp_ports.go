@@ -31,14 +31,16 @@ const (
 
 // SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
 func SCTPPorts() *Descriptor {
-	d := Spec[*acl.SCTPPorts, *classifier.Ports]{
+	return Spec[*acl.SCTPPorts, *classifier.Ports]{
 		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
 		Compile: func(_ string, m *acl.SCTPPorts) (*classifier.Ports, error) { return classifier.Compile(m) },
 		Message: (*classifier.Ports).Message,
 		Equal: func(have, want *classifier.Ports) bool {
 			return equalDirections(have.Input, want.Input) && equalDirections(have.Output, want.Output)
 		},
-		Dependencies: func(p *classifier.Ports) []Dependency { return []Dependency{{Key: kv.InterfaceKey(p.Interface)}} },
+		Dependencies: func(p *classifier.Ports) []Dependency {
+			return []Dependency{{Key: kv.InterfaceKey(p.Interface), Pods: true}}
+		},
 		Derived: func(p *classifier.Ports) (out []Derived) {
 			for _, d := range []*classifier.Direction{p.Input, p.Output} {
 				if d != nil {
@@ -61,8 +63,6 @@ func SCTPPorts() *Descriptor {
 			return out, nil
 		},
 	}.Descriptor()
-	d.ForPods = true
-	return d
 }
 
 func equalDirections(have, want *classifier.Direction) bool {
@@ -95,19 +95,17 @@ func (f *sctpFilter) program(v6 bool) classifier.Program {
 // interface goes.
 func SCTPFilter() *Descriptor {
 	d := Spec[*acl.SCTPPorts, *sctpFilter]{
-		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true, Guards: true,
+		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true,
 		Compile: noMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).message,
 		Equal:        func(have, want *sctpFilter) bool { return have.v4.Equal(want.v4) && have.v6.Equal(want.v6) },
 		Dependencies: (*sctpFilter).dependencies,
 		Create:       func(w *World, f *sctpFilter) ([]Op, error) { return f.put(w, &sctpFilter{}) },
 		Update:       func(w *World, have, want *sctpFilter) ([]Op, error) { return want.put(w, have) },
 		Delete:       deleteFilter,
-		Dumps:        func(w *World, _ Candidates) []Request { return classDumps(w) },
 		Retrieve:     retrieveFilters,
 	}.Descriptor()
-	d.ForPods = true
-	d.More, d.Rest = moreClassDumps, sctpLeftKey
-	d.Haunted = func(w *World) bool { return w.class.haunted(w) }
+	d.Dumps = func(w *World, _ Candidates, known *Dump) []Request { return classDumps(w, known) }
+	d.Rest = &Rest{Key: sctpLeftKey, Suspect: func(w *World) bool { return w.class.haunted(w) }}
 	return d
 }
 
@@ -115,7 +113,7 @@ func (f *sctpFilter) dependencies() []Dependency {
 	if f.iface == "" {
 		return nil
 	}
-	return []Dependency{{Key: kv.InterfaceKey(f.iface)}}
+	return []Dependency{{Key: kv.InterfaceKey(f.iface), Bond: Outlives, Pods: true}}
 }
 
 // message is the rules VPP has, as far as they can be read.

@@ -14,13 +14,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// classDumps asks for all tables and what is attached.
-func classDumps(*World) []Request {
+// classDumps asks for all tables and what is attached, and then for what those answers lead to.
+func classDumps(w *World, known *Dump) []Request {
 	out := []Request{ask(idClassTables, &classify.ClassifyTableIds{})}
 	for _, p := range classPlaces(0) {
 		out = append(out, ask(p.show().Cmd, p.show()))
 	}
-	return out
+	if !known.Has(idClassTables) {
+		return out
+	}
+	return append(out, moreClassDumps(w, known)...)
 }
 
 // classPlaces are those of an interface.

@@ -56,13 +56,14 @@ type sourceRanges struct {
 
 // SourceRanges describes who may dial the addresses of one label.
 func SourceRanges() *Descriptor {
-	d := Spec[*nat.SourceRanges, *sourceRanges]{
+	return Spec[*nat.SourceRanges, *sourceRanges]{
 		Name: "source-ranges", Prefix: sourceRangesPrefix, Tagged: true,
 		Compile: compileSourceRanges, Message: (*sourceRanges).message,
 		Equal: func(have, want *sourceRanges) bool {
 			return slices.Equal(have.frontends, want.frontends) && slices.Equal(have.ranges, want.ranges)
 		},
 		Dependencies: func(*sourceRanges) []Dependency { return []Dependency{{Key: kv.SourceRangesEnforcedKey}} },
+		Derived:      func(s *sourceRanges) []Derived { return []Derived{{Key: kv.SourceRangesEnforcedKey, State: s}} },
 		Create:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
 		Update:       func(*World, *sourceRanges, *sourceRanges) ([]Op, error) { return nil, nil },
 		Delete:       func(*World, *sourceRanges) ([]Op, error) { return nil, nil },
@@ -76,8 +77,6 @@ func SourceRanges() *Descriptor {
 			return out, nil
 		},
 	}.Descriptor()
-	d.Parts = func(state any) []Derived { return []Derived{{Key: kv.SourceRangesEnforcedKey, State: state}} }
-	return d
 }
 
 func compileSourceRanges(_ string, m *nat.SourceRanges) (*sourceRanges, error) {
@@ -210,9 +209,8 @@ func SourceRangesEnforced() *Descriptor {
 		Retrieve:     retrieveEnforcement,
 	}.Descriptor()
 	d.Merge = mergeEnforcement
-	d.Idle = func(part any) bool { _, iface := part.(natPart); return iface }
 	d.Ready = readyEnforcement
-	d.Parts = func(state any) []Derived {
+	d.Derived = func(state any) []Derived {
 		e := state.(*enforcement)
 		parts := []Derived{{Key: rangesKey, State: newRangesACL(e.rules)}}
 		for _, name := range e.interfaces {
@@ -223,15 +221,19 @@ func SourceRangesEnforced() *Descriptor {
 	return d
 }
 
+// mergeEnforcement makes no value of interfaces alone.
 func mergeEnforcement(_ any, parts []any) any {
-	e := &enforcement{}
+	e, restricted := &enforcement{}, false
 	for _, p := range parts {
 		switch p := p.(type) {
 		case natPart:
 			e.interfaces = append(e.interfaces, string(p))
 		case *sourceRanges:
-			e.rules = append(e.rules, p.rules...)
+			e.rules, restricted = append(e.rules, p.rules...), true
 		}
+	}
+	if !restricted {
+		return nil
 	}
 	slices.Sort(e.interfaces)
 	return e
@@ -399,7 +401,7 @@ func newPermitACL() *accessList {
 // RangesACL describes the ACL that denies who is not in source ranges.
 func RangesACL() *Descriptor {
 	d := fixedACL("acl-source-ranges", rangesKey, "s", true, func() *accessList { return newRangesACL(nil) })
-	d.Waits = func(any) []string { return []string{restrictedClaim} }
+	d.Dependencies = func(any) []Dependency { return []Dependency{{Without: restrictedClaim}} }
 	d.Ready = readyRanges
 	return d
 }

@@ -22,7 +22,7 @@ type mirror struct {
 // inherits it: it is removed before either interface of ours.
 func Span() *Descriptor {
 	return Spec[*ligato.Span, *mirror]{
-		Name: "span", Prefix: "config/vpp/v2/span/", Rebind: true,
+		Name: "span", Prefix: "config/vpp/v2/span/",
 		Compile: func(_ string, m *ligato.Span) (*mirror, error) {
 			s := &mirror{from: m.GetInterfaceFrom(), to: m.GetInterfaceTo(), l2: m.GetIsL2()}
 			switch {
@@ -47,7 +47,7 @@ func Span() *Descriptor {
 		},
 		Equal: func(have, want *mirror) bool { return have.state == want.state && have.l2 == want.l2 },
 		Dependencies: func(s *mirror) []Dependency {
-			return []Dependency{{Key: kv.InterfaceKey(s.from)}, {Key: kv.InterfaceKey(s.to)}}
+			return []Dependency{{Key: kv.InterfaceKey(s.from), Bond: Dies}, {Key: kv.InterfaceKey(s.to), Bond: Dies}}
 		},
 		Recreate: func(have, want *mirror) bool { return have.l2 != want.l2 },
 		Create:   createMirror,

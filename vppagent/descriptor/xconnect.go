@@ -16,7 +16,7 @@ type xconnect struct{ receive, transmit string }
 // interface that goes to the next one that comes, which would then send somebody else's frames.
 func XConnect() *Descriptor {
 	return Spec[*ligato.XConnectPair, *xconnect]{
-		Name: "xconnect", Prefix: "config/vpp/l2/v2/xconnect/", Rebind: true,
+		Name: "xconnect", Prefix: "config/vpp/l2/v2/xconnect/",
 		Compile: func(_ string, m *ligato.XConnectPair) (*xconnect, error) {
 			switch {
 			case m.GetReceiveInterface() == "":
@@ -33,7 +33,7 @@ func XConnect() *Descriptor {
 		},
 		Equal: func(have, want *xconnect) bool { return have.transmit == want.transmit },
 		Dependencies: func(x *xconnect) []Dependency {
-			return []Dependency{{Key: kv.InterfaceKey(x.receive)}, {Key: kv.InterfaceKey(x.transmit)}}
+			return []Dependency{{Key: kv.InterfaceKey(x.receive), Bond: Dies}, {Key: kv.InterfaceKey(x.transmit), Bond: Dies}}
 		},
 		Claims:   func(x *xconnect) []string { return []string{l2Claim(x.receive)} },
 		Create:   func(w *World, x *xconnect) ([]Op, error) { return x.send(w, true) },

@@ -1,0 +1,60 @@
+package vppagent
+
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/expand"
+)
+
+// put makes state what the message of v says (nil: there is none, or it is broken, and state keeps what the value gives to others). The
+// values that have to be looked at again are handed to touch.
+func (g *graph) put(v *value, state any, touch func(*value)) {
+	if v.kind == nil || expand.Plain(v.kind.Descriptor) {
+		if v.bad != nil {
+			state = nil
+		}
+		g.setWant(v, state, touch)
+		return
+	}
+	g.set.Put(v.key, state, v.bad != nil, func(x expand.Value) { g.apply(x, touch) })
+}
+
+// give makes part what the agent itself gives to a key; nil: nothing.
+func (g *graph) give(key string, part any, touch func(*value)) {
+	g.set.Give(key, part, func(x expand.Value) { g.apply(x, touch) })
+}
+
+// apply takes over what is wanted of a key from now on.
+func (g *graph) apply(x expand.Value, touch func(*value)) {
+	v := g.values[x.Key]
+	if v == nil {
+		if x.State == nil && x.Base == "" {
+			return
+		}
+		v = g.node(x.Key)
+	}
+	switch {
+	case x.Base != "":
+		g.setBase(v, g.node(x.Base))
+	case v.base != nil && (x.State == nil || x.Property):
+		v.base.derived = slices.DeleteFunc(v.base.derived, func(d *value) bool { return d == v })
+		if x.Property { // it ends with what made it; a value is still removed before its base
+			v.base = nil
+		}
+	}
+	if x.Property || x.Unchanged {
+		touch(v)
+		return
+	}
+	g.setWant(v, x.State, touch)
+}
+
+func (g *graph) setBase(v, base *value) {
+	if v.base != nil && v.base != base {
+		v.base.derived = slices.DeleteFunc(v.base.derived, func(d *value) bool { return d == v })
+	}
+	v.base = base
+	if !slices.Contains(base.derived, v) {
+		base.derived = append(base.derived, v)
+	}
+}
