@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
@@ -110,13 +111,12 @@ func (o *keyTable) event(ev event.Event) {
 	defer o.mu.Unlock()
 	switch ev := ev.(type) {
 	case *event.Update:
-		var steps []datastore.KV
+		var steps []calico.KV
 		for _, c := range ev.Changes {
 			if c.Err != nil {
 				o.Logger.Warn("object refused", "object", c.Ref, "err", c.Err, "from", c.Origin)
 			}
-			keys, _ := c.Keys.([]datastore.KV)
-			steps = append(steps, o.table.Apply(c.Ref, keys)...)
+			steps = append(steps, o.table.Apply(c.Ref, c.Keys)...)
 		}
 		o.tell(steps)
 	case *event.SyncStatus:
@@ -129,7 +129,7 @@ func (o *keyTable) event(ev event.Event) {
 }
 
 // tell hands steps on to the sets they belong to.
-func (o *keyTable) tell(steps []datastore.KV) {
+func (o *keyTable) tell(steps []calico.KV) {
 	status := wire.InSync
 	for _, st := range o.sync {
 		status = min(status, wire.Status(st))
@@ -193,23 +193,23 @@ func (t *forms) older(kv wire.KV) []wire.KV {
 	}
 	if ok {
 		t.tiered[kv.Key] = now.Key
-		out = append(out, inForm(kv, func(datastore.KV) datastore.KV { return now }))
+		out = append(out, inForm(kv, func(calico.KV) calico.KV { return now }))
 	}
 	return out
 }
 
 // inForm changes key and value of a KV and keeps the rest.
-func inForm(kv wire.KV, form func(datastore.KV) datastore.KV) wire.KV {
+func inForm(kv wire.KV, form func(calico.KV) calico.KV) wire.KV {
 	to := form(toStore(kv))
 	kv.Key, kv.Value = to.Key, to.Value
 	return kv
 }
 
-func toStore(kv wire.KV) datastore.KV {
-	return datastore.KV{Key: kv.Key, Value: kv.Value, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion}
+func toStore(kv wire.KV) calico.KV {
+	return calico.KV{Key: kv.Key, Value: kv.Value, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion}
 }
 
-func fromStore(kv datastore.KV) wire.KV {
+func fromStore(kv calico.KV) wire.KV {
 	return wire.KV{Key: kv.Key, Value: kv.Value, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion}
 }
 

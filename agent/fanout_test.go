@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
@@ -84,9 +84,9 @@ const (
 func TestFanoutOfObjects(t *testing.T) {
 	ref := func(name string) model.Ref { return model.Ref{Kind: model.KindNode, Name: name} }
 	put := func(name string, keys ...string) event.Change {
-		var kvs []datastore.KV
+		var kvs []calico.KV
 		for _, k := range keys {
-			kvs = append(kvs, datastore.KV{Key: k, Value: []byte(`{"spec":{}}`)})
+			kvs = append(kvs, calico.KV{Key: k, Value: []byte(`{"spec":{}}`)})
 		}
 		return event.Change{Ref: ref(name), Keys: kvs}
 	}

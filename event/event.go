@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -32,9 +33,9 @@ type Change struct {
 	Object model.Object
 	Err    error  // names the object and the field; from a manifest also file and line, so that it can be shown alone
 	Origin string // file:line or API server resource, for messages
-	// Keys is the object as Calico's datastore stores it ([]datastore.KV: all its keys, in order). A source sets it
-	// only on request. Nil: the object has no keys. Keys may be set without Object, and beside Err.
-	Keys any
+	// Keys is the object as Calico's datastore stores it: all its keys, in order. A source sets it only on request. Nil: the
+	// object has no keys. Keys may be set without Object, and beside Err.
+	Keys []calico.KV
 	// UID is the object's metadata.uid, from a source that relays the objects of another server; "" if unknown.
 	UID string
 }

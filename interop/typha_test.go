@@ -24,6 +24,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
@@ -320,7 +321,7 @@ func TestOurClientTLS(t *testing.T) {
 // guestbook tells a real Typha what the example is, as Calico's converters would have it.
 func (r *realTypha) guestbook() {
 	r.t.Helper()
-	tell := func(list []datastore.KV) {
+	tell := func(list []calico.KV) {
 		for _, kv := range list {
 			if !strings.HasPrefix(kv.Key, datastore.ServiceCIDRPrefix) { // no key of Calico's
 				r.put(kv.Key, string(kv.Value))
@@ -331,8 +332,7 @@ func (r *realTypha) guestbook() {
 	err := manifest.New(manifest.Config{Paths: []string{"../examples/guestbook"}, Keys: true}).Run(r.t.Context(), func(e event.Event) {
 		if u, ok := e.(*event.Update); ok {
 			for _, c := range u.Changes {
-				list, _ := c.Keys.([]datastore.KV)
-				tell(list)
+				tell(c.Keys)
 			}
 		}
 	})
@@ -384,7 +384,7 @@ func TestStoriesThroughARealTypha(t *testing.T) {
 	f := follow(t, typha.Config{Addrs: []string{server.addr()}})
 	f.until(func() bool { return f.synced > 0 })
 	want, count := map[string]string{}, 0
-	put := func(list []datastore.KV) {
+	put := func(list []calico.KV) {
 		for _, kv := range list {
 			if strings.HasPrefix(kv.Key, datastore.ServiceCIDRPrefix) {
 				continue
@@ -430,8 +430,7 @@ func TestStoriesThroughARealTypha(t *testing.T) {
 		err = manifest.New(manifest.Config{Paths: []string{dir, "../test/scenario/testdata/shared"}, Keys: true}).Run(t.Context(), func(e event.Event) {
 			if u, ok := e.(*event.Update); ok {
 				for _, c := range u.Changes {
-					list, _ := c.Keys.([]datastore.KV)
-					put(list)
+					put(c.Keys)
 				}
 			}
 		})

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	admin "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 
+	ours "github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
@@ -186,7 +187,7 @@ func stored(kind string, o runtime.Object) []*calico.KVPair {
 }
 
 // line is a key with its value, its revision, and the resource version beside it.
-func line(kv datastore.KV) string {
+func line(kv ours.KV) string {
 	return fmt.Sprintf("%s\n  %s\n  revision %s, %s", kv.Key, kv.Value, kv.Revision, kv.V3ResourceVersion)
 }
 
@@ -208,7 +209,7 @@ func (v *vector) calicoLines(t *testing.T, o runtime.Object) (out []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out1 := datastore.KV{Key: key, Revision: fmt.Sprint(kv.Revision)}
+		out1 := ours.KV{Key: key, Revision: fmt.Sprint(kv.Revision)}
 		if m, ok := kv.Value.(metav1.Object); ok { // as Typha does, so that versions alone are no change
 			out1.V3ResourceVersion = m.GetResourceVersion()
 			m.SetResourceVersion("")

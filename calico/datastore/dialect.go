@@ -3,12 +3,14 @@ package datastore
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/calico"
 )
 
 // Modern converts a key and value to the form that Calico writes from v3.32 on. Policy keys have the object's kind,
 // namespace and name, and the tier is in the value; everything else is the same. A policy without an object of a known kind
 // stays as it is, as does one that does not parse.
-func Modern(kv KV) KV {
+func Modern(kv calico.KV) calico.KV {
 	k, err := ParseKey(kv.Key)
 	if err != nil || k.Kind != KeyTieredPolicy {
 		return kv
@@ -35,7 +37,7 @@ func Modern(kv KV) KV {
 
 // Tiered is the inverse of Modern for a key with a value. ok is false for a delete, which does not name the tier, and for
 // values that do not parse.
-func Tiered(kv KV) (_ KV, ok bool) {
+func Tiered(kv calico.KV) (_ calico.KV, ok bool) {
 	k, err := ParseKey(kv.Key)
 	if err != nil || k.Kind != KeyPolicy {
 		return kv, true

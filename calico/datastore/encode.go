@@ -1,7 +1,6 @@
 package datastore
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -32,7 +32,7 @@ var errPolicyBeyond = errors.New("cannot be converted by Calico v3.31")
 //
 // An object without meaning in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
 // object that should have keys has none, or not all of them.
-func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, error) {
+func Encode(raw runtime.Object, converted model.Object, refused bool) ([]calico.KV, error) {
 	if refused {
 		if kv, ok, err := encodeClosed(converted); ok {
 			return one(kv, err)
@@ -60,7 +60,7 @@ func Encode(raw runtime.Object, converted model.Object, refused bool) ([]KV, err
 	return list, err
 }
 
-func encodeTyped(raw runtime.Object) ([]KV, error) {
+func encodeTyped(raw runtime.Object) ([]calico.KV, error) {
 	switch o := raw.(type) {
 	case *corev1.Pod:
 		return encodePod(o)
@@ -86,11 +86,11 @@ func encodeTyped(raw runtime.Object) ([]KV, error) {
 	return nil, fmt.Errorf("%T: %w", raw, ErrNotEncoded)
 }
 
-func one(kv KV, err error) ([]KV, error) {
+func one(kv calico.KV, err error) ([]calico.KV, error) {
 	if err != nil || kv.Value == nil {
 		return nil, err
 	}
-	return []KV{kv}, nil
+	return []calico.KV{kv}, nil
 }
 
 // typed converts an unstructured object to its Go type.
@@ -166,17 +166,17 @@ func defaulted(o runtime.Object) runtime.Object {
 }
 
 // value returns the KV of a value written as JSON.
-func value(k Key, v any) (KV, error) {
+func value(k Key, v any) (calico.KV, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return KV{}, fmt.Errorf("%s: %w", k, err)
+		return calico.KV{}, fmt.Errorf("%s: %w", k, err)
 	}
-	return KV{Key: k.String(), Value: text}, nil
+	return calico.KV{Key: k.String(), Value: text}, nil
 }
 
 // values joins the KVs of several keys.
-func values(list ...func() (KV, error)) ([]KV, error) {
-	var out []KV
+func values(list ...func() (calico.KV, error)) ([]calico.KV, error) {
+	var out []calico.KV
 	for _, make := range list {
 		kv, err := make()
 		if err != nil {
@@ -188,23 +188,25 @@ func values(list ...func() (KV, error)) ([]KV, error) {
 }
 
 // of returns a deferred call of value, for values.
-func of(k Key, v any) func() (KV, error) { return func() (KV, error) { return value(k, v) } }
+func of(k Key, v any) func() (calico.KV, error) {
+	return func() (calico.KV, error) { return value(k, v) }
+}
 
 // text returns the KV of a value written as it is.
-func text(k Key, v string) func() (KV, error) {
-	return func() (KV, error) { return KV{Key: k.String(), Value: []byte(v)}, nil }
+func text(k Key, v string) func() (calico.KV, error) {
+	return func() (calico.KV, error) { return calico.KV{Key: k.String(), Value: []byte(v)}, nil }
 }
 
 // Builtin returns the keys that a datastore has without any object: the ready flag, the profile that allows everything, and
 // the tiers of Kubernetes' policies. Objects with the same keys replace them.
-func Builtin() []KV {
+func Builtin() []calico.KV {
 	allow := []v3Rule{{Action: "Allow"}}
 	list, err := encodeProfile(&v3Profile{
 		Kind: "Profile", APIVersion: apiVersion, Metadata: meta{Name: "projectcalico-default-allow"},
 		Spec: v3ProfileSpec{Ingress: allow, Egress: allow},
 	})
 	for _, t := range model.BuiltinTiers() {
-		var kv KV
+		var kv calico.KV
 		if err == nil {
 			kv, err = value(Key{Kind: KeyTier, Name: t.Name}, Tier{Order: &t.Order.Value, DefaultAction: string(t.DefaultAction)})
 		}
@@ -213,19 +215,19 @@ func Builtin() []KV {
 	if err != nil {
 		panic(err) // cannot happen: constants
 	}
-	return append(list, KV{Key: Key{Kind: KeyReady}.String(), Value: []byte("true")})
+	return append(list, calico.KV{Key: Key{Kind: KeyReady}.String(), Value: []byte("true")})
 }
 
 // Table holds the keys of many objects, and turns an object's change into changes of keys.
 type Table struct {
-	base map[string]KV          // keys that exist without objects
+	base map[string]calico.KV   // keys that exist without objects
 	keys map[model.Ref][]string // the keys of each object
 }
 
 // NewTable returns a table with the keys of base. Objects may replace them; when such an object is removed, the base value
 // returns.
-func NewTable(base []KV) *Table {
-	t := &Table{base: map[string]KV{}, keys: map[model.Ref][]string{}}
+func NewTable(base []calico.KV) *Table {
+	t := &Table{base: map[string]calico.KV{}, keys: map[model.Ref][]string{}}
 	for _, kv := range base {
 		t.base[kv.Key] = kv
 	}
@@ -233,10 +235,10 @@ func NewTable(base []KV) *Table {
 }
 
 // Apply sets the keys of ref to list and returns the changes: deletes of keys that ref no longer has, then all of list.
-func (t *Table) Apply(ref model.Ref, list []KV) []KV {
-	var steps []KV
+func (t *Table) Apply(ref model.Ref, list []calico.KV) []calico.KV {
+	var steps []calico.KV
 	for _, k := range t.keys[ref] {
-		if slices.ContainsFunc(list, func(kv KV) bool { return kv.Key == k }) {
+		if slices.ContainsFunc(list, func(kv calico.KV) bool { return kv.Key == k }) {
 			continue
 		}
 		base := t.base[k]
@@ -256,8 +258,4 @@ func (t *Table) Apply(ref model.Ref, list []KV) []KV {
 }
 
 // Equal reports whether two lists of keys and values are equal, ignoring versions.
-func Equal(a, b []KV) bool {
-	return slices.EqualFunc(a, b, func(x, y KV) bool {
-		return x.Key == y.Key && (x.Value == nil) == (y.Value == nil) && bytes.Equal(x.Value, y.Value)
-	})
-}
+func Equal(a, b []calico.KV) bool { return slices.EqualFunc(a, b, calico.KV.Equal) }

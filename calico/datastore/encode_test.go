@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -190,15 +191,15 @@ func TestDialects(t *testing.T) {
 		{"/calico/v1/policy/tier/sec/metadata", "/calico/v1/policy/tier/sec/metadata"},
 		{"/calico/v1/Ready", "/calico/v1/Ready"},
 	} {
-		if got := Modern(KV{Key: c.older}); got.Key != c.newer || got.Value != nil {
+		if got := Modern(calico.KV{Key: c.older}); got.Key != c.newer || got.Value != nil {
 			t.Errorf("%s becomes %+v, want %s", c.older, got, c.newer)
 		}
-		_, ok := Tiered(KV{Key: c.newer})
+		_, ok := Tiered(calico.KV{Key: c.newer})
 		if ok != (c.older == c.newer) {
 			t.Errorf("the tier of %s without a value is known: %v", c.newer, ok)
 		}
 	}
-	bad := KV{Key: "/calico/v1/policy/tier/sec/policy/sec.x", Value: []byte("{")}
+	bad := calico.KV{Key: "/calico/v1/policy/tier/sec/policy/sec.x", Value: []byte("{")}
 	if got := Modern(bad); !slices.Equal(got.Value, bad.Value) || got.Key != bad.Key {
 		t.Errorf("what does not parse becomes %+v", got)
 	}
@@ -206,17 +207,17 @@ func TestDialects(t *testing.T) {
 
 // A table returns deletes, moves of a key to another object, and base keys that return when an object is removed.
 func TestTable(t *testing.T) {
-	kv := func(key, value string) KV { return KV{Key: key, Value: []byte(value)} }
-	table := NewTable([]KV{kv("tier", "builtin")})
+	kv := func(key, value string) calico.KV { return calico.KV{Key: key, Value: []byte(value)} }
+	table := NewTable([]calico.KV{kv("tier", "builtin")})
 	pod, tier := model.Ref{Kind: model.KindPod, Name: "a"}, model.Ref{Kind: model.KindTier, Name: "t"}
 	for _, c := range []struct {
 		ref  model.Ref
-		list []KV
+		list []calico.KV
 		want string
 	}{
-		{pod, []KV{kv("n1/a", "1"), kv("x", "1")}, "n1/a=1 x=1"},
-		{pod, []KV{kv("n2/a", "2"), kv("x", "1")}, "n1/a= n2/a=2 x=1"},
-		{tier, []KV{kv("tier", "own")}, "tier=own"},
+		{pod, []calico.KV{kv("n1/a", "1"), kv("x", "1")}, "n1/a=1 x=1"},
+		{pod, []calico.KV{kv("n2/a", "2"), kv("x", "1")}, "n1/a= n2/a=2 x=1"},
+		{tier, []calico.KV{kv("tier", "own")}, "tier=own"},
 		{tier, nil, "tier=builtin"},
 		{tier, nil, ""},
 		{pod, nil, "n2/a= x="},

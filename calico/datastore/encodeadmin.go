@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
@@ -50,13 +51,13 @@ func (o *adminPolicy) DeepCopyObject() runtime.Object {
 // encode writes the policy. A rule that Calico cannot read fails closed: an allow is dropped; a deny or pass denies
 // everything. Calico would read a named port as every port of every protocol, so a policy with one is written in the
 // model's form.
-func (o *adminPolicy) encode() (KV, error) {
+func (o *adminPolicy) encode() (calico.KV, error) {
 	tier, prefix, order := model.TierAdmin, "kanp.", float64(o.Spec.Priority)
 	switch o.Kind {
 	case string(model.KindBaselinePolicy):
 		tier, prefix, order = model.TierBaseline, "kbanp.", 1000
 	case string(model.KindClusterNetworkPolicy):
-		return KV{}, fmt.Errorf("ClusterNetworkPolicy %s: %w", o.Name, errPolicyBeyond)
+		return calico.KV{}, fmt.Errorf("ClusterNetworkPolicy %s: %w", o.Name, errPolicyBeyond)
 	}
 	p := &v3Policy{Tier: tier, Order: &order}
 	switch s := &o.Spec.Subject; {
@@ -65,7 +66,7 @@ func (o *adminPolicy) encode() (KV, error) {
 	case s.Pods != nil:
 		p.NamespaceSelector, p.Selector = namespaceSelector(&s.Pods.NamespaceSelector), podSelector(&s.Pods.PodSelector)
 	default:
-		return KV{}, fmt.Errorf("%s %s: spec.subject: %w", o.Kind, o.Name, errPolicyBeyond)
+		return calico.KV{}, fmt.Errorf("%s %s: spec.subject: %w", o.Kind, o.Name, errPolicyBeyond)
 	}
 	for i := range o.Spec.Ingress {
 		p.Ingress = append(p.Ingress, o.rules(&o.Spec.Ingress[i], true)...)
@@ -80,7 +81,7 @@ func (o *adminPolicy) encode() (KV, error) {
 		p.Types = append(p.Types, "Egress")
 	}
 	if o.namedPorts() {
-		return KV{}, fmt.Errorf("%s %s: a named port: %w", o.Kind, o.Name, errPolicyBeyond)
+		return calico.KV{}, fmt.Errorf("%s %s: a named port: %w", o.Kind, o.Name, errPolicyBeyond)
 	}
 	return p.encode("", prefix+tier+"."+o.Name, false)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -38,7 +39,7 @@ func (o *v3Object) namespaced() bool {
 	return false
 }
 
-func (o *v3Object) encode() ([]KV, error) {
+func (o *v3Object) encode() ([]calico.KV, error) {
 	o.restore()
 	if o.shadow() {
 		return nil, nil
@@ -114,7 +115,7 @@ func (o *v3Object) spec(into any) error {
 }
 
 // encodeProfile writes one of Calico's own profiles. If it is a custom resource, Calico derives another UID for it.
-func (o *v3Object) encodeProfile() ([]KV, error) {
+func (o *v3Object) encodeProfile() ([]calico.KV, error) {
 	m, err := o.v3Meta()
 	p := &v3Profile{Kind: "Profile", APIVersion: apiVersion, Metadata: m}
 	if err == nil {
@@ -130,10 +131,10 @@ func (o *v3Object) encodeProfile() ([]KV, error) {
 	return list, err
 }
 
-func (o *v3Object) encodePolicy(staged bool) (KV, error) {
+func (o *v3Object) encodePolicy(staged bool) (calico.KV, error) {
 	var p v3Policy
 	if err := o.spec(&p); err != nil || staged && p.StagedAction == "Delete" {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	name := o.Name
 	if !o.stored() && !strings.Contains(name, ".") {
@@ -148,26 +149,26 @@ func (o *v3Object) encodePolicy(staged bool) (KV, error) {
 	return p.encode(o.Namespace, name, staged)
 }
 
-func (o *v3Object) encodeStagedKubernetes() (KV, error) {
+func (o *v3Object) encodeStagedKubernetes() (calico.KV, error) {
 	var spec struct {
 		networkingv1.NetworkPolicySpec
 		StagedAction string `json:"stagedAction"`
 	}
 	if err := o.spec(&spec); err != nil || spec.StagedAction == "Delete" {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	p, err := fromKubernetes(&spec.NetworkPolicySpec)
 	if err != nil {
-		return KV{}, fmt.Errorf("%s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
+		return calico.KV{}, fmt.Errorf("%s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
 	p.StagedAction = spec.StagedAction
 	return p.encode(o.Namespace, "knp.default."+o.Name, true)
 }
 
-func (o *v3Object) encodeTier() (KV, error) {
+func (o *v3Object) encodeTier() (calico.KV, error) {
 	var spec Tier
 	if err := o.spec(&spec); err != nil {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	if spec.Order == nil {
 		order := 1_000_000.0 // Calico's order for a tier without one
@@ -179,12 +180,12 @@ func (o *v3Object) encodeTier() (KV, error) {
 	return value(Key{Kind: KeyTier, Name: o.Name}, spec)
 }
 
-func (o *v3Object) encodeNetworkSet() (KV, error) {
+func (o *v3Object) encodeNetworkSet() (calico.KV, error) {
 	var spec struct {
 		Nets []string `json:"nets"`
 	}
 	if err := o.spec(&spec); err != nil {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	out, name := NetworkSet{Labels: o.Labels}, o.Name
 	for _, s := range spec.Nets { // a wrong one does not drop the others: source/convert reports it
@@ -200,7 +201,7 @@ func (o *v3Object) encodeNetworkSet() (KV, error) {
 	return value(Key{Kind: KeyNetworkSet, Name: name}, out)
 }
 
-func (o *v3Object) encodeHostEndpoint() (KV, error) {
+func (o *v3Object) encodeHostEndpoint() (calico.KV, error) {
 	var spec struct {
 		Node          string         `json:"node"`
 		InterfaceName string         `json:"interfaceName"`
@@ -209,10 +210,10 @@ func (o *v3Object) encodeHostEndpoint() (KV, error) {
 		Ports         []EndpointPort `json:"ports"`
 	}
 	if err := o.spec(&spec); err != nil {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	if spec.Node == "" {
-		return KV{}, fmt.Errorf("%s %s: spec.node: is missing", o.Kind, o.Name)
+		return calico.KV{}, fmt.Errorf("%s %s: spec.node: is missing", o.Kind, o.Name)
 	}
 	out := HostEndpoint{Name: spec.InterfaceName, Labels: o.Labels, ProfileIDs: spec.Profiles}
 	for _, s := range spec.ExpectedIPs {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -80,7 +81,7 @@ type v3ProfileSpec struct {
 
 // encodeNamespace writes the profile of a namespace's pods: its labels, and rules that allow everything where no policy
 // applies.
-func encodeNamespace(o *corev1.Namespace) ([]KV, error) {
+func encodeNamespace(o *corev1.Namespace) ([]calico.KV, error) {
 	allow := []v3Rule{{Action: "Allow"}}
 	list, err := encodeInherited(&o.ObjectMeta, "kns."+o.Name, model.PrefixNamespace, v3ProfileSpec{Ingress: allow, Egress: allow})
 	for i := range list {
@@ -90,7 +91,7 @@ func encodeNamespace(o *corev1.Namespace) ([]KV, error) {
 }
 
 // encodeServiceAccount writes the profile of a service account's pods: its labels, and no rules.
-func encodeServiceAccount(o *corev1.ServiceAccount) ([]KV, error) {
+func encodeServiceAccount(o *corev1.ServiceAccount) ([]calico.KV, error) {
 	list, err := encodeInherited(&o.ObjectMeta, accountProfile(o.Namespace, o.Name), model.PrefixServiceAccount, v3ProfileSpec{})
 	for i := range list {
 		list[i].Revision = "/" + o.ResourceVersion
@@ -105,7 +106,7 @@ func accountProfile(namespace, name string) string {
 	return "ksa." + namespace + "." + name
 }
 
-func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSpec) ([]KV, error) {
+func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSpec) ([]calico.KV, error) {
 	uid, err := derivedUID(m.UID)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSp
 }
 
 // encodeProfile writes a profile three times: its labels, if any, its rules, and the whole resource.
-func encodeProfile(p *v3Profile) ([]KV, error) {
+func encodeProfile(p *v3Profile) ([]calico.KV, error) {
 	name := p.Metadata.Name
 	rules := ProfileRules{}
 	var err error
@@ -132,18 +133,18 @@ func encodeProfile(p *v3Profile) ([]KV, error) {
 	if rules.OutboundRules, err = encodeRules(p.Spec.Egress, ""); err != nil {
 		return nil, err
 	}
-	list := []func() (KV, error){
+	list := []func() (calico.KV, error){
 		of(Key{Kind: KeyProfileRules, Name: name}, rules),
 		of(Key{Kind: KeyResource, Type: ResourceProfiles, Name: name}, p),
 	}
 	if labels := p.Spec.LabelsToApply; len(labels) > 0 {
-		list = append([]func() (KV, error){of(Key{Kind: KeyProfileLabels, Name: name}, labels)}, list...)
+		list = append([]func() (calico.KV, error){of(Key{Kind: KeyProfileLabels, Name: name}, labels)}, list...)
 	}
 	return values(list...)
 }
 
 // encodeService writes a Service unchanged.
-func encodeService(o *corev1.Service) ([]KV, error) {
+func encodeService(o *corev1.Service) ([]calico.KV, error) {
 	kv, err := value(Key{Kind: KeyResource, Type: ResourceServices, Namespace: o.Namespace, Name: o.Name}, struct {
 		Metadata meta                 `json:"metadata"`
 		Spec     corev1.ServiceSpec   `json:"spec"`
@@ -162,13 +163,13 @@ type ServiceCIDR struct {
 	CIDRs []string `json:"cidrs"`
 }
 
-func encodeServiceCIDR(o *networkingv1.ServiceCIDR) (KV, error) {
+func encodeServiceCIDR(o *networkingv1.ServiceCIDR) (calico.KV, error) {
 	text, err := json.Marshal(ServiceCIDR{o.Spec.CIDRs})
-	return KV{Key: ServiceCIDRPrefix + o.Name, Value: text}, err
+	return calico.KV{Key: ServiceCIDRPrefix + o.Name, Value: text}, err
 }
 
 // encodeEndpointSlice writes an EndpointSlice unchanged.
-func encodeEndpointSlice(o *discoveryv1.EndpointSlice) ([]KV, error) {
+func encodeEndpointSlice(o *discoveryv1.EndpointSlice) ([]calico.KV, error) {
 	kv, err := value(Key{Kind: KeyResource, Type: ResourceEndpointSlices, Namespace: o.Namespace, Name: o.Name}, struct {
 		Metadata    meta                       `json:"metadata"`
 		AddressType discoveryv1.AddressType    `json:"addressType"`

@@ -5,12 +5,13 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // encodeClosed writes what remains of a refused object: of a policy, a form that isolates; of kinds that may be refused in
 // part, the valid parts. ok is false for all others.
-func encodeClosed(o model.Object) (kv KV, ok bool, err error) {
+func encodeClosed(o model.Object) (kv calico.KV, ok bool, err error) {
 	switch o := o.(type) {
 	case *model.Policy:
 		kv, err = encodeModelPolicy(o)
@@ -37,18 +38,18 @@ func encodeClosed(o model.Object) (kv KV, ok bool, err error) {
 			h.Ports = append(h.Ports, EndpointPort{Name: p.Name, Protocol: Protocol(strconv.Itoa(int(p.Protocol))), Port: p.Port})
 		}
 		if o.ID.Node == "" {
-			return KV{}, true, fmt.Errorf("HostEndpoint %s: spec.node: is missing", o.ID.Name)
+			return calico.KV{}, true, fmt.Errorf("HostEndpoint %s: spec.node: is missing", o.ID.Name)
 		}
 		kv, err = value(Key{Kind: KeyHostEndpoint, Node: o.ID.Node, Name: o.ID.Name}, h)
 	default:
-		return KV{}, false, nil
+		return calico.KV{}, false, nil
 	}
 	return kv, true, err
 }
 
 // encodeModelPolicy writes a policy in the model's form. It serves kinds of policies and rules that Calico v3.31 does not
 // convert, and refused policies, which fail closed.
-func encodeModelPolicy(p *model.Policy) (KV, error) {
+func encodeModelPolicy(p *model.Policy) (calico.KV, error) {
 	out := Policy{Namespace: p.Namespace, Selector: p.Selector, DoNotTrack: p.Untracked, PreDNAT: p.PreDNAT}
 	if p.Namespace == "" {
 		out.ApplyOnForward = p.ApplyOnForward

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -68,12 +69,12 @@ type v3NodeStatus struct {
 }
 
 // encodeNode writes a Node as felix reads it: its address, its tunnels, the whole resource, its Wireguard keys.
-func encodeNode(o *corev1.Node) ([]KV, error) {
+func encodeNode(o *corev1.Node) ([]calico.KV, error) {
 	n, err := calicoNode(o)
 	if err != nil {
 		return nil, err
 	}
-	var list []func() (KV, error)
+	var list []func() (calico.KV, error)
 	config := func(name, v string) {
 		if v != "" {
 			list = append(list, text(Key{Kind: KeyHostConfig, Node: o.Name, Name: name}, v))
@@ -90,7 +91,7 @@ func encodeNode(o *corev1.Node) ([]KV, error) {
 	config("IPv6VXLANTunnelAddr", plainAddr(n.Spec.IPv6VXLANTunnelAddr))
 	config("VXLANTunnelMACAddrV6", n.Spec.VXLANTunnelMACAddrV6)
 	resource := of(Key{Kind: KeyResource, Type: ResourceNodes, Name: o.Name}, n)
-	list = append(list, func() (KV, error) {
+	list = append(list, func() (calico.KV, error) {
 		kv, err := resource()
 		kv.V3ResourceVersion = o.ResourceVersion
 		return kv, err

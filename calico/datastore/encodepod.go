@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -24,11 +25,11 @@ const (
 )
 
 // encodePod writes the endpoint of a pod that is scheduled, is not on the host's network, and has an address.
-func encodePod(o *corev1.Pod) ([]KV, error) {
+func encodePod(o *corev1.Pod) ([]calico.KV, error) {
 	if o.Spec.HostNetwork || o.Spec.NodeName == "" {
 		return nil, nil
 	}
-	fail := func(field string, err error) ([]KV, error) {
+	fail := func(field string, err error) ([]calico.KV, error) {
 		return nil, fmt.Errorf("%s: %s: %w", model.Ref{Kind: model.KindPod, Namespace: o.Namespace, Name: o.Name}, field, err)
 	}
 	var nets []netip.Prefix

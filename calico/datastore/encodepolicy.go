@@ -10,6 +10,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -31,7 +32,7 @@ type v3Policy struct {
 }
 
 // encode writes a policy in a namespace, or a cluster-wide one (""). A staged policy has a separate name.
-func (p *v3Policy) encode(namespace, name string, staged bool) (KV, error) {
+func (p *v3Policy) encode(namespace, name string, staged bool) (calico.KV, error) {
 	out := Policy{
 		Namespace: namespace, Order: p.Order, DoNotTrack: p.DoNotTrack, PreDNAT: p.PreDNAT, ApplyOnForward: p.ApplyOnForward,
 		PerformanceHints: p.PerformanceHints, StagedAction: p.StagedAction,
@@ -48,13 +49,13 @@ func (p *v3Policy) encode(namespace, name string, staged bool) (KV, error) {
 	}
 	var err error
 	if out.Selector, err = p.subject(namespace); err != nil {
-		return KV{}, fmt.Errorf("%s: spec: %w", key, err)
+		return calico.KV{}, fmt.Errorf("%s: spec: %w", key, err)
 	}
 	if out.InboundRules, err = encodeRules(p.Ingress, namespace); err != nil {
-		return KV{}, fmt.Errorf("%s: spec.ingress: %w", key, err)
+		return calico.KV{}, fmt.Errorf("%s: spec.ingress: %w", key, err)
 	}
 	if out.OutboundRules, err = encodeRules(p.Egress, namespace); err != nil {
-		return KV{}, fmt.Errorf("%s: spec.egress: %w", key, err)
+		return calico.KV{}, fmt.Errorf("%s: spec.egress: %w", key, err)
 	}
 	return value(key, out)
 }
@@ -96,10 +97,10 @@ func tierOf(name string) string {
 	return model.TierDefault
 }
 
-func encodeNetworkPolicy(o *networkingv1.NetworkPolicy) (KV, error) {
+func encodeNetworkPolicy(o *networkingv1.NetworkPolicy) (calico.KV, error) {
 	p, err := fromKubernetes(&o.Spec)
 	if err != nil {
-		return KV{}, fmt.Errorf("NetworkPolicy %s/%s: %w", o.Namespace, o.Name, err)
+		return calico.KV{}, fmt.Errorf("NetworkPolicy %s/%s: %w", o.Namespace, o.Name, err)
 	}
 	return p.encode(o.Namespace, "knp.default."+o.Name, false)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -50,7 +51,7 @@ func Extra(group, version, kind, name string) (ref model.Ref, ok bool) {
 }
 
 // encodeExtra writes an object of such a kind.
-func (o *v3Object) encodeExtra() ([]KV, error) {
+func (o *v3Object) encodeExtra() ([]calico.KV, error) {
 	k, ok := extra(o.Kind)
 	switch {
 	case !ok:
@@ -123,7 +124,7 @@ func (o *v3Object) v3Meta() (meta, error) {
 }
 
 // encodePool writes an address pool. Objects of Calico's first version express two settings differently.
-func (o *v3Object) encodePool() (KV, error) {
+func (o *v3Object) encodePool() (calico.KV, error) {
 	var spec struct {
 		CIDR             string `json:"cidr"`
 		VXLANMode        string `json:"vxlanMode"`
@@ -139,11 +140,11 @@ func (o *v3Object) encodePool() (KV, error) {
 		NATOutgoingV1 bool `json:"nat-outgoing"`
 	}
 	if err := o.spec(&spec); err != nil {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	cidr, err := encodeRange(spec.CIDR)
 	if err != nil {
-		return KV{}, fmt.Errorf("%s %s: spec.cidr: %w", o.Kind, o.Name, err)
+		return calico.KV{}, fmt.Errorf("%s %s: spec.cidr: %w", o.Kind, o.Name, err)
 	}
 	if v1 := spec.IPIP; v1 != nil {
 		spec.IPIPMode = "Never"
@@ -170,14 +171,14 @@ func (o *v3Object) encodePool() (KV, error) {
 }
 
 // encodeBlock writes an address block, which Calico's IPAM stores as a custom resource.
-func (o *v3Object) encodeBlock() (KV, error) {
+func (o *v3Object) encodeBlock() (calico.KV, error) {
 	var out AllocationBlock
 	if err := o.spec(&out); err != nil {
-		return KV{}, err
+		return calico.KV{}, err
 	}
 	cidr, err := encodeRange(out.CIDR)
 	if err != nil {
-		return KV{}, fmt.Errorf("%s %s: spec.cidr: %w", o.Kind, o.Name, err)
+		return calico.KV{}, fmt.Errorf("%s %s: spec.cidr: %w", o.Kind, o.Name, err)
 	}
 	out.CIDR, out.HostAffinity = cidr.String(), nil
 	if out.Attributes == nil {

@@ -11,17 +11,6 @@ import (
 // (libcalico-go/lib/backend/model). Addresses and networks are text here, so that the reader can report which field does
 // not parse.
 
-// KV is a key with its encoded value.
-type KV struct {
-	Key   string
-	Value []byte // nil: the key is deleted
-	// Revision is the origin's version; "" unknown. Equal bytes with another revision are the same value.
-	Revision string
-	// V3ResourceVersion is the resource version of a v3 resource, which Value omits for the same reason; "" for other
-	// values.
-	V3ResourceVersion string
-}
-
 // WorkloadEndpoint is /calico/v1/host/<node>/workload/<orchestrator>/<workload>/endpoint/<endpoint>.
 type WorkloadEndpoint struct {
 	State               string            `json:"state"`

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -20,7 +21,7 @@ type item struct {
 	ref               model.Ref
 	object            model.Object // nil if the object does not matter to a data plane, or is refused; a refused policy has object and err
 	err               error        // why the object is refused
-	keys              []datastore.KV
+	keys              []calico.KV
 	id                *Identity // nil without Config.Identities
 }
 
@@ -96,10 +97,7 @@ func same(a, b *item) bool {
 func (it *item) change(ref model.Ref) event.Change {
 	c := event.Change{Ref: ref, Origin: "API server"}
 	if !it.absent() {
-		c.Object, c.Err = it.object, it.err
-		if len(it.keys) > 0 {
-			c.Keys = it.keys
-		}
+		c.Object, c.Err, c.Keys = it.object, it.err, it.keys
 	}
 	return c
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
@@ -36,8 +35,7 @@ func followKeys(t *testing.T, cfg Config) <-chan string {
 				if c.Err != nil {
 					line += " refused"
 				}
-				list, _ := c.Keys.([]datastore.KV)
-				for _, kv := range list {
+				for _, kv := range c.Keys {
 					line += " " + kv.Key[strings.LastIndex(kv.Key, "/")+1:]
 				}
 				out <- line

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
@@ -41,9 +42,9 @@ type entry struct {
 	ref    model.Ref
 	object model.Object
 	err    error
-	origin string // file:line
-	keys   any    // []datastore.KV, with Config.Keys
-	syntax bool   // the piece does not parse: its former content is unknown, not deleted
+	origin string      // file:line
+	keys   []calico.KV // with Config.Keys
+	syntax bool        // the piece does not parse: its former content is unknown, not deleted
 }
 
 // parsed is the content of a file.
@@ -269,7 +270,7 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	if err != nil {
 		e.err = p.located(pos, err)
 	}
-	if e.object != nil || err != nil || e.keys != nil {
+	if e.object != nil || err != nil || len(e.keys) > 0 {
 		p.entries = append(p.entries, e)
 	}
 }
@@ -310,10 +311,8 @@ func (e *entry) encode(raw *unstructured.Unstructured, err error) error {
 	if raw == nil {
 		return err
 	}
-	keys, kerr := datastore.Encode(raw, e.object, err != nil && !convert.Unsupported(err))
-	if len(keys) > 0 {
-		e.keys = keys
-	}
+	var kerr error
+	e.keys, kerr = datastore.Encode(raw, e.object, err != nil && !convert.Unsupported(err))
 	if err == nil && !errors.Is(kerr, datastore.ErrNotEncoded) {
 		return kerr
 	}

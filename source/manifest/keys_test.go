@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
@@ -27,8 +26,7 @@ func TestKeys(t *testing.T) {
 		if err := s.Run(t.Context(), func(e event.Event) {
 			if u, ok := e.(*event.Update); ok {
 				for _, c := range u.Changes {
-					list, _ := c.Keys.([]datastore.KV)
-					for _, kv := range list {
+					for _, kv := range c.Keys {
 						out = append(out, kv.Key+" "+string(kv.Value))
 					}
 					if c.Err != nil {

@@ -208,7 +208,5 @@ func same(a, b event.Change) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false
 	}
-	x, _ := a.Keys.([]datastore.KV)
-	y, _ := b.Keys.([]datastore.KV)
-	return model.Equal(a.Object, b.Object) && datastore.Equal(x, y)
+	return model.Equal(a.Object, b.Object) && datastore.Equal(a.Keys, b.Keys)
 }

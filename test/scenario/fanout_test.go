@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
@@ -66,12 +67,11 @@ func relay(t *testing.T, before []event.Change) *relayed {
 }
 
 func (r *relayed) change(c event.Change) {
-	list, _ := c.Keys.([]datastore.KV)
-	r.tell(r.table.Apply(c.Ref, list))
+	r.tell(r.table.Apply(c.Ref, c.Keys))
 }
 
 // tell tells keys in both dialects.
-func (r *relayed) tell(list []datastore.KV) {
+func (r *relayed) tell(list []calico.KV) {
 	for _, modern := range []bool{false, true} {
 		b := wire.Batch{Syncer: wire.Felix, Modern: modern, Status: wire.InSync}
 		for _, kv := range list {
@@ -89,7 +89,7 @@ func (r *relayed) settle(t *testing.T) (out []event.Change) {
 	t.Helper()
 	r.turn++
 	mark := strings.Repeat("z", r.turn)
-	r.tell([]datastore.KV{{Key: datastore.Key{Kind: datastore.KeyProfileLabels, Name: "kns." + mark}.String(), Value: []byte("{}")}})
+	r.tell([]calico.KV{{Key: datastore.Key{Kind: datastore.KeyProfileLabels, Name: "kns." + mark}.String(), Value: []byte("{}")}})
 	for e := range r.out {
 		u, ok := e.(*event.Update)
 		if !ok {
