@@ -22,6 +22,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -126,10 +128,10 @@ func (p *parts) processors() []controller.Processor {
 		renderers = append(renderers, p.policies.Translations())
 	}
 	if p.health = p.healthServer(); p.health != nil {
-		renderers = append(renderers, p.health)
+		renderers = append(renderers, adapter.Listen(p.health))
 	}
 	if !cfg.NoServices {
-		renderers = append(renderers, newDropping(p.metrics.proxy.noLocal))
+		renderers = append(renderers, adapter.Listen(newDropping(p.metrics.proxy.noLocal)))
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,

@@ -9,8 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// dropping counts, as a renderer, the ports of services whose traffic this node drops: their policy is Local, they have endpoints,
-// and none is here. It is what kube-proxy counts under this name (pkg/proxy/nftables, v1.36).
+// dropping counts the ports of Services whose traffic this node drops: their policy is Local, they have endpoints, and none of these
+// is on this node. It is what kube-proxy counts under this name (pkg/proxy/nftables, v1.36).
 type dropping struct {
 	gauge *prometheus.GaugeVec // by traffic_policy and ip_family
 	ports map[model.ServiceID]drops
@@ -20,54 +20,24 @@ type dropping struct {
 // drops are numbers of ports by policy (internal, external) and family (IPv4, IPv6).
 type drops [2][2]float64
 
-var _ renderer.ServiceRendererAPI = (*dropping)(nil)
+var _ renderer.ServiceListener = (*dropping)(nil)
 
-// newDropping returns a counter that was told of no service.
+// newDropping returns a counter that knows no Service.
 func newDropping(gauge *prometheus.GaugeVec) *dropping {
 	d := &dropping{gauge: gauge, ports: map[model.ServiceID]drops{}}
 	d.show()
 	return d
 }
 
-// AddService implements renderer.ServiceRendererAPI.
-func (d *dropping) AddService(svc *renderer.ContivService) error {
-	d.set(svc.ID, dropsOf(svc))
-	d.show()
-	return nil
-}
-
-// UpdateService implements renderer.ServiceRendererAPI.
-func (d *dropping) UpdateService(_, svc *renderer.ContivService, _ []*renderer.ContivService) error {
-	return d.AddService(svc)
-}
-
-// DeleteService implements renderer.ServiceRendererAPI.
-func (d *dropping) DeleteService(svc *renderer.ContivService, _ []*renderer.ContivService) error {
-	d.set(svc.ID, drops{})
-	d.show()
-	return nil
-}
-
-// Resync implements renderer.ServiceRendererAPI.
-func (d *dropping) Resync(ev *renderer.ResyncEventData) error {
-	d.ports, d.all = map[model.ServiceID]drops{}, drops{}
-	for _, svc := range ev.Services {
-		d.set(svc.ID, dropsOf(svc))
+// ServiceChanged implements renderer.ServiceListener.
+func (d *dropping) ServiceChanged(old, now *renderer.ContivService) {
+	if now == nil {
+		d.set(old.ID, drops{})
+	} else {
+		d.set(now.ID, dropsOf(now))
 	}
 	d.show()
-	return nil
 }
-
-// UpdateNodePortServices implements renderer.ServiceRendererAPI: addresses of nodes do not matter.
-func (d *dropping) UpdateNodePortServices(*renderer.IPAddresses, []*renderer.ContivService) error {
-	return nil
-}
-
-// UpdateLocalFrontendIfs implements renderer.ServiceRendererAPI: interfaces do not matter.
-func (d *dropping) UpdateLocalFrontendIfs(_, _ renderer.Interfaces) error { return nil }
-
-// UpdateLocalBackendIfs implements renderer.ServiceRendererAPI: interfaces do not matter.
-func (d *dropping) UpdateLocalBackendIfs(_, _ renderer.Interfaces) error { return nil }
 
 func (d *dropping) set(id model.ServiceID, now drops) {
 	was := d.ports[id]

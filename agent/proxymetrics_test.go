@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -247,20 +249,21 @@ func TestDropping(t *testing.T) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
+	api := adapter.Listen(d)
 	is("at first", 0, 0, 0, 0)
-	_ = d.AddService(svc("everywhere", all, all, endpoint("10.1.2.2", false)))
-	_ = d.AddService(svc("no endpoint", here, here))
-	_ = d.AddService(svc("one here", here, here, endpoint("10.1.1.2", true), endpoint("10.1.2.2", false)))
+	_ = api.AddService(svc("everywhere", all, all, endpoint("10.1.2.2", false)))
+	_ = api.AddService(svc("no endpoint", here, here))
+	_ = api.AddService(svc("one here", here, here, endpoint("10.1.1.2", true), endpoint("10.1.2.2", false)))
 	is("none to count", 0, 0, 0, 0)
-	_ = d.AddService(svc("a", here, all, endpoint("10.1.2.2", false)))
-	_ = d.AddService(svc("b", here, here, endpoint("10.1.2.2", false), endpoint("fd00:1::2", false), endpoint("10.1.1.2", true)))
+	_ = api.AddService(svc("a", here, all, endpoint("10.1.2.2", false)))
+	_ = api.AddService(svc("b", here, here, endpoint("10.1.2.2", false), endpoint("fd00:1::2", false), endpoint("10.1.1.2", true)))
 	is("two", 2, 2, 0, 2)
-	_ = d.UpdateService(nil, svc("b", all, here, endpoint("fd00:1::2", false)), nil)
+	_ = api.UpdateService(nil, svc("b", all, here, endpoint("fd00:1::2", false)), nil)
 	is("changed", 2, 0, 0, 2)
-	_ = d.DeleteService(svc("a", here, all), nil)
+	_ = api.DeleteService(svc("a", here, all), nil)
 	is("one gone", 0, 0, 0, 2)
 	one := svc("c", here, all, endpoint("fd00:1::2", false))
 	one.ClusterIPs = renderer.NewIPAddresses(net.ParseIP("10.96.0.1"))
-	_ = d.Resync(&renderer.ResyncEventData{Services: []*renderer.ContivService{one, svc("d", here, here, endpoint("10.1.2.2", false))}})
+	_ = api.Resync(&renderer.ResyncEventData{Services: []*renderer.ContivService{one, svc("d", here, here, endpoint("10.1.2.2", false))}})
 	is("resync", 2, 0, 2, 0)
 }

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,7 +113,17 @@ func (w *world) told(l *listening, want ...string) *event.Report {
 // What is told is what status shows, without what is no fault; and what was repaired is told no more.
 func TestReport(t *testing.T) {
 	l := newListening()
-	w := start(t, func(c *Config) { c.Reporter = l }, troubles, policies)
+	var away atomic.Bool // VPP: it does not come back at once
+	w := start(t, func(c *Config) {
+		dial := c.Dial
+		c.Dial = func(ctx context.Context) (net.Conn, error) {
+			if away.Load() {
+				return nil, errors.New("away")
+			}
+			return dial(ctx)
+		}
+		c.Reporter = l
+	}, troubles, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
 	rep := w.told(l, "NetworkPolicy default/odd NotUnderstood", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
@@ -140,6 +152,7 @@ func TestReport(t *testing.T) {
 	if l.changes() == before {
 		t.Error("nothing has changed, it says")
 	}
+	away.Store(true)
 	w.vpp.Close()
 	if rep := w.report(l, func(rep *event.Report) bool { return !rep.Ready }); rep.Waiting == "" {
 		t.Errorf("%+v", rep)

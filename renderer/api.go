@@ -54,6 +54,19 @@ type PortionRenderer interface {
 	ResyncInPortions(resyncEv *ResyncEventData) (portions []func(), err error)
 }
 
+// ServiceListener observes Services and renders nothing. adapter.Listen makes it a ServiceRendererAPI. It may implement NodeRenderer
+// and NodeIPsListener as well.
+type ServiceListener interface {
+	// ServiceChanged reports a Service that was added (old is nil), changed, or removed (now is nil).
+	ServiceChanged(old, now *ContivService)
+}
+
+// NodeIPsListener is implemented by listeners that need the addresses of all nodes of the cluster.
+type NodeIPsListener interface {
+	// NodeIPsChanged passes all addresses. It is called before the first ServiceChanged of a resync.
+	NodeIPsChanged(nodeIPs *IPAddresses)
+}
+
 // NodeState is what is known about this node and its place in the cluster. Empty fields are unknown, or not there.
 type NodeState struct {
 	Name         string

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -72,15 +74,16 @@ func TestOuter(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tr := newTranslations()
+			api := adapter.Listen(tr)
 			state := renderer.NodeState{Name: "node-1", IPs: []netip.Addr{addr("192.168.16.1")}}
 			if c.loopback != "" {
 				state.Loopback = addr(c.loopback)
 			}
 			// In any order: the nodes are known before the service, and after it.
 			nodes := renderer.IPAddressesOf(addr("192.168.16.1"), addr("192.168.16.2"))
-			err := errors.Join(tr.AddService(c.svc), tr.UpdateNode(state), tr.UpdateNodePortServices(nodes, nil))
+			err := errors.Join(api.AddService(c.svc), tr.UpdateNode(state), api.UpdateNodePortServices(nodes, nil))
 			late := tr.outers()
-			err = errors.Join(err, tr.UpdateNode(state), tr.Resync(&renderer.ResyncEventData{NodeIPs: nodes, Services: []*renderer.ContivService{c.svc}}))
+			err = errors.Join(err, tr.UpdateNode(state), api.Resync(&renderer.ResyncEventData{NodeIPs: nodes, Services: []*renderer.ContivService{c.svc}}))
 			for _, list := range [][]dataplane.Outer{late, tr.outers()} {
 				var got []string
 				for _, o := range list {
@@ -97,8 +100,9 @@ func TestOuter(t *testing.T) {
 // An address without node ports leads nowhere by them.
 func TestOuterNodePortAddresses(t *testing.T) {
 	tr := newTranslations()
+	api := adapter.Listen(tr)
 	state := renderer.NodeState{IPs: []netip.Addr{addr("192.168.16.1"), addr("192.168.17.1")}}
-	err := errors.Join(tr.AddService(outward()), tr.UpdateNode(state), tr.UpdateNodePortServices(renderer.IPAddressesOf(state.IPs...), nil))
+	err := errors.Join(api.AddService(outward()), tr.UpdateNode(state), api.UpdateNodePortServices(renderer.IPAddressesOf(state.IPs...), nil))
 	if got := len(tr.outers()); got != 3 || err != nil {
 		t.Errorf("%d outer addresses, %v; want two node ports and one external", got, err)
 	}
@@ -117,26 +121,27 @@ func TestOuterNodePortAddresses(t *testing.T) {
 // What does not change where services lead is no news.
 func TestOuterChanges(t *testing.T) {
 	tr := newTranslations()
+	api := adapter.Listen(tr)
 	_ = tr.UpdateNode(renderer.NodeState{IPs: []netip.Addr{addr("192.168.16.1")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}})
 	old := outward()
-	_ = tr.AddService(old)
+	_ = api.AddService(old)
 	first := tr.outers()
 	for _, c := range []struct {
 		name string
 		call func() error
 		want bool
 	}{
-		{"affinity", func() error { old.SessionAffinityTimeout = 5; return tr.UpdateService(old, outward(), nil) }, false},
+		{"affinity", func() error { old.SessionAffinityTimeout = 5; return api.UpdateService(old, outward(), nil) }, false},
 		{"a cluster IP only", func() error {
 			s := outward(func(s *renderer.ContivService) {
 				s.ID.Name, s.ExternalIPs, s.Ports["http"].NodePort = "other", renderer.NewIPAddresses(), 0
 			})
-			return tr.AddService(s)
+			return api.AddService(s)
 		}, false},
 		{"an endpoint", func() error {
-			return tr.UpdateService(old, outward(func(s *renderer.ContivService) { s.Backends["http"] = s.Backends["http"][:1] }), nil)
+			return api.UpdateService(old, outward(func(s *renderer.ContivService) { s.Backends["http"] = s.Backends["http"][:1] }), nil)
 		}, true},
-		{"it goes", func() error { return tr.DeleteService(old, nil) }, true},
+		{"it goes", func() error { return api.DeleteService(old, nil) }, true},
 	} {
 		tr.changed = false
 		err := c.call()

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -45,7 +47,8 @@ type Processor struct {
 	ranges       map[string][]netip.Prefix  // of pods, by node
 	version      string                     // of VPP; "" unknown
 	translations *Translations
-	stream       *stream // what messages of others say; nil: the graph says it
+	services     renderer.ServiceRendererAPI // what feeds translations
+	stream       *stream                     // what messages of others say; nil: the graph says it
 	gate         *gate
 
 	node      dataplane.Node // as the driver knows it
@@ -62,7 +65,7 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
 		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, translations: newTranslations(), nodeDirty: true,
 	}
-	p.gate = newGate(cfg.Limits, p.graph)
+	p.gate, p.services = newGate(cfg.Limits, p.graph), adapter.Listen(p.translations)
 	for _, t := range model.BuiltinTiers() {
 		p.graph.SetTier(t.Name, t)
 	}
@@ -70,8 +73,9 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 	return p
 }
 
-// Translations is to be given to the service processor as one of its renderers, and that processor to be flushed first.
-func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.translations }
+// Translations returns the renderer through which this processor learns of Services and of the node. Give it to the service processor,
+// and flush that processor first.
+func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.services }
 
 // Located takes where VPP has the local pods. It replaces what was known before.
 func (p *Processor) Located(l *event.Located) {

@@ -19,8 +19,11 @@ func telling(a netip.Addr, proto model.Protocol, port uint16) (dataplane.Served,
 	return dataplane.Served{Addr: a, Proto: uint8(proto), First: port, Last: port}, ok
 }
 
-// serve counts the ports of a service's local endpoints.
+// serve counts the ports of a service's local endpoints. A nil service has none.
 func (t *Translations) serve(svc *renderer.ContivService, by int) {
+	if svc == nil {
+		return
+	}
 	for name, list := range svc.Backends {
 		proto := svc.Ports[name].Protocol
 		for _, b := range list {

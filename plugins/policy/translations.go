@@ -10,9 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Translations is a renderer of services that renders nothing: it counts the cluster IPs, for they are no destination a policy
-// can judge, lists where services are reached otherwise, and keeps what is known about the node. Being told what the other
-// renderers are told, it agrees with them, and costs what changes.
+// Translations listens to Services. It counts cluster IPs, which are no destination that a policy can judge, lists the other addresses
+// of Services, and keeps the node's state. It hears of the same changes as the renderers, so it agrees with them.
 type Translations struct {
 	node    renderer.NodeState
 	uses    map[netip.Addr]int // cluster IPs → how many services have it
@@ -26,16 +25,20 @@ type Translations struct {
 }
 
 var (
-	_ renderer.ServiceRendererAPI = (*Translations)(nil)
-	_ renderer.NodeRenderer       = (*Translations)(nil)
+	_ renderer.ServiceListener = (*Translations)(nil)
+	_ renderer.NodeIPsListener = (*Translations)(nil)
+	_ renderer.NodeRenderer    = (*Translations)(nil)
 )
 
 func newTranslations() *Translations {
 	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[dataplane.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
-// count adds a service's cluster IPs once, or takes them away.
+// count adds a service's cluster IPs once, or takes them away. A nil service has none.
 func (t *Translations) count(svc *renderer.ContivService, by int) {
+	if svc == nil {
+		return
+	}
 	for _, a := range svc.ClusterIPs.Addrs() {
 		before := t.uses[a]
 		if t.uses[a] = before + by; t.uses[a] == 0 {
@@ -52,65 +55,31 @@ func (t *Translations) ranged(a netip.Addr) bool {
 	return slices.ContainsFunc(t.node.ServiceCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// AddService implements renderer.ServiceRendererAPI.
-func (t *Translations) AddService(svc *renderer.ContivService) error {
-	t.count(svc, 1)
-	t.serve(svc, 1)
-	t.expose(svc)
-	return nil
-}
-
-// UpdateService implements renderer.ServiceRendererAPI.
-func (t *Translations) UpdateService(old, now *renderer.ContivService, _ []*renderer.ContivService) error {
-	if !old.ClusterIPs.Equal(now.ClusterIPs) {
+// ServiceChanged implements renderer.ServiceListener.
+func (t *Translations) ServiceChanged(old, now *renderer.ContivService) {
+	if old == nil || now == nil || !old.ClusterIPs.Equal(now.ClusterIPs) {
 		t.count(old, -1)
 		t.count(now, 1)
 	}
 	t.serve(old, -1)
 	t.serve(now, 1)
-	t.expose(now)
-	return nil
+	if now == nil {
+		t.hide(old.ID)
+	} else {
+		t.expose(now)
+	}
 }
 
-// DeleteService implements renderer.ServiceRendererAPI.
-func (t *Translations) DeleteService(svc *renderer.ContivService, _ []*renderer.ContivService) error {
-	t.count(svc, -1)
-	t.serve(svc, -1)
-	t.hide(svc.ID)
-	return nil
-}
-
-// UpdateNodePortServices implements renderer.ServiceRendererAPI.
-func (t *Translations) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*renderer.ContivService) error {
+// NodeIPsChanged implements renderer.NodeIPsListener.
+func (t *Translations) NodeIPsChanged(nodeIPs *renderer.IPAddresses) {
 	t.nodeIPs, t.changed = nodeIPs, true
 	t.exposeAgain()
-	return nil
 }
-
-// UpdateLocalFrontendIfs implements renderer.ServiceRendererAPI.
-func (t *Translations) UpdateLocalFrontendIfs(_, _ renderer.Interfaces) error { return nil }
-
-// UpdateLocalBackendIfs implements renderer.ServiceRendererAPI.
-func (t *Translations) UpdateLocalBackendIfs(_, _ renderer.Interfaces) error { return nil }
 
 // UpdateNode implements renderer.NodeRenderer.
 func (t *Translations) UpdateNode(node renderer.NodeState) error {
 	t.node, t.changed, t.fronts = node, true, nil
 	t.exposeAgain()
-	return nil
-}
-
-// Resync implements renderer.ServiceRendererAPI.
-func (t *Translations) Resync(ev *renderer.ResyncEventData) error {
-	clear(t.uses)
-	clear(t.exposed)
-	clear(t.served)
-	t.nodeIPs, t.changed, t.stale, t.fronts = ev.NodeIPs, true, true, nil
-	for _, svc := range ev.Services {
-		t.count(svc, 1)
-		t.serve(svc, 1)
-		t.expose(svc)
-	}
 	return nil
 }
 

@@ -266,21 +266,17 @@ func asker(name string) *renderer.ContivService {
 	return svc
 }
 
-func askedTwice(t *testing.T) []string {
-	t.Helper()
+func askedTwice(*testing.T) []string {
 	s := health.New(health.Config{})
-	if err := errors.Join(s.AddService(asker("first")), s.AddService(asker("web"))); err != nil {
-		t.Fatal(err)
-	}
+	s.ServiceChanged(nil, asker("first"))
+	s.ServiceChanged(nil, asker("web"))
 	return s.Problems()[asker("web").ID]
 }
 
 func refusedPort(t *testing.T) []string {
 	t.Helper()
 	s := health.New(health.Config{Listen: func(context.Context, string) (net.Listener, error) { return nil, errors.New("taken") }})
-	if err := s.AddService(asker("web")); err != nil {
-		t.Fatal(err)
-	}
+	s.ServiceChanged(nil, asker("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

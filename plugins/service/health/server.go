@@ -50,8 +50,8 @@ type Server struct {
 }
 
 var (
-	_ renderer.ServiceRendererAPI = (*Server)(nil)
-	_ renderer.NodeRenderer       = (*Server)(nil)
+	_ renderer.ServiceListener = (*Server)(nil)
+	_ renderer.NodeRenderer    = (*Server)(nil)
 )
 
 // New returns a server that was told of no service and listens nowhere before Run.

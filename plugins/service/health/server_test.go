@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -135,7 +137,7 @@ func TestAnswers(t *testing.T) {
 	var healthy atomic.Bool
 	s, h := start(t, Config{Healthy: func(context.Context) bool { return healthy.Load() }})
 	healthy.Store(true)
-	_ = s.AddService(service1("web", 30201, 2))
+	s.ServiceChanged(nil, service1("web", 30201, 2))
 	h.opens(t, ":30201")
 	want := "200 application/json nosniff weight=2\n" +
 		"{\n\t\"service\": {\n\t\t\"namespace\": \"shop\",\n\t\t\"name\": \"web\"\n\t},\n\t\"localEndpoints\": 2,\n\t\"serviceProxyHealthy\": true\n}"
@@ -147,7 +149,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("unwell: %s", got)
 	}
 	healthy.Store(true)
-	_ = s.UpdateService(nil, service1("web", 30201, 0), nil)
+	s.ServiceChanged(nil, service1("web", 30201, 0))
 	if got := h.get(t, ":30201"); !strings.HasPrefix(got, "503 application/json nosniff weight=0\n") || !strings.Contains(got, `"localEndpoints": 0`) {
 		t.Errorf("no endpoint: %s", got)
 	}
@@ -155,27 +157,28 @@ func TestAnswers(t *testing.T) {
 
 func TestPortsComeAndGo(t *testing.T) {
 	s, h := start(t, Config{})
-	_ = s.AddService(service1("web", 30201, 1))
-	_ = s.AddService(service1("plain", 0, 1))
+	api := adapter.Listen(s)
+	_ = api.AddService(service1("web", 30201, 1))
+	_ = api.AddService(service1("plain", 0, 1))
 	h.opens(t, ":30201")
-	_ = s.UpdateService(nil, service1("web", 30202, 1), nil)
+	_ = api.AddService(service1("web", 30202, 1))
 	h.opens(t, ":30202")
-	_ = s.AddService(service1("api", 30203, 1))
+	_ = api.AddService(service1("api", 30203, 1))
 	h.opens(t, ":30202", ":30203")
-	_ = s.DeleteService(service1("web", 30202, 1), nil)
+	_ = api.DeleteService(service1("web", 30202, 1), nil)
 	h.opens(t, ":30203")
-	_ = s.Resync(&renderer.ResyncEventData{Services: []*renderer.ContivService{service1("web", 30204, 1)}})
+	_ = api.Resync(&renderer.ResyncEventData{Services: []*renderer.ContivService{service1("web", 30204, 1)}})
 	h.opens(t, ":30204")
-	_ = s.UpdateService(nil, service1("web", 0, 0), nil)
+	_ = api.AddService(service1("web", 0, 0))
 	h.opens(t)
 }
 
 // Of two that ask for one port the first by name has it, and the other one when it goes, without the port being closed.
 func TestTwoServicesOnePort(t *testing.T) {
 	s, h := start(t, Config{})
-	_ = s.AddService(service1("b", 30201, 1))
+	s.ServiceChanged(nil, service1("b", 30201, 1))
 	h.opens(t, ":30201")
-	_ = s.AddService(service1("a", 30201, 0))
+	s.ServiceChanged(nil, service1("a", 30201, 0))
 	if got := h.get(t, ":30201"); !strings.Contains(got, `"name": "a"`) {
 		t.Errorf("with both: %s", got)
 	}
@@ -184,7 +187,7 @@ func TestTwoServicesOnePort(t *testing.T) {
 	if diff := cmp.Diff(want, s.Problems()); diff != "" {
 		t.Errorf("problems -want +got\n%s", diff)
 	}
-	_ = s.DeleteService(service1("a", 30201, 0), nil)
+	s.ServiceChanged(service1("a", 30201, 0), nil)
 	if got := h.get(t, ":30201"); !strings.Contains(got, `"name": "b"`) || len(s.Problems()) > 0 {
 		t.Errorf("b alone: %s, problems %v", got, s.Problems())
 	}
@@ -194,7 +197,7 @@ func TestTwoServicesOnePort(t *testing.T) {
 func TestTakenPort(t *testing.T) {
 	s, h := start(t, Config{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}})
 	h.refuse("192.0.2.1:30201", errors.New("taken"))
-	_ = s.AddService(service1("web", 30201, 1))
+	s.ServiceChanged(nil, service1("web", 30201, 1))
 	web := model.ServiceID{Namespace: "shop", Name: "web"}
 	eventually(t, "a problem", func() bool { return len(s.Problems()) > 0 })
 	h.opens(t, "[2001:db8::1]:30201") // one place does not keep the other closed
@@ -209,7 +212,7 @@ func TestTakenPort(t *testing.T) {
 // Without addresses of its own it follows the node's, where not all of them have node ports.
 func TestFollowsNodePortAddresses(t *testing.T) {
 	s, h := start(t, Config{})
-	_ = s.AddService(service1("web", 30201, 1))
+	s.ServiceChanged(nil, service1("web", 30201, 1))
 	h.opens(t, ":30201")
 	node := renderer.NodeState{IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")}}
 	node.NoNodePorts = node.IPs[1:]

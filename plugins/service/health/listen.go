@@ -1,0 +1,70 @@
+package health
+
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
+)
+
+// ServiceChanged implements renderer.ServiceListener.
+func (s *Server) ServiceChanged(old, now *renderer.ContivService) {
+	if now == nil {
+		s.set(old.ID, renderer.HealthCheck{})
+		return
+	}
+	s.set(now.ID, now.HealthCheck)
+}
+
+// UpdateNode implements renderer.NodeRenderer.
+func (s *Server) UpdateNode(node renderer.NodeState) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.addresses()
+	if s.node = node; !slices.Equal(was, s.addresses()) {
+		s.changed()
+	}
+	return nil
+}
+
+// set records the health check of one Service.
+func (s *Server) set(id model.ServiceID, now renderer.HealthCheck) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.checks[id]
+	if now.NodePort == 0 {
+		delete(s.checks, id)
+	} else {
+		s.checks[id] = now
+	}
+	if was.NodePort == now.NodePort {
+		return
+	}
+	s.drop(was.NodePort, id)
+	if now.NodePort != 0 {
+		owners := s.owners[now.NodePort]
+		at, _ := slices.BinarySearchFunc(owners, id, model.ServiceID.Compare)
+		s.owners[now.NodePort] = slices.Insert(owners, at, id)
+	}
+	s.changed()
+}
+
+func (s *Server) drop(port uint16, id model.ServiceID) {
+	owners := s.owners[port]
+	at, found := slices.BinarySearchFunc(owners, id, model.ServiceID.Compare)
+	switch {
+	case !found:
+	case len(owners) == 1:
+		delete(s.owners, port)
+	default:
+		s.owners[port] = slices.Delete(owners, at, at+1)
+	}
+}
+
+// changed wakes Run.
+func (s *Server) changed() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
