@@ -33,6 +33,7 @@
 // not throttled: the virtual clock stands still between packets, so VPP's window of one error per pair of addresses would
 // hide answers. No ICMP error is about an ICMP error; VPP makes them. A route through an attached interface always resolves its next hop: there is no ARP that fails. IPv6
 // neighbour discovery that is sent to a multicast group is answered, other multicast is dropped. No fragments, no MPLS. A route
-// through an interface of another table does not import what is connected there. There is no stats segment: ACLHits has the
+// through an interface of another table does not import what is connected there. An entry of the FIB
+// that VPP lost (trapLostEntry) ends the simulated VPP also where in VPP another prefix took its place by then. There is no stats segment: ACLHits has the
 // counters of ACL rules. feature_enable_disable knows the nodes of cnat only. Policing of truncated messages is VPP's: dropped without an answer.
 package sim

@@ -108,6 +108,8 @@ type routeSource struct {
 	src   source
 	refs  int // several addresses of one subnet, several NAT mappings of one address
 	paths []path
+	// contributes: it says where packets go, or did when another source came under an interposing one. registered: see activate.
+	contributes, registered bool
 }
 
 // entry is a prefix with its sources, best first.
@@ -175,6 +177,7 @@ type table struct {
 	entries map[netip.Prefix]*entry
 	lengths [129]int              // entries per prefix length
 	hops    map[netip.Prefix]bool // the entries that are next hops of recursive routes
+	lost    []lost
 }
 
 // fib is the tables of a family, by their place in VPP's pool: the place freed last is taken first.
@@ -296,11 +299,13 @@ func (t *table) set(given netip.Prefix, src source, paths []path) {
 		s.paths = paths
 		t.fib.recursive(paths, 1)
 		t.fib.recursive(old, -1)
+		t.sourceChanged(e, src)
 		return
 	}
 	t.fib.recursive(paths, 1)
 	e.sources = append(e.sources, routeSource{src: src, paths: paths})
 	slices.SortFunc(e.sources, func(a, b routeSource) int { return cmp.Compare(a.src, b.src) })
+	t.sourceAdded(e, src)
 }
 
 // hold is set with a count of holders; release undoes it.
@@ -338,12 +343,14 @@ func (t *table) unset(given netip.Prefix, src source) bool {
 	}
 	paths := s.paths
 	e.stale = nil
+	removed := t.removing(e, src)
 	e.sources = slices.DeleteFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	if len(e.sources) == 0 {
 		delete(t.entries, p)
 		t.lengths[p.Bits()]--
 	}
 	t.fib.recursive(paths, -1)
+	removed()
 	return true
 }
 

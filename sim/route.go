@@ -41,7 +41,11 @@ func (v *VPP) AddRoute(r Route) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r.Prefix, r.Paths = r.Prefix.Masked(), slices.Clone(r.Paths)
-	if err := v.applyRoute(r); err != nil {
+	var err error
+	if !v.survives(func() { err = v.applyRoute(r) }) {
+		err = v.crashed
+	}
+	if err != nil {
 		return fmt.Errorf("add route %s: %w", r.Prefix, err)
 	}
 	v.foreign.routes = append(v.withoutRoute(r.VRF, r.Prefix), r)
@@ -54,7 +58,7 @@ func (v *VPP) RemoveRoute(vrf uint32, p netip.Prefix) {
 	defer v.mu.Unlock()
 	v.foreign.routes = v.withoutRoute(vrf, p.Masked())
 	if t := v.fib[family(p.Addr())].find(vrf); t != nil {
-		t.unset(p.Masked(), srcAPI)
+		_ = v.survives(func() { t.unset(p.Masked(), srcAPI) })
 	}
 }
 
@@ -89,7 +93,11 @@ func (v *VPP) applyRoute(r Route) error {
 func (v *VPP) AddNeighbor(n Neighbor) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := v.applyNeighbor(n); err != nil {
+	var err error
+	if !v.survives(func() { err = v.applyNeighbor(n) }) {
+		err = v.crashed
+	}
+	if err != nil {
 		return fmt.Errorf("add neighbour %s: %w", n.Addr, err)
 	}
 	v.foreign.neighbors = append(slices.DeleteFunc(v.foreign.neighbors, func(o Neighbor) bool {

@@ -182,6 +182,9 @@ const (
 	// What ip4-cnat-tx sends to another lookup after a translation meets the same session there, if the translation changed nothing
 	// that it is found by: as with an ICMP error about SCTP, the protocol of a flow whose path has a source of its own.
 	trapEndless trap = "ip4-cnat-tx: a packet is translated and looked up again for ever, and VPP does nothing else any more"
+	// The source that cnat's interposes itself before stays active when a better one comes. Once cnat's and the better one are gone it is activated
+	// a second time, and registers twice with the prefix that covers it.
+	trapLostEntry trap = "a prefix changes that covers an entry of the FIB that is gone, or another prefix comes between them: SIGSEGV in fib_entry_src_action_reactivate"
 	// Static neighbours outlive their interface; a second path for the same address makes VPP look at the first one again.
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )
