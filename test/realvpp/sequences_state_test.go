@@ -152,6 +152,25 @@ const (
 	scan  = 1100 * time.Millisecond
 )
 
+// advance is tick. If sessions of cnat end by it, it waits for VPP's scanner to end them, too: a packet would find them there still, and keep
+// the port that the simulated VPP gives to the next flow.
+func (w *twin) advance() error {
+	if !w.exact || w.lab.newerCNAT() {
+		w.tick()
+		return nil
+	}
+	w.tick()
+	for n := 0; len(w.sim.TranslationSessions()) < w.translated && n < scans; n++ {
+		if lines, err := w.cnatSessions(); err != nil || len(lines[1]) <= len(lines[0]) {
+			return err
+		}
+		w.awaited++
+		time.Sleep(scan)
+		w.tick()
+	}
+	return nil
+}
+
 // compareSessions holds the sessions of both VPPs against each other.
 func (c *sequenceCase) compareSessions() error {
 	diff, err := c.compareNAT()

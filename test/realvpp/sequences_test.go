@@ -93,13 +93,14 @@ func TestVPPSequences(t *testing.T) {
 // sequenceCounts are the figures of a run.
 type sequenceCounts struct {
 	clusters, packets, changes, pauses, differences int
+	awaited                                         int            // times cnat's scanner was waited for
 	moves                                           map[string]int // packets sent, by kind of move
 	excused                                         map[string]int
 }
 
 func (c *sequenceCounts) add(o sequenceCounts) {
 	c.clusters, c.packets, c.changes = c.clusters+o.clusters, c.packets+o.packets, c.changes+o.changes
-	c.pauses, c.differences = c.pauses+o.pauses, c.differences+o.differences
+	c.pauses, c.differences, c.awaited = c.pauses+o.pauses, c.differences+o.differences, c.awaited+o.awaited
 	for _, pair := range [][2]*map[string]int{{&c.moves, &o.moves}, {&c.excused, &o.excused}} {
 		if *pair[0] == nil {
 			*pair[0] = map[string]int{}
@@ -111,8 +112,8 @@ func (c *sequenceCounts) add(o sequenceCounts) {
 }
 
 func (c *sequenceCounts) String() string {
-	return fmt.Sprintf("%d clusters, %d changes of objects, %d packets, %d times that passed, %d differences; packets %s; excused %s",
-		c.clusters, c.changes, c.packets, c.pauses, c.differences, figures(c.moves), figures(c.excused))
+	return fmt.Sprintf("%d clusters, %d changes of objects, %d packets, %d times that passed, %d waits for cnat's scanner, %d differences; packets %s; excused %s",
+		c.clusters, c.changes, c.packets, c.pauses, c.awaited, c.differences, figures(c.moves), figures(c.excused))
 }
 
 // figures are counts in the order of their names.
@@ -145,7 +146,7 @@ func playSequences(t *testing.T, path string, r agent.ServiceRenderer, seeds []u
 		err := c.run()
 		counts.clusters++
 		if err == nil && n%sequenceBlock == sequenceBlock-1 {
-			err = w.settled()
+			err = errors.Join(w.settled(), w.lab.covers())
 		}
 		if err == nil && counts.clusters%(sequenceBlock*sequenceReboot) == 0 {
 			err = w.restartVPPs()
@@ -201,6 +202,8 @@ func (w *twin) excuse(c *sequenceCounts) {
 	c.excused["lost before VPP"] += w.lost
 	c.excused["ICMP errors about ICMP errors, which the sim does not make"] += w.lab.echoed
 	c.excused["a port that chance kept"] += w.chances
+	c.awaited += w.awaited
+	c.excused["a choice of NAT44 that nothing showed"] += w.guessed
 }
 
 // openSequences is a twin whose agents share a clock, and whose comparison excuses less.

@@ -41,29 +41,32 @@ type side struct {
 
 // twin is one node twice: on a real VPP and on a simulated one. Not safe for concurrent use.
 type twin struct {
-	node     string
-	config   agent.Config
-	lab      *lab
-	sim      *sim.VPP
-	sides    [2]*side // the simulated one first
-	objects  map[model.Ref]model.Object
-	away     bool          // there are no agents for the time being
-	clock    time.Time     // when the simulated clock was last set
-	refused  time.Time     // when a packet last met a route that is answered by an ICMP error
-	rationed time.Time     // the simulated clock then, if exact
-	unseen   int           // how often a load balancer chose for a packet that went nowhere
-	hushed   int           // how many such packets were not answered, as VPP answers few
-	written  []string      // what the agents wrote, as long as it was the same
-	beside   *plainConn    // to the simulated VPP; nil before it is needed
-	lost     int           // packets that were sent twice
-	packets  int           // packets that were sent
-	way      string        // of the last one, in the simulated VPP
-	seen     packet.Packet // the last one as the simulated VPP saw it last
-	hop      string        // the last one of that
-	last     scene         // what was sent last
-	chances  int           // how often a port made up was by chance the one it replaced
-	strict   bool          // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
-	exact    bool          // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
+	node       string
+	config     agent.Config
+	lab        *lab
+	sim        *sim.VPP
+	sides      [2]*side // the simulated one first
+	objects    map[model.Ref]model.Object
+	away       bool          // there are no agents for the time being
+	clock      time.Time     // when the simulated clock was last set
+	refused    time.Time     // when a packet last met a route that is answered by an ICMP error
+	rationed   time.Time     // the simulated clock then, if exact
+	unseen     int           // how often a load balancer chose for a packet that went nowhere
+	hushed     int           // how many such packets were not answered, as VPP answers few
+	written    []string      // what the agents wrote, as long as it was the same
+	beside     *plainConn    // to the simulated VPP; nil before it is needed
+	lost       int           // packets that were sent twice
+	packets    int           // packets that were sent
+	way        string        // of the last one, in the simulated VPP
+	seen       packet.Packet // the last one as the simulated VPP saw it last
+	hop        string        // the last one of that
+	last       scene         // what was sent last
+	chances    int           // how often a port made up was by chance the one it replaced
+	translated int           // sessions of cnat's after the last packet
+	awaited    int           // how often cnat's scanner was late
+	guessed    int           // how often nothing showed what a load balancer chose, not even an opening of the same flow
+	strict     bool          // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
+	exact      bool          // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -371,7 +374,10 @@ func outputs(list []sim.Output) string {
 // send lets a packet arrive on an interface of both. The simulated load balancer has to choose what the real one chose; if no
 // choice does what the real one did, that is the difference.
 func (w *twin) send(in string, f flight) ([]landing, error) {
-	w.tick()
+	if err := w.advance(); err != nil {
+		return nil, err
+	}
+	defer func() { w.translated = len(w.sim.TranslationSessions()) }()
 	w.last = scene{in: in, sent: f}
 	if err := w.wait(in, f); err != nil {
 		return nil, err
@@ -395,10 +401,13 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 		return landed, err
 	}
 	w.unseen++
-	// The load balancer chose a backend and the packet went nowhere. What it chose may be remembered as the client's affinity:
-	// the next packet tells.
+	// The load balancer chose a backend and the packet went nowhere. VPP may remember the choice as the client's affinity: the next packet
+	// shows it. Where sessions are compared the choice left none, as NAT44 makes none without a SYN; an opening of the same flow, which the
+	// lists of the interface let in as well, makes one.
 	f = f.both(func(p packet.Packet) packet.Packet {
-		p.SrcPort ^= 1
+		if !w.exact {
+			p.SrcPort ^= 1
+		}
 		p.TCPFlags &= 0
 		return p.Opening()
 	})
@@ -406,7 +415,9 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 		return nil, fmt.Errorf("in %s: %s: %w", in, &f.real, err)
 	}
 	w.sim.Restore(mark)
-	_, _, err = w.explain(mark, append(story, scene{in, f, real}))
+	if _, hidden, err = w.explain(mark, append(story, scene{in, f, real})); hidden && w.exact {
+		w.guessed++
+	}
 	return nil, err
 }
 
@@ -417,36 +428,18 @@ type scene struct {
 	real []sim.Output
 }
 
-// explain finds choices of the load balancer by which the simulated VPP does the same in every scene, and leaves it there.
-// landed is what came of the first scene; hidden reports that there was a choice in it of which nothing is to be seen.
+// explain finds choices of the load balancer by which the simulated VPP does the same in every scene, and restores it to that.
+// landed is the outcome of the first scene; hidden reports that a choice was made in it that nothing shows.
 func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden bool, err error) {
 	var first *difference
 	for script := []int{}; script != nil; {
-		var options []int
-		choose := func(n int) int {
-			options = append(options, n)
-			if k := len(options) - 1; k < len(script) {
-				return script[k]
-			}
-			return 0
-		}
-		if w.strict {
-			choose = nil
-		}
-		w.sim.SetChoice(choose)
-		if w.exact && !w.lab.newerCNAT() {
-			w.sim.ChooseByHash()
-		}
-		landed, d := w.play(story)
-		w.sim.SetChoice(nil)
-		many := slices.ContainsFunc(options, func(n int) bool { return n > 1 })
-		if d == nil && w.exact && many && concealed(story[0].real) {
-			if d, err = w.sessionsDiffer(story[0]); err != nil {
-				return nil, false, err
-			}
+		landed, options, d, err := w.attempt(story, script)
+		if err != nil {
+			return nil, false, err
 		}
 		if d == nil {
-			return landed, many && len(story[0].real) == 0 && !w.exact, nil
+			hidden, err = w.hidden(mark, story, script, options)
+			return landed, hidden, err
 		}
 		if first == nil {
 			first = d
@@ -458,6 +451,61 @@ func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden b
 		first.trace = w.lab.watch(first.in, first.sent.real)
 	}
 	return nil, false, first
+}
+
+// attempt plays a story with the choices of a script, then with the first one each time. options are how many choices there were each time.
+func (w *twin) attempt(story []scene, script []int) (landed []landing, options []int, d *difference, err error) {
+	choose := func(n int) int {
+		options = append(options, n)
+		if k := len(options) - 1; k < len(script) {
+			return script[k]
+		}
+		return 0
+	}
+	if w.strict {
+		choose = nil
+	}
+	w.sim.SetChoice(choose)
+	if w.exact && !w.lab.newerCNAT() {
+		w.sim.ChooseByHash()
+	}
+	landed, d = w.play(story)
+	w.sim.SetChoice(nil)
+	if d == nil && w.exact && many(options) && concealed(story[0].real) {
+		d, err = w.sessionsDiffer(story[0])
+	}
+	return landed, options, d, err
+}
+
+func many(options []int) bool {
+	return slices.ContainsFunc(options, func(n int) bool { return n > 1 })
+}
+
+// hidden reports whether a choice that was made in the first scene of a story remains unknown: nothing left VPP, and where sessions are
+// compared, other choices explain them as well. The simulated VPP stays as the script made it.
+func (w *twin) hidden(mark sim.Mark, story []scene, script, options []int) (bool, error) {
+	if !many(options) || !w.exact {
+		return many(options) && len(story[0].real) == 0, nil
+	}
+	if !concealed(story[0].real) {
+		return false, nil
+	}
+	for other := sim.NextScript(script, options); other != nil; {
+		w.sim.Restore(mark)
+		_, options, d, err := w.attempt(story, other)
+		if err != nil {
+			return false, err
+		}
+		if d == nil {
+			w.sim.Restore(mark)
+			_, _, _, err = w.attempt(story, script)
+			return true, err
+		}
+		other = sim.NextScript(other, options)
+	}
+	w.sim.Restore(mark)
+	_, _, _, err := w.attempt(story, script)
+	return false, err
 }
 
 // play sends what was sent to the simulated VPP; the difference is that of the first scene that ends otherwise.
@@ -504,7 +552,7 @@ func (w *twin) wait(in string, f flight) error {
 		defer func() { w.rationed = w.sim.Now() }()
 		if w.sim.Now().Sub(w.rationed) < 2*ration {
 			time.Sleep(3 * ration)
-			w.tick()
+			return w.advance()
 		}
 	default:
 		time.Sleep(time.Until(w.refused.Add(3 * ration / 2))) // its clock need not keep ours
