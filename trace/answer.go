@@ -12,16 +12,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// The client's port and ping identifier: any would do, these are easy to recognise in hops.
+// The client's port and echo identifier: arbitrary numbers that are easy to recognise in hops.
 const (
 	clientPort = 40000
 	pingID     = 4000
 )
 
-// Answer tells the fate of the first packet of a connection, for every backend the load balancer may choose.
+// Answer returns the fate of the first packet of a connection, for every backend that the load balancer may choose.
 func (c *Cluster) Answer(q Question) Answer {
 	a := Answer{From: q.From, To: q.To, Protocol: q.Protocol}
-	from, p, err := c.ask(q)
+	from, p, err := c.resolve(q)
 	if err != nil {
 		a.Error = err.Error()
 		return a
@@ -30,15 +30,15 @@ func (c *Cluster) Answer(q Question) Answer {
 	return a
 }
 
-// attempt is one run: one way the load balancer may decide.
+// attempt is one run, with one choice of the load balancers.
 type attempt struct {
 	verdict Verdict
 	reason  string
-	outcome *Outcome // nil: the packet never got a backend
+	outcome *Outcome // nil: no backend was chosen
 	allowed []string // the policy rules that let it pass
 }
 
-// explore runs the packet once for every sequence of decisions the load balancers on its way may take.
+// explore runs the packet once for every sequence of choices that the load balancers on its path may make.
 func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
 	var runs []attempt
 	script := []int{}
@@ -61,7 +61,8 @@ func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
 	}
 }
 
-// attempt sends the packet and its reply once; oneWay: the packet alone. Nobody answers an answer, or a packet with a forged source.
+// attempt sends the packet and its reply once; with oneWay only the packet. An answer, or a packet with a forged source,
+// gets no reply.
 func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool) attempt {
 	j := c.travel(from, p)
 	switch {
@@ -75,8 +76,8 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool)
 	case j.lost != "":
 		return c.failed(j, options, Dropped, j.lost)
 	case !j.end.outside && j.packet.Src == j.packet.Dst && p.Src != p.Dst:
-		// Every kernel drops such a packet as martian, unless it was sent over its own loopback interface.
-		return c.failed(j, options, Dropped, fmt.Sprintf("%s gets a packet that seems to come from itself, and drops it", j.end))
+		// Each kernel drops such a packet as martian, unless it came over the loopback interface.
+		return c.failed(j, options, Dropped, fmt.Sprintf("%s gets a packet with its own source address, and drops it", j.end))
 	}
 	if reason := c.refuses(j); reason != "" {
 		return c.failed(j, options, Rejected, reason)
@@ -93,8 +94,8 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool)
 	return attempt{verdict: o.Verdict, reason: o.Reason, outcome: &o, allowed: j.allowed}
 }
 
-// failed is an attempt that did not reach anybody; it still names the backend if one had been chosen. Without options, another
-// destination than the packet was sent to is one.
+// failed returns an attempt whose packet did not arrive; it names the backend if one was chosen. Without options, a
+// destination that differs from the original one counts as a chosen backend.
 func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) attempt {
 	a := attempt{verdict: v, reason: reason}
 	dst := j.packet.Dst
@@ -111,7 +112,7 @@ func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) at
 	return a
 }
 
-// isDiscard reports whether an address stands for "no backend" (RFC 5737 TEST-NET-1, RFC 6666).
+// isDiscard reports whether an address means "no backend" (RFC 5737 TEST-NET-1, RFC 6666).
 func isDiscard(a netip.Addr) bool {
 	return netip.MustParsePrefix("192.0.2.0/24").Contains(a) || netip.MustParsePrefix("100::/64").Contains(a)
 }
@@ -126,19 +127,19 @@ func (c *Cluster) outcome(j journey) Outcome {
 	}
 }
 
-// refuses tells why a node's own stack answers with a reset: node ports are kept free of listeners by Kubernetes.
+// refuses returns why a node's own stack answers with a reset: Kubernetes keeps node ports free of listeners.
 func (c *Cluster) refuses(j journey) string {
 	end := j.end
 	if end.pod != nil || end.outside || !j.packet.HasPorts() {
 		return ""
 	}
 	if id, is := c.world.nodePorts[portProto{j.packet.DstPort, j.packet.Proto}]; is {
-		return fmt.Sprintf("%s: nobody listens on node port %d of Service %s", end, j.packet.DstPort, id)
+		return fmt.Sprintf("%s: no process listens on node port %d of Service %s", end, j.packet.DstPort, id)
 	}
 	return ""
 }
 
-// reply sends the answer back and reports whether the client gets what it expects.
+// reply sends the reply, and reports whether the client gets the packet that it expects.
 func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdict, string) {
 	back := j.end
 	r := j.packet.Reply()
@@ -165,7 +166,7 @@ func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdic
 	if len(j.allowed) > 0 {
 		return Delivered, strings.Join(j.allowed, ", ")
 	}
-	return Delivered, "delivered, and the reply gets back"
+	return Delivered, "delivered, and the reply arrives"
 }
 
 func icmpText(p sim.Packet) string {
@@ -198,7 +199,7 @@ func icmp6Text(p sim.Packet) string {
 	return fmt.Sprintf("ICMPv6 type %d code %d", p.ICMPType, p.ICMPCode)
 }
 
-// summary is the verdict over all runs: delivered only if every one is; a reason that names the Kubernetes object.
+// summary returns the verdict over all runs, delivered only if every run is, and a reason that names the Kubernetes object.
 func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, string) {
 	verdict, bad, reason := Delivered, 0, ""
 	for _, r := range runs {
@@ -208,7 +209,7 @@ func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, st
 		if bad++; bad == 1 {
 			verdict, reason = r.verdict, r.reason
 		}
-		if r.verdict == Dropped { // silence is worse than an error
+		if r.verdict == Dropped { // no answer is worse than an error
 			verdict = Dropped
 		}
 	}
@@ -228,7 +229,7 @@ func (c *Cluster) summary(from place, p sim.Packet, runs []attempt) (Verdict, st
 	return verdict, reason
 }
 
-// allowances are the policy rules that let the runs pass, each once.
+// allowances returns the policy rules that let the runs pass, each once.
 func allowances(runs []attempt) []string {
 	var out []string
 	for _, r := range runs {
@@ -241,7 +242,7 @@ func allowances(runs []attempt) []string {
 	return out
 }
 
-// about names the Service that a destination belongs to and what the client's node has to say about it; "" if none.
+// about returns the Service of a destination and its state on the client's node; "" if none.
 func (c *Cluster) about(from place, p sim.Packet) string {
 	id, ok := c.world.fronts[frontend{p.Dst, p.DstPort, p.Proto}]
 	if !ok {
@@ -257,7 +258,7 @@ func (c *Cluster) about(from place, p sim.Packet) string {
 	return text
 }
 
-// endpointless says which endpoints are missing on the client's node, if any are; the text begins with a space.
+// endpointless returns which endpoints are missing on the client's node; the text begins with a space, or is empty.
 func endpointless(n *node, id model.ServiceID, p sim.Packet) string {
 	svc := n.agent.Rendered(id)
 	if svc == nil {
@@ -287,7 +288,7 @@ func endpointless(n *node, id model.ServiceID, p sim.Packet) string {
 	return ""
 }
 
-// ofTheFamily is how many endpoints a packet could go to.
+// ofTheFamily counts the endpoints with an address of the packet's family.
 func ofTheFamily(list []*renderer.ServiceBackend, p sim.Packet) int {
 	n := 0
 	for _, b := range list {

@@ -17,18 +17,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// Config says how the agents of a cluster are set up.
+// Config configures the agents of a cluster.
 type Config struct {
-	// Agent is the common configuration of all agents; NodeName, Dial and Sources are filled in per node. Journal, unless
-	// empty, is a folder, in which each node has a file.
+	// Agent is the common configuration of all agents; NodeName, Dial and Sources are set per node. Journal, unless empty,
+	// is a folder with one file per node.
 	Agent agent.Config
-	// Seed makes the simulated VPPs' random choices reproducible.
+	// Seed seeds the simulated VPPs' random choices.
 	Seed uint64
-	// ToReply adds the way of the reply to the hops of an outcome.
+	// ToReply adds the hops of the reply to those of an outcome.
 	ToReply bool
 }
 
-// Cluster is one agent and one simulated VPP per Node. It is not safe for concurrent use.
+// Cluster has one agent and one simulated VPP per Node. It is not safe for concurrent use.
 type Cluster struct {
 	cfg     Config
 	toReply bool
@@ -45,16 +45,16 @@ type node struct {
 	cni    *cni.CNI
 	agent  *agent.Stepper
 	away   bool   // the agent is stopped
-	before uint64 // the generation of its connection before CrashVPP
+	before uint64 // generation of its connection before CrashVPP
 }
 
-// NewCluster returns a cluster without nodes; Apply adds them. Close it.
+// NewCluster returns a cluster without nodes; Apply adds them. The caller must Close it.
 func NewCluster(cfg Config) *Cluster {
 	return &Cluster{cfg: cfg, toReply: cfg.ToReply, world: newWorld(), nodes: map[string]*node{}}
 }
 
-// Apply changes objects and waits until every agent has programmed its VPP. Errors are about VPPs that could not be
-// programmed at all; what is wrong with single objects is in the answers and in the agents' status.
+// Apply changes objects and waits until every agent has programmed its VPP. An error is about a VPP that could not be
+// programmed at all; answers and the agents' status report problems of single objects.
 func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 	c.world.apply(changes)
 	joined := map[string]bool{}
@@ -97,10 +97,10 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 	return errors.Join(errs...)
 }
 
-// maxPause is for VPPs that are always there, and restart when they are told to.
+// maxPause bounds the reconnect pause: these VPPs always run, and restart only on request.
 const maxPause = time.Millisecond
 
-// sourceName is what agents are told the objects come from.
+// sourceName is the name of the objects' source, for agents.
 const sourceName = "manifest"
 
 func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
@@ -137,7 +137,7 @@ func (c *Cluster) journal(name string) string {
 
 func (c *Cluster) leave(n *node) {
 	if file := c.journal(n.name); file != "" {
-		_ = os.Remove(file) // a node of that name that joins later has another VPP
+		_ = os.Remove(file) // a later node of that name has another VPP
 	}
 	n.close()
 	delete(c.nodes, n.name)
@@ -158,10 +158,10 @@ func (c *Cluster) Close() {
 	c.names = nil
 }
 
-// Nodes are the names of the nodes, sorted.
+// Nodes returns the names of the nodes, sorted.
 func (c *Cluster) Nodes() []string { return slices.Clone(c.names) }
 
-// Sim is the VPP of a node; nil if there is no such node.
+// Sim returns the VPP of a node; nil for an unknown node.
 func (c *Cluster) Sim(name string) *sim.VPP {
 	if n := c.nodes[name]; n != nil {
 		return n.sim
@@ -169,7 +169,7 @@ func (c *Cluster) Sim(name string) *sim.VPP {
 	return nil
 }
 
-// Agent is the agent of a node; nil if there is no such node.
+// Agent returns the agent of a node; nil for an unknown node.
 func (c *Cluster) Agent(name string) *agent.Stepper {
 	if n := c.nodes[name]; n != nil {
 		return n.agent
@@ -177,18 +177,19 @@ func (c *Cluster) Agent(name string) *agent.Stepper {
 	return nil
 }
 
-// StopAgent ends the agent of a node, until RestartAgent: VPP stays as it is, objects and interfaces change without it.
+// StopAgent ends the agent of a node, until RestartAgent. VPP keeps its state; objects and interfaces change without the
+// agent.
 func (c *Cluster) StopAgent(name string) {
 	n := c.nodes[name]
 	n.agent.Close()
 	n.away = true
 }
 
-// Reconfigure changes what agents are started with from now on: those of nodes to come, and those RestartAgent starts.
+// Reconfigure changes the configuration of agents that start later: those of new nodes, and those that RestartAgent starts.
 func (c *Cluster) Reconfigure(change func(*agent.Config)) { change(&c.cfg.Agent) }
 
-// RestartAgent ends the agent of a node and starts another one on the same VPP, which knows nothing but the objects, and
-// what is in the journal.
+// RestartAgent ends the agent of a node and starts another one on the same VPP. The new agent has only the objects and the
+// journal.
 func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 	n := c.nodes[name]
 	n.agent.Close()
@@ -215,8 +216,8 @@ func (c *Cluster) RestartVPP(ctx context.Context, name string) error {
 	return n.agent.Feed(ctx)
 }
 
-// CrashVPP restarts the VPP of a node without what the CNI made in it. The functions make that again, one interface or route each, in an
-// order that the seed draws; they may be called from sim.VPP's After. Then call AwaitAgent.
+// CrashVPP restarts the VPP of a node without the CNI's interfaces and routes. Each returned function restores one of them;
+// the seed draws their order. They may be called from sim.VPP's After. Then call AwaitAgent.
 func (c *Cluster) CrashVPP(name string, seed uint64) ([]func(), error) {
 	n := c.nodes[name]
 	if n == nil {
@@ -226,7 +227,7 @@ func (c *Cluster) CrashVPP(name string, seed uint64) ([]func(), error) {
 	ifs, routes, neighbors := n.sim.RestartBare()
 	var out []func()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	// Others borrow the address of the gateway, which comes first; a route comes after its interfaces.
+	// Others borrow the address of the gateway, so it is first; a route needs its interfaces first.
 	gateway := func(i sim.Interface) bool { return i.Name == cni.Gateway }
 	rng.Shuffle(len(ifs), func(i, j int) { ifs[i], ifs[j] = ifs[j], ifs[i] })
 	if i := slices.IndexFunc(ifs, gateway); i > 0 {
@@ -254,7 +255,7 @@ func (c *Cluster) CrashVPP(name string, seed uint64) ([]func(), error) {
 	return out, nil
 }
 
-// AwaitAgent waits until the agent of a node has a connection after the CrashVPP before, and has programmed its VPP.
+// AwaitAgent waits until the agent of a node has a new connection after CrashVPP, and has programmed its VPP.
 func (c *Cluster) AwaitAgent(ctx context.Context, name string) error {
 	n := c.nodes[name]
 	if n.away {
@@ -266,7 +267,7 @@ func (c *Cluster) AwaitAgent(ctx context.Context, name string) error {
 	return n.agent.Feed(ctx)
 }
 
-// begin marks the dynamic state of every VPP and lets choose decide for the load balancers.
+// begin marks the dynamic state of every VPP, and makes choose decide for the load balancers.
 func (c *Cluster) begin(choose func(int) int) map[string]sim.Mark {
 	marks := make(map[string]sim.Mark, len(c.nodes))
 	for name, n := range c.nodes {

@@ -12,19 +12,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Connection is a conversation that goes on. Unlike an Answer it leaves sessions behind in the VPPs it passes, so that one can
-// see what later changes do to it.
+// Connection is a connection that stays open. Unlike an Answer it keeps its sessions in the VPPs on its path, so that tests
+// can observe the effect of later changes on it.
 type Connection struct {
 	cluster *Cluster
 	from    string
 	first   sim.Packet
 }
 
-// Connect opens a connection from the client's port and returns what became of it. Want is the address "ip:port" of the
-// backend that the load balancers shall choose; "": they choose by themselves. It is an error if the question cannot be
-// asked, if no choice leads to that backend, or if the connection is not established.
+// Connect opens a connection from the client's port and returns the outcome. want is the address "ip:port" of the backend
+// that the load balancers must choose; "": they choose themselves. It returns an error if the question is invalid, if no
+// choice leads to that backend, or if the connection is not established.
 func (c *Cluster) Connect(q Question, port uint16, want string) (*Connection, Outcome, error) {
-	from, p, err := c.ask(q)
+	from, p, err := c.resolve(q)
 	if err != nil {
 		return nil, Outcome{}, err
 	}
@@ -42,7 +42,7 @@ func (c *Cluster) Connect(q Question, port uint16, want string) (*Connection, Ou
 	return k, o, err
 }
 
-// open sends the first packet and its answer, with one decision of the load balancers after the other until they meet want.
+// open sends the first packet and its answer with one choice of the load balancers after the other, until one leads to want.
 func (c *Cluster) open(from place, p sim.Packet, want string) (Outcome, error) {
 	for decision := 0; ; decision++ {
 		most := 0
@@ -75,7 +75,7 @@ func (c *Cluster) chooseFreely() {
 	}
 }
 
-// exchange sends one packet and the answer to it.
+// exchange sends one packet and its answer.
 func (c *Cluster) exchange(from place, p sim.Packet) Outcome {
 	var options []int
 	a := c.attempt(from, p, &options, false)
@@ -85,7 +85,7 @@ func (c *Cluster) exchange(from place, p sim.Packet) Outcome {
 	return *a.outcome
 }
 
-// Send sends one more packet of the connection and the answer to it. It is an error if the client is gone.
+// Send sends one more packet of the connection and its answer. It returns an error if the client no longer exists.
 func (k *Connection) Send() (Outcome, error) {
 	c := k.cluster
 	c.world.refresh()
@@ -96,8 +96,7 @@ func (k *Connection) Send() (Outcome, error) {
 	return c.exchange(from, k.first.GoingOn()), nil
 }
 
-// Advance lets time pass for every VPP and every agent, and waits for what agents then do. A connection that was lost comes
-// back first.
+// Advance advances the clock of every VPP and agent, and waits for the agents' work. It restores a lost connection first.
 func (c *Cluster) Advance(ctx context.Context, d time.Duration) error {
 	var errs []error
 	for _, name := range c.names {
@@ -113,7 +112,7 @@ func (c *Cluster) Advance(ctx context.Context, d time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// maxReconnects bounds how often a connection may be lost while an agent works off what is due.
+// maxReconnects bounds how often a connection may be lost while an agent does its due work.
 const maxReconnects = 100
 
 func (n *node) tick(ctx context.Context) error {

@@ -6,19 +6,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// Arrival is what became of one packet.
+// Arrival is the fate of one packet.
 type Arrival struct {
-	Sender string     // who sent it: pod:<ns>/<name>, node:<name>, or an address outside
-	Node   string     // the node where it was sent
-	Sent   sim.Packet // as it was sent; zero: the step had no packet
-	At     string     // who got it, named as Sender; "": nobody
-	AtNode string     // the node of whoever got it; outside: the node at whose uplink it left
-	Packet sim.Packet // as it arrived; as it was last seen if it was lost
-	Lost   string     // why nobody got it
+	Sender string     // the sender: pod:<ns>/<name>, node:<name>, or an address outside
+	Node   string     // the sender's node
+	Sent   sim.Packet // the packet as sent; zero: the step had no packet
+	At     string     // the receiver, named as Sender; "": none
+	AtNode string     // the receiver's node; outside: the node whose uplink sent it out
+	Packet sim.Packet // the packet as it arrived, or as last seen if it was lost
+	Lost   string     // why it did not arrive
 }
 
-// Inject does what Send does and nobody answers: it plays a step and follows its one packet. It is for those who judge many packets
-// themselves: there are no hops, and no reasons of policies.
+// Inject runs a step like Send and follows its single packet, without a reply. It is for callers that evaluate many packets
+// themselves: it returns no hops and no reasons of policies.
 func (c *Cluster) Inject(ctx context.Context, s Step) (Arrival, error) {
 	if err := c.before(ctx, &s); err != nil || s.Question == (Question{}) {
 		return Arrival{}, err
@@ -26,7 +26,7 @@ func (c *Cluster) Inject(ctx context.Context, s Step) (Arrival, error) {
 	return c.InjectNow(s)
 }
 
-// InjectNow is Inject for a step without anything that happens before. It may be called from sim.VPP's After while the cluster applies
+// InjectNow is Inject for a step with nothing to do before its packet. sim.VPP's After may call it while the cluster applies
 // changes, restarts or advances.
 func (c *Cluster) InjectNow(s Step) (Arrival, error) {
 	from, p, err := c.packet(&s)

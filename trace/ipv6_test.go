@@ -72,7 +72,7 @@ ports: [{port: 8080}]
 endpoints: [{addresses: ["fd00:1:2::2"], nodeName: node-2}, {addresses: ["fd00:1:1::6"], nodeName: node-1}]
 `
 
-// dual is a cluster of both families.
+// dual returns a cluster of both families.
 func dual(t *testing.T, r agent.ServiceRenderer) *Cluster {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")
@@ -91,7 +91,8 @@ func dual(t *testing.T, r agent.ServiceRenderer) *Cluster {
 	return c
 }
 
-// TestServicesOfBothFamilies: questions about IPv6 services are answered as those about IPv4 ones are, whoever serves those.
+// TestServicesOfBothFamilies: questions about IPv6 Services get the same answers as those about IPv4 ones, with each
+// renderer.
 func TestServicesOfBothFamilies(t *testing.T) {
 	for _, r := range []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT} {
 		t.Run(string(r), func(t *testing.T) {
@@ -121,8 +122,8 @@ func TestServicesOfBothFamilies(t *testing.T) {
 	}
 }
 
-// TestNobodyServesIPv6 is an agent that was told so.
-func TestNobodyServesIPv6(t *testing.T) {
+// TestNoRendererServesIPv6 runs an agent without a renderer for IPv6.
+func TestNoRendererServesIPv6(t *testing.T) {
 	a := dual(t, agent.RendererNAT44).Answer(Question{"pod:default/six", "service:default/web:80", "TCP"})
 	if a.Verdict != Dropped || !strings.Contains(a.Reason, "Service default/web: IPv6: no active renderer serves it") {
 		t.Errorf("%s (%s)", a.Verdict, a.Reason)

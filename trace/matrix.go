@@ -12,13 +12,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Port is what a matrix dials on every pod; Number is 0 for ICMP.
+// Port is the port that a matrix dials on every pod; Number is 0 for ICMP.
 type Port struct {
 	Number   uint16
 	Protocol model.Protocol
 }
 
-// String is "80/TCP", or "ICMP".
+// String returns "80/TCP", or "ICMP".
 func (p Port) String() string {
 	if p.Protocol == model.ICMP {
 		return p.Protocol.String()
@@ -26,7 +26,7 @@ func (p Port) String() string {
 	return strconv.Itoa(int(p.Number)) + "/" + p.Protocol.String()
 }
 
-// ParsePort reads what String writes; letters of any case.
+// ParsePort reads the output of String; case does not matter.
 func ParsePort(s string) (Port, error) {
 	number, name, found := strings.Cut(s, "/")
 	if !found {
@@ -60,14 +60,15 @@ type Cell struct {
 	Reason  string  `json:"reason"`
 }
 
-// The families of a cell.
+// Values of Cell.Family.
 const (
 	ipv4 = "IPv4"
 	ipv6 = "IPv6"
 )
 
-// Matrix asks for every ordered pair of different pods, in each family both speak, whether the one can open a connection
-// to the other's port. Pods of the host network have no address of their own and are left out. The only error is ctx's.
+// Matrix evaluates for every ordered pair of different pods, in each family that both have, whether the first can open a
+// connection to the second's port. It skips pods of the host network: they have no separate address. The only error is
+// ctx's.
 func (c *Cluster) Matrix(ctx context.Context, ports []Port) ([]Cell, error) {
 	c.world.refresh()
 	pods := c.matrixPods()
@@ -85,7 +86,7 @@ func (c *Cluster) Matrix(ctx context.Context, ports []Port) ([]Cell, error) {
 	return cells, nil
 }
 
-// matrixPods are the pods with an address of their own on a node there is, sorted by name.
+// matrixPods returns the pods with a separate address on a known node, sorted by name.
 func (c *Cluster) matrixPods() []*model.Pod {
 	var pods []*model.Pod
 	for _, p := range c.world.behind {
@@ -97,7 +98,7 @@ func (c *Cluster) matrixPods() []*model.Pod {
 	return pods
 }
 
-// row asks for one client; nothing if it does not speak the family.
+// row returns the cells of one client; none if it lacks the family.
 func (c *Cluster) row(from *model.Pod, pods []*model.Pod, port Port, family string) []Cell {
 	if _, err := ofFamily(from.IPs, family == ipv4); err != nil {
 		return nil
@@ -118,21 +119,21 @@ func (c *Cluster) row(from *model.Pod, pods []*model.Pod, port Port, family stri
 	return out
 }
 
-// Difference is a connection that is possible in one of two matrices only.
+// Difference is a connection that is possible in only one of two matrices.
 type Difference struct {
 	Cell           // with verdict and reason of the later matrix
-	Before Verdict `json:"before"` // "" if one of the pods was not there, or the port not asked for
-	Why    string  `json:"why"`    // the reason of the earlier matrix; which pod was not there
+	Before Verdict `json:"before"` // "" if a pod or the port was missing
+	Why    string  `json:"why"`    // the reason of the earlier matrix, or which pod was missing
 	Gained bool    `json:"gained"` // becomes possible; false: stops
 }
 
-// ask is what a cell asks, whatever the answer.
+// ask is the question of a cell, without its answer.
 type ask struct{ from, to, port, family string }
 
 func (c Cell) ask() ask { return ask{c.From, c.To, c.Port, c.Family} }
 
-// Compare tells what becomes possible, in the order of after, and then what stops because one of the pods is gone. A pod
-// that is in one matrix only can be reached in that one only.
+// Compare returns the connections that become possible, in the order of after, and then those that stop because a pod is
+// missing. A pod that is in only one matrix can be reached in that one only.
 func Compare(before, after []Cell) []Difference {
 	old, now := index(before), index(after)
 	were, are := parties(before), parties(after)
@@ -174,11 +175,11 @@ func parties(cells []Cell) map[party]bool {
 	return out
 }
 
-// absent says which party of a cell a matrix does not have.
+// absent returns which party of a cell a matrix lacks.
 func absent(c Cell, present map[party]bool) string {
 	for _, name := range []string{c.From, c.To} {
 		if !present[party{name, c.Family}] {
-			return fmt.Sprintf("%s is not there, or has no %s address", name, c.Family)
+			return fmt.Sprintf("%s does not exist, or has no %s address", name, c.Family)
 		}
 	}
 	return "not asked for"
@@ -250,7 +251,7 @@ func mark(verdicts map[[2]string]Verdict, from, to string) string {
 	return "?"
 }
 
-// WriteDifferences writes a line for each difference: + becomes possible, - stops; and why, on both sides.
+// WriteDifferences writes a line for each difference: + becomes possible, - stops; with the reasons before and after.
 func WriteDifferences(w io.Writer, diffs []Difference) {
 	if len(diffs) == 0 {
 		fmt.Fprintln(w, "the same connections are possible")

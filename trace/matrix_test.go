@@ -29,7 +29,7 @@ func TestParsePort(t *testing.T) {
 	}
 }
 
-// TestMatrix: every ordered pair of different pods, as the single question answers it.
+// TestMatrix: each cell equals the answer to its single question.
 func TestMatrix(t *testing.T) {
 	c := guestbook(t, Config{})
 	cells, err := c.Matrix(context.Background(), []Port{{6379, model.TCP}, {0, model.ICMP}})
@@ -99,11 +99,11 @@ func TestCompare(t *testing.T) {
     before: dropped: closed
     after:  delivered: rule 1
 + a -> new 80/TCP IPv4
-    before: new is not there, or has no IPv4 address
+    before: new does not exist, or has no IPv4 address
     after:  delivered: free
 - a -> old 80/TCP IPv4
     before: delivered: free
-    after:  old is not there, or has no IPv4 address
+    after:  old does not exist, or has no IPv4 address
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// firstPacket opens a connection or an association, asks for an echo, or is a datagram.
+// firstPacket returns the packet that opens a connection or an association, requests an echo, or is a datagram.
 func firstPacket(proto model.Protocol, src netip.Addr, to target) sim.Packet {
 	p := sim.Packet{Src: src, Dst: to.addr, Proto: proto}
 	if proto == model.ICMP {

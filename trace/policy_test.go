@@ -14,8 +14,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// guarded is two nodes, a Service in front of two pods, and policies: web admits clients to port 80 and nobody else; locked
-// may talk to web only.
+// guarded has two nodes, a Service with two pods, and policies: web admits only clients, to port 80; locked may send to web
+// only.
 const guarded = `
 apiVersion: v1
 kind: Node
@@ -120,7 +120,7 @@ func cluster(t testing.TB, cfg Config, yaml string) *Cluster {
 	return c
 }
 
-// The answer names the policy and the rule that decided, in the words of the objects.
+// The answer names the policy and the rule that decided, with the objects' names.
 func TestPolicyAnswers(t *testing.T) {
 	c := cluster(t, Config{}, guarded)
 	const (
@@ -128,7 +128,7 @@ func TestPolicyAnswers(t *testing.T) {
 		isolated = "denied: NetworkPolicy prod/web isolates prod/web-"
 		leaves   = "allowed by NetworkPolicy prod/locked egress rule 1"
 		stays    = "denied: NetworkPolicy prod/locked isolates prod/locked for egress and no rule allows it"
-		free     = "delivered, and the reply gets back"
+		free     = "delivered, and the reply arrives"
 		ends     = " for ingress and no rule allows it"
 	)
 	for _, tc := range []struct {
@@ -168,8 +168,8 @@ func TestPolicyAnswers(t *testing.T) {
 	}
 }
 
-// An answer passes because the packet it answers did: no rule of the list it meets is named.
-func TestAnswersHaveNoReasonOfTheirOwn(t *testing.T) {
+// An answer passes because its request passed: the reason names no rule of the list that it meets.
+func TestRepliesHaveNoSeparateReason(t *testing.T) {
 	a := cluster(t, Config{ToReply: true}, guarded).Answer(Question{"pod:prod/client", "pod:prod/web-1:80", "TCP"})
 	if len(a.Outcomes) != 1 {
 		t.Fatal(a)
@@ -186,8 +186,8 @@ func TestAnswersHaveNoReasonOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Without policies there is no list but source checks, and after the last policy went there is none again.
-func TestPolicyComesAndGoes(t *testing.T) {
+// Without policies the only lists are source checks, also after the last policy is deleted.
+func TestPolicyIsAddedAndDeleted(t *testing.T) {
 	plain, _, _ := strings.Cut(guarded, "---\napiVersion: networking")
 	c := cluster(t, Config{}, plain)
 	before := c.Sim("node-1").Dump()
@@ -232,8 +232,8 @@ metadata: {name: web-9, namespace: prod, labels: {app: web}}
 spec: {nodeName: node-1, containers: [{name: c}]}
 `
 
-// A pod has an interface before Kubernetes knows its address: nothing passes until its policies can be applied, and what they
-// allow passes from then on.
+// A pod has an interface before Kubernetes knows its address: nothing passes until the agent can apply its policies, and
+// then the packets that they allow pass.
 func TestNewPodIsIsolatedUntilItHasAnAddress(t *testing.T) {
 	c := cluster(t, Config{}, guarded)
 	c.Sim("node-1").AddInterface(sim.Interface{Name: "pod-prod/web-9", Tag: "prod/web-9"})

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Question asks what happens to the first packet of a connection. Its JSON form is the trace command's input line.
+// Question asks for the fate of a connection's first packet. Its JSON form is the trace command's input line.
 type Question struct {
 	// From is pod:<ns>/<name>, node:<name> or external:<ip>@<node>.
 	From string `json:"from"`
@@ -23,7 +23,7 @@ type Question struct {
 // Verdict is the fate of a packet as its sender sees it.
 type Verdict string
 
-// The verdicts: Rejected means the client gets an ICMP error or a RST, Dropped means silence.
+// The verdicts. Rejected means that the client gets an ICMP error or a RST, Dropped that it gets no answer.
 const (
 	Delivered Verdict = "delivered"
 	Rejected  Verdict = "rejected"
@@ -37,25 +37,25 @@ type Answer struct {
 	Protocol string  `json:"protocol"`
 	Verdict  Verdict `json:"verdict,omitempty"`
 	Reason   string  `json:"reason,omitempty"`
-	// Sender is who sent the packet, whatever source address the packet has: pod:<ns>/<name>, node:<name>, or an address outside. Only
-	// Cluster.Send says it.
+	// Sender is the true sender, whatever source address the packet has: pod:<ns>/<name>, node:<name>, or an address
+	// outside. Only Cluster.Send sets it.
 	Sender   string    `json:"sender,omitempty"`
 	Outcomes []Outcome `json:"outcomes"`
-	// Error says why the question could not be asked (unknown names, syntax); Verdict is then empty.
+	// Error is why the question is invalid (unknown names, syntax); Verdict is then empty.
 	Error string `json:"error,omitempty"`
 }
 
-// Outcome is what happens when the load balancer picks one backend.
+// Outcome is the fate of the packet if the load balancer chooses one backend.
 type Outcome struct {
 	Backend string   `json:"backend"` // pod:<ns>/<name>, node:<name>, or <ip>
 	Address string   `json:"address"` // <ip>:<port>; <ip> alone for ICMP
-	Source  string   `json:"source"`  // address the backend sees
+	Source  string   `json:"source"`  // source address that the backend sees
 	Verdict Verdict  `json:"verdict"`
 	Reason  string   `json:"reason"`
 	Hops    []string `json:"hops"`
 }
 
-// MarshalJSON keeps the lists lists: no outcome is [], never null; a line with an error carries no outcomes.
+// MarshalJSON encodes no outcomes as [], never null; an answer with an error has no outcomes.
 func (a Answer) MarshalJSON() ([]byte, error) {
 	if a.Error != "" {
 		return json.Marshal(struct {
@@ -81,7 +81,7 @@ type target struct {
 	port uint16
 }
 
-// String is "ip:port", or "ip" without a port.
+// String returns "ip:port", or "ip" without a port.
 func (t target) String() string {
 	if t.port == 0 {
 		return t.addr.String()

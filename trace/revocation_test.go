@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// talkers are a client, a server on its node and one on another, and a Service for each.
+// talkers returns a client, a server on its node and one on another node, and a Service for each.
 func talkers(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/talkers.yaml")
@@ -23,7 +23,8 @@ func talkers(t *testing.T) string {
 	return string(text)
 }
 
-// rulesOf is a NetworkPolicy for one direction of pods; who is the app at the other end that is let in or out, "" for nobody.
+// rulesOf returns a NetworkPolicy for one direction of pods. who is the app at the other end that the policy allows, "" for
+// none.
 func rulesOf(name, app, direction, who, more string) string {
 	rules := ""
 	if who != "" {
@@ -33,7 +34,7 @@ func rulesOf(name, app, direction, who, more string) string {
 	return fmt.Sprintf("---\napiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: %s, namespace: prod}\nspec:\n  podSelector: {matchLabels: {app: %s}}\n  policyTypes: [%s]%s\n", name, app, direction, rules)
 }
 
-// allowing are the policies that a flow of the client's needs, and with closed nothing else is allowed.
+// allowing returns the policies that a flow of the client needs; with closed nothing else is allowed.
 func allowing(closed bool) string {
 	text := rulesOf("in", "server", "Ingress", "client", "") + rulesOf("out", "client", "Egress", "server", "")
 	if closed {
@@ -42,7 +43,7 @@ func allowing(closed bool) string {
 	return text
 }
 
-// talk is a flow between the client and a server that goes on.
+// talk is an open flow between the client and a server.
 type talk struct {
 	t       *testing.T
 	c       *Cluster
@@ -50,10 +51,10 @@ type talk struct {
 	request sim.Packet
 	server  place
 	answer  sim.Packet
-	hops    string // of the packet sent last
+	hops    string // hops of the last packet
 }
 
-// flow is which flow a talk is.
+// flow describes a talk.
 type flow struct {
 	renderer   agent.ServiceRenderer
 	server, to string
@@ -90,14 +91,14 @@ func eachFlow(f func(flow)) {
 	}
 }
 
-// newTalk opens a flow from a port of its own: NAT would take a direct flow from the port of one by a Service for that one.
+// newTalk opens a flow from a separate port: NAT would treat a direct flow from the port of a Service's flow as that one.
 func newTalk(t *testing.T, c *Cluster, f flow, port uint16) *talk {
 	t.Helper()
 	sender := f.from
 	if sender == "" {
 		sender = "pod:prod/client"
 	}
-	from, p, err := c.ask(Question{From: sender, To: f.to, Protocol: f.proto.String()})
+	from, p, err := c.resolve(Question{From: sender, To: f.to, Protocol: f.proto.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func (k *talk) must(what string, ok bool) {
 	}
 }
 
-// client sends a packet of the client's, which the server will answer.
+// client sends a packet of the client, which the server will answer.
 func (k *talk) client(p sim.Packet) bool {
 	j := k.c.travel(k.from, p)
 	k.hops = strings.Join(j.hops, "\n")
@@ -128,7 +129,7 @@ func (k *talk) client(p sim.Packet) bool {
 	return true
 }
 
-// back sends a packet of the server's.
+// back sends a packet of the server.
 func (k *talk) back(p sim.Packet) bool {
 	j := k.c.travel(k.server, p)
 	k.hops = strings.Join(j.hops, "\n")
@@ -138,7 +139,7 @@ func (k *talk) back(p sim.Packet) bool {
 func (k *talk) asks() bool   { return k.client(k.request.GoingOn()) }
 func (k *talk) pushes() bool { return k.back(k.answer.GoingOn()) }
 
-// round is a request, the answer, and but for echoes more that the server sends.
+// round is a request, the answer and, except for echoes, more packets of the server.
 func (k *talk) round(what string) {
 	k.t.Helper()
 	k.must(what+": the client", k.asks())
@@ -162,8 +163,8 @@ func change(t *testing.T, c *Cluster, changes ...event.Change) {
 	}
 }
 
-// Established means allowed: no request of a flow whose rule is revoked gets through, whoever speaks first and however often, and
-// where nothing else allows what the server sends, that ends with the next request.
+// No request of a flow whose rule is revoked passes, whichever side sends first and however often. If nothing else allows
+// the server's packets, they end with the next request.
 func TestRevokedFlowsEnd(t *testing.T) {
 	for _, revoked := range []string{"in", "out"} {
 		for _, closed := range []bool{false, true} {
@@ -181,8 +182,8 @@ func TestRevokedFlowsEnd(t *testing.T) {
 							left += k.ends(f, revoked, closed, serverFirst)
 						}
 					})
-					if left > 4 { // far, by Services, of both protocols and kinds of ports
-						t.Errorf("%d flows of which a server's packets still come to the client", left)
+					if left > 4 { // on the other node, by Services, of both protocols and kinds of ports
+						t.Errorf("%d flows whose server's packets still reach the client", left)
 					}
 				})
 			}
@@ -190,15 +191,15 @@ func TestRevokedFlowsEnd(t *testing.T) {
 	}
 }
 
-// ends tries to go on with a flow. It returns 1 if what the server sends still arrives by a Service that nat44 translates: the client's
-// egress to it is asked elsewhere, so that its own session lives.
+// ends tries to continue a flow. It returns 1 if the server's packets still arrive through a Service that nat44 translates:
+// another list evaluates the client's egress to it, so that its own session stays.
 func (k *talk) ends(f flow, revoked string, closed, serverFirst bool) (left int) {
 	for range 5 {
 		if serverFirst {
 			k.pushes()
 		}
 		if k.asks() {
-			k.t.Errorf("%v: a request gets through\n%s", f, k.hops)
+			k.t.Errorf("%v: a request passes\n%s", f, k.hops)
 			return 0
 		}
 		if !serverFirst && k.pushes() {
@@ -209,20 +210,20 @@ func (k *talk) ends(f flow, revoked string, closed, serverFirst bool) (left int)
 		return left
 	}
 	if closed && left > 0 {
-		k.t.Errorf("%v: what the server sends gets through\n%s", f, k.hops)
+		k.t.Errorf("%v: a packet of the server passes\n%s", f, k.hops)
 	}
 	return 0
 }
 
-// A flow that stays allowed goes on: after lists changed for others' sake, after agents restarted and after VPPs did, whoever speaks
-// first. After a VPP restarted the client does.
-func TestAllowedFlowsGoOn(t *testing.T) {
+// An allowed flow continues after lists changed for other reasons, after agents restarted and after VPPs restarted,
+// whichever side sends first. After a restart of VPP the client must send first.
+func TestAllowedFlowsContinue(t *testing.T) {
 	eachCluster(t, true, func(t *testing.T, c *Cluster, talks map[flow]*talk) {
 		every := func(what string, clientFirst bool) {
 			t.Helper()
 			for f, k := range talks {
 				if !clientFirst && !k.pushes() {
-					t.Errorf("%v, %s: what the server sends is lost\n%s", f, what, k.hops)
+					t.Errorf("%v, %s: a packet of the server is lost\n%s", f, what, k.hops)
 				}
 				if !k.asks() || !k.pushes() {
 					t.Errorf("%v, %s: ends\n%s", f, what, k.hops)
@@ -250,7 +251,7 @@ func TestAllowedFlowsGoOn(t *testing.T) {
 			}
 		}
 		for f, k := range talks {
-			if f.vip { // the translation is forgotten, and no SYN makes it anew
+			if f.vip { // the translation is gone, and no SYN makes a new one
 				if f.proto != model.UDP {
 					delete(talks, f)
 				}
@@ -261,7 +262,7 @@ func TestAllowedFlowsGoOn(t *testing.T) {
 	})
 }
 
-// eachCluster calls f for a cluster with each renderer and flows of all kinds that are established.
+// eachCluster calls f for a cluster with each renderer and established flows of all kinds.
 func eachCluster(t *testing.T, closed bool, f func(*testing.T, *Cluster, map[flow]*talk)) {
 	t.Helper()
 	clusters, talks := map[agent.ServiceRenderer]*Cluster{}, map[agent.ServiceRenderer]map[flow]*talk{}
@@ -276,8 +277,8 @@ func eachCluster(t *testing.T, closed bool, f func(*testing.T, *Cluster, map[flo
 	}
 }
 
-// A pod more that two policies let in is two access lists written in place, with each renderer: what permits without a session makes
-// more pass, as all rules agree about which packets make one.
+// An additional pod that two policies allow changes two access lists in place, with each renderer: permits without a session
+// let more pass, because all rules agree which packets make a session.
 func TestMembersAreWrittenInPlace(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		c := talking(t, renderer, true)
@@ -306,8 +307,8 @@ func TestMembersAreWrittenInPlace(t *testing.T) {
 	}
 }
 
-// A host endpoint's flows end when its rules are revoked, and go on when others change; what NAT gave the node's address goes on, whatever
-// its port.
+// A host endpoint's flows end when its rules are revoked, and continue when other rules change. A flow to which NAT gave the
+// node's address continues, whatever its port.
 func TestFlowsOfHostEndpoints(t *testing.T) {
 	rules := func(in, out string) string {
 		return fmt.Sprintf("---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.host}\nspec: {selector: host == 'yes', types: [Ingress, Egress], ingress: [%s], egress: [%s]}\n", in, out)

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// signalling allows the pods of web to be asked for associations on two ports of SCTP, and locked to ask one of them.
+// signalling allows associations to the pods of web on two ports of SCTP, and from locked to one of them.
 const signalling = `
 ---
 apiVersion: networking.k8s.io/v1
@@ -33,7 +33,7 @@ spec:
     ports: [{port: 36412, protocol: SCTP}, {port: 9001, protocol: SCTP}]
 `
 
-// A question about SCTP is answered by port, in the words of the policy whose rule decides about the INIT.
+// The answer about SCTP depends on the port, and names the policy whose rule decides about the INIT.
 func TestSCTPAnswers(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		t.Run(string(renderer), func(t *testing.T) {
@@ -64,10 +64,10 @@ func TestSCTPAnswers(t *testing.T) {
 				{"pod:prod/other", "[fd00:2::2]:9001", Dropped, strings.Replace(isolated, "web-1", "web-2", 1)},
 				{"pod:prod/other", "[fd00:1::2]:9002", Dropped, stays},
 				{"pod:prod/other", "pod:prod/client:36412", Dropped, stays},
-				{"pod:prod/client", "pod:prod/other:36412", Delivered, "delivered, and the reply gets back"},
+				{"pod:prod/client", "pod:prod/other:36412", Delivered, "delivered, and the reply arrives"},
 			} {
 				if renderer == agent.RendererNAT44 && !strings.HasPrefix(tc.to, "[") {
-					continue // it hides the clients of SCTP behind the node
+					continue // it replaces the addresses of SCTP clients by the node's
 				}
 				a := c.Answer(Question{tc.from, tc.to, "SCTP"})
 				if a.Verdict != tc.verdict || !strings.Contains(a.Reason, tc.reason) || a.Error != "" {
@@ -81,7 +81,7 @@ func TestSCTPAnswers(t *testing.T) {
 	}
 }
 
-// An association that began goes on, and another one on another port of the same pods does not begin for it.
+// An open association continues, and does not permit another one on another port of the same pods.
 func TestSCTPConnection(t *testing.T) {
 	c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, guarded+signalling)
 	k, _, err := c.Connect(Question{"pod:prod/client", "pod:prod/web-2:9000", "SCTP"}, 5000, "")
@@ -101,8 +101,8 @@ func TestSCTPConnection(t *testing.T) {
 	}
 }
 
-// gates are Calico's policies of the server's ingress and the client's egress, about a port of SCTP, beside what is denied before. With closed
-// policies deny the opposite directions, but for one port of SCTP with other pods.
+// gates returns Calico policies for the server's ingress and the client's egress on one SCTP port, in addition to the given
+// denials. With closed, policies also deny the opposite directions, except one port of SCTP with other pods.
 func gates(closed bool, deniedIn, deniedOut string) string {
 	const head = "---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.%s}\nspec: {selector: app == '%s', types: [%s], %s: [%s{action: Allow, protocol: SCTP, %sdestination: {ports: [3868]}}]}\n"
 	text := fmt.Sprintf(head, "in", "server", "Ingress", "ingress", deniedIn, "") + fmt.Sprintf(head, "out", "client", "Egress", "egress", deniedOut, "")
@@ -113,9 +113,9 @@ func gates(closed bool, deniedIn, deniedOut string) string {
 	return text
 }
 
-// An association ends with the next packet of its client when a policy denies the client's address, or the server's, at all ports, although
-// a later rule permits a port to everybody. Where policies let the server begin associations with the client, the server's packets make a
-// session anew, by which the association goes on (ADR 11).
+// An association ends with its client's next packet when a policy denies the client's address, or the server's, at all
+// ports, even if a later rule permits a port to all. If policies allow the server to begin associations with the client, the
+// server's packets make a new session, and the association continues (ADR 11).
 func TestRevokedAssociationsEnd(t *testing.T) {
 	const deniesClient, deniesServer = "{action: Deny, source: {selector: app == 'client'}}, ", "{action: Deny, destination: {selector: app == 'server'}}, "
 	for _, revoked := range []string{"in", "out"} {
@@ -129,7 +129,7 @@ func TestRevokedAssociationsEnd(t *testing.T) {
 						var talks []*talk
 						for i, to := range []string{"[fd00:1:1::3]:3868", "[fd00:1:2::3]:3868", "10.1.1.3:3868", "10.1.2.3:3868"} {
 							if renderer == agent.RendererNAT44 && i > 1 {
-								continue // it hides the clients of SCTP behind the node
+								continue // it replaces the addresses of SCTP clients by the node's
 							}
 							talks = append(talks, newTalk(t, c, flow{renderer: renderer, to: to, proto: model.SCTP}, 50000+uint16(i)))
 						}
@@ -154,13 +154,13 @@ func (k *talk) associationEnds(closed, serverFirst bool) {
 			k.pushes()
 		}
 		if asked := k.asks(); asked != (!closed && serverFirst && i > 0) {
-			k.t.Errorf("%s -> %s: request gets through: %v\n%s", k.request.Src, k.request.Dst, asked, k.hops)
+			k.t.Errorf("%s -> %s: request passes: %v\n%s", k.request.Src, k.request.Dst, asked, k.hops)
 		}
 		if !serverFirst && k.pushes() && closed {
 			k.t.Errorf("%s -> %s: what the server sends gets through\n%s", k.request.Src, k.request.Dst, k.hops)
 		}
 		if !closed && !serverFirst {
-			return // the server's packet has made a session
+			return // the server's packet made a session
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// AnswerStep answers a step as Answer does: for every backend the load balancer may choose, and without leaving state behind. A step
-// that says what happens before is an error.
+// AnswerStep answers a step as Answer does: for every backend that the load balancer may choose, without a change of state.
+// A step with something to do before its packet is an error.
 func (c *Cluster) AnswerStep(s Step) Answer {
 	a := Answer{From: s.From, To: s.To, Protocol: s.Protocol}
 	if field := s.needsState(); field != "" {
@@ -30,9 +30,9 @@ func (c *Cluster) AnswerStep(s Step) Answer {
 	return a
 }
 
-// Send answers a step and leaves behind what its packets did: sessions of NAT, of access lists and of translations, affinity. The load
-// balancers choose by themselves, so there is one outcome at most. The answer has a Sender. A step that cannot be asked changes nothing,
-// unless its packet alone is what cannot be asked: names are those after the changes it asks for.
+// Send answers a step and keeps the state that its packets made: sessions of NAT, access lists and translations, affinity.
+// The load balancers choose themselves, so it returns at most one outcome. The answer has a Sender. An invalid step changes
+// nothing, except if only its packet is invalid: its names are resolved after its changes.
 func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 	a := Answer{From: s.From, To: s.To, Protocol: s.Protocol}
 	if err := c.before(ctx, &s); err != nil {
@@ -55,7 +55,7 @@ func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 	return a
 }
 
-// answer fills in what became of a packet.
+// answer fills in the fate of a packet.
 func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attempt) {
 	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.cfg.Agent.ServedFamilies().IPv6 {
 		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
@@ -71,7 +71,7 @@ func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attem
 	a.Verdict, a.Reason = c.summary(from, p, runs)
 }
 
-// before does what a step asks for before its packet: a restart, changed objects, time.
+// before does the things that a step names before its packet: a restart, changed objects, time.
 func (c *Cluster) before(ctx context.Context, s *Step) error {
 	pause, err := s.duration()
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *Cluster) before(ctx context.Context, s *Step) error {
 	return nil
 }
 
-// restart restarts what Step.Restart names.
+// restart restarts the VPP or agent that Step.Restart names.
 func (c *Cluster) restart(ctx context.Context, what string) error {
 	if what == "" {
 		return nil
@@ -112,7 +112,7 @@ func (c *Cluster) restart(ctx context.Context, what string) error {
 	return c.RestartAgent(ctx, name)
 }
 
-// changes are the objects a step applies and deletes. A manifest that cannot be used whole is an error.
+// changes returns the objects that a step applies and deletes. A manifest with any unusable part is an error.
 func (s *Step) changes() ([]event.Change, error) {
 	var out []event.Change
 	if len(s.Apply) > 0 {
@@ -135,7 +135,7 @@ func (s *Step) changes() ([]event.Change, error) {
 	return out, nil
 }
 
-// parseRef reads what model.Ref's String writes.
+// parseRef parses the output of model.Ref's String.
 func parseRef(s string) (model.Ref, error) {
 	kind, name, ok := strings.Cut(s, " ")
 	ns, rest, namespaced := strings.Cut(name, "/")

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// steps reads lines as the command does.
+// steps parses lines as the command does.
 func steps(t *testing.T, lines ...string) []Step {
 	t.Helper()
 	out := make([]Step, len(lines))
@@ -23,7 +23,7 @@ func steps(t *testing.T, lines ...string) []Step {
 	return out
 }
 
-// short is the sender, the verdict and where the packet arrived.
+// short returns the sender, the verdict and where the packet arrived.
 func short(a Answer) string {
 	text := a.Sender + " " + string(a.Verdict) + a.Error
 	for _, o := range a.Outcomes {
@@ -113,8 +113,8 @@ func TestWrongStepsNameTheirField(t *testing.T) {
 		good + `,"flags":"X"}`:                            "flags: flag 'X': must be one of FSRPAUEC",
 		ping + `,"flags":"S"}`:                            `flags: type "S": must be echo-request or echo-reply`,
 		ping + `,"destinationPort":1}`:                    "destinationPort: ICMP has no ports",
-		good + `,"after":"soon"}`:                         `after: "soon" is not a duration that can pass: want one like 90s or 5m`,
-		good + `,"after":"-1s"}`:                          `after: "-1s" is not a duration that can pass: want one like 90s or 5m`,
+		good + `,"after":"soon"}`:                         `after: "soon" is not a positive duration: want one like 90s or 5m`,
+		good + `,"after":"-1s"}`:                          `after: "-1s" is not a positive duration: want one like 90s or 5m`,
 		good + `,"restart":"node-1"}`:                     `restart: "node-1": want vpp:<node> or agent:<node>`,
 		good + `,"restart":"vpp:node-9"}`:                 `restart: "vpp:node-9": unknown node "node-9"`,
 		good + `,"delete":["redis"]}`:                     `delete: "redis": want <kind> <namespace>/<name> or <kind> <name>`,

@@ -15,33 +15,34 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// Step is a question with more to say about its packet, and about what happens before the packet is sent. A zero field changes
-// nothing: a Step with no more than a Question asks that Question. Its JSON form is the trace command's input line.
+// Step is a question with more fields for its packet, and with things to do before the packet. A zero field changes nothing:
+// a Step with only a Question equals that Question. Its JSON form is the trace command's input line.
 type Step struct {
 	Question
-	// SourceAddress is the address in the packet, if it is not the sender's own: a forged one. Nobody answers such a packet.
+	// SourceAddress is a forged source address, different from the sender's own. Such a packet gets no answer.
 	SourceAddress string `json:"sourceAddress,omitempty"`
 	// SourcePort is the client's port, or the identifier of an echo; 0: 40000, or 4000.
 	SourcePort uint16 `json:"sourcePort,omitempty"`
 	// DestinationPort replaces the port of To.
 	DestinationPort uint16 `json:"destinationPort,omitempty"`
-	// Flags are those of TCP ("S", "SA", "A", "PA", "FA", "R"), the chunk of SCTP ("INIT", "INIT-ACK", "DATA") or the type of an echo
-	// ("echo-request", "echo-reply"); "": what opens a connection. An answer (SYN+ACK, echo reply, reset) is not answered.
+	// Flags are flags of TCP ("S", "SA", "A", "PA", "FA", "R"), the chunk of SCTP ("INIT", "INIT-ACK", "DATA") or the type
+	// of an echo ("echo-request", "echo-reply"); "": those that open a connection. An answer (SYN+ACK, echo reply, reset)
+	// gets no answer.
 	Flags string `json:"flags,omitempty"`
-	// OneWay: nobody answers. The verdict is about this packet alone.
+	// OneWay means no answer: the verdict is about this packet only.
 	OneWay bool `json:"oneWay,omitempty"`
 
-	// Restart is vpp:<node> or agent:<node>: that one restarts first.
+	// Restart is vpp:<node> or agent:<node>: it restarts first.
 	Restart string `json:"restart,omitempty"`
-	// Apply are folders and files with manifests, whose objects are then created or replaced.
+	// Apply lists folders and files of manifests, whose objects are created or replaced next.
 	Apply []string `json:"apply,omitempty"`
-	// Delete are objects that are then removed: "NetworkPolicy prod/web", "Node node-1".
+	// Delete lists the objects that are removed next: "NetworkPolicy prod/web", "Node node-1".
 	Delete []string `json:"delete,omitempty"`
-	// After is the time that then passes, a Go duration: "90s".
+	// After is the time that then passes, as a Go duration: "90s".
 	After string `json:"after,omitempty"`
 }
 
-// ParseStep reads one JSON object. Fields that a Step does not have are errors. Errors name the field.
+// ParseStep parses one JSON object. Unknown fields are errors. Errors name the field.
 func ParseStep(line []byte) (Step, error) {
 	var s Step
 	dec := json.NewDecoder(bytes.NewReader(line))
@@ -58,12 +59,12 @@ func ParseStep(line []byte) (Step, error) {
 		return s, err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return s, errors.New("more text behind the object: want one JSON object on a line")
+		return s, errors.New("more text after the object: want one JSON object per line")
 	}
 	return s, nil
 }
 
-// needsState is the first field that means something only where earlier questions leave their state; "": none.
+// needsState returns the first field that needs the state of earlier questions; "": none.
 func (s *Step) needsState() string {
 	switch {
 	case s.Restart != "":
@@ -78,13 +79,13 @@ func (s *Step) needsState() string {
 	return ""
 }
 
-// packet resolves a step into the place that sends and the packet that is sent.
+// packet resolves a step into its sender and its packet.
 func (c *Cluster) packet(s *Step) (place, sim.Packet, error) {
 	q := s.Question
 	if s.DestinationPort != 0 {
 		q.To = withPort(q.To, s.DestinationPort)
 	}
-	from, p, err := c.ask(q)
+	from, p, err := c.resolve(q)
 	if err != nil {
 		return from, p, err
 	}
@@ -109,7 +110,7 @@ func (c *Cluster) packet(s *Step) (place, sim.Packet, error) {
 	return from, p, s.flags(&p)
 }
 
-// withPort is To with another port, or with one if it has none.
+// withPort returns To with another port; it adds one if To has none.
 func withPort(to string, port uint16) string {
 	head, isName := to, strings.HasPrefix(to, "pod:") || strings.HasPrefix(to, "service:")
 	if isName {
@@ -146,7 +147,7 @@ func (s *Step) flags(p *sim.Packet) (err error) {
 	return nil
 }
 
-// isAnswer reports whether a packet is one that its receiver does not answer.
+// isAnswer reports whether a packet's receiver does not answer it.
 func isAnswer(p *sim.Packet) bool {
 	switch p.Proto {
 	case model.TCP:
@@ -161,14 +162,14 @@ func isAnswer(p *sim.Packet) bool {
 	return p.IsICMP() && !p.IsEchoRequest()
 }
 
-// duration reads After.
+// duration parses After.
 func (s *Step) duration() (time.Duration, error) {
 	if s.After == "" {
 		return 0, nil
 	}
 	d, err := time.ParseDuration(s.After)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("after: %q is not a duration that can pass: want one like 90s or 5m", s.After)
+		return 0, fmt.Errorf("after: %q is not a positive duration: want one like 90s or 5m", s.After)
 	}
 	return d, nil
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// WriteText writes an answer for people: the verdict and why, then each backend and the hops that led there.
+// WriteText writes an answer as text: the verdict and its reason, then each backend with its hops.
 func WriteText(w io.Writer, a Answer) {
 	if a.Error != "" {
-		fmt.Fprintf(w, "%s -> %s %s: cannot ask: %s\n", a.From, a.To, a.Protocol, a.Error)
+		fmt.Fprintf(w, "%s -> %s %s: error: %s\n", a.From, a.To, a.Protocol, a.Error)
 		return
 	}
 	fmt.Fprintf(w, "%s -> %s %s: %s\n  %s\n", a.From, a.To, a.Protocol, a.Verdict, a.Reason)
@@ -28,8 +28,8 @@ func WriteText(w io.Writer, a Answer) {
 	}
 }
 
-// Suggest makes up to four questions that show something of the given cluster: a pod that dials a cluster IP, somebody
-// outside who dials a node port, a pod that dials a Service without endpoints, and one that a policy keeps from a Service.
+// Suggest returns up to four questions with different answers: a pod that dials a cluster IP, an outside client that dials a
+// node port, a pod that dials a Service without endpoints, and a pod whose packets to a Service a policy denies.
 func (c *Cluster) Suggest() []Question {
 	c.world.refresh()
 	var client, idle string
@@ -84,11 +84,10 @@ func (c *Cluster) Suggest() []Question {
 	return out
 }
 
-// maxTries bounds how many connections are tried to find one that a policy denies.
+// maxTries bounds the connections that are tried to find a denied one.
 const maxTries = 200
 
-// denied is the first connection of a pod to a Service that a policy denies; false if there are no policies, or it takes
-// too long to find one.
+// denied returns the first connection of a pod to a Service that a policy denies; false if it finds none within maxTries.
 func (c *Cluster) denied() (Question, bool) {
 	tries := 0
 	for _, ch := range c.world.all() {

@@ -26,7 +26,7 @@ func guestbook(t testing.TB, cfg Config) *Cluster {
 	return c
 }
 
-// line is an answer without its hops: verdict and backends with the source they see.
+// line returns an answer without its hops: the verdict, and backends with the source that they see.
 func line(a Answer) string {
 	if a.Error != "" {
 		return "error: " + a.Error
@@ -75,7 +75,7 @@ func TestGuestbook(t *testing.T) {
 	}
 }
 
-// An address of the node's own pods that no pod has does not leave the node, and the answer says why.
+// A packet to an unassigned address of the node's pod range does not leave the node, and the answer has the reason.
 func TestPodRangeWithoutPod(t *testing.T) {
 	c := guestbook(t, Config{})
 	a := c.Answer(Question{From: "pod:guestbook/client", To: "10.1.1.77:53", Protocol: "UDP"})

@@ -12,18 +12,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// maxCrossings bounds how often a packet crosses between nodes: more is a routing loop.
+// maxCrossings bounds how often a packet crosses between nodes: more means a routing loop.
 const maxCrossings = 8
 
-// place is where a packet starts or ends: a pod, a node's own network stack, or an address outside the cluster.
+// place is the start or end of a packet's path: a pod, a node's own network stack, or an address outside the cluster.
 type place struct {
 	pod     *model.Pod // not nil: that pod
-	node    *node      // the pod's node, the node itself, or, outside, the node at whose uplink it is
+	node    *node      // the pod's node, the node itself, or, for an outside address, the node of the uplink
 	outside bool
-	addr    netip.Addr // the address it speaks from, or was reached at
+	addr    netip.Addr // its source address, or the address it was reached at
 }
 
-// String is pod:<ns>/<name>, node:<name>, or the bare address.
+// String returns pod:<ns>/<name>, node:<name>, or the bare address.
 func (p place) String() string {
 	switch {
 	case p.pod != nil:
@@ -42,8 +42,8 @@ func (p place) same(o place) bool {
 	return p.pod == o.pod && p.node == o.node
 }
 
-// door is the interface through which what the place sends enters VPP.
-func (p place) door() string {
+// inInterface returns the VPP interface that receives the packets of the place.
+func (p place) inInterface() string {
 	switch {
 	case p.pod != nil:
 		return cni.PodInterface(p.pod.ID)
@@ -53,16 +53,16 @@ func (p place) door() string {
 	return cni.Host
 }
 
-// journey is the way of one packet, over as many nodes as it takes.
+// journey is the path of one packet over all nodes.
 type journey struct {
 	hops   []string
-	sent   netip.Addr // the destination it was sent to
+	sent   netip.Addr // original destination
 	end    place
-	packet sim.Packet // as it arrived; as it was last seen if lost
-	lost   string     // why it got nowhere; "" if it arrived
-	denied bool       // that is because policies deny it
-	quiet  bool       // nobody asks for hops and reasons
-	// allowed are the policy rules that let it pass, each once, in the order it met them.
+	packet sim.Packet // as it arrived, or as last seen if it was lost
+	lost   string     // why it did not arrive; "" if it arrived
+	denied bool       // policies deny it
+	quiet  bool       // do not record hops and reasons
+	// allowed are the policy rules that let it pass, each once, in the order of the hops.
 	allowed []string
 }
 
@@ -73,14 +73,14 @@ func (c *Cluster) travel(from place, p sim.Packet) journey {
 	return j
 }
 
-// walk is travel with a journey that has begun.
+// walk is travel for a journey that has begun.
 func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
-	at, in := from.node, from.door()
+	at, in := from.node, from.inInterface()
 	for range maxCrossings {
 		fate := at.sim.Send(in, p)
 		denied := j.note(at, fate.Hops)
 		if len(fate.Out) == 0 {
-			j.packet, j.lost = fate.Last, at.name+": nothing left VPP"
+			j.packet, j.lost = fate.Last, at.name+": VPP sent no packet"
 			if n := len(j.hops); denied != "" {
 				j.lost, j.denied = denied, true
 			} else if n > 0 {
@@ -99,7 +99,7 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 	j.lost = fmt.Sprintf("crossed nodes %d times: a routing loop", maxCrossings)
 }
 
-// podless says that a packet is for an address of a node's own pods that no pod has.
+// podless returns a note if a packet's destination is in a node's pod range and no pod has the address.
 func (c *Cluster) podless(at *node, dst netip.Addr) string {
 	if c.world.pods[dst] != nil || !slices.ContainsFunc(at.object.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(dst) }) {
 		return ""
@@ -107,8 +107,8 @@ func (c *Cluster) podless(at *node, dst netip.Addr) string {
 	return fmt.Sprintf(" (no pod of %s has %s)", at.name, dst)
 }
 
-// note writes down the hops through one node's VPP, with the reasons of those where access lists judge, and returns the
-// reason of the last one if it denies.
+// note records the hops through one node's VPP, with the reasons of the access lists' verdicts. It returns the last reason
+// if that one denies.
 func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
 	if j.quiet {
 		if n := len(hops); n > 0 {
@@ -132,8 +132,8 @@ func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
 	return denied
 }
 
-// reason is why an access list lets a packet pass, or what decides about associations of SCTP beside it, or why not; false: it is not one of
-// the agent's, or it is not asked, because the packet belongs to a flow that it let pass before.
+// reason returns the reason of an access list's verdict, or of the classifier's verdict about SCTP associations. false: the
+// list is foreign, or VPP did not evaluate it, because the packet belongs to an allowed flow.
 func (n *node) reason(h *sim.Hop) (policy.Reason, bool) {
 	switch m, s := h.ACL, h.Classify; {
 	case m != nil && !m.Session:
@@ -145,7 +145,7 @@ func (n *node) reason(h *sim.Hop) (policy.Reason, bool) {
 	return policy.Reason{}, false
 }
 
-// follow decides where what left an interface goes: it has arrived, or it enters another node by its twin interface.
+// follow returns where a packet goes after an interface: it has arrived, or it enters another node by the interface's twin.
 func (c *Cluster) follow(j *journey, at *node, out sim.Output) (next *node, arrived bool) {
 	dst := out.Packet.Dst
 	switch {

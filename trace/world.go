@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// frontend is what a client dials.
+// frontend is the address, port and protocol that a client dials.
 type frontend struct {
 	addr  netip.Addr
 	port  uint16
@@ -26,10 +26,10 @@ type portProto struct {
 	proto model.Protocol
 }
 
-// world is all objects, with the indexes that questions need; the indexes are made anew when an object changed.
+// world has all objects, with the indexes that questions need; refresh rebuilds the indexes after a change.
 type world struct {
 	objects map[model.Ref]model.Object
-	refused map[model.Ref]event.Change // what was kept out and has not been repaired
+	refused map[model.Ref]event.Change // refused objects that have not been corrected
 	stale   bool
 
 	pods      map[netip.Addr]*model.Pod
@@ -58,7 +58,7 @@ func (w *world) apply(changes []event.Change) {
 	w.stale = true
 }
 
-// all are the objects as changes, and what was refused, sorted: what a node that joins has to learn.
+// all returns the objects as changes, and the refused ones, sorted: the first events of a node that joins.
 func (w *world) all() []event.Change {
 	out := make([]event.Change, 0, len(w.objects)+len(w.refused))
 	for ref, obj := range w.objects {
@@ -92,8 +92,8 @@ func (w *world) refresh() {
 	w.addServices()
 }
 
-// addServices gives frontends to Services in the order of rights, as plugins/service has it: cluster IPs before all else, then the
-// older Service.
+// addServices assigns frontends to Services by precedence, as plugins/service does: cluster IPs first, then by the age of
+// the Service.
 func (w *world) addServices() {
 	var list []*model.Service
 	for _, obj := range w.objects {
@@ -113,7 +113,7 @@ func (w *world) addServices() {
 				addrs = append(addrs, lb.Addr)
 			}
 		}
-		w.addFrontends(svc, slices.DeleteFunc(addrs, func(a netip.Addr) bool { // an owner's
+		w.addFrontends(svc, slices.DeleteFunc(addrs, func(a netip.Addr) bool { // another owner has it
 			_, isInner := inner[a]
 			return isInner || w.nodeAddrs[a] != "" || w.pods[a] != nil
 		}))
@@ -154,14 +154,14 @@ func (w *world) addNodePorts(svc *model.Service) {
 	}
 }
 
-// own gives key to id unless another service has it already.
+// own assigns key to id unless another Service already has it.
 func own[K comparable](m map[K]model.ServiceID, key K, id model.ServiceID) {
 	if _, taken := m[key]; !taken {
 		m[key] = id
 	}
 }
 
-// name is how an address is called: pod:<ns>/<name>, node:<name>, or itself.
+// name returns the text for an address: pod:<ns>/<name>, node:<name>, or the address.
 func (w *world) name(addr netip.Addr) string {
 	if p := w.pods[addr]; p != nil {
 		return "pod:" + p.ID.String()
@@ -176,7 +176,7 @@ func (w *world) nodeOf(addr netip.Addr) string { return w.nodeAddrs[addr] }
 
 func (w *world) podBehind(node, ifName string) *model.Pod { return w.behind[node+" "+ifName] }
 
-// behindOverlay is the node an address of the cluster network leads to: its own, or that of its pod range.
+// behindOverlay returns the node that an address of the cluster network leads to: by the node's address or its pod range.
 func (w *world) behindOverlay(addr netip.Addr, nodes map[string]*node) *node {
 	if n := nodes[w.nodeAddrs[addr]]; n != nil {
 		return n
@@ -191,8 +191,8 @@ func (w *world) behindOverlay(addr netip.Addr, nodes map[string]*node) *node {
 	return nil
 }
 
-// ask resolves the names of a question into a place and a packet.
-func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
+// resolve resolves the names of a question into a place and a packet.
+func (c *Cluster) resolve(q Question) (place, sim.Packet, error) {
 	c.world.refresh()
 	proto, err := model.ParseProtocol(q.Protocol)
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *Cluster) ask(q Question) (place, sim.Packet, error) {
 	return place{}, sim.Packet{}, first
 }
 
-// origin resolves Question.From, with the address that who is there has for a packet to dst.
+// origin resolves Question.From; the place has its sender's address for a packet to dst.
 func (c *Cluster) origin(s string, dst netip.Addr) (place, error) {
 	p, err := c.originOf(s, dst.Is4())
 	if err == nil && p.pod == nil && !p.outside {
@@ -288,7 +288,7 @@ func (c *Cluster) pod(id model.PodID) (*model.Pod, error) {
 	}
 	p := obj.(*model.Pod)
 	if p.Finished {
-		return nil, fmt.Errorf("pod %s has finished: it has no address any more", id)
+		return nil, fmt.Errorf("pod %s has finished: it no longer has an address", id)
 	}
 	return p, nil
 }
@@ -303,7 +303,7 @@ func ofFamily(addrs []netip.Addr, v4 bool) (netip.Addr, error) {
 	return netip.Addr{}, fmt.Errorf("has no %s address", family)
 }
 
-// destinations resolves Question.To: the addresses in the order in which a client tries those it has a family for. There is at
+// destinations resolves Question.To to addresses, in the order in which a client tries those of its families. It returns at
 // least one.
 func (c *Cluster) destinations(s string, proto model.Protocol) ([]target, error) {
 	kind, rest, _ := strings.Cut(s, ":")
@@ -336,7 +336,7 @@ func (c *Cluster) destinations(s string, proto model.Protocol) ([]target, error)
 	return []target{to}, err
 }
 
-// podTargets are a pod's addresses, the IPv4 one first.
+// podTargets returns a pod's addresses, the IPv4 one first.
 func (c *Cluster) podTargets(id model.PodID, port uint16) ([]target, error) {
 	var out []target
 	var first error
