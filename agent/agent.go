@@ -1,11 +1,11 @@
-// Package agent turns a configuration into one running agent: it wires sources, controller, renderers, the VPP agent and
-// the connection to VPP, and holds no other logic.
+// Package agent turns a configuration into one running agent: it wires sources, controller, renderers, the VPP agent and the
+// connection to VPP, and holds no other logic.
 //
 //	Config.Sources ─ events ─▶ controller ─ Txn ─▶ vppagent ─ Call ─▶ vpp.Conn ─▶ VPP
 //	                              ▲                   │
 //	                              └─ Committed, Located, VPPStatus
 //
-// Invariant: every goroutine it starts has ended when Run returns.
+// Invariant: when Run returns, every goroutine that it started has ended.
 package agent
 
 import (
@@ -42,10 +42,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// eventBacklog is how many events may wait for the loop before sources and the committer wait, too.
+// eventBacklog is how many events may wait for the loop before sources and the committer block.
 const eventBacklog = 256
 
-// parts is one agent taken apart; Agent runs it, Stepper steps it.
+// parts are the components of one agent; Agent runs them, Stepper steps them.
 type parts struct {
 	cfg        Config
 	log        *slog.Logger
@@ -56,20 +56,20 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session               // nil: no Felix above
-	health     *health.Server         // nil: health checks are not answered
-	proxy      *proxyHealth           // nil: nobody asks
-	nat        *natTable              // nil: nobody looks
-	rivals     atomic.Pointer[string] // an agent that does not see the lock; nil: nobody looked
-	mappings   int                    // frontends among the values asked for; the loop's
+	session    *session               // nil: no Felix
+	health     *health.Server         // nil: no health checks
+	proxy      *proxyHealth           // nil: no kube-proxy health endpoint
+	nat        *natTable              // nil: sessions are not counted
+	rivals     atomic.Pointer[string] // another agent that does not see the lock; nil: not checked
+	mappings   int                    // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
-	calm       func() // the first sync is done
-	// sourceDrops is what source checks dropped, as far as it was counted; nil: it was not.
+	calm       func() // to be called when the first sync is done
+	// sourceDrops are the packets that source checks dropped, by pod; nil: not counted.
 	sourceDrops atomic.Pointer[[]SourceDrops]
 }
 
-// assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: there are no pauses.
+// assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: no pauses.
 func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
@@ -107,7 +107,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Observer: p.observer(),
 	}, p.values, p.processors()...)
-	p.showOnlookers()
+	p.giveViews()
 	if !cfg.NoServices {
 		p.nat = &natTable{p: p, rest: wait, inLoop: func(ctx context.Context, f func()) error {
 			return p.controller.Ask(ctx, func(*controller.Controller) { f() })
@@ -116,7 +116,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	return p, nil
 }
 
-// processors makes what turns objects into values.
+// processors returns the processors, which turn objects into values.
 func (p *parts) processors() []controller.Processor {
 	cfg := p.cfg
 	renderers := p.serviceRenderers()
@@ -146,14 +146,14 @@ func (p *parts) processors() []controller.Processor {
 	case cfg.NoServices:
 		return []controller.Processor{p.policies}
 	}
-	out := []controller.Processor{p.processor, p.policies} // it is told what services translate
+	out := []controller.Processor{p.processor, p.policies} // policies follow services: they need their translations
 	if cfg.Driver != nil {
-		out = append(out, newTeller(cfg.NodeName, cfg.Driver))
+		out = append(out, newNodeFeed(cfg.NodeName, cfg.Driver))
 	}
 	return out
 }
 
-// onConnect is what VPP is told on every new connection.
+// onConnect returns the requests that each new connection begins with.
 func onConnect(cfg Config) []vpp.Call {
 	calls := descriptor.OnConnect()
 	if cfg.RuleCounters != nil && !cfg.NoPolicies {
@@ -171,7 +171,7 @@ func sourceNames(sources map[string]Source) []string {
 	return names
 }
 
-// state passes on what the connection says of itself.
+// state forwards the state of the connection.
 func (p *parts) state(st vpp.State) {
 	p.vppagent.Connected(st)
 	p.metrics.connections.Set(float64(st.Generation))
@@ -183,7 +183,7 @@ func (p *parts) state(st vpp.State) {
 	p.onState(st)
 }
 
-// observer logs and counts what the controller does: one line per transaction, one per refused object.
+// observer logs and counts the controller's work: one line per transaction, one per refused object.
 func (p *parts) observer() controller.Observer {
 	return controller.Observer{
 		Changed: func(ch event.Change) {
@@ -251,7 +251,7 @@ func (p *parts) countUnwell() {
 	}
 }
 
-// Agent is one agent that runs.
+// Agent is one running agent.
 type Agent struct {
 	*parts
 	events   chan event.Event
@@ -260,9 +260,9 @@ type Agent struct {
 	registry *prometheus.Registry
 }
 
-// New makes an agent; nothing happens before Run.
+// New returns an agent. Run starts it.
 func New(cfg Config) (*Agent, error) {
-	p, err := assemble(cfg, func(ctx context.Context, d time.Duration) { _ = wait(ctx, d) }) // ctx ends: the request fails
+	p, err := assemble(cfg, func(ctx context.Context, d time.Duration) { _ = wait(ctx, d) }) // if ctx ends, the request fails
 	if err != nil {
 		return nil, err
 	}
@@ -346,13 +346,13 @@ func vppStatus(st vpp.State) *event.VPPStatus {
 	return &event.VPPStatus{Connected: st.Connected, Version: st.Version, Generation: st.Generation, Err: st.Err}
 }
 
-// listener is a place where HTTP is answered.
+// listener is a socket with its HTTP handler.
 type listener struct {
 	net.Listener
 	handler http.Handler
 }
 
-// listen opens the places where the agent answers, so that a taken port is an error before anything runs.
+// listen opens the agent's listeners, so that an occupied port is an error before anything runs.
 func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 	var out []listener
 	if a.cfg.Listen != "" {
@@ -375,16 +375,16 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 	return out, nil
 }
 
-// Recheck compares all that is ours in VPP with the desired state now, and repairs what differs. VPP stops forwarding meanwhile; what
-// Config.Recheck does by and by does not add up like that. nil: nothing differs.
+// Recheck compares all objects of the agent in VPP with the desired state at once, and repairs differences. VPP does not
+// forward while it dumps; the periodic Config.Recheck compares in small parts instead. nil: no differences.
 func (a *Agent) Recheck(ctx context.Context) (*event.Committed, error) {
 	return a.vppagent.RecheckAll(ctx)
 }
 
-// Fed is a source whose events are fed by hand, to a Stepper.
+// Fed is a source whose events the caller feeds to a Stepper.
 type Fed struct{}
 
-// Run implements Source by waiting.
+// Run implements Source; it waits for ctx.
 func (Fed) Run(ctx context.Context, _ func(event.Event)) error {
 	<-ctx.Done()
 	return ctx.Err()

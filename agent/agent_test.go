@@ -58,7 +58,7 @@ ports: [{port: 8080, name: "", protocol: TCP}]
 endpoints: [{addresses: [10.1.1.2], nodeName: node-1}]
 `
 
-// buffer is a log that may be read while it is written.
+// buffer is a log that can be read while it is written.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -76,7 +76,7 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// plumbed makes interfaces for the pods of a source before the agent hears of them.
+// plumbed makes interfaces for the pods of a source before the agent receives the pods.
 type plumbed struct {
 	Source
 	cni *cni.CNI
@@ -101,7 +101,7 @@ func start(t *testing.T, change func(*Config), more ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &buffer{}, committed: make(chan *event.Committed, 100)}
 	w.write("objects.yaml", strings.Join(append([]string{objects}, more...), "\n---\n"))
-	t.Cleanup(w.vpp.Close) // after the agent's end: it would dial again
+	t.Cleanup(w.vpp.Close) // after the agent's end, because the agent would dial again
 	w.run(change)
 	return w
 }
@@ -113,7 +113,7 @@ func (w *world) write(name, text string) {
 	}
 }
 
-// run starts an agent; what was configured by an earlier one is still there.
+// run starts an agent; VPP keeps the configuration of an earlier one.
 func (w *world) run(change func(*Config)) {
 	w.t.Helper()
 	src := manifest.New(manifest.Config{Paths: []string{w.dir}, Watch: true, Debounce: time.Millisecond})
@@ -139,7 +139,7 @@ func (w *world) run(change func(*Config)) {
 	w.t.Cleanup(func() { _ = w.stop() })
 }
 
-// wait returns the first transaction that fits.
+// wait returns the first transaction that matches.
 func (w *world) wait(what string, fits func(*event.Committed) bool) *event.Committed {
 	w.t.Helper()
 	limit := time.After(30 * time.Second)
@@ -171,7 +171,7 @@ func (w *world) settled() {
 
 func firstSync(c *event.Committed) bool { return c.Resync == event.Full && c.Err == nil }
 
-func TestRunFollowsFilesAndAnswers(t *testing.T) {
+func TestRunFollowsFiles(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := start(t, func(c *Config) { c.Registry = registry })
 	w.wait("first sync", firstSync)
@@ -224,7 +224,7 @@ func TestSecondStartWritesNothing(t *testing.T) {
 	w.startsAgain()
 }
 
-// startsAgain stops the agent when it is settled and starts another, which has nothing to do.
+// startsAgain stops the agent in a settled state and starts another, which must have nothing to do.
 func (w *world) startsAgain() {
 	w.t.Helper()
 	w.settled()
@@ -281,7 +281,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// An agent that waits for a source is alive, and says what for.
+// An agent that waits for a source is alive, and reports which source.
 func TestHealthWaitsForEverySource(t *testing.T) {
 	w := start(t, func(c *Config) { c.Sources["late"] = Fed{} })
 	handler := w.agent.observability(prometheus.NewRegistry(), false)
@@ -294,7 +294,7 @@ func TestHealthWaitsForEverySource(t *testing.T) {
 	}
 }
 
-// unlucky is a source that says once what it lacks.
+// unlucky is a source that reports one error.
 type unlucky struct{ err error }
 
 // Run implements Source.
@@ -304,8 +304,8 @@ func (u unlucky) Run(ctx context.Context, emit func(event.Event)) error {
 	return ctx.Err()
 }
 
-// What a source lacks is said wherever people look: by /readyz, by the status command, in the log, and to others.
-func TestHealthSaysWhatASourceLacks(t *testing.T) {
+// /readyz, the status command, the log and the report name what a source lacks.
+func TestHealthReportsWhatASourceLacks(t *testing.T) {
 	const lacks = "no right to list tiers in API group crd.projectcalico.org"
 	const said = "source unlucky is wait-for-ready: " + lacks
 	l := newListening()
@@ -360,7 +360,7 @@ func TestFurtherRenderersGetTheSameData(t *testing.T) {
 	}
 }
 
-func TestConfigNamesEveryMistake(t *testing.T) {
+func TestConfigErrorsAreComplete(t *testing.T) {
 	cfg := Config{Recheck: -1, SessionsEvery: -1, PodSessionShare: 101}
 	cfg.NAT44.Sessions = 1
 	err := cfg.Validate()
@@ -371,7 +371,7 @@ func TestConfigNamesEveryMistake(t *testing.T) {
 	}
 }
 
-func TestStatusSocketIsTaken(t *testing.T) {
+func TestStatusSocketIsOccupied(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
 	_, err := httpserver.Unix(t.Context(), w.agent.cfg.StatusSocket)

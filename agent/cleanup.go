@@ -22,42 +22,42 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
-// CleanupConfig says which VPP is to be rid of what agents have put into it.
+// CleanupConfig selects the VPP from which agents' objects are removed.
 type CleanupConfig struct {
 	Socket string                                      // VPP's binary-API socket
-	Dial   func(ctx context.Context) (net.Conn, error) // in place of Socket, for tests and simulations
-	// Journal is the file of the agent that was here: it tells what is ours where VPP has no tags. "": there is none.
+	Dial   func(ctx context.Context) (net.Conn, error) // instead of Socket, for tests and simulations
+	// Journal is the journal of the ended agent: it lists its objects that VPP keeps no tag for. "": none.
 	Journal string
-	// Lock is that of Config: it is held meanwhile. "": none.
+	// Lock is Config.Lock; the Cleaner holds it. "": none.
 	Lock string
-	// StatusSocket is where the agent would answer; it is taken meanwhile, so that none starts. "": none.
+	// StatusSocket is the agent's status socket; the Cleaner occupies it, so that no agent starts. "": none.
 	StatusSocket string
 	Logger       *slog.Logger // nil: silent
 }
 
-// CleanupReport is what became of what was ours.
+// CleanupReport is the result of a cleanup.
 type CleanupReport struct {
 	Removed int           `json:"removed"`           // values
 	Writes  int           `json:"writes"`            // messages to VPP
-	Left    []ValueStatus `json:"left,omitempty"`    // values that could not be removed, and why
-	Foreign []string      `json:"foreign,omitempty"` // what others made in VPP; it stays
-	// NoJournal reports that there was no journal: objects that VPP keeps without a tag stay.
+	Left    []ValueStatus `json:"left,omitempty"`    // values that could not be removed, with the reason
+	Foreign []string      `json:"foreign,omitempty"` // foreign objects in VPP; they stay
+	// NoJournal means that no journal was found: objects that VPP keeps without a tag stay.
 	NoJournal bool `json:"noJournal,omitempty"`
 }
 
-// ErrInUse is why there is no cleanup: an agent runs on that VPP.
+// ErrInUse means that cleanup refuses to run, because an agent runs on that VPP.
 var ErrInUse = errors.New("an agent is running on this VPP: stop it first")
 
 const (
-	// cleanupName is what VPP calls who cleans up.
+	// cleanupName is the Cleaner's name in VPP's list of clients.
 	cleanupName = "contiv-cleanup"
-	// goneWithin is how long VPP may take to notice that an agent has closed its connection.
+	// goneWithin bounds how long VPP may take to notice that an agent has closed its connection.
 	goneWithin = 3 * time.Second
-	// cleanupRounds bounds how often what was refused is tried again.
+	// cleanupRounds bounds the retries of refused removals.
 	cleanupRounds = 3
 )
 
-// Cleaner is a connection to a VPP that no agent is on. It is not safe for concurrent use.
+// Cleaner is a connection to a VPP without an agent. It is not safe for concurrent use.
 type Cleaner struct {
 	cfg       CleanupConfig
 	conn      *vpp.Conn
@@ -66,7 +66,7 @@ type Cleaner struct {
 	stop      []func()
 }
 
-// NewCleaner connects to VPP, as long as ctx lasts. The error wraps ErrInUse if an agent is there. Close it.
+// NewCleaner connects to VPP, until ctx ends. The error wraps ErrInUse if an agent is connected. The caller must Close it.
 func NewCleaner(ctx context.Context, cfg CleanupConfig) (*Cleaner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -100,7 +100,7 @@ func (c *Cleaner) background(ctx context.Context, f func(context.Context)) {
 	c.stop = append(c.stop, func() { cancel(); <-ended })
 }
 
-// lock takes the socket where an agent answers.
+// lock occupies the agent's status socket.
 func (c *Cleaner) lock(ctx context.Context) error {
 	if c.cfg.StatusSocket == "" {
 		return nil
@@ -114,7 +114,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 	}
 	c.background(ctx, func(ctx context.Context) {
 		_ = httpserver.HTTP(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "there is no agent: a cleanup is under way"})
+			httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": "no agent runs: a cleanup is running"})
 		}), nil) // ends with ctx
 	})
 	return nil
@@ -150,7 +150,7 @@ func (c *Cleaner) connect(ctx context.Context) error {
 	}
 }
 
-// alone makes sure that VPP has no client that is an agent. One that has just ended may be known to it for a moment.
+// alone checks that no client of VPP is an agent. VPP may list an agent for a moment after its end.
 func (c *Cleaner) alone(ctx context.Context) error {
 	patience := time.NewTimer(goneWithin)
 	defer patience.Stop()
@@ -159,7 +159,7 @@ func (c *Cleaner) alone(ctx context.Context) error {
 	for {
 		names, err := descriptor.ClientNames(c.conn.Do(ctx, descriptor.Clients())[0])
 		if err != nil {
-			return fmt.Errorf("who else is connected to VPP: %w", err)
+			return fmt.Errorf("list the clients of VPP: %w", err)
 		}
 		at := slices.IndexFunc(names, isAgent)
 		if at < 0 {
@@ -169,13 +169,13 @@ func (c *Cleaner) alone(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-patience.C:
-			return fmt.Errorf("%w (VPP has a client that is called %s)", ErrInUse, names[at])
+			return fmt.Errorf("%w (VPP has a client with the name %s)", ErrInUse, names[at])
 		case <-again.C:
 		}
 	}
 }
 
-// know reads the journal. The kinds of the host's own are only there if it has some of them.
+// know reads the journal. It adds the kinds of the host's own objects only if the journal has some.
 func (c *Cleaner) know(context.Context) error {
 	cfg := vppagent.Config{Caller: c.conn, Logger: c.cfg.Logger, Journal: c.cfg.Journal}
 	text, err := os.ReadFile(c.cfg.Journal)
@@ -191,19 +191,19 @@ func (c *Cleaner) know(context.Context) error {
 	return nil
 }
 
-// nothing is what is wanted.
+// nothing is the empty desired state.
 func nothing() *event.Txn { return &event.Txn{Cause: "cleanup", Resync: event.Full} }
 
-// Plan tells what Clean would do. VPP is only read.
+// Plan returns what Clean would do. It only reads VPP.
 func (c *Cleaner) Plan(ctx context.Context) (*vppagent.Plan, error) {
 	return c.vppagent.Plan(ctx, nothing())
 }
 
-// NoJournal reports that there was no journal. Then the Cleaner takes objects that VPP keeps without a tag for foreign ones.
+// NoJournal reports that no journal was found. Then the Cleaner treats objects that VPP keeps without a tag as foreign.
 func (c *Cleaner) NoJournal() bool { return c.noJournal }
 
-// Clean removes from VPP what agents have put there: what carries their tag, and what is in the journal. What has been removed
-// before is no error. The journal goes when it has nothing left. The error is that VPP could not be reached.
+// Clean removes the agents' objects from VPP: those with their tag, and those in the journal. An object that is already gone
+// is not an error. Clean deletes the journal when it is empty. The error means that VPP could not be reached.
 func (c *Cleaner) Clean(ctx context.Context) (*CleanupReport, error) {
 	r := &CleanupReport{NoJournal: c.noJournal}
 	for range cleanupRounds {

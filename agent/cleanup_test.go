@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// TestNoAgentStartsDuringACleanup: its socket is taken, and says why.
+// TestNoAgentStartsDuringACleanup: cleanup occupies the agent's socket, and answers with the reason.
 func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
@@ -20,7 +20,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is under way") {
+	if _, err := FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is running") {
 		t.Errorf("status: %v", err)
 	}
 	a, err := New(Config{NodeName: "node-1", Dial: v.Dial, StatusSocket: socket, Sources: map[string]Source{"fed": Fed{}}})
@@ -36,7 +36,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	}
 }
 
-// TestCleanupWithoutVPP says so when it may not wait any longer.
+// TestCleanupWithoutVPP: without VPP, cleanup returns an error when its context ends.
 func TestCleanupWithoutVPP(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -23,12 +23,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// stepped is an agent that moves by hand, with the guestbook of the examples, and its VPP.
+// stepped is a Stepper with the guestbook of the examples, and its VPP.
 type stepped struct {
 	t     *rapid.T
 	v     *sim.VPP
 	agent *Stepper
-	late  bool // VPP has not said yet which interfaces went, and by now others may have their numbers
+	late  bool // VPP has not reported yet which interfaces were removed, and others may already have their numbers
 }
 
 func newStepped(t *rapid.T, changes []event.Change) *stepped {
@@ -67,10 +67,10 @@ func (s *stepped) feed(events ...event.Event) {
 	}
 }
 
-// drawnValue is one of few values: some of keys the agent itself wants, some of keys only programs want. "two" is an interface of
-// others, "one" a loopback if a program wants it; there is one, because VPP numbers them in the order of their making, and it has an
-// MTU, because one without keeps what it has. No two of different keys want the same thing of VPP: which of them had it would depend on
-// who came first.
+// drawnValue returns one of few values: some have keys that the agent itself wants, some keys that only programs want. "two"
+// is a foreign interface. "one" is a loopback that a program may want; there is only one, because VPP numbers them in order
+// of creation, and it has an MTU, because one without keeps its present MTU. Values of different keys never want the same
+// object of VPP: the winner would depend on the order.
 func drawnValue(t *rapid.T) proto.Message {
 	n := rapid.IntRange(0, 3).Draw(t, "n")
 	name := rapid.SampledFrom([]string{"one", "two"}).Draw(t, "name")
@@ -121,8 +121,9 @@ func drawnValue(t *rapid.T) proto.Message {
 	return &l3.ARPEntry{Interface: name, IpAddress: "10.77.0.9", PhysAddress: fmt.Sprintf("02:00:00:00:00:0%d", n), Static: true}
 }
 
-// TestCollisions: VPP's configuration follows from what everybody wants in the end, not from who said it when; and when the programs
-// have gone it is byte for byte what the agent alone makes it, and nothing is left to write.
+// TestCollisions: VPP's configuration follows from the final desired state of all owners, not from the order of requests.
+// When the programs have deleted their values, the configuration equals the agent's own, byte for byte, and nothing is left
+// to write.
 func TestCollisions(t *testing.T) {
 	changes, err := manifest.Load("../examples/guestbook")
 	if err != nil {

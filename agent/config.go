@@ -29,34 +29,37 @@ type Source interface {
 	Run(ctx context.Context, emit func(event.Event)) error
 }
 
-// DefaultRecheck is Config.Recheck of the commands: a mapping that another program removes is back within that time, an access list that
-// it detaches within a fifth of it. What a round costs is in docs/operations.md.
+// DefaultRecheck is Config.Recheck of the commands. The agent restores a mapping that another program removes within that
+// time, and a detached access list within a fifth of it. docs/operations.md has the cost of a round.
 const DefaultRecheck = 30 * time.Second
 
-// Config says what one agent is made of.
+// Config is the configuration of one agent.
 type Config struct {
-	NodeName string // this node's name among the Nodes; must not be empty
+	NodeName string // name of this node's Node object; must not be empty
 
 	// Socket is VPP's binary-API socket; Dial replaces it for tests and simulations.
 	Socket string
 	Dial   func(ctx context.Context) (net.Conn, error)
 
-	// Lock is the path of the files that keep a second agent off this VPP: to it, the part of VPP that this agent owns is added. "":
-	// none. Agents that own different parts run beside each other. A Stepper, which may only read, takes none.
+	// Lock is the path of the files that keep a second agent off this VPP; the agent appends the part of VPP that it owns.
+	// "": none. Agents that own different parts can run at the same time. A Stepper takes no lock, because it may only read.
 	Lock string
 
-	// MaxPause bounds the pause after a VPP that accepted a connection and died, which doubles; 0: 5 s.
+	// MaxPause bounds the reconnect pause after a VPP that accepted a connection and died; the pause doubles each time; 0: 5
+	// s.
 	MaxPause time.Duration
 
-	// Sources by name. All of them must be in sync once before anything is programmed.
+	// Sources by name. The agent programs nothing before all have been in sync once.
 	Sources map[string]Source
 
-	// External are the ways in for configuration of other programs. Each has to say once what it wants before anything is programmed;
-	// their names differ from each other's and from those of Sources. One that is a prometheus.Collector has its figures served.
-	// If there are any, and Dial is nil, what they want of the host's own interfaces, routes and neighbours is put into its kernel.
+	// External are the sources of other programs' configuration. The agent programs nothing before each has sent its desired
+	// state once. Their names must differ from each other and from those of Sources. The agent serves the metrics of those
+	// that are prometheus.Collectors. With any of them, and without Dial, the agent also configures the host's interfaces,
+	// routes and neighbours in the kernel.
 	External []controller.ExternalConfigSource
 
-	// ServiceRenderer says what serves Services; "": auto. NAT44 and CNAT are their settings; the families of CNAT follow from it.
+	// ServiceRenderer selects the renderer of Services; "": auto. NAT44 and CNAT are the renderers' settings; the families
+	// of CNAT follow from ServiceRenderer.
 	ServiceRenderer ServiceRenderer
 	NAT44           nat44.Config
 	CNAT            cnat.Config
@@ -64,86 +67,90 @@ type Config struct {
 	ProxyName     string         // serve Services with this label service.kubernetes.io/service-proxy-name; "": those without
 	Loopback      netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs  []netip.Prefix // in addition to the ServiceCIDR objects
-	NoExternalIPs bool           // leave spec.externalIPs unserved: whoever may write a Service may otherwise take any address
-	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: everywhere but in the ranges of nodes, pods and cluster IPs.
+	NoExternalIPs bool           // do not serve spec.externalIPs: otherwise each user who may write a Service may take any address
+	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: all addresses except the ranges of nodes, pods
+	// and cluster IPs.
 	ExternalIPCIDRs []netip.Prefix
 	APIServers      []netip.Addr // addresses of the API server that no Service may take, in addition to endpoints of default/kubernetes
-	// NodePorts says which addresses of nodes have node ports; zero: all.
+	// NodePorts selects the addresses of nodes that serve node ports; zero: all.
 	NodePorts service.NodePortAddresses
-	// KeepTerminating uses endpoints that terminate and still serve beside ready ones; false: as Kubernetes, where none is ready.
+	// KeepTerminating uses endpoints that terminate and still serve beside ready ones; false: only if none is ready, as in
+	// Kubernetes.
 	KeepTerminating bool
-	// HealthChecks says where load balancers are told of a Service's endpoints here (spec.healthCheckNodePort); nil: nowhere. Its
-	// Healthy and Logger are the agent's. A Stepper listens nowhere.
+	// HealthChecks configures the health checks of load balancers (spec.healthCheckNodePort); nil: none. The agent sets
+	// Healthy and Logger. A Stepper does not listen.
 	HealthChecks *health.Config
-	Override     event.Located // interfaces that are known by name and need not be found
+	Override     event.Located // interfaces given by name, which the agent does not look for
 
-	// Limits bound what Services and policies may ask for: an object, a namespace, and all of them. Zero: there are no limits.
+	// Limits bound what Services and policies may require: per object, per namespace, and in total. Zero: no limits.
 	Limits budget.Limits
 
-	NoServices bool // leave services to others
-	NoPolicies bool // leave policies unenforced
-	// SourceCheck says from which addresses pods may send; zero: their own alone. It is part of the enforcement of policies: with
-	// NoPolicies, or a Driver, there is none.
+	NoServices bool // do not serve Services
+	NoPolicies bool // do not enforce policies
+	// SourceCheck selects the addresses that pods may send from; zero: only their own. It is part of policy enforcement:
+	// with NoPolicies, or a Driver, the agent does not check.
 	SourceCheck acl.SourceCheck
-	// TrustNodeAddresses lets what comes from the node's own addresses reach every pod, although nat44 gives them to pods, too. It is the
-	// way to go where the node's processes have no address for this alone (Override.HostIPs, or what VPP has of Host's neighbours).
+	// TrustNodeAddresses admits packets from the node's own addresses to every pod, although nat44 also gives these
+	// addresses to pods. It is needed if the node's processes have no separate address (Override.HostIPs, or VPP's
+	// neighbours on Host).
 	TrustNodeAddresses bool
-	// Felix says that policies and endpoints come from a Felix whose dataplane driver this agent is, as messages, and not as
-	// objects; nil: they are objects.
+	// Felix means that policies and endpoints are the messages of a Felix whose dataplane driver this agent is; nil: they
+	// are objects.
 	Felix *Felix
-	// Driver is a dataplane driver outside that enforces policies, in place of renderer/acl; nil: renderer/acl does. The agent runs
-	// it, and leaves the access lists in VPP to it.
+	// Driver is an external dataplane driver that enforces policies instead of renderer/acl; nil: renderer/acl does. The
+	// agent runs the driver, and leaves the access lists in VPP to it.
 	Driver *felix.Supervisor
-	// AllowUnknown lets everything pass interfaces that may be a pod's while nothing is known of them; false: it is denied. With
-	// NoPolicies or Driver set access lists are not this agent's, and nothing is denied.
+	// AllowUnknown lets all packets pass interfaces that may be a pod's until the agent has evaluated the pod; false: they
+	// are denied. With NoPolicies or Driver the agent attaches no access lists, and denies nothing.
 	AllowUnknown bool
-	// PostDNAT says that services are translated before the access lists of an interface's input, as cnat does. Nat44
-	// translates after them, so that egress has to be judged where packets leave.
+	// PostDNAT means that services are translated before the access lists of an interface's input, as cnat does. Nat44
+	// translates after them, so egress must be evaluated where packets leave.
 	PostDNAT bool
-	// RuleCounters tells what rules of policies judged; nil: VPP is not told to count. What it was told before it goes on with.
+	// RuleCounters reads VPP's counters of rules; nil: the agent does not switch counting on. It never switches it off.
 	RuleCounters RuleCounters
 
-	// Renderers are further renderers that get the same data as the built-in ones.
+	// Renderers are additional renderers, which get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI
 
-	Recheck time.Duration // the time in which all that is ours in VPP is compared with the desired state once; 0: only after a reconnect
-	Journal string        // file that remembers what is ours in VPP; "": memory only
+	Recheck time.Duration // period in which all objects of the agent in VPP are compared with the desired state once; 0: only after a reconnect
+	Journal string        // file that records the agent's objects in VPP; "": memory only
 
 	Listen       string // TCP address of /metrics, /healthz, /readyz, /livez; "": none
-	Profiling    bool   // serve /debug/pprof there, too
-	Healthz      string // TCP address of /healthz and /livez as kube-proxy has them (":10256"), tried until it is free; "": none
+	Profiling    bool   // also serve /debug/pprof on Listen
+	Healthz      string // TCP address of /healthz and /livez as kube-proxy serves them (":10256"), retried until it is free; "": none
 	StatusSocket string // unix socket of the status command; "": none
-	// SessionsEvery is how often VPP's NAT44 sessions are counted, and freed where the table is nearly full; 0: never. It is more
-	// seldom where VPP would spend more than 0.5 % of its time on counting. What source checks dropped is read as often.
+	// SessionsEvery is the period in which the agent counts VPP's NAT44 sessions, and frees some if the table is nearly
+	// full; 0: never. The period is longer if VPP would spend more than 0.5 % of its time on counting. The agent reads the
+	// drops of source checks in the same period.
 	SessionsEvery time.Duration
-	// SessionCounter counts them; nil, or while it fails: VPP does, which stops forwarding.
+	// SessionCounter counts them; if nil or failing, the agent dumps them from VPP, which then stops forwarding.
 	SessionCounter SessionCounter
-	// PodSessionShare is the part of the table, in percent, that a pod of this node keeps while the table is nearly full and no session
-	// in it has expired: beyond, its longest idle ones are freed. 0: DefaultPodSessionShare; 100: none are.
+	// PodSessionShare is the part of the table, in percent, that a pod of this node keeps while the table is nearly full and
+	// no session has expired: the agent frees its longest idle sessions above that. 0: DefaultPodSessionShare; 100: none.
 	PodSessionShare uint8
 
-	// Alone reports that the process has no other purpose than this agent. Then garbage is collected less often until the
-	// first sync is done, unless GOGC is set.
+	// Alone means that the process runs only this agent. Then garbage collection runs less often until the first sync is
+	// done, unless GOGC is set.
 	Alone bool
 
-	// Settings is what whoever runs it was told beside its defaults, by the names they have there; the status shows it.
+	// Settings are the flags that differ from their defaults, by name; the status shows them.
 	Settings map[string]string
 
-	// Reporter tells others what became of objects, and how the agent is; nil: nobody is told. A Stepper tells nobody.
+	// Reporter reports the state of objects and of the agent to Kubernetes; nil: no reports. A Stepper does not report.
 	Reporter Reporter
 
-	Now      func() time.Time     // the clock retries go by; nil: time.Now
+	Now      func() time.Time     // the clock for retries; nil: time.Now
 	Logger   *slog.Logger         // nil: silent
-	LogLevel *slog.LevelVar       // of Logger, to be changed through StatusSocket; nil: it cannot be
-	Registry *prometheus.Registry // nil: an own one
-	// OnCommitted sees every transaction that ended; nil: nobody.
+	LogLevel *slog.LevelVar       // of Logger; StatusSocket can change it; nil: fixed
+	Registry *prometheus.Registry // nil: a new one
+	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }
 
 // deniesUnknown reports whether the agent closes unknown interfaces, which may be a pod's, until it has evaluated them.
 func (c *Config) deniesUnknown() bool { return !c.AllowUnknown && !c.NoPolicies && c.Driver == nil }
 
-// Validate names everything that is wrong.
+// Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.NodeName == "" {
@@ -162,7 +169,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("recheck %s: must not be negative", c.Recheck))
 	}
 	if c.Felix != nil && c.NoPolicies {
-		errs = append(errs, errors.New("policies of a Felix: cannot be left unenforced"))
+		errs = append(errs, errors.New("policies of a Felix: NoPolicies must not be set"))
 	}
 	if c.SessionsEvery < 0 {
 		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", c.SessionsEvery))
@@ -171,7 +178,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("share of NAT sessions of a pod, %d %%: must be at most 100", c.PodSessionShare))
 	}
 	if c.Driver != nil && (c.NoPolicies || c.Felix != nil) {
-		errs = append(errs, errors.New("driver: policies must be this agent's, and be enforced"))
+		errs = append(errs, errors.New("driver: needs enforced policies from objects"))
 	}
 	if _, port, err := net.SplitHostPort(c.Healthz); c.Healthz != "" && (err != nil || port == "") {
 		errs = append(errs, fmt.Errorf("healthz bind address %q: must be host:port", c.Healthz))

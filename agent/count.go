@@ -15,20 +15,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// RuleCounters tells what the rules of ACLs judged, by acl_index, one counter per rule. An ACL that is not counted is left
-// out. vpp.Stats is one.
+// RuleCounters reads the packets and bytes that each rule of the given ACLs matched, by acl_index, one counter per rule. An
+// ACL that is not counted is missing. vpp.Stats implements it.
 type RuleCounters interface {
 	ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error)
 }
 
-// countPatience bounds how long counters may take: what applies is told without them, too.
+// countPatience bounds how long reading counters may take: descriptions are also returned without them.
 const countPatience = 3 * time.Second
 
-// errChanging reports that what VPP counted and what is programmed are not of the same moment.
-var errChanging = errors.New("access lists are just changing: ask again")
+// errChanging means that counters and access lists are not from the same moment.
+var errChanging = errors.New("access lists are changing: try again")
 
-// counted is d with what VPP counted for the rules, or why not. Nothing is held up meanwhile; so that counters and rules
-// belong together, lists have to be the same before and after the counters are read, and what the renderer says they are.
+// counted returns d with VPP's counters of its rules, or the reason why not. It does not block the loop. Counters and rules
+// belong together only if the lists are the same before and after the read, and equal to the renderer's.
 func (a *Agent) counted(ctx context.Context, pod model.PodID, d *policy.Description) *policy.Description {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
@@ -73,8 +73,8 @@ func (a *Agent) readCounters(ctx context.Context, interfaces []string) ([]vppage
 	return before, counters, err
 }
 
-// join is what the rules of the lists counted; false: what VPP has is not what it was asked for last. What others attached
-// is behind ours, and left out; so is what source ranges put in front.
+// join returns the counters of the lists' rules; false: VPP does not have the latest desired lists. Foreign lists are
+// attached after ours, and skipped; rules of source ranges are before ours, and skipped.
 func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter) ([]policy.Counted, bool) {
 	var out []policy.Counted
 	fronted := map[string]bool{}
@@ -99,7 +99,7 @@ func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter
 		}
 		c := policy.Counted{ID: l.Index, Interface: l.Interface, Output: l.Output, Place: l.Place}
 		for i, n := range counters[l.Index] {
-			if i < len(l.Value.GetRules()) { // VPP keeps what longer ones had
+			if i < len(l.Value.GetRules()) { // VPP keeps counters of an earlier, longer list
 				c.Rules = append(c.Rules, policy.Hits(n))
 			}
 		}

@@ -21,7 +21,7 @@ import (
 // simCounters is the stats segment of a simulated VPP. Every packet has 100 bytes.
 type simCounters struct {
 	vpp    *sim.VPP
-	during func() // called while counters are read; nil: nothing happens
+	during func() // called while counters are read; nil: not called
 	err    error
 }
 
@@ -62,7 +62,7 @@ spec:
   - {action: Deny, to: [{networks: [10.3.0.0/16]}]}
 `
 
-// startCounting is an agent that counts on a simulated VPP, with policies.
+// startCounting returns an agent with rule counters on a simulated VPP, with policies.
 func startCounting(t *testing.T) (*world, *simCounters) {
 	t.Helper()
 	w := start(t, nil)
@@ -79,7 +79,7 @@ func startCounting(t *testing.T) (*world, *simCounters) {
 	return w, counters
 }
 
-// knock sends packets that begin flows to or from the pod; how many and with what.
+// knock sends n packets that begin flows to or from the pod.
 func (w *world) knock(from, to string, n int) {
 	w.t.Helper()
 	for port := range n {
@@ -88,13 +88,13 @@ func (w *world) knock(from, to string, n int) {
 		if from == "10.1.1.2" {
 			in = "pod-default/web"
 		}
-		for range 2 { // the second one is of the flow, if there is any
+		for range 2 { // the second packet belongs to the flow, if one exists
 			w.vpp.Send(in, packet.NewTCP(src, dst))
 		}
 	}
 }
 
-// hits are the counts of all rules, "NetworkPolicy default/web ingress rule 1" → packets.
+// hits returns the counts of all rules, "NetworkPolicy default/web ingress rule 1" → packets.
 func hits(t *testing.T, d *policy.Description) map[string]uint64 {
 	t.Helper()
 	out := map[string]uint64{}
@@ -108,7 +108,7 @@ func hits(t *testing.T, d *policy.Description) map[string]uint64 {
 					if r.Hits.Bytes != 100*r.Hits.Packets {
 						t.Errorf("%s %s: %d bytes", p.Object, r.Name, r.Hits.Bytes)
 					}
-					out[p.Object+" "+r.Name] += r.Hits.Packets // each peer is a rule of its own
+					out[p.Object+" "+r.Name] += r.Hits.Packets // each peer is a separate rule
 				}
 			}
 		}
@@ -122,13 +122,13 @@ func TestRulesAreCounted(t *testing.T) {
 	w.knock("10.4.0.7", "10.1.1.2:80", 2)
 	w.knock("10.2.9.7", "10.1.1.2:80", 5) // excepted: the end of the tier
 	w.knock("10.1.1.2", "10.3.0.1:53", 4) // passed on to the second tier's rule
-	w.knock("10.1.1.2", "10.3.7.1:53", 6) // denied, each packet by itself
+	w.knock("10.1.1.2", "10.3.7.1:53", 6) // denied, each packet separately
 	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]uint64{
-		"NetworkPolicy default/web ingress rule 1": 5, "NetworkPolicy default/web egress rule 1": 8, // also where they leave
+		"NetworkPolicy default/web ingress rule 1": 5, "NetworkPolicy default/web egress rule 1": 8, // also on their output
 		"AdminNetworkPolicy guard egress rule 2": 12,
 	}
 	if diff := cmp.Diff(want, hits(t, d)); diff != "" || d.Uncounted != "" {
@@ -136,8 +136,8 @@ func TestRulesAreCounted(t *testing.T) {
 	}
 }
 
-// Counters that cannot be had, or belong to other lists than those that are there now, are not shown, and the reason is.
-func TestWhatIsNotCounted(t *testing.T) {
+// Counters that cannot be read, or that belong to other lists than the current ones, are not shown; the reason is.
+func TestUnreadableCountersAreNotShown(t *testing.T) {
 	w, counters := startCounting(t)
 	look := func() *policy.Description {
 		t.Helper()
@@ -162,7 +162,7 @@ func TestWhatIsNotCounted(t *testing.T) {
 	if d := look(); d.Uncounted != errChanging.Error() || len(hits(t, d)) > 0 {
 		t.Errorf("not counted because %q: %v", d.Uncounted, hits(t, d))
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until they are as wanted
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until they match
 		w.knock("10.5.0.7", "10.1.1.2:80", 1)
 		d := look()
 		if n := hits(t, d)["NetworkPolicy default/web ingress rule 1"]; n > 0 && d.Uncounted == "" {
@@ -174,8 +174,8 @@ func TestWhatIsNotCounted(t *testing.T) {
 	}
 }
 
-// Who does not want counters does not have VPP count.
-func TestNobodyCountsUnasked(t *testing.T) {
+// Without RuleCounters the agent does not switch counting on.
+func TestCountingIsOffByDefault(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
 	w.write("policies.yaml", countedPolicies)

@@ -13,10 +13,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// driftLimit bounds how long it may take to compare a VPP with what is wanted.
+// driftLimit bounds the time of comparing a VPP with the desired state.
 const driftLimit = time.Minute
 
-// servePlan answers what a resync would change.
+// servePlan answers with the changes that a resync would make.
 func (a *Agent) servePlan(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), driftLimit)
 	defer cancel()
@@ -31,7 +31,7 @@ func (a *Agent) servePlan(w http.ResponseWriter, r *http.Request) {
 // driftShown is how long status and Kubernetes show a drift after the recheck found it.
 const driftShown = 10 * time.Minute
 
-// drift is what other programs changed lately in VPP.
+// drift records the recent changes of other programs in VPP.
 func (p *parts) drift(list []vppagent.Drifted) (out []DriftStatus) {
 	now := p.now()
 	for _, d := range list {
@@ -53,7 +53,8 @@ func (p *parts) now() time.Time {
 	return time.Now()
 }
 
-// driftProblem is the problem that the agent reports to Kubernetes for a drift. Its text stays the same while it is reported: each change would make an Event.
+// driftProblem returns the problem that the agent reports to Kubernetes for a drift. Its text stays the same while it lasts:
+// each change would make another Event.
 func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
 	text := "another program changed VPP: " + d.Key + " was " + d.What
 	switch {
@@ -65,17 +66,17 @@ func driftProblem(ref model.Ref, d *DriftStatus) event.Problem {
 	return event.Problem{Ref: ref, Reason: event.Drifted, Text: text}
 }
 
-// mostDriftEvents is how many values that drifted have an Event each; more have one together.
+// mostDriftEvents bounds the drifted values with a separate Event; beyond that they share one.
 const mostDriftEvents = 20
 
-// driftProblems are on the Services whose values drifted, and of other values on the Node.
+// driftProblems returns the problems of drifts: on the Services whose values drifted, and on the Node for other values.
 func (p *picture) driftProblems() (out []event.Problem) {
 	list := p.drift(p.vppagent.Snapshot().Drift)
 	if len(list) == 0 {
 		return nil
 	}
 	if node := (model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}); len(list) > mostDriftEvents {
-		text := fmt.Sprintf("another program changed VPP: more than %d values the agent made were not as it made them", mostDriftEvents)
+		text := fmt.Sprintf("another program changed VPP: more than %d values differed from what the agent made", mostDriftEvents)
 		return []event.Problem{{Ref: node, Reason: event.Drifted, Text: text}}
 	}
 	whose := map[string]model.Ref{}
@@ -96,8 +97,8 @@ func (p *picture) driftProblems() (out []event.Problem) {
 	return out
 }
 
-// FetchPlan asks the agent behind a unix socket what a resync would change in VPP: where VPP is not as it is wanted, now. VPP is only
-// read. With sessions the NAT sessions it would cut are counted, which stops VPP's forwarding meanwhile.
+// FetchPlan fetches, from the agent at a unix socket, the changes that a resync would make in VPP. It only reads VPP. With
+// sessions it also counts the NAT sessions that the changes would cut, which stops VPP's forwarding while it counts.
 func FetchPlan(ctx context.Context, socket string, sessions bool) (*vppagent.Plan, error) {
 	plan := &vppagent.Plan{}
 	return plan, fetch(ctx, socket, "/plan?sessions="+strconv.FormatBool(sessions), plan)

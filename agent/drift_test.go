@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// The running agent is asked what is not as it wants it, and answers without changing it.
+// A running agent returns the differences between VPP and the desired state, and changes nothing.
 func TestPlanOfARunningAgent(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
@@ -26,12 +26,12 @@ func TestPlanOfARunningAgent(t *testing.T) {
 	}
 	defer other.Close()
 	if err := other.Feed(t.Context(), &event.Update{Source: manifest.Name}, &event.SyncStatus{Source: manifest.Name, Status: event.InSync}); err != nil {
-		t.Fatal(err) // it wants nothing
+		t.Fatal(err) // this agent has no desired state
 	}
 	writes := w.vpp.Writes()
 	plan, err = FetchPlan(t.Context(), socket, true)
 	if err != nil || !strings.Contains(plan.String(), "create config/vpp/nat/v2/dnat44/identities\n") || plan.Sessions == nil {
-		t.Errorf("somebody else has taken it away: %v, %v", plan, err)
+		t.Errorf("after another program removed it: %v, %v", plan, err)
 	}
 	if n := w.vpp.Writes(); n != writes {
 		t.Errorf("%d writes", n-writes)

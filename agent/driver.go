@@ -17,14 +17,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// An agent over somebody else's dataplane driver calculates policies, and enforces none itself.
+// An agent with an external dataplane driver calculates policies, and does not enforce them.
 //
 //	plugins/policy ─┬─▶ felix.Supervisor ─ fd 3 ─▶ driver ─▶ access lists in VPP
-//	teller ─────────┘                    ◀─ fd 4 ─┘ how endpoints are
+//	nodeFeed ───────┘                    ◀─ fd 4 ─┘ state of endpoints
 //	plugins/service ─▶ renderer/nat44 ─▶ vppagent ─▶ everything else in VPP
 
-// kinds are the kinds of values the agent keeps in VPP. Two agents at one VPP must not sweep up each other's: the agent over a
-// driver leaves access lists to it, and a driver of policies alone leaves services.
+// kinds returns the kinds of values that the agent keeps in VPP. Two agents on one VPP must not remove each other's values:
+// an agent with a driver leaves access lists to the driver, and a driver of policies leaves services to the agent.
 func kinds(cfg Config) []*descriptor.Descriptor {
 	driven := cfg.Driver != nil
 	alone := cfg.Felix != nil && cfg.NoServices
@@ -45,25 +45,26 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 	})
 }
 
-// teller tells a driver what Felix tells beside policies: where nodes are, which prefixes of pods they have, and the Services.
-type teller struct {
-	driver told
+// nodeFeed sends a driver the messages that Felix sends beside policies: the nodes' addresses, their pod prefixes, and the
+// Services.
+type nodeFeed struct {
+	driver sink
 	graph  *calc.Graph
 	nodes  map[string]*model.Node
 }
 
-// told is who is told: a felix.Supervisor.
-type told interface {
+// sink receives the messages; felix.Supervisor implements it.
+type sink interface {
 	OnUpdate(*pb.ToDataplane)
 	Apply() (again bool)
 }
 
-func newTeller(node string, driver told) *teller {
-	return &teller{driver: driver, graph: calc.New(calc.Config{Node: node, NodeResources: true}), nodes: map[string]*model.Node{}}
+func newNodeFeed(node string, driver sink) *nodeFeed {
+	return &nodeFeed{driver: driver, graph: calc.New(calc.Config{Node: node, NodeResources: true}), nodes: map[string]*model.Node{}}
 }
 
 // Apply implements controller.Processor.
-func (t *teller) Apply(ch event.Change) {
+func (t *nodeFeed) Apply(ch event.Change) {
 	switch ch.Ref.Kind {
 	case model.KindService:
 		s, _ := ch.Object.(*model.Service)
@@ -74,8 +75,8 @@ func (t *teller) Apply(ch event.Change) {
 	}
 }
 
-// node tells of a Node as Calico has it: an address of each family, and the prefixes of its pods as blocks.
-func (t *teller) node(name string, n *model.Node) {
+// node sends a Node in Calico's form: one address of each family, and the prefixes of its pods as blocks.
+func (t *nodeFeed) node(name string, n *model.Node) {
 	if old := t.nodes[name]; old != nil {
 		for _, p := range old.PodCIDRs {
 			if n == nil || !slices.Contains(n.PodCIDRs, p) {
@@ -106,11 +107,11 @@ func (t *teller) node(name string, n *model.Node) {
 }
 
 // Located implements controller.Processor.
-func (*teller) Located(*event.Located) {}
+func (*nodeFeed) Located(*event.Located) {}
 
-// Flush implements controller.Processor. The graph is never in sync: of policies, endpoints and configuration the other one
-// tells.
-func (t *teller) Flush() error {
+// Flush implements controller.Processor. This graph is never in sync: the other one sends policies, endpoints and
+// configuration.
+func (t *nodeFeed) Flush() error {
 	for _, m := range t.graph.Flush() {
 		t.driver.OnUpdate(m)
 	}
@@ -119,22 +120,22 @@ func (t *teller) Flush() error {
 }
 
 // Resync implements controller.Processor.
-func (t *teller) Resync() error { return t.Flush() }
+func (t *nodeFeed) Resync() error { return t.Flush() }
 
-// DriverStatus is how it stands with a driver outside.
+// DriverStatus is the state of an external driver.
 type DriverStatus struct {
 	Path      string          `json:"path"`
-	PID       int             `json:"pid,omitempty"` // 0: it does not run
+	PID       int             `json:"pid,omitempty"` // 0: not running
 	Starts    uint64          `json:"starts"`
-	InSync    bool            `json:"inSync"`            // it was told that all is known
-	Behind    int             `json:"behind,omitempty"`  // things it was not told as they are
-	Sequence  uint64          `json:"sequence"`          // messages it was told
-	Alive     string          `json:"alive,omitempty"`   // when it last said that it lives
-	Trouble   string          `json:"trouble,omitempty"` // why it ended last, or does not start
+	InSync    bool            `json:"inSync"`            // it has received in-sync
+	Behind    int             `json:"behind,omitempty"`  // objects whose latest state it has not received
+	Sequence  uint64          `json:"sequence"`          // messages sent to it
+	Alive     string          `json:"alive,omitempty"`   // time of its last sign of life
+	Trouble   string          `json:"trouble,omitempty"` // why it last ended, or does not start
 	Endpoints []FelixEndpoint `json:"endpoints,omitempty"`
 }
 
-// driverStatus adds how it stands with the driver. While it was not told everything, the agent is not well.
+// driverStatus adds the state of the driver. Until the driver has received everything, the agent is not healthy.
 func (p *parts) driverStatus(out *Status) {
 	if p.cfg.Driver == nil {
 		return
@@ -164,7 +165,7 @@ func shownDriver(st *felix.SupervisorStatus) *DriverStatus {
 	return out
 }
 
-// drivenStatus is what became of a policy, as the driver says it of the endpoints it applies to.
+// drivenStatus returns the state of a policy, as the driver reports it for its endpoints.
 func drivenStatus(s policy.Status, driver *felix.SupervisorStatus) PolicyStatus {
 	status := PolicyStatus{Object: s.Policy.ID.String(), Tier: s.Policy.Tier, State: stateIdle, Text: governs(s)}
 	if len(s.Endpoints) == 0 {
@@ -173,7 +174,7 @@ func drivenStatus(s policy.Status, driver *felix.SupervisorStatus) PolicyStatus 
 	worst := event.Configured
 	if !driver.InSync || driver.Behind > 0 {
 		worst = event.Pending
-		status.Reasons = append(status.Reasons, "the driver was not told everything")
+		status.Reasons = append(status.Reasons, "the driver has not received everything")
 	}
 	for _, at := range s.Endpoints {
 		switch health := healthOf(driver, at); health {
@@ -183,17 +184,17 @@ func drivenStatus(s policy.Status, driver *felix.SupervisorStatus) PolicyStatus 
 			status.Reasons = append(status.Reasons, at.Endpoint+": the driver reports an error")
 		case "":
 			worst = max(worst, event.Pending)
-			status.Reasons = append(status.Reasons, at.Endpoint+": the driver has said nothing of it")
+			status.Reasons = append(status.Reasons, at.Endpoint+": the driver has not reported it")
 		default:
 			worst = max(worst, event.Pending)
-			status.Reasons = append(status.Reasons, fmt.Sprintf("%s: the driver says %q", at.Endpoint, health))
+			status.Reasons = append(status.Reasons, fmt.Sprintf("%s: the driver reports %q", at.Endpoint, health))
 		}
 	}
 	status.State = worst.String()
 	return status
 }
 
-// healthOf is what the driver says of an endpoint.
+// healthOf returns the driver's report about an endpoint.
 func healthOf(driver *felix.SupervisorStatus, at policy.Applied) felix.Health {
 	for id, health := range driver.Endpoints {
 		if id.Host() == at.Host && (id.Workload == at.Endpoint || at.Host && id.Endpoint == at.Endpoint) {
@@ -203,7 +204,7 @@ func healthOf(driver *felix.SupervisorStatus, at policy.Applied) felix.Health {
 	return ""
 }
 
-// driverMetrics shows how it stands with a driver outside. It reads the supervisor whenever it is asked.
+// driverMetrics are the metrics of an external driver. Collect reads the supervisor each time.
 type driverMetrics struct {
 	driver    *felix.Supervisor
 	up        *prometheus.Desc
@@ -216,11 +217,11 @@ type driverMetrics struct {
 func newDriverMetrics(driver *felix.Supervisor) *driverMetrics {
 	return &driverMetrics{
 		driver:    driver,
-		up:        prometheus.NewDesc("contiv_driver_up", "1 while the dataplane driver outside runs and was told all there was.", nil, nil),
+		up:        prometheus.NewDesc("contiv_driver_up", "1 while the external dataplane driver runs and has received in-sync.", nil, nil),
 		starts:    prometheus.NewDesc("contiv_driver_starts_total", "How often the driver was started.", nil, nil),
-		behind:    prometheus.NewDesc("contiv_driver_behind", "Things the driver was not told as they are.", nil, nil),
-		messages:  prometheus.NewDesc("contiv_driver_messages", "Messages this life of the driver was told.", nil, nil),
-		endpoints: prometheus.NewDesc("contiv_driver_endpoints", "Endpoints of this node by what the driver says of them.", []string{"status"}, nil),
+		behind:    prometheus.NewDesc("contiv_driver_behind", "Objects whose latest state the driver has not received.", nil, nil),
+		messages:  prometheus.NewDesc("contiv_driver_messages", "Messages sent to the running driver.", nil, nil),
+		endpoints: prometheus.NewDesc("contiv_driver_endpoints", "Endpoints of this node by the state that the driver reports.", []string{"status"}, nil),
 	}
 }
 
@@ -245,7 +246,7 @@ func (m *driverMetrics) Collect(ch chan<- prometheus.Metric) {
 	count := map[felix.Health]int{felix.Up: 0, felix.Down: 0, felix.Error: 0}
 	for _, health := range st.Endpoints {
 		if _, known := count[health]; !known {
-			health = felix.Down // in other words
+			health = felix.Down // another text for down
 		}
 		count[health]++
 	}

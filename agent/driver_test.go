@@ -18,13 +18,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// remembering is a driver that only remembers.
+// remembering is a driver that only records messages.
 type remembering struct{ *mirror.Mirror }
 
 func (r remembering) OnUpdate(m *pb.ToDataplane) { r.Mirror.Apply([]*pb.ToDataplane{m}, true) }
 func (remembering) Apply() bool                  { return false }
 
-// lines are what the driver knows, without the text format's deliberately unstable spaces.
+// lines are the driver's records, without the text format's deliberately unstable spaces.
 func (r remembering) lines() (out []string) {
 	for _, l := range r.Dump() {
 		out = append(out, strings.Join(strings.Fields(l), " "))
@@ -32,9 +32,9 @@ func (r remembering) lines() (out []string) {
 	return out
 }
 
-func TestTeller(t *testing.T) {
+func TestNodeFeed(t *testing.T) {
 	driver := remembering{mirror.New()}
-	x := newTeller("n1", driver)
+	x := newNodeFeed("n1", driver)
 	put := func(o model.Object) { x.Apply(event.Change{Ref: o.Ref(), Object: o}) }
 	node := func(name, addr4 string, cidrs ...string) *model.Node {
 		n := &model.Node{Name: name, Labels: map[string]string{"zone": "z"}, InternalIPs: []netip.Addr{netip.MustParseAddr("fd01::1"), netip.MustParseAddr(addr4)}}
@@ -47,13 +47,13 @@ func TestTeller(t *testing.T) {
 		if err := x.Flush(); err != nil {
 			t.Fatal(err)
 		}
-		driver.Check(t, "teller")
+		driver.Check(t, "node feed")
 		return driver.lines()
 	}
 	put(node("n1", "192.168.0.1", "10.1.1.0/24"))
 	put(node("n2", "192.168.0.2", "10.1.2.0/24", "10.1.3.0/24"))
 	put(&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}})
-	put(&model.Namespace{Name: "prod"}) // of no concern
+	put(&model.Namespace{Name: "prod"}) // ignored
 	before := flush()
 	for _, want := range []string{
 		`Route 10.1.1.0/24 => dst:"10.1.1.0/24" dst_node_name:"n1" dst_node_ip:"192.168.0.1" types:LOCAL_WORKLOAD`,
@@ -67,7 +67,7 @@ func TestTeller(t *testing.T) {
 			t.Errorf("the driver does not know %s\n%s", want, strings.Join(before, "\n"))
 		}
 	}
-	// There and back again.
+	// Remove and add again.
 	put(node("n2", "192.168.0.9", "10.1.2.0/24"))
 	if text := strings.Join(flush(), "\n"); strings.Contains(text, "10.1.3.0/24") || !strings.Contains(text, "192.168.0.9") {
 		t.Errorf("after a change:\n%s", text)
@@ -99,14 +99,14 @@ func TestDrivenStatus(t *testing.T) {
 		{
 			"behind",
 			felix.SupervisorStatus{InSync: true, Behind: 1, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up, h: felix.Up}},
-			"PENDING the driver was not told everything",
+			"PENDING the driver has not received everything",
 		},
-		{"one silent", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up}}, "PENDING h: the driver has said nothing of it"},
-		{"one down", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Down, h: felix.Up}}, `PENDING prod/a: the driver says "down"`},
+		{"one silent", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Up}}, "PENDING h: the driver has not reported it"},
+		{"one down", felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Down, h: felix.Up}}, `PENDING prod/a: the driver reports "down"`},
 		{
 			"one in error",
 			felix.SupervisorStatus{InSync: true, Endpoints: map[felix.EndpointID]felix.Health{a: felix.Error, h: "odd"}},
-			`FAILED prod/a: the driver reports an error; h: the driver says "odd"`,
+			`FAILED prod/a: the driver reports an error; h: the driver reports "odd"`,
 		},
 	} {
 		st := drivenStatus(applied, &c.driver)
@@ -119,7 +119,7 @@ func TestDrivenStatus(t *testing.T) {
 	}
 }
 
-// Without its driver an agent is not well, and says why.
+// Without its driver an agent is not healthy, and reports the reason.
 func TestAgentWithoutItsDriver(t *testing.T) {
 	p := &parts{cfg: Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{Path: "/opt/driver"})}}
 	st := &Status{InSync: true, Ready: true}
@@ -137,7 +137,7 @@ func TestAgentWithoutItsDriver(t *testing.T) {
 	}
 }
 
-// Two agents at one VPP have no kind of values in common that either would sweep up.
+// Two agents on one VPP have no common kind of values that either would remove.
 func TestKindsOfTwoAgents(t *testing.T) {
 	names := func(cfg Config) (out []string) {
 		for _, d := range kinds(cfg) {

@@ -32,14 +32,14 @@ func newDropping(gauge *prometheus.GaugeVec) *dropping {
 // ServiceChanged implements renderer.ServiceListener.
 func (d *dropping) ServiceChanged(old, now *renderer.ContivService) {
 	if now == nil {
-		d.set(old.ID, drops{})
+		d.setDrops(old.ID, drops{})
 	} else {
-		d.set(now.ID, dropsOf(now))
+		d.setDrops(now.ID, dropsOf(now))
 	}
 	d.show()
 }
 
-func (d *dropping) set(id model.ServiceID, now drops) {
+func (d *dropping) setDrops(id model.ServiceID, now drops) {
 	was := d.ports[id]
 	for policy := range d.all {
 		for family := range d.all[policy] {
@@ -59,7 +59,7 @@ func (d *dropping) show() {
 	}
 }
 
-// dropsOf counts the ports of one service. A family counts if the service has a cluster IP of it.
+// dropsOf counts the ports of one Service, in each family of its cluster IPs.
 func dropsOf(svc *renderer.ContivService) (out drops) {
 	for family, v6 := range []bool{false, true} {
 		has := false
@@ -86,7 +86,7 @@ func dropsOf(svc *renderer.ContivService) (out drops) {
 	return out
 }
 
-// any6 reports whether there is an endpoint of the family.
+// any6 reports whether an endpoint has the family.
 func any6(endpoints []*renderer.ServiceBackend, v6 bool) bool {
 	for _, b := range endpoints {
 		if b.Addr().IsValid() && b.Addr().Is6() == v6 {

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// fixed is a way in for configuration of other programs: it wants what it was made with, says what became of it, and is done.
+// fixed is an external source with constant values: it prints their states, and ends.
 type fixed struct {
 	values kv.Values
 	done   func()
@@ -32,7 +32,7 @@ func (f *fixed) Run(ctx context.Context, emit func(event.Event)) error {
 	return result.Err
 }
 
-// A third source of external configuration beside etcd and gRPC, given to the agent with its configuration.
+// An external source beside etcd and gRPC, added through the agent's configuration.
 func ExampleConfig_external() {
 	vpp := sim.New(sim.Config{})
 	defer vpp.Close()

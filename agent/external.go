@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 )
 
-// validateExternal names external sources that could not be told from one another.
+// validateExternal returns errors for external sources with an empty or duplicate name.
 func (c *Config) validateExternal() error {
 	var errs []error
 	seen := map[string]bool{}
@@ -32,7 +32,7 @@ func (c *Config) validateExternal() error {
 	return errors.Join(errs...)
 }
 
-// waitedFor are the names of all sources that have to be in sync before anything is programmed.
+// waitedFor returns the names of all sources that must be in sync before the agent programs VPP.
 func waitedFor(cfg Config) []string {
 	names := sourceNames(cfg.Sources)
 	for _, src := range cfg.External {
@@ -42,7 +42,7 @@ func waitedFor(cfg Config) []string {
 	return names
 }
 
-// registerExternal adds the figures of those external sources that have some.
+// registerExternal registers the metrics of external sources.
 func (c *Config) registerExternal(r prometheus.Registerer) error {
 	var errs []error
 	for _, src := range c.External {
@@ -53,8 +53,8 @@ func (c *Config) registerExternal(r prometheus.Registerer) error {
 	return errors.Join(errs...)
 }
 
-// showOnlookers gives those external sources a view of all values that want one.
-func (p *parts) showOnlookers() {
+// giveViews gives a view of all values to the external sources that need one.
+func (p *parts) giveViews() {
 	for _, src := range p.cfg.External {
 		if o, ok := src.(controller.Onlooker); ok {
 			o.Show(p.allValues)
@@ -63,13 +63,13 @@ func (p *parts) showOnlookers() {
 	}
 }
 
-// allValues are all values there are, sorted by key.
+// allValues returns all values, sorted by key.
 func (p *parts) allValues() []event.Value {
 	all := p.vppagent.Snapshot().Values()
 	out := make([]event.Value, 0, len(all))
 	for _, v := range all {
 		if v.Value == nil {
-			continue // a part of one, or on its way out
+			continue // a derived value, or a value that is being removed
 		}
 		out = append(out, event.Value{
 			ValueStatus: event.ValueStatus{Key: v.Key, State: v.State, Err: v.Err, Details: v.Wait}, Message: v.Value, Since: v.Since,
@@ -78,7 +78,7 @@ func (p *parts) allValues() []event.Value {
 	return out
 }
 
-// runExternal runs the external sources beside everything else.
+// runExternal runs the external sources in goroutines.
 func (a *Agent) runExternal(ctx context.Context, g *errgroup.Group, emit func(event.Event)) {
 	for _, src := range a.cfg.External {
 		g.Go(func() error {

@@ -17,7 +17,7 @@ import (
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 )
 
-// outside is an external source that says what it is given.
+// outside is an external source that emits the events of a channel.
 type outside struct {
 	name   string
 	events chan *event.External
@@ -49,7 +49,7 @@ func TestExternalNamesDiffer(t *testing.T) {
 	}
 }
 
-// What another program configured is still there, untouched, after a restart of the agent, however late its source is.
+// A value of another program stays unchanged in VPP over a restart of the agent, however late its source is.
 func TestExternalValuesOutliveARestart(t *testing.T) {
 	src := outside{name: "outside", events: make(chan *event.External, 1)}
 	change := func(c *Config) { c.External = []controller.ExternalConfigSource{src} }
@@ -62,7 +62,7 @@ func TestExternalValuesOutliveARestart(t *testing.T) {
 	_ = w.stop()
 
 	w.run(change)
-	src.events <- event.ExternalConfigChange(src.name, nil) // not what it wants, only that it is alive
+	src.events <- event.ExternalConfigChange(src.name, nil) // a sign of life, without its desired state
 	for ready := false; !ready; time.Sleep(time.Millisecond) {
 		var st controller.Status
 		if err := w.agent.controller.Ask(t.Context(), func(c *controller.Controller) { st = c.Status() }); err != nil {
@@ -85,7 +85,7 @@ func TestExternalValuesOutliveARestart(t *testing.T) {
 	}
 }
 
-// Whoever waits while VPP is away is told so, and not kept waiting until it is back; the value gets there then.
+// While VPP is away a waiting client gets an error at once; the value reaches VPP when VPP is back.
 func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 	src := outside{name: "outside", events: make(chan *event.External, 1)}
 	var away atomic.Bool
@@ -121,7 +121,7 @@ func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 	}
 }
 
-// onlooker is an external source that looks on.
+// onlooker is an external source with a view of all values.
 type onlooker struct {
 	outside
 	values func() []event.Value
@@ -141,7 +141,7 @@ func (o *onlooker) Committed(ev *event.Committed, sent func(string) proto.Messag
 	}
 }
 
-// An external source that looks on sees everybody's values and what becomes of them.
+// An external source with a view sees all owners' values and their states.
 func TestOnlooker(t *testing.T) {
 	src := &onlooker{outside: outside{name: "outside", events: make(chan *event.External, 1)}, seen: make(chan kv.Values, 100)}
 	route := &contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"}
@@ -172,7 +172,7 @@ func TestOnlooker(t *testing.T) {
 				return
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatal("was not told")
+			t.Fatal("got no event")
 		}
 	}
 }

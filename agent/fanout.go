@@ -20,41 +20,41 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Fanout feeds a fan-out server: from objects, from another fan-out, or from lines.
+// Fanout feeds a fan-out server from objects, from another fan-out server, or from lines.
 type Fanout struct {
-	// Objects are sources whose changes carry keys; by name, as in Config.
+	// Objects are sources whose changes carry keys, by name, as in Config.
 	Objects map[string]Source
-	// Upstream is another fan-out, or a Typha; nil: none.
+	// Upstream is another fan-out server, or a Typha; nil: none.
 	Upstream *typha.Config
-	// Lines are keys and values as JSON, read to the end; nil: none. See Fanout.Run.
+	// Lines are keys and values as JSON, read to their end; nil: none. See Fanout.Run.
 	Lines io.Reader
 
-	// Syncers are the sets of keys to tell.
+	// Syncers are the sets of keys to serve.
 	Syncers []wire.SyncerType
-	// Modern tells policies of felix under the keys of Calico 3.32, too, as a form of its own.
+	// Modern also serves policies of felix under the keys of Calico 3.32, as a separate form.
 	Modern bool
 	Logger *slog.Logger // nil: silent
 }
 
-// Run tells the server what its source says until ctx ends. Exactly one kind of source must be set. Lines are
+// Run publishes the source's keys to the server until ctx ends. Exactly one kind of source must be set. Lines are
 //
 //	{"key":"/calico/v1/Ready","value":"true"}   the value as text, or as JSON itself; may have "syncer":"bgp", else felix, and
 //	                                            "revision":"7"
 //	{"key":"/calico/v1/Ready","deleted":true}
 //	{"status":"in-sync"}                        of all sets, or of one "syncer"
 //
-// A line that is not understood is an error; the end of the lines is not.
-func (f *Fanout) Run(ctx context.Context, tell func(wire.Batch)) error {
+// A line that cannot be parsed is an error; the end of the lines is not.
+func (f *Fanout) Run(ctx context.Context, publish func(wire.Batch)) error {
 	if f.Logger == nil {
 		f.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &forms{Fanout: f, tell: tell, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
+	t := &forms{Fanout: f, sink: publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
 	switch {
 	case f.Upstream != nil:
 		return f.relay(ctx, t)
 	case f.Lines != nil:
 		ended := make(chan error, 1)
-		go func() { ended <- t.lines(f.Lines) }() // a read that waits for input does not end with ctx: it is left behind
+		go func() { ended <- t.lines(f.Lines) }() // a read that waits for input does not end with ctx: the goroutine stays
 		select {
 		case err := <-ended:
 			if err != nil {
@@ -68,15 +68,15 @@ func (f *Fanout) Run(ctx context.Context, tell func(wire.Batch)) error {
 	return f.objects(ctx, t)
 }
 
-// relay follows each set of keys on a connection of its own.
+// relay follows each set of keys on a separate connection.
 func (f *Fanout) relay(ctx context.Context, t *forms) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, syncer := range f.Syncers {
 		client := typha.NewClient(*f.Upstream, syncer, true)
 		g.Go(func() error {
-			return client.Follow(ctx, func(b wire.Batch) { t.take(syncer, b.Status, b.KVs) }, func(err error) {
+			return client.Follow(ctx, func(b wire.Batch) { t.publishSet(syncer, b.Status, b.KVs) }, func(err error) {
 				if err != nil {
-					f.Logger.Warn("upstream lost; what it said last is served on", "keys-of", syncer, "err", err)
+					f.Logger.Warn("upstream lost; serving its last state", "keys-of", syncer, "err", err)
 				}
 			})
 		})
@@ -84,13 +84,13 @@ func (f *Fanout) relay(ctx context.Context, t *forms) error {
 	return g.Wait()
 }
 
-// objects brings the keys of all sources' objects together.
+// objects merges the keys of all sources' objects.
 func (f *Fanout) objects(ctx context.Context, t *forms) error {
 	o := &keyTable{forms: t, table: datastore.NewTable(datastore.Builtin()), sync: map[string]event.Sync{}}
 	for name := range f.Objects {
 		o.sync[name] = event.WaitForReady
 	}
-	o.tell(datastore.Builtin())
+	o.publish(datastore.Builtin())
 	g, ctx := errgroup.WithContext(ctx)
 	for _, source := range f.Objects {
 		g.Go(func() error { return source.Run(ctx, o.event) })
@@ -101,7 +101,7 @@ func (f *Fanout) objects(ctx context.Context, t *forms) error {
 // keyTable turns events into steps of keys.
 type keyTable struct {
 	*forms
-	mu    sync.Mutex // of what follows: sources emit from goroutines of their own
+	mu    sync.Mutex // of the fields below: sources emit from their goroutines
 	table *datastore.Table
 	sync  map[string]event.Sync
 }
@@ -118,18 +118,18 @@ func (o *keyTable) event(ev event.Event) {
 			}
 			steps = append(steps, o.table.Apply(c.Ref, c.Keys)...)
 		}
-		o.tell(steps)
+		o.publish(steps)
 	case *event.SyncStatus:
 		if ev.Err != nil {
 			o.Logger.Warn("source", "name", ev.Source, "status", ev.Status, "err", ev.Err)
 		}
-		o.sync[ev.Source] = max(o.sync[ev.Source], ev.Status) // what was told holds while the source is away
-		o.tell(nil)
+		o.sync[ev.Source] = max(o.sync[ev.Source], ev.Status) // the last status holds while the source is away
+		o.publish(nil)
 	}
 }
 
-// tell hands steps on to the sets they belong to.
-func (o *keyTable) tell(steps []calico.KV) {
+// publish distributes changes to their sets.
+func (o *keyTable) publish(steps []calico.KV) {
 	status := wire.InSync
 	for _, st := range o.sync {
 		status = min(status, wire.Status(st))
@@ -142,23 +142,23 @@ func (o *keyTable) tell(steps []calico.KV) {
 			}
 		}
 		if known := o.status[syncer]; len(kvs) > 0 || known != status {
-			o.take(syncer, status, kvs)
+			o.publishSet(syncer, status, kvs)
 		}
 	}
 }
 
-// forms tells a server each set in the forms it has.
+// forms publishes each set to the server in all its forms.
 type forms struct {
 	*Fanout
-	tell func(wire.Batch)
+	sink func(wire.Batch)
 
 	mu     sync.Mutex
-	status map[wire.SyncerType]wire.Status // as told last
-	tiered map[string]string               // the older key of a policy whose newer one was told to us
+	status map[wire.SyncerType]wire.Status // last published
+	tiered map[string]string               // the older key of a policy that arrived under its newer one
 }
 
-// take hands on changes of a set. Policies may come in either form.
-func (t *forms) take(syncer wire.SyncerType, status wire.Status, kvs []wire.KV) {
+// publishSet publishes changes of a set. Policies may have keys of either form.
+func (t *forms) publishSet(syncer wire.SyncerType, status wire.Status, kvs []wire.KV) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.status[syncer] = status
@@ -169,13 +169,14 @@ func (t *forms) take(syncer wire.SyncerType, status wire.Status, kvs []wire.KV) 
 			newer.KVs = append(newer.KVs, inForm(kv, datastore.Modern))
 		}
 	}
-	t.tell(older)
+	t.sink(older)
 	if t.Modern && syncer == wire.Felix {
-		t.tell(newer)
+		t.sink(newer)
 	}
 }
 
-// older is a change with the keys up to Calico 3.31. A policy that changes its tier has two: its old key is gone.
+// older converts a change to the keys up to Calico 3.31. A policy that changes its tier becomes two changes: its old key is
+// deleted.
 func (t *forms) older(kv wire.KV) []wire.KV {
 	key, err := datastore.ParseKey(kv.Key)
 	if err != nil || key.Kind != datastore.KeyPolicy {
@@ -184,7 +185,7 @@ func (t *forms) older(kv wire.KV) []wire.KV {
 	before := t.tiered[kv.Key]
 	now, ok := datastore.Tiered(toStore(kv))
 	if !ok && !kv.Deleted() {
-		t.Logger.Warn("policy not understood; it counts as deleted", "key", kv.Key)
+		t.Logger.Warn("policy cannot be parsed; it counts as deleted", "key", kv.Key)
 	}
 	var out []wire.KV
 	if before != "" && (!ok || before != now.Key) {
@@ -198,7 +199,7 @@ func (t *forms) older(kv wire.KV) []wire.KV {
 	return out
 }
 
-// inForm changes key and value of a KV and keeps the rest.
+// inForm changes key and value of a KV and keeps the other fields.
 func inForm(kv wire.KV, form func(calico.KV) calico.KV) wire.KV {
 	to := form(toStore(kv))
 	kv.Key, kv.Value = to.Key, to.Value
@@ -213,7 +214,7 @@ func fromStore(kv calico.KV) wire.KV {
 	return wire.KV{Key: kv.Key, Value: kv.Value, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion}
 }
 
-// lines reads keys and values until there are no more. What has come is told when nothing more has come yet.
+// lines reads keys and values to the end. It publishes them when no more input is available.
 func (t *forms) lines(in io.Reader) error {
 	r := bufio.NewReaderSize(in, 1<<20)
 	pending := map[wire.SyncerType][]wire.KV{}
@@ -227,7 +228,7 @@ func (t *forms) lines(in io.Reader) error {
 		}
 		if err != nil || r.Buffered() == 0 {
 			for syncer, kvs := range pending {
-				t.take(syncer, status[syncer], kvs)
+				t.publishSet(syncer, status[syncer], kvs)
 			}
 			clear(pending)
 		}

@@ -24,14 +24,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// heard is what a server was told: the keys of each set in each form, and the statuses.
+// heard is what a server received: the keys of each set in each form, and the statuses.
 type heard struct {
 	mu     sync.Mutex
 	keys   map[string]map[string]string
 	status map[string][]wire.Status
 }
 
-func (h *heard) tell(b wire.Batch) {
+func (h *heard) publish(b wire.Batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	set := fmt.Sprint(b.Syncer, b.Modern)
@@ -64,7 +64,7 @@ func (h *heard) list(set string, containing string) (out []string) {
 	return out
 }
 
-// script is a source that emits what it is given, in order.
+// script is a source that emits given events, in order.
 type script struct{ events []event.Event }
 
 func (s script) Run(ctx context.Context, emit func(event.Event)) error {
@@ -112,7 +112,7 @@ func TestFanoutOfObjects(t *testing.T) {
 	f := Fanout{Objects: map[string]Source{"a": a, "b": b}, Syncers: wire.SyncerTypes(), Modern: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- f.Run(ctx, h.tell) }()
+	go func() { ended <- f.Run(ctx, h.publish) }()
 	sets := []string{"felixfalse", "felixtrue", "bgpfalse", "tunnel-ip-allocationfalse", "node-statusfalse"}
 	waitFor(t, func() bool {
 		h.mu.Lock()
@@ -136,7 +136,7 @@ func TestFanoutOfObjects(t *testing.T) {
 		"node-statusfalse":          nil,
 	} {
 		if diff := cmp.Diff(want, slices.DeleteFunc(h.list(set, resource), func(k string) bool { return strings.Contains(k, "/profiles/") })); diff != "" {
-			t.Errorf("%s (-want +told):\n%s", set, diff)
+			t.Errorf("%s (-want +published):\n%s", set, diff)
 		}
 	}
 	if got := h.list("felixfalse", "/policy/prod"); !slices.Equal(got, []string{tieredKey}) {
@@ -166,11 +166,11 @@ func waitFor(t *testing.T, done func() bool) {
 	t.Fatal("waited in vain")
 }
 
-// TestFormsOfPolicies: whichever form the origin has, both are told, and a policy leaves no trace where it was before.
+// TestFormsOfPolicies: the feed publishes both forms, whichever the source has, and deletes a policy's old key.
 func TestFormsOfPolicies(t *testing.T) {
 	h := &heard{}
 	f := &Fanout{Syncers: []wire.SyncerType{wire.Felix}, Modern: true}
-	x := &forms{Fanout: f, tell: h.tell, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
+	x := &forms{Fanout: f, sink: h.publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
 	x.Logger = slog.New(slog.DiscardHandler)
 	policy := func(tier string) []byte {
 		return []byte(fmt.Sprintf(`{"namespace":"prod","tier":%q,"selector":"app == \"web\"","types":["ingress"]}`, tier))
@@ -181,10 +181,10 @@ func TestFormsOfPolicies(t *testing.T) {
 		if diff := cmp.Diff(map[string][]string{"older": older, "newer": newer}, map[string][]string{
 			"older": h.list("felixfalse", "/policy/"), "newer": h.list("felixtrue", "/policy/"),
 		}); diff != "" {
-			t.Errorf("%s (-want +told):\n%s", what, diff)
+			t.Errorf("%s (-want +published):\n%s", what, diff)
 		}
 	}
-	take := func(kvs ...wire.KV) { x.take(wire.Felix, wire.InSync, kvs) }
+	take := func(kvs ...wire.KV) { x.publishSet(wire.Felix, wire.InSync, kvs) }
 	take(wire.KV{Key: modern, Value: policy("sec")})
 	check("newer", []string{movedKey}, []string{modern})
 	take(wire.KV{Key: modern, Value: policy("default")})
@@ -225,7 +225,7 @@ func TestFanoutOfLines(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
-			go func() { ended <- f.Run(ctx, h.tell) }()
+			go func() { ended <- f.Run(ctx, h.publish) }()
 			if c.err != "" {
 				if err := <-ended; err == nil || !strings.Contains(err.Error(), c.err) {
 					t.Errorf("error %v, want %s", err, c.err)
@@ -238,16 +238,16 @@ func TestFanoutOfLines(t *testing.T) {
 				return slices.Contains(h.status["bgpfalse"], wire.InSync) && slices.Contains(h.status["felixfalse"], wire.InSync)
 			})
 			if diff := cmp.Diff(c.want, h.keys["felixfalse"]); diff != "" {
-				t.Errorf("(-want +told):\n%s", diff)
+				t.Errorf("(-want +published):\n%s", diff)
 			}
 			if diff := cmp.Diff(map[string]string{"/d": "1"}, h.keys["bgpfalse"]); diff != "" {
-				t.Errorf("bgp (-want +told):\n%s", diff)
+				t.Errorf("bgp (-want +published):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestTiersOfFanouts: a server that follows a server that follows manifests says the same as the first, in both forms.
+// TestTiersOfFanouts: a server that follows a server that follows manifests serves the same keys, in both forms.
 func TestTiersOfFanouts(t *testing.T) {
 	tier := func(f Fanout) string {
 		f.Syncers, f.Modern = wire.SyncerTypes(), true
@@ -261,7 +261,7 @@ func TestTiersOfFanouts(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
-		go func() { ended <- f.Run(ctx, s.Tell) }()
+		go func() { ended <- f.Run(ctx, s.Publish) }()
 		go func() { ended <- s.Serve(ctx, l) }()
 		t.Cleanup(func() {
 			cancel()
@@ -279,7 +279,7 @@ func TestTiersOfFanouts(t *testing.T) {
 		defer cancel()
 		ended := make(chan error, 1)
 		go func() {
-			ended <- typha.NewClient(typha.Config{Addrs: []string{addr}, PauseFrom: time.Millisecond}, wire.Felix, older).Follow(ctx, h.tell, func(error) {})
+			ended <- typha.NewClient(typha.Config{Addrs: []string{addr}, PauseFrom: time.Millisecond}, wire.Felix, older).Follow(ctx, h.publish, func(error) {})
 		}()
 		waitFor(t, func() bool {
 			h.mu.Lock()

@@ -14,23 +14,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 )
 
-// An agent under a Felix has no calculation graph: policies and endpoints come as messages, and what VPP has of endpoints is told
-// back.
+// An agent under Felix has no calculation graph: policies and endpoints arrive as messages, and the agent reports VPP's
+// state of endpoints.
 //
 //	Felix ─▶ felix.Driver ─ event.Dataplane ─▶ plugins/policy (stream) ─▶ renderer/acl ─▶ …
 //	      ◀─              ◀─ felix.Report ──── session ◀─ what VPP has acknowledged
 
-// Felix is an agent's session with a Felix whose dataplane driver it is.
+// Felix is an agent's session with the Felix whose dataplane driver it is.
 type Felix struct {
-	// Driver is the session; it is a source like others, and need not be among Config.Sources. Nil: messages are fed by hand.
+	// Driver is the session. It is a source, and need not be in Config.Sources. Nil: the caller feeds messages.
 	Driver *felix.Driver
-	// Before sees what the session says before the agent does; nil: nobody.
+	// Before is called with the session's events before the agent gets them; nil: not called.
 	Before func(event.Event)
-	// OnReport sees what is told to Felix; nil: nobody.
+	// OnReport is called with each report to Felix; nil: not called.
 	OnReport func(felix.Report)
 }
 
-// source is the session as a source.
+// source returns the session as a source.
 func (f *Felix) source() Source {
 	if f.Before == nil {
 		return f.Driver
@@ -38,7 +38,7 @@ func (f *Felix) source() Source {
 	return seen{f.Driver, f.Before}
 }
 
-// seen is a source whose events somebody sees first.
+// seen is a source with a function that gets its events first.
 type seen struct {
 	Source
 	before func(event.Event)
@@ -49,32 +49,32 @@ func (s seen) Run(ctx context.Context, emit func(event.Event)) error {
 	return s.Source.Run(ctx, func(ev event.Event) { s.before(ev); emit(ev) })
 }
 
-// session reports what VPP has of the endpoints Felix told of. It belongs to the loop.
+// session reports VPP's state of Felix's endpoints. It belongs to the loop.
 type session struct {
 	p     *parts
 	cfg   *Felix
-	fresh bool // VPP was compared with what is wanted since it came
-	away  bool // VPP could not be reached when it was last tried
+	fresh bool // VPP has been compared with the desired state since its connect
+	away  bool // the last attempt to reach VPP failed
 	count *felixMetrics
-	told  felix.Report
+	last  felix.Report
 	seen  uint64 // version of the endpoints at the last report
 }
 
-// idle reports when nothing is left to do, if endpoints may have changed since the last report without a transaction. Before
-// VPP was compared with what is wanted there is nothing to say, unless it is away.
+// idle reports when no work is left, if endpoints may have changed since the last report without a transaction. Before VPP
+// has been compared with the desired state it reports only that VPP is away.
 func (s *session) idle() {
 	if (s.fresh || s.away) && s.seen != s.p.policies.EndpointsVersion() {
 		s.report()
 	}
 }
 
-// committed reports after a transaction: all that was asked of VPP is answered, unless it was a state on the way.
+// committed reports after a transaction: VPP has answered all requests, unless it was an interim state.
 func (s *session) committed(ev *event.Committed) {
 	if ev.Err == nil && ev.Resync != event.NoResync && s.p.controller.Status().Started {
 		s.fresh = true
 	}
 	if !s.fresh && ev.Err == nil {
-		return // VPP is being compared with what is wanted; an endpoint that was up before must not be down for that time
+		return // the comparison with VPP is running; an endpoint that was up must not be down meanwhile
 	}
 	if !s.p.policies.Again() {
 		s.report()
@@ -89,7 +89,7 @@ func (s *session) vpp(ev *event.VPPStatus) {
 	}
 }
 
-// report tells Felix about all endpoints, if that differs from what it was told.
+// report sends Felix the state of all endpoints, if it differs from the last report.
 func (s *session) report() {
 	s.seen = s.p.policies.EndpointsVersion()
 	now, same := felix.Report{}, true
@@ -98,11 +98,11 @@ func (s *session) report() {
 		if e.Workload != nil {
 			id = felix.EndpointID{Orchestrator: e.Workload.OrchestratorId, Workload: e.Workload.WorkloadId, Endpoint: e.Workload.EndpointId}
 		}
-		old, had := s.told[id]
+		old, had := s.last[id]
 		at := felix.EndpointState{Sent: e.Message}
 		switch at.Health, at.Reason = s.health(&e); {
 		case at.Health != "":
-		case had: // nobody knows yet: what was said before holds
+		case had: // unknown yet: the last report holds
 			at.Health, at.Reason = old.Health, old.Reason
 		default:
 			continue
@@ -110,10 +110,10 @@ func (s *session) report() {
 		same = same && had && old == at
 		now[id] = at
 	}
-	if same && len(now) == len(s.told) {
+	if same && len(now) == len(s.last) {
 		return
 	}
-	s.told = now
+	s.last = now
 	s.count.reported(now)
 	if s.cfg.Driver != nil {
 		s.cfg.Driver.Report(now)
@@ -123,7 +123,7 @@ func (s *session) report() {
 	}
 }
 
-// health is the state of an endpoint, and why if it is not up; "" if VPP was not asked yet.
+// health returns the state of an endpoint, and the reason if it is not up; "" if VPP has not answered yet.
 func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
 	switch {
 	case !s.fresh:
@@ -147,7 +147,7 @@ func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
 	return felix.Up, ""
 }
 
-// unenforced is why a host endpoint is at no interface; "" if it is.
+// unenforced returns why a host endpoint has no interface; "" if it has one.
 func (s *session) unenforced(name string) string {
 	for _, o := range s.p.controller.Owners(acl.Owner + "note/host") {
 		for _, n := range o.Notes {
@@ -159,7 +159,7 @@ func (s *session) unenforced(name string) string {
 	return ""
 }
 
-// listed is what VPP has of the access lists of an interface.
+// listed returns VPP's access lists of an interface.
 func (s *session) listed(name string) (felix.Health, string) {
 	key := kv.Key(&contivacl.InterfaceACLs{Interface: name})
 	keys := []string{key}
@@ -181,26 +181,26 @@ func (s *session) listed(name string) (felix.Health, string) {
 	return felix.Up, ""
 }
 
-// FelixStatus is the session with a Felix.
+// FelixStatus is the state of the session with Felix.
 type FelixStatus struct {
-	State     string            `json:"state"`             // what it waits for, or in-sync
-	Dialect   string            `json:"dialect,omitempty"` // how it names policies: v3.31, v3.32
+	State     string            `json:"state"`             // the reason it waits, or in-sync
+	Dialect   string            `json:"dialect,omitempty"` // its form of policy names: v3.31, v3.32
 	Sequence  uint64            `json:"sequence"`          // number of its last message
 	Messages  map[string]uint64 `json:"messages,omitempty"`
 	Endpoints []FelixEndpoint   `json:"endpoints,omitempty"`
 }
 
-// felixWaits begins the state of a Felix that has not said everything yet.
+// felixWaits is the prefix of the state of a Felix that has not sent everything yet.
 const felixWaits = "waiting for "
 
-// FelixEndpoint is what Felix is told of an endpoint.
+// FelixEndpoint is the reported state of an endpoint.
 type FelixEndpoint struct {
 	Name   string `json:"name"`   // "prod/web-0 eth0", or the name of a host endpoint
 	Status string `json:"status"` // up, down, error
 	Reason string `json:"reason,omitempty"`
 }
 
-// status is the session as the status command shows it.
+// status returns the session for the status command.
 func (s *session) status() *FelixStatus {
 	out := &FelixStatus{State: "messages are fed by hand"}
 	if s.cfg.Driver != nil {
@@ -214,7 +214,7 @@ func (s *session) status() *FelixStatus {
 		}
 		out.Dialect, out.Sequence, out.Messages = st.Dialect.String(), st.Sequence, st.Messages
 	}
-	for id, at := range s.told {
+	for id, at := range s.last {
 		out.Endpoints = append(out.Endpoints, FelixEndpoint{id.String(), string(at.Health), at.Reason})
 	}
 	slices.SortFunc(out.Endpoints, func(a, b FelixEndpoint) int {

@@ -21,8 +21,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// What a real calculation graph of Felix v3.31 says, in its order (IP sets, policies, profiles, endpoints, the rest, in_sync), for
-// a policy that lets pods with a label reach a named port, with one such pod elsewhere.
+// The messages of Felix v3.31's calculation graph, in its order (IP sets, policies, profiles, endpoints, the rest, in_sync),
+// for a policy that lets pods with a label reach a named port, with one such pod on another node.
 const transcript = `
 config_update { config { key: "FelixHostname" value: "node-1" } config { key: "DatastoreType" value: "kubernetes" } }
 
@@ -61,8 +61,8 @@ const webPort = "pod-prod/web-0"
 
 func TestFelixTranscript(t *testing.T) {
 	f := under(t, plainVPP(t))
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 up")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 up")
 	st := f.settled()
 	if st.Felix.State != "in-sync" || st.Felix.Dialect != "v3.31" || st.Felix.Sequence != 9 || st.Felix.Messages["config_update"] != 2 {
 		t.Errorf("felix %+v", st.Felix)
@@ -84,7 +84,7 @@ func TestFelixTranscript(t *testing.T) {
 			{webPort, "10.1.1.2:4000", "10.1.2.3:80", true},
 		}
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-			var wrong []string // a message that was read may still be on its way to VPP
+			var wrong []string // a message may have been read and not yet reached VPP
 			for _, c := range flows {
 				if got := f.passes(c.in, c.from, c.to); got != c.want {
 					wrong = append(wrong, fmt.Sprintf("%s to %s passes: %v, want %v", c.from, c.to, got, c.want))
@@ -101,15 +101,15 @@ func TestFelixTranscript(t *testing.T) {
 
 	check("at first", true, false, false)
 
-	f.say(says(t, `ipset_delta_update { id: "s:clients" removed_members: "10.1.2.3/32" added_members: "10.1.1.3/32" }`)...)
+	f.send(parseMessages(t, `ipset_delta_update { id: "s:clients" removed_members: "10.1.2.3/32" added_members: "10.1.1.3/32" }`)...)
 	f.settled()
 	check("after the delta", false, false, true)
 
-	f.say(says(t, `ipset_update { id: "s:clients" members: "10.1.2.0/24" type: NET }`)...)
+	f.send(parseMessages(t, `ipset_update { id: "s:clients" members: "10.1.2.0/24" type: NET }`)...)
 	f.settled()
 	check("after a second update", true, false, false)
 
-	f.say(says(t, `
+	f.send(parseMessages(t, `
 ipset_remove { id: "s:nobody knows" }
 
 active_policy_remove { id { tier: "default" name: "unknown" } }
@@ -125,9 +125,9 @@ service_remove { name: "a" namespace: "b" }
 route_remove { dst: "10.0.0.0/8" }
 `)...)
 	f.settled()
-	check("after removals of what nobody knows", true, false, false)
+	check("after removals of unknown objects", true, false, false)
 
-	f.say(says(t, `
+	f.send(parseMessages(t, `
 workload_endpoint_remove { id { orchestrator_id: "k8s" workload_id: "prod/web-0" endpoint_id: "eth0" } }
 
 active_profile_remove { id { name: "kns.prod" } }
@@ -138,7 +138,7 @@ ipset_remove { id: "s:clients" }
 
 ipset_remove { id: "n:port" }
 `)...)
-	f.hear("prod/web-0 gone")
+	f.expectStatus("prod/web-0 gone")
 	f.settled()
 	check("after the end", true, true, true)
 	if dump := f.vpp.Dump(); strings.Contains(dump, "acl ") {
@@ -147,12 +147,12 @@ ipset_remove { id: "n:port" }
 	f.gone()
 }
 
-// The other dialect leaves the same in VPP, to the byte; a restart with it writes nothing.
+// The other dialect makes the same configuration in VPP, byte for byte; a restart with it writes nothing.
 func TestFelixRestarts(t *testing.T) {
 	v := plainVPP(t)
 	f := under(t, v)
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 up")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 up")
 	f.settled()
 	f.gone()
 	dump := v.Dump()
@@ -160,10 +160,10 @@ func TestFelixRestarts(t *testing.T) {
 		t.Fatalf("no lists after Felix is gone:\n%s", dump)
 	}
 	v.ClearLog()
-	for _, say := range [][]*pb.ToDataplane{says(t, transcript), modern(says(t, transcript))} {
+	for _, say := range [][]*pb.ToDataplane{parseMessages(t, transcript), modern(parseMessages(t, transcript))} {
 		f = under(t, v)
-		f.say(say...)
-		f.hear("prod/web-0 up")
+		f.send(say...)
+		f.expectStatus("prod/web-0 up")
 		f.settled()
 		f.gone()
 		if n := v.Writes(); n != 0 || v.Dump() != dump {
@@ -172,7 +172,7 @@ func TestFelixRestarts(t *testing.T) {
 	}
 }
 
-// modern says the same in the dialect of Felix v3.32.
+// modern returns the same messages in the dialect of Felix v3.32.
 func modern(messages []*pb.ToDataplane) []*pb.ToDataplane {
 	// PolicyID: 2 name, 3 namespace, 4 kind. In a list of policies, which are strings to us, it is its bytes.
 	const id = "\x12\x03web\x1a\x04prod\x22\x17KubernetesNetworkPolicy"
@@ -189,12 +189,12 @@ func modern(messages []*pb.ToDataplane) []*pb.ToDataplane {
 	return messages
 }
 
-// A driver that is killed in the middle of things leaves the next one to finish: VPP ends as if nothing had happened.
+// A killed driver's work is completed by the next one: VPP ends as if nothing had happened.
 func TestFelixDriverKilled(t *testing.T) {
 	whole := plainVPP(t)
 	f := under(t, whole)
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 up")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 up")
 	f.settled()
 	f.gone()
 	want := whole.Dump()
@@ -208,12 +208,12 @@ func TestFelixDriverKilled(t *testing.T) {
 				}
 			}
 		})
-		f.say(says(t, transcript)...)
+		f.send(parseMessages(t, transcript)...)
 		<-f.ended
 		v.After(nil)
 		f = under(t, v)
-		f.say(says(t, transcript)...)
-		f.hear("prod/web-0 up")
+		f.send(parseMessages(t, transcript)...)
+		f.expectStatus("prod/web-0 up")
 		f.settled()
 		f.gone()
 		if diff := cmp.Diff(want, v.Dump()); diff != "" {
@@ -222,34 +222,34 @@ func TestFelixDriverKilled(t *testing.T) {
 	}
 }
 
-// While there is no VPP, endpoints are down.
+// Without VPP, endpoints are down.
 func TestFelixWithoutVPP(t *testing.T) {
 	v := plainVPP(t)
 	var away atomic.Bool
 	away.Store(true)
 	f := underDialled(t, v, func(ctx context.Context) (net.Conn, error) {
 		if away.Load() {
-			return nil, errors.New("nobody is there")
+			return nil, errors.New("no listener")
 		}
 		return v.Dial(ctx)
 	})
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 down")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 down")
 	away.Store(false)
-	f.hear("prod/web-0 up")
+	f.expectStatus("prod/web-0 up")
 	f.gone()
 }
 
-// When VPP restarts, endpoints are down until all is there again.
+// When VPP restarts, endpoints are down until their configuration is complete again.
 func TestFelixAndVPPRestarts(t *testing.T) {
 	f := under(t, plainVPP(t))
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 up")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 up")
 	f.settled()
 	want := f.vpp.Dump()
 	f.vpp.Restart()
-	f.hear("prod/web-0 down")
-	f.hear("prod/web-0 up")
+	f.expectStatus("prod/web-0 down")
+	f.expectStatus("prod/web-0 up")
 	f.settled()
 	if diff := cmp.Diff(want, f.vpp.Dump()); diff != "" {
 		t.Errorf("after the restart (-before +after)\n%s", diff)
@@ -257,38 +257,38 @@ func TestFelixAndVPPRestarts(t *testing.T) {
 	f.gone()
 }
 
-// An endpoint's status says what VPP really has.
+// An endpoint's status reports VPP's actual state.
 func TestFelixEndpointStatuses(t *testing.T) {
 	v := plainVPP(t)
 	f := under(t, v)
 	v.RemoveRoute(0, netip.MustParsePrefix("10.1.1.2/32"))
 	v.RemoveInterface(webPort)
-	f.say(says(t, transcript)...)
-	f.hear("prod/web-0 down")
+	f.send(parseMessages(t, transcript)...)
+	f.expectStatus("prod/web-0 down")
 	if st := f.settled(); len(st.Felix.Endpoints) != 1 || st.Felix.Endpoints[0].Reason != "no interface of VPP leads to it" {
 		t.Errorf("endpoints %+v", st.Felix.Endpoints)
 	}
-	// It comes under the name it has on the host.
+	// The interface has its name on the host.
 	v.Fail(func(name string) (int32, bool) {
 		return map[string]int32{"acl_interface_set_acl_list": -1}[name], false
 	})
 	v.AddInterface(sim.Interface{Name: "cali0123456789a"})
-	f.hear("prod/web-0 error")
+	f.expectStatus("prod/web-0 error")
 	v.Fail(nil)
-	f.hear("prod/web-0 up")
-	f.say(says(t, `
+	f.expectStatus("prod/web-0 up")
+	f.send(parseMessages(t, `
 workload_endpoint_update {
   id { orchestrator_id: "k8s" workload_id: "prod/web-0" endpoint_id: "eth0" }
   endpoint { state: "inactive" name: "cali0123456789a" profile_ids: "kns.prod" ipv4_nets: "10.1.1.2/32" }
 }`)...)
-	f.hear("prod/web-0 down")
+	f.expectStatus("prod/web-0 down")
 	f.gone()
 }
 
-// A host endpoint is up where it is enforced, and down where it is not.
+// A host endpoint is up if it is enforced, else down.
 func TestFelixHostEndpoints(t *testing.T) {
 	f := under(t, plainVPP(t))
-	f.say(says(t, strings.Replace(transcript, "in_sync { }", `
+	f.send(parseMessages(t, strings.Replace(transcript, "in_sync { }", `
 host_metadata_update { hostname: "node-1" ipv4_addr: "192.168.16.1" }
 
 active_policy_update { id { tier: "default" name: "host" } policy { inbound_rules { action: "allow" protocol { name: "tcp" } dst_ports { first: 443 last: 443 } } } }
@@ -298,13 +298,13 @@ host_endpoint_update { id { endpoint_id: "here" } endpoint { name: "ens3" expect
 host_endpoint_update { id { endpoint_id: "nowhere" } endpoint { name: "ens4" expected_ipv4_addrs: "192.168.16.77" } }
 
 in_sync { }`, 1))...)
-	f.hear("here up")
+	f.expectStatus("here up")
 	st := f.settled()
-	told := map[string]string{}
+	states := map[string]string{}
 	for _, e := range st.Felix.Endpoints {
-		told[e.Name] = e.Status
+		states[e.Name] = e.Status
 	}
-	if diff := cmp.Diff(map[string]string{"here": "up", "nowhere": "down", "prod/web-0 eth0": "up"}, told); diff != "" {
+	if diff := cmp.Diff(map[string]string{"here": "up", "nowhere": "down", "prod/web-0 eth0": "up"}, states); diff != "" {
 		t.Errorf("endpoints (-want +got)\n%s", diff)
 	}
 	for port, want := range map[string]bool{"443": true, "444": false, "22": true} { // 22 is a failsafe port
@@ -313,17 +313,17 @@ in_sync { }`, 1))...)
 			t.Errorf("port %s of the node passes: %v, want %v", port, len(fate.Out) == 1, want)
 		}
 	}
-	f.say(says(t, `host_endpoint_remove { id { endpoint_id: "here" } }`)...)
-	f.hear("here gone")
+	f.send(parseMessages(t, `host_endpoint_remove { id { endpoint_id: "here" } }`)...)
+	f.expectStatus("here gone")
 	f.gone()
 }
 
-// Before in_sync nothing is touched, and all is there at once after it.
+// The driver changes nothing before in_sync, and then everything at once.
 func TestFelixWaitsForInSync(t *testing.T) {
 	v := plainVPP(t)
 	f := under(t, v)
-	all := says(t, transcript)
-	f.say(all[:len(all)-1]...)
+	all := parseMessages(t, transcript)
+	f.send(all[:len(all)-1]...)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		st, err := FetchStatus(t.Context(), f.socket, false)
 		if err == nil && st.VPP.Connected && st.Felix.Sequence == f.seq-1 {
@@ -339,12 +339,12 @@ func TestFelixWaitsForInSync(t *testing.T) {
 	if v.Writes() != 0 {
 		t.Errorf("written before in_sync: %v", v.Log())
 	}
-	f.say(all[len(all)-1])
-	f.hear("prod/web-0 up")
+	f.send(all[len(all)-1])
+	f.expectStatus("prod/web-0 up")
 	f.gone()
 }
 
-// Whole agents come and go under a Felix without leaving a goroutine or a file; CONTIV_CASES says how many.
+// Agents start and end under one Felix, and leave no goroutine and no file; CONTIV_CASES is their number.
 func TestFelixSessionsLeaveNothing(t *testing.T) {
 	v, cycles := plainVPP(t), 20
 	if more, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
@@ -359,8 +359,8 @@ func TestFelixSessionsLeaveNothing(t *testing.T) {
 	}
 	session := func() {
 		f := under(t, v)
-		f.say(says(t, transcript)...)
-		f.hear("prod/web-0 up")
+		f.send(parseMessages(t, transcript)...)
+		f.expectStatus("prod/web-0 up")
 		f.gone()
 		f.stop()
 		if err := f.out.Close(); err != nil {

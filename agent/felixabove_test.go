@@ -24,8 +24,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// says reads messages from text: paragraphs of one each.
-func says(t testing.TB, text string) []*pb.ToDataplane {
+// parseMessages reads messages from text: one per paragraph.
+func parseMessages(t testing.TB, text string) []*pb.ToDataplane {
 	t.Helper()
 	var out []*pb.ToDataplane
 	for paragraph := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
@@ -45,8 +45,8 @@ type above struct {
 	log       *buffer
 	to        *felix.Writer
 	in, out   *os.File
-	statuses  chan string // that the agent tells, as text
-	reading   chan error  // why reading them ended
+	statuses  chan string // the agent's status messages, as text
+	reading   chan error  // why the read ended
 	committed chan *event.Committed
 	socket    string
 	registry  *prometheus.Registry
@@ -55,7 +55,7 @@ type above struct {
 	seq       uint64
 }
 
-// plainVPP is a VPP with two pods here, one of another node, and a node's addresses.
+// plainVPP returns a VPP with two pods of this node, one of another node, and a node's addresses.
 func plainVPP(t *testing.T) *sim.VPP {
 	t.Helper()
 	v := sim.New(sim.Config{PuntLocal: true})
@@ -78,7 +78,7 @@ func plainVPP(t *testing.T) *sim.VPP {
 	return v
 }
 
-// under starts an agent under a Felix that has said nothing yet.
+// under starts an agent under a Felix that has not sent anything yet.
 func under(t *testing.T, v *sim.VPP) *above {
 	t.Helper()
 	return underDialled(t, v, v.Dial)
@@ -139,7 +139,7 @@ func (f *above) read() {
 	}
 }
 
-func (f *above) say(messages ...*pb.ToDataplane) {
+func (f *above) send(messages ...*pb.ToDataplane) {
 	f.t.Helper()
 	for _, m := range messages {
 		m.SequenceNumber = f.seq
@@ -150,8 +150,8 @@ func (f *above) say(messages ...*pb.ToDataplane) {
 	}
 }
 
-// hear waits until a status is told.
-func (f *above) hear(want string) {
+// expectStatus waits until the agent sends a status.
+func (f *above) expectStatus(want string) {
 	f.t.Helper()
 	limit := time.After(30 * time.Second)
 	var heard []string
@@ -163,12 +163,12 @@ func (f *above) hear(want string) {
 			}
 		case <-limit:
 			st, err := FetchStatus(f.t.Context(), f.socket, false)
-			f.t.Fatalf("%q was not told; heard %q; status %+v, %v; log:\n%s", want, heard, st.Felix, err, f.log)
+			f.t.Fatalf("no status %q; got %q; status %+v, %v; log:\n%s", want, heard, st.Felix, err, f.log)
 		}
 	}
 }
 
-// settled waits until all that was said is in VPP, and returns the agent's status.
+// settled waits until VPP has the effect of all messages, and returns the agent's status.
 func (f *above) settled() *Status {
 	f.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
@@ -182,7 +182,7 @@ func (f *above) settled() *Status {
 	}
 }
 
-// gone closes Felix's end, and waits for the agent's.
+// gone closes Felix's end, and waits for the agent's end.
 func (f *above) gone() {
 	f.t.Helper()
 	if err := f.in.Close(); err != nil {
@@ -194,7 +194,7 @@ func (f *above) gone() {
 	<-f.reading
 }
 
-// passes reports whether a new TCP connection gets through, from an interface.
+// passes reports whether a new TCP connection from an interface passes.
 func (f *above) passes(in, from, to string) bool {
 	f.t.Helper()
 	fate := f.vpp.Send(in, packet.NewTCP(netip.MustParseAddrPort(from), netip.MustParseAddrPort(to)))

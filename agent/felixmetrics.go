@@ -6,9 +6,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 )
 
-// felixMetrics are the gauges and counters of a session with a Felix.
+// felixMetrics are the metrics of a session with Felix.
 type felixMetrics struct {
-	driver    *felix.Driver // nil: messages are fed by hand
+	driver    *felix.Driver // nil: the caller feeds messages
 	messages  *prometheus.Desc
 	sequence  *prometheus.Desc
 	inSync    *prometheus.Desc
@@ -22,7 +22,7 @@ func newFelixMetrics(driver *felix.Driver) *felixMetrics {
 		sequence: prometheus.NewDesc("contiv_felix_sequence", "Number of Felix's last message.", nil, nil),
 		inSync:   prometheus.NewDesc("contiv_felix_in_sync", "1 once Felix has said its configuration and all there was.", nil, nil),
 		endpoints: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "contiv_felix_endpoints", Help: "Endpoints of this node by what Felix is told of them: up, down, error.",
+			Name: "contiv_felix_endpoints", Help: "Endpoints of this node by the state that is reported to Felix: up, down, error.",
 		}, []string{"status"}),
 	}
 }
@@ -53,7 +53,7 @@ func (m *felixMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.inSync, prometheus.GaugeValue, ready)
 }
 
-// reported counts the endpoints of a report.
+// reported counts the endpoints of a report by state.
 func (m *felixMetrics) reported(r felix.Report) {
 	m.endpoints.Reset()
 	for _, health := range []felix.Health{felix.Up, felix.Down, felix.Error} {

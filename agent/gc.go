@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// startGC is GOGC until the first sync is done. What an agent makes while it starts it holds for long: a collection in the
-// midst of it goes through everything, with VPP waiting, and finds little to free. The heap may be four times what lives
-// instead of twice, for as long as that takes; GOMEMLIMIT still holds.
+// startGC is GOGC until the first sync is done. Most memory that a starting agent allocates stays in use: a collection
+// meanwhile scans all of it, while VPP waits, and frees little. The heap may then be four times the live memory instead of
+// twice; GOMEMLIMIT still holds.
 const startGC = 300
 
-// hurry puts collections off until calm is called, which may be more than once. It is for a process that is this agent's,
-// and leaves alone what its environment says.
+// hurry delays collections until calm is called, which may be more than once. It is for a process that runs only this agent,
+// and it does not change GOGC if the environment sets it.
 func hurry() (calm func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

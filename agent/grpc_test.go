@@ -18,8 +18,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 )
 
-// What VPP refuses for now is tried again in the background until it takes it, without a word from the client; all or nothing, it is
-// gone. Other values of the request, and the agent's own, are not touched by either.
+// The agent retries a value that VPP refuses for now in the background until VPP accepts it, without another request; with
+// all-or-nothing, the value is reverted. Neither case changes other values of the request, or the agent's own.
 func TestRefusedForNow(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
 	server, err := extgrpc.New(extgrpc.Config{Unix: socket})

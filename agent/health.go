@@ -8,10 +8,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 )
 
-// silentTooLong is how long VPP may answer nothing before load balancers are to leave the node.
+// silentTooLong is how long VPP may be silent before health checks fail.
 const silentTooLong = 10 * time.Second
 
-// healthServer answers load balancers, if they are to be answered.
+// healthServer serves health checks of load balancers, if they are configured.
 func (p *parts) healthServer() *health.Server {
 	if p.cfg.HealthChecks == nil || p.cfg.NoServices {
 		return nil
@@ -21,15 +21,15 @@ func (p *parts) healthServer() *health.Server {
 	return health.New(cfg)
 }
 
-// proxies reports whether VPP has what was asked for. Sources do not matter: when the API server is away, what is in VPP goes on,
-// and no load balancer shall leave all nodes at once for it. Neither shall it leave a node whose VPP works on a large change for some
-// seconds. It does not wait for the loop.
+// proxies reports whether VPP has the desired state. Sources do not count: while the API server is away, VPP keeps its
+// state, and load balancers must not leave all nodes at once. They must not leave a node whose VPP works on a large change
+// for some seconds, either. proxies does not wait for the loop.
 func (p *parts) proxies(context.Context) bool {
 	st := p.controller.Health()
 	return p.conn.State().Silent.For(time.Now()) < silentTooLong && !st.Ended && p.stuck() == "" && st.VPP.Connected && st.Started && st.Last != nil && st.Last.Err == nil && !st.Overdue
 }
 
-// healthProblems is why health checks of Services are not answered.
+// healthProblems returns why health checks of Services are not served.
 func (p *parts) healthProblems() map[model.ServiceID][]string {
 	if p.health == nil {
 		return nil

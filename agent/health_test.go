@@ -26,7 +26,7 @@ spec:
   ports: [{port: 80}]
 `
 
-// health waits for a state of the balanced service and for the answer of a health check, and returns what the status says of it.
+// health waits for a state of the balanced Service and for the answer of a health check, and returns the Service's status.
 func (w *world) health(address, state, answer string) (found ServiceStatus) {
 	w.t.Helper()
 	var got string
@@ -55,7 +55,7 @@ func (w *world) health(address, state, answer string) (found ServiceStatus) {
 	return found
 }
 
-// A port that somebody else has is said on the Service; when it is free it is opened, and says what is here.
+// The Service's status reports an occupied port; when the port is free, the agent opens it and answers.
 func TestHealthChecks(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestHealthChecks(t *testing.T) {
 		c.HealthChecks = &health.Config{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 	}, fmt.Sprintf(balanced, port))
 	w.wait("first sync", firstSync)
-	go func() { // accepts and hangs up, as somebody who speaks something else
+	go func() { // accepts and closes, like a server of another protocol
 		for c, err := taken.Accept(); err == nil; c, err = taken.Accept() {
 			_ = c.Close()
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
-// withHost adds interfaces, routes and neighbours of the host to what the agent keeps (nil: everything in VPP), if other programs may
-// ask for them and VPP is no simulation: then requests for them go to the kernel and all others to VPP.
+// withHost adds the host's interfaces, routes and neighbours to the agent's kinds (nil: everything in VPP), if other
+// programs may configure them and VPP is not a simulation: requests for them go to the kernel, all others to VPP.
 func withHost(cfg Config, caller vppagent.Caller, kinds []*descriptor.Descriptor) (vppagent.Caller, []*descriptor.Descriptor) {
 	if len(cfg.External) == 0 || cfg.Dial != nil {
 		return caller, kinds

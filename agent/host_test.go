@@ -12,12 +12,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-type nobody struct{}
+type silentVPP struct{}
 
-func (nobody) Do(context.Context, ...vpp.Call) []vpp.Reply { return nil }
+func (silentVPP) Do(context.Context, ...vpp.Call) []vpp.Reply { return nil }
 
-// The host's own network is only touched for programs that ask, and never for a simulation.
-func TestHostIsLeftAlone(t *testing.T) {
+// The agent changes the host's network only for programs that request it, and never with a simulation.
+func TestHostChangesOnlyOnRequest(t *testing.T) {
 	asked := []controller.ExternalConfigSource{nil}
 	dial := func(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
 	few := []*descriptor.Descriptor{descriptor.Route()}
@@ -33,12 +33,12 @@ func TestHostIsLeftAlone(t *testing.T) {
 		{"asked", Config{Socket: "s", External: asked}, nil, true, len(descriptor.All()) + 3},
 		{"asked, beside another agent", Config{Socket: "s", External: asked}, few, true, 4},
 	} {
-		caller, kinds := withHost(c.cfg, nobody{}, c.kinds)
-		_, plain := caller.(nobody)
+		caller, kinds := withHost(c.cfg, silentVPP{}, c.kinds)
+		_, plain := caller.(silentVPP)
 		has := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Name == "linux-interface" })
 		if has != c.want || plain == c.want || len(kinds) != c.n {
 			t.Errorf("%s: %d kinds, the host's among them: %t, caller %T", c.name, len(kinds), has, caller)
 		}
 	}
-	var _ vppagent.Caller = nobody{}
+	var _ vppagent.Caller = silentVPP{}
 }

@@ -19,20 +19,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
-// queryLimit bounds how long a question over HTTP may wait for the loop.
+// queryLimit bounds how long an HTTP request may wait for the loop.
 const queryLimit = 10 * time.Second
 
-// observability answers /metrics, /healthz, /readyz, /livez, and /debug/pprof if asked for.
+// observability serves /metrics, /healthz, /readyz, /livez, and /debug/pprof if configured.
 func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.Handler {
 	return httpserver.Mux(gatherer, a.ready, profiles)
 }
 
-// mostProblems is how many problems the body of /readyz names.
+// mostProblems bounds the problems in the body of /readyz.
 const mostProblems = 20
 
-// ready has no error while every source is in sync, VPP is connected and changes go through; otherwise the error says what is missing.
-// The problems are all that is not as asked for, as of a moment ago: an object that is refused is a tenant's error, and does not make
-// the node unready. It never waits for the loop, and however many ask, the loop does no more.
+// ready returns no error while every source is in sync, VPP is connected and transactions succeed; otherwise the error is
+// what is missing. The problems are those of the last picture: a refused object is a tenant's error, and does not make the
+// node unready. ready never waits for the loop, and requests cause no work in the loop.
 func (a *Agent) ready(context.Context) (problems []string, _ error) {
 	if p := a.gallery.latest(); p != nil {
 		list := p.plain().Problems
@@ -50,9 +50,9 @@ func (a *Agent) ready(context.Context) (problems []string, _ error) {
 	return problems, nil
 }
 
-// control answers on the agent's own unix socket: GET /status is what the status command shows, with past transactions
-// if the query says history=true; GET /policy/<namespace>/<pod> is what applies to a pod of this node; GET /plan is what a resync
-// would change in VPP now, with the sessions it would cut if the query says sessions=true.
+// control serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
+// has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
+// resync would make in VPP, with the sessions that it would cut if the query has sessions=true.
 func (a *Agent) control() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -89,24 +89,24 @@ func (a *Agent) servePolicy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// FetchStatus asks the agent behind a unix socket for its status, with past transactions if history is true.
+// FetchStatus fetches the status of the agent at a unix socket, with past transactions if history is true.
 func FetchStatus(ctx context.Context, socket string, history bool) (*Status, error) {
 	st := &Status{}
 	return st, fetch(ctx, socket, "/status?history="+strconv.FormatBool(history), st)
 }
 
-// FetchPolicy asks the agent behind a unix socket what applies to a pod of its node.
+// FetchPolicy fetches the policies of a pod from the agent at a unix socket.
 func FetchPolicy(ctx context.Context, socket string, pod model.PodID) (*policy.Description, error) {
 	d := &policy.Description{}
 	return d, fetch(ctx, socket, "/policy/"+url.PathEscape(pod.Namespace)+"/"+url.PathEscape(pod.Name), d)
 }
 
-// fetch asks the agent behind a unix socket for something that is written in JSON.
+// fetch gets a JSON answer from the agent at a unix socket.
 func fetch(ctx context.Context, socket, path string, into any) error {
 	return call(ctx, socket, http.MethodGet, path, nil, into)
 }
 
-// call is fetch with any method, and something to say.
+// call is fetch with any method and a body.
 func call(ctx context.Context, socket, method, path string, body io.Reader, into any) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)

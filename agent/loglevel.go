@@ -12,18 +12,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
-// logLevel is what /loglevel takes and answers.
+// logLevel is the body of /loglevel.
 type logLevel struct {
-	Level string `json:"level"` // debug, info, warn, error, or one of them and a number: info+1
+	Level string `json:"level"` // debug, info, warn, error, or one of them with an offset: info+1
 }
 
-// serveLogLevel answers GET with the level of the log, and sets it by PUT. It is on the agent's own socket alone: whoever may set it
-// can fill a disk.
+// serveLogLevel answers GET with the log level, and sets the level by PUT. Only the agent's unix socket serves it: a client
+// that may set it can fill a disk.
 func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 	fail := func(code int, err error) { httpserver.JSON(w, code, map[string]string{"error": err.Error()}) }
 	current := a.cfg.LogLevel
 	if current == nil {
-		fail(http.StatusNotFound, errors.New("the level of this agent's log cannot be changed"))
+		fail(http.StatusNotFound, errors.New("this agent cannot change its log level"))
 		return
 	}
 	if r.Method == http.MethodPut {
@@ -39,19 +39,19 @@ func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 		}
 		was := current.Level()
 		current.Set(to)
-		a.log.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at a level that is seen
+		a.log.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at the new level, so that it is visible
 	}
 	httpserver.JSON(w, http.StatusOK, logLevel{current.Level().String()})
 }
 
-// FetchLogLevel asks the agent behind a unix socket for the level of its log: "INFO".
+// FetchLogLevel fetches the log level of the agent at a unix socket: "INFO".
 func FetchLogLevel(ctx context.Context, socket string) (string, error) {
 	var l logLevel
 	err := fetch(ctx, socket, "/loglevel", &l)
 	return l.Level, err
 }
 
-// SetLogLevel sets it, until the agent ends or somebody sets another one.
+// SetLogLevel sets the log level of the agent at a unix socket, until its end or the next change.
 func SetLogLevel(ctx context.Context, socket, level string) error {
 	body, err := json.Marshal(logLevel{level})
 	if err != nil {

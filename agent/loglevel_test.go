@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestLogLevel: it is changed through the agent's own socket, and nowhere else.
+// TestLogLevel: only the agent's unix socket changes the level.
 func TestLogLevel(t *testing.T) {
 	var level slog.LevelVar
 	log := &buffer{}
@@ -43,7 +43,7 @@ func TestLogLevel(t *testing.T) {
 	}
 	fixed := start(t, nil)
 	fixed.wait("first sync", firstSync)
-	if err := SetLogLevel(t.Context(), fixed.agent.cfg.StatusSocket, "warn"); err == nil || !strings.Contains(err.Error(), "cannot be changed") {
-		t.Errorf("a logger of somebody else's: %v", err)
+	if err := SetLogLevel(t.Context(), fixed.agent.cfg.StatusSocket, "warn"); err == nil || !strings.Contains(err.Error(), "cannot change its log level") {
+		t.Errorf("a logger of another owner: %v", err)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// metrics are the figures of one agent.
+// metrics are the metrics of one agent.
 type metrics struct {
-	proxy       *proxyMetrics // those with kube-proxy's names
+	proxy       *proxyMetrics // metrics with kube-proxy's names
 	refused     prometheus.Counter
 	txns        *prometheus.CounterVec // by kind, result
 	values      *prometheus.CounterVec // by operation
@@ -24,7 +24,7 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
-	holders     *prometheus.GaugeVec   // by address and pod; the largest alone
+	holders     *prometheus.GaugeVec   // by address and pod; only the largest
 	freed       *prometheus.CounterVec // by reason
 	drift       *prometheus.CounterVec // by kind of value, result
 
@@ -34,7 +34,7 @@ type metrics struct {
 	sourceDrops     prometheus.Counter
 }
 
-// newMetrics returns the figures of an agent that serves these families of addresses.
+// newMetrics returns the metrics of an agent that serves these families of addresses.
 func newMetrics(families ...string) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
@@ -52,7 +52,7 @@ func newMetrics(families ...string) *metrics {
 		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
 		values:      counters("contiv_values_total", "Values changed in VPP, by operation (add, mod, del).", "operation"),
 		writes:      counter("contiv_vpp_writes_total", "Binary-API messages sent that change VPP."),
-		unwell:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "contiv_values_unwell", Help: "Values wanted but not configured, by state."}, []string{"state"}),
+		unwell:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "contiv_values_unwell", Help: "Desired values that are not configured, by state."}, []string{"state"}),
 		connected:   gauge("contiv_vpp_connected", "1 while the binary-API connection to VPP is up."),
 		connections: gauge("contiv_vpp_connection_generation", "Which connection to VPP this is, counted from 1."),
 		silent:      newSilenceMetrics(),
@@ -66,7 +66,7 @@ func newMetrics(families ...string) *metrics {
 
 		holders: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "contiv_nat_holder_sessions",
-			Help: "NAT44 sessions of those who opened most connections (5 at most), by their address and, of pods of this node, name; from half of the table on.",
+			Help: "NAT44 sessions of the clients with most connections (at most 5), by address and, for pods of this node, name; if half of the table is in use.",
 		}, []string{"address", "pod"}),
 		freed: counters("contiv_nat_sessions_freed_total", "NAT44 sessions the agent freed because the table was nearly full, by reason: expired, evicted (of a pod above its share).", "reason"),
 
@@ -77,7 +77,7 @@ func newMetrics(families ...string) *metrics {
 	}
 }
 
-// register adds all of them to r; registering two agents in one process is an error.
+// register registers all metrics; a second agent with the same registry is an error.
 func (m *metrics) register(r prometheus.Registerer) error {
 	errs := []error{m.proxy.register(r), m.silent.register(r)}
 	for _, c := range []prometheus.Collector{

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 )
 
-// catcher is a registerer that only takes down the names.
+// catcher is a registerer that only records the names.
 type catcher struct {
 	prometheus.Registerer
 	names map[string]bool
@@ -28,7 +28,7 @@ func (c *catcher) Register(m prometheus.Collector) error {
 	return nil
 }
 
-// TestPagesNameMetricsThatExist reads the manual pages of plugins and renderers: a metric they promise must be there.
+// TestPagesNameMetricsThatExist checks that the metrics in the manual pages of plugins and renderers exist.
 func TestPagesNameMetricsThatExist(t *testing.T) {
 	have := &catcher{names: map[string]bool{}}
 	stored, err := etcd.New(etcd.Config{Endpoints: []string{"127.0.0.1:1"}, Label: "node-1"})

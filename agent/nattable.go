@@ -13,50 +13,50 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// SessionCounter counts VPP's NAT44 sessions without stopping it; vpp.Stats is one.
+// SessionCounter counts VPP's NAT44 sessions without stopping its forwarding; vpp.Stats implements it.
 type SessionCounter interface {
 	NAT44Sessions(ctx context.Context) (uint64, error)
 }
 
 // Thresholds of the NAT44 session table, in percent of its size.
 const (
-	natHolders = 50 // from here on the agent knows who holds how many sessions
+	natHolders = 50 // from here on the agent counts sessions per client
 	natHigh    = 80 // from here on the agent frees sessions
 	natFull    = 95 // from here on the agent is not ready
-	natEnough  = 70 // down to here the agent frees
+	natEnough  = 70 // the agent frees down to here
 )
 
 // DefaultPodSessionShare is the part of the table, in percent, that a pod keeps while the table is nearly full.
 const DefaultPodSessionShare = 25
 
 const (
-	natTop        = 5 // holders that are shown
+	natTop        = 5 // shown holders
 	holdersEvery  = time.Minute
 	evictionShown = 10 * time.Minute
-	// VPP forwards nothing while it counts sessions by itself, or lists them: 0.5 % of its time for counting, 5 % for freeing.
+	// VPP does not forward while it counts or lists sessions: counting may take 0.5 % of its time, freeing 5 %.
 	countRest, reliefRest = 200, 20
 )
 
-// NATTableStatus is how full VPP's NAT44 session table is, who holds it, and what the agent freed.
+// NATTableStatus is the use of VPP's NAT44 session table, its holders, and the sessions that the agent freed.
 type NATTableStatus struct {
 	Used    uint64      `json:"used"`
 	Limit   uint64      `json:"limit"`             // over all workers
-	Holders []NATHolder `json:"holders,omitempty"` // those with most sessions, largest first; from half of the table on
-	Expired uint64      `json:"freedExpired"`      // sessions the agent freed that had expired, since it started
-	Evicted uint64      `json:"freedEvicted"`      // and of pods above their share, that had not
-	Full    bool        `json:"full,omitempty"`    // new connections through Services fail, or are about to
-	Problem string      `json:"problem,omitempty"` // "" while there is nothing to say
-	Remark  string      `json:"remark,omitempty"`  // VPP's table has another size than is configured; ""
+	Holders []NATHolder `json:"holders,omitempty"` // clients with most sessions, largest first; from half of the table on
+	Expired uint64      `json:"freedExpired"`      // expired sessions that the agent freed since it started
+	Evicted uint64      `json:"freedEvicted"`      // other sessions that it freed, of pods above their share
+	Full    bool        `json:"full,omitempty"`    // new connections through Services fail, or soon will
+	Problem string      `json:"problem,omitempty"` // "": no problem
+	Remark  string      `json:"remark,omitempty"`  // "" unless VPP's table has another size than configured
 }
 
-// NATHolder is who opened connections that have sessions.
+// NATHolder is a client whose connections have sessions.
 type NATHolder struct {
 	Addr     netip.Addr `json:"address"`
-	Pod      string     `json:"pod,omitempty"` // namespace/name, if it is a pod of this node
+	Pod      string     `json:"pod,omitempty"` // namespace/name of a pod of this node; "": not a pod of this node
 	Sessions uint64     `json:"sessions"`
 }
 
-// String is "pod <namespace>/<name> (<address>) <sessions>", or without a pod "<address> <sessions>".
+// String returns "pod <namespace>/<name> (<address>) <sessions>", or without a pod "<address> <sessions>".
 func (h NATHolder) String() string {
 	if h.Pod != "" {
 		return fmt.Sprintf("pod %s (%s) %d", h.Pod, h.Addr, h.Sessions)
@@ -64,21 +64,22 @@ func (h NATHolder) String() string {
 	return fmt.Sprintf("%s %d", h.Addr, h.Sessions)
 }
 
-// natTable watches the table. VPP frees a session that has expired when another one begins, but looks at its limit before: a table that
-// was full once stays so for new connections through Services (nat44_ed_out2in.c, VPP 24.06 to 26.06). So the agent frees some before.
+// natTable watches the table. VPP frees an expired session when a new one begins, but checks its limit first: a full table
+// stays full for new connections through Services (nat44_ed_out2in.c, VPP 24.06 to 26.06). So the agent frees some sessions
+// earlier.
 type natTable struct {
 	p      *parts
-	inLoop func(context.Context, func()) error        // calls a function while nothing else happens in the controller
+	inLoop func(context.Context, func()) error        // calls a function in the controller's loop
 	rest   func(context.Context, time.Duration) error // waits
-	seen   atomic.Pointer[NATTableStatus]             // nil: not looked at yet, or NAT44 is off
+	seen   atomic.Pointer[NATTableStatus]             // nil: not counted yet, or NAT44 is off
 	own    natMemory
 }
 
-// natMemory is what the goroutine that looks at the table remembers.
+// natMemory is the state of the goroutine that watches the table.
 type natMemory struct {
-	counted time.Time // when it counted holders
-	evicted time.Time // when it last evicted sessions
-	from    string    // holders at that time
+	counted time.Time // last count of holders
+	evicted time.Time // last eviction of sessions
+	from    string    // holders at the last eviction
 
 	expiredSum, evictedSum uint64 // since the agent started
 }
@@ -95,7 +96,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// run looks at the table until ctx ends.
+// run watches the table until ctx ends.
 func (n *natTable) run(ctx context.Context) error {
 	for {
 		rest, err := n.look(ctx)
@@ -108,7 +109,7 @@ func (n *natTable) run(ctx context.Context) error {
 	}
 }
 
-// look counts sessions once, frees some if it must, and returns how long VPP is to be left alone.
+// look counts sessions once, frees some if needed, and returns the pause until the next count.
 func (n *natTable) look(ctx context.Context) (rest time.Duration, err error) {
 	use, rest, err := n.count(ctx)
 	if err != nil {
@@ -147,7 +148,7 @@ func (n *natTable) look(ctx context.Context) (rest time.Duration, err error) {
 	return max(rest, reliefRest*busy), err
 }
 
-// count asks the stats segment, and VPP itself only where there is none.
+// count reads the stats segment, or VPP's own count without one.
 func (n *natTable) count(ctx context.Context) (use vppagent.SessionUse, rest time.Duration, err error) {
 	if c := n.p.cfg.SessionCounter; c != nil {
 		if use.Used, err = c.NAT44Sessions(ctx); err == nil {
@@ -162,7 +163,7 @@ func (n *natTable) count(ctx context.Context) (use vppagent.SessionUse, rest tim
 	return use, countRest * n.p.now().Sub(start), err
 }
 
-// relieve frees sessions, or only counts who holds them, and returns how long VPP was busy.
+// relieve frees sessions, or only counts sessions per client, and returns how long VPP was busy.
 func (n *natTable) relieve(ctx context.Context, r vppagent.Relief, st *NATTableStatus, use *vppagent.SessionUse) (time.Duration, error) {
 	pods, err := n.pods(ctx)
 	if err != nil {
@@ -193,7 +194,7 @@ func (n *natTable) relieve(ctx context.Context, r vppagent.Relief, st *NATTableS
 	return done.Busy, err
 }
 
-// pods names the pods of this node by their addresses.
+// pods returns the pods of this node by their addresses.
 func (n *natTable) pods(ctx context.Context) (map[netip.Addr]string, error) {
 	out := map[netip.Addr]string{}
 	err := n.inLoop(ctx, func() {
@@ -210,7 +211,7 @@ func (n *natTable) pods(ctx context.Context) (map[netip.Addr]string, error) {
 	return out, err
 }
 
-// publish says how the table is after what was freed.
+// publish publishes the state of the table after a round.
 func (n *natTable) publish(st NATTableStatus, use vppagent.SessionUse, now time.Time) {
 	st.Used, st.Limit, st.Expired, st.Evicted = use.Used, use.Limit, n.own.expiredSum, n.own.evictedSum
 	st.Full, st.Problem = use.Used*100 >= use.Limit*natFull, ""
@@ -240,7 +241,7 @@ func (n *natTable) publish(st NATTableStatus, use vppagent.SessionUse, now time.
 	n.seen.Store(&st)
 }
 
-// otherSize says that VPP's table has another size than is configured; "": it has not.
+// otherSize returns a remark if VPP's table has another size than configured; "": it has not.
 func (n *natTable) otherSize(use vppagent.SessionUse) string {
 	want, has := uint64(n.p.cfg.NAT44.Sessions), use.Limit/uint64(max(1, use.Workers))
 	if want == 0 || want == has {
@@ -257,7 +258,7 @@ func holdersText(holders []NATHolder) string {
 	return strings.Join(out, ", ")
 }
 
-// status adds the table to what is known of the agent: while it is full, the agent is not ready.
+// status adds the table to the agent's status: while it is full, the agent is not ready.
 func (n *natTable) status(out *Status) {
 	if n == nil {
 		return

@@ -64,7 +64,7 @@ type natWorld struct {
 	t     *testing.T
 	vpp   *sim.VPP
 	agent *Stepper
-	port  uint16 // of the victim's next connection
+	port  uint16 // port of the victim's next connection
 	query int    // number of the next datagram from evil
 
 	changes []event.Change
@@ -108,13 +108,13 @@ func (w *natWorld) begin(change func(*Config)) {
 	}
 }
 
-// asVPPHas is the table before flags for it: VPP's own size and timeouts.
+// asVPPHas is the configuration without flags: VPP's default size and timeouts.
 func asVPPHas(c *Config) {
 	c.NAT44.Sessions = 64512
 	c.NAT44.TimeoutUDP, c.NAT44.TimeoutTCPEstablished, c.NAT44.TimeoutTCPTransitory, c.NAT44.TimeoutICMP = 300, 7440, 240, 60
 }
 
-// datagrams lets evil send n datagrams to the Service, each from another port, and returns how many arrived.
+// datagrams sends n datagrams from evil to the Service, each from another port, and returns how many arrived.
 func (w *natWorld) datagrams(n int) (arrived int) {
 	for range n {
 		port, service := uint16(1024+w.query%64000), uint16(53+w.query/64000%2)
@@ -129,7 +129,7 @@ func (w *natWorld) datagrams(n int) (arrived int) {
 	return arrived
 }
 
-// connect lets the victim open 20 connections to the Service, and returns how many get through.
+// connect opens 20 connections of the victim to the Service, and returns how many succeed.
 func (w *natWorld) connect() (through int) {
 	for range 20 {
 		w.port++
@@ -149,8 +149,8 @@ func (w *natWorld) look() *NATTableStatus {
 	return w.agent.Status().NAT
 }
 
-// One pod fills the table. VPP never gets out of that for new connections, not even when all sessions have expired; the agent
-// frees them, and only as many as are wanted.
+// One pod fills the table. VPP then refuses new connections even after all sessions have expired. The agent frees expired
+// sessions, and only as many as needed.
 func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
 	w := startNAT(t, func(c *Config) { asVPPHas(c); c.PodSessionShare = 100 })
 	if got := w.connect(); got != 20 {
@@ -162,7 +162,7 @@ func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
 	if got := w.connect(); got != 0 {
 		t.Fatalf("in a full table: %d of 20 connections", got)
 	}
-	st := w.look() // nothing has expired, and no pod may be cut: nothing to free
+	st := w.look() // nothing has expired, and no pod is above its share: nothing to free
 	if st.Used != 64512 || st.Limit != 64512 || !st.Full || st.Expired+st.Evicted != 0 || w.connect() != 0 {
 		t.Errorf("full of sessions that live: %+v", st)
 	}
@@ -186,7 +186,7 @@ func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
 	}
 }
 
-// While nothing has expired, the pod that has more than its share loses its longest idle sessions; nobody else loses one.
+// While no session has expired, the pod above its share loses its longest idle sessions; no other pod loses one.
 func TestPodAboveItsShareIsCut(t *testing.T) {
 	w := startNAT(t, asVPPHas)
 	w.connect()
@@ -223,8 +223,8 @@ func TestPodAboveItsShareIsCut(t *testing.T) {
 	}
 }
 
-// 215 new flows a second took the whole table at VPP's timeouts; now they take a tenth.
-func TestNamesAreAskedForTenMinutes(t *testing.T) {
+// With VPP's default timeouts, 215 new flows per second fill the table; with the agent's, a tenth of it.
+func TestTenMinutesOfDNSQueries(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Config)
@@ -248,7 +248,7 @@ func TestNamesAreAskedForTenMinutes(t *testing.T) {
 	}
 }
 
-// Below the thresholds nothing is asked that VPP stops for; holders are known from half of the table on.
+// Below the thresholds the agent sends no request that stops VPP; holders are known from half of the table on.
 func TestNATTableBelowThresholds(t *testing.T) {
 	counter := &countingSessions{}
 	w := startNAT(t, func(c *Config) { asVPPHas(c); c.SessionCounter = counter })
@@ -291,8 +291,8 @@ type countingSessions struct {
 
 func (c *countingSessions) NAT44Sessions(context.Context) (uint64, error) { return c.n, c.err }
 
-// TestNATTableOfAnotherSize: a VPP whose NAT44 another agent enabled with another size is healthy. If the configuration
-// asks for a different size, a remark says what to do.
+// TestNATTableOfAnotherSize: a VPP whose NAT44 another agent enabled with another size is healthy. If the configuration has
+// a different size, a remark describes the remedy.
 func TestNATTableOfAnotherSize(t *testing.T) {
 	w := startNAT(t, asVPPHas)
 	w.agent.Close()

@@ -13,13 +13,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// The parts of VPP's configuration that have one owner each: see kinds.
+// The parts of VPP's configuration with one owner each: see kinds.
 const (
 	ownsServices = "services"
 	ownsPolicies = "policies"
 )
 
-// owns are the parts that this agent owns.
+// owns returns the parts that this agent owns.
 func (c *Config) owns() []string {
 	switch {
 	case c.Driver != nil:
@@ -27,10 +27,10 @@ func (c *Config) owns() []string {
 	case c.Felix != nil && c.NoServices:
 		return []string{ownsPolicies}
 	}
-	return []string{ownsServices, ownsPolicies} // an agent without policies, too: it removes what an earlier one left
+	return []string{ownsServices, ownsPolicies} // also without policies: the agent removes lists of an earlier run
 }
 
-// clientName is what VPP calls the agent: agents that own the same have the same name.
+// clientName is the agent's name in VPP's list of clients: agents that own the same parts have the same name.
 func (c *Config) clientName() string {
 	if parts := c.owns(); len(parts) == 1 {
 		return vpp.DefaultClientName + "/" + parts[0]
@@ -40,7 +40,7 @@ func (c *Config) clientName() string {
 
 func (c *Config) lock() *vpp.Lock { return lockAt(c.Lock, c.NodeName, c.owns()) }
 
-// lockAt is the lock of parts of VPP; nil: none.
+// lockAt returns the lock of parts of VPP; nil: none.
 func lockAt(path, node string, parts []string) *vpp.Lock {
 	if path == "" {
 		return nil
@@ -54,7 +54,7 @@ func lockAt(path, node string, parts []string) *vpp.Lock {
 
 func lockFile(path, part string) string { return path + "-" + part }
 
-// command is the program and its subcommand: "contiv-agent run".
+// command returns the program and its subcommand: "contiv-agent run".
 func command() string {
 	name := filepath.Base(os.Args[0])
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
@@ -63,7 +63,7 @@ func command() string {
 	return name
 }
 
-// LockFiles are the files of the lock at a path, by the part of VPP that each stands for.
+// LockFiles returns the files of the lock at a path, by the part of VPP that each locks.
 func LockFiles(path string) map[string]string {
 	out := map[string]string{}
 	if path != "" {
@@ -74,11 +74,11 @@ func LockFiles(path string) map[string]string {
 	return out
 }
 
-// rivalsEvery is how often the agent asks VPP who else is connected.
+// rivalsEvery is the period in which the agent lists VPP's clients.
 const rivalsEvery = 30 * time.Second
 
-// neighbours looks for agents that do not see this one's lock, because they have another folder at the same path, or none. VPP knows its
-// clients by name. One that has just ended may be known to it for a moment, so a rival is one that two looks in a row find.
+// neighbours looks for agents that do not see this agent's lock, because they have another folder at the same path, or no
+// lock. VPP lists its clients by name. VPP may list an ended agent for a moment, so only two looks in a row find a rival.
 func (a *Agent) neighbours(ctx context.Context) error {
 	tick := time.NewTicker(rivalsEvery)
 	defer tick.Stop()
@@ -93,7 +93,7 @@ func (a *Agent) neighbours(ctx context.Context) error {
 	}
 }
 
-// lookForRivals looks once; before reports whether the look before found one, and found whether this one has.
+// lookForRivals looks once. before is the result of the previous look, found the result of this one.
 func (a *Agent) lookForRivals(ctx context.Context, before bool) (found bool) {
 	ctx, cancel := context.WithTimeout(ctx, rivalsEvery/2)
 	defer cancel()
@@ -106,29 +106,29 @@ func (a *Agent) lookForRivals(ctx context.Context, before bool) (found bool) {
 		return true
 	}
 	if was := a.rivals.Swap(&why); (was == nil || *was != why) && (was != nil || why != "") {
-		a.log.Warn("who else programs VPP", "rival", why)
+		a.log.Warn("another agent programs VPP", "rival", why)
 		a.changes.happened()
 	}
 	return why != ""
 }
 
-// rival is who programs the same as the client of that name, which is one of names; "": nobody.
+// rival returns the client that programs the same part as the client of that name, which is one of names; "": none.
 func rival(names []string, self string) string {
 	whole := func(name string) bool { return name == vpp.DefaultClientName }
 	at := slices.Index(names, self)
 	if at < 0 {
-		return "" // VPP cut the name off, or does not list clients
+		return "" // VPP truncated the name, or does not list clients
 	}
 	for i, name := range names {
 		if i != at && isAgent(name) && (whole(name) || whole(self) || name == self) {
-			return fmt.Sprintf("another agent is connected to this VPP, which does not see this one's lock: each undoes what the other makes (VPP's client %q; "+
+			return fmt.Sprintf("another agent, which does not see this agent's lock, is connected to this VPP: each reverts the other's changes (VPP's client %q; "+
 				"end one, or give both the same folder at --vpp-lock)", name)
 		}
 	}
 	return ""
 }
 
-// isAgent reports whether VPP's client of that name is an agent.
+// isAgent reports whether the client of VPP with that name is an agent.
 func isAgent(name string) bool {
 	return name == vpp.DefaultClientName || strings.HasPrefix(name, vpp.DefaultClientName+"/")
 }

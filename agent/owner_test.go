@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// second starts another agent on the VPP of a world, with its own folder of locks.
+// second starts another agent on the VPP of a world, with a separate folder of locks.
 func (w *world) second(lock string) *Agent {
 	w.t.Helper()
 	a, err := New(Config{
@@ -40,8 +40,8 @@ func (inSync) Run(ctx context.Context, emit func(event.Event)) error {
 	return ctx.Err()
 }
 
-// A second agent on a VPP undoes nothing of the first: it is not ready, and says for whom it waits. So does cleanup. It takes over when
-// the first ends.
+// A second agent on a VPP reverts nothing of the first: it is not ready, and names the owner that it waits for. So does
+// cleanup. It takes over when the first ends.
 func TestSecondAgentWaits(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "api.sock.owner")
 	w := start(t, func(c *Config) { c.Lock = lock })
@@ -65,11 +65,11 @@ func TestSecondAgentWaits(t *testing.T) {
 	}
 	_ = w.stop()
 	eventually(t, "the second to take over", func() bool { return b.unready() == "" })
-	// It wants nothing, so it removes what the first made.
+	// Its desired state is empty, so it removes the first agent's objects.
 	eventually(t, "the second to write", func() bool { return w.vpp.Writes() > 0 })
 }
 
-// Two agents that do not see each other's lock are named by VPP's list of clients, at the second look.
+// VPP's list of clients shows two agents that do not see each other's lock, at the second look.
 func TestRivalIsSeen(t *testing.T) {
 	l := newListening()
 	w := start(t, func(c *Config) { c.Lock, c.Reporter = filepath.Join(t.TempDir(), "owner"), l })
@@ -84,7 +84,7 @@ func TestRivalIsSeen(t *testing.T) {
 		t.Error("the second look sees nothing")
 	}
 	st, err := w.agent.Status(t.Context())
-	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "another agent is connected to this VPP") }) {
+	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "another agent, which does not see this agent's lock,") }) {
 		t.Errorf("%+v %v", st.Problems, err)
 	}
 	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPShared") })
@@ -112,7 +112,7 @@ func TestRival(t *testing.T) {
 	}
 }
 
-// What an agent owns follows from what it may remove: see kinds.
+// The parts that an agent owns follow from the kinds that it may remove: see kinds.
 func TestOwns(t *testing.T) {
 	driver := felix.NewSupervisor(felix.SupervisorConfig{})
 	for _, c := range []struct {

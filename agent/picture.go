@@ -19,14 +19,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// The loop never builds a status. It copies references to what it knows (a picture); readers join, sort and format.
+// The loop never builds a status. It copies references to its state (a picture); readers join, sort and format them.
 //
 //	loop ─ Health, after each step ───────────────▶ /readyz, /healthz: ready or not
 //	     ◀─ capture ─ gallery.run ─ picture ──────▶ status, reports; /readyz: the problems
 //
-// One goroutine asks for pictures, not before the loop has changed, and not for more than a share of the loop's time.
+// One goroutine requests pictures, only after the loop has changed, and for at most a share of the loop's time.
 
-// picture is the loop's state at one moment. Nothing in it changes.
+// picture is the loop's state at one moment. It is immutable.
 type picture struct {
 	*parts
 	loop       *controller.Capture
@@ -34,15 +34,15 @@ type picture struct {
 	notes      []model.Note // of the processors
 	mappings   int
 	felix      *FelixStatus
-	steps      uint64        // as of the loop
+	steps      uint64        // the loop's step count
 	cost       time.Duration // of the loop
 
 	services    func() []service.Status         // sorted
 	owners      func() []controller.OwnerStatus // sorted
-	full, plain func() *Status                  // with texts of Services, and without
+	full, plain func() *Status                  // with and without texts of Services
 }
 
-// capture takes a picture; it runs inside the loop.
+// capture returns a picture; it runs in the loop.
 func (p *parts) capture() *picture {
 	began := time.Now()
 	out := &picture{parts: p, loop: p.controller.Capture(), notes: p.processor.Notes(), mappings: p.mappings, steps: p.controller.Steps()}
@@ -64,7 +64,7 @@ func (p *parts) capture() *picture {
 	return out.anew()
 }
 
-// anew is the same picture, of which statuses are built anew: they have parts that others publish.
+// anew returns the same picture with new statuses: a status has parts that other goroutines publish.
 func (p *picture) anew() *picture {
 	out := *p
 	out.full = sync.OnceValue(func() *Status { return out.build(true) })
@@ -84,20 +84,20 @@ func mappings(msg proto.Message) int {
 }
 
 const (
-	// pictureRest is how many times as long as taking a picture took the loop has to itself afterwards: 5 % of its time is for pictures.
+	// pictureRest is the loop's free time after a picture, in multiples of the picture's time: pictures take at most 5 %.
 	pictureRest = 20
-	// pictureAge is how old a picture may be that is good enough for who does not wait.
+	// pictureAge is the age up to which readers that do not wait use a picture.
 	pictureAge = time.Second
-	// statusPatience is how long status waits for the loop before it shows the last picture.
+	// statusPatience bounds how long status waits for the loop before it shows the last picture.
 	statusPatience = 2 * time.Second
 )
 
-// gallery has the last picture. Its run is the only one who asks the loop, for all who want one.
+// gallery has the last picture. Only its run requests pictures from the loop, for all readers.
 type gallery struct {
 	take    func(context.Context) (*picture, error)
 	steps   func() uint64
-	orders  chan chan<- shot // who wants one that is taken after now
-	nudge   chan struct{}    // somebody found the last one old
+	orders  chan chan<- shot // readers that wait for a picture taken after now
+	nudge   chan struct{}    // a reader found the last one old
 	last    atomic.Pointer[picture]
 	lastAt  atomic.Int64  // Unix time in nanoseconds
 	ended   chan struct{} // closed when run returns
@@ -113,7 +113,7 @@ func newGallery(take func(context.Context) (*picture, error), steps func() uint6
 	return &gallery{take: take, steps: steps, orders: make(chan chan<- shot), nudge: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// run takes pictures until ctx ends.
+// run requests pictures until ctx ends.
 func (g *gallery) run(ctx context.Context) error {
 	defer close(g.ended)
 	rest := time.NewTimer(0)
@@ -145,7 +145,7 @@ func (g *gallery) run(ctx context.Context) error {
 	}
 }
 
-// refresh takes a picture if the loop has changed; cost is how long the loop worked on it.
+// refresh requests a picture if the loop has changed; cost is the loop's time for it.
 func (g *gallery) refresh(ctx context.Context) (p *picture, cost time.Duration, err error) {
 	p = g.last.Load()
 	if p == nil || p.steps != g.steps() {
@@ -161,7 +161,7 @@ func (g *gallery) refresh(ctx context.Context) (p *picture, cost time.Duration, 
 	return p, cost, nil
 }
 
-// latest is the last picture, nil if there is none; if it is old, another will be taken soon.
+// latest returns the last picture, nil if there is none; it requests another one if the last is old.
 func (g *gallery) latest() *picture {
 	if time.Since(time.Unix(0, g.lastAt.Load())) > pictureAge {
 		select {
@@ -172,7 +172,7 @@ func (g *gallery) latest() *picture {
 	return g.last.Load()
 }
 
-// fresh is a picture taken after the call. All who wait share one.
+// fresh returns a picture taken after the call. All waiting readers share one.
 func (g *gallery) fresh(ctx context.Context) (*picture, error) {
 	answer := make(chan shot, 1)
 	select {
@@ -192,8 +192,8 @@ func (g *gallery) fresh(ctx context.Context) (*picture, error) {
 	}
 }
 
-// Status is what the agent knows of itself, of every Service and of every policy. A loop that is busy for longer than 2 s does not keep
-// it waiting: then it is the last known status, and Busy says so.
+// Status returns the state of the agent, of every Service and of every policy. If the loop is busy for longer than 2 s, it
+// returns the last known status with the reason in Busy.
 func (a *Agent) Status(ctx context.Context) (*Status, error) {
 	patient, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
@@ -212,15 +212,16 @@ func (a *Agent) Status(ctx context.Context) (*Status, error) {
 	return &st, nil
 }
 
-// stuckLoop is how long one step of the loop may take before the node is unready. The first sync of 10,000 Services takes a second or two.
+// stuckLoop is how long one step of the loop may take before the node is unready. The first sync of 10,000 Services takes a
+// second or two.
 const stuckLoop = 10 * time.Second
 
-// quiet is for how long the loop has ended no step.
+// quiet is the time since the loop ended a step.
 func (p *parts) quiet() time.Duration { return since(p.controller.Beat()) }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
 
-// stuck is why the loop cannot be trusted to be alive; "": it is, or it does not run yet.
+// stuck returns why the loop may hang; "": it does not, or it does not run yet.
 func (p *parts) stuck() string {
 	if beat := p.controller.Beat(); beat.IsZero() || time.Since(beat) < stuckLoop {
 		return ""
@@ -228,7 +229,7 @@ func (p *parts) stuck() string {
 	return fmt.Sprintf("the event loop has not ended a step for %s", p.quiet())
 }
 
-// unready is why the node cannot serve; "": it can. It asks nobody who could be busy.
+// unready returns why the node cannot serve; "": it can. It waits for nothing that may be busy.
 func (p *parts) unready() string {
 	h := p.controller.Health()
 	if h.Ended {
@@ -248,7 +249,7 @@ func (p *parts) unready() string {
 	return st.Waiting
 }
 
-// others adds what is known outside the loop: whether VPP answers, how it stands with a driver, and how full the NAT session table is.
+// others adds state from outside the loop: whether VPP answers, the driver, and the NAT session table.
 func (p *parts) others(out *Status) {
 	if why := p.conn.State().Silent.Text(time.Now()); why != "" {
 		out.Ready, out.VPP.Silent = false, why

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// large is an agent with so many Services of one port and two endpoints each.
+// large returns an agent with n Services of one port and two endpoints each.
 func large(tb testing.TB, services int) *Stepper {
 	tb.Helper()
 	v := sim.New(sim.Config{PuntLocal: true})
@@ -45,7 +45,7 @@ func large(tb testing.TB, services int) *Stepper {
 	return s
 }
 
-// BenchmarkStatus is what one look at an agent with 10,000 Services costs: the loop (capture), and who reads.
+// BenchmarkStatus measures one status of an agent with 10,000 Services: the loop's part (capture), and the reader's.
 func BenchmarkStatus(b *testing.B) {
 	s := large(b, 10_000)
 	b.Run("capture", func(b *testing.B) {

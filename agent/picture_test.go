@@ -19,7 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 )
 
-// fromLoopback is a request of a client that is answered in full.
+// fromLoopback is a request of a client that gets the full answer.
 func fromLoopback(path string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.RemoteAddr = "127.0.0.1:40000"
@@ -39,7 +39,7 @@ func busy(t *testing.T, a *Agent) (release func()) {
 	return release
 }
 
-// A hundred who ask /readyz while the loop is busy have their answers before it is done; so have load balancers.
+// A hundred clients get their answers from /readyz while the loop is busy; so do load balancers.
 func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
@@ -66,7 +66,7 @@ func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 	if n := answered.Load(); n != 2000 {
 		t.Errorf("%d of 2000 answers", n)
 	}
-	st, err := w.agent.Status(t.Context()) // it waits for 2 s, and not for ever
+	st, err := w.agent.Status(t.Context()) // it waits for 2 s only
 	if err != nil || !strings.Contains(st.Busy, "the event loop has been busy for") || st.Healthy || len(st.Services) != 1 {
 		t.Errorf("%+v %v, want the last status, and a remark", st, err)
 	}
@@ -76,7 +76,7 @@ func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 	}
 }
 
-// However many want a picture, the loop makes one for all who wait at a time, none while nothing has changed, and rests between.
+// The loop makes one picture for all readers that wait at a time, none without a change, and pauses in between.
 func TestPicturesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cost = 10 * time.Millisecond
@@ -105,7 +105,7 @@ func TestPicturesAreShared(t *testing.T) {
 		}
 		steps.Add(1)
 		all(100)
-		if n := taken.Load(); n > 2 { // who came first, and all others
+		if n := taken.Load(); n > 2 { // one for the first, and one for all others
 			t.Errorf("100 who want a picture at once cost %d", n)
 		}
 		was := taken.Load()
@@ -115,7 +115,7 @@ func TestPicturesAreShared(t *testing.T) {
 		}
 		was = taken.Load()
 		began := time.Now()
-		for time.Since(began) < 10*time.Second { // the loop changes all the time, and somebody always asks
+		for time.Since(began) < 10*time.Second { // the loop changes permanently, and a reader always waits
 			steps.Add(1)
 			all(1)
 		}
@@ -130,7 +130,7 @@ func TestPicturesAreShared(t *testing.T) {
 	})
 }
 
-// A loop that ends no step for 10 s makes the node unready, whoever asks or does not.
+// A loop that ends no step for 10 s makes the node unready, with and without readers.
 func TestReadyzNoticesAStuckLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := controller.New(controller.Config{}, controller.NewValues())
@@ -139,7 +139,7 @@ func TestReadyzNoticesAStuckLoop(t *testing.T) {
 		var runs sync.WaitGroup
 		in, out := make(chan event.Event), make(chan *event.Txn, 1)
 		runs.Go(func() { _ = c.Run(ctx, in, out) })
-		time.Sleep(30 * time.Second) // nothing happens, but for ticks
+		time.Sleep(30 * time.Second) // only ticks happen
 		if why := p.stuck(); why != "" {
 			t.Errorf("an idle loop: %s", why)
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// newPolicies wires policies: the processor drives the renderer of access lists, which writes to values. What an input's
-// access lists see: nat44 has not translated IPv4 yet; cnat has, and where nothing serves IPv6 there is nothing to translate.
+// newPolicies wires policies: the processor drives the renderer of access lists, which writes values. For an input's access
+// lists: nat44 has not translated IPv4 yet; cnat has, and without a renderer for IPv6 nothing is translated.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	c := policy.Config{NodeName: cfg.NodeName, View4: dataplane.PreDNAT, View6: dataplane.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses, Limits: cfg.Limits}
 	if cfg.postDNAT4() {
@@ -34,7 +34,7 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	return policy.New(c, driver)
 }
 
-// named puts the object in the place of what the renderer knows from Felix's messages.
+// named replaces the renderer's name of a policy, from Felix's messages, by the object.
 func (p *parts) named(notes []model.Note) []model.Note {
 	if p.policies == nil {
 		return notes
@@ -55,20 +55,20 @@ func (p *parts) named(notes []model.Note) []model.Note {
 	return out
 }
 
-// PolicyStatus is what became of one policy on this node.
+// PolicyStatus is the state of one policy on this node.
 type PolicyStatus struct {
 	Object  string   `json:"object"` // "NetworkPolicy prod/web"
 	Tier    string   `json:"tier,omitempty"`
-	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; PARTIAL: a part of it fails closed; REFUSED: nothing of it is in force
+	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; PARTIAL: a part of it fails closed; REFUSED: it is not enforced at all
 	Reasons []string `json:"reasons,omitempty"`
-	Text    string   `json:"text,omitempty"` // what it governs, in one line
+	Text    string   `json:"text,omitempty"` // its scope, in one line
 }
 
-// failsClosed stands before what was not understood of a policy.
+// failsClosed is the prefix of reasons about unknown parts of a policy.
 const failsClosed = "what was not understood fails closed: "
 
-// policyStatuses joins what the processor, the renderer and VPP say about each policy; notes are the renderer's by object. It
-// returns the objects that are policies.
+// policyStatuses joins the reports of the processor, the renderer and VPP about each policy; notes are the renderer's by
+// object. It returns the objects that are policies.
 func (p *picture) policyStatuses(out *Status, st *controller.Status, notes map[model.Ref][]model.Note) map[model.Ref]bool {
 	known := map[model.Ref]bool{}
 	refused, unwellKeys := map[model.Ref]event.Change{}, map[string]event.ValueStatus{}
@@ -142,7 +142,7 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 	return status
 }
 
-// listed adds what is wrong with the access lists of an endpoint's interfaces, and returns the worst of it.
+// listed adds the problems of the access lists of an endpoint's interfaces, and returns the worst state.
 func (s *PolicyStatus) listed(at policy.Applied, unwellKeys map[string]event.ValueStatus) event.State {
 	worst := event.Configured
 	for _, name := range at.Interfaces {
@@ -154,7 +154,7 @@ func (s *PolicyStatus) listed(at policy.Applied, unwellKeys map[string]event.Val
 	return worst
 }
 
-// governs is "tier default, ingress 2 rules, egress 1 rule, of prod/web-0, prod/web-1".
+// governs returns a text such as "tier default, ingress 2 rules, egress 1 rule, of prod/web-0, prod/web-1".
 func governs(s policy.Status) string {
 	text := "tier " + s.Policy.Tier
 	both := !s.Policy.Ingress && !s.Policy.Egress
@@ -183,7 +183,7 @@ func governs(s policy.Status) string {
 	return text
 }
 
-// countPolicies keeps the gauges of policies up to date.
+// countPolicies updates the gauges of policies.
 func (p *parts) countPolicies() {
 	if p.policies == nil {
 		return
@@ -201,8 +201,8 @@ func (p *parts) countPolicies() {
 	}
 }
 
-// Explain tells what a rule of the access lists of an interface stands for: that at a place of its list (output: of what
-// leaves), by its number; -1 is the end of the list. False: it is not ours.
+// Explain returns the policy rule behind a rule of an interface's access lists: the rule number in the input list, or with
+// output in the output list; -1 is the end of the list. False: the list is foreign.
 func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Reason, bool) {
 	if !output && s.vppagent.Fronted(iface) {
 		if place == 0 && rule >= 0 {
@@ -216,7 +216,7 @@ func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Re
 	return s.policies.Explain(iface, output, place, rule)
 }
 
-// Policy is what applies to a pod of this node; false: it has no endpoint here.
+// Policy returns the policies of a pod of this node; false: it has no endpoint here.
 func (s *Stepper) Policy(pod model.PodID) (*policy.Description, bool) { return s.describe(pod) }
 
 func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
@@ -226,7 +226,7 @@ func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
 	return p.policies.Describe(pod)
 }
 
-// Policy is what applies to a pod of this node, with what VPP counted if rules are counted; nil: it has no endpoint here.
+// Policy returns the policies of a pod of this node, with VPP's counters if rules are counted; nil: it has no endpoint here.
 func (a *Agent) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
 	var d *policy.Description
 	err := a.controller.Ask(ctx, func(*controller.Controller) { d, _ = a.describe(pod) })

@@ -54,7 +54,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range st.Policies { // the words of the source are tested there
+	for i := range st.Policies { // other tests check the source's texts
 		for j, r := range st.Policies[i].Reasons {
 			st.Policies[i].Reasons[j], _, _ = strings.Cut(r, ": ")
 		}
@@ -76,7 +76,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	}
 }
 
-// A VPP that lets flows go on which policies deny is named, with what to do about it.
+// The status names a VPP that keeps flows which policies deny, with the remedy.
 func TestVPPThatDoesNotReclassify(t *testing.T) {
 	registry, forgetful := prometheus.NewRegistry(), sim.New(sim.Config{PuntLocal: true, NoReclassify: true})
 	t.Cleanup(forgetful.Close)
@@ -145,14 +145,14 @@ func TestPolicyOfAPod(t *testing.T) {
 	}
 }
 
-// The lists of an agent before are adopted: a second start writes nothing.
+// The agent adopts the lists of an earlier run: a second start writes nothing.
 func TestSecondStartKeepsPolicies(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
 	w.startsAgain()
 }
 
-// What the renderer says of Felix's names is said of the objects behind them.
+// The renderer's remarks on Felix's names become remarks on the objects.
 func TestNotesNameObjects(t *testing.T) {
 	p := &parts{policies: newPolicies(Config{NodeName: "node-1"}, controller.NewValues())}
 	for _, o := range []model.Object{
@@ -179,7 +179,7 @@ func TestNotesNameObjects(t *testing.T) {
 	}
 }
 
-// Nobody may think that a host is guarded which is not.
+// A host endpoint that is not enforced is reported.
 func TestPoliciesOfHostEndpoints(t *testing.T) {
 	edge := policy.Status{
 		Policy:    &model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "edge"}, Tier: "default", Egress: true},

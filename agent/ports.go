@@ -9,8 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// ExplainSCTP tells what lets an SCTP association begin across an interface (output: by a packet that leaves through it), or what does not:
-// lists know no ports of SCTP, and this is asked beside them. False: nothing of ours is asked there.
+// ExplainSCTP returns the rule that decides about a new SCTP association across an interface (with output: about a packet
+// sent through it). Access lists do not match ports of SCTP; a classifier does. False: the agent has no classifier there.
 func (s *Stepper) ExplainSCTP(iface string, output bool, from, to netip.AddrPort) (policy.Reason, bool) {
 	m, _ := s.values.Sent(kv.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
 	rules := m.GetInput()

@@ -16,18 +16,17 @@ import (
 )
 
 const (
-	// stuckAfter is how long a change may wait until VPP has it before a node is called unwell: kube-proxy's time, twice its
-	// sync period (v1.36).
+	// stuckAfter is how long VPP may lack a change before the node is unhealthy: kube-proxy's time, twice its sync period
+	// (v1.36).
 	stuckAfter = time.Minute
-	// reopenAfter is how long a port that is taken is left alone: kube-proxy may have it, until it goes.
+	// reopenAfter is the pause between attempts to open an occupied port: kube-proxy may have it, until it ends.
 	reopenAfter = 5 * time.Second
 )
 
-// proxyHealth answers /healthz and /livez as kube-proxy does (pkg/proxy/healthcheck, v1.36): cloud providers' load balancers ask
-// there whether a node is to have connections at all.
+// proxyHealth serves /healthz and /livez as kube-proxy does (pkg/proxy/healthcheck, v1.36): cloud providers' load balancers
+// use them to decide whether a node gets connections.
 //
-// It is told of what happens, and asks nobody: a loop that hangs cannot keep it from saying so. Its methods do nothing where there
-// is none.
+// It receives events and calls nothing: it also answers while the loop hangs. Its methods do nothing on nil.
 type proxyHealth struct {
 	node          string
 	families      []string
@@ -35,22 +34,22 @@ type proxyHealth struct {
 	reopen        time.Duration
 	healthz, live *prometheus.CounterVec // answers, by status code
 
-	mu             sync.Mutex // the loop and those who bring it changes tell, servers read
-	updated        time.Time  // when VPP had all it was asked for; zero: it never had
-	queued         time.Time  // since when it lacks something; zero: it has all
-	brought, taken int        // changes put into the loop's queue, and those the loop has taken
+	mu             sync.Mutex // the loop and the sources write, servers read
+	updated        time.Time  // when VPP last had the desired state; zero: never
+	queued         time.Time  // since when VPP lacks a change; zero: it has all
+	brought, taken int        // changes put into the loop's queue, and changes that the loop has processed
 	connected      bool
-	failed         bool   // the last transaction was lost, or there was none since VPP was
-	known          bool   // the Node is there,
-	leaving        bool   // and about to go
-	closed         string // why the port is not open; "": it is, or nobody has tried
+	failed         bool   // the last transaction was lost, or none has run since VPP connected
+	known          bool   // the Node exists,
+	leaving        bool   // and is being removed
+	closed         string // why the port is not open; "": open, or not tried yet
 }
 
-// proxyHealthBody is what is answered, in kube-proxy's order.
+// proxyHealthBody is the answer, in kube-proxy's order.
 type proxyHealthBody struct {
-	LastUpdated  time.Time                    `json:"lastUpdated"` // now, while it is well
+	LastUpdated  time.Time                    `json:"lastUpdated"` // now, while healthy
 	CurrentTime  time.Time                    `json:"currentTime"`
-	NodeEligible *bool                        `json:"nodeEligible,omitempty"` // of /healthz alone
+	NodeEligible *bool                        `json:"nodeEligible,omitempty"` // only in /healthz
 	Healthy      bool                         `json:"healthy"`
 	Status       map[string]familyHealthState `json:"status,omitempty"`
 }
@@ -60,7 +59,7 @@ type familyHealthState struct {
 	Healthy     bool      `json:"healthy"`
 }
 
-// proxyHealth is what /healthz is answered from; nil: nobody asks.
+// proxyHealth returns the source of /healthz's answers; nil: no listener needs it.
 func (p *parts) proxyHealth() *proxyHealth {
 	if p.cfg.Healthz == "" {
 		return nil
@@ -69,7 +68,7 @@ func (p *parts) proxyHealth() *proxyHealth {
 	return &proxyHealth{node: p.cfg.NodeName, families: m.families, now: time.Now, reopen: reopenAfter, failed: true, healthz: m.healthz, live: m.livez}
 }
 
-// watched is emit, which puts events into the loop's queue, but h sees them before.
+// watched wraps emit, which puts events into the loop's queue; h sees the events first.
 func (h *proxyHealth) watched(emit func(event.Event)) func(event.Event) {
 	if h == nil {
 		return emit
@@ -82,7 +81,7 @@ func (h *proxyHealth) watched(emit func(event.Event)) func(event.Event) {
 	}
 }
 
-// bring notes changes that are about to be put into the loop's queue.
+// bring records changes that are about to enter the loop's queue.
 func (h *proxyHealth) bring(changes []event.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +92,7 @@ func (h *proxyHealth) bring(changes []event.Change) {
 	h.brought += len(changes)
 }
 
-// took notes that the loop has taken a change.
+// took records that the loop has processed a change.
 func (h *proxyHealth) took() {
 	if h == nil {
 		return
@@ -103,7 +102,7 @@ func (h *proxyHealth) took() {
 	h.taken++
 }
 
-// vpp notes that VPP is there, or gone, and with it what it had.
+// vpp records that VPP is connected, or is gone with its state.
 func (h *proxyHealth) vpp(connected bool) {
 	if h == nil {
 		return
@@ -116,7 +115,7 @@ func (h *proxyHealth) vpp(connected bool) {
 	}
 }
 
-// look notes what a change says of this node. One that cannot be read says nothing.
+// look records a change of this node's Node object. It ignores an object with an error.
 func (h *proxyHealth) look(ch event.Change) {
 	if ch.Ref.Kind != model.KindNode || ch.Ref.Name != h.node || ch.Err != nil {
 		return
@@ -131,7 +130,7 @@ func (h *proxyHealth) lacks() {
 	}
 }
 
-// committed notes the end of a transaction. One that was lost is repeated until it is not.
+// committed records the end of a transaction. A lost transaction is repeated until it succeeds.
 func (h *proxyHealth) committed(ev *event.Committed) {
 	if h == nil {
 		return
@@ -143,8 +142,8 @@ func (h *proxyHealth) committed(ev *event.Committed) {
 	}
 }
 
-// idle is called when the loop has nothing to ask of VPP; started reports whether it ever had. Changes it has not taken yet may be
-// those it will hang at.
+// idle is called when the loop has no request for VPP; started reports whether it ever had. Changes that it has not
+// processed yet still count: the loop may hang on them.
 func (h *proxyHealth) idle(started bool) {
 	if h == nil {
 		return
@@ -156,13 +155,13 @@ func (h *proxyHealth) idle(started bool) {
 	}
 }
 
-// body is what is to be said, apart from the node.
+// body returns the answer, apart from the node.
 func (h *proxyHealth) body() (b proxyHealthBody, eligible bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	b = proxyHealthBody{LastUpdated: h.updated, CurrentTime: now, Healthy: true, Status: map[string]familyHealthState{}}
-	if h.updated.IsZero() { // starting up is not being stuck
+	if h.updated.IsZero() { // a start is not a hang
 		return b, false
 	}
 	b.Healthy = h.queued.IsZero() || now.Sub(h.queued) < stuckAfter
@@ -172,7 +171,7 @@ func (h *proxyHealth) body() (b proxyHealthBody, eligible bool) {
 	return b, h.known && !h.leaving
 }
 
-// handler answers /healthz and /livez.
+// handler serves /healthz and /livez.
 func (h *proxyHealth) handler() http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, b proxyHealthBody, well bool, count *prometheus.CounterVec) {
@@ -196,7 +195,7 @@ func (h *proxyHealth) handler() http.Handler {
 	return mux
 }
 
-// serve answers at an address until ctx ends. One that is taken is tried again: where kube-proxy goes, the agent takes over.
+// serve listens at an address until ctx ends. It retries an occupied address: when kube-proxy ends, the agent takes over.
 func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logger) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -208,7 +207,7 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 		}
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if h.opened(err) && ctx.Err() == nil {
-			log.Warn("healthz is not answered yet", "address", address, "err", err)
+			log.Warn("healthz is not served yet", "address", address, "err", err)
 		}
 		if err == nil {
 			err = httpserver.HTTP(ctx, l, h.handler(), log)
@@ -220,7 +219,7 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 	}
 }
 
-// opened notes whether the port is open, and reports whether that it is not is news.
+// opened records whether the port is open, and reports whether its error is new.
 func (h *proxyHealth) opened(err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,7 +228,7 @@ func (h *proxyHealth) opened(err error) (news bool) {
 	return h.closed != "" && h.closed != was
 }
 
-// problem is why the port is not open; "": it is.
+// problem returns why the port is not open; "": it is open.
 func (h *proxyHealth) problem() string {
 	if h == nil {
 		return ""

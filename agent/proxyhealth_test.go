@@ -23,7 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
-// clinic is a proxyHealth with a clock of its own.
+// clinic is a proxyHealth with a fake clock.
 type clinic struct {
 	*proxyHealth
 	t   *testing.T
@@ -52,7 +52,7 @@ func (c *clinic) get(path string) string {
 	return http.StatusText(rec.Code) + " " + strings.TrimSpace(rec.Body.String())
 }
 
-// is fails unless /healthz and /livez say so.
+// is checks the states of /healthz and /livez.
 func (c *clinic) is(when string, healthz, livez bool) {
 	c.t.Helper()
 	for path, want := range map[string]bool{"/healthz": healthz, "/livez": livez} {
@@ -70,7 +70,7 @@ func nodeChange(n *model.Node) []event.Change {
 	return []event.Change{ch}
 }
 
-// all is what happens when changes come and VPP gets them.
+// all passes changes through the loop to VPP.
 func (c *clinic) all(changes []event.Change) {
 	c.bring(changes)
 	for range changes {
@@ -100,7 +100,7 @@ func TestProxyHealthOverTime(t *testing.T) {
 	c.pass(stuckAfter - time.Second)
 	c.is("not late yet", true, true)
 	c.bring(web)
-	c.idle(true) // of something before: the loop has not taken these
+	c.idle(true) // about earlier changes: the loop has not processed these
 	c.pass(time.Second)
 	c.is("a change that the loop does not take", false, false)
 	c.took()
@@ -132,12 +132,12 @@ func TestProxyHealthOverTime(t *testing.T) {
 	c.idle(true)
 	c.is("and repaired", true, true)
 	c.vpp(false)
-	c.committed(&event.Committed{}) // the repair may be told before the connection is
+	c.committed(&event.Committed{}) // the repair may be reported before the connection is
 	c.idle(true)
 	c.vpp(true)
 	c.idle(true)
 	c.pass(time.Hour)
-	c.is("repaired before it is told", true, true)
+	c.is("repaired before the connection is reported", true, true)
 
 	c.all(nodeChange(&model.Node{Name: "node-1", Leaving: true}))
 	c.is("the node is to go", false, true)
@@ -160,7 +160,7 @@ func TestProxyHealthOverTime(t *testing.T) {
 	}
 }
 
-// TestProxyHealthBodies: kube-proxy v1.36's fields, in its order. While it is well, lastUpdated is now.
+// TestProxyHealthBodies: kube-proxy v1.36's fields, in its order. While healthy, lastUpdated is now.
 func TestProxyHealthBodies(t *testing.T) {
 	c := newClinic(t)
 	c.vpp(true)
@@ -182,7 +182,7 @@ func TestProxyHealthBodies(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
@@ -192,7 +192,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// healthz asks at an address; the code is 0 if nobody answers.
+// healthz gets /healthz at an address; the code is 0 without an answer.
 func healthz(at string) (code int, b proxyHealthBody) {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + at + "/healthz")
@@ -206,13 +206,13 @@ func healthz(at string) (code int, b proxyHealthBody) {
 	return resp.StatusCode, b
 }
 
-// unused is an address nobody listens at.
+// unused returns an address without a listener.
 func unused(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", port.Free(t))
 }
 
-// TestHealthzPortIsTakenOver: while somebody has the port, that is told; when it is free, it is taken, and given back at the end.
+// TestHealthzPortIsTakenOver: the agent reports an occupied port once, opens it when it is free, and closes it at the end.
 func TestHealthzPortIsTakenOver(t *testing.T) {
 	at := unused(t)
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
@@ -228,10 +228,10 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 	_ = taken.Close()
 	eventually(t, "an answer", func() bool { code, _ := healthz(at); return code == http.StatusServiceUnavailable })
 	if why := c.problem(); why != "" {
-		t.Errorf("the problem is still told: %s", why)
+		t.Errorf("the problem is still reported: %s", why)
 	}
-	if n := strings.Count(log.String(), "healthz is not answered yet"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, log)
+	if n := strings.Count(log.String(), "healthz is not served yet"); n != 1 {
+		t.Errorf("reported %d times:\n%s", n, log)
 	}
 	cancel()
 	<-ended
@@ -242,7 +242,7 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 	_ = again.Close()
 }
 
-// TestHealthzOfAnAgent: what is answered follows the agent's own Node.
+// TestHealthzOfAnAgent: the answer follows the agent's Node.
 func TestHealthzOfAnAgent(t *testing.T) {
 	at := unused(t)
 	w := start(t, func(cfg *Config) { cfg.Healthz = at })

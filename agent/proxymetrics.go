@@ -24,23 +24,23 @@ func (c *Config) families() []string {
 	return []string{familyIPv4}
 }
 
-// proxyMetrics are figures with the names and buckets that kube-proxy v1.36 has for them (pkg/proxy/metrics), for dashboards and
-// load tests that were made for it. Whatever means something else here has a name of ours: docs/operations.md lists both.
+// proxyMetrics are metrics with the names and buckets of kube-proxy v1.36 (pkg/proxy/metrics), for dashboards and load tests
+// made for it. A metric with another meaning has a separate name: docs/operations.md lists both.
 //
-// A transaction is for all families together, where kube-proxy has a proxy for each: it counts for each of them.
+// A transaction is for all families together, and kube-proxy has one proxy per family: a transaction counts for each family.
 type proxyMetrics struct {
 	families            []string
 	sync, full, partial *prometheus.HistogramVec // by ip_family
 	programming         *prometheus.HistogramVec // by ip_family
 	synced, queued      *prometheus.GaugeVec     // by ip_family
 	services, endpoints pendingMetrics
-	owing               bool                   // something changed since VPP had it all
+	owing               bool                   // a change since VPP last had the desired state
 	noLocal             *prometheus.GaugeVec   // by traffic_policy, ip_family
 	healthz, livez      *prometheus.CounterVec // by code
 }
 
-// pendingMetrics count changes of one kind of object: all there were, and of how many objects there are some that are in no
-// transaction yet.
+// pendingMetrics count changes of one kind of object: all changes, and the objects with changes that no transaction contains
+// yet.
 type pendingMetrics struct {
 	total   prometheus.Counter
 	pending prometheus.Gauge
@@ -93,7 +93,7 @@ func newProxyMetrics(families []string) *proxyMetrics {
 	return m
 }
 
-// begin makes what nothing has happened of yet zero, rather than missing.
+// begin sets metrics without events to zero, so that they exist.
 func (m *proxyMetrics) begin() {
 	for _, family := range m.families {
 		for _, h := range []*prometheus.HistogramVec{m.sync, m.full, m.partial, m.programming} {
@@ -117,13 +117,13 @@ func (m *proxyMetrics) register(r prometheus.Registerer) error {
 	return errors.Join(errs...)
 }
 
-// changed counts a change that was handed to the loop at now.
+// changed counts a change that entered the loop at now.
 func (m *proxyMetrics) changed(ref model.Ref, now time.Time) {
 	switch ref.Kind {
 	case model.KindService:
-		m.services.add(ref)
+		m.services.addObject(ref)
 	case model.KindEndpointSlice:
-		m.endpoints.add(ref)
+		m.endpoints.addObject(ref)
 	default:
 		return
 	}
@@ -133,24 +133,24 @@ func (m *proxyMetrics) changed(ref model.Ref, now time.Time) {
 	}
 }
 
-func (p *pendingMetrics) add(ref model.Ref) {
+func (p *pendingMetrics) addObject(ref model.Ref) {
 	p.total.Inc()
 	p.objects[ref] = struct{}{}
 	p.pending.Set(float64(len(p.objects)))
 }
 
-// sent is called when all changes are in a transaction, or need none.
+// sent is called when transactions contain all changes, or the changes need none.
 func (m *proxyMetrics) sent() {
 	for _, p := range []*pendingMetrics{&m.services, &m.endpoints} {
 		if len(p.objects) > 0 {
-			p.objects = map[model.Ref]struct{}{} // of a first sync they are many: their room is given back
+			p.objects = map[model.Ref]struct{}{} // a first sync has many: free their memory
 			p.pending.Set(0)
 		}
 	}
 }
 
-// idle is called when nothing is left to ask of VPP; well reports that it has all of it. A change that needs no transaction is done with
-// as well: otherwise it would look as if it were stuck, to whoever compares when something was queued with when VPP last had it.
+// idle is called when no request for VPP is left; well means that VPP has the desired state. A change that needs no
+// transaction is then done as well; otherwise it would look stuck to a comparison of the two times.
 func (m *proxyMetrics) idle(well bool, now time.Time) {
 	m.sent()
 	if !well || !m.owing {
@@ -162,7 +162,7 @@ func (m *proxyMetrics) idle(well bool, now time.Time) {
 	}
 }
 
-// committed counts a transaction that ended well at now.
+// committed counts a transaction that succeeded at now.
 func (m *proxyMetrics) committed(ev *event.Committed, now time.Time) {
 	kind := m.partial
 	if ev.Resync != event.NoResync {

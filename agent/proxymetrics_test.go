@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// samples are the values of all counters and gauges, and the counts of histograms, by name and labels.
+// samples returns the values of all counters and gauges, and the counts of histograms, by name and labels.
 func samples(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -40,8 +40,8 @@ func samples(t *testing.T, r prometheus.Gatherer) map[string]float64 {
 	return out
 }
 
-// TestProxyMetricsAreKubeProxys: names, labels and buckets of kube-proxy v1.36 (pkg/proxy/metrics/metrics.go), written down from
-// there. The expressions of its buckets are in programmingBuckets; these are the numbers.
+// TestProxyMetricsAreKubeProxys compares with the names, labels and buckets of kube-proxy v1.36
+// (pkg/proxy/metrics/metrics.go). programmingBuckets has the expressions of its buckets; these are the numbers.
 func TestProxyMetricsAreKubeProxys(t *testing.T) {
 	m := newProxyMetrics([]string{familyIPv4})
 	r := prometheus.NewRegistry()
@@ -88,7 +88,7 @@ func TestProxyMetricsAreKubeProxys(t *testing.T) {
 	for s := 120.0; s <= 300; s += 30 {
 		latency = append(latency, s)
 	}
-	families, _ := r.Gather() // it has just worked
+	families, _ := r.Gather() // it succeeded a moment ago
 	for _, f := range families {
 		for _, metric := range f.Metric {
 			if metric.Histogram == nil {
@@ -109,7 +109,7 @@ func TestProxyMetricsAreKubeProxys(t *testing.T) {
 	}
 }
 
-// TestPageNamesTheseMetrics: the page for operators has each of them, and no other.
+// TestPageNamesTheseMetrics: the operations page lists exactly these metrics.
 func TestPageNamesTheseMetrics(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -137,7 +137,7 @@ func TestPageNamesTheseMetrics(t *testing.T) {
 	}
 }
 
-// TestPendingChanges: an object counts once until a transaction has its change, however often it changes.
+// TestPendingChanges: an object counts once until a transaction contains its change, however often it changes.
 func TestPendingChanges(t *testing.T) {
 	m := newProxyMetrics(nil)
 	r := prometheus.NewRegistry()
@@ -166,7 +166,8 @@ func TestPendingChanges(t *testing.T) {
 	is("again", 4, 1, 1, 0)
 }
 
-// TestChangesThatNeedNothing: what asks nothing of VPP is done with when the loop is through, if VPP has all the rest.
+// TestChangesThatNeedNothing: a change without a request to VPP is done when the loop has processed it, if VPP has all
+// others.
 func TestChangesThatNeedNothing(t *testing.T) {
 	m := newProxyMetrics([]string{familyIPv4})
 	r := prometheus.NewRegistry()
@@ -189,7 +190,7 @@ func TestChangesThatNeedNothing(t *testing.T) {
 	}
 }
 
-// TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction are two changes, as with kube-proxy.
+// TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction count as two changes, as in kube-proxy.
 func TestEveryTriggerIsMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := start(t, func(c *Config) { c.Registry, c.ServiceRenderer = registry, RendererNAT44 })

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// explainRange tells what a rule of the access list of all source ranges stands for.
+// explainRange returns the Service behind a rule of the source ranges' access list.
 func (p *parts) explainRange(rule int) (policy.Reason, bool) {
 	byKey := map[string]*contivnat.SourceRanges{}
 	p.values.Each(func(key string, msg proto.Message) {

@@ -12,13 +12,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
-// Reporter tells others what became of objects, and how the agent is; source/kube/report implements it.
+// Reporter reports the state of objects and of the agent to Kubernetes; source/kube/report implements it.
 type Reporter interface {
-	// Run does so until ctx ends. changes counts what happens to the agent, ask says what there is to tell.
+	// Run reports until ctx ends. changes counts the changes of the agent's state; ask returns the current report.
 	Run(ctx context.Context, changes func() uint64, ask func(context.Context) (*event.Report, error)) error
 }
 
-// changes counts what happens to an agent.
+// changes counts changes of an agent's state.
 type changes struct{ n atomic.Uint64 }
 
 func (c *changes) happened() { c.n.Add(1) }
@@ -31,7 +31,7 @@ func (c *changes) watched(emit func(event.Event)) func(event.Event) {
 	}
 }
 
-// report is what there is to tell of all objects, and of the agent itself.
+// report returns the report about all objects, and about the agent.
 func (a *Agent) report(ctx context.Context) (*event.Report, error) {
 	p, err := a.gallery.fresh(ctx)
 	if err != nil {
@@ -45,8 +45,8 @@ func (a *Agent) report(ctx context.Context) (*event.Report, error) {
 	return out, nil
 }
 
-// problems are those of Services and policies, and of what policies are made of, with the words of status: what nobody asked for is
-// left out, and so are Services without endpoints.
+// problems returns the problems of Services and policies, and of the objects that policies use, with the texts of status. It
+// omits remarks that no object asked for, and Services without endpoints.
 func (p *picture) problems() (out []event.Problem) {
 	st := &p.loop.Status
 	add := func(ref model.Ref, reason event.Reason, texts ...string) {
@@ -78,7 +78,7 @@ func (p *picture) problems() (out []event.Problem) {
 	}
 	p.policyProblems(st, notes, add)
 	out = append(out, p.driftProblems()...)
-	if !p.conn.State().Silent.Since.IsZero() { // the text is always the same: each change would be an Event
+	if !p.conn.State().Silent.Since.IsZero() { // a constant text: each change would make another Event
 		add(model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, event.VPPSilent, "VPP does not answer: it works on a large change, hangs, or is stopped")
 	}
 	if why := p.rivals.Load(); why != nil && *why != "" {
@@ -90,7 +90,7 @@ func (p *picture) problems() (out []event.Problem) {
 
 func isRefusal(n model.Note) bool { return n.Refused }
 
-// reported tells the kinds people are told of.
+// reported reports whether the agent reports on objects of a kind.
 func (p *parts) reported(kind model.Kind) bool {
 	switch kind {
 	case model.KindService:
@@ -132,7 +132,8 @@ func (p *picture) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, 
 	}
 }
 
-// policyProblems are those of policies that apply to something here; what was not understood of any policy is told already.
+// policyProblems adds the problems of policies that apply to an endpoint here; unknown parts of policies are already
+// reported.
 func (p *picture) policyProblems(st *controller.Status, notes map[model.Ref][]model.Note, add func(model.Ref, event.Reason, ...string)) {
 	if p.policies == nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
-// listening hears what an agent reports.
+// listening is a Reporter that records the agent's reports.
 type listening struct {
 	changes func() uint64
 	ask     func(context.Context) (*event.Report, error)
@@ -55,7 +55,7 @@ metadata: {name: others, namespace: default, labels: {service.kubernetes.io/serv
 spec: {clusterIP: 10.96.0.13, clusterIPs: [10.96.0.13], ports: [{port: 80, protocol: SCTP}]}
 `
 
-// remarked are Services of which there is something to remark: of one nothing else, of the other a port is refused as well.
+// remarked are two Services with remarks: one has only a remark, the other also a refused port.
 const remarked = `
 apiVersion: v1
 kind: Service
@@ -82,7 +82,7 @@ ports: [{port: 8080, name: http, protocol: TCP}]
 endpoints: [{addresses: [10.1.2.2], nodeName: node-2}]
 `
 
-// report waits until there is that much to tell, and returns "object reason" of each.
+// report waits for that many problems, and returns "object reason" of each.
 func (w *world) report(l *listening, done func(*event.Report) bool) *event.Report {
 	w.t.Helper()
 	<-l.ready
@@ -104,13 +104,13 @@ func short(rep *event.Report) (out []string) {
 	return out
 }
 
-// told waits until an agent that is ready has these problems to tell, "object reason" in order, and no others.
-func (w *world) told(l *listening, want ...string) *event.Report {
+// expectReport waits until a ready agent reports exactly these problems, "object reason" in order.
+func (w *world) expectReport(l *listening, want ...string) *event.Report {
 	w.t.Helper()
 	return w.report(l, func(rep *event.Report) bool { return rep.Ready && slices.Equal(short(rep), want) })
 }
 
-// What is told is what status shows, without what is no fault; and what was repaired is told no more.
+// The report has the problems of the status, and omits repaired ones.
 func TestReport(t *testing.T) {
 	l := newListening()
 	var away atomic.Bool // VPP: it does not come back at once
@@ -126,7 +126,7 @@ func TestReport(t *testing.T) {
 	}, troubles, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
-	rep := w.told(l, "NetworkPolicy default/odd NotUnderstood", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
+	rep := w.expectReport(l, "NetworkPolicy default/odd NotUnderstood", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
 	st, err := w.agent.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -163,15 +163,15 @@ func TestReport(t *testing.T) {
 	<-l.ended
 }
 
-// Nobody is told of remarks: what they are about is as it was asked for. What is told of a policy says that it fails closed, and of
-// anything else that is not so.
-func TestReportOfRefusalsAlone(t *testing.T) {
+// The report has no remarks: their objects are served as they ask. A policy's report says that it fails closed, and the
+// others' reports do not.
+func TestReportHasOnlyRefusals(t *testing.T) {
 	const silent = "cluster IPs are silent on this node"
 	l := newListening()
 	w := start(t, func(c *Config) { c.Reporter = l }, troubles, remarked, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
-	rep := w.told(l, "NetworkPolicy default/odd NotUnderstood", "Service default/both NotSupported", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
+	rep := w.expectReport(l, "NetworkPolicy default/odd NotUnderstood", "Service default/both NotSupported", "Service default/nonsense NotUnderstood", "Service default/phones NotSupported")
 	for _, p := range rep.Problems {
 		if strings.Contains(p.Text, silent) {
 			t.Errorf("a remark: %+v", p)
@@ -192,27 +192,27 @@ func TestReportOfRefusalsAlone(t *testing.T) {
 	}
 }
 
-// Of a policy that is in force, remarks are not told either, whoever makes them.
+// The report has no remarks on an enforced policy, whatever their source.
 func TestReportOfRemarksOnPolicies(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
 	ref := model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "default", Name: "web"}
 	notes := map[model.Ref][]model.Note{ref: {{Ref: ref, Reason: "a remark"}, {Ref: ref, Reason: "a refusal", Refused: true}}}
-	var told []string
+	var got []string
 	p, err := w.agent.gallery.fresh(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.policyProblems(&p.loop.Status, notes, func(of model.Ref, reason event.Reason, texts ...string) {
-		told = append(told, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
+		got = append(got, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
 	})
-	if diff := cmp.Diff([]string{"NetworkPolicy default/web NotEnforced a refusal"}, told); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{"NetworkPolicy default/web NotEnforced a refusal"}, got); diff != "" || err != nil {
 		t.Errorf("problems (-want +got):\n%s%v", diff, err)
 	}
 }
 
-// What VPP refuses is told of the Service, with VPP's words.
+// A refusal by VPP is reported on the Service, with VPP's error.
 func TestReportOfWhatVPPRefuses(t *testing.T) {
 	l := newListening()
 	w := start(t, func(c *Config) { c.Reporter = l })
@@ -234,7 +234,7 @@ func TestReportOfWhatVPPRefuses(t *testing.T) {
 	w.report(l, func(rep *event.Report) bool { return rep.Ready && len(rep.Problems) == 0 })
 }
 
-// An agent that leaves Services or policies to others says nothing of them.
+// An agent that does not serve Services, or does not enforce policies, does not report on them.
 func TestReportOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Config)

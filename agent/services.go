@@ -6,10 +6,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
-// ServiceRenderer names what serves Services; the zero value is RendererAuto.
+// ServiceRenderer selects the renderer of Services; the zero value is RendererAuto.
 type ServiceRenderer = builtin.Choice
 
-// What can serve Services: see builtin.
+// The choices of renderers: see builtin.
 const (
 	RendererAuto  = builtin.Auto
 	RendererNAT44 = builtin.NAT44

@@ -10,7 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// silenceMetrics are the figures of a VPP that does not answer. The gauge is read when it is asked for, as the silence goes on by itself.
+// silenceMetrics are the metrics of a VPP that does not answer. The gauge is computed when it is collected, because silence
+// lasts without events.
 type silenceMetrics struct {
 	now      atomic.Pointer[vpp.Silence]
 	seconds  prometheus.GaugeFunc
@@ -23,7 +24,7 @@ func newSilenceMetrics() *silenceMetrics {
 	}
 	m.now.Store(&vpp.Silence{})
 	m.seconds = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "contiv_vpp_silent_seconds", Help: "For how long VPP has not answered, if that is 1.25 s or longer; 0: it answers, or is not connected.",
+		Name: "contiv_vpp_silent_seconds", Help: "Time since VPP's last answer, if that is 1.25 s or longer; 0: it answers, or is not connected.",
 	}, func() float64 { return m.now.Load().For(time.Now()).Seconds() })
 	return m
 }
@@ -32,7 +33,7 @@ func (m *silenceMetrics) register(r prometheus.Registerer) error {
 	return errors.Join(r.Register(m.seconds), r.Register(m.silences))
 }
 
-// state takes what the connection says.
+// state records the connection's state.
 func (m *silenceMetrics) state(s vpp.Silence) {
 	if was := m.now.Swap(&s); was.Since.IsZero() && !s.Since.IsZero() {
 		m.silences.Inc()

@@ -17,12 +17,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
-// stopped is a VPP whose process can be stopped, as by SIGSTOP: what is sent to it waits.
+// stopped is a VPP whose process can be stopped, as by SIGSTOP: messages to it wait.
 type stopped struct {
 	mu sync.RWMutex // held while it is stopped
 }
 
-// dial is a dialer whose connections VPP reads only while it runs.
+// dial dials connections that VPP reads only while it runs.
 func (s *stopped) dial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		nc, err := dial(ctx)
@@ -41,8 +41,8 @@ func (c *stoppable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A VPP that stops answering is seen wherever people look, though nothing was asked of it. When it goes on, so does the agent, on the same
-// connection and without a resync.
+// A VPP that stops answering is reported everywhere, also without a pending request. When it continues, the agent continues
+// on the same connection without a resync.
 func TestSilentVPPIsSeen(t *testing.T) {
 	var s stopped
 	l := newListening()
@@ -93,7 +93,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	}
 }
 
-// gauge is the value of a metric without labels.
+// gauge returns the value of a metric without labels.
 func gauge(t *testing.T, g prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	all, err := g.Gather()

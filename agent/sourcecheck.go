@@ -14,21 +14,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// SourceDrops is what the source check of a pod dropped since the agent began to count.
+// SourceDrops are the packets that the source check of a pod dropped since the agent began to count.
 type SourceDrops struct {
 	Pod     string `json:"pod"` // namespace/name
 	Packets uint64 `json:"packets"`
 }
 
-// sourceCounts adds up what source checks drop. VPP counts for each rule, and begins again when it gets new rules. It belongs to one
+// sourceCounts adds up the drops of source checks. VPP counts per rule, and starts at zero with new rules. It belongs to one
 // goroutine.
 type sourceCounts struct {
 	last map[uint32]uint64 // by ACL
 	pods map[string]uint64
 }
 
-// add takes VPP's count of the ACL of a pod, and returns how many packets are new.
-func (s *sourceCounts) add(pod string, index uint32, now uint64) uint64 {
+// addCount adds VPP's count of a pod's ACL, and returns the number of new packets.
+func (s *sourceCounts) addCount(pod string, index uint32, now uint64) uint64 {
 	more := now
 	if was, known := s.last[index]; known && was <= now {
 		more = now - was
@@ -39,7 +39,7 @@ func (s *sourceCounts) add(pod string, index uint32, now uint64) uint64 {
 	return more
 }
 
-// drops is a copy for readers, the most first.
+// drops returns a copy for readers, sorted by number, most first.
 func (s *sourceCounts) drops() []SourceDrops {
 	var out []SourceDrops
 	for _, pod := range slices.Sorted(maps.Keys(s.pods)) {
@@ -61,12 +61,12 @@ func (a *Agent) countSourceDrops(ctx context.Context, every time.Duration) error
 		case <-tick.C:
 		}
 		if err := a.readSourceDrops(ctx, counts); err != nil {
-			a.log.Debug("packets dropped by source checks not counted", "err", err)
+			a.log.Debug("counting the drops of source checks failed", "err", err)
 		}
 	}
 }
 
-// readSourceDrops adds what VPP counted since the last time.
+// readSourceDrops adds VPP's counts since the last read.
 func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
@@ -92,7 +92,7 @@ func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error
 	}
 	for _, l := range lists {
 		if counters, counted := matches[l.Index]; counted {
-			a.metrics.sourceDrops.Add(float64(counts.add(pods[l.Interface], l.Index, denied(l.Value.GetRules(), counters))))
+			a.metrics.sourceDrops.Add(float64(counts.addCount(pods[l.Interface], l.Index, denied(l.Value.GetRules(), counters))))
 		}
 	}
 	drops := counts.drops()
@@ -100,7 +100,7 @@ func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error
 	return nil
 }
 
-// denied is what the rules that deny matched.
+// denied returns the packets that the denying rules matched.
 func denied(rules []*acl.ACL_Rule, counters []vpp.Counter) (n uint64) {
 	for i, r := range rules {
 		if i < len(counters) && r.GetAction() == acl.ACL_Rule_DENY {
@@ -110,7 +110,7 @@ func denied(rules []*acl.ACL_Rule, counters []vpp.Counter) (n uint64) {
 	return n
 }
 
-// sourceDropsNow is what source checks of the pods of now dropped; those of pods that are gone are in the metric alone.
+// sourceDropsNow returns the drops of existing pods; the drops of deleted pods are only in the metric.
 func (p *parts) sourceDropsNow() []SourceDrops {
 	drops := p.sourceDrops.Load()
 	if drops == nil || len(*drops) == 0 {

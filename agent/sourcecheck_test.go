@@ -8,7 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// VPP drops what a pod sends from a foreign address. The agent counts it for the pod; policy, status and the metric show it.
+// VPP drops packets of a pod with a foreign source address. The agent counts them by pod; policy, status and the metric show
+// the count.
 func TestSourceDropsAreCounted(t *testing.T) {
 	w, _ := startCounting(t)
 	for range 7 {
@@ -20,7 +21,7 @@ func TestSourceDropsAreCounted(t *testing.T) {
 		t.Fatalf("policy shows %+v, %v", d, err)
 	}
 	counts := &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}}
-	for range 2 { // what was counted is not counted again
+	for range 2 { // a packet is counted once
 		if err := w.agent.readSourceDrops(t.Context(), counts); err != nil {
 			t.Fatal(err)
 		}
@@ -40,15 +41,15 @@ func TestSourceDropsAreCounted(t *testing.T) {
 	}
 }
 
-// A count that VPP began again is not taken for less than nothing.
-func TestSourceCountsBeginAgain(t *testing.T) {
+// A count that VPP reset does not reduce the sum.
+func TestSourceCountsSurviveReset(t *testing.T) {
 	s := &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}}
 	for _, c := range []struct{ now, more uint64 }{{5, 5}, {9, 4}, {2, 2}, {2, 0}} {
-		if got := s.add("a/b", 1, c.now); got != c.more {
+		if got := s.addCount("a/b", 1, c.now); got != c.more {
 			t.Errorf("%d: %d more, not %d", c.now, got, c.more)
 		}
 	}
-	s.add("a/c", 2, 40)
+	s.addCount("a/c", 2, 40)
 	if got := s.drops(); !slices.Equal(got, []SourceDrops{{"a/c", 40}, {"a/b", 11}}) {
 		t.Errorf("drops %v", got)
 	}

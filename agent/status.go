@@ -17,61 +17,61 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Status is what an agent knows of itself, of every Service and of every policy; the status command shows it.
+// Status is the state of an agent, of every Service and of every policy; the status command shows it.
 type Status struct {
 	Node     string            `json:"node"`
 	InSync   bool              `json:"inSync"`
-	Waiting  string            `json:"waiting,omitempty"`  // what it waits for; "" when in sync
-	Ready    bool              `json:"ready"`              // as InSync, but a transaction may be under way: the node can serve
-	Healthy  bool              `json:"healthy"`            // Ready, and there are no Problems
-	Summary  string            `json:"summary,omitempty"`  // Problems counted by state: "2 FAILED, 16 REFUSED"; "": there are none
-	Problems []Problem         `json:"problems,omitempty"` // all that is not as asked for, the gravest first
+	Waiting  string            `json:"waiting,omitempty"`  // what is missing; "" when in sync
+	Ready    bool              `json:"ready"`              // as InSync, but a transaction may be running: the node can serve
+	Healthy  bool              `json:"healthy"`            // Ready, without Problems
+	Summary  string            `json:"summary,omitempty"`  // Problems counted by state: "2 FAILED, 16 REFUSED"; "": none
+	Problems []Problem         `json:"problems,omitempty"` // all problems, most severe first
 	VPP      VPPStatus         `json:"vpp"`
 	Sources  []SourceStatus    `json:"sources"`
-	Settings map[string]string `json:"settings,omitempty"` // that shape it, where they are not the defaults
-	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under a Felix
-	Driver   *DriverStatus     `json:"driver,omitempty"`   // the driver outside that enforces policies
+	Settings map[string]string `json:"settings,omitempty"` // flags that differ from their defaults
+	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under Felix
+	Driver   *DriverStatus     `json:"driver,omitempty"`   // the external driver that enforces policies
 	Ifs      *Interfaces       `json:"interfaces,omitempty"`
-	NAT      *NATTableStatus   `json:"natTable,omitempty"` // nil: not looked at
+	NAT      *NATTableStatus   `json:"natTable,omitempty"` // nil: not counted
 	Services []ServiceStatus   `json:"services"`
 	Policies []PolicyStatus    `json:"policies,omitempty"`
-	Refused  []Refusal         `json:"refused,omitempty"` // objects kept out
+	Refused  []Refusal         `json:"refused,omitempty"` // refused objects
 	Notes    []Note            `json:"notes,omitempty"`   // remarks on other objects
-	Values   int               `json:"values"`            // values wanted in VPP
-	Mappings int               `json:"mappings"`          // frontends among them: NAT44 mappings of an address and port
+	Values   int               `json:"values"`            // desired values
+	Mappings int               `json:"mappings"`          // frontends among the values: NAT44 mappings of an address and port
 	Unwell   []ValueStatus     `json:"unwell,omitempty"`  // values that are not configured
-	Foreign  []string          `json:"foreign,omitempty"` // what others made in VPP; left alone
-	Drift    []DriftStatus     `json:"drift,omitempty"`   // what other programs changed lately of what the agent made
-	Spoofed  []SourceDrops     `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, the most first
-	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only if asked for
+	Foreign  []string          `json:"foreign,omitempty"` // foreign objects in VPP; the agent does not change them
+	Drift    []DriftStatus     `json:"drift,omitempty"`   // recent changes of other programs to the agent's values
+	Spoofed  []SourceDrops     `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, most first
+	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only on request
 	Last     *Transaction      `json:"lastTransaction,omitempty"`
-	// Busy is why this is not the present state but the last the loop published; "": it is the present state.
+	// Busy is why this is an earlier state, not the present one; "": the present state.
 	Busy string `json:"busy,omitempty"`
 
-	driver *felix.SupervisorStatus // that Driver and the states of policies were made of; nil: there is no driver
+	driver *felix.SupervisorStatus // the source of Driver and of the states of policies; nil: no driver
 }
 
-// VPPStatus is the connection to VPP.
+// VPPStatus is the state of the connection to VPP.
 type VPPStatus struct {
 	Connected   bool   `json:"connected"`
 	Version     string `json:"version,omitempty"`
-	Connections uint64 `json:"connections"` // how many there were
-	// Reclassify reports whether flows that exist are judged again when policies change: "on", "off" or "unknown".
+	Connections uint64 `json:"connections"` // number of connections so far
+	// Reclassify is whether VPP evaluates established flows again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
-	Rival      string `json:"rival,omitempty"`  // another agent that does not see this one's lock; "": none was seen
-	Silent     string `json:"silent,omitempty"` // for how long it has not answered, and what it was asked; "": it answers
+	Rival      string `json:"rival,omitempty"`  // another agent that does not see this agent's lock; "": none found
+	Silent     string `json:"silent,omitempty"` // the time since VPP's last answer, and the unanswered request; "": it answers
 }
 
-// SourceStatus is how far a source is.
+// SourceStatus is the state of a source.
 type SourceStatus struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // wait-for-ready, resync, in-sync
 	Error  string `json:"error,omitempty"`
-	Note   string `json:"note,omitempty"` // what it was told to leave out
+	Note   string `json:"note,omitempty"` // what it ignores by configuration
 }
 
-// Interfaces is what was found in VPP.
+// Interfaces are the interfaces that the agent found in VPP.
 type Interfaces struct {
 	Uplink  string            `json:"uplink,omitempty"`
 	Overlay string            `json:"overlay,omitempty"`
@@ -79,7 +79,7 @@ type Interfaces struct {
 	Pods    map[string]string `json:"pods,omitempty"` // address → interface
 }
 
-// ServiceStatus is what became of one Service.
+// ServiceStatus is the state of one Service.
 type ServiceStatus struct {
 	Name    string   `json:"name"`  // namespace/name
 	State   string   `json:"state"` // CONFIGURED, PENDING, …; SKIPPED: another proxy serves it; PARTIAL, REFUSED: see Reasons
@@ -87,7 +87,7 @@ type ServiceStatus struct {
 	Text    string   `json:"text,omitempty"` // addresses, ports and endpoints in one line
 }
 
-// Refusal is an object that was kept out.
+// Refusal is a refused object.
 type Refusal struct {
 	Object string `json:"object"`
 	Origin string `json:"origin,omitempty"`
@@ -98,19 +98,19 @@ type Refusal struct {
 type Note struct {
 	Object string `json:"object"`
 	Reason string `json:"reason"`
-	// State is PARTIAL, REFUSED, PENDING, … if something is not served or not enforced for that Reason; "": it is a remark alone.
+	// State is PARTIAL, REFUSED, PENDING, … if Reason keeps a part from being served or enforced; "": only a remark.
 	State string `json:"state,omitempty"`
 }
 
-// DriftStatus is a key of which VPP lately had something else than the agent had made.
+// DriftStatus is a key whose value in VPP recently differed from what the agent had made.
 type DriftStatus struct {
 	Key      string    `json:"key"`
 	What     string    `json:"what"`  // missing, changed, extra
 	Times    int       `json:"times"` // since the agent started
 	Last     time.Time `json:"last"`
 	Repaired bool      `json:"repaired"`
-	Contest  string    `json:"contest,omitempty"` // why another program is known to change it again and again
-	Error    string    `json:"error,omitempty"`   // why it is not repaired, as of the last two rounds
+	Contest  string    `json:"contest,omitempty"` // the known reason why another program changes it again and again
+	Error    string    `json:"error,omitempty"`   // why it is not repaired, from the last two rounds
 }
 
 // ValueStatus is a value that is not configured.
@@ -121,10 +121,10 @@ type ValueStatus struct {
 	Waiting []string `json:"waitingFor,omitempty"`
 }
 
-// Transaction is one that ended.
+// Transaction is a transaction that ended.
 type Transaction struct {
 	At     time.Time     `json:"at,omitzero"`
-	Seq    uint64        `json:"seq"` // 0: the agent's own retry or repair
+	Seq    uint64        `json:"seq"` // 0: a retry or repair by the agent
 	Cause  string        `json:"cause"`
 	Kind   string        `json:"kind"`
 	Add    int           `json:"add"`
@@ -133,10 +133,10 @@ type Transaction struct {
 	Writes int           `json:"writes"`
 	Took   time.Duration `json:"tookNanoseconds"`
 	Error  string        `json:"error,omitempty"`
-	Ops    []string      `json:"operations,omitempty"` // history only: "create <key>", in the order they were done
+	Ops    []string      `json:"operations,omitempty"` // only in the history: "create <key>", in order of execution
 }
 
-// history is the past transactions the VPP agent still remembers. It may be called from anywhere.
+// history returns the past transactions that the VPP agent still has. It is safe for concurrent use.
 func (p *parts) history() []Transaction {
 	var out []Transaction
 	for _, r := range p.vppagent.Snapshot().History {
@@ -154,7 +154,7 @@ func (p *parts) history() []Transaction {
 	return out
 }
 
-// build makes the status of what the picture has, and of what others publish by themselves; without texts Services have none.
+// build makes a status from the picture and from state that other goroutines publish; without texts, Services have none.
 func (p *picture) build(texts bool) *Status {
 	st, vpp := &p.loop.Status, p.vppagent.Snapshot()
 	out := &Status{
@@ -188,13 +188,13 @@ func (p *picture) build(texts bool) *Status {
 	out.Felix = p.felix
 	p.objects(out, st, texts)
 	if why := p.proxy.problem(); why != "" {
-		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not answered yet: " + why, event.Pending.String()})
+		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not served yet: " + why, event.Pending.String()})
 	}
 	out.summarize()
 	return out
 }
 
-// waiting says what is missing for being in sync.
+// waiting returns what is missing for being in sync.
 func waiting(st *controller.Status) string {
 	if st.Synced() {
 		return ""
@@ -203,7 +203,7 @@ func waiting(st *controller.Status) string {
 	for _, src := range st.Sources {
 		if src.Status != event.InSync {
 			text := "source " + src.Source + " is " + src.Status.String()
-			if src.Err != nil { // a right that is missing, say: whoever can grant it looks here first
+			if src.Err != nil { // e.g. a missing right: the administrator looks here first
 				text += ": " + src.Err.Error()
 			}
 			what = append(what, text)
@@ -217,14 +217,14 @@ func waiting(st *controller.Status) string {
 	case !st.Started:
 		what = append(what, "the first sync has not begun")
 	case st.InFlight != 0:
-		what = append(what, fmt.Sprintf("transaction %d is under way", st.InFlight))
+		what = append(what, fmt.Sprintf("transaction %d is running", st.InFlight))
 	case st.Last != nil && st.Last.Err != nil:
 		what = append(what, "the last transaction failed: "+st.Last.Err.Error())
 	}
 	return strings.Join(what, "; ")
 }
 
-// objects joins what the processors, the renderers and VPP say about each Service and each policy, and collects other
+// objects joins the reports of the processors, the renderers and VPP about each Service and each policy, and collects other
 // remarks.
 func (p *picture) objects(out *Status, st *controller.Status, texts bool) {
 	owned := map[model.Ref][]controller.OwnerStatus{}
@@ -262,7 +262,7 @@ func (p *picture) objects(out *Status, st *controller.Status, texts bool) {
 	}
 }
 
-// serviceStatus joins what there is to say about a Service; unanswered is why its health checks are not.
+// serviceStatus joins the reports about a Service; unanswered is why its health checks are not served.
 func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswered []string, text bool) ServiceStatus {
 	s := ServiceStatus{Name: svc.ID.String(), State: event.Configured.String(), Reasons: reasons(svc, owners)}
 	if svc.Skipped != "" {
@@ -292,8 +292,9 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswer
 	return s
 }
 
-// refusal is PARTIAL if something of a Service is not served because of what the Service asks for, REFUSED if nothing of it is, and
-// CONFIGURED if all of it is. Ports without an endpoint translate nothing: they are served if there are more of them than refusals.
+// refusal returns PARTIAL if a part of a Service is not served because of the Service's own fields, REFUSED if no part is
+// served, and CONFIGURED if all is. Ports without an endpoint translate nothing: they count as served if there are more of
+// them than refusals.
 func refusal(svc service.Status, owners []controller.OwnerStatus) string {
 	refused, served := 0, false
 	for _, n := range svc.Notes {
@@ -323,7 +324,7 @@ func translates(key string) bool {
 	return kv.Translates(key)
 }
 
-// refusedServices are the Services that were kept out, so that renderers know nothing of them.
+// refusedServices returns the refused Services, which renderers do not get.
 func refusedServices(st *controller.Status, known []ServiceStatus) (out []ServiceStatus) {
 	for _, ch := range st.Refused {
 		name := model.ServiceID{Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}.String()
@@ -335,7 +336,7 @@ func refusedServices(st *controller.Status, known []ServiceStatus) (out []Servic
 	return out
 }
 
-// endpointless names the ports that have no endpoint anywhere: it is no fault, but what people look for.
+// endpointless returns the ports without any endpoint: not an error, but a frequent question.
 func endpointless(svc *renderer.ContivService) []string {
 	var out []string
 	for _, name := range svc.PortNames() {
@@ -346,7 +347,7 @@ func endpointless(svc *renderer.ContivService) []string {
 	return out
 }
 
-// reasons is what the processor and the renderers have to say about a Service.
+// reasons returns the remarks of the processor and the renderers on a Service.
 func reasons(svc service.Status, owners []controller.OwnerStatus) []string {
 	var out []string
 	for _, n := range svc.Notes {
@@ -373,7 +374,7 @@ func unwell(v event.ValueStatus) string {
 	return line
 }
 
-// ownerRef is the object behind an owner "<renderer>/service/<ns>/<name>"; zero for others.
+// ownerRef returns the object of an owner "<renderer>/service/<ns>/<name>"; zero for other owners.
 func ownerRef(owner string) model.Ref {
 	_, rest, _ := strings.Cut(owner, "/")
 	kind, id, _ := strings.Cut(rest, "/")

@@ -14,17 +14,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// maxSteps bounds how many transactions one event may lead to: more would be a loop between the parts.
+// maxSteps bounds the transactions that follow from one event: more means an endless loop between the parts.
 const maxSteps = 1000
 
-// Stepper is an agent that moves only when it is fed: the parts of Agent without its loops, for what-if questions, plans
-// and tests. It is not safe for concurrent use. The connection to VPP is the only thing that runs by itself.
+// Stepper is an agent that works only when it is fed: the parts of Agent without its goroutines, for what-if questions,
+// plans and tests. It is not safe for concurrent use. Only the connection to VPP runs by itself.
 type Stepper struct {
 	*parts
 	stop   context.CancelFunc
 	ended  chan struct{}
 	failed error // of the last transaction; nil: none
-	// Collected when first asked for after a Feed.
+	// Collected at the first request after a Feed.
 	notes    map[model.Ref][]string
 	rendered map[model.ServiceID]*renderer.ContivService
 
@@ -33,7 +33,7 @@ type Stepper struct {
 	state vpp.State
 }
 
-// NewStepper connects to VPP and returns an agent that has been told nothing else. Close it. Sources are names only.
+// NewStepper connects to VPP and returns an agent without objects. Sources are names only. The caller must Close it.
 func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	cfg.Lock = ""
 	p, err := assemble(cfg, nil)
@@ -50,7 +50,7 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	s.stop = stop
 	go func() {
 		defer close(s.ended)
-		_ = p.conn.Run(running) // ends with running
+		_ = p.conn.Run(running) // running ends it
 	}()
 	if err := s.WaitConnected(ctx, 1); err != nil {
 		s.Close()
@@ -59,7 +59,7 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	return s, nil
 }
 
-// Close ends the connection. What is configured stays in VPP.
+// Close ends the connection. VPP keeps its configuration.
 func (s *Stepper) Close() {
 	s.stop()
 	<-s.ended
@@ -73,7 +73,7 @@ func (s *Stepper) announce(st vpp.State) {
 	s.moved = make(chan struct{})
 }
 
-// Generation counts the connections to VPP there have been.
+// Generation returns the number of connections to VPP so far.
 func (s *Stepper) Generation() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,11 +97,11 @@ func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
 	}
 }
 
-// Feed hands events to the controller, one after the other, and commits every transaction that follows, until nothing is
-// left to do. The error is that of a transaction VPP could not be reached for.
+// Feed feeds events to the controller, one after the other, and commits every transaction that follows, until no work is
+// left. The error means that VPP could not be reached.
 func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
 	s.failed, s.notes, s.rendered = nil, nil, nil
-	s.vppagent.InterfacesChanged() // whoever steps an agent also moves the interfaces
+	s.vppagent.InterfacesChanged() // the caller of a Stepper also changes the interfaces
 	s.mu.Lock()
 	st := s.state
 	s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
 	return s.failed
 }
 
-// drain commits a transaction and what follows from it; nil lets the VPP agent do what it has to do by itself.
+// drain commits a transaction and those that follow from it; nil commits only the VPP agent's due work.
 func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 	for range maxSteps {
 		s.controller.Meanwhile()
@@ -137,10 +137,11 @@ func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 	return fmt.Errorf("more than %d transactions follow from one event", maxSteps)
 }
 
-// Status is what the agent knows of itself, of every Service and of every policy.
+// Status returns the state of the agent, of every Service and of every policy.
 func (s *Stepper) Status() *Status { return s.capture().full() }
 
-// LookAtNAT does what a running agent does every second: it counts NAT44 sessions, and frees some if the table is nearly full.
+// LookAtNAT does the periodic work of a running agent on the NAT table: it counts sessions, and frees some if the table is
+// nearly full.
 func (s *Stepper) LookAtNAT(ctx context.Context) error {
 	if s.nat == nil {
 		return nil
@@ -149,10 +150,10 @@ func (s *Stepper) LookAtNAT(ctx context.Context) error {
 	return err
 }
 
-// VPPAgent is the agent underneath: its snapshot, its history.
+// VPPAgent returns the agent's vppagent, with its snapshot and history.
 func (s *Stepper) VPPAgent() *vppagent.Agent { return s.vppagent }
 
-// Notes is what the processors and the renderers have to say about an object, in a fixed order.
+// Notes returns the remarks of the processors and the renderers on an object, in a fixed order.
 func (s *Stepper) Notes(ref model.Ref) []string {
 	if s.notes == nil {
 		s.notes = map[model.Ref][]string{}
@@ -172,7 +173,7 @@ func (s *Stepper) Notes(ref model.Ref) []string {
 	return s.notes[ref]
 }
 
-// Rendered is a Service as the renderers got it; nil: not at all.
+// Rendered returns a Service as the renderers got it; nil: they did not.
 func (s *Stepper) Rendered(id model.ServiceID) *renderer.ContivService {
 	if s.rendered == nil {
 		s.rendered = map[model.ServiceID]*renderer.ContivService{}
@@ -183,8 +184,8 @@ func (s *Stepper) Rendered(id model.ServiceID) *renderer.ContivService {
 	return s.rendered[id]
 }
 
-// PlanFor tells what an agent would change in VPP if it knew the objects of the update; VPP is only read. With sessions it
-// also counts the NAT sessions the changes would cut, which stops VPP's forwarding meanwhile.
+// PlanFor returns the changes that an agent would make in VPP with the objects of the update; it only reads VPP. With
+// sessions it also counts the NAT sessions that the changes would cut, which stops VPP's forwarding while it counts.
 func PlanFor(ctx context.Context, cfg Config, objects *event.Update, sessions bool) (*vppagent.Plan, error) {
 	s, err := NewStepper(ctx, cfg)
 	if err != nil {
@@ -216,7 +217,7 @@ func PlanFor(ctx context.Context, cfg Config, objects *event.Update, sessions bo
 	return nil, fmt.Errorf("more than %d look-ups before the first sync", maxSteps)
 }
 
-// lookup answers a transaction that only asks where things are.
+// lookup answers a transaction that only looks up interfaces.
 func (s *Stepper) lookup(ctx context.Context, txn *event.Txn) (*event.Txn, error) {
 	located := &event.Located{}
 	if txn.Locate != nil {

@@ -10,20 +10,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// The states of objects that values do not have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….
+// The states that only objects have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….
 const (
-	stateIdle    = "IDLE"    // a policy that applies to nothing on this node
+	stateIdle    = "IDLE"    // a policy without endpoints on this node
 	stateSkipped = "SKIPPED" // a Service that another proxy serves
-	statePartial = "PARTIAL" // a part of it is not served or not enforced as asked, for a reason in the object; the rest is
-	stateRefused = "REFUSED" // nothing of it is, for a reason in the object
+	statePartial = "PARTIAL" // a part of it is not served or not enforced, for a reason in the object; the rest is
+	stateRefused = "REFUSED" // it is not served or not enforced at all, for a reason in the object
 )
 
-// wellStates are the states in which nothing is missing.
+// wellStates returns the states without a problem.
 func wellStates() []string {
 	return []string{event.Configured.String(), stateIdle, stateSkipped}
 }
 
-// gravest are the other states, the gravest first. A state that is missing here is graver than all.
+// gravest returns the other states, most severe first. A state that is missing here is more severe than all.
 func gravest() []string {
 	return []string{
 		event.Failed.String(), event.Retrying.String(), event.Invalid.String(), event.Unimplemented.String(), event.Pending.String(),
@@ -31,16 +31,16 @@ func gravest() []string {
 	}
 }
 
-// well reports whether nothing is missing.
+// well reports whether a state is without a problem.
 func well(state string) bool { return slices.Contains(wellStates(), state) }
 
-// worse is the graver of two states.
+// worse returns the more severe of two states.
 func worse(a, b string) string {
 	rank := func(s string) int {
 		if well(s) {
 			return len(gravest()) + slices.Index(wellStates(), s)
 		}
-		return slices.Index(gravest(), s) // -1: not known
+		return slices.Index(gravest(), s) // -1: unknown
 	}
 	if rank(b) < rank(a) {
 		return b
@@ -48,14 +48,14 @@ func worse(a, b string) string {
 	return a
 }
 
-// Problem is an object, or something of the node, that is not as asked for.
+// Problem is an object, or a part of the node, that is not in its desired state.
 type Problem struct {
 	Object string `json:"object"` // "Service prod/web", "VPP", the key of a value, …
 	State  string `json:"state"`
-	Text   string `json:"text,omitempty"` // why, in one line
+	Text   string `json:"text,omitempty"` // the reason, in one line
 }
 
-// String is "Service prod/web is REFUSED: …".
+// String returns "Service prod/web is REFUSED: …".
 func (p Problem) String() string { return join(p.Object+" is "+p.State, p.Text) }
 
 func join(what, why string) string {
@@ -65,8 +65,8 @@ func join(what, why string) string {
 	return what + ": " + why
 }
 
-// problems are all the ways in which a status is not well, the gravest first, one for an object. Every field of Status is looked at here,
-// or says nothing of that: TestSummaryLooksAtEveryField has the table.
+// problems returns all problems of a status, most severe first, one per object. It evaluates every field of Status that can
+// have a problem: TestSummaryLooksAtEveryField has the table.
 func (st *Status) problems() []Problem {
 	found := map[string]Problem{}
 	add := func(object, state string, texts ...string) {
@@ -88,7 +88,7 @@ func (st *Status) problems() []Problem {
 		add(p.Object, p.State, p.Reasons...)
 	}
 	for _, r := range st.Refused {
-		if _, known := found[r.Object]; !known { // the row of a policy says how much of it is in force
+		if _, known := found[r.Object]; !known { // the policy's row has more detail
 			add(r.Object, stateRefused, r.Error)
 		}
 	}
@@ -119,7 +119,7 @@ func (st *Status) problems() []Problem {
 	return out
 }
 
-// surroundings adds what is wrong with what the agent stands between: VPP, sources, a Felix, a driver.
+// surroundings adds the problems of the agent's neighbours: VPP, sources, Felix, a driver.
 func (st *Status) surroundings(add func(object, state string, texts ...string)) {
 	pending, failed := event.Pending.String(), event.Failed.String()
 	if !st.VPP.Connected {
@@ -167,7 +167,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 		case d.PID == 0:
 			add("dataplane driver", failed, cmp.Or(d.Trouble, "does not run"))
 		case !d.InSync || d.Behind > 0:
-			add("dataplane driver", pending, fmt.Sprintf("behind by %d", d.Behind))
+			add("dataplane driver", pending, fmt.Sprintf("%d messages behind", d.Behind))
 		}
 		endpoints(d.Endpoints)
 	}
@@ -179,14 +179,14 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	}
 }
 
-// summarize fills in what follows from all the rest.
+// summarize sets the fields that follow from all others.
 func (st *Status) summarize() {
 	st.Problems = st.problems()
 	st.Healthy = st.Ready && len(st.Problems) == 0
 	st.Summary = count(st.Problems)
 }
 
-// count is "2 FAILED, 16 REFUSED", the gravest first; "" if there are none.
+// count returns a text such as "2 FAILED, 16 REFUSED", most severe first; "" if there are none.
 func count(problems []Problem) string {
 	n := map[string]int{}
 	var states []string

@@ -26,8 +26,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// ill is, for each field of Status, a status that is well but for that field; nil: the field never says that something is not well, for
-// the reason given.
+// ill has, for each field of Status, a status that is healthy except for that field; nil: the field has no influence on
+// health, for the given reason.
 var ill = map[string]struct {
 	status *Status
 	why    string
@@ -61,7 +61,7 @@ var ill = map[string]struct {
 	"Last":     {&Status{Last: &Transaction{Error: "VPP is away"}}, ""},
 }
 
-// A field that is added to Status has to be looked at by the summary, or be listed as one that says nothing of health.
+// The summary must evaluate a new field of Status, or the table must list it as one without influence on health.
 func TestSummaryLooksAtEveryField(t *testing.T) {
 	for f := range reflect.TypeFor[Status]().Fields() {
 		one, known := ill[f.Name]
@@ -124,8 +124,8 @@ func TestSummaryCounts(t *testing.T) {
 	}
 }
 
-// Every place in the code that makes a remark is known here, with how it comes into the summary. The way for a Note is its Refused, and for
-// a remark alone there is none.
+// The test lists every place in the code that makes a remark, and how the remark reaches the summary. A Note uses its
+// Refused; a pure remark does not reach it.
 func TestEveryRemarkIsKnown(t *testing.T) {
 	known := map[string]string{
 		"../renderer/adapter/service.go": "Add has refused; Services: refusal",
@@ -212,8 +212,8 @@ metadata: {name: odd, namespace: default}
 spec: {podSelector: {}, ingress: [{from: [{ipBlock: {cidr: nonsense}}]}]}`
 )
 
-// An agent that runs is healthy, and is not with each way in which an object is not as asked for; it stays ready.
-func TestStatusIsHonest(t *testing.T) {
+// A running agent is healthy; each kind of object that is not served as it asks makes it unhealthy, and it stays ready.
+func TestStatusShowsEveryProblem(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects, object, state string
 	}{
@@ -256,7 +256,7 @@ func TestStatusIsHonest(t *testing.T) {
 	}
 }
 
-// What VPP refuses is a problem, and the node stays ready; without VPP it is not ready.
+// A refusal by VPP is a problem, and the node stays ready; without VPP it is not ready.
 func TestStatusOfTrouble(t *testing.T) {
 	w := start(t, nil)
 	w.settled()
@@ -290,7 +290,7 @@ func TestStatusOfTrouble(t *testing.T) {
 	})
 }
 
-// Drift that is found and repaired is shown, and counted; no line says so forever.
+// The status shows drift that was found and repaired, with a count; the line disappears later.
 func TestStatusOfDrift(t *testing.T) {
 	now := time.Now()
 	p := &parts{cfg: Config{NodeName: "node-1", Now: func() time.Time { return now }}}
@@ -324,7 +324,7 @@ func TestStatusOfDrift(t *testing.T) {
 	}
 }
 
-// A running agent finds what another program changed, says so in the status and on the object, and is healthy again.
+// A running agent finds another program's change, reports it in the status and on the object, and is healthy again.
 func TestDriftIsReported(t *testing.T) {
 	w := start(t, func(c *Config) { c.Recheck = 20 * time.Millisecond })
 	w.wait("first sync", firstSync)
@@ -350,7 +350,7 @@ func TestDriftIsReported(t *testing.T) {
 	}
 }
 
-// other is another agent on the VPP of a world.
+// other is a second agent on the VPP of a world.
 type other struct {
 	t    *testing.T
 	conn *vpp.Conn
@@ -371,7 +371,7 @@ func newOther(t *testing.T, w *world) *other {
 	return o
 }
 
-// remove removes one value of those an agent wants.
+// remove removes one value from an agent's desired state.
 func (o *other) remove(key string, of *vppagent.Agent) {
 	o.t.Helper()
 	values := map[string]proto.Message{}

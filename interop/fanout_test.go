@@ -117,7 +117,7 @@ func TestRealClientOfOurFanout(t *testing.T) {
 						want[kv.Key] = parsed(string(kv.Value))
 					}
 				}
-				s.Tell(wire.Batch{Syncer: wire.Felix, Status: status, KVs: kvs})
+				s.Publish(wire.Batch{Syncer: wire.Felix, Status: status, KVs: kvs})
 			}
 			tell(wire.ResyncInProgress, wireKV("/calico/v1/Ready", "true"))
 			for i := range 3000 {
@@ -165,11 +165,11 @@ func TestRealClientOfOurFanout(t *testing.T) {
 // and the server keeps it only because of its pongs.
 func TestRealClientAnswersOurPings(t *testing.T) {
 	s, addr := fanoutAt(t, fanout.Config{PingEvery: 200 * time.Millisecond, PongWithin: time.Second})
-	s.Tell(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/Ready", "true")}})
+	s.Publish(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/Ready", "true")}})
 	c := startClient(t, addr, "--read-timeout", "1s")
 	c.until(func() bool { return c.status == "in-sync" })
 	for i := range 5 {
-		s.Tell(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/config/X", fmt.Sprint(i))}})
+		s.Publish(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/config/X", fmt.Sprint(i))}})
 		time.Sleep(700 * time.Millisecond)
 	}
 	c.until(func() bool { return c.values["/calico/v1/config/X"] == parsed("4") })
@@ -182,7 +182,7 @@ func TestRealClientAnswersOurPings(t *testing.T) {
 func TestRealClientsOfAllSyncers(t *testing.T) {
 	s, addr := fanoutAt(t, fanout.Config{})
 	for _, syncer := range wire.SyncerTypes() {
-		s.Tell(wire.Batch{Syncer: syncer, Status: wire.InSync, KVs: []wire.KV{
+		s.Publish(wire.Batch{Syncer: syncer, Status: wire.InSync, KVs: []wire.KV{
 			wireKV("/calico/v1/config/Syncer", strings.ReplaceAll(string(syncer), "-", "")),
 		}})
 	}

@@ -72,7 +72,7 @@ func TestRealClientTLS(t *testing.T) {
 				secured = nil
 			}
 			s, addr := fanoutAt(t, fanout.Config{TLS: secured})
-			s.Tell(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/config/X", "secret")}})
+			s.Publish(wire.Batch{Syncer: wire.Felix, Status: wire.InSync, KVs: []wire.KV{wireKV("/calico/v1/config/X", "secret")}})
 			serves := func(cert, key, cn string) *realClient {
 				return startClient(t, addr, "--cert", cert, "--key", key, "--ca", ours.file, "--server-cn", cn, "--server-uri", c.serverURI)
 			}

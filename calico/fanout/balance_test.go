@@ -96,7 +96,7 @@ func TestServerSheds(t *testing.T) {
 		for i := range 20 {
 			kvs = append(kvs, kv(fmt.Sprintf("%snodes/n%d", resources, i), "{}"))
 		}
-		s.Tell(told(wire.InSync, kvs...))
+		s.Publish(batchOf(wire.InSync, kvs...))
 		time.Sleep(time.Second)
 		for i := range 20 {
 			c := connected(t, l, hello(fmt.Sprint("n", i)))
@@ -119,7 +119,7 @@ func TestServerSheds(t *testing.T) {
 func TestHostIsShedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Balance: Balance{Count: func() (int, int) { return 2, 8 }}})
-		s.Tell(told(wire.InSync))
+		s.Publish(batchOf(wire.InSync))
 		var mu sync.Mutex
 		let := map[string]int{}
 		for i := range 8 {

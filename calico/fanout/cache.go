@@ -117,7 +117,7 @@ func (v *view) parts(own bool) []*segment {
 	return slices.Concat(v.segments, v.own.segments)
 }
 
-// cache holds one set of keys, as its source sent it last. Only sources call tell; latest is safe for concurrent use.
+// cache holds one set of keys, as its source sent it last. Only sources call applyBatch; latest is safe for concurrent use.
 type cache struct {
 	name   string
 	every  time.Duration // between publications; 0: see pause
@@ -171,8 +171,8 @@ func (c *cache) pause() time.Duration {
 	return min(time.Millisecond+time.Duration(c.clients.Load())*25*time.Microsecond, 100*time.Millisecond)
 }
 
-// tell takes a batch from a source. It drops KVs that change nothing, except deletes.
-func (c *cache) tell(b wire.Batch) {
+// applyBatch takes a batch from a source. It drops KVs that change nothing, except deletes.
+func (c *cache) applyBatch(b wire.Batch) {
 	c.mu.Lock()
 	before := len(c.pending)
 	for _, kv := range b.KVs {
@@ -185,7 +185,7 @@ func (c *cache) tell(b wire.Batch) {
 		}
 	}
 	news := len(c.pending) > before || b.Status != c.status
-	c.metric.told.Add(float64(len(b.KVs)))
+	c.metric.changes.Add(float64(len(b.KVs)))
 	c.metric.same.Add(float64(len(b.KVs) - len(c.pending) + before))
 	c.status = b.Status
 	c.mu.Unlock()

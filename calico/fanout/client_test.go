@@ -194,7 +194,7 @@ func connected(t *testing.T, l *pipes, h wire.ClientHello) *client {
 
 func kv(key, value string) wire.KV { return wire.KV{Key: key, Value: []byte(value), Revision: "1"} }
 
-func told(status wire.Status, kvs ...wire.KV) wire.Batch {
+func batchOf(status wire.Status, kvs ...wire.KV) wire.Batch {
 	return wire.Batch{Syncer: wire.Felix, Status: status, KVs: kvs}
 }
 

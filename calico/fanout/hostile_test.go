@@ -88,9 +88,9 @@ func TestHostileClientsCostLittle(t *testing.T) {
 				for i := range 10_000 {
 					kvs = append(kvs, kv(fmt.Sprintf("/calico/v1/host/n/%d", i), strings.Repeat(fmt.Sprint(i), 40)))
 				}
-				s.Tell(told(wire.InSync, kvs...))
+				s.Publish(batchOf(wire.InSync, kvs...))
 				time.Sleep(settle)
-				s.Tell(told(wire.InSync, kvs...)) // unchanged values
+				s.Publish(batchOf(wire.InSync, kvs...)) // unchanged values
 				for _, seg := range s.caches[set{syncer: wire.Felix}].latest().segments {
 					seg.compressed()
 				}
@@ -112,7 +112,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 				}
 				look()
 				for i := range 20 { // changes arrive meanwhile
-					s.Tell(told(wire.InSync, kv("/calico/v1/change", strings.Repeat(fmt.Sprint(i%10), 100<<10))))
+					s.Publish(batchOf(wire.InSync, kv("/calico/v1/change", strings.Repeat(fmt.Sprint(i%10), 100<<10))))
 					time.Sleep(max(c.within/20, time.Second))
 					look()
 				}

@@ -41,11 +41,11 @@ func handler(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, newPipes()) }()
 
-	s.Tell(told(wire.ResyncInProgress, kv("/calico/v1/config/x", "y")))
+	s.Publish(batchOf(wire.ResyncInProgress, kv("/calico/v1/config/x", "y")))
 	synctest.Wait()
 	get("/livez", http.StatusOK, "ok")
 	get("/readyz", http.StatusServiceUnavailable, `"reason":"keys of felix: resync"`)
-	s.Tell(told(wire.InSync))
+	s.Publish(batchOf(wire.InSync))
 	time.Sleep(time.Second) // longer than changes are collected
 	synctest.Wait()
 	get("/readyz", http.StatusOK, `"healthy":true`)

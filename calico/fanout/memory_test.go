@@ -58,7 +58,7 @@ func TestIdleClientsAreCheap(t *testing.T) {
 		}},
 	} {
 		s, addr := servingTCP(t, Config{TLS: c.tls})
-		s.Tell(told(wire.InSync, kv("/k", "v")))
+		s.Publish(batchOf(wire.InSync, kv("/k", "v")))
 		before := used()
 		var conns []net.Conn
 		var clients []*client
@@ -79,7 +79,7 @@ func TestIdleClientsAreCheap(t *testing.T) {
 		}
 		for i := range c.changes {
 			value := strings.Repeat(fmt.Sprintf("%04d", i), 100)
-			s.Tell(told(wire.InSync, kv("/k", value)))
+			s.Publish(batchOf(wire.InSync, kv("/k", value)))
 			for _, client := range clients {
 				if err := client.until(func() bool { return client.keys["/k"] == value }); err != nil {
 					t.Fatal(err)

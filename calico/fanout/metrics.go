@@ -17,13 +17,13 @@ type metrics struct {
 	behind      *prometheus.GaugeVec
 	limit       prometheus.Gauge
 
-	told, same, crumbs        *prometheus.CounterVec
+	changes, same, crumbs     *prometheus.CounterVec
 	keys, keyBytes, inSyncVec *prometheus.GaugeVec
 }
 
 // cacheMetrics are the metrics of one cache.
 type cacheMetrics struct {
-	told, same, crumbs       prometheus.Counter
+	changes, same, crumbs    prometheus.Counter
 	keys, keyBytes, inSyncAt prometheus.Gauge
 }
 
@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "contiv_fanout_snapshot_seconds", Help: "Time from a client's hello to the end of its snapshot.", Buckets: prometheus.ExponentialBuckets(0.002, 3, 10),
 		}, []string{"syncer"}),
 		behind:    gauge("behind_seconds", "Age of the oldest change that some client has not taken yet.", "syncer"),
-		told:      counter("told_total", "Changes of keys that the source sent.", "syncer"),
+		changes:   counter("changes_total", "Changes of keys that the source sent.", "syncer"),
 		same:      counter("same_total", "Changes from the source that changed nothing and were not sent on.", "syncer"),
 		crumbs:    counter("crumbs_total", "Publications of up to 100 changes.", "syncer"),
 		keys:      gauge("keys", "Keys held.", "syncer"),
@@ -59,13 +59,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.accepted, m.connections, m.limit = accepted.WithLabelValues(), connections.WithLabelValues(), limit.WithLabelValues()
 	reg.MustRegister(accepted, connections, limit, pong, m.refused, m.closed, m.streaming, m.sent, m.snapshot, m.behind,
-		m.told, m.same, m.crumbs, m.keys, m.keyBytes, m.inSyncVec)
+		m.changes, m.same, m.crumbs, m.keys, m.keyBytes, m.inSyncVec)
 	return m
 }
 
 func (m *metrics) cache(name string) *cacheMetrics {
 	return &cacheMetrics{
-		told: m.told.WithLabelValues(name), same: m.same.WithLabelValues(name), crumbs: m.crumbs.WithLabelValues(name),
+		changes: m.changes.WithLabelValues(name), same: m.same.WithLabelValues(name), crumbs: m.crumbs.WithLabelValues(name),
 		keys: m.keys.WithLabelValues(name), keyBytes: m.keyBytes.WithLabelValues(name), inSyncAt: m.inSyncVec.WithLabelValues(name),
 	}
 }

@@ -36,7 +36,7 @@ func randomClients(t *testing.T, r *rand.Rand) {
 	}
 	s, l := serving(t, cfg)
 	models := map[bool]map[string]string{false: {}, true: {}}
-	tell := func(status wire.Status, n int) {
+	publish := func(status wire.Status, n int) {
 		for _, modern := range []bool{false, true} {
 			var kvs []wire.KV
 			for range n {
@@ -53,7 +53,7 @@ func randomClients(t *testing.T, r *rand.Rand) {
 				kvs = append(kvs, kv(key, value))
 				models[modern][key] = value
 			}
-			s.Tell(wire.Batch{Syncer: wire.Felix, Status: status, Modern: modern, KVs: kvs})
+			s.Publish(wire.Batch{Syncer: wire.Felix, Status: status, Modern: modern, KVs: kvs})
 		}
 	}
 	type peer struct {
@@ -74,7 +74,7 @@ func randomClients(t *testing.T, r *rand.Rand) {
 		p.onKVs = func(kvs []wire.KV) {
 			for _, kv := range kvs {
 				if !p.own && strings.HasPrefix(kv.Key, wire.OwnKeys) {
-					t.Errorf("a stranger is told %s", kv.Key)
+					t.Errorf("a client without rights gets %s", kv.Key)
 				}
 			}
 			time.Sleep(slow)
@@ -86,7 +86,7 @@ func randomClients(t *testing.T, r *rand.Rand) {
 		}()
 	}
 	for step := range 40 {
-		tell(min(wire.Status(step), wire.InSync), r.IntN(300))
+		publish(min(wire.Status(step), wire.InSync), r.IntN(300))
 		if r.IntN(3) == 0 {
 			join()
 		}
@@ -116,7 +116,7 @@ func TestUnneededCrumbsAreGarbage(t *testing.T) {
 	for _, clients := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s, l := serving(t, Config{})
-			s.Tell(told(wire.InSync))
+			s.Publish(batchOf(wire.InSync))
 			for range clients {
 				c := connected(t, l, hello("n"))
 				go func() { _ = c.until(func() bool { return false }) }()
@@ -130,7 +130,7 @@ func TestUnneededCrumbsAreGarbage(t *testing.T) {
 				return n
 			}
 			for i := range 100 {
-				s.Tell(told(wire.InSync, kv("/k", fmt.Sprint(i))))
+				s.Publish(batchOf(wire.InSync, kv("/k", fmt.Sprint(i))))
 				time.Sleep(100 * time.Millisecond)
 			}
 			if n := reachable(early.crumb); n != 101 {

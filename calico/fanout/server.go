@@ -20,7 +20,7 @@ var ErrUnknownSyncer = errors.New("unknown syncer type")
 // ErrPlaintext is the error of a listener beyond loopback without TLS.
 var ErrPlaintext = errors.New("connections are neither encrypted nor authenticated")
 
-// Server sends its sources' keys to all clients. Create with New, feed with Tell, run with Serve.
+// Server sends its sources' keys to all clients. Create with New, feed with Publish, run with Serve.
 type Server struct {
 	cfg    Config
 	m      *metrics
@@ -82,11 +82,11 @@ func (s *Server) add(of set) {
 	s.caches[of] = c
 }
 
-// Tell takes a batch from a source. It drops batches of sets that are not served. It never blocks on a client. It is safe
+// Publish takes a batch from a source. It drops batches of sets that are not served. It never blocks on a client. It is safe
 // for concurrent use, but each set should have one source.
-func (s *Server) Tell(b wire.Batch) {
+func (s *Server) Publish(b wire.Batch) {
 	if c := s.caches[set{b.Syncer, b.Modern}]; c != nil {
-		c.tell(b)
+		c.applyBatch(b)
 	}
 }
 

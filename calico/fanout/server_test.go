@@ -34,9 +34,9 @@ func TestSnapshotAndChanges(t *testing.T) {
 				for i := range 2500 {
 					key := fmt.Sprintf("/calico/v1/host/n/%d", i*7919%2500)
 					want[key] = strings.Repeat(fmt.Sprint(i), 100)
-					s.Tell(told(wire.ResyncInProgress, kv(key, want[key])))
+					s.Publish(batchOf(wire.ResyncInProgress, kv(key, want[key])))
 				}
-				s.Tell(told(wire.InSync))
+				s.Publish(batchOf(wire.InSync))
 				synctest.Wait()
 				c := connected(t, l, h)
 				if !c.server.SupportsNodeResourceUpdates || c.server.SyncerType != wire.Felix || c.server.Version != "v1" {
@@ -52,7 +52,7 @@ func TestSnapshotAndChanges(t *testing.T) {
 					t.Errorf("update types (-want +got):\n%s", diff)
 				}
 				clear(c.kinds)
-				s.Tell(told(wire.InSync, kv("/a", "1"), kv("/a", "1"), kv("/a", "2"), wire.KV{Key: "/calico/v1/host/n/3"},
+				s.Publish(batchOf(wire.InSync, kv("/a", "1"), kv("/a", "1"), kv("/a", "2"), wire.KV{Key: "/calico/v1/host/n/3"},
 					wire.KV{Key: "/never/seen"}, kv("/z", "1")))
 				if err := c.until(func() bool { return c.keys["/z"] != "" }); err != nil {
 					t.Fatal(err)
@@ -65,7 +65,7 @@ func TestSnapshotAndChanges(t *testing.T) {
 				if diff := cmp.Diff(map[wire.UpdateType]int{wire.New: 2, wire.Updated: 1, wire.Deleted: 2}, c.kinds); diff != "" {
 					t.Errorf("equal values are not sent again, deletes always are (-want +got):\n%s", diff)
 				}
-				s.Tell(told(wire.ResyncInProgress))
+				s.Publish(batchOf(wire.ResyncInProgress))
 				if err := c.until(func() bool { return c.status == wire.ResyncInProgress }); err != nil {
 					t.Fatal(err)
 				}
@@ -80,7 +80,7 @@ func TestOwnKeysReachOwnClientsOnly(t *testing.T) {
 	const key = wire.OwnKeys + "v1/servicecidrs/kubernetes"
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
-		s.Tell(told(wire.InSync, kv("/calico/v1/a", "1"), kv(key, "1")))
+		s.Publish(batchOf(wire.InSync, kv("/calico/v1/a", "1"), kv(key, "1")))
 		synctest.Wait()
 		ours, plain := hello("ours"), hello("plain")
 		ours.Info, plain.SupportsDecoderRestart = wire.OwnInfo, false
@@ -110,11 +110,11 @@ func TestOwnKeysReachOwnClientsOnly(t *testing.T) {
 			}
 		}
 		check("snapshot", "1", "1")
-		s.Tell(told(wire.InSync, kv(key, "2")))
+		s.Publish(batchOf(wire.InSync, kv(key, "2")))
 		check("only ours", "2", "1")
-		s.Tell(told(wire.InSync, kv(key, "3"), kv("/calico/v1/a", "2")))
+		s.Publish(batchOf(wire.InSync, kv(key, "3"), kv("/calico/v1/a", "2")))
 		check("both", "3", "2")
-		s.Tell(told(wire.InSync, wire.KV{Key: key}))
+		s.Publish(batchOf(wire.InSync, wire.KV{Key: key}))
 		check("ours is gone", "", "2")
 		if st := s.Status(); st[1].Keys != "felix" || st[1].Count != 1 {
 			t.Errorf("status: %+v", st)
@@ -132,9 +132,9 @@ func TestInSyncIsLast(t *testing.T) {
 		}
 		go func() {
 			for i := range 1234 {
-				s.Tell(told(wire.ResyncInProgress, kv(fmt.Sprint("/", i), "v")))
+				s.Publish(batchOf(wire.ResyncInProgress, kv(fmt.Sprint("/", i), "v")))
 			}
-			s.Tell(told(wire.InSync))
+			s.Publish(batchOf(wire.InSync))
 		}()
 		if err := c.until(func() bool { return c.status == wire.InSync }); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestInSyncIsLast(t *testing.T) {
 func TestMessagesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
-		s.Tell(told(wire.InSync))
+		s.Publish(batchOf(wire.InSync))
 		synctest.Wait()
 		c := connected(t, l, hello("n"))
 		if err := c.until(func() bool { return c.status == wire.InSync }); err != nil {
@@ -164,7 +164,7 @@ func TestMessagesAreShort(t *testing.T) {
 		for i := range 950 {
 			kvs = append(kvs, kv(fmt.Sprint("/", i), "v"))
 		}
-		s.Tell(told(wire.InSync, kvs...))
+		s.Publish(batchOf(wire.InSync, kvs...))
 		if err := c.until(func() bool { return len(c.keys) == 950 }); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestRawConnections(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := serving(t, Config{})
-				s.Tell(told(wire.InSync, kv("/k", "v")))
+				s.Publish(batchOf(wire.InSync, kv("/k", "v")))
 				synctest.Wait()
 				conn, err := l.dial()
 				if err != nil {
@@ -249,7 +249,7 @@ func TestRawConnections(t *testing.T) {
 func TestNeverPongs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{})
-		s.Tell(told(wire.InSync))
+		s.Publish(batchOf(wire.InSync))
 		good, bad := connected(t, l, hello("good")), connected(t, l, hello("bad"))
 		bad.mute = true
 		began := time.Now()
@@ -286,7 +286,7 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, l := serving(t, c.cfg)
-				s.Tell(told(wire.InSync))
+				s.Publish(batchOf(wire.InSync))
 				quick, slow := connected(t, l, hello("quick")), connected(t, l, hello("slow"))
 				go func() { _ = quick.until(func() bool { return false }) }()
 				if err := slow.until(func() bool { return slow.status == wire.InSync }); err != nil {
@@ -295,7 +295,7 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 				began := time.Now()
 				slow.mute = true
 				for i := range 100 { // from here on the slow pipe is not read
-					s.Tell(told(wire.InSync, kv(fmt.Sprint("/", i), strings.Repeat("x", 1000))))
+					s.Publish(batchOf(wire.InSync, kv(fmt.Sprint("/", i), strings.Repeat("x", 1000))))
 				}
 				for len(s.all()) == 2 && time.Since(began) < time.Hour {
 					time.Sleep(time.Second)
@@ -316,7 +316,7 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 func TestFloodOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{MaxConnections: 50})
-		s.Tell(told(wire.InSync, kv("/k", "v")))
+		s.Publish(batchOf(wire.InSync, kv("/k", "v")))
 		refused := 0
 		for range 500 {
 			conn, err := l.dial()
@@ -350,7 +350,7 @@ func TestDrain(t *testing.T) {
 			l, ended := newPipes(), make(chan error, 1)
 			ctx, stop := context.WithCancel(t.Context())
 			go func() { ended <- s.Serve(ctx, l) }()
-			s.Tell(told(wire.InSync))
+			s.Publish(batchOf(wire.InSync))
 			for i := range 20 {
 				c := connected(t, l, hello(fmt.Sprint("n", i)))
 				go func() { _ = c.until(func() bool { return false }) }()
@@ -376,7 +376,7 @@ func TestDrain(t *testing.T) {
 func TestSlowSnapshotDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := serving(t, Config{Snapshots: 1})
-		s.Tell(told(wire.InSync, kv("/k", "v")))
+		s.Publish(batchOf(wire.InSync, kv("/k", "v")))
 		synctest.Wait()
 		slow := connected(t, l, hello("slow"))
 		if err := slow.step(); err != nil { // the restart; after the ACK the client reads nothing

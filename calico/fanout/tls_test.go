@@ -143,7 +143,7 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, addr := servingTCP(t, Config{TLS: secured})
-		s.Tell(told(wire.InSync))
+		s.Publish(batchOf(wire.InSync))
 		if _, err := i.attempt(addr, c.name, c.version); (err == nil) != c.ok {
 			t.Errorf("%q for %+v with at most %x: error %v, want ok %v", c.name, c.want, c.version, err, c.ok)
 		}
@@ -174,7 +174,7 @@ func TestTLSFilesChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, addr := servingTCP(t, Config{TLS: secured})
-	s.Tell(told(wire.InSync))
+	s.Publish(batchOf(wire.InSync))
 	shows := func(what string, want *x509.Certificate) {
 		t.Helper()
 		if got, err := i.attempt(addr, "felix", 0); err != nil || !got.Equal(want) {

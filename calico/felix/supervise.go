@@ -121,8 +121,8 @@ func (s *Supervisor) Cause(string, bool, int, int) (dataplane.Cause, bool) {
 // Status returns the driver's state. It is safe for concurrent use.
 func (s *Supervisor) Status() *SupervisorStatus { return s.status.Load() }
 
-// Told waits until the driver has received everything passed on before. The driver reports itself what it does with that.
-func (s *Supervisor) Told(ctx context.Context) error {
+// WaitDelivered waits until the driver has received everything passed on before. The driver reports itself what it does with that.
+func (s *Supervisor) WaitDelivered(ctx context.Context) error {
 	told := make(chan struct{})
 	ask := s.waits
 	for {

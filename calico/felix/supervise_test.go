@@ -91,7 +91,7 @@ func (s *supervised) wait(what string, done func(*SupervisorStatus) bool) {
 // heard waits until the driver has received everything passed on.
 func (s *supervised) heard() {
 	s.t.Helper()
-	if err := s.Told(s.t.Context()); err != nil { // the status may be an earlier one
+	if err := s.WaitDelivered(s.t.Context()); err != nil { // the status may be an earlier one
 		s.t.Fatal(err)
 	}
 	s.wait("it heard everything", told)
@@ -194,7 +194,7 @@ func TestSupervisedDriverFollows(t *testing.T) {
 func TestToldWaitsForDelivery(t *testing.T) {
 	s := supervise(t, "follows")
 	direct := s.tellAll(5)
-	if err := s.Told(t.Context()); err != nil {
+	if err := s.WaitDelivered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if st := s.Status(); !st.InSync || st.Behind > 0 {
@@ -206,8 +206,8 @@ func TestToldWaitsForDelivery(t *testing.T) {
 	} else if diff := cmp.Diff(withHostname(direct.Dump()), withHostname(lives[0].Dump())); diff != "" {
 		t.Errorf("(-wanted +heard):\n%s", diff)
 	}
-	if err := s.Told(t.Context()); err == nil {
-		t.Error("told, though nobody listens")
+	if err := s.WaitDelivered(t.Context()); err == nil {
+		t.Error("no error without a driver")
 	}
 	deaf := supervise(t, "never reads")
 	deaf.OnUpdate(setUpdate("s", strings.Repeat("x", 1<<20)))
@@ -215,11 +215,11 @@ func TestToldWaitsForDelivery(t *testing.T) {
 	deaf.Apply()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := deaf.Told(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if err := deaf.WaitDelivered(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("one that does not read: %v", err)
 	}
 	if st := deaf.Status(); st.Behind == 0 {
-		t.Errorf("one that does not read was told everything: %+v", st)
+		t.Errorf("a driver that does not read received everything: %+v", st)
 	}
 }
 

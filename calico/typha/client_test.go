@@ -98,7 +98,7 @@ func (p *place) serve(t *testing.T, cfg fanout.Config, kvs ...wire.KV) (s *fanou
 
 func tell(s *fanout.Server, kvs ...wire.KV) {
 	for _, modern := range []bool{false, true} {
-		s.Tell(wire.Batch{Syncer: wire.Felix, Modern: modern, Status: wire.InSync, KVs: kvs})
+		s.Publish(wire.Batch{Syncer: wire.Felix, Modern: modern, Status: wire.InSync, KVs: kvs})
 	}
 }
 

@@ -126,7 +126,7 @@ func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	go func() { ended <- driver.Run(ctx) }()
 	err = unless(ctx, func() error { return lines.Run(cmd.InOrStdin(), out) })
 	if err == nil {
-		err = driver.Told(ctx)
+		err = driver.WaitDelivered(ctx)
 	}
 	select {
 	case <-ctx.Done():

@@ -297,7 +297,7 @@ func (f *fanoutFlags) run(cmd *cobra.Command) error {
 	feeding, stopFeeding := context.WithCancel(context.WithoutCancel(ctx)) // changes flow while clients are disconnected
 	go func() {
 		defer close(sourceEnded)
-		if err := source.Run(feeding, server.Tell); err != nil && feeding.Err() == nil {
+		if err := source.Run(feeding, server.Publish); err != nil && feeding.Err() == nil {
 			cancel(fmt.Errorf("source: %w", err))
 		}
 	}()

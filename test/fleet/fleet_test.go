@@ -172,7 +172,7 @@ func (s *server) start(dir string) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
-	go func() { ended <- feed.Run(ctx, srv.Tell) }()
+	go func() { ended <- feed.Run(ctx, srv.Publish) }()
 	go func() { ended <- srv.Serve(ctx, l) }()
 	s.kill = func() {
 		stop()

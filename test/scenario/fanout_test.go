@@ -80,7 +80,7 @@ func (r *relayed) tell(list []calico.KV) {
 			}
 			b.KVs = append(b.KVs, wire.KV{Key: kv.Key, Value: kv.Value, Revision: kv.Revision})
 		}
-		r.server.Tell(b)
+		r.server.Publish(b)
 	}
 }
 
