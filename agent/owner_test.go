@@ -84,7 +84,9 @@ func TestRivalIsSeen(t *testing.T) {
 		t.Error("the second look sees nothing")
 	}
 	st, err := w.agent.Status(t.Context())
-	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return strings.HasPrefix(p.Text, "another agent, which does not see this agent's lock,") }) {
+	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool {
+		return strings.HasPrefix(p.Text, "another agent, which does not see this agent's lock,")
+	}) {
 		t.Errorf("%+v %v", st.Problems, err)
 	}
 	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPShared") })
