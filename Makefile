@@ -21,7 +21,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ lint: ## gofumpt, vet, staticcheck
 shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
 	$(GO) test -C tools -count=1 ./shape
 	@$(GO) run -C tools ./shape $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
+
+words: ## private idioms in comments and pages, by room (BEFORE=folder: beside those of another tree)
+	@$(GO) run ./test/words/count $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
 
 fmt: ## format the tree
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')

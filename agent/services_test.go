@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
-// A family never has two renderers. What access lists see follows from the renderer.
+// A family never has two renderers. The view of access lists follows from the renderer.
 func TestServiceRenderers(t *testing.T) {
 	none, v4, both := renderer.Families{}, renderer.Families{IPv4: true}, renderer.Families{IPv4: true, IPv6: true}
 	for _, tc := range []struct {

@@ -80,7 +80,7 @@ func Defaults() Limits {
 	}
 }
 
-// What the agent takes for one of these at its peak, in KiB, and what it needs without any, in bytes. A test of hostile tenants measures it.
+// The peak memory of the agent for one of these, in KiB, and without any, in bytes. A test of hostile tenants measures them.
 const (
 	writtenMemory = 3 // a rule as it is written: an ipBlock is one
 	ruleMemory    = 1 // a rule of an access list

@@ -103,7 +103,7 @@ func TestFormatAndParseLine(t *testing.T) {
 			t.Errorf("Format:\ngot  %s\nwant %s", got, tc.line)
 		}
 	}
-	// A status may name a key without a model; Format shows it all the same.
+	// A status may name a key without a model; Format shows it nevertheless.
 	const derived = `vpp/nat44/endpoint-dependent {"key":"k","state":"PENDING"}`
 	if got := kv.Format(kv.Nat44EndpointDependentKey, &kvscheduler.ValueStatus{Key: "k", State: kvscheduler.ValueState_PENDING}); got != derived {
 		t.Errorf("Format of a derived key = %s, want %s", got, derived)

@@ -108,7 +108,7 @@ func recursive(p fib_types.FibPath) (netip.Addr, bool) {
 	return addr, addr.IsValid() && !addr.IsUnspecified()
 }
 
-// lastResort is the preference of the agent's routes of last resort, whose next hop is the address of their own prefix.
+// lastResort is the preference of the agent's routes of last resort, whose next hop is the address of the prefix itself.
 const lastResort = 255
 
 // routes is the shadow of the FIB's routes; connected prefixes are known from dumps only.

@@ -145,8 +145,8 @@ func (p *peer) end() error {
 	}
 }
 
-// told returns the next message from the driver.
-func (p *peer) told() *pb.FromDataplane {
+// next returns the next message from the driver.
+func (p *peer) next() *pb.FromDataplane {
 	p.t.Helper()
 	if err := p.out.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		p.t.Fatal(err)
@@ -309,7 +309,7 @@ func TestSessionEndHasError(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPeer(t, nil)
-			p.told()
+			p.next()
 			p.send(inSync(0))
 			p.event()
 			p.event()
@@ -358,7 +358,7 @@ func TestStatuses(t *testing.T) {
 			p.driver.Report(step.report)
 		}
 		for _, want := range step.want {
-			m := p.told()
+			m := p.next()
 			if got := statusOf(m); got != want {
 				t.Errorf("step %d: %s, want %s", i, got, want)
 			}
@@ -374,7 +374,7 @@ func TestAlive(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600))
 	p := newPeer(t, func(c *Config) { c.Alive, c.Now = time.Millisecond, func() time.Time { return start } })
 	for i := range 5 {
-		m := p.told()
+		m := p.next()
 		if s := m.GetProcessStatusUpdate(); s.GetIsoTimestamp() != "2026-01-02T02:04:05Z" || s.GetUptime() != 0 || m.SequenceNumber != uint64(i) {
 			t.Errorf("message %d: %v", i, m)
 		}
@@ -398,7 +398,7 @@ func TestSlowReader(t *testing.T) {
 	p.driver.Report(Report{EndpointID{Endpoint: "last"}: {Health: Up}})
 	messages, last := 0, ""
 	for last != name+" gone" {
-		last = statusOf(p.told())
+		last = statusOf(p.next())
 		messages++
 	}
 	if messages > 1000 { // a pipe holds 64 KiB: about sixty messages

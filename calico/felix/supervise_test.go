@@ -94,16 +94,16 @@ func (s *supervised) heard() {
 	if err := s.WaitDelivered(s.t.Context()); err != nil { // the status may be an earlier one
 		s.t.Fatal(err)
 	}
-	s.wait("it heard everything", told)
+	s.wait("it received everything", upToDate)
 }
 
-// told reports whether the driver had received everything when the status was taken.
-func told(st *SupervisorStatus) bool {
+// upToDate reports whether the driver had received everything when the status was taken.
+func upToDate(st *SupervisorStatus) bool {
 	return st.InSync && st.Behind == 0 && st.PID != 0 && st.Uptime == float64(st.Sequence)
 }
 
-// tellAll sends what a calculation sent, and returns the state that a driver then has.
-func (s *supervised) tellAll(list int) *mirror.Mirror {
+// sendAll sends what a calculation sent, and returns the state that a driver then has.
+func (s *supervised) sendAll(list int) *mirror.Mirror {
 	direct := mirror.New()
 	for _, flush := range flushes(s.t, list) {
 		direct.Apply(flush, false)
@@ -158,7 +158,7 @@ func withHostname(dump []string) []string {
 
 func TestSupervisedDriverFollows(t *testing.T) {
 	s := supervise(t, "follows")
-	direct := s.tellAll(4)
+	direct := s.sendAll(4)
 	s.heard()
 	s.wait("it said that it lives", func(st *SupervisorStatus) bool { return st.Alive == "now" })
 	workloads := 0
@@ -190,10 +190,10 @@ func TestSupervisedDriverFollows(t *testing.T) {
 	}
 }
 
-// Told waits for messages passed on before the call, and no longer than its context.
-func TestToldWaitsForDelivery(t *testing.T) {
+// WaitDelivered waits for messages passed on before the call, and no longer than its context.
+func TestWaitDelivered(t *testing.T) {
 	s := supervise(t, "follows")
-	direct := s.tellAll(5)
+	direct := s.sendAll(5)
 	if err := s.WaitDelivered(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestToldWaitsForDelivery(t *testing.T) {
 // A driver that ends while it receives messages is restarted, and receives everything again.
 func TestSupervisedDriverCrashes(t *testing.T) {
 	s := supervise(t, "crashes")
-	s.tellAll(4)
+	s.sendAll(4)
 	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 5 })
 	s.stop()
 	if lives := s.lives(); len(lives) < 5 {
@@ -239,14 +239,14 @@ func TestSupervisedDriverCrashes(t *testing.T) {
 
 func TestSupervisedDriverIsKilled(t *testing.T) {
 	s := supervise(t, "follows")
-	direct := s.tellAll(7)
+	direct := s.sendAll(7)
 	for range 3 {
 		s.heard()
 		pid := s.Status().PID
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		s.wait("it is another one", func(st *SupervisorStatus) bool { return told(st) && st.PID != pid })
+		s.wait("it is another one", func(st *SupervisorStatus) bool { return upToDate(st) && st.PID != pid })
 	}
 	s.stop()
 	lives := s.lives()
@@ -286,7 +286,7 @@ func TestSupervisedDriverNeverReads(t *testing.T) {
 // A driver that does not end with its pipe gets SIGTERM.
 func TestSupervisedDriverIgnoringPipeEndGetsSIGTERM(t *testing.T) {
 	s := supervise(t, "overhears the end")
-	s.tellAll(3)
+	s.sendAll(3)
 	s.heard()
 	s.stop()
 	if st := s.Status(); !strings.Contains(st.Trouble, "signal: terminated") {
@@ -343,7 +343,7 @@ func TestSupervisorBacksOff(t *testing.T) {
 
 func TestSupervisedDriverTalksNonsense(t *testing.T) {
 	s := supervise(t, "talks nonsense")
-	s.tellAll(4)
+	s.sendAll(4)
 	s.heard()
 	s.wait("what it said was understood", func(st *SupervisorStatus) bool { return st.Alive == "now" && st.Unknown == 2 })
 	if st := s.Status(); st.Starts != 1 {
@@ -353,7 +353,7 @@ func TestSupervisedDriverTalksNonsense(t *testing.T) {
 
 func TestSupervisedDriverLies(t *testing.T) {
 	s := supervise(t, "lies")
-	s.tellAll(4)
+	s.sendAll(4)
 	s.wait("it was started often", func(st *SupervisorStatus) bool { return st.Starts > 3 })
 	if st := s.Status(); !strings.Contains(st.Trouble, ErrOversized.Error()) {
 		t.Errorf("trouble %q", st.Trouble)
@@ -420,7 +420,7 @@ func TestSupervisorLeavesNothing(t *testing.T) {
 	one := func(i int) {
 		s := supervise(t, kinds[i%len(kinds)])
 		if i%3 > 0 {
-			s.tellAll(i)
+			s.sendAll(i)
 		}
 		if i%3 > 1 {
 			s.wait("it was started", func(st *SupervisorStatus) bool { return st.Starts > 0 })

@@ -21,11 +21,11 @@ type Client struct {
 	modern bool // the dialect that the hello asks for
 	log    *slog.Logger
 
-	tell   func(wire.Batch)
-	seed   maphash.Seed
-	held   map[string]uint64 // keys passed on, with a hash of their values
-	fresh  *snapshot         // keys that the current server has sent before it is in sync; nil: it is in sync
-	status wire.Status       // as passed on last
+	publish func(wire.Batch)
+	seed    maphash.Seed
+	held    map[string]uint64 // keys passed on, with a hash of their values
+	fresh   *snapshot         // keys that the current server has sent before it is in sync; nil: it is in sync
+	status  wire.Status       // as passed on last
 }
 
 // snapshot collects the keys of a server that is not yet in sync: the last value of each key, in the order of their first
@@ -46,15 +46,15 @@ func NewClient(cfg Config, syncer wire.SyncerType, older bool) *Client {
 }
 
 // Follow connects, and connects again whenever a connection breaks, until ctx ends. It returns ctx's error, or that of
-// Validate. tell gets what differs from before: the whole snapshot once the first server is in sync, and each change after
+// Validate. publish gets what differs from before: the whole snapshot once the first server is in sync, and each change after
 // that. Of a later server's snapshot it gets only new values, and deletes of keys that the server does not have. Its status
 // is the server's, but never leaves in-sync: a lost server withdraws nothing. lost gets the error while no server is
 // connected, and nil once one is in sync. Follow's goroutine calls both.
-func (c *Client) Follow(ctx context.Context, tell func(wire.Batch), lost func(error)) error {
+func (c *Client) Follow(ctx context.Context, publish func(wire.Batch), lost func(error)) error {
 	if err := c.cfg.Validate(); err != nil {
 		return err
 	}
-	c.tell = tell
+	c.publish = publish
 	pause := c.cfg.PauseFrom
 	for {
 		synced, err := c.round(ctx, lost)
@@ -137,7 +137,7 @@ func (c *Client) handleStatus(st wire.Status) (complete bool) {
 	}
 	if st > c.status { // never lower: keys that were passed on hold until they change
 		c.status = st
-		c.tell(wire.Batch{Syncer: c.syncer, Status: st})
+		c.publish(wire.Batch{Syncer: c.syncer, Status: st})
 	}
 	return false
 }
@@ -159,13 +159,13 @@ func (c *Client) compare() []wire.KV {
 // passOn passes on the changes that differ from what is held.
 func (c *Client) passOn(list []wire.KV) {
 	if list = c.differing(list); len(list) > 0 {
-		c.tell(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: list})
+		c.publish(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: list})
 	}
 }
 
 // passOnSnapshot passes on a snapshot's changes with the status in-sync, even if there are none.
 func (c *Client) passOnSnapshot(list []wire.KV) {
-	c.tell(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: c.differing(list)})
+	c.publish(wire.Batch{Syncer: c.syncer, Status: c.status, KVs: c.differing(list)})
 }
 
 func (c *Client) differing(list []wire.KV) []wire.KV {

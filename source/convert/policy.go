@@ -46,7 +46,7 @@ func (ps *problems) rules(field, direction string, n, most int, one func(field s
 	return out
 }
 
-// subject reads to whom a policy applies, from the given fields. If they are not understood, the policy is distrusted and
+// subject reads the selector of a policy's endpoints, from the given fields. If they are not understood, the policy is distrusted and
 // applies to widest, the most it could have meant.
 func (ps *problems) subject(widest string, read func() string, fields ...string) string {
 	known, text := len(ps.list), ""
