@@ -20,7 +20,7 @@ import (
 // Limits leave out a part of what an attacker does: for the search for what else is found.
 type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
-	// NoBetween: nothing is sent between two messages, no agent stays away, and interfaces are there when a VPP restarts.
+	// NoBetween: nothing is sent between two messages, and interfaces are there when a VPP restarts.
 	NoBetween bool
 	// NoShrink: a finding is as it was found.
 	NoShrink bool
@@ -89,10 +89,8 @@ func (k *Attacker) restart(objects []policy.Object) Event {
 	_, nodes, _ := parties(objects)
 	node := strings.TrimPrefix(oneOf(k.rng, nodes...).name, "node:")
 	e := Event{Step: trace.Step{Restart: oneOf(k.rng, "agent:", "agent:", "vpp:") + node}}
-	if k.limits.NoBetween {
-		return e
-	}
 	switch n := k.rng.IntN(4); {
+	case strings.HasPrefix(e.Restart, "vpp:") && n < 2 && k.limits.NoBetween:
 	case strings.HasPrefix(e.Restart, "vpp:") && n < 2:
 		e.Bare = 1 + k.rng.Uint64N(1<<32)
 	case n == 0:

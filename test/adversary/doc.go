@@ -77,6 +77,7 @@
 // Whoever is outside sends with own addresses only: what comes in by the uplink with the address of a pod or of a NAT loopback is not
 // tried. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
 // a Service, is judged; no test shows that a host endpoint that is not enforced is found. On real VPPs nothing is sent between messages,
-// no agent stays away, and no time passes. A question of trace --stateful has no field for a packet between messages, for an agent that is
+// interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only
+// sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is
 // away, or for the order in which interfaces come: a finding says it in a line of comment.
 package adversary

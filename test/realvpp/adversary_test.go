@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/binapi/nat44_ed"
+
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary"
@@ -19,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // The bounds of TestVPPAdversary: all sequences, those that a pair of VPPs lives for, and the events of one.
@@ -26,15 +30,19 @@ const (
 	adversarySequences = 2000
 	adversaryGames     = 20
 	adversaryEvents    = 50
+	// adversaryPauses is one of how many events of time lets time pass.
+	adversaryPauses = 25
 )
 
 // TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and judges what arrives by who really sent it. Beside each
-// real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Time does not leap here.
+// real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Agents stay away while objects change. Time
+// passes now and then, a few seconds in place of minutes: NAT44's sessions live shorter meanwhile, those of cnat and of access lists do not.
 func TestVPPAdversary(t *testing.T) {
 	path := theVPP(t)
 	sequences, first := oracle.Setting(t, "CONTIV_VPP_CASES", adversarySequences), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	start, differences, blind := time.Now(), 0, 0
 	var all adversary.Counts
+	did := map[string]int{}
 	if isNewerVPP(path) {
 		t.Log("excused: cnat of VPP 26.06 is another one than the simulated one: all worlds are served by nat44")
 	}
@@ -42,6 +50,9 @@ func TestVPPAdversary(t *testing.T) {
 		g := newAdversaryGame(path, seed)
 		err := g.play(min(adversaryGames, int(sequences)))
 		all.Add(g.law.Counts)
+		for what, n := range g.did {
+			did[what] += n
+		}
 		var d *difference
 		if errors.As(err, &d) && g.unseen() { // a session leads where the simulated VPP could not know
 			blind++
@@ -58,6 +69,7 @@ func TestVPPAdversary(t *testing.T) {
 	}
 	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %s",
 		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, all.Established, time.Since(start).Round(time.Second))
+	t.Logf("also: %s", figures(did))
 	t.Logf("%d worlds ended early: nobody saw what a load balancer chose", blind)
 	for _, why := range slices.Sorted(maps.Keys(all.Excused)) {
 		t.Logf("excused: %s: %d", why, all.Excused[why])
@@ -78,6 +90,7 @@ type adversaryGame struct {
 	events   []adversary.Event
 	ports    map[netip.AddrPort]uint16 // of NAT: the simulated VPP's for the real one's
 	ids      map[netip.AddrPort]uint16 // the same for identifiers of ICMP
+	did      map[string]int            // events, by kind
 }
 
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
@@ -87,7 +100,7 @@ func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	}
 	g := &adversaryGame{
 		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
-		ports: map[netip.AddrPort]uint16{}, ids: map[netip.AddrPort]uint16{},
+		ports: map[netip.AddrPort]uint16{}, ids: map[netip.AddrPort]uint16{}, did: map[string]int{},
 	}
 	g.begin = g.attacker.Objects()
 	return g
@@ -102,6 +115,13 @@ func (g *adversaryGame) play(sequences int) error {
 		for range 1 + g.attacker.Int(adversaryEvents) {
 			if err := g.one(g.attacker.Next(g.current)); err != nil {
 				return err
+			}
+		}
+		for _, node := range g.names() {
+			if g.nodes[node].away {
+				if err := g.one(adversary.Event{Step: trace.Step{Restart: "agent:" + node}}); err != nil {
+					return err
+				}
 			}
 		}
 		if err := g.established(); err != nil {
@@ -129,18 +149,77 @@ func (g *adversaryGame) one(e adversary.Event) error {
 	case len(e.Changes) > 0:
 		err = g.change(e.Changes)
 	case e.Restart != "":
-		kind, node, _ := strings.Cut(e.Restart, ":")
-		if err = g.nodes[node].restartAgents(); kind == "vpp" {
-			err = g.nodes[node].restartVPPs()
-			g.law.Restarted(node)
-			g.law.Settled()
-		}
+		err = g.restart(e.Restart)
+	case e.Stop != "":
+		err = g.stop(e.Stop)
+	case e.After != "":
+		err = g.pass(e.After)
 	case e.Check:
 		breach, err = g.check(&e)
 	case e.IsPacket():
 		_, breach, err = g.packet(&e)
 	}
 	return g.verdict(breach, err)
+}
+
+// restart restarts the agents of a node, or its VPPs. An agent that is away begins before its VPP restarts.
+func (g *adversaryGame) restart(what string) error {
+	kind, node, _ := strings.Cut(what, ":")
+	w := g.nodes[node]
+	if w.away {
+		g.did["agents that were away"]++
+	}
+	if err := w.restartAgents(); err != nil {
+		return err
+	}
+	g.law.Started(node)
+	if kind != "vpp" {
+		return nil
+	}
+	err := w.restartVPPs()
+	g.law.Restarted(node)
+	g.law.Settled()
+	return err
+}
+
+// stop ends the agents of a node; both VPPs stay as they are.
+func (g *adversaryGame) stop(node string) error {
+	if g.nodes[node].away {
+		return nil
+	}
+	g.law.Stopped(node)
+	return g.nodes[node].stopAgents()
+}
+
+// pass lets time pass: seconds as they are, in place of more than a few seconds shortPause, in which NAT44's sessions end.
+func (g *adversaryGame) pass(after string) error {
+	d, err := time.ParseDuration(after)
+	if err != nil || g.attacker.Int(adversaryPauses) > 0 {
+		return err
+	}
+	g.did["times that passed"]++
+	g.law.Passed()
+	if d <= shortPause {
+		time.Sleep(d)
+		return nil
+	}
+	if err := g.timeouts(shortLife, shortLife, shortLife, shortLife); err != nil {
+		return err
+	}
+	time.Sleep(shortPause)
+	return g.timeouts(nat44.DefaultTimeoutUDP, nat44.DefaultTimeoutTCPEstablished, nat44.DefaultTimeoutTCPTransitory, nat44.DefaultTimeoutICMP)
+}
+
+// timeouts sets those of NAT44, where VPP has it.
+func (g *adversaryGame) timeouts(udp, established, transitory, icmp uint32) error {
+	for _, name := range g.names() {
+		m := &nat44_ed.NatSetTimeouts{UDP: udp, TCPEstablished: established, TCPTransitory: transitory, ICMP: icmp}
+		var refused *vpp.Retval
+		if err := g.nodes[name].both(m); err != nil && (errors.Is(err, errDisagree) || !errors.As(err, &refused)) {
+			return err
+		}
+	}
+	return nil
 }
 
 // verdict is the error of an event.

@@ -155,11 +155,10 @@ const (
 // advance is tick. If sessions of cnat end by it, it waits for VPP's scanner to end them, too: a packet would find them there still, and keep
 // the port that the simulated VPP gives to the next flow.
 func (w *twin) advance() error {
-	if !w.exact || w.lab.newerCNAT() {
-		w.tick()
+	w.tick()
+	if w.lab.newerCNAT() {
 		return nil
 	}
-	w.tick()
 	for n := 0; len(w.sim.TranslationSessions()) < w.translated && n < scans; n++ {
 		if lines, err := w.cnatSessions(); err != nil || len(lines[1]) <= len(lines[0]) {
 			return err
