@@ -97,7 +97,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
 	p.vppagent = vppagent.New(vppagent.Config{
-		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause,
+		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause, Stall: cfg.Stall,
 		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff,
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)

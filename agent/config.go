@@ -82,6 +82,9 @@ type Config struct {
 	HealthChecks *health.Config
 	Override     event.Located // interfaces given by name, which the agent does not look for
 
+	// Stall is the longest time for which the agent stops VPP's forwarding, where it can choose: the agent sends longer work in portions,
+	// with pauses. 0: 3 ms. A Stepper makes no pauses, and divides nothing unless Stall is set.
+	Stall time.Duration
 	// Limits bound what Services and policies may require: per object, per namespace, and in total. Zero: no limits.
 	Limits budget.Limits
 

@@ -218,6 +218,8 @@ func waiting(st *controller.Status) string {
 		what = append(what, "the first sync has not begun")
 	case st.InFlight != 0:
 		what = append(what, fmt.Sprintf("transaction %d is running", st.InFlight))
+	case st.Left > 0:
+		what = append(what, fmt.Sprintf("%d values wait for pauses between requests", st.Left))
 	case st.Last != nil && st.Last.Err != nil:
 		what = append(what, "the last transaction failed: "+st.Last.Err.Error())
 	}

@@ -36,7 +36,11 @@ type Stepper struct {
 // NewStepper connects to VPP and returns an agent without objects. Sources are names only. The caller must Close it.
 func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	cfg.Lock = ""
-	p, err := assemble(cfg, nil)
+	var pause func(context.Context, time.Duration)
+	if cfg.Stall > 0 {
+		pause = func(context.Context, time.Duration) {}
+	}
+	p, err := assemble(cfg, pause)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
 }
 
 // Feed feeds events to the controller, one after the other, and commits every transaction that follows, until no work is
-// left. The error means that VPP could not be reached.
+// left. The work that a transaction left (event.Committed) is done at the end. The error means that VPP could not be reached.
 func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
 	s.failed, s.notes, s.rendered = nil, nil, nil
 	s.vppagent.InterfacesChanged() // the caller of a Stepper also changes the interfaces
@@ -110,6 +114,11 @@ func (s *Stepper) Feed(ctx context.Context, events ...event.Event) error {
 	}
 	for _, ev := range events {
 		if err := s.drain(ctx, s.controller.Step(ev)); err != nil {
+			return err
+		}
+	}
+	for s.vppagent.Unfinished() {
+		if err := s.drain(ctx, nil); err != nil {
 			return err
 		}
 	}

@@ -37,6 +37,8 @@ type Txn struct {
 	// Triggered are the last-change-trigger-times of the EndpointSlices behind this transaction, for the latency
 	// metric; nil if none.
 	Triggered []time.Time
+	// Awaited: another program waits for the result, so the transaction ends when VPP has all of it. Otherwise see Committed.Left.
+	Awaited bool
 }
 
 // Empty says that the transaction changes, checks and looks up nothing.
@@ -135,5 +137,8 @@ type Committed struct {
 	Took          time.Duration
 	Triggered     []time.Time // copied from the transaction
 	Drift         []Drift     // of a recheck: what other programs changed in VPP; sorted by key
-	Err           error       // the transaction could not run at all (VPP away); it is kept and repeated
+	// Left are the keys that VPP does not have as desired yet, because the VPP agent pauses between their requests, and the keys that those
+	// requests need; sorted. Transactions must not change them until a later result no longer names them. Nil: none.
+	Left []string
+	Err  error // the transaction could not run at all (VPP away); it is kept and repeated
 }

@@ -58,6 +58,8 @@ type Config struct {
 	DenyEarly bool
 	// Pause waits that long, or until ctx ends: VPP forwards between two requests that take long. nil: no pauses.
 	Pause func(ctx context.Context, d time.Duration)
+	// Stall is the longest time for which VPP forwards nothing, where the agent can choose. 0: cost.Stall.
+	Stall time.Duration
 	// Descriptors are the kinds of values; nil: descriptor.All.
 	Descriptors []*descriptor.Descriptor
 }
@@ -72,6 +74,7 @@ type Agent struct {
 	history history
 	check   recheck
 	pace    pacer
+	rest    rest
 	// reclassify is what VPP said when it was last looked at altogether.
 	reclassify descriptor.Reclassify
 
@@ -120,12 +123,16 @@ func New(cfg Config) *Agent {
 	if cfg.Descriptors == nil {
 		cfg.Descriptors = descriptor.All()
 	}
+	if cfg.Stall <= 0 {
+		cfg.Stall = cost.Stall
+	}
 	a := &Agent{
 		cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{},
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
-	a.pace = pacer{caller: cfg.Caller, pause: cfg.Pause, now: cfg.Now}
+	a.pace = pacer{caller: cfg.Caller, pause: cfg.Pause, now: cfg.Now, stall: cfg.Stall}
+	a.g.stall = cfg.Stall
 	a.openJournal()
 	a.publish()
 	return a
@@ -193,9 +200,11 @@ func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
 	p := a.newPlanner()
 	p.touched, p.queue = make([]*value, 0, len(t.Values)), make([]*value, 0, len(t.Values))
 	a.accept(t, p.touch)
-	c := a.run(ctx, p, t.Resync, t.Cause, t.Seq)
-	c.Triggered = t.Triggered
-	return c
+	x := a.execution(t.Cause, t.Resync)
+	x.c.Seq, x.c.Triggered = t.Seq, t.Triggered
+	x.divisible = x.divisible && !t.Awaited
+	a.carryOut(ctx, x, p)
+	return x.c
 }
 
 func (a *Agent) newPlanner() *planner {
@@ -286,14 +295,29 @@ func (c *compiled) compile() {
 
 // run is what Commit, Retry and repairs have in common: look, plan, execute, observe.
 func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
-	x := &execution{a: a, p: p, c: &event.Committed{Seq: seq, Cause: cause, Resync: resync}, began: a.cfg.Now()}
+	x := a.execution(cause, resync)
+	x.c.Seq = seq
+	a.carryOut(ctx, x, p)
+	return x.c
+}
+
+func (a *Agent) execution(cause string, resync event.ResyncKind) *execution {
+	return &execution{a: a, c: &event.Committed{Cause: cause, Resync: resync}, began: a.cfg.Now(), divisible: a.rest.on && resync == event.NoResync}
+}
+
+// carryOut carries out a plan.
+func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
+	x.p = p
 	a.notice()
+	if a.stale || x.c.Resync != event.NoResync {
+		a.rest.touch(p)
+		x.divisible = false
+	}
 	err := a.away()
 	if err == nil {
-		err = a.look(ctx, p, resync)
+		err = a.look(ctx, p, x.c.Resync)
 	}
 	a.complete(ctx, x, err)
-	return x.c
 }
 
 // complete plans, executes and observes; err is why VPP cannot be reached.
@@ -306,6 +330,7 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
 	if err == nil && a.told {
 		p.decide()
+		p = x.withRest()
 		err = x.execute(ctx, p.order())
 	}
 	if err != nil {
@@ -314,10 +339,17 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	}
 	if a.told {
 		a.observe(p, x)
+	}
+	x.finished()
+	if a.told {
 		c.Statuses = x.told.all()
 	}
 	a.saveJournal()
 	c.Took = a.cfg.Now().Sub(x.began)
+	if c.Left = a.rest.keys(); x == a.rest.x {
+		a.publish() // there is more to come
+		return
+	}
 	a.record(x.began, c, x)
 	a.publish()
 	if p.drift == nil || err != nil { // what a recheck repairs is in the line of the round

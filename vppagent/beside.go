@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -95,7 +94,7 @@ func (p *planner) layBeside() {
 // second object.
 func (p *planner) costly(v *value) bool {
 	inPlace, beside := v.kind.Replace.Cost(p.g.world, v.have, v.want)
-	return inPlace > cost.Stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
+	return inPlace > p.g.stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
 }
 
 // needs reports that d has to be made anew if v is replaced beside.

@@ -31,7 +31,8 @@
 // tell which. Whether a revoked permission ends flows that exist is VPP's to say: Snapshot.Reclassify.
 //
 // VPP forwards nothing while its main thread is at a request. Package cost estimates for how long: an access list that many interfaces
-// have is replaced beside, interface by interface, and requests are sent in groups with pauses between them (pace.go, Config.Pause).
+// have is replaced beside, interface by interface, and requests are sent in groups with pauses between them (pace.go, Config.Pause). Run puts
+// other transactions between two groups of interfaces (rest.go).
 //
 // Run compares VPP with the desired state slice by slice (Config.Recheck), between two transactions: what another program changed
 // is found, repaired, and named in Committed.Drift. A recheck of an unchanged VPP writes nothing and emits nothing.

@@ -23,6 +23,9 @@ type execution struct {
 	over  int        // not kept
 	news  bool       // a status is not as it was
 	calls []vpp.Call
+	// divisible: it may end before all is done; what is left then is put by proceed.
+	divisible bool
+	before    map[*value]bool // left by earlier ones, and part of the plan
 }
 
 // request is an operation on its way.
@@ -33,16 +36,25 @@ type request struct {
 
 // execute carries out level after level. The error is that VPP cannot be reached; refusals are the values' own.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
-	for _, level := range plan {
-		carryOut := x.level
-		if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
-			carryOut = x.stream
-		}
-		if lost := carryOut(ctx, level); lost != nil {
+	for i, level := range plan {
+		others, lost := x.portion(ctx, level)
+		if lost != nil {
 			return lost
+		}
+		if len(others) > 0 {
+			x.leave(others, plan[i+1:])
+			return nil
 		}
 	}
 	return nil
+}
+
+// whole carries out a level.
+func (x *execution) whole(ctx context.Context, level []Step) error {
+	if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
+		return x.stream(ctx, level)
+	}
+	return x.level(ctx, level)
 }
 
 // level carries out steps in one batch.
@@ -382,7 +394,15 @@ func (a *Agent) observe(p *planner, x *execution) {
 			continue
 		}
 		old, why := v.state, v.err
-		a.judge(v, x.c.Err, now)
+		if put, left := a.rest.values[v]; left && put && x.c.Err == nil {
+			if v.want == nil {
+				continue
+			}
+			v.state, v.err, v.missing = event.Pending, pausing, nil
+			delete(a.retrying, v)
+		} else {
+			a.judge(v, x.c.Err, now)
+		}
 		x.news = x.news || v.state != old || v.err != why
 		if v.state == event.Nonexistent {
 			if old != event.Nonexistent {

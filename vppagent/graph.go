@@ -118,6 +118,7 @@ type graph struct {
 	many   int     // nodes expected; they are made in bunches
 	spare  []value // what is left of a bunch
 	set    *expand.Set
+	stall  time.Duration
 }
 
 func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {

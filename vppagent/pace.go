@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
-	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 )
 
 // While VPP's main thread is at a request, nothing is forwarded (package cost). So requests are sent in groups, and after a group comes
@@ -21,8 +20,10 @@ type pacer struct {
 	caller Caller
 	pause  func(context.Context, time.Duration) // nil: none, and one group
 	now    func() time.Time
+	stall  time.Duration // the longest group
 
 	debt  time.Duration       // how long VPP was busy for which it had no room since
+	ahead time.Duration       // of that, what small requests took that did not wait for a pause
 	at    time.Time           // when debt was that
 	known map[string]measured // by name of request
 }
@@ -75,12 +76,20 @@ func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []estimate) []vp
 func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
 	for _, e := range costs {
 		c := p.scaled(e)
-		if n > 0 && sum+c > cost.Stall {
+		if n > 0 && sum+c > p.stall {
 			break
 		}
 		n, sum = n+1, sum+c
 	}
 	return n, sum
+}
+
+// total is what calls cost.
+func (p *pacer) total(costs []estimate) (sum time.Duration) {
+	for _, e := range costs {
+		sum += p.scaled(e)
+	}
+	return sum
 }
 
 func (p *pacer) scaled(e estimate) time.Duration {
@@ -102,11 +111,21 @@ func (p *pacer) scale(e estimate) float64 {
 // room pauses if what VPP is asked for now would come too soon after what it did before.
 func (p *pacer) room(ctx context.Context, next time.Duration) {
 	p.debt = max(0, p.debt-p.now().Sub(p.at))
-	if p.debt > 0 && p.debt+next > cost.Stall {
+	p.at = p.now()
+	switch {
+	case p.debt == 0 || p.debt+next <= p.stall:
+	case p.ahead+next <= p.stall/4: // a small change goes first, and the pause is longer by it
+		p.ahead += next
+		return
+	default:
 		p.pause(ctx, p.debt)
 		p.debt = 0
 	}
+	p.ahead = 0
 }
+
+// free is when VPP will have had its pause; zero: it has.
+func (p *pacer) free() time.Time { return p.at.Add(p.debt) }
 
 // spent notes how long a group took. Of its requests those that cost most are taken to be what made it longer than estimated.
 func (p *pacer) spent(group []estimate, took time.Duration) {
@@ -122,7 +141,7 @@ func (p *pacer) spent(group []estimate, took time.Duration) {
 	p.debt += max(sum, min(took, time.Duration(main.most()*float64(sum))))
 	p.at = p.now()
 	was, is := p.scale(main), float64(took)/float64(sum)
-	if is > was && took < cost.Stall/4 { // the way there and back counts more
+	if is > was && took < p.stall/4 { // the way there and back counts more
 		is = was
 	}
 	if p.known == nil {

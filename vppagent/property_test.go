@@ -311,6 +311,7 @@ func (t *rapidTB) done() {
 type trouble struct {
 	faults, vppRestarts, agentRestarts bool
 	wish                               func(*rapid.T) kv.Values // nil: wish
+	divided                            bool                     // transactions end after one interface, and the next ones overtake
 }
 
 func TestPathIndependence(t *testing.T) {
@@ -319,8 +320,10 @@ func TestPathIndependence(t *testing.T) {
 		"faults":        {faults: true},
 		"vpp restarts":  {vppRestarts: true},
 		"agent restart": {agentRestarts: true},
-		"all at once":   {true, true, true, nil},
-		"hidden":        {true, true, true, hidden},
+		"all at once":   {faults: true, vppRestarts: true, agentRestarts: true},
+		"hidden":        {faults: true, vppRestarts: true, agentRestarts: true, wish: hidden},
+		"divided":       {divided: true},
+		"divided all":   {faults: true, vppRestarts: true, agentRestarts: true, divided: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -339,7 +342,14 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(journal)
-	l := newLab(tt, vppagent.Config{Now: func() time.Time { return now }, Journal: filepath.Join(journal, "j")})
+	cfg := vppagent.Config{Now: func() time.Time { return now }, Journal: filepath.Join(journal, "j")}
+	if tr.divided {
+		cfg.Stall, cfg.Pause = time.Nanosecond, func(context.Context, time.Duration) {}
+	}
+	l := newLab(tt, cfg)
+	if tr.divided {
+		l.step() // transactions may be divided from now on
+	}
 	pods(l)
 	if tr.faults {
 		l.fail(rapid.Uint64().Draw(r, "fault seed"))
@@ -384,7 +394,7 @@ func walk(t *testing.T, r *rapid.T, tr trouble) {
 		l.reconnect()
 		if !l.agent.Snapshot().Connected {
 			l.txn(event.Downstream, nil)
-		} else if !l.step() {
+		} else if !l.step() && !l.agent.Unfinished() {
 			break
 		}
 	}

@@ -163,7 +163,7 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
 	p := a.newPlanner()
 	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
-	p.drift = &drift{now: now}
+	p.drift = &drift{now: now, rest: a.rest.values}
 	names := a.g.world.Names()
 	began := time.Now()
 	_, err := a.retrieve(ctx, p, kinds, nil)
@@ -193,6 +193,7 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 // drift is what a turn of a recheck found.
 type drift struct {
 	now  time.Time
+	rest map[*value]bool // proceed puts these
 	list []driftOf
 	seen map[*value]bool
 }
@@ -214,8 +215,14 @@ func (d *drift) add(v *value, what event.DriftKind) {
 	d.list = append(d.list, driftOf{v, what})
 }
 
-// waits reports that v was refused and waits for its retry: a recheck does not try it earlier.
-func (d *drift) waits(v *value) bool { return d != nil && v.retryAt.After(d.now) }
+// waits reports that v was refused and waits for its retry, or that its requests wait for a pause: a recheck does not try it earlier.
+func (d *drift) waits(v *value) bool {
+	if d == nil {
+		return false
+	}
+	_, left := d.rest[v]
+	return left || v.retryAt.After(d.now)
+}
 
 // see notes that VPP does not have of v what it was given. was is what VPP had; nil: nothing, for certain.
 func (a *Agent) see(p *planner, v *value, was any) {

@@ -14,6 +14,7 @@ import (
 func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event.Event)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	a.rest.on = a.cfg.Pause != nil
 	for {
 		a.arm(timer)
 		select {
@@ -54,6 +55,9 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 // commit commits a transaction and emits its result.
 func (a *Agent) commit(ctx context.Context, t *event.Txn, emit func(event.Event)) {
 	emit(a.Commit(ctx, t))
+	if a.rest.overdue(a.cfg.Now()) {
+		a.proceedAndEmit(ctx, emit)
+	}
 	if t.Locate != nil {
 		a.locate, a.located = t.Locate, nil
 	}
@@ -67,13 +71,19 @@ func (a *Agent) tend(ctx context.Context, emit func(event.Event)) {
 	if c := a.Recheck(ctx); c != nil {
 		emit(c)
 	}
+	if !a.nextPortion().After(a.cfg.Now()) {
+		a.proceedAndEmit(ctx, emit)
+	}
 }
 
-// arm sets the timer to the next retry or recheck. While VPP is away there is none: the next connection repairs everything.
+// arm sets the timer to the next retry, recheck or portion. While VPP is away there is none: the next connection repairs everything.
 func (a *Agent) arm(timer *time.Timer) {
 	next := a.nextRetry()
 	if check := a.nextCheck(); next.IsZero() || !check.IsZero() && check.Before(next) {
 		next = check
+	}
+	if portion := a.nextPortion(); next.IsZero() || !portion.IsZero() && portion.Before(next) {
+		next = portion
 	}
 	if next.IsZero() || a.away() != nil {
 		timer.Stop()

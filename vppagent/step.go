@@ -11,6 +11,7 @@ import (
 // for callers that step an agent by hand, and must not be mixed with Run.
 func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 	var out []event.Event
+	a.rest.on = a.cfg.Pause != nil
 	add := func(c *event.Committed) {
 		if c != nil {
 			out = append(out, c)
@@ -25,6 +26,9 @@ func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 	}
 	add(a.Retry(ctx))
 	add(a.Recheck(ctx))
+	if t == nil {
+		add(a.proceed(ctx))
+	}
 	if l := a.answer(ctx); l != nil {
 		out = append(out, l)
 	}

@@ -95,6 +95,7 @@ type Controller struct {
 	ahead
 	asked
 	fair
+	left      map[string]struct{} // keys that the VPP agent puts later: see event.Committed
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
@@ -168,7 +169,7 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 	txn := c.next()
 	c.stepped(ev, txn != nil)
 	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
-	if txn == nil && c.inFlight == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
+	if txn == nil && c.inFlight == 0 && !c.behind() && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
 	}
 	return txn
@@ -272,6 +273,13 @@ func (c *Controller) committed(ev *event.Committed) {
 	if ended {
 		c.inFlight = 0
 	}
+	c.left = nil
+	if len(ev.Left) > 0 {
+		c.left = make(map[string]struct{}, len(ev.Left))
+		for _, key := range ev.Left {
+			c.left[key] = struct{}{}
+		}
+	}
 	for _, st := range ev.Statuses {
 		switch st.State {
 		case event.Configured, event.Removed, event.Nonexistent:
@@ -323,7 +331,7 @@ func (c *Controller) next() *event.Txn {
 	}
 	for {
 		c.take(c.release())
-		if txn := c.change(); txn != nil || len(c.lanes) == 0 {
+		if txn := c.change(); txn != nil || len(c.lanes) == 0 || c.behind() {
 			return txn
 		}
 		c.begin()
@@ -382,7 +390,12 @@ const maxInterim = 8
 // flush collects what has to change now, and reports whether there is more to come after it. A state on the way that asks
 // nothing of VPP is skipped: no answer would come to go on from.
 func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
-	held := c.held()
+	held, behind := c.held(), c.behind()
+	for _, p := range c.processors {
+		if o, ok := p.(Overtaker); ok {
+			o.Behind(behind)
+		}
+	}
 	for range maxInterim {
 		c.report(c.each(func(p Processor) error {
 			if _, stepwise := p.(Stepwise); stepwise && held {
@@ -390,45 +403,13 @@ func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 			}
 			return p.Flush()
 		}))
-		changes, again = c.values.changes(), c.again()
-		if len(changes) > 0 || !again || held {
+		changes, again = c.values.changes(c.left), c.again()
+		if len(changes) > 0 || !again || held || behind {
 			break
 		}
 	}
 	c.going(changes, again)
 	return changes, again
-}
-
-// maxHeld bounds how long the rest of a change waits for a state on the way that VPP refuses. By then it has been tried some
-// five times; to wait for ever would keep from VPP all that closes something else.
-const maxHeld = 30 * time.Second
-
-// held reports that VPP has not got to the state on the way yet, so that it is too early to go on from there.
-func (c *Controller) held() bool {
-	for key := range c.way {
-		if c.statuses[key].State != event.Retrying {
-			continue
-		}
-		if c.heldSince.IsZero() {
-			c.heldSince = c.now
-		}
-		return c.now.Sub(c.heldSince) < maxHeld
-	}
-	return false
-}
-
-// going notes what has to be there before the next step.
-func (c *Controller) going(changes map[string]proto.Message, again bool) {
-	if !again {
-		c.way, c.heldSince = nil, time.Time{}
-		return
-	}
-	if c.way == nil {
-		c.way = map[string]struct{}{}
-	}
-	for key := range changes {
-		c.way[key] = struct{}{}
-	}
 }
 
 func (c *Controller) again() bool {
@@ -441,7 +422,11 @@ func (c *Controller) again() bool {
 func (c *Controller) change() *event.Txn {
 	changes, again := c.flush()
 	txn := &event.Txn{Values: changes, Locate: c.locate()}
+	postponed := len(c.values.held) > 0
 	if txn.Empty() {
+		if postponed {
+			return nil
+		}
 		c.answer(c.due, 0, nil)
 		c.due = nil
 		if again { // held: the cause is not done with
@@ -450,7 +435,10 @@ func (c *Controller) change() *event.Txn {
 		c.causes, c.triggered = causes{}, triggers{}
 		return nil
 	}
-	c.carry()
+	if !postponed {
+		c.carry()
+		txn.Awaited = len(c.underWay) > 0
+	}
 	if txn.Cause = c.causes.String(); txn.Cause == "" {
 		txn.Cause = "locate"
 	}

@@ -60,7 +60,7 @@ func (c *Controller) Meanwhile() {
 	}
 	for _, do := range c.portions {
 		do()
-		if changes := c.values.changes(); len(changes) > 0 {
+		if changes := c.values.changes(nil); len(changes) > 0 {
 			c.rest <- changes
 		}
 	}

@@ -17,6 +17,7 @@ type Status struct {
 	Started  bool           // the first full resync was sent
 	Done     bool           // and VPP has it
 	InFlight uint64         // sequence number of the transaction under way; 0: none
+	Left     int            // keys that VPP gets after pauses
 	Overdue  bool           // it is under way for longer than overdue
 	Last     *event.Committed
 	Refused  []event.Change      // objects kept out, and why
@@ -30,7 +31,7 @@ type Status struct {
 const overdue = 30 * time.Second
 
 // Synced reports that every source is in sync, VPP is connected and nothing waits to be programmed.
-func (s *Status) Synced() bool { return s.Healthy() && s.InFlight == 0 }
+func (s *Status) Synced() bool { return s.Healthy() && s.InFlight == 0 && s.Left == 0 }
 
 // Healthy reports that every source is in sync, VPP is connected and was programmed, and changes go through in time.
 func (s *Status) Healthy() bool {
@@ -54,7 +55,7 @@ func (c *Controller) Well() bool {
 func (c *Controller) small() Status {
 	st := Status{
 		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
-		VPP:     c.vpp, Started: c.phase == running, Done: c.done, InFlight: c.inFlight, Last: c.last, Values: c.values.sent,
+		VPP:     c.vpp, Started: c.phase == running, Done: c.done, InFlight: c.inFlight, Left: len(c.left), Last: c.last, Values: c.values.sent,
 	}
 	for _, src := range c.sources {
 		st.Sources = append(st.Sources, *src)

@@ -23,6 +23,7 @@ type Values struct {
 	owners   map[string]*owner
 	entries  map[string]*entry // by key: what somebody wants, or was sent
 	dirty    []*entry          // those marked so
+	held     []*entry          // of these, those that wait
 	sent     int               // entries sent as something
 	external map[string]*wishes
 	sources  []string // names of external, sorted
@@ -226,13 +227,20 @@ func (v *Values) settle(e *entry, msg proto.Message) {
 	}
 }
 
-// changes are the keys whose wanted value differs from what was sent, and forgets that they were dirty; nil: none.
-func (v *Values) changes() map[string]proto.Message {
+// changes are the keys whose wanted value differs from what was sent, and forgets that they were dirty; nil: none. Those of wait are
+// not among them, and stay dirty.
+func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
 	var out map[string]proto.Message
-	for _, e := range v.dirty {
+	dirty := v.dirty
+	v.dirty, v.held = nil, nil
+	for _, e := range dirty {
 		now, was := v.effective(e), e.sent
 		if now != nil && was != nil && kv.Equal(now, was) {
 			e.dirty = false
+			continue
+		}
+		if _, waits := wait[e.key]; waits {
+			v.dirty, v.held = append(v.dirty, e), append(v.held, e)
 			continue
 		}
 		v.settle(e, now)
@@ -244,7 +252,6 @@ func (v *Values) changes() map[string]proto.Message {
 		}
 		out[e.key] = now
 	}
-	v.dirty = nil
 	return out
 }
 
@@ -257,7 +264,7 @@ func (v *Values) all() map[string]proto.Message {
 			out[key] = msg
 		}
 	}
-	v.dirty = nil
+	v.dirty, v.held = nil, nil
 	return out
 }
 

@@ -116,6 +116,13 @@ func (p *Processor) VPP(st *event.VPPStatus) {
 // Again implements controller.Stepwise.
 func (p *Processor) Again() bool { return p.again }
 
+// Behind implements controller.Overtaker.
+func (p *Processor) Behind(behind bool) {
+	if d, ok := p.driver.(interface{ Behind(bool) }); ok {
+		d.Behind(behind)
+	}
+}
+
 // Flush tells the driver what changed. It does nothing that can fail.
 func (p *Processor) Flush() error {
 	if !p.synced {

@@ -45,13 +45,34 @@ func (r *Renderer) oneSays() bool {
 	return false
 }
 
+// hooks is what a change opens and closes. Of no interface of a kind more than two are named: two are enough to compare.
+type hooks struct {
+	effect
+	opensIn, closesIn, opensOut, closesOut few2
+}
+
 // risky reports whether the change needs a state on the way.
-func (r *Renderer) risky(c *change) bool {
-	if r.alone {
-		return false
+func (h *hooks) risky() bool {
+	return h.opensIn.apart(h.closesOut) || h.closesIn.apart(h.opensOut)
+}
+
+// outruns reports whether a packet could pass that no state lets pass, if VPP had the change before it has all of an earlier one.
+func (h *hooks) outruns(earlier *hooks) bool {
+	return h.opensIn.apart(earlier.closesOut) || h.opensOut.apart(earlier.closesIn)
+}
+
+func (h *hooks) add(o *hooks) {
+	h.effect.add(o.effect)
+	for _, f := range []struct{ to, from *few2 }{{&h.opensIn, &o.opensIn}, {&h.closesIn, &o.closesIn}, {&h.opensOut, &o.opensOut}, {&h.closesOut, &o.closesOut}} {
+		for _, name := range *f.from {
+			f.to.add(name, true)
+		}
 	}
+}
+
+// effects are the effects of a change on all hooks.
+func (r *Renderer) effects(c *change) (h hooks) {
 	effects := map[string]effect{}
-	var all effect
 	for name, t := range c.tables {
 		e := effectOn(r.out.acls[name], t)
 		if isSource(name) {
@@ -60,41 +81,37 @@ func (r *Renderer) risky(c *change) bool {
 		if e.opens || e.closes {
 			effects[name] = e
 		}
-		all.add(e)
+		h.effect.add(e)
 	}
 	for name, now := range c.lists {
 		old := r.was(name, now)
-		all.add(inputEffect(old, now))
-		all.add(directionEffect(old.out, now.out))
-		all.add(filterEffect(old.filter, now.filter, 0))
-		all.add(filterEffect(old.filter, now.filter, 1))
+		h.effect.add(inputEffect(old, now))
+		h.effect.add(directionEffect(old.out, now.out))
+		h.effect.add(filterEffect(old.filter, now.filter, 0))
+		h.effect.add(filterEffect(old.filter, now.filter, 1))
 	}
-	if r.retold && all.opens {
-		return true // when VPP translates as the lists believe
+	if !h.closes && (!h.opens || !r.out.behind) {
+		return h // there is nothing that could be risky now, or outrun later
 	}
-	if !all.opens || !all.closes {
-		return false
-	}
-	var opensIn, closesIn, opensOut, closesOut few2
 	r.eachHook(c, func(name string, old, now lists) {
 		in, out := inputEffect(old, now), directionEffect(old.out, now.out)
 		in.add(tablesEffect(old.in, now.in, effects))
 		out.add(tablesEffect(old.out, now.out, effects))
 		in.add(filterEffect(old.filter, now.filter, 0))
 		out.add(filterEffect(old.filter, now.filter, 1))
-		opensIn.add(name, in.opens)
-		closesIn.add(name, in.closes)
-		opensOut.add(name, out.opens)
-		closesOut.add(name, out.closes)
+		h.opensIn.add(name, in.opens)
+		h.closesIn.add(name, in.closes)
+		h.opensOut.add(name, out.opens)
+		h.closesOut.add(name, out.closes)
 	})
-	return opensIn.apart(closesOut) || closesIn.apart(opensOut)
+	return h
 }
 
 // few2 is up to two of a set of interfaces: enough to tell whether there is another.
 type few2 []string
 
 func (f *few2) add(name string, really bool) {
-	if really && len(*f) < 2 {
+	if really && len(*f) < 2 && !slices.Contains(*f, name) {
 		*f = append(*f, name)
 	}
 }

@@ -141,3 +141,39 @@ func TestNewPodWaitsForOthers(t *testing.T) {
 		t.Errorf("in the end: %v", s.b.lists["if-p1"])
 	}
 }
+
+// TestOpeningWaitsForEarlierClosing: while VPP may not have a closed egress, no other interface's ingress is opened. A change that only closes is handed
+// over at once.
+func TestOpeningWaitsForEarlierClosing(t *testing.T) {
+	s := newScene(testNode(dataplane.PreDNAT))
+	s.tell(start()...)
+	allow, none := []*felix.Rule{{Action: "allow"}}, []*felix.Rule{{Action: "deny"}}
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: allow}), policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
+	egress := withPolicies("", "a1")
+	ingress := &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{{Name: "b", IngressPolicies: []string{"b1"}}}}
+	s.tell(podMessage(0, egress), podMessage(1, ingress), podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.settle(t)
+	in := packet{podIPs[2][v4], podIPs[1][v4], protoTCP, 40000, 80}
+
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: none}))
+	if s.r.Apply() {
+		t.Fatal("a change that only closes has a state on the way")
+	}
+	s.r.Behind(true)
+	s.tell(policyMessage(policyIDs[2], &felix.Policy{InboundRules: allow}))
+	if again := s.r.Apply(); !again || s.b.on("if-p2", true, in) {
+		t.Errorf("again %v, the ingress is open %v while the egress may not be closed", again, s.b.on("if-p2", true, in))
+	}
+	if again := s.r.Apply(); !again {
+		t.Error("it waits once only")
+	}
+	s.r.Behind(false)
+	if again := s.r.Apply(); again || !s.b.on("if-p2", true, in) {
+		t.Errorf("again %v, the ingress is open %v when the egress is closed", again, s.b.on("if-p2", true, in))
+	}
+	s.r.Behind(true)
+	s.tell(policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
+	if again := s.r.Apply(); again || s.b.on("if-p2", true, in) {
+		t.Errorf("again %v, the ingress is open %v: what closes does not wait", again, s.b.on("if-p2", true, in))
+	}
+}

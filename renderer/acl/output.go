@@ -31,6 +31,9 @@ type output struct {
 	dirty map[string]struct{}
 	// pending is what follows the state on the way that was handed over; nil if there was none.
 	pending *change
+	// behind: VPP may have any part of what was sent since it was last false. late is what that opens and closes.
+	behind bool
+	late   hooks
 }
 
 func newOutput() output {
@@ -90,7 +93,16 @@ func (r *Renderer) lookup(name string) *table {
 // emit hands over what changed, or a state on the way to it.
 func (r *Renderer) emit() (again bool) {
 	next := r.changes()
-	risky := r.risky(&next)
+	effects := r.effects(&next)
+	if r.out.behind && (r.retold && effects.opens || effects.outruns(&r.out.late)) {
+		r.postpone(&next)
+		return true
+	}
+	if !r.out.behind {
+		r.out.late = hooks{}
+	}
+	r.out.late.add(&effects)
+	risky := !r.alone && (r.retold && effects.opens || effects.risky())
 	on := change{}
 	if risky {
 		on = r.interim(&next)
@@ -108,6 +120,16 @@ func (r *Renderer) emit() (again bool) {
 	r.commit(&next, false)
 	r.tell()
 	return false
+}
+
+// postpone makes a change wait for the next Apply.
+func (r *Renderer) postpone(c *change) {
+	for name := range c.tables {
+		r.dirty.tables[name] = struct{}{}
+	}
+	for name := range c.lists {
+		r.out.dirty[name] = struct{}{}
+	}
 }
 
 // changes is what differs from what the sink was given.

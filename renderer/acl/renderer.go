@@ -271,6 +271,10 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }
 
+// Behind takes whether VPP may not have all that was handed over since this was last false. While it is true, a change waits that would
+// open one hook before an earlier change has closed another.
+func (r *Renderer) Behind(behind bool) { r.out.behind = behind }
+
 // Apply hands to the sink what changed since the last one. If that were to open one hook while it closes another, so that a
 // packet could pass meanwhile which neither state lets pass, only the closing is handed over, and again is true: Apply is to
 // be called once more when that is there.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -38,6 +39,15 @@ const source = "objects"
 
 // newCluster is a cluster of these objects, at rest.
 func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
+	return newClusterWith(objects, seed, 0)
+}
+
+// newDividedCluster is one whose agents divide transactions after each interface.
+func newDividedCluster(objects []policy.Object, seed uint64) (*cluster, error) {
+	return newClusterWith(objects, seed, time.Nanosecond)
+}
+
+func newClusterWith(objects []policy.Object, seed uint64, stall time.Duration) (*cluster, error) {
 	c := &cluster{nodes: map[string]*node{}, pods: map[model.Ref][]netip.Addr{}}
 	changes, err := hear.All(policy.Since(nil, objects))
 	if err != nil {
@@ -53,7 +63,7 @@ func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
 		n := &node{name: obj.Name, object: obj, vpp: v, cni: cni.New(v, obj.Name)}
 		n.agent, err = agent.NewStepper(context.Background(), agent.Config{
 			NodeName: obj.Name, Dial: v.Dial, Sources: map[string]agent.Source{source: agent.Fed{}},
-			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed), OnCommitted: n.onCommitted,
+			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed), OnCommitted: n.onCommitted, Stall: stall,
 		})
 		if err != nil {
 			c.close()

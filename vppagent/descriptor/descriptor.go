@@ -192,6 +192,7 @@ type Op struct {
 	Asks bool
 	// Preview is what will be sent once the answer is known, as far as it can be foretold; nil: the request itself.
 	Preview api.Message
+	Follows time.Duration // what Preview costs
 	// Refuses looks at the successful reply and tells why the step must not go on; nil: it always may.
 	Refuses func(vpp.Reply) error
 	// Takes and Frees are the claim this request makes or gives up; zero: none.

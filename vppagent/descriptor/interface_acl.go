@@ -388,7 +388,7 @@ func setLists(w *World, l *accessLists) ([]Op, error) {
 		},
 	}
 	if resolve(w.lists[uint32(idx)]) == nil {
-		op.Preview = want.set(idx).Msg
+		op.Preview, op.Follows = want.set(idx).Msg, w.costOfSwitch(w.lists[uint32(idx)], want)
 	}
 	return []Op{op}, nil
 }

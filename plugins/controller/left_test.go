@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/kv"
+)
+
+// behinder is a stepper that notes whether VPP has all of what it handed over.
+type behinder struct {
+	stepper
+	behind []bool
+}
+
+func (b *behinder) Behind(behind bool) { b.behind = append(b.behind, behind) }
+
+// divided is the result of a transaction of which VPP does not have all.
+func divided(t *event.Txn, keys ...string) *event.Committed {
+	c := done(t)
+	c.Left = keys
+	return c
+}
+
+func expect(t *testing.T, got, want *event.Txn) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("transaction (-want +got):\n%s", diff)
+	}
+}
+
+// TestOthersOvertake: while VPP does not have all of a transaction, keys of others are sent, and what changes of those left is merged and
+// sent in the end.
+func TestOthersOvertake(t *testing.T) {
+	r := newRecorder()
+	idle := 0
+	c := New(Config{Sources: []string{"test"}, Observer: Observer{Idle: func() { idle++ }}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	large := c.Step(update("large", 1))
+	key := kv.Key(dnat("default/large", 1))
+	idle = 0
+	if next := c.Step(divided(large, key)); next != nil || c.Status().Left != 1 {
+		st := c.Status()
+		t.Fatalf("%+v, %d keys left", next, st.Left)
+	}
+	if next := c.Step(update("large", 2)); next != nil {
+		t.Fatalf("a key that is left is sent: %+v", next)
+	}
+	other := c.Step(update("other", 7))
+	expect(t, other, &event.Txn{Seq: 3, Cause: "service/default/large and 1 more", Values: values(dnat("default/other", 7))})
+	if next := c.Step(divided(other, key)); next != nil {
+		t.Fatalf("%+v", next)
+	}
+	c.Step(update("large", 3))
+	if st := c.Status(); idle > 0 || st.Synced() {
+		t.Errorf("idle %d times, in sync %v while keys are left", idle, st.Synced())
+	}
+	expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 4, Cause: "service/default/large", Values: values(dnat("default/large", 3))})
+}
+
+// TestNextStateWaitsForRest: the state after an interim state waits until VPP has all of the interim state.
+func TestNextStateWaitsForRest(t *testing.T) {
+	r := newRecorder()
+	s := &behinder{stepper: stepper{values: r.values}}
+	c := New(Config{Sources: []string{"test"}}, r.values, s)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	ev := update("web", 1)
+	ev.Changes = append(ev.Changes, update("web", 2).Changes...)
+	first := c.Step(ev)
+	expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web", Values: values(dnat("steps", 1))})
+	if next := c.Step(divided(first, kv.Key(dnat("steps", 1)))); next != nil {
+		t.Fatalf("%+v", next)
+	}
+	if last := s.behind[len(s.behind)-1]; !last {
+		t.Error("the processor does not know that VPP is behind")
+	}
+	expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 3, Cause: "service/default/web", Values: values(dnat("steps", 2))})
+	if last := s.behind[len(s.behind)-1]; last {
+		t.Error("the processor does not know that VPP has all")
+	}
+}
+
+// TestWhoWaitsGetsAll: a transaction whose result another program waits for is not divided, and no answer comes while a key of it waits.
+func TestWhoWaitsGetsAll(t *testing.T) {
+	r := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	key := kv.Key(dnat("default/large", 1))
+	c.Step(divided(c.Step(update("large", 1)), key))
+	result := make(chan *event.ExternalResult, 1)
+	change := &event.External{Source: "etcd", Values: values(dnat("default/large", 5)), Result: result}
+	if next := c.Step(change); next != nil {
+		t.Fatalf("%+v", next)
+	}
+	other := c.Step(update("other", 7))
+	if other == nil || other.Awaited {
+		t.Fatalf("%+v", other)
+	}
+	c.Step(divided(other, key))
+	if len(result) > 0 {
+		t.Fatal("answered while the key waits")
+	}
+	txn := c.Step(&event.Committed{})
+	if txn == nil || !txn.Awaited {
+		t.Fatalf("%+v", txn)
+	}
+	if c.Step(done(txn)); len(result) != 1 {
+		t.Error("no answer")
+	}
+}

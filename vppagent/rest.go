@@ -1,0 +1,245 @@
+package vppagent
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, and all of them take
+// seconds. Other owners do not wait for that long. Run ends a transaction early, when the first portion of such requests is acknowledged:
+//
+//	transaction ─▶ all that is not such a request ─▶ a portion of them ─▶ Committed, Left has the keys of the others
+//	pause       ─▶ another transaction, if one waits
+//	            ─▶ the next portion of the rest, planned anew ─▶ pause ─▶ … ─▶ Committed (Seq 0), Left is empty
+//
+// Each state in between is one that the undivided transaction passes as well: the plan is only cut (ADR 20).
+
+// pausing is the remark on a value whose requests wait.
+const pausing = "the agent pauses before the request, so that VPP forwards"
+
+// rest is what divided transactions left.
+type rest struct {
+	on     bool            // transactions may be divided
+	values map[*value]bool // false: only objects that were replaced beside are to be removed
+	x      *execution      // of all portions since there is a rest; nil: there is none
+	at     time.Time       // of the last portion
+}
+
+// maxPutOffRest bounds how long a portion waits for transactions that come one after the other.
+const maxPutOffRest = 100 * time.Millisecond
+
+func (r *rest) overdue(now time.Time) bool { return len(r.values) > 0 && now.Sub(r.at) > maxPutOffRest }
+
+// touch makes the rest part of a plan, and forgets it.
+func (r *rest) touch(p *planner) {
+	for _, v := range r.sorted() {
+		if p.g.values[v.key] == v { // a key may have been removed meanwhile
+			p.touch(v)
+		}
+	}
+	r.values = nil
+}
+
+func (r *rest) sorted() []*value {
+	return slices.SortedFunc(maps.Keys(r.values), func(a, b *value) int { return strings.Compare(a.key, b.key) })
+}
+
+// keys are those of the rest and of the access lists that it stands on, before and after; nil: there is no rest.
+func (r *rest) keys() []string {
+	if len(r.values) == 0 {
+		return nil
+	}
+	set := map[string]struct{}{}
+	for v := range r.values {
+		set[v.key] = struct{}{}
+		if v.kind == nil || v.kind.Stands == nil {
+			continue
+		}
+		for _, on := range [2][]*value{v.uses, v.deps[v.hard:]} {
+			for _, u := range on {
+				set[u.key] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// withRest is the plan of x. It has the rest as well if that may be in its way.
+func (x *execution) withRest() *planner {
+	r := &x.a.rest
+	if len(r.values) == 0 || !r.inTheWay(x.p) {
+		return x.p
+	}
+	was := x.p
+	x.p = x.a.newPlanner()
+	x.p.drift = was.drift
+	for _, v := range was.touched {
+		x.p.touch(v)
+	}
+	x.before = r.values
+	r.touch(x.p)
+	x.p.settle()
+	x.p.decide()
+	return x.p
+}
+
+// inTheWay reports that a step of the plan needs the rest, or takes what the rest frees.
+func (r *rest) inTheWay(p *planner) bool {
+	freed := map[string]bool{}
+	for v := range r.values {
+		if v.kind != nil && v.kind.Claims != nil && v.have != nil {
+			for _, c := range v.kind.Claims(v.have) {
+				freed[c] = true
+			}
+		}
+	}
+	waits := func(d *value) bool { return r.values[d] && (d.have == nil || d.want == nil) }
+	for _, v := range p.touched {
+		if v.plan.action == None {
+			continue
+		}
+		if slices.ContainsFunc(v.deps, waits) || v.base != nil && waits(v.base) {
+			return true
+		}
+		for u := range v.users { // it cannot be removed while the rest stands on it
+			if _, left := r.values[u]; left && p.isRemoved(v) {
+				return true
+			}
+		}
+		for _, claims := range []func(any) []string{v.kind.Claims, v.kind.Waits} {
+			if claims != nil && v.want != nil && slices.ContainsFunc(claims(v.want), func(c string) bool { return freed[c] }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// portion carries out a level, but of the interfaces that get other access lists only as many as VPP has time for at once. It returns the
+// steps of the others.
+func (x *execution) portion(ctx context.Context, level []Step) (others []Step, lost error) {
+	if !x.divisible {
+		return nil, x.whole(ctx, level)
+	}
+	first, switches := x.divide(level)
+	if len(switches) < 2 {
+		return nil, x.whole(ctx, level)
+	}
+	if len(first) > 0 {
+		if lost = x.whole(ctx, first); lost != nil {
+			return nil, lost
+		}
+	}
+	b := &bunch{p: x.p}
+	var sum time.Duration
+	for len(switches) > 0 {
+		next := x.prepare(switches[:1:1])
+		took := x.a.pace.total(x.a.costs(next.requests)) + x.a.pace.total(follow(next.requests))
+		if sum > 0 && sum+took > x.a.cfg.Stall {
+			break // it is prepared again
+		}
+		sum += took
+		b.tried, b.requests = append(b.tried, next.tried...), append(b.requests, next.requests...)
+		switches = switches[1:]
+	}
+	x.a.rest.at = x.a.cfg.Now()
+	lost = x.send(ctx, b.requests)
+	x.finishAll(b, lost)
+	return switches, lost
+}
+
+// follow is what the requests cost that follow from the replies.
+func follow(batch []request) (out []estimate) {
+	for i := range batch {
+		if op := &batch[i].op; op.Follows > 0 {
+			out = append(out, estimate{name: op.Preview.GetMessageName(), cost: op.Follows, rules: true})
+		}
+	}
+	return out
+}
+
+// divide finds the steps of a level after which VPP may get a pause of any length, those of earlier transactions last.
+func (x *execution) divide(level []Step) (first, switches []Step) {
+	var old []Step
+	for _, s := range level {
+		_, before := x.before[s.v]
+		switch {
+		case s.Action != Update || s.shut || s.sweep || s.v.kind.Stands == nil:
+			first = append(first, s)
+		case before:
+			old = append(old, s)
+		default:
+			switches = append(switches, s)
+		}
+	}
+	return first, append(switches, old...)
+}
+
+// leave makes steps the rest.
+func (x *execution) leave(steps []Step, levels [][]Step) {
+	r := &x.a.rest
+	if r.values == nil {
+		r.values = map[*value]bool{}
+	}
+	for _, s := range slices.Concat(append([][]Step{steps}, levels...)...) {
+		r.values[s.v] = r.values[s.v] || !s.sweep
+	}
+	if r.x == nil {
+		r.x = &execution{a: x.a, c: &event.Committed{Cause: x.c.Cause}, began: x.began}
+	}
+	if x != r.x { // who waits for it waits for the rest
+		r.x.c.Triggered = append(r.x.c.Triggered, x.c.Triggered...)
+		x.c.Triggered = nil
+	}
+}
+
+// proceed carries out the next portion of the rest. It returns nil if there is none, or if more is to come.
+func (a *Agent) proceed(ctx context.Context) *event.Committed {
+	if len(a.rest.values) == 0 || a.stale || a.away() != nil {
+		return nil
+	}
+	x, p := a.rest.x, a.newPlanner()
+	x.divisible, x.calls = a.rest.on, nil
+	a.rest.touch(p)
+	if a.carryOut(ctx, x, p); len(a.rest.values) > 0 {
+		return nil
+	}
+	return x.c
+}
+
+// finished ends the rest if nothing is left of it, with whatever ended it: its results are those of all portions.
+func (x *execution) finished() {
+	r := &x.a.rest
+	if len(r.values) > 0 || r.x == nil {
+		return
+	}
+	if x != r.x {
+		for _, list := range x.told {
+			r.x.told.add(list)
+		}
+		x.told, x.c.Triggered = r.x.told, append(r.x.c.Triggered, x.c.Triggered...)
+	}
+	r.x = nil
+}
+
+func (a *Agent) proceedAndEmit(ctx context.Context, emit func(event.Event)) {
+	if c := a.proceed(ctx); c != nil {
+		emit(c)
+	}
+}
+
+// nextPortion is when proceed has something to do; zero: never.
+func (a *Agent) nextPortion() time.Time {
+	if len(a.rest.values) == 0 || a.stale {
+		return time.Time{}
+	}
+	return a.pace.free()
+}
+
+// Unfinished reports that transactions left something to proceed with. It is for the goroutine of Step.
+func (a *Agent) Unfinished() bool { return len(a.rest.values) > 0 && !a.stale && a.away() == nil }
