@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/binapi/vpe"
@@ -209,10 +211,15 @@ func (c *Conn) Run(ctx context.Context) error {
 			c.announce(State{Generation: generation - 1, Err: context.Cause(ctx)})
 			return ctx.Err()
 		}
-		if pause = min(2*pause, c.cfg.MaxBackoff); replaced {
+		if pause = c.pauses().Next(pause); replaced {
 			pause = minBackoff
 		}
 	}
+}
+
+// pauses returns the bounds of the pause after a connection that ended.
+func (c *Conn) pauses() backoff.Range {
+	return backoff.Range{Min: min(minBackoff, c.cfg.MaxBackoff), Max: c.cfg.MaxBackoff}
 }
 
 // endpoint returns the socket file's info; nil if it is unreadable or Config.Dial makes the connections.

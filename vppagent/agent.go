@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -30,18 +32,12 @@ type Caller interface {
 // Options are what the agent cannot find out of VPP.
 type Options = descriptor.Options
 
-// Backoff is the pause before a refused value is tried again; it doubles from Min to Max.
-type Backoff struct {
-	Min time.Duration // 0: 1 s
-	Max time.Duration // 0: 1 min
-}
-
 // Config is what an Agent needs. Only Caller has no useful zero value.
 type Config struct {
 	Caller  Caller
 	Options Options
-	Logger  *slog.Logger // nil: silent
-	Backoff Backoff
+	Logger  *slog.Logger  // nil: silent
+	Backoff backoff.Range // pauses before a refused value is tried again; a zero field: 1 s, and 1 min
 	// History bounds the memory of past transactions, in bytes. 0: 1 MiB; negative: none are kept.
 	History int
 	// Journal is a file that remembers across restarts what was made without a tag; "": none. Without it, what was made

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -122,7 +124,7 @@ func TestGuardMakesInvalid(t *testing.T) {
 
 func TestRetryWithBackoff(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }, Backoff: vppagent.Backoff{Min: time.Second, Max: 5 * time.Second}})
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }, Backoff: backoff.Range{Min: time.Second, Max: 5 * time.Second}})
 	l.allConfigured(l.put(node()[:3]...))
 	refused := true
 	l.sim.Fail(func(name string) (int32, bool) {

@@ -467,7 +467,7 @@ func (a *Agent) judgeFailure(v *value, err error, now time.Time) {
 }
 
 func (a *Agent) retryLater(v *value, now time.Time) {
-	v.backoff = min(max(2*v.backoff, a.cfg.Backoff.Min), a.cfg.Backoff.Max)
+	v.backoff = a.cfg.Backoff.Next(v.backoff)
 	v.retryAt = now.Add(v.backoff)
 	a.retrying[v] = struct{}{}
 }

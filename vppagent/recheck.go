@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
@@ -253,7 +255,7 @@ func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	if f == nil || !f.contested(d.now) || v.want == nil || v.outlives > 0 || v.kind.Replace != nil || len(v.dependents)+len(v.derived)+len(v.users) > 0 {
 		return
 	}
-	f.owed, f.backoff = true, min(max(2*f.backoff, a.check.every), maxPutOff)
+	f.owed, f.backoff = true, backoff.Range{Min: a.check.every, Max: max(maxPutOff, a.check.every)}.Next(f.backoff)
 	v.state, v.retryAt = event.Retrying, d.now.Add(f.backoff)
 	v.err = fmt.Sprintf("%s: %s; the agent repairs it again in %s", what, f.contest(d.now), f.backoff)
 	a.retrying[v] = struct{}{}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 )
 
@@ -115,11 +117,10 @@ func (b *balancer) step(now time.Time, conns, hosts int) bool {
 
 // rest ends a period of shedding. vain means that shed clients came back: the next pause is longer.
 func (b *balancer) rest(now time.Time, vain bool) {
-	if !vain || b.pause == 0 {
-		b.pause = b.cfg.Rest
-	} else {
-		b.pause = min(2*b.pause, 24*time.Hour)
+	if !vain {
+		b.pause = 0
 	}
+	b.pause = backoff.Range{Min: b.cfg.Rest, Max: max(b.cfg.Rest, 24*time.Hour)}.Next(b.pause)
 	b.shedding, b.beyond, b.back = false, time.Time{}, 0
 	b.resting = now.Add(b.pause)
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 )
 
@@ -74,7 +76,7 @@ func (c *Client) Follow(ctx context.Context, publish func(wire.Batch), lost func
 			timer.Stop()
 			return ctx.Err()
 		}
-		pause = min(2*pause, c.cfg.PauseTo)
+		pause = backoff.Range{Min: c.cfg.PauseFrom, Max: c.cfg.PauseTo}.Next(pause)
 	}
 }
 

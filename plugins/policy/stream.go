@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -336,7 +338,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	case !s.missing || s.located == nil || now.Before(s.askAt):
 		return nil
 	default:
-		s.pause = min(2*s.pause, maxPause)
+		s.pause = backoff.Range{Min: firstPause, Max: maxPause}.Next(s.pause)
 		s.askAt = now.Add(s.pause)
 	}
 	s.asked, s.before = true, s.located

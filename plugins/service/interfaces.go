@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -66,7 +68,7 @@ type interfaces struct {
 	located *event.Located // nil: no answer yet
 	waiting bool           // the last question has no answer yet
 	missing bool           // the last answer did not have everything
-	again   backoff
+	again   backoff.Timer
 }
 
 // Located takes VPP's answer: all of what was asked for and found. It replaces the answer before.
@@ -89,17 +91,17 @@ func (p *Processor) Locate(now time.Time) *event.Locate {
 	switch {
 	case p.pods.changed:
 		p.pods.changed = false
-		p.again = backoff{}
+		p.again = backoff.Timer{}
 	case !p.waiting && !p.missing:
-		p.again = backoff{}
+		p.again = backoff.Timer{}
 		return nil
-	case p.again.wait == 0: // the first pause begins when the first answer is not enough
-		p.again.failed(now)
+	case p.again.Pause == 0: // the first pause begins when the first answer is not enough
+		p.again.Failed(now, retries)
 		return nil
-	case !p.again.due(now):
+	case !p.again.Due(now):
 		return nil
 	default:
-		p.again.failed(now)
+		p.again.Failed(now, retries)
 	}
 	p.waiting = true
 	ask := &event.Locate{

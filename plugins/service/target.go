@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
@@ -16,18 +18,8 @@ const (
 	lastRetry  = time.Minute
 )
 
-// backoff spaces repetitions; the zero value is due at once.
-type backoff struct {
-	at   time.Time
-	wait time.Duration
-}
-
-func (b *backoff) due(now time.Time) bool { return !now.Before(b.at) }
-
-func (b *backoff) failed(now time.Time) {
-	b.wait = min(max(2*b.wait, firstRetry), lastRetry)
-	b.at = now.Add(b.wait)
-}
+// retries are the pauses between attempts of a call, and between questions for what VPP does not have yet.
+var retries = backoff.Range{Min: firstRetry, Max: lastRetry} // read only
 
 // target is a renderer and what it was told last.
 type target struct {
@@ -38,7 +30,7 @@ type target struct {
 	synced    bool                     // the last Resync went well
 	failed    map[*service]struct{}
 	err       error // of a call that is not about one service
-	retry     backoff
+	retry     backoff.Timer
 	version   int // of the node's state and the interface sets below; 0: none
 	state     renderer.NodeState
 	nodeIPs   *renderer.IPAddresses
@@ -80,7 +72,7 @@ func (p *Processor) ResyncInPortions() (portions []func(), err error) {
 	dirty, _ := p.refresh()
 	var errs []error
 	for _, t := range p.targets {
-		t.synced, t.retry = false, backoff{}
+		t.synced, t.retry = false, backoff.Timer{}
 		left, err := p.resync(t)
 		portions, errs = append(portions, left...), append(errs, err)
 	}
@@ -97,7 +89,7 @@ func (p *Processor) Prepare() {
 }
 
 func (p *Processor) update(t *target, changed []*service) error {
-	due := t.retry.due(p.now)
+	due := t.retry.Due(p.now)
 	if !t.synced {
 		if !due {
 			return nil
@@ -128,10 +120,10 @@ func (p *Processor) update(t *target, changed []*service) error {
 	}
 	err := errors.Join(errs...)
 	switch {
-	case err != nil && (due || t.retry.wait == 0):
-		t.retry.failed(p.now)
+	case err != nil && (due || t.retry.Pause == 0):
+		t.retry.Failed(p.now, retries)
 	case len(t.failed) == 0 && t.err == nil:
-		t.retry = backoff{}
+		t.retry = backoff.Timer{}
 	}
 	return err
 }
@@ -212,10 +204,10 @@ func (p *Processor) resync(t *target) ([]func(), error) {
 	portions, err := p.resyncCalls(t)
 	if err != nil {
 		t.err = err
-		t.retry.failed(p.now)
+		t.retry.Failed(p.now, retries)
 		return portions, err
 	}
-	t.synced, t.err, t.retry = true, nil, backoff{}
+	t.synced, t.err, t.retry = true, nil, backoff.Timer{}
 	t.version, t.state, t.nodeIPs, t.frontends, t.backends = p.version, p.state, p.claims.nodes, p.frontends, p.backends
 	clear(t.failed)
 	for _, s := range p.services {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,10 +89,10 @@ func (o *optional) run(ctx context.Context, found chan<- []*following, report fu
 			found <- o.all()
 			found = nil
 		}
-		if pause *= 2; changed || err != nil {
-			pause = o.least
+		if changed || err != nil {
+			pause = 0
 		}
-		pause = min(pause, mostLooks*o.least)
+		pause = backoff.Range{Min: o.least, Max: mostLooks * o.least}.Next(pause)
 		if !o.rest(ctx, pause) {
 			return
 		}

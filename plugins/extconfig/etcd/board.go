@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -263,7 +265,7 @@ func (b *board) publish(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, maxPause)
+		pause = backoff.Range{Min: firstPause, Max: maxPause}.Next(pause)
 	}
 }
 
@@ -310,7 +312,7 @@ func (b *board) session(ctx context.Context) (wrote bool, err error) {
 				if pause == writePause {
 					b.log.Warn("etcd: statuses not written", "err", err)
 				}
-				pause = min(2*pause, maxPause)
+				pause = backoff.Range{Min: writePause, Max: maxPause}.Next(pause)
 			}
 		}
 		select {

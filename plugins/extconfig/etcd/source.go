@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
@@ -131,7 +133,7 @@ func (s *Source) follow(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, maxPause)
+		pause = backoff.Range{Min: firstPause, Max: maxPause}.Next(pause)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -96,7 +98,7 @@ func (s *Server) Run(ctx context.Context) error {
 			continue
 		}
 		retry.Reset(wait)
-		wait = min(2*wait, lastRetry)
+		wait = backoff.Range{Min: firstRetry, Max: lastRetry}.Next(wait)
 	}
 }
 

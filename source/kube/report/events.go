@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -85,25 +87,15 @@ func final(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
-// backoff is the back-off of a failing operation. Its pause is capped, so that the operation runs soon after the API server
+// record records the result of an attempt. The pause after a failure is capped, so that the operation runs soon after the API server
 // is back.
-type backoff struct {
-	until time.Time
-	pause time.Duration
-}
-
-// result records the result of an attempt.
-func (b *backoff) result(now time.Time, err error) {
+func record(t *backoff.Timer, now time.Time, err error) {
 	switch {
 	case err == nil || final(err):
-		*b = backoff{}
-		return
-	case b.pause == 0:
-		b.pause = interval
+		t.Reset()
 	case apierrors.IsForbidden(err):
-		b.pause = min(2*b.pause, refresh)
+		t.Failed(now, backoff.Range{Min: interval, Max: refresh})
 	default:
-		b.pause = min(2*b.pause, settled)
+		t.Failed(now, backoff.Range{Min: interval, Max: settled})
 	}
-	b.until = now.Add(b.pause)
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -273,26 +275,26 @@ func TestRejectedRepairIsNotRetried(t *testing.T) {
 
 // A failed request is retried soon, but less and less often if the right to it is missing.
 func TestBackoff(t *testing.T) {
-	var b backoff
+	var b backoff.Timer
 	at := time.Now()
 	pauses := func(err error, n int) (out []time.Duration) {
 		for range n {
-			b.result(at, err)
-			out = append(out, b.until.Sub(at))
+			record(&b, at, err)
+			out = append(out, b.At.Sub(at))
 		}
 		return out
 	}
 	if p := pauses(errors.New("refused"), 5); p[0] != 5*time.Second || p[1] != 10*time.Second || p[4] != 30*time.Second {
 		t.Error(p)
 	}
-	if b.result(at, nil); !b.until.IsZero() {
+	if record(&b, at, nil); !b.At.IsZero() {
 		t.Error(b)
 	}
 	denied := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	if p := pauses(denied, 20); p[0] != 5*time.Second || p[4] != 80*time.Second || p[19] != 30*time.Minute {
 		t.Error(p)
 	}
-	if b.result(at, apierrors.NewNotFound(schema.GroupResource{}, "")); !b.until.IsZero() {
+	if record(&b, at, apierrors.NewNotFound(schema.GroupResource{}, "")); !b.At.IsZero() {
 		t.Error(b)
 	}
 }

@@ -118,11 +118,11 @@ func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *eve
 			return
 		}
 	}
-	if now.Before(r.nodeBackoff.until) {
+	if !r.nodeBackoff.Due(now) {
 		return
 	}
 	err := r.attempt(ctx, "node condition", func(ctx context.Context) error { return r.writeCondition(ctx, now, want) })
-	if r.nodeBackoff.result(now, err); err == nil {
+	if record(&r.nodeBackoff, now, err); err == nil {
 		r.unready = time.Time{}
 	}
 }

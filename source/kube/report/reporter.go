@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/backoff"
+
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -76,7 +78,7 @@ type Reporter struct {
 	written  condition // the condition of the Node that was written last
 	unready  time.Time // since when the Node should have a worse one
 
-	nodeBackoff, eventBackoff, policyBackoff backoff // back-off of the Node's condition, of Events, of policy conditions
+	nodeBackoff, eventBackoff, policyBackoff backoff.Timer // back-off of the Node's condition, of Events, of policy conditions
 }
 
 // New returns a reporter on the objects of a source. It gets a separate client from connect.
@@ -156,13 +158,13 @@ func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
 }
 
 func (r *Reporter) sendEvents(ctx context.Context, now time.Time) {
-	for !now.Before(r.eventBackoff.until) {
+	for r.eventBackoff.Due(now) {
 		s := r.ledger.next(now)
 		if s == nil {
 			return
 		}
 		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.send(ctx, now, s) })
-		r.eventBackoff.result(now, err)
+		record(&r.eventBackoff, now, err)
 		switch {
 		case err == nil:
 			r.ledger.done(now, s)
@@ -176,10 +178,10 @@ func (r *Reporter) sendEvents(ctx context.Context, now time.Time) {
 
 func (r *Reporter) applyConditions(ctx context.Context, now time.Time, problems []event.Problem) {
 	for _, v := range r.verdicts.due(now, r.ledger, r.objects, problems) {
-		if now.Before(r.policyBackoff.until) || !r.ledger.bucket.take(now) {
+		if !r.policyBackoff.Due(now) || !r.ledger.bucket.take(now) {
 			return
 		}
-		r.policyBackoff.result(now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
+		record(&r.policyBackoff, now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
 	}
 }
 
