@@ -184,21 +184,25 @@ func TestSizes(t *testing.T) {
 		want Size
 	}{
 		"nothing":                  {nil, Size{}},
-		"all":                      {rules(1, model.Rule{}), Size{Rules: 1, Tables: 1}},
+		"all, in both families":    {rules(1, model.Rule{}), Size{Rules: 2, Tables: 1}},
+		"all of one family":        {rules(1, model.Rule{IPVersion: 4}), Size{Rules: 1, Tables: 1}},
 		"ipBlocks × ports":         {rules(5000, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1)}, Destination: model.Peer{Ports: ports(50)}}), Size{Rules: 250_000, Tables: 32}},
 		"both sides":               {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(10)}, Destination: model.Peer{Nets: nets(20)}}), Size{Rules: 200, Tables: 1}},
-		"a few exceptions":         {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(2)}}), Size{Rules: 65, Tables: 1}},
-		"many exceptions":          {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(1000)}}), Size{Rules: 1513, Tables: 8}},
-		"ports without a protocol": {rules(1, model.Rule{Destination: model.Peer{Ports: ports(5)}}), Size{Rules: 15, Tables: 1}},
-		"runs":                     {slices.Concat(rules(2, model.Rule{}), rules(1, model.Rule{Action: model.ActionDeny}), rules(1, model.Rule{})), Size{Rules: 4, Tables: 3}},
+		"a few exceptions":         {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(2)}}), Size{Rules: 67, Tables: 1}},
+		"many exceptions":          {rules(1, model.Rule{Protocol: tcp, Source: model.Peer{Nets: nets(1), NotNets: nets(1000)}}), Size{Rules: 33_001, Tables: 16}},
+		"ports without a protocol": {rules(1, model.Rule{Destination: model.Peer{Ports: ports(5)}}), Size{Rules: 40, Tables: 1}},
+		"runs":                     {slices.Concat(rules(2, model.Rule{}), rules(1, model.Rule{Action: model.ActionDeny}), rules(1, model.Rule{})), Size{Rules: 8, Tables: 3}},
+		"not a protocol":           {rules(1, model.Rule{NotProtocol: tcp, Source: model.Peer{Nets: nets(2)}}), Size{Rules: 516, Tables: 8}},
+		"not a protocol, many":     {rules(1, model.Rule{NotProtocol: tcp, Source: model.Peer{Nets: nets(1000)}}), Size{Rules: 258_000, Tables: 32}},
 		"beyond numbers":           {rules(9, model.Rule{Source: model.Peer{Nets: nets(60000)}, Destination: model.Peer{Nets: nets(60000)}}), Size{Rules: mostCount, Tables: 32}},
 	} {
 		c.want[Memory] = min(3*len(c.in)+c.want[Rules], mostCount)
-		if got := OfPolicy(&model.Policy{InboundRules: c.in}); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-		if got := OfPolicy(&model.Policy{OutboundRules: c.in}); got != c.want {
-			t.Errorf("%s, egress: %v, want %v", name, got, c.want)
+		for _, p := range []*model.Policy{{InboundRules: c.in}, {OutboundRules: c.in}} {
+			for _, wholeBytes := range []bool{false, true} { // all of it is about IPv4
+				if got := OfPolicy(p, wholeBytes); got != c.want {
+					t.Errorf("%s, %d rules of egress: %v, want %v", name, len(p.OutboundRules), got, c.want)
+				}
+			}
 		}
 	}
 }
@@ -223,23 +227,45 @@ func TestLists(t *testing.T) {
 }
 
 func TestSizesOfMessages(t *testing.T) {
-	members := func(set string) int { return map[string]int{"hundred": 100, "ten": 10}[set] }
+	ipv4 := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprintf("10.1.%d.%d/32", i/256, i%256))
+		}
+		return out
+	}
+	sets := map[string]*Members{
+		"hundred": new(Members).Add(ipv4(100), 1), "ten": new(Members).Add(ipv4(10), 1), "dual": new(Members).Add([]string{"10.0.0.1/32", "fd00::1", "fd00::/61", "fd00::/9"}, 1),
+		"gone": new(Members).Add([]string{"fd00::/61", "10.0.0.1"}, 1).Add([]string{"fd00::/61"}, -1), "services": new(Members).Add([]string{"fd00::1,tcp:80", "10.0.0.1,udp:53"}, 1),
+	}
+	members := func(set string) *Members { return sets[set] }
 	port := []*felix.PortRange{{First: 1, Last: 1}, {First: 5, Last: 9}}
 	for name, c := range map[string]struct {
-		rule *felix.Rule
-		want int
+		rule  *felix.Rule
+		want  int
+		bytes int // where VPP compares IPv6 prefixes by whole bytes; 0: the same
 	}{
-		"members × ports": {&felix.Rule{Protocol: &felix.Protocol{}, SrcIpSetIds: []string{"hundred"}, DstPorts: port}, 200},
-		"in both":         {&felix.Rule{SrcIpSetIds: []string{"hundred", "ten"}}, 10},
-		"in none":         {&felix.Rule{SrcIpSetIds: []string{"empty"}}, 1},
-		"two sides":       {&felix.Rule{SrcIpSetIds: []string{"hundred"}, DstIpSetIds: []string{"ten"}}, 1000},
-		"not in":          {&felix.Rule{NotSrcIpSetIds: []string{"hundred"}}, 613},
-		"named ports":     {&felix.Rule{Protocol: &felix.Protocol{}, DstNamedPortIpSetIds: []string{"ten"}, SrcIpSetIds: []string{"hundred"}}, 1000},
-		"a Service":       {&felix.Rule{Protocol: &felix.Protocol{}, DstIpPortSetIds: []string{"ten"}}, 10},
+		"members × ports":  {&felix.Rule{Protocol: &felix.Protocol{}, SrcIpSetIds: []string{"hundred"}, DstPorts: port}, 200, 0},
+		"in both":          {&felix.Rule{SrcIpSetIds: []string{"hundred", "ten"}}, 10, 0},
+		"in none":          {&felix.Rule{SrcIpSetIds: []string{"empty"}}, 1, 0},
+		"two sides":        {&felix.Rule{SrcIpSetIds: []string{"hundred"}, DstIpSetIds: []string{"ten"}}, 1000, 0},
+		"not in":           {&felix.Rule{NotSrcIpSetIds: []string{"hundred"}}, 1 + 24 + 100*8 + 100 + 1, 0}, // and all of IPv6
+		"not in, IPv6":     {&felix.Rule{IpVersion: 6, NotSrcNet: []string{"fd00::1/128", "10.0.0.1/32"}}, 1 + 128 + 2, 1 + 16*255 + 2},
+		"one family":       {&felix.Rule{IpVersion: 4, SrcIpSetIds: []string{"dual"}}, 1, 0},
+		"both families":    {&felix.Rule{SrcIpSetIds: []string{"dual"}}, 4, 1 + 1 + 8 + 128},
+		"few are left":     {&felix.Rule{SrcIpSetIds: []string{"gone"}}, 1, 0},
+		"prefixes":         {&felix.Rule{SrcNet: []string{"fd00::/61", "fd00::/64", "10.0.0.0/9"}}, 3, 10},
+		"on both sides":    {&felix.Rule{SrcNet: []string{"fd00::/61"}, DstNet: []string{"fd00::/62", "10.0.0.0/8"}}, 1, 32},
+		"ranges in ranges": {&felix.Rule{SrcNet: []string{"10.0.0.0/8", "10.1.0.0/16", "10.2.0.0/16"}, NotSrcNet: []string{"10.1.1.0/24"}}, 3 + 2*24 + 1, 0},
+		"endpoints":        {&felix.Rule{Protocol: &felix.Protocol{}, DstIpPortSetIds: []string{"services"}}, 2, 0},
+		"named ports":      {&felix.Rule{Protocol: &felix.Protocol{}, DstNamedPortIpSetIds: []string{"ten"}, SrcIpSetIds: []string{"hundred"}}, 1000, 0},
+		"a Service":        {&felix.Rule{Protocol: &felix.Protocol{}, DstIpPortSetIds: []string{"ten"}}, 11, 0},
 	} {
 		for _, p := range []*felix.Policy{{InboundRules: []*felix.Rule{c.rule}}, {OutboundRules: []*felix.Rule{c.rule}}} {
-			if got := OfMessage(p, members)[Rules]; got != c.want {
+			if got := OfMessage(p, members, false)[Rules]; got != c.want {
 				t.Errorf("%s: %d rules, want %d", name, got, c.want)
+			}
+			if got, want := OfMessage(p, members, true)[Rules], max(c.want, c.bytes); got != want {
+				t.Errorf("%s, by whole bytes: %d rules, want %d", name, got, want)
 			}
 		}
 	}

@@ -22,6 +22,7 @@ type Claim struct {
 	Ref  model.Ref // its Namespace is the one that pays; cluster-wide objects share the namespace ""
 	Age  Age
 	Size Size
+	Why  string // why Size is what it is, to be added to a refusal; "": nothing to add
 }
 
 // older orders claims: the older first, by creationTimestamp, then UID, then name. One without a timestamp is the youngest.
@@ -206,6 +207,9 @@ func (l *Ledger) admit(list []*entry, used *Size) {
 		}
 		if why == "" && used != nil {
 			why = l.limits.exceeds(&e.Size, used, node)
+		}
+		if why != "" && e.Why != "" {
+			why += "; " + e.Why
 		}
 		if (why == "") != (e.refused == "") {
 			l.changed[e.Ref] = struct{}{}

@@ -7,47 +7,78 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// A rule of a policy becomes the product of what its two sides name: addresses times ports, of the source and of the destination. The
-// driver writes sets as their members, and a negation as what it leaves, or beyond a bound as an exception for each part.
+// A rule of a policy becomes the product of what its two sides name, in each family: addresses times ports, of the source and of the
+// destination. The driver writes sets as their members, and a negation as what it leaves. It may put exceptions in front of a rule instead, which are
+// fewer rules, but only while the pod has few others: what a policy asks for does not depend on other policies.
 const (
-	perExcept  = 32  // prefixes that one excepted range leaves of another at most, about
-	mostExcept = 512 // beyond, the driver writes exceptions: renderer/acl, bearable
+	otherProtos = 258 // rules of a negated protocol: one for each other, or of negated ICMP: and some for its other types and codes
 )
 
 // side is how many things one side of a rule names.
 type side struct {
-	nets, except   int  // ranges, and excepted ranges
-	members, not   int  // of sets of addresses, and of excepted sets
-	sets           bool // there are sets
+	nets, members  pieces // ranges, and members of sets of addresses
+	left, except   pieces // what excepted ranges and sets leave of all others; and they themselves
+	depth          pieces // how often an address may be in ranges; 0: once
+	anywhere       bool   // no range and no set
 	ports, noPorts int
-	named          int // members of sets of address and port
+	named          pieces // members of sets of address and port
+	asksNamed      bool   // there are such sets
 }
 
-func (s *side) addresses() int {
-	n := s.nets + s.members
-	if n == 0 && !s.sets {
+// addresses is how many prefixes of a family the side becomes. One that names only addresses of the other family has none.
+func (s *side) addresses(f int) int {
+	n := s.nets[f] + s.members[f]
+	if s.anywhere {
 		n = 1
 	}
-	if out := s.except + s.not; out > 0 {
-		n += min(times(out, perExcept), mostExcept+out)
+	if n > 0 {
+		n = plus(n, times(s.left[f], max(1, s.depth[f])))
 	}
 	return n
 }
 
-func (s *side) anyPort() bool { return s.ports+s.noPorts+s.named == 0 }
+func (s *side) asksPorts() bool { return s.ports > 0 || s.asksNamed }
 
-func (s *side) rules() int {
-	if s.named > 0 && s.ports == 0 {
-		return times(s.named, max(1, s.except))
+func (s *side) rules(f int) int {
+	named := times(s.named[f], max(1, s.depth[f]))
+	if s.asksNamed && s.ports == 0 { // a set that is not known, or not for the protocol, denies all addresses
+		return max(times(named, max(1, s.left[f])), s.addresses(f))
 	}
-	return plus(times(s.addresses(), max(1, s.ports)+s.noPorts), s.named)
+	return plus(times(s.addresses(f), max(1, s.ports)+s.noPorts), named)
+}
+
+// protocols is what a rule says about protocols and families.
+type protocols struct {
+	any     bool // it names none
+	negated bool // it excepts one
+	version int  // 4 or 6; 0: both
 }
 
 // rule is how many rules of access lists one rule becomes; at least one for each of its ports, which the agent keeps whatever it selects.
-func rule(src, dst *side, anyProtocol bool) int {
-	n := max(1, src.ports, dst.ports, times(src.rules(), dst.rules()))
-	if anyProtocol && (!src.anyPort() || !dst.anyPort()) {
-		n = times(n, 3) // TCP, UDP, SCTP
+func rule(src, dst *side, p protocols) int {
+	n := 0
+	for f, version := range [2]int{4, 6} {
+		if p.version == 0 || p.version == version {
+			n = plus(n, p.times(times(src.rules(f), dst.rules(f)), src, dst))
+		}
+	}
+	for f := range families { // an exception in front does not look at the rule's family
+		n = plus(n, src.except[f]+dst.except[f])
+	}
+	return max(1, src.ports, dst.ports, n)
+}
+
+// times is so many rules for each protocol that they match.
+func (p protocols) times(n int, src, dst *side) int {
+	switch {
+	case !p.any:
+		return n
+	case p.negated:
+		return times(n, otherProtos)
+	case src.asksPorts() || dst.asksPorts():
+		return times(n, 4) // TCP, UDP, SCTP, UDP-Lite
+	case src.noPorts+dst.noPorts > 0:
+		return times(n, otherProtos) // protocols without ports match, too
 	}
 	return n
 }
@@ -77,44 +108,50 @@ func (r *runs) end() {
 }
 
 // OfPolicy is what a policy asks for at least: its selectors count as if they selected nobody, since only the cluster's state says how
-// many they select.
-func OfPolicy(p *model.Policy) Size {
+// many they select. WholeBytes says that VPP compares IPv6 prefixes by whole bytes (see WholeBytes).
+func OfPolicy(p *model.Policy, wholeBytes bool) Size {
 	var r runs
 	for _, list := range [][]model.Rule{p.InboundRules, p.OutboundRules} {
 		for i := range list {
 			rl := &list[i]
-			src, dst := peer(&rl.Source), peer(&rl.Destination)
-			r.add(string(rl.Action), rule(&src, &dst, rl.Protocol == model.RuleProtocol{}))
+			src, dst := peer(&rl.Source, wholeBytes), peer(&rl.Destination, wholeBytes)
+			r.add(string(rl.Action), rule(&src, &dst, protocols{
+				any: rl.Protocol == model.RuleProtocol{} && rl.ICMP == nil, negated: rl.NotProtocol != model.RuleProtocol{} || rl.NotICMP != nil, version: int(rl.IPVersion),
+			}))
 		}
 		r.end()
 	}
 	return r.size
 }
 
-func peer(p *model.Peer) side {
-	s := side{nets: len(p.Nets), except: len(p.NotNets), ports: len(p.Ports), noPorts: len(p.NotPorts)}
-	if p.Selector != "" || p.Service.Name != "" {
-		s.sets = true
-	}
+func peer(p *model.Peer, wholeBytes bool) side {
+	s := ofRanges(ofPrefixes(p.Nets), ofPrefixes(p.NotNets), wholeBytes)
+	s.anywhere = len(p.Nets) == 0 && p.Selector == "" && p.Service.Name == ""
+	s.ports, s.noPorts = len(p.Ports), len(p.NotPorts)
 	return s
 }
 
+func ofRanges(nets, notNets []length, wholeBytes bool) side {
+	return side{
+		nets: sum(nets, written, wholeBytes), depth: depth(nets), left: sum(notNets, left, wholeBytes), except: sum(notNets, written, wholeBytes),
+	}
+}
+
 // OfMessage is what a policy asks for as a driver gets it; members is how many members a set has.
-func OfMessage(p *felix.Policy, members func(set string) int) Size {
+func OfMessage(p *felix.Policy, members func(set string) *Members, wholeBytes bool) Size {
+	m := sized{members, wholeBytes}
 	var r runs
 	for _, list := range [][]*felix.Rule{p.GetInboundRules(), p.GetOutboundRules()} {
-		for _, m := range list {
-			src := side{
-				nets: len(m.SrcNet), except: len(m.NotSrcNet), ports: len(m.SrcPorts), noPorts: len(m.NotSrcPorts),
-				members: smallest(m.SrcIpSetIds, members), sets: len(m.SrcIpSetIds) > 0, not: all(m.NotSrcIpSetIds, members),
-				named: all(m.SrcNamedPortIpSetIds, members),
-			}
-			dst := side{
-				nets: len(m.DstNet), except: len(m.NotDstNet), ports: len(m.DstPorts), noPorts: len(m.NotDstPorts),
-				members: smallest(m.DstIpSetIds, members), sets: len(m.DstIpSetIds) > 0, not: all(m.NotDstIpSetIds, members),
-				named: all(m.DstNamedPortIpSetIds, members) + all(m.DstIpPortSetIds, members),
-			}
-			r.add(strings.ToLower(m.Action), rule(&src, &dst, m.Protocol == nil))
+		for _, rl := range list {
+			src := m.side(rl.SrcNet, rl.NotSrcNet, rl.SrcIpSetIds, rl.NotSrcIpSetIds)
+			src.ports, src.noPorts, src.named = len(rl.SrcPorts), len(rl.NotSrcPorts), m.all(rl.SrcNamedPortIpSetIds)
+			dst := m.side(rl.DstNet, rl.NotDstNet, rl.DstIpSetIds, rl.NotDstIpSetIds)
+			dst.ports, dst.noPorts, dst.named = len(rl.DstPorts), len(rl.NotDstPorts), m.all(rl.DstNamedPortIpSetIds)
+			dst.named.add(m.all(rl.DstIpPortSetIds))
+			src.asksNamed, dst.asksNamed = len(rl.SrcNamedPortIpSetIds) > 0, len(rl.DstNamedPortIpSetIds)+len(rl.DstIpPortSetIds) > 0
+			r.add(strings.ToLower(rl.Action), rule(&src, &dst, protocols{
+				any: rl.Protocol == nil && rl.Icmp == nil, negated: rl.NotProtocol != nil || rl.NotIcmp != nil, version: int(rl.IpVersion),
+			}))
 		}
 		r.end()
 	}
@@ -136,19 +173,46 @@ func Sets(p *felix.Policy, f func(set string)) {
 	}
 }
 
-func all(sets []string, members func(string) int) (n int) {
+// sized knows how large sets are, and what VPP compares.
+type sized struct {
+	members    func(string) *Members
+	wholeBytes bool
+}
+
+func (m sized) side(nets, notNets, sets, notSets []string) side {
+	s := ofRanges(ofTexts(nets), ofTexts(notNets), m.wholeBytes)
+	s.members, s.anywhere = m.common(sets), len(nets)+len(sets) == 0
+	for _, id := range notSets {
+		s.left.add(m.members(id).left(m.wholeBytes))
+		s.except.add(m.members(id).pieces(m.wholeBytes))
+	}
+	return s
+}
+
+func (m sized) all(sets []string) (n pieces) {
 	for _, id := range sets {
-		n += members(id)
+		n.add(m.members(id).pieces(m.wholeBytes))
 	}
 	return n
 }
 
-// smallest is the members of the smallest set: an address has to be in each of them.
-func smallest(sets []string, members func(string) int) int {
-	n := 0
-	for i, id := range sets {
-		if m := members(id); i == 0 || m < n {
-			n = m
+// common is how many prefixes are in all sets of each family at most: as many as the smallest set has, but a set with ranges holds parts that other
+// sets name, so it bounds nothing.
+func (m sized) common(sets []string) (n pieces) {
+	most, bounded := pieces{}, [2]bool{}
+	for _, id := range sets {
+		set := m.members(id)
+		got := set.pieces(m.wholeBytes)
+		for f := range n {
+			most[f] = max(most[f], got[f])
+			if (set == nil || set.ranges[f] == 0) && (!bounded[f] || got[f] < n[f]) {
+				n[f], bounded[f] = got[f], true
+			}
+		}
+	}
+	for f := range n {
+		if !bounded[f] {
+			n[f] = most[f]
 		}
 	}
 	return n

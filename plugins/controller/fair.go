@@ -51,7 +51,7 @@ func (l *lane) put(ch event.Change) {
 func cost(ch *event.Change) int {
 	switch o := ch.Object.(type) {
 	case *model.Policy:
-		return lightCost + budget.OfPolicy(o)[budget.Rules]
+		return lightCost + budget.OfPolicy(o, false)[budget.Rules]
 	case *model.Service:
 		return lightCost + len(o.Ports)*(len(o.ClusterIPs)+len(o.ExternalIPs)+len(o.LoadBalancerIPs)) + len(o.LoadBalancerSourceRanges)*len(o.Ports)
 	case *model.EndpointSlice:

@@ -18,8 +18,10 @@ type gate struct {
 	byID   map[model.PolicyID]*gated
 	byRef  map[model.Ref]*gated
 	byName map[ruleList]*gated
-	sets   map[string]int                 // members of each set the driver has
+	sets   map[string]*budget.Members     // of each set the driver has
 	users  map[string]map[*gated]struct{} // of sets
+	vpp    string                         // its version; "": not known
+	other  bool                           // vpp compares prefixes in another way since claims were made
 }
 
 // gated is a policy, and what it asks for.
@@ -28,17 +30,17 @@ type gated struct {
 	ref    model.Ref
 	name   ruleList
 	age    budget.Age
-	size   budget.Size   // of the object alone
-	fresh  bool          // the object changed since it was claimed
-	active bool          // it applies to something here
-	msg    *felix.Policy // with its rules, as the driver would have it; nil: not known yet
-	closed bool          // of a stream: the driver has it closed
+	size   [2]budget.Size // of the object alone, and where VPP compares IPv6 prefixes by whole bytes
+	fresh  bool           // the object changed since it was claimed
+	active bool           // it applies to something here
+	msg    *felix.Policy  // with its rules, as the driver would have it; nil: not known yet
+	closed bool           // of a stream: the driver has it closed
 }
 
 func newGate(l budget.Limits, graph *calc.Graph) *gate {
 	return &gate{
 		graph: graph, ledger: budget.NewLedger(l.Of(2, 3)), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
-		byName: map[ruleList]*gated{}, sets: map[string]int{}, users: map[string]map[*gated]struct{}{},
+		byName: map[ruleList]*gated{}, sets: map[string]*budget.Members{}, users: map[string]map[*gated]struct{}{},
 	}
 }
 
@@ -63,7 +65,8 @@ func (g *gate) set(id model.PolicyID, o *model.Policy) {
 	}
 	p.name = ruleList{o.Tier, o.FelixName()}
 	g.byName[p.name] = p
-	p.age, p.size, p.fresh = budget.Age{Created: o.Created, UID: o.UID}, budget.OfPolicy(o), true
+	p.age, p.fresh = budget.Age{Created: o.Created, UID: o.UID}, true
+	p.size = [2]budget.Size{budget.OfPolicy(o, false), budget.OfPolicy(o, true)}
 }
 
 // leave is for a policy that applies to nothing here.
@@ -77,6 +80,7 @@ func (g *gate) leave(p *gated) {
 // flush is Flush of the graph without what is too much. What the driver is to have comes last: a policy may be in it as it is and then
 // closed.
 func (g *gate) flush() []*felix.ToDataplane {
+	g.reclaim()
 	g.graph.Pending(func(id model.PolicyID, needed bool) {
 		p := g.byID[id]
 		switch {
@@ -85,7 +89,7 @@ func (g *gate) flush() []*felix.ToDataplane {
 			g.leave(p)
 		case needed && (p.fresh || !p.active):
 			p.fresh, p.active = false, true
-			g.claim(p, p.size)
+			g.claimObject(p)
 		}
 	})
 	g.settle()
@@ -101,8 +105,48 @@ func (g *gate) flush() []*felix.ToDataplane {
 	return out
 }
 
-func (g *gate) claim(p *gated, s budget.Size) {
-	g.ledger.Claim(budget.Claim{Ref: p.ref, Age: p.age, Size: s})
+// setVPP takes the version of VPP. The size of a policy depends on how VPP compares prefixes.
+func (g *gate) setVPP(version string) {
+	g.other = g.other || matchesBytes(version) != matchesBytes(g.vpp)
+	g.vpp = version
+}
+
+// reclaim claims everything anew if VPP compares prefixes in another way than before.
+func (g *gate) reclaim() {
+	if !g.other {
+		return
+	}
+	g.other = false
+	for _, p := range g.byRef {
+		switch {
+		case p.msg != nil:
+			g.claimMessage(p)
+		case p.active:
+			g.claimObject(p)
+		}
+	}
+}
+
+// claimObject claims what a policy asks for by its object alone.
+func (g *gate) claimObject(p *gated) { g.claim(p, p.size[0], p.size[1]) }
+
+// claimMessage claims what a policy asks for with the members of its sets.
+func (g *gate) claimMessage(p *gated) {
+	bits := budget.OfMessage(p.msg, g.members, false)
+	bytes := bits
+	if matchesBytes(g.vpp) {
+		bytes = budget.OfMessage(p.msg, g.members, true)
+	}
+	g.claim(p, bits, bytes)
+}
+
+// claim claims one of two sizes: that for a VPP which compares IPv6 prefixes bit by bit, or by whole bytes.
+func (g *gate) claim(p *gated, bits, bytes budget.Size) {
+	c := budget.Claim{Ref: p.ref, Age: p.age, Size: bits}
+	if matchesBytes(g.vpp) && bytes != bits {
+		c.Size, c.Why = bytes, whyBytes(g.vpp, bits[budget.Rules], bytes[budget.Rules])
+	}
+	g.ledger.Claim(c)
 }
 
 // settle closes and opens policies, and reports whether there was one.
@@ -120,10 +164,14 @@ func (g *gate) weigh(messages []*felix.ToDataplane) {
 	for _, m := range messages {
 		switch m := m.GetPayload().(type) {
 		case *felix.ToDataplane_IpsetUpdate:
-			g.resize(touched, m.IpsetUpdate.GetId(), len(m.IpsetUpdate.GetMembers()))
+			g.resize(touched, m.IpsetUpdate.GetId(), new(budget.Members).Add(m.IpsetUpdate.GetMembers(), 1))
 		case *felix.ToDataplane_IpsetDeltaUpdate:
 			d := m.IpsetDeltaUpdate
-			g.resize(touched, d.GetId(), g.sets[d.GetId()]+len(d.GetAddedMembers())-len(d.GetRemovedMembers()))
+			set := g.sets[d.GetId()]
+			if set == nil {
+				set = new(budget.Members)
+			}
+			g.resize(touched, d.GetId(), set.Add(d.GetAddedMembers(), 1).Add(d.GetRemovedMembers(), -1))
 		case *felix.ToDataplane_IpsetRemove:
 			delete(g.sets, m.IpsetRemove.GetId())
 		case *felix.ToDataplane_ActivePolicyUpdate:
@@ -136,15 +184,15 @@ func (g *gate) weigh(messages []*felix.ToDataplane) {
 	}
 	for p := range touched {
 		if p.msg != nil {
-			g.claim(p, budget.OfMessage(p.msg, g.members))
+			g.claimMessage(p)
 		}
 	}
 }
 
-func (g *gate) members(set string) int { return g.sets[set] }
+func (g *gate) members(set string) *budget.Members { return g.sets[set] }
 
-func (g *gate) resize(touched map[*gated]struct{}, set string, n int) {
-	g.sets[set] = max(n, 0)
+func (g *gate) resize(touched map[*gated]struct{}, set string, n *budget.Members) {
+	g.sets[set] = n
 	for p := range g.users[set] {
 		touched[p] = struct{}{}
 	}
@@ -192,6 +240,7 @@ func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 			}
 		}
 	}
+	g.reclaim()
 	g.weigh(messages)
 	changed := g.ledger.Settle()
 	out := messages[:0:0]

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -140,7 +141,7 @@ func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
 
 // Messages of somebody else's calculation graph pass the same gate.
 func TestStreamedPoliciesAreClosed(t *testing.T) {
-	p := NewStream(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: 100}}}, event.Located{}, &recorder{})
+	p := NewStream(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: 2400}}}, event.Located{}, &recorder{})
 	step := func(want, text string) {
 		t.Helper()
 		p.Dataplane(said(t, text))
@@ -163,4 +164,46 @@ func TestStreamedPoliciesAreClosed(t *testing.T) {
 		t.Error("it does not have its rules again")
 	}
 	step("", `active_policy_remove { id { tier: "default" name: "prod/knp.default.web" } }`)
+}
+
+// VPP before 25.06 compares IPv6 prefixes by whole bytes, where a prefix of 57 bits is 128 rules. A policy that fits elsewhere is closed there, and
+// opens when the agent reconnects to a later VPP; the refusal names the version.
+func TestPoliciesCountAsTheVPPAtHandTakesThem(t *testing.T) {
+	wide := web(func(p *model.Policy) {
+		p.InboundRules[0].Source = model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("fd00::/57"), netip.MustParsePrefix("fd00:1::/57")}}
+		p.InboundRules[0].Destination.Ports = nil
+	})
+	narrow := asking("narrow", 2, 10)
+	stream := func() *Processor {
+		return NewStream(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: 200}}}, event.Located{}, &recorder{})
+	}
+	objects, _ := limited(200, 300, 400)
+	apply(objects, append(clients(3), pod("web", "10.1.1.2"), wide, narrow)...)
+	for name, p := range map[string]*Processor{"objects": objects, "stream": stream()} {
+		if p.stream != nil {
+			p.Dataplane(said(t, `
+active_policy_update { id { tier: "default" name: "prod/knp.default.web" } policy { inbound_rules { action: "allow" protocol { name: "TCP" } src_net: "fd00::/57" src_net: "fd00:1::/57" } } }
+active_policy_update { id { tier: "default" name: "prod/knp.default.narrow" } policy { inbound_rules { action: "allow" src_net: "fd00::/64" } } }
+in_sync { }`))
+		}
+		for _, s := range []struct{ version, closed string }{{"24.06-release", "web"}, {"25.10-release", ""}, {"24.06-release", "web"}, {"26.06", ""}, {"25.02", "web"}} {
+			p.VPP(&event.VPPStatus{Connected: true, Version: s.version})
+			if err := p.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			if got := closedNow(p); got != s.closed {
+				t.Errorf("%s, VPP %s: closed %q, want %q", name, s.version, got, s.closed)
+			}
+			want := fmt.Sprintf("it asks for 256 rules of policies, and an object may have 200 (--max-policy-rules); VPP %s compares IPv6 prefixes by whole "+
+				"bytes, so it is 256 rules instead of the 2 from VPP 25.06 on: all that it applies to is denied", s.version)
+			if s.closed == "" {
+				want = ""
+			}
+			for _, st := range p.Policies() {
+				if st.Policy.ID.Name == "web" && st.Refused != want {
+					t.Errorf("%s: %q, want %q", name, st.Refused, want)
+				}
+			}
+		}
+	}
 }

@@ -110,6 +110,7 @@ func (p *Processor) Locate(now time.Time) *event.Locate {
 func (p *Processor) VPP(st *event.VPPStatus) {
 	if st.Version != "" && st.Version != p.version {
 		p.version, p.nodeDirty = st.Version, true
+		p.gate.setVPP(st.Version)
 	}
 }
 

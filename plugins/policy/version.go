@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -14,4 +15,12 @@ func matchesBytes(version string) bool {
 	y, errY := strconv.Atoi(year)
 	m, errM := strconv.Atoi(month)
 	return errY != nil || errM != nil || y < 25 || y == 25 && m < 6
+}
+
+// whyBytes says why a policy asks for more rules than it would elsewhere.
+func whyBytes(version string, bits, bytes int) string {
+	if version == "" {
+		version = "of unknown version"
+	}
+	return fmt.Sprintf("VPP %s compares IPv6 prefixes by whole bytes, so it is %d rules instead of the %d from VPP 25.06 on", version, bytes, bits)
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -406,13 +407,10 @@ func (p *protoSet) and(m *match) {
 func widened(list []atom) int {
 	n := 0
 	for _, a := range list {
-		n += inBytes(a.src.Bits()) * inBytes(a.dst.Bits())
+		n += budget.WholeBytes(a.src.Bits()) * budget.WholeBytes(a.dst.Bits())
 	}
 	return n
 }
-
-// inBytes is how many prefixes of whole bytes one of that length is.
-func inBytes(bits int) int { return 1 << ((8 - bits%8) % 8) }
 
 // widen writes out the IPv6 prefixes of list[start:] that end within a byte, if VPP cannot compare such.
 func (x *expander) widen(list []atom, start int) []atom {
@@ -439,7 +437,7 @@ func wholeBytes(p netip.Prefix) []netip.Prefix {
 		return []netip.Prefix{p}
 	}
 	bits := (p.Bits() + 7) / 8 * 8
-	out := make([]netip.Prefix, inBytes(p.Bits()))
+	out := make([]netip.Prefix, budget.WholeBytes(p.Bits()))
 	for i := range out {
 		raw := p.Addr().As16()
 		raw[bits/8-1] |= byte(i)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/classifier"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -220,7 +221,7 @@ func (c *clause) factor(mask int, d dimension, wholeBytes bool) int {
 			written := 0
 			for _, p := range ofFamily(s.nets, f) {
 				if written++; wholeBytes && f == v6 {
-					written += inBytes(p.Bits()) - 1
+					written += budget.WholeBytes(p.Bits()) - 1
 				}
 			}
 			n = max(n, written)
@@ -254,7 +255,7 @@ func (s *side) leaves(f family, wholeBytes bool) int {
 		}
 		for l := from + 1; l <= hole.Bits(); l++ {
 			if wholeBytes && f == v6 {
-				n += inBytes(l)
+				n += budget.WholeBytes(l)
 			} else {
 				n++
 			}

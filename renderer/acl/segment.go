@@ -337,7 +337,7 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 	if bytes {
 		size6 = 0
 		for bits, count := range n[v6].lens {
-			size6 += count * inBytes(bits)
+			size6 += count * budget.WholeBytes(bits)
 		}
 	}
 	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*size6

@@ -23,6 +23,8 @@ type Attack struct {
 	// Objects are written in one moment, in order; one that is there twice changes.
 	Objects func(*rand.Rand) []runtime.Object
 	Refused int // objects that an agent with default limits and 1 GiB has to refuse
+	// WholeBytes are objects refused beyond Refused on a VPP before 25.06, which compares IPv6 prefixes by whole bytes.
+	WholeBytes int
 }
 
 // Changes are its objects as a source converts them.
@@ -44,15 +46,18 @@ func Attacks() []Attack {
 		return func(r *rand.Rand) []runtime.Object { return balancer(r, 4000, ports) }
 	}
 	return []Attack{
-		{"a Service with 4,000 source ranges and 6 ports", ranges(6), 1},
-		{"a Service with 4,000 source ranges and 20 ports", ranges(20), 1},
-		{"5 policies of 5,000 ipBlocks and 50 ports", big(5, shape{blocks: 5000, ports: 50}), 5},
-		{"5 policies of 200 ipBlocks, 30 exceptions of each and 20 ports", big(5, shape{blocks: 200, excepts: 30, ports: 20}), 5},
-		{"a policy of 10 ipBlocks and 32,767 ports", big(1, shape{blocks: 10, ports: 32767}), 1},
-		{"1,000 policies of 50 ipBlocks", big(1000, shape{blocks: 50, ports: 1}), 0},
-		{"a Service with 100 ports and 20,000 endpoints", endpoints, 1},
-		{"1,000 changes of a policy", storm, 0},
-		{"50 policies with the longest names and labels", long, 0},
+		{"a Service with 4,000 source ranges and 6 ports", ranges(6), 1, 0},
+		{"a Service with 4,000 source ranges and 20 ports", ranges(20), 1, 0},
+		{"5 policies of 5,000 ipBlocks and 50 ports", big(5, shape{blocks: 5000, ports: 50}), 5, 0},
+		{"5 policies of 200 ipBlocks, 30 exceptions of each and 20 ports", big(5, shape{blocks: 200, excepts: 30, ports: 20}), 5, 0},
+		{"a policy of 10 ipBlocks and 32,767 ports", big(1, shape{blocks: 10, ports: 32767}), 1, 0},
+		{"1,000 policies of 50 ipBlocks", big(1000, shape{blocks: 50, ports: 1}), 0, 0},
+		{"a policy of 513 IPv6 ranges of 57 bits", big(1, shape{blocks: 513, bits: 57, ports: 1}), 0, 1},
+		{"5 policies of 500 IPv6 ranges of 57 bits", big(5, shape{blocks: 500, bits: 57, ports: 1}), 0, 1}, // 64,000 rules each
+		{"5 policies of 40 IPv6 ranges, 30 exceptions of each and 3 ports", big(5, shape{blocks: 40, bits: 57, excepts: 30, ports: 3}), 5, 0},
+		{"a Service with 100 ports and 20,000 endpoints", endpoints, 1, 0},
+		{"1,000 changes of a policy", storm, 0, 0},
+		{"50 policies with the longest names and labels", long, 0, 0},
 	}
 }
 
@@ -80,7 +85,7 @@ func balancer(r *rand.Rand, ranges, ports int) []runtime.Object {
 }
 
 // shape is that of a policy.
-type shape struct{ blocks, excepts, ports int }
+type shape struct{ blocks, excepts, ports, bits int } // bits: of ranges in IPv6; 0: addresses of IPv4
 
 func policies(r *rand.Rand, n int, s shape) (out []runtime.Object) {
 	for i := range n {
@@ -97,7 +102,15 @@ func blocked(r *rand.Rand, name string, pod int, s shape) *networkingv1.NetworkP
 	rule := networkingv1.NetworkPolicyIngressRule{}
 	for range s.blocks {
 		b := &networkingv1.IPBlock{CIDR: address(r).String() + "/32"}
-		if s.excepts > 0 {
+		switch {
+		case s.bits > 0:
+			at := [16]byte{0x20, 1, 0xd, 0xb8, byte(r.IntN(256)), byte(r.IntN(256)), byte(r.IntN(256))}
+			b.CIDR = netip.PrefixFrom(netip.AddrFrom16(at), s.bits).Masked().String()
+			for range s.excepts {
+				at[8], at[15] = byte(r.IntN(256)), byte(r.IntN(256))
+				b.Except = append(b.Except, netip.AddrFrom16(at).String()+"/128")
+			}
+		case s.excepts > 0:
 			a := address(r).As4()
 			b.CIDR = netip.PrefixFrom(netip.AddrFrom4([4]byte{a[0], a[1]}), 16).String()
 			for range s.excepts {

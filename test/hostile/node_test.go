@@ -45,8 +45,11 @@ func config(vpp func(context.Context) (net.Conn, error), limits budget.Limits) a
 	}
 }
 
-func newNode(t *testing.T, limits budget.Limits) *node {
-	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1})
+func newNode(t *testing.T, limits budget.Limits) *node { return newNodeOn(t, limits, oldVPP) }
+
+// newNodeOn has a VPP of that version.
+func newNodeOn(t *testing.T, limits budget.Limits, version string) *node {
+	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1, Version: version})
 	t.Cleanup(v.Close)
 	n := &node{t: t, vpp: v, port: 80}
 	before := World()
