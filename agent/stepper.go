@@ -95,7 +95,7 @@ func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("vpp is not connected: %w", ctx.Err()), st.Err)
+			return errors.Join(fmt.Errorf("vpp is not connected: %w", context.Cause(ctx)), st.Err)
 		case <-moved:
 		}
 	}

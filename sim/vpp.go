@@ -50,7 +50,8 @@ type VPP struct {
 
 	mu      sync.Mutex // guards all that follows
 	crashed error
-	epoch   int // how often it was restarted
+	living  map[*context.CancelCauseFunc]struct{} // contexts that a crash ends
+	epoch   int                                   // how often it was restarted
 	clients map[*conn]struct{}
 	lastIdx uint32
 	events  []ifEvent // to be sent after the reply of the request that caused them
@@ -102,7 +103,7 @@ func New(cfg Config) *VPP {
 	if cfg.LogLimit <= 0 {
 		cfg.LogLimit = 1 << 18
 	}
-	v := &VPP{cfg: cfg, api: messages(), clients: map[*conn]struct{}{}}
+	v := &VPP{cfg: cfg, api: messages(), living: map[*context.CancelCauseFunc]struct{}{}, clients: map[*conn]struct{}{}}
 	v.log.limit = cfg.LogLimit
 	v.boot(cfg.Now)
 	return v
@@ -159,6 +160,24 @@ func (v *VPP) Crashed() error {
 	return v.crashed
 }
 
+// Living returns a context that ends when VPP crashes, with the crash as its cause, and at once if VPP has crashed. For those who wait for
+// a connection: until Restart none is made. Call stop when done.
+func (v *VPP) Living(parent context.Context) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.crashed != nil {
+		cancel(v.crashed)
+	}
+	v.living[&cancel] = struct{}{}
+	return ctx, func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		delete(v.living, &cancel)
+		cancel(nil)
+	}
+}
+
 // crash stops VPP. v.mu is held.
 func (v *VPP) crash(err error) {
 	if v.crashed != nil {
@@ -166,6 +185,9 @@ func (v *VPP) crash(err error) {
 	}
 	v.crashed = fmt.Errorf("vpp crashed: %w", err)
 	v.cut()
+	for cancel := range v.living {
+		(*cancel)(v.crashed)
+	}
 }
 
 // trap is what VPP dies of outside the NAT: found with TestAgainstRealVPP on 24.06, and there in 25.10.

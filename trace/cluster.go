@@ -121,6 +121,8 @@ func (c *Cluster) start(ctx context.Context, name string, v *sim.VPP) (*agent.St
 	cfg := c.cfg.Agent
 	cfg.NodeName, cfg.Dial, cfg.Sources = name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
 	cfg.Override, cfg.Now, cfg.MaxPause, cfg.Journal = cni.Located(), v.Now, maxPause, c.journal(name)
+	ctx, stop := v.Living(ctx)
+	defer stop()
 	a, err := agent.NewStepper(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", name, err)
@@ -210,7 +212,7 @@ func (c *Cluster) RestartVPP(ctx context.Context, name string) error {
 	if n.away {
 		return nil
 	}
-	if err := n.agent.WaitConnected(ctx, before+1); err != nil {
+	if err := n.connected(ctx, before+1); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	return n.agent.Feed(ctx)
@@ -261,7 +263,7 @@ func (c *Cluster) AwaitAgent(ctx context.Context, name string) error {
 	if n.away {
 		return nil
 	}
-	if err := n.agent.WaitConnected(ctx, n.before+1); err != nil {
+	if err := n.connected(ctx, n.before+1); err != nil {
 		return fmt.Errorf("node %s: %w", name, err)
 	}
 	return n.agent.Feed(ctx)

@@ -118,7 +118,7 @@ const maxReconnects = 100
 func (n *node) tick(ctx context.Context) error {
 	generation := n.agent.Generation()
 	for range maxReconnects {
-		if err := n.agent.WaitConnected(ctx, generation); err != nil {
+		if err := n.connected(ctx, generation); err != nil {
 			return err
 		}
 		generation = n.agent.Generation()
@@ -129,4 +129,12 @@ func (n *node) tick(ctx context.Context) error {
 		generation++
 	}
 	return fmt.Errorf("the connection to VPP was lost %d times in a row", maxReconnects)
+}
+
+// connected waits until the agent has a connection of at least that generation. It is an error if VPP crashes: it stays away until
+// RestartVPP.
+func (n *node) connected(ctx context.Context, generation uint64) error {
+	ctx, stop := n.sim.Living(ctx)
+	defer stop()
+	return n.agent.WaitConnected(ctx, generation)
 }

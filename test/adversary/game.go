@@ -86,8 +86,20 @@ func (t *table) change(changes []policy.Change) error {
 	return nil
 }
 
-// play lets one event happen. A breach is of the law. draw draws packets between messages; nil: those that the event has are sent.
-func (t *table) play(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival, breach Breach, err error) {
+// play lets one event happen. A breach is of the law, or a VPP that died. draw draws packets between messages; nil: those that the event has
+// are sent.
+func (t *table) play(e *Event, draw func() (trace.Step, bool)) (trace.Arrival, Breach, error) {
+	a, breach, err := t.move(e, draw)
+	for _, node := range t.cluster.Nodes() {
+		if crash := t.cluster.Sim(node).Crashed(); crash != nil && breach.None() {
+			return a, Breach{Dead, fmt.Sprintf("%s: %v", node, crash)}, nil
+		}
+	}
+	return a, breach, err
+}
+
+// move is play with a VPP that may be dead after it.
+func (t *table) move(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival, breach Breach, err error) {
 	switch {
 	case len(e.Changes) > 0 || e.Restart != "":
 		breach, err = t.meanwhile(e, draw, func() error { return t.happen(e) })

@@ -30,6 +30,7 @@ const (
 	Revoked Class = "a connection that was allowed once"
 	Open    Class = "an open door"
 	Lost    Class = "an allowed connection that fails"
+	Dead    Class = "a VPP that dies" // never left out: nothing can be played on
 )
 
 // classify names what is particular about an arrival.
