@@ -160,6 +160,12 @@ func TestFrontendRules(t *testing.T) {
 		{"affinity", web(endpoints("10.1.1.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), []string{
 			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*2", vipReject,
 		}},
+		{"affinity not at other nodes' addresses", web(endpoints("10.1.1.2"), nodePort, externalLocal, func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), []string{
+			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*2",
+			"192.168.16.1:30080/TCP SELF affinity=600 10.1.1.2:8080*2",
+			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*2", vipReject,
+			"Service default/web: session affinity does not hold for pods of this node that dial other nodes' addresses: VPP does not survive it there (refused false)",
+		}},
 		{"the given local set wins", web(endpoints("10.1.2.2"), internalLocal, func(s *renderer.ContivService) {
 			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}
 		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.9:8080*2", vipReject}},

@@ -139,6 +139,9 @@ var situations = map[string]struct {
 		s.Ports["p"].NodePort, s.TrafficPolicy = 30080, renderer.NodeLocal
 	}},
 	"`sessionAffinity: ClientIP`": {change: func(s *renderer.ContivService) { s.SessionAffinityTimeout = 10800 }},
+	"the same with `externalTrafficPolicy: Local`, and other nodes": {change: func(s *renderer.ContivService) {
+		s.SessionAffinityTimeout, s.TrafficPolicy, s.Ports["p"].NodePort, s.Backends["p"][0].Local = 10800, renderer.NodeLocal, 30080, true
+	}},
 	"more than 253 endpoints": {change: func(s *renderer.ContivService) {
 		s.Backends["p"] = nil
 		for i := range 300 {
@@ -179,7 +182,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 		if s.bare {
 			node.IPs, node.Loopback = nil, netip.Addr{}
 		}
-		svc, nodeIPs := tableWeb(s.change), renderer.IPAddressesOf(node.IPs...)
+		svc, nodeIPs := tableWeb(s.change), renderer.IPAddressesOf(append(slices.Clone(node.IPs), netip.MustParseAddr("192.168.16.2"))...)
 		_, one := nat44.Service(svc, node, nodeIPs, nat44.Config{Families: renderer.Families{IPv4: true, IPv6: !s.beside}, NoSourceRanges: s.lists})
 		_, two := cnat.Service(svc, node, nodeIPs, cnat.Config{Families: renderer.Families{IPv4: !s.beside, IPv6: true}})
 		for i, notes := range [][]model.Note{one, two} {
