@@ -31,7 +31,7 @@ func TestAdversary(t *testing.T) {
 		t.Errorf("nothing much was judged: %+v", counts)
 	}
 	for why, n := range counts.Excused {
-		if n > 10+counts.Arrived/excusable {
+		if sequences >= defaultSequences && n > 10+counts.Arrived/excusable {
 			t.Errorf("%q excuses %d of %d arrivals", why, n, counts.Arrived)
 		}
 	}
@@ -66,6 +66,15 @@ func tournament(t *testing.T, first, worlds uint64) (sum Counts) {
 	}
 	playing.Wait()
 	return sum
+}
+
+// TestFoundSeeds plays worlds that broke the law once.
+func TestFoundSeeds(t *testing.T) {
+	for _, seed := range []uint64{892, 977, 1001, 1108, 2492} {
+		if _, finding, err := Play(seed, games, Limits{}, nil); err != nil || finding != nil {
+			t.Errorf("seed %d: %v %s", seed, err, finding)
+		}
+	}
 }
 
 // all are the classes that are only counted where one alone is looked for; "": none.

@@ -1,6 +1,7 @@
 package adversary
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -15,7 +16,10 @@ import (
 // goesOn says why a revoked connection may go on as ADR 12 has it; "": it may not.
 func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 	there, back := flowsOf(a)
-	why := l.serverGoesOn(a, back)
+	if conn := l.seen[dialled(a)]; conn != nil && l.begun[back] == nil && strings.HasPrefix(a.At, "node:") {
+		back = conn.key // the client was hidden behind that node's address, and its VPP has lost the translation
+	}
+	why := cmp.Or(l.serverGoesOn(a, back), l.clientGoesOn(c, a, there))
 	if l.revived[back] {
 		why = "revoked, and a packet of the other side made a session anew: " + back.proto.String()
 	}
@@ -30,6 +34,21 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 				return "revoked, to a port of 32768 or more: " + f.proto.String()
 			}
 		}
+	}
+	return ""
+}
+
+// clientGoesOn says why the client of a revoked connection reaches the server; "": it may not. Its port is below 32768, its ingress allows the server,
+// and the server sent something: at the client's interface that is a request, and makes a session (ADR 12).
+func (l *Law) clientGoesOn(c *policy.Cluster, a *trace.Arrival, there flow) string {
+	conn := l.begun[there]
+	if conn == nil || conn.translated || there.cport >= clientPorts || there.proto != model.TCP && there.proto != model.UDP {
+		return ""
+	}
+	back := conn.first
+	back.Src, back.Dst, back.SrcPort, back.DstPort = back.Dst, back.Src, back.DstPort, back.SrcPort
+	if _, answered := l.sent[attempt{a.At, conn.first.Src, there.proto, there.sport, there.cport}]; answered && c.JudgeIngress(&conn.first).Allowed && c.JudgeIngress(&back).Allowed {
+		return "revoked, from a port below 32768: " + there.proto.String()
 	}
 	return ""
 }
@@ -105,8 +124,17 @@ func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) strin
 		return "the receiver's own attempt: " + a.Sent.Proto.String()
 	case try.allowed && !opening(&a.Sent):
 		return "the receiver's own attempt, revoked, and the receiver is silent since: " + a.Sent.Proto.String()
+	case try.translated && try.front == shown(a) && try.life == l.lives[a.AtNode] && l.reaches(c, src, a):
+		return "the receiver's own attempt, by a Service of nat44: " + a.Sent.Proto.String()
 	}
 	return ""
+}
+
+// reaches reports whether the egress of a packet's sender allows it.
+func (l *Law) reaches(c *policy.Cluster, src netip.Addr, a *trace.Arrival) bool {
+	f := flowOf(a.Node, src, a.Packet.Dst, &a.Packet)
+	f.SrcPort = a.Sent.SrcPort
+	return a.Sent.Src == src && c.JudgeEgress(&f).Allowed
 }
 
 // behind says why a packet may come under the address of another node than the receiver's, which the receiver's ingress allows, as its

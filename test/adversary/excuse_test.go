@@ -1,7 +1,9 @@
 package adversary
 
 import (
+	"fmt"
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -81,6 +83,95 @@ func TestExcusesEnd(t *testing.T) {
 			}
 			if play(request) || play(push) || len(tb.law.Excused) != 1 || tb.law.Excused[c.excuse] != 1 {
 				t.Errorf("the client's packet did not end it: %v", tb.law.Excused)
+			}
+		})
+	}
+}
+
+// oneWay is a packet that nobody answers.
+func oneWay(from, to, protocol string, port uint16, flags string) Event {
+	return Event{Step: trace.Step{Question: trace.Question{From: "pod:prod/" + from, To: to, Protocol: protocol}, SourcePort: port, Flags: flags, OneWay: true}}
+}
+
+// TestServicesInvite: a pod that may neither send nor be sent anything dials a Service. With nat44 the endpoint reaches it then, from the port of the
+// Service, under the Service's address, and only until its VPP restarts. Nothing else is excused.
+func TestServicesInvite(t *testing.T) {
+	lure := &service{n: 1, namespace: "prod", proto: corev1.ProtocolTCP, kind: corev1.ServiceTypeClusterIP, target: 8080, every: 1}
+	objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), deny("cell", networkingv1.PolicyTypeIngress), deny("cell", networkingv1.PolicyTypeEgress)}
+	objects = append(objects, lure.objects([]*corev1.Pod{smallPod("zeal", "10.1.1.3")})...)
+	policy.Sort(objects)
+	vip := fmt.Sprintf("%s:%d", lure.addresses()[0], lure.port())
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) (a trace.Arrival) {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	play(oneWay("cell", vip, "TCP", 40000, "S"))
+	if a := play(oneWay("zeal", "10.1.1.2:40000", "TCP", 8081, "S")); a.At != "" {
+		t.Errorf("from another port: %s got %s", a.At, &a.Packet)
+	}
+	invited := play(oneWay("zeal", "10.1.1.2:40000", "TCP", 8080, "S"))
+	if want := map[string]int{"the receiver's own attempt, by a Service of nat44: TCP": 1}; invited.At != "pod:prod/cell" || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%s got it; excused: %v", invited.At, tb.law.Excused)
+	}
+	direct := invited
+	direct.Packet.Src, direct.Packet.SrcPort = netip.MustParseAddr("10.1.1.3"), 8080
+	if tb.law.Judge("pod:prod/zeal", &direct).None() {
+		t.Error("the endpoint's own address is excused")
+	}
+	play(Event{Step: trace.Step{Restart: "vpp:node-1"}})
+	if a := play(oneWay("zeal", "10.1.1.2:40000", "TCP", 8080, "S")); a.At != "" || tb.law.Judge("pod:prod/zeal", &invited).None() {
+		t.Errorf("after a restart: %q got it, or it is excused", a.At)
+	}
+}
+
+// TestLowPortsGoOn: a client from a port below 32768 whose egress was revoked continues while its ingress allows the server, who answered once.
+func TestLowPortsGoOn(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		port     uint16
+		answered bool
+		excuse   string
+	}{
+		{"answered", 4000, true, "revoked, from a port below 32768: TCP"},
+		{"not answered", 4001, false, ""},
+		{"a client's port", 40000, true, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := deny("client", networkingv1.PolicyTypeIngress)
+			in.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "server"}}}}}}
+			objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("server", networkingv1.PolicyTypeEgress), in}
+			policy.Sort(objects)
+			tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tb.cluster.Close()
+			play := func(e Event) (arrived bool) {
+				t.Helper()
+				a, breach, err := tb.play(&e, nil)
+				if err != nil || !breach.None() {
+					t.Fatalf("%s %v", breach.Text, err)
+				}
+				return a.At != ""
+			}
+			play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "PA")) // no SYN: it makes no session at the client's interface
+			if c.answered {
+				play(oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "TCP", 80, "PA"))
+			}
+			out := deny("client", networkingv1.PolicyTypeEgress)
+			play(Event{Changes: []policy.Change{{Key: policy.KeyOf(out), Object: out}}})
+			arrived := play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "S"))
+			if arrived != (c.excuse != "") || arrived && !maps.Equal(tb.law.Excused, map[string]int{c.excuse: 1}) {
+				t.Errorf("arrived: %v; excused: %v", arrived, tb.law.Excused)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ var (
 	}
 	closedSCTP = edit{"renderer/acl/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
 	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.egress, asksPeers(p.uses))", "r.static(!p.spec.egress, false)"}
+	hosts      = edit{"renderer/acl/host.go", "\tat := r.hostsAt()\n", "\tat := map[string]string{}\n"}
 )
 
 // fixes are in the order of the table in the package doc.
@@ -42,6 +43,7 @@ var fixes = []fix{
 	{"pods send from their own addresses", Forged, []edit{sourceCheck}},
 	{"SCTP that nothing tracks is denied", SCTP, []edit{closedSCTP}},
 	{"SCTP that nat44 hides is denied", SCTP, []edit{hiddenSCTP}},
+	{"host endpoints are enforced", Open, []edit{hosts}},
 }
 
 // overlay writes the files of a fix as they are without it, and returns what go test -overlay reads.

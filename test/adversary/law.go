@@ -39,6 +39,7 @@ type state struct {
 	changes  int             // so far
 	stopped  map[string]bool // nodes whose agents are away
 	unlisted map[string]bool // pods at whose interfaces no agent has put lists since they were made
+	lives    map[string]int  // how often the VPP of a node restarted
 }
 
 // memory is what was sent, and what arrived.
@@ -55,8 +56,10 @@ type memory struct {
 // conn is a connection that was opened.
 type conn struct {
 	first  policy.Flow // behind any Service
+	key    flow        // of begun
 	client string
-	node   string // the server's
+	node   string         // the server's
+	shown  netip.AddrPort // the client, as the server saw it
 	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection.
 	spoke      bool
 	translated bool // a Service was dialled
@@ -78,8 +81,10 @@ type attempt struct {
 
 // try is the last packet of an attempt.
 type try struct {
-	allowed    bool // the sender's egress did
-	translated bool // the sender dialled a Service
+	allowed    bool           // the sender's egress did
+	translated bool           // the sender dialled a Service
+	front      netip.AddrPort // of it, the last one
+	life       int            // of the VPP of the sender's node
 }
 
 // pair is who sent SCTP to which address.
@@ -129,7 +134,7 @@ type flow struct {
 // NewLaw is a law without objects.
 func NewLaw() *Law {
 	return &Law{
-		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}},
+		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}, lives: map[string]int{}},
 		memory: memory{
 			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{}, revived: map[flow]bool{},
 			pairs: map[pair]int{},
@@ -230,6 +235,7 @@ func (l *Law) Started(node string) {
 // Restarted says that the VPP of a node begins without lists.
 func (l *Law) Restarted(node string) {
 	l.breaks++
+	l.lives[node]++
 	for name, p := range l.addrs {
 		if p.node == node && strings.HasPrefix(name, "pod:") {
 			l.unlisted[name] = true

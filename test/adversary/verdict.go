@@ -103,18 +103,27 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 		return
 	}
 	l.crosses(who, a)
-	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || atOutput(a.Lost, c.node)) {
+	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && shown(a) == c.shown && (a.At != "" || atOutput(a.Lost, c.node)) {
 		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
 		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 		f.SrcPort = a.Sent.SrcPort
 		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
-		l.sent[this] = try{allowed: l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), translated: l.sent[this].translated || a.Packet.Dst != a.Sent.Dst}
+		l.sent[this] = l.sent[this].again(l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), l.lives[who.node], a)
 		if a.Sent.Proto == model.SCTP {
 			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
 		}
 	}
+}
+
+// again is an attempt after one more packet.
+func (t try) again(allowed bool, life int, a *trace.Arrival) try {
+	t.allowed, t.life = allowed, life
+	if a.Packet.Dst != a.Sent.Dst {
+		t.translated, t.front = true, netip.AddrPortFrom(a.Sent.Dst, port(&a.Sent, false))
+	}
+	return t
 }
 
 // mixed reports whether a packet passes while nodes change one after the other: its sender's egress and its receiver's ingress allow it, by policies
@@ -184,12 +193,17 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 
 // begin remembers an opened connection.
 func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
-	c := &conn{client: a.Sender, node: a.AtNode, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c := &conn{key: f, client: a.Sender, node: a.AtNode, shown: shown(a), first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
 	c.first.SrcPort = a.Sent.SrcPort
 	c.sent, c.server, c.services, c.breaks = a.Sent, a.At, l.services, l.breaks
 	c.kept = len(l.past) == 0 && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
 	l.begun[f], l.dials[dialled(a)] = c, c
 	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c
+}
+
+// shown is a packet's source address and port at its receiver.
+func shown(a *trace.Arrival) netip.AddrPort {
+	return netip.AddrPortFrom(a.Packet.Src, port(&a.Packet, true))
 }
 
 // dialled names a packet by what its sender dialled.

@@ -89,6 +89,33 @@ spec:
   egress: [{to: [{ipBlock: {cidr: 10.1.1.0/24}}]}, {to: [{ipBlock: {cidr: "fd00:1::/64"}}]}]
 `
 
+// invitingWorld adds a pod that may neither send nor be sent anything, and a Service that leads to a pod everybody else may reach.
+const invitingWorld = identityWorld + `
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: cell, namespace: shop, labels: {app: cell}}
+spec: {nodeName: node-1, containers: [{name: c, image: c}]}
+status: {phase: Running, podIP: 10.1.1.69, podIPs: [{ip: 10.1.1.69}, {ip: "fd00:1::69"}]}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: cell, namespace: shop}
+spec: {podSelector: {matchLabels: {app: cell}}, policyTypes: [Ingress, Egress]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: lure, namespace: shop}
+spec: {clusterIP: 10.96.0.21, clusterIPs: [10.96.0.21], selector: {app: evil}, ports: [{port: 80, targetPort: 8080, protocol: TCP, name: tcp}, {port: 80, targetPort: 8080, protocol: UDP, name: udp}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: lure-1, namespace: shop, labels: {kubernetes.io/service-name: lure}}
+addressType: IPv4
+ports: [{port: 8080, protocol: TCP, name: tcp}, {port: 8080, protocol: UDP, name: udp}]
+endpoints: [{addresses: [10.1.1.66], conditions: {ready: true}, nodeName: node-1, targetRef: {kind: Pod, namespace: shop, name: evil}}]
+`
+
 // lie is a packet that a pod sends, and where it leaves VPP; "" nowhere.
 type lie struct{ from, packet, want string }
 
@@ -165,10 +192,31 @@ var associations = []lie{
 	{"friend", "sctp [fd00:1::4]:4000 -> [fd00:1::3]:4000 [INIT]", victimDoor},
 }
 
-func identityManifest(t *testing.T) []event.Change {
+// invitations are what ADR 12 leaves under nat44: the endpoint of a Service reaches the pod that dialled that Service, although the first packet was
+// dropped, and a connection of TCP that it begins so is answered. One of UDP is not: at the endpoint's interface it is no request.
+func invitations(r agent.ServiceRenderer) []lie {
+	cell, evil := "pod-shop/cell", "pod-shop/evil"
+	if r == agent.RendererCNAT {
+		cell, evil = "", ""
+	}
+	return []lie{
+		{"cell", "tcp 10.1.1.69:40000 -> 10.1.1.66:8080 [S]", ""},
+		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40000 [S]", ""},
+		{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [S]", ""},
+		{"evil", "tcp 10.1.1.66:8081 -> 10.1.1.69:40001 [S]", ""},
+		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [S]", cell},
+		{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [SA]", evil},
+		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [PA]", cell},
+		{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
+		{"evil", "udp 10.1.1.66:8080 -> 10.1.1.69:40002", cell},
+		{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
+	}
+}
+
+func identityManifest(t *testing.T, world string) []event.Change {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "world.yaml")
-	if err := os.WriteFile(file, []byte(identityWorld), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(world), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	changes, err := manifest.Load(file)
@@ -193,9 +241,9 @@ var identities = map[string]agent.Config{
 type liar func(in string, p packet.Packet) (left []string, hops any)
 
 // liars opens the world in the sim.
-func simulated(t *testing.T, cfg agent.Config) liar {
+func simulated(t *testing.T, cfg agent.Config, world string) liar {
 	t.Helper()
-	changes := identityManifest(t)
+	changes := identityManifest(t, world)
 	v := sim.New(sim.Config{Seed: 1})
 	t.Cleanup(v.Close)
 	if err := cni.New(v, "node-1").Apply(changes); err != nil {
@@ -222,10 +270,10 @@ func simulated(t *testing.T, cfg agent.Config) liar {
 }
 
 // doubled opens the world in a real VPP and in the sim.
-func doubled(t *testing.T, cfg agent.Config) liar {
+func doubled(t *testing.T, cfg agent.Config, world string) liar {
 	t.Helper()
 	w := startTwin(t, theVPP(t), "node-1", cfg)
-	if err := w.apply(identityManifest(t)); err != nil {
+	if err := w.apply(identityManifest(t, world)); err != nil {
 		t.Fatal(err)
 	}
 	return func(in string, p packet.Packet) ([]string, any) {
@@ -267,7 +315,7 @@ func (send liar) tell(t *testing.T, lies []lie) {
 // TestSourceCheck: no pod sends from an address that is not its own, in the sim.
 func TestSourceCheck(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, slices.Concat(spoofs, probes)) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, probes)) })
 	}
 }
 
@@ -275,14 +323,14 @@ func TestSourceCheck(t *testing.T) {
 func TestVPPSourceCheck(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, slices.Concat(spoofs, probes)) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, probes)) })
 	}
 }
 
 // TestNATBypass: no session lets a pod reach an isolated one, in the sim.
 func TestNATBypass(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, bypasses) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, bypasses) })
 	}
 }
 
@@ -290,7 +338,25 @@ func TestNATBypass(t *testing.T) {
 func TestVPPNATBypass(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, bypasses) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, bypasses) })
+	}
+}
+
+// TestServicesInvite: who dials a Service whose endpoint it may not reach is reached by that endpoint, with nat44.
+func TestServicesInvite(t *testing.T) {
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, invitingWorld).tell(t, invitations(cfg.ServiceRenderer)) })
+	}
+}
+
+// TestVPPServicesInvite is the same on a real VPP.
+func TestVPPServicesInvite(t *testing.T) {
+	path := theVPP(t)
+	for name, cfg := range identities {
+		if cfg.ServiceRenderer == agent.RendererCNAT && isNewerVPP(path) {
+			continue // its cnat is another one than the simulated one
+		}
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).tell(t, invitations(cfg.ServiceRenderer)) })
 	}
 }
 
@@ -299,18 +365,18 @@ func TestVPPNATBypass(t *testing.T) {
 func TestNodeAddressesAreNobodys(t *testing.T) {
 	node := lie{"node", "tcp 192.168.16.1:5000 -> 10.1.1.3:6379 [S]", ""}
 	open := lie{"node", "tcp 192.168.16.1:5001 -> 10.1.1.4:80 [S]", friendDoor}
-	simulated(t, agent.Config{}).tell(t, []lie{node, open})
+	simulated(t, agent.Config{}, identityWorld).tell(t, []lie{node, open})
 	node.want = victimDoor
 	trusting := slices.Clone(bypasses)
 	trusting[1].want, trusting[2].want, trusting[4].want = victimDoor, victimDoor, victimDoor
-	simulated(t, agent.Config{TrustNodeAddresses: true}).tell(t, append(trusting, node, open))
-	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}).tell(t, []lie{node, open})
+	simulated(t, agent.Config{TrustNodeAddresses: true}, identityWorld).tell(t, append(trusting, node, open))
+	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}, identityWorld).tell(t, []lie{node, open})
 }
 
 // TestSCTPFailsClosed: a denied attempt of SCTP opens no way back, in the sim.
 func TestSCTPFailsClosed(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg).tell(t, associations) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, associations) })
 	}
 }
 
@@ -318,6 +384,6 @@ func TestSCTPFailsClosed(t *testing.T) {
 func TestVPPSCTPFailsClosed(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg).tell(t, associations) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, associations) })
 	}
 }
