@@ -77,6 +77,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		text, err := fs.ReadFile(root, path)
 		for line := range strings.Lines(string(text)) {
 			code, _, _ := strings.Cut(line, "//")
+			code = strings.ReplaceAll(code, "adapter.Listen(", "") // it listens to Services, not on a socket
 			found[path] = found[path] || listens.MatchString(code)
 		}
 		return err

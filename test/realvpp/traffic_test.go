@@ -20,7 +20,7 @@ func TestVPPTraffic(t *testing.T) {
 			for _, e := range trafficEvents() {
 				t.Run(e.name, func(t *testing.T) {
 					if renderer == agent.RendererCNAT && isNewerVPP(path) && e.name != "policies revoke" {
-						t.Skip("cnat of VPP 26.06 gives flows the sessions of others, and VPP ends (docs/traffic.md, What is left)")
+						t.Skip("cnat of VPP 26.06 gives flows the sessions of others, and VPP ends (docs/traffic.md, Known limits)")
 					}
 					w.t = t
 					r := w.play(e)
