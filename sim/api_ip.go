@@ -183,7 +183,7 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 		}
 	}
 	if len(now) == 0 {
-		t.unset(prefix, srcAPI)
+		t.unsetPaths(prefix, srcAPI)
 	} else {
 		t.set(prefix, srcAPI, now)
 	}

@@ -64,8 +64,9 @@ func (t *table) sourceChanged(e *entry, src source) {
 	}
 }
 
-// removing is what happens before a source is taken off (fib_entry_src_action_remove); removed is what happens then.
-func (t *table) removing(e *entry, src source) (removed func()) {
+// removing is what happens before a source is taken off (fib_entry_src_action_remove); removed is what happens then. Removed by its paths, one that
+// is not the best restacks nothing (fib_entry_path_remove).
+func (t *table) removing(e *entry, src source, byPaths bool) (removed func()) {
 	at := slices.IndexFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	best, interposed := at == 0, e.interposed()
 	if interposed && best && len(e.sources) > 1 {
@@ -82,7 +83,7 @@ func (t *table) removing(e *entry, src source) (removed func()) {
 		case best:
 			t.activate(e, 0)
 			t.changed(e.prefix)
-		case interposed && src != srcAdj: // the paths of a neighbour are removed, not the source: fib_entry_path_remove restacks nothing
+		case interposed && !byPaths:
 			t.restack(e)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	cnatapi "go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/fib_types"
+	"go.fd.io/govpp/binapi/ip"
 )
 
 // TestLostEntries: VPP dies of some orders in which routes come and go under an address of cnat's. TestVPPInterposedRoute plays them on a real one.
@@ -42,6 +44,10 @@ func TestLostEntries(t *testing.T) {
 					err = v.AddRoute(Route{Prefix: netip.MustParsePrefix(host), Paths: []Path{{Interface: "pod-a", Via: addr}}})
 				case "unroute":
 					v.RemoveRoute(0, netip.MustParsePrefix(host))
+				case "unpath":
+					cl.must(&ip.IPRouteAddDel{IsMultipath: true, Route: ip.IPRoute{Prefix: toPrefix(netip.MustParsePrefix(host)), NPaths: 1, Paths: []fib_types.FibPath{
+						path{swIf: v.ifs.byName["pod-a"].index, via: addr, weight: 1}.encode(ip4),
+					}}})
 				case "translate":
 					update(step, translation("10.7.7.5:80", "10.1.1.3:8080"))
 				case "endpoint":

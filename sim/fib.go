@@ -331,7 +331,12 @@ func (t *table) release(given netip.Prefix, src source) {
 }
 
 // unset takes away what a source says; it reports whether it said anything.
-func (t *table) unset(given netip.Prefix, src source) bool {
+func (t *table) unset(given netip.Prefix, src source) bool { return t.remove(given, src, false) }
+
+// unsetPaths is the same by the removal of all its paths.
+func (t *table) unsetPaths(given netip.Prefix, src source) { t.remove(given, src, true) }
+
+func (t *table) remove(given netip.Prefix, src source, byPaths bool) bool {
 	p := given.Masked()
 	e := t.entries[p]
 	if e == nil {
@@ -343,7 +348,7 @@ func (t *table) unset(given netip.Prefix, src source) bool {
 	}
 	paths := s.paths
 	e.stale = nil
-	removed := t.removing(e, src)
+	removed := t.removing(e, src, byPaths)
 	e.sources = slices.DeleteFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	if len(e.sources) == 0 {
 		delete(t.entries, p)

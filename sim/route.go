@@ -203,7 +203,7 @@ func (v *VPP) adjacent(k neighborKey, id uint32, add bool) {
 		paths = append(paths, path{swIf: k.swIf, via: k.addr, weight: 1})
 	}
 	if len(paths) == 0 {
-		t.unset(host, srcAdj)
+		t.unsetPaths(host, srcAdj)
 		return
 	}
 	t.set(host, srcAdj, paths)

@@ -107,8 +107,12 @@ func (p *interposed) play(step string) {
 	switch name := strings.TrimPrefix(step, "un"); step {
 	case "neighbour", "unneighbour":
 		p.ask(neighbor(step == name, p.index["loop7"], 7, interposedAddr))
-	case "route", "unroute":
-		p.route(step == name, host, interposedAddr.String())
+	case "route":
+		p.route(true, host, interposedAddr.String())
+	case "unroute":
+		p.route(false, host, "")
+	case "unpath":
+		p.route(false, host, interposedAddr.String())
 	case "translate":
 		p.translate(step, interposedAddr, netip.MustParseAddr("10.99.0.77"))
 	case "endpoint":
@@ -133,9 +137,10 @@ func (p *interposed) ask(m api.Message) []vpp.Reply {
 	return replies
 }
 
+// route adds or replaces a route, or removes its path by via, or it with all paths.
 func (p *interposed) route(add bool, to, via string) {
-	m := &ip.IPRouteAddDel{IsAdd: add, Route: ip.IPRoute{Prefix: prefix(netip.MustParsePrefix(to))}}
-	if add {
+	m := &ip.IPRouteAddDel{IsAdd: add, IsMultipath: !add && via != "", Route: ip.IPRoute{Prefix: prefix(netip.MustParsePrefix(to))}}
+	if via != "" {
 		hop := fib_types.FibPath{SwIfIndex: uint32(p.index["loop7"]), Weight: 1}
 		hop.Nh.Address = ip_types.NewAddress(netip.MustParseAddr(via).AsSlice()).Un
 		m.Route.Paths = []fib_types.FibPath{hop}

@@ -53,7 +53,7 @@ func needOlderCNAT(t *testing.T, w *twin) {
 }
 
 // startTimeout is how long VPP may take to open its sockets.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // process is one running VPP.
 type process struct {

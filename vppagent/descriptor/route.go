@@ -114,7 +114,8 @@ func createReject(w *World, r *route) ([]Op, error) {
 	}}, nil
 }
 
-// deleteReject names the path: just the refusal goes, and not a route that another client has put in its place.
+// deleteReject names the path: just the refusal goes, and not a route that another client has put in its place. VPP also dies later of a route
+// that is deleted as a whole and added again while cnat has sessions of the address (fib_entry_src_interpose_reactivate, VPP 24.06 to 26.06).
 func deleteReject(w *World, r *route) ([]Op, error) {
 	if r.last && r.taken {
 		return nil, nil

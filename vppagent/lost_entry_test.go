@@ -1,0 +1,46 @@
+package vppagent_test
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// TestRejectRouteIsRemovedByItsPath deletes a frontend and adds it again while cnat has a session of its address, which is also another
+// frontend's endpoint. If the agent deleted the reject route as a whole, the next route that covers the address would end VPP.
+func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
+	const address = "2001:db8:96::10"
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	other, frontend := translation("2001:db8:97::1", 80, address), translation(address, 80, "2001:db8:1::2")
+	reject := &contivl3.RejectRoute{DstNetwork: address + "/128"}
+	l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}, other))
+	for range 2 {
+		l.allConfigured(l.put(reject, frontend))
+		l.sim.Send("tap1", packet.NewTCP(netip.MustParseAddrPort("[2001:db8:1::1]:4000"), netip.AddrPortFrom(netip.MustParseAddr(address), 80)))
+		if n := len(l.sim.TranslationSessions()); n == 0 {
+			t.Fatal("no session")
+		}
+		l.allConfigured(l.del(kv.Key(reject), kv.Key(frontend)))
+	}
+	l.allConfigured(l.put(reject, frontend))
+	l.sim.Advance(3 * time.Hour)
+	if n := len(l.sim.TranslationSessions()); n > 0 {
+		t.Fatalf("%d sessions hold the address", n)
+	}
+	l.allConfigured(l.del(kv.Key(reject), kv.Key(frontend)))
+	l.allConfigured(l.del(kv.Key(other)))
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:96::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Error(err)
+	}
+}
