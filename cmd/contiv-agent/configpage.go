@@ -18,7 +18,7 @@ page is generated (` + "`make man`" + `) from the same flags as the manual pages
 * A file names its version and purpose: ` + "`apiVersion`" + ` and ` + "`kind`" + `. Within one version, fields may be added; none is removed.
 * Each flag is a field: ` + "`--service-cidr`" + ` is ` + "`serviceCIDR`" + `. Lists are YAML lists, durations are strings (` + "`30s`" + `), numbers and booleans are YAML scalars.
 * A flag on the command line wins over the file. For ` + "`fanout`" + `, the environment wins over the file, and the command line over both (` + "`CONTIV_FANOUT_MAX_CONNECTIONS`" + `).
-* A field that is not known, one that is there twice and a value of another type are refused, each with file, line and field.
+* An unknown field, a duplicate field and a value of another type are errors, each with file, line and field.
 * ` + "`--validate-config`" + ` reports all errors of file and flags together, and ends: exit code 0 if there is none, 2 otherwise. It reads the
   files that are named (certificates, manifests' folder), and connects to nobody.
 
