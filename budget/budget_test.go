@@ -323,7 +323,7 @@ func TestLimits(t *testing.T) {
 	if got := low.Within(1 << 30); got != low {
 		t.Errorf("lower ones: %v", got)
 	}
-	if got := low.Of(1, 3)[Memory]; got != (Limit{100, 10, 1000}) {
+	if got := low.Of(1, 3)[Memory]; got != (Limit{300, 10, 1000}) {
 		t.Errorf("a third: %v", got)
 	}
 }

@@ -109,10 +109,11 @@ func lower(a, b int) int {
 	return a
 }
 
-// Of returns the limits for a part of all objects: so many of so many parts of the memory are theirs. The other dimensions are one kind's.
+// Of returns the limits for a part of all objects: so many of so many parts of a namespace's and of the node's memory are theirs. One object may ask
+// for as much in any part. The other dimensions are one kind's.
 func (l Limits) Of(parts, all int) Limits {
 	m := &l[Memory]
-	for _, n := range []*int{&m.Object, &m.Namespace, &m.Node} {
+	for _, n := range []*int{&m.Namespace, &m.Node} {
 		if *n > 0 {
 			*n = max(1, *n/all*parts)
 		}

@@ -49,8 +49,9 @@ func (m *match) peer(egress bool) *side {
 	return &m.src
 }
 
-// maxAtoms bounds what one clause may become. Beyond, it is taken for one that cannot be told.
-const maxAtoms = 1 << 15
+// maxAtoms bounds the rules of one clause and family: as many as the default budget admits of a whole object, so that each policy within it is
+// written. The driver takes a larger clause for one that it cannot read.
+const maxAtoms = 1 << 16
 
 // expander writes clauses out.
 type expander struct {

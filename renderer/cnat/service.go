@@ -77,8 +77,8 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 		return
 	}
 	s.conditions(v6)
-	cluster := s.paths(s.svc.Backends[name], v6)
-	local := s.paths(s.svc.Local(name), v6)
+	cluster := s.paths(name, s.svc.Backends[name], v6)
+	local := s.paths(name, s.svc.Local(name), v6)
 	internal := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
 		if internal = local; len(local) == 0 && len(cluster) > 0 {
@@ -193,8 +193,12 @@ func protocol(p renderer.ProtocolType) cnat.Protocol {
 }
 
 // paths are the endpoints of a family, sorted, each as often as it weighs. The messages are shared by all translations of a port.
-func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
+func (s *rendering) paths(port string, list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
 	set := adapter.Endpoints(nil, list, func(a netip.Addr) bool { return a.IsValid() && a.Is6() == v6 })
+	if n := len(set); n > MaxEndpoints {
+		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most cnat can", port, n, MaxEndpoints)
+		set = adapter.Pick(set, MaxEndpoints, s.node.Name)
+	}
 	weight := s.weight(set)
 	var out []*cnat.Path
 	for _, e := range set {
@@ -206,6 +210,9 @@ func (s *rendering) paths(list []*renderer.ServiceBackend, v6 bool) []*cnat.Path
 	}
 	return out
 }
+
+// MaxEndpoints is how many endpoints of a port a node uses at most: the most buckets of a load balance (LB_MAX_BUCKETS of load_balance.h, VPP 24.06).
+const MaxEndpoints = 8192
 
 // maxPaths bounds what weights make of a set: VPP walks through all paths at each change, and Maglev's table has 1009 places.
 const maxPaths = 256

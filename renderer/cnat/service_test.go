@@ -227,3 +227,42 @@ func TestWeightsAreBounded(t *testing.T) {
 		t.Errorf("%d paths of 100 endpoints here and 100 elsewhere", n)
 	}
 }
+
+// A load balance of VPP has 8,192 buckets. A port with one endpoint more is served with as many, which differ from node to node.
+func TestMostEndpoints(t *testing.T) {
+	render := func(n int, name string) (map[string]bool, []model.Note) {
+		var ips []string
+		for i := range n {
+			ips = append(ips, fmt.Sprintf("fd00:1:2::%x", i+1))
+		}
+		at := node()
+		at.Name = name
+		values, notes := Service(web(endpoints(ips...)), at, nodeIPs, v6)
+		used := map[string]bool{}
+		for _, v := range values {
+			if tr, is := v.(*cnat.Translation); is {
+				for _, p := range tr.GetPaths() {
+					used[p.GetDestination().GetAddress()] = true
+				}
+			}
+		}
+		return used, notes
+	}
+	if used, notes := render(MaxEndpoints, "node-1"); len(used) != MaxEndpoints || len(notes) > 0 {
+		t.Errorf("%d of %d endpoints, notes %v", len(used), MaxEndpoints, notes)
+	}
+	one, notes := render(MaxEndpoints+1, "node-1")
+	if len(one) != MaxEndpoints || len(notes) != 1 || !strings.Contains(notes[0].Reason, "has 8193 endpoints: this node uses 8192 of them") || notes[0].Refused {
+		t.Errorf("%d of %d endpoints, notes %v", len(one), MaxEndpoints+1, notes)
+	}
+	union := map[string]bool{}
+	for i := range 20 {
+		used, _ := render(MaxEndpoints+1, fmt.Sprintf("node-%d", i))
+		for ip := range used {
+			union[ip] = true
+		}
+	}
+	if len(union) != MaxEndpoints+1 {
+		t.Errorf("20 nodes use %d endpoints, want all of %d", len(union), MaxEndpoints+1)
+	}
+}

@@ -1,10 +1,7 @@
 package nat44
 
 import (
-	"cmp"
-	"encoding/binary"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -19,7 +16,7 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	set := adapter.Endpoints(room[:], list, netip.Addr.Is4)
 	if n := len(set); n > MaxBackends {
 		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
-		set = pick(set, MaxBackends, s.node.Name)
+		set = adapter.Pick(set, MaxBackends, s.node.Name)
 	}
 	remote, local := weights(set, s.cfg.LocalEndpointWeight)
 	messages := make([]nat.DNat44_StaticMapping_LocalIP, len(set))
@@ -73,43 +70,4 @@ func weights(set []adapter.Endpoint, wanted uint8) (remote, local uint32) {
 		factor = 2
 	}
 	return uint32(factor), uint32(factor * ratio)
-}
-
-// pick chooses n endpoints by rendezvous hashing: a change of the set moves as few as possible, and nodes choose apart
-// from each other, so that together they use all. The order stays.
-func pick(set []adapter.Endpoint, n int, node string) []adapter.Endpoint {
-	type scored struct {
-		adapter.Endpoint
-		score uint64
-	}
-	ranking := make([]scored, len(set))
-	for i, b := range set {
-		ranking[i] = scored{b, score(node, b.At)}
-	}
-	slices.SortFunc(ranking, func(a, b scored) int {
-		return cmp.Or(cmp.Compare(b.score, a.score), a.Endpoint.Compare(b.Endpoint))
-	})
-	out := make([]adapter.Endpoint, n)
-	for i, r := range ranking[:n] {
-		out[i] = r.Endpoint
-	}
-	slices.SortFunc(out, adapter.Endpoint.Compare)
-	return out
-}
-
-// score is FNV-1a of node, address and port, its bits mixed by the finalizer of SplitMix64: FNV alone leaves the high
-// bits of similar inputs similar.
-func score(node string, at netip.AddrPort) uint64 {
-	h := uint64(14695981039346656037)
-	mix := func(b byte) { h = (h ^ uint64(b)) * 1099511628211 }
-	for i := range len(node) {
-		mix(node[i])
-	}
-	a := at.Addr().As4()
-	for _, b := range binary.BigEndian.AppendUint16(a[:], at.Port()) {
-		mix(b)
-	}
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
 }
