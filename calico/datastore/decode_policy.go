@@ -3,9 +3,9 @@ package datastore
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -144,7 +144,7 @@ func (r *reader) ruleProtocol(field string, w *Word) model.RuleProtocol {
 	return model.RuleProtocol{Name: name, Number: number}
 }
 
-func (r *reader) icmp(f, not string, kind, code *int) *model.ICMPMatch {
+func (r *reader) icmp(f, not string, kind, code *int32) *model.ICMPMatch {
 	switch {
 	case kind == nil && code == nil:
 		return nil
@@ -175,33 +175,11 @@ func (r *reader) ruleNets(field, one string, list []string) (out []netip.Prefix)
 func (r *reader) ports(field string, list []Port) []model.PortMatch {
 	var out []model.PortMatch
 	for i, p := range list {
-		m, ok := readPort(string(p))
+		m, ok := v3.ParsePort(string(p))
 		if !ok {
 			r.fail(at(field, i), "%.100q is not a port, a range of ports, or the name of one", p)
 		}
 		out = append(out, m)
 	}
 	return out
-}
-
-func readPort(text string) (model.PortMatch, bool) {
-	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	first, last, isRange := strings.Cut(text, ":")
-	if !isRange {
-		last = first
-	}
-	if !digits(first) || !digits(last) {
-		return model.PortMatch{Name: text}, isPortName(text)
-	}
-	a, err := strconv.ParseUint(first, 10, 16)
-	b, err2 := strconv.ParseUint(last, 10, 16)
-	return model.PortMatch{First: uint16(a), Last: uint16(b)}, err == nil && err2 == nil && a <= b
-}
-
-// isPortName reports whether text can name a port: up to 128 letters, digits, "_", "." and "-".
-func isPortName(text string) bool {
-	other := func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("_.-", c))
-	}
-	return text != "" && len(text) <= 128 && !strings.ContainsFunc(text, other)
 }

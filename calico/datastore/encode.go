@@ -15,7 +15,9 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
 // ErrNotEncoded is the error for objects of kinds that have no keys.
@@ -27,27 +29,25 @@ var errPolicyBeyond = errors.New("cannot be converted by Calico v3.31")
 // Encode turns an object of Kubernetes or Calico, as an API server has it, into its datastore keys, in the order in which
 // Calico's converters write them. raw is a Kubernetes type or unstructured; Encode does not change it.
 //
-// converted and refused are the result of source/convert. A policy that was refused or that Calico cannot convert is
-// written in the form that fails closed, so that every reader isolates its pods. converted may be nil.
+// converted is the result of source/convert for raw. A policy that was refused or that Calico cannot convert is written in the
+// form that fails closed, so that every reader isolates its pods. A policy of Calico's is not read again: its value follows from
+// converted.Policy. Without a result (the zero value) Encode reads raw alone, as Calico does.
 //
 // An object without meaning in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
 // object that should have keys has none, or not all of them.
-func Encode(raw runtime.Object, converted model.Object, refused bool) ([]calico.KV, error) {
-	if refused {
-		if kv, ok, err := encodeClosed(converted); ok {
+func Encode(raw runtime.Object, converted convert.Result) ([]calico.KV, error) {
+	if converted.Refused() {
+		if kv, ok, err := encodeClosed(converted.Object); ok {
 			return one(kv, err)
 		}
 	}
-	if u, ok := raw.(*unstructured.Unstructured); ok {
-		typed, err := typed(u)
-		if err != nil {
-			return nil, err
-		}
-		raw = typed
+	raw, err := typed(raw, converted.Policy)
+	if err != nil {
+		return nil, err
 	}
 	list, err := encodeTyped(raw)
-	if errors.Is(err, errPolicyBeyond) && converted != nil {
-		kv, _, merr := encodeClosed(converted)
+	if errors.Is(err, errPolicyBeyond) && converted.Object != nil {
+		kv, _, merr := encodeClosed(converted.Object)
 		list, err = one(kv, merr)
 	}
 	if m, ok := raw.(metav1.Object); ok {
@@ -93,9 +93,21 @@ func one(kv calico.KV, err error) ([]calico.KV, error) {
 	return []calico.KV{kv}, nil
 }
 
-// typed converts an unstructured object to its Go type.
-func typed(u *unstructured.Unstructured) (runtime.Object, error) {
+// typed converts an unstructured object to its Go type. Of a policy of Calico's, which is read already, it needs the name and the
+// version only.
+func typed(raw runtime.Object, policy *v3.Policy) (runtime.Object, error) {
+	u, ok := raw.(*unstructured.Unstructured)
+	if !ok {
+		return raw, nil
+	}
 	gvk := u.GroupVersionKind()
+	if policy != nil {
+		return defaulted(&v3Object{
+			TypeMeta:   metav1.TypeMeta{Kind: gvk.Kind, APIVersion: u.GetAPIVersion()},
+			ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), Namespace: u.GetNamespace(), ResourceVersion: u.GetResourceVersion()},
+			policy:     policy,
+		}), nil
+	}
 	var into runtime.Object
 	switch gvk.Group + "/" + gvk.Kind {
 	case "/Pod":
@@ -200,10 +212,10 @@ func text(k Key, v string) func() (calico.KV, error) {
 // Builtin returns the keys that a datastore has without any object: the ready flag, the profile that allows everything, and
 // the tiers of Kubernetes' policies. Objects with the same keys replace them.
 func Builtin() []calico.KV {
-	allow := []v3Rule{{Action: "Allow"}}
+	allow := []v3.Rule{{Action: "Allow"}}
 	list, err := encodeProfile(&v3Profile{
 		Kind: "Profile", APIVersion: apiVersion, Metadata: meta{Name: "projectcalico-default-allow"},
-		Spec: v3ProfileSpec{Ingress: allow, Egress: allow},
+		Spec: v3.ProfileSpec{Ingress: allow, Egress: allow},
 	})
 	for _, t := range model.BuiltinTiers() {
 		var kv calico.KV

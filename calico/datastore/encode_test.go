@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
 // fromYAML returns an object as a dynamic client has it.
@@ -29,7 +30,11 @@ func fromYAML(t testing.TB, text string) *unstructured.Unstructured {
 
 func keysOf(t *testing.T, raw runtime.Object, converted model.Object, refused bool) (out []string) {
 	t.Helper()
-	list, err := Encode(raw, converted, refused)
+	result := convert.Result{Object: converted}
+	if refused {
+		result.Err = &convert.Error{Problems: []convert.Problem{{Field: "spec", Why: "is wrong"}}}
+	}
+	list, err := Encode(raw, result)
 	for _, kv := range list {
 		out = append(out, kv.Key+" "+string(kv.Value))
 	}
@@ -123,7 +128,7 @@ func TestEncodeFailsClosed(t *testing.T) {
 		if d := cmp.Diff(want, keysOf(t, fromYAML(t, text), cluster, false)); d != "" {
 			t.Error(d)
 		}
-		if _, err := Encode(fromYAML(t, text), nil, false); !errors.Is(err, errPolicyBeyond) {
+		if _, err := Encode(fromYAML(t, text), convert.Result{}); !errors.Is(err, errPolicyBeyond) {
 			t.Errorf("without a model: %v", err)
 		}
 	}
@@ -276,7 +281,7 @@ func FuzzEncode(f *testing.F) {
 		o := &corev1.Pod{}
 		o.Name, o.Namespace, o.Spec.NodeName, o.Status.PodIP = name, ns, node, ip
 		o.Labels, o.Annotations = map[string]string{label: value}, map[string]string{annotationFloating: floating}
-		list, err := Encode(o, nil, false)
+		list, err := Encode(o, convert.Result{})
 		if err != nil || len(list) == 0 || name == "" || ns == "" || strings.ContainsAny(name+ns+node, "/%") {
 			return
 		}
@@ -293,13 +298,13 @@ func FuzzEncode(f *testing.F) {
 // BenchmarkEncode encodes a pod in the form an informer has.
 func BenchmarkEncode(b *testing.B) {
 	u := fromYAML(b, `{apiVersion: v1, kind: Pod, metadata: {name: web-0, namespace: prod, labels: {app: web}}, spec: {nodeName: n1, serviceAccountName: web}, status: {podIP: 10.65.0.2}}`)
-	o, err := typed(u)
+	o, err := typed(u, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if list, err := Encode(o, nil, false); err != nil || len(list) != 1 {
+		if list, err := Encode(o, convert.Result{}); err != nil || len(list) != 1 {
 			b.Fatal(list, err)
 		}
 	}

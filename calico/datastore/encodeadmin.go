@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
@@ -59,7 +60,8 @@ func (o *adminPolicy) encode() (calico.KV, error) {
 	case string(model.KindClusterNetworkPolicy):
 		return calico.KV{}, fmt.Errorf("ClusterNetworkPolicy %s: %w", o.Name, errPolicyBeyond)
 	}
-	p := &v3Policy{Tier: tier, Order: &order}
+	p := &v3.Policy{}
+	p.Tier, p.Order = tier, &order
 	switch s := &o.Spec.Subject; {
 	case s.Namespaces != nil:
 		p.NamespaceSelector, p.Selector = namespaceSelector(s.Namespaces), podSelector(nil)
@@ -83,7 +85,7 @@ func (o *adminPolicy) encode() (calico.KV, error) {
 	if o.namedPorts() {
 		return calico.KV{}, fmt.Errorf("%s %s: a named port: %w", o.Kind, o.Name, errPolicyBeyond)
 	}
-	return p.encode("", prefix+tier+"."+o.Name, false)
+	return encodePolicy(p, "", prefix+tier+"."+o.Name, false)
 }
 
 func (o *adminPolicy) namedPorts() bool {
@@ -99,31 +101,31 @@ func (o *adminPolicy) namedPorts() bool {
 	return false
 }
 
-func (o *adminPolicy) rules(in *adminRule, ingress bool) []v3Rule {
+func (o *adminPolicy) rules(in *adminRule, ingress bool) []v3.Rule {
 	baseline := o.Kind == string(model.KindBaselinePolicy)
 	known := in.Action == "Allow" || in.Action == "Deny" || in.Action == "Pass" && !baseline
 	by, ok := adminPorts(in.Ports)
 	ends, readable := in.peers(ingress)
 	if known && ok && readable {
-		r := v3Rule{Action: in.Action}
+		r := v3.Rule{Action: in.Action}
 		if in.Name != "" {
-			r.Metadata = &RuleMetadata{Annotations: map[string]string{"name": in.Name}}
+			r.Metadata = &v3.Metadata{Annotations: map[string]string{"name": in.Name}}
 		}
 		return by.cross(ends, ingress, r)
 	}
 	if in.Action == "Deny" || in.Action == "Pass" && !baseline {
-		return []v3Rule{{Action: "Deny"}}
+		return []v3.Rule{{Action: "Deny"}}
 	}
 	return nil
 }
 
-func (in *adminRule) peers(ingress bool) (ends []v3Entity, ok bool) {
+func (in *adminRule) peers(ingress bool) (ends []v3.Entity, ok bool) {
 	list := in.To
 	if ingress {
 		list = in.From
 	}
 	for i := range list {
-		p, e, found := &list[i], v3Entity{}, false
+		p, e, found := &list[i], v3.Entity{}, false
 		if p.Namespaces != nil {
 			e.NamespaceSelector, found = namespaceSelector(p.Namespaces), true
 		}
@@ -151,14 +153,14 @@ func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 	by := portsBy{}
 	for i := range list {
 		var protocol corev1.Protocol
-		var p portMatch
+		var p model.PortMatch
 		switch in := &list[i]; {
 		case in.PortNumber != nil:
 			n := uint16(in.PortNumber.Port)
-			protocol, p = in.PortNumber.Protocol, portMatch{first: n, last: n}
+			protocol, p = in.PortNumber.Protocol, model.PortMatch{First: n, Last: n}
 		case in.PortRange != nil:
-			protocol, p = in.PortRange.Protocol, portMatch{first: uint16(in.PortRange.Start), last: uint16(in.PortRange.End)}
-			if p.first > p.last {
+			protocol, p = in.PortRange.Protocol, model.PortMatch{First: uint16(in.PortRange.Start), Last: uint16(in.PortRange.End)}
+			if p.First > p.Last {
 				return nil, false
 			}
 		default:
@@ -168,7 +170,7 @@ func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
-		by.add(protocolName(string(protocol)), []portMatch{p})
+		by.add(protocolName(string(protocol)), []model.PortMatch{p})
 	}
 	return by, true
 }

@@ -12,6 +12,7 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -22,6 +23,7 @@ type v3Object struct {
 	Spec              json.RawMessage `json:"spec"`
 	Status            json.RawMessage `json:"status"`
 	kept              *meta           // metadata from the annotation
+	policy            *v3.Policy      // the spec of a policy that is read already; nil otherwise
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -132,21 +134,26 @@ func (o *v3Object) encodeProfile() ([]calico.KV, error) {
 }
 
 func (o *v3Object) encodePolicy(staged bool) (calico.KV, error) {
-	var p v3Policy
-	if err := o.spec(&p); err != nil || staged && p.StagedAction == "Delete" {
+	var p v3.Policy
+	if o.policy != nil {
+		p = *o.policy
+	} else if err := o.spec(&p); err != nil {
 		return calico.KV{}, err
+	}
+	if staged && p.StagedAction == "Delete" {
+		return calico.KV{}, nil
 	}
 	name := o.Name
 	if !o.stored() && !strings.Contains(name, ".") {
 		name = model.TierDefault + "." + name // the stored name
 	}
-	if o.namespaced() {
-		p.DoNotTrack, p.PreDNAT, p.ApplyOnForward, p.NamespaceSelector = false, false, false, "" // fields that this kind does not have
+	if o.namespaced() { // a NetworkPolicy has no other fields
+		p.GlobalSpec = v3.GlobalSpec{Spec: p.Spec}
 	}
 	if !staged {
 		p.StagedAction = ""
 	}
-	return p.encode(o.Namespace, name, staged)
+	return encodePolicy(&p, o.Namespace, name, staged)
 }
 
 func (o *v3Object) encodeStagedKubernetes() (calico.KV, error) {
@@ -162,7 +169,7 @@ func (o *v3Object) encodeStagedKubernetes() (calico.KV, error) {
 		return calico.KV{}, fmt.Errorf("%s %s/%s: %w", o.Kind, o.Namespace, o.Name, err)
 	}
 	p.StagedAction = spec.StagedAction
-	return p.encode(o.Namespace, "knp.default."+o.Name, true)
+	return encodePolicy(p, o.Namespace, "knp.default."+o.Name, true)
 }
 
 func (o *v3Object) encodeTier() (calico.KV, error) {
@@ -189,7 +196,7 @@ func (o *v3Object) encodeNetworkSet() (calico.KV, error) {
 	}
 	out, name := NetworkSet{Labels: o.Labels}, o.Name
 	for _, s := range spec.Nets { // a wrong one does not drop the others: source/convert reports it
-		if p, err := encodeNet(s); err == nil {
+		if p, ok := v3.ParseNet(s); ok {
 			out.Nets = append(out.Nets, p.String())
 		}
 	}

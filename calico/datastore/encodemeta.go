@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -67,23 +68,17 @@ func derivedUID(uid types.UID) (types.UID, error) {
 
 // v3Profile is projectcalico.org/v3 Profile.
 type v3Profile struct {
-	Kind       string        `json:"kind,omitempty"`
-	APIVersion string        `json:"apiVersion,omitempty"`
-	Metadata   meta          `json:"metadata"`
-	Spec       v3ProfileSpec `json:"spec"`
-}
-
-type v3ProfileSpec struct {
-	Ingress       []v3Rule          `json:"ingress,omitempty"`
-	Egress        []v3Rule          `json:"egress,omitempty"`
-	LabelsToApply map[string]string `json:"labelsToApply,omitempty"`
+	Kind       string         `json:"kind,omitempty"`
+	APIVersion string         `json:"apiVersion,omitempty"`
+	Metadata   meta           `json:"metadata"`
+	Spec       v3.ProfileSpec `json:"spec"`
 }
 
 // encodeNamespace writes the profile of a namespace's pods: its labels, and rules that allow everything where no policy
 // applies.
 func encodeNamespace(o *corev1.Namespace) ([]calico.KV, error) {
-	allow := []v3Rule{{Action: "Allow"}}
-	list, err := encodeInherited(&o.ObjectMeta, "kns."+o.Name, model.PrefixNamespace, v3ProfileSpec{Ingress: allow, Egress: allow})
+	allow := []v3.Rule{{Action: "Allow"}}
+	list, err := encodeInherited(&o.ObjectMeta, "kns."+o.Name, model.PrefixNamespace, v3.ProfileSpec{Ingress: allow, Egress: allow})
 	for i := range list {
 		list[i].Revision = o.ResourceVersion + "/"
 	}
@@ -92,7 +87,7 @@ func encodeNamespace(o *corev1.Namespace) ([]calico.KV, error) {
 
 // encodeServiceAccount writes the profile of a service account's pods: its labels, and no rules.
 func encodeServiceAccount(o *corev1.ServiceAccount) ([]calico.KV, error) {
-	list, err := encodeInherited(&o.ObjectMeta, accountProfile(o.Namespace, o.Name), model.PrefixServiceAccount, v3ProfileSpec{})
+	list, err := encodeInherited(&o.ObjectMeta, accountProfile(o.Namespace, o.Name), model.PrefixServiceAccount, v3.ProfileSpec{})
 	for i := range list {
 		list[i].Revision = "/" + o.ResourceVersion
 	}
@@ -106,7 +101,7 @@ func accountProfile(namespace, name string) string {
 	return "ksa." + namespace + "." + name
 }
 
-func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3ProfileSpec) ([]calico.KV, error) {
+func encodeInherited(m *metav1.ObjectMeta, name, prefix string, spec v3.ProfileSpec) ([]calico.KV, error) {
 	uid, err := derivedUID(m.UID)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -96,19 +97,19 @@ func encodeModelRule(in *model.Rule) Rule {
 		OriginalDstServiceAccountNames: dst.ServiceAccountNames, OriginalDstServiceAccountSelector: dst.ServiceAccountSelector,
 	}
 	if in.IPVersion != 0 {
-		v := int(in.IPVersion)
+		v := int32(in.IPVersion)
 		r.IPVersion = &v
 	}
 	r.ICMPType, r.ICMPCode = modelICMP(in.ICMP)
 	r.NotICMPType, r.NotICMPCode = modelICMP(in.NotICMP)
 	if in.HTTP != nil {
-		r.HTTPMatch = &HTTPMatch{Methods: in.HTTP.Methods}
+		r.HTTPMatch = &v3.HTTP{Methods: in.HTTP.Methods}
 		for _, p := range in.HTTP.Paths {
-			r.HTTPMatch.Paths = append(r.HTTPMatch.Paths, HTTPPath(p))
+			r.HTTPMatch.Paths = append(r.HTTPMatch.Paths, v3.HTTPPath(p))
 		}
 	}
 	if len(in.Annotations) > 0 {
-		r.Metadata = &RuleMetadata{Annotations: in.Annotations}
+		r.Metadata = &v3.Metadata{Annotations: in.Annotations}
 	}
 	return r
 }
@@ -124,11 +125,11 @@ func modelProtocol(p model.RuleProtocol) *Protocol {
 	return &w
 }
 
-func modelICMP(m *model.ICMPMatch) (typ, code *int) {
+func modelICMP(m *model.ICMPMatch) (typ, code *int32) {
 	if m == nil {
 		return nil, nil
 	}
-	t, c := int(m.Type), int(m.Code)
+	t, c := int32(m.Type), int32(m.Code)
 	if m.HasCode {
 		code = &c
 	}
@@ -138,7 +139,7 @@ func modelICMP(m *model.ICMPMatch) (typ, code *int) {
 func modelPorts(list []model.PortMatch) []Port {
 	var out []Port
 	for _, p := range list {
-		out = append(out, portMatch{first: p.First, last: p.Last, name: p.Name}.port())
+		out = append(out, Port(v3.PortText(p)))
 	}
 	return out
 }

@@ -11,28 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/calico"
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// v3Policy has the fields that all of Calico's policies share. Kubernetes' policies are converted to it first.
-type v3Policy struct {
-	Tier                   string   `json:"tier,omitempty"`
-	Order                  *float64 `json:"order,omitempty"`
-	Ingress                []v3Rule `json:"ingress,omitempty"`
-	Egress                 []v3Rule `json:"egress,omitempty"`
-	Selector               string   `json:"selector,omitempty"`
-	Types                  []string `json:"types,omitempty"`
-	DoNotTrack             bool     `json:"doNotTrack,omitempty"`
-	PreDNAT                bool     `json:"preDNAT,omitempty"`
-	ApplyOnForward         bool     `json:"applyOnForward,omitempty"`
-	ServiceAccountSelector string   `json:"serviceAccountSelector,omitempty"`
-	NamespaceSelector      string   `json:"namespaceSelector,omitempty"`
-	PerformanceHints       []string `json:"performanceHints,omitempty"`
-	StagedAction           string   `json:"stagedAction,omitempty"`
-}
-
-// encode writes a policy in a namespace, or a cluster-wide one (""). A staged policy has a separate name.
-func (p *v3Policy) encode(namespace, name string, staged bool) (calico.KV, error) {
+// encodePolicy writes a policy in a namespace, or a cluster-wide one (""). Kubernetes' policies are converted to Calico's form
+// first. A staged policy has a separate name.
+func encodePolicy(p *v3.Policy, namespace, name string, staged bool) (calico.KV, error) {
 	out := Policy{
 		Namespace: namespace, Order: p.Order, DoNotTrack: p.DoNotTrack, PreDNAT: p.PreDNAT, ApplyOnForward: p.ApplyOnForward,
 		PerformanceHints: p.PerformanceHints, StagedAction: p.StagedAction,
@@ -48,7 +33,7 @@ func (p *v3Policy) encode(namespace, name string, staged bool) (calico.KV, error
 		key.Name = namespace + "/" + key.Name
 	}
 	var err error
-	if out.Selector, err = p.subject(namespace); err != nil {
+	if out.Selector, err = p.Subject(namespace); err != nil {
 		return calico.KV{}, fmt.Errorf("%s: spec: %w", key, err)
 	}
 	if out.InboundRules, err = encodeRules(p.Ingress, namespace); err != nil {
@@ -58,27 +43,6 @@ func (p *v3Policy) encode(namespace, name string, staged bool) (calico.KV, error
 		return calico.KV{}, fmt.Errorf("%s: spec.egress: %w", key, err)
 	}
 	return value(key, out)
-}
-
-// subject returns the selector of the endpoints that the policy applies to. A cluster-wide policy that selects by namespace
-// or service account applies only to endpoints that have one.
-func (p *v3Policy) subject(namespace string) (string, error) {
-	if namespace != "" {
-		text := model.LabelNamespace + " == '" + namespace + "'"
-		if p.Selector != "" {
-			text = "(" + p.Selector + ") && " + text
-		}
-		return also(text, p.ServiceAccountSelector, model.PrefixServiceAccount)
-	}
-	text, err := also(p.Selector, p.NamespaceSelector, model.PrefixNamespace)
-	if err == nil && p.NamespaceSelector != "" {
-		text = strings.ReplaceAll(text, "all()", "has("+model.LabelNamespace+")")
-	}
-	if err == nil && p.ServiceAccountSelector != "" {
-		text, err = also(text, p.ServiceAccountSelector, model.PrefixServiceAccount)
-		text = strings.ReplaceAll(text, "all()", "has("+model.LabelServiceAccount+")")
-	}
-	return text, err
 }
 
 // tierOf returns the tier in a policy's name, up to v3.31: the part before its first dot.
@@ -102,13 +66,14 @@ func encodeNetworkPolicy(o *networkingv1.NetworkPolicy) (calico.KV, error) {
 	if err != nil {
 		return calico.KV{}, fmt.Errorf("NetworkPolicy %s/%s: %w", o.Namespace, o.Name, err)
 	}
-	return p.encode(o.Namespace, "knp.default."+o.Name, false)
+	return encodePolicy(p, o.Namespace, "knp.default."+o.Name, false)
 }
 
 // fromKubernetes converts a Kubernetes policy to Calico's form.
-func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3Policy, error) {
+func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3.Policy, error) {
 	order := model.OrderKubernetes().Value
-	p := &v3Policy{Order: &order, Selector: podSelector(&spec.PodSelector)}
+	p := &v3.Policy{}
+	p.Order, p.Selector = &order, podSelector(&spec.PodSelector)
 	for _, t := range []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress} {
 		if slices.Contains(spec.PolicyTypes, t) {
 			p.Types = append(p.Types, string(t))
@@ -137,11 +102,11 @@ func fromKubernetes(spec *networkingv1.NetworkPolicySpec) (*v3Policy, error) {
 }
 
 // kubernetesRules makes one rule of each peer with each protocol.
-func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, ingress bool) ([]v3Rule, error) {
+func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort, ingress bool) ([]v3.Rule, error) {
 	var by portsBy
 	for i := range ports {
 		in := &ports[i]
-		protocol, list := corev1.ProtocolTCP, []portMatch(nil)
+		protocol, list := corev1.ProtocolTCP, []model.PortMatch(nil)
 		if in.Protocol != nil {
 			protocol = *in.Protocol
 		}
@@ -150,15 +115,15 @@ func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv
 			if in.EndPort != nil {
 				text = fmt.Sprintf("%s:%d", text, *in.EndPort)
 			}
-			p, err := parsePort(text)
-			if err != nil {
-				return nil, fmt.Errorf("ports[%d]: %w", i, err)
+			p, ok := v3.ParsePort(text)
+			if !ok {
+				return nil, fmt.Errorf("ports[%d]: %w", i, errPort(text))
 			}
-			list = []portMatch{p}
+			list = []model.PortMatch{p}
 		}
 		by.add(protocolName(string(protocol)), list)
 	}
-	var ends []v3Entity
+	var ends []v3.Entity
 	for i := range peers {
 		e, err := kubernetesPeer(&peers[i])
 		if err != nil {
@@ -167,15 +132,15 @@ func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv
 		ends = append(ends, e)
 	}
 	if len(ends) == 0 {
-		ends = []v3Entity{{}}
+		ends = []v3.Entity{{}}
 	}
-	return by.cross(ends, ingress, v3Rule{Action: "Allow"}), nil
+	return by.cross(ends, ingress, v3.Rule{Action: "Allow"}), nil
 }
 
 // kubernetesPeer reads a peer as Calico does: an address block overrides selectors.
-func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3Entity, err error) {
+func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3.Entity, err error) {
 	if in.IPBlock == nil {
-		return v3Entity{Selector: podSelector(in.PodSelector), NamespaceSelector: namespaceSelector(in.NamespaceSelector)}, nil
+		return v3.Entity{Selector: podSelector(in.PodSelector), NamespaceSelector: namespaceSelector(in.NamespaceSelector)}, nil
 	}
 	if e.Nets, err = encodeNets([]string{in.IPBlock.CIDR}); err == nil {
 		e.NotNets, err = encodeNets(in.IPBlock.Except)
@@ -184,9 +149,9 @@ func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3Entity, err error) 
 }
 
 // portsBy maps the protocols of a rule to their ports; a nil list means all ports.
-type portsBy map[string][]portMatch
+type portsBy map[string][]model.PortMatch
 
-func (by *portsBy) add(protocol string, list []portMatch) {
+func (by *portsBy) add(protocol string, list []model.PortMatch) {
 	if *by == nil {
 		*by = portsBy{}
 	}
@@ -200,23 +165,22 @@ func (by *portsBy) add(protocol string, list []portMatch) {
 }
 
 // cross makes one rule like r of each peer with each protocol; no protocol means any protocol.
-func (by portsBy) cross(ends []v3Entity, ingress bool, r v3Rule) []v3Rule {
+func (by portsBy) cross(ends []v3.Entity, ingress bool, r v3.Rule) []v3.Rule {
 	if len(by) == 0 {
 		by = portsBy{"": nil}
 	}
-	var out []v3Rule
+	var out []v3.Rule
 	for _, name := range slices.Sorted(maps.Keys(by)) {
 		if name != "" {
-			p := Protocol(name)
-			r.Protocol = &p
+			r.Protocol = v3.ProtocolOf(name)
 		}
-		var ports []Port
+		var ports []v3.Port
 		for _, p := range simplify(by[name]) {
-			ports = append(ports, p.port())
+			ports = append(ports, v3.PortOf(p))
 		}
 		for _, e := range ends {
 			if ingress {
-				r.Source, r.Destination = e, v3Entity{Ports: ports}
+				r.Source, r.Destination = e, v3.Entity{Ports: ports}
 			} else {
 				r.Destination = e
 				r.Destination.Ports = ports

@@ -3,60 +3,18 @@ package datastore
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/selector"
 )
 
-// v3Rule is a rule of projectcalico.org/v3.
-type v3Rule struct {
-	Action      string        `json:"action"`
-	IPVersion   *int          `json:"ipVersion,omitempty"`
-	Protocol    *Protocol     `json:"protocol,omitempty"`
-	ICMP        *v3ICMP       `json:"icmp,omitempty"`
-	NotProtocol *Protocol     `json:"notProtocol,omitempty"`
-	NotICMP     *v3ICMP       `json:"notICMP,omitempty"`
-	Source      v3Entity      `json:"source"`
-	Destination v3Entity      `json:"destination"`
-	HTTP        *HTTPMatch    `json:"http,omitempty"`
-	Metadata    *RuleMetadata `json:"metadata,omitempty"`
-}
-
-type v3ICMP struct {
-	Type *int `json:"type,omitempty"`
-	Code *int `json:"code,omitempty"`
-}
-
-type v3Entity struct {
-	Nets              []string    `json:"nets,omitempty"`
-	Selector          string      `json:"selector,omitempty"`
-	NamespaceSelector string      `json:"namespaceSelector,omitempty"`
-	Services          *v3Service  `json:"services,omitempty"`
-	Ports             []Port      `json:"ports,omitempty"`
-	NotNets           []string    `json:"notNets,omitempty"`
-	NotSelector       string      `json:"notSelector,omitempty"`
-	NotPorts          []Port      `json:"notPorts,omitempty"`
-	ServiceAccounts   *v3Accounts `json:"serviceAccounts,omitempty"`
-}
-
-type v3Service struct {
-	Name      string `json:"name,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-}
-
-type v3Accounts struct {
-	Names    []string `json:"names,omitempty"`
-	Selector string   `json:"selector,omitempty"`
-}
-
 // encodeRules writes the rules of a policy; namespace is "" for a cluster-wide policy or a profile.
-func encodeRules(list []v3Rule, namespace string) ([]Rule, error) {
+func encodeRules(list []v3.Rule, namespace string) ([]Rule, error) {
 	var out []Rule
 	for i := range list {
 		r, err := encodeRule(&list[i], namespace)
@@ -68,9 +26,9 @@ func encodeRules(list []v3Rule, namespace string) ([]Rule, error) {
 	return out, nil
 }
 
-func encodeRule(in *v3Rule, namespace string) (Rule, error) {
+func encodeRule(in *v3.Rule, namespace string) (Rule, error) {
 	r := Rule{
-		Action: encodeAction(in.Action), IPVersion: in.IPVersion, Protocol: lower(in.Protocol), NotProtocol: lower(in.NotProtocol),
+		Action: encodeAction(in.Action), IPVersion: in.IPVersion,
 		NotSrcSelector: in.Source.NotSelector, NotDstSelector: in.Destination.NotSelector,
 
 		OriginalSrcSelector:          in.Source.Selector,
@@ -103,7 +61,7 @@ func encodeRule(in *v3Rule, namespace string) (Rule, error) {
 	if s := in.Destination.Services; s != nil {
 		r.DstService, r.DstServiceNamespace = s.Name, s.Namespace
 	}
-	var errs [10]error
+	var errs [12]error
 	r.SrcNets, errs[0] = encodeNets(in.Source.Nets)
 	r.NotSrcNets, errs[1] = encodeNets(in.Source.NotNets)
 	r.DstNets, errs[2] = encodeNets(in.Destination.Nets)
@@ -112,8 +70,10 @@ func encodeRule(in *v3Rule, namespace string) (Rule, error) {
 	r.NotSrcPorts, errs[5] = encodePorts(in.Source.NotPorts)
 	r.DstPorts, errs[6] = encodePorts(in.Destination.Ports)
 	r.NotDstPorts, errs[7] = encodePorts(in.Destination.NotPorts)
-	r.SrcSelector, errs[8] = in.Source.selector(namespace)
-	r.DstSelector, errs[9] = in.Destination.selector(namespace)
+	r.SrcSelector, errs[8] = in.Source.PeerSelector(namespace)
+	r.DstSelector, errs[9] = in.Destination.PeerSelector(namespace)
+	r.Protocol, errs[10] = storedProtocol(in.Protocol)
+	r.NotProtocol, errs[11] = storedProtocol(in.NotProtocol)
 	return r, errors.Join(errs[:]...)
 }
 
@@ -124,26 +84,24 @@ func encodeAction(action string) string {
 	return strings.ToLower(action)
 }
 
-func lower(p *Protocol) *Protocol {
+// storedProtocol writes a protocol in lower case. It checks numbers only: Calico writes every name.
+func storedProtocol(p *v3.Protocol) (*Protocol, error) {
 	if p == nil {
-		return nil
+		return nil, nil
 	}
-	l := Protocol(strings.ToLower(string(*p)))
-	return &l
+	if n := p.IntVal; p.Type == intstr.Int && (n < 0 || n > 255) {
+		return nil, fmt.Errorf("must be the name of a protocol or 0 to 255 (%d)", n)
+	}
+	l := Protocol(strings.ToLower(p.String()))
+	return &l, nil
 }
 
-// encodeNet returns a network without host bits; an address becomes the network of itself.
 func encodeNet(s string) (netip.Prefix, error) {
-	if _, n, err := net.ParseCIDR(s); err == nil {
-		p, _ := netip.ParsePrefix(n.String())
-		return p, nil
+	p, ok := v3.ParseNet(s)
+	if !ok {
+		return netip.Prefix{}, fmt.Errorf("must be an address or a range (%q)", s)
 	}
-	if ip := net.ParseIP(s); ip != nil {
-		a, _ := netip.AddrFromSlice(ip)
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	return netip.Prefix{}, fmt.Errorf("must be an address or a range (%q)", s)
+	return p, nil
 }
 
 func encodeNets(list []string) ([]string, error) {
@@ -158,148 +116,47 @@ func encodeNets(list []string) ([]string, error) {
 	return out, nil
 }
 
-// portMatch is a parsed port: a range or a name.
-type portMatch struct {
-	first, last uint16
-	name        string
-}
-
-func (p portMatch) port() Port {
-	switch {
-	case p.name != "":
-		return Port(p.name)
-	case p.first == p.last:
-		return Port(strconv.Itoa(int(p.first)))
-	}
-	return Port(fmt.Sprintf("%d:%d", p.first, p.last))
-}
-
-func parsePort(s string) (portMatch, error) {
-	first, last, isRange := strings.Cut(s, ":")
-	if !isRange {
-		last = first
-	}
-	a, errA := strconv.ParseUint(first, 10, 16)
-	b, errB := strconv.ParseUint(last, 10, 16)
-	switch {
-	case errA == nil && errB == nil && a <= b:
-		return portMatch{first: uint16(a), last: uint16(b)}, nil
-	case isRange || digits(s) || !regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,128}$`).MatchString(s):
-		return portMatch{}, fmt.Errorf("must be a port, a range of ports, or the name of a port (%q)", s)
-	}
-	return portMatch{name: s}, nil
-}
-
-func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-
-func encodePorts(list []Port) ([]Port, error) {
+func encodePorts(list []v3.Port) ([]Port, error) {
 	var out []Port
 	for _, s := range list {
-		p, err := parsePort(string(s))
-		if err != nil {
-			return nil, err
+		p, ok := s.Model()
+		if !ok {
+			return nil, errPort(s.String())
 		}
-		out = append(out, p.port())
+		out = append(out, Port(v3.PortText(p)))
 	}
 	return out, nil
 }
 
+func errPort(text string) error {
+	return fmt.Errorf("must be a port, a range of ports, or the name of a port (%q)", text)
+}
+
 // simplify puts names first and joins numbers that touch or overlap. A list with at most one port number stays as it is.
-func simplify(list []portMatch) []portMatch {
-	var names, numbers []portMatch
+func simplify(list []model.PortMatch) []model.PortMatch {
+	var names, numbers []model.PortMatch
 	count := 0
 	for _, p := range list {
-		if p.name != "" {
+		if p.Name != "" {
 			names = append(names, p)
 		} else {
 			numbers = append(numbers, p)
-			count += int(p.last-p.first) + 1
+			count += int(p.Last-p.First) + 1
 		}
 	}
 	if len(list) <= 1 || count <= 1 {
 		return list
 	}
-	slices.SortStableFunc(numbers, func(a, b portMatch) int { return int(a.first) - int(b.first) })
+	slices.SortStableFunc(numbers, func(a, b model.PortMatch) int { return int(a.First) - int(b.First) })
 	out := names
 	for i, p := range numbers {
 		if i > 0 {
-			if last := &out[len(out)-1]; int(p.first) <= int(last.last)+1 {
-				last.last = max(last.last, p.last)
+			if last := &out[len(out)-1]; int(p.First) <= int(last.Last)+1 {
+				last.Last = max(last.Last, p.Last)
 				continue
 			}
 		}
 		out = append(out, p)
 	}
 	return out
-}
-
-// selector joins all conditions that one side of a rule puts on endpoints. If a policy in a namespace has any selector but
-// no namespace selector, it means its own namespace.
-func (e *v3Entity) selector(namespace string) (string, error) {
-	namespaces := ""
-	switch {
-	case e.NamespaceSelector != "":
-		s, err := prefixed(e.NamespaceSelector, model.PrefixNamespace)
-		if err != nil {
-			return "", err
-		}
-		namespaces = strings.ReplaceAll(s, "all()", "has("+model.LabelNamespace+")")
-		namespaces = strings.ReplaceAll(namespaces, "global()", "!has("+model.LabelNamespace+")")
-	case namespace != "":
-		namespaces = model.LabelNamespace + " == '" + namespace + "'"
-	}
-	text, err := e.ServiceAccounts.selector()
-	if err != nil {
-		return "", err
-	}
-	switch {
-	case text != "" && e.Selector != "":
-		text = "(" + text + ") && (" + e.Selector + ")"
-	case text == "":
-		text = e.Selector
-	}
-	if namespaces == "" || text == "" && e.NotSelector == "" && e.NamespaceSelector == "" {
-		return text, nil
-	}
-	if text == "" {
-		return namespaces, nil
-	}
-	return "(" + namespaces + ") && (" + text + ")", nil
-}
-
-// selector joins the names and labels of service accounts; nil adds no condition.
-func (a *v3Accounts) selector() (string, error) {
-	if a == nil {
-		return "", nil
-	}
-	byLabel, err := prefixed(a.Selector, model.PrefixServiceAccount)
-	if err != nil || len(a.Names) == 0 {
-		return byLabel, err
-	}
-	byName, err := prefixed(model.LabelServiceAccount+" in { '"+strings.Join(a.Names, "', '")+"' }", "")
-	if byLabel != "" {
-		byName = "(" + byLabel + ") && (" + byName + ")"
-	}
-	return byName, err
-}
-
-// prefixed returns the canonical text of a selector with prefix before each label; an empty selector stays empty.
-func prefixed(text, prefix string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	s, err := selector.ParsePrefixed(text, prefix)
-	if err != nil {
-		return "", err
-	}
-	return s.String(), nil
-}
-
-// also joins a selector with one of inherited labels.
-func also(text, inherited, prefix string) (string, error) {
-	more, err := prefixed(inherited, prefix)
-	if err != nil || more == "" || text == "" {
-		return text + more, err
-	}
-	return "(" + text + ") && " + more, nil
 }

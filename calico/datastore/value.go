@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
 // The values of the datastore, with the names and order of fields that Calico v3.31 writes
@@ -115,13 +117,13 @@ type Policy struct {
 // Rule is a rule of a policy or a profile.
 type Rule struct {
 	Action      string    `json:"action,omitempty"` // allow, deny, log, next-tier
-	IPVersion   *int      `json:"ip_version,omitempty"`
+	IPVersion   *int32    `json:"ip_version,omitempty"`
 	Protocol    *Protocol `json:"protocol,omitempty"`
 	NotProtocol *Protocol `json:"!protocol,omitempty"`
-	ICMPType    *int      `json:"icmp_type,omitempty"`
-	ICMPCode    *int      `json:"icmp_code,omitempty"`
-	NotICMPType *int      `json:"!icmp_type,omitempty"`
-	NotICMPCode *int      `json:"!icmp_code,omitempty"`
+	ICMPType    *int32    `json:"icmp_type,omitempty"`
+	ICMPCode    *int32    `json:"icmp_code,omitempty"`
+	NotICMPType *int32    `json:"!icmp_type,omitempty"`
+	NotICMPCode *int32    `json:"!icmp_code,omitempty"`
 
 	SrcTag              string   `json:"src_tag,omitempty"`
 	SrcNet              string   `json:"src_net,omitempty"`
@@ -161,26 +163,9 @@ type Rule struct {
 	OriginalDstServiceAccountNames    []string `json:"orig_dst_service_acct_names,omitempty"`
 	OriginalDstServiceAccountSelector string   `json:"orig_dst_service_acct_selector,omitempty"`
 
-	HTTPMatch *HTTPMatch    `json:"http,omitempty"`
-	LogPrefix string        `json:"log_prefix,omitempty"`
-	Metadata  *RuleMetadata `json:"metadata,omitempty"`
-}
-
-// HTTPMatch is a match of HTTP requests.
-type HTTPMatch struct {
-	Methods []string   `json:"methods,omitempty"`
-	Paths   []HTTPPath `json:"paths,omitempty"`
-}
-
-// HTTPPath is an exact path or a path prefix; exactly one field is set.
-type HTTPPath struct {
-	Exact  string `json:"exact,omitempty"`
-	Prefix string `json:"prefix,omitempty"`
-}
-
-// RuleMetadata holds annotations, passed on unchanged.
-type RuleMetadata struct {
-	Annotations map[string]string `json:"annotations,omitempty"`
+	HTTPMatch *v3.HTTP     `json:"http,omitempty"`
+	LogPrefix string       `json:"log_prefix,omitempty"`
+	Metadata  *v3.Metadata `json:"metadata,omitempty"`
 }
 
 // Wireguard is /calico/v1/host/<node>/wireguard.

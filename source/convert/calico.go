@@ -3,46 +3,50 @@ package convert
 import (
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
 // calicoNetworkPolicy reads projectcalico.org/v3 NetworkPolicy. It applies to its namespace, and its selectors select
 // there.
-func calicoNetworkPolicy(spec *calicoSpec, ps *problems) *model.Policy {
-	p := ps.calicoPolicy(spec)
+func calicoNetworkPolicy(spec *v3.GlobalSpec, ps *problems) *model.Policy {
+	p := ps.calicoPolicy(&spec.Spec)
 	p.Namespace, p.ApplyOnForward = p.ID.Namespace, true
-	p.Selector = ps.subject(inNamespace(p.Namespace), func() string {
-		text := inNamespace(p.Namespace)
-		if ps.valid("spec.selector", spec.Selector) {
-			text = "(" + spec.Selector + ") && " + text
-		}
-		return ps.composed("spec", ps.andAccounts(text, spec.ServiceAccountSelector))
-	}, "spec.selector", "spec.serviceAccountSelector")
+	p.Selector = ps.subject(inNamespace(p.Namespace), func() string { return ps.calicoSubject(spec, p.Namespace) },
+		"spec.selector", "spec.serviceAccountSelector")
 	return p
 }
 
-// globalNetworkPolicy reads projectcalico.org/v3 GlobalNetworkPolicy. If it selects by namespace or service account, it
-// applies only to endpoints that have one; all() means these.
-func globalNetworkPolicy(spec *globalSpec, ps *problems) *model.Policy {
-	p := ps.calicoPolicy(&spec.calicoSpec)
+// globalNetworkPolicy reads projectcalico.org/v3 GlobalNetworkPolicy.
+func globalNetworkPolicy(spec *v3.GlobalSpec, ps *problems) *model.Policy {
+	p := ps.calicoPolicy(&spec.Spec)
 	p.Untracked, p.PreDNAT, p.ApplyOnForward = spec.DoNotTrack, spec.PreDNAT, spec.ApplyOnForward
 	p.ApplyOnForward = p.ApplyOnForward || ps.spoilt("spec.applyOnForward") // it may deny forwarded traffic, too
 	ps.hostFlags(p)
-	p.Selector = ps.subject("all()", func() string {
-		text := ""
-		if ps.valid("spec.selector", spec.Selector) {
-			text = spec.Selector
-		}
-		if ns := ps.notGlobal("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace); ns != "" {
-			text = strings.ReplaceAll(and(text, ns), "all()", inAnyNamespace)
-		}
-		if spec.ServiceAccountSelector != "" {
-			text = strings.ReplaceAll(ps.andAccounts(text, spec.ServiceAccountSelector), "all()", "has("+model.LabelServiceAccount+")")
-		}
-		return ps.composed("spec", text)
-	}, "spec.selector", "spec.namespaceSelector", "spec.serviceAccountSelector")
+	p.Selector = ps.subject("all()", func() string { return ps.calicoSubject(spec, "") },
+		"spec.selector", "spec.namespaceSelector", "spec.serviceAccountSelector")
 	return p
+}
+
+// calicoSubject checks the parts of a policy's subject and joins them. The joined selector is checked too: valid parts can be
+// nested too deeply together.
+func (ps *problems) calicoSubject(spec *v3.GlobalSpec, namespace string) string {
+	known := len(ps.list)
+	ps.valid("spec.selector", spec.Selector)
+	ps.inherited("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace)
+	ps.inherited("spec.serviceAccountSelector", spec.ServiceAccountSelector, model.PrefixServiceAccount)
+	if !ps.understood(known) {
+		return ""
+	}
+	text, err := spec.Subject(namespace)
+	if err == nil {
+		_, err = selector.Parse(text)
+	}
+	if err != nil {
+		ps.badSelector("spec", err)
+	}
+	return text
 }
 
 // hostFlags checks the flags for host endpoints. It reports contradicting flags and keeps them: policies with these flags
@@ -61,7 +65,7 @@ func (ps *problems) hostFlags(p *model.Policy) {
 }
 
 // calicoPolicy reads the fields that Calico's policies share.
-func (ps *problems) calicoPolicy(spec *calicoSpec) *model.Policy {
+func (ps *problems) calicoPolicy(spec *v3.Spec) *model.Policy {
 	p := &model.Policy{
 		ID:   model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Namespace: ps.ref.Namespace, Name: ps.ref.Name},
 		Tier: spec.Tier,
@@ -110,7 +114,7 @@ func (ps *problems) everywhere(p *model.Policy) {
 
 // calicoTypes returns the directions that a policy governs: the listed ones, else those with rules, else ingress. If a
 // listed one is unknown, it returns both, and the policy is distrusted.
-func (ps *problems) calicoTypes(spec *calicoSpec) (ingress, egress bool) {
+func (ps *problems) calicoTypes(spec *v3.Spec) (ingress, egress bool) {
 	if ps.spoilt("spec.types") {
 		return true, true
 	}
@@ -136,20 +140,6 @@ func (ps *problems) calicoTypes(spec *calicoSpec) (ingress, egress bool) {
 }
 
 // convert reads a staged policy. A policy that stages a removal converts to nothing.
-func (o *stagedPolicy) convert(ps *problems) *model.Policy {
-	if !ps.staged(o.Spec.StagedAction) {
-		return nil
-	}
-	return calicoNetworkPolicy(&o.Spec.calicoSpec, ps)
-}
-
-func (o *stagedGlobalPolicy) convert(ps *problems) *model.Policy {
-	if !ps.staged(o.Spec.StagedAction) {
-		return nil
-	}
-	return globalNetworkPolicy(&o.Spec.globalSpec, ps)
-}
-
 func (o *stagedKubernetesPolicy) convert(ps *problems) *model.Policy {
 	if !ps.staged(o.Spec.StagedAction) {
 		return nil
@@ -193,44 +183,21 @@ func (ps *problems) badSelector(field string, err error) {
 	ps.add(field, "is not a selector: "+why, value)
 }
 
-// composed checks a joined selector: valid parts can be nested too deeply together.
-func (ps *problems) composed(field, text string) string {
-	if _, err := selector.Parse(text); err != nil {
-		ps.badSelector(field, err)
-	}
-	return text
-}
-
-// prefixed converts a selector of namespaces or service accounts to a selector of the endpoints that inherit their labels.
-func (ps *problems) prefixed(field, text, prefix string) string {
-	if text == "" {
-		return ""
-	}
-	s, err := selector.ParsePrefixed(text, prefix)
-	if err != nil {
-		ps.badSelector(field, err)
-		return ""
-	}
-	return s.String()
-}
-
-// notGlobal is prefixed for places where global() would select everything: only a peer's namespaces may be global().
-func (ps *problems) notGlobal(field, text, prefix string) string {
+// inherited checks a selector of namespaces or service accounts, whose labels endpoints inherit with prefix. Only a peer's
+// namespaces may be global(), which would select everything here.
+func (ps *problems) inherited(field, text, prefix string) {
 	if strings.Contains(text, "global(") {
 		ps.add(field, "must not be global(), which selects namespaces of peers only", text)
-		return ""
+		return
 	}
-	return ps.prefixed(field, text, prefix)
+	ps.prefixed(field, text, prefix)
 }
 
-func (ps *problems) andAccounts(text, accounts string) string {
-	return and(text, ps.notGlobal("spec.serviceAccountSelector", accounts, model.PrefixServiceAccount))
-}
-
-// and joins two selectors, each of which may be empty.
-func and(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
+// prefixed returns a checked selector as v3.Prefixed does; "" if it does not parse.
+func (ps *problems) prefixed(field, text, prefix string) string {
+	s, err := v3.Prefixed(text, prefix)
+	if err != nil {
+		ps.badSelector(field, err)
 	}
-	return "(" + a + ") && " + b
+	return s
 }

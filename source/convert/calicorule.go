@@ -3,18 +3,17 @@ package convert
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
 )
 
 // calicoRules reads the rules of one direction. namespace is that of the policy; "" for a cluster-wide policy or a profile.
-func (ps *problems) calicoRules(field string, inbound bool, list []calicoRule, namespace string) []model.Rule {
+func (ps *problems) calicoRules(field string, inbound bool, list []v3.Rule, namespace string) []model.Rule {
 	direction := "egress"
 	if inbound {
 		direction = "ingress"
@@ -33,7 +32,7 @@ type calicoRuleReader struct {
 	family    uint8 // 4 or 6 if the rule's version or one of its ranges fixes it
 }
 
-func (x *calicoRuleReader) rule(field string, in *calicoRule) (model.Action, []model.Rule) {
+func (x *calicoRuleReader) rule(field string, in *v3.Rule) (model.Action, []model.Rule) {
 	r := model.Rule{}
 	if v := in.IPVersion; v != nil && *v != 4 && *v != 6 {
 		x.add(field+".ipVersion", "must be 4 or 6", *v)
@@ -68,26 +67,12 @@ func (x *calicoRuleReader) rule(field string, in *calicoRule) (model.Action, []m
 	return "", nil
 }
 
-// ruleProtocol reads a protocol: a number, or one of Calico's names in any case.
-func (x *calicoRuleReader) ruleProtocol(field string, p *intstr.IntOrString) model.RuleProtocol {
-	if p == nil {
-		return model.RuleProtocol{}
-	}
-	text, n := strings.ToLower(p.StrVal), int(p.IntVal)
-	if p.Type == intstr.String {
-		if slices.Contains([]string{"tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"}, text) {
-			return model.RuleProtocol{Name: text}
-		}
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			n = 0
-		}
-	}
-	if n < 1 || n > 255 {
+func (x *calicoRuleReader) ruleProtocol(field string, p *v3.Protocol) model.RuleProtocol {
+	m, ok := p.Model()
+	if !ok {
 		x.add(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
-		return model.RuleProtocol{}
 	}
-	return model.RuleProtocol{Number: uint8(n)}
+	return m
 }
 
 func hasPorts(p model.RuleProtocol) bool {
@@ -95,7 +80,7 @@ func hasPorts(p model.RuleProtocol) bool {
 		p.Name == "" && slices.Contains([]model.Protocol{model.TCP, model.UDP, model.SCTP}, model.Protocol(p.Number))
 }
 
-func (x *calicoRuleReader) icmp(field string, in *calicoICMP, p model.RuleProtocol) *model.ICMPMatch {
+func (x *calicoRuleReader) icmp(field string, in *v3.ICMP, p model.RuleProtocol) *model.ICMPMatch {
 	if in == nil {
 		return nil
 	}
@@ -122,7 +107,7 @@ func (x *calicoRuleReader) icmp(field string, in *calicoICMP, p model.RuleProtoc
 }
 
 // entity reads one side of a rule.
-func (x *calicoRuleReader) entity(field string, in *calicoEntity, ports, source bool) model.Peer {
+func (x *calicoRuleReader) entity(field string, in *v3.Entity, ports, source bool) model.Peer {
 	if (len(in.Ports) > 0 || len(in.NotPorts) > 0) && !ports {
 		x.add(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
 	}
@@ -185,70 +170,38 @@ func (ps *problems) netOrAddr(field, s string) netip.Prefix {
 	return ps.prefix(field, s)
 }
 
-// ports reads numbers, ranges "first:last", and names.
-func (x *calicoRuleReader) ports(field string, list []intstr.IntOrString) []model.PortMatch {
+func (x *calicoRuleReader) ports(field string, list []v3.Port) []model.PortMatch {
 	var out []model.PortMatch
 	for i := range list {
-		if m, ok := x.calicoPort(at(field, i), &list[i]); ok {
+		if m, ok := list[i].Model(); ok {
 			out = append(out, m)
+		} else {
+			x.add(at(field, i), "must be a port (0 to 65535), a range first:last, or the name of a port", list[i].String())
 		}
 	}
 	return out
 }
 
-func (ps *problems) calicoPort(field string, in *intstr.IntOrString) (model.PortMatch, bool) {
-	first, last, isRange := strings.Cut(in.String(), ":")
-	if !isRange {
-		last = first
-	}
-	a, errA := strconv.ParseUint(first, 10, 16)
-	b, errB := strconv.ParseUint(last, 10, 16)
-	switch {
-	case errA == nil && errB == nil && a <= b:
-		return model.PortMatch{First: uint16(a), Last: uint16(b)}, true
-	case errA == nil || errB == nil || isRange || !portName(in.StrVal):
-		ps.add(field, "must be a port (0 to 65535), a range first:last, or the name of a port", in.String())
-		return model.PortMatch{}, false
-	}
-	return model.PortMatch{Name: in.StrVal}, true
-}
-
-// portName reports whether Calico permits s as the name of an endpoint's port.
-func portName(s string) bool {
-	return s != "" && len(s) <= 128 && strings.TrimLeftFunc(s, func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '.' || r == '-'
-	}) == ""
-}
-
-// peerSelector joins all conditions that one side of a rule puts on endpoints: labels, service accounts and namespaces. If
-// any of these or a negated selector is present, a namespaced policy means its own namespace, unless a namespace selector
-// is given.
-func (x *calicoRuleReader) peerSelector(field string, in *calicoEntity) string {
-	var parts []string
-	if in.ServiceAccounts != nil {
-		if s := x.accounts(field+".serviceAccounts", in.ServiceAccounts); s != "" {
-			parts = append(parts, s)
+// peerSelector checks the selectors of one side of a rule and joins them.
+func (x *calicoRuleReader) peerSelector(field string, in *v3.Entity) string {
+	known := len(x.list)
+	if a := in.ServiceAccounts; a != nil {
+		x.inherited(field+".serviceAccounts.selector", a.Selector, model.PrefixServiceAccount)
+		for i, n := range a.Names {
+			subdomain(x.problems, at(field+".serviceAccounts.names", i), n)
 		}
 	}
-	if x.valid(field+".selector", in.Selector) {
-		parts = append(parts, in.Selector)
+	x.valid(field+".selector", in.Selector)
+	s := x.prefixed(field+".namespaceSelector", in.NamespaceSelector, model.PrefixNamespace)
+	if strings.Contains(s, "global()") && s != "global()" {
+		x.add(field+".namespaceSelector", "must not have anything beside global()", in.NamespaceSelector)
 	}
-	text := strings.Join(parts, "")
-	if len(parts) > 1 {
-		text = "(" + strings.Join(parts, ") && (") + ")"
+	if !x.understood(known) {
+		return ""
 	}
-	namespaces := ""
-	switch {
-	case in.NamespaceSelector != "":
-		namespaces = x.namespaces(field+".namespaceSelector", in.NamespaceSelector)
-	case x.namespace != "" && (text != "" || in.NotSelector != ""):
-		namespaces = inNamespace(x.namespace)
-	}
-	switch {
-	case namespaces != "" && text != "":
-		text = "(" + namespaces + ") && (" + text + ")"
-	case namespaces != "":
-		text = namespaces
+	text, err := in.PeerSelector(x.namespace)
+	if err != nil {
+		x.badSelector(field, err)
 	}
 	if text == "" {
 		return ""
@@ -256,40 +209,12 @@ func (x *calicoRuleReader) peerSelector(field string, in *calicoEntity) string {
 	return x.notNodes(field, text)
 }
 
-// namespaces converts a selector of namespaces to a selector of endpoints in them. all() selects endpoints in any
-// namespace, global() those in none.
-func (x *calicoRuleReader) namespaces(field, text string) string {
-	s := x.prefixed(field, text, model.PrefixNamespace)
-	if strings.Contains(s, "global()") && s != "global()" {
-		x.add(field, "must not have anything beside global()", text)
-	}
-	s = strings.ReplaceAll(s, "all()", inAnyNamespace)
-	return strings.ReplaceAll(s, "global()", "!"+inAnyNamespace)
-}
-
-func (x *calicoRuleReader) accounts(field string, in *calicoAccounts) string {
-	text := x.notGlobal(field+".selector", in.Selector, model.PrefixServiceAccount)
-	if len(in.Names) == 0 {
-		return text
-	}
-	for i, n := range in.Names {
-		subdomain(x.problems, at(field+".names", i), n)
-	}
-	names := model.LabelServiceAccount + " in { '" + strings.Join(in.Names, "', '") + "' }"
-	if text == "" {
-		return names
-	}
-	return "(" + text + ") && (" + names + ")"
-}
-
 // notNodes keeps the network sets of Nodes (model.NodeSet) out of a selector that would match them because it requires no
 // label. It also checks the whole selector.
 func (x *calicoRuleReader) notNodes(field, text string) string {
 	s, err := selector.Parse(text)
 	if err != nil {
-		if len(x.list) == 0 || !within(x.list[len(x.list)-1].Field, field) {
-			x.badSelector(field, err)
-		}
+		x.badSelector(field, err)
 		return text
 	}
 	if !s.Matches(selector.Map(nil)) {
@@ -300,7 +225,7 @@ func (x *calicoRuleReader) notNodes(field, text string) string {
 
 // service reads a match of a Service's endpoints: by address if they are the source, by address and port if they are the
 // destination.
-func (x *calicoRuleReader) service(field string, in *calicoEntity, source bool) model.ServiceID {
+func (x *calicoRuleReader) service(field string, in *v3.Entity, source bool) model.ServiceID {
 	id := model.ServiceID{Name: in.Services.Name, Namespace: in.Services.Namespace}
 	if id.Namespace == "" {
 		id.Namespace = x.namespace

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -126,7 +127,7 @@ func hep(o *hostEndpoint, ps *problems) *model.HostEndpoint {
 		in, f := &o.Spec.Ports[i], at("spec.ports", i)
 		known := len(ps.list)
 		p := model.NamedPort{Name: in.Name, Protocol: ps.portProtocol(f+".protocol", &in.Protocol), Port: ps.port(f+".port", in.Port)}
-		if !portName(p.Name) {
+		if !v3.IsPortName(p.Name) {
 			ps.add(f+".name", "must be the name of a port", p.Name)
 		}
 		if ps.understood(known) && !ps.spoilt(f) {

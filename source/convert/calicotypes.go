@@ -3,25 +3,28 @@ package convert
 import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
 // The kinds of projectcalico.org/v3, with the fields this package reads, restated from projectcalico/api v3.31.
-// crd.projectcalico.org/v1 has the same fields.
+// crd.projectcalico.org/v1 has the same fields. Each kind has its own type, because a field that another kind has is unknown
+// here; the specs of policies are those of calico/v3.
 
 type calicoPolicy struct { // NetworkPolicy
 	object
-	Spec calicoSpec `json:"spec"`
+	Spec v3.Spec `json:"spec"`
 }
 
 type globalPolicy struct { // GlobalNetworkPolicy
 	object
-	Spec globalSpec `json:"spec"`
+	Spec v3.GlobalSpec `json:"spec"`
 }
 
 type stagedPolicy struct { // StagedNetworkPolicy
 	object
 	Spec struct {
-		calicoSpec
+		v3.Spec
 		StagedAction string `json:"stagedAction"`
 	} `json:"spec"`
 }
@@ -29,7 +32,7 @@ type stagedPolicy struct { // StagedNetworkPolicy
 type stagedGlobalPolicy struct { // StagedGlobalNetworkPolicy
 	object
 	Spec struct {
-		globalSpec
+		v3.GlobalSpec
 		StagedAction string `json:"stagedAction"`
 	} `json:"spec"`
 }
@@ -42,75 +45,6 @@ type stagedKubernetesPolicy struct { // StagedKubernetesNetworkPolicy
 	} `json:"spec"`
 }
 
-type calicoSpec struct {
-	Tier                   string       `json:"tier"`
-	Order                  *float64     `json:"order"`
-	Ingress                []calicoRule `json:"ingress"`
-	Egress                 []calicoRule `json:"egress"`
-	Selector               string       `json:"selector"`
-	Types                  []string     `json:"types"`
-	ServiceAccountSelector string       `json:"serviceAccountSelector"`
-	PerformanceHints       []string     `json:"performanceHints"`
-}
-
-type globalSpec struct {
-	calicoSpec
-	NamespaceSelector string `json:"namespaceSelector"`
-	DoNotTrack        bool   `json:"doNotTrack"`
-	PreDNAT           bool   `json:"preDNAT"`
-	ApplyOnForward    bool   `json:"applyOnForward"`
-}
-
-type calicoRule struct {
-	Metadata *struct {
-		Annotations map[string]string `json:"annotations"`
-	} `json:"metadata"`
-	Action      string              `json:"action"`
-	IPVersion   *int32              `json:"ipVersion"`
-	Protocol    *intstr.IntOrString `json:"protocol"`
-	ICMP        *calicoICMP         `json:"icmp"`
-	NotProtocol *intstr.IntOrString `json:"notProtocol"`
-	NotICMP     *calicoICMP         `json:"notICMP"`
-	Source      calicoEntity        `json:"source"`
-	Destination calicoEntity        `json:"destination"`
-	HTTP        *calicoHTTP         `json:"http"`
-}
-
-type calicoICMP struct {
-	Type *int32 `json:"type"`
-	Code *int32 `json:"code"`
-}
-
-type calicoHTTP struct {
-	Methods []string `json:"methods"`
-	Paths   []struct {
-		Exact  string `json:"exact"`
-		Prefix string `json:"prefix"`
-	} `json:"paths"`
-}
-
-type calicoEntity struct {
-	Nets              []string             `json:"nets"`
-	Selector          string               `json:"selector"`
-	NamespaceSelector string               `json:"namespaceSelector"`
-	Services          *calicoService       `json:"services"`
-	Ports             []intstr.IntOrString `json:"ports"`
-	NotNets           []string             `json:"notNets"`
-	NotSelector       string               `json:"notSelector"`
-	NotPorts          []intstr.IntOrString `json:"notPorts"`
-	ServiceAccounts   *calicoAccounts      `json:"serviceAccounts"`
-}
-
-type calicoService struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-}
-
-type calicoAccounts struct {
-	Names    []string `json:"names"`
-	Selector string   `json:"selector"`
-}
-
 type calicoTier struct {
 	object
 	Spec struct {
@@ -121,11 +55,7 @@ type calicoTier struct {
 
 type calicoProfile struct {
 	object
-	Spec struct {
-		Ingress       []calicoRule      `json:"ingress"`
-		Egress        []calicoRule      `json:"egress"`
-		LabelsToApply map[string]string `json:"labelsToApply"`
-	} `json:"spec"`
+	Spec v3.ProfileSpec `json:"spec"`
 }
 
 type networkSet struct { // NetworkSet, GlobalNetworkSet
@@ -148,4 +78,19 @@ type hostEndpoint struct {
 			Port     int32              `json:"port"`
 		} `json:"ports"`
 	} `json:"spec"`
+}
+
+// policySpec returns the spec of a policy of Calico's; nil for all other types.
+func policySpec(obj any) *v3.Policy {
+	switch o := obj.(type) {
+	case *calicoPolicy:
+		return &v3.Policy{GlobalSpec: v3.GlobalSpec{Spec: o.Spec}}
+	case *globalPolicy:
+		return &v3.Policy{GlobalSpec: o.Spec}
+	case *stagedPolicy:
+		return &v3.Policy{GlobalSpec: v3.GlobalSpec{Spec: o.Spec.Spec}, StagedAction: o.Spec.StagedAction}
+	case *stagedGlobalPolicy:
+		return &v3.Policy{GlobalSpec: o.Spec.GlobalSpec, StagedAction: o.Spec.StagedAction}
+	}
+	return nil
 }

@@ -48,27 +48,48 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // ErrUnknownKind is the error for types that this package has no model for.
 var ErrUnknownKind = errors.New("not a kind the agent reads")
 
-// Object converts obj. It returns nil and no error for a valid object without meaning to a data plane (an EndpointSlice of
-// host names), an *Error for an object that breaks the API's rules (with a value, if it is a policy: see above), and
-// ErrUnknownKind for other types. Object does not change obj, and the result does not point into it.
+// Result is an object's conversion.
+type Result struct {
+	// Object is nil for a valid object without meaning to a data plane (an EndpointSlice of host names), and for a refused one
+	// of a kind that does not fail closed (see above). It does not point into the object.
+	Object model.Object
+	// Policy is a policy of Calico's as it is written: Object was made of it, and calico/datastore makes the stored value of it.
+	// It is nil for other kinds.
+	Policy *v3.Policy
+	// Err is an *Error for an object that breaks the API's rules, and ErrUnknownKind for types this package does not read.
+	Err error
+}
+
+// Refused reports whether the object itself is refused, as opposed to what the data planes here cannot do with it.
+func (r *Result) Refused() bool { return r.Err != nil && !Unsupported(r.Err) }
+
+// Object is Read for callers that need the value alone.
 func Object(obj runtime.Object) (model.Object, error) {
+	r := Read(obj)
+	return r.Object, r.Err
+}
+
+// Read converts obj. It does not change it.
+func Read(obj runtime.Object) Result {
 	if o, ok := obj.(*unstructured.Unstructured); ok {
 		return decodeUnstructured(o)
 	}
 	ref, ok := Ref(obj)
 	if !ok {
-		return nil, fmt.Errorf("%T: %w", obj, ErrUnknownKind)
+		return Result{Err: fmt.Errorf("%T: %w", obj, ErrUnknownKind)}
 	}
-	return typed(obj, &problems{ref: ref})
+	o, err := typed(obj, &problems{ref: ref})
+	return Result{Object: o, Err: err}
 }
 
-// finish returns the two results of Object: the value, or the problems. It keeps nil an untyped nil.
+// finish returns the two results of a conversion: the value, or the problems. It keeps nil an untyped nil.
 func finish[T model.Object](o T, ps *problems) (model.Object, error) {
 	if err := ps.err(); err != nil {
 		return nil, err

@@ -40,10 +40,16 @@ func scalar(v any) string {
 	return ""
 }
 
-// Decode converts an object given as a tree of JSON values, with numbers as json.Number. It modifies the tree. It returns
-// the results of Object, and the paths of fields that the kind does not have. In the spec of a policy such fields are
-// problems, since they may change the policy's meaning; elsewhere Decode ignores them.
+// Decode is Read for callers that need the value alone.
 func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, err error) {
+	r, unknown := k.Read(tree)
+	return r.Object, unknown, r.Err
+}
+
+// Read converts an object given as a tree of JSON values, with numbers as json.Number. It modifies the tree. It also returns
+// the paths of fields that the kind does not have. In the spec of a policy such fields are problems, since they may change the
+// policy's meaning; elsewhere Read ignores them.
+func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 	ps := &problems{ref: k.Ref(tree)}
 	blank, s := k.blank(), fit{}
 	s.check("", reflect.TypeOf(blank).Elem(), tree)
@@ -53,7 +59,7 @@ func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, 
 	}
 	ps.misfits()
 	if err := ps.err(); err != nil && !k.closed {
-		return nil, unknown, err
+		return Result{Err: err}, unknown
 	}
 	text, err := json.Marshal(tree)
 	if err == nil {
@@ -61,14 +67,17 @@ func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, 
 	}
 	switch {
 	case err != nil && !k.closed:
-		return nil, unknown, fmt.Errorf("%s: %w", ps.ref, err)
+		return Result{Err: fmt.Errorf("%s: %w", ps.ref, err)}, unknown
 	case err != nil:
 		ps.add("spec", "cannot be read: "+err.Error(), nil)
 		ps.broken = append(ps.broken, "spec")
 		blank = k.blank()
 	}
-	obj, err = typed(blank, ps)
-	return obj, unknown, err
+	r.Object, r.Err = typed(blank, ps)
+	if !shadow(ps.ref) {
+		r.Policy = policySpec(blank)
+	}
+	return r, unknown
 }
 
 // unknownFields makes unknown fields of the spec problems, and returns the others.
@@ -99,24 +108,24 @@ func unstructuredKind(o *unstructured.Unstructured) (Kind, bool) {
 	return k, ok && k.Version == gvk.Version
 }
 
-// decodeUnstructured converts an object of a dynamic client. It copies the object, since Decode modifies its input.
-func decodeUnstructured(o *unstructured.Unstructured) (model.Object, error) {
+// decodeUnstructured converts an object of a dynamic client. It copies the object, since Kind.Read modifies its input.
+func decodeUnstructured(o *unstructured.Unstructured) Result {
 	k, ok := unstructuredKind(o)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w", strconv.Quote(o.GroupVersionKind().String()), ErrUnknownKind)
+		return Result{Err: fmt.Errorf("%s: %w", strconv.Quote(o.GroupVersionKind().String()), ErrUnknownKind)}
 	}
 	text, err := json.Marshal(o.Object)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.Ref(o.Object), err)
+		return Result{Err: fmt.Errorf("%s: %w", k.Ref(o.Object), err)}
 	}
 	var tree map[string]any
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("%s: %w", k.Ref(o.Object), err)
+		return Result{Err: fmt.Errorf("%s: %w", k.Ref(o.Object), err)}
 	}
-	obj, _, err := k.Decode(tree)
-	return obj, err
+	r, _ := k.Read(tree)
+	return r
 }
 
 // shadow reports whether Calico's API server shows this object as a second form of another one that is read itself: a
@@ -192,14 +201,21 @@ func policy(obj any, ps *problems) *model.Policy {
 		return clusterNetworkPolicy(o, ps)
 	case *stagedKubernetesPolicy:
 		return o.convert(ps)
+	}
+	spec := policySpec(obj)
+	switch obj.(type) {
 	case *calicoPolicy:
-		return calicoNetworkPolicy(&o.Spec, ps)
+		return calicoNetworkPolicy(&spec.GlobalSpec, ps)
 	case *globalPolicy:
-		return globalNetworkPolicy(&o.Spec, ps)
+		return globalNetworkPolicy(&spec.GlobalSpec, ps)
 	case *stagedPolicy:
-		return o.convert(ps)
+		if ps.staged(spec.StagedAction) {
+			return calicoNetworkPolicy(&spec.GlobalSpec, ps)
+		}
 	case *stagedGlobalPolicy:
-		return o.convert(ps)
+		if ps.staged(spec.StagedAction) {
+			return globalNetworkPolicy(&spec.GlobalSpec, ps)
+		}
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
 // fit compares a tree of JSON values with the Go type to decode it into. Decoders stop at the first mismatch and do not say
@@ -150,7 +152,7 @@ func (s *fit) custom(path string, t reflect.Type, v any) {
 		return
 	}
 	switch t {
-	case reflect.TypeFor[intstr.IntOrString]():
+	case reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[v3.Port](), reflect.TypeFor[v3.Protocol]():
 		s.mismatch(path, "a whole number or a string", v)
 	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
 		s.mismatch(path, "a time such as 2026-01-31T12:00:00Z", v)

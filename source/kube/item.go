@@ -56,11 +56,13 @@ func newItem(obj any, keys bool) (any, error) {
 		}
 		it := &item{ref: ref}
 		it.Name, it.Namespace, it.ResourceVersion = meta.GetName(), meta.GetNamespace(), meta.GetResourceVersion()
+		var result convert.Result
 		if known {
-			it.object, it.err = convert.Object(o)
+			result = convert.Read(o)
+			it.object, it.err = result.Object, result.Err
 		}
 		if keys {
-			it.encode(o)
+			it.encode(o, result)
 		}
 		return it, nil
 	}
@@ -69,9 +71,9 @@ func newItem(obj any, keys bool) (any, error) {
 
 // encode adds the object as Calico's datastore stores it. An object that cannot be encoded gets an error, and its converted
 // form may still serve this agent.
-func (it *item) encode(raw runtime.Object) {
+func (it *item) encode(raw runtime.Object, result convert.Result) {
 	var err error
-	it.keys, err = datastore.Encode(raw, it.object, it.err != nil && !convert.Unsupported(it.err))
+	it.keys, err = datastore.Encode(raw, result)
 	if it.err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
 		it.err = err
 	}

@@ -255,13 +255,13 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 	}
 	var err error
 	if gv.Version == k.Version {
-		var unknown []string
 		raw := p.raw(tree)
-		e.object, unknown, err = k.Decode(tree)
+		result, unknown := k.Read(tree)
+		e.object = result.Object
 		for _, path := range unknown {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored", pos.doc.origin(pos.line(path)), ref, path))
 		}
-		err = e.encode(raw, err)
+		err = e.encode(raw, result)
 	} else {
 		err = &convert.Error{Ref: ref, Problems: []convert.Problem{{
 			Field: "apiVersion", Why: "must be " + k.GroupVersion().String(), Value: strconv.Quote(gv.String()),
@@ -286,7 +286,7 @@ func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVer
 		return false
 	}
 	e := entry{ref: ref, origin: pos.doc.origin(pos.line(""))}
-	if err := e.encode(raw, nil); err != nil {
+	if err := e.encode(raw, convert.Result{}); err != nil {
 		e.err = p.located(pos, err)
 	}
 	p.entries = append(p.entries, e)
@@ -305,18 +305,18 @@ func (p *parsed) raw(tree map[string]any) *unstructured.Unstructured {
 	return u
 }
 
-// encode adds the object as Calico's datastore stores it; err is the result of decoding. An object that cannot be encoded
-// gets an error, and its decoded form may still serve an agent.
-func (e *entry) encode(raw *unstructured.Unstructured, err error) error {
+// encode adds the object as Calico's datastore stores it. It returns why the object is refused, or why it cannot be encoded; in
+// the latter case its converted form may still serve an agent.
+func (e *entry) encode(raw *unstructured.Unstructured, result convert.Result) error {
 	if raw == nil {
+		return result.Err
+	}
+	var err error
+	e.keys, err = datastore.Encode(raw, result)
+	if result.Err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
 		return err
 	}
-	var kerr error
-	e.keys, kerr = datastore.Encode(raw, e.object, err != nil && !convert.Unsupported(err))
-	if err == nil && !errors.Is(kerr, datastore.ErrNotEncoded) {
-		return kerr
-	}
-	return err
+	return result.Err
 }
 
 // located prefixes a conversion error with its position, and each further field on another line with that line.
