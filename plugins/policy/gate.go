@@ -81,6 +81,7 @@ func (g *gate) leave(p *gated) {
 // closed.
 func (g *gate) flush() []*felix.ToDataplane {
 	g.reclaim()
+	var fresh []*gated
 	g.graph.Pending(func(id model.PolicyID, needed bool) {
 		p := g.byID[id]
 		switch {
@@ -90,13 +91,19 @@ func (g *gate) flush() []*felix.ToDataplane {
 		case needed && (p.fresh || !p.active):
 			p.fresh, p.active = false, true
 			g.claimObject(p)
+			fresh = append(fresh, p)
 		}
 	})
 	g.settle()
+	for _, p := range fresh {
+		if g.ledger.Refused(p.ref) != "" {
+			g.learn(p, nil) // the graph does not unpack the new rules; the old ones count no more
+		}
+	}
 	out := g.graph.Flush()
-	for news := out; len(news) > 0; {
-		g.weigh(news)
-		if !g.settle() {
+	for news := out; len(news)+len(fresh) > 0; {
+		g.weigh(news, fresh)
+		if fresh = nil; !g.settle() {
 			break
 		}
 		news = g.graph.Flush()
@@ -158,9 +165,13 @@ func (g *gate) settle() bool {
 	return len(changed) > 0
 }
 
-// weigh claims what policies ask for whose messages or sets are among these.
-func (g *gate) weigh(messages []*felix.ToDataplane) {
+// weigh claims what policies ask for whose messages or sets are among these, and what fresh ones ask for: the graph sends no message for
+// an object that changed and has the same rules.
+func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 	touched := map[*gated]struct{}{}
+	for _, p := range fresh {
+		touched[p] = struct{}{}
+	}
 	for _, m := range messages {
 		switch m := m.GetPayload().(type) {
 		case *felix.ToDataplane_IpsetUpdate:
@@ -241,7 +252,7 @@ func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 		}
 	}
 	g.reclaim()
-	g.weigh(messages)
+	g.weigh(messages, nil)
 	changed := g.ledger.Settle()
 	out := messages[:0:0]
 	for _, m := range messages {

@@ -97,6 +97,22 @@ func TestPoliciesOfTooManyRulesAreClosed(t *testing.T) {
 	step("big") // two clients
 }
 
+// An object that is written again with the same rules asks for what it asked for before.
+func TestSameRulesAgainAskForTheSame(t *testing.T) {
+	p, _ := limited(40, 60, 80)
+	apply(p, pod("web", "10.1.1.2"), asking("older", 0, 20), asking("younger", 1, 20))
+	apply(p, clients(2)...)
+	for range 2 {
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := closedNow(p); got != "younger" {
+			t.Errorf("closed %q, want the younger of two with 40 rules each", got)
+		}
+		apply(p, asking("older", 0, 20))
+	}
+}
+
 // What is closed depends on the objects alone, not on the way there.
 func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
