@@ -20,6 +20,7 @@ type gate struct {
 	byName map[ruleList]*gated
 	sets   map[string]*budget.Members     // of each set the driver has
 	users  map[string]map[*gated]struct{} // of sets
+	gone   map[*gated]struct{}            // removed since the last flush
 	vpp    string                         // its version; "": not known
 	other  bool                           // vpp compares prefixes in another way since claims were made
 }
@@ -40,7 +41,7 @@ type gated struct {
 func newGate(l budget.Limits, graph *calc.Graph) *gate {
 	return &gate{
 		graph: graph, ledger: budget.NewLedger(l.Of(2, 3)), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
-		byName: map[ruleList]*gated{}, sets: map[string]*budget.Members{}, users: map[string]map[*gated]struct{}{},
+		byName: map[ruleList]*gated{}, sets: map[string]*budget.Members{}, users: map[string]map[*gated]struct{}{}, gone: map[*gated]struct{}{},
 	}
 }
 
@@ -58,11 +59,10 @@ func (g *gate) set(id model.PolicyID, o *model.Policy) {
 		delete(g.byName, p.name)
 	}
 	if o == nil {
-		g.leave(p)
-		delete(g.byID, id)
-		delete(g.byRef, p.ref)
+		g.gone[p] = struct{}{} // until flush: the graph sends nothing for an object that is back by then with the same rules
 		return
 	}
+	delete(g.gone, p)
 	p.name = ruleList{o.Tier, o.FelixName()}
 	g.byName[p.name] = p
 	p.age, p.fresh = budget.Age{Created: o.Created, UID: o.UID}, true
@@ -80,6 +80,12 @@ func (g *gate) leave(p *gated) {
 // flush is Flush of the graph without what is too much. What the driver is to have comes last: a policy may be in it as it is and then
 // closed.
 func (g *gate) flush() []*felix.ToDataplane {
+	for p := range g.gone {
+		g.leave(p)
+		delete(g.byID, p.id)
+		delete(g.byRef, p.ref)
+	}
+	clear(g.gone)
 	g.reclaim()
 	var fresh []*gated
 	g.graph.Pending(func(id model.PolicyID, needed bool) {

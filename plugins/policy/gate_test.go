@@ -113,6 +113,21 @@ func TestSameRulesAgainAskForTheSame(t *testing.T) {
 	}
 }
 
+// An object that is removed and written again between two flushes still follows the members of its sets.
+func TestRemovedAndBackStillGrows(t *testing.T) {
+	p, _ := limited(40, 60, 80)
+	apply(p, pod("web", "10.1.1.2"), asking("a", 0, 18))
+	apply(p, clients(2)...)
+	_ = p.Flush() // it cannot fail
+	remove(p, asking("a", 0, 18))
+	apply(p, asking("a", 0, 18))
+	apply(p, clients(3)...)
+	_ = p.Flush()
+	if got := closedNow(p); got != "a" {
+		t.Errorf("closed %q, want a with its 54 rules", got)
+	}
+}
+
 // What is closed depends on the objects alone, not on the way there.
 func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
