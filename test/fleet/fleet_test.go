@@ -32,10 +32,10 @@ import (
 
 var nodes = flag.Int("nodes", 4, "nodes behind the fan-out server")
 
-// patience is how long the fleet may take to come to rest.
+// patience is how long the fleet may take to settle.
 const patience = 5 * time.Minute
 
-// cluster is manifests in a folder: nodes with two pods each, services over some of them, policies.
+// cluster is a folder of manifests: nodes with two pods each, Services over some of them, policies.
 type cluster struct {
 	t   *testing.T
 	dir string
@@ -105,7 +105,7 @@ func (c *cluster) service(s int, nodes ...int) {
 	c.write(fmt.Sprintf("svc-%d.yaml", s), b.String())
 }
 
-// policy writes a policy for one of the apps, which lets a namespace in.
+// policy writes a policy for one of the apps, which allows a namespace.
 func (c *cluster) policy(p int, from string) {
 	c.t.Helper()
 	c.write(fmt.Sprintf("policy-%d.yaml", p), fmt.Sprintf(
@@ -113,7 +113,7 @@ func (c *cluster) policy(p int, from string) {
 		p, p, from))
 }
 
-// read is what the manifests say, by object.
+// read returns the objects of the manifests.
 func (c *cluster) read() map[model.Ref]event.Change {
 	c.t.Helper()
 	changes, err := manifest.Load(c.dir)
@@ -130,7 +130,7 @@ func (c *cluster) read() map[model.Ref]event.Change {
 	return out
 }
 
-// steps lead from one state of the manifests to another.
+// steps returns the changes from one state of the manifests to another.
 func steps(before, after map[model.Ref]event.Change) (out []event.Change) {
 	for ref, ch := range after {
 		if old, known := before[ref]; !known || !model.Equal(old.Object, ch.Object) {
@@ -146,14 +146,14 @@ func steps(before, after map[model.Ref]event.Change) (out []event.Change) {
 	return out
 }
 
-// server is a fan-out server that follows the manifests, and can die.
+// server is a fan-out server that follows the manifests, and can be killed.
 type server struct {
 	t    *testing.T
 	addr string
 	kill func()
 }
 
-// start starts the server, a new one each time, at the same address.
+// start starts a new server at the same address.
 func (s *server) start(dir string) {
 	s.t.Helper()
 	var l net.Listener
@@ -182,7 +182,7 @@ func (s *server) start(dir string) {
 	}
 }
 
-// fleet is agents with their VPPs.
+// fleet is the agents with their VPPs.
 type fleet struct {
 	t     *testing.T
 	sims  map[string]*sim.VPP
@@ -226,7 +226,7 @@ func newFleet(t *testing.T, n int, addr string) *fleet {
 	return f
 }
 
-// plumbed is a source whose pods get their interfaces before the agent hears of them.
+// plumbed is a source whose pods get their interfaces before the agent receives the pods.
 type plumbed struct {
 	agent.Source
 	cni *cni.CNI
@@ -236,7 +236,7 @@ func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
 	return p.Source.Run(ctx, p.cni.Before(emit, func(error) {}))
 }
 
-// becomes waits until every VPP holds what its twin holds.
+// becomes waits until every VPP has the configuration of its twin.
 func (f *fleet) becomes(twin *trace.Cluster) {
 	f.t.Helper()
 	for _, name := range f.names {
@@ -279,10 +279,10 @@ func eventually(t *testing.T, what string, ask func() error) {
 	}
 }
 
-// TestServerDiesUnderChange lets the server die, the manifests change while it is away, and it comes back as one that knows nothing
-// of its clients: every VPP ends as that of an agent that reads the manifests itself, and the only writes on the way are those
-// this agent makes for the same changes. Nothing else was taken back, not for a moment. Then server and manifests change places
-// in every order.
+// TestServerDiesUnderChange kills the server, changes the manifests, and starts a server that does not know its clients.
+// Every VPP ends as that of an agent that reads the manifests itself, and the only writes are those that this agent makes
+// for the same changes: nothing else is removed, even for a moment. Then the test changes server and manifests in every
+// order.
 func TestServerDiesUnderChange(t *testing.T) {
 	c := newCluster(t, *nodes)
 	s := &server{t: t, addr: fmt.Sprintf("127.0.0.1:%d", port.Free(t))}
@@ -313,7 +313,7 @@ func TestServerDiesUnderChange(t *testing.T) {
 	c.service(1, 0)        // loses an endpoint
 	c.service(11, 0, 1, 2) // is new
 	c.remove("svc-2.yaml")
-	c.policy(0, "ops") // lets others in
+	c.policy(0, "ops") // allows others
 	c.remove("policy-1.yaml")
 	c.policy(6, "shop") // is new, and selects nothing
 	follow()

@@ -1,7 +1,7 @@
-// Package pace turns what a test would like to try into what the race detector leaves time for: never nothing.
+// Package pace turns the number of a test's cases into a smaller one under the race detector. Invariant: it is never zero.
 package pace
 
-// Fewer is n, or a so many-th of it, at least 1, where the race detector is on.
+// Fewer returns n, or under the race detector n divided by a, at least 1.
 func Fewer[N int | uint64](n, by N) N {
 	if !race {
 		return n

@@ -1,5 +1,5 @@
-// Package page turns a page of a room (README.md) into the examples on it, for tests that execute them. Invariant: what it returns
-// stands on the page, letter by letter.
+// Package page turns a page of a room (README.md) into its examples, for tests that execute them. Invariant: the result is
+// the text of the page, unchanged.
 package page
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Example is the first block in a language below the heading EXAMPLES of the page in the test's own folder.
+// Example returns the first block in a language under the heading EXAMPLES of the page in the test's folder.
 func Example(t testing.TB, language string) string {
 	t.Helper()
 	text, err := example(".", language)
@@ -20,7 +20,7 @@ func Example(t testing.TB, language string) string {
 	return text
 }
 
-// File is a file of the test's own with Example.
+// File returns a temporary file of the test with Example.
 func File(t testing.TB, language string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "example."+language)

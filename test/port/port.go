@@ -10,12 +10,12 @@ import (
 	"sync"
 )
 
-// Ports are looked for below those the kernel gives to connections (ip_local_port_range): one of these may be taken by any program
-// between the look and the server that is to have it, and again whenever that is stopped for a while.
+// Free uses ports below those that the kernel assigns to connections (ip_local_port_range): any program may get one of those
+// between the search and the server's start, and again whenever the server is stopped.
 const (
 	lowest  = 12000
 	highest = 32767
-	// ranges is where Linux says which ports it gives to connections: the first and the last.
+	// ranges is the file with the ports that Linux assigns to connections: the first and the last.
 	ranges = "/proc/sys/net/ipv4/ip_local_port_range"
 )
 
@@ -24,8 +24,8 @@ var next = struct {
 	port int // 0: not begun
 }{}
 
-// Free returns a TCP port nobody listens on, at any address, and which it has not returned for a long time. Processes begin at random
-// ports, so that two seldom find the same one. Without any the test ends.
+// Free returns a TCP port without a listener, on any address, which it has not returned for a long time. Processes begin at
+// random ports, so that two seldom get the same one. The test fails if there is no such port.
 func Free(t interface{ Fatal(args ...any) }) int {
 	last := highest
 	if text, err := os.ReadFile(ranges); err == nil {

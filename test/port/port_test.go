@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each is another one, outside what connections get, and can be listened on; one that somebody has is left out.
+// Each port differs, is outside the range of connections, and can be listened on; Free skips an occupied one.
 func TestFree(t *testing.T) {
 	seen := map[int]bool{}
 	for range 200 {

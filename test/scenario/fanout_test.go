@@ -21,7 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// relayed is a fan-out server with a client, and the objects that come out of it.
+// relayed is a fan-out server with a client, and the objects that the client receives.
 type relayed struct {
 	server *fanout.Server
 	table  *datastore.Table
@@ -29,7 +29,7 @@ type relayed struct {
 	turn   int
 }
 
-// relay starts a server that has been told these objects, and a client.
+// relay starts a server with these objects, and a client.
 func relay(t *testing.T, before []event.Change) *relayed {
 	t.Helper()
 	server, err := fanout.New(fanout.Config{
@@ -48,7 +48,7 @@ func relay(t *testing.T, before []event.Change) *relayed {
 	t.Cleanup(func() {
 		stop()
 		go func() {
-			for range r.out { // nobody waits for what comes now
+			for range r.out { // later changes are discarded
 			}
 		}()
 		if err := errors.Join(<-ended, <-ended); err != nil && !errors.Is(err, context.Canceled) {
@@ -56,7 +56,7 @@ func relay(t *testing.T, before []event.Change) *relayed {
 		}
 		close(r.out)
 	})
-	r.tell(datastore.Builtin())
+	r.publish(datastore.Builtin())
 	for _, c := range before {
 		r.change(c)
 	}
@@ -67,11 +67,11 @@ func relay(t *testing.T, before []event.Change) *relayed {
 }
 
 func (r *relayed) change(c event.Change) {
-	r.tell(r.table.Apply(c.Ref, c.Keys))
+	r.publish(r.table.Apply(c.Ref, c.Keys))
 }
 
-// tell tells keys in both dialects.
-func (r *relayed) tell(list []calico.KV) {
+// publish publishes keys in both dialects.
+func (r *relayed) publish(list []calico.KV) {
 	for _, modern := range []bool{false, true} {
 		b := wire.Batch{Syncer: wire.Felix, Modern: modern, Status: wire.InSync}
 		for _, kv := range list {
@@ -84,12 +84,12 @@ func (r *relayed) tell(list []calico.KV) {
 	}
 }
 
-// settle returns what comes out until all that was told has come: a mark that is told last is seen.
+// settle returns the received objects until all published ones have arrived: it publishes a mark last, and waits for it.
 func (r *relayed) settle(t *testing.T) (out []event.Change) {
 	t.Helper()
 	r.turn++
 	mark := strings.Repeat("z", r.turn)
-	r.tell([]calico.KV{{Key: datastore.Key{Kind: datastore.KeyProfileLabels, Name: "kns." + mark}.String(), Value: []byte("{}")}})
+	r.publish([]calico.KV{{Key: datastore.Key{Kind: datastore.KeyProfileLabels, Name: "kns." + mark}.String(), Value: []byte("{}")}})
 	for e := range r.out {
 		u, ok := e.(*event.Update)
 		if !ok {
@@ -98,7 +98,7 @@ func (r *relayed) settle(t *testing.T) (out []event.Change) {
 		end := false
 		for _, c := range u.Changes {
 			if c.Ref == (model.Ref{Kind: model.KindNamespace, Name: mark}) {
-				end = true // the rest of its batch is said at the same time
+				end = true // the rest of its batch arrives at the same time
 				continue
 			}
 			out = append(out, c)
@@ -111,7 +111,7 @@ func (r *relayed) settle(t *testing.T) (out []event.Change) {
 	return nil
 }
 
-// carried reports that a story speaks of nothing that servers do not carry: pods without an address.
+// carried reports whether servers carry all objects of a story: they do not carry pods without an address.
 func carried(p plot) bool {
 	return !slices.ContainsFunc(slices.Concat(p.steps...), func(c event.Change) bool {
 		pod, ok := c.Object.(*model.Pod)
@@ -119,8 +119,8 @@ func carried(p plot) bool {
 	})
 }
 
-// TestThroughAFanOut lets every story happen to agents that hear of it from a fan-out server, all at once as a snapshot, or
-// step by step: VPP must hold the same bytes as where they read the manifests.
+// TestThroughAFanOut runs every story with agents behind a fan-out server, which get the objects at once as a snapshot, or
+// step by step: VPP must have the same bytes as with agents that read the manifests.
 func TestThroughAFanOut(t *testing.T) {
 	for i, p := range plots(t) {
 		if !carried(p) || i%everyNth != 0 {

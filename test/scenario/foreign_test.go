@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// cmdForeign configures VPP as somebody else would: with routes, and mappings that do not carry the agent's tag.
+// cmdForeign configures VPP as another program: with routes, and mappings without the agent's tag.
 func (s *story) cmdForeign(_ *testscript.TestScript, args []string) error {
 	if len(args) < 4 {
 		return fmt.Errorf("want NODE map|lb PROTO EXTERNAL LOCAL … or NODE route PREFIX INTERFACE")
@@ -53,12 +53,12 @@ func (s *story) cmdForeign(_ *testscript.TestScript, args []string) error {
 		return request(v, vpp.Call{Msg: &nat44_ed.Nat44AddDelStaticMappingV2{
 			IsAdd: true, Protocol: uint8(proto), ExternalSwIfIndex: ^interface_types.InterfaceIndex(0),
 			ExternalIPAddress: ip4(addrs[0]), ExternalPort: addrs[0].Port(), LocalIPAddress: ip4(addrs[1]), LocalPort: addrs[1].Port(),
-			Tag: "somebody else",
+			Tag: "another program",
 		}})
 	case "lb":
 		m := &nat44_ed.Nat44AddDelLbStaticMapping{
 			IsAdd: true, Flags: nat_types.NAT_IS_OUT2IN_ONLY, Protocol: uint8(proto),
-			ExternalAddr: ip4(addrs[0]), ExternalPort: addrs[0].Port(), Tag: "somebody else",
+			ExternalAddr: ip4(addrs[0]), ExternalPort: addrs[0].Port(), Tag: "another program",
 		}
 		for _, a := range addrs[1:] {
 			m.Locals = append(m.Locals, nat44_ed.Nat44LbAddrPort{Addr: ip4(a), Port: a.Port(), Probability: 1})
@@ -71,10 +71,10 @@ func (s *story) cmdForeign(_ *testscript.TestScript, args []string) error {
 
 func ip4(a netip.AddrPort) ip_types.IP4Address { return a.Addr().As4() }
 
-// request makes one call over a connection of its own.
+// request makes one call over a separate connection.
 func request(v *sim.VPP, call vpp.Call) error {
 	up := make(chan struct{}, 1)
-	c := vpp.New(vpp.Config{Dial: v.Dial, ClientName: "somebody else", OnState: func(st vpp.State) {
+	c := vpp.New(vpp.Config{Dial: v.Dial, ClientName: "another program", OnState: func(st vpp.State) {
 		if st.Connected {
 			up <- struct{}{}
 		}
@@ -83,7 +83,7 @@ func request(v *sim.VPP, call vpp.Call) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Run(ctx) // ends by stop
+		_ = c.Run(ctx) // stop ends it
 	}()
 	defer func() { <-done }()
 	defer stop()

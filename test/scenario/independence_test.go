@@ -24,14 +24,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// plot is what a script does to the cluster's objects, step by step.
+// plot is the sequence of a script's changes of objects.
 type plot struct {
 	name     string
 	settings settings
 	steps    [][]event.Change
 }
 
-// plots reads the apply, delete and agent commands of every script.
+// plots returns the apply, delete and agent commands of every script.
 func plots(t *testing.T) []plot {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -66,7 +66,7 @@ func readPlot(t *testing.T, file string) plot {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(a.Comment)) {
-		words := strings.Fields(strings.TrimPrefix(line, "! ")) // an apply that fails has happened all the same
+		words := strings.Fields(strings.TrimPrefix(line, "! ")) // a failed apply also has an effect
 		if len(words) == 0 {
 			continue
 		}
@@ -89,10 +89,10 @@ func readPlot(t *testing.T, file string) plot {
 	return p
 }
 
-// way is one way to the same end.
+// way is one sequence of steps to the same end.
 type way struct {
 	name    string
-	journal bool // agents keep one, on disk
+	journal bool // agents keep a journal, on disk
 	do      func(p plot, c *trace.Cluster) error
 }
 
@@ -154,7 +154,7 @@ var ways = []way{
 
 var courses = flag.Int("faults", 1, "how many random courses of faults every story takes")
 
-// allWays are ways, and courses of faults.
+// allWays are the ways, including those with faults.
 func allWays() []way {
 	all := slices.Clone(ways)
 	for seed := range *courses {
@@ -174,7 +174,7 @@ func each[T any](list []T, f func(T) error) error {
 	return nil
 }
 
-// end is the last change of every object, in the order of their first ones.
+// end returns the last change of every object, in the order of their first changes.
 func (p plot) end() []event.Change {
 	var out []event.Change
 	at := map[model.Ref]int{}
@@ -189,14 +189,14 @@ func (p plot) end() []event.Change {
 	return out
 }
 
-// faulty lets every VPP refuse one write in ten and cut the connection at one request in a hundred, until all is said. Now and
-// then an agent or a VPP restarts amid the trouble.
+// faulty makes every VPP refuse one write in ten and cut the connection at one request in a hundred, until all changes are
+// sent. Sometimes an agent or a VPP restarts meanwhile.
 func faulty(p plot, c *trace.Cluster, seed uint64) error {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.name)) // never fails
 	random := rand.New(rand.NewPCG(h.Sum64(), seed))
 	restarts := rand.New(rand.NewPCG(h.Sum64(), ^seed))
-	var mu sync.Mutex // VPPs of several nodes ask at once
+	var mu sync.Mutex // VPPs of several nodes call it concurrently
 	fault := func(name string) (int32, bool) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -209,7 +209,7 @@ func faulty(p plot, c *trace.Cluster, seed uint64) error {
 		return 0, false
 	}
 	err := each(p.steps, func(step []event.Change) error {
-		// Errors are the point; what they leave behind is repaired below.
+		// Errors are expected; the agent repairs their effects below.
 		_ = c.Apply(background(), step)
 		for _, node := range c.Nodes() {
 			c.Sim(node).Fail(fault)
@@ -234,7 +234,7 @@ func faulty(p plot, c *trace.Cluster, seed uint64) error {
 	return err
 }
 
-// run goes one way and returns what all VPPs hold at its end.
+// run runs one way and returns the final configuration of all VPPs.
 func (p plot) run(t *testing.T, w way) (*trace.Cluster, string) {
 	t.Helper()
 	journals := ""
@@ -261,14 +261,14 @@ func asWritten(p plot, c *trace.Cluster) error {
 	return each(p.steps, func(step []event.Change) error { return c.Apply(background(), step) })
 }
 
-// everyNth way of a story is gone where the race detector is on: others for each story.
+// Under the race detector a story runs only some of the ways: different ones for each story.
 var everyNth = 15 / pace.Fewer(15, 15)
 
-// TestPathIndependence goes to the end of every story in other ways: VPP must hold the same bytes at the end. And an agent
-// that starts anew at any of these ends has nothing to do.
+// TestPathIndependence runs every story in other ways: VPP must have the same bytes at the end, and an agent that restarts
+// at any of these ends has nothing to do.
 func TestPathIndependence(t *testing.T) {
 	for _, p := range plots(t) {
-		turn := len(p.name) // stories take turns with the ways, where not all are gone
+		turn := len(p.name) // stories take different ways, if not all run
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			c, want := p.run(t, way{name: "as written", do: asWritten})

@@ -29,7 +29,7 @@ func (s *story) cmdDelete(_ *testscript.TestScript, args []string) error {
 	return s.world().Apply(background(), changes)
 }
 
-// puts are the objects of files in dir, what is refused included.
+// puts returns the objects of files in dir, including refused ones.
 func puts(dir string, files []string) ([]event.Change, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("no files given")
@@ -47,12 +47,12 @@ func puts(dir string, files []string) ([]event.Change, error) {
 	return out, err
 }
 
-// kinds are the words for kinds in scripts.
+// kinds are the names of kinds in scripts.
 var kinds = []model.Kind{
 	model.KindService, model.KindEndpointSlice, model.KindPod, model.KindNode, model.KindNamespace, model.KindServiceCIDR,
 }
 
-// removals are the objects of files in dir, or one object given as KIND NS/NAME.
+// removals returns the objects of files in dir, or one object given as KIND NS/NAME.
 func removals(dir string, args []string) ([]event.Change, error) {
 	if len(args) == 2 {
 		at := slices.IndexFunc(kinds, func(k model.Kind) bool { return strings.EqualFold(string(k), args[0]) })
@@ -67,7 +67,7 @@ func removals(dir string, args []string) ([]event.Change, error) {
 	return changes, err
 }
 
-// ref names an object as scripts do: namespace default may be left out.
+// ref returns the name of an object in scripts: namespace default is optional.
 func ref(kind model.Kind, name string) model.Ref {
 	r := model.Ref{Kind: kind, Name: name}
 	if slices.Contains([]model.Kind{model.KindNode, model.KindNamespace, model.KindServiceCIDR}, kind) {

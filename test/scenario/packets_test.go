@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// question reads FROM PROTO TO.
+// question parses FROM PROTO TO.
 func question(args []string) (trace.Question, error) {
 	if len(args) < 3 {
 		return trace.Question{}, fmt.Errorf("want FROM PROTO TO")
@@ -32,7 +32,7 @@ func question(args []string) (trace.Question, error) {
 	return q, nil
 }
 
-// expectation is what stands after "=>".
+// expectation is the part after "=>".
 type expectation struct {
 	verdict   string
 	addresses string // "" unless given; sorted, joined by commas
@@ -66,14 +66,14 @@ func expect(args []string) (expectation, error) {
 	return e, nil
 }
 
-// sorted joins the different ones of list by commas.
+// sorted joins the distinct elements of list by commas.
 func sorted(list []string) string {
 	list = slices.Clone(list)
 	slices.Sort(list)
 	return strings.Join(slices.Compact(list), ",")
 }
 
-// got is an answer in the form of an expectation.
+// got returns an answer in the form of an expectation.
 func got(a trace.Answer) expectation {
 	e := expectation{verdict: string(a.Verdict), because: a.Reason}
 	if a.Error != "" {
@@ -101,7 +101,7 @@ func (e expectation) String() string {
 	return text
 }
 
-// meets reports whether an answer is as expected. Addresses of backends that do not get the packet need not be given.
+// meets reports whether an answer is as expected. Addresses of backends that do not get the packet are optional.
 func (e expectation) meets(a trace.Answer) bool {
 	is := got(a)
 	return is.verdict == e.verdict && (e.addresses == "" || is.addresses == e.addresses) &&
@@ -150,14 +150,14 @@ func (s *story) cmdTrace(ts *testscript.TestScript, args []string) error {
 	return lines.Err()
 }
 
-// talk is a connection that stays.
+// talk is a connection that stays open.
 type talk struct {
 	*trace.Connection
 	address string
 	source  string
 }
 
-// firstPort is the client's port of the first connection of a script; each further one has the next.
+// firstPort is the client's port of the first connection of a script; each further connection uses the next port.
 const firstPort = 50000
 
 func (s *story) cmdConnect(_ *testscript.TestScript, args []string) error {

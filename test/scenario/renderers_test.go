@@ -15,22 +15,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// onCnat has, for every story, what packets meet otherwise when cnat serves both families: nat44 in most stories serves IPv4.
+// onCnat lists, for every story, the packets with another fate if cnat serves both families: in most stories nat44 serves
+// IPv4.
 const onCnat = "testdata/on-cnat.golden"
 
-// aside are stories that are not told again, and why.
+// aside lists the stories that do not run with cnat, and why.
 var aside = map[string]string{
 	"affinity":              "asks what affinity chose, and here every choice is asked about",
 	"affinity-timeout":      "asks what affinity chose, and here every choice is asked about",
 	"agent-away":            "has no agent at times",
 	"cut-off":               "has a VPP that refuses messages of nat44",
-	"foreign":               "has mappings of somebody else's",
+	"foreign":               "has foreign mappings",
 	"policy-refused-by-vpp": "has a VPP that refuses messages",
 	"refused":               "has a VPP that refuses messages of nat44",
 }
 
-// TestStoriesOnCnat tells every story with cnat alone. Each packet has to meet the fate the story gives it, and the same backends,
-// or to stand in the list of those that do not. Sources and reasons are the renderer's own.
+// TestStoriesOnCnat runs every story with cnat only. Each packet must have the fate of the story, and the same backends, or
+// be in the list of those that do not. Sources and reasons depend on the renderer.
 func TestStoriesOnCnat(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -42,7 +43,7 @@ func TestStoriesOnCnat(t *testing.T) {
 		if aside[strings.TrimSuffix(filepath.Base(file), ".txtar")] != "" {
 			continue
 		}
-		lines, n := retell(t, file)
+		lines, n := replay(t, file)
 		asked += n
 		if len(lines) > 0 {
 			fmt.Fprintf(&out, "%s\n%s", strings.TrimSuffix(filepath.Base(file), ".txtar"), strings.Join(lines, ""))
@@ -64,8 +65,8 @@ func TestStoriesOnCnat(t *testing.T) {
 	}
 }
 
-// retell plays what changes a cluster, and asks about its packets; it returns the answers that differ.
-func retell(t *testing.T, file string) (different []string, asked int) {
+// replay runs the commands that change a cluster and those that send packets; it returns the answers that differ.
+func replay(t *testing.T, file string) (different []string, asked int) {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *story) onCnat() *story {
 	return s
 }
 
-// differs asks about one packet; "": the answer is the story's.
+// differs sends one packet; "": the answer is the story's.
 func (s *story) differs(args []string) (string, error) {
 	q, err := question(args)
 	if err != nil {

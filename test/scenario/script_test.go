@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the files that scripts compare with")
 
-// shared is the folder of manifests that every script finds beside its own.
+// shared is the folder of manifests that every script can use.
 const shared = "testdata/shared"
 
 func TestScenarios(t *testing.T) {
@@ -32,7 +32,7 @@ type story struct {
 	dir      string
 	journals string // folder of the agents' journals
 	settings settings
-	cluster  *trace.Cluster // nil before the first command that needs it
+	cluster  *trace.Cluster // nil before the first command that uses it
 	talks    map[string]*talk
 	faults   map[string]*faults
 }
@@ -53,7 +53,7 @@ func setup(env *testscript.Env) error {
 // examples are folders that scripts may apply, as examples/<name>.
 var examples = []string{"broken", "guestbook"}
 
-// copyShared puts the shared manifests into a script's folder, where it has no file of that name.
+// copyShared copies the shared manifests into a script's folder, except for names that the script has.
 func copyShared(to string) error {
 	for _, name := range examples {
 		if err := os.CopyFS(filepath.Join(to, "examples", name), os.DirFS(filepath.Join("../../examples", name))); err != nil {
@@ -97,7 +97,7 @@ func commands() map[string]command {
 	return cmds
 }
 
-// wrap adds what all commands have in common: "!" means an error is expected, and no VPP may have crashed.
+// wrap adds the common parts of all commands: "!" means that an error is expected, and no VPP may have crashed.
 func wrap(name string, run func(*story, *testscript.TestScript, []string) error) command {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
 		s := ts.Value(storyKey{}).(*story)
@@ -114,7 +114,7 @@ func wrap(name string, run func(*story, *testscript.TestScript, []string) error)
 	}
 }
 
-// crashed tells which VPPs have died of something.
+// crashed returns the VPPs that have died, with the reason.
 func crashed(c *trace.Cluster) error {
 	var errs []error
 	for _, node := range c.Nodes() {
@@ -125,7 +125,7 @@ func crashed(c *trace.Cluster) error {
 	return errors.Join(errs...)
 }
 
-// world is the cluster, made with the settings so far.
+// world returns the cluster, made with the current settings.
 func (s *story) world() *trace.Cluster {
 	if s.cluster == nil {
 		s.cluster = trace.NewCluster(s.settings.config(s.journals))
@@ -133,12 +133,12 @@ func (s *story) world() *trace.Cluster {
 	return s.cluster
 }
 
-// short leaves out where the script's folder is.
+// short removes the path of the script's folder.
 func (s *story) short(text string) string {
 	return strings.ReplaceAll(text, s.dir+string(filepath.Separator), "")
 }
 
-// patience is how long one operation may take: an agent whose VPP has died waits for it for ever.
+// patience is how long one operation may take: an agent whose VPP has died waits without end.
 const patience = 30 * time.Second
 
 // background is the context of one operation.

@@ -32,7 +32,7 @@ import (
 
 const servicesPage = "../../docs/services.md"
 
-// table is the rows of the table with these headings on the page about services, each as its cells.
+// table returns the rows of the table with these headings on the page about services, each as its cells.
 func table(t *testing.T, headings ...string) [][]string {
 	t.Helper()
 	page, err := os.ReadFile(servicesPage)
@@ -59,7 +59,7 @@ func table(t *testing.T, headings ...string) [][]string {
 
 var quoted = regexp.MustCompile("`([^`]*)`")
 
-// quotes is what stands in backticks, sorted.
+// quotes returns the texts in backticks, sorted.
 func quotes(cell string) []string {
 	out := []string{}
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
@@ -69,7 +69,7 @@ func quotes(cell string) []string {
 	return out
 }
 
-// Every feature has a story, and it exists.
+// Every feature names a story, and the story exists.
 func TestFeaturesHaveStories(t *testing.T) {
 	rows := table(t, "feature", "nat44 (IPv4)", "cnat (IPv4, IPv6)", "stories")
 	if len(rows) < 25 {
@@ -88,8 +88,8 @@ func TestFeaturesHaveStories(t *testing.T) {
 	}
 }
 
-// tableWeb is default/web with a cluster IP and a TCP port 80 named p, and an endpoint on another node; addresses of which family is
-// for the caller to say.
+// tableWeb is default/web with a cluster IP and a TCP port 80 named p, and an endpoint on another node; the caller chooses
+// the families.
 func tableWeb(change func(*renderer.ContivService)) *renderer.ContivService {
 	svc := renderer.NewContivService()
 	svc.ID = model.ServiceID{Namespace: "default", Name: "web"}
@@ -100,24 +100,24 @@ func tableWeb(change func(*renderer.ContivService)) *renderer.ContivService {
 	return svc
 }
 
-// only6 leaves a service its IPv6 part.
+// only6 reduces a Service to IPv6.
 func only6(svc *renderer.ContivService) {
 	svc.ClusterIPs = renderer.IPAddressesOf(netip.MustParseAddr("fd00:96::10"))
 	svc.Backends["p"] = []*renderer.ServiceBackend{{IP: net.ParseIP("fd00:2::2"), Port: 8080}}
 }
 
-// officeOnly gives a service a load-balancer IP for some clients.
+// officeOnly gives a Service a load-balancer IP for some clients.
 func officeOnly(svc *renderer.ContivService) {
 	svc.ExternalIPs = renderer.IPAddressesOf(netip.MustParseAddr("198.51.100.99"))
 	svc.LoadBalancerIPs, svc.LoadBalancerSourceRanges = svc.ExternalIPs, []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}
 }
 
-// situations are those of the page's table of remarks. Both renderers are alone, unless beside says that they share the families;
-// bare is a node without addresses that could stand in for clients.
+// situations are those of the page's table of remarks. Each renderer is the only one, unless beside says that they share the
+// families; bare is a node without free addresses for the NAT loopback.
 var situations = map[string]struct {
 	change       func(*renderer.ContivService)
 	beside, bare bool
-	lists        string // why access lists are not the agent's
+	lists        string // why the agent does not own access lists
 }{
 	"the annotation names another renderer": {change: func(s *renderer.ContivService) { s.Renderer = "another" }},
 	"IPv6, and nat44 is alone":              {change: only6},
@@ -152,7 +152,7 @@ var situations = map[string]struct {
 	"the same, with external addresses":          {bare: true, change: func(s *renderer.ContivService) { s.ExternalIPs.Add(net.ParseIP("198.51.100.7")) }},
 }
 
-// remarks are the reasons of notes, each once, sorted.
+// remarks returns the reasons of notes, each once, sorted.
 func remarks(notes []model.Note) []string {
 	out := []string{}
 	for _, n := range notes {
@@ -162,7 +162,7 @@ func remarks(notes []model.Note) []string {
 	return slices.Compact(out)
 }
 
-// The page says what renderers say, to the letter, and leaves nothing out that they can say.
+// The page has the exact texts of the renderers, and all of them.
 func TestRemarksOfRenderers(t *testing.T) {
 	var said []string
 	rows := table(t, "when", "nat44", "cnat")
@@ -196,7 +196,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 	allSaid(t, said, "../../renderer/nat44", "../../renderer/cnat", "../../renderer/adapter")
 }
 
-// The same of what is said before any renderer.
+// The same for the texts of the processor.
 func TestRemarksOfTheProcessor(t *testing.T) {
 	ports := []model.ServicePort{{Name: "p", Protocol: model.TCP, Port: 80}}
 	addr := netip.MustParseAddr
@@ -262,8 +262,8 @@ func TestRemarksOfTheProcessor(t *testing.T) {
 
 func ranges(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 
-// asker is a service that load balancers ask about at port 32000.
-func asker(name string) *renderer.ContivService {
+// checkedService is a Service with a health check at port 32000.
+func checkedService(name string) *renderer.ContivService {
 	svc := renderer.NewContivService()
 	svc.ID, svc.HealthCheck.NodePort = model.ServiceID{Namespace: "default", Name: name}, 32000
 	return svc
@@ -271,15 +271,15 @@ func asker(name string) *renderer.ContivService {
 
 func askedTwice(*testing.T) []string {
 	s := health.New(health.Config{})
-	s.ServiceChanged(nil, asker("first"))
-	s.ServiceChanged(nil, asker("web"))
-	return s.Problems()[asker("web").ID]
+	s.ServiceChanged(nil, checkedService("first"))
+	s.ServiceChanged(nil, checkedService("web"))
+	return s.Problems()[checkedService("web").ID]
 }
 
 func refusedPort(t *testing.T) []string {
 	t.Helper()
 	s := health.New(health.Config{Listen: func(context.Context, string) (net.Listener, error) { return nil, errors.New("taken") }})
-	s.ServiceChanged(nil, asker("web"))
+	s.ServiceChanged(nil, checkedService("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -290,10 +290,10 @@ func refusedPort(t *testing.T) []string {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	return s.Problems()[asker("web").ID]
+	return s.Problems()[checkedService("web").ID]
 }
 
-// allSaid checks that for every note that code can write down one was said.
+// allSaid checks that the tests produced every note in the code.
 func allSaid(t *testing.T, said []string, sources ...string) {
 	t.Helper()
 	found := 0
@@ -319,7 +319,7 @@ func allSaid(t *testing.T, said []string, sources ...string) {
 	}
 }
 
-// formats are the texts of notes in a file: a string after true or false in some call, or the first one of refuse.
+// formats returns the texts of notes in a file: a string after true or false in a call, or the first one of refuse.
 func formats(t *testing.T, file string) []string {
 	t.Helper()
 	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -346,7 +346,7 @@ func formats(t *testing.T, file string) []string {
 	return out
 }
 
-// literal is the value of a string, which may be written in parts; "": it is something else.
+// literal returns the value of a string expression, which may have several parts; "": it is not a string.
 func literal(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// settings is what a script may configure.
+// settings are the agent settings that a script may change.
 type settings struct {
 	weight     uint8
 	proxyName  string
@@ -54,7 +54,7 @@ func (s *story) cmdAgent(_ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// parse takes arguments KEY=VALUE.
+// parse reads arguments KEY=VALUE.
 func (o *settings) parse(args []string) error {
 	for _, arg := range args {
 		key, value, _ := strings.Cut(arg, "=")

@@ -28,7 +28,7 @@ func (s *story) cmdStatus(ts *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// cmdHealth prints what load balancers that ask the node are told of a service.
+// cmdHealth prints the node's answer to a load balancer's health check of a Service.
 func (s *story) cmdHealth(ts *testscript.TestScript, args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("want NODE SERVICE")
@@ -39,13 +39,13 @@ func (s *story) cmdHealth(ts *testscript.TestScript, args []string) error {
 	r := ref("Service", args[1])
 	svc := s.cluster.Agent(args[0]).Rendered(model.ServiceID{Namespace: r.Namespace, Name: r.Name})
 	if svc == nil || svc.HealthCheck.NodePort == 0 {
-		return fmt.Errorf("nobody asks about %s", args[1])
+		return fmt.Errorf("%s has no health check", args[1])
 	}
 	fmt.Fprintf(ts.Stdout(), "port %d: %d endpoints by IPv4, %d by IPv6\n", svc.HealthCheck.NodePort, svc.HealthCheck.Local4, svc.HealthCheck.Local6)
 	return nil
 }
 
-// describe is a status as lines: of one object ("Service default/web"), or of everything.
+// describe returns a status as lines: of one object ("Service default/web"), or of everything.
 func describe(st *agent.Status, only string) []string {
 	var out []string
 	for _, svc := range st.Services {

@@ -20,7 +20,7 @@ func (s *story) vpp(node string) (*sim.VPP, error) {
 	return nil, fmt.Errorf("there is no node %q", node)
 }
 
-// nodes are those named, or all.
+// nodes returns the named nodes, or all.
 func (s *story) nodes(args []string) []string {
 	if len(args) > 0 {
 		return args
@@ -104,7 +104,7 @@ func (s *story) cmdClearLog(_ *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// written are the requests since the log was cleared that change VPP.
+// written returns the requests since the log was cleared that change VPP.
 func written(v *sim.VPP) []string {
 	var out []string
 	for _, r := range v.Log() {
@@ -148,7 +148,7 @@ func (s *story) cmdLog(ts *testscript.TestScript, args []string) error {
 	return nil
 }
 
-// faults are what a VPP is to refuse.
+// faults are the requests that a VPP refuses.
 type faults struct {
 	mu    sync.Mutex
 	rules map[string]*fault
@@ -157,7 +157,7 @@ type faults struct {
 type fault struct {
 	retval int32
 	cut    bool // the connection, instead
-	left   int  // -1: for ever
+	left   int  // -1: without end
 }
 
 func (f *faults) answer(message string) (int32, bool) {

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
-// balanced gives services load-balancer IPs, most of them for some clients only: which, changes from step to step.
+// balanced gives Services load-balancer IPs, most of them for some clients only; the clients change from step to step.
 func balanced(objects []policy.Object, seed uint64, step int) []policy.Object {
 	out := make([]policy.Object, len(objects))
 	for i, o := range objects {
@@ -26,7 +26,7 @@ func balancedService(old *corev1.Service, seed uint64, step int) *corev1.Service
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s", old.Namespace, old.Name)
 	name := h.Sum64()
-	rng := rand.New(rand.NewPCG(seed+name, (uint64(step)+name%2)/2)) // it stays for two steps
+	rng := rand.New(rand.NewPCG(seed+name, (uint64(step)+name%2)/2)) // the same for two steps
 	ranges := [][]string{
 		nil, {"198.51.100.0/24"}, {"10.0.0.0/9"}, {"192.168.0.0/16", "198.51.100.7/32"}, {"203.0.113.0/24"},
 	}

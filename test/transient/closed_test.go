@@ -63,17 +63,17 @@ status: {phase: Running, podIP: 10.1.1.%d, podIPs: [{ip: 10.1.1.%d}]}
 `, name, name, last, last)
 }
 
-// stream is a UDP flow that goes on whatever happens, with a server that answers.
+// stream is a UDP flow that never stops, with a server that answers.
 type stream struct {
 	from     string // pod
 	src, dst netip.AddrPort
 	denied   bool
 
 	arrived, answered int
-	since             int // answered since the last look
+	since             int // answers since the last check
 }
 
-// closing is one node under streams: after every message to VPP each sends a datagram.
+// closing is one node with streams: after every message to VPP each stream sends a datagram.
 type closing struct {
 	t       *testing.T
 	vpp     *sim.VPP
@@ -84,9 +84,9 @@ type closing struct {
 	pods    map[string]string // interface by address
 
 	messages  int
-	shut      map[string]bool // interfaces that have lists since VPP's start
-	early     int             // denied datagrams that arrived by interfaces without lists
-	late      []string        // and by others
+	shut      map[string]bool // interfaces that have had lists since VPP's start
+	early     int             // denied datagrams that arrived through interfaces without lists
+	late      []string        // and through others
 	firstShut int             // messages until the isolated pod had lists; 0: it has none yet
 }
 
@@ -119,7 +119,7 @@ func (c *closing) start() {
 	c.agent = a
 }
 
-// load is what manifests say.
+// load returns the objects of the manifests.
 func (c *closing) load(yaml string) []event.Change {
 	c.t.Helper()
 	file := filepath.Join(c.t.TempDir(), "objects.yaml")
@@ -154,7 +154,7 @@ func (c *closing) feed(changes ...event.Change) {
 	}
 }
 
-// watch lets every stream send after each message.
+// watch makes every stream send after each message.
 func (c *closing) watch() {
 	c.messages, c.firstShut, c.early, c.late, c.shut = 0, 0, 0, nil, map[string]bool{}
 	c.vpp.After(func(r sim.Record) {
@@ -176,7 +176,7 @@ func (c *closing) watch() {
 	})
 }
 
-// send is one datagram of each stream, and its answer.
+// send sends one datagram of each stream, and its answer.
 func (c *closing) send() {
 	for _, s := range c.streams {
 		in := "pod-prod/" + s.from
@@ -204,7 +204,7 @@ func (c *closing) send() {
 	}
 }
 
-// pass is where a packet leaves by a pod's interface; false: it does not.
+// pass returns where a packet leaves through a pod's interface; false: it does not.
 func (c *closing) pass(in string, p sim.Packet) (sim.Output, bool) {
 	fate := c.vpp.Send(in, p)
 	if len(fate.Out) == 0 || !strings.HasPrefix(fate.Out[0].Interface, "pod-") {
@@ -213,7 +213,7 @@ func (c *closing) pass(in string, p sim.Packet) (sim.Output, bool) {
 	return fate.Out[0], true
 }
 
-// settled sends a few more datagrams: those of denied streams arrive nowhere, all others are answered.
+// settled sends more datagrams: those of denied streams must not arrive, all others must be answered.
 func (c *closing) settled(when string) {
 	c.t.Helper()
 	c.vpp.After(nil)
@@ -239,8 +239,8 @@ func (c *closing) settled(when string) {
 	c.t.Logf("%s: %d messages, isolated pod closed after %d, %d denied datagrams before that", when, c.messages, c.firstShut, c.early)
 }
 
-// TestStreamsAcrossRestarts: streams that are denied stay denied and those that are allowed go on, whatever restarts: not one denied
-// datagram passes an interface once it has lists, and nothing of NAT44 is made before.
+// TestStreamsAcrossRestarts: denied streams stay denied and allowed ones continue over every restart. No denied datagram
+// passes an interface that has lists, and the agent makes nothing of NAT44 before the lists.
 func TestStreamsAcrossRestarts(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		t.Run(string(renderer), func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestStreamsAcrossRestarts(t *testing.T) {
 	}
 }
 
-// TestNewPodIsClosed: an interface passes nothing from the first message after it was seen, until its pod is known with its
-// address; and nothing when the pod is no more and the interface lingers.
+// TestNewPodIsClosed: from the agent's first message after it sees an interface, the interface passes nothing until the
+// agent knows the pod with its address; and nothing after the pod is deleted and the interface remains.
 func TestNewPodIsClosed(t *testing.T) {
 	for name, check := range map[string]acl.SourceCheck{"source check": acl.SourceStrict, "pods without lists": acl.SourceOff} {
 		t.Run(name, func(t *testing.T) { newPodIsClosed(t, check) })
@@ -301,7 +301,7 @@ func newPodIsClosed(t *testing.T, check acl.SourceCheck) {
 	was := c.streams[0].arrived + c.streams[1].arrived
 	c.send()
 	if now := c.streams[0].arrived + c.streams[1].arrived; now != was {
-		t.Errorf("%d datagrams arrive at a pod nobody knows", now-was)
+		t.Errorf("%d datagrams arrive at an unknown pod", now-was)
 	}
 	c.feed(db...)
 	c.settled("new pod")
@@ -317,8 +317,8 @@ func newPodIsClosed(t *testing.T, check acl.SourceCheck) {
 	}
 }
 
-// TestPodMadeWhileTheAgentWasAway: an agent that starts closes the interfaces that no agent evaluated, before its sources are in sync, and
-// writes nothing else.
+// TestPodMadeWhileTheAgentWasAway: a starting agent closes the interfaces that no agent evaluated, before its sources are in
+// sync, and writes nothing else.
 func TestPodMadeWhileTheAgentWasAway(t *testing.T) {
 	c := newClosing(t, agent.RendererNAT44)
 	objects := c.load(closedNode + closedPod("client", 3) + closedPod("evil", 4) + closedPod("web", 5))
@@ -334,7 +334,7 @@ func TestPodMadeWhileTheAgentWasAway(t *testing.T) {
 	}
 	c.watch()
 	c.start()
-	if err := c.agent.Feed(context.Background()); err != nil { // no source says anything
+	if err := c.agent.Feed(context.Background()); err != nil { // no source has sent anything
 		t.Fatal(err)
 	}
 	if c.messages != 1 || len(c.late) > 0 {
@@ -344,7 +344,7 @@ func TestPodMadeWhileTheAgentWasAway(t *testing.T) {
 	c.streams[2].since, c.streams[3].since = 0, 0
 	c.send()
 	if now := c.streams[0].arrived + c.streams[1].arrived; now != was || c.streams[2].since != 1 || c.streams[3].since != 1 {
-		t.Errorf("%d datagrams arrive at a pod nobody evaluated; of the others %d and %d are answered", now-was, c.streams[2].since, c.streams[3].since)
+		t.Errorf("%d datagrams arrive at a pod that was not evaluated; of the others %d and %d are answered", now-was, c.streams[2].since, c.streams[3].since)
 	}
 	c.feed(append(objects, db...)...)
 	c.settled("all known")

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
-// node is one node: its VPP, what plumbs it, and its agent.
+// node is one node: its VPP, its CNI, and its agent.
 type node struct {
 	name   string
 	object *model.Node
@@ -24,25 +24,25 @@ type node struct {
 	cni    *cni.CNI
 	agent  *agent.Stepper
 
-	committed func(*event.Committed) // nil: nobody looks
+	committed func(*event.Committed) // nil: not called
 	refused   bool                   // VPP refused a list or a mapping
 }
 
-// cluster is all nodes. The nodes of a random cluster never change but for their labels.
+// cluster is all nodes. The nodes of a random cluster never change except for their labels.
 type cluster struct {
 	nodes map[string]*node
 	names []string
-	pods  map[model.Ref][]netip.Addr // their addresses, of those that are no more as well
+	pods  map[model.Ref][]netip.Addr // their addresses, also of deleted pods
 }
 
 const source = "objects"
 
-// newCluster is a cluster of these objects, at rest.
+// newCluster returns a settled cluster of these objects.
 func newCluster(objects []policy.Object, seed uint64) (*cluster, error) {
 	return newClusterWith(objects, seed, 0)
 }
 
-// newDividedCluster is one whose agents divide transactions after each interface.
+// newDividedCluster returns one whose agents divide transactions after each interface.
 func newDividedCluster(objects []policy.Object, seed uint64) (*cluster, error) {
 	return newClusterWith(objects, seed, time.Nanosecond)
 }
@@ -85,7 +85,7 @@ func newClusterWith(objects []policy.Object, seed uint64, stall time.Duration) (
 	return c, nil
 }
 
-// postDNAT is the view a seed stands for: every third cluster has lists that see packets behind the translation.
+// postDNAT returns the view of a seed: in every third cluster lists see packets after the translation.
 func postDNAT(seed uint64) bool { return seed%3 == 0 }
 
 func (c *cluster) close() {
@@ -105,9 +105,9 @@ func (n *node) feed(changes []event.Change) error {
 	return n.agent.Feed(context.Background(), &event.Update{Source: source, Changes: changes}, &event.SyncStatus{Source: source, Status: event.InSync})
 }
 
-// arrival is where a packet got to, and how it looks there.
+// arrival is where a packet arrived, and the packet.
 type arrival struct {
-	node, door string // the interface it left by; "" is the node's own network stack
+	node, door string // the interface that sent it; "" is the node's own network stack
 	src, dst   netip.Addr
 	port       uint16
 }
@@ -131,7 +131,7 @@ func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet
 		next := c.next(at, out)
 		if next == nil {
 			if door == cni.Overlay {
-				return arrival{}, p, false // to nobody
+				return arrival{}, p, false // no receiver
 			}
 			if out.Local || door == cni.Host {
 				door = ""
@@ -143,7 +143,7 @@ func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet
 	return arrival{}, p, false
 }
 
-// next is the node a packet goes to that left one; nil: none, it is there.
+// next returns the node that a packet enters after leaving another; nil: none, it has arrived.
 func (c *cluster) next(at *node, out sim.Output) *node {
 	if out.Local || out.Interface != cni.Overlay && out.Interface != cni.Uplink {
 		return nil
@@ -162,7 +162,7 @@ func (c *cluster) next(at *node, out sim.Output) *node {
 	return nil
 }
 
-// meanwhile does something and takes back what it did to sessions.
+// meanwhile runs a function and restores the sessions afterwards.
 func (c *cluster) meanwhile(do func()) {
 	marks := make([]sim.Mark, len(c.names))
 	for i, name := range c.names {
@@ -175,7 +175,7 @@ func (c *cluster) meanwhile(do func()) {
 	}
 }
 
-// arrivals are all places a packet may arrive at, whatever the load balancers decide.
+// arrivals returns all places where a packet may arrive, for all choices of the load balancers.
 func (c *cluster) arrivals(p *probe) []arrival {
 	var out []arrival
 	for script := []int{}; script != nil; {
@@ -208,7 +208,7 @@ func (c *cluster) choose(f func(int) int) {
 	}
 }
 
-// next is the next sequence of decisions in counting order; nil after the last.
+// next returns the next sequence of choices in counting order; nil after the last.
 func next(script, options []int) []int {
 	out := make([]int, len(options))
 	copy(out, script)

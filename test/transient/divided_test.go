@@ -13,8 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// TestNoTransientHoleWhenDivided: the agent divides each transaction after each interface, and the next change overtakes what is left. A
-// packet that arrives meanwhile arrives before both changes, after both, or after the first one alone.
+// TestNoTransientHoleWhenDivided: the agent divides each transaction after each interface, and the next change overtakes the
+// remaining parts. A packet that arrives meanwhile arrives before both changes, after both, or after the first one only.
 func TestNoTransientHoleWhenDivided(t *testing.T) {
 	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](8, 3))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
@@ -50,7 +50,7 @@ func growDivided(t *testing.T, seed uint64) (overtaken int) {
 			overtaken += divided
 			for _, s := range looks.holes {
 				if !c.between(t, name, stages, looks.probes[s.probe], s.arrival, seed) {
-					t.Errorf("seed %d step %d: %s", seed, step, looks.tell(s))
+					t.Errorf("seed %d step %d: %s", seed, step, looks.describe(s))
 					return overtaken
 				}
 			}
@@ -76,7 +76,7 @@ func updates(t *testing.T, stages [][]policy.Object) (out []event.Event, all []e
 	return out, all
 }
 
-// overtake leads one node from stage to stage, each before VPP has all of the one before.
+// overtake takes one node from stage to stage, each before VPP has all of the previous one.
 func (c *cluster) overtake(t *testing.T, name string, stages [][]policy.Object, asked []probe) (*watch, int) {
 	t.Helper()
 	n := c.nodes[name]
@@ -100,8 +100,8 @@ func (c *cluster) overtake(t *testing.T, name string, stages [][]policy.Object, 
 	return w, divided
 }
 
-// between reports that a packet arrives in a cluster in which the node is at one of the stages in between, and those before it in the same
-// state as in c.
+// between reports whether a packet arrives in a cluster in which the node is at one of the stages in between, and the
+// earlier nodes are in the same state as in c.
 func (c *cluster) between(t *testing.T, name string, stages [][]policy.Object, p probe, a arrival, seed uint64) bool {
 	for _, stage := range stages[1 : len(stages)-1] {
 		other, err := newDividedCluster(stages[0], seed)

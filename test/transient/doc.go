@@ -1,21 +1,22 @@
-// Package transient asks what packets meet while a change is half done: whole agents on simulated VPPs, random clusters that
-// change, and a look at every VPP after each message it gets.
+// Package transient checks the fate of packets during a change: whole agents on simulated VPPs, random clusters that change,
+// and a check of every VPP after each message to it.
 //
 //	World.Step ─▶ agents, one node after the other ─▶ message ─▶ VPP ─▶ packets of new connections, and of old ones
 //
-// Invariant: while one node changes and the others do not, no packet of a new connection arrives that does not arrive before, and
-// not afterwards either.
+// Invariant: while one node changes and the others do not, no packet of a new connection arrives that arrives neither before
+// nor after the change.
 //
-// What is judged is the packet as it arrives: where, from whom, for whom. So a service whose backends change may reach
-// the old or the new ones meanwhile, and nobody else. Nodes do not wait for each other: what one has opened already while another is
-// still to close it passes, and no node can know.
+// The test evaluates the packet as it arrives: place, source, destination. So the packet for a Service whose backends change
+// may reach the old or the new ones meanwhile, and no other. Nodes do not wait for each other: a packet passes if one node
+// has already opened and another has not yet closed, and no node can know that.
 //
-// A pod whose interface has just been made has no lists until the agent has seen it: what is asked of such pods begins with
-// the first message that gives their interface lists. Pods that are no more send nothing. What passes until then, and after a restart of
-// VPP, TestStreamsAcrossRestarts and TestNewPodIsClosed count: packets before the first write to VPP, none after it.
+// A pod whose interface is new has no lists until the agent has seen it: the checks of such pods begin with the first
+// message that gives their interface lists. Deleted pods send nothing. TestStreamsAcrossRestarts and TestNewPodIsClosed
+// count the packets that pass until then, and after a restart of VPP: they pass before the first write to VPP, none after
+// it.
 //
-// While VPP refuses requests, three things are let pass that are holes until the retry: what is sent to a service that goes may go on
-// untranslated if VPP refuses the list that closes its address; a client that a service hides may get to a pod that only the pod
-// itself may reach, if VPP refuses the list that tells them apart, or to take a mapping away that goes; and a new pod with the address
-// of one that went may have its lists.
+// While VPP refuses requests, the test accepts three holes until the retry. A packet to a removed Service may pass
+// untranslated if VPP refuses the list that closes its address. A client that a Service hides may reach a pod that only the
+// pod itself may reach, if VPP refuses the list that distinguishes them, or the removal of a mapping. And a new pod with the
+// address of a deleted one may have its lists.
 package transient

@@ -14,16 +14,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// late is a CNI that makes the interfaces and routes of pods again one by one, in any order, while the agent is at work.
+// late is a CNI that restores the interfaces and routes of pods one by one, in any order, while the agent works.
 type late struct {
 	c     *closing
 	rng   *rand.Rand
-	steps []func() error // what the CNI has yet to do
-	every int            // messages between two of the CNI's steps
+	steps []func() error // remaining steps of the CNI
+	every int            // messages between two steps of the CNI
 }
 
-// take removes what the CNI made for pods, and restarts VPP without it.
-func (l *late) take(pods []*model.Pod) {
+// removePods removes the CNI's objects for pods, and restarts VPP without them.
+func (l *late) removePods(pods []*model.Pod) {
 	l.c.t.Helper()
 	for _, pod := range pods {
 		if err := l.c.cni.Apply([]event.Change{{Ref: pod.Ref()}}); err != nil {
@@ -47,7 +47,7 @@ func (l *late) take(pods []*model.Pod) {
 	l.c.vpp.Restart()
 }
 
-// step is the CNI's next one.
+// step runs the CNI's next step.
 func (l *late) step() {
 	if len(l.steps) == 0 {
 		return
@@ -59,7 +59,7 @@ func (l *late) step() {
 	}
 }
 
-// watch lets the CNI do its next step after so many messages, and every stream send after each.
+// watch runs the CNI's next step after so many messages, and makes every stream send after each.
 func (l *late) watch() {
 	messages := 0
 	l.c.vpp.After(func(sim.Record) {
@@ -70,8 +70,8 @@ func (l *late) watch() {
 	})
 }
 
-// TestLateRoutes: VPP restarts, and the CNI makes interfaces and routes of pods again in any order while the agent is at work. No stream
-// gets a NAT session by the default route that outlasts this: all that are allowed go on.
+// TestLateRoutes: VPP restarts, and the CNI restores interfaces and routes of pods in any order while the agent works. No
+// stream keeps a NAT session by the default route: all allowed streams continue.
 func TestLateRoutes(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		for seed := range uint64(20) {
@@ -94,13 +94,13 @@ func lateRoutes(t *testing.T, renderer agent.ServiceRenderer, seed uint64) {
 	}
 	l := &late{c: c, rng: rand.New(rand.NewPCG(seed, 1))}
 	l.every = 1 + l.rng.IntN(40)
-	l.take(pods)
+	l.removePods(pods)
 	l.watch()
 	if err := c.agent.WaitConnected(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
 	c.feed()
-	for len(l.steps) > 0 { // what is still missing comes when the agent is done
+	for len(l.steps) > 0 { // the rest comes when the agent is done
 		c.send()
 		l.step()
 		c.send()

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
-// probe is the first packet of a connection, and where it comes in.
+// probe is the first packet of a connection, and its input interface.
 type probe struct {
 	node, door string
 	packet     sim.Packet
@@ -23,7 +23,7 @@ type probe struct {
 
 func (p probe) String() string { return fmt.Sprintf("%s from %s %s", &p.packet, p.node, p.door) }
 
-// doors are the interfaces by which packets of an address come in.
+// doors returns the interfaces through which packets of an address enter.
 type doors map[netip.Addr]struct{ node, door string }
 
 func doorsOf(objects []policy.Object) doors {
@@ -52,7 +52,7 @@ const (
 	dialsPerLook = 40
 )
 
-// probes are some flows between all there is, and what is asked of services.
+// probes returns some flows between all pods, nodes and outside addresses, and packets to Services.
 func probes(w *policy.World, objects []policy.Object) []probe {
 	d := doorsOf(objects)
 	var out []probe
@@ -62,7 +62,7 @@ func probes(w *policy.World, objects []policy.Object) []probe {
 		}
 	}
 	dials := dialled(objects, d)
-	slices.SortFunc(dials, func(a, b probe) int { // in the order of a hash that is the same in every run
+	slices.SortFunc(dials, func(a, b probe) int { // by a hash that is the same in every run
 		return int(a.packet.SrcPort) - int(b.packet.SrcPort)
 	})
 	for _, p := range dials[:min(len(dials), dialsPerLook)] {
@@ -85,7 +85,7 @@ func direct(f policy.Flow, d doors) (probe, bool) {
 	switch f.Proto {
 	case policy.ICMP, policy.ICMPv6:
 		if f.Type != 8 && f.Type != 128 || f.Code != 0 {
-			return p, false // all others need no leave, or are like this one
+			return p, false // all others are not evaluated, or equal this one
 		}
 		p.packet.ICMPType, p.packet.ICMPID = f.Type, 4000
 	}
@@ -96,7 +96,7 @@ func direct(f policy.Flow, d doors) (probe, bool) {
 	return p, f.Src != f.Dst
 }
 
-// dialled is what pods, nodes and somebody outside send to services.
+// dialled returns the packets of pods, nodes and an outside client to Services.
 func dialled(objects []policy.Object, d doors) []probe {
 	var out []probe
 	outside := netip.MustParseAddr("198.51.100.7")
@@ -108,7 +108,7 @@ func dialled(objects []policy.Object, d doors) []probe {
 			p.packet.Proto, p.packet.TCPFlags = model.TCP, packet.SYN
 		}
 		n = n*1664525 + 1013904223
-		p.packet.SrcPort = uint16(n >> 16) // for now: the rank of the probe
+		p.packet.SrcPort = uint16(n >> 16) // temporarily the rank of the probe
 		out = append(out, p)
 	}
 	addrs := make([]netip.Addr, 0, len(d))

@@ -11,8 +11,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// TestAddressReusedWhileTheAgentWasAway: a pod that gets the address of another one while no agent is there has that one's rights, also in a
-// flow that goes on. They end when an agent starts, before its sources are in sync, and its first plan does not bring them back.
+// TestAddressReusedWhileTheAgentWasAway: a pod that gets another pod's address while the agent is stopped has that pod's
+// rights, also in an open flow. They end when an agent starts, before its sources are in sync, and the agent's first plan
+// does not restore them.
 func TestAddressReusedWhileTheAgentWasAway(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		t.Run(string(renderer), func(t *testing.T) {
@@ -27,9 +28,9 @@ func TestAddressReusedWhileTheAgentWasAway(t *testing.T) {
 			heir := c.load(closedPod("heir", 3))
 			gone := event.Change{Ref: model.Ref{Kind: model.KindPod, Namespace: "prod", Name: "client"}}
 			c.plumb(append([]event.Change{gone}, heir...))
-			c.reaches("heir", 4000, true, "nobody evaluates it: BUGS of renderer/acl")
+			c.reaches("heir", 4000, true, "no agent evaluates it: BUGS of renderer/acl")
 			c.start()
-			if err := c.agent.Feed(context.Background()); err != nil { // no source says anything
+			if err := c.agent.Feed(context.Background()); err != nil { // no source has sent anything
 				t.Fatal(err)
 			}
 			c.reaches("heir", 4000, false, "an agent has started")
@@ -40,7 +41,7 @@ func TestAddressReusedWhileTheAgentWasAway(t *testing.T) {
 	}
 }
 
-// reaches sends a datagram from the address in question to the pod that lets in clients alone.
+// reaches sends a datagram from the reused address to the pod that admits only clients.
 func (c *closing) reaches(pod string, port uint16, want bool, when string) {
 	c.t.Helper()
 	from := netip.AddrPortFrom(netip.MustParseAddr("10.1.1.3"), port)

@@ -29,21 +29,21 @@ const (
 	hostDoor = cni.Host
 )
 
-// How many random worlds are grown: CONTIV_CASES, or as many as a quick look takes. CONTIV_SEED repeats one.
+// worlds and faultyWorlds are the numbers of random worlds: CONTIV_CASES, or few by default. CONTIV_SEED repeats one world.
 const (
 	worlds       = 40
 	faultyWorlds = 15
 	steps        = 4
 )
 
-// TestNoTransientHole changes random clusters, node by node, and looks after every message what passes that passes neither before
-// the node's change nor after it.
+// TestNoTransientHole changes random clusters, node by node, and checks after every message that each packet that passes
+// also passes before or after the node's change.
 func TestNoTransientHole(t *testing.T) { grow(t, worlds, false) }
 
 // TestNoTransientHoleWithRefusals is the same while VPP refuses every tenth request.
 func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true) }
 
-// tally is what was seen altogether.
+// tally has the totals of all worlds.
 type tally struct{ changes, messages, looks, lives, cut, longest, listed atomic.Int64 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
@@ -77,7 +77,7 @@ type growth struct {
 	faults bool
 	sum    *tally
 	c      *cluster
-	port   uint16 // of the last connection that stayed
+	port   uint16 // port of the last connection that stayed
 }
 
 func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
@@ -105,7 +105,7 @@ func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 	}
 }
 
-// step leads every node from some objects to others, one after the other in random order.
+// step takes every node from some objects to others, one after the other in random order.
 func (g *growth) step(step int, before, after []policy.Object, asked []probe) bool {
 	list, err := hear.All(policy.Since(before, after))
 	if err != nil {
@@ -144,10 +144,10 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 	return true
 }
 
-// manner is how a node gets a change.
+// manner is the order in which a node gets a change.
 type manner struct {
 	node   string
-	late   bool   // the agent knows before the interfaces and routes are changed
+	late   bool   // the agent gets the objects before the interfaces and routes change
 	faults uint64 // the seed of VPP's refusals; 0: none
 }
 
@@ -155,7 +155,7 @@ func (m manner) String() string {
 	return fmt.Sprintf("%s, interfaces after the agent: %v, refusals: %v", m.node, m.late, m.faults != 0)
 }
 
-// change leads one node to the new objects, and returns what was seen meanwhile.
+// change takes one node to the new objects, and returns the findings meanwhile.
 func (c *cluster) change(how manner, list []event.Change, asked []probe, lives []*live) (looks []*watch, err error) {
 	n := c.nodes[how.node]
 	gone, dead := goneDoors(list), c.dead(list)
@@ -181,7 +181,7 @@ func (c *cluster) change(how manner, list []event.Change, asked []probe, lives [
 	return looks, err
 }
 
-// goneDoors are the interfaces of pods that are no more.
+// goneDoors returns the interfaces of deleted pods.
 func goneDoors(list []event.Change) []string {
 	var out []string
 	for _, ch := range list {
@@ -192,7 +192,7 @@ func goneDoors(list []event.Change) []string {
 	return out
 }
 
-// dead are the addresses of pods that are no more, which lead out by the uplink now.
+// dead returns the addresses of deleted pods, which now lead to the uplink.
 func (c *cluster) dead(list []event.Change) (out []netip.Addr) {
 	for _, ch := range list {
 		if pod, _ := ch.Object.(*model.Pod); ch.Ref.Kind == model.KindPod && (pod == nil || pod.Finished) {
@@ -202,7 +202,7 @@ func (c *cluster) dead(list []event.Change) (out []netip.Addr) {
 	return out
 }
 
-// know notes the addresses of pods.
+// know records the addresses of pods.
 func (c *cluster) know(list []event.Change) {
 	for _, ch := range list {
 		if pod, _ := ch.Object.(*model.Pod); pod != nil {
@@ -223,7 +223,7 @@ func (n *node) plumb(list []event.Change) (fresh []string, err error) {
 	return fresh, err
 }
 
-// unwilling does something while VPP refuses every tenth request that changes it, and then until all of it is done.
+// unwilling runs a function while VPP refuses every tenth request that changes it, and then until all is done.
 func (n *node) unwilling(seed uint64, do func() error) error {
 	if seed == 0 {
 		return do()
@@ -247,14 +247,14 @@ func (n *node) unwilling(seed uint64, do func() error) error {
 	return err
 }
 
-// retries is how often a minute passes: half of it with refusals, half without.
+// retries is how many minutes pass: half of them with refusals, half without.
 const retries = 6
 
 func (n *node) tick() error {
 	return n.agent.Feed(context.Background(), &event.Tick{Now: n.vpp.Now()})
 }
 
-// connections makes some that are to stay.
+// connections opens some connections that stay.
 func (g *growth) connections(asked []probe) []*live {
 	var out []*live
 	for _, i := range g.rng.Perm(len(asked)) {
@@ -276,7 +276,7 @@ func (g *growth) connections(asked []probe) []*live {
 
 const maxLives = 20
 
-// count looks which of the connections were cut although they are still allowed.
+// count counts the connections that were cut although they are still allowed.
 func (g *growth) count(lives []*live) {
 	for _, l := range lives {
 		if !slices.Contains(g.c.arrivals(&l.probe), l.at) {
@@ -290,10 +290,10 @@ func (g *growth) count(lives []*live) {
 	}
 }
 
-// report tells of holes: the first one, and the smallest change that shows it.
+// report prints the first hole, and the smallest change that shows it.
 func (g *growth) report(step int, l *watch, how manner, before, after []policy.Object) {
 	s := l.holes[0]
-	g.t.Errorf("seed %d step %d, %v: %s", g.seed, step, how, l.tell(s))
+	g.t.Errorf("seed %d step %d, %v: %s", g.seed, step, how, l.describe(s))
 	p := l.probes[s.probe]
 	short := func(b, a []policy.Object) string { return holeIn(b, a, how, g.seed, p) }
 	if short(before, after) == "" {
@@ -304,7 +304,7 @@ func (g *growth) report(step int, l *watch, how manner, before, after []policy.O
 	g.t.Errorf("in short: %s\nfrom\n%s\nby\n%s", short(before, after), policy.YAML(before), changed(before, after))
 }
 
-// holeIn tells what hole a probe finds while a cluster changes that was made of the objects before.
+// holeIn returns the hole that a probe finds while a cluster changes from the given objects.
 func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
 	list, err := hear.All(policy.Since(before, after))
 	if err != nil {
@@ -324,13 +324,13 @@ func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) str
 	}
 	for _, l := range looks {
 		if len(l.holes) > 0 {
-			return l.tell(l.holes[0])
+			return l.describe(l.holes[0])
 		}
 	}
 	return ""
 }
 
-// shrink makes what there is before, and what changes, smaller while there is a hole.
+// shrink reduces the objects and the change while a hole remains.
 func shrink(before, after []policy.Object, hole func(before, after []policy.Object) string) (b, a []policy.Object) {
 	changes := policy.Since(before, after)
 	before = policy.Shrink(before, func(list []policy.Object) bool { return hole(list, apply(list, changes)) != "" })
@@ -355,7 +355,7 @@ func shrink(before, after []policy.Object, hole func(before, after []policy.Obje
 	return before, with(deletes, puts)
 }
 
-// apply is objects with changes.
+// apply returns objects with changes applied.
 func apply(objects []policy.Object, changes []policy.Change) []policy.Object {
 	gone := map[policy.Key]bool{}
 	var out []policy.Object
@@ -373,7 +373,7 @@ func apply(objects []policy.Object, changes []policy.Change) []policy.Object {
 	return out
 }
 
-// changed is a change as text.
+// changed returns a change as text.
 func changed(before, after []policy.Object) string {
 	var b strings.Builder
 	for _, c := range policy.Since(before, after) {

@@ -11,21 +11,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// watch looks at a cluster while one node changes.
+// watch checks a cluster while one node changes.
 type watch struct {
 	c        *cluster
 	n        *node
 	probes   []probe
-	fresh    map[string]bool // interfaces of n that are new and had no lists yet
-	gone     []string        // interfaces of n whose pods are no more
+	fresh    map[string]bool // new interfaces of n that had no lists yet
+	gone     []string        // interfaces of n whose pods are deleted
 	dead     []netip.Addr    // addresses of such pods
 	before   [][]arrival
-	during   []sighting // what was not there before
+	during   []sighting // packets that did not arrive before
 	seen     map[sighting]bool
 	messages []string
 	faults   bool // VPP refuses some requests
 	txns     int  // transactions
-	listed   int  // the one with the first lists of a new interface; 0: none got any
+	listed   int  // the transaction with the first lists of a new interface; 0: none yet
 	lives    []*live
 	holes    []sighting
 }
@@ -34,7 +34,7 @@ type watch struct {
 type sighting struct {
 	probe   int
 	arrival arrival
-	after   int // how many messages; not part of its name
+	after   int // number of messages; not part of its name
 }
 
 func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives []*live, faults bool) *watch {
@@ -52,32 +52,33 @@ func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives [
 	return w
 }
 
-// exempt reports that a packet arrives, or comes in, by an interface where nothing is judged.
+// exempt reports whether a packet arrives, or enters, through an interface without evaluation.
 func (w *watch) exempt(i int, a arrival) bool {
 	unjudged := func(node, door string) bool {
 		_, fresh := w.fresh[door]
 		return node == w.n.name && (fresh || slices.Contains(w.gone, door))
 	}
 	if a.door == cni.Uplink && slices.Contains(w.dead, a.dst) {
-		return true // to nobody
+		return true // no receiver
 	}
 	return unjudged(w.probes[i].node, w.probes[i].door) || unjudged(a.node, a.door) || w.faults && (w.probes[i].astray(a) || w.inherited(i, a) || w.mistaken(i, a))
 }
 
-// inherited reports that somebody has the address of a pod that is no more: until the agent is told so, it has that pod's lists.
+// inherited reports whether a pod has the address of a deleted one: until the agent receives that, it has that pod's lists.
 func (w *watch) inherited(i int, a arrival) bool {
 	return slices.Contains(w.dead, a.dst) || slices.Contains(w.dead, w.probes[i].packet.Src)
 }
 
-// astray reports that nobody translated a packet for a service, so that it left for whoever has that address outside, or got to the
-// node itself. If VPP refuses the list that closes the address, it does so until the retry, and the service goes meanwhile.
+// astray reports whether no VPP translated a packet for a Service, so that it went to an outside host with that address, or
+// to the node itself. If VPP refuses the list that closes the address, this lasts until the retry, and the Service is
+// removed meanwhile.
 func (p *probe) astray(a arrival) bool {
 	return p.service && a.dst == p.packet.Dst && (a.door == cni.Uplink || a.door == "")
 }
 
-// mistaken reports that a service hides the client, and a list or a mapping was refused. Behind the translation the pod itself has the
-// same address as he; the list that tells them apart comes before the mapping, and goes after it, but neither waits for the other:
-// until the retry he may be taken for the pod.
+// mistaken reports whether a Service hides the client, and VPP refused a list or a mapping. After the translation the pod
+// itself has the same address as the client. The list that distinguishes them comes before the mapping, and is removed after
+// it, but neither waits for the other: until the retry the client may count as the pod.
 func (w *watch) mistaken(i int, a arrival) bool {
 	return w.n.refused && w.probes[i].service && a.src != w.probes[i].packet.Src
 }
@@ -87,7 +88,7 @@ func (w *watch) look(r sim.Record) {
 	w.messages = append(w.messages, r.String())
 	if r.Name == "acl_interface_set_acl_list" {
 		for name := range w.fresh {
-			if strings.Contains(r.Text, "="+name+" ") { // from now on it is one like the others
+			if strings.Contains(r.Text, "="+name+" ") { // from now on it counts as an old one
 				delete(w.fresh, name)
 				w.listed = max(w.listed, w.txns+1)
 			}
@@ -95,7 +96,7 @@ func (w *watch) look(r sim.Record) {
 	}
 	for i := range w.probes {
 		if !w.probes[i].service && len(w.before[i]) > 0 {
-			continue // it has one place to arrive at
+			continue // it has one place to arrive
 		}
 		for _, a := range w.c.arrivals(&w.probes[i]) {
 			s := sighting{probe: i, arrival: a}
@@ -114,7 +115,7 @@ func (w *watch) look(r sim.Record) {
 // committed is called after each transaction.
 func (w *watch) committed(*event.Committed) { w.txns++ }
 
-// end stops looking and tells what passed on the way only.
+// end stops the checks and returns the packets that passed only during the change.
 func (w *watch) end() (holes []sighting) {
 	w.n.vpp.After(nil)
 	w.n.committed = nil
@@ -126,8 +127,8 @@ func (w *watch) end() (holes []sighting) {
 	return holes
 }
 
-// tell is a hole with the messages around it.
-func (w *watch) tell(s sighting) string {
+// describe returns a hole with the messages around it.
+func (w *watch) describe(s sighting) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s arrives as %s, neither before nor afterwards; open after message %d of %d on %s:", w.probes[s.probe], s.arrival, s.after, len(w.messages), w.n.name)
 	for i, m := range w.messages {
@@ -143,12 +144,12 @@ func (w *watch) tell(s sighting) string {
 // live is a connection that was made before a change.
 type live struct {
 	probe  probe
-	answer sim.Packet // of whom it reached
+	answer sim.Packet // from its receiver
 	at     arrival
-	cut    int // messages after which it did not pass
+	cut    int // number of messages after which it did not pass
 }
 
-// connect makes a connection that stays.
+// connect opens a connection that stays.
 func (c *cluster) connect(p probe) *live {
 	a, there, ok := c.walk(c.nodes[p.node], p.door, p.packet)
 	if !ok {
@@ -162,7 +163,7 @@ func (c *cluster) connect(p probe) *live {
 	return l
 }
 
-// passes sends a packet of the connection there, and one back.
+// passes sends a packet of the connection in each direction.
 func (l *live) passes(c *cluster) bool {
 	p := l.probe.packet
 	if p.TCPFlags != 0 {
