@@ -49,7 +49,7 @@ type lab struct {
 	pairs  map[string]int                            // by interface; loopbacks have none
 	index  map[string]interface_types.InterfaceIndex // of the interfaces made
 	met    map[string][]netip.Addr                   // neighbours by interface
-	laid   map[prefixOf][]fib_types.FibPath          // the paths of routes that exist
+	laid   map[prefixOf][]fib_types.FibPath          // the paths of routes as they were made
 	err    error                                     // the first thing that went wrong in a method that cannot say so
 	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
 	echoed int                                       // ICMP errors about ICMP errors
@@ -462,9 +462,7 @@ func (l *lab) install(r sim.Route) error {
 	if l.orphaned(key) {
 		msgs = append(msgs, &ip.IPRouteAddDel{Route: ip.IPRoute{TableID: r.VRF, Prefix: route.Prefix}})
 	}
-	if was, is := l.laid[key]; !is || l.orphaned(key) || !slices.Equal(was, route.Paths) {
-		msgs = append(msgs, &ip.IPRouteAddDel{IsAdd: true, Route: route})
-	}
+	msgs = append(msgs, &ip.IPRouteAddDel{IsAdd: true, Route: route})
 	l.laid[key] = route.Paths
 	_, err := l.do(msgs...)
 	return err

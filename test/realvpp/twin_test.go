@@ -27,7 +27,7 @@ import (
 const (
 	source = "manifest"
 	// patience is how long an agent may take to connect.
-	patience = 30 * time.Second
+	patience = 90 * time.Second
 )
 
 // side is one of the two VPPs of a twin with its plumbing and its agent.
