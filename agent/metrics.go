@@ -24,7 +24,7 @@ type metrics struct {
 	latency     *prometheus.HistogramVec // by message
 	sessions    prometheus.Gauge
 	sessionsMax prometheus.Gauge
-	holders     *prometheus.GaugeVec   // by address and pod; only the largest
+	holders     *prometheus.GaugeVec   // by rank and kind; only the largest
 	freed       *prometheus.CounterVec // by reason
 	drift       *prometheus.CounterVec // by kind of value, result
 
@@ -66,8 +66,9 @@ func newMetrics(families ...string) *metrics {
 
 		holders: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "contiv_nat_holder_sessions",
-			Help: "NAT44 sessions of the clients with most connections (at most 5), by address and, for pods of this node, name; if half of the table is in use.",
-		}, []string{"address", "pod"}),
+			Help: "NAT44 sessions of the clients with most connections, by rank (1 to 5) and kind (pod of this node, other); if half of the table is in use. " +
+				"The status command names the clients.",
+		}, []string{"rank", "kind"}),
 		freed: counters("contiv_nat_sessions_freed_total", "NAT44 sessions the agent freed because the table was nearly full, by reason: expired, evicted (of a pod above its share).", "reason"),
 
 		policies:        gauge("contiv_policies", "Policies in force on this node."),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -235,8 +236,12 @@ func (n *natTable) publish(st NATTableStatus, use vppagent.SessionUse, now time.
 	}
 	m := n.p.metrics
 	m.holders.Reset()
-	for _, h := range st.Holders {
-		m.holders.WithLabelValues(h.Addr.String(), h.Pod).Set(float64(h.Sessions))
+	for i, h := range st.Holders { // without names and addresses: everyone who reaches the listener reads metrics
+		kind := "other"
+		if h.Pod != "" {
+			kind = "pod"
+		}
+		m.holders.WithLabelValues(strconv.Itoa(i+1), kind).Set(float64(h.Sessions))
 	}
 	n.seen.Store(&st)
 }

@@ -3,12 +3,15 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -280,6 +283,40 @@ func TestNATTableBelowThresholds(t *testing.T) {
 	counter.err = errors.New("no stats segment")
 	if st := w.look(); st.Used != 33_000 || asked() != 5 {
 		t.Errorf("without a counter: %+v, asked %d times", st, asked())
+	}
+}
+
+// TestMetricsNameNobody: metrics count sessions of the largest clients, and contain no name or address of the cluster, because their listener does
+// not authenticate.
+func TestMetricsNameNobody(t *testing.T) {
+	w := startNAT(t, func(c *Config) { asVPPHas(c); c.SessionCounter = &countingSessions{n: 33_000} })
+	w.datagrams(33_000)
+	if st := w.look(); len(st.Holders) != 1 {
+		t.Fatalf("%+v", st)
+	}
+	registry := prometheus.NewRegistry()
+	if err := w.agent.metrics.register(registry); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			fmt.Fprintln(&text, f.GetName(), m)
+		}
+	}
+	if !strings.Contains(text.String(), "contiv_nat_holder_sessions ") || !strings.Contains(text.String(), "33000") {
+		t.Errorf("no holder in\n%s", &text)
+	}
+	for line := range strings.Lines(text.String()) {
+		for _, secret := range []string{"shop", "evil", "10.1.1.", "10.96.", "192.168.", "node-1"} {
+			if strings.Contains(line, secret) {
+				t.Errorf("%q is in the metrics: %s", secret, line)
+			}
+		}
 	}
 }
 
