@@ -2,24 +2,6 @@ package model
 
 import "strings"
 
-// marks are the prefixes of policy names on Felix's wire, up to v3.31, with the kinds they stand for. The first match
-// counts.
-var marks = [...]struct {
-	namespaced bool
-	mark       string
-	kind       PolicyKind
-}{
-	{true, "staged:knp.default.", KindStagedKubernetesPolicy},
-	{true, "staged:", KindStagedNetworkPolicy},
-	{true, "knp.default.", KindNetworkPolicy},
-	{true, "", KindCalicoNetworkPolicy},
-	{false, "staged:", KindStagedGlobalPolicy},
-	{false, "kanp." + TierAdmin + ".", KindAdminNetworkPolicy},
-	{false, "kbanp." + TierBaseline + ".", KindBaselinePolicy},
-	{false, "kcnp.", KindClusterNetworkPolicy},
-	{false, "", KindGlobalNetworkPolicy},
-}
-
 // PolicyIDOf returns the policy with that name on Felix's wire. It is the inverse of PolicyID.FelixName, as far as
 // names are unique.
 func PolicyIDOf(tier, name string) PolicyID {
@@ -27,18 +9,16 @@ func PolicyIDOf(tier, name string) PolicyID {
 	if !namespaced {
 		namespace, rest = "", name
 	}
-	for _, m := range marks {
-		if m.namespaced != namespaced {
+	for i := range policyKinds {
+		k := &policyKinds[i]
+		short, fits := strings.CutPrefix(rest, k.mark)
+		if k.Namespaced != namespaced || !fits {
 			continue
 		}
-		short, fits := strings.CutPrefix(rest, m.mark)
-		if !fits {
-			continue
-		}
-		if m.kind == KindClusterNetworkPolicy {
+		if k.tiered {
 			short = strings.TrimPrefix(short, tier+".")
 		}
-		return PolicyID{Kind: m.kind, Namespace: namespace, Name: short}
+		return PolicyID{Kind: k.Kind, Namespace: namespace, Name: short}
 	}
 	return PolicyID{}
 }

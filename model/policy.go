@@ -75,22 +75,15 @@ func OrderKubernetes() Order { return OrderOf(1000) }
 // (up to v3.31 they start with their tier), so different policies have different names. Felix v3.31 has no
 // ClusterNetworkPolicy: its name is "kcnp.<tier>.x".
 func (id PolicyID) FelixName(tier string) string {
-	name := id.Name
-	switch id.Kind {
-	case KindTieredPolicy:
-		return name
-	case KindAdminNetworkPolicy:
-		return "kanp." + TierAdmin + "." + name
-	case KindBaselinePolicy:
-		return "kbanp." + TierBaseline + "." + name
-	case KindClusterNetworkPolicy:
-		return "kcnp." + tier + "." + name
-	case KindNetworkPolicy, KindStagedKubernetesPolicy:
-		name = "knp.default." + name
+	if id.Kind == KindTieredPolicy {
+		return id.Name
 	}
-	if id.Kind == KindStagedKubernetesPolicy || id.Kind == KindStagedNetworkPolicy || id.Kind == KindStagedGlobalPolicy {
-		name = "staged:" + name
+	k, _ := id.Kind.Info() // a kind of a newer Calico's has no mark
+	name := k.mark
+	if k.tiered {
+		name += tier + "."
 	}
+	name += id.Name
 	if id.Namespace != "" {
 		name = id.Namespace + "/" + name
 	}

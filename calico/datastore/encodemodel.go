@@ -67,8 +67,7 @@ func encodeModelPolicy(p *model.Policy) (calico.KV, error) {
 	if p.Everywhere {
 		out.PerformanceHints = []string{"AssumeNeededOnEveryNode"}
 	}
-	switch p.ID.Kind {
-	case model.KindStagedKubernetesPolicy, model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
+	if kind, _ := p.ID.Kind.Info(); kind.Staged {
 		out.StagedAction = "Set"
 	}
 	for i := range p.InboundRules {

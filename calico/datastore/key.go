@@ -79,31 +79,13 @@ const (
 	ResourceBGPFilters         = "bgpfilters"
 )
 
-// policyKinds maps the kinds in policy keys from v3.32 on to the model's kinds.
-var policyKinds = [...]struct {
-	key        string
-	model      model.PolicyKind
-	namespaced bool
-}{
-	{"NetworkPolicy", model.KindCalicoNetworkPolicy, true},
-	{"GlobalNetworkPolicy", model.KindGlobalNetworkPolicy, false},
-	{"StagedNetworkPolicy", model.KindStagedNetworkPolicy, true},
-	{"StagedGlobalNetworkPolicy", model.KindStagedGlobalPolicy, false},
-	{"StagedKubernetesNetworkPolicy", model.KindStagedKubernetesPolicy, true},
-	{"KubernetesNetworkPolicy", model.KindNetworkPolicy, true},
-	{"KubernetesAdminNetworkPolicy", model.KindAdminNetworkPolicy, false},
-	{"KubernetesBaselineAdminNetworkPolicy", model.KindBaselinePolicy, false},
-	{"KubernetesClusterNetworkPolicy", model.KindClusterNetworkPolicy, false},
-}
-
 // PolicyKey returns the key of a policy in the dialect of v3.32 and later; false: that dialect cannot name its kind.
 func PolicyKey(id model.PolicyID) (Key, bool) {
-	for _, k := range policyKinds {
-		if k.model == id.Kind {
-			return Key{Kind: KeyPolicy, Type: k.key, Namespace: id.Namespace, Name: id.Name}, true
-		}
+	k, ok := id.Kind.Info()
+	if !ok {
+		return Key{}, false
 	}
-	return Key{}, false
+	return Key{Kind: KeyPolicy, Type: k.Stored, Namespace: id.Namespace, Name: id.Name}, true
 }
 
 // PolicyID returns the identifier in a key of kind KeyPolicy or KeyTieredPolicy. Up to v3.31 names are unique within a tier
@@ -112,12 +94,11 @@ func (k Key) PolicyID() model.PolicyID {
 	if k.Kind == KeyTieredPolicy {
 		return model.PolicyID{Kind: model.KindTieredPolicy, Namespace: k.Tier, Name: k.Name}
 	}
-	for _, p := range policyKinds {
-		if p.key == k.Type {
-			return model.PolicyID{Kind: p.model, Namespace: k.Namespace, Name: k.Name}
-		}
+	kind, ok := model.PolicyKindStored(k.Type)
+	if !ok {
+		return model.PolicyID{}
 	}
-	return model.PolicyID{}
+	return model.PolicyID{Kind: kind, Namespace: k.Namespace, Name: k.Name}
 }
 
 // Object returns the object that a policy was made of. For a key of the dialect up to v3.31, it is the object that would
@@ -302,9 +283,9 @@ func parsePolicy(p []string) (k Key, ok bool) {
 		return k, k.Kind != 0 && filled(&k.Name)
 	case len(p) == 3:
 		k = Key{Kind: KeyPolicy, Type: p[0], Namespace: unescape(p[1]), Name: p[2]}
-		for _, kind := range policyKinds {
-			if kind.key == k.Type {
-				return k, kind.namespaced == (k.Namespace != "") && filled(&k.Name)
+		for _, kind := range model.PolicyKinds() {
+			if kind.Stored == k.Type {
+				return k, kind.Namespaced == (k.Namespace != "") && filled(&k.Name)
 			}
 		}
 	}

@@ -38,17 +38,8 @@ type policyKey struct{ kind, namespace, name string }
 
 // kindOf returns the model's kind for a kind as Felix v3.32 writes it.
 func kindOf(written string) model.PolicyKind {
-	switch written {
-	case "KubernetesNetworkPolicy":
-		return model.KindNetworkPolicy
-	case "NetworkPolicy":
-		return model.KindCalicoNetworkPolicy
-	case "KubernetesClusterNetworkPolicy":
-		return model.KindClusterNetworkPolicy
-	case "KubernetesAdminNetworkPolicy":
-		return model.KindAdminNetworkPolicy
-	case "KubernetesBaselineAdminNetworkPolicy":
-		return model.KindBaselinePolicy
+	if kind, ok := model.PolicyKindStored(written); ok {
+		return kind
 	}
 	return model.PolicyKind(written)
 }
@@ -63,8 +54,7 @@ func (k policyKey) legacy(tier string) string {
 		return name
 	}
 	name = k.kind + ":" + k.name
-	switch id.Kind {
-	case model.KindStagedKubernetesPolicy, model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
+	if kind, _ := id.Kind.Info(); kind.Staged {
 		name = "staged:" + name
 	}
 	if k.namespace != "" {

@@ -128,11 +128,6 @@ func (p *Processor) interfacesOf(name string) []string {
 
 // IsPolicy reports whether objects of a kind are policies.
 func IsPolicy(kind model.Kind) bool {
-	switch model.PolicyKind(kind) {
-	case model.KindNetworkPolicy, model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy,
-		model.KindCalicoNetworkPolicy, model.KindGlobalNetworkPolicy, model.KindStagedKubernetesPolicy,
-		model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy, model.KindTieredPolicy:
-		return true
-	}
-	return false
+	_, ok := model.PolicyKind(kind).Info()
+	return ok || model.PolicyKind(kind) == model.KindTieredPolicy
 }

@@ -27,13 +27,8 @@ type Kind struct {
 
 // policy reports whether objects of the kind are policies.
 func (k *Kind) policy() bool {
-	switch model.PolicyKind(k.Model) {
-	case model.KindNetworkPolicy, model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy,
-		model.KindCalicoNetworkPolicy, model.KindGlobalNetworkPolicy, model.KindStagedKubernetesPolicy,
-		model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
-		return true
-	}
-	return false
+	_, ok := model.PolicyKind(k.Model).Info()
+	return ok
 }
 
 // KindOf returns the kind of an API group; ok is false for kinds this package does not convert. Each kind has one version,

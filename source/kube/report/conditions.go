@@ -31,8 +31,13 @@ const (
 const mostNodes = 10
 
 // withConditions returns the policy kinds whose API has conditions.
-func withConditions() []model.Kind {
-	return []model.Kind{model.Kind(model.KindAdminNetworkPolicy), model.Kind(model.KindBaselinePolicy), model.Kind(model.KindClusterNetworkPolicy)}
+func withConditions() (kinds []model.Kind) {
+	for _, k := range model.PolicyKinds() {
+		if k.Conditions {
+			kinds = append(kinds, model.Kind(k.Kind))
+		}
+	}
+	return kinds
 }
 
 // verdict is a condition that a policy should have, or should no longer have.

@@ -71,21 +71,13 @@ func (n *Named) Identities(visit func(ref model.Ref, id *kube.Identity) bool, ki
 // users see.
 func called(kind model.Kind) (schema.GroupVersionKind, bool) {
 	group := convert.GroupCalico
-	switch kind {
-	case model.KindService, model.KindNode:
+	switch info, policy := model.PolicyKind(kind).Info(); {
+	case policy:
+		group = info.Group
+	case kind == model.KindService || kind == model.KindNode:
 		group = ""
-	case model.KindTier, model.KindNetworkSet, model.KindGlobalNetworkSet, model.KindHostEndpoint:
-	default:
-		switch model.PolicyKind(kind) {
-		case model.KindNetworkPolicy:
-			group = "networking.k8s.io"
-		case model.KindAdminNetworkPolicy, model.KindBaselinePolicy, model.KindClusterNetworkPolicy:
-			group = convert.GroupPolicy
-		case model.KindCalicoNetworkPolicy, model.KindGlobalNetworkPolicy, model.KindStagedKubernetesPolicy,
-			model.KindStagedNetworkPolicy, model.KindStagedGlobalPolicy:
-		default:
-			return schema.GroupVersionKind{}, false
-		}
+	case !slices.Contains([]model.Kind{model.KindTier, model.KindNetworkSet, model.KindGlobalNetworkSet, model.KindHostEndpoint}, kind):
+		return schema.GroupVersionKind{}, false
 	}
 	k, ok := convert.KindOf(group, strings.TrimPrefix(string(kind), "Calico"))
 	return k.GroupVersionKind, ok && k.Model == kind
