@@ -140,6 +140,18 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 // changes accumulate; its Committed event releases the next. What is left of the last Step is done first: see Meanwhile.
 func (c *Controller) Step(ev event.Event) *event.Txn {
 	c.Meanwhile()
+	c.accept(ev)
+	txn := c.next()
+	c.stepped(ev, txn != nil)
+	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
+	if txn == nil && c.inFlight == 0 && !c.behind() && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
+		c.cfg.Observer.Idle()
+	}
+	return txn
+}
+
+// accept takes one event; next returns the transaction that follows.
+func (c *Controller) accept(ev event.Event) {
 	switch ev := ev.(type) {
 	case *event.Update:
 		c.update(ev)
@@ -166,13 +178,6 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 	default:
 		panic(fmt.Sprintf("controller: unknown event %T", ev))
 	}
-	txn := c.next()
-	c.stepped(ev, txn != nil)
-	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
-	if txn == nil && c.inFlight == 0 && !c.behind() && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
-		c.cfg.Observer.Idle()
-	}
-	return txn
 }
 
 // watch passes on what VPP it is to those it matters to.
@@ -278,6 +283,11 @@ func (c *Controller) committed(ev *event.Committed) {
 		c.left = make(map[string]struct{}, len(ev.Left))
 		for _, key := range ev.Left {
 			c.left[key] = struct{}{}
+		}
+	}
+	if was := c.fair.behind; was != (len(c.left) > 0) {
+		if c.fair.behind = !was; was {
+			c.begin()
 		}
 	}
 	for _, st := range ev.Statuses {

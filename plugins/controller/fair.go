@@ -15,12 +15,16 @@ import (
 //	Update ─ light, within the share ─▶ processors ─▶ this transaction
 //	       └─ beyond it, or heavy ────▶ lane ───────▶ a later one, alternating with those of others
 //
+// While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until that ends, and lanes wait. Most
+// of what the busiest namespace changes then is of keys that wait anyway, and to render it would take the time that others need.
+//
 // Objects of the cluster, and all that comes before the first sync, do not wait.
 
 // What changes cost, in rules of access lists, about.
 const (
 	lightCost = 16      // of any change
 	share     = 1 << 12 // of a namespace in a transaction
+	restShare = 1 << 8  // of a namespace while VPP does not have all of the transactions that ended
 	heavyCost = share / 4
 )
 
@@ -30,6 +34,7 @@ type fair struct {
 	spent  map[string]int         // by namespace, for the next transaction
 	seen   map[model.Ref]struct{} // what it was spent for: an object that changes again is one change
 	waited bool                   // lanes waited for the transaction before
+	behind bool                   // VPP does not have all of the transactions that ended
 }
 
 // lane is what waits of a namespace, in order.
@@ -88,7 +93,11 @@ func (f *fair) pays(ch *event.Change) bool {
 		return true
 	}
 	ns := ch.Ref.Namespace
-	if price >= heavyCost || f.spent[ns]+price > share {
+	most := share
+	if f.behind {
+		most = restShare
+	}
+	if price >= heavyCost || f.spent[ns]+price > most {
 		return false
 	}
 	if f.spent == nil {
@@ -114,7 +123,7 @@ func (f *fair) wait(ns string) *lane {
 // release returns what is due from the lanes: of each the changes within a share, but at least one. If others have changes for this
 // transaction, lanes wait for the next one, once.
 func (f *fair) release() (out []event.Change) {
-	if len(f.lanes) == 0 {
+	if len(f.lanes) == 0 || f.behind {
 		return nil
 	}
 	if !f.waited && len(f.spent) > 0 {
@@ -142,8 +151,11 @@ func (f *fair) release() (out []event.Change) {
 	return out
 }
 
-// begin is for a new transaction: every namespace has its share again.
+// begin is for a new transaction: every namespace has its share again, unless VPP is behind.
 func (f *fair) begin() {
+	if f.behind {
+		return
+	}
 	clear(f.spent)
 	clear(f.seen)
 }

@@ -1,13 +1,16 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // behinder is a stepper that notes whether VPP has all of what it handed over.
@@ -113,4 +116,59 @@ func TestWhoWaitsGetsAll(t *testing.T) {
 	if c.Step(done(txn)); len(result) != 1 {
 		t.Error("no answer")
 	}
+}
+
+// TestBusyNamespaceWaitsForRest: while VPP is behind, a namespace has one small share, and what exceeds it waits until VPP has all.
+func TestBusyNamespaceWaitsForRest(t *testing.T) {
+	r := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	key := kv.Key(dnat("default/large", 1))
+	c.Step(divided(c.Step(update("large", 1)), key))
+	sent := 0
+	for i := range 100 {
+		if txn := c.Step(update(fmt.Sprint("more-", i), 1)); txn != nil {
+			sent += len(txn.Values)
+			c.Step(divided(txn, key))
+		}
+	}
+	if sent < restShare/lightCost/2 || sent > restShare/lightCost {
+		t.Errorf("%d of 100 changes are sent while VPP is behind", sent)
+	}
+	other := update("other", 7)
+	svc := *other.Changes[0].Object.(*model.Service)
+	svc.ID.Namespace = "other"
+	other.Changes = []event.Change{{Ref: svc.Ref(), Object: &svc}}
+	txn := c.Step(other)
+	if txn == nil || len(txn.Values) != 1 {
+		t.Fatalf("another namespace: %+v", txn)
+	}
+	if c.Step(divided(txn, key)) != nil {
+		t.Fatal("lanes do not wait")
+	}
+	for txn = c.Step(&event.Committed{}); txn != nil; txn = c.Step(done(txn)) {
+		sent += len(txn.Values)
+	}
+	if sent != 100 {
+		t.Errorf("%d of 100 changes are sent in the end", sent)
+	}
+}
+
+// TestQueuedUpdatesAreRenderedOnce: updates that wait are taken together.
+func TestQueuedUpdatesAreRenderedOnce(t *testing.T) {
+	r := newRecorder()
+	c := New(Config{Sources: []string{"test"}}, r.values, r)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	in := make(chan event.Event, 10)
+	in <- update("b", 2)
+	in <- update("c", 3)
+	in <- &event.Tick{Now: time.Unix(1, 0)}
+	in <- update("d", 4)
+	last := c.gather(update("a", 1), in)
+	if _, tick := last.(*event.Tick); !tick || len(in) != 1 {
+		t.Fatalf("%T is last, %d events wait", last, len(in))
+	}
+	expect(t, c.Step(last), &event.Txn{Seq: 2, Cause: "service/default/a and 2 more", Values: values(dnat("default/a", 1), dnat("default/b", 2), dnat("default/c", 3))})
 }

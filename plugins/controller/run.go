@@ -31,7 +31,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			query()
 			continue
 		}
-		txn := c.Step(ev)
+		txn := c.Step(c.gather(ev, in))
 		if txn == nil {
 			continue
 		}
@@ -43,6 +43,27 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			c.steps.Add(1)
 		}
 	}
+}
+
+// maxGathered bounds how many updates are taken together.
+const maxGathered = 256
+
+// gather takes updates for as long as more of them wait, and returns the last event for Step: what follows from all is rendered once.
+func (c *Controller) gather(ev event.Event, in <-chan event.Event) event.Event {
+	for range maxGathered {
+		if _, ok := ev.(*event.Update); !ok {
+			break
+		}
+		select {
+		case next := <-in:
+			c.Meanwhile()
+			c.accept(ev)
+			ev = next
+		default:
+			return ev
+		}
+	}
+	return ev
 }
 
 // ErrStopped is the answer to a question put to a controller that does not run any more.

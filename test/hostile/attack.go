@@ -20,7 +20,7 @@ import (
 // Attack is what a hostile tenant writes.
 type Attack struct {
 	Name string
-	// Objects are written in one moment, in order; one that is there twice changes.
+	// Objects are written in one moment, in order; one that appears twice changes.
 	Objects func(*rand.Rand) []runtime.Object
 	Refused int // objects that an agent with default limits and 1 GiB has to refuse
 	// WholeBytes are objects refused beyond Refused on a VPP before 25.06, which compares IPv6 prefixes by whole bytes.

@@ -65,12 +65,15 @@ type moved struct {
 }
 
 // openLab starts a VPP with nothing but the probe's interface. Close it, also after an error.
-func openLab(path string, plugins ...string) (*lab, error) {
+func openLab(path string, plugins ...string) (*lab, error) { return openLabWith(path, 0, plugins...) }
+
+// openLabWith is openLab with so many workers.
+func openLabWith(path string, workers int, plugins ...string) (*lab, error) {
 	dir, err := os.MkdirTemp("", "vpp")
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{process: process{path: path, dir: dir, plugins: plugins}, moved: map[string]*moved{}}
+	l := &lab{process: process{path: path, dir: dir, plugins: plugins, workers: workers}, moved: map[string]*moved{}}
 	if l.ns, err = newNetns(); err != nil {
 		l.ns = nil
 		return l, err

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -59,6 +60,7 @@ const startTimeout = time.Minute
 type process struct {
 	path    string
 	plugins []string // beside those every test needs
+	workers int      // threads that forward; 0: the main thread does
 	dir     string
 	ns      *netns
 	cmd     *exec.Cmd
@@ -84,6 +86,9 @@ func (p *process) start() error {
 		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}",
 		"plugin", "cnat_plugin.so", "{", "enable", "}", "}",
 		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
+	}
+	if p.workers > 0 {
+		args = append(args, "cpu", "{", "main-core", "0", "workers", strconv.Itoa(p.workers), "}")
 	}
 	for _, name := range p.plugins {
 		end := slices.Index(args, "acl-plugin") - 1 // the brace of the plugins
