@@ -39,6 +39,7 @@ type Attacker struct {
 	between  int          // packets between the messages of one event, at most
 	talk     []trace.Step // that goes on after a change
 	free     uint16       // the last port of a check
+	hosts    bool         // the world began with host endpoints
 }
 
 const remembered = 40
@@ -172,6 +173,11 @@ func (k *Attacker) sender(objects []policy.Object) party {
 // fresh is a packet of a new conversation.
 func (k *Attacker) fresh(objects []policy.Object) trace.Step {
 	who := k.sender(objects)
+	knocks := k.hosts && k.chance(4) // at a host endpoint
+	if knocks {
+		_, _, outside := parties(objects)
+		who = oneOf(k.rng, outside...)
+	}
 	v4 := !k.chance(3)
 	if _, ok := who.of(v4); !ok {
 		v4 = !v4
@@ -181,6 +187,9 @@ func (k *Attacker) fresh(objects []policy.Object) trace.Step {
 		proto = "TCP"
 	}
 	to, proto := k.target(objects, v4, proto)
+	if knocks && k.chance(2) {
+		to = ofNode(objects, who.node, to)
+	}
 	s := trace.Step{Question: trace.Question{From: who.name, Protocol: proto}, OneWay: true}
 	k.address(&s, to)
 	s.SourcePort = k.sourcePort()
@@ -189,6 +198,14 @@ func (k *Attacker) fresh(objects []policy.Object) trace.Step {
 	}
 	k.forge(&s, objects, who, v4)
 	return s
+}
+
+// ofNode is an address of a node, of the same family and with the same port as another one; that one if the node has none.
+func ofNode(objects []policy.Object, node string, to netip.AddrPort) netip.AddrPort {
+	if a := own(objects, "node:"+node, to.Addr().Is4()); a.IsValid() {
+		return netip.AddrPortFrom(a, to.Port())
+	}
+	return to
 }
 
 func (k *Attacker) address(s *trace.Step, to netip.AddrPort) {

@@ -433,13 +433,13 @@ func ConfigOf(seed uint64) trace.Config {
 // NewAttacker makes a world of two nodes with Services.
 func NewAttacker(seed uint64, limits Limits) *Attacker {
 	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15))}
-	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0, Hosts: seed%5 == 0}
+	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0 || seed%5 == 0, Hosts: seed%5 == 0}
 	for n := uint64(0); ; n++ {
 		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(running(k.world.Objects())) > 1 {
 			break
 		}
 	}
-	k.targets = portsOf(k.world)
+	k.targets, k.hosts = portsOf(k.world), hasHosts(k.world.Objects())
 	var namespaces []string
 	for _, p := range running(k.world.Objects()) {
 		namespaces = append(namespaces, p.Namespace)
@@ -448,6 +448,14 @@ func NewAttacker(seed uint64, limits Limits) *Attacker {
 		k.services = append(k.services, newService(k.rng, int32(i+1), namespaces, k.targets))
 	}
 	return k
+}
+
+// hasHosts reports whether a host endpoint is among objects.
+func hasHosts(objects []policy.Object) bool {
+	return slices.ContainsFunc(objects, func(o policy.Object) bool {
+		_, is := o.(*policy.CalicoHostEndpoint)
+		return is
+	})
 }
 
 func count(w *policy.World) (n int) {
