@@ -63,6 +63,8 @@
 //	an agent is away, and the policies are those of before   until it starts
 //	an interface that no agent has closed yet   until its lists, or the first write of the agent to that VPP that is no list; where
 //	                           interfaces come while the agent writes, until their lists (ADR 14)
+//	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink
+//	                           first, as that cuts off its node (ADR 14)
 //
 // Each fix that the law asks for, taken out, is found again. TestFixesAreNeeded (make adversary-fixes) takes them out by go test -overlay, and has
 // the adversary look for one class of breaches, from seed 1. A sequence takes 10 ms of one core; two worlds are played at a time:

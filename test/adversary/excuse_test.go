@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -174,5 +175,67 @@ func TestLowPortsGoOn(t *testing.T) {
 				t.Errorf("arrived: %v; excused: %v", arrived, tb.law.Excused)
 			}
 		})
+	}
+}
+
+// TestLostTranslations: an answer to a client behind a node's address reaches that node itself when its VPP has restarted. The law takes it for
+// an answer to that client, until the client's next packet with that address and port comes to the server, and takes nothing else for it.
+func TestLostTranslations(t *testing.T) {
+	near, far := smallNode(), smallNode()
+	near.Spec.PodCIDRs = append(near.Spec.PodCIDRs, "fd00:10:1:1::/64")
+	near.Status.Addresses = append(near.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:192:168::1"})
+	far.Name, far.Spec.PodCIDR, far.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24", "fd00:10:1:2::/64"}
+	far.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.16.2"}, {Type: corev1.NodeInternalIP, Address: "fd00:192:168::2"}}
+	web := &service{n: 1, namespace: "prod", proto: corev1.ProtocolTCP, kind: corev1.ServiceTypeNodePort, target: 80, every: 1}
+	server := smallPod("server", "fd00:10:1:1::3")
+	objects := append([]policy.Object{near, far, server, deny("server", networkingv1.PolicyTypeEgress)}, web.objects([]*corev1.Pod{server})...)
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) (a trace.Arrival, breach Breach) {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a, breach
+	}
+	request := oneWay("server", fmt.Sprintf("[fd00:192:168::2]:%d", web.nodePort()), "TCP", 4001, "S")
+	request.From = "external:2001:db8:51::7@node-2"
+	a, _ := play(request)
+	if a.At != "pod:prod/server" || a.Packet.Src != netip.MustParseAddr("fd00:192:168::2") {
+		t.Fatalf("%q got %s", a.At, &a.Packet)
+	}
+	in := deny("server", networkingv1.PolicyTypeIngress)
+	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(in), Object: in}}})
+	play(Event{Step: trace.Step{Restart: "vpp:node-2"}})
+	push := oneWay("server", fmt.Sprintf("[fd00:192:168::2]:%d", a.Packet.SrcPort), "TCP", 80, "PA")
+	got, breach := play(push)
+	if want := map[string]int{"revoked, and nothing of the client came since: TCP": 1}; got.At != "node:node-2" || !breach.None() || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q got %s: %s; excused: %v", got.At, &got.Packet, breach.Text, tb.law.Excused)
+	}
+	other := got
+	other.Sent.DstPort, other.Packet.DstPort = 22, 22
+	if tb.law.Judge("pod:prod/server", &other).None() {
+		t.Error("a packet to another port of the node is excused")
+	}
+	got.Sent.TCPFlags = packet.SYN // a Service's client is pushed to in any case
+	hidden := a                    // the client continues behind another port: the session at the server's interface is not asked
+	hidden.At, hidden.Lost, hidden.Packet.SrcPort = "", "node-1: acl-plugin-out-ip6-fa: drop", a.Packet.SrcPort+1
+	tb.law.Try(request.From, &hidden)
+	if !tb.law.Judge("pod:prod/server", &got).None() {
+		t.Error("not excused after a packet of the client behind another port")
+	}
+	hidden.Packet.SrcPort = a.Packet.SrcPort
+	tb.law.Try(request.From, &hidden)
+	if tb.law.Judge("pod:prod/server", &got).None() {
+		t.Error("excused after the client's next packet")
+	}
+	tb.law.revived[tb.law.seen[dialled(&got)].key] = true
+	if !tb.law.Judge("pod:prod/server", &got).None() {
+		t.Error("not excused after that packet made a session")
 	}
 }

@@ -291,6 +291,9 @@ func (t *table) listed(node string, r sim.Record) {
 	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 {
 		return
 	}
+	if strings.Contains(r.Text, "="+cni.Uplink+" ") {
+		t.law.Listed(uplinkOf(node))
+	}
 	for _, p := range running(t.objects) {
 		if p.Spec.NodeName == node && strings.Contains(r.Text, "="+cni.PodInterface(model.PodID{Namespace: p.Namespace, Name: p.Name})+" ") {
 			t.law.Listed("pod:" + p.Namespace + "/" + p.Name)

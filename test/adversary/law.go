@@ -38,7 +38,7 @@ type state struct {
 	services string          // all there are, with their endpoints
 	changes  int             // so far
 	stopped  map[string]bool // nodes whose agents are away
-	unlisted map[string]bool // pods at whose interfaces no agent has put lists since they were made
+	unlisted map[string]bool // pods, and uplinks by uplinkOf, at whose interfaces no agent has put lists since VPP made them
 	lives    map[string]int  // how often the VPP of a node restarted
 }
 
@@ -236,6 +236,7 @@ func (l *Law) Started(node string) {
 func (l *Law) Restarted(node string) {
 	l.breaks++
 	l.lives[node]++
+	l.unlisted[uplinkOf(node)] = true
 	for name, p := range l.addrs {
 		if p.node == node && strings.HasPrefix(name, "pod:") {
 			l.unlisted[name] = true
@@ -252,8 +253,11 @@ func (l *Law) Wrote(node string) {
 	}
 }
 
-// Listed says that the interface of a pod got lists.
-func (l *Law) Listed(pod string) { delete(l.unlisted, pod) }
+// Listed says that the interface of a pod, or an uplink by uplinkOf, got lists.
+func (l *Law) Listed(name string) { delete(l.unlisted, name) }
+
+// uplinkOf names the uplink of a node beside pods.
+func uplinkOf(node string) string { return "uplink:" + node }
 
 // Tolerate reports whether a breach is none, or of one of the known classes, which are counted.
 func (l *Law) Tolerate(b Breach, known map[Class]bool) bool {
@@ -299,7 +303,11 @@ func (l *Law) Settled() {
 		l.past, l.masks = nil, maps.Clone(l.fresh)
 	}
 	for name := range l.unlisted {
-		if p := l.addrs[name]; p == nil || !l.stopped[p.node] {
+		node := strings.TrimPrefix(name, uplinkOf(""))
+		if p := l.addrs[name]; p != nil {
+			node = p.node
+		}
+		if !l.stopped[node] {
 			delete(l.unlisted, name)
 		}
 	}

@@ -89,6 +89,10 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		l.revive(l.now, who, src, a)
 		return Breach{}
 	}
+	if l.unlisted[uplinkOf(who.node)] && strings.HasPrefix(why, "HostEndpoint ") {
+		l.excuse("a host endpoint at an uplink without lists yet", 1)
+		return Breach{}
+	}
 	if !strings.HasPrefix(a.At, "pod:") && slices.ContainsFunc(l.ranges, func(p netip.Prefix) bool { return p.Contains(a.Packet.Dst) }) {
 		l.excuse("left the cluster for an address of pods", 1)
 		return Breach{}
