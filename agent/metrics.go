@@ -74,7 +74,7 @@ func newMetrics(families ...string) *metrics {
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
 		reclassify:      gauge("contiv_vpp_acl_reclassify", "1: VPP judges flows that exist again when policies change; 0: it does not; -1: it did not say."),
-		sourceDrops:     counter("contiv_source_check_dropped_packets_total", "Packets of pods dropped because they came from an address that is not the pod's."),
+		sourceDrops:     counter("contiv_source_check_dropped_packets_total", "Packets dropped because of their source: of a pod, not the pod's address; from outside the node, an address that only this node has."),
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// SourceDrops are the packets that the source check of a pod dropped since the agent began to count.
+// SourceDrops are the packets that a source check dropped since the agent began to count: the check of a pod, or of packets from outside the
+// node.
 type SourceDrops struct {
-	Pod     string `json:"pod"` // namespace/name
+	Pod     string `json:"pod,omitempty"` // namespace/name; "": packets from outside, under an address that only this node has
 	Packets uint64 `json:"packets"`
 }
 
@@ -70,8 +71,13 @@ func (a *Agent) countSourceDrops(ctx context.Context, every time.Duration) error
 func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
-	var pods map[string]string // by interface
-	if err := a.controller.Ask(ctx, func(*controller.Controller) { pods = a.policies.PodsByInterface() }); err != nil {
+	var pods map[string]string // by interface; "": none is behind it
+	if err := a.controller.Ask(ctx, func(*controller.Controller) {
+		pods = a.policies.PodsByInterface()
+		for _, name := range a.policies.OutsideInterfaces() {
+			pods[name] = ""
+		}
+	}); err != nil {
 		return err
 	}
 	lists, err := a.vppagent.Lists(ctx, slices.Sorted(maps.Keys(pods))...)
@@ -116,7 +122,7 @@ func (p *parts) sourceDropsNow() []SourceDrops {
 	if drops == nil || len(*drops) == 0 {
 		return nil
 	}
-	here := map[string]bool{}
+	here := map[string]bool{"": true}
 	for _, pod := range p.policies.PodsByInterface() {
 		here[pod] = true
 	}

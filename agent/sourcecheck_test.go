@@ -8,14 +8,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// VPP drops packets of a pod with a foreign source address. The agent counts them by pod; policy, status and the metric show
-// the count.
+// VPP drops packets of a pod with a foreign source address, and packets from outside with an address of the node's. The agent counts them;
+// policy, status and the metric show the counts.
 func TestSourceDropsAreCounted(t *testing.T) {
 	w, _ := startCounting(t)
 	for range 7 {
 		w.vpp.Send("pod-default/web", packet.NewTCP(netip.MustParseAddrPort("10.1.1.99:1"), netip.MustParseAddrPort("10.3.0.1:53")))
 	}
 	w.vpp.Send("pod-default/web", packet.NewTCP(netip.MustParseAddrPort("10.1.1.2:1"), netip.MustParseAddrPort("10.3.0.1:53")))
+	for range 3 { // from outside, as a pod of the node
+		w.vpp.Send("uplink", packet.NewTCP(netip.MustParseAddrPort("10.1.1.2:1"), netip.MustParseAddrPort("10.1.1.2:53")))
+	}
 	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 	if err != nil || d.Spoofed == nil || d.Spoofed.Packets != 7 {
 		t.Fatalf("policy shows %+v, %v", d, err)
@@ -27,7 +30,7 @@ func TestSourceDropsAreCounted(t *testing.T) {
 		}
 	}
 	st, err := w.agent.Status(t.Context())
-	if want := []SourceDrops{{"default/web", 7}}; err != nil || !slices.Equal(st.Spoofed, want) {
+	if want := []SourceDrops{{"default/web", 7}, {"", 3}}; err != nil || !slices.Equal(st.Spoofed, want) {
 		t.Errorf("status shows %v, not %v, %v", st.Spoofed, want, err)
 	}
 	families, err := w.agent.registry.Gather()
@@ -35,7 +38,7 @@ func TestSourceDropsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range families {
-		if got := f.GetMetric()[0].GetCounter().GetValue(); f.GetName() == "contiv_source_check_dropped_packets_total" && got != 7 {
+		if got := f.GetMetric()[0].GetCounter().GetValue(); f.GetName() == "contiv_source_check_dropped_packets_total" && got != 10 {
 			t.Errorf("metric %v", got)
 		}
 	}

@@ -113,7 +113,11 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 		fmt.Fprintf(tw, "last\ttxn %d\t%s\n", t.Seq, transactionText(t))
 	}
 	for _, d := range st.Spoofed {
-		fmt.Fprintf(tw, "source check\t%s\t%d packets dropped with a source address that is not the pod's\n", d.Pod, d.Packets)
+		what := "with a source address that is not the pod's"
+		if d.Pod == "" {
+			what = "from outside with a source address that only this node has"
+		}
+		fmt.Fprintf(tw, "source check\t%s\t%d packets dropped %s\n", orDash(d.Pod), d.Packets, what)
 	}
 	for _, r := range st.Refused {
 		fmt.Fprintf(tw, "refused\t%s\t%s\n", r.Object, r.Error)

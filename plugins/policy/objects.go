@@ -38,11 +38,15 @@ func (p *Processor) setNode(ch event.Change) {
 	if node, _ := ch.Object.(*model.Node); node != nil {
 		p.graph.SetNetworkSet(name, model.NodeSet(node))
 		p.ranges[ch.Ref.Name] = node.PodCIDRs
-		p.nodeDirty = p.nodeDirty || !slices.Equal(before, node.PodCIDRs)
+		if !slices.Equal(before, node.PodCIDRs) {
+			p.rangesMoved(ch.Ref.Name)
+		}
 		return
 	}
 	delete(p.ranges, ch.Ref.Name)
-	p.nodeDirty = p.nodeDirty || len(before) > 0
+	if len(before) > 0 {
+		p.rangesMoved(ch.Ref.Name)
+	}
 	p.graph.SetNetworkSet(name, nil)
 }
 
@@ -161,6 +165,9 @@ func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 		p.local[id] = pod
 	} else {
 		delete(p.local, id)
+	}
+	if p.stray(id, pod) {
+		p.nodeDirty = true
 	}
 	_, wasNew := p.unborn[id]
 	isNew := isLocal && len(pod.IPs) == 0

@@ -45,6 +45,7 @@ type Processor struct {
 	where        map[netip.Addr]string      // address of a local pod → interface, as VPP answered
 	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
 	ranges       map[string][]netip.Prefix  // of pods, by node
+	strays       map[model.PodID]struct{}   // pods of other nodes in ranges of this one
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 	services     renderer.ServiceRendererAPI // what feeds translations
@@ -63,7 +64,7 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
-		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, translations: newTranslations(), nodeDirty: true,
+		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, translations: newTranslations(), nodeDirty: true,
 	}
 	p.gate, p.services = newGate(cfg.Limits, p.graph), adapter.Listen(p.translations)
 	for _, t := range model.BuiltinTiers() {
@@ -178,6 +179,7 @@ func (p *Processor) tellNode() bool {
 	now := dataplane.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
 	p.translations.fill(&now)
 	now.Served = p.served(now.Interfaces)
+	now.Own = p.ownRanges(now.Interfaces)
 	if len(p.told.hosts) > 0 { // nobody else asks
 		now.Near, now.Far = p.podRanges()
 	}

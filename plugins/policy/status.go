@@ -105,6 +105,11 @@ func (p *Processor) PodsByInterface() map[string]string {
 	return out
 }
 
+// OutsideInterfaces are the uplink and the overlay, as far as the node has them. Other nodes, and the world, are behind them.
+func (p *Processor) OutsideInterfaces() []string {
+	return slices.DeleteFunc([]string{p.node.Uplink, p.node.Overlay}, func(name string) bool { return name == "" })
+}
+
 // podInterfaces are those of all local pods, sorted.
 func (p *Processor) podInterfaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(p.node.Interfaces)))

@@ -181,7 +181,7 @@ func (s *stream) setRoute(text string, types felix.RouteType) {
 		moved = true
 		s.lead(dst)
 	}
-	if moved && len(s.p.told.hosts) > 0 { // nobody else wants to know
+	if moved && (len(s.p.told.hosts) > 0 || s.movesBlock(dst)) { // nobody else wants to know
 		s.p.nodeDirty = true
 	}
 }

@@ -52,6 +52,7 @@ func testNode(view dataplane.View) dataplane.Node {
 	for i, list := range podIPs {
 		for _, a := range list {
 			n.Interfaces[a] = "if-" + pods[i]
+			n.Own = append(n.Own, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	return n

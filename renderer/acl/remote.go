@@ -83,16 +83,24 @@ func (r *Renderer) chooseLast() {
 
 // listRemote makes the lists of the interfaces to anywhere but local pods.
 func (r *Renderer) listRemote() {
-	if !r.dirty.remote {
+	if r.checkOutside(); !r.dirty.remote {
 		return
 	}
 	r.dirty.remote = false
 	r.fixTable(r.servedTable())
+	r.fixOutside()
 	places := r.remotePlaces()
 	notes := r.crowded(places, nil)
 	now := map[string]lists{}
 	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
-		if name == "" || len(places)+len(r.hooks)+len(r.exits) == 0 {
+		outside := name != r.node.Host
+		if name == "" {
+			continue
+		}
+		if len(places)+len(r.hooks)+len(r.exits) == 0 {
+			if outside && r.outside != nil {
+				now[name] = r.checkedOutside(lists{})
+			}
 			continue
 		}
 		f, unfit := r.remoteFilter(name)
@@ -110,7 +118,10 @@ func (r *Renderer) listRemote() {
 		if h := r.hooks[name]; h != nil {
 			l.in = r.hostPlaces(name, h, r.room(f)-len(l.out))
 		}
-		now[name] = r.letThrough(name, l, f)
+		if l = r.letThrough(name, l, f); outside {
+			l = r.checkedOutside(l)
+		}
+		now[name] = l
 		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)
 	}
 	r.notes.set("leaving", notes)

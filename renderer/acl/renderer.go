@@ -73,6 +73,7 @@ type Renderer struct {
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
 	remote   map[string]lists     // of interfaces that are no pod's
+	outside  *sources             // that nobody outside has, at these interfaces; nil: not checked
 	hooks    map[string]*hostHook // of host endpoints, by interface
 	exits    map[string]*exit     // of host endpoints that deny what is passed on, by interface
 	exposed  map[netip.Addr][]exposure

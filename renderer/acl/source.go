@@ -29,17 +29,18 @@ const (
 	spoofingAllowed = "Any"
 )
 
-// sources is the source check of an interface: the prefixes its pod may send from, sorted. Nil checks nothing.
+// sources is the source check of an interface: the prefixes its pod may send from, or those that nobody behind it has (outside.go); each
+// sorted, one of them empty. Nil checks nothing.
 //
 // A pod without any other list has one list, which permits these prefixes and reflects nothing. A pod that has lists has the check in
 // front of its input, as rules that deny all other prefixes: a list has no "go on".
-type sources struct{ from []netip.Prefix }
+type sources struct{ from, not []netip.Prefix }
 
 func (c *sources) same(o *sources) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return slices.Equal(c.from, o.from)
+	return slices.Equal(c.from, o.from) && slices.Equal(c.not, o.not)
 }
 
 // covers reports whether c lets pass all that o does.
@@ -50,8 +51,16 @@ func (c *sources) covers(o *sources) bool {
 	case o == nil:
 		return false
 	}
-	return !slices.ContainsFunc(o.from, func(p netip.Prefix) bool {
-		return !slices.ContainsFunc(c.from, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
+	if len(c.not)+len(o.not) > 0 {
+		return len(c.from)+len(o.from) == 0 && eachWithin(c.not, o.not)
+	}
+	return eachWithin(o.from, c.from)
+}
+
+// eachWithin reports whether each prefix lies in one of others.
+func eachWithin(list, others []netip.Prefix) bool {
+	return !slices.ContainsFunc(list, func(p netip.Prefix) bool {
+		return !slices.ContainsFunc(others, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 	})
 }
 
@@ -178,15 +187,19 @@ func (c *sources) of(f family) (out []netip.Prefix) {
 }
 
 func (c *sources) cause() *dataplane.Cause {
+	if len(c.not) > 0 {
+		return &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "from outside, under an address that only this node has"}
+	}
 	return &dataplane.Cause{Kind: dataplane.CauseSource, Denied: true}
 }
 
-// IsSourceCheck reports whether an ACL of that name is a source check: the rules that deny drop what is not from the pod.
+// IsSourceCheck reports whether an ACL of that name is a source check: the rules that deny drop what is not from the pod, or what comes from
+// outside under an address of the node's.
 func IsSourceCheck(acl string) bool { return isSource(acl) }
 
 // isSource reports whether a table is of a source check.
 func isSource(table string) bool {
-	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst)
+	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst) || table == outsideOnly || table == outsideFirst
 }
 
 // unchecked is an input list behind its source check.

@@ -47,6 +47,10 @@ type Node struct {
 	// evaluated on packets that leave.
 	Near, Far []netip.Prefix
 
+	// Own are the addresses of this node's pods, as ranges where no other node has a pod in the range; sorted. No packet
+	// that comes in by Uplink or Overlay has one as its source, unless it is forged.
+	Own []netip.Prefix
+
 	// Addrs are the node's own addresses, sorted. In the view PreDNAT, NAT also gives these addresses to other senders
 	// as their source. So a packet from one of Addrs reaches no pod with policies, unless the address is one of
 	// HostAddrs, too. In the view PostDNAT Addrs are treated like HostAddrs.
@@ -83,7 +87,7 @@ func (n *Node) Equal(o *Node) bool {
 func (n *Node) EqualButPorts(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
-		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.HostAddrs, o.HostAddrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
+		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Own, o.Own) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.HostAddrs, o.HostAddrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 

@@ -157,6 +157,32 @@ var spoofs = []lie{
 	{"victim", "tcp [fd00:1::66]:4012 -> [fd00:1::4]:80 [S]", ""},
 }
 
+// forgeries are packets from outside the node, under addresses that only the node has, and some under others.
+var forgeries = []lie{
+	{cni.Uplink, "tcp 10.1.1.4:6000 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Uplink, "tcp 10.1.1.4:6000 -> 10.96.0.20:6379 [S]", ""},
+	{cni.Uplink, "udp 10.1.1.4:6000 -> 10.1.1.3:6379", ""},
+	{cni.Uplink, "tcp 10.1.1.99:6000 -> 10.1.1.4:80 [S]", ""},
+	{cni.Uplink, "tcp 10.1.1.254:6000 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Uplink, "udp 10.1.1.254:6000 -> 10.1.1.3:6379", ""},
+	{cni.Uplink, "tcp 169.254.1.2:6000 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Uplink, "udp 169.254.1.2:6000 -> 10.1.1.3:6379", ""},
+	{cni.Uplink, "tcp 192.168.16.1:6000 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Uplink, "tcp [fd00:1::4]:6000 -> [fd00:1::3]:6379 [S]", ""},
+	{cni.Uplink, "udp [fd00:1::4]:6000 -> [fd00:1::3]:6379", ""},
+	{cni.Uplink, "tcp [fd00:f::1]:6000 -> [fd00:1::3]:6379 [S]", ""},
+	{cni.Overlay, "tcp 10.1.1.4:6001 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Overlay, "udp 169.254.1.2:6001 -> 10.1.1.3:6379", ""},
+	{cni.Overlay, "tcp [fd00:f::1]:6001 -> [fd00:1::3]:6379 [S]", ""},
+	{cni.Uplink, "tcp 198.51.100.7:6002 -> 10.1.1.4:80 [S]", friendDoor},
+	{cni.Uplink, "tcp 198.51.100.7:6002 -> 10.1.1.3:6379 [S]", ""},
+	{cni.Overlay, "tcp 10.1.2.7:6002 -> 10.1.1.4:80 [S]", friendDoor},
+	{cni.Overlay, "udp 10.1.2.7:6002 -> 10.1.1.4:80", friendDoor},
+	{cni.Uplink, "tcp [2001:db8::7]:6002 -> [fd00:1::4]:80 [S]", friendDoor},
+	{"friend", "tcp 10.1.1.4:6003 -> 198.51.100.9:80 [S]", cni.Uplink},
+	{"friend", "tcp 10.1.1.4:6003 -> 10.1.1.3:6379 [S]", victimDoor},
+}
+
 // probes are what the node's own processes send to its pods, from the host link: kubelet's probes must get through.
 var probes = []lie{
 	{"node", "tcp 169.254.1.2:5000 -> 10.1.1.3:6379 [S]", victimDoor},
@@ -298,8 +324,11 @@ func (send liar) tell(t *testing.T, lies []lie) {
 			t.Fatalf("%s: %v", l.packet, err)
 		}
 		door := "pod-shop/" + l.from
-		if l.from == "node" {
+		switch l.from {
+		case "node":
 			door = cni.Host
+		case cni.Uplink, cni.Overlay:
+			door = l.from
 		}
 		left, hops := send(door, p)
 		want := []string{l.want}
@@ -312,10 +341,10 @@ func (send liar) tell(t *testing.T, lies []lie) {
 	}
 }
 
-// TestSourceCheck: no pod sends from an address that is not its own, in the sim.
+// TestSourceCheck: no pod sends from an address that is not its own, and nobody outside from one that only the node has, in the sim.
 func TestSourceCheck(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, probes)) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, forgeries, probes)) })
 	}
 }
 
@@ -323,7 +352,7 @@ func TestSourceCheck(t *testing.T) {
 func TestVPPSourceCheck(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, probes)) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, forgeries, probes)) })
 	}
 }
 

@@ -1,0 +1,94 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
+
+// ownRanges are the addresses of this node's pods: its ranges, but for those in which another node has a pod, and the addresses of pods that are
+// in none of them; sorted.
+func (p *Processor) ownRanges(interfaces map[netip.Addr]string) []netip.Prefix {
+	var out []netip.Prefix
+	if p.stream != nil {
+		out = p.stream.blocks()
+	} else {
+		for _, r := range p.ranges[p.cfg.NodeName] {
+			if r = r.Masked(); !p.strayIn(r) {
+				out = append(out, r)
+			}
+		}
+	}
+	ranges := len(out)
+	for a := range interfaces {
+		if !holds(out[:ranges], a) {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	slices.SortFunc(out, netip.Prefix.Compare)
+	return slices.Compact(out)
+}
+
+func holds(ranges []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
+}
+
+// rangesMoved finds the strays again if the ranges of this node changed.
+func (p *Processor) rangesMoved(node string) {
+	p.nodeDirty = true
+	if node != p.cfg.NodeName {
+		return
+	}
+	for id, pod := range p.pods {
+		p.stray(id, pod)
+	}
+}
+
+// stray keeps whether a pod of another node has an address in the ranges of this one, and reports whether that changed; nil: the pod is gone.
+func (p *Processor) stray(id model.PodID, pod *model.Pod) bool {
+	_, was := p.strays[id]
+	is := pod != nil && pod.NodeName != p.cfg.NodeName &&
+		slices.ContainsFunc(pod.IPs, func(a netip.Addr) bool { return holds(p.ranges[p.cfg.NodeName], a) })
+	if is {
+		p.strays[id] = struct{}{}
+	} else {
+		delete(p.strays, id)
+	}
+	return was != is
+}
+
+func (p *Processor) strayIn(r netip.Prefix) bool {
+	for id := range p.strays {
+		if pod := p.pods[id]; pod != nil && slices.ContainsFunc(pod.IPs, r.Contains) {
+			return true
+		}
+	}
+	return false
+}
+
+// blocks are the routes to several workloads of this node, but for those in which another node has some.
+func (s *stream) blocks() (out []netip.Prefix) {
+	for r := range s.local {
+		if !r.IsSingleIP() {
+			out = append(out, r)
+		}
+	}
+	for r := range s.remote {
+		out = slices.DeleteFunc(out, r.Overlaps)
+	}
+	return out
+}
+
+// movesBlock reports whether a route that came or went may change blocks.
+func (s *stream) movesBlock(dst netip.Prefix) bool {
+	if !dst.IsSingleIP() {
+		return true
+	}
+	for r := range s.local {
+		if !r.IsSingleIP() && r.Overlaps(dst) {
+			return true
+		}
+	}
+	return false
+}

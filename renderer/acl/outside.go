@@ -1,0 +1,92 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+)
+
+// Who is outside the node may write any source address. What comes in by the uplink or the overlay has no address that only this node's
+// pods, its NAT or its own processes send from. The check comes first at these inputs, before NAT44 makes sessions (ADR 13).
+
+// The tables of the check of what comes from outside.
+const (
+	outsideOnly  = "outside-only"  // denies the node's own sources, and permits the rest
+	outsideFirst = "outside-check" // denies the node's own sources
+)
+
+// ownPrefixes are the sources that nobody outside the node has; nil: none is known, or nothing is checked.
+func (r *Renderer) ownPrefixes() *sources {
+	if r.cfg.SourceCheck == SourceOff {
+		return nil
+	}
+	c := &sources{not: slices.Clone(r.node.Own)}
+	list := slices.Clone(r.node.Hairpin)
+	if r.node.Host != "" && r.node.Host != r.node.Uplink && r.node.Host != r.node.Overlay {
+		list = append(list, r.ownSources()...)
+	}
+	for _, a := range list {
+		c.not = append(c.not, netip.PrefixFrom(a, a.BitLen()))
+	}
+	slices.SortFunc(c.not, comparePrefix)
+	if c.not = outermost(c.not); len(c.not) == 0 {
+		return nil
+	}
+	return c
+}
+
+// guards reports whether an address is worth forging: policies restrict what a local pod gets. An interface that isolates lets in nobody.
+func (r *Renderer) guards() bool {
+	for _, i := range r.ifaces {
+		if p := i.progs[0]; p != nil && !p.open {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOutside decides whether what comes from outside is checked, and by what.
+func (r *Renderer) checkOutside() {
+	var now *sources
+	if r.guards() || len(r.hooks)+len(r.exits) > 0 {
+		now = r.ownPrefixes()
+	}
+	if !now.same(r.outside) {
+		r.outside, r.dirty.remote = now, true
+	}
+}
+
+// checkedOutside puts the check into the lists of the uplink or the overlay.
+func (r *Renderer) checkedOutside(l lists) lists {
+	if l.check = r.outside; l.check == nil {
+		return l
+	}
+	name := outsideFirst
+	if len(l.in)+len(l.out) == 0 {
+		name = outsideOnly
+	}
+	l.in = append([]place{{table: name, source: true}}, l.in...)
+	return l
+}
+
+// fixOutside writes both tables; lists have one of them.
+func (r *Renderer) fixOutside() {
+	for _, name := range []string{outsideOnly, outsideFirst} {
+		if r.outside == nil {
+			r.unfix(name)
+			continue
+		}
+		t := &table{name: name}
+		for _, p := range r.outside.not {
+			r.addWide(t, atom{verb: deny, src: p, dst: familyOf(p.Addr()).all(), sport: allPorts, dport: allPorts}, r.outside.cause())
+		}
+		if name == outsideOnly {
+			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
+			for _, f := range families {
+				t.add(atom{verb: admit, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, rest)
+			}
+		}
+		r.fixTable(t)
+	}
+}

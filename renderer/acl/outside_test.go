@@ -1,0 +1,140 @@
+package acl
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+)
+
+// outsiders are sources that only the node has, and sources that others have, of a family.
+func outsiders(n dataplane.Node, f family) (own, others []netip.Addr) {
+	for _, a := range slices.Concat(podIPs[0], podIPs[1], hairpin, n.HostAddrs) {
+		if familyOf(a) == f {
+			own = append(own, a)
+		}
+	}
+	for _, a := range slices.Concat(remotes, addrs("198.51.100.7", "0.0.0.0", "2001:db8::7", "fe80::1")) {
+		if familyOf(a) == f {
+			others = append(others, a)
+		}
+	}
+	return own, others
+}
+
+// checkOutsiders looks at what comes in by the uplink and the overlay. It reports how many packets were dropped.
+func (s *scene) checkOutsiders(t *testing.T, n dataplane.Node, checked bool) {
+	t.Helper()
+	for _, iface := range []string{"uplink", "overlay", "host"} {
+		for _, f := range families {
+			own, others := outsiders(n, f)
+			for i, src := range slices.Concat(own, others) {
+				for _, dst := range []netip.Addr{podIPs[2][f], remotes[3*int(f)]} {
+					for _, p := range flows(src, dst) {
+						if want := !checked || iface == "host" || i >= len(own); s.b.on(iface, false, p) != want {
+							t.Errorf("%s at %s: passes %v", p, iface, !want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where policies restrict what a local pod gets, nothing comes in by the uplink or the overlay under an address that only this node has,
+// whatever else is at these interfaces. The interfaces share the lists of the check.
+func TestOutsideSources(t *testing.T) {
+	ports := &felix.Policy{OutboundRules: []*felix.Rule{sctpRule("allow", 80, 80)}}
+	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
+		for _, mode := range []SourceCheck{SourceStrict, SourceOff} {
+			for _, bytes := range []bool{false, true} {
+				n := testNode(view)
+				n.Own, n.ByteMatch6 = slices.Concat(n.Own[:len(n.Own)-1], []netip.Prefix{netip.MustParsePrefix("fd00:1::/63")}), bytes
+				slices.SortFunc(n.Own, netip.Prefix.Compare)
+				s := newCheckedScene(n, mode)
+				s.tell(start()...)
+				s.tell(openPod(0), policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.2.1/32"}}}}), policyMessage(policyIDs[1], ports))
+				s.settle(t)
+				if len(s.b.lists["uplink"].GetInput())+len(s.b.lists["overlay"].GetInput()) > 0 {
+					t.Errorf("%s: %v without policies", view, s.b.lists["uplink"])
+				}
+				for _, step := range []struct {
+					what  string
+					msg   []*felix.ToDataplane
+					first string
+				}{
+					{"ingress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", ""))}, outsideOnly},
+					{"egress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", "a2"))}, map[dataplane.View]string{dataplane.PreDNAT: outsideFirst, dataplane.PostDNAT: outsideOnly}[view]},
+					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: allInterfaces, ProfileIds: []string{"open"}})}, outsideFirst},
+				} {
+					s.tell(step.msg...)
+					s.settle(t)
+					checked := mode != SourceOff
+					s.checkOutsiders(t, n, checked)
+					for _, iface := range []string{"uplink", "overlay", "host"} {
+						in := s.b.lists[iface].GetInput()
+						if has := len(in) > 0 && in[0] == step.first; has != (checked && iface != "host") {
+							t.Errorf("%s, %s: %s: input %v", view, step.what, iface, in)
+						}
+					}
+				}
+				if mode != SourceOff {
+					if c, ok := s.r.Cause("uplink", false, 0, 0); !ok || !c.Denied || !strings.Contains(c.Text, "from outside") {
+						t.Errorf("cause %+v %v", c, ok)
+					}
+				}
+				s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{HostEndpointRemove: &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: "h"}}}}, openPod(0))
+				s.settle(t)
+				for name := range s.b.acls {
+					if name == outsideOnly || name == outsideFirst {
+						t.Errorf("%s is left", name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Without a host link the node's own processes reach pods from outside VPP, by the uplink.
+func TestOutsideSourcesWithoutHostLink(t *testing.T) {
+	for _, host := range []string{"", "uplink"} {
+		n := testNode(dataplane.PostDNAT)
+		n.Host = host
+		s := newCheckedScene(n, SourceStrict)
+		s.tell(start()...)
+		s.tell(policyMessage(policyIDs[0], &felix.Policy{}), podMessage(0, withPolicies("a1", "")))
+		s.settle(t)
+		if p := (packet{nodeIPs[0], podIPs[0][v4], 6, 40000, 80}); !s.b.on("uplink", false, p) {
+			t.Errorf("host %q: %s does not pass", host, p)
+		}
+		if p := (packet{podIPs[1][v4], podIPs[0][v4], 6, 40000, 80}); s.b.on("uplink", false, p) != (host == "uplink") {
+			t.Errorf("host %q: %s passes: %v", host, p, host != "uplink")
+		}
+	}
+}
+
+// A new pod needs no state on the way for the sake of what comes from outside.
+func TestOutsideSourcesNeedNoStateOnTheWay(t *testing.T) {
+	n := testNode(dataplane.PostDNAT)
+	n.Own = []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}
+	fewer := n
+	fewer.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3"}
+	s := newCheckedScene(fewer, SourceStrict)
+	s.tell(start()...)
+	s.tell(setMessage("s1", felix.IPSetUpdate_NET, nil))
+	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
+	s.tell(podMessage(0, withPolicies("a1", "")))
+	s.settle(t)
+	writes := s.b.writes
+	s.r.SetNode(n)
+	s.tell(openPod(1), deltaAdd("s1", "10.1.1.2/32"))
+	if s.r.Apply() {
+		t.Error("a new pod needs a state on the way")
+	}
+	if n := s.b.writes - writes; n > 8 {
+		t.Errorf("%d writes for a new pod", n)
+	}
+}
