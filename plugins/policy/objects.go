@@ -35,6 +35,7 @@ func (p *Processor) Apply(ch event.Change) {
 func (p *Processor) setNode(ch event.Change) {
 	name := model.NodeSetName(ch.Ref.Name)
 	before := p.ranges[ch.Ref.Name]
+	p.setPeer(ch)
 	if node, _ := ch.Object.(*model.Node); node != nil {
 		p.graph.SetNetworkSet(name, model.NodeSet(node))
 		p.ranges[ch.Ref.Name] = node.PodCIDRs

@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // ownRanges are the addresses of this node's pods: its ranges, but for those in which another node has a pod, and the addresses of pods that are
@@ -43,6 +45,53 @@ func (p *Processor) rangesMoved(node string) {
 	for id, pod := range p.pods {
 		p.stray(id, pod)
 	}
+}
+
+// setPeer keeps the addresses of other nodes.
+func (p *Processor) setPeer(ch event.Change) {
+	name := ch.Ref.Name
+	if name == p.cfg.NodeName {
+		return
+	}
+	var now []netip.Addr
+	if node, _ := ch.Object.(*model.Node); node != nil {
+		now = node.Addrs()
+	}
+	if slices.Equal(p.peers[name], now) {
+		return
+	}
+	if p.nodeDirty = true; len(now) == 0 {
+		delete(p.peers, name)
+	} else {
+		p.peers[name] = now
+	}
+}
+
+// peerAddrs are the addresses of other nodes that NAT gives to others there, sorted.
+func (p *Processor) peerAddrs() []netip.Addr {
+	var out []netip.Addr
+	if p.stream != nil {
+		out = p.stream.peers()
+	}
+	for _, list := range p.peers {
+		out = append(out, list...)
+	}
+	return sorted(slices.DeleteFunc(out, func(a netip.Addr) bool {
+		return a.Is4() && p.cfg.View4 != dataplane.PreDNAT || a.Is6() && p.cfg.View6 != dataplane.PreDNAT
+	}))
+}
+
+// peers are the addresses of other nodes, as messages say.
+func (s *stream) peers() (out []netip.Addr) {
+	own := s.addresses()
+	for _, list := range s.nodes {
+		for _, a := range list {
+			if !slices.Contains(own, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
 }
 
 // stray keeps whether a pod of another node has an address in the ranges of this one, and reports whether that changed; nil: the pod is gone.

@@ -46,6 +46,7 @@ type Processor struct {
 	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
 	ranges       map[string][]netip.Prefix  // of pods, by node
 	strays       map[model.PodID]struct{}   // pods of other nodes in ranges of this one
+	peers        map[string][]netip.Addr    // addresses of other nodes
 	version      string                     // of VPP; "" unknown
 	translations *Translations
 	services     renderer.ServiceRendererAPI // what feeds translations
@@ -64,7 +65,7 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
-		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, translations: newTranslations(), nodeDirty: true,
+		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, peers: map[string][]netip.Addr{}, translations: newTranslations(), nodeDirty: true,
 	}
 	p.gate, p.services = newGate(cfg.Limits, p.graph), adapter.Listen(p.translations)
 	for _, t := range model.BuiltinTiers() {
@@ -187,7 +188,9 @@ func (p *Processor) tellNode() bool {
 		p.stream.fill(&now)
 		p.stream.frontends(&now)
 	}
-	if p.cfg.TrustNodeAddresses {
+	if !p.cfg.TrustNodeAddresses {
+		now.Peers = p.peerAddrs()
+	} else {
 		now.HostAddrs = sorted(slices.Concat(now.HostAddrs, now.Addrs))
 	}
 	if now.Equal(&p.node) {

@@ -61,9 +61,10 @@ type expander struct {
 	note  func(c *clause, format string, args ...any) // told what cannot be written
 	c     *clause
 	f     family
-	broad bool    // the clause became too big
-	parts *[]part // room for those of a segment
-	most  int     // rules of a segment
+	broad bool           // the clause became too big
+	parts *[]part        // room for those of a segment
+	most  int            // rules of a segment
+	peers []netip.Prefix // addresses of senders nobody knows: see peers.go; sorted
 }
 
 // expand appends the atoms of a clause for a family, of those packets only whose source and destination are in from and to.
@@ -83,7 +84,7 @@ func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Pref
 		if len(src)*len(dst)*len(g.protos)*max(1, len(g.icmp)) > maxAtoms {
 			x.broad = true
 		}
-		if x.broad {
+		if src = x.known(src); x.broad {
 			break
 		}
 		out = g.atoms(out, c.verb, src, dst)

@@ -125,6 +125,7 @@ type match struct {
 	src, dst side
 	unknown  bool  // part of it cannot be told: what is allowed does not match, what is denied does
 	cuts     *cuts // made when needed
+	asksFrom bool  // the rule asks for addresses of who sends, in whatever form that is left
 }
 
 // open reports whether every packet matches.
@@ -210,6 +211,7 @@ func (p *parser) parse(r *felix.Rule) (v verb, problems []string) {
 	s.sets, s.notSets, s.named, s.notNamed = r.GetSrcIpSetIds(), r.GetNotSrcIpSetIds(), r.GetSrcNamedPortIpSetIds(), r.GetNotSrcNamedPortIpSetIds()
 	d.sets, d.notSets, d.named, d.notNamed = r.GetDstIpSetIds(), r.GetNotDstIpSetIds(), r.GetDstNamedPortIpSetIds(), r.GetNotDstNamedPortIpSetIds()
 	d.ipPorts = r.GetDstIpPortSetIds()
+	p.m.asksFrom = !s.anyAddr()
 	if r.GetHttpMatch() != nil {
 		p.m.unknown = true
 		p.problems = append(p.problems, "HTTP cannot be matched")

@@ -261,7 +261,7 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 		r.node.Outer, r.node.Served = n.Outer, n.Served
 		return
 	}
-	if r.node.ByteMatch6 != n.ByteMatch6 {
+	if r.node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.node.Peers, n.Peers) {
 		for _, s := range r.segments {
 			s.rewrite()
 			r.dirty.segments[s] = ^uint64(0)
@@ -449,6 +449,9 @@ func (r *Renderer) drop(seg *segment) {
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
 		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most}
+		if !seg.scope.egress && !seg.host {
+			x.peers = r.peers()
+		}
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)

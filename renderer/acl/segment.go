@@ -321,6 +321,7 @@ func (s *segment) lone(c *clause) (id string, without *clause) {
 		}
 		id = p.sets[0]
 		open := *m
+		open.asksFrom = false // members lose what it stands for
 		open.peer(s.scope.egress).sets = nil
 		w.matches[i] = &open
 	}
@@ -349,7 +350,7 @@ func (s *segment) table(x *expander, name string, i, about int) *table {
 	t.grow(about)
 	for j := range s.parts {
 		before := len(t.rules)
-		t.rules = s.appendShare(t.rules, x.sets, &s.parts[j], i)
+		t.rules = s.appendShare(t.rules, x, &s.parts[j], i)
 		if s.parts[j].set != "" {
 			t.rules = x.widen(t.rules, before)
 		}
@@ -361,12 +362,12 @@ func (s *segment) table(x *expander, name string, i, about int) *table {
 }
 
 // appendShare appends what table i has of a part.
-func (s *segment) appendShare(out []atom, sets map[string]*ipset, p *part, i int) []atom {
+func (s *segment) appendShare(out []atom, x *expander, p *part, i int) []atom {
 	switch {
 	case p.set != "":
 		for b := i; b < buckets; b += s.count {
 			for _, f := range families {
-				out = s.appendMembers(out, p.atoms[f], sets[p.set].nets[f].parts[b])
+				out = s.appendMembers(out, p.atoms[f], x.unknownOut(p.atoms[f], x.sets[p.set].nets[f].parts[b]))
 			}
 		}
 		return out

@@ -58,6 +58,9 @@ type Node struct {
 	// HostAddrs are the addresses from which only the node's own processes send to pods of this node, sorted. Packets
 	// from them may always reach these pods (probes).
 	HostAddrs []netip.Addr
+	// Peers are the addresses of other nodes whose NAT also gives them to other senders (view PreDNAT), sorted. A rule that
+	// allows some sources does not allow these: who sends from one is unknown. A rule that allows all sources does.
+	Peers []netip.Addr
 	// Hairpin are the addresses that replace the client's address where a Service cannot keep it: for a pod that
 	// reaches itself, which is let in, and for every client of an Outer that has Hides set.
 	Hairpin []netip.Addr
@@ -87,7 +90,7 @@ func (n *Node) Equal(o *Node) bool {
 func (n *Node) EqualButPorts(o *Node) bool {
 	return n.View4 == o.View4 && n.View6 == o.View6 && maps.Equal(n.Interfaces, o.Interfaces) &&
 		slices.Equal(n.Isolated, o.Isolated) && n.Uplink == o.Uplink &&
-		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Own, o.Own) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.HostAddrs, o.HostAddrs) && slices.Equal(n.Hairpin, o.Hairpin) &&
+		n.Overlay == o.Overlay && n.Host == o.Host && slices.Equal(n.Near, o.Near) && slices.Equal(n.Far, o.Far) && slices.Equal(n.Own, o.Own) && slices.Equal(n.Addrs, o.Addrs) && slices.Equal(n.HostAddrs, o.HostAddrs) && slices.Equal(n.Hairpin, o.Hairpin) && slices.Equal(n.Peers, o.Peers) &&
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 
