@@ -74,7 +74,7 @@ func (f *agentFlags) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&f.overlay, "overlay", "", "VPP interface that leads to the pods of other nodes (default: the one of the route to their pod CIDRs)")
 	fs.StringVar(&f.host, "host-interface", "", "VPP interface to the node's own network stack (default: none)")
 	fs.StringSliceVar(&f.hostAddrs, "host-address", nil, "addresses that only the node's own processes send from to pods; not the node's other addresses, which nat44 also gives to pods (default: VPP's neighbours on --host-interface)")
-	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "if no --host-address is known, let packets from the node's own addresses reach every pod of the node, as the kubelet's probes must. With nat44 a pod can get such an address, and then reaches pods that policies isolate")
+	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "if no --host-address is known, let packets from the node's own addresses reach every pod of the node, as the kubelet's probes must. With nat44 a pod can get such an address, and then reaches pods that policies isolate; policies that allow other nodes' addresses allow pods of these nodes as well")
 	fs.Uint8Var(&f.weight, "local-endpoint-weight", 1, "weight of an endpoint on this node; a remote endpoint has 1")
 	fs.BoolVar(&f.noSNAT, "no-snat", false, "keep pod addresses in packets that leave the cluster")
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "do not serve spec.externalIPs: otherwise each user who may write a Service may take any address outside the cluster")

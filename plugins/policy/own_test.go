@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // The addresses of this node's pods are its ranges, unless another node has a pod in one: then those of the pods that are here.
@@ -42,6 +43,40 @@ func TestOwnRanges(t *testing.T) {
 		if got := fmt.Sprint(r.node.Own); got != step.want {
 			t.Errorf("%s: %s, not %s", step.what, got, step.want)
 		}
+	}
+}
+
+// Addresses of other nodes count where NAT gives them to others, unless the configuration trusts them.
+func TestPeers(t *testing.T) {
+	other := func(ips ...netip.Addr) *model.Node { return &model.Node{Name: "node-2", InternalIPs: ips} }
+	for _, c := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{View6: dataplane.PostDNAT}, "[192.168.16.2]"},
+		{Config{View4: dataplane.PostDNAT, View6: dataplane.PostDNAT}, "[]"},
+		{Config{View6: dataplane.PostDNAT, TrustNodeAddresses: true}, "[]"},
+	} {
+		c.cfg.NodeName = "node-1"
+		r := &recorder{}
+		p := New(c.cfg, r)
+		apply(p, &model.Node{Name: "node-1", InternalIPs: []netip.Addr{addr("192.168.16.1")}}, other(addr("192.168.16.2"), addr("fd00:16::2")))
+		_ = p.Flush()
+		if got := fmt.Sprint(r.node.Peers); got != c.want {
+			t.Errorf("%+v: %s, not %s", c.cfg, got, c.want)
+		}
+		remove(p, other())
+		_ = p.Flush()
+		if len(r.node.Peers) > 0 {
+			t.Errorf("%+v: %s are left", c.cfg, r.node.Peers)
+		}
+	}
+	p, r := newStreamTest()
+	p.Dataplane(said(t, streamWeb))
+	p.Located(located())
+	_ = p.Flush()
+	if got := fmt.Sprint(r.node.Peers); got != "[192.168.16.2]" {
+		t.Errorf("under a Felix: %s", got)
 	}
 }
 
