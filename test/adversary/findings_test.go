@@ -75,13 +75,17 @@ func farSteps(protocol string, port int, objects ...string) []string {
 	}
 }
 
-// TestPoliciesThatLetNodesIn: the second packet leaves nat44 with the node's address. A policy on another node that lets that address in lets
-// in the node's pods as well, as the page of renderer/nat44 says; with cnat it does not.
+// TestPoliciesThatLetNodesIn: the second packet leaves nat44 with the node's address. A policy on another node that lets in that address does not let
+// in the packet, unless the configuration trusts nodes' addresses; with cnat it never does.
 func TestPoliciesThatLetNodesIn(t *testing.T) {
-	for r, want := range map[agent.ServiceRenderer]trace.Verdict{agent.RendererAuto: trace.Delivered, agent.RendererCNAT: trace.Dropped} {
-		last := ask(t, agent.Config{ServiceRenderer: r}, farSteps("TCP", 6379, "testdata/far.yaml", "testdata/far-nodes.yaml"))
-		if last.Verdict != want {
-			t.Errorf("%s: %s (%s), want %s", r, last.Verdict, last.Reason, want)
+	for _, c := range []struct {
+		r       agent.ServiceRenderer
+		trusted bool
+		want    trace.Verdict
+	}{{agent.RendererAuto, false, trace.Dropped}, {agent.RendererAuto, true, trace.Delivered}, {agent.RendererCNAT, false, trace.Dropped}} {
+		last := ask(t, agent.Config{ServiceRenderer: c.r, TrustNodeAddresses: c.trusted}, farSteps("TCP", 6379, "testdata/far.yaml", "testdata/far-nodes.yaml"))
+		if last.Verdict != c.want {
+			t.Errorf("%s, trusted %v: %s (%s), want %s", c.r, c.trusted, last.Verdict, last.Reason, c.want)
 		}
 	}
 }

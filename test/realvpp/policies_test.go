@@ -233,7 +233,7 @@ func (w *wrongVerdict) Error() string {
 // ask sends the first packets of some connections.
 func (p *policyCase) ask() error {
 	for _, flow := range p.world.Sample(p.world.Flows(1), flowsAsked) {
-		if flow.Src == flow.Dst || flow.Proto == policy.SCTP && flow.Src.Is4() {
+		if flow.Src == flow.Dst || flow.Proto == policy.SCTP && flow.Src.Is4() || p.namesPeer(flow) {
 			continue // it never leaves the pod; nat44 hides who sends, behind an address it takes from any session to the same place
 		}
 		if err := p.tolerate(p.connect(flow)); err != nil {
@@ -241,6 +241,13 @@ func (p *policyCase) ask() error {
 		}
 	}
 	return p.askServices()
+}
+
+// namesPeer reports whether a flow to a pod comes from an address of another node: with nat44 only a rule without sources lets it in.
+func (p *policyCase) namesPeer(flow policy.Flow) bool {
+	node := p.nodeOf(flow.Src)
+	pod, to := p.who(flow.Dst, flow.Node)
+	return flow.Src.Is4() && node != "" && pod != "" && to.node != node
 }
 
 // who is the pod that has an address, "" if none; and where packets of that address enter a node.
@@ -422,8 +429,6 @@ func (p *policyCase) askServices() error {
 			}
 		}
 		for _, n := range all[*model.Node](p.cluster) {
-			from := place{node: n.Name, door: cni.Host, addr: n.InternalIPs[0]}
-			dials = append(dials, dial{from, svc, netip.AddrPortFrom(svc.ClusterIPs[0], svc.Ports[0].Port), true})
 			if port := svc.Ports[0].NodePort; port != 0 {
 				from := place{node: n.Name, door: cni.Uplink, addr: netip.MustParseAddr("198.51.100.7")}
 				dials = append(dials, dial{from, svc, netip.AddrPortFrom(n.InternalIPs[0], port), false})
