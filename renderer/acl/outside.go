@@ -7,8 +7,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Who is outside the node may write any source address. What comes in by the uplink or the overlay has no address that only this node's
-// pods, its NAT or its own processes send from. The check comes first at these inputs, before NAT44 makes sessions (ADR 13).
+// A host outside the node may write any source address. No packet enters by the uplink or the overlay from an address that only this node's
+// pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
 
 // The tables of the check of what comes from outside.
 const (

@@ -116,7 +116,7 @@ func TestOutsideSourcesWithoutHostLink(t *testing.T) {
 	}
 }
 
-// A new pod needs no state on the way for the sake of what comes from outside.
+// A new pod needs no interim state because of the check of packets from outside.
 func TestOutsideSourcesNeedNoStateOnTheWay(t *testing.T) {
 	n := testNode(dataplane.PostDNAT)
 	n.Own = []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}

@@ -11,8 +11,11 @@ import (
 // that packet looks like one of the node's own. So a rule that allows some sources allows no node's address: only a rule that allows all
 // sources does. The same holds for the addresses of this node: see poolTable.
 
-// peers are the addresses of other nodes; nil: NAT gives them to nobody else.
-func (r *Renderer) peers() (out []netip.Prefix) {
+// peersOf are the addresses of other nodes that the ingress rules of pods must not let in; nil: NAT gives them to no other sender.
+func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
+	if seg.scope.egress || seg.host {
+		return nil
+	}
 	for _, a := range r.node.Peers {
 		if r.view(familyOf(a)) == dataplane.PreDNAT {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))

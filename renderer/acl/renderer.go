@@ -448,10 +448,7 @@ func (r *Renderer) drop(seg *segment) {
 // compile writes segments out whose clauses or sets changed.
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
-		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most}
-		if !seg.scope.egress && !seg.host {
-			x.peers = r.peers()
-		}
+		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most, peers: r.peersOf(seg)}
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)
