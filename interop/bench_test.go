@@ -18,14 +18,14 @@ import (
 
 const node = "localhost"
 
-// workload is a cluster, built anew for each measurement so that nobody profits from what another left behind.
+// workload is a cluster, built anew for each measurement, so that none profits from an earlier one.
 type workload struct {
 	pods, local, tagPolicies, netsets int
 }
 
-// The shapes are those of Felix's own benchmarks: pods with five labels of 10 to 40 values each and one of thirty marks,
-// a profile per namespace; policies that select a mark and allow five others; network sets of 1 to 1,000 addresses with
-// a policy of its own for each that applies to all pods.
+// The shapes are those of Felix's own benchmarks: pods with five labels of 10 to 40 values each and one of thirty marks, a
+// profile per namespace; policies that select a mark and allow five others; network sets of 1 to 1,000 addresses, each with
+// a separate policy that applies to all pods.
 var workloads = []struct {
 	name string
 	workload

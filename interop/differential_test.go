@@ -24,8 +24,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the first seed; 0 takes one from the clock")
 )
 
-// TestDifferential makes random changes to a cluster, gives them to the real graph and to ours, and compares what a data
-// plane has after each flush.
+// TestDifferential makes random changes to a cluster in the real graph and in ours, and compares the state of a data plane
+// after each flush.
 func TestDifferential(t *testing.T) {
 	first := firstSeed()
 	t.Logf("seeds %d to %d; one of them again: -seed N -cases 1", first, first+uint64(*cases)-1)
@@ -98,16 +98,16 @@ func compare(seed uint64) (places int, err error) {
 			return places, fmt.Errorf("after %s: %v", strings.Join(path, ", "), mine.Problems)
 		}
 		if i < sync {
-			continue // Felix tells some policies, profiles and sets before all is known, ours none
+			continue // Felix sends some policies, profiles and sets before in-sync, ours none
 		}
 		if diff := cmp.Diff(theirs.Dump(), mine.Dump()); diff != "" {
-			told, err := retold(cfg, now)
+			again, err := resent(cfg, now)
 			if err != nil {
 				return places, err
 			}
-			// What Felix says of a route depends on the way: it does not look again at what lies in a block that came or
-			// went. Ours is to say what Felix says that knows the block first.
-			if again := cmp.Diff(told, mine.Dump()); again != "" || !onlyRoutes(theirs.Dump(), told) {
+			// Felix's message about a route depends on the order: it does not evaluate routes again when a block around them
+			// is added or removed. Ours must equal the messages of a Felix that gets the block first.
+			if left := cmp.Diff(again, mine.Dump()); left != "" || !onlyRoutes(theirs.Dump(), again) {
 				return places, fmt.Errorf("after %s (-Felix +calc):\n%s", strings.Join(path, ", "), diff)
 			}
 		}
@@ -139,8 +139,8 @@ func reader(g *calc.Graph) func(Change) error {
 	}
 }
 
-// retold is what Felix says when it is told the present state only, the wide things first.
-func retold(cfg calc.Config, now map[string]Change) ([]string, error) {
+// resent returns the messages of a Felix that gets only the final state, the wide prefixes first.
+func resent(cfg calc.Config, now map[string]Change) ([]string, error) {
 	f, m := NewFelix(cfg, true, true), mirror.New()
 	width := func(c Change) int {
 		kind, _, _ := strings.Cut(c.Key, " ")

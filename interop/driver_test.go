@@ -16,19 +16,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
-// story is a real Felix whose dataplane driver is ours.
+// story is a real Felix with our dataplane driver.
 type story struct {
 	*stage
 	vpp    *simulated
 	driver string // the program Felix starts
 	config string // its file
-	socket string // where it tells its status
+	socket string // its status socket
 }
 
-// newStory has a Typha that knows the namespace prod, and a driver that is not yet started.
+// newStory starts a Typha with the namespace prod, and prepares a driver that is not yet started.
 func newStory(t *testing.T) *story { t.Helper(); return newStoryOf(t, newSimulated(t), "") }
 
-// newStoryOf is one of a given VPP, with more in the driver's configuration.
+// newStoryOf is newStory with a given VPP and more of the driver's configuration.
 func newStoryOf(t *testing.T, v *simulated, more string) *story {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func (s *story) up(names ...string) {
 	}
 }
 
-// forget removes all statuses from Felix's datastore, so that what is there afterwards is new. It returns the revision.
+// forget removes all statuses from Felix's datastore, so that later ones are new. It returns the revision.
 func (s *story) forget() int64 {
 	s.t.Helper()
 	reply, err := s.store.Delete(context.Background(), "/calico/felix/", clientv3.WithPrefix())
@@ -119,7 +119,7 @@ func (s *story) never(status string, since int64) {
 // gone waits until Felix has ended, and its driver with it.
 func (s *story) gone() {
 	s.t.Helper()
-	_ = s.felix.Wait() // however it ends
+	_ = s.felix.Wait() // with any result
 	eventually(s.t, "the driver ends with its Felix", func() error {
 		dirs, err := filepath.Glob("/proc/[0-9]*/exe")
 		if err != nil {
@@ -187,10 +187,10 @@ func TestFelixDrivesUs(t *testing.T) {
 		end func()
 	}{
 		{"Felix is killed", func() { s.felix.Signal(syscall.SIGKILL) }},
-		{"Felix is told to end", func() { s.felix.Signal(syscall.SIGTERM) }},
+		{"Felix gets SIGTERM", func() { s.felix.Signal(syscall.SIGTERM) }},
 		{"the driver is killed, and Felix ends itself", func() {
 			for _, pid := range children(s.felix.cmd.Process.Pid, s.driver) {
-				_ = syscall.Kill(pid, syscall.SIGKILL) // gone() tells
+				_ = syscall.Kill(pid, syscall.SIGKILL) // gone() reports it
 			}
 		}},
 	}
@@ -209,7 +209,7 @@ func TestFelixDrivesUs(t *testing.T) {
 		}
 	}
 
-	// VPP restarts under the driver: everything comes back.
+	// VPP restarts under the driver: all its configuration is restored.
 	s.forget()
 	s.vpp.Restart()
 	s.vpp.eventually("VPP is back, and so are its lists", shut...)
@@ -220,7 +220,7 @@ func TestFelixDrivesUs(t *testing.T) {
 		return nil
 	})
 
-	// What went while Felix was away is gone when it is back.
+	// Objects deleted while Felix was away are removed after its start.
 	s.felix.Signal(syscall.SIGKILL)
 	s.gone()
 	s.remove(policyKeyOf("prod/knp.default.web"))
@@ -229,7 +229,7 @@ func TestFelixDrivesUs(t *testing.T) {
 	s.up("web", "client", "other")
 }
 
-// TestFelixNotInSync: before Felix has heard all there is, nothing that VPP holds is taken away.
+// TestFelixNotInSync: before Felix has all objects, the driver removes nothing from VPP.
 func TestFelixNotInSync(t *testing.T) {
 	s := newStory(t)
 	s.pod("web", "10.1.1.2")
@@ -268,7 +268,7 @@ func TestFelixNotInSync(t *testing.T) {
 	}
 }
 
-// TestFelixRestartsItself: a change of encapsulation makes Felix end and start again; VPP is to stay as it is.
+// TestFelixRestartsItself: a change of encapsulation makes Felix end and start again; VPP must not change.
 func TestFelixRestartsItself(t *testing.T) {
 	s := newStory(t)
 	s.pod("web", "10.1.1.2")
@@ -347,8 +347,8 @@ metadata: {name: kubernetes}
 spec: {cidrs: [10.96.0.0/12]}
 `
 
-// TestFelixBetweenUs: Kubernetes objects by way of our fan-out to a real Felix, and from there by way of our driver to VPP. Felix
-// finds nothing wrong with what it is told.
+// TestFelixBetweenUs: Kubernetes objects go through our fan-out to a real Felix, and from there through our driver to VPP.
+// Felix accepts all messages.
 func TestFelixBetweenUs(t *testing.T) {
 	s := newStory(t)
 	for i, name := range []string{"web", "client", "other"} {
@@ -380,10 +380,10 @@ func TestFelixBetweenUs(t *testing.T) {
 	}
 	objects.write("cidr", strings.Replace(serviceCIDR, "10.96", "10.112", 1))
 	objects.write("policy", policyYAML("web"))
-	s.vpp.eventually("it admits nobody else", try{"other", "web", 80, false})
+	s.vpp.eventually("it admits no other pod", try{"other", "web", 80, false})
 	complaints("[ERROR]")
 
-	// The server goes and comes back; meanwhile the policy is another one. Felix goes on with what it knows, and learns.
+	// The server ends and returns; meanwhile the policy changes. Felix continues with its state, and then gets the change.
 	server.Kill()
 	objects.write("policy", policyYAML("client"))
 	s.vpp.now("the server is away", try{"other", "web", 80, false}, try{"client", "web", 80, false})
@@ -398,7 +398,7 @@ func TestFelixBetweenUs(t *testing.T) {
 	complaints("/contiv/", "deserialize") // it has lost its server meanwhile
 }
 
-// TestFelixBeforeVPP: a Felix that is there before VPP is told that its endpoints are down, and up once VPP is there.
+// TestFelixBeforeVPP: a Felix that starts before VPP gets "down" for its endpoints, and "up" once VPP runs.
 func TestFelixBeforeVPP(t *testing.T) {
 	s := newStory(t)
 	away := s.vpp.socket + ".away"

@@ -19,7 +19,7 @@ import (
 	messages "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// heard reads what the peer's driver was told, session by session.
+// heard reads the messages that the peer's driver received, by session.
 func heard(file string) (sessions [][]*messages.ToDataplane, err error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -64,9 +64,9 @@ func children(parent int, program string) (pids []int) {
 	return pids
 }
 
-// TestCalcDrivesSomebodyElse: a driver that is written with Felix's own package is driven by `contiv-agent calc`, is killed
-// on the way, and is told everything again.
-func TestCalcDrivesSomebodyElse(t *testing.T) {
+// TestCalcDrivesForeignDriver: `contiv-agent calc` drives a driver written with Felix's own package; the driver is killed
+// meanwhile, and gets everything again.
+func TestCalcDrivesForeignDriver(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "messages")
 	driver := peer(t, "driver")
 	cmd := exec.Command(product(t), "calc", "--hostname", node, "--use-node-resources", "--driver", driver)
@@ -104,8 +104,8 @@ func TestCalcDrivesSomebodyElse(t *testing.T) {
 			say(e)
 		}
 	}
-	// Routes are left out, for what Felix says of them depends on the way; and the configuration, to which the name of the node
-	// is added, as Felix's own has it.
+	// The comparison omits routes, because Felix's depend on the order; and the configuration, to which the name of the node
+	// is added, as in Felix's own.
 	same := func(session int) error {
 		all, err := heard(log)
 		if err != nil {
@@ -120,10 +120,10 @@ func TestCalcDrivesSomebodyElse(t *testing.T) {
 			return fmt.Errorf("a message without what it needs: %v", got.Problems)
 		}
 		if got.InSyncs != 1 {
-			return fmt.Errorf("it was told %d times that it is in sync", got.InSyncs)
+			return fmt.Errorf("it received in-sync %d times", got.InSyncs)
 		}
 		if diff := cmp.Diff(comparable(want.Dump()), comparable(got.Dump())); diff != "" {
-			return fmt.Errorf("(-Felix +told):\n%s", diff)
+			return fmt.Errorf("(-Felix +received):\n%s", diff)
 		}
 		return nil
 	}
@@ -132,14 +132,14 @@ func TestCalcDrivesSomebodyElse(t *testing.T) {
 	}
 	say(object{"status": "in-sync"})
 	flush()
-	eventually(t, "the driver is told what Felix would tell it", func() error { return same(0) })
+	eventually(t, "the driver gets Felix's messages", func() error { return same(0) })
 	for range 10 {
 		for range 5 {
 			change()
 		}
 		flush()
 	}
-	eventually(t, "the driver is told what changes", func() error { return same(0) })
+	eventually(t, "the driver gets the changes", func() error { return same(0) })
 
 	pids := children(mine.cmd.Process.Pid, driver)
 	if len(pids) != 1 {
@@ -152,7 +152,7 @@ func TestCalcDrivesSomebodyElse(t *testing.T) {
 		change()
 	}
 	flush()
-	eventually(t, "the next driver is told everything", func() error { return same(1) })
+	eventually(t, "the next driver gets everything", func() error { return same(1) })
 	eventually(t, "the driver's statuses are written", func() error {
 		if !strings.Contains(mine.Log(), `"processStatusUpdate"`) {
 			return errors.New("none yet")
@@ -178,8 +178,9 @@ func comparable(dump []string) (out []string) {
 	return out
 }
 
-// TestRunDrivesSomebodyElse: `contiv-agent run` enforces policies through that driver, and shows what it says of endpoints.
-func TestRunDrivesSomebodyElse(t *testing.T) {
+// TestRunDrivesForeignDriver: `contiv-agent run` enforces policies through that driver, and shows its reports about
+// endpoints.
+func TestRunDrivesForeignDriver(t *testing.T) {
 	dir := t.TempDir()
 	log, socket := filepath.Join(dir, "messages"), filepath.Join(dir, "agent.sock")
 	manifests := newManifests(t)
@@ -190,7 +191,7 @@ func TestRunDrivesSomebodyElse(t *testing.T) {
 		"--status-socket", socket, "--dataplane-driver", peer(t, "driver"))
 	cmd.Env = append(os.Environ(), "PEER_DRIVER_LOG="+log)
 	start(t, "contiv-agent run", cmd)
-	told := func(what string, check func(dump string) bool) {
+	expect := func(what string, check func(dump string) bool) {
 		t.Helper()
 		eventually(t, what, func() error {
 			sessions, err := heard(log)
@@ -206,7 +207,7 @@ func TestRunDrivesSomebodyElse(t *testing.T) {
 			return nil
 		})
 	}
-	told("the driver has the policy, the endpoints and the set", func(dump string) bool {
+	expect("the driver has the policy, the endpoints and the set", func(dump string) bool {
 		return strings.Contains(dump, `"prod/knp.default.web"`) && strings.Contains(dump, "[10.1.1.3/32]") &&
 			strings.Count(dump, "WorkloadEndpoint ") == 3
 	})
@@ -233,9 +234,9 @@ func TestRunDrivesSomebodyElse(t *testing.T) {
 		return nil
 	})
 	manifests.write("policy", policyYAML("other"))
-	told("the policy has changed", func(dump string) bool { return strings.Contains(dump, "[10.1.1.4/32]") })
+	expect("the policy has changed", func(dump string) bool { return strings.Contains(dump, "[10.1.1.4/32]") })
 	manifests.remove("policy")
-	told("the policy is gone", func(dump string) bool {
+	expect("the policy is gone", func(dump string) bool {
 		return !strings.Contains(dump, "knp.default.web") && !strings.Contains(dump, "set s:")
 	})
 }

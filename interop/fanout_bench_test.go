@@ -28,7 +28,7 @@ const (
 	loadAgain   = 25 // herds after the first
 )
 
-// BenchmarkFanout puts our fan-out and the real Typha's sync server under the same load, each in a process of its own that is
+// BenchmarkFanout puts our fan-out and the real Typha's sync server under the same load, each in a separate process that is
 // fed by lines. One run of each row is one herd of clients that come together, the same herd loadAgain times more, and then a
 // stream of updates:
 //
@@ -51,8 +51,8 @@ func BenchmarkFanout(b *testing.B) {
 	}
 }
 
-// BenchmarkFanoutIdle is what 2,000 clients cost our server that holds all keys while nothing changes: most resident memory
-// from their first connection on, and processor time for half a minute of it, three pings for each. With mutual TLS once more.
+// BenchmarkFanoutIdle is the cost of 2,000 clients of our server with all keys while nothing changes: most resident memory
+// from their first connection on, and processor time for half a minute of it, three pings for each. Then with mutual TLS.
 func BenchmarkFanoutIdle(b *testing.B) {
 	b.Run("plain", func(b *testing.B) { loadIdle(b, nil) })
 	b.Run("tls", func(b *testing.B) {
@@ -193,7 +193,7 @@ func startLoaded(b *testing.B, server string, args ...string) (*Process, string)
 	}
 }
 
-// loadLine writes pod i as the datastore has it, with a label that tells when it was written.
+// loadLine writes pod i as the datastore has it, with a label that has the time of writing.
 func loadLine(w io.Writer, i int, at int64) {
 	node, name := i%1000, fmt.Sprintf("prod-%d%%2fweb-%d-7d9c5b8f4-x%d", i%50, i%700, i)
 	value, err := json.Marshal(struct { // in the order and with the words in which Calico writes it
@@ -225,7 +225,7 @@ func loadLine(w io.Writer, i int, at int64) {
 	if err != nil {
 		panic(err)
 	}
-	_, _ = w.Write(append(line, '\n')) // the flush at the end tells
+	_, _ = w.Write(append(line, '\n')) // the flush at the end reports an error
 }
 
 // loadDial makes a connection after both hellos and the first restart: what comes next is the snapshot.

@@ -40,7 +40,7 @@ func fanoutAt(t *testing.T, cfg fanout.Config) (*fanout.Server, string) {
 	return s, l.Addr().String()
 }
 
-// realClient is Felix's own sync client in a process of its own, and what it has told so far.
+// realClient is Felix's own sync client in a separate process, and its output so far.
 type realClient struct {
 	*Process
 	status string
@@ -105,7 +105,7 @@ func wireKV(key string, value any) wire.KV {
 	return wire.KV{Key: key, Value: []byte(b), Revision: "7"}
 }
 
-// TestRealClientOfOurFanout: the client inside every Felix understands our snapshots, changes, deletes and pings.
+// TestRealClientOfOurFanout: the client inside every Felix accepts our snapshots, changes, deletes and pings.
 func TestRealClientOfOurFanout(t *testing.T) {
 	for name, args := range map[string][]string{"snappy": nil, "plain": {"--plain"}} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRealClientOfOurFanout(t *testing.T) {
 			compare := func(when string) {
 				t.Helper()
 				if diff := cmp.Diff(want, c.values); diff != "" {
-					t.Fatalf("%s (-told +heard):\n%.4000s", when, diff)
+					t.Fatalf("%s (-sent +received):\n%.4000s", when, diff)
 				}
 			}
 			heard := func(key, addr string) func() bool {
@@ -178,7 +178,7 @@ func TestRealClientAnswersOurPings(t *testing.T) {
 	}
 }
 
-// TestRealClientsOfAllSyncers: each set of keys has its clients, and none hears of another's.
+// TestRealClientsOfAllSyncers: each set of keys has its clients, and none gets another's keys.
 func TestRealClientsOfAllSyncers(t *testing.T) {
 	s, addr := fanoutAt(t, fanout.Config{})
 	for _, syncer := range wire.SyncerTypes() {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestTiers: a real Typha, our fanout command as it is installed, and the real client, with TLS on both sides of the command.
-// Typha dies under it and comes back with other keys; at the end the command lets its client go and ends well.
+// TestTiers: a real Typha, our fanout command as installed, and the real client, with TLS on both sides of the command.
+// Typha is killed and restarts with other keys; at the end the command disconnects its client and ends without an error.
 func TestTiers(t *testing.T) {
 	dir := t.TempDir()
 	ca := newAuthority(t, dir, "ca")

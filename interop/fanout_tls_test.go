@@ -94,7 +94,7 @@ func TestRealClientTLS(t *testing.T) {
 				t.Error("it was served")
 			}
 			if strings.Contains(peer.Log(), "secret") || strings.Contains(peer.Log(), "in-sync") {
-				t.Error("it was told something")
+				t.Error("it received a message")
 			}
 			if c.server == ours && c.serverFor > 0 && c.serverCN == "" && !c.bare {
 				cert, key := ours.issue(client, uri, hour)

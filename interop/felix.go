@@ -56,8 +56,8 @@ func NewFelix(cfg ours.Config, tunnels, keep bool) *Felix {
 	return f
 }
 
-// settings is the configuration as the sequencer sees it. Only the datastore's two sources are there, and they are told
-// as they are: how Felix parses and completes them is no part of the graph.
+// settings is the configuration as the sequencer sees it. It has only the datastore's two sources, unchanged: Felix's
+// parsing and defaults are not part of the graph.
 type settings struct{ global, host map[string]string }
 
 // UpdateFrom implements the sequencer's interface.
@@ -86,7 +86,7 @@ func (s *settings) ToConfigUpdate() *theirs.ConfigUpdate {
 // Update feeds objects.
 func (f *Felix) Update(updates []api.Update) { f.graph.OnUpdates(updates) }
 
-// InSync says that all there was at the start has been given.
+// InSync marks the end of the initial snapshot.
 func (f *Felix) InSync() { f.graph.OnStatusUpdated(api.InSync) }
 
 // Flush sends what is due.

@@ -40,7 +40,7 @@ func TestFelixWithAnotherDriver(t *testing.T) {
 	s.start(peer(t, "driver"), "PEER_DRIVER_LOG="+log)
 	said := func(what string) {
 		t.Helper()
-		eventually(t, "the driver is told "+what, func() error {
+		eventually(t, "the driver gets "+what, func() error {
 			raw, err := os.ReadFile(log)
 			if err == nil && !strings.Contains(string(raw), what) {
 				err = errors.New("not yet:\n" + string(raw))

@@ -34,7 +34,7 @@ func running(changes []Change) both {
 // would leave out the changes that cost.
 func (x both) each(changes []Change) (theirs, mine []cost) {
 	n := time.Duration(len(changes))
-	runtime.GC() // nobody pays for what was left before
+	runtime.GC() // so that no measurement pays for earlier garbage
 	felix := timed(func() {
 		for _, c := range changes {
 			x.felix.Update(c.Felix)

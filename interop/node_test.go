@@ -35,7 +35,7 @@ func newSimulated(t *testing.T) *simulated {
 	return v
 }
 
-// newBare is a node nothing is known of.
+// newBare is a node without known objects.
 func newBare(t *testing.T) *simulated {
 	t.Helper()
 	v := &simulated{

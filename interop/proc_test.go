@@ -22,7 +22,7 @@ import (
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
 const patience = 30 * time.Second
 
-// Process is a program that runs beside the test. What it writes is kept, and shown when the test fails.
+// Process is a program that runs beside the test. Its output is kept, and printed if the test fails.
 type Process struct {
 	Name string
 	t    testing.TB
@@ -74,7 +74,7 @@ func (p *Process) live(stdout io.Reader) {
 			fmt.Fprint(p, line)
 			select {
 			case p.out <- strings.TrimSuffix(line, "\n"):
-			default: // nobody reads its lines; they are in the log
+			default: // no reader waits; the lines are in the log
 			}
 		}
 		if err != nil {
@@ -173,7 +173,7 @@ func (p *Process) Wait() error {
 // Signal sends a signal.
 func (p *Process) Signal(s os.Signal) {
 	if p.Running() {
-		_ = p.cmd.Process.Signal(s) // it may have ended in between, which Wait tells
+		_ = p.cmd.Process.Signal(s) // it may have ended meanwhile; Wait reports that
 	}
 }
 
@@ -199,7 +199,7 @@ func eventually(t testing.TB, what string, ask func() error) {
 	}
 }
 
-// freePort returns a TCP port nobody listens on.
+// freePort returns a TCP port without a listener.
 func freePort(t testing.TB) int {
 	t.Helper()
 	return port.Free(t)

@@ -422,7 +422,7 @@ func (w *world) bgp() Change {
 	if w.chance(50) {
 		c.WorkloadPeering4, c.WorkloadPeering6 = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fe80::1")
 	}
-	gone := w.chance(30) && w.hadBGP // Felix tells that there is none if that is all it ever heard
+	gone := w.chance(30) && w.hadBGP // Felix reports a deletion even if it never had one
 	w.hadBGP = true
 	return BGPConfig(orNil(gone, c))
 }

@@ -29,8 +29,8 @@ type stage struct {
 	url     string // etcd's
 	store   *clientv3.Client
 	typha   *Process
-	addr    string           // where Felix finds its Typha
-	entries map[string]Entry // what Typha was told
+	addr    string           // Felix's Typha
+	entries map[string]Entry // published to Typha
 	felix   *Process
 	starts  int
 }
@@ -44,7 +44,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// serve starts a Typha that knows all that was told so far, but not that this is all. Felix uses it from its next start on.
+// serve starts a Typha with all entries so far, but not in sync. Felix uses it from its next start on.
 func (s *stage) serve() {
 	s.t.Helper()
 	s.typha = start(s.t, "typha", exec.Command(peer(s.t, "typha")))
@@ -87,7 +87,7 @@ func (s *stage) keep(resource, value string) {
 	})
 }
 
-// put lets Typha tell an entry; the value is text or something that becomes JSON.
+// put publishes an entry through Typha; the value is text or something that becomes JSON.
 func (s *stage) put(key string, value any) {
 	s.t.Helper()
 	text, is := value.(string)
@@ -102,14 +102,14 @@ func (s *stage) put(key string, value any) {
 	s.send(s.entries[key])
 }
 
-// remove lets Typha tell that an entry is gone.
+// remove deletes an entry through Typha.
 func (s *stage) remove(key string) {
 	s.t.Helper()
 	delete(s.entries, key)
 	s.send(Entry{Key: key, Deleted: true})
 }
 
-// inSync lets Typha tell that all there was at the start has been told.
+// inSync makes Typha report in-sync.
 func (s *stage) inSync() { s.t.Helper(); s.typha.Send(`{"status":"in-sync"}`) }
 
 func (s *stage) send(e Entry) {
@@ -159,7 +159,7 @@ const (
 	hostStatus    = "v1/host/" + node1 + "/endpoint/%s"
 )
 
-// reported waits until Felix's datastore says want of an endpoint; "" means nothing.
+// reported waits until Felix's datastore has want as the status of an endpoint; "" means none.
 func (s *stage) reported(key, want string) {
 	s.t.Helper()
 	eventually(s.t, fmt.Sprintf("status %q at %s", want, key), func() error {

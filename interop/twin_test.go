@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// morePolicies are policies of all kinds for the guestbook. Host endpoints are not among them: what leads to other nodes'
-// pods an agent alone takes from Nodes, and a Felix tells of it only where it has a pool with a tunnel.
+// morePolicies are policies of all kinds for the guestbook, except host endpoints: an agent without Felix derives the routes
+// to other nodes' pods from Nodes, and Felix reports them only with a pool that has a tunnel.
 const morePolicies = `
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy

@@ -32,7 +32,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// realTypha is the real Typha's server in a process of its own.
+// realTypha is the real Typha's server in a separate process.
 type realTypha struct {
 	*Process
 	port string
@@ -48,7 +48,7 @@ func startTypha(t *testing.T, args ...string) *realTypha {
 
 func (r *realTypha) addr() string { return "127.0.0.1:" + r.port }
 
-// put tells an entry; "" is that it is gone.
+// put publishes an entry; "" deletes it.
 func (r *realTypha) put(key, value string) {
 	r.t.Helper()
 	line := map[string]any{"key": key, "value": value}
@@ -62,8 +62,8 @@ func (r *realTypha) put(key, value string) {
 	r.Send("%s", raw)
 }
 
-// told is what our client hands on: batches, with the values as they are after them.
-type told struct {
+// received is what our client passes on: batches, with the values after them.
+type received struct {
 	t       *testing.T
 	batches chan wire.Batch
 	lost    chan error
@@ -72,9 +72,9 @@ type told struct {
 	synced  int
 }
 
-func follow(t *testing.T, cfg typha.Config) *told {
+func follow(t *testing.T, cfg typha.Config) *received {
 	t.Helper()
-	f := &told{t: t, batches: make(chan wire.Batch, 10_000), lost: make(chan error, 10_000), values: map[string]string{}}
+	f := &received{t: t, batches: make(chan wire.Batch, 10_000), lost: make(chan error, 10_000), values: map[string]string{}}
 	cfg.PauseFrom, cfg.PauseTo = 20*time.Millisecond, 200*time.Millisecond
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -91,7 +91,7 @@ func follow(t *testing.T, cfg typha.Config) *told {
 }
 
 // until takes batches until done.
-func (f *told) until(done func() bool) {
+func (f *received) until(done func() bool) {
 	f.t.Helper()
 	f.steps = nil
 	for !done() {
@@ -148,7 +148,7 @@ func TestOurClientOfARealTypha(t *testing.T) {
 				switch n {
 				case 1:
 					value = "new"
-				case 2, 3: // 2 is gone already, 3 goes while nobody is there
+				case 2, 3: // 2 is already deleted, 3 is deleted without a connection
 					continue
 				case 4:
 					value = "changed"
@@ -312,13 +312,13 @@ func TestOurClientTLS(t *testing.T) {
 				}
 			}
 			if len(f.batches) > 0 {
-				t.Errorf("was told %+v", <-f.batches)
+				t.Errorf("got %+v", <-f.batches)
 			}
 		})
 	}
 }
 
-// guestbook tells a real Typha what the example is, as Calico's converters would have it.
+// guestbook publishes the example to a real Typha, as Calico's converters write it.
 func (r *realTypha) guestbook() {
 	r.t.Helper()
 	tell := func(list []calico.KV) {
@@ -372,8 +372,8 @@ func TestAgentFollowsARealTypha(t *testing.T) {
 	}
 }
 
-// Whatever the stories of the scenarios are made of is written so that Calico takes it and writes it again as it was: nothing is
-// dropped by its validation, and no byte is lost on the way through its own types.
+// Calico accepts the objects of all scenarios and writes them again unchanged: its validation drops nothing, and no byte is
+// lost in its types.
 func TestStoriesThroughARealTypha(t *testing.T) {
 	stories, err := filepath.Glob("../test/scenario/testdata/*.txtar")
 	if err != nil || len(stories) == 0 {

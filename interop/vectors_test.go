@@ -197,7 +197,7 @@ func (v *vector) calicoLines(t *testing.T, o runtime.Object) (out []string) {
 	list := v.convert(o)
 	if v.process != nil && len(list) > 0 {
 		var err error
-		if list, err = v.process().Process(list[0]); err != nil && list == nil { // it may tell what it left out
+		if list, err = v.process().Process(list[0]); err != nil && list == nil { // it may report what it ignored
 			t.Fatalf("Calico: %v", err)
 		}
 	}
@@ -333,7 +333,7 @@ func untyped(t *testing.T, o runtime.Object) *unstructured.Unstructured {
 	return u
 }
 
-// What is there without objects is what Calico has: the profile that allows, and the flag.
+// The keys without any object are Calico's: the profile that allows, and the flag.
 func TestVectorsBuiltin(t *testing.T) {
 	v := vector{process: updateprocessors.NewProfileUpdateProcessor, convert: func(runtime.Object) []*calico.KVPair {
 		return []*calico.KVPair{static.DefaultAllowProfile()}

@@ -104,7 +104,7 @@ func (c *calcProgram) flush(strict bool) error {
 	return nil
 }
 
-// end closes the input and tells how the program took it.
+// end closes the input and returns the program's result.
 func (c *calcProgram) end() error {
 	c.CloseInput()
 	if err := c.Wait(); err != nil {
@@ -178,11 +178,11 @@ func overTheWire(t *testing.T, seed uint64) (places int, err error) {
 			return places, fmt.Errorf("after %s: Felix says in sync %d times, calc %d", strings.Join(path, ", "), theirs.mirror.InSyncs, mine.mirror.InSyncs)
 		}
 		if diff := cmp.Diff(theirs.mirror.Dump(), mine.mirror.Dump()); diff != "" {
-			told, err := retold(cfg, now)
+			again, err := resent(cfg, now)
 			if err != nil {
 				return places, err
 			}
-			if again := cmp.Diff(told, mine.mirror.Dump()); again != "" || !onlyRoutes(theirs.mirror.Dump(), told) {
+			if left := cmp.Diff(again, mine.mirror.Dump()); left != "" || !onlyRoutes(theirs.mirror.Dump(), again) {
 				return places, fmt.Errorf("after %s (-Felix +calc):\n%s", strings.Join(path, ", "), diff)
 			}
 		}

@@ -63,7 +63,7 @@ func (f *fabric) note(which string, err error) {
 	}
 }
 
-// unanswered tells of the connections that were not made when they were last tried.
+// unanswered returns the connections that failed at the last attempt.
 func (f *fabric) unanswered() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,8 @@ func (f *fabric) unanswered() string {
 	return out.String()
 }
 
-// listening are the ports a Pod's programs listen on: those its containers name, and those agnhost is told.
+// listening returns the ports that a Pod's programs listen on: the ports of its containers, and those in agnhost's
+// arguments.
 func listening(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for i := range pod.Spec.Containers {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusedPorts makes a Service with a port that nat44 does not translate, unless it is there, and returns it.
+// refusedPorts returns a Service with a port that nat44 does not translate; it creates the Service if needed.
 func (d *deployed) refusedPorts(t *testing.T) *corev1.Service {
 	t.Helper()
 	services := d.client.CoreV1().Services(system)
@@ -43,8 +43,9 @@ func (d *deployed) toldOf(ctx context.Context, svc *corev1.Service) ([]eventsv1.
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.UID != svc.UID || e.ReportingController != ours }), nil
 }
 
-// tells waits until an agent behind a fan-out server has told of a Service, as kubectl describe looks for it, and that it is there.
-func (d *deployed) tells(t *testing.T, p *program, svc *corev1.Service) {
+// reportsService waits until an agent behind a fan-out server has reported on a Service as kubectl describe searches for it,
+// and has its Lease.
+func (d *deployed) reportsService(t *testing.T, p *program, svc *corev1.Service) {
 	t.Helper()
 	eventually(t, "Event and Lease of an agent behind a fan-out server", func() error {
 		all, err := d.toldOf(t.Context(), svc)
@@ -65,7 +66,7 @@ func (d *deployed) tells(t *testing.T, p *program, svc *corev1.Service) {
 	}
 }
 
-// forgotten makes the Event of a Service one that was told long ago, and the Lease one that never was.
+// forgotten makes the Event of a Service an old one, and removes the Lease's renewal.
 func (d *deployed) forgotten(t *testing.T, svc *corev1.Service) {
 	t.Helper()
 	all, err := d.toldOf(t.Context(), svc)
@@ -86,10 +87,11 @@ func (d *deployed) forgotten(t *testing.T, svc *corev1.Service) {
 	}
 }
 
-// reports shows that an agent behind a fan-out server has the rights to tell, and that each is needed: without it, it goes on.
+// reports shows that an agent behind a fan-out server has the rights to report, and needs each of them: without one it
+// continues.
 func (d *deployed) reports(t *testing.T, run func(testing.TB) *program) {
 	svc := d.refusedPorts(t)
-	t.Run("enough", func(t *testing.T) { d.tells(t, run(t), svc) })
+	t.Run("enough", func(t *testing.T) { d.reportsService(t, run(t), svc) })
 	for _, r := range slices.Concat(d.rights(t, "", "contiv-events"), d.rights(t, system, "contiv-lease")) {
 		t.Run("without "+r.String(), func(t *testing.T) {
 			d.forgotten(t, svc)

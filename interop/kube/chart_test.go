@@ -50,7 +50,7 @@ func helming(t testing.TB, args ...string) (string, error) {
 	cmd.Env = []string{"HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home}
 	out, err := cmd.Output()
 	if err != nil {
-		err = fmt.Errorf("helm %q: %w\n%s\n%s", args, err, told(err), out)
+		err = fmt.Errorf("helm %q: %w\n%s\n%s", args, err, output(err), out)
 	}
 	return string(out), err
 }

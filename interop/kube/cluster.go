@@ -24,7 +24,7 @@ type cluster struct {
 	port        int    // the API server's
 	api         *process
 	controllers *process
-	client      *kubernetes.Clientset // as who may do everything, in protobuf, and without a limit of its own
+	client      *kubernetes.Clientset // as an administrator, in protobuf, and without a rate limit
 	more        []string              // flags of the API server beside those it always has
 }
 

@@ -24,9 +24,9 @@ const recordedReport = "../../docs/conformance/clusternetworkpolicy-v0.2.0.yaml"
 // features are all that the suite knows of.
 const features = "ClusterNetworkPolicy,ClusterNetworkPolicyNamedPorts,ClusterNetworkPolicyEgressNodePeers"
 
-// TestConformance runs the conformance suite of network-policy-api, a program built from that module and nothing else. It sees an API
-// server, to which it gives policies, and Pods, in which it runs agnhost through the API server. What agnhost says is what becomes of
-// packets in the nodes' VPPs.
+// TestConformance runs the conformance suite of network-policy-api, a program built from that module only. The suite uses an
+// API server, to which it sends policies, and Pods, in which it runs agnhost through the API server. agnhost's output is the
+// fate of packets in the nodes' VPPs.
 func TestConformance(t *testing.T) {
 	repeat(t)
 	s := newSuite(t)
@@ -101,20 +101,20 @@ var (
 	failed   = regexp.MustCompile(`Condition never satisfied|Error:\s|FAILED to execute|--- FAIL: TestConformanceProfiles/(\S+)`)
 )
 
-// missed reads what the suite says: it tells of every try, and then that it has given up. A test that fails without such words is one
-// with everything else empty.
+// missed reads the suite's output: it reports every attempt, and then that it has given up. A test that fails without these
+// messages gets an entry with all other fields empty.
 func missed(said string) (out []miss) {
 	var last miss
-	told := map[string]bool{} // tests, and those they are part of
+	reported := map[string]bool{} // tests, and those they are part of
 	for line := range strings.Lines(said) {
 		line = strings.TrimRight(line, "\n")
 		switch m := failed.FindStringSubmatch(line); {
-		case m != nil && m[1] != "" && !told[m[1]]:
+		case m != nil && m[1] != "" && !reported[m[1]]:
 			out = append(out, miss{test: m[1], text: line})
 		case m != nil && m[1] == "" && !strings.Contains(line, "FAILED to execute"):
 			out = append(out, last)
 			for test := last.test; test != "."; test = filepath.Dir(test) {
-				told[test] = true
+				reported[test] = true
 			}
 		}
 		if m := running.FindStringSubmatch(line); m != nil {

@@ -53,7 +53,7 @@ func (d *Demo) run(s *stage) {
 	if d.Once {
 		return
 	}
-	d.invite(s, g)
+	d.printUsage(s, g)
 	for _, n := range g.nodes {
 		n.agent.show(&prefixed{out: s.out, prefix: n.name + " | "})
 	}
@@ -110,7 +110,7 @@ const (
 	agentName  = "contiv-vswitch"
 )
 
-// pods makes a Pod for every agent, as the DaemonSet has it. What runs in it is the agent's process.
+// pods makes a Pod for every agent, as the DaemonSet does. The agent's process runs outside it.
 func (g *guests) pods(t tb) {
 	t.Helper()
 	spaces := g.c.client.CoreV1().Namespaces()
@@ -295,8 +295,8 @@ Ctrl-C ends it, and leaves nothing.
 
 `))
 
-// invite tells people how to use it.
-func (d *Demo) invite(s *stage, g *guests) {
+// printUsage prints how to use it.
+func (d *Demo) printUsage(s *stage, g *guests) {
 	type place struct{ Name, Status, Listen string }
 	what := struct {
 		Dir, Bin, Version string

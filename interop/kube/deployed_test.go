@@ -23,7 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// deployed runs programs as their manifests say: under their ServiceAccounts, with the arguments that are there.
+// deployed runs programs as in their manifests: under their ServiceAccounts, with the same arguments.
 type deployed struct {
 	*cluster
 	fanout int // port of the fan-out server
@@ -59,7 +59,7 @@ func (p *program) isReady(t testing.TB) {
 	}
 }
 
-// run starts a container of a manifest, with more arguments. What is a matter of the node, ports and files, is at places of this test's.
+// run starts a container of a manifest, with additional arguments. The test replaces the node's parts, ports and files.
 func (d *deployed) run(t testing.TB, all manifests, container string, more ...string) *program {
 	t.Helper()
 	for name, pod := range pods(t, all) {

@@ -26,8 +26,8 @@ type world struct {
 	*fabric
 }
 
-// TestCluster is a cluster's life as its agents see it: from nothing to a shop with policies, rolling updates, and an API server that
-// goes and comes back. At the end VPP is what an agent that starts then makes of an empty one.
+// TestCluster is a cluster's life for its agents: from an empty cluster to a shop with policies, rolling updates, and an API
+// server that fails and returns. At the end VPP equals the result of a new agent on an empty VPP.
 func TestCluster(t *testing.T) {
 	repeat(t)
 	c := newCluster(t)

@@ -62,11 +62,11 @@ func (k *kubelet) exec(t tb, does runs) {
 	}
 }
 
-// attend speaks the kubelet's side of exec, v4.channel.k8s.io over SPDY (a client that speaks WebSocket has it translated by the API
-// server): the streams asked for and one for the end, on which the exit code comes.
+// attend is the kubelet's side of exec, v4.channel.k8s.io over SPDY (the API server translates for clients that use
+// WebSocket): the requested streams and one for the exit code.
 func attend(w http.ResponseWriter, r *http.Request, runs func(command []string) (stdout, stderr string, code int)) {
 	if _, err := httpstream.Handshake(r, w, []string{remotecommand.StreamProtocolV4Name}); err != nil {
-		return // it has been told
+		return // the client has the error
 	}
 	query, want := r.URL.Query(), 1
 	for _, stream := range []string{"input", "output", "error"} {

@@ -22,7 +22,7 @@ type fabric struct {
 	nodes   []*node
 
 	mu  sync.Mutex
-	why map[string]string // of what got no answer when it was last tried, by who asked whom
+	why map[string]string // packets without an answer at the last attempt, by client and server
 }
 
 // Why a connection is not made. Silence is what a policy leaves behind.
@@ -98,8 +98,8 @@ func (f *fabric) carry(from spot, p packet.Packet) (spot, packet.Packet, error) 
 	return spot{}, p, fmt.Errorf("%w: goes round%s", errSilence, &way)
 }
 
-// dial opens a connection from a Pod: the first packet goes to who is there at that moment, the answer back, and a packet more the way of the
-// first. It returns where the first one arrived, or where it was going when it was lost.
+// dial opens a connection from a Pod: the first packet reaches the current receiver, the answer returns, and one more packet
+// takes the path of the first. It returns where the first one arrived, or where it was lost.
 func (f *fabric) dial(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPort) (netip.AddrPort, error) {
 	arrived, _, err := f.dialAgain(pod, protocol, to, 0)
 	return arrived, err
@@ -111,9 +111,9 @@ const dialPause = 250 * time.Millisecond
 // resent is how often packets after the first are sent again.
 const resent = 4
 
-// dialAgain is dial of a client that sends its first packet again, as TCP does, if there is no answer: so many times at most. Packets
-// after it are sent again as well: lists that are on their way to others may deny for a moment. It returns how often
-// any was.
+// dialAgain is dial of a client that retransmits its first packet without an answer, as TCP does, up to the given number of
+// times. It also retransmits later packets: changes of lists may deny for a moment. It returns the number of
+// retransmissions.
 func (f *fabric) dialAgain(pod *corev1.Pod, protocol model.Protocol, to netip.AddrPort, most int) (arrived netip.AddrPort, times int, _ error) {
 	client, err := f.spotOf(pod)
 	if err != nil {

@@ -26,8 +26,8 @@ type host struct {
 	next    uint32
 }
 
-// kubelet is the scheduler and all kubelets as far as the API is concerned: Pods are bound in turn, get an address of their node, are
-// ready at once, and go some time after they were told to.
+// kubelet is the scheduler and all kubelets for the API: it binds Pods in turn, gives them an address of their node, makes
+// them ready at once, and removes them some time after their deletion.
 type kubelet struct {
 	c     *cluster
 	hosts []host
@@ -36,11 +36,11 @@ type kubelet struct {
 	mu    sync.Mutex                // guards what follows
 	holds map[netip.Addr]corev1.Pod // who has an address
 	pods  map[string]corev1.Pod     // those that have begun, by namespace/name
-	wired func(*corev1.Pod) bool    // tells whether a Pod can be reached: before, it is not ready; nil: all can
-	spare func(*corev1.Pod) bool    // tells whether nobody is led to a Pod any more: before, it does not go; nil: nobody ever is
+	wired func(*corev1.Pod) bool    // reports whether a Pod can be reached; until then it is not ready; nil: always
+	spare func(*corev1.Pod) bool    // reports whether no Service leads to a Pod any more; until then the Pod stays; nil: always
 }
 
-const grace = time.Second // how long a Pod that was told to go still answers, at least
+const grace = time.Second // minimum time that a deleted Pod still answers
 
 // newKubelet makes the nodes, and works until the test ends.
 func newKubelet(t tb, c *cluster) *kubelet {
@@ -66,7 +66,7 @@ func newKubelet(t tb, c *cluster) *kubelet {
 	return startKubelet(t, c, hosts)
 }
 
-// startKubelet makes nodes that are there ready, and works on them until the test ends.
+// startKubelet makes existing nodes ready, and works on them until the test ends.
 func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
 	t.Helper()
 	for _, h := range hosts {

@@ -7,10 +7,12 @@ import (
 	"testing"
 )
 
-// inNamespace tells a process of tests that it is the one within a network namespace, where there is no network to build with.
+// inNamespace is the environment variable of a test process within a network namespace, which has no network to build
+// programs.
 const inNamespace = "CONTIV_KUBE_SCRATCH"
 
-// TestMain builds the programs. Benchmarks then go on in a network namespace of their own, where a kube-proxy changes nobody's rules.
+// TestMain builds the programs. Benchmarks then run in a separate network namespace, where a kube-proxy changes no foreign
+// rules.
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {

@@ -79,13 +79,13 @@ func kustomize(t testing.TB, folder string) manifests {
 	t.Helper()
 	out, err := exec.Command(built.cluster, "kubectl", "kustomize", filepath.Join(deploy, folder)).Output()
 	if err != nil {
-		t.Fatalf("%s: %v\n%s", folder, err, told(err))
+		t.Fatalf("%s: %v\n%s", folder, err, output(err))
 	}
 	return parse(t, string(out))
 }
 
-// told is what a program that failed has said.
-func told(err error) []byte {
+// output is the output of a failed program.
+func output(err error) []byte {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.Stderr
 	}
@@ -117,7 +117,7 @@ func (c *cluster) apply(all manifests, flags ...string) (string, error) {
 	return c.try(append([]string{"apply", "--server-side", "--validate=strict", "-f", c.path("apply.yaml")}, flags...)...)
 }
 
-// keep makes objects be there.
+// keep creates objects or updates them.
 func (c *cluster) keep(all manifests) {
 	c.t.Helper()
 	if out, err := c.apply(all); err != nil {
@@ -132,7 +132,7 @@ func (c *cluster) namespaces() {
 	c.kubectl(nil, "create", "namespace", "calico-system")
 }
 
-// customs makes types be there, and waits until the API server serves them.
+// customs creates custom types, and waits until the API server serves them.
 func (c *cluster) customs(path string) {
 	c.t.Helper()
 	c.kubectl(nil, "apply", "--server-side", "-f", path)

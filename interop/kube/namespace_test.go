@@ -18,7 +18,7 @@ func benchmarking() bool {
 	return f != nil && f.Value.String() != ""
 }
 
-// again runs this very program in a network namespace of its own, and in a user namespace where that takes no root.
+// again runs this program in a separate network namespace, and in a user namespace if that needs no root.
 func again(scratch string) int {
 	cmd := exec.Command(os.Args[0], os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inNamespace+"="+scratch)

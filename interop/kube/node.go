@@ -80,7 +80,8 @@ func (n *node) inSync(t tb) {
 	eventually(t, "agent of "+n.name+" in sync", func() error { _, err := get("http://" + n.listen + "/readyz"); return err }, n.agent)
 }
 
-// connect sends the first packet of a new connection from a Pod of this node, and returns where it went. An error says why it went nowhere.
+// connect sends the first packet of a new connection from a Pod of this node, and returns where it arrived. The error is why
+// it did not arrive.
 func (n *node) connect(from corev1.Pod, to netip.AddrPort) (netip.AddrPort, error) {
 	src := netip.AddrPortFrom(netip.MustParseAddr(from.Status.PodIP), uint16(20000+n.ports.Add(1)%40000))
 	in := cni.PodInterface(model.PodID{Namespace: from.Namespace, Name: from.Name})

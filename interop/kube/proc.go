@@ -23,8 +23,7 @@ import (
 // patience is how long anything may take that is expected to happen; a busy machine of CI is slow.
 const patience = 5 * time.Minute
 
-// tb is what the parts of a cluster need of whom they run for, a test or a program: they fail by Fatalf, which does not return, and end
-// when Cleanup says so.
+// tb is what the parts of a cluster need from their test or program: Fatalf does not return, and Cleanup ends the parts.
 type tb interface {
 	Helper()
 	Context() context.Context
@@ -37,7 +36,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// process is a program that runs beside the test. What it writes is kept, and its end shown when the test fails.
+// process is a program that runs beside the test. Its output is kept, and the end of it printed if the test fails.
 type process struct {
 	name string
 	cmd  *exec.Cmd
@@ -53,7 +52,7 @@ type process struct {
 func start(t tb, name string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // a Ctrl-C is for whoever started it
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // only the parent process gets a Ctrl-C
 	cmd.Stdout, cmd.Stderr = p, p
 	cmd.WaitDelay = 5 * time.Second
 	var err error
@@ -82,7 +81,7 @@ func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.echo != nil {
-		_, _ = p.echo.Write(b) // whoever looked does not any more
+		_, _ = p.echo.Write(b) // the reader has ended
 	}
 	return p.log.Write(b)
 }
@@ -198,7 +197,7 @@ func repeat(t tb) {
 	})
 }
 
-// freePort returns a TCP port nobody listens on.
+// freePort returns a TCP port without a listener.
 func freePort(t tb) int {
 	t.Helper()
 	return port.Free(t)
@@ -253,8 +252,8 @@ func at(cache, scratch string) programs {
 	}
 }
 
-// cached is the folder of the user's cache for what peers has, in this version of it. Other versions' folders are of no use any more,
-// but may be somebody's who works on another commit.
+// cached is the folder of the user's cache for programs built from this version of peers. Folders of other versions may
+// belong to another checkout.
 func cached() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

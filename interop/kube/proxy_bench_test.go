@@ -138,7 +138,7 @@ type target struct {
 	uplink, overlay, host string   // interfaces
 }
 
-// startSim starts the VPP in Go as a process of its own.
+// startSim starts the VPP in Go in a separate process.
 func startSim(t testing.TB, c *cluster) target {
 	t.Helper()
 	dir := shortDir(t)

@@ -26,7 +26,7 @@ const (
 	ours        = "contiv-agent"
 )
 
-// reported is a cluster whose agents tell people what they see.
+// reported is a cluster whose agents report to the API server.
 type reported struct {
 	*cluster
 	agents []*process
@@ -115,9 +115,9 @@ func (r *reported) phones(t *testing.T, name string, labels map[string]string) *
 	return svc
 }
 
-// of are the Events agents tell of an object, oldest first. Others may tell some, too: an API server that begins may find an address in use
-// that it does not know yet.
-func (r *reported) of(ctx context.Context, namespace string, uid types.UID) ([]eventsv1.Event, error) {
+// eventsOf returns the agents' Events about an object, oldest first. Others may report, too: a starting API server may find
+// an address in use that it does not know yet.
+func (r *reported) eventsOf(ctx context.Context, namespace string, uid types.UID) ([]eventsv1.Event, error) {
 	list, err := r.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
@@ -127,13 +127,13 @@ func (r *reported) of(ctx context.Context, namespace string, uid types.UID) ([]e
 	return out, nil
 }
 
-// told waits until an object has Events with these reasons and no others.
-func (r *reported) told(t *testing.T, namespace string, uid types.UID, reasons ...string) []eventsv1.Event {
+// expectEvents waits until an object has Events with exactly these reasons.
+func (r *reported) expectEvents(t *testing.T, namespace string, uid types.UID, reasons ...string) []eventsv1.Event {
 	t.Helper()
 	var all []eventsv1.Event
 	eventually(t, "Events "+strings.Join(reasons, ", "), func() error {
 		var err error
-		if all, err = r.of(t.Context(), namespace, uid); err != nil {
+		if all, err = r.eventsOf(t.Context(), namespace, uid); err != nil {
 			return err
 		}
 		var are []string
@@ -169,7 +169,7 @@ func (r *reported) shows(t *testing.T, text string) {
 
 func (r *reported) oneEvent(t *testing.T) {
 	svc := r.phones(t, "phones", nil)
-	e := r.told(t, shop, svc.UID, "NotSupported")[0]
+	e := r.expectEvents(t, shop, svc.UID, "NotSupported")[0]
 	if e.Type != "Warning" || e.ReportingController != ours || !slices.Contains(nodes[:2], e.ReportingInstance) ||
 		e.Regarding.Kind != "Service" || e.Regarding.APIVersion != "v1" || e.Regarding.Name != "phones" {
 		t.Errorf("%+v", e)
@@ -238,17 +238,17 @@ status: {conditions: [{type: %s, status: "False", reason: Because, message: why,
 		return message, uid
 	}
 	message, uid := expect("contiv-agent.io/Accepted False NotUnderstood", "example.com/Seen False Because")
-	if e := r.told(t, "default", uid, "NotUnderstood")[0]; e.Note != message || e.Regarding.Kind != "ClusterNetworkPolicy" {
+	if e := r.expectEvents(t, "default", uid, "NotUnderstood")[0]; e.Note != message || e.Regarding.Kind != "ClusterNetworkPolicy" {
 		t.Errorf("%q, but %+v", message, e)
 	}
 	r.shows(t, message)
 	r.policy("ClusterNetworkPolicy", "v1alpha2", "guard", understood)
 	expect("example.com/Seen False Because")
-	r.told(t, "default", uid, "NotUnderstood", "Rendered")
+	r.expectEvents(t, "default", uid, "NotUnderstood", "Rendered")
 	r.kubectl(nil, "delete", "clusternetworkpolicy", "guard")
 }
 
-// repaired is told after the API server was away while it happened, once, and the agents go on with what they had.
+// The repair is reported once after the API server was away meanwhile, and the agents continue with their state.
 func (r *reported) repaired(t *testing.T) {
 	svc, err := r.client.CoreV1().Services(shop).Get(t.Context(), "phones", metav1.GetOptions{})
 	if err != nil {
@@ -262,12 +262,12 @@ func (r *reported) repaired(t *testing.T) {
 	}
 	r.serve()
 	r.cluster.ready()
-	all := r.told(t, shop, svc.UID, "NotSupported", "Rendered")
+	all := r.expectEvents(t, shop, svc.UID, "NotSupported", "Rendered")
 	if all[0].Series != nil || all[1].Series != nil || all[1].Type != "Normal" || all[1].ReportingController != ours {
 		t.Errorf("%+v", all)
 	}
 	fixed := r.phones(t, "again", nil) // and the other way round: made while it is up
-	r.told(t, shop, fixed.UID, "NotSupported")
+	r.expectEvents(t, shop, fixed.UID, "NotSupported")
 	if err := r.client.CoreV1().Services(shop).Delete(t.Context(), "again", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +363,7 @@ type lacking struct {
 	flags          []string
 }
 
-// eachRight takes away one right after the other, each from an agent of its own that nobody else can help.
+// eachRight removes one right after the other, each from a separate agent that no other can replace.
 func (r *reported) eachRight(t *testing.T) {
 	terminate(t, r.agents[0])
 	r.agents = nil
@@ -381,7 +381,7 @@ func (r *reported) eachRight(t *testing.T) {
 		{"create", "leases", []string{none, "--events=false", "--lease-namespace", reportSpace}},
 		{"patch", "leases", []string{none, "--events=false", "--lease-namespace", reportSpace}},
 	}
-	// What is there before: Events that were told, one of them long ago.
+	// The initial state: reported Events, one of them old.
 	r.phones(t, "new", map[string]string{"service.kubernetes.io/service-proxy-name": "create"})
 	before := map[string]*corev1.Service{}
 	var tellers []*process
@@ -390,8 +390,8 @@ func (r *reported) eachRight(t *testing.T) {
 		p, _ := r.reporter(ours, nodes[0], "--proxy-name", name)
 		tellers = append(tellers, p)
 	}
-	r.told(t, shop, before["get"].UID, "NotSupported")
-	e := r.told(t, shop, before["patch"].UID, "NotSupported")[0]
+	r.expectEvents(t, shop, before["get"].UID, "NotSupported")
+	e := r.expectEvents(t, shop, before["patch"].UID, "NotSupported")[0]
 	for _, p := range tellers {
 		terminate(t, p)
 	}

@@ -85,7 +85,7 @@ spec:
 	}
 }
 
-// missing is what a program says that lacks a right, and whether it goes on without.
+// missing is the message of a program that lacks a right, and whether it continues without.
 func (r right) missing() (words string, goesOn bool) {
 	name, where := r.resource, ""
 	if custom[r.group] != nil {
@@ -216,7 +216,7 @@ func (d *deployed) lacks(t *testing.T, r right, run map[string]func(testing.TB) 
 			switch {
 			case goesOn:
 				return err
-			case strings.Contains(p.name, "fanout"): // it goes on serving what it was told before, if anything
+			case strings.Contains(p.name, "fanout"): // it continues to serve its last state, if any
 			case err == nil:
 				return fmt.Errorf("it is ready, though %s", words)
 			case !strings.Contains(err.Error(), words):
@@ -227,7 +227,7 @@ func (d *deployed) lacks(t *testing.T, r right, run map[string]func(testing.TB) 
 	}
 }
 
-// given waits until an account has all rights of a role: an API server hears of a change of its own roles a little later.
+// given waits until an account has all rights of a role: an API server applies a change of roles a little later.
 func (d *deployed) given(t testing.TB, account, namespace, role string) {
 	t.Helper()
 	for _, r := range d.rights(t, namespace, role) {

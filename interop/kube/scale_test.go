@@ -33,8 +33,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// BenchmarkLoad measures an agent while a load generator makes 5,000 Services of 10 endpoints each, then changes of them, 50 a second, then
-// an agent that starts when all is there, and one that starts again on the same VPP.
+// BenchmarkLoad measures an agent while a load generator makes 5,000 Services of 10 endpoints each, then 50 changes per
+// second; then an agent that starts with all objects, and one that restarts on the same VPP.
 func BenchmarkLoad(b *testing.B) {
 	const services, endpoints, changes, rate = 5000, 10, 1500, 50
 	b.Run(fmt.Sprintf("services=%d/endpoints=%d", services, endpoints), func(b *testing.B) {
@@ -148,7 +148,7 @@ func (m *measured) served() {
 	})
 }
 
-// connect sends a first packet from the node, and returns where it went.
+// connect sends a first packet from the node, and returns where it arrived.
 func (m *measured) connect(vip netip.AddrPort) (netip.AddrPort, error) {
 	m.ports = m.ports%40000 + 1
 	fate := m.vpp.Send(cni.Host, packet.NewTCP(netip.AddrPortFrom(loadAddr, 20000+m.ports), vip))

@@ -29,8 +29,8 @@ type stream struct {
 // lack is a connection that was not made.
 type lack struct {
 	from *node
-	to   netip.AddrPort // where it went
-	pod  corev1.Pod     // who was there
+	to   netip.AddrPort // its destination
+	pod  corev1.Pod     // the receiver
 	err  error
 }
 

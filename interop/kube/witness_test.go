@@ -81,8 +81,8 @@ func (k *kernel) listen(stop, ended chan struct{}) {
 	}
 }
 
-// expect implements witness. A Service's endpoints are the values of one map, made anew in the transaction: with the new one in it, and
-// without the one that went.
+// expect implements witness. A Service's endpoints are the values of one map, which the transaction replaces: the new map
+// has the new endpoint, and not the removed one.
 func (k *kernel) expect(came, _ netip.Addr) <-chan time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -90,7 +90,7 @@ func (k *kernel) expect(came, _ netip.Addr) <-chan time.Time {
 	return k.seen
 }
 
-// relay stands between an agent and its VPP, and passes on all there is. Several changes may be on their way at a time.
+// relay is between an agent and its VPP, and forwards everything. Several changes may be in flight.
 type relay struct {
 	socket string
 
@@ -180,7 +180,7 @@ func (r *relay) request(m []byte) {
 	}
 }
 
-// reply tells when the last of a change's requests is answered: identifier (2 bytes), context (4), the retval.
+// reply reports when the last request of a change is answered: identifier (2 bytes), context (4), the retval.
 func (r *relay) reply(m []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +208,7 @@ func (r *relay) expect(came, went netip.Addr) <-chan time.Time {
 	return change.seen
 }
 
-// within returns what a channel has, or an error when nothing comes.
+// within returns the next element of a channel, or an error after a time-out.
 func within(seen <-chan time.Time, what string) (time.Time, error) {
 	select {
 	case at := <-seen:

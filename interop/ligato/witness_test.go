@@ -43,7 +43,7 @@ func theirs() []gogo.Message {
 	}
 }
 
-// What v3 has changed; we are as v3.
+// Changes of v3, which this agent follows.
 var (
 	// A DHCP proxy had one VRF; numbers of IPsec's were text, and nothing if they were not set; families of punting were spelled IPv4.
 	otherKey = []string{"vpp.l3.DHCPProxy", "vpp.ipsec.SecurityAssociation", "vpp.ipsec.SecurityPolicyDatabase", "vpp.punt.IPRedirect", "vpp.punt.ToHost"}

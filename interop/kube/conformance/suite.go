@@ -1,6 +1,6 @@
-// Package conformance turns the module of network-policy-api into its conformance suite, as its authors test with it: the tests beside
-// this folder build it with `go test -c sigs.k8s.io/network-policy-api/conformance`. It is a module of its own, for it wants other versions of
-// client-go than the product has. Invariant: nothing of the suite is changed or left out.
+// Package conformance turns the module of network-policy-api into its conformance suite: the tests beside this folder build
+// it with `go test -c sigs.k8s.io/network-policy-api/conformance`. It is a separate module, because it needs other versions
+// of client-go than the product. Invariant: the suite is complete and unchanged.
 package conformance
 
 import (

@@ -1,5 +1,5 @@
-// Command demo runs a real Kubernetes control plane on loopback, an agent and a simulated VPP for each node of the guestbook, and tells how to
-// use them. It is what `make run KUBE=1` starts, in the folder above this one.
+// Command demo runs a real Kubernetes control plane on loopback, an agent and a simulated VPP for each node of the
+// guestbook, and prints how to use them. `make run KUBE=1` starts it, in the folder above this one.
 package main
 
 import (

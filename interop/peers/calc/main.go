@@ -33,7 +33,7 @@ type line struct {
 	Deleted, Flush     bool
 }
 
-// settings is the configuration as the sequencer sees it: the datastore's two sources, told as they are.
+// settings is the configuration as the sequencer sees it: the datastore's two sources, unchanged.
 type settings struct{ global, host map[string]string }
 
 // UpdateFrom implements the sequencer's interface.

@@ -30,7 +30,7 @@ type line struct {
 	Status  string `json:"status,omitempty"`
 }
 
-// printer writes and flushes: whoever reads waits for lines.
+// printer writes and flushes: the reader waits for lines.
 type printer struct{ out *bufio.Writer }
 
 func (p printer) print(l line) {

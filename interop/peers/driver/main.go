@@ -1,7 +1,7 @@
-// Command driver is somebody else's dataplane driver: written with Felix's own protobuf package alone, it turns what comes
-// on descriptor 3 into protobuf-JSON lines in the file PEER_DRIVER_LOG names, and answers on descriptor 4 as a real one
-// would: the process's status every second, an endpoint's status as the endpoint comes and goes.
-// Invariant: each message is in the file before the next is read. It ends when descriptor 3 does.
+// Command driver is a foreign dataplane driver: it uses only Felix's own protobuf package. It turns messages on descriptor 3
+// into protobuf-JSON lines in the file PEER_DRIVER_LOG, and answers on descriptor 4 as a real driver does: the process's
+// status every second, and an endpoint's status when the endpoint is added or removed. Invariant: each message is in the
+// file before the next is read. It ends when descriptor 3 does.
 package main
 
 import (
@@ -69,7 +69,7 @@ func read(in io.Reader, m proto.Message) error {
 	return proto.Unmarshal(raw, m)
 }
 
-// report is what a real driver tells of itself.
+// report sends the status reports of a real driver.
 func report(out *writer) {
 	start := time.Now()
 	for now := range time.Tick(time.Second) {

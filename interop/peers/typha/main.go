@@ -65,7 +65,7 @@ func main() {
 	<-ctx.Done()
 }
 
-// feed reads entries until the input ends; the server goes on without.
+// feed reads entries until the input ends; the server continues.
 func feed(sink api.SyncerCallbacks) error {
 	known := map[string]bool{}
 	in := bufio.NewScanner(os.Stdin)
