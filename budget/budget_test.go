@@ -88,7 +88,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// The verdicts depend on what is claimed in the end, not on the way there; what Settle returns is the difference; an older object is
+// The verdicts depend on what is claimed in the end, not on interim claims; what Settle returns is the difference; an older object is
 // not refused because of a younger one.
 func TestVerdictsDependOnClaimsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

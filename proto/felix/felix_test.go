@@ -112,7 +112,7 @@ func TestSequenceZeroIsNotOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRouteTypesAreASum: a sum of route types is no declared value, and survives encoding all the same.
+// TestRouteTypesAreASum: a sum of route types is no declared value, and survives encoding nevertheless.
 func TestRouteTypesAreASum(t *testing.T) {
 	sum := felix.RouteType_LOCAL_WORKLOAD | felix.RouteType_LOCAL_TUNNEL
 	wire, err := proto.Marshal(&felix.RouteUpdate{Dst: "10.0.0.1/32", Types: sum})

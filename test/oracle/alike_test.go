@@ -52,7 +52,7 @@ func TestRenderersAreAlike(t *testing.T) {
 	t.Logf("%d packets alike, %d where a renderer's page declares something else", asked, declared)
 }
 
-// alike tells how two answers differ.
+// alike returns how two answers differ.
 func alike(nat44, cnat trace.Answer) string {
 	x, y := backendsOf(nat44), backendsOf(cnat)
 	switch {

@@ -14,12 +14,12 @@ import (
 // Extras are what some worlds have beside what all have; the zero value is none of it.
 type Extras struct {
 	Hints           bool         // nodes have zones, and endpoints hints for zones and nodes
-	KeepTerminating bool         // endpoints that terminate and serve are used beside ready ones, where the agent is told so
+	KeepTerminating bool         // endpoints that terminate and serve are used beside ready ones, if the agent is configured so
 	NodePortsAt     []netip.Addr // nodes' addresses that node ports are served on; nil: all
 	Thieves         bool         // Services have ages, and name addresses of nodes, pods and other Services as their own
 }
 
-// NewWorldWithExtras is NewWorldOf with extras drawn from the seed, by a generator of their own: all else is drawn as without.
+// NewWorldWithExtras is NewWorldOf with extras from a separate generator of the same seed: all other draws are the same.
 func NewWorldWithExtras(seed uint64, families Families) *World {
 	w := NewWorldOf(seed, families)
 	w.extra = rand.New(rand.NewPCG(seed, 1))
@@ -37,7 +37,7 @@ func NewWorldWithExtras(seed uint64, families Families) *World {
 	return w
 }
 
-// steal gives a Service an age, and now and then an address of somebody else.
+// steal gives a Service an age, and sometimes another owner's address.
 func (w *World) steal(svc *model.Service) {
 	if !w.Extras.Thieves {
 		return
@@ -135,8 +135,8 @@ func (c *Cluster) ready(all map[netip.AddrPort]model.Endpoint, is func(model.End
 	return out
 }
 
-// withTerminating adds endpoints that terminate and serve: all of those in question if no other is there (row 12), those nearby if
-// they are kept.
+// withTerminating adds endpoints that terminate and serve: all of the candidates if there is no other (row 12), the local
+// ones if they are kept.
 func (c *Cluster) withTerminating(ready []netip.AddrPort, all map[netip.AddrPort]model.Endpoint, near func(model.Endpoint) bool) []netip.AddrPort {
 	out := slices.Clone(ready)
 	for at, ep := range all {

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// World is a random cluster that changes step by step. Every draw comes from its generator, so a seed tells everything.
+// World is a random cluster that changes step by step. Every draw comes from its generator, so a seed determines everything.
 type World struct {
 	rng      *rand.Rand
 	Nodes    []*model.Node
@@ -297,7 +297,7 @@ func sourceRangesAtRandom() []string {
 	}
 }
 
-// number tells Services apart.
+// number numbers Services.
 func number(clusterIP netip.Addr) int {
 	b := clusterIP.As16()
 	return int(b[15])

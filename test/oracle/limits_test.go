@@ -94,7 +94,7 @@ func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, 
 			}
 		}
 		p.Class = Outside
-		outside := c.Expect(p) // whom policy Local leaves
+		outside := c.Expect(p) // the clients that policy Local keeps
 		if backends := backendsOf(a); !slices.Equal(backends, want.Backends) && !(want.External && slices.Equal(backends, outside.Backends)) {
 			return fmt.Sprintf("may reach %v, Kubernetes says %v", backends, want.Backends)
 		}

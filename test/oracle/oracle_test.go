@@ -69,7 +69,7 @@ func TestServicesAgreeWithKubernetes(t *testing.T) {
 	}
 }
 
-// applyTo tells a cluster of changes.
+// applyTo applies changes to a cluster.
 func applyTo(t *testing.T, c *trace.Cluster, put []model.Object, removed []model.Ref) {
 	t.Helper()
 	var changes []event.Change
@@ -135,7 +135,7 @@ func question(w *World, p Packet) trace.Question {
 	return q
 }
 
-// compareFates tells how the answer differs from what Kubernetes promises, beyond the limits the renderers are known to have.
+// compareFates returns how the answer differs from Kubernetes' specification, beyond the known limits of the renderers.
 func (r arrangement) compareFates(c *Cluster, p Packet, a trace.Answer) string {
 	want := c.Expect(p)
 	if a.Error != "" {

@@ -22,7 +22,7 @@ const (
 	Dropped   Fate = "dropped"
 )
 
-// Class says who sends: a pod (P), the node itself or a host-network pod (H), or somebody outside (X).
+// Class is the kind of sender: a pod (P), the node itself or a host-network pod (H), or an outside client (X).
 type Class byte
 
 // The classes of traffic.

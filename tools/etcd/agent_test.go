@@ -61,7 +61,7 @@ func servers(t *testing.T, test func(*testing.T, *server)) {
 	t.Run("debian", func(t *testing.T) { test(t, startDebian(t)) })
 }
 
-// etcd is killed and comes back, with changes made while the agent could not hear of them.
+// etcd is killed and restarts, with changes that the agent could not receive.
 func TestKilledAndBack(t *testing.T) {
 	servers(t, func(t *testing.T, s *server) {
 		w := newWorld(t, s, nil)
@@ -314,7 +314,7 @@ func TestExpiredLease(t *testing.T) {
 	})
 }
 
-// An agent that is started again configures nothing that is there, and the statuses of one that was cut off go by themselves.
+// A restarted agent configures nothing that exists, and the statuses of an agent that was cut off expire.
 func TestAgentIsStartedAgain(t *testing.T) {
 	s := startServer(t)
 	p := newProxy(t, s.addr)
@@ -386,7 +386,7 @@ func TestStatusesSayWhatBecameOfIt(t *testing.T) {
 	w.note("2 of 5 keys refused")
 }
 
-// Without its values the agent starts when it was told not to wait for ever, and says so; they follow.
+// With a limited wait the agent starts without its values, and reports that; the values follow.
 func TestEtcdIsNotThereYet(t *testing.T) {
 	s := startServer(t)
 	w := newWorld(t, s, func(c *etcd.Config) { c.StartWait = 2 * time.Second })
@@ -406,7 +406,7 @@ func TestEtcdIsNotThereYet(t *testing.T) {
 	w.note("")
 }
 
-// Who logs in gets what they may read; a wrong password gets nothing and says so.
+// A user gets the keys that it may read; with a wrong password the agent gets nothing and reports that.
 func TestUserAndPassword(t *testing.T) {
 	s := startServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -77,7 +77,7 @@ func run(f *flags, command []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // nobody is there any more
+		_, _ = io.Copy(io.Discard, os.Stdin) // the parent process has ended
 		stop()
 	}()
 	select {

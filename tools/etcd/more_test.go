@@ -23,7 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// What ligato's agents store is taken by key and value, whatever VPP makes of it.
+// The agent reads the keys and values that ligato's agents store, whether VPP accepts them or not.
 func TestVectors(t *testing.T) {
 	servers(t, func(t *testing.T, s *server) {
 		raw, err := os.ReadFile("../../plugins/extconfig/etcd/testdata/vectors.txt")

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// server is an etcd in a process of its own.
+// server is an etcd in a separate process.
 type server struct {
 	t     *testing.T
 	start func(s *server) // again, with the same data, at the same address

@@ -99,7 +99,7 @@ func (h metrics) of(series string) (labels []string, there bool) {
 	return nil, false
 }
 
-// check names what is wrong with an expression: what is in it that is not exported. shown are labels somebody wants of the result.
+// check returns the errors of an expression: names that are not exported. shown are the labels that the result needs.
 func check(have metrics, expr string, shown ...string) (wrong []string) {
 	plain := strings.NewReplacer("$__rate_interval", "5m", "$__range", "1h", "$instance", ".*").Replace(expr)
 	tree, err := parser.ParseExpr(plain)

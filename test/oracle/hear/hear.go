@@ -1,5 +1,5 @@
-// Package hear turns what changes in the policy oracle's worlds into what an agent's sources tell of it. Invariant: objects take the
-// way they take in a cluster, through source/convert, and nothing of them goes unread on it. The oracle itself knows none of that.
+// Package hear turns changes in the policy oracle's worlds into the events of an agent's sources. Invariant: objects take
+// the same path as in a cluster, through source/convert, which reads every field. The oracle itself does not use that path.
 package hear
 
 import (
@@ -32,8 +32,7 @@ func All(changes []policy.Change) ([]event.Change, error) {
 	return out, nil
 }
 
-// One is a change as the agent's sources tell it, with what they find wrong in it. The error is a kind or a field that they do
-// not know at all.
+// One converts a change as the agent's sources do, with the problems that they find. The error is an unknown kind or field.
 func One(c policy.Change) (event.Change, error) {
 	ch := event.Change{Ref: Ref(c.Key)}
 	if c.Object == nil {

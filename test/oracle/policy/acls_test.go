@@ -37,7 +37,7 @@ func packetOf(f *policy.Flow) packet {
 	return p
 }
 
-// answer is the packet that comes back; false if sessions do not know one.
+// answer returns the reply packet; false if sessions do not track one.
 func (p packet) answer() (packet, bool) {
 	a := packet{src: p.dst, dst: p.src, proto: p.proto, sport: p.dport, dport: p.sport}
 	switch p.proto {
@@ -134,8 +134,8 @@ type lists struct {
 	interfaces map[string]*[2][][]line // input and output
 	ports      map[string]*[2][]line   // of SCTP associations that begin, beside them
 	broken     []string
-	untracked  map[string][2]bool // interfaces that deny SCTP in a direction, because policies restrict the other and nothing tells answers
-	big        bool               // some policies ask for more ports of SCTP than VPP can be told
+	untracked  map[string][2]bool // interfaces that deny SCTP in a direction, because policies restrict the other and answers cannot be recognised
+	big        bool               // some policies name more ports of SCTP than VPP's classifier holds
 }
 
 func readLists(s *sink) *lists {
@@ -240,7 +240,7 @@ func (l *lists) checkLists(iface string, output bool, p packet, begins bool) (pe
 // sink collects what a renderer wants.
 type sink struct {
 	owners map[string]map[string]proto.Message
-	// big are the owners who say that policies ask for more ports of SCTP than VPP can be told: then for none.
+	// big are the owners whose policies name more ports of SCTP than VPP's classifier holds: then none is allowed.
 	big map[string]bool
 }
 
@@ -287,7 +287,7 @@ func (n *network) door(node string, a netip.Addr) string {
 	return hostIf
 }
 
-// hook is a list a packet was held against on its way, and whether its answer comes back through it on the session's account.
+// hook is a list that evaluated a packet on its path, and whether the session lets its answer pass.
 type hook struct {
 	node, iface string
 	output      bool

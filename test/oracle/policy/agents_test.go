@@ -80,7 +80,7 @@ func askAgents(cluster *trace.Cluster, w *policy.World, cfg agent.Config) (asked
 	for _, flow := range w.Sample(w.Flows(1), agentFlows) {
 		d := dispute{flow: flow}
 		if flow.Proto == policy.SCTP && flow.Dst.Is4() {
-			continue // nat44 hides the source of every SCTP packet behind the node: nobody can tell who sent it
+			continue // nat44 replaces the source of every SCTP packet by the node's address: the sender is unknown
 		}
 		if d.question, err = f.question(flow); err != nil {
 			continue
@@ -160,7 +160,7 @@ func answered(cluster *trace.Cluster, c *policy.Cluster, q trace.Question, flow 
 
 const cannotAsk = "cannot ask "
 
-// serviceQuestions are what pods, nodes and somebody outside ask of every service.
+// serviceQuestions are the packets of pods, nodes and an outside client to every Service.
 func (f *facts) serviceQuestions(objects []policy.Object) []dispute {
 	var out []dispute
 	for _, o := range objects {
@@ -283,7 +283,7 @@ func backendsOf(objects []policy.Object, s *corev1.Service) []netip.AddrPort {
 	return slices.Compact(out)
 }
 
-// agentsDiffer asks again in a cluster that was there all at once.
+// agentsDiffer evaluates a question again in a cluster that starts with all objects.
 func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
 	list, err := hear.All(allOf(objects))
 	if err != nil {
@@ -300,7 +300,7 @@ func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
 		return ""
 	}
 	if from := cluster.Answer(trace.Question{From: d.question.From, To: "192.0.2.1:1", Protocol: "TCP"}); from.Error != "" {
-		return "" // whoever asks is not there
+		return "" // the sender does not exist
 	}
 	if d.vip != nil {
 		if !slices.ContainsFunc(objects, func(o policy.Object) bool { return policy.KeyOf(o) == policy.KeyOf(d.vip) }) {

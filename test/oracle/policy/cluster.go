@@ -20,7 +20,7 @@ type Cluster struct {
 	entities   []*entity
 	slices     []*discoveryv1.EndpointSlice
 	profiles   map[string]*policy // rules of Calico's own profiles
-	// profileLabels are what these give to whoever has them.
+	// profileLabels are the labels that these profiles give to their endpoints.
 	profileLabels map[string]map[string]string
 	tiers         []*tier
 	hosts         []*host
@@ -33,7 +33,7 @@ type node struct {
 	addrs  []netip.Addr
 }
 
-// pod is a pod that policies see: one with an address of its own that still runs.
+// pod is a running pod with a separate address, which policies apply to.
 type pod struct {
 	namespace, name string
 	node            string

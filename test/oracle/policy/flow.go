@@ -40,9 +40,9 @@ func (p Protocol) Ports() bool { return p == TCP || p == UDP || p == SCTP }
 // LowestClientPort is the port from which on access lists take a port that nobody declares for a client's.
 const LowestClientPort = 32768
 
-// Undeclared reports that nobody declares the flow's port: where the policies of the one who is dialled do not let the answers out as a flow
-// of their own, they are lost if it is UDP, and lost after a change of lists if it is TCP; and where they do, a flow that is revoked may go
-// on. No pod of a World declares a port that high.
+// Undeclared reports whether no object declares the flow's port. If the receiver's policies do not allow the answers as a
+// separate flow, UDP answers are lost, and TCP answers after a change of lists; if they do, a revoked flow may continue. No
+// pod of a World declares a port that high.
 func (f *Flow) Undeclared() bool {
 	return (f.Proto == UDP || f.Proto == TCP) && f.DstPort >= LowestClientPort
 }

@@ -49,7 +49,7 @@ func (w *World) Flows(n int) []Flow {
 			}
 			at := from.node
 			if at == "" {
-				at = to.node // whoever is outside finds the way to the right node
+				at = to.node // an outside sender reaches the right node
 			}
 			contents := w.contents(n, from.addr.Is4())
 			if from == to || from.node == to.node && slices.Contains(nodes, from) {

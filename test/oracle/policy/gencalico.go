@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// addService makes a Service with slices of both families, for whoever dials it and for rules that speak of it.
+// addService makes a Service with slices of both families, for clients and for rules that name it.
 func (w *World) addService() Object {
 	if !w.kinds.Services {
 		return nil

@@ -102,8 +102,8 @@ func Failsafe(egress bool, f *Flow) bool {
 	return false
 }
 
-// decideHost goes through the tiers of one direction of a host endpoint. Forwarded flows are judged by policies with
-// applyOnForward only, and allowed if none decides; for others the profiles follow, and what they do not allow is denied.
+// decideHost evaluates the tiers of one direction of a host endpoint. For forwarded flows it uses policies with
+// applyOnForward only, and allows if none decides; for others the profiles follow, and the rest is denied.
 func (c *Cluster) decideHost(h *host, egress, local bool, f *Flow) (allowed bool, by string) {
 	for _, t := range c.tiers {
 		mine := *t

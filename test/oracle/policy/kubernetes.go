@@ -125,8 +125,8 @@ func (c *Cluster) namedPort(name string, proto func(Protocol) bool) func(*Flow) 
 	}
 }
 
-// readSubject: pods of namespaces, or some pods of namespaces; one of the two. Whoever sees neither does not know who is meant:
-// the policy then applies to nobody, and is refused aloud.
+// readSubject reads pods of namespaces, or some pods of namespaces; one of the two. If it finds neither, the policy applies
+// to no pod, and is refused with an error.
 func (c *Cluster) readSubject(s Subject) func(*pod) bool {
 	return func(q *pod) bool {
 		switch {

@@ -54,7 +54,7 @@ func factsOf(objects []policy.Object) *facts {
 	return f
 }
 
-// whole reports that a flow can be asked about: the nodes it speaks of are there, with their addresses.
+// whole reports whether a flow can be evaluated: its nodes exist, with their addresses.
 func (f *facts) whole(flow policy.Flow) bool {
 	for _, a := range []netip.Addr{flow.Src, flow.Dst} {
 		if f.pods[a] != "" && f.own[f.at[a]] == nil {
@@ -81,11 +81,11 @@ type node struct {
 	processor *rules.Processor
 	renderers [len(views)]*acl.Renderer
 	sinks     [len(views)]*sink
-	states    [len(views)][]*lists // since the last change, those on the way included
+	states    [len(views)][]*lists // since the last change, interim states included
 	facts     *facts
 	bytes     bool
 	again     [len(views)]bool
-	told      dataplane.Node // by the processor
+	known     dataplane.Node // from the processor
 }
 
 func newNode(name string, bytes bool) *node {
@@ -105,16 +105,16 @@ func (n *node) OnUpdate(m *felix.ToDataplane) {
 	}
 }
 
-// SetNode implements the driver: what the processor does not know without services it is told here.
-func (n *node) SetNode(told dataplane.Node) {
-	n.told = told
+// SetNode implements the driver, and adds the facts that the processor does not have without Services.
+func (n *node) SetNode(known dataplane.Node) {
+	n.known = known
 	n.tell()
 }
 
 func (n *node) tell() {
 	for i, v := range views {
 		n.renderers[i].SetNode(dataplane.Node{
-			View4: v.v4, View6: v.v6, Interfaces: n.told.Interfaces, Near: n.told.Near, Far: n.told.Far, Uplink: uplink, Overlay: overlay, Host: hostIf,
+			View4: v.v4, View6: v.v6, Interfaces: n.known.Interfaces, Near: n.known.Near, Far: n.known.Far, Uplink: uplink, Overlay: overlay, Host: hostIf,
 			Addrs: n.facts.own[n.name], HostAddrs: n.facts.own[n.name], Hairpin: []netip.Addr{n.facts.hairpin[n.name]}, Frontends: n.facts.frontends(), Outer: n.facts.outer(n.name), ByteMatch6: n.bytes,
 		})
 	}
@@ -238,11 +238,11 @@ type entry struct {
 	in   string
 	seen packet // by the first hook
 	text string
-	as   netip.Addr // whom the pod sees, if not who sent it
+	as   netip.Addr // the source address that the pod sees, if not the sender's
 }
 
-// entries are the ways a flow can come to be. In the view before translation the first hook sees the service. What a pod sends
-// to its own address stays in the pod, unless a service leads it there.
+// entries are the ways in which a flow can begin. In the view before translation the first hook sees the Service. A packet
+// of a pod to its own address stays in the pod, unless a Service leads it there.
 func (f *facts) entries(flow policy.Flow, n *network, pre bool) []entry {
 	in := n.door(flow.Node, flow.Src)
 	dialled := entry{flow: flow, in: in, seen: packetOf(&flow), text: "by way of a cluster IP"}
@@ -343,7 +343,7 @@ func growLists(t *testing.T, seed uint64) (flows int) {
 	}
 }
 
-// wayMatters tells how what a renderer wants after a change differs from what one wants that was told the final objects only.
+// wayMatters returns how a renderer's output after a change differs from that of a renderer with only the final objects.
 func wayMatters(before, after []policy.Object, seed uint64) string {
 	f := factsOf(before)
 	grown, fresh := newNodes(f.names, seed), newNodes(f.names, seed)
@@ -424,7 +424,7 @@ func explainWay(t *testing.T, before, after []policy.Object, seed uint64) {
 	t.Errorf("in short: %s\nfrom\n%s\nby\n%s", wayMatters(before, after, seed), policy.YAML(before), policy.YAML(changed))
 }
 
-// passing reports whether a flow passes on the way that is denied before a change and after it.
+// passing reports whether a flow passes in an interim state although it is denied before and after the change.
 func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow) string {
 	if before.Judge(&flow).Allowed || after.Judge(&flow).Allowed || flow.Src == flow.Dst {
 		return ""
@@ -444,7 +444,7 @@ func passing(ns nodes, before, after *policy.Cluster, f *facts, flow policy.Flow
 	return ""
 }
 
-// compareLists tells how the lists differ from the specifications about a flow.
+// compareLists returns how the lists differ from the specifications for a flow.
 func compareLists(networks [len(views)]*network, c *policy.Cluster, f *facts, flow policy.Flow) string {
 	for i, v := range views {
 		n := networks[i]

@@ -108,7 +108,7 @@ func growMessages(t *testing.T, seed uint64) (flows int) {
 	}
 }
 
-// messagesDiffer compares a flow in a cluster that was there all at once.
+// messagesDiffer compares a flow in a cluster that starts with all objects.
 func messagesDiffer(objects []policy.Object, f policy.Flow) string {
 	if !factsOf(objects).whole(f) {
 		return ""

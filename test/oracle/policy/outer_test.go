@@ -38,7 +38,8 @@ func (f *facts) outer(node string) []dataplane.Outer {
 	return out
 }
 
-// wantedOf is what the specifications say about an entry. Whoever comes from outside meets the host endpoint before translation.
+// wantedOf returns the specifications' verdict for an entry. A packet from outside meets the host endpoint before
+// translation.
 func wantedOf(c *policy.Cluster, e *entry, pre bool) policy.Verdict {
 	v := wantedOfPods(c, e, pre)
 	if !v.Allowed || v.Always || e.flow.Src == e.flow.Dst {
@@ -63,7 +64,7 @@ func wantedOfPods(c *policy.Cluster, e *entry, pre bool) policy.Verdict {
 		return policy.Verdict{Allowed: true, Why: "the pod itself"}
 	case itself && e.as.IsValid():
 		hidden := e.flow
-		hidden.Src = e.as // what it sends to itself is not judged
+		hidden.Src = e.as // packets to itself are not evaluated
 		return c.JudgePods(&hidden)
 	case e.as.IsValid():
 		return c.JudgeHidden(&e.flow, e.as)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Shrink takes away from objects whatever it can while they still fail: whole objects, then fields and elements of lists. The
-// status of an object stays. What is left is small enough to be understood, and to be pasted into a story.
+// Shrink removes parts of objects while they still fail: whole objects, then fields and elements of lists. The status of an
+// object stays. The result is small enough to be understood, and to be copied into a story.
 func Shrink(objects []Object, fails func([]Object) bool) []Object {
 	for {
 		smaller := shrinkEach(shrinkList(objects, fails), fails)

@@ -15,7 +15,7 @@ type Change struct {
 	Object Object
 }
 
-// Step changes one thing, or a few, and returns what changed, in the order in which an API server would tell.
+// Step changes one object, or a few, and returns the changes, in the order in which an API server sends them.
 func (w *World) Step() []Change {
 	before := maps.Clone(w.objects)
 	for range 1 + w.rng.IntN(2) {

@@ -11,8 +11,8 @@ import (
 // maxServices is how many a cluster grows to by StepServices.
 const maxServices = 4
 
-// StepServices changes a service, or what is behind it, and returns what changed: one comes or goes, its endpoints are drawn anew, or
-// its port changes.
+// StepServices changes a Service, or its endpoints, and returns the changes: it adds or removes one, draws its endpoints
+// anew, or changes its port.
 func (w *World) StepServices() []Change {
 	before := maps.Clone(w.objects)
 	services := all[*corev1.Service](w)
@@ -43,7 +43,7 @@ func (w *World) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
 	})
 }
 
-// since are the differences to earlier objects, in the order in which an API server would tell.
+// since returns the differences to earlier objects, in the order in which an API server sends them.
 func (w *World) since(before map[Key]Object) []Change {
 	var out []Change
 	for key := range before {
@@ -60,7 +60,7 @@ func (w *World) since(before map[Key]Object) []Change {
 	return out
 }
 
-// Since are the changes that lead from some objects to others, in the order in which an API server would tell.
+// Since returns the changes that lead from some objects to others, in the order in which an API server sends them.
 func Since(before, after []Object) []Change {
 	had := make(map[Key]Object, len(before))
 	for _, o := range before {

@@ -165,8 +165,8 @@ func (c *Cluster) egress(f *Flow) Verdict {
 	return Verdict{true, false, "no pod to protect"}
 }
 
-// JudgeHidden is the verdict about a flow that is hidden behind another address before its destination sees it: its egress is
-// its own, whoever that address is cannot be told from it, and so is not trusted.
+// JudgeHidden returns the verdict about a flow whose source is replaced by another address before its destination sees it:
+// its egress is its own; the owner of that address cannot be distinguished from it, and so is not trusted.
 func (c *Cluster) JudgeHidden(f *Flow, as netip.Addr) Verdict {
 	out := c.egress(f)
 	if !out.Allowed {

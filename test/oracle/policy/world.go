@@ -23,7 +23,7 @@ func AllKinds() Kinds {
 	return Kinds{Admin: true, Cluster: true, Calico: true, Services: true, Hosts: true}
 }
 
-// World is a random cluster that changes step by step. Every draw comes from its generator, so a seed tells everything.
+// World is a random cluster that changes step by step. Every draw comes from its generator, so a seed determines everything.
 // Objects are never changed, only replaced.
 type World struct {
 	rng     *rand.Rand
@@ -199,7 +199,7 @@ func (w *World) addPod() Object {
 	return w.put(p)
 }
 
-// addAddresses takes the lowest addresses nobody has: those of a finished pod are soon somebody else's.
+// addAddresses assigns the lowest free addresses: those of a finished pod soon belong to another pod.
 func (w *World) addAddresses(p *corev1.Pod, node *corev1.Node) {
 	i := 2
 	for ; slices.Contains(w.taken[node.Name], i); i++ {
@@ -340,7 +340,7 @@ func (w *World) part(p netip.Prefix) (netip.Prefix, bool) {
 		a = a.Next()
 	}
 	if w.chance(2) {
-		for _, q := range w.addresses() { // better: a part with somebody in it
+		for _, q := range w.addresses() { // better: a part with a pod in it
 			if p.Contains(q) {
 				a = q
 				break
