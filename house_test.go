@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -43,6 +44,12 @@ var sameRank = map[[2]string]bool{
 	{"calico/datastore", "calico/v3"}:      true,
 	{"calico/datastore", "calc"}:           true, // a change of the datastore is a change of the graph
 	{"calico/datastore", "source/convert"}: true, // Services and EndpointSlices are in it as Kubernetes has them
+}
+
+// features lists what a feature's descriptors may import of other features. The contract imports none of them, and only all imports every one.
+var features = map[string][]string{
+	"": {}, "abf": {"acl"}, "acl": {}, "cnat": {"l3"}, "ifaces": {}, "l2": {}, "l3": {}, "linux": {"ifaces"}, "nat": {"acl"}, "punt": {},
+	"all": {"abf", "acl", "cnat", "ifaces", "l2", "l3", "nat", "punt"},
 }
 
 // fences lists who alone may import a module.
@@ -132,6 +139,26 @@ func imports(s source) []string {
 		out = append(out, strings.Trim(imp.Path.Value, `"`))
 	}
 	return out
+}
+
+// TestFeaturesStandAlone keeps the descriptors of one feature of VPP apart from those of others.
+func TestFeaturesStandAlone(t *testing.T) {
+	const contract = "vppagent/descriptor"
+	for _, s := range tree(t) {
+		if s.dir() != contract && !strings.HasPrefix(s.dir(), contract+"/") || s.isTest() {
+			continue
+		}
+		feature := strings.TrimPrefix(strings.TrimPrefix(s.dir(), contract), "/")
+		allowed, known := features[feature]
+		if !known {
+			t.Errorf("%s: %q is no feature; add it to features and to docs/ARCHITECTURE.md", s.path, feature)
+		}
+		for _, imp := range imports(s) {
+			if other, ok := strings.CutPrefix(imp, module+contract+"/"); ok && !slices.Contains(allowed, other) {
+				t.Errorf("%s imports the feature %s", s.path, other)
+			}
+		}
+	}
 }
 
 func TestImportsPointToALowerRank(t *testing.T) {

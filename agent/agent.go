@@ -40,6 +40,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // eventBacklog is how many events may wait for the loop before sources and the committer block.
@@ -92,7 +94,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.families()...), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
-		Needs: descriptor.Needs(), OnConnect: onConnect(cfg),
+		Needs: all.Needs(), OnConnect: onConnect(cfg),
 		OnState: p.state, Observe: p.metrics.request, Lock: cfg.lock(), ClientName: cfg.clientName(),
 	})
 	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
@@ -157,7 +159,7 @@ func (p *parts) processors() []controller.Processor {
 func onConnect(cfg Config) []vpp.Call {
 	calls := descriptor.OnConnect()
 	if cfg.RuleCounters != nil && !cfg.NoPolicies {
-		calls = append(calls, descriptor.CountRules())
+		calls = append(calls, aclvalues.CountRules())
 	}
 	return calls
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
@@ -123,7 +124,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 func (c *Cleaner) connect(ctx context.Context) error {
 	states := make(chan vpp.State, 1)
 	c.conn = vpp.New(vpp.Config{
-		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: descriptor.Needs(),
+		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: all.Needs(),
 		Lock: lockAt(c.cfg.Lock, "", []string{ownsServices, ownsPolicies}),
 		OnState: func(st vpp.State) {
 			select {
@@ -185,7 +186,7 @@ func (c *Cleaner) know(context.Context) error {
 	case err != nil:
 		return fmt.Errorf("journal: %w", err)
 	case bytes.Contains(text, []byte(" config/linux/")):
-		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, append(descriptor.All(), linux.All()...)
+		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, append(all.All(), linux.All()...)
 	}
 	c.vppagent = vppagent.New(cfg)
 	return nil

@@ -15,6 +15,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // An agent with an external dataplane driver calculates policies, and does not enforce them.
@@ -32,15 +37,15 @@ func kinds(cfg Config) []*descriptor.Descriptor {
 		return nil
 	}
 	lists := []string{
-		descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name, descriptor.SCTPPorts().Name, descriptor.SCTPFilter().Name,
-		descriptor.RangesACL().Name, descriptor.PermitACL().Name, descriptor.SourceRangesEnforced().Name, descriptor.SourceRanges().Name,
+		acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name,
+		acl.RangesACL().Name, acl.PermitACL().Name, acl.SourceRangesEnforced().Name, acl.SourceRanges().Name,
 	}
 	services := []string{
-		descriptor.Nat44Global().Name, descriptor.Nat44Settings().Name, descriptor.Nat44AddressPool().Name,
-		descriptor.Nat44Interface().Name, descriptor.DNat44().Name, descriptor.RejectRoute().Name,
-		descriptor.SnatPolicy().Name, descriptor.CnatInterface().Name, descriptor.CnatTranslation().Name,
+		nat.Nat44Global().Name, nat.Nat44Settings().Name, nat.Nat44AddressPool().Name,
+		nat.Nat44Interface().Name, nat.DNat44().Name, l3.RejectRoute().Name,
+		cnat.SnatPolicy().Name, cnat.CnatInterface().Name, cnat.CnatTranslation().Name,
 	}
-	return slices.DeleteFunc(descriptor.All(), func(d *descriptor.Descriptor) bool {
+	return slices.DeleteFunc(all.All(), func(d *descriptor.Descriptor) bool {
 		return driven && slices.Contains(lists, d.Name) || alone && slices.Contains(services, d.Name)
 	})
 }

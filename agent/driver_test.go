@@ -15,7 +15,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // remembering is a driver that only records messages.
@@ -147,12 +150,12 @@ func TestKindsOfTwoAgents(t *testing.T) {
 	}
 	over := names(Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{})})
 	under := names(Config{Felix: &Felix{}, NoServices: true})
-	for _, name := range []string{descriptor.ACL().Name, descriptor.DenyACL().Name, descriptor.InterfaceACLs().Name, descriptor.SCTPPorts().Name, descriptor.SCTPFilter().Name} {
+	for _, name := range []string{acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name} {
 		if slices.Contains(over, name) || !slices.Contains(under, name) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}
 	}
-	for _, name := range []string{descriptor.DNat44().Name, descriptor.RejectRoute().Name, descriptor.Nat44Global().Name, descriptor.CnatTranslation().Name} {
+	for _, name := range []string{nat.DNat44().Name, l3.RejectRoute().Name, nat.Nat44Global().Name, cnat.CnatTranslation().Name} {
 		if !slices.Contains(over, name) || slices.Contains(under, name) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}

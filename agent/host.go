@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
@@ -13,7 +14,7 @@ func withHost(cfg Config, caller vppagent.Caller, kinds []*descriptor.Descriptor
 		return caller, kinds
 	}
 	if kinds == nil {
-		kinds = descriptor.All()
+		kinds = allvalues.All()
 	}
 	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 )
 
 type silentVPP struct{}
@@ -20,7 +22,7 @@ func (silentVPP) Do(context.Context, ...vpp.Call) []vpp.Reply { return nil }
 func TestHostChangesOnlyOnRequest(t *testing.T) {
 	asked := []controller.ExternalConfigSource{nil}
 	dial := func(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
-	few := []*descriptor.Descriptor{descriptor.Route()}
+	few := []*descriptor.Descriptor{l3.Route()}
 	for _, c := range []struct {
 		name  string
 		cfg   Config
@@ -30,7 +32,7 @@ func TestHostChangesOnlyOnRequest(t *testing.T) {
 	}{
 		{"nobody asks", Config{Socket: "s"}, nil, false, 0},
 		{"a simulation", Config{Dial: dial, External: asked}, nil, false, 0},
-		{"asked", Config{Socket: "s", External: asked}, nil, true, len(descriptor.All()) + 3},
+		{"asked", Config{Socket: "s", External: asked}, nil, true, len(all.All()) + 3},
 		{"asked, beside another agent", Config{Socket: "s", External: asked}, few, true, 4},
 	} {
 		caller, kinds := withHost(c.cfg, silentVPP{}, c.kinds)

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // explainRange returns the Service behind a rule of the source ranges' access list.
@@ -25,7 +25,7 @@ func (p *parts) explainRange(rule int) (policy.Reason, bool) {
 	})
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		m := byKey[key]
-		n := descriptor.SourceRangesRules(m)
+		n := acl.SourceRangesRules(m)
 		if per := n / max(len(m.GetFrontends()), 1); rule < n {
 			return restrictedReason(m, m.GetFrontends()[rule/per]), true
 		}

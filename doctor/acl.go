@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // acl returns the checks of the ACL plugin; none if policies are not enforced or the plugin is not loaded.
@@ -35,13 +36,13 @@ func (f *facts) acl() []Check {
 func (f *facts) reclassify() Check {
 	c := Check{Name: "acl reclassify", Verdict: OK, Found: "on"}
 	// VPP's answer is already in the facts; it is replayed to the descriptor's question.
-	r, err := descriptor.Reclassification(context.Background(), func(context.Context, ...vpp.Call) []vpp.Reply {
+	r, err := aclvalues.Reclassification(context.Background(), func(context.Context, ...vpp.Call) []vpp.Reply {
 		return []vpp.Reply{f.replies[askACLUse]}
 	})
 	switch {
-	case err != nil || r == descriptor.ReclassifyUnknown:
+	case err != nil || r == aclvalues.ReclassifyUnknown:
 		return unknown(c.Name, "VPP does not report whether it evaluates established flows again")
-	case r == descriptor.ReclassifyOff:
+	case r == aclvalues.ReclassifyOff:
 		c.Verdict, c.Found = Dangerous, "off"
 		c.Consequence = "a flow that a changed policy denies continues until it is idle (TCP: 24 h, UDP: 10 min), and where the lists of an " +
 			"interface change, VPP drops replies until the side that opened the flow sends its next packet"

@@ -20,7 +20,7 @@ import (
 	newer "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // Names of the questions. A question's answer is stored in facts.replies under its name.
@@ -114,7 +114,7 @@ func (f *facts) cli(name string) (text string, ok bool) {
 
 // needs returns all messages that the agent uses, for both versions of cnat's API.
 func needs() []api.Message {
-	return slices.Concat(descriptor.Needs(), cnatNeeds(), olderCNAT(), newerCNAT())
+	return slices.Concat(all.Needs(), cnatNeeds(), olderCNAT(), newerCNAT())
 }
 
 // cnatNeeds returns the messages that both versions of cnat's API have.

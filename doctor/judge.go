@@ -7,7 +7,7 @@ import (
 
 	"go.fd.io/govpp/api"
 
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // The tested releases (see README), the first release that compares IPv6 prefixes by bits, and the first with taps in a
@@ -78,7 +78,7 @@ func (f *facts) core() Check {
 
 // ofPlugin returns the requests that the agent sends to a plugin; cnat has separate lists.
 func (f *facts) ofPlugin(plugin string) []api.Message {
-	return slices.DeleteFunc(descriptor.Needs(), func(m api.Message) bool {
+	return slices.DeleteFunc(all.Needs(), func(m api.Message) bool {
 		of := pluginOf(m)
 		if of == tapPlugin && !f.hasTapPlugin() {
 			of = ""

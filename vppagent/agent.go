@@ -21,6 +21,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
@@ -56,7 +58,7 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration)
 	// Stall is the longest time for which VPP forwards nothing, where the agent can choose. 0: cost.Stall.
 	Stall time.Duration
-	// Descriptors are the kinds of values; nil: descriptor.All.
+	// Descriptors are the kinds of values; nil: all.All.
 	Descriptors []*descriptor.Descriptor
 }
 
@@ -72,7 +74,7 @@ type Agent struct {
 	pace    pacer
 	rest    rest
 	// reclassify is what VPP said when it was last looked at altogether.
-	reclassify descriptor.Reclassify
+	reclassify acl.Reclassify
 
 	// told: some transaction said what is wanted. Before that nothing in VPP is known to be unwanted, so nothing is removed.
 	told bool
@@ -117,7 +119,7 @@ func New(cfg Config) *Agent {
 		cfg.Now = time.Now
 	}
 	if cfg.Descriptors == nil {
-		cfg.Descriptors = descriptor.All()
+		cfg.Descriptors = all.All()
 	}
 	if cfg.Stall <= 0 {
 		cfg.Stall = cost.Stall

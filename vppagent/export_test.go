@@ -26,12 +26,24 @@ func compareWorlds(a, b *descriptor.World) (problems []string, used map[string]b
 	used = map[string]bool{}
 	original, copied := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range original.NumField() {
-		if original.Field(i).Kind() == reflect.Func { // bound to the graph
+		name := original.Type().Field(i).Name
+		if original.Field(i).Kind() == reflect.Func || name == "facts" { // bound to the graph, and below
 			continue
 		}
-		name := original.Type().Field(i).Name
 		used[name] = !original.Field(i).IsZero()
 		problems = append(problems, compareKnown(name, original.Field(i), copied.Field(i))...)
+	}
+	copies := b.Known()
+	for name, f := range a.Known() {
+		v, c := reflect.ValueOf(f), reflect.ValueOf(copies[name])
+		problems = append(problems, compareKnown(name, v, c)...)
+		if v.Kind() != reflect.Pointer {
+			used[name] = v.Len() > 0
+			continue
+		}
+		for i := range v.Elem().NumField() {
+			used[name+"."+v.Elem().Type().Field(i).Name] = !v.Elem().Field(i).IsZero()
+		}
 	}
 	return problems, used
 }

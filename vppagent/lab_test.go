@@ -22,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // lab is an agent connected to a sim, through the real connection core and guard.
@@ -51,7 +52,7 @@ func newLab(t tb, cfg vppagent.Config) *lab {
 func newLabOn(t tb, v *sim.VPP, cfg vppagent.Config) *lab {
 	t.Helper()
 	l := &lab{t: t, sim: v, cfg: cfg, states: make(chan vpp.State, 1000), want: kv.Values{}}
-	l.conn = vpp.New(vpp.Config{Dial: v.Dial, OnConnect: descriptor.OnConnect(), OnState: func(s vpp.State) { l.states <- s }, Needs: descriptor.Needs()})
+	l.conn = vpp.New(vpp.Config{Dial: v.Dial, OnConnect: descriptor.OnConnect(), OnState: func(s vpp.State) { l.states <- s }, Needs: all.Needs()})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = l.conn.Run(ctx) }()

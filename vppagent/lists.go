@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // Listed is an ACL in the list of an interface, as VPP has it.
@@ -33,7 +33,7 @@ func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, erro
 			return
 		}
 		for _, name := range interfaces {
-			in, output := a.g.world.Lists(name)
+			in, output := aclvalues.Lists(a.g.world, name)
 			out = a.listed(out, Listed{Interface: name}, in)
 			out = a.listed(out, Listed{Interface: name, Output: true}, output)
 		}
@@ -57,10 +57,10 @@ var errUnknown = errors.New("what VPP has is not known yet")
 
 func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 	for l.Place, l.Index = range indices {
-		l.Value, l.Front = nil, a.g.world.Front(l.Index)
-		key := a.g.world.ACLKey(l.Index)
+		l.Value, l.Front = nil, aclvalues.Front(a.g.world, l.Index)
+		key := aclvalues.ACLKey(a.g.world, l.Index)
 		if have := a.g.sure(key); have != nil {
-			if m, ok := a.g.values[key].msg.(*acl.ACL); ok && descriptor.Verbatim(have, m) {
+			if m, ok := a.g.values[key].msg.(*acl.ACL); ok && aclvalues.Verbatim(have, m) {
 				l.Value = m
 			}
 		}
@@ -72,6 +72,6 @@ func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 // Fronted reports whether the input list of an interface begins with the access list of source ranges. It is for the goroutine of
 // Commit.
 func (a *Agent) Fronted(iface string) bool {
-	in, _ := a.g.world.Lists(iface)
-	return len(in) > 0 && a.g.world.Front(in[0])
+	in, _ := aclvalues.Lists(a.g.world, iface)
+	return len(in) > 0 && aclvalues.Front(a.g.world, in[0])
 }

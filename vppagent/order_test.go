@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // witness hands calls to VPP one by one, and looks at its access lists after every write.
@@ -325,11 +326,11 @@ func (w *witness) steps(r *rapid.T, before, final map[place]bool) {
 
 // attachForeign puts an ACL of somebody else into both lists of tap1.
 func (w *witness) attachForeign(l *lab) {
-	state, err := descriptor.ACL().Compile(kv.ACLKey("x"), accessList("x", foreignRule()))
+	state, err := aclvalues.ACL().Compile(kv.ACLKey("x"), accessList("x", foreignRule()))
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	ops, err := descriptor.ACL().Create(descriptor.NewWorld(descriptor.Options{}, nil), state)
+	ops, err := aclvalues.ACL().Create(descriptor.NewWorld(descriptor.Options{}, nil), state)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // Plan returns what Commit would do, and changes nothing: it works on a copy of the agent, and asks VPP only what Commit
@@ -56,18 +57,18 @@ func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cut []descriptor.Backend
+	var cut []nat.Backend
 	for _, level := range plan.Levels {
 		for _, s := range level {
 			switch s.Action {
 			case Delete:
-				cut = append(cut, descriptor.Cut(a.g.world, s.v.have, nil)...)
+				cut = append(cut, nat.Cut(a.g.world, s.v.have, nil)...)
 			case Update:
-				cut = append(cut, descriptor.Cut(a.g.world, s.v.have, s.v.want)...)
+				cut = append(cut, nat.Cut(a.g.world, s.v.have, s.v.want)...)
 			}
 		}
 	}
-	n, err := descriptor.CountSessions(ctx, a.cfg.Caller.Do, cut)
+	n, err := nat.CountSessions(ctx, a.cfg.Caller.Do, cut)
 	if err != nil {
 		return nil, err
 	}

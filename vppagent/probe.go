@@ -10,6 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // What dumps do not show is asked otherwise: whether packets of an interface meet the nodes that its lists and roles stand for, and
@@ -137,18 +139,18 @@ func (a *Agent) probeLookups(ctx context.Context, now time.Time) ([]event.Drift,
 	mappings := 0
 	for _, k := range a.g.kinds {
 		for _, v := range k.values {
-			mappings += descriptor.MappingCount(v.have)
+			mappings += nat.MappingCount(v.have)
 		}
 	}
 	if mappings == 0 {
 		a.check.lacking = 0
 		return nil, nil
 	}
-	replies := a.cfg.Caller.Do(ctx, descriptor.AskLookups()...)
+	replies := a.cfg.Caller.Do(ctx, nat.AskLookups()...)
 	if err := lost(replies); err != nil {
 		return nil, err
 	}
-	if !descriptor.LookupsLack(mappings, replies) {
+	if !nat.LookupsLack(mappings, replies) {
 		a.check.lacking = 0
 		return nil, nil
 	}
@@ -162,15 +164,15 @@ func (a *Agent) probeLookups(ctx context.Context, now time.Time) ([]event.Drift,
 
 // probeReclassify finds that somebody switched off what VPP did when it was connected.
 func (a *Agent) probeReclassify(ctx context.Context, x *execution, now time.Time) ([]event.Drift, error) {
-	if a.reclassify != descriptor.ReclassifyOn {
+	if a.reclassify != acl.ReclassifyOn {
 		return nil, nil
 	}
-	r, err := descriptor.Reclassification(ctx, a.cfg.Caller.Do)
-	if err != nil || r != descriptor.ReclassifyOff {
+	r, err := acl.Reclassification(ctx, a.cfg.Caller.Do)
+	if err != nil || r != acl.ReclassifyOff {
 		return nil, err
 	}
 	e := event.Drift{Key: ReclassifyKey, Kind: "acl-setting", What: event.DriftDisabled}
-	err = descriptor.SetReclassify(ctx, a.cfg.Caller.Do)
+	err = acl.SetReclassify(ctx, a.cfg.Caller.Do)
 	if unreachable(err) {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ import (
 	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // realVPP starts the VPP named by CONTIV_VPP, with interfaces 1 to n called tap1 to tapn, and returns a connection to it.
@@ -61,7 +61,7 @@ plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin acl_
 		_ = cmd.Wait()         // killed
 	})
 	states := make(chan vpp.State, 100)
-	conn := vpp.New(vpp.Config{Socket: path, OnState: func(s vpp.State) { states <- s }, Needs: descriptor.Needs(), Silence: -1})
+	conn := vpp.New(vpp.Config{Socket: path, OnState: func(s vpp.State) { states <- s }, Needs: all.Needs(), Silence: -1})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = conn.Run(ctx) }()

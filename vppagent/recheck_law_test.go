@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // recheckLaw: what another agent changes of a kind, or removes, is found within a round, as a drift of that kind, and repaired; then VPP is
@@ -88,7 +88,7 @@ func (law *law) adds() bool {
 	case "nat44-global", "nat44-settings", "nat44-interface", "cnat-snat-policy", "cnat-interface", "ip-scan-neighbor":
 		return false
 	}
-	for _, d := range descriptor.All() {
+	for _, d := range all.All() {
 		if d.Name == law.kind {
 			return !d.Tagged || d.Name == "proxy-arp-interface"
 		}
@@ -107,7 +107,7 @@ func TestRecheckLaws(t *testing.T) {
 			recheckLaw(t, l.conn, &law, l.sim.Dump, seen)
 		})
 	}
-	for _, d := range descriptor.All() {
+	for _, d := range all.All() {
 		elsewhere := map[string]string{ // what VPP has of these is of another kind
 			"interface": "VPP tells of it", "sctp-ports": "sctp-filter", "source-ranges": "acl-source-ranges", "source-ranges-enforced": "interface-acls",
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // look finds out what VPP has, as far as the plan needs it: everything when it is not known or the transaction says so,
@@ -44,7 +45,7 @@ func (a *Agent) askReclassify(ctx context.Context) error {
 	if !a.stale || !slices.ContainsFunc(a.g.kinds, func(k *kind) bool { return k.Stands != nil }) {
 		return nil
 	}
-	r, err := descriptor.Reclassification(ctx, a.cfg.Caller.Do)
+	r, err := acl.Reclassification(ctx, a.cfg.Caller.Do)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 )
 
 // Run commits transactions one after the other and emits the result of each, and of its own retries and repairs (Seq 0),
@@ -211,5 +212,5 @@ func (a *Agent) Locate(ctx context.Context, l *event.Locate) (*event.Located, er
 		}
 		a = c
 	}
-	return descriptor.Locate(ctx, a.cfg.Caller.Do, a.g.world, l)
+	return l3.Locate(ctx, a.cfg.Caller.Do, a.g.world, l)
 }

@@ -3,18 +3,19 @@ package vppagent
 import (
 	"context"
 
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // SessionUse is how full VPP's NAT44 session table is.
-type SessionUse = descriptor.SessionUse
+type SessionUse = nat.SessionUse
 
 // SessionUse counts the NAT44 sessions. It is safe beside Run; VPP stops forwarding while it counts, so ask rarely.
 func (a *Agent) SessionUse(ctx context.Context) (SessionUse, error) {
 	if err := a.away(); err != nil {
 		return SessionUse{}, err
 	}
-	return descriptor.Sessions(ctx, a.cfg.Caller.Do)
+	return nat.Sessions(ctx, a.cfg.Caller.Do)
 }
 
 // SessionLimit is SessionUse without the count, which costs VPP nothing.
@@ -22,15 +23,15 @@ func (a *Agent) SessionLimit(ctx context.Context) (SessionUse, error) {
 	if err := a.away(); err != nil {
 		return SessionUse{}, err
 	}
-	return descriptor.SessionLimit(ctx, a.cfg.Caller.Do)
+	return nat.SessionLimit(ctx, a.cfg.Caller.Do)
 }
 
 // Reclassify reports whether VPP judges established flows again when access lists change.
-type Reclassify = descriptor.Reclassify
+type Reclassify = acl.Reclassify
 
 // What VPP may say.
 const (
-	ReclassifyUnknown = descriptor.ReclassifyUnknown
-	ReclassifyOn      = descriptor.ReclassifyOn
-	ReclassifyOff     = descriptor.ReclassifyOff
+	ReclassifyUnknown = acl.ReclassifyUnknown
+	ReclassifyOn      = acl.ReclassifyOn
+	ReclassifyOff     = acl.ReclassifyOff
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
 // Closed until evaluated (ADR 14). VPP forwards whatever comes in by an interface without access lists, so that two orders hold:
@@ -106,8 +107,8 @@ func (a *Agent) denyUnknown(touch func(*value)) {
 		return
 	}
 	now := map[string]*value{}
-	for _, i := range a.g.world.Unknown(a.roles != nil) {
-		if d := descriptor.Closed(i.Name); !a.spokenOf(i) {
+	for _, i := range acl.Unknown(a.g.world, a.roles != nil) {
+		if d := acl.Closed(i.Name); !a.spokenOf(i) {
 			now[d.Key] = a.g.node(d.Key)
 			a.g.give(d.Key, d.State, touch)
 		}
@@ -126,12 +127,12 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 		return nil
 	}
 	var ask []*descriptor.Iface
-	for _, i := range a.g.world.Unknown(true) {
+	for _, i := range acl.Unknown(a.g.world, true) {
 		if !a.g.set.Said(kv.InterfaceACLsKey(i.Name)) {
 			ask = append(ask, i)
 		}
 	}
-	return descriptor.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
+	return acl.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
 }
 
 // spokenOf reports that an interface is the node's, or that a value speaks of it.

@@ -13,11 +13,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // without are all descriptors but one.
 func without(name string) []*descriptor.Descriptor {
-	return slices.DeleteFunc(descriptor.All(), func(d *descriptor.Descriptor) bool { return d.Name == name })
+	return slices.DeleteFunc(all.All(), func(d *descriptor.Descriptor) bool { return d.Name == name })
 }
 
 // A value nobody can put into VPP is told of and stays wanted, whatever happens around it, until it is taken back; an agent that has

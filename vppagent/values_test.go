@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
@@ -21,7 +22,7 @@ func TestPageOnValues(t *testing.T) {
 	if !ok {
 		t.Fatal("no section on what is kept alone")
 	}
-	kinds := append(descriptor.All(), linux.All()...)
+	kinds := append(all.All(), linux.All()...)
 	for _, m := range kv.Models() {
 		key := m.Key("x")
 		implemented := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })

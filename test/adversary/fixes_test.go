@@ -27,7 +27,7 @@ var (
 	unknownDenied = edit{"test/adversary/game.go", "agent.Config{ServiceRenderer: r}", "agent.Config{ServiceRenderer: r, AllowUnknown: true}"}
 	sourceCheck   = edit{"agent/policy.go", "SourceCheck: cfg.SourceCheck,", "SourceCheck: acl.SourceOff,"}
 	insideFirst   = edit{
-		"vppagent/descriptor/nat44interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
+		"vppagent/descriptor/nat/interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
 	}
 	closedSCTP = edit{"renderer/acl/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
 	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.egress, asksPeers(p.uses))", "r.static(!p.spec.egress, false)"}

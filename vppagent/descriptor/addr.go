@@ -9,8 +9,8 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// parse4 parses an IPv4 address.
-func parse4(field, s string) (netip.Addr, error) {
+// Parse4 parses an IPv4 address.
+func Parse4(field, s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || !a.Is4() {
 		return netip.Addr{}, fmt.Errorf("%s: %q is not an IPv4 address", field, s)
@@ -18,8 +18,8 @@ func parse4(field, s string) (netip.Addr, error) {
 	return a, nil
 }
 
-// parseAddr parses an address of either family, without zone.
-func parseAddr(field, s string) (netip.Addr, error) {
+// ParseAddr parses an address of either family, without zone.
+func ParseAddr(field, s string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
 		return netip.Addr{}, fmt.Errorf("%s: %q is not an IP address", field, s)
@@ -27,8 +27,8 @@ func parseAddr(field, s string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-// parsePrefix parses <address>/<length>; host bits are kept.
-func parsePrefix(field, s string) (netip.Prefix, error) {
+// ParsePrefix parses <address>/<length>; host bits are kept.
+func ParsePrefix(field, s string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
 		return netip.Prefix{}, fmt.Errorf("%s: %q is not <address>/<prefix length>", field, s)
@@ -36,8 +36,8 @@ func parsePrefix(field, s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// parseMAC parses a MAC address of 6 bytes; "" is all zero.
-func parseMAC(field, s string) (mac [6]byte, err error) {
+// ParseMAC parses a MAC address of 6 bytes; "" is all zero.
+func ParseMAC(field, s string) (mac [6]byte, err error) {
 	if s == "" {
 		return mac, nil
 	}
@@ -48,9 +48,11 @@ func parseMAC(field, s string) (mac [6]byte, err error) {
 	return [6]byte(hw), nil
 }
 
-func macText(mac [6]byte) string { return ethernet_types.MacAddress(mac).String() }
+// MACText is "02:fe:00:00:00:01".
+func MACText(mac [6]byte) string { return ethernet_types.MacAddress(mac).String() }
 
-func toUnion(a netip.Addr) (u ip_types.AddressUnion) {
+// ToUnion is an address without its family, as VPP takes it.
+func ToUnion(a netip.Addr) (u ip_types.AddressUnion) {
 	if a.Is4() {
 		u.SetIP4(a.As4())
 	} else if a.IsValid() {
@@ -59,27 +61,32 @@ func toUnion(a netip.Addr) (u ip_types.AddressUnion) {
 	return u
 }
 
-func fromUnion(u ip_types.AddressUnion, v6 bool) netip.Addr {
+// FromUnion is the inverse of ToUnion.
+func FromUnion(u ip_types.AddressUnion, v6 bool) netip.Addr {
 	if v6 {
 		return netip.AddrFrom16(u.GetIP6())
 	}
 	return netip.AddrFrom4(u.GetIP4())
 }
 
-func toAddress(a netip.Addr) ip_types.Address {
-	out := ip_types.Address{Un: toUnion(a)}
+// ToAddress is an address as VPP takes it.
+func ToAddress(a netip.Addr) ip_types.Address {
+	out := ip_types.Address{Un: ToUnion(a)}
 	if a.Is6() {
 		out.Af = ip_types.ADDRESS_IP6
 	}
 	return out
 }
 
-func fromAddress(a ip_types.Address) netip.Addr { return fromUnion(a.Un, a.Af == ip_types.ADDRESS_IP6) }
+// FromAddress is the inverse of ToAddress.
+func FromAddress(a ip_types.Address) netip.Addr { return FromUnion(a.Un, a.Af == ip_types.ADDRESS_IP6) }
 
-func toPrefix(p netip.Prefix) ip_types.Prefix {
-	return ip_types.Prefix{Address: toAddress(p.Addr()), Len: uint8(p.Bits())}
+// ToPrefix is a prefix as VPP takes it.
+func ToPrefix(p netip.Prefix) ip_types.Prefix {
+	return ip_types.Prefix{Address: ToAddress(p.Addr()), Len: uint8(p.Bits())}
 }
 
-func fromPrefix(p ip_types.Prefix) netip.Prefix {
-	return netip.PrefixFrom(fromAddress(p.Address), int(p.Len))
+// FromPrefix is the inverse of ToPrefix.
+func FromPrefix(p ip_types.Prefix) netip.Prefix {
+	return netip.PrefixFrom(FromAddress(p.Address), int(p.Len))
 }

@@ -1,5 +1,5 @@
-// Package descriptor turns single values (a DNat44, an interface, a route, …) into binary-API requests, and dumps of VPP
-// back into values: one file per kind of value.
+// Package descriptor is the contract between the engine and the kinds of values, and what all kinds share. A kind turns single values (a DNat44,
+// an interface, a route, …) into binary-API requests, and dumps of VPP back into values; the kinds of one feature of VPP are one package below.
 //
 // Invariant: a descriptor owns no state. Retrieve after Create gives a state that is Equal to the one created, so that a
 // resync of an unchanged VPP asks for nothing.
@@ -8,6 +8,7 @@ package descriptor
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.fd.io/govpp/api"
@@ -55,6 +56,18 @@ type Descriptor struct {
 	// Stands is set if values stand on others, their loose dependencies, that Replace may give a second object. nil: they do not
 	// (planner, execution)
 	Stands *Stands
+}
+
+// Has reports whether key is one of the descriptor's. A star in Prefix stands for a name.
+func (d *Descriptor) Has(key string) bool {
+	head, tail, star := strings.Cut(d.Prefix, "*")
+	switch {
+	case star:
+		return strings.HasPrefix(key, head) && strings.Contains(key[len(head):], tail)
+	case strings.HasSuffix(d.Prefix, "/"):
+		return strings.HasPrefix(key, d.Prefix)
+	}
+	return key == d.Prefix
 }
 
 // Change is the way from a state to another one.
@@ -201,8 +214,8 @@ type Op struct {
 	Cost time.Duration
 }
 
-// inTurn sends each when VPP has taken the one before, and none after one it has not.
-func inTurn(ops []Op) []Op {
+// InTurn sends each when VPP has taken the one before, and none after one it has not.
+func InTurn(ops []Op) []Op {
 	for i := range ops[1:] {
 		ops[i].Next = &ops[i+1]
 	}
@@ -211,8 +224,8 @@ func inTurn(ops []Op) []Op {
 
 // Claim is what only one value can have at a time, as an Op says it: a NAT44 address and port, or a name.
 type Claim struct {
-	nat  natID
-	name string
+	ID   uint64 // of a NAT44 address, port and protocol; 0: it is a name
+	Name string
 }
 
 // Found is a value in VPP.
@@ -299,4 +312,10 @@ func (s Spec[V, S]) compile(key string, m proto.Message) (any, error) {
 		return nil, err
 	}
 	return state, err
+}
+
+// NoMessage is the Compile of what is derived only.
+func NoMessage[V proto.Message, S any](key string, _ V) (S, error) {
+	var zero S
+	return zero, &DerivedError{Key: key}
 }

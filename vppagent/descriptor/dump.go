@@ -98,8 +98,8 @@ func (d *Dump) Some(requests []Request) *Dump {
 // Has reports whether the question was asked; d may be nil.
 func (d *Dump) Has(id string) bool { return d != nil && d.answers[id] != nil }
 
-// reply returns the answer to the request with that ID, or the error it had.
-func (d *Dump) reply(id string) (vpp.Reply, error) {
+// Reply returns the answer to the request with that ID, or the error it had.
+func (d *Dump) Reply(id string) (vpp.Reply, error) {
 	a, ok := d.answers[id]
 	if !ok {
 		return vpp.Reply{}, fmt.Errorf("%s was not asked for", id)
@@ -111,9 +111,9 @@ func (d *Dump) reply(id string) (vpp.Reply, error) {
 	return a.reply, nil
 }
 
-// details returns the details of a dump whose messages are D.
-func details[D any](d *Dump, id string) ([]D, error) {
-	r, err := d.reply(id)
+// Details returns the details of a dump whose messages are D.
+func Details[D any](d *Dump, id string) ([]D, error) {
+	r, err := d.Reply(id)
 	if err != nil {
 		return nil, err
 	}
@@ -128,9 +128,9 @@ func details[D any](d *Dump, id string) ([]D, error) {
 	return out, nil
 }
 
-// replied returns the message a request was answered with, which is an M.
-func replied[M any](d *Dump, id string) (m M, _ error) {
-	r, err := d.reply(id)
+// Replied returns the message a request was answered with, which is an M.
+func Replied[M any](d *Dump, id string) (m M, _ error) {
+	r, err := d.Reply(id)
 	if err != nil {
 		return m, err
 	}

@@ -37,8 +37,8 @@ func Gone(err error) bool {
 	return guarded && g.Absent
 }
 
-// optional is err, or nil if VPP does not know the message: then it has nothing of what was asked for either.
-func optional(err error) error {
+// Optional is err, or nil if VPP does not know the message: then it has nothing of what was asked for either.
+func Optional(err error) error {
 	if _, missing := errors.AsType[*vpp.MissingError](err); missing {
 		return nil
 	}

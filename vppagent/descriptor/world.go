@@ -1,9 +1,12 @@
 package descriptor
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
 
 	"go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
@@ -15,7 +18,7 @@ import (
 )
 
 // none is VPP's "no such index": ~0.
-const none = ^uint32(0)
+const None = ^uint32(0)
 
 // Options are what the descriptors cannot find out.
 type Options struct {
@@ -39,25 +42,66 @@ type World struct {
 
 	byName map[string]*Iface // by every name the interface answers to
 	byIdx  map[uint32]*Iface
-	// sockets are the memif sockets VPP has, name by ID.
-	sockets map[uint32]string
-	// bridges are the bridge domains of ours, bd_id by name.
-	bridges map[string]uint32
-	// proxied are the interfaces on which proxy ARP is ours to turn off.
-	proxied map[string]bool
-	// hostLinks are the host's interfaces values speak of, by logical name.
-	hostLinks map[string]HostLink
-	// policies are the ABF policies that are wanted or ours, and in VPP.
-	policies map[uint32]bool
-	// tried are the claims of interfaces we asked VPP to make, successfully or not.
-	tried map[string]bool
-	// acls are our ACLs, lists what interfaces have of ours and of others, by sw_if_index.
-	acls aclTable
-	// enforced: source ranges were when it was looked.
-	enforced bool
-	lists    map[uint32]attached
-	cnat     cnatWorld
-	class    classWorld
+	facts  *sync.Map // by type: what features know
+}
+
+// Facts are what one feature knows of VPP beside its values: handles that VPP assigned, and what is attached where. The World keeps them, so that
+// no descriptor has state. Facts with a method Forget(gone func(swIfIndex uint32) bool) forget interfaces that VPP deleted.
+type Facts interface {
+	// Clone shares nothing that changes.
+	Clone() Facts
+}
+
+// FactsOf returns the facts of type F, which fresh makes at the first call.
+func FactsOf[F Facts](w *World, fresh func() F) F {
+	key := reflect.TypeFor[F]()
+	f, ok := w.facts.Load(key)
+	if !ok {
+		f, _ = w.facts.LoadOrStore(key, fresh())
+	}
+	return f.(F)
+}
+
+// forget makes all facts forget interfaces.
+func (w *World) forget(gone func(swIfIndex uint32) bool) {
+	for _, f := range w.facts.Range {
+		if f, ok := f.(interface{ Forget(func(uint32) bool) }); ok {
+			f.Forget(gone)
+		}
+	}
+}
+
+// CopyFrom makes w know what o knows, sharing nothing that changes.
+func (w *World) CopyFrom(o *World) {
+	w.Workers, w.Cost = o.Workers, o.Cost
+	copies := map[*Iface]*Iface{}
+	of := func(i *Iface) *Iface {
+		if copies[i] == nil {
+			c := *i
+			copies[i] = &c
+		}
+		return copies[i]
+	}
+	w.byName, w.byIdx = map[string]*Iface{}, map[uint32]*Iface{}
+	for n, i := range o.byName {
+		w.byName[n] = of(i)
+	}
+	for n, i := range o.byIdx {
+		w.byIdx[n] = of(i)
+	}
+	w.facts = &sync.Map{}
+	for key, f := range o.facts.Range {
+		w.facts.Store(key, f.(Facts).Clone())
+	}
+}
+
+// Known returns the facts of all features, by the names of their types.
+func (w *World) Known() map[string]Facts {
+	out := map[string]Facts{}
+	for key, f := range w.facts.Range {
+		out[key.(reflect.Type).String()] = f.(Facts)
+	}
+	return out
 }
 
 // Iface is an interface of VPP.
@@ -73,14 +117,14 @@ type Iface struct {
 	Own     bool   // it has an address, and is none of a pod: see LearnAddressed
 	DevType string // "tap", "af_packet", "memif", "Loopback", …; of a sub-interface its parent's
 
-	sub          bool   // it is a sub-interface
-	parent, vlan uint32 // of one of a single VLAN: sw_if_index and ID
+	Sub          bool   // it is a sub-interface
+	Parent, Vlan uint32 // of one of a single VLAN: sw_if_index and ID
 }
 
 // NewWorld returns a world without VPP.
 func NewWorld(o Options, wanted func(key string) any) *World {
-	w := &World{Options: o, Wanted: wanted, tried: map[string]bool{}, lists: map[uint32]attached{}, bridges: map[string]uint32{}, proxied: map[string]bool{}, policies: map[uint32]bool{}, class: newClassWorld()}
-	w.setInterfaces(nil)
+	w := &World{Options: o, Wanted: wanted, facts: &sync.Map{}}
+	w.SetInterfaces(nil)
 	return w
 }
 
@@ -90,6 +134,12 @@ func (w *World) Interface(name string) (*Iface, bool) {
 	return i, ok
 }
 
+// At returns the interface with an index, nil if there is none.
+func (w *World) At(index uint32) *Iface { return w.byIdx[index] }
+
+// Answers reports that a name is that of an interface, and of no other that has more right to it.
+func (w *World) Answers(name string, i *Iface) bool { return w.byName[name] == i }
+
 // Name returns what values call the interface with that index, "" if there is none.
 func (w *World) Name(index uint32) string {
 	if i, ok := w.byIdx[index]; ok {
@@ -98,8 +148,8 @@ func (w *World) Name(index uint32) string {
 	return ""
 }
 
-// canonical is the name an interface has in dumps here, whatever of its names is given; "" if VPP has none of that name.
-func (w *World) canonical(name string) string {
+// Canonical is the name an interface has in dumps here, whatever of its names is given; "" if VPP has none of that name.
+func (w *World) Canonical(name string) string {
 	if i, ok := w.byName[name]; ok {
 		return i.Name
 	}
@@ -107,7 +157,7 @@ func (w *World) canonical(name string) string {
 }
 
 // index is the sw_if_index of a named interface, or an error naming it.
-func (w *World) index(name string) (interface_types.InterfaceIndex, error) {
+func (w *World) Index(name string) (interface_types.InterfaceIndex, error) {
 	i, ok := w.byName[name]
 	if !ok {
 		return 0, fmt.Errorf("interface %q is not in VPP", name)
@@ -124,7 +174,8 @@ func (w *World) Names() map[string]uint32 {
 	return out
 }
 
-func (w *World) setInterfaces(all []*Iface) {
+// SetInterfaces makes the table of interfaces anew: what was attached to others is forgotten.
+func (w *World) SetInterfaces(all []*Iface) {
 	w.byName = make(map[string]*Iface, 2*len(all))
 	w.byIdx = make(map[uint32]*Iface, len(all))
 	// A name we gave wins over VPP's name, which wins over a foreign tag.
@@ -137,15 +188,14 @@ func (w *World) setInterfaces(all []*Iface) {
 		w.byName[i.VPPName] = i
 		w.byIdx[i.Index] = i
 	}
-	maps.DeleteFunc(w.lists, func(index uint32, _ attached) bool { return w.byIdx[index] == nil })
-	maps.DeleteFunc(w.class.live, func(p classPlace, _ bool) bool { return w.byIdx[p.swIf] == nil })
+	w.forget(func(index uint32) bool { return w.byIdx[index] == nil })
 	for _, i := range all {
 		w.byName[i.Name] = i
 	}
 }
 
-// add and remove keep the table true between dumps.
-func (w *World) add(i *Iface) {
+// AddInterface keeps the table true between dumps.
+func (w *World) AddInterface(i *Iface) {
 	w.byName[i.Name] = i
 	if i.VPPName != "" {
 		w.byName[i.VPPName] = i
@@ -153,7 +203,8 @@ func (w *World) add(i *Iface) {
 	w.byIdx[i.Index] = i
 }
 
-func (w *World) remove(i *Iface) {
+// RemoveInterface forgets an interface and what was attached to it.
+func (w *World) RemoveInterface(i *Iface) {
 	for _, n := range []string{i.Name, i.VPPName, i.Tag} {
 		if w.byName[n] == i {
 			delete(w.byName, n)
@@ -161,8 +212,7 @@ func (w *World) remove(i *Iface) {
 	}
 	if w.byIdx[i.Index] == i {
 		delete(w.byIdx, i.Index)
-		delete(w.lists, i.Index)
-		maps.DeleteFunc(w.class.live, func(p classPlace, _ bool) bool { return p.swIf == i.Index })
+		w.forget(func(index uint32) bool { return index == i.Index })
 	}
 }
 
@@ -174,14 +224,14 @@ const (
 // WorldDumps are asked before everything else: the questions of the other descriptors depend on the answers.
 func WorldDumps() []Request {
 	return []Request{
-		{ID: idInterfaces, Call: vpp.Call{Dump: true, Msg: &interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(none)}}},
+		{ID: idInterfaces, Call: vpp.Call{Dump: true, Msg: &interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(None)}}},
 		{ID: idWorkers, Call: vpp.Call{Dump: true, Msg: &nat44_ed.NatWorkerDump{}}},
 	}
 }
 
 // Learn takes the answers to WorldDumps.
 func (w *World) Learn(d *Dump) error {
-	ifs, err := details[*interfaces.SwInterfaceDetails](d, idInterfaces)
+	ifs, err := Details[*interfaces.SwInterfaceDetails](d, idInterfaces)
 	if err != nil {
 		return err
 	}
@@ -189,8 +239,8 @@ func (w *World) Learn(d *Dump) error {
 	for _, m := range ifs {
 		all = append(all, w.iface(m))
 	}
-	w.setInterfaces(all)
-	if workers, err := details[*nat44_ed.NatWorkerDetails](d, idWorkers); err == nil {
+	w.SetInterfaces(all)
+	if workers, err := Details[*nat44_ed.NatWorkerDetails](d, idWorkers); err == nil {
 		w.Workers = len(workers)
 	}
 	return nil
@@ -198,10 +248,10 @@ func (w *World) Learn(d *Dump) error {
 
 func (w *World) iface(m *interfaces.SwInterfaceDetails) *Iface {
 	i := &Iface{
-		Index: uint32(m.SwIfIndex), VPPName: text(m.InterfaceName), Tag: text(m.Tag), MAC: m.L2Address,
-		Up: m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, DevType: text(m.InterfaceDevType),
+		Index: uint32(m.SwIfIndex), VPPName: FixedText(m.InterfaceName), Tag: FixedText(m.Tag), MAC: m.L2Address,
+		Up: m.Flags&interface_types.IF_STATUS_API_FLAG_ADMIN_UP != 0, DevType: FixedText(m.InterfaceDevType),
 	}
-	i.sub, i.parent, i.vlan = m.Type == interface_types.IF_API_TYPE_SUB, m.SupSwIfIndex, vlanOf(m)
+	i.Sub, i.Parent, i.Vlan = m.Type == interface_types.IF_API_TYPE_SUB, m.SupSwIfIndex, vlanOf(m)
 	if len(m.Mtu) > 0 {
 		i.MTU = m.Mtu[0]
 	}
@@ -212,30 +262,40 @@ func (w *World) iface(m *interfaces.SwInterfaceDetails) *Iface {
 	return i
 }
 
-// padded tells how mappings with few backends are made: see dnat44.
-func (w *World) padded() bool {
-	n := w.Options.NATWorkers
-	if n == 0 {
-		n = w.Workers
-	}
-	return n <= 1
-}
-
-// text cuts a fixed-size string of the binary API at its first NUL.
-func text(s string) string {
+// FixedText cuts a fixed-size string of the binary API at its first NUL.
+func FixedText(s string) string {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		return s[:i]
 	}
 	return s
 }
 
-// write is a request that changes VPP.
-func write(m api.Message) vpp.Call { return vpp.Call{Msg: m} }
+// Write is a request that changes VPP.
+func Write(m api.Message) vpp.Call { return vpp.Call{Msg: m} }
 
-// dump is a request answered by details.
-func dump(id string, m api.Message) Request {
+// DumpRequest is a request answered by details.
+func DumpRequest(id string, m api.Message) Request {
 	return Request{ID: id, Call: vpp.Call{Msg: m, Dump: true}}
 }
 
-// ask is a request answered by one reply.
-func ask(id string, m api.Message) Request { return Request{ID: id, Call: vpp.Call{Msg: m}} }
+// AskRequest is a request answered by one reply.
+func AskRequest(id string, m api.Message) Request { return Request{ID: id, Call: vpp.Call{Msg: m}} }
+
+// Interfaces returns all interfaces in order of their index.
+func (w *World) Interfaces() []*Iface {
+	out := make([]*Iface, 0, len(w.byIdx))
+	for _, i := range w.byIdx {
+		out = append(out, i)
+	}
+	slices.SortFunc(out, func(a, b *Iface) int { return cmp.Compare(a.Index, b.Index) })
+	return out
+}
+
+// vlanOf is the VLAN of a sub-interface as CreateVlanSubif makes them, 0 if the interface is none.
+func vlanOf(m *interfaces.SwInterfaceDetails) uint32 {
+	const exact = interface_types.SUB_IF_API_FLAG_ONE_TAG | interface_types.SUB_IF_API_FLAG_EXACT_MATCH
+	if m.Type != interface_types.IF_API_TYPE_SUB || m.SubIfFlags != exact || m.SubID != uint32(m.SubOuterVlanID) {
+		return 0
+	}
+	return m.SubID
+}

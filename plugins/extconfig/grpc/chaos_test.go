@@ -39,6 +39,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // An agent in a process of its own is killed, without a word, at every step a request takes, and started again:
@@ -105,7 +106,7 @@ func chaosAgent(dir, step, number string) {
 	conn := &vpp.Conn{}
 	var agent *vppagent.Agent
 	ready := make(chan struct{})
-	conn = vpp.New(vpp.Config{Socket: filepath.Join(dir, "vpp"), OnConnect: descriptor.OnConnect(), Needs: descriptor.Needs(), OnState: func(s vpp.State) {
+	conn = vpp.New(vpp.Config{Socket: filepath.Join(dir, "vpp"), OnConnect: descriptor.OnConnect(), Needs: allvalues.Needs(), OnState: func(s vpp.State) {
 		<-ready
 		agent.Connected(s)
 		in <- &event.VPPStatus{Connected: s.Connected}

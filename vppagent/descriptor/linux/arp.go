@@ -143,27 +143,27 @@ func compileNeighbour(_ string, m *l3.ARPEntry) (*neighbour, error) {
 }
 
 func (n *neighbour) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
-	l, ok := w.HostLink(n.iface)
+	l, ok := hostLinksOf(w)[n.iface]
 	if !ok {
 		return nil, fmt.Errorf("interface %q is not on the host", n.iface)
 	}
-	return []descriptor.Op{{Call: vpp.Call{Msg: &PutNeighbour{Add: add, Namespace: l.Namespace, Link: l.Name, Address: n.addr.String(), MAC: n.mac}}}}, nil
+	return []descriptor.Op{{Call: vpp.Call{Msg: &PutNeighbour{Add: add, Namespace: l.namespace, Link: l.name, Address: n.addr.String(), MAC: n.mac}}}}, nil
 }
 
 func retrieveNeighbours(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
 	c.Each(func(key string, state any, wanted bool) {
 		n := state.(*neighbour)
-		l, ok := w.HostLink(n.iface)
+		l, ok := hostLinksOf(w)[n.iface]
 		if !ok || !wanted && c.Wanted(key) != nil && found(out, key) {
 			return
 		}
-		all, failed := descriptor.Details[*PutNeighbour](d, neighboursOf(l.Namespace).ID)
+		all, failed := descriptor.Details[*PutNeighbour](d, neighboursOf(l.namespace).ID)
 		if failed != nil {
 			err = failed
 			return
 		}
 		for _, m := range all {
-			if m.Link == l.Name && m.Address == n.addr.String() {
+			if m.Link == l.name && m.Address == n.addr.String() {
 				out = append(out, descriptor.Found{Key: key, State: &neighbour{iface: n.iface, mac: m.MAC, addr: n.addr, text: [2]string{n.text[0], m.MAC}}})
 			}
 		}

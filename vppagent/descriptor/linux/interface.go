@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/ifaces"
 )
 
 const (
@@ -202,13 +203,13 @@ func (i *iface) put(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
 	var from string
 	if i.tap != "" {
 		var ok bool
-		if from, ok = w.TapHost(i.tap); !ok {
+		if from, ok = ifaces.TapHost(w, i.tap); !ok {
 			return nil, fmt.Errorf("tap.vpp_tap_if_name: %q is no tap of VPP's with a host_if_name", i.tap)
 		}
 	}
 	m := i.link(from)
 	ops := []descriptor.Op{{Call: vpp.Call{Msg: &m}, Then: func(vpp.Reply) []descriptor.Op {
-		w.SetHostLink(i.name, &descriptor.HostLink{Namespace: i.namespace, Name: i.host, From: from})
+		hostLinksOf(w)[i.name] = hostLink{i.namespace, i.host, from}
 		return nil
 	}}}
 	if i.linkOnly {
@@ -240,9 +241,9 @@ func deleteInterface(w *descriptor.World, i *iface) (ops []descriptor.Op, _ erro
 	if !i.linkOnly {
 		ops = i.assign(i.addresses, nil, false)
 	}
-	known, _ := w.HostLink(i.name)
-	return append(ops, descriptor.Op{Call: vpp.Call{Msg: &DropLink{i.link(known.From)}}, Then: func(vpp.Reply) []descriptor.Op {
-		w.SetHostLink(i.name, nil)
+	known, _ := hostLinksOf(w)[i.name]
+	return append(ops, descriptor.Op{Call: vpp.Call{Msg: &DropLink{i.link(known.from)}}, Then: func(vpp.Reply) []descriptor.Op {
+		delete(hostLinksOf(w), i.name)
 		return nil
 	}}), nil
 }
@@ -271,13 +272,13 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		}
 		got := i
 		got.enabled, got.mac, got.mtu, got.addresses = l.Up, l.MAC, l.MTU, nil
-		from, _ := w.TapHost(i.tap)
+		from, _ := ifaces.TapHost(w, i.tap)
 		for _, a := range l.Addresses {
 			if p.made() || slices.Contains(named[key], a) {
 				got.addresses = append(got.addresses, a)
 			}
 		}
-		w.SetHostLink(i.name, &descriptor.HostLink{Namespace: i.namespace, Name: i.host, From: from})
+		hostLinksOf(w)[i.name] = hostLink{i.namespace, i.host, from}
 		out = append(out, descriptor.Found{Key: key, State: &got})
 	})
 	return out, err

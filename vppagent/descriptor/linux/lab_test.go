@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
@@ -142,7 +142,7 @@ func newLab(t *testing.T) *lab {
 
 // restart replaces the agent by one that has the journal alone.
 func (l *lab) restart() {
-	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: append(descriptor.All(), linux.All()...)})
+	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: append(all.All(), linux.All()...)})
 }
 
 func (l *lab) commit(kind event.ResyncKind, values map[string]proto.Message) *event.Committed {

@@ -161,9 +161,9 @@ func routesOf(namespace string) descriptor.Request {
 func perNamespace(w *descriptor.World, c descriptor.Candidates, ifaceOf func(any) string, request func(string) descriptor.Request) (out []descriptor.Request) {
 	seen := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) {
-		if l, ok := w.HostLink(ifaceOf(state)); ok && !seen[l.Namespace] {
-			seen[l.Namespace] = true
-			out = append(out, request(l.Namespace))
+		if l, ok := hostLinksOf(w)[ifaceOf(state)]; ok && !seen[l.namespace] {
+			seen[l.namespace] = true
+			out = append(out, request(l.namespace))
 		}
 	})
 	return out
@@ -212,11 +212,11 @@ func (r *route) kernelScope() uint8 {
 }
 
 func (r *route) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
-	l, ok := w.HostLink(r.iface)
+	l, ok := hostLinksOf(w)[r.iface]
 	if !ok {
 		return nil, fmt.Errorf("interface %q is not on the host", r.iface)
 	}
-	m := &PutRoute{Add: add, Namespace: l.Namespace, Link: l.Name, Dst: r.dst.String(), Metric: r.metric, Scope: r.kernelScope()}
+	m := &PutRoute{Add: add, Namespace: l.namespace, Link: l.name, Dst: r.dst.String(), Metric: r.metric, Scope: r.kernelScope()}
 	if r.via.IsValid() {
 		m.Via = r.via.String()
 	}
@@ -227,18 +227,18 @@ func (r *route) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
-		l, ok := w.HostLink(r.iface)
+		l, ok := hostLinksOf(w)[r.iface]
 		if !ok || !wanted && c.Wanted(key) != nil && found(out, key) {
 			return
 		}
-		all, failed := descriptor.Details[*PutRoute](d, routesOf(l.Namespace).ID)
+		all, failed := descriptor.Details[*PutRoute](d, routesOf(l.namespace).ID)
 		if failed != nil {
 			err = failed
 			return
 		}
 		var got *route
 		for _, m := range all {
-			if m.Link != l.Name || m.Dst != r.dst.String() {
+			if m.Link != l.name || m.Dst != r.dst.String() {
 				continue
 			}
 			if is := r.as(m); got == nil || is.metric == r.metric {

@@ -1,0 +1,37 @@
+package acl
+
+import (
+	vppacl "go.fd.io/govpp/binapi/acl"
+
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// CountRules makes VPP count what the rules of its ACLs judge: for OnConnect. It is so for all ACLs, and until VPP ends.
+func CountRules() vpp.Call { return vpp.Call{Msg: &vppacl.ACLStatsIntfCountersEnable{Enable: true}} }
+
+// Lists are what VPP has attached to the interface values call iface: acl_index in the order of evaluation.
+func Lists(w *descriptor.World, iface string) (input, output []uint32) {
+	i, ok := w.Interface(iface)
+	if !ok {
+		return nil, nil
+	}
+	has := factsOf(w).lists[i.Index]
+	return has.in, has.out
+}
+
+// ACLKey is the key of the ACL with an index; "" if it is not ours, or another one is in its place and it is still to go.
+func ACLKey(w *descriptor.World, index uint32) string {
+	key := factsOf(w).acls.key[index]
+	if key == "" || factsOf(w).acls.index[key] != index {
+		return ""
+	}
+	return key
+}
+
+// Verbatim reports that VPP has a rule for each rule of m, in the same order: one without a network is two in VPP.
+func Verbatim(state any, m *acl.ACL) bool {
+	l, ok := state.(*accessList)
+	return ok && len(l.rules) == len(m.GetRules())
+}

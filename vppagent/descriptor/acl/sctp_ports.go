@@ -1,0 +1,348 @@
+package acl
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/classifier"
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// Ports of SCTP: VPP's ACL plugin knows none, its classifier compares bytes. An interface has a chain of tables of its own, per
+// direction and family, that decides about the packets associations begin with, and an access list of a reserved name lets SCTP
+// come that far.
+//
+//	SCTPPorts ─ derives ─▶ filter, one per direction ◀─ needed by ─ the ACL of a reserved name ◀─ InterfaceACLs
+//
+// So a filter comes before that ACL does and goes when no list has it any more. What is asked of VPP of a filter:
+//
+//	interface ─▶ root ─▶ table ─▶ … ─▶ last      new rules: a chain beside this one, then root leads to it, and the old goes
+//
+// VPP dies of a table that goes while it is asked, so that nothing is ever taken from a chain in use.
+const (
+	sctpPortsPrefix = "config/contiv/vpp/v1/sctp-ports/"
+	// sctpLeftKey are tables of ours no interface leads to: what was begun and not finished. Nobody wants them.
+	sctpLeftKey = kv.SCTPFilterPrefix + "left"
+)
+
+// SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
+func SCTPPorts() *descriptor.Descriptor {
+	return descriptor.Spec[*acl.SCTPPorts, *classifier.Ports]{
+		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
+		Compile: func(_ string, m *acl.SCTPPorts) (*classifier.Ports, error) { return classifier.Compile(m) },
+		Message: (*classifier.Ports).Message,
+		Equal: func(have, want *classifier.Ports) bool {
+			return equalDirections(have.Input, want.Input) && equalDirections(have.Output, want.Output)
+		},
+		Dependencies: func(p *classifier.Ports) []descriptor.Dependency {
+			return []descriptor.Dependency{{Key: kv.InterfaceKey(p.Interface), Pods: true}}
+		},
+		Derived: func(p *classifier.Ports) (out []descriptor.Derived) {
+			for _, d := range []*classifier.Direction{p.Input, p.Output} {
+				if d != nil {
+					f := &sctpFilter{iface: p.Interface, input: d == p.Input, v4: d.V4, v6: d.V6}
+					out = append(out, descriptor.Derived{Key: f.key(), State: f})
+				}
+			}
+			return out
+		},
+		Create: func(*descriptor.World, *classifier.Ports) ([]descriptor.Op, error) { return nil, nil },
+		Update: func(*descriptor.World, *classifier.Ports, *classifier.Ports) ([]descriptor.Op, error) {
+			return nil, nil
+		},
+		Delete: func(*descriptor.World, *classifier.Ports) ([]descriptor.Op, error) { return nil, nil },
+		Dumps:  func(*descriptor.World, descriptor.Candidates) []descriptor.Request { return nil },
+		Retrieve: func(w *descriptor.World, _ *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, _ error) {
+			c.Each(func(key string, state any, wanted bool) {
+				if _, there := w.Interface(state.(*classifier.Ports).Interface); wanted && there {
+					out = append(out, descriptor.Found{Key: key, State: state, Ours: true})
+				}
+			})
+			return out, nil
+		},
+	}.Descriptor()
+}
+
+func equalDirections(have, want *classifier.Direction) bool {
+	if have == nil || want == nil {
+		return have == want
+	}
+	return slices.Equal(have.Rules, want.Rules)
+}
+
+// sctpFilter is what decides in one direction of an interface. A program VPP has not, or does not ask, is nil.
+type sctpFilter struct {
+	iface  string
+	input  bool
+	v4, v6 classifier.Program
+	left   []uint32     // of sctpLeftKey alone, as dead is: tables
+	dead   []classPlace // and where an interface was
+}
+
+func (f *sctpFilter) key() string { return kv.SCTPFilterKey(f.iface, f.input) }
+
+// program is that of a family.
+func (f *sctpFilter) program(v6 bool) classifier.Program {
+	if v6 {
+		return f.v6
+	}
+	return f.v4
+}
+
+// SCTPFilter describes what an SCTPPorts derives for each direction. It outlives the access lists that rely on it, even where their
+// interface goes.
+func SCTPFilter() *descriptor.Descriptor {
+	d := descriptor.Spec[*acl.SCTPPorts, *sctpFilter]{
+		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true,
+		Compile: descriptor.NoMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).message,
+		Equal:        func(have, want *sctpFilter) bool { return have.v4.Equal(want.v4) && have.v6.Equal(want.v6) },
+		Dependencies: (*sctpFilter).dependencies,
+		Create:       func(w *descriptor.World, f *sctpFilter) ([]descriptor.Op, error) { return f.put(w, &sctpFilter{}) },
+		Update:       func(w *descriptor.World, have, want *sctpFilter) ([]descriptor.Op, error) { return want.put(w, have) },
+		Delete:       deleteFilter,
+		Retrieve:     retrieveFilters,
+	}.Descriptor()
+	d.Dumps = func(w *descriptor.World, _ descriptor.Candidates, known *descriptor.Dump) []descriptor.Request {
+		return classDumps(w, known)
+	}
+	d.Rest = &descriptor.Rest{Key: sctpLeftKey, Suspect: func(w *descriptor.World) bool { return factsOf(w).class.haunted(w) }}
+	return d
+}
+
+func (f *sctpFilter) dependencies() []descriptor.Dependency {
+	if f.iface == "" {
+		return nil
+	}
+	return []descriptor.Dependency{{Key: kv.InterfaceKey(f.iface), Bond: descriptor.Outlives, Pods: true}}
+}
+
+// message is the rules VPP has, as far as they can be read.
+func (f *sctpFilter) message() *acl.SCTPPorts {
+	p := &classifier.Ports{Interface: f.iface}
+	d := &classifier.Direction{}
+	d.Rules, _ = classifier.Rules(f.v4, f.v6)
+	if f.input {
+		p.Input = d
+	} else {
+		p.Output = d
+	}
+	return p.Message()
+}
+
+// put makes what VPP has what is wanted, one family beside the other.
+func (f *sctpFilter) put(w *descriptor.World, have *sctpFilter) (ops []descriptor.Op, _ error) {
+	i, ok := w.Interface(f.iface)
+	if !ok {
+		return nil, fmt.Errorf("interface %q is not in VPP", f.iface)
+	}
+	factsOf(w).class.swIf[f.key()] = i.Index
+	for _, v6 := range []bool{false, true} {
+		at := classPlace{i.Index, f.input, v6}
+		has, want := have.program(v6), f.program(v6)
+		switch {
+		case has.Equal(want):
+		case len(has) == 0: // or not asked: what is there goes
+			ops = append(ops, attachProgram(w, at, i.VPPName, want)...)
+		default:
+			swap, err := swapProgram(w, at, has, want)
+			if err != nil {
+				return nil, err
+			}
+			ops = append(ops, swap...)
+		}
+	}
+	return ops, nil
+}
+
+// attachProgram looks who is there, lays the tables and attaches them. What is left of an interface that had that index goes.
+func attachProgram(w *descriptor.World, at classPlace, vppName string, p classifier.Program) []descriptor.Op {
+	attach := func(root uint32, stale *uint32) []descriptor.Op {
+		ops := []descriptor.Op{{Call: at.set(root, true), Then: func(vpp.Reply) []descriptor.Op {
+			factsOf(w).class.at[at], factsOf(w).class.live[at] = root, true
+			return append(verifyAttached(w, at, vppName, root), dropChain(w, stale)...)
+		}}}
+		if stale == nil {
+			return ops
+		}
+		return descriptor.InTurn(append([]descriptor.Op{{Call: at.set(*stale, false), Then: func(vpp.Reply) []descriptor.Op { delete(factsOf(w).class.at, at); return nil }}}, ops...))
+	}
+	var stale *uint32
+	return []descriptor.Op{{
+		Asks: true, Call: vpp.Call{Msg: at.show()}, Preview: addTable(p[len(p)-1], descriptor.None),
+		Refuses: func(r vpp.Reply) error {
+			index, there, err := at.shown(r)
+			if err != nil || !there {
+				return err
+			}
+			switch _, ours := factsOf(w).class.tables[index]; {
+			case !ours:
+				return fmt.Errorf("%s has classify table %d of somebody else", at, index)
+			case factsOf(w).class.live[at]:
+				return fmt.Errorf("%s has the rules another name of the interface was given", at)
+			}
+			stale = &index
+			return nil
+		},
+		Then: func(vpp.Reply) []descriptor.Op {
+			return layTables(w, p, descriptor.None, func(root uint32) []descriptor.Op { return attach(root, stale) })
+		},
+	}}
+}
+
+// verifyAttached makes sure that packets are asked: VPP takes an attachment for done where its records say so.
+func verifyAttached(w *descriptor.World, at classPlace, vppName string, root uint32) []descriptor.Op {
+	ops := []descriptor.Op{{Asks: true, Call: vpp.Call{Msg: at.show()}, Refuses: func(r vpp.Reply) error {
+		if index, there, err := at.shown(r); err != nil || !there || index != root {
+			return errors.Join(fmt.Errorf("%s does not have classify table %d", at, root), err)
+		}
+		return nil
+	}}}
+	if vppName != "" { // of an interface made a moment ago it is not known; it cannot have had anything
+		ops = append(ops, descriptor.Op{Asks: true, Call: vpp.Call{Msg: descriptor.ShowFeatures(vppName)}, Refuses: func(r vpp.Reply) error {
+			if on, err := at.enabled(r); err != nil || !on {
+				return errors.Join(fmt.Errorf("%s does not ask classify table %d", at, root), err)
+			}
+			return nil
+		}})
+	}
+	return ops
+}
+
+// swapProgram lays a second chain, and leads the root to it.
+func swapProgram(w *descriptor.World, at classPlace, have, want classifier.Program) ([]descriptor.Op, error) {
+	root, ok := factsOf(w).class.at[at]
+	if !ok || have[0].Mask != want[0].Mask {
+		return nil, fmt.Errorf("%s: classify table %d is not as it was made", at, root)
+	}
+	repair := repairRoot(root, have[0], want[0])
+	if have[1:].Equal(want[1:]) {
+		return repair, nil
+	}
+	return append(repair, layTables(w, want[1:], descriptor.None, func(head uint32) []descriptor.Op {
+		old := factsOf(w).class.tables[root].next
+		return []descriptor.Op{leadTo(w, root, head, want[0], func() []descriptor.Op { return dropChain(w, &old) })}
+	})...), nil
+}
+
+// leadTo makes head the table that is asked after root.
+func leadTo(w *descriptor.World, root, head uint32, t classifier.Table, then func() []descriptor.Op) descriptor.Op {
+	m := addTable(t, head)
+	m.TableIndex = root
+	return descriptor.Op{
+		Call: descriptor.Write(m), Refuses: func(r vpp.Reply) error { return sameTable(r, root) },
+		Then: func(vpp.Reply) []descriptor.Op {
+			has := factsOf(w).class.tables[root]
+			has.next = head
+			factsOf(w).class.tables[root] = has
+			return then()
+		},
+	}
+}
+
+// repairRoot puts right what others changed in a root.
+func repairRoot(root uint32, have, want classifier.Table) (ops []descriptor.Op) {
+	for _, e := range want.Entries {
+		if !slices.Contains(have.Entries, e) {
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(session(root, e, true))})
+		}
+	}
+	for _, e := range have.Entries {
+		if !slices.ContainsFunc(want.Entries, func(o classifier.Entry) bool { return o.Match == e.Match }) {
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(session(root, e, false))})
+		}
+	}
+	return ops
+}
+
+// deleteFilter detaches and then removes the tables.
+func deleteFilter(w *descriptor.World, f *sctpFilter) (ops []descriptor.Op, _ error) {
+	if f.left != nil || f.dead != nil {
+		ops = dropLeft(w)
+		for _, at := range f.dead {
+			ops = append(ops, stripPlace(w, at)...)
+		}
+		return ops, nil
+	}
+	i, ok := w.Interface(f.iface)
+	if !ok {
+		if swIf, known := factsOf(w).class.swIf[f.key()]; known {
+			ops = append(stripPlace(w, classPlace{swIf, f.input, false}), stripPlace(w, classPlace{swIf, f.input, true})...)
+		}
+		return ops, nil
+	}
+	for _, v6 := range []bool{false, true} {
+		at := classPlace{i.Index, f.input, v6}
+		root, there := factsOf(w).class.at[at]
+		if _, ours := factsOf(w).class.tables[root]; !there || !ours {
+			continue
+		}
+		ops = append(ops, descriptor.Op{Call: at.set(root, false), Then: func(vpp.Reply) []descriptor.Op {
+			delete(factsOf(w).class.at, at)
+			delete(factsOf(w).class.live, at)
+			return dropChain(w, &root)
+		}})
+	}
+	return ops, nil
+}
+
+// stripPlace removes the tables of a place whose interface went, but for the root: VPP's records still have that, and cannot be changed
+// until another interface gets the index.
+func stripPlace(w *descriptor.World, at classPlace) []descriptor.Op {
+	if !factsOf(w).class.dead(w, at) {
+		return nil
+	}
+	root := factsOf(w).class.at[at]
+	t := factsOf(w).class.tables[root]
+	return []descriptor.Op{leadTo(w, root, descriptor.None, t.Table, func() []descriptor.Op { return dropChain(w, &t.next) })}
+}
+
+// dropChain removes a table nothing leads to, and those behind it.
+func dropChain(w *descriptor.World, from *uint32) (ops []descriptor.Op) {
+	if from == nil {
+		return nil
+	}
+	for _, index := range factsOf(w).class.chain(*from) {
+		ops = append(ops, dropTable(w, index))
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	return descriptor.InTurn(ops)
+}
+
+func dropTable(w *descriptor.World, index uint32) descriptor.Op {
+	return descriptor.Op{Gone: true, Call: descriptor.Write(delTable(index)), Then: func(vpp.Reply) []descriptor.Op {
+		delete(factsOf(w).class.tables, index)
+		return nil
+	}}
+}
+
+// needsFilter is the key of the filter without which an ACL must not be in VPP, or in a list; "": of none.
+func needsFilter(aclKey string) string {
+	name, ok := strings.CutPrefix(aclKey, aclPrefix)
+	if !ok {
+		return ""
+	}
+	return kv.SCTPFilterOf(name)
+}
+
+// readySCTP keeps such an ACL as it is while the filter is not as it is wanted.
+func readySCTP(_ *descriptor.World, _, want any, sure func(key string) any) error {
+	if filter := needsFilter(want.(*accessList).key); filter != "" && sure(filter) == nil {
+		return errors.New("ports of SCTP are not decided yet")
+	}
+	return nil
+}
+
+// hasFilters reports that VPP has the filter of each ACL of a list that needs one: otherwise the list cannot stay as it is.
+func hasFilters(w *descriptor.World, list []string) bool {
+	return !slices.ContainsFunc(list, func(k string) bool {
+		filter := needsFilter(k)
+		return filter != "" && factsOf(w).class.known && !factsOf(w).class.decides(filter)
+	})
+}

@@ -1,0 +1,241 @@
+package cnat
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	binapi "go.fd.io/govpp/binapi/cnat"
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vlib"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+const (
+	cnatTables  = 4 // cnat_snat_policy_table of cnat.api: include IPv4, include IPv6, pod, host
+	cnatNodes   = 4 // cnatNode
+	newerNodes  = 4
+	allFeatures = cnatNodes + newerNodes
+)
+
+// cnatNode is a feature node of cnat: those of IPv4 and then of IPv6, input and then output; then those that VPP has from 26.06 on,
+// which the first ones need beside them.
+func cnatNode(n int) (arc, node string) {
+	family := [2]string{"ip4", "ip6"}[n/2%2]
+	names := [2]string{"cnat-input-", "cnat-output-"}
+	if n >= cnatNodes {
+		names = [2]string{"cnat-lookup-", "cnat-writeback-"}
+	}
+	return family + [2]string{"-unicast", "-output"}[n%2], names[n%2] + family
+}
+
+// cnatInterface is cnat on an interface: how often each of its nodes is there, and in which tables the interface is.
+type cnatInterface struct {
+	name   string
+	nodes  [cnatNodes]uint8
+	newer  [newerNodes]uint8 // as VPP showed them; none if it did not, or has none: then they are as nodes, where VPP has them
+	tables [cnatTables]bool
+}
+
+// CnatInterface describes our Interface. Its nodes are features, and VPP puts one there as often as it is asked to, so that a packet
+// meets it twice (feature_enable_disable, VPP 24.06): only what is missing is asked for. There is no message that shows them: its
+// command line does.
+func CnatInterface() *descriptor.Descriptor {
+	d := descriptor.Spec[*cnat.Interface, *cnatInterface]{
+		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
+		Compile: compileCnatInterface, Message: (*cnatInterface).message,
+		Equal: func(have, want *cnatInterface) bool {
+			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
+		},
+		Dependencies: func(i *cnatInterface) []descriptor.Dependency {
+			return []descriptor.Dependency{{Key: kv.InterfaceKey(i.name), Pods: true}, {Key: kv.SnatPolicyKey, Loose: true}}
+		},
+		Create: createCnatInterface,
+		Update: changeCnatInterface,
+		Delete: func(w *descriptor.World, i *cnatInterface) ([]descriptor.Op, error) {
+			return changeCnatInterface(w, i, &cnatInterface{name: i.name})
+		},
+		Dumps:    cnatInterfaceDumps,
+		Retrieve: retrieveCnatInterfaces,
+	}.Descriptor()
+	d.Ready = func(w *descriptor.World, _, want any, _ func(string) any) error {
+		i, ok := w.Interface(want.(*cnatInterface).name)
+		if !ok || nameable(i) {
+			return nil
+		}
+		return fmt.Errorf("name: VPP's command line takes %s for a sub-interface, so that nothing shows whether cnat is on it: "+
+			"give the interface a name that does not end in a dot and digits", i.VPPName)
+	}
+	return d
+}
+
+// nameable reports whether VPP's command line finds the interface by its name (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
+func nameable(i *descriptor.Iface) bool {
+	at := strings.LastIndexByte(i.VPPName, '.')
+	return i.Sub || at < 0 || at == len(i.VPPName)-1 || strings.Trim(i.VPPName[at+1:], "0123456789") != ""
+}
+
+func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {
+	i := &cnatInterface{name: m.GetName(), tables: [cnatTables]bool{m.GetIncludeIpv4(), m.GetIncludeIpv6(), m.GetPod(), m.GetHost()}}
+	for n, on := range []bool{m.GetIpv4(), m.GetIpv4(), m.GetIpv6(), m.GetIpv6()} {
+		if on {
+			i.nodes[n] = 1
+		}
+	}
+	switch {
+	case i.name == "":
+		return nil, errors.New("name: empty")
+	case i.nodes == [cnatNodes]uint8{} && i.tables == [cnatTables]bool{}:
+		return nil, errors.New("ipv4: neither this nor anything else is set")
+	}
+	return i, nil
+}
+
+func (i *cnatInterface) message() *cnat.Interface {
+	return &cnat.Interface{
+		Name: i.name, Ipv4: i.nodes[0] > 0 && i.nodes[1] > 0, Ipv6: i.nodes[2] > 0 && i.nodes[3] > 0,
+		IncludeIpv4: i.tables[0], IncludeIpv6: i.tables[1], Pod: i.tables[2], Host: i.tables[3],
+	}
+}
+
+// createCnatInterface takes the interface out of the tables it must not be in as well: VPP leaves an index in them when its interface
+// goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables where there is no policy.
+func createCnatInterface(w *descriptor.World, i *cnatInterface) ([]descriptor.Op, error) {
+	before := &cnatInterface{name: i.name}
+	if factsOf(w).newer && w.Wanted(kv.SnatPolicyKey) == nil {
+		return changeCnatInterface(w, before, i)
+	}
+	for n, in := range i.tables {
+		before.tables[n] = !in
+	}
+	return changeCnatInterface(w, before, i)
+}
+
+// changeCnatInterface puts the interface into tables before packets meet cnat, and takes it out after. The nodes VPP has from 26.06
+// on begin before the ones that rely on what they found of the packet, and end after them.
+func changeCnatInterface(w *descriptor.World, have, want *cnatInterface) ([]descriptor.Op, error) {
+	idx, err := w.Index(want.name)
+	if err != nil {
+		return nil, err
+	}
+	var join, leave, first, on, off []descriptor.Op
+	for n, in := range want.tables {
+		if in == have.tables[n] {
+			continue
+		}
+		m := &binapi.CnatSnatPolicyAddDelIf{SwIfIndex: idx, Table: binapi.CnatSnatPolicyTable(n)}
+		if in {
+			m.IsAdd = 1
+			join = append(join, descriptor.Op{Call: descriptor.Write(m)})
+		} else {
+			leave = append(leave, descriptor.Op{Gone: true, Call: descriptor.Write(m)})
+		}
+	}
+	for n := range allFeatures {
+		has, wants := have.nodes[n%cnatNodes], want.nodes[n%cnatNodes]
+		if n >= cnatNodes && !factsOf(w).newer {
+			break
+		}
+		if n >= cnatNodes && have.newer != [newerNodes]uint8{} { // as VPP showed it, which the nodes alone are not
+			has = have.newer[n-cnatNodes]
+		}
+		for ; has < wants; has++ {
+			if n < cnatNodes {
+				on = append(on, switchFeature(idx, n, true))
+			} else {
+				first = append(first, switchFeature(idx, n, true))
+			}
+		}
+		for ; has > wants; has-- {
+			off = append(off, switchFeature(idx, n, false))
+		}
+	}
+	if on = append(first, on...); len(on) > 0 {
+		return append(append(append(join, leave...), on...), off...), nil
+	}
+	return append(append(join, off...), leave...), nil
+}
+
+func switchFeature(idx interface_types.InterfaceIndex, n int, on bool) descriptor.Op {
+	arc, node := cnatNode(n)
+	return descriptor.Op{Gone: !on, Call: descriptor.Write(&feature.FeatureEnableDisable{SwIfIndex: idx, Enable: on, ArcName: arc, FeatureName: node})}
+}
+
+func featuresID(vppName string) string { return "show interface features " + vppName }
+
+// cnatInterfaceDumps ask for the features of interfaces that are candidates, and which tables they are in.
+func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descriptor.Request {
+	var out []descriptor.Request
+	asked := map[string]bool{}
+	c.Each(func(_ string, state any, _ bool) {
+		i, ok := w.Interface(state.(*cnatInterface).name)
+		if ok && nameable(i) && !asked[i.VPPName] {
+			asked[i.VPPName] = true
+			out = append(out, descriptor.AskRequest(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
+		}
+	})
+	if len(out) > 0 {
+		out = append(out, descriptor.AskRequest(idSnatShown, &vlib.CliInband{Cmd: idSnatShown}))
+	}
+	return out
+}
+
+func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+	var out []descriptor.Found
+	var shown *snatShown
+	var failed error
+	c.Each(func(key string, state any, wanted bool) {
+		name := state.(*cnatInterface).name
+		i, ok := w.Interface(name)
+		if !ok || !nameable(i) || !wanted && c.Wanted(key) != nil {
+			return
+		}
+		if shown == nil {
+			s, err := shownSnat(d)
+			if err != nil {
+				failed = err
+				return
+			}
+			shown = &s
+		}
+		got := &cnatInterface{name: name}
+		if err := got.readFeatures(d, i.VPPName); err != nil {
+			failed = err
+			return
+		}
+		for n := range got.tables {
+			got.tables[n] = shown.tables[n][i.VPPName]
+		}
+		if *got != (cnatInterface{name: name}) {
+			out = append(out, descriptor.Found{Key: key, State: got})
+		}
+	})
+	return out, failed
+}
+
+// readFeatures counts the nodes `show interface features` lists (VPP 24.06): arcs, each with the nodes on it in lines of their own.
+func (i *cnatInterface) readFeatures(d *descriptor.Dump, vppName string) error {
+	r, err := d.Reply(featuresID(vppName))
+	if err != nil {
+		return err
+	}
+	m, ok := r.Msg.(*vlib.CliInbandReply)
+	if !ok {
+		return fmt.Errorf("%s: got %T", featuresID(vppName), r.Msg)
+	}
+	counts := map[string]uint8{}
+	for line := range strings.Lines(m.Reply) {
+		counts[strings.TrimSpace(line)]++
+	}
+	for n := range cnatNodes {
+		_, node := cnatNode(n)
+		i.nodes[n] = counts[node]
+		_, node = cnatNode(n + cnatNodes)
+		i.newer[n] = counts[node]
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package ifaces
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go.fd.io/govpp/api"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	ligato "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// iface is a compiled Interface. Addresses and VRF are derived values.
+type iface struct {
+	name      string
+	link      link // comparable; tells what to create
+	enabled   bool
+	mac       [6]byte // zero: as VPP chose
+	macChosen bool    // by us, not by the message
+	mtu       uint32  // of layer 3; 0: as VPP chose
+	vrf       uint32
+	addresses []netip.Prefix // sorted
+	// adopted: it was there before us, without a tag, and is what is wanted: it is never deleted.
+	adopted bool
+	// untagged: we made it, but the connection ended before it had its tag.
+	untagged bool
+}
+
+// link is what an interface is made of; each kind of interface has one.
+type link interface {
+	// create is the request, and where its reply has the index.
+	create(w *descriptor.World, i *iface) (descriptor.Op, error)
+	delete(idx interface_types.InterfaceIndex) api.Message
+	// claim is what only one interface can have; "" if nothing.
+	claim() string
+	fill(*ligato.Interface)
+}
+
+// needer is a link that is made of other things in VPP.
+type needer interface {
+	needs() []descriptor.Dependency
+}
+
+// Interface describes ligato's Interface: loopback, tap, af_packet, memif, VXLAN tunnel and sub-interface.
+//
+// Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
+// they are never changed or deleted.
+func Interface() *descriptor.Descriptor {
+	d := descriptor.Spec[*ligato.Interface, *iface]{
+		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
+		Compile: compileInterface, Message: (*iface).message,
+		Equal: func(have, want *iface) bool { return len(diffInterface(have, want)) == 0 },
+		Derived: func(i *iface) []descriptor.Derived {
+			var out []descriptor.Derived
+			v4, v6 := i.families()
+			if v4 {
+				out = append(out, descriptor.Derived{Key: kv.InterfaceVrfKey(i.name, i.vrf, false), State: &ifaceVRF{iface: i.name, vrf: i.vrf}})
+			}
+			if v6 {
+				out = append(out, descriptor.Derived{Key: kv.InterfaceVrfKey(i.name, i.vrf, true), State: &ifaceVRF{iface: i.name, vrf: i.vrf, v6: true}})
+			}
+			for _, p := range i.addresses {
+				out = append(out, descriptor.Derived{Key: kv.InterfaceAddressKey(i.name, p.String()), State: &address{iface: i.name, prefix: p, vrf: i.vrf}})
+			}
+			return out
+		},
+		Dependencies: func(i *iface) []descriptor.Dependency {
+			if l, ok := i.link.(needer); ok {
+				return l.needs()
+			}
+			return nil
+		},
+		Claims: func(i *iface) []string {
+			if c := i.link.claim(); c != "" {
+				return []string{c}
+			}
+			return nil
+		},
+		Create:   createInterface,
+		Recreate: func(have, want *iface) bool { return have.link != want.link },
+		Update: func(w *descriptor.World, have, want *iface) ([]descriptor.Op, error) {
+			idx, err := w.Index(want.name)
+			if err != nil {
+				return nil, err
+			}
+			return want.attributes(idx, diffInterface(have, want)), nil
+		},
+		Delete: deleteInterface,
+		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
+			return slices.Concat(tapRequests(), memifRequests(), afPacketRequests(), vxlanRequests())
+		},
+		Retrieve: retrieveInterfaces,
+	}.Descriptor()
+	d.Unmarked = func(state any) bool { return state.(*iface).untagged }
+	return d
+}
+
+func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
+	i := &iface{name: m.GetName(), enabled: m.GetEnabled(), mtu: m.GetMtu(), vrf: m.GetVrf()}
+	var err error
+	switch {
+	case i.name == "":
+		return nil, errors.New("name: empty")
+	case len(descriptor.TagOwner)+len("i:")+len(i.name) > descriptor.MaxTag:
+		return nil, fmt.Errorf("name: longer than %d bytes, it does not fit VPP's tag", descriptor.MaxTag-len(descriptor.TagOwner)-len("i:"))
+	case m.GetSetDhcpClient():
+		return nil, errors.New("set_dhcp_client: not supported")
+	case m.GetIp6Nd() != nil:
+		return nil, errors.New("ip6_nd: not supported")
+	case m.GetUnnumbered() != nil:
+		return nil, errors.New("unnumbered: not supported")
+	case len(m.GetRxModes()) > 0:
+		return nil, errors.New("rx_modes: not supported")
+	case len(m.GetRxPlacements()) > 0:
+		return nil, errors.New("rx_placements: not supported")
+	case i.mtu > 65535:
+		return nil, fmt.Errorf("mtu: %d is above 65535", i.mtu)
+	}
+	if i.mac, err = descriptor.ParseMAC("phys_address", m.GetPhysAddress()); err != nil {
+		return nil, err
+	}
+	if m.GetPhysAddress() == "" && m.GetType() == ligato.Interface_SOFTWARE_LOOPBACK {
+		i.mac, i.macChosen = loopbackMAC(i.name), true
+	}
+	for n, s := range m.GetIpAddresses() {
+		p, err := descriptor.ParsePrefix(fmt.Sprintf("ip_addresses[%d]", n), s)
+		if err != nil {
+			return nil, err
+		}
+		i.addresses = append(i.addresses, p)
+	}
+	slices.SortFunc(i.addresses, descriptor.ComparePrefixes)
+	for n := 1; n < len(i.addresses); n++ {
+		if i.addresses[n] == i.addresses[n-1] {
+			return nil, fmt.Errorf("ip_addresses: %s twice", i.addresses[n])
+		}
+	}
+	i.link, err = compileLink(m)
+	return i, err
+}
+
+// loopbackMAC is the address of a loopback that is given none: it follows from the name, so that a loopback made just
+// before the connection ended, and without a tag yet, is known to be ours.
+func loopbackMAC(name string) [6]byte {
+	sum := sha256.Sum256([]byte("loopback " + name))
+	return [6]byte{0x02, 0xca, sum[0], sum[1], sum[2], sum[3]}
+}
+
+// families tells for which address families the interface has to be put into a VRF.
+func (i *iface) families() (v4, v6 bool) {
+	if i.vrf == 0 {
+		return false, false
+	}
+	for _, p := range i.addresses {
+		v4, v6 = v4 || p.Addr().Is4(), v6 || p.Addr().Is6()
+	}
+	return v4 || !v6, v6
+}
+
+func (i *iface) message() *ligato.Interface {
+	m := &ligato.Interface{Name: i.name, Enabled: i.enabled, Mtu: i.mtu, Vrf: i.vrf}
+	if i.mac != [6]byte{} && !i.macChosen {
+		m.PhysAddress = descriptor.MACText(i.mac)
+	}
+	for _, p := range i.addresses {
+		m.IpAddresses = append(m.IpAddresses, p.String())
+	}
+	i.link.fill(m)
+	return m
+}
+
+// diffInterface names the attributes that differ. What is not wanted in particular (no MAC, no MTU) is as it is.
+func diffInterface(have, want *iface) (diff []string) {
+	if have.link != want.link {
+		diff = append(diff, "link")
+	}
+	if want.mac != [6]byte{} && have.mac != want.mac {
+		diff = append(diff, "mac")
+	}
+	if want.mtu != 0 && have.mtu != want.mtu {
+		diff = append(diff, "mtu")
+	}
+	if have.enabled != want.enabled {
+		diff = append(diff, "enabled")
+	}
+	if have.untagged {
+		diff = append(diff, "tag")
+	}
+	return diff
+}
+
+// attributes are the requests that set those named.
+func (i *iface) attributes(idx interface_types.InterfaceIndex, names []string) (ops []descriptor.Op) {
+	for _, n := range names {
+		switch n {
+		case "mac":
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceSetMacAddress{SwIfIndex: idx, MacAddress: i.mac})})
+		case "tag":
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: idx, Tag: i.tag()})})
+		case "mtu":
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceSetMtu{SwIfIndex: idx, Mtu: []uint32{i.mtu, 0, 0, 0}})})
+		case "enabled":
+			var flags interface_types.IfStatusFlags
+			if i.enabled {
+				flags = interface_types.IF_STATUS_API_FLAG_ADMIN_UP
+			}
+			ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceSetFlags{SwIfIndex: idx, Flags: flags})})
+		}
+	}
+	return ops
+}
+
+func (i *iface) tag() string { return descriptor.NewTag("i", "", i.name) }
+
+// createInterface makes the interface, tags it at once, and sets the rest: the tag first, so that an agent that dies in
+// between finds its own.
+func createInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
+	op, err := i.link.create(w, i)
+	if err != nil {
+		return nil, err
+	}
+	op.Takes.Name = i.link.claim()
+	if op.Takes.Name != "" {
+		linksOf(w).tried[op.Takes.Name] = true
+	}
+	return []descriptor.Op{op}, nil
+}
+
+// created goes on when VPP has made the interface.
+func (i *iface) created(w *descriptor.World, idx interface_types.InterfaceIndex, tagged bool) (ops []descriptor.Op) {
+	w.AddInterface(&descriptor.Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true})
+	if !tagged {
+		ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: idx, Tag: i.tag()})})
+	}
+	var names []string
+	if i.mac != [6]byte{} && !i.macAtCreation() {
+		names = append(names, "mac")
+	}
+	if i.mtu != 0 {
+		names = append(names, "mtu")
+	}
+	if _, up := i.link.(vxlanLink); up || i.enabled { // VPP makes tunnels that are up
+		names = append(names, "enabled")
+	}
+	return append(ops, i.attributes(idx, names)...)
+}
+
+// macAtCreation: every kind of interface can be given its MAC when it is created, except a memif of packets and a tunnel.
+func (i *iface) macAtCreation() bool {
+	switch l := i.link.(type) {
+	case memifLink:
+		return l.mode == 0
+	case vxlanLink:
+		return false
+	}
+	return true
+}
+
+func deleteInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
+	known, ok := w.Interface(i.name)
+	if !ok || i.adopted {
+		return nil, nil
+	}
+	return []descriptor.Op{{
+		Call: descriptor.Write(i.link.delete(interface_types.InterfaceIndex(known.Index))), Gone: true, Frees: descriptor.Claim{Name: i.link.claim()},
+		Then: func(vpp.Reply) []descriptor.Op { w.RemoveInterface(known); return nil },
+	}}, nil
+}
+
+func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+	links, err := dumpedLinks(w, d)
+	if err != nil {
+		return nil, err
+	}
+	candidates := map[string]*iface{} // by name
+	c.Each(func(_ string, state any, want bool) {
+		i := state.(*iface)
+		if candidates[i.name] == nil || want {
+			candidates[i.name] = i
+		}
+	})
+	var out []descriptor.Found
+	for _, known := range w.Interfaces() {
+		l, ok := links[known.Index]
+		if !ok {
+			continue
+		}
+		i := &iface{name: known.Name, enabled: known.Up, mtu: known.MTU, mac: known.MAC, link: l}
+		if !known.Ours {
+			want := i.orphanOf(w, known, candidates)
+			if want == nil {
+				continue
+			}
+			// Made before us, or by us and not tagged yet: it cannot be made twice, so it is taken.
+			i.untagged = want.link.claim() == "" || linksOf(w).tried[want.link.claim()]
+			i.adopted = !i.untagged
+			i.name, known.Name, known.Ours = want.name, want.name, i.untagged
+			w.AddInterface(known)
+		}
+		if cand := candidates[i.name]; cand != nil {
+			i.link = spelledAs(w, i.link, cand.link)
+			i.correlate(cand)
+		}
+		out = append(out, descriptor.Found{Key: kv.InterfaceKey(i.name), State: i, Ours: known.Ours})
+	}
+	slices.SortFunc(out, func(a, b descriptor.Found) int { return strings.Compare(a.Key, b.Key) })
+	return out, nil
+}
+
+// orphanOf returns the wanted interface an untagged one is, nil if it is none: it has the host interface or the socket
+// that only one can have, or, of loopbacks, the MAC.
+func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidates map[string]*iface) *iface {
+	if known.Tag != "" {
+		return nil
+	}
+	var found *iface
+	for _, c := range candidates {
+		is := spelledAs(w, i.link, c.link)
+		if c.link.claim() != is.claim() || correlate(is, c.link) != c.link {
+			continue
+		}
+		if c.link.claim() == "" && (c.mac != i.mac || i.link != link(loopbackLink{})) {
+			continue
+		}
+		if _, exists := w.Interface(c.name); !exists && (found == nil || c.name < found.name) {
+			found = c
+		}
+	}
+	return found
+}
+
+// correlate takes from a candidate what dumps do not show or nobody asked for.
+func (i *iface) correlate(cand *iface) {
+	i.link = correlate(i.link, cand.link)
+	i.vrf, i.addresses, i.macChosen = cand.vrf, cand.addresses, cand.macChosen
+	if cand.mac == [6]byte{} {
+		i.mac = cand.mac
+	}
+	if cand.mtu == 0 {
+		i.mtu = 0
+	}
+}

@@ -1,0 +1,470 @@
+package nat
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.fd.io/govpp/binapi/nat_types"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+)
+
+const (
+	dnat44Prefix = "config/vpp/nat/v2/dnat44/"
+	// VPP counts locals and sums their weights in bytes: 256 of either kill it (nat44_add_del_lb_static_mapping, VPP 24.06).
+	maxLocals  = 255
+	maxWeights = 255
+)
+
+// Pads make any number of backends, from none on, one kind of object in VPP: an LB mapping, which needs two locals. They
+// weigh nothing, so that no packet is sent to them; 192.0.2.0/24 is for documentation (RFC 5737). The drop pad is the
+// backend of a mapping without backends.
+var (
+	pads    = [2]local{{addr: [4]byte{192, 0, 2, 1}, port: 1}, {addr: [4]byte{192, 0, 2, 2}, port: 1}}
+	dropPad = local{addr: [4]byte{192, 0, 2, 3}, port: 1, weight: 1}
+)
+
+// natID is what VPP knows a mapping by: protocol, external address and port (always in VRF 0), in one comparable word.
+type natID uint64
+
+func newNATID(addr [4]byte, port uint16, proto uint8) natID {
+	return natID(proto)<<48 | natID(binary.BigEndian.Uint32(addr[:]))<<16 | natID(port)
+}
+
+func (id natID) addr() (a [4]byte) {
+	binary.BigEndian.PutUint32(a[:], uint32(id>>16))
+	return a
+}
+func (id natID) port() uint16 { return uint16(id) }
+func (id natID) proto() uint8 { return uint8(id >> 48) }
+
+// String is "tcp 10.96.0.10:80", or "10.96.0.10" for a mapping of the whole address.
+func (id natID) String() string {
+	addr := netip.AddrFrom4(id.addr())
+	if id.port() == 0 {
+		return addr.String()
+	}
+	return descriptor.ProtoName(id.proto()) + " " + netip.AddrPortFrom(addr, id.port()).String()
+}
+
+func (id natID) claim() string { return "nat44 " + id.String() }
+
+// dnat is a compiled DNat44. Its slices are never changed after Compile or Retrieve.
+type dnat struct {
+	key, label string
+	mappings   []mapping  // sorted by ID; IDs are unique
+	identities []identity // sorted
+}
+
+// mapping is one external address and port, and where it leads.
+type mapping struct {
+	id       natID
+	flags    nat_types.NatConfigFlags
+	affinity uint32 // seconds
+	tag      string
+	// locals are sorted. In what is wanted they are the backends; in what is found, pads are left out too, and raw has
+	// what VPP has, in its order (nil: the same as what is sent for locals).
+	locals []local
+	raw    []local
+	// single is a mapping of the whole address (ports 0) to locals[0]; everything else is an LB mapping.
+	single bool
+	pool   [4]byte // address of the twice-nat pool to use; zero: any
+}
+
+type local struct {
+	addr   [4]byte
+	port   uint16
+	weight uint8
+	vrf    uint32
+}
+
+// same reports that VPP takes the two for the same local: it refuses a second one.
+func (l local) same(o local) bool { return l.addr == o.addr && l.port == o.port && l.vrf == o.vrf }
+
+func compareLocals(a, b local) int {
+	return cmp.Or(slices.Compare(a.addr[:], b.addr[:]), cmp.Compare(a.port, b.port), cmp.Compare(a.vrf, b.vrf), cmp.Compare(a.weight, b.weight))
+}
+
+func (l local) String() string {
+	return netip.AddrPortFrom(netip.AddrFrom4(l.addr), l.port).String() + " weight " + strconv.Itoa(int(l.weight))
+}
+
+// identity is an address and port that NAT leaves alone.
+type identity struct {
+	addr  [4]byte // zero: the address of iface
+	iface string
+	port  uint16 // 0: the whole address
+	proto uint8
+	vrf   uint32
+	tag   string
+}
+
+func compareIdentities(a, b identity) int {
+	return cmp.Or(slices.Compare(a.addr[:], b.addr[:]), strings.Compare(a.iface, b.iface), cmp.Compare(a.port, b.port),
+		cmp.Compare(a.proto, b.proto), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.tag, b.tag))
+}
+
+// DNat44 describes ligato's DNat44: destination NAT of any number of addresses and ports. One that is restricted by its label is
+// made when VPP asks for source ranges on every interface, and not before: see SourceRanges.
+//
+// Every mapping with ports is an LB mapping with OUT2IN_ONLY, whatever the number of backends: VPP cannot turn a single
+// mapping into an LB one without a gap, and without the flag it wants the address in a pool.
+func DNat44() *descriptor.Descriptor {
+	d := descriptor.Spec[*nat.DNat44, *dnat]{
+		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
+		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,
+		Dependencies: (*dnat).dependencies, Claims: (*dnat).claims,
+		Create:   func(w *descriptor.World, d *dnat) ([]descriptor.Op, error) { return updateDNat(w, &dnat{}, d) },
+		Update:   updateDNat,
+		Delete:   func(w *descriptor.World, d *dnat) ([]descriptor.Op, error) { return updateDNat(w, d, &dnat{}) },
+		Dumps:    dnatDumps,
+		Retrieve: retrieveDNat,
+	}.Descriptor()
+	d.Many = true
+	// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); a mapping made after gets none.
+	// Access lists: a mapping may hide clients that the lists of its backends let pass before.
+	d.After = []string{"nat44-interface", "acl", "interface-acls"}
+	d.Ready = func(w *descriptor.World, have, want any, sure func(key string) any) error {
+		if _, restricted := kv.Restricts(want.(*dnat).label); restricted && have == nil {
+			return acl.ReadyMapping(w, sure)
+		}
+		return nil
+	}
+	return d
+}
+
+func compileDNat(key string, m *nat.DNat44) (*dnat, error) {
+	if m.GetLabel() == "" {
+		return nil, errors.New("label: empty")
+	}
+	d := &dnat{key: key, label: m.GetLabel(), mappings: make([]mapping, 0, len(m.GetStMappings()))}
+	// Mappings of one service mostly have the same fingerprint, hence the same tag.
+	tags := tagCache{label: d.label}
+	for i, sm := range m.GetStMappings() {
+		one, err := compileMapping(sm, &tags)
+		if err != nil {
+			return nil, fmt.Errorf("st_mappings[%d].%w", i, err)
+		}
+		d.mappings = append(d.mappings, one)
+	}
+	if err := d.sortMappings(); err != nil {
+		return nil, err
+	}
+	for i, im := range m.GetIdMappings() {
+		one, err := compileIdentity(im)
+		if err != nil {
+			return nil, fmt.Errorf("id_mappings[%d].%w", i, err)
+		}
+		one.tag = tags.get("")
+		d.identities = append(d.identities, one)
+	}
+	slices.SortFunc(d.identities, compareIdentities)
+	for i := 1; i < len(d.identities); i++ {
+		if d.identities[i] == d.identities[i-1] {
+			return nil, fmt.Errorf("id_mappings: %s twice", netip.AddrFrom4(d.identities[i].addr))
+		}
+	}
+	return d, nil
+}
+
+func (d *dnat) sortMappings() error {
+	byID := func(a, b mapping) int { return cmp.Compare(a.id, b.id) }
+	if !slices.IsSortedFunc(d.mappings, byID) {
+		slices.SortFunc(d.mappings, byID)
+	}
+	for i := 1; i < len(d.mappings); i++ {
+		if d.mappings[i].id == d.mappings[i-1].id {
+			return fmt.Errorf("st_mappings: %s twice", d.mappings[i].id)
+		}
+	}
+	return nil
+}
+
+// tagCache makes the tags of one DNat44.
+type tagCache struct {
+	label, print, tag string
+}
+
+func (c *tagCache) get(print string) string {
+	if c.tag == "" || c.print != print {
+		c.print, c.tag = print, descriptor.NewTag("n", descriptor.Fingerprint(print), c.label)
+	}
+	return c.tag
+}
+
+func compileMapping(sm *nat.DNat44_StaticMapping, tags *tagCache) (m mapping, err error) {
+	if sm.GetExternalInterface() != "" {
+		return m, fmt.Errorf("external_interface: %q: not supported, give external_ip", sm.GetExternalInterface())
+	}
+	addr, err := descriptor.Parse4("external_ip", sm.GetExternalIp())
+	if err != nil {
+		return m, err
+	}
+	port, err := parsePort("external_port", sm.GetExternalPort())
+	if err != nil {
+		return m, err
+	}
+	proto, err := parseProto(sm.GetProtocol())
+	if err != nil {
+		return m, err
+	}
+	if m.flags, err = mappingFlags(sm); err != nil {
+		return m, err
+	}
+	if pool := sm.GetTwiceNatPoolIp(); pool != "" {
+		a, err := descriptor.Parse4("twice_nat_pool_ip", pool)
+		if err != nil {
+			return m, err
+		}
+		m.pool = a.As4()
+	}
+	m.affinity = sm.GetSessionAffinity()
+	if m.locals, err = compileLocals(sm.GetLocalIps()); err != nil {
+		return m, err
+	}
+	if addressOnly(sm) {
+		return compileSingle(m, addr, tags)
+	}
+	if m.pool != [4]byte{} {
+		return m, errors.New("twice_nat_pool_ip: VPP cannot choose the pool address of a load-balanced mapping")
+	}
+	m.id = newNATID(addr.As4(), port, proto)
+	m.tag = tags.get(m.print())
+	return m, nil
+}
+
+// print is what a dump does not show of a mapping: VPP 24.06 never fills nat44_lb_static_mapping_details.affinity.
+func (m mapping) print() string {
+	if m.affinity == 0 {
+		return ""
+	}
+	return "affinity " + strconv.FormatUint(uint64(m.affinity), 10)
+}
+
+// addressOnly is ligato's rule: any port 0 makes the mapping one of whole addresses.
+func addressOnly(sm *nat.DNat44_StaticMapping) bool {
+	return sm.GetExternalPort() == 0 ||
+		slices.ContainsFunc(sm.GetLocalIps(), func(l *nat.DNat44_StaticMapping_LocalIP) bool { return l.GetLocalPort() == 0 })
+}
+
+func compileSingle(m mapping, addr netip.Addr, tags *tagCache) (mapping, error) {
+	switch {
+	case len(m.locals) != 1:
+		return m, fmt.Errorf("local_ips: a mapping without ports needs exactly 1, not %d", len(m.locals))
+	case m.affinity != 0:
+		return m, errors.New("session_affinity: a mapping without ports has one backend only")
+	case m.flags&(nat_types.NAT_IS_TWICE_NAT|nat_types.NAT_IS_SELF_TWICE_NAT) != 0:
+		return m, errors.New("twice_nat: VPP refuses it for a mapping without ports")
+	}
+	m.single = true
+	m.flags |= nat_types.NAT_IS_ADDR_ONLY
+	m.locals[0].port, m.locals[0].weight = 0, 0
+	m.id = newNATID(addr.As4(), 0, 0)
+	m.tag = tags.get("")
+	return m, nil
+}
+
+func mappingFlags(sm *nat.DNat44_StaticMapping) (nat_types.NatConfigFlags, error) {
+	switch mode := sm.GetTwiceNat(); mode {
+	case nat.DNat44_StaticMapping_DISABLED:
+		return nat_types.NAT_IS_OUT2IN_ONLY, nil
+	case nat.DNat44_StaticMapping_ENABLED:
+		return nat_types.NAT_IS_OUT2IN_ONLY | nat_types.NAT_IS_TWICE_NAT, nil
+	case nat.DNat44_StaticMapping_SELF:
+		return nat_types.NAT_IS_OUT2IN_ONLY | nat_types.NAT_IS_SELF_TWICE_NAT, nil
+	default:
+		return 0, fmt.Errorf("twice_nat: unknown mode %d", mode)
+	}
+}
+
+func compileLocals(ips []*nat.DNat44_StaticMapping_LocalIP) ([]local, error) {
+	out := make([]local, len(ips))
+	sum := 0
+	for i, ip := range ips {
+		addr, err := descriptor.Parse4("local_ip", ip.GetLocalIp())
+		if err != nil {
+			return nil, fmt.Errorf("local_ips[%d].%w", i, err)
+		}
+		port, err := parsePort("local_port", ip.GetLocalPort())
+		if err != nil {
+			return nil, fmt.Errorf("local_ips[%d].%w", i, err)
+		}
+		weight := max(ip.GetProbability(), 1) // 0 means 1
+		if weight > maxWeights {
+			return nil, fmt.Errorf("local_ips[%d].probability: %d is above %d", i, weight, maxWeights)
+		}
+		sum += int(weight)
+		out[i] = local{addr: addr.As4(), port: port, weight: uint8(weight), vrf: ip.GetVrfId()}
+	}
+	if limit := maxLocals - len(pads); len(out) > limit {
+		return nil, fmt.Errorf("local_ips: %d backends, VPP takes at most %d", len(out), limit)
+	}
+	if sum > maxWeights {
+		return nil, fmt.Errorf("local_ips: the probabilities add up to %d, VPP takes at most %d", sum, maxWeights)
+	}
+	if !slices.IsSortedFunc(out, compareLocals) {
+		slices.SortFunc(out, compareLocals)
+	}
+	for i := 1; i < len(out); i++ {
+		if out[i].same(out[i-1]) {
+			return nil, fmt.Errorf("local_ips: %s twice", netip.AddrPortFrom(netip.AddrFrom4(out[i].addr), out[i].port))
+		}
+	}
+	return out, nil
+}
+
+func compileIdentity(im *nat.DNat44_IdentityMapping) (id identity, err error) {
+	if (im.GetIpAddress() == "") == (im.GetInterface() == "") {
+		return id, errors.New("ip_address: give either this or interface")
+	}
+	if im.GetIpAddress() != "" {
+		addr, err := descriptor.Parse4("ip_address", im.GetIpAddress())
+		if err != nil {
+			return id, err
+		}
+		id.addr = addr.As4()
+	}
+	if id.port, err = parsePort("port", im.GetPort()); err != nil {
+		return id, err
+	}
+	id.iface, id.vrf = im.GetInterface(), im.GetVrfId()
+	if id.port != 0 { // VPP forgets the protocol of a whole address
+		if id.proto, err = parseProto(im.GetProtocol()); err != nil {
+			return id, err
+		}
+	}
+	return id, nil
+}
+
+func parsePort(field string, p uint32) (uint16, error) {
+	if p > 65535 {
+		return 0, fmt.Errorf("%s: %d is above 65535", field, p)
+	}
+	return uint16(p), nil
+}
+
+func parseProto(p nat.DNat44_Protocol) (uint8, error) {
+	switch p {
+	case nat.DNat44_TCP:
+		return descriptor.ProtoTCP, nil
+	case nat.DNat44_UDP:
+		return descriptor.ProtoUDP, nil
+	case nat.DNat44_ICMP:
+		return 0, errors.New("protocol: ICMP has no ports to map; give ports 0 to map the whole address")
+	}
+	return 0, fmt.Errorf("protocol: unknown %d", p)
+}
+
+func (d *dnat) dependencies() []descriptor.Dependency {
+	deps := append(make([]descriptor.Dependency, 0, 2), descriptor.Dependency{Key: kv.Nat44GlobalKey}) // and mostly a pool
+	twice := false
+	add := func(dep descriptor.Dependency) {
+		if !slices.Contains(deps, dep) {
+			deps = append(deps, dep)
+		}
+	}
+	for i := range d.mappings {
+		m := &d.mappings[i]
+		twice = twice || m.flags&(nat_types.NAT_IS_TWICE_NAT|nat_types.NAT_IS_SELF_TWICE_NAT) != 0
+		for _, l := range m.locals {
+			if l.vrf != 0 {
+				add(descriptor.Dependency{Key: descriptor.VRFKey(l.vrf, false)})
+			}
+		}
+	}
+	if twice {
+		add(descriptor.Dependency{AnyOf: twiceNATPrefix})
+	}
+	if ranges, restricted := kv.Restricts(d.label); restricted {
+		add(descriptor.Dependency{Key: kv.SourceRangesKey(ranges)})
+		add(descriptor.Dependency{Key: kv.SourceRangesEnforcedKey})
+	}
+	for _, i := range d.identities {
+		if i.iface != "" {
+			add(descriptor.Dependency{Key: kv.InterfaceKey(i.iface)})
+		}
+		if i.vrf != 0 {
+			add(descriptor.Dependency{Key: descriptor.VRFKey(i.vrf, false)})
+		}
+	}
+	return deps
+}
+
+func (d *dnat) claims() []string {
+	out := make([]string, 0, len(d.mappings)+len(d.identities))
+	for _, m := range d.mappings {
+		out = append(out, m.id.claim())
+	}
+	for _, i := range d.identities {
+		out = append(out, newNATID(i.addr, i.port, i.proto).claim())
+	}
+	if _, restricted := kv.Restricts(d.label); restricted {
+		out = append(out, acl.RestrictedClaim)
+	}
+	return out
+}
+
+func equalDNat(have, want *dnat) bool {
+	return slices.EqualFunc(have.mappings, want.mappings, equalMapping) && slices.Equal(have.identities, want.identities)
+}
+
+func equalMapping(a, b mapping) bool {
+	return a.id == b.id && a.flags == b.flags && a.tag == b.tag && a.single == b.single && a.raw == nil && b.raw == nil &&
+		slices.Equal(a.locals, b.locals)
+}
+
+func (d *dnat) message() *nat.DNat44 {
+	out := &nat.DNat44{Label: d.label}
+	for _, m := range d.mappings {
+		sm := &nat.DNat44_StaticMapping{ExternalIp: netip.AddrFrom4(m.id.addr()).String(), ExternalPort: uint32(m.id.port()), SessionAffinity: m.affinity}
+		if m.id.proto() == descriptor.ProtoUDP {
+			sm.Protocol = nat.DNat44_UDP
+		}
+		switch {
+		case m.flags&nat_types.NAT_IS_TWICE_NAT != 0:
+			sm.TwiceNat = nat.DNat44_StaticMapping_ENABLED
+		case m.flags&nat_types.NAT_IS_SELF_TWICE_NAT != 0:
+			sm.TwiceNat = nat.DNat44_StaticMapping_SELF
+		}
+		for _, l := range m.locals {
+			sm.LocalIps = append(sm.LocalIps, &nat.DNat44_StaticMapping_LocalIP{
+				VrfId: l.vrf, LocalIp: netip.AddrFrom4(l.addr).String(), LocalPort: uint32(l.port), Probability: uint32(l.weight),
+			})
+		}
+		out.StMappings = append(out.StMappings, sm)
+	}
+	for _, i := range d.identities {
+		im := &nat.DNat44_IdentityMapping{VrfId: i.vrf, Interface: i.iface, Port: uint32(i.port)}
+		if i.addr != [4]byte{} {
+			im.IpAddress = netip.AddrFrom4(i.addr).String()
+		}
+		if i.proto == descriptor.ProtoUDP {
+			im.Protocol = nat.DNat44_UDP
+		}
+		out.IdMappings = append(out.IdMappings, im)
+	}
+	return out
+}
+
+// Restriction implements acl.Restricted.
+func (d *dnat) Restriction() string {
+	label, _ := kv.Restricts(d.label)
+	return label
+}
+
+// Frontends implements acl.Restricted.
+func (d *dnat) Frontends() (out []acl.Frontend) {
+	for _, m := range d.mappings {
+		out = append(out, acl.Frontend{Addr: netip.AddrFrom4(m.id.addr()), Port: m.id.port(), Proto: m.id.proto()})
+	}
+	return out
+}

@@ -1,0 +1,425 @@
+package nat
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sort"
+	"strings"
+
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+const (
+	idLB       = "nat44_lb_static_mapping_dump"
+	idStatic   = "nat44_static_mapping_dump"
+	idIdentity = "nat44_identity_mapping_dump"
+)
+
+func dnatDumps(*descriptor.World, descriptor.Candidates) []descriptor.Request {
+	return []descriptor.Request{
+		descriptor.DumpRequest(idLB, &nat44_ed.Nat44LbStaticMappingDump{}),
+		descriptor.DumpRequest(idStatic, &nat44_ed.Nat44StaticMappingDump{}),
+		descriptor.DumpRequest(idIdentity, &nat44_ed.Nat44IdentityMappingDump{}),
+	}
+}
+
+// dnatReader puts the mappings of a dump together again, by the labels in their tags. The common case is that everything
+// is as wanted, in the order it was wanted; then nothing is built or looked up, the wanted state itself is what is found,
+// and nobody asks for the indices.
+type dnatReader struct {
+	w       *descriptor.World
+	c       descriptor.Candidates
+	padded  bool
+	wants   []*dnat
+	founds  []dnatFound           // of wants
+	next    int                   // in wants: where the next mapping is likely to belong
+	nextOne int                   // in its mappings
+	places  map[*dnat]int         // of wants; nil: not made yet
+	index   *dnatIndex            // nil: not made yet
+	others  map[*dnat]*dnatFound  // by candidate that is not wanted
+	unknown map[string]*dnatFound // by label
+	order   []*dnatFound          // as met
+	last    *dnatFound            // of the previous mapping: neighbours are often of one service
+	lastTag string
+	foreign []descriptor.Found
+}
+
+func newDNatReader(w *descriptor.World, c descriptor.Candidates) *dnatReader {
+	r := &dnatReader{w: w, c: c, padded: padded(w), others: map[*dnat]*dnatFound{}, unknown: map[string]*dnatFound{}}
+	c.Each(func(_ string, state any, wanted bool) {
+		if wanted {
+			r.wants = append(r.wants, state.(*dnat))
+		}
+	})
+	r.founds = make([]dnatFound, len(r.wants))
+	r.order = make([]*dnatFound, 0, len(r.wants))
+	return r
+}
+
+// expected is the found of the wanted mapping that is likely to be the next one in the dump, and that mapping; nil, nil if it
+// is another one.
+func (r *dnatReader) expected(id natID, tag string) (*dnatFound, *mapping) {
+	for i := r.next; i < min(r.next+2, len(r.wants)); i++ {
+		d, k := r.wants[i], 0
+		if i == r.next {
+			k = r.nextOne
+		}
+		if k >= len(d.mappings) || d.mappings[k].id != id || d.mappings[k].tag != tag {
+			continue
+		}
+		if r.next, r.nextOne = i, k+1; r.nextOne == len(d.mappings) {
+			r.next, r.nextOne = i+1, 0
+		}
+		return r.met(i), &d.mappings[k]
+	}
+	return nil, nil
+}
+
+// met is the found of a wanted value.
+func (r *dnatReader) met(place int) *dnatFound {
+	f := &r.founds[place]
+	if f.candidate == nil {
+		f.candidate, f.label = r.wants[place], r.wants[place].label
+		r.order = append(r.order, f)
+	}
+	return f
+}
+
+// dnatIndex finds candidates that are not wanted, or whose label is hashed, and their mappings.
+type dnatIndex struct {
+	wanted  map[natID]wantedMapping
+	byLabel map[string]*dnat // label as in tags (maybe hashed) → candidate
+}
+
+type wantedMapping struct {
+	m *mapping
+	d *dnat
+}
+
+// dnatFound is one DNat44 so far.
+type dnatFound struct {
+	candidate *dnat // nil: unknown
+	label     string
+	matched   int      // mappings found exactly as in candidate
+	one       *mapping // the only one so far, if it is as in candidate; then mappings is empty
+	mappings  []mapping
+	ids       []identity
+}
+
+func retrieveDNat(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+	lbs, err := descriptor.Details[*nat44_ed.Nat44LbStaticMappingDetails](d, idLB)
+	if err != nil {
+		return nil, err
+	}
+	r := newDNatReader(w, c)
+	for _, m := range lbs {
+		r.lb(m)
+	}
+	singles, err := descriptor.Details[*nat44_ed.Nat44StaticMappingDetails](d, idStatic)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range singles {
+		r.single(m)
+	}
+	ids, err := descriptor.Details[*nat44_ed.Nat44IdentityMappingDetails](d, idIdentity)
+	if err != nil {
+		return nil, err
+	}
+	r.identities(ids)
+	return r.result(), nil
+}
+
+// indexed is the index, made at the first call.
+func (r *dnatReader) indexed() *dnatIndex {
+	if r.index == nil {
+		r.index = &dnatIndex{wanted: map[natID]wantedMapping{}, byLabel: map[string]*dnat{}}
+		r.c.Each(r.index.candidate)
+	}
+	return r.index
+}
+
+func (x *dnatIndex) candidate(_ string, state any, wanted bool) {
+	d := state.(*dnat)
+	last := ""
+	named := func(tag string) { // one label may be hashed in some tags and not in others: fingerprints differ in length
+		if tag == last {
+			return
+		}
+		last = tag
+		_, label, _ := descriptor.ParseTag(tag, "n", true)
+		if _, known := x.byLabel[label]; !known || wanted {
+			x.byLabel[label] = d
+		}
+	}
+	for i := range d.identities {
+		named(d.identities[i].tag)
+	}
+	for i := range d.mappings {
+		m := &d.mappings[i]
+		named(m.tag)
+		if _, taken := x.wanted[m.id]; !taken || wanted {
+			x.wanted[m.id] = wantedMapping{m, d}
+		}
+	}
+}
+
+// find returns the candidate with the label of a tag, nil if there is none.
+func (r *dnatReader) find(label string) *dnat {
+	if !strings.HasPrefix(label, "#") {
+		if d, ok := r.c.Wanted(dnat44Prefix + label).(*dnat); ok {
+			return d
+		}
+	}
+	return r.indexed().byLabel[label]
+}
+
+// owner returns where a mapping with that tag belongs, nil if it is not ours.
+func (r *dnatReader) owner(tag string) *dnatFound {
+	if tag == r.lastTag && r.last != nil {
+		return r.last
+	}
+	_, label, ok := descriptor.ParseTag(tag, "n", true)
+	if !ok {
+		return nil
+	}
+	r.last, r.lastTag = r.of(r.find(label), label), tag
+	return r.last
+}
+
+// of returns what was found of a candidate so far, or, if that is nil, of a label.
+func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
+	if place, wanted := r.placed()[candidate]; wanted {
+		return r.met(place)
+	}
+	f := r.unknown[label]
+	if candidate != nil {
+		f = r.others[candidate]
+	}
+	if f != nil {
+		return f
+	}
+	f = &dnatFound{candidate: candidate, label: label}
+	if candidate != nil {
+		r.others[candidate] = f
+	} else {
+		r.unknown[label] = f
+	}
+	r.order = append(r.order, f)
+	return f
+}
+
+// placed is where wanted values are in wants, made at the first call.
+func (r *dnatReader) placed() map[*dnat]int {
+	if r.places == nil {
+		r.places = make(map[*dnat]int, len(r.wants))
+		for i, d := range r.wants {
+			r.places[d] = i
+		}
+	}
+	return r.places
+}
+
+const dumpedFlags = nat_types.NAT_IS_OUT2IN_ONLY | nat_types.NAT_IS_TWICE_NAT | nat_types.NAT_IS_SELF_TWICE_NAT | nat_types.NAT_IS_ADDR_ONLY
+
+func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
+	id := newNATID(m.ExternalAddr, m.ExternalPort, m.Protocol)
+	tag := descriptor.FixedText(m.Tag)
+	f, want := r.expected(id, tag)
+	if f == nil {
+		if f = r.owner(tag); f == nil {
+			r.foreign = append(r.foreign, descriptor.Found{Foreign: true, Text: fmt.Sprintf("nat44 load-balanced mapping %s tag %q", id, tag)})
+			return
+		}
+		want = f.candidate.mapping(id)
+	}
+	if want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
+		f.matched++
+		f.add(want)
+		return
+	}
+	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: make([]local, len(m.Locals))}
+	for i, l := range m.Locals {
+		got.raw[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
+	}
+	got.strip(r.padded)
+	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
+		got.affinity = want.m.affinity
+	}
+	f.add(&got)
+}
+
+// mapping returns the mapping with that ID, nil if there is none; d may be nil.
+func (d *dnat) mapping(id natID) *mapping {
+	if d == nil {
+		return nil
+	}
+	at := sort.Search(len(d.mappings), func(i int) bool { return d.mappings[i].id >= id }) // by index: mappings are big
+	if at == len(d.mappings) || d.mappings[at].id != id {
+		return nil
+	}
+	return &d.mappings[at]
+}
+
+// add keeps a mapping; the first one by reference, because mostly it stays the only one and nothing has to be built.
+func (f *dnatFound) add(m *mapping) {
+	if f.one == nil && len(f.mappings) == 0 {
+		f.one = m
+		return
+	}
+	if f.one != nil {
+		f.mappings, f.one = append(f.mappings, *f.one), nil
+	}
+	f.mappings = append(f.mappings, *m)
+}
+
+func (f *dnatFound) len() int {
+	if f.one != nil {
+		return 1
+	}
+	return len(f.mappings)
+}
+
+// sameLocals reports that a dump shows exactly what is sent for backends, in the same order or not.
+func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local) bool {
+	if r.padded && len(backends) > 0 && len(got) == len(pads)+len(backends) && // the common case makes no list
+		lbAddrPort(pads[0]) == got[0] && lbAddrPort(pads[1]) == got[1] {
+		if equalInOrder(got[len(pads):], backends) {
+			return true
+		}
+	}
+	want := represent(r.padded, backends)
+	if len(got) != len(want) {
+		return false
+	}
+	if equalInOrder(got, want) {
+		return true
+	}
+	sorted := make([]local, len(got))
+	for i, l := range got {
+		sorted[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
+	}
+	slices.SortFunc(sorted, compareLocals)
+	want = slices.Clone(want)
+	slices.SortFunc(want, compareLocals)
+	return slices.Equal(sorted, want)
+}
+
+func equalInOrder(got []nat44_ed.Nat44LbAddrPort, want []local) bool {
+	for i, l := range got {
+		if lbAddrPort(want[i]) != l {
+			return false
+		}
+	}
+	return true
+}
+
+// strip finds the backends in raw, and forgets raw if it is what we would make for them.
+func (m *mapping) strip(padded bool) {
+	backends := make([]local, 0, len(m.raw))
+	for _, l := range m.raw {
+		if l == pads[0] || l == pads[1] || l == dropPad || slices.ContainsFunc(backends, l.same) {
+			continue
+		}
+		backends = append(backends, l)
+	}
+	slices.SortFunc(backends, compareLocals)
+	m.locals = backends
+	raw, want := slices.Clone(m.raw), slices.Clone(represent(padded, backends))
+	slices.SortFunc(raw, compareLocals)
+	slices.SortFunc(want, compareLocals)
+	if slices.Equal(raw, want) {
+		m.raw = nil
+	}
+}
+
+func (r *dnatReader) single(m *nat44_ed.Nat44StaticMappingDetails) {
+	tag := descriptor.FixedText(m.Tag)
+	f := r.owner(tag)
+	id := newNATID(m.ExternalIPAddress, m.ExternalPort, m.Protocol)
+	if f == nil {
+		r.foreign = append(r.foreign, descriptor.Found{Foreign: true, Text: fmt.Sprintf("nat44 mapping %s tag %q", id, tag)})
+		return
+	}
+	got := mapping{
+		id: id, flags: m.Flags & dumpedFlags, tag: tag, single: true,
+		locals: []local{{addr: m.LocalIPAddress, port: m.LocalPort, vrf: m.VrfID}},
+	}
+	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
+		got.pool = want.m.pool
+		if want.d == f.candidate && equalMapping(got, *want.m) {
+			f.matched++
+		}
+	}
+	f.add(&got)
+}
+
+// identities leaves out what VPP made itself of a mapping bound to an interface: the same with the interface's address.
+func (r *dnatReader) identities(ids []*nat44_ed.Nat44IdentityMappingDetails) {
+	type bound struct {
+		port uint16
+		tag  string
+	}
+	ofInterface := map[bound]bool{}
+	for _, m := range ids {
+		if uint32(m.SwIfIndex) != descriptor.None {
+			ofInterface[bound{m.Port, m.Tag}] = true
+		}
+	}
+	for _, m := range ids {
+		tag := descriptor.FixedText(m.Tag)
+		f := r.owner(tag)
+		if f == nil {
+			r.foreign = append(r.foreign, descriptor.Found{Foreign: true, Text: fmt.Sprintf("nat44 identity mapping %s tag %q", netip.AddrFrom4(m.IPAddress), tag)})
+			continue
+		}
+		got := identity{addr: m.IPAddress, port: m.Port, proto: m.Protocol, vrf: m.VrfID, tag: tag}
+		if m.Flags&nat_types.NAT_IS_ADDR_ONLY != 0 || m.Port == 0 {
+			got.port, got.proto = 0, 0
+		}
+		if uint32(m.SwIfIndex) != descriptor.None {
+			got.iface, got.addr = r.w.Name(uint32(m.SwIfIndex)), [4]byte{}
+			if f.candidate != nil { // which may call it by another name
+				for _, i := range f.candidate.identities {
+					if i.iface != "" && r.w.Canonical(i.iface) == got.iface {
+						got.iface = i.iface
+						break
+					}
+				}
+			}
+		} else if ofInterface[bound{m.Port, m.Tag}] && (f.candidate == nil || !slices.Contains(f.candidate.identities, got)) {
+			continue
+		}
+		f.ids = append(f.ids, got)
+	}
+}
+
+func (r *dnatReader) result() []descriptor.Found {
+	out := make([]descriptor.Found, 0, len(r.order)+len(r.foreign))
+	for _, f := range r.order {
+		out = append(out, f.result())
+	}
+	return append(out, r.foreign...)
+}
+
+func (f *dnatFound) result() descriptor.Found {
+	slices.SortFunc(f.ids, compareIdentities)
+	if c := f.candidate; c != nil && f.matched == len(c.mappings) && f.len() == f.matched && slices.Equal(f.ids, c.identities) {
+		return descriptor.Found{Key: c.key, State: c, Ours: true}
+	}
+	if f.one != nil {
+		f.mappings = []mapping{*f.one}
+	}
+	slices.SortFunc(f.mappings, func(a, b mapping) int { return cmp.Compare(a.id, b.id) })
+	d := &dnat{label: f.label, key: kv.DNat44Key(f.label), mappings: f.mappings, identities: f.ids}
+	if f.candidate != nil {
+		d.label, d.key = f.candidate.label, f.candidate.key
+	}
+	return descriptor.Found{Key: d.key, State: d, Ours: true}
+}

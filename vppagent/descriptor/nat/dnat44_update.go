@@ -1,0 +1,317 @@
+package nat
+
+import (
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+)
+
+// represent is the list of locals VPP is given for backends: see pads. With several NAT workers a worker may own nothing
+// but pads, and would divide by their weight; then the only backend is given twice instead (VPP 24.06 checks neither).
+func represent(padded bool, backends []local) []local {
+	if len(backends) == 0 {
+		backends = []local{dropPad}
+	}
+	switch {
+	case padded:
+		return append(pads[:], backends...)
+	case len(backends) == 1:
+		b := backends[0]
+		b.weight = 1 // alone, it is chosen anyway
+		return []local{b, b}
+	}
+	return backends
+}
+
+// inVPP is what VPP has for a mapping found or made.
+func (m mapping) inVPP(padded bool) []local {
+	if m.raw != nil {
+		return m.raw
+	}
+	return represent(padded, m.locals)
+}
+
+// updateDNat returns the requests that turn have into want: changed and new mappings first, because they do not disturb
+// each other and nobody waits for removals.
+func updateDNat(w *descriptor.World, have, want *dnat) ([]descriptor.Op, error) {
+	var ops, removals []descriptor.Op
+	h := have.mappings
+	for _, m := range want.mappings {
+		for len(h) > 0 && h[0].id < m.id {
+			removals = append(removals, h[0].remove())
+			h = h[1:]
+		}
+		if len(h) == 0 || h[0].id != m.id {
+			ops = append(ops, m.create(padded(w)))
+			continue
+		}
+		ops = append(ops, updateMapping(h[0], m, padded(w))...)
+		h = h[1:]
+	}
+	for _, m := range h {
+		removals = append(removals, m.remove())
+	}
+	ids, err := updateIdentities(w, have.identities, want.identities)
+	return append(append(ops, ids...), removals...), err
+}
+
+// updateMapping changes one mapping, in place if it can be done without ever leaving it with no backend to choose.
+func updateMapping(have, want mapping, padded bool) []descriptor.Op {
+	if equalMapping(have, want) {
+		return nil
+	}
+	recreate := []descriptor.Op{have.remove(), want.create(padded)}
+	if have.flags != want.flags || have.tag != want.tag || have.single != want.single || want.single {
+		return recreate
+	}
+	steps, ok := changeLocals(have.inVPP(padded), represent(padded, want.locals), want.affinity != 0)
+	if !ok {
+		return recreate
+	}
+	ops := make([]descriptor.Op, len(steps))
+	for i, s := range steps {
+		ops[i] = want.addDelLocal(s)
+	}
+	return ops
+}
+
+// step adds or removes one local.
+type step struct {
+	add bool
+	l   local
+}
+
+// changeLocals returns the steps from one list of locals to another. After each of them VPP has at least two locals, at
+// most 255, and a sum of weights in 1..255: anything else it refuses, or dies of. ok is false if there is no such way.
+func changeLocals(have, want []local, affinity bool) (steps []step, ok bool) {
+	c := changer{adds: without(want, have), dels: without(have, want)}
+	c.n, c.sum = len(have), weights(have)
+	if hasDuplicate(want) { // only a create message may hold one
+		return nil, len(c.adds) == 0 && len(c.dels) == 0
+	}
+	c.takeReweighted()
+	if len(c.reweights) > 0 && hasDuplicate(have) { // the other copy would be in the way
+		return nil, false
+	}
+	if affinity {
+		return c.keepingClients(without(want, c.adds))
+	}
+	return c.addingFirst()
+}
+
+// without returns the locals of a that are not in b, as often as they are not.
+func without(a, b []local) []local {
+	rest := slices.Clone(b)
+	var out []local
+	for _, l := range a {
+		if i := slices.Index(rest, l); i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
+		} else {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func weights(ls []local) (sum int) {
+	for _, l := range ls {
+		sum += int(l.weight)
+	}
+	return sum
+}
+
+func hasDuplicate(ls []local) bool {
+	for i, l := range ls {
+		if slices.ContainsFunc(ls[:i], l.same) {
+			return true
+		}
+	}
+	return false
+}
+
+// changer walks from one list of locals to another.
+type changer struct {
+	adds, dels []local
+	reweights  [][2]local // from, to: VPP cannot change a weight
+	n, sum     int        // what VPP has now
+	steps      []step
+}
+
+func (c *changer) takeReweighted() {
+	for i := 0; i < len(c.adds); {
+		j := slices.IndexFunc(c.dels, c.adds[i].same)
+		if j < 0 {
+			i++
+			continue
+		}
+		c.reweights = append(c.reweights, [2]local{c.dels[j], c.adds[i]})
+		c.dels = slices.Delete(c.dels, j, j+1)
+		c.adds = slices.Delete(c.adds, i, i+1)
+	}
+}
+
+// do adds and removes in the order given, all or nothing.
+func (c *changer) do(steps ...step) bool {
+	n, sum := c.n, c.sum
+	for _, s := range steps {
+		if s.add {
+			n, sum = n+1, sum+int(s.l.weight)
+		} else {
+			n, sum = n-1, sum-int(s.l.weight)
+		}
+		if n < 2 || n > maxLocals || sum < 1 || sum > maxWeights {
+			return false
+		}
+	}
+	c.n, c.sum = n, sum
+	c.steps = append(c.steps, steps...)
+	return true
+}
+
+// addingFirst never takes a backend away before its replacement is there, unless there is no room.
+func (c *changer) addingFirst() ([]step, bool) {
+	for len(c.adds)+len(c.reweights)+len(c.dels) > 0 {
+		switch {
+		case len(c.adds) > 0 && c.do(step{true, c.adds[0]}):
+			c.adds = c.adds[1:]
+		case len(c.reweights) > 0 && c.do(step{false, c.reweights[0][0]}, step{true, c.reweights[0][1]}):
+			c.reweights = c.reweights[1:]
+		case len(c.dels) > 0 && c.do(step{false, c.dels[0]}):
+			c.dels = c.dels[1:]
+		default:
+			return nil, false
+		}
+	}
+	return c.steps, true
+}
+
+// keepingClients is the way when clients are pinned to backends. VPP pins them to a slot, gives a freed slot to the next
+// local added, and does not unpin on removal: clients of a removed backend would be sent to it for ever. So every slot
+// freed is taken at once, by a new backend or by one that stays (z), which takes over the clients. nat44_ed_affinity.c,
+// VPP 24.06. stay are the locals of both lists, as
+// they are in the new one.
+func (c *changer) keepingClients(stay []local) ([]step, bool) {
+	for _, r := range c.reweights {
+		if !c.do(step{false, r[0]}, step{true, r[1]}) {
+			return nil, false
+		}
+	}
+	for len(c.dels) > 0 && len(c.adds) > 0 {
+		if !c.do(step{false, c.dels[0]}, step{true, c.adds[0]}) {
+			return nil, false
+		}
+		c.dels, c.adds = c.dels[1:], c.adds[1:]
+	}
+	for _, l := range c.adds {
+		if !c.do(step{true, l}) {
+			return nil, false
+		}
+	}
+	// Whoever takes over loses its sessions: the last of those that have clients, so that it is the same one each time.
+	z := -1
+	for i, l := range stay {
+		if l.weight > 0 {
+			z = i
+		}
+	}
+	for _, l := range c.dels {
+		if z < 0 || !c.do(step{false, stay[z]}, step{false, l}, step{true, stay[z]}) {
+			return nil, false
+		}
+	}
+	return c.steps, true
+}
+
+func lbAddrPort(l local) nat44_ed.Nat44LbAddrPort {
+	return nat44_ed.Nat44LbAddrPort{Addr: l.addr, Port: l.port, Probability: l.weight, VrfID: l.vrf}
+}
+
+func (m mapping) addDelLocal(s step) descriptor.Op {
+	return descriptor.Op{Call: descriptor.Write(&nat44_ed.Nat44LbStaticMappingAddDelLocal{
+		IsAdd: s.add, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Local: lbAddrPort(s.l),
+	})}
+}
+
+func (m mapping) create(padded bool) descriptor.Op {
+	if m.single {
+		return descriptor.Op{Takes: descriptor.Claim{ID: uint64(m.id)}, Call: descriptor.Write(m.singleMessage(true))}
+	}
+	locals := represent(padded, m.locals)
+	msg := &nat44_ed.Nat44AddDelLbStaticMapping{
+		IsAdd: true, Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(),
+		Affinity: m.affinity, Tag: m.tag, LocalNum: uint32(len(locals)), Locals: make([]nat44_ed.Nat44LbAddrPort, len(locals)),
+	}
+	for i, l := range locals {
+		msg.Locals[i] = lbAddrPort(l)
+	}
+	return descriptor.Op{Takes: descriptor.Claim{ID: uint64(m.id)}, Call: descriptor.Write(msg)}
+}
+
+// remove repeats the flags: VPP looks the mapping up with those of the request.
+func (m mapping) remove() descriptor.Op {
+	if m.single {
+		return descriptor.Op{Frees: descriptor.Claim{ID: uint64(m.id)}, Gone: true, Call: descriptor.Write(m.singleMessage(false))}
+	}
+	return descriptor.Op{Frees: descriptor.Claim{ID: uint64(m.id)}, Gone: true, Call: descriptor.Write(&nat44_ed.Nat44AddDelLbStaticMapping{
+		Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
+	})}
+}
+
+func (m mapping) singleMessage(add bool) *nat44_ed.Nat44AddDelStaticMappingV2 {
+	l := m.locals[0]
+	return &nat44_ed.Nat44AddDelStaticMappingV2{
+		IsAdd: add, Flags: m.flags, LocalIPAddress: l.addr, ExternalIPAddress: m.id.addr(), VrfID: l.vrf, Tag: m.tag,
+		ExternalSwIfIndex: interface_types.InterfaceIndex(descriptor.None), MatchPool: m.pool != [4]byte{}, PoolIPAddress: m.pool,
+	}
+}
+
+// updateIdentities removes first: an identity whose tag alone changes is the same to VPP.
+func updateIdentities(w *descriptor.World, have, want []identity) (ops []descriptor.Op, err error) {
+	for _, i := range have {
+		if slices.Contains(want, i) {
+			continue
+		}
+		op, err := i.message(w, false)
+		if err != nil {
+			continue // its interface is gone, and it with it
+		}
+		op.Gone = true
+		ops = append(ops, op)
+	}
+	for _, i := range want {
+		if slices.Contains(have, i) {
+			continue
+		}
+		op, err := i.message(w, true)
+		if err != nil {
+			return nil, err
+		}
+		ops = append(ops, op)
+	}
+	return ops, nil
+}
+
+func (i identity) message(w *descriptor.World, add bool) (descriptor.Op, error) {
+	msg := &nat44_ed.Nat44AddDelIdentityMapping{
+		IsAdd: add, IPAddress: i.addr, Protocol: i.proto, Port: i.port, VrfID: i.vrf, Tag: i.tag,
+		SwIfIndex: interface_types.InterfaceIndex(descriptor.None),
+	}
+	if i.port == 0 {
+		msg.Flags = nat_types.NAT_IS_ADDR_ONLY
+	}
+	if i.iface != "" {
+		idx, err := w.Index(i.iface)
+		if err != nil {
+			return descriptor.Op{}, err
+		}
+		msg.SwIfIndex = idx
+	}
+	claim := descriptor.Claim{ID: uint64(newNATID(i.addr, i.port, i.proto))}
+	if add {
+		return descriptor.Op{Call: descriptor.Write(msg), Takes: claim}, nil
+	}
+	return descriptor.Op{Call: descriptor.Write(msg), Frees: claim}, nil
+}
