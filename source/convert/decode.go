@@ -114,18 +114,56 @@ func decodeUnstructured(o *unstructured.Unstructured) Result {
 	if !ok {
 		return Result{Err: fmt.Errorf("%s: %w", strconv.Quote(o.GroupVersionKind().String()), ErrUnknownKind)}
 	}
-	text, err := json.Marshal(o.Object)
+	tree, err := numbered(o.Object)
 	if err != nil {
 		return Result{Err: fmt.Errorf("%s: %w", k.Ref(o.Object), err)}
 	}
-	var tree map[string]any
+	r, _ := k.Read(tree.(map[string]any))
+	return r
+}
+
+// numbered returns a copy of a tree of JSON values with numbers as json.Number. It encodes only what a dynamic client does not
+// have: values of other types.
+func numbered(v any) (any, error) {
+	switch v := v.(type) {
+	case nil, string, bool:
+		return v, nil
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10)), nil
+	case map[string]any:
+		if v == nil {
+			return nil, nil
+		}
+		out := make(map[string]any, len(v))
+		for key, e := range v {
+			var err error
+			if out[key], err = numbered(e); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case []any:
+		if v == nil {
+			return nil, nil
+		}
+		out := make([]any, len(v))
+		for i, e := range v {
+			var err error
+			if out[i], err = numbered(e); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out any
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	if err := dec.Decode(&tree); err != nil {
-		return Result{Err: fmt.Errorf("%s: %w", k.Ref(o.Object), err)}
-	}
-	r, _ := k.Read(tree)
-	return r
+	err = dec.Decode(&out)
+	return out, err
 }
 
 // shadow reports whether Calico's API server shows this object as a second form of another one that is read itself: a
