@@ -213,9 +213,14 @@ func (f *frames) put(pair int, p packet.Packet) error {
 	if err != nil {
 		return err
 	}
+	return f.putBytes(pair, b)
+}
+
+// putBytes sends an IP packet, or a fragment of one, into VPP.
+func (f *frames) putBytes(pair int, b []byte) error {
 	dst, src := vppMAC(pair), hostMAC(pair)
 	ethertype := uint16(unix.ETH_P_IP)
-	if p.Dst.Is6() {
+	if b[0]>>4 == 6 {
 		ethertype = unix.ETH_P_IPV6
 	}
 	frame := binary.BigEndian.AppendUint16(append(append([]byte(nil), dst[:]...), src[:]...), ethertype)
@@ -290,10 +295,19 @@ func (f *frames) returned(want uint16) error {
 
 // exchange sends a packet and returns everything that VPP sends because of it.
 func (f *frames) exchange(pair int, p packet.Packet) ([]captured, error) {
+	b, err := p.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return f.exchangeBytes(pair, b)
+}
+
+// exchangeBytes is exchange for an IP packet as bytes.
+func (f *frames) exchangeBytes(pair int, b []byte) ([]captured, error) {
 	f.mu.Lock()
 	f.got = nil
 	f.mu.Unlock()
-	if err := f.put(pair, p); err != nil {
+	if err := f.putBytes(pair, b); err != nil {
 		return nil, err
 	}
 	if err := f.probe(); err != nil {
