@@ -110,7 +110,7 @@ var parseOnce = sync.OnceValues(func() ([]source, error) {
 	return out, err
 })
 
-// skipDir leaves out other modules (they have rules of their own) and folders without sources.
+// skipDir leaves out other modules (they have separate rules) and folders without sources.
 func skipDir(path string) bool {
 	if path == "." {
 		return false
@@ -176,7 +176,7 @@ func TestImportsPointToALowerRank(t *testing.T) {
 				continue
 			}
 			if s.isTest() && ranks[to] <= max(ranks[from], 2) {
-				continue // a test may bring the partner of its own rank
+				continue // a test may bring a partner of the same rank
 			}
 			if ranks[to] >= ranks[from] && !sameRank[[2]string{from, to}] && ranks[from] != 4 {
 				t.Errorf("%s: room %s (rank %d) imports %s (rank %d)", s.path, from, ranks[from], to, ranks[to])
