@@ -41,7 +41,7 @@ func attacks() []attack {
 		{name: "1,000 endpoints a second", before: each(loadService), next: func(r *rand.Rand) []event.Change {
 			return []event.Change{loadSlice(r.IntN(loadServices), r.IntN(3))}
 		}},
-		{name: "1,000 policies of 50 blocks a second", next: func(r *rand.Rand) []event.Change {
+		{name: "1,000 policy changes a second", next: func(r *rand.Rand) []event.Change {
 			return []event.Change{put(&model.Policy{
 				ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "evil", Name: fmt.Sprint("p", r.IntN(20))}, Tier: model.TierDefault, Order: model.OrderKubernetes(),
 				Namespace: "evil", Selector: model.LabelNamespace + " == 'evil' && many == 'yes'", Ingress: true,

@@ -1,0 +1,82 @@
+package hostile
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// largeSet is the tenant's policy for all its pods, and the members of its set on another node.
+func largeSet(members int) []event.Change {
+	out := []event.Change{put(&model.Policy{
+		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: evil, Name: "large"}, Tier: model.TierDefault, Order: model.OrderKubernetes(),
+		Namespace: evil, Selector: model.LabelNamespace + " == 'evil' && has(n)", Ingress: true,
+		InboundRules: []model.Rule{{Action: model.ActionAllow, Source: model.Peer{Selector: model.LabelNamespace + " == 'evil' && has(member)"}}},
+	})}
+	for i := range members {
+		out = append(out, member(i))
+	}
+	return out
+}
+
+func member(i int) event.Change {
+	return put(&model.Pod{
+		ID: model.PodID{Namespace: evil, Name: fmt.Sprint("member-", i)}, NodeName: "node-2", Labels: map[string]string{"member": "yes"},
+		IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 2, byte(2 * i >> 8), byte(2 * i)})},
+	})
+}
+
+// TestVictimOvertakes: a change of the tenant takes one message for each of its pods, and the agent pauses after each. A change of the victim
+// that comes next is in force after three messages at most, before the tenant's is complete.
+func TestVictimOvertakes(t *testing.T) {
+	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1})
+	t.Cleanup(v.Close)
+	n := &node{t: t, vpp: v, port: 80}
+	before := World()
+	if err := cni.New(v, "node-1").Apply(before); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(v.Dial, budget.Defaults().Within(memory))
+	cfg.Stall = time.Nanosecond
+	a, err := agent.NewStepper(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	n.agent = a
+	n.feed(append(append(before, n.policy(80)), largeSet(500)...))
+
+	switched, at, since := 0, -1, 0 // messages for pods of the tenant, and how many there were when the victim's change came into force
+	n.vpp.After(func(r sim.Record) {
+		if r.Name == "acl_interface_set_acl_list" {
+			switched++
+		}
+		if since++; at < 0 && n.passes("pod-victim/client", PodIP(3), PodIP(2), n.port) {
+			at = switched
+		}
+	})
+	tenant := &event.Update{Source: source, Changes: []event.Change{member(1000)}}
+	victim := &event.Update{Source: source, Changes: []event.Change{n.policy(90)}}
+	if err := n.agent.Feed(context.Background(), tenant, victim); err != nil {
+		t.Fatal(err)
+	}
+	n.vpp.After(nil)
+	if switched < pods {
+		t.Fatalf("%d interfaces were switched: the tenant's change is in place", switched)
+	}
+	if at < 0 || at > 3 {
+		t.Errorf("the victim's change is in force after %d of %d switches", at, switched)
+	}
+	if why := n.verdicts(); why != "" {
+		t.Error(why)
+	}
+}
