@@ -56,6 +56,7 @@
 //	SCTP of a revoked association, where policies ask for ports of SCTP   until a side begins anew: an interface with a filter lets through
 //	                           what begins nothing (ADR 11)
 //	SCTP by a session of the receiver's, who is silent since   it sent SCTP to that address before policies changed (ADR 11)
+//	SCTP from outside by a session of the node's   the node sent SCTP to that address before, and has a host endpoint (ADR 11)
 //	between two nodes, of which one has changed already   the sender's egress and the receiver's ingress allow it, one as before a change
 //	                           and one as after it: until the change ends
 //	a policy that is too big for VPP, and says so   an allowed connection fails: negations are too many rules on a VPP that compares whole

@@ -166,6 +166,9 @@ func (l *Law) paired(a *trace.Arrival) string {
 	if a.Sent.Proto == model.SCTP && sent && when < l.changes {
 		return "SCTP by a session of the receiver's, who is silent since"
 	}
+	if a.Sent.Proto == model.SCTP && sent && strings.HasPrefix(a.At, "node:") && !strings.HasPrefix(a.Sender, "pod:") && !strings.HasPrefix(a.Sender, "node:") {
+		return "SCTP from outside by a session of the node's"
+	}
 	return ""
 }
 

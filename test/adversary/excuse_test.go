@@ -239,3 +239,38 @@ func TestLostTranslations(t *testing.T) {
 		t.Error("not excused after that packet made a session")
 	}
 }
+
+// TestNodesInviteSCTP: a node with a host endpoint sends SCTP outside. An association from that address is let in then, from no other.
+func TestNodesInviteSCTP(t *testing.T) {
+	host := &policy.CalicoHostEndpoint{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "HostEndpoint"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1-uplink"}}
+	host.Spec.Node, host.Spec.InterfaceName, host.Spec.ExpectedIPs, host.Spec.Profiles = "node-1", "uplink", []string{"192.168.16.1"}, []string{"out"}
+	out := &policy.CalicoProfile{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "Profile"}, ObjectMeta: metav1.ObjectMeta{Name: "out"}}
+	out.Spec.Egress = []policy.CalicoRule{{Action: "Allow"}}
+	objects := []policy.Object{smallNode(), host, out}
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(from, to string, port uint16, flags string) (at string) {
+		t.Helper()
+		e := oneWay("", to, "SCTP", port, flags)
+		e.From = from
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a.At
+	}
+	outside := "external:198.51.100.7@node-1"
+	if at := play(outside, "192.168.16.1:8080", 33000, "INIT"); at != "" {
+		t.Fatalf("%s got an association that the host endpoint denies", at)
+	}
+	if play("node:node-1", "198.51.100.7:4000", 8080, "DATA") == "" {
+		t.Fatal("the node does not reach an address outside")
+	}
+	if at := play(outside, "192.168.16.1:8080", 33000, "INIT"); at != "node:node-1" || !maps.Equal(tb.law.Excused, map[string]int{"SCTP from outside by a session of the node's": 1}) {
+		t.Errorf("%q got it; excused: %v", at, tb.law.Excused)
+	}
+}
