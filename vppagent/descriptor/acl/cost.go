@@ -10,9 +10,9 @@ import (
 
 // lookupContext is the lookup context of one direction of an interface: the rules of each access list, foreign ones too.
 func lookupContext(w *descriptor.World, indices []uint32) cost.Context {
-	out := make(cost.Context, len(indices))
+	out, rules := make(cost.Context, len(indices)), factsOf(w).acls.rules
 	for i, index := range indices {
-		out[i] = factsOf(w).acls.rules[index]
+		out[i] = rules[index]
 	}
 	return out
 }

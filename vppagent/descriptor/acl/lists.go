@@ -321,12 +321,12 @@ func aclIndices(w *descriptor.World, keys []string, has []uint32, keep, keepFron
 	if keep {
 		return has, nil
 	}
-	others := foreignACLs(w, has)
+	others, ours := foreignACLs(w, has), factsOf(w).acls.index
 	for _, k := range keys {
 		if k == permitKey && len(others) > 0 { // theirs decide, as if there were none of ours
 			continue
 		}
-		index, ok := factsOf(w).acls.index[k]
+		index, ok := ours[k]
 		if !ok {
 			return nil, fmt.Errorf("acl %q is not in VPP", strings.TrimPrefix(k, aclPrefix))
 		}
@@ -440,8 +440,9 @@ func retrieveLists(w *descriptor.World, d *descriptor.Dump, c descriptor.Candida
 
 // aclKeys are the keys of those ACLs that are ours.
 func aclKeys(w *descriptor.World, indices []uint32) (keys []string) {
+	known := factsOf(w).acls.key
 	for _, index := range indices {
-		if k, ours := factsOf(w).acls.key[index]; ours {
+		if k, ours := known[index]; ours {
 			keys = append(keys, k)
 		}
 	}
@@ -460,8 +461,9 @@ func foreignListsText(w *descriptor.World, i *descriptor.Iface) string {
 
 // foreignACLs are those ACLs that are not ours.
 func foreignACLs(w *descriptor.World, indices []uint32) (out []uint32) {
+	known := factsOf(w).acls.key
 	for _, index := range indices {
-		if _, ours := factsOf(w).acls.key[index]; !ours {
+		if _, ours := known[index]; !ours {
 			out = append(out, index)
 		}
 	}
