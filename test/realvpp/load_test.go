@@ -28,7 +28,6 @@ type loaded struct {
 	flow      *delays
 	stop      func()
 	port      uint16
-	changed   uint64 // changes of members
 }
 
 // feed is a source that emits what it is given.
