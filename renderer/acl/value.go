@@ -17,6 +17,7 @@ const (
 type wire struct {
 	served string
 	rules  []*acl.ACL_Rule
+	joined []atom  // the condensed table; the table's own rules if nothing was joined
 	ends   []int32 // for each rule of the condensed table, where those end that it became
 	from   []int32 // the rule of the table that each of the condensed ones begins with; nil: they are the table's own
 }
@@ -48,10 +49,9 @@ func (t *table) write(old *table, served *ports) *wire {
 		before = old.written(served.key())
 	}
 	mine, from := t.condensed()
-	now := wire{served: served.key(), ends: make([]int32, 0, len(mine)), from: from}
+	now := wire{served: served.key(), joined: mine, ends: make([]int32, 0, len(mine)), from: from}
 	if before != nil {
-		theirs, _ := old.condensed()
-		start, end = alike(theirs, mine)
+		start, end = alike(before.joined, mine)
 		now.ends = append(now.ends, before.ends[:start]...)
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
