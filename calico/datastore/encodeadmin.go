@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"fmt"
+	"math"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -156,13 +157,15 @@ func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 		var p model.PortMatch
 		switch in := &list[i]; {
 		case in.PortNumber != nil:
-			n := uint16(in.PortNumber.Port)
-			protocol, p = in.PortNumber.Protocol, model.PortMatch{First: n, Last: n}
-		case in.PortRange != nil:
-			protocol, p = in.PortRange.Protocol, model.PortMatch{First: uint16(in.PortRange.Start), Last: uint16(in.PortRange.End)}
-			if p.First > p.Last {
+			if in.PortNumber.Port < 0 || in.PortNumber.Port > math.MaxUint16 {
 				return nil, false
 			}
+			n := uint16(in.PortNumber.Port)
+			protocol, p = in.PortNumber.Protocol, model.PortMatch{First: n, Last: n}
+		case in.PortRange != nil && (in.PortRange.Start < 0 || in.PortRange.End > math.MaxUint16 || in.PortRange.Start > in.PortRange.End):
+			return nil, false
+		case in.PortRange != nil:
+			protocol, p = in.PortRange.Protocol, model.PortMatch{First: uint16(in.PortRange.Start), Last: uint16(in.PortRange.End)}
 		default:
 			clear(by)
 			return by, true

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 
@@ -148,7 +149,7 @@ func podPorts(spec *corev1.PodSpec) []EndpointPort {
 				default:
 					continue
 				}
-				if p.ContainerPort != 0 && p.Name != "" {
+				if p.ContainerPort > 0 && p.ContainerPort <= math.MaxUint16 && p.Name != "" {
 					out = append(out, EndpointPort{Name: p.Name, Protocol: protocol, Port: uint16(p.ContainerPort)})
 				}
 			}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 // from, or their names where the message has none.
 func written(r *felix.Rule) model.Rule {
 	out := model.Rule{
-		Action: model.Action(actionText(r.GetAction())), IPVersion: uint8(r.GetIpVersion()),
+		Action: model.Action(actionText(r.GetAction())), IPVersion: asByte(int32(r.GetIpVersion())),
 		Protocol: protocolOf(r.GetProtocol()), NotProtocol: protocolOf(r.GetNotProtocol()),
 		Source: model.Peer{
 			Nets: netsOf(r.GetSrcNet()), NotNets: netsOf(r.GetNotSrcNet()),
@@ -30,15 +31,15 @@ func written(r *felix.Rule) model.Rule {
 	}
 	switch i := r.GetIcmp().(type) {
 	case *felix.Rule_IcmpType:
-		out.ICMP = &model.ICMPMatch{Type: uint8(i.IcmpType)}
+		out.ICMP = &model.ICMPMatch{Type: asByte(i.IcmpType)}
 	case *felix.Rule_IcmpTypeCode:
-		out.ICMP = &model.ICMPMatch{Type: uint8(i.IcmpTypeCode.GetType()), Code: uint8(i.IcmpTypeCode.GetCode()), HasCode: true}
+		out.ICMP = &model.ICMPMatch{Type: asByte(i.IcmpTypeCode.GetType()), Code: asByte(i.IcmpTypeCode.GetCode()), HasCode: true}
 	}
 	switch i := r.GetNotIcmp().(type) {
 	case *felix.Rule_NotIcmpType:
-		out.NotICMP = &model.ICMPMatch{Type: uint8(i.NotIcmpType)}
+		out.NotICMP = &model.ICMPMatch{Type: asByte(i.NotIcmpType)}
 	case *felix.Rule_NotIcmpTypeCode:
-		out.NotICMP = &model.ICMPMatch{Type: uint8(i.NotIcmpTypeCode.GetType()), Code: uint8(i.NotIcmpTypeCode.GetCode()), HasCode: true}
+		out.NotICMP = &model.ICMPMatch{Type: asByte(i.NotIcmpTypeCode.GetType()), Code: asByte(i.NotIcmpTypeCode.GetCode()), HasCode: true}
 	}
 	if r.GetHttpMatch() != nil {
 		out.HTTP = &model.HTTPMatch{}
@@ -46,8 +47,12 @@ func written(r *felix.Rule) model.Rule {
 	return out
 }
 
+// asByte and asPort are the nearest number that the model has. The driver refuses a rule with another number; here it must not look like a valid one.
+func asByte(n int32) uint8  { return uint8(min(max(n, 0), math.MaxUint8)) }
+func asPort(n int32) uint16 { return uint16(min(max(n, 0), math.MaxUint16)) }
+
 func protocolOf(p *felix.Protocol) model.RuleProtocol {
-	return model.RuleProtocol{Number: uint8(p.GetNumber()), Name: strings.ToLower(p.GetName())}
+	return model.RuleProtocol{Number: asByte(p.GetNumber()), Name: strings.ToLower(p.GetName())}
 }
 
 func netsOf(texts []string) []netip.Prefix {
@@ -63,7 +68,7 @@ func netsOf(texts []string) []netip.Prefix {
 func portsOf(ranges []*felix.PortRange, sets []string) []model.PortMatch {
 	var out []model.PortMatch
 	for _, r := range ranges {
-		out = append(out, model.PortMatch{First: uint16(r.GetFirst()), Last: uint16(r.GetLast())})
+		out = append(out, model.PortMatch{First: asPort(r.GetFirst()), Last: asPort(r.GetLast())})
 	}
 	for _, id := range sets {
 		out = append(out, model.PortMatch{Name: id})
