@@ -70,10 +70,11 @@ check: lint test wide oracle ## what CI checks: format, vet, staticcheck, house 
 fuzz: ## every fuzz target for CPU=10m of processor time (TARGETS="folder:Name ...", JOBS=1, IDLE=1: only time that nobody else wants); bin/fuzz has logs
 	GO=$(GO) CPU=$(CPU) TARGETS="$(TARGETS)" JOBS=$(JOBS) IDLE=$(IDLE) ./tools/fuzz.sh
 
-lint: ## gofumpt, vet, staticcheck
+lint: ## gofumpt, vet, staticcheck, integer conversions
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+	GO=$(GO) ./tools/gosec/g115.sh
 
 shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
 	$(GO) test -C tools -count=1 ./shape
