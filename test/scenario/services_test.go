@@ -112,6 +112,16 @@ func officeOnly(svc *renderer.ContivService) {
 	svc.LoadBalancerIPs, svc.LoadBalancerSourceRanges = svc.ExternalIPs, []netip.Prefix{netip.MustParsePrefix("198.18.0.0/15")}
 }
 
+// endpoints gives a Service that many.
+func endpoints(n int) func(*renderer.ContivService) {
+	return func(s *renderer.ContivService) {
+		s.Backends["p"] = nil
+		for i := range n {
+			s.Backends["p"] = append(s.Backends["p"], &renderer.ServiceBackend{IP: net.IPv4(10, 1, byte(i/200), byte(i%200+1)), Port: 8080})
+		}
+	}
+}
+
 // situations are those of the page's table of remarks. Each renderer is the only one, unless beside says that they share the
 // families; bare is a node without free addresses for the NAT loopback.
 var situations = map[string]struct {
@@ -142,12 +152,8 @@ var situations = map[string]struct {
 	"the same with `externalTrafficPolicy: Local`, and other nodes": {change: func(s *renderer.ContivService) {
 		s.SessionAffinityTimeout, s.TrafficPolicy, s.Ports["p"].NodePort, s.Backends["p"][0].Local = 10800, renderer.NodeLocal, 30080, true
 	}},
-	"more than 253 endpoints": {change: func(s *renderer.ContivService) {
-		s.Backends["p"] = nil
-		for i := range 300 {
-			s.Backends["p"] = append(s.Backends["p"], &renderer.ServiceBackend{IP: net.IPv4(10, 1, byte(i/200), byte(i%200+1)), Port: 8080})
-		}
-	}},
+	"more than 253 endpoints":                    {change: endpoints(300)},
+	"more than 8,192 endpoints":                  {change: endpoints(9000)},
 	"no NAT loopback, or no address of the node": {bare: true, change: func(*renderer.ContivService) {}},
 	"the same, with external addresses":          {bare: true, change: func(s *renderer.ContivService) { s.ExternalIPs.Add(net.ParseIP("198.51.100.7")) }},
 }
