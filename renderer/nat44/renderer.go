@@ -23,7 +23,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 			return Node(node, frontends, backends, cfg)
 		},
 		NodeMatters: func(old, now renderer.NodeState) bool {
-			return old.Name != now.Name || !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts) ||
+			return old.Name != now.Name || !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts) || !slices.Equal(old.ServiceCIDRs, now.ServiceCIDRs) ||
 				old.Loopback.Is4() != now.Loopback.Is4()
 		},
 	}, sink)}

@@ -48,7 +48,6 @@ type rendering struct {
 	// restricted are the frontends that not everybody may use, each with its mapping; nil: it has none.
 	restricted []restricted
 	notes      adapter.Notes
-	unheld     bool // a note says that session affinity does not hold everywhere
 }
 
 // target is where a kind of traffic goes.
@@ -56,7 +55,6 @@ type target struct {
 	locals []*nat.DNat44_StaticMapping_LocalIP // none: to be dropped
 	source nat.DNat44_StaticMapping_TwiceNatMode
 	reject bool // there is no mapping: the reject route answers, or another node
-	any    bool // clients are not held to an endpoint by session affinity
 }
 
 // elsewhere reports that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
@@ -170,15 +168,12 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 // podsOnly is the target of other nodes' addresses. With policy Cluster there is no mapping: the other node translates, and
 // hides the client, so the way back is the same. That spares a mapping for every node, whose removal with the node would
 // cut the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's
-// address, and the answer of an endpoint elsewhere would miss it: so pods reach every endpoint right from here, without session
-// affinity (rule A12).
+// address, and the answer of an endpoint elsewhere would miss it: so pods reach every endpoint right from here.
 func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
 	if s.svc.TrafficPolicy == renderer.ClusterWide {
 		return target{reject: true}
 	}
-	t := s.shown(cluster)
-	t.any = true
-	return t
+	return s.shown(cluster)
 }
 
 // hidden replaces the client by the NAT loopback. Without one VPP would drop such packets ("out of ports", rule A8).
@@ -222,21 +217,25 @@ func (s *rendering) mapping(f renderer.Frontend, to target) *nat.DNat44_StaticMa
 	}
 	if len(to.locals) > 0 {
 		m.TwiceNat = to.source
-		m.SessionAffinity = s.affinity(to)
+		m.SessionAffinity = s.affinity(f.IP)
 	}
 	return m
 }
 
-// affinity is how long clients are held to an endpoint, in seconds; 0: not at all.
-func (s *rendering) affinity(to target) uint32 {
-	if to.any && s.svc.SessionAffinityTimeout > 0 {
-		if !s.unheld {
-			s.notes.Add(false, "session affinity does not hold for pods of this node that dial other nodes' addresses: VPP does not survive it there")
-		}
-		s.unheld = true
+// affinity returns how long clients of an address are held to an endpoint, in seconds; 0: not at all.
+func (s *rendering) affinity(a netip.Addr) uint32 {
+	if s.svc.SessionAffinityTimeout > 0 && !s.holds(a) {
+		s.notes.Add(false, "session affinity does not hold at %s: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP", a)
 		return 0
 	}
 	return s.svc.SessionAffinityTimeout
+}
+
+// holds reports whether nobody can have a session of the uplink's SNAT with an address that Services may get: only such an address
+// may have session affinity (rule A12). VPP drops packets to cluster IPs that no Service has, and packets to this node's addresses
+// do not leave by the uplink. Any other address may be dialled before a Service has it.
+func (s *rendering) holds(a netip.Addr) bool {
+	return slices.Contains(s.node.IPs, a) || slices.ContainsFunc(s.node.ServiceCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
 func compareMappings(a, b *nat.DNat44_StaticMapping) int {

@@ -164,7 +164,16 @@ func TestFrontendRules(t *testing.T) {
 			"10.96.0.10:80/TCP SELF affinity=600 10.1.1.2:8080*2",
 			"192.168.16.1:30080/TCP SELF affinity=600 10.1.1.2:8080*2",
 			"192.168.16.2:30080/TCP SELF 10.1.1.2:8080*2", vipReject,
-			"Service default/web: session affinity does not hold for pods of this node that dial other nodes' addresses: VPP does not survive it there (refused false)",
+			"Service default/web: session affinity does not hold at 192.168.16.2: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP (refused false)",
+		}},
+		{"affinity not at external addresses, and not at cluster IPs of unknown ranges", web(endpoints("10.1.1.2"), externalIP("198.51.100.7"), externalLocal, func(s *renderer.ContivService) {
+			s.SessionAffinityTimeout, s.ClusterIPs = 600, renderer.IPAddressesOf(netip.MustParseAddr("10.97.0.10"))
+		}), []string{
+			"10.97.0.10:80/TCP SELF 10.1.1.2:8080*2",
+			"198.51.100.7:80/TCP SELF 10.1.1.2:8080*2",
+			"reject-route/vrf/0/dst/10.97.0.10/32", "reject-route/vrf/0/dst/198.51.100.7/32",
+			"Service default/web: session affinity does not hold at 10.97.0.10: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP (refused false)",
+			"Service default/web: session affinity does not hold at 198.51.100.7: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP (refused false)",
 		}},
 		{"the given local set wins", web(endpoints("10.1.2.2"), internalLocal, func(s *renderer.ContivService) {
 			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}

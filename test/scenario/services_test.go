@@ -183,7 +183,7 @@ func TestRemarksOfRenderers(t *testing.T) {
 		}
 		node := renderer.NodeState{
 			Name: "node-1", IPs: []netip.Addr{netip.MustParseAddr("192.168.16.1"), netip.MustParseAddr("fd00:16::1")},
-			Loopback: netip.MustParseAddr("10.1.1.254"),
+			Loopback: netip.MustParseAddr("10.1.1.254"), ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 		}
 		if s.bare {
 			node.IPs, node.Loopback = nil, netip.Addr{}
