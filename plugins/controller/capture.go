@@ -12,21 +12,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Capture is the loop's state at one moment. It is taken inside the loop and read anywhere: nothing it refers to is changed later.
-// Taking it copies references; what costs time (keys, order, joins) is done by who reads it.
+// Capture is a snapshot of the loop's state. Ask takes it inside the loop; any goroutine may read it, because nothing it refers to
+// changes later. Taking it only copies references. The reader pays for the expensive work: keys, order and joins.
 type Capture struct {
 	Status
-	Wants []Wants // one for each owner, in no order
+	Wants []Wants // one per owner, unordered
 }
 
-// Wants is what one owner wants.
+// Wants is the desired state of one owner.
 type Wants struct {
 	Owner  string
 	Notes  []model.Note
 	values map[string]proto.Message
 }
 
-// Capture takes the state; call it inside Ask when Run is running.
+// Capture takes a snapshot. Call it inside Ask when Run is running.
 func (c *Controller) Capture() *Capture {
 	out := &Capture{Status: c.Status(), Wants: make([]Wants, 0, len(c.values.owners))}
 	for name, o := range c.values.owners {
@@ -35,7 +35,7 @@ func (c *Controller) Capture() *Capture {
 	return out
 }
 
-// Owners is what became of everything that each owner wants, sorted by owner.
+// Owners returns the state of every owner's values, sorted by owner.
 func (c *Capture) Owners() []OwnerStatus {
 	unwell := make(map[string]event.ValueStatus, len(c.Unwell))
 	for _, v := range c.Unwell {
@@ -49,16 +49,17 @@ func (c *Capture) Owners() []OwnerStatus {
 	return out
 }
 
-// Health is what the loop publishes of itself after each step that may change it.
+// Health is the part of the state that the loop publishes after each step that may change it.
 type Health struct {
 	Status      // without Located, Refused, Unwell and Trouble
 	Ended  bool // Run has returned
 }
 
-// Health is the last that was published. It may be called from anywhere, and never waits for the loop.
+// Health returns the last published health. Any goroutine may call it; it never waits for the loop.
 func (c *Controller) Health() *Health { return c.health.Load() }
 
-// Beat is when the loop last ended a step; it ends one each second at least. Zero: Run was not called. It may be called from anywhere.
+// Beat returns the time at which the loop last ended a step. The loop ends at least one step per second. The result is zero before
+// Run. Any goroutine may call it.
 func (c *Controller) Beat() time.Time {
 	if n := c.beat.Load(); n != 0 {
 		return time.Unix(0, n)
@@ -66,7 +67,7 @@ func (c *Controller) Beat() time.Time {
 	return time.Time{}
 }
 
-// Steps counts the steps after which a Capture may differ from one before. It may be called from anywhere.
+// Steps counts the steps that may have changed a Capture. Any goroutine may call it.
 func (c *Controller) Steps() uint64 { return c.steps.Load() }
 
 // publish replaces Health.
@@ -74,7 +75,7 @@ func (c *Controller) publish(ended bool) {
 	c.health.Store(&Health{Ended: ended, Status: c.small()})
 }
 
-// stepped notes the end of a step. Objects alone do not change Health, and come by the thousand.
+// stepped records the end of a step. A change of an object alone does not change Health, and such changes are frequent.
 func (c *Controller) stepped(ev event.Event, sent bool) {
 	tick := false
 	switch ev.(type) {

@@ -7,10 +7,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// mostCauses is how many are counted: VPP may be away for days, and each Pod that comes and goes is one.
+// mostCauses is the largest number of causes that are counted. VPP may be away for days, and each Pod that is created or deleted
+// adds one.
 const mostCauses = 10_000
 
-// causes are the reasons of the next transaction: the first by name, the others by number.
+// causes are the causes of the next transaction: the name of the first, and the number of all.
 type causes struct {
 	first string
 	more  map[string]struct{}
@@ -28,7 +29,7 @@ func (c *causes) add(cause string) {
 	}
 }
 
-// String is "service/default/web", or "service/default/web and 3 more", or, if nobody counts any more, "… and 10000 or more".
+// String returns "service/default/web", or "service/default/web and 3 more", or, beyond the largest count, "… and 10000 or more".
 func (c *causes) String() string {
 	switch len(c.more) {
 	case 0:
@@ -39,7 +40,7 @@ func (c *causes) String() string {
 	return fmt.Sprintf("%s and %d more", c.first, len(c.more))
 }
 
-// causeOf is "service/default/web": kind in small letters, namespace, name.
+// causeOf returns "service/default/web": kind in lower case, namespace, name.
 func causeOf(ref model.Ref) string {
 	kind := strings.ToLower(string(ref.Kind))
 	if ref.Namespace == "" {

@@ -16,12 +16,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Processor turns Kubernetes objects into what the renderers want; plugins/service and plugins/policy implement it.
+// Processor turns Kubernetes objects into input for the renderers. plugins/service and plugins/policy implement it.
 type Processor interface {
-	// Apply takes one change of an object. With Err and Object both set, Object is what is left of it: see event.Change. It
-	// touches nothing others see: several processors may take their changes at once.
+	// Apply handles one change of an object. With both Err and Object set, Object holds the parts of the refused object that remain
+	// usable: see event.Change. Apply only changes the processor's private state, so several processors may apply their changes in
+	// parallel.
 	Apply(event.Change)
-	// Located takes where VPP has the interfaces.
+	// Located receives the locations of interfaces in VPP.
 	Located(*event.Located)
 	// Flush hands everything that changed to the renderers.
 	Flush() error
@@ -29,43 +30,43 @@ type Processor interface {
 	Resync() error
 }
 
-// Locator is a processor that knows what should be looked up in VPP now: everything it needs, or nil if that is what it said
-// last. VPP is asked for what all of them need.
+// Locator is a processor that needs lookups in VPP. Locate returns everything the processor needs, or nil if that equals its last
+// request. The controller sends VPP the union of all requests.
 type Locator interface {
 	Locate(now time.Time) *event.Locate
 }
 
-// Stepwise is a processor that may go to a new state by way of another one. While Again is true its Flush has something
-// left to hand over, for a transaction of its own after the present one; not before VPP has all of that one, unless VPP goes
-// on refusing it.
+// Stepwise is a processor that may reach a new state through interim states. While Again is true, Flush has more to hand over, for a
+// separate transaction after the present one. The controller sends that transaction when VPP has acknowledged the present one, or
+// when VPP keeps refusing it.
 type Stepwise interface {
 	Again() bool
 }
 
-// Watcher is a processor to which it matters what VPP it is.
+// Watcher is a processor whose output depends on the version of VPP.
 type Watcher interface {
 	VPP(*event.VPPStatus)
 }
 
-// Config is what a controller needs to know; the zero value waits for no source.
+// Config configures a controller. The zero value waits for no source.
 type Config struct {
-	Sources  []string // all of them, external ones too, must be in sync once before anything is programmed
-	Observer Observer // sees every step; the zero value observes nothing
+	Sources  []string // each of them, external ones too, must be in sync once before the controller programs anything
+	Observer Observer // receives every step; the zero value observes nothing
 }
 
-// Observer are callbacks for logs and metrics, called from the loop: they must not block. Each may be nil.
+// Observer holds callbacks for logs and metrics. The loop calls them, so they must not block. Each may be nil.
 type Observer struct {
-	Changed   func(event.Change)     // an object was put, removed or refused
-	Sent      func(*event.Txn)       // a transaction is due, with all that changed before
-	Refused   func(event.Change)     // an object was kept out
+	Changed   func(event.Change)     // an object was added, changed, removed or refused
+	Sent      func(*event.Txn)       // a transaction was sent, with all changes so far
+	Refused   func(event.Change)     // an object was refused
 	Committed func(*event.Committed) // a transaction ended
 	Source    func(*event.SyncStatus)
 	VPP       func(*event.VPPStatus)
 	Trouble   func(error) // a renderer reported an error, or external configuration was refused
-	Idle      func()      // VPP has acknowledged all it was asked for, and nothing is left to ask; or VPP is away
+	Idle      func()      // VPP has acknowledged every request and no request is pending; or VPP is away
 }
 
-// phase says how far the start is.
+// phase is the progress of the start.
 type phase uint8
 
 const (
@@ -78,7 +79,7 @@ const (
 type Controller struct {
 	cfg        Config
 	processors []Processor
-	asks       []*event.Locate // what each processor asked VPP last; nil: nothing
+	asks       []*event.Locate // last request of each processor to VPP; nil: none
 	values     *Values
 	queries    chan func()
 	ended      chan struct{} // closed when Run returns
@@ -88,37 +89,37 @@ type Controller struct {
 	inSync   map[string]bool // was in sync once
 	vpp      event.VPPStatus
 	located  *event.Located
-	statuses map[string]event.ValueStatus // of every value not simply CONFIGURED
+	statuses map[string]event.ValueStatus // of every value whose state is not CONFIGURED
 	refused  map[model.Ref]event.Change
 	trouble  error
 
 	ahead
 	asked
 	fair
-	left      map[string]struct{} // keys that the VPP agent puts later: see event.Committed
+	left      map[string]struct{} // keys that the VPP agent writes later: see event.Committed
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
 	causes    causes
-	way       map[string]struct{} // keys of the transactions on the way to where Stepwise processors are going
-	heldSince time.Time           // when VPP was first found to have refused one of them; zero: it has not
+	way       map[string]struct{} // keys of the transactions that lead to the interim states of Stepwise processors
+	heldSince time.Time           // time at which VPP was first found to refuse one of them; zero: it refused none
 	triggered triggers
 	now       time.Time
 	last      *event.Committed
-	done      bool // VPP had the first full resync
+	done      bool // VPP has the first full resync
 
 	published
 }
 
-// published is what others read without the loop.
+// published is the state that readers outside the loop see.
 type published struct {
 	health atomic.Pointer[Health]
 	beat   atomic.Int64 // Unix time in nanoseconds; 0: none
 	steps  atomic.Uint64
 }
 
-// New returns a controller over processors whose renderers write to values. They are called in the order given: one may
-// build on what the renderers of those before it were told.
+// New returns a controller over processors whose renderers write to values. It calls the processors in the given order, so a
+// processor may build on the output of renderers before it.
 func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	c := &Controller{
 		cfg: cfg, processors: processors, values: values, asks: make([]*event.Locate, len(processors)),
@@ -136,14 +137,14 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	return c
 }
 
-// Step takes one event and returns the transaction that follows from it, or nil. While a transaction is in flight,
-// changes accumulate; its Committed event releases the next. What is left of the last Step is done first: see Meanwhile.
+// Step takes one event and returns the transaction that follows from it, or nil. While a transaction is in flight, changes
+// accumulate; its Committed event releases the next. Step first completes the work that the last Step left to Meanwhile.
 func (c *Controller) Step(ev event.Event) *event.Txn {
 	c.Meanwhile()
 	c.accept(ev)
 	txn := c.next()
 	c.stepped(ev, txn != nil)
-	away := !c.vpp.Connected && c.vpp.Err != nil // and not just not yet there
+	away := !c.vpp.Connected && c.vpp.Err != nil // VPP failed; it is not merely still starting
 	if txn == nil && c.inFlight == 0 && !c.behind() && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
 	}
@@ -180,7 +181,7 @@ func (c *Controller) accept(ev event.Event) {
 	}
 }
 
-// watch passes on what VPP it is to those it matters to.
+// watch passes VPP's version to the processors that depend on it.
 func (c *Controller) watch(ev *event.VPPStatus) {
 	for _, p := range c.processors {
 		if w, ok := p.(Watcher); ok {
@@ -196,7 +197,7 @@ func notify[T any](f func(T), v T) {
 }
 
 func (c *Controller) update(ev *event.Update) {
-	if c.phase != running { // whatever comes before is part of the first sync
+	if c.phase != running { // everything earlier is part of the first sync
 		c.take(ev.Changes)
 		return
 	}
@@ -223,8 +224,8 @@ func (c *Controller) take(changes []event.Change) {
 	}
 }
 
-// apply hands changes to the processors, which know nothing of each other: each gets all of them in order, and if there are
-// many, all processors get theirs at once.
+// apply hands changes to the processors. Each gets all of them in order. The processors are independent of each other, so for many
+// changes apply runs them in parallel.
 func (c *Controller) apply(changes []event.Change) {
 	const many = 1000
 	each := func(p Processor) {
@@ -251,7 +252,7 @@ func (c *Controller) apply(changes []event.Change) {
 	wg.Wait()
 }
 
-// trigger remembers a change that the next transaction answers.
+// trigger records a change that the next transaction answers.
 func (c *Controller) trigger(t time.Time) {
 	if c.phase == running && !t.IsZero() {
 		c.triggered.add(t)
@@ -268,7 +269,7 @@ func (c *Controller) sync(ev *event.SyncStatus) {
 
 func (c *Controller) tick(now time.Time) {
 	c.now = now
-	if c.sentAt.IsZero() { // sent before there was a time
+	if c.sentAt.IsZero() { // sent before the first Tick
 		c.sentAt = now
 	}
 }
@@ -304,7 +305,7 @@ func (c *Controller) committed(ev *event.Committed) {
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}
-	c.publish(false) // who hears of it finds it there
+	c.publish(false) // a reader that the event wakes must find the new state
 	notify(c.cfg.Observer.Committed, ev)
 }
 
@@ -318,7 +319,7 @@ func (c *Controller) ready() bool {
 	return true
 }
 
-// next is the transaction that is due, if any.
+// next returns the transaction that is due, or nil.
 func (c *Controller) next() *event.Txn {
 	if c.inFlight != 0 || !c.ready() {
 		return nil
@@ -348,7 +349,7 @@ func (c *Controller) next() *event.Txn {
 	}
 }
 
-// locate is what should be looked up in VPP now; nil: nothing.
+// locate returns the lookups in VPP that are due; nil: none.
 func (c *Controller) locate() *event.Locate {
 	fresh := false
 	for i, p := range c.processors {
@@ -366,7 +367,7 @@ func (c *Controller) locate() *event.Locate {
 	return union(c.asks)
 }
 
-// union is a question that has all of the others in it; of what can be asked once only, the first word counts.
+// union returns a request that contains all others. For a field with a single value, the first request that sets it wins.
 func union(asks []*event.Locate) *event.Locate {
 	asks = slices.DeleteFunc(slices.Clone(asks), func(l *event.Locate) bool { return l == nil })
 	if len(asks) == 1 {
@@ -394,11 +395,11 @@ func (c *Controller) each(do func(Processor) error) error {
 	return errors.Join(errs...)
 }
 
-// maxInterim bounds how many states one change may go by way of; what is left then waits for the next event.
+// maxInterim bounds the interim states between two events. The rest waits for the next event.
 const maxInterim = 8
 
-// flush collects what has to change now, and reports whether there is more to come after it. A state on the way that asks
-// nothing of VPP is skipped: no answer would come to go on from.
+// flush collects the pending changes and reports whether an interim state follows. It skips an interim state without requests to
+// VPP, because no answer would arrive to continue from.
 func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 	held, behind := c.held(), c.behind()
 	for _, p := range c.processors {
@@ -439,7 +440,7 @@ func (c *Controller) change() *event.Txn {
 		}
 		c.answer(c.due, 0, nil)
 		c.due = nil
-		if again { // held: the cause is not done with
+		if again { // held: the cause is not finished
 			return nil
 		}
 		c.causes, c.triggered = causes{}, triggers{}
@@ -452,7 +453,7 @@ func (c *Controller) change() *event.Txn {
 	if txn.Cause = c.causes.String(); txn.Cause == "" {
 		txn.Cause = "locate"
 	}
-	if again { // the next transaction has the same cause, and is the one that answers the trigger
+	if again { // the next transaction has the same cause and answers the trigger
 		return c.send(txn)
 	}
 	txn.Triggered = c.triggered.times
@@ -475,7 +476,7 @@ func (c *Controller) send(txn *event.Txn) *event.Txn {
 	return txn
 }
 
-// refusals are the objects kept out, sorted by reference.
+// refusals returns the refused objects, sorted by reference.
 func (c *Controller) refusals() []event.Change {
 	out := make([]event.Change, 0, len(c.refused))
 	for _, ch := range c.refused {

@@ -86,7 +86,7 @@ func inSync(source string) *event.SyncStatus {
 	return &event.SyncStatus{Source: source, Status: event.InSync}
 }
 
-// connected is a controller that was told of VPP.
+// connected returns a controller that received VPP's status.
 func connected(cfg Config, r *recorder) *Controller {
 	c := New(cfg, r.values, r)
 	c.Step(&event.VPPStatus{Connected: true, Generation: 1})
@@ -95,7 +95,7 @@ func connected(cfg Config, r *recorder) *Controller {
 
 func done(txn *event.Txn) *event.Committed { return &event.Committed{Seq: txn.Seq} }
 
-// start brings a controller past its first sync.
+// start completes a controller's first sync.
 func start(t *testing.T, r *recorder, cfg Config) *Controller {
 	t.Helper()
 	cfg.Sources = []string{"test"}
@@ -264,7 +264,7 @@ func TestSharedKeyStaysUntilItsLastOwnerGoes(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatIsUnwell(t *testing.T) {
+func TestStatusNamesUnwellValues(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r, Config{})
 	txn := c.Step(update("a", 1))
@@ -318,7 +318,7 @@ func TestRendererTroubleIsReported(t *testing.T) {
 	}
 }
 
-// applied puts a transaction, and whatever follows from that, into what VPP has.
+// applied applies a transaction, and all that follow from it, to a model of VPP's state.
 func applied(c *Controller, vpp map[string]proto.Message, txn *event.Txn) {
 	for txn != nil {
 		if txn.Resync == event.Full {
@@ -333,7 +333,7 @@ func applied(c *Controller, vpp map[string]proto.Message, txn *event.Txn) {
 	}
 }
 
-// TestPathIndependence: whatever the order, splitting and repetition of changes, the union of transactions is the same.
+// TestPathIndependence: the union of transactions does not depend on order, splitting or repetition of changes.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		final := map[string]uint16{}
@@ -411,12 +411,12 @@ func BenchmarkStepOneServiceOfTenThousand(b *testing.B) {
 	}
 }
 
-// A look-up that succeeded does not make an agent ready: VPP has nothing yet.
+// A successful lookup does not make an agent ready: VPP has no configuration yet.
 func TestNotHealthyBeforeTheFirstSyncIsDone(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)
 	c.Step(&event.VPPStatus{Connected: true})
-	c.Step(&event.Committed{Resync: event.Downstream}) // VPP was compared with nothing
+	c.Step(&event.Committed{Resync: event.Downstream}) // VPP was not compared with the desired state
 	first := c.Step(inSync("test"))
 	for first != nil && first.Resync != event.Full {
 		if first = c.Step(done(first)); first == nil {

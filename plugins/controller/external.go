@@ -11,33 +11,35 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// ExternalConfigSource is a way in for configuration of other programs: etcd, gRPC, or one of yours. What it wants goes into the
-// same transactions as everything else, merged over what the agent itself wants for the same key.
+// ExternalConfigSource adds configuration of other programs, such as etcd, a gRPC client or a source that an embedder writes. Its
+// values become part of the same transactions as all others. For a key that the agent itself wants, they are merged over the agent's
+// value.
 type ExternalConfigSource interface {
-	// String is the source's name, which must not change: it owns the values, and decides the order in which sources are merged.
+	// String returns the source's name, which must not change. The name owns the values and decides the order in which sources are
+	// merged.
 	String() string
-	// Run emits event.ExternalConfigResync and event.ExternalConfigChange until ctx ends. The first is a resync, at once and even
-	// if it is empty: nothing is programmed before every source has said once what it wants. A source that cannot say it yet
-	// says why with an event.SyncStatus under its name; InSync there lets the others go on without it. emit waits while the loop is
-	// busy; event.Await waits for the result of a transaction, too.
+	// Run emits event.ExternalConfigResync and event.ExternalConfigChange until ctx ends. The first event is a resync, sent at once
+	// even if it is empty: the controller programs nothing before every source has sent its first resync. A source that cannot send
+	// it yet reports the reason with an event.SyncStatus under its name; InSync there lets the others continue without it. emit
+	// waits while the loop is busy; event.Await also waits for the result of a transaction.
 	Run(ctx context.Context, emit func(event.Event)) error
 }
 
-// Onlooker is an ExternalConfigSource that wants to see what becomes of all values, not of its own alone.
+// Onlooker is an ExternalConfigSource that observes the states of all values, not only of its values.
 type Onlooker interface {
 	ExternalConfigSource
-	// Show is called once, before Run. The function it is given tells all values there are, sorted by key, as of the last
-	// transaction, whoever wants them; it may be called from anywhere.
+	// Show is called once, before Run. The function it receives returns the values of all owners, sorted by key, as of the last
+	// transaction. Any goroutine may call that function.
 	Show(values func() []event.Value)
-	// Committed is called by the loop for each transaction that ended, and must not wait. Sent is what was last asked of VPP for a
-	// key, nil: nothing; it may be called until Committed returns.
+	// Committed is called by the loop for each transaction that ended, and must not wait. Sent returns the last value that was sent
+	// to VPP for a key; nil: none. Sent is valid until Committed returns.
 	Committed(ev *event.Committed, sent func(key string) proto.Message)
 }
 
-// asked are the external events that somebody waits for.
+// asked are the external events whose senders wait for a result.
 type asked struct {
 	due      []question // their values are in no transaction yet
-	underWay []question // they are in the one in flight
+	underWay []question // their values are in the transaction in flight
 }
 
 type question struct {
@@ -48,7 +50,7 @@ type question struct {
 func (q *question) answer(r *event.ExternalResult) {
 	select {
 	case q.result <- r:
-	default: // nobody reads it any more
+	default: // the receiver is gone
 	}
 }
 
@@ -70,11 +72,11 @@ func (c *Controller) external(ev *event.External) {
 	}
 }
 
-// maxNamed bounds how many wrong values an error names: it is logged, and shown.
+// maxNamed bounds how many wrong values an error names, because the error is logged and shown.
 const maxNamed = 100
 
-// checkExternal names every value that does not belong to its key, which proto.Merge would not take, or is to be merged by fields it
-// does not have.
+// checkExternal names every value that does not belong to its key, that proto.Merge would refuse, or whose merge terms name fields
+// it does not have.
 func checkExternal(ev *event.External) error {
 	var errs []error
 	more := 0
@@ -100,12 +102,12 @@ func checkExternal(ev *event.External) error {
 	return nil
 }
 
-// carry notes that the transaction about to be sent has every value asked for so far.
+// carry records that the transaction about to be sent has all values that were requested so far.
 func (c *Controller) carry() {
 	c.underWay, c.due = append(c.underWay, c.due...), nil
 }
 
-// answer tells those who wait what became of their values.
+// answer sends the waiting senders the states of their values.
 func (c *Controller) answer(questions []question, seq uint64, err error) {
 	for i := range questions {
 		q := &questions[i]
@@ -127,7 +129,7 @@ func (c *Controller) answer(questions []question, seq uint64, err error) {
 	}
 }
 
-// stopped tells those who wait that nothing more will become of their values.
+// stopped answers the waiting senders that their values will change no more.
 func (c *Controller) stopped() {
 	for _, q := range append(c.underWay, c.due...) {
 		q.answer(&event.ExternalResult{Err: ErrStopped})

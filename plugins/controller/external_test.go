@@ -22,7 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// waited makes an event somebody waits for.
+// waited returns an event whose sender waits for the result.
 func waited(ev *event.External) (*event.External, chan *event.ExternalResult) {
 	result := make(chan *event.ExternalResult, 1)
 	ev.Result = result
@@ -57,7 +57,7 @@ func TestAnswerComesWithTheTransactionThatHasTheValues(t *testing.T) {
 		t.Fatalf("a second transaction in flight: %+v", txn)
 	}
 	txn := c.Step(done(other))
-	unanswered(t, result) // that transaction was not ours
+	unanswered(t, result) // the waiting event is not part of that transaction
 	c.Step(&event.Committed{Seq: txn.Seq, Statuses: []event.ValueStatus{
 		{Key: kv.Key(bad), State: event.Retrying, Err: "no memory"}, {Key: kv.Key(good), State: event.Configured},
 	}})
@@ -143,13 +143,13 @@ func TestWrongValuesAreRefusedAsAWhole(t *testing.T) {
 			t.Errorf("%s: changed %v", name, txn.Values)
 		}
 		if got := answerOf(t, result); got.Err == nil || got.Seq != 0 || len(got.Values) != 0 || trouble == nil {
-			t.Errorf("%s: answer %+v, observer told %v", name, got, trouble)
+			t.Errorf("%s: answer %+v, observer got %v", name, got, trouble)
 		}
 	}
 }
 
-// However much of it is wrong, it is told shortly, and nothing of it is noted.
-func TestMuchThatIsWrongIsToldShortly(t *testing.T) {
+// An error about a large invalid event is short, and the controller records nothing of the event.
+func TestErrorOfLargeEventIsShort(t *testing.T) {
 	r := newRecorder()
 	var got error
 	c := New(Config{Observer: Observer{Trouble: func(err error) { got = err }}}, r.values, r)
@@ -220,7 +220,7 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// world is what everybody wants, by owner or source, for the literal definition below.
+// world is the desired state of all owners and sources, input of the literal definition below.
 type world struct {
 	internal, external map[string]map[string]proto.Message
 }
@@ -236,10 +236,11 @@ func (w *world) put(to map[string]map[string]proto.Message, who string, msgs map
 	}
 }
 
-// merged is the definition: the internal value is the destination, each external one, by name of the source, is merged into it.
+// merged is the definition: the internal value is the destination; the external values are merged into it in the order of their
+// sources' names.
 func (w *world) merged() map[string]proto.Message {
 	out := map[string]proto.Message{}
-	for _, owner := range slices.Backward(slices.Sorted(maps.Keys(w.internal))) { // the first by name decides
+	for _, owner := range slices.Backward(slices.Sorted(maps.Keys(w.internal))) { // the owner that sorts first decides
 		for key, m := range w.internal[owner] {
 			out[key] = proto.Clone(m)
 		}
@@ -267,7 +268,7 @@ func bytesOf(values map[string]proto.Message) map[string]string {
 	return out
 }
 
-// drawn is a value for one of few keys: scalars, lists and nested messages, so that merging has something to do.
+// drawn returns a value for one of few keys, with scalars, lists and nested messages, so that merges happen.
 func drawn(t *rapid.T) proto.Message {
 	n := rapid.IntRange(0, 3).Draw(t, "n")
 	name := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "name")
@@ -292,8 +293,8 @@ func drawn(t *rapid.T) proto.Message {
 	return &nat.Nat44Global{Forwarding: n > 1, VirtualReassembly: &nat.VirtualReassembly{MaxReassemblies: uint32(n), DropFragments: n == 2}}
 }
 
-// TestMergeIsItsDefinition: whatever internal owners and external sources say, in whatever order, VPP is sent what the literal
-// definition yields, nothing anybody said is changed by it, and without the external sources the internal state is back byte for byte.
+// TestMergeIsItsDefinition: for any sequence of internal and external values, the controller sends VPP the result of the literal
+// definition. It modifies no input value. Without the external sources, VPP has the internal state again, byte for byte.
 func TestMergeIsItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRecorder()
@@ -368,7 +369,7 @@ func TestLaterNamesAreMergedOverEarlier(t *testing.T) {
 	}
 }
 
-// TestMergeByOption: what a value's own option says holds until the value is put again without it, or goes.
+// TestMergeByOption: merge terms belong to one value. They end when the source sends the value without them or deletes it.
 func TestMergeByOption(t *testing.T) {
 	const key = "config/vpp/v2/interfaces/tap1"
 	tap := func(mtu uint32, addrs ...string) *interfaces.Interface {

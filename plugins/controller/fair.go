@@ -9,35 +9,37 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// A transaction has everything that changed since the one before. So that no namespace makes others' transactions large, each has a share of
-// a transaction; what is beyond waits in the namespace's lane for the next one. A lane keeps the latest change of each object.
+// A transaction has everything that changed since the previous one. Each namespace has a share of a transaction, so that no
+// namespace makes the transactions of others large. Changes beyond the share wait in the namespace's lane for the next transaction.
+// A lane keeps the latest change of each object.
 //
 //	Update ─ light, within the share ─▶ processors ─▶ this transaction
 //	       └─ beyond it, or heavy ────▶ lane ───────▶ a later one, alternating with those of others
 //
-// While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until that ends, and lanes wait. Most
-// of what the busiest namespace changes then is of keys that wait anyway, and to render it would take the time that others need.
+// While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until VPP has caught up, and
+// lanes wait. Most changes of the busiest namespace then concern keys that wait anyway, and rendering them would take time from
+// other namespaces.
 //
-// Objects of the cluster, and all that comes before the first sync, do not wait.
+// Cluster-scoped objects, and all changes before the first sync, do not wait.
 
-// What changes cost, in rules of access lists, about.
+// Costs of changes, approximately in rules of access lists.
 const (
 	lightCost = 16      // of any change
 	share     = 1 << 12 // of a namespace in a transaction
-	restShare = 1 << 8  // of a namespace while VPP does not have all of the transactions that ended
+	restShare = 1 << 8  // of a namespace while VPP has not acknowledged all of the ended transactions
 	heavyCost = share / 4
 )
 
 // fair holds the lanes. The zero value has none.
 type fair struct {
 	lanes  map[string]*lane       // by namespace; none is empty
-	spent  map[string]int         // by namespace, for the next transaction
-	seen   map[model.Ref]struct{} // what it was spent for: an object that changes again is one change
-	waited bool                   // lanes waited for the transaction before
-	behind bool                   // VPP does not have all of the transactions that ended
+	spent  map[string]int         // by namespace, in the next transaction
+	seen   map[model.Ref]struct{} // the objects that spent it: repeated changes of one object count once
+	waited bool                   // lanes waited for the previous transaction
+	behind bool                   // VPP has not acknowledged all of the ended transactions
 }
 
-// lane is what waits of a namespace, in order.
+// lane holds the waiting changes of a namespace, in order.
 type lane struct {
 	list []event.Change
 	at   map[model.Ref]int
@@ -52,7 +54,7 @@ func (l *lane) put(ch event.Change) {
 	l.list = append(l.list, ch)
 }
 
-// cost is what a change costs.
+// cost returns the cost of a change.
 func cost(ch *event.Change) int {
 	switch o := ch.Object.(type) {
 	case *model.Policy:
@@ -78,7 +80,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 			}
 			continue
 		}
-		if waiting++; waiting == 1 { // those before it are all there is so far
+		if waiting++; waiting == 1 { // at the first waiting change, the changes before it are the whole result so far
 			now = slices.Clone(changes[:i])
 		}
 		f.wait(ns).put(*ch)
@@ -86,7 +88,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 	return now
 }
 
-// pays reports whether a change is within its namespace's share of the next transaction, and spends that.
+// pays reports whether a change is within its namespace's share of the next transaction, and charges its cost.
 func (f *fair) pays(ch *event.Change) bool {
 	price := cost(ch)
 	if _, again := f.seen[ch.Ref]; again && price < heavyCost {
@@ -120,8 +122,8 @@ func (f *fair) wait(ns string) *lane {
 	return l
 }
 
-// release returns what is due from the lanes: of each the changes within a share, but at least one. If others have changes for this
-// transaction, lanes wait for the next one, once.
+// release returns the changes that are due from the lanes: for each lane the changes within a share, but at least one. If other
+// namespaces have changes for this transaction, lanes wait for the next one, once.
 func (f *fair) release() (out []event.Change) {
 	if len(f.lanes) == 0 || f.behind {
 		return nil
@@ -151,7 +153,7 @@ func (f *fair) release() (out []event.Change) {
 	return out
 }
 
-// begin is for a new transaction: every namespace has its share again, unless VPP is behind.
+// begin starts a new transaction: every namespace has its full share again, unless VPP is behind.
 func (f *fair) begin() {
 	if f.behind {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// of is a change of a Service of a namespace.
+// of returns a change of a Service of a namespace.
 func of(ns string, names ...string) *event.Update {
 	ev := &event.Update{Source: "test"}
 	for _, name := range names {
@@ -23,14 +23,14 @@ func of(ns string, names ...string) *event.Update {
 	return ev
 }
 
-// heavy is a policy whose change is half a share.
+// heavy returns a policy whose change costs half a share.
 func heavy(ns, name string) *event.Update {
 	p := &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: ns, Name: name}}
 	p.InboundRules = slices.Repeat([]model.Rule{{Source: model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}}}, share/2)
 	return &event.Update{Source: "test", Changes: []event.Change{{Ref: p.Ref(), Object: p}}}
 }
 
-// seenBy is a processor that notes what it is given, and wants a value for each flush with something new.
+// seenBy is a processor that records its changes, and wants a value for each flush with new ones.
 type seenBy struct {
 	*recorder
 	seen []string
@@ -58,7 +58,8 @@ func (s *seenBy) took() []string {
 	return out
 }
 
-// A namespace with very many changes has a share of each transaction; another's one change is in the next.
+// A namespace with very many changes has a share of each transaction; the single change of another namespace is in the next
+// transaction.
 func TestManyChangesOfOneNamespace(t *testing.T) {
 	c, s := fairly(t)
 	held := c.Step(of("evil", "first"))
@@ -86,7 +87,8 @@ func TestManyChangesOfOneNamespace(t *testing.T) {
 	}
 }
 
-// A heavy change waits while others have changes, once, and each transaction has one of a namespace; only the latest of an object counts.
+// A heavy change waits once while other namespaces have changes. Each transaction has one heavy change per namespace. Only the
+// latest change of an object counts.
 func TestHeavyChangesAlternate(t *testing.T) {
 	c, s := fairly(t)
 	held := c.Step(of("victim", "zero"))
@@ -105,11 +107,11 @@ func TestHeavyChangesAlternate(t *testing.T) {
 	if txn != nil || len(c.lanes) > 0 {
 		t.Errorf("then %+v, and %d lanes", txn, len(c.lanes))
 	}
-	txn = c.Step(heavy("evil", "a")) // nobody else has anything
+	txn = c.Step(heavy("evil", "a")) // no other namespace has changes
 	if got := s.took(); txn == nil || !slices.Equal(got, []string{"evil/a"}) {
 		t.Errorf("alone: %v", got)
 	}
-	for i := range 10 { // someone who always has something does not keep it waiting
+	for i := range 10 { // a namespace with permanent changes does not keep it waiting
 		c.Step(heavy("evil", "a"))
 		c.Step(of("victim", fmt.Sprint(i)))
 		txn = c.Step(done(txn))
@@ -119,7 +121,7 @@ func TestHeavyChangesAlternate(t *testing.T) {
 	}
 }
 
-// Whatever waits, in the end processors have the latest change of every object, and nothing waits.
+// After any waiting, processors have the latest change of every object, and no lane is left.
 func TestFairnessLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &seenBy{recorder: newRecorder()}

@@ -6,23 +6,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Portioned is a processor whose resync takes long. It is used for the first, when there is nothing to be compared with yet.
+// Portioned is a processor whose full resync takes long. The controller uses it for the first resync, when VPP's state is still
+// unknown.
 type Portioned interface {
-	// Prepare does what of the first Resync needs no answer of VPP.
+	// Prepare does the part of the first Resync that needs no answer from VPP.
 	Prepare()
-	// ResyncInPortions is Resync, but leaves to the calls it returns what may come later. They are made one after the other,
-	// before anything else is asked of the processor.
+	// ResyncInPortions is Resync, but it moves the work that can be done later into the calls it returns. The controller makes them
+	// one after the other, before any other call of the processor.
 	ResyncInPortions() (portions []func(), err error)
 }
 
-// ahead is what is left to do of the first sync.
+// ahead is the work of the first sync that is not done yet.
 type ahead struct {
 	prepared bool
 	portions []func()
 	rest     chan map[string]proto.Message // nil: nothing is left
 }
 
-// first is the full resync that starts everything. What takes long of it is its Rest.
+// first is the full resync that starts everything. Its long part is its Rest.
 func (c *Controller) first() *event.Txn {
 	c.phase = running
 	c.report(c.each(func(p Processor) error {
@@ -38,14 +39,14 @@ func (c *Controller) first() *event.Txn {
 	c.carry()
 	txn := &event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.locate()}
 	if len(c.portions) > 0 {
-		c.rest = make(chan map[string]proto.Message, len(c.portions)) // whoever fills it never waits
+		c.rest = make(chan map[string]proto.Message, len(c.portions)) // a full capacity, so that the writer never waits
 		txn.Rest = c.rest
 	}
 	return c.send(txn)
 }
 
-// Meanwhile does what can be done while the transaction that Step returned is carried out: the rest of a first sync, or what
-// it begins with while VPP is asked where things are. It waits for nothing.
+// Meanwhile does work while VPP carries out the transaction that Step returned: the rest of a first sync, or its preparation while
+// VPP looks up interfaces. It never waits.
 func (c *Controller) Meanwhile() {
 	if c.phase == locating && !c.prepared {
 		c.prepared = true

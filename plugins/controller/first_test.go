@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// dealer is a processor whose resync comes one value at a time. Its last portion takes back the first and changes the second.
+// dealer is a processor whose resync consists of single values. Its last portion removes the first value and changes the second.
 type dealer struct {
 	*recorder
 	said []string
@@ -58,7 +58,7 @@ func TestFirstSyncInPortions(t *testing.T) {
 			if diff := cmp.Diff(values(dnat("node", 1)), txn.Values, protocmp.Transform()); diff != "" {
 				t.Errorf("first portion (-want +got):\n%s", diff)
 			}
-			hurry(c) // waits for nobody
+			hurry(c) // it waits for no answer
 			var rest []map[string]proto.Message
 			for portion := range txn.Rest {
 				rest = append(rest, portion)
@@ -79,7 +79,7 @@ func TestFirstSyncInPortions(t *testing.T) {
 	}
 }
 
-// TestPreparedWhileVPPIsAsked: the question leaves first, and the answer finds everything prepared.
+// TestPreparedWhileVPPIsAsked: the lookup is sent first, and its answer finds the preparation finished.
 func TestPreparedWhileVPPIsAsked(t *testing.T) {
 	c, d := dealing(&event.Locate{})
 	ask := c.Step(inSync("test"))

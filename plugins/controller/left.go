@@ -8,17 +8,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Overtaker is a processor to which it matters whether VPP has all that it handed over.
+// Overtaker is a processor whose output depends on whether VPP has acknowledged its earlier output.
 type Overtaker interface {
-	// Behind is called before each Flush. While it is true, VPP may have any part of what the processor handed over since it was false.
+	// Behind is called before each Flush. While it is true, VPP may have any subset of the values that the processor handed over
+	// since it was last false.
 	Behind(bool)
 }
 
-// maxHeld bounds how long the rest of a change waits for a state on the way that VPP refuses. By then it has been tried some
-// five times; to wait for ever would keep from VPP all that closes something else.
+// maxHeld bounds how long the rest of a change waits for an interim state that VPP refuses. By then the agent has retried the state
+// about five times. Waiting for ever would also withhold the parts of the change that close something else.
 const maxHeld = 30 * time.Second
 
-// held reports that VPP has not got to the state on the way yet, so that it is too early to go on from there.
+// held reports that VPP has not acknowledged the interim state yet, so the next state must wait.
 func (c *Controller) held() bool {
 	if c.way != nil && c.behind() {
 		return true
@@ -35,10 +36,10 @@ func (c *Controller) held() bool {
 	return false
 }
 
-// behind reports that VPP does not have all of the transactions that ended.
+// behind reports that VPP has not acknowledged all of the ended transactions.
 func (c *Controller) behind() bool { return len(c.left)+len(c.values.held) > 0 }
 
-// going notes what has to be there before the next step.
+// going records the keys that VPP must acknowledge before the next step.
 func (c *Controller) going(changes map[string]proto.Message, again bool) {
 	if !again {
 		c.way, c.heldSince = nil, time.Time{}

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// behinder is a stepper that notes whether VPP has all of what it handed over.
+// behinder is a stepper that records whether VPP has acknowledged its output.
 type behinder struct {
 	stepper
 	behind []bool
@@ -21,7 +21,7 @@ type behinder struct {
 
 func (b *behinder) Behind(behind bool) { b.behind = append(b.behind, behind) }
 
-// divided is the result of a transaction of which VPP does not have all.
+// divided is the result of a transaction that VPP has in part.
 func divided(t *event.Txn, keys ...string) *event.Committed {
 	c := done(t)
 	c.Left = keys
@@ -35,8 +35,8 @@ func expect(t *testing.T, got, want *event.Txn) {
 	}
 }
 
-// TestOthersOvertake: while VPP does not have all of a transaction, keys of others are sent, and what changes of those left is merged and
-// sent in the end.
+// TestOthersOvertake: while VPP has only part of a transaction, keys of others are sent. Changes of the remaining keys are merged
+// and sent in the end.
 func TestOthersOvertake(t *testing.T) {
 	r := newRecorder()
 	idle := 0
@@ -88,7 +88,8 @@ func TestNextStateWaitsForRest(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsGetsAll: a transaction whose result another program waits for is not divided, and no answer comes while a key of it waits.
+// TestWhoWaitsGetsAll: the agent does not divide a transaction whose result another program waits for, and sends no answer while a
+// key of it waits.
 func TestWhoWaitsGetsAll(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)
@@ -118,7 +119,8 @@ func TestWhoWaitsGetsAll(t *testing.T) {
 	}
 }
 
-// TestBusyNamespaceWaitsForRest: while VPP is behind, a namespace has one small share, and what exceeds it waits until VPP has all.
+// TestBusyNamespaceWaitsForRest: while VPP is behind, a namespace has one small share. Changes beyond it wait until VPP has caught
+// up.
 func TestBusyNamespaceWaitsForRest(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)
@@ -155,7 +157,7 @@ func TestBusyNamespaceWaitsForRest(t *testing.T) {
 	}
 }
 
-// TestQueuedUpdatesAreRenderedOnce: updates that wait are taken together.
+// TestQueuedUpdatesAreRenderedOnce: waiting updates are taken together.
 func TestQueuedUpdatesAreRenderedOnce(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)

@@ -15,10 +15,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// stepper is a processor that goes to each new port of a Service by way of others.
+// stepper is a processor that reaches each new port of a Service through interim ports.
 type stepper struct {
 	values *Values
-	way    []uint16 // ports still to be had
+	way    []uint16 // remaining ports
 	err    error
 	seen   []string
 	vpp    string
@@ -75,7 +75,7 @@ func TestEveryProcessorSeesEverything(t *testing.T) {
 	}
 }
 
-// Each state on the way is a transaction of its own; the last answers for the change. One that is there already is skipped.
+// Each interim state is a separate transaction; the last one answers the change. An interim state that VPP already has is skipped.
 func TestStatesOnTheWay(t *testing.T) {
 	r := newRecorder()
 	s := &stepper{values: r.values}
@@ -107,7 +107,7 @@ func TestStatesOnTheWay(t *testing.T) {
 	}
 }
 
-// Whoever asks anew, VPP is asked for what all need: its answer replaces the one before.
+// Any new lookup asks VPP for the needs of all processors, because the answer replaces the one before.
 func TestQuestionsAreJoined(t *testing.T) {
 	r := newRecorder()
 	s := &stepper{values: r.values}
@@ -133,7 +133,7 @@ func TestQuestionsAreJoined(t *testing.T) {
 	}
 }
 
-// The rest of a change waits for a state on the way that VPP refused, but not for ever, and nobody else waits.
+// The rest of a change waits for an interim state that VPP refused, but not for ever. Other changes do not wait.
 func TestRestWaitsForTheWay(t *testing.T) {
 	start := func() (*Controller, *event.Txn, string) {
 		r, s := newRecorder(), &stepper{}

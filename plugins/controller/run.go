@@ -8,10 +8,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Run is the loop around Step: it takes events until ctx ends and hands transactions to out, one in flight. Time enters
-// as a Tick once a second. The caller owns out, gives it a capacity of at least one (so that handing over a transaction
-// never waits: one is in flight at most) and reads it; Run never closes it. A
-// Controller runs once.
+// Run is the loop around Step: it takes events until ctx ends and sends transactions to out, one in flight. Time enters as a Tick
+// once per second. The caller owns out and reads it. Its capacity must be at least one, so that sending never waits: at most one
+// transaction is in flight. Run never closes out. A Controller runs once.
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
 	defer c.stopped()
@@ -48,7 +47,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 // maxGathered bounds how many updates are taken together.
 const maxGathered = 256
 
-// gather takes updates for as long as more of them wait, and returns the last event for Step: what follows from all is rendered once.
+// gather takes updates while more are waiting, and returns the last event for Step. The processors then render all of them once.
 func (c *Controller) gather(ev event.Event, in <-chan event.Event) event.Event {
 	for range maxGathered {
 		if _, ok := ev.(*event.Update); !ok {
@@ -66,11 +65,11 @@ func (c *Controller) gather(ev event.Event, in <-chan event.Event) event.Event {
 	return ev
 }
 
-// ErrStopped is the answer to a question put to a controller that does not run any more.
+// ErrStopped is the result of Ask after Run has ended.
 var ErrStopped = errors.New("the controller has stopped")
 
-// Ask runs f inside the loop, where it may read the controller's state, and waits for it. It fails with ctx, or with
-// ErrStopped after Run has ended.
+// Ask runs f inside the loop, where f may read the controller's state, and waits for it. It fails with ctx, or with ErrStopped after
+// Run has ended.
 func (c *Controller) Ask(ctx context.Context, f func(*Controller)) error {
 	done := make(chan struct{})
 	select {
@@ -80,6 +79,6 @@ func (c *Controller) Ask(ctx context.Context, f func(*Controller)) error {
 		return ErrStopped
 	case c.queries <- func() { f(c); close(done) }:
 	}
-	<-done // the loop has it and does not stop in between
+	<-done // the loop received f and does not stop before f ends
 	return nil
 }

@@ -9,31 +9,31 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Status is what the loop knows of itself, taken in one step.
+// Status is the state of the loop, taken in one step.
 type Status struct {
 	Sources  []event.SyncStatus // sorted by name
 	VPP      event.VPPStatus
-	Located  *event.Located // nil: not looked up yet
+	Located  *event.Located // nil: no answer yet
 	Started  bool           // the first full resync was sent
-	Done     bool           // and VPP has it
+	Done     bool           // VPP has acknowledged the first full resync
 	InFlight uint64         // sequence number of the transaction under way; 0: none
-	Left     int            // keys that VPP gets after pauses
-	Overdue  bool           // it is under way for longer than overdue
+	Left     int            // keys that VPP gets after a back-off
+	Overdue  bool           // the transaction in flight takes longer than overdue
 	Last     *event.Committed
-	Refused  []event.Change      // objects kept out, and why
+	Refused  []event.Change      // refused objects, with the reason
 	Values   int                 // values wanted in VPP
 	Unwell   []event.ValueStatus // values not configured, and why; sorted by key
-	Trouble  error               // what the renderers last complained about
+	Trouble  error               // last error of the renderers
 }
 
-// overdue is how long VPP may take for a transaction before the agent calls itself unwell; a full resync of a large cluster
-// takes a second or two.
+// overdue is how long VPP may take for a transaction before the agent reports itself unhealthy. A full resync of a large cluster
+// takes one or two seconds.
 const overdue = 30 * time.Second
 
 // Synced reports that every source is in sync, VPP is connected and nothing waits to be programmed.
 func (s *Status) Synced() bool { return s.Healthy() && s.InFlight == 0 && s.Left == 0 }
 
-// Healthy reports that every source is in sync, VPP is connected and was programmed, and changes go through in time.
+// Healthy reports that every source is in sync, VPP is connected and was programmed, and transactions end in time.
 func (s *Status) Healthy() bool {
 	for _, src := range s.Sources {
 		if src.Status != event.InSync {
@@ -46,7 +46,7 @@ func (s *Status) Healthy() bool {
 // Started reports that the first full resync was sent.
 func (c *Controller) Started() bool { return c.phase == running }
 
-// Well reports that VPP is connected, and that the last transaction reached it.
+// Well reports that VPP is connected and acknowledged the last transaction.
 func (c *Controller) Well() bool {
 	return c.Started() && c.vpp.Connected && c.last != nil && c.last.Err == nil
 }
@@ -64,7 +64,7 @@ func (c *Controller) small() Status {
 	return st
 }
 
-// Status is the controller's own view; call it inside Ask when Run is running.
+// Status returns the controller's state. Call it inside Ask when Run is running.
 func (c *Controller) Status() Status {
 	st := c.small()
 	st.Located, st.Refused, st.Trouble = c.located, c.refusals(), c.trouble
@@ -75,7 +75,7 @@ func (c *Controller) Status() Status {
 	return st
 }
 
-// OwnerStatus is what became of everything one owner wants.
+// OwnerStatus is the state of the values of one owner.
 type OwnerStatus struct {
 	Owner  string
 	Keys   []string
@@ -83,7 +83,7 @@ type OwnerStatus struct {
 	Unwell []event.ValueStatus // those of Keys that are not configured
 }
 
-// State is the worst state among the owner's values; Configured if all are well.
+// State returns the worst state among the owner's values; Configured if all are configured.
 func (o *OwnerStatus) State() event.State {
 	worst := event.Configured
 	for _, v := range o.Unwell {
@@ -92,7 +92,7 @@ func (o *OwnerStatus) State() event.State {
 	return worst
 }
 
-// Owners lists the owners whose names start with prefix; call it inside Ask when Run is running.
+// Owners lists the owners whose names start with prefix. Call it inside Ask when Run is running.
 func (c *Controller) Owners(prefix string) []OwnerStatus {
 	var out []OwnerStatus
 	for _, owned := range c.values.List(prefix) {

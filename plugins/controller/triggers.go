@@ -2,16 +2,16 @@ package controller
 
 import "time"
 
-// mostTriggers is how many times are kept for one transaction: a megabyte and a half. VPP may be away for days, and changes go on.
+// mostTriggers is how many times are kept for one transaction, about 1.5 MB. VPP may be away for days while objects change.
 const mostTriggers = 1 << 16
 
-// triggers are the times of the changes the next transaction answers, in the order they came. If they become too many, every other one
-// is left out, and of what comes from then on as well: those that stay are as far apart as those that went, so that what is measured
-// from them to the transaction has the same distribution.
+// triggers are the times of the changes that the next transaction answers, in order of arrival. Beyond the largest number, every
+// second time is dropped, and so is every second later one. The kept times are as evenly spaced as the dropped ones, so the
+// latencies measured from them have the same distribution.
 type triggers struct {
 	times []time.Time
 	seen  int
-	every int // one of so many stays; 0: all do
+	every int // one of this many is kept; 0: all are
 }
 
 func (t *triggers) add(at time.Time) {

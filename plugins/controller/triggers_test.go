@@ -9,14 +9,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// sliced is a change of an EndpointSlice that was triggered so many seconds after the epoch.
+// sliced returns a change of an EndpointSlice that was triggered that many seconds after the epoch.
 func sliced(at int) *event.Update {
 	id := model.SliceID{Namespace: "default", Name: fmt.Sprint("web-", at%10)}
 	slice := &model.EndpointSlice{ID: id, Service: model.ServiceID{Namespace: "default", Name: "web"}, TriggerTime: time.Unix(int64(at), 0)}
 	return &event.Update{Source: "test", Changes: []event.Change{{Ref: slice.Ref(), Object: slice}}}
 }
 
-// The times of changes are all kept as long as they are not too many, then evenly less of them.
+// Below the limit all times of changes are kept; beyond it, an evenly spaced part of them.
 func TestTriggersAreThinned(t *testing.T) {
 	for _, c := range []struct{ changes, kept, apart int }{
 		{0, 0, 0},
@@ -42,7 +42,7 @@ func TestTriggersAreThinned(t *testing.T) {
 	}
 }
 
-// What came while VPP took its time is in the next transaction, and no more in the one after that.
+// Changes that arrive while VPP works are in the next transaction, and only there.
 func TestTriggersOfAHeldTransaction(t *testing.T) {
 	ctl := start(t, newRecorder(), Config{})
 	held := ctl.Step(update("web", 1))
@@ -51,7 +51,7 @@ func TestTriggersOfAHeldTransaction(t *testing.T) {
 			t.Fatalf("sent %+v while one is in flight", txn)
 		}
 	}
-	ctl.Step(update("web", 2)) // for EndpointSlices the recorder asks nothing of VPP
+	ctl.Step(update("web", 2)) // the recorder wants nothing for EndpointSlices
 	txn := ctl.Step(done(held))
 	if txn == nil || len(txn.Triggered) != mostTriggers/2 {
 		t.Fatalf("%d times", len(txn.Triggered))
@@ -62,7 +62,7 @@ func TestTriggersOfAHeldTransaction(t *testing.T) {
 	}
 }
 
-// Of causes no more are remembered than somebody may want to know the number of.
+// The controller counts causes up to a limit and stores no more of them.
 func TestCausesOfAHeldTransaction(t *testing.T) {
 	ctl := start(t, newRecorder(), Config{})
 	held := ctl.Step(update("web", 1))

@@ -13,21 +13,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Values is everything wanted in VPP, by who wants it. It implements renderer.Sink for the internal owners and takes
-// whole sets or changes from external sources. It is owned by the controller's goroutine; the zero value is not usable.
+// Values holds the desired state of all owners. It implements renderer.Sink for the internal owners, and takes whole sets or changes
+// from external sources. The controller's goroutine owns it. The zero value is not usable.
 //
-// Several owners may want the same key (two Services share an external address): the owner that sorts first decides,
-// and the key goes when its last owner does. An external value for a key is merged over the internal one (proto.Merge,
-// internal is destination, unless the value says otherwise), external sources in the order of their names.
+// Several owners may want the same key (two Services share an external address). The owner that sorts first decides, and the key is
+// removed with its last owner. An external value for a key is merged over the internal one (proto.Merge with the internal value as
+// destination, unless the merge terms differ), external sources in the order of their names.
 type Values struct {
 	owners   map[string]*owner
-	entries  map[string]*entry // by key: what somebody wants, or was sent
-	dirty    []*entry          // those marked so
-	held     []*entry          // of these, those that wait
-	sent     int               // entries sent as something
+	entries  map[string]*entry // by key: every key that an owner wants or that was sent
+	dirty    []*entry          // entries marked dirty
+	held     []*entry          // dirty entries that wait
+	sent     int               // number of entries whose sent is not nil
 	external map[string]*wishes
 	sources  []string // names of external, sorted
-	// onSent sees what a key was sent as, and is now; either may be nil.
+	// onSent receives the old and the new sent value of a key; either may be nil.
 	onSent func(was, now proto.Message)
 }
 
@@ -37,18 +37,18 @@ type owner struct {
 	notes  []model.Note
 }
 
-// wishes are what an external source wants.
+// wishes are the desired values of an external source.
 type wishes struct {
 	values kv.Values
-	merge  map[string]event.Merge // of those that are not merged by proto.Merge alone
+	merge  map[string]event.Merge // merge terms of the keys that differ from plain proto.Merge
 }
 
 // entry is one key.
 type entry struct {
 	key   string
-	first *owner        // the one that decides; nil: none wants the key
+	first *owner        // the owner that decides; nil: none wants the key
 	more  []*owner      // the others, sorted by name
-	sent  proto.Message // what the last transactions asked for; nil: nothing
+	sent  proto.Message // value that the last transactions sent; nil: none
 	dirty bool
 }
 
@@ -57,7 +57,7 @@ func NewValues() *Values {
 	return &Values{owners: map[string]*owner{}, entries: map[string]*entry{}, external: map[string]*wishes{}}
 }
 
-// Expect makes room for as many values to come.
+// Expect makes room for that many further values.
 func (v *Values) Expect(values int) {
 	if len(v.entries) >= values/2 {
 		return
@@ -67,8 +67,8 @@ func (v *Values) Expect(values int) {
 	v.entries = entries
 }
 
-// Set records everything the owner wants now, and what there is to say about it; nil values and nil notes remove the
-// owner. Values must not be modified afterwards.
+// Set records all values that the owner wants now, and its notes. Nil values and nil notes remove the owner. The caller must not
+// modify the values afterwards.
 func (v *Values) Set(name string, values map[string]proto.Message, notes []model.Note) {
 	o := v.owners[name]
 	if o == nil {
@@ -143,8 +143,8 @@ func (e *entry) disclaim(o *owner) {
 
 func compareOwners(a, b *owner) int { return strings.Compare(a.name, b.name) }
 
-// SetExternal applies what an external source wants: a change, or with resync everything. It returns the keys this is about,
-// sorted: those of values, and those that a resync removed.
+// SetExternal applies a change of an external source, or with resync its whole desired state. It returns the affected keys, sorted:
+// the keys of values, and the keys that a resync removed.
 func (v *Values) SetExternal(ev *event.External) []string {
 	keys := make([]string, 0, len(ev.Values))
 	have := v.external[ev.Source]
@@ -183,7 +183,7 @@ func (w *wishes) set(key string, msg proto.Message, merge event.Merge) {
 	}
 }
 
-// effective is what VPP shall have for a key; nil: nothing.
+// effective returns the desired value of a key; nil: none.
 func (v *Values) effective(e *entry) proto.Message {
 	var msg proto.Message
 	if e.first != nil {
@@ -207,10 +207,10 @@ func (v *Values) effective(e *entry) proto.Message {
 	return msg
 }
 
-// OnSent makes f see what each key was asked for before, and is asked for from now on; either may be nil. It is called in the loop.
+// OnSent makes the loop call f with the old and the new sent value of each key; either may be nil.
 func (v *Values) OnSent(f func(was, now proto.Message)) { v.onSent = f }
 
-// settle notes what a key is sent as, and forgets a key nobody wants.
+// settle records the sent value of a key, and drops a key that no owner wants.
 func (v *Values) settle(e *entry, msg proto.Message) {
 	if v.onSent != nil {
 		v.onSent(e.sent, msg)
@@ -227,8 +227,8 @@ func (v *Values) settle(e *entry, msg proto.Message) {
 	}
 }
 
-// changes are the keys whose wanted value differs from what was sent, and forgets that they were dirty; nil: none. Those of wait are
-// not among them, and stay dirty.
+// changes returns the keys whose desired value differs from the sent one, with that value; nil deletes. It clears their dirty marks.
+// Keys in wait are not returned and stay dirty.
 func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
 	var out map[string]proto.Message
 	dirty := v.dirty
@@ -255,7 +255,7 @@ func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
 	return out
 }
 
-// all is everything wanted; it counts as sent.
+// all returns the whole desired state and counts it as sent.
 func (v *Values) all() map[string]proto.Message {
 	out := make(map[string]proto.Message, len(v.entries))
 	for key, e := range v.entries {
@@ -268,14 +268,14 @@ func (v *Values) all() map[string]proto.Message {
 	return out
 }
 
-// Owned is what one owner wants: the keys, sorted, and the notes.
+// Owned returns the keys of one owner, sorted, and its notes.
 type Owned struct {
 	Owner string
 	Keys  []string
 	Notes []model.Note
 }
 
-// List is every owner whose name starts with the prefix, sorted by name.
+// List returns every owner whose name starts with the prefix, sorted by name.
 func (v *Values) List(prefix string) []Owned {
 	var out []Owned
 	for name, o := range v.owners {
@@ -288,7 +288,7 @@ func (v *Values) List(prefix string) []Owned {
 	return out
 }
 
-// Each calls f with everything that was asked of VPP so far, in no particular order.
+// Each calls f with every key and value that was sent to VPP, in no particular order.
 func (v *Values) Each(f func(key string, msg proto.Message)) {
 	for key, e := range v.entries {
 		if e.sent != nil {
@@ -297,7 +297,7 @@ func (v *Values) Each(f func(key string, msg proto.Message)) {
 	}
 }
 
-// Sent is what was last asked of VPP for a key; nil: nothing.
+// Sent returns the last value that was sent to VPP for a key; nil: none.
 func (v *Values) Sent(key string) proto.Message {
 	if e := v.entries[key]; e != nil {
 		return e.sent
